@@ -107,7 +107,7 @@ struct GetRowsArgs {
 // `scale`. If `subtracts_mean`, x is the row less its mean (layer norm). `out`
 // may be `x`.
 struct RmsNormArgs {
-  const float* x;       // [n_rows, dim]
+  const float* x;       // [n_rows, dim], x_stride floats from row to row
   const float* weight;  // [dim], or nullptr: every weight is 1
   float* out;           // [n_rows, dim]
   int64_t n_rows;
@@ -121,6 +121,9 @@ struct RmsNormArgs {
   // [n_rows, dim], or nullptr. A norm with it also has the factor
   // mean(like^2)^1/2 of its row: `out` gets the size of `like`.
   const float* like = nullptr;
+  int64_t x_stride = 0;  // at least dim; 0: dim
+
+  constexpr int64_t XStride() const { return x_stride == 0 ? dim : x_stride; }
 };
 
 // Two norms as one operation: the first one adds to what the second one reads.
@@ -291,13 +294,16 @@ enum class Activation {
   // multiplies 1 + up, where up is clamped to [-kSwishLimit, kSwishLimit]. NaN
   // stays NaN.
   kClampedSwish,
+  kRelu,     // max(x, 0); NaN stays NaN
+  kSigmoid,  // 1 / (1 + exp(-x))
 };
 inline constexpr float kSwishSlope = 1.702f;
 inline constexpr float kSwishLimit = 7;
 
-// out = activation(gate) * up, elementwise. `out` may be `gate`.
+// out = activation(gate) * up, elementwise. `out` may be one of them whose rows
+// lie side by side.
 struct GatedActivationArgs {
-  const float* gate;  // [n_rows, dim]
+  const float* gate;  // [n_rows, dim], gate_stride floats from row to row
   const float* up;    // [n_rows, dim], up_stride floats from row to row
   float* out;
   int64_t n_rows;
@@ -305,9 +311,15 @@ struct GatedActivationArgs {
   Activation activation;
   // If not null, it gets `out` packed (PackActivations).
   std::byte* packed = nullptr;
-  int64_t up_stride = 0;  // at least dim; 0: dim
+  int64_t up_stride = 0;    // at least dim; 0: dim
+  int64_t gate_stride = 0;  // like up_stride
 
-  int64_t UpStride() const { return up_stride == 0 ? dim : up_stride; }
+  constexpr int64_t UpStride() const {
+    return up_stride == 0 ? dim : up_stride;
+  }
+  constexpr int64_t GateStride() const {
+    return gate_stride == 0 ? dim : gate_stride;
+  }
 };
 
 // gate.out = activation(gate product) * up product, elementwise: the gated half
@@ -324,12 +336,15 @@ struct GatedMatMulArgs {
   bool keeps_floats = true;
 };
 
-// These are in experts.h, hadamard.h and heads.h.
+// These are in experts.h, hadamard.h, heads.h and recurrent.h.
 struct RouteExpertsArgs;
 struct GatedExpertMatMulArgs;
 struct ExpertSumMatMulArgs;
 struct HadamardArgs;
 struct HeadMatMulArgs;
+struct CausalConvArgs;
+struct StateScanArgs;
+struct GatedNormArgs;
 
 // The k largest logits of each row in descending order (equal ones by ascending
 // id), and log(sum(exp(logits))) of the whole row. Where inverse_temperatures
@@ -476,6 +491,10 @@ class Backend {
   virtual absl::StatusOr<const std::byte*> GatedExpertMatMul(
       const GatedExpertMatMulArgs& args) = 0;
   virtual absl::Status ExpertSumMatMul(const ExpertSumMatMulArgs& args) = 0;
+  // CausalConv and StateScan take the rows of each sequence in order.
+  virtual absl::Status CausalConv(const CausalConvArgs& args) = 0;
+  virtual absl::Status StateScan(const StateScanArgs& args) = 0;
+  virtual absl::Status GatedNorm(const GatedNormArgs& args) = 0;
   virtual absl::Status TopK(const TopKArgs& args) = 0;
   // Draws a token where the host cannot read rows of logits itself. The token
   // depends only on the arguments: weights are exponentials in float32, summed

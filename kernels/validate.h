@@ -80,7 +80,16 @@ inline absl::Status Validate(const PackActivationsArgs& args) {
   return ValidatePacked(args.dim);
 }
 
+// Checks that rows or heads of `dim` elements may begin every `stride`
+// elements.
+inline absl::Status ValidateStride(int64_t stride, int64_t dim) {
+  if (stride >= dim) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "rows of ", dim, " elements that begin every ", stride, " elements"));
+}
+
 inline absl::Status Validate(const RmsNormArgs& args) {
+  RETURN_IF_ERROR(ValidateStride(args.XStride(), args.dim));
   if (args.packed == nullptr) return absl::OkStatus();
   return ValidatePacked(args.dim);
 }
@@ -97,11 +106,8 @@ inline absl::Status Validate(const AddNormArgs& args) {
 }
 
 inline absl::Status Validate(const GatedActivationArgs& args) {
-  if (args.UpStride() < args.dim) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rows of ", args.dim, " that begin every ", args.up_stride,
-                     " elements"));
-  }
+  RETURN_IF_ERROR(ValidateStride(args.GateStride(), args.dim));
+  RETURN_IF_ERROR(ValidateStride(args.UpStride(), args.dim));
   if (args.packed == nullptr) return absl::OkStatus();
   return ValidatePacked(args.dim);
 }
@@ -251,13 +257,6 @@ inline absl::Status ValidateRotation(int64_t n_rot, int64_t head_dim) {
         absl::StrCat("rotating ", n_rot, " of ", head_dim, " elements"));
   }
   return absl::OkStatus();
-}
-
-// Checks that heads of `dim` elements may begin every `stride` elements.
-inline absl::Status ValidateStride(int64_t stride, int64_t dim) {
-  if (stride >= dim) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "heads of ", dim, " elements that begin every ", stride, " elements"));
 }
 
 inline absl::Status Validate(const RopeArgs& args) {

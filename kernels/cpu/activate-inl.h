@@ -48,9 +48,20 @@ HWY_INLINE V ClampedSwish(D d, V gate, V up) {
 // The activation of `gate`, times `up`.
 template <class D, class V>
 HWY_INLINE V Gated(D d, V gate, V up, Activation activation) {
-  if (activation == Activation::kClampedSwish) return ClampedSwish(d, gate, up);
-  const bool is_silu = activation == Activation::kSilu;
-  return hn::Mul(is_silu ? TimesSigmoid(d, gate, gate) : TanhGelu(d, gate), up);
+  switch (activation) {
+    case Activation::kSilu:
+      return hn::Mul(TimesSigmoid(d, gate, gate), up);
+    case Activation::kGeluTanh:
+      return hn::Mul(TanhGelu(d, gate), up);
+    case Activation::kRelu:
+      return hn::Mul(
+          hn::IfThenElse(hn::Lt(gate, hn::Zero(d)), hn::Zero(d), gate), up);
+    case Activation::kSigmoid:
+      return TimesSigmoid(d, up, gate);
+    case Activation::kClampedSwish:
+      break;
+  }
+  return ClampedSwish(d, gate, up);
 }
 
 }  // namespace plimsoll::kernels::cpu::HWY_NAMESPACE

@@ -16,7 +16,9 @@
 #include "kernels/memory.h"
 #include "kernels/quant/dequantize.h"
 #include "kernels/quant/packed_row.h"
+#include "kernels/recurrent.h"
 #include "kernels/validate.h"
+#include "kernels/validate_recurrent.h"
 
 namespace plimsoll::kernels {
 namespace {
@@ -185,6 +187,21 @@ class CpuBackend : public Backend {
   absl::Status ExpertSumMatMul(const ExpertSumMatMulArgs& args) override {
     RETURN_IF_ERROR(Validate(args));
     cpu::ExpertSumMatMul(args, pool_);
+    return absl::OkStatus();
+  }
+  absl::Status CausalConv(const CausalConvArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    cpu::CausalConv(args, pool_);
+    return absl::OkStatus();
+  }
+  absl::Status StateScan(const StateScanArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    cpu::StateScan(args, pool_);
+    return absl::OkStatus();
+  }
+  absl::Status GatedNorm(const GatedNormArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    cpu::GatedNorm(args, pool_);
     return absl::OkStatus();
   }
   absl::Status TopK(const TopKArgs& args) override {

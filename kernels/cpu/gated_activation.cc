@@ -27,16 +27,18 @@ void PackBlocks(const PackActivationsArgs& args, int64_t begin, int64_t end);
 namespace {
 
 // Activates elements [begin, end), at most kPartElements, which lie side by
-// side in `up`.
+// side in `gate` and in `up`.
 void ActivatePart(const GatedActivationArgs& args, int64_t begin, int64_t end) {
   const hn::CappedTag<float, 16> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  // Element i of `gate` belongs to element i + shift of `up`.
-  const int64_t shift = begin / args.dim * (args.UpStride() - args.dim);
+  // These are the places of element 0, if there were no gaps before this part.
+  const int64_t row = begin / args.dim;
+  const float* const gates = args.gate + row * (args.GateStride() - args.dim);
+  const float* const ups = args.up + row * (args.UpStride() - args.dim);
   int64_t i = begin;
   for (; i + lanes <= end; i += lanes) {
-    const auto x = hn::LoadU(d, args.gate + i);
-    const auto up = hn::LoadU(d, args.up + shift + i);
+    const auto x = hn::LoadU(d, gates + i);
+    const auto up = hn::LoadU(d, ups + i);
     hn::StoreU(Gated(d, x, up, args.activation), d, args.out + i);
   }
   if (args.packed != nullptr) {
@@ -49,8 +51,8 @@ void ActivatePart(const GatedActivationArgs& args, int64_t begin, int64_t end) {
   float gate[16] = {};
   float up[16] = {};
   const auto bytes = static_cast<size_t>(end - i) * sizeof(float);
-  std::memcpy(gate, args.gate + i, bytes);
-  std::memcpy(up, args.up + shift + i, bytes);
+  std::memcpy(gate, gates + i, bytes);
+  std::memcpy(up, ups + i, bytes);
   const auto x = hn::LoadU(d, gate);
   hn::StoreU(Gated(d, x, hn::LoadU(d, up), args.activation), d, gate);
   std::memcpy(args.out + i, gate, bytes);
@@ -61,7 +63,8 @@ void ActivatePart(const GatedActivationArgs& args, int64_t begin, int64_t end) {
 // Activates elements [begin, end) of all rows; whole blocks if they are packed.
 void ActivateRange(const GatedActivationArgs& args, int64_t begin,
                    int64_t end) {
-  const bool has_gaps = args.UpStride() != args.dim;
+  const bool has_gaps =
+      args.GateStride() != args.dim || args.UpStride() != args.dim;
   while (begin < end) {
     int64_t part_end = std::min(begin + kPartElements, end);
     if (has_gaps) {

@@ -16,6 +16,7 @@
 #include "kernels/experts.h"
 #include "kernels/hadamard.h"
 #include "kernels/heads.h"
+#include "kernels/recurrent.h"
 
 namespace plimsoll::kernels::cpu {
 
@@ -46,6 +47,9 @@ constexpr int64_t Panels(const WeightMatrix& w) {
 inline int64_t PanelGrain(int64_t n_panels, int64_t most, int n_threads) {
   return std::clamp<int64_t>(n_panels / (n_threads * 8), 1, most / 2) * 2;
 }
+
+// Channels of a task of CausalConv.
+inline constexpr int64_t kConvBlock = 128;
 
 // Floats of scratch that attention needs for each thread.
 int64_t AttentionScratchFloats();
@@ -118,6 +122,9 @@ void RouteExperts(const RouteExpertsArgs& args, ThreadPool& pool);
 const std::byte* GatedExpertMatMul(const GatedExpertMatMulArgs& args,
                                    ThreadPool& pool);
 void ExpertSumMatMul(const ExpertSumMatMulArgs& args, ThreadPool& pool);
+void CausalConv(const CausalConvArgs& args, ThreadPool& pool);
+void StateScan(const StateScanArgs& args, ThreadPool& pool);
+void GatedNorm(const GatedNormArgs& args, ThreadPool& pool);
 // `scratch`: one list for each thread of the pool.
 void TopK(const TopKArgs& args, ThreadPool& pool, TopList* scratch);
 

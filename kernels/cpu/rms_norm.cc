@@ -53,7 +53,7 @@ void RmsNormRange(const RmsNormArgs& args, int64_t begin, int64_t end) {
   const auto n = static_cast<float>(args.dim);
   for (int64_t r = begin; r < end; ++r) {
     const int64_t at = r * args.dim;
-    const float* const x = args.x + at;
+    const float* const x = args.x + r * args.XStride();
     const float mean = args.subtracts_mean ? Sum(x, args.dim) / n : 0.0f;
     float scale =
         1.0f / std::sqrt(SumOfSquares(x, args.dim, mean) / n + args.eps);

@@ -17,7 +17,9 @@
 #include "kernels/heads.h"
 #include "kernels/quant/dequantize.h"
 #include "kernels/quant/packed_row.h"
+#include "kernels/recurrent.h"
 #include "kernels/validate.h"
+#include "kernels/validate_recurrent.h"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {
@@ -168,6 +170,18 @@ class CudaBackend : public Backend {
   absl::Status ExpertSumMatMul(const ExpertSumMatMulArgs& args) override {
     return Run(args, [&] {
       PLIMSOLL_CUDA::ExpertSumMatMul(context_, args);
+      return absl::OkStatus();
+    });
+  }
+  absl::Status CausalConv(const CausalConvArgs& args) override {
+    return Run(args, [&] { return PLIMSOLL_CUDA::CausalConv(context_, args); });
+  }
+  absl::Status StateScan(const StateScanArgs& args) override {
+    return Run(args, [&] { return PLIMSOLL_CUDA::StateScan(context_, args); });
+  }
+  absl::Status GatedNorm(const GatedNormArgs& args) override {
+    return Run(args, [&] {
+      PLIMSOLL_CUDA::GatedNorm(context_, args);
       return absl::OkStatus();
     });
   }

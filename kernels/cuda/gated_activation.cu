@@ -18,35 +18,47 @@ __device__ float ClampedSwish(float gate, float up) {
   return x / (1.0f + expf(-kSwishSlope * x)) * (factor + 1.0f);
 }
 
-__device__ float Activated(float x, bool is_silu) {
-  if (is_silu) return x / (1.0f + expf(-x));
+__device__ float TanhGelu(float x) {
   // 1 / (1 + exp(-2u)) is (1 + tanh(u)) / 2 without cancellation.
   constexpr float kTwoSqrtTwoOverPi = 1.5957691216057308f;
   const float u = kTwoSqrtTwoOverPi * (x + 0.044715f * x * x * x);
   return x / (1.0f + expf(-u));
 }
 
-__global__ void GateRows(const float* gate, const float* up, int64_t up_stride,
-                         float* out, int64_t n_rows, int64_t dim,
-                         Activation activation, std::byte* packed) {
+// The activation of `gate`, times `up`.
+__device__ float Gated(float gate, float up, Activation activation) {
+  switch (activation) {
+    case Activation::kSilu:
+      return gate / (1.0f + expf(-gate)) * up;
+    case Activation::kGeluTanh:
+      return TanhGelu(gate) * up;
+    case Activation::kRelu:
+      return (gate < 0 ? 0 : gate) * up;
+    case Activation::kSigmoid:
+      return up / (1.0f + expf(-gate));
+    case Activation::kClampedSwish:
+      break;
+  }
+  return ClampedSwish(gate, up);
+}
+
+__global__ void GateRows(GatedActivationArgs args) {
   WaitForKernelsBefore();
+  const int64_t dim = args.dim;
   const int64_t row_blocks = (dim + kWarpThreads - 1) / kWarpThreads;
   const int64_t i = int64_t{blockIdx.x} * kWarps + WarpIndex();
-  if (i >= n_rows * row_blocks) return;
+  if (i >= args.n_rows * row_blocks) return;
   const int64_t row = i / row_blocks;
   const int64_t block = i % row_blocks;
   const int64_t c = block * kWarpThreads + LaneIndex();
-  const int64_t at = row * dim + c;
   float y = 0;
   if (c < dim) {
-    const float factor = up[row * up_stride + c];
-    y = activation == Activation::kClampedSwish
-            ? ClampedSwish(gate[at], factor)
-            : Activated(gate[at], activation == Activation::kSilu) * factor;
-    out[at] = y;
+    y = Gated(args.gate[row * args.GateStride() + c],
+              args.up[row * args.UpStride() + c], args.activation);
+    args.out[row * dim + c] = y;
   }
-  if (packed != nullptr) {
-    PackBlock(y, dim, block, packed + row * PackedRowBytes(dim));
+  if (args.packed != nullptr) {
+    PackBlock(y, dim, block, args.packed + row * PackedRowBytes(dim));
   }
 }
 
@@ -56,8 +68,7 @@ void GatedActivation(const Context& context, const GatedActivationArgs& args) {
   const int64_t n =
       args.n_rows * ((args.dim + kWarpThreads - 1) / kWarpThreads);
   Launch(GateRows, {(n + kWarps - 1) / kWarps}, kThreads, 0, context.queue,
-         args.gate, args.up, args.UpStride(), args.out, args.n_rows, args.dim,
-         args.activation, args.packed);
+         args);
 }
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA

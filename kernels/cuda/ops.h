@@ -16,6 +16,7 @@
 #include "kernels/experts.h"
 #include "kernels/hadamard.h"
 #include "kernels/heads.h"
+#include "kernels/recurrent.h"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
@@ -70,6 +71,9 @@ void RouteExperts(const Context& context, const RouteExpertsArgs& args);
 void GatedExpertMatMul(const Context& context,
                        const GatedExpertMatMulArgs& args);
 void ExpertSumMatMul(const Context& context, const ExpertSumMatMulArgs& args);
+absl::Status CausalConv(const Context& context, const CausalConvArgs& args);
+absl::Status StateScan(const Context& context, const StateScanArgs& args);
+void GatedNorm(const Context& context, const GatedNormArgs& args);
 // Returns when the result is there.
 absl::Status TopK(const Context& context, const TopKArgs& args);
 // Returns when the result is there.

@@ -24,7 +24,7 @@ __device__ float MeanSquare(const float* x, int64_t dim, float mean,
 __device__ void NormRow(const RmsNormArgs& args, float* shared) {
   const int64_t row = blockIdx.x;
   const int64_t dim = args.dim;
-  const float* x = args.x + row * dim;
+  const float* x = args.x + row * args.XStride();
   float* out = args.out + row * dim;
   float mean = 0;
   if (args.subtracts_mean) {

@@ -14,8 +14,10 @@
 #include "kernels/memory.h"
 #include "kernels/quant/dequantize.h"
 #include "kernels/quant/packed_row.h"
+#include "kernels/recurrent.h"
 #include "kernels/reference/ops.h"
 #include "kernels/validate.h"
+#include "kernels/validate_recurrent.h"
 
 namespace plimsoll::kernels {
 namespace {
@@ -164,6 +166,22 @@ class ReferenceBackend : public Backend {
   absl::Status ExpertSumMatMul(const ExpertSumMatMulArgs& args) override {
     RETURN_IF_ERROR(Validate(args));
     return reference::ExpertSumMatMul(args);
+  }
+  absl::Status CausalConv(const CausalConvArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    reference::CausalConv(args);
+    return absl::OkStatus();
+  }
+  absl::Status StateScan(const StateScanArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    reference::StateScan(args);
+    return absl::OkStatus();
+  }
+  absl::Status GatedNorm(const GatedNormArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    reference::GatedNorm(args);
+    Pack(args.out, args.n_rows, args.RowFloats(), args.packed);
+    return absl::OkStatus();
   }
   absl::Status TopK(const TopKArgs& args) override {
     RETURN_IF_ERROR(Validate(args));

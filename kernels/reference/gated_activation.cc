@@ -17,6 +17,10 @@ double Gated(double gate, double up, Activation activation) {
              (1.0 + std::tanh(kSqrtTwoOverPi *
                               (gate + 0.044715 * gate * gate * gate))) *
              up;
+    case Activation::kRelu:
+      return (gate < 0 ? 0 : gate) * up;
+    case Activation::kSigmoid:
+      return up / (1.0 + std::exp(-gate));
     case Activation::kClampedSwish:
       break;
   }
@@ -30,8 +34,11 @@ double Gated(double gate, double up, Activation activation) {
 
 void GatedActivation(const GatedActivationArgs& args) {
   for (int64_t i = 0; i < args.n_rows * args.dim; ++i) {
-    const float up = args.up[i / args.dim * args.UpStride() + i % args.dim];
-    args.out[i] = static_cast<float>(Gated(args.gate[i], up, args.activation));
+    const int64_t row = i / args.dim;
+    const int64_t c = i % args.dim;
+    args.out[i] = static_cast<float>(
+        Gated(args.gate[row * args.GateStride() + c],
+              args.up[row * args.UpStride() + c], args.activation));
   }
 }
 

@@ -8,6 +8,7 @@
 #include "kernels/experts.h"
 #include "kernels/hadamard.h"
 #include "kernels/heads.h"
+#include "kernels/recurrent.h"
 
 namespace plimsoll::kernels::reference {
 
@@ -31,6 +32,9 @@ void RouteExperts(const RouteExpertsArgs& args);
 // Results are packed to args.packed_out.
 absl::Status GatedExpertMatMul(const GatedExpertMatMulArgs& args);
 absl::Status ExpertSumMatMul(const ExpertSumMatMulArgs& args);
+void CausalConv(const CausalConvArgs& args);
+void StateScan(const StateScanArgs& args);
+void GatedNorm(const GatedNormArgs& args);
 void TopK(const TopKArgs& args);
 
 }  // namespace plimsoll::kernels::reference

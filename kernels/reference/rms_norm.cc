@@ -18,7 +18,7 @@ double MeanSquare(const float* x, int64_t n, double mean) {
 
 void RmsNorm(const RmsNormArgs& args) {
   for (int64_t r = 0; r < args.n_rows; ++r) {
-    const float* x = args.x + r * args.dim;
+    const float* x = args.x + r * args.XStride();
     float* out = args.out + r * args.dim;
     double mean = 0;
     for (int64_t c = 0; args.subtracts_mean && c < args.dim; ++c) {

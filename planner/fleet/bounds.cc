@@ -56,7 +56,8 @@ absl::StatusOr<DecodeBound> BoundDecode(const ModelShape& shape, int64_t n_ctx,
   ASSIGN_OR_RETURN(bound.weight_bytes, WeightBytesPerStep(shape));
   ASSIGN_OR_RETURN(const KvBytes kv,
                    KvCacheBytes(shape, n_ctx, n_sequences, 0, k_type, v_type));
-  const auto all_kv = CheckedAdd(kv.full_bytes, kv.window_bytes);
+  const auto all_kv =
+      (Checked(kv.full_bytes) + kv.window_bytes + kv.all_state_bytes).Get();
   const auto step = all_kv ? CheckedAdd(bound.weight_bytes, *all_kv) : all_kv;
   if (!step) {
     return absl::OutOfRangeError("a step's bytes do not fit in int64");

@@ -272,7 +272,8 @@ absl::StatusOr<WhatIfPoint> WhatIf::PointAt(int64_t index) const {
   point.fits = plan->fits;
   point.total_bytes = plan->total_bytes;
   point.arena_bytes = plan->arena_bytes;
-  point.kv_bytes = plan->kv.full_bytes + plan->kv.window_bytes;
+  point.kv_bytes =
+      plan->kv.full_bytes + plan->kv.window_bytes + plan->kv.all_state_bytes;
   point.missing_bytes = plan->missing_bytes;
   point.kv_bytes_per_token = plan->kv.bytes_per_token;
   return point;

@@ -64,7 +64,7 @@ struct WhatIfPoint {
   // INT64_MAX if it does not fit in 63 bits; the two below are then 0.
   int64_t total_bytes;
   int64_t arena_bytes;
-  int64_t kv_bytes;  // kv_full and kv_window
+  int64_t kv_bytes;  // kv_full, kv_window and state
   int64_t missing_bytes;
   int64_t kv_bytes_per_token;
   // False if this build cannot run the plan on the device. The bytes are right

@@ -239,7 +239,9 @@ std::string BindingTerm(const PlanInputs& inputs, const RegionSizes& sizes,
   int64_t n_layers = 0;
   for (size_t il = 0; il < inputs.shape().layers.size(); ++il) {
     const LayerShape& layer = inputs.shape().layers[il];
-    if (layer.kv_source != static_cast<int64_t>(il)) continue;
+    if (layer.kv_source != static_cast<int64_t>(il) || !layer.Attends()) {
+      continue;
+    }
     n_layers += HasRing(layer.window, sizes.n_ctx) == is_ring ? 1 : 0;
   }
   return absl::StrCat(largest->name, ": keys and values of ", n_layers,

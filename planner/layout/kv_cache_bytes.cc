@@ -94,8 +94,12 @@ absl::StatusOr<KvModel> KvModel::Create(const ModelShape& shape, DType k_type,
   int64_t widest_v_row = 0;
   // Layers are of few kinds, so the last two different ones are kept.
   std::array<std::pair<const LayerShape*, Group>, 2> seen = {};
+  // Both factors are within limits that leave room for their product.
+  const int64_t layer_state = shape.recurrent.StateFloats() * kFloatBytes;
   for (size_t il = 0; il < shape.layers.size(); ++il) {
     const LayerShape& layer = shape.layers[il];
+    if (layer.IsRecurrent()) model.state_bytes_ += layer_state;
+    if (!layer.Attends()) continue;
     if (seen[1].first != nullptr && layer.IsLike(*seen[1].first)) {
       std::swap(seen[0], seen[1]);
     } else if (seen[0].first == nullptr || !layer.IsLike(*seen[0].first)) {
@@ -164,7 +168,11 @@ absl::StatusOr<KvBytes> KvModel::Bytes(int64_t n_ctx, int64_t n_slots,
     }
   }
   const Checked page = paged_row * page_tokens;
-  if ((page + ring + ring_row + full + window + all_pages).overflow()) {
+  const Checked n_states =
+      Checked(n_slots) * (Checked(1) + rules_.n_draft) + n_idle;
+  const Checked states = n_states * state_bytes_;
+  if ((page + ring + ring_row + full + window + all_pages + states)
+          .overflow()) {
     return absl::OutOfRangeError(
         absl::StrCat("the KV cache of ", n_slots, " slots of ", n_ctx,
                      " tokens does not fit in int64 bytes"));
@@ -178,6 +186,9 @@ absl::StatusOr<KvBytes> KvModel::Bytes(int64_t n_ctx, int64_t n_slots,
   bytes.ring_row_bytes = *ring_row.Get();
   bytes.full_bytes = *full.Get();
   bytes.window_bytes = *window.Get();
+  bytes.state_bytes = state_bytes_;
+  bytes.n_states = *n_states.Get();
+  bytes.all_state_bytes = *states.Get();
   bytes.bytes_per_token = bytes.page_bytes / page_tokens;
   return bytes;
 }

@@ -1,4 +1,5 @@
-// Bytes of keys and values, given shape, n_ctx, sequences and element types.
+// Bytes of keys, values and states, given shape, n_ctx, sequences and element
+// types.
 #ifndef PLIMSOLL_PLANNER_LAYOUT_KV_CACHE_BYTES_H_
 #define PLIMSOLL_PLANNER_LAYOUT_KV_CACHE_BYTES_H_
 
@@ -28,6 +29,9 @@ struct KvRules {
   // has its own pages.
   int64_t pool_tokens = 0;
   bool has_pages = true;  // false: contexts are counted in single tokens
+  // A sequence keeps its state after each of so many tokens, too, which may be
+  // taken back.
+  int64_t n_draft = 0;
   // If false, the values of every layer are as wide as those of the widest
   // layer.
   bool has_flash_attention = true;
@@ -57,20 +61,25 @@ inline constexpr int64_t kPageStateBytes = 12;
 // The bytes of the KV cache by use. All layers that own KV are counted. "Full"
 // layers are those with pages, "window" layers those with rings.
 struct KvBytes {
-  int64_t page_tokens;     // tokens of one page
-  int64_t pages_per_slot;  // ceil(n_ctx / page_tokens)
-  int64_t n_pages;         // the pool's, for all slots
-  int64_t page_bytes;      // K and V of one page, all paged layers
-  int64_t ring_bytes;      // K and V of all rings of one sequence
-  int64_t ring_row_bytes;  // K and V of one token in all rings
-  int64_t full_bytes;      // kv_full: n_pages * page_bytes
-  int64_t window_bytes;    // kv_window: (n_slots + n_idle) * ring_bytes
+  int64_t page_tokens;      // tokens of one page
+  int64_t pages_per_slot;   // ceil(n_ctx / page_tokens)
+  int64_t n_pages;          // the pool's, for all slots
+  int64_t page_bytes;       // K and V of one page, all paged layers
+  int64_t ring_bytes;       // K and V of all rings of one sequence
+  int64_t ring_row_bytes;   // K and V of one token in all rings
+  int64_t full_bytes;       // kv_full: n_pages * page_bytes
+  int64_t window_bytes;     // kv_window: (n_slots + n_idle) * ring_bytes
+  int64_t state_bytes;      // one state of all recurrent layers, in float32
+  int64_t n_states;         // n_slots * (1 + n_draft) + n_idle
+  int64_t all_state_bytes;  // state: n_states * state_bytes
   // Growth for each token of context in one slot, for explanations.
   int64_t bytes_per_token;
 
-  // Bytes of the pages and rings of one slot with a full context: at most
-  // full_bytes + window_bytes, so the sum does not overflow.
-  int64_t SlotBytes() const { return pages_per_slot * page_bytes + ring_bytes; }
+  // Bytes of the pages, rings and state of one slot with a full context: at
+  // most those of all slots, so the sum does not overflow.
+  int64_t SlotBytes() const {
+    return pages_per_slot * page_bytes + ring_bytes + state_bytes;
+  }
 };
 
 // What the KV bytes of a model depend on, so that the cost of a query for one
@@ -83,13 +92,15 @@ class KvModel {
                                         DType v_type, const KvRules& rules);
 
   // The device memory that `n_slots` sequences of `n_ctx` tokens reserve for
-  // keys and values, plus rings for `n_idle` idle sessions.
+  // keys, values and states, plus rings and states for `n_idle` idle sessions.
   //
   //   row(layer) = n_kv_heads * (k_row + v_row), where a row of keys is
   //                RowBytes(type, head_dim), and one of values as long, or
   //                nothing in a layer of latent attention
   //   kv_full    = slots * ceil(n_ctx / page) * page * sum of paged rows
   //   kv_window  = (slots + idle) * sum of ring layers' cells * row
+  //   state      = (slots * (1 + draft) + idle) * recurrent layers * 4 *
+  //                RecurrentShape::StateFloats
   //
   // Errors: kInvalidArgument for a count that is not positive; kOutOfRange if
   // it overflows int64.
@@ -111,6 +122,7 @@ class KvModel {
 
   KvRules rules_;
   std::vector<Group> groups_;
+  int64_t state_bytes_ = 0;  // of all recurrent layers
 };
 
 // Calls KvModel::Create and Bytes.

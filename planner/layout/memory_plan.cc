@@ -12,6 +12,7 @@
 #include "planner/layout/auto_context.h"
 #include "planner/layout/explain.h"
 #include "planner/layout/plan_regions.h"
+#include "planner/layout/region_formulas.h"
 #include "planner/model/weight_type.h"
 
 namespace plimsoll::planner {
@@ -41,12 +42,16 @@ absl::Status ValidateShape(const ModelShape& shape) {
        {"n_ctx_train", shape.n_ctx_train, ModelShape::kMaxContext}}));
   for (const LayerShape& layer : shape.layers) {
     const bool is_latent = layer.mixer == MixerKind::kLatentAttention;
+    // A layer may have nothing to attend to, or no FFN.
+    const int64_t n_kv_heads = layer.Attends() ? layer.n_kv_heads : 1;
+    const int64_t ffn_dim = layer.ffn == FfnKind::kNone
+                                ? 1
+                                : std::max(layer.ffn_dim, layer.expert_ffn_dim);
     RETURN_IF_ERROR(check(
-        {{"n_kv_heads", layer.n_kv_heads, ModelShape::kMaxDim},
+        {{"n_kv_heads", n_kv_heads, ModelShape::kMaxDim},
          {"head_dim", layer.head_dim,
           is_latent ? ModelShape::kMaxLatentRow : ModelShape::kMaxHeadDim},
-         {"ffn_dim", std::max(layer.ffn_dim, layer.expert_ffn_dim),
-          ModelShape::kMaxDim}}));
+         {"ffn_dim", ffn_dim, ModelShape::kMaxDim}}));
   }
   return absl::OkStatus();
 }

@@ -122,6 +122,7 @@ KvRules RulesOf(const LoadOptions& options) {
                    .ring_tokens = options.engine.ring_tokens,
                    .pool_tokens = options.kv_tokens.value_or(0),
                    .has_pages = options.engine.policy == ReservePolicy::kExact,
+                   .n_draft = options.n_draft,
                    .has_flash_attention = options.engine.flash_attention};
   if (options.engine.ring == RingRule::kWindowPlusUbatch) {
     rules.ring_tokens = options.n_ubatch;
@@ -147,105 +148,6 @@ absl::Status CheckKvType(absl::string_view name, DType type) {
       absl::StrJoin(kTypes, ", ", [](std::string* out, DType known) {
         absl::StrAppend(out, DTypeName(known));
       })));
-}
-
-std::string KvTypes(const ModelShape& shape, const LoadOptions& options) {
-  if (shape.latent.rank > 0) {
-    return absl::StrCat(DTypeName(options.k_type), ", one row for all heads");
-  }
-  return absl::StrCat(DTypeName(options.k_type), " keys, ",
-                      DTypeName(options.v_type), " values");
-}
-
-std::string KvFormula(const ModelShape& shape, const LoadOptions& options,
-                      const KvBytes& kv) {
-  return absl::StrCat(
-      options.kv_tokens
-          ? absl::StrCat("a pool of ", kv.n_pages)
-          : absl::StrCat(options.n_slots, " slots x ", kv.pages_per_slot),
-      kv.page_tokens == 1 ? " cells x " : " pages x ", kv.page_bytes,
-      " bytes (",
-      kv.page_tokens == 1 ? std::string()
-                          : absl::StrCat(kv.page_tokens, " tokens a page, "),
-      KvTypes(shape, options),
-      options.engine.flash_attention ? "" : ", no flash attention", ")");
-}
-
-std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
-                      absl::string_view region) {
-  const LoadOptions& options = inputs.options();
-  if (region == "weights") {
-    if (options.engine.mmap_weights) {
-      return "norms and biases; all else stays in the mapped file";
-    }
-    return options.engine.weight_bytes
-               ? "as given"
-               : absl::StrCat(inputs.shape().weights.size(),
-                              " tensors as stored on the device");
-  }
-  if (region == "kv_full") return KvFormula(inputs.shape(), options, sizes.kv);
-  if (region == "kv_window") {
-    return absl::StrCat("(", options.n_slots, " slots + ",
-                        options.n_idle_sessions, " idle) x ",
-                        sizes.kv.ring_bytes, " bytes of rings");
-  }
-  if (region == "kv_draft" && options.n_draft > 0) {
-    return absl::StrCat(options.n_slots, " slots x ", options.n_draft,
-                        " draft tokens x ", sizes.kv.ring_row_bytes,
-                        " bytes of a token in rings");
-  }
-  if (region == "kv_parked") {
-    return absl::StrCat(options.n_parked, " x ", sizes.kv.SlotBytes(),
-                        " bytes of a slot's pages and rings, on the host");
-  }
-  if (region == "workspace") {
-    return absl::StrCat("one step of ", sizes.n_rows, " rows, ",
-                        sizes.n_sampled, " of them sampled");
-  }
-  if (region == "logits" && inputs.shape().has_last_layer) {
-    return absl::StrCat(sizes.n_sampled, " rows x ", inputs.shape().vocab_size,
-                        " tokens x 4 bytes");
-  }
-  if (region == "candidates" && inputs.shape().has_last_layer) {
-    return absl::StrCat(
-        sizes.n_sampled, " rows x ", inputs.profile().workspace.max_candidates,
-        " candidates x ", kCandidateBytes, " bytes, on the host");
-  }
-  if (region == "tables" && inputs.shape().has_first_layer) {
-    return absl::StrCat(
-        "(", options.n_slots, " slots x ", kPageEntryBytes + kPageStateBytes,
-        " + ", options.n_parked, " parked x ", kPageEntryBytes, " bytes) x ",
-        sizes.kv.pages_per_slot, " page entries, on the host");
-  }
-  if (region == "vocab") return "tokenizer tables on the host";
-  if (region == "runtime") {
-    const std::string& note = inputs.profile().runtime_note;
-    return note.empty() ? "the process itself, outside the arena" : note;
-  }
-  if (region == "messages") {
-    return "requests and replies, in calls and in gRPC; more are refused";
-  }
-  if (region == "weights_host") return "experts and tables kept on the host";
-  if (region == "weights_mmap") {
-    return "pages of the mapped file, which the system may drop and read "
-           "again; not in the total";
-  }
-  if (region == "projector") return "the projector's tensors, as in its file";
-  if (region == "projector_workspace") {
-    return "activations of one image or 30 s of sound";
-  }
-  if (region == "scratch") return "one token's buffers and logits";
-  if (region == "reserve") {
-    return options.engine.policy == ReservePolicy::kDense
-               ? "max(a third of the device, 2 GiB)"
-               : "min(max(a third, 2 GiB), max(a sixth, 2 GiB) + 4096 tokens' "
-                 "activations)";
-  }
-  if (region == "margin") {
-    return absl::StrCat(options.margin_bytes,
-                        " bytes of policy + the allocator's rounding");
-  }
-  return "not enabled";
 }
 
 }  // namespace
@@ -339,6 +241,7 @@ class RegionSizer {
     AddToArena("kv_window", sizes_.kv.window_bytes);
     AddToArena("kv_draft",
                n_slots * options.n_draft * sizes_.kv.ring_row_bytes);
+    AddStates();
     const Checked parked = Checked(options.n_parked) * sizes_.kv.SlotBytes();
     const bool parks_in_arena = options.n_parked > 0 && profile.kind == "cpu";
     if (parks_in_arena) AddToArena("kv_parked", parked);
@@ -378,6 +281,13 @@ class RegionSizer {
     return absl::OkStatus();
   }
 
+  // Most models keep no state.
+  void AddStates() {
+    if (sizes_.kv.state_bytes > 0) {
+      AddToArena("state", sizes_.kv.all_state_bytes);
+    }
+  }
+
   // Nobody reserves these bytes: they are the page cache's.
   void AddMapped() {
     AppendOutside("weights_mmap", inputs_.mapped_bytes_, Basis::kDerived,
@@ -408,6 +318,9 @@ class RegionSizer {
     AddOutside("weights", inputs_.weight_bytes_, Basis::kDerived);
     AddOutside("kv_full", sizes_.kv.full_bytes, Basis::kDerived);
     AddOutside("kv_window", sizes_.kv.window_bytes, Basis::kDerived);
+    if (sizes_.kv.state_bytes > 0) {
+      AddOutside("state", sizes_.kv.all_state_bytes, Basis::kDerived);
+    }
     AddOutside("scratch", inputs_.scratch_bytes_, Basis::kEstimated);
     AddOutside("reserve", inputs_.reserve_bytes_, Basis::kEstimated);
     AddProjector();
@@ -582,12 +495,6 @@ absl::StatusOr<RegionSizes> SizeRegions(const PlanInputs& inputs,
 absl::StatusOr<RegionSizes> SizeTotals(const PlanInputs& inputs,
                                        int64_t n_ctx) {
   return RegionSizer(inputs, n_ctx, /*with_regions=*/false).Run();
-}
-
-void ExplainRegions(const PlanInputs& inputs, RegionSizes& sizes) {
-  for (Region& region : sizes.regions) {
-    region.formula = FormulaOf(inputs, sizes, region.name);
-  }
 }
 
 }  // namespace plimsoll::planner

@@ -128,9 +128,6 @@ absl::StatusOr<RegionSizes> SizeRegions(const PlanInputs& inputs,
 // Errors: as SizeRegions.
 absl::StatusOr<RegionSizes> SizeTotals(const PlanInputs& inputs, int64_t n_ctx);
 
-// Fills in the regions' formulas.
-void ExplainRegions(const PlanInputs& inputs, RegionSizes& sizes);
-
 }  // namespace plimsoll::planner
 
 #endif  // PLIMSOLL_PLANNER_LAYOUT_PLAN_REGIONS_H_

@@ -125,7 +125,7 @@ Sizes SizesOf(const ModelShape& shape, int64_t n_rows, int64_t n_sampled,
   set(kActivations, rows * packed(widest));
   set(kAngles, rows * angles);
   set(kPrefixAngles, rows * angles);
-  set(kQuery, rows * floats(widths.query));
+  set(kQuery, rows * floats(std::max(widths.query, widths.recurrent)));
   set(kPrefixQuery, rows * floats(widths.query));
   set(kBranch, rows * floats(shape.branch_rank));
   set(kHeads, rows * floats(widths.heads));
@@ -154,6 +154,49 @@ Sizes SizesOf(const ModelShape& shape, int64_t n_rows, int64_t n_sampled,
   set(kSampledActivations, Checked(n_sampled) * packed(shape.model_dim));
   set(kScratch, parameters.kernel_scratch_bytes);
   return sizes;
+}
+
+// Makes a width the widest one.
+struct Widen {
+  bool overflow = false;
+
+  void operator()(int64_t& widest, Checked width) {
+    overflow |= width.overflow();
+    widest = std::max(widest, width.Get().value_or(0));
+  }
+};
+
+// Widens by what the layer's mixer needs.
+void WidenByMixer(const ModelShape& shape, const LayerShape& layer,
+                  Widen& widen, StepWidths& widths) {
+  const Checked n_heads = shape.n_heads;
+  // Also in layers that do not attend: angles are made for all of them.
+  widen(widths.head_dim, layer.head_dim);
+  widen(widths.query, n_heads * layer.head_dim);
+  if (layer.mixer == MixerKind::kLatentAttention) {
+    const LatentShape& latent = shape.latent;
+    widen(widths.query, latent.query_rank);
+    widen(widths.heads, n_heads * std::max(latent.key_dim, latent.value_dim));
+    widen(widths.attended, n_heads * latent.rank);
+    widen(widths.product, n_heads * latent.value_dim);
+    widen(widths.product, latent.query_rank);
+  } else if (layer.Attends()) {
+    widen(widths.attended, n_heads * layer.head_dim);
+    widen(widths.product, n_heads * layer.head_dim);
+    if (shape.has_attention_gates) {
+      widen(widths.heads, n_heads * layer.head_dim * 2);
+    }
+  } else if (layer.IsRecurrent()) {
+    const RecurrentShape& recurrent = shape.recurrent;
+    // Without heads, the convolution's output is the layer's.
+    const bool has_heads = recurrent.n_heads > 0;
+    const int64_t inner =
+        has_heads ? recurrent.InnerDim() : recurrent.n_channels;
+    widen(widths.recurrent, recurrent.product_dim);
+    widen(widths.heads, has_heads ? recurrent.n_channels : 0);
+    widen(widths.attended, inner);
+    widen(widths.product, inner);
+  }
 }
 
 // For every lifetime, the earlier lifetimes that overlap it, as bits.
@@ -200,12 +243,7 @@ const char* StepBufferName(StepBuffer buffer) {
 absl::StatusOr<StepWidths> WidthsOf(const ModelShape& shape, DType k_type,
                                     DType v_type) {
   StepWidths widths;
-  bool overflow = false;
-  const auto widen = [&overflow](int64_t& widest, Checked width) {
-    overflow |= width.overflow();
-    widest = std::max(widest, width.Get().value_or(0));
-  };
-  const Checked n_heads = shape.n_heads;
+  Widen widen;
   // Layers are of few kinds, so layers like the last two different ones are
   // skipped.
   const LayerShape* seen[2] = {nullptr, nullptr};
@@ -214,24 +252,12 @@ absl::StatusOr<StepWidths> WidthsOf(const ModelShape& shape, DType k_type,
     if (seen[1] != nullptr && layer.IsLike(*seen[1])) continue;
     seen[1] = seen[0];
     seen[0] = &layer;
-    widen(widths.query, n_heads * layer.head_dim);
-    if (layer.mixer == MixerKind::kLatentAttention) {
-      const LatentShape& latent = shape.latent;
-      widen(widths.query, latent.query_rank);
-      widen(widths.heads, n_heads * std::max(latent.key_dim, latent.value_dim));
-      widen(widths.attended, n_heads * latent.rank);
-      widen(widths.product, n_heads * latent.value_dim);
-      widen(widths.product, latent.query_rank);
-    } else {
-      widen(widths.attended, n_heads * layer.head_dim);
-      widen(widths.product, n_heads * layer.head_dim);
-    }
+    WidenByMixer(shape, layer, widen, widths);
     widen(widths.kv, Checked(layer.n_kv_heads) * layer.head_dim);
     widen(widths.ffn, layer.ffn_dim);
     widen(widths.ffn, Checked(shape.n_experts_used) * layer.expert_ffn_dim);
     widen(widths.ffn, layer.shared_ffn_dim);
     widen(widths.ffn, shape.ple_dim);
-    widen(widths.head_dim, layer.head_dim);
     widths.has_ffn_sums |= layer.ffn == FfnKind::kExpertsBesideGated;
     if (layer.window == 0) continue;
     widths.has_windows = true;
@@ -246,7 +272,7 @@ absl::StatusOr<StepWidths> WidthsOf(const ModelShape& shape, DType k_type,
     widths.shares_windows |=
         layer.window > 0 && layer.kv_source != static_cast<int64_t>(il);
   }
-  if (overflow) return TooBig();
+  if (widen.overflow) return TooBig();
   return widths;
 }
 

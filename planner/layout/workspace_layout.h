@@ -24,11 +24,13 @@ enum class StepBuffer {
   kActivations,   // packed activations of the widest product input
   kAngles,        // f32 [R, 2, head_dim / 2, cos|sin]: local and global base
   kPrefixAngles,  // like kAngles, for the prefix rotation of q
-  kQuery,         // f32 [R, Q]
+  kQuery,         // f32 [R, Q], or [R, all products of a recurrent layer]
   kPrefixQuery,   // f32 [R, Q], q rotated for prefix pages
   kBranch,        // f32 [R, branch_rank], between the branch's two products
   kHeads,         // f32 [R, n_heads, widest], latent attention's heads: queries
-                  // before they are as wide as the cache, and values afterwards
+                  // before they are as wide as the cache, and values
+                  // afterwards; queries and their gates; or what a recurrent
+                  // layer's convolution makes, [R, channels]
   kKey,           // f32 [R, KV]
   kValue,         // f32 [R, KV]
   kChunkKey,      // KV type [R, KV]: keys of a ring layer's chunk; they live
@@ -69,12 +71,13 @@ struct WorkspacePlan {
 // The widest layer of every kind. A step's buffers depend on these and on its
 // rows only.
 struct StepWidths {
-  int64_t query = 0;     // n_heads * head_dim, or a query's rank
-  int64_t heads = 0;     // latent attention's heads
-  int64_t attended = 0;  // attention's output
-  int64_t product = 0;   // input of a product after attention's first ones
-  int64_t kv = 0;        // n_kv_heads * head_dim
-  int64_t ffn = 0;       // a dense FFN's, all experts' of a token, or ple_dim
+  int64_t query = 0;      // n_heads * head_dim, or a query's rank
+  int64_t recurrent = 0;  // all products of a recurrent layer's input
+  int64_t heads = 0;      // the buffer of heads
+  int64_t attended = 0;   // attention's output
+  int64_t product = 0;    // input of a product after attention's first ones
+  int64_t kv = 0;         // n_kv_heads * head_dim
+  int64_t ffn = 0;        // a dense FFN's, all experts' of a token, or ple_dim
   int64_t head_dim = 0;
   int64_t chunk_key_bytes = 0;  // one row of a layer with a window
   int64_t chunk_value_bytes = 0;

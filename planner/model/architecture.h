@@ -22,6 +22,15 @@ enum class WindowRule {
   kAll,      // every layer
 };
 
+// Which layers keep a state instead of keys and values.
+enum class RecurrentRule {
+  kNone,
+  // Those that A.attention.recurrent_layers flags, or all but the last of every
+  // A.full_attention_interval.
+  kInterval,
+  kWithoutKvHeads,  // those with 0 in A.attention.head_count_kv
+};
+
 // Which biases attention's products have.
 enum class BiasRule {
   kNone,
@@ -34,6 +43,7 @@ enum class BiasRule {
 enum class RopePairs {
   kAdjacent,  // 2p and 2p + 1
   kHalves,    // p and p + half of the rotated ones
+  kNone,      // nothing is rotated
 };
 
 // Which norms heads of queries and keys have before they are rotated.
@@ -73,6 +83,7 @@ enum class GrowingQueries {
 enum class GateActivation {
   kSilu,
   kGeluTanh,
+  kSquaredRelu,   // in networks without gates
   kClampedSwish,  // x sigmoid(1.702 x), clamped inputs, up + 1
 };
 
@@ -120,9 +131,18 @@ struct Architecture {
 
   // These are the parts of a layer.
   MixerKind mixer = MixerKind::kAttention;
+  RecurrentRule recurrent_layers = RecurrentRule::kNone;
+  MixerKind recurrent = MixerKind::kNone;  // the mixer of these layers
+  // Which of the groups of keys a head of a delta net has: its index modulo
+  // their number, or else as many heads after each other have the same.
+  bool alternates_groups = false;
+  // A layer is a mixer or an FFN: an FFN where A.feed_forward_length is not 0.
+  bool has_single_sublayers = false;
   FfnKind ffn = FfnKind::kGated;           // in layers without experts
   FfnKind expert_ffn = FfnKind::kExperts;  // in layers with experts
   absl::string_view ffn_norm = "ffn_norm.weight";
+  // What the file calls output_norm.weight.
+  absl::string_view output_norm = "output_norm.weight";
   // Norms of the residual stream are of rows less their means, and their
   // epsilon is A.attention.layer_norm_epsilon.
   bool norms_subtract_means = false;
@@ -158,6 +178,9 @@ struct Architecture {
   bool has_value_norms = false;     // for each head of values, without a weight
   bool values_may_be_keys = false;  // in full layers without attn_v
   bool has_sinks = false;           // a logit per head that takes no value
+  // Each head's output is multiplied by a sigmoid of gates, which lie behind
+  // the head's queries in attn_q.
+  bool has_attention_gates = false;
   ScoreScale score_scale = ScoreScale::kHeadDim;
   // Models with this many layers scale scores by model_dim / n_heads and not by
   // head_dim. 0: no model does.

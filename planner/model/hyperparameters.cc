@@ -38,7 +38,7 @@ absl::StatusOr<int64_t> Hyperparameters::Int(
 }
 
 absl::StatusOr<std::vector<int64_t>> Hyperparameters::PerLayer(
-    absl::string_view suffix, int64_t n_layers, int64_t max,
+    absl::string_view suffix, int64_t n_layers, int64_t min, int64_t max,
     const std::vector<int64_t>& fallback) const {
   const std::string key = Key(suffix);
   const auto it = header_.metadata.find(key);
@@ -47,7 +47,7 @@ absl::StatusOr<std::vector<int64_t>> Hyperparameters::PerLayer(
     return Missing(key);
   }
   if (it->second.type != GgufType::kArray) {
-    ASSIGN_OR_RETURN(const int64_t value, Int(suffix, 1, max));
+    ASSIGN_OR_RETURN(const int64_t value, Int(suffix, min, max));
     return std::vector<int64_t>(static_cast<size_t>(n_layers), value);
   }
   const GgufArray& array = std::get<GgufArray>(it->second.value);
@@ -62,13 +62,33 @@ absl::StatusOr<std::vector<int64_t>> Hyperparameters::PerLayer(
   for (size_t i = 0; i < n; ++i) {
     const double value = array.numbers[i];
     // The comparison also refuses NaN.
-    if (!(value >= 1 && value <= static_cast<double>(max)) ||
+    if (!(value >= static_cast<double>(min) &&
+          value <= static_cast<double>(max)) ||
         value != std::floor(value)) {
-      return OutOfRange(absl::StrCat(key, "[", i, "]"), value, 1, max);
+      return OutOfRange(absl::StrCat(key, "[", i, "]"), value, min, max);
     }
     values.push_back(static_cast<int64_t>(value));
   }
   return values;
+}
+
+absl::StatusOr<std::optional<std::vector<bool>>> Hyperparameters::Flags(
+    absl::string_view suffix, int64_t n_layers) const {
+  const std::string key = Key(suffix);
+  const auto it = header_.metadata.find(key);
+  if (it == header_.metadata.end() || it->second.type != GgufType::kArray) {
+    return std::nullopt;
+  }
+  const GgufArray& array = std::get<GgufArray>(it->second.value);
+  const auto n = static_cast<size_t>(n_layers);
+  if (array.element_type != GgufType::kBool || array.numbers.size() < n) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("metadata \"", key, "\" is not an array of ", n_layers,
+                     " bools, one a layer"));
+  }
+  std::vector<bool> flags(n);
+  for (size_t i = 0; i < n; ++i) flags[i] = array.numbers[i] != 0;
+  return flags;
 }
 
 absl::StatusOr<double> Hyperparameters::PositiveFloat(

@@ -32,11 +32,16 @@ class Hyperparameters {
       absl::string_view suffix, int64_t min, int64_t max,
       std::optional<int64_t> fallback = std::nullopt) const;
 
-  // Integers of all layers, [n_layers]. The file has one number for all of them
-  // or an array of at least `n_layers`.
+  // Integers of all layers, [n_layers], each in [min, max]. The file has one
+  // number for all of them or an array of at least `n_layers`.
   absl::StatusOr<std::vector<int64_t>> PerLayer(
-      absl::string_view suffix, int64_t n_layers, int64_t max,
+      absl::string_view suffix, int64_t n_layers, int64_t min, int64_t max,
       const std::vector<int64_t>& fallback = {}) const;
+
+  // Flags of all layers, [n_layers], or nothing if the file has no array of
+  // them.
+  absl::StatusOr<std::optional<std::vector<bool>>> Flags(
+      absl::string_view suffix, int64_t n_layers) const;
 
   // The number at A.suffix, finite and above 0.
   absl::StatusOr<double> PositiveFloat(

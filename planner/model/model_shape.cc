@@ -14,6 +14,7 @@
 #include "planner/model/architectures.h"
 #include "planner/model/hyperparameters.h"
 #include "planner/model/latent_shape.h"
+#include "planner/model/recurrent_shape.h"
 #include "planner/model/tensor_table.h"
 #include "planner/model/vocab_shape.h"
 
@@ -42,27 +43,13 @@ absl::StatusOr<std::vector<bool>> SlidingLayers(const Hyperparameters& keys,
   constexpr absl::string_view kSuffix = "attention.sliding_window_pattern";
   std::optional<int64_t> fallback;
   if (default_period > 0) fallback = default_period;
-  const std::string key = keys.Key(kSuffix);
+  ASSIGN_OR_RETURN(const auto flags, keys.Flags(kSuffix, n_layers));
+  if (flags) return *flags;
+  ASSIGN_OR_RETURN(const int64_t period,
+                   keys.Int(kSuffix, 1, ModelShape::kMaxLayers, fallback));
   std::vector<bool> slides(static_cast<size_t>(n_layers));
-  const auto it = keys.header().metadata.find(key);
-  if (it == keys.header().metadata.end() ||
-      it->second.type != GgufType::kArray) {
-    ASSIGN_OR_RETURN(const int64_t period,
-                     keys.Int(kSuffix, 1, ModelShape::kMaxLayers, fallback));
-    for (int64_t il = 0; il < n_layers; ++il) {
-      slides[static_cast<size_t>(il)] = il % period != period - 1;
-    }
-    return slides;
-  }
-  const GgufArray& array = std::get<GgufArray>(it->second.value);
-  if (array.element_type != GgufType::kBool ||
-      array.numbers.size() < slides.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("metadata \"", key, "\" is not an array of ", n_layers,
-                     " bools, one a layer"));
-  }
-  for (size_t il = 0; il < slides.size(); ++il) {
-    slides[il] = array.numbers[il] != 0;
+  for (int64_t il = 0; il < n_layers; ++il) {
+    slides[static_cast<size_t>(il)] = il % period != period - 1;
   }
   return slides;
 }
@@ -147,7 +134,7 @@ absl::Status ReadHeads(const Hyperparameters& keys,
   constexpr int64_t kMaxHeads = ModelShape::kMaxDim;
   ASSIGN_OR_RETURN(
       const std::vector<int64_t> heads,
-      keys.PerLayer("attention.head_count", shape.n_layers, kMaxHeads));
+      keys.PerLayer("attention.head_count", shape.n_layers, 1, kMaxHeads));
   shape.n_heads = heads.front();
   for (int64_t n : heads) {
     if (n == shape.n_heads) continue;
@@ -155,11 +142,12 @@ absl::Status ReadHeads(const Hyperparameters& keys,
         absl::StrCat("metadata \"", keys.Key("attention.head_count"),
                      "\" differs between layers, which is not supported"));
   }
+  const int64_t least = architecture.recurrent == MixerKind::kNone ? 1 : 0;
   ASSIGN_OR_RETURN(const std::vector<int64_t> kv_heads,
                    keys.PerLayer("attention.head_count_kv", shape.n_layers,
-                                 kMaxHeads, heads));
+                                 least, kMaxHeads, heads));
   for (size_t il = 0; il < shape.layers.size(); ++il) {
-    if (shape.n_heads % kv_heads[il] != 0) {
+    if (kv_heads[il] > 0 && shape.n_heads % kv_heads[il] != 0) {
       return absl::InvalidArgumentError(
           absl::StrCat("metadata \"", keys.Key("attention.head_count_kv"),
                        "\" is ", kv_heads[il], ", which does not divide the ",
@@ -233,9 +221,13 @@ absl::Status ReadExperts(const Hyperparameters& keys,
   if (shape.n_experts == 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(shape.n_experts_used,
                    keys.Int("expert_used_count", 1, shape.n_experts));
-  ASSIGN_OR_RETURN(const int64_t ffn_dim,
-                   keys.Int("expert_feed_forward_length", 1,
-                            ModelShape::kMaxDim, shape.layers.front().ffn_dim));
+  int64_t widest = 0;
+  for (const LayerShape& layer : shape.layers) {
+    widest = std::max(widest, layer.ffn_dim);
+  }
+  ASSIGN_OR_RETURN(
+      const int64_t ffn_dim,
+      keys.Int("expert_feed_forward_length", 1, ModelShape::kMaxDim, widest));
   ASSIGN_OR_RETURN(const int64_t shared_ffn_dim,
                    ReadSharedWidth(keys, architecture, ffn_dim));
   ASSIGN_OR_RETURN(const int64_t n_dense,
@@ -252,8 +244,8 @@ absl::Status ReadExperts(const Hyperparameters& keys,
     const std::string router = absl::StrCat("blk.", il, ".ffn_gate_inp.weight");
     const bool has_experts =
         tensors.empty() ? (il + 1) % period == 0 : tensors.contains(router);
-    if (!has_experts) continue;
     LayerShape& layer = shape.layers[static_cast<size_t>(il)];
+    if (!has_experts || layer.ffn == FfnKind::kNone) continue;
     layer.expert_ffn_dim = ffn_dim;
     layer.shared_ffn_dim = shared_ffn_dim;
     layer.ffn = architecture.expert_ffn;
@@ -268,14 +260,16 @@ absl::Status ReadLayers(const Hyperparameters& keys,
   RETURN_IF_ERROR(ReadWindows(keys, architecture, shape));
   RETURN_IF_ERROR(ReadHeads(keys, architecture, shape));
   RETURN_IF_ERROR(ReadSharedKv(keys, shape));
+  const int64_t least_ffn = architecture.has_single_sublayers ? 0 : 1;
   ASSIGN_OR_RETURN(const std::vector<int64_t> ffn_dims,
                    keys.PerLayer("feed_forward_length", shape.n_layers,
-                                 ModelShape::kMaxDim));
+                                 least_ffn, ModelShape::kMaxDim));
   for (size_t il = 0; il < shape.layers.size(); ++il) {
     shape.layers[il].mixer = architecture.mixer;
     shape.layers[il].ffn = architecture.ffn;
     shape.layers[il].ffn_dim = ffn_dims[il];
   }
+  RETURN_IF_ERROR(ReadRecurrentLayers(keys, architecture, shape));
   return ReadExperts(keys, architecture, shape);
 }
 
@@ -356,6 +350,7 @@ absl::StatusOr<Numbers> ReadNumbers(const GgufHeader& header) {
                      keys.Int("altup.num_inputs", 2, ModelShape::kMaxStreams,
                               kAltupStreams));
   }
+  shape.has_attention_gates = architecture.has_attention_gates;
   // No key says it.
   constexpr int64_t kBranchRank = 64;
   if (architecture.has_low_rank_branch) shape.branch_rank = kBranchRank;
@@ -367,12 +362,14 @@ absl::StatusOr<Numbers> ReadNumbers(const GgufHeader& header) {
 }
 
 TensorContext ContextOf(const Numbers& numbers, const GgufHeader& header) {
-  return {.shape = numbers.shape,
+  const ModelShape& shape = numbers.shape;
+  return {.shape = shape,
           .architecture = *numbers.architecture,
           .n_rot = numbers.n_rot,
           .is_qkv_fused =
-              header.FindTensor("blk.0.attn_qkv.weight") != nullptr ||
-              (header.tensors.empty() && numbers.architecture->is_qkv_fused),
+              shape.layers.front().Attends() &&
+              (header.FindTensor("blk.0.attn_qkv.weight") != nullptr ||
+               (header.tensors.empty() && numbers.architecture->is_qkv_fused)),
           .is_gate_up_fused = absl::c_any_of(
               header.tensors,
               [](const GgufTensor& tensor) {

@@ -20,19 +20,26 @@ inline constexpr int64_t kFloatBytes = 4;
 enum class MixerKind {
   kAttention,
   kLatentAttention,  // keys and values are made of one small vector (MLA)
+  // The next ones keep a state of a fixed size instead of keys and values.
+  kShortConv,  // a gated convolution over the last few tokens
+  kDeltaNet,   // a convolution and a gated delta rule
+  kMamba2,     // a convolution and a selective scan
+  kNone,       // the layer is an FFN alone
 };
 
 // How a layer changes a token's state by itself.
 enum class FfnKind {
   kGated,       // down(activation(gate x) * up x)
   kFusedGated,  // kGated with gate and up in one tensor of the file
-  kExperts,     // some of many kGated, chosen by a router
+  kExperts,     // some of many networks, chosen by a router
   kExpertsBesideGated,
+  kPlain,  // down(activation(up x))
+  kNone,   // the layer is a mixer alone
 };
 
 // The memory-related numbers of one transformer layer.
 struct LayerShape {
-  int64_t n_kv_heads;
+  int64_t n_kv_heads;  // 0 in layers that do not attend
   // One width for queries, keys and values. In latent attention it is the width
   // of a row of the cache.
   int64_t head_dim;
@@ -46,6 +53,14 @@ struct LayerShape {
   int64_t shared_ffn_dim = 0;  // the shared expert's width; 0 = none
   MixerKind mixer = MixerKind::kAttention;
   FfnKind ffn = FfnKind::kGated;
+
+  // True if it reads keys and values, its own or another layer's.
+  bool Attends() const {
+    return mixer == MixerKind::kAttention ||
+           mixer == MixerKind::kLatentAttention;
+  }
+  // True if it keeps a state.
+  bool IsRecurrent() const { return !Attends() && mixer != MixerKind::kNone; }
 
   // The width of a head of values that is stored beside its key. Values of
   // latent attention are the beginnings of the keys.
@@ -105,6 +120,26 @@ struct LatentShape {
   int64_t value_dim = 0;   // of a head's value
 };
 
+// The widths of layers that keep a state, which are alike in all of a model's
+// recurrent layers. A state is that of the convolution, its last n_taps - 1
+// inputs, and then a matrix [head_dim, state_dim] of each head.
+struct RecurrentShape {
+  int64_t n_taps = 0;       // of the convolution; 0: there are no such layers
+  int64_t n_channels = 0;   // that the convolution reads and writes
+  int64_t n_heads = 0;      // 0: the convolution is all
+  int64_t n_groups = 0;     // of heads that share queries and keys, or B and C
+  int64_t head_dim = 0;     // of what a head reads and writes
+  int64_t state_dim = 0;    // of a query and a key, or of B and C
+  int64_t product_dim = 0;  // of all products of a layer's input together
+
+  int64_t ConvFloats() const { return (n_taps - 1) * n_channels; }
+  int64_t StateFloats() const {
+    return ConvFloats() + n_heads * head_dim * state_dim;
+  }
+  // The width of all heads.
+  int64_t InnerDim() const { return n_heads * head_dim; }
+};
+
 struct ModelShape {
   // Limits; each has a test at it and one past it.
   static constexpr int64_t kMaxLayers = 512;
@@ -116,6 +151,8 @@ struct ModelShape {
   static constexpr int64_t kMaxLatentRow = 576;
   static constexpr int64_t kMaxExperts = 4'096;
   static constexpr int64_t kMaxStreams = 16;
+  static constexpr int64_t kMaxTaps = 8;        // kernels' limit as well
+  static constexpr int64_t kMaxStateDim = 256;  // kernels' limit as well
 
   std::string architecture;  // "llama", "gemma3", ...
   std::string name;          // general.name, may be empty
@@ -133,7 +170,11 @@ struct ModelShape {
   int64_t branch_rank = 0;     // of the branch beside attention; 0 = none
   // True if the file gives window layers a head_dim of their own.
   bool has_window_head_dim = false;
+  // Attention's output is multiplied by gates, which the product that makes
+  // queries makes too.
+  bool has_attention_gates = false;
   LatentShape latent = {};
+  RecurrentShape recurrent = {};
   // False if layers of the same model come before or after these on other
   // devices (SliceLayers).
   bool has_first_layer = true;

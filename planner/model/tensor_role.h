@@ -13,16 +13,17 @@ namespace plimsoll::planner {
 
 // A dimension of a tensor, in terms of the model.
 enum class Dim {
-  kNone,      // there is no such dimension
-  kOne,       // 1
-  kModel,     // model_dim
-  kVocab,     // vocab_size
-  kQuery,     // n_heads * head_dim
-  kKv,        // n_kv_heads * head_dim
-  kQkv,       // queries, keys and values together
-  kHead,      // head_dim
-  kHeads,     // n_heads
-  kAttended,  // what the output's product reads of all heads
+  kNone,          // there is no such dimension
+  kOne,           // 1
+  kModel,         // model_dim
+  kVocab,         // vocab_size
+  kQuery,         // n_heads * head_dim
+  kQueryProduct,  // kQuery, or twice that if there are gates
+  kKv,            // n_kv_heads * head_dim
+  kQkv,           // queries, keys and values together
+  kHead,          // head_dim
+  kHeads,         // n_heads
+  kAttended,      // what the output's product reads of all heads
   // The next ones are of latent attention.
   kQueryRank,
   kLatent,      // rank of keys and values
@@ -43,11 +44,24 @@ enum class Dim {
   kStreamPairs,
   kOtherStreams,
   kBranch,  // branch_rank
+  // The next ones are of layers with a state.
+  kTaps,
+  kChannels,
+  kThreeModel,  // 3 * model_dim
+  kStateHeads,  // n_heads
+  kTwoStateHeads,
+  kStateHead,  // head_dim
+  kInner,      // all heads together
+  kGroups,
+  kGroupInner,    // kInner / n_groups
+  kStateProduct,  // all that is made of a layer's input
 };
 
 // When a model, or one of its layers, has a tensor.
 enum class When {
   kAlways,
+  kAttends,    // the layer has attention
+  kRecurrent,  // the layer keeps a state
   kSeparateQkv,
   kOwnKv,      // the layer has keys and values of its own
   kOwnValues,  // kOwnKv, unless values are the keys
@@ -67,15 +81,19 @@ enum class When {
   kFusedQkvBias,     // kQkvBias and kFusedQkv
   kAllBiases,
   kPreNorms,
-  kFfnNorm,  // kPreNorms, unless the FFN reads what attention reads
+  kFfnNorm,  // kPreNorms, unless the FFN reads what attention reads or is all
+             // of its layer
   kPostNorms,
   kGatedFfn,
+  kPlainFfn,
   kFusedFfn,
   kExperts,  // the layer has experts
   kExpertsSplit,
+  kExpertGatesSplit,  // kExpertsSplit, if experts have gates
   kExpertsFused,
   kExpertBias,
   kSharedExpert,
+  kSharedExpertGate,  // kSharedExpert, if experts have gates
   kGatedSharedExpert,
   kPle,
 };

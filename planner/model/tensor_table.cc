@@ -15,6 +15,7 @@
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "planner/gguf/gguf_stream.h"
+#include "planner/model/tensor_size.h"
 
 namespace plimsoll::planner {
 namespace {
@@ -26,6 +27,8 @@ using SpecIndex = absl::flat_hash_map<absl::string_view, size_t>;
 
 // In the table, this name means Architecture::ffn_norm.
 constexpr absl::string_view kFfnNorm = "ffn_norm.weight";
+// The file may have it under the name Architecture::output_norm.
+constexpr absl::string_view kOutputNorm = "output_norm.weight";
 
 using enum Dim;
 using enum Presence;
@@ -45,7 +48,7 @@ constexpr TensorPart kExpertGateAndUp[] = {{"ffn_gate_exps.weight", kExpertFfn},
 constexpr auto kModelRoles = std::to_array<TensorRole>({
     {"token_embd.weight", When::kAlways, kRequired, MatrixOf(kModel, kVocab),
      WeightKind::kEmbedding},
-    {"output_norm.weight", When::kAlways, kRequired, VectorOf(kModel)},
+    {kOutputNorm, When::kAlways, kRequired, VectorOf(kModel)},
     {"output.weight", When::kAlways, kOptional, MatrixOf(kModel, kVocab)},
     {"output.bias", When::kQkvBias, kOptional, VectorOf(kVocab)},
     {"rope_freqs.weight", When::kAlways, kOptional, VectorOf(kRotary)},
@@ -58,12 +61,13 @@ constexpr auto kModelRoles = std::to_array<TensorRole>({
 
 constexpr auto kLayerRoles = std::to_array<TensorRole>({
     {"attn_norm.weight", When::kPreNorms, kRequired, VectorOf(kModel)},
-    {"attn_q.weight", When::kSeparateQkv, kRequired, MatrixOf(kModel, kQuery)},
+    {"attn_q.weight", When::kSeparateQkv, kRequired,
+     MatrixOf(kModel, kQueryProduct)},
     {"attn_k.weight", When::kOwnKv, kRequired, MatrixOf(kModel, kKv)},
     {"attn_v.weight", When::kOwnValues, kRequired, MatrixOf(kModel, kKv)},
     {"attn_qkv.weight", When::kFusedQkv, kRequired, MatrixOf(kModel, kQkv),
      WeightKind::kDense, kQkvWeights},
-    {"attn_output.weight", When::kAlways, kRequired,
+    {"attn_output.weight", When::kAttends, kRequired,
      MatrixOf(kAttended, kModel)},
     {"attn_q_norm.weight", When::kHeadNorms, kRequired, VectorOf(kHead)},
     {"attn_k_norm.weight", When::kOwnKeyNorm, kRequired, VectorOf(kHead)},
@@ -91,6 +95,8 @@ constexpr auto kLayerRoles = std::to_array<TensorRole>({
     {"ffn_gate.weight", When::kGatedFfn, kRequired, MatrixOf(kModel, kFfn)},
     {"ffn_up.weight", When::kGatedFfn, kRequired, MatrixOf(kModel, kFfn)},
     {"ffn_down.weight", When::kGatedFfn, kRequired, MatrixOf(kFfn, kModel)},
+    {"ffn_up.weight", When::kPlainFfn, kRequired, MatrixOf(kModel, kFfn)},
+    {"ffn_down.weight", When::kPlainFfn, kRequired, MatrixOf(kFfn, kModel)},
     {"ffn_gate.bias", When::kOptionalFfnBias, kOptional, VectorOf(kFfn)},
     {"ffn_up.bias", When::kOptionalFfnBias, kOptional, VectorOf(kFfn)},
     {"ffn_down.bias", When::kOptionalFfnBias, kOptional, VectorOf(kModel)},
@@ -101,7 +107,7 @@ constexpr auto kLayerRoles = std::to_array<TensorRole>({
     {"ffn_gate_inp.weight", When::kExperts, kRequired,
      MatrixOf(kModel, Dim::kExperts)},
     {"ffn_gate_exps.weight",
-     When::kExpertsSplit,
+     When::kExpertGatesSplit,
      kRequired,
      {kModel, kExpertFfn, Dim::kExperts},
      kExpert},
@@ -131,7 +137,7 @@ constexpr auto kLayerRoles = std::to_array<TensorRole>({
      VectorsOf(kModel, Dim::kExperts), kExpert},
     {"ffn_gate_inp_shexp.weight", When::kGatedSharedExpert, kRequired,
      MatrixOf(kModel, kOne)},
-    {"ffn_gate_shexp.weight", When::kSharedExpert, kRequired,
+    {"ffn_gate_shexp.weight", When::kSharedExpertGate, kRequired,
      MatrixOf(kModel, kSharedFfn)},
     {"ffn_up_shexp.weight", When::kSharedExpert, kRequired,
      MatrixOf(kModel, kSharedFfn)},
@@ -142,157 +148,101 @@ constexpr auto kLayerRoles = std::to_array<TensorRole>({
     {"post_norm.weight", When::kPle, kRequired, VectorOf(kModel)},
 });
 
-// A dimension of attention that depends on whether it is latent.
-int64_t LatentSizeOf(Dim dim, const ModelShape& shape,
-                     const LayerShape& layer) {
-  const LatentShape& latent = shape.latent;
-  const int64_t rotated = layer.head_dim - latent.rank;
-  const bool is_latent = layer.mixer == MixerKind::kLatentAttention;
-  switch (dim) {
-    case Dim::kQueryRank:
-      return latent.query_rank;
-    case kLatent:
-      return latent.rank;
-    case kRotatedKey:
-      return rotated;
-    case kPlainKey:
-      return latent.key_dim - rotated;
-    case kValueHead:
-      return latent.value_dim;
-    case kPlainQuery:
-      return shape.n_heads * latent.key_dim;
-    default:
-      break;
-  }
-  PLIMSOLL_CHECK(dim == kAttended, "SizeOf has all other dimensions");
-  return shape.n_heads * (is_latent ? latent.value_dim : layer.head_dim);
-}
-
-// The widths are at most kMaxDim and counts too, so no product overflows.
-int64_t SizeOf(Dim dim, const TensorContext& context, const LayerShape& layer) {
-  const ModelShape& shape = context.shape;
-  const int64_t query = shape.n_heads * layer.head_dim;
-  const int64_t kv = layer.n_kv_heads * layer.head_dim;
-  switch (dim) {
-    case kNone:
-    case kOne:
-      return 1;
-    case kModel:
-      return shape.model_dim;
-    case kVocab:
-      return shape.vocab_size;
-    case kQuery:
-      return query;
-    case kKv:
-      return kv;
-    case kQkv:
-      return query + 2 * kv;
-    case kHead:
-      return layer.head_dim;
-    case kHeads:
-      return shape.n_heads;
-    case kFfn:
-      return layer.ffn_dim;
-    case kTwoFfn:
-      return 2 * layer.ffn_dim;
-    case kExpertFfn:
-      return layer.expert_ffn_dim;
-    case kTwoExpertFfn:
-      return 2 * layer.expert_ffn_dim;
-    case Dim::kExperts:
-      return shape.n_experts;
-    case kSharedFfn:
-      return layer.shared_ffn_dim;
-    case kRotary:
-      return context.n_rot / 2;
-    case Dim::kPle:
-      return shape.ple_dim;
-    case kAllPle:
-      return shape.ple_dim * shape.n_layers;
-    case kStreams:
-      return shape.n_streams;
-    case kStreamPairs:
-      return shape.n_streams * shape.n_streams;
-    case kOtherStreams:
-      return shape.n_streams - 1;
-    case kBranch:
-      return shape.branch_rank;
-    default:
-      break;
-  }
-  return LatentSizeOf(dim, shape, layer);
-}
-
-bool Holds(When when, const TensorContext& context, const LayerShape& layer) {
+// Whether the layer has a tensor of its FFN, or of what comes after it.
+bool HoldsInFfn(When when, const TensorContext& context,
+                const LayerShape& layer) {
   const Architecture& a = context.architecture;
   const bool has_experts = layer.expert_ffn_dim > 0;
-  const bool has_heads = a.mixer == MixerKind::kAttention;
+  const bool has_gates = a.ffn != FfnKind::kPlain;
   const bool is_gated = layer.ffn_dim > 0 && a.ffn == FfnKind::kGated;
-  const bool has_optional_biases = a.biases == BiasRule::kOptional;
-  const bool has_qkv_biases =
-      a.biases == BiasRule::kQkv || a.biases == BiasRule::kAll;
   switch (when) {
-    case When::kAlways:
-      return true;
-    case When::kSeparateQkv:
-    case When::kOwnKv:
-    case When::kOwnValues:
-      return has_heads && !context.is_qkv_fused;
-    case When::kFusedQkv:
-      return has_heads && context.is_qkv_fused;
-    case When::kHeadNorms:
-    case When::kOwnKeyNorm:
-      return a.head_norms == HeadNorms::kEach;
-    case When::kQueryRank:
-    case When::kNoQueryRank:
-      return (context.shape.latent.query_rank > 0) ==
-             (when == When::kQueryRank);
-    case When::kOptionalHeadNorms:
-      return a.head_norms == HeadNorms::kEachIfPresent;
-    case When::kJointHeadNorms:
-      return a.head_norms == HeadNorms::kTogether;
-    case When::kOptionalBias:
-      return has_optional_biases;
-    case When::kOptionalQkvBias:
-      return has_optional_biases && !context.is_qkv_fused;
-    case When::kOptionalFusedQkvBias:
-      return has_optional_biases && context.is_qkv_fused;
-    case When::kOptionalFfnBias:
-      return has_optional_biases && is_gated;
-    case When::kQkvBias:
-      return has_qkv_biases;
-    case When::kSeparateQkvBias:
-      return has_qkv_biases && !context.is_qkv_fused;
-    case When::kFusedQkvBias:
-      return has_qkv_biases && context.is_qkv_fused;
-    case When::kAllBiases:
-      return a.biases == BiasRule::kAll;
-    case When::kPreNorms:
-      return a.has_pre_norms;
     case When::kFfnNorm:
-      return a.has_pre_norms && !a.has_parallel_ffn;
-    case When::kPostNorms:
-      return a.has_post_norms;
+      return a.has_pre_norms && !a.has_parallel_ffn && !a.has_single_sublayers;
+    case When::kOptionalFfnBias:
+      return a.biases == BiasRule::kOptional && is_gated;
     case When::kGatedFfn:
       return is_gated;
+    case When::kPlainFfn:
+      return layer.ffn_dim > 0 && !has_gates;
     case When::kFusedFfn:
       return a.ffn == FfnKind::kFusedGated;
     case When::kExperts:
       return has_experts;
     case When::kExpertsSplit:
       return has_experts && !context.is_gate_up_fused;
+    case When::kExpertGatesSplit:
+      return has_experts && !context.is_gate_up_fused && has_gates;
     case When::kExpertsFused:
       return has_experts && context.is_gate_up_fused;
     case When::kExpertBias:
       return has_experts && a.biases == BiasRule::kAll;
     case When::kSharedExpert:
       return layer.shared_ffn_dim > 0;
+    case When::kSharedExpertGate:
+      return layer.shared_ffn_dim > 0 && has_gates;
     case When::kGatedSharedExpert:
       return has_experts && a.shared_expert == SharedExpert::kGated;
-    case When::kPle:
+    default:
       break;
   }
+  PLIMSOLL_CHECK(when == When::kPle, "Holds has all other conditions");
   return context.shape.ple_dim > 0;
+}
+
+bool Holds(When when, const TensorContext& context, const LayerShape& layer) {
+  const Architecture& a = context.architecture;
+  const bool attends = layer.Attends();
+  const bool has_heads = layer.mixer == MixerKind::kAttention;
+  const bool is_fused = context.is_qkv_fused;
+  const bool has_optional_biases = attends && a.biases == BiasRule::kOptional;
+  const bool has_qkv_biases =
+      attends && (a.biases == BiasRule::kQkv || a.biases == BiasRule::kAll);
+  switch (when) {
+    case When::kAlways:
+      return true;
+    case When::kAttends:
+      return attends;
+    case When::kRecurrent:
+      return layer.IsRecurrent();
+    case When::kSeparateQkv:
+    case When::kOwnKv:
+    case When::kOwnValues:
+      return has_heads && !is_fused;
+    case When::kFusedQkv:
+      return has_heads && is_fused;
+    case When::kHeadNorms:
+    case When::kOwnKeyNorm:
+      return attends && a.head_norms == HeadNorms::kEach;
+    case When::kQueryRank:
+    case When::kNoQueryRank:
+      return (context.shape.latent.query_rank > 0) ==
+             (when == When::kQueryRank);
+    case When::kOptionalHeadNorms:
+      return attends && a.head_norms == HeadNorms::kEachIfPresent;
+    case When::kJointHeadNorms:
+      return attends && a.head_norms == HeadNorms::kTogether;
+    case When::kOptionalBias:
+      return has_optional_biases;
+    case When::kOptionalQkvBias:
+      return has_optional_biases && !is_fused;
+    case When::kOptionalFusedQkvBias:
+      return has_optional_biases && is_fused;
+    case When::kQkvBias:
+      return has_qkv_biases;
+    case When::kSeparateQkvBias:
+      return has_qkv_biases && !is_fused;
+    case When::kFusedQkvBias:
+      return has_qkv_biases && is_fused;
+    case When::kAllBiases:
+      return a.biases == BiasRule::kAll;
+    case When::kPreNorms:
+      return a.has_pre_norms;
+    case When::kPostNorms:
+      return a.has_post_norms;
+    default:
+      break;
+  }
+  return HoldsInFfn(when, context, layer);
 }
 
 // True for tensors of keys and values in a layer that reads another layer's: a
@@ -305,8 +255,10 @@ bool IsIgnored(When when, bool owns_kv) {
 // The spec of a tensor whose name and parts begin with `prefix`.
 TensorSpec SpecOf(const TensorRole& role, const TensorContext& context,
                   const LayerShape& layer, absl::string_view prefix) {
-  const absl::string_view name =
-      role.name == kFfnNorm ? context.architecture.ffn_norm : role.name;
+  const Architecture& a = context.architecture;
+  absl::string_view name = role.name;
+  if (name == kFfnNorm) name = a.ffn_norm;
+  if (name == kOutputNorm) name = a.output_norm;
   TensorSpec spec = {.name = absl::StrCat(prefix, name),
                      .ne = {1, 1, 1, 1},
                      .is_vector = role.dims[1] == kNo,
@@ -323,10 +275,13 @@ TensorSpec SpecOf(const TensorRole& role, const TensorContext& context,
   for (const Dim dim : role.dims) {
     if (dim != kNo) spec.ne[n_dims++] = SizeOf(dim, context, layer);
   }
+  if (name != role.name && role.name == kOutputNorm) {
+    spec.parts.push_back({std::string(kOutputNorm), spec.ne[0]});
+  }
   // Full-attention layers whose values are their keys have no projection for
   // them.
   if (role.when == When::kOwnValues && layer.window == 0 &&
-      context.architecture.values_may_be_keys) {
+      a.values_may_be_keys) {
     spec.is_optional = true;
     spec.is_usual = false;
   }
@@ -446,18 +401,22 @@ std::optional<ScaledProduct> FindScaledProduct(
 // Adds the tensor as one weight, or as one for each of its parts.
 void AddWeights(const GgufHeader& header, const GgufTensor& tensor,
                 const TensorSpec& spec, std::vector<WeightTensor>& weights) {
-  const int64_t n_matrices = spec.ne[spec.is_vector ? 1 : 2];
+  // Several vectors are one for each expert, or else one that they make
+  // together.
+  const bool is_joined = spec.is_vector && spec.kind != WeightKind::kExpert;
+  const int64_t n_matrices = is_joined ? 1 : spec.ne[spec.is_vector ? 1 : 2];
   // The reader checked that offset and size stay within the file.
-  WeightTensor weight = {.name = tensor.name,
-                         .dtype = tensor.dtype,
-                         .cols = spec.ne[0],
-                         .rows = spec.is_vector ? 1 : spec.ne[1],
-                         .is_vector = spec.is_vector,
-                         .file_offset = header.data_offset + tensor.offset,
-                         .file_bytes = tensor.bytes,
-                         .n_matrices = n_matrices,
-                         .file_stride = tensor.bytes / n_matrices,
-                         .kind = spec.kind};
+  WeightTensor weight = {
+      .name = tensor.name,
+      .dtype = tensor.dtype,
+      .cols = is_joined ? spec.ne[0] * spec.ne[1] : spec.ne[0],
+      .rows = spec.is_vector ? 1 : spec.ne[1],
+      .is_vector = spec.is_vector,
+      .file_offset = header.data_offset + tensor.offset,
+      .file_bytes = tensor.bytes,
+      .n_matrices = n_matrices,
+      .file_stride = tensor.bytes / n_matrices,
+      .kind = spec.kind};
   if (spec.parts.empty()) {
     weights.push_back(std::move(weight));
     return;

@@ -82,6 +82,12 @@ class ConfigReader {
       : config_(config), architecture_(architecture), out_(out) {}
 
   absl::Status Run() {
+    if (architecture_.recurrent_layers != planner::RecurrentRule::kNone) {
+      return absl::UnimplementedError(absl::StrCat(
+          "config.json: layers of ", architecture_.name,
+          " keep a state, whose widths are not read from it; its GGUF file has "
+          "them"));
+    }
     for (const CountKey& key : kCounts) {
       RETURN_IF_ERROR(SetCounts(key.from, key.to));
     }

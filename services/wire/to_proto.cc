@@ -342,8 +342,12 @@ v1::DescribeModelResponse ToProto(const planner::ModelShape& shape) {
   message.set_model_dim(ToUint32(shape.model_dim));
   message.set_n_heads(ToUint32(shape.n_heads));
   if (!shape.layers.empty()) {
-    message.set_n_kv_heads(ToUint32(shape.layers.front().n_kv_heads));
-    message.set_head_dim(ToUint32(shape.layers.front().head_dim));
+    const auto attends =
+        std::ranges::find_if(shape.layers, &planner::LayerShape::Attends);
+    const planner::LayerShape& layer =
+        attends != shape.layers.end() ? *attends : shape.layers.front();
+    message.set_n_kv_heads(ToUint32(layer.n_kv_heads));
+    message.set_head_dim(ToUint32(layer.head_dim));
   }
   message.set_vocab_size(ToUint32(shape.vocab_size));
   message.set_n_ctx_train(ToUint32(shape.n_ctx_train));

@@ -270,6 +270,8 @@ double Expected(Activation activation, double x) {
     const double gate = std::min(x, 7.0);
     return 2 * gate / (1 + std::exp(-1.702 * gate));
   }
+  if (activation == Activation::kRelu) return std::max(x, 0.0);
+  if (activation == Activation::kSigmoid) return 1 / (1 + std::exp(-x));
   return 0.5 * x *
          (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
 }
@@ -282,7 +284,8 @@ TEST_P(ElementwiseTest, ActivationsAreAccurateOverTheWholeRange) {
   }
   const std::vector<float> up(gate.size(), 1.0f);
   for (const Activation activation :
-       {Activation::kSilu, Activation::kGeluTanh, Activation::kClampedSwish}) {
+       {Activation::kSilu, Activation::kGeluTanh, Activation::kClampedSwish,
+        Activation::kRelu, Activation::kSigmoid}) {
     std::vector<float> out(gate.size());
     ASSERT_TRUE(
         backend()
@@ -316,20 +319,23 @@ TEST_P(ElementwiseTest, AClampedActivationClampsUpOnBothSides) {
   }
 }
 
-TEST_P(ElementwiseTest, AClampedActivationHidesNothingThatIsNoNumber) {
+TEST_P(ElementwiseTest, ActivationsHideNothingThatIsNoNumber) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   // Enough of them for vectors and for what is left beside these.
   constexpr int64_t kN = 37;
   const std::vector<float> numbers(kN, 1.0f);
   const std::vector<float> none(kN, kNan);
   std::vector<float> out(kN);
-  for (const auto& [gate, up] :
-       {std::pair{&none, &numbers}, std::pair{&numbers, &none}}) {
-    ASSERT_TRUE(backend()
-                    .GatedActivation({gate->data(), up->data(), out.data(), 1,
-                                      kN, Activation::kClampedSwish})
-                    .ok());
-    for (const float x : out) EXPECT_TRUE(std::isnan(x)) << x;
+  for (const Activation activation :
+       {Activation::kClampedSwish, Activation::kRelu, Activation::kSigmoid}) {
+    for (const auto& [gate, up] :
+         {std::pair{&none, &numbers}, std::pair{&numbers, &none}}) {
+      ASSERT_TRUE(backend()
+                      .GatedActivation({gate->data(), up->data(), out.data(), 1,
+                                        kN, activation})
+                      .ok());
+      for (const float x : out) EXPECT_TRUE(std::isnan(x)) << x;
+    }
   }
 }
 
@@ -356,8 +362,8 @@ TEST_P(ElementwiseTest, AnActivationDoesNotDependOnItsPlace) {
   }
 }
 
-// Rows of `up` may lie further apart than those of `gate`.
-TEST_P(ElementwiseTest, AnActivationReadsRowsOfUpWithGaps) {
+// Rows of `gate` and of `up` may lie further apart than those of `out`.
+TEST_P(ElementwiseTest, AnActivationReadsRowsWithGaps) {
   RandomData random(30);
   struct Rows {
     int64_t n, dim, stride;
@@ -382,28 +388,45 @@ TEST_P(ElementwiseTest, AnActivationReadsRowsOfUpWithGaps) {
       std::vector<std::byte> packed;
       bool operator==(const Results&) const = default;
     };
-    const auto gated = [&](const std::vector<float>& from, int64_t up_stride) {
+    GatedActivationArgs args = {.gate = gate.data(),
+                                .up = up.data(),
+                                .out = nullptr,
+                                .n_rows = n_rows,
+                                .dim = dim,
+                                .activation = Activation::kGeluTanh};
+    const auto gated = [&] {
       Results to = {gate, std::vector<std::byte>(size)};
-      EXPECT_TRUE(
-          backend()
-              .GatedActivation({gate.data(), from.data(), to.out.data(), n_rows,
-                                dim, Activation::kGeluTanh,
-                                packs ? to.packed.data() : nullptr, up_stride})
-              .ok());
+      args.out = to.out.data();
+      args.packed = packs ? to.packed.data() : nullptr;
+      EXPECT_TRUE(backend().GatedActivation(args).ok());
       return to;
     };
-    EXPECT_TRUE(gated(wide, stride) == gated(up, 0))
-        << n_rows << " rows of " << dim;
+    const Results dense = gated();
+    args.up = wide.data();
+    args.up_stride = stride;
+    EXPECT_TRUE(gated() == dense) << n_rows << " rows of " << dim;
+    // What was up is the gate now.
+    args.gate = up.data();
+    args.up = gate.data();
+    args.up_stride = 0;
+    const Results swapped = gated();
+    args.gate = wide.data();
+    args.gate_stride = stride;
+    EXPECT_TRUE(gated() == swapped) << n_rows << " rows of " << dim;
   }
 }
 
 TEST_P(ElementwiseTest, AnActivationRefusesRowsThatOverlap) {
   std::vector<float> x(64);
-  EXPECT_EQ(backend()
-                .GatedActivation({x.data(), x.data(), x.data(), 2, 32,
-                                  Activation::kSilu, nullptr, 31})
-                .code(),
-            absl::StatusCode::kInvalidArgument);
+  for (const auto& [up_stride, gate_stride] :
+       {std::pair{31, 0}, std::pair{0, 31}}) {
+    EXPECT_EQ(backend()
+                  .GatedActivation({x.data(), x.data(), x.data(), 2, 32,
+                                    Activation::kSilu, nullptr, up_stride,
+                                    gate_stride})
+                  .code(),
+              absl::StatusCode::kInvalidArgument);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, ElementwiseTest,

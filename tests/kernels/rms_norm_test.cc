@@ -76,6 +76,37 @@ TEST_P(RmsNormTest, MaySubtractMeans) {
   }
 }
 
+TEST_P(RmsNormTest, ReadsRowsWithGaps) {
+  constexpr int64_t kRows = 5;
+  constexpr int64_t kDim = 48;
+  constexpr int64_t kStride = 96;
+  RandomData random(31);
+  const auto wide = random.Floats(kRows * kStride);
+  const auto weight = random.Floats(kDim);
+  std::vector<float> x;
+  for (int64_t r = 0; r < kRows; ++r) {
+    x.insert(x.end(), wide.begin() + r * kStride,
+             wide.begin() + r * kStride + kDim);
+  }
+  std::vector<float> dense(x.size());
+  std::vector<float> out(x.size());
+  RmsNormArgs args = {.x = x.data(),
+                      .weight = weight.data(),
+                      .out = dense.data(),
+                      .n_rows = kRows,
+                      .dim = kDim,
+                      .eps = 1e-5f,
+                      .accumulate = false};
+  ASSERT_TRUE(backend().RmsNorm(args).ok());
+  args.x = wide.data();
+  args.out = out.data();
+  args.x_stride = kStride;
+  ASSERT_TRUE(backend().RmsNorm(args).ok());
+  EXPECT_EQ(out, dense);
+  args.x_stride = kDim - 1;
+  EXPECT_TRUE(absl::IsInvalidArgument(backend().RmsNorm(args)));
+}
+
 TEST_P(RmsNormTest, WithoutAWeightHasTheBitsOfOnes) {
   RandomData random(28);
   for (const int64_t dim : {1, 17, 64, 512, 2'080}) {

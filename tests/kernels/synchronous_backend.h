@@ -10,6 +10,7 @@
 #include "kernels/backend.h"
 #include "kernels/experts.h"
 #include "kernels/heads.h"
+#include "kernels/recurrent.h"
 
 namespace plimsoll::kernels {
 
@@ -105,6 +106,15 @@ class SynchronousBackend : public Backend {
   }
   absl::Status ExpertSumMatMul(const ExpertSumMatMulArgs& args) override {
     return Then(backend_->ExpertSumMatMul(args));
+  }
+  absl::Status CausalConv(const CausalConvArgs& args) override {
+    return Then(backend_->CausalConv(args));
+  }
+  absl::Status StateScan(const StateScanArgs& args) override {
+    return Then(backend_->StateScan(args));
+  }
+  absl::Status GatedNorm(const GatedNormArgs& args) override {
+    return Then(backend_->GatedNorm(args));
   }
   absl::Status TopK(const TopKArgs& args) override {
     return Then(backend_->TopK(args));

@@ -11,84 +11,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "tests/worker/file_writer.h"
 #include "tests/worker/random_tensor.h"
+#include "tests/worker/random_vocab.h"
 
 namespace plimsoll::testing {
 namespace {
-
-void WriteSpmVocab(const RandomModel& m, Writer& w) {
-  const std::string space = "\xe2\x96\x81";
-  std::vector<std::string> tokens = {
-      "<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>"};
-  std::vector<int32_t> types = {3, 3, 3, 2, 3, 3};
-  for (int b = 0; b < 256; ++b) {
-    tokens.push_back(absl::StrFormat("<0x%02X>", b));
-    types.push_back(6);
-  }
-  std::vector<float> scores(tokens.size(), 0.0f);
-  tokens.push_back(space);
-  for (char c = 'a'; c <= 'z'; ++c) tokens.emplace_back(1, c);
-  for (char c = 'a'; c <= 'z'; ++c) tokens.push_back(space + c);
-  for (const char* pair : {"th", "he", "in", "er", "an", "re", "on", "at"}) {
-    tokens.emplace_back(pair);
-  }
-  for (size_t i = types.size(); i < tokens.size(); ++i) {
-    scores.push_back(-static_cast<float>(i - types.size()));
-  }
-  types.resize(tokens.size(), 1);
-  size_t id = tokens.size() - m.last_tokens.size();
-  for (const auto& [text, type] : m.last_tokens) {
-    tokens[id] = text;
-    types[id++] = type;
-  }
-  w.Text("tokenizer.ggml.model", "llama");
-  w.Texts("tokenizer.ggml.tokens", tokens);
-  w.Values("tokenizer.ggml.scores", 6, scores);
-  w.Values("tokenizer.ggml.token_type", 5, types);
-  w.U32("tokenizer.ggml.bos_token_id", 2);
-  w.U32("tokenizer.ggml.eos_token_id", 1);
-  w.Bool("tokenizer.ggml.add_bos_token", true);
-  w.Bool("tokenizer.ggml.add_space_prefix", false);
-}
-
-void WriteBpeVocab(Writer& w) {
-  std::vector<std::string> tokens = {"<|endoftext|>", "<|im_start|>",
-                                     "<|im_end|>"};
-  int next = 256;
-  for (int b = 0; b < 256; ++b) {
-    const bool is_printable =
-        (b >= 33 && b < 127) || (b >= 161 && b < 173) || b >= 174;
-    const int code = is_printable ? b : next++;
-    std::string text;
-    if (code < 0x80) {
-      text += static_cast<char>(code);
-    } else {
-      text += static_cast<char>(0xc0 | code >> 6);
-      text += static_cast<char>(0x80 | (code & 0x3f));
-    }
-    tokens.push_back(text);
-  }
-  std::vector<std::string> merges;
-  for (const char a : std::string("abcdefgh")) {
-    for (const char b : std::string("stuvwxyz")) {
-      merges.push_back(std::string(1, a) + " " + b);
-      tokens.push_back(std::string(1, a) + b);
-    }
-  }
-  std::vector<int32_t> types(tokens.size(), 1);
-  types[0] = types[1] = types[2] = 3;
-  w.Text("tokenizer.ggml.model", "gpt2");
-  w.Text("tokenizer.ggml.pre", "smollm");
-  w.Texts("tokenizer.ggml.tokens", tokens);
-  w.Values("tokenizer.ggml.token_type", 5, types);
-  w.Texts("tokenizer.ggml.merges", merges);
-  w.U32("tokenizer.ggml.bos_token_id", 1);
-  w.U32("tokenizer.ggml.eos_token_id", 2);
-  w.Bool("tokenizer.ggml.add_bos_token", false);
-}
 
 // The heads of a layer, and whether it has keys.
 struct LayerHeads {
@@ -142,6 +71,34 @@ void WriteLatent(const RandomModel& m, Writer& w) {
   w.U32(a + "rope.dimension_count", m.rotated_dim);
 }
 
+// A list with `value` for the layers of one kind, and 0 for the others.
+std::vector<int32_t> Where(const RandomModel& m, char kind, uint32_t value) {
+  std::vector<int32_t> list;
+  for (const char c : m.kinds) {
+    list.push_back(c == kind ? static_cast<int32_t>(value) : 0);
+  }
+  return list;
+}
+
+// Which layers keep a state, and how wide it is.
+void WriteStates(const RandomModel& m, Writer& w) {
+  const std::string a = m.architecture + ".";
+  w.Values(a + "attention.head_count_kv", 5, Where(m, '*', m.n_kv_heads));
+  const std::vector<int32_t> flags = Where(m, 's', 1);
+  w.Values(a + "attention.recurrent_layers", 7,
+           std::vector<uint8_t>(flags.begin(), flags.end()));
+  w.U32(a + "shortconv.l_cache", 3);
+  w.U32(a + "ssm.conv_kernel", 4);
+  w.U32(a + "ssm.state_size", m.state_dim);
+  w.U32(a + "ssm.group_count", m.state_groups);
+  w.U32(a + "ssm.time_step_rank", m.state_heads);
+  w.U32(a + "ssm.inner_size", m.state_heads * m.state_dim);
+}
+
+bool HasSingleSublayers(const RandomModel& m) {
+  return m.architecture == "nemotron_h";
+}
+
 Writer Metadata(const RandomModel& m) {
   const bool is_gemma = absl::StartsWith(m.architecture, "gemma");
   const bool is_latent = m.latent_rank > 0;
@@ -151,10 +108,16 @@ Writer Metadata(const RandomModel& m) {
   w.U32(a + "block_count", m.n_layers);
   w.U32(a + "context_length", kRandomContext);
   w.U32(a + "embedding_length", m.dim);
-  w.U32(a + "feed_forward_length", m.ffn_dim);
+  if (HasSingleSublayers(m)) {
+    w.Values(a + "feed_forward_length", 5, Where(m, '-', m.ffn_dim));
+  } else {
+    w.U32(a + "feed_forward_length", m.ffn_dim);
+  }
   w.U32(a + "attention.head_count", m.n_heads);
   if (m.architecture == "gemma4") {
     WriteGemma4(m, w);
+  } else if (!m.kinds.empty()) {
+    WriteStates(m, w);
   } else {
     w.U32(a + "attention.head_count_kv", m.n_kv_heads);
   }
@@ -189,7 +152,7 @@ Writer Metadata(const RandomModel& m) {
     w.Text(a + "rope.scaling.type", "linear");
     w.F32(a + "rope.scaling.factor", m.rope_factor);
   }
-  is_gemma ? WriteSpmVocab(m, w) : WriteBpeVocab(w);
+  is_gemma ? WriteSpmVocab(m.last_tokens, w) : WriteBpeVocab(w);
   if (!m.suppressed_tokens.empty()) {
     w.Values("tokenizer.ggml.suppress_tokens", 5, m.suppressed_tokens);
   }
@@ -231,6 +194,10 @@ class TensorList {
   // A bias of each expert.
   void AddBiases(const std::string& of, uint64_t n) {
     tensors_.push_back({of + ".bias", DType::kF32, n, model_.n_experts});
+  }
+  // `n` vectors, one after the other.
+  void AddVectors(const std::string& name, uint64_t cols, uint64_t n) {
+    tensors_.push_back({name, DType::kF32, cols, n});
   }
   void AddSinks(const std::string& prefix) {
     Add(prefix, "attn_sinks", model_.n_heads, 1);
@@ -315,18 +282,86 @@ void AddLatentTensors(const RandomModel& m, const std::string& p,
   list.Add(p, "attn_output", uint64_t{m.n_heads} * m.value_dim, m.dim);
 }
 
+void AddMamba2Tensors(const RandomModel& m, const std::string& p,
+                      TensorList& list) {
+  const uint64_t inner = uint64_t{m.state_heads} * m.state_dim;
+  const uint64_t channels = inner + 2 * uint64_t{m.state_groups} * m.state_dim;
+  list.Add(p, "ssm_in", m.dim, inner + channels + m.state_heads);
+  list.AddVectors(p + "ssm_conv1d.weight", 4, channels);
+  list.AddBias(p + "ssm_conv1d", channels);
+  list.AddBias(p + "ssm_dt", m.state_heads);
+  list.AddVectors(p + "ssm_a", 1, m.state_heads);
+  list.AddVectors(p + "ssm_d", 1, m.state_heads);
+  list.AddVectors(p + "ssm_norm.weight", inner / m.state_groups,
+                  m.state_groups);
+  list.Add(p, "ssm_out", inner, m.dim);
+}
+
+void AddDeltaNetTensors(const RandomModel& m, const std::string& p,
+                        TensorList& list) {
+  const uint64_t inner = uint64_t{m.state_heads} * m.state_dim;
+  const uint64_t channels = inner + 2 * uint64_t{m.state_groups} * m.state_dim;
+  list.Add(p, "attn_qkv", m.dim, channels);
+  list.Add(p, "attn_gate", m.dim, inner);
+  list.AddVectors(p + "ssm_conv1d.weight", 4, channels);
+  list.AddBias(p + "ssm_dt", m.state_heads);
+  list.AddVector(p + "ssm_a", m.state_heads);
+  if (m.architecture == "qwen3next") {
+    list.Add(p, "ssm_ba", m.dim, 2 * uint64_t{m.state_heads});
+  } else {
+    list.Add(p, "ssm_alpha", m.dim, m.state_heads);
+    list.Add(p, "ssm_beta", m.dim, m.state_heads);
+  }
+  list.Add(p, "ssm_norm", m.state_dim, 1);
+  list.Add(p, "ssm_out", inner, m.dim);
+}
+
+// The tensors of a layer that keeps a state.
+void AddStateTensors(const RandomModel& m, const std::string& p,
+                     TensorList& list) {
+  if (m.architecture == "granitehybrid" || m.architecture == "nemotron_h") {
+    AddMamba2Tensors(m, p, list);
+  } else if (m.architecture == "lfm2") {
+    list.AddVectors(p + "shortconv.conv.weight", 3, m.dim);
+    list.Add(p, "shortconv.in_proj", m.dim, 3 * uint64_t{m.dim});
+    list.Add(p, "shortconv.out_proj", m.dim, m.dim);
+  } else {
+    AddDeltaNetTensors(m, p, list);
+  }
+}
+
+bool IsQwenWithStates(const RandomModel& m) {
+  return m.architecture == "qwen35" || m.architecture == "qwen3next";
+}
+
 // Queries, keys and values, and the output of attention.
 void AddHeadTensors(const RandomModel& m, uint32_t il, const std::string& p,
                     TensorList& list) {
   const LayerHeads heads = HeadsOf(m, il);
   const uint64_t q = uint64_t{m.n_heads} * heads.dim;
   const uint64_t kv = uint64_t{heads.n_kv} * heads.dim;
-  list.Add(p, "attn_q", m.dim, q);
+  list.Add(p, "attn_q", m.dim, IsQwenWithStates(m) ? 2 * q : q);
   if (heads.owns_kv) list.Add(p, "attn_k", m.dim, kv);
   if (heads.owns_kv && (heads.has_window || m.has_values)) {
     list.Add(p, "attn_v", m.dim, kv);
   }
   list.Add(p, "attn_output", q, m.dim);
+}
+
+// The tensors of the FFN.
+void AddFfnTensors(const RandomModel& m, const std::string& p,
+                   TensorList& list) {
+  if (m.n_experts > 0) AddExpertTensors(m, p, list);
+  if (m.n_experts == 0 || m.architecture == "gemma4") {
+    if (!HasSingleSublayers(m)) list.Add(p, "ffn_gate", m.dim, m.ffn_dim);
+    list.Add(p, "ffn_up", m.dim, m.ffn_dim);
+    list.Add(p, "ffn_down", m.ffn_dim, m.dim);
+  }
+  if (m.shared_ffn_dim == 0) return;
+  list.Add(p, "ffn_gate_inp_shexp", m.dim, 1);
+  list.Add(p, "ffn_gate_shexp", m.dim, m.shared_ffn_dim);
+  list.Add(p, "ffn_up_shexp", m.dim, m.shared_ffn_dim);
+  list.Add(p, "ffn_down_shexp", m.shared_ffn_dim, m.dim);
 }
 
 void AddLayerTensors(const RandomModel& m, uint32_t il, TensorList& list) {
@@ -336,11 +371,18 @@ void AddLayerTensors(const RandomModel& m, uint32_t il, TensorList& list) {
   const bool is_gemma4 = m.architecture == "gemma4";
   const std::string p = absl::StrCat("blk.", il, ".");
   const bool is_gpt_oss = m.architecture == "gpt-oss";
+  const char kind = m.kinds.empty() ? '*' : m.kinds[il];
   list.Add(p, "attn_norm", m.dim, 1);
-  list.Add(p, is_gpt_oss ? "post_attention_norm" : "ffn_norm", m.dim, 1);
+  if (!HasSingleSublayers(m)) {
+    const bool is_after = is_gpt_oss || IsQwenWithStates(m);
+    list.Add(p, is_after ? "post_attention_norm" : "ffn_norm", m.dim, 1);
+  }
   const bool is_gemma3n = m.architecture == "gemma3n";
-  if (is_gemma3n || is_gemma4 || m.architecture == "gemma3" ||
-      m.architecture == "qwen3" || m.architecture == "qwen3moe") {
+  const bool norms_heads =
+      is_gemma3n || is_gemma4 || m.architecture == "gemma3" ||
+      m.architecture == "qwen3" || m.architecture == "qwen3moe" ||
+      m.architecture == "lfm2" || IsQwenWithStates(m);
+  if (norms_heads && kind == '*') {
     list.AddHeadNorm(p, "attn_q_norm", heads.dim);
     if (heads.owns_kv) list.AddHeadNorm(p, "attn_k_norm", heads.dim);
   }
@@ -359,25 +401,14 @@ void AddLayerTensors(const RandomModel& m, uint32_t il, TensorList& list) {
     list.Add(p, "post_ffw_norm", m.dim, 1);
   }
   if (is_gemma4) list.Add(p, "layer_output_scale", 1, 1);
-  if (m.latent_rank > 0) {
+  if (kind == 's') {
+    AddStateTensors(m, p, list);
+  } else if (m.latent_rank > 0) {
     AddLatentTensors(m, p, list);
-  } else {
+  } else if (kind == '*') {
     AddHeadTensors(m, il, p, list);
   }
-  if (m.n_experts > 0) {
-    AddExpertTensors(m, p, list);
-  }
-  if (m.n_experts == 0 || is_gemma4) {
-    list.Add(p, "ffn_gate", m.dim, m.ffn_dim);
-    list.Add(p, "ffn_up", m.dim, m.ffn_dim);
-    list.Add(p, "ffn_down", m.ffn_dim, m.dim);
-  }
-  if (m.shared_ffn_dim > 0) {
-    list.Add(p, "ffn_gate_inp_shexp", m.dim, 1);
-    list.Add(p, "ffn_gate_shexp", m.dim, m.shared_ffn_dim);
-    list.Add(p, "ffn_up_shexp", m.dim, m.shared_ffn_dim);
-    list.Add(p, "ffn_down_shexp", m.shared_ffn_dim, m.dim);
-  }
+  if (!HasSingleSublayers(m) || kind == '-') AddFfnTensors(m, p, list);
   if (is_gemma3n) AddStreamTensors(m, p, list);
   if (m.ple_dim == 0) return;
   list.Add(p, "inp_gate", m.dim, m.ple_dim);
@@ -400,7 +431,8 @@ std::vector<Tensor> Tensors(const RandomModel& m) {
     list.AddMany("", "altup_unembd_proj", m.dim, m.dim, m.n_streams - 1);
   }
   for (uint32_t il = 0; il < m.n_layers; ++il) AddLayerTensors(m, il, list);
-  list.Add("", "output_norm", m.dim, 1);
+  list.Add("", m.architecture == "lfm2" ? "token_embd_norm" : "output_norm",
+           m.dim, 1);
   if (m.is_untied) list.Add("", "output", m.dim, kRandomVocab);
   return list.Take();
 }

@@ -54,6 +54,12 @@ struct RandomModel {
   uint32_t query_rank = 0;
   uint32_t rotated_dim = 0;
   uint32_t value_dim = 0;
+  // What each layer is: * attends, s keeps a state, - is an FFN alone. Empty:
+  // all attend. A state's heads are state_dim wide.
+  std::string kinds = {};
+  uint32_t state_heads = 0;
+  uint32_t state_groups = 0;
+  uint32_t state_dim = 0;
   // A Gemma's last tokens have these texts and types, instead of their own.
   std::vector<std::pair<std::string, int32_t>> last_tokens = {};
   std::string chat_template = {};  // empty = none
@@ -75,7 +81,8 @@ const std::vector<RandomModel>& RandomModels();
 // Models of further families, which have no goldens: qwen2_q8_0, qwen3_q4_0,
 // gemma1_q4_0, gemma2_q5_0, gemma3_capped, qwen3moe_q4_0, qwen2moe_q8_0,
 // gpt_oss_q4_0, llama_codes, gemma4_keys, gemma4_experts, gemma4_shared,
-// gemma3n_q5_0, deepseek2_q8_0.
+// gemma3n_q5_0, deepseek2_q8_0, lfm2_q8_0, qwen35_q8_0, qwen3next_q8_0,
+// granitehybrid_q8_0, nemotron_h_q8_0.
 const std::vector<RandomModel>& FamilyModels();
 // Finds a model in either list.
 const RandomModel& FindRandomModel(absl::string_view name);

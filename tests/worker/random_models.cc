@@ -150,6 +150,27 @@ const std::vector<RandomModel>& FamilyModels() {
     deepseek2.query_rank = 64;
     deepseek2.rotated_dim = 32;
     deepseek2.value_dim = 32;
+    const auto add_recurrent = [&](const char* name, const char* architecture,
+                                   const char* kinds) -> RandomModel& {
+      RandomModel& model = add(name, architecture, DType::kQ8_0);
+      model.kinds = kinds;
+      model.n_layers = static_cast<uint32_t>(model.kinds.size());
+      model.state_heads = 4;
+      model.state_groups = 2;
+      model.state_dim = 32;
+      return model;
+    };
+    add_recurrent("lfm2_q8_0", "lfm2", "s*s");
+    add_recurrent("qwen35_q8_0", "qwen35", "s*s");
+    RandomModel& qwen3next =
+        add_recurrent("qwen3next_q8_0", "qwen3next", "ss*");
+    qwen3next.types["ffn_gate_inp"] = DType::kF32;
+    qwen3next.n_experts = 5;
+    qwen3next.n_experts_used = 2;
+    qwen3next.expert_ffn_dim = 96;
+    qwen3next.shared_ffn_dim = 160;
+    add_recurrent("granitehybrid_q8_0", "granitehybrid", "s*s");
+    add_recurrent("nemotron_h_q8_0", "nemotron_h", "s-*s");
     // The three forms of Gemma 4.
     const auto add_gemma4 = [&](const char* name, DType type) -> RandomModel& {
       RandomModel& model = add(name, "gemma4", type);

@@ -55,7 +55,9 @@ int Gain(const Tensor& tensor) {
 
 float VectorBase(const std::string& name) {
   if (absl::EndsWith(name, ".bias")) return 0.0f;
-  if (name == "output_norm.weight") return 6.0f;
+  if (name == "output_norm.weight" || name == "token_embd_norm.weight") {
+    return 6.0f;
+  }
   const bool is_head_norm = absl::StrContains(name, "_q_norm.") ||
                             absl::StrContains(name, "_k_norm.");
   return is_head_norm ? 1.75f : 1.0f;
@@ -135,6 +137,7 @@ Bytes TensorBytes(const std::string& model, const Tensor& tensor) {
       if (tensor.rows == 1 && tensor.scale_exponent != 0) {
         value = std::ldexp(1.0, tensor.scale_exponent);
       }
+      if (absl::EndsWith(tensor.name, "ssm_a")) value = -0.5 + 0.25 * unit;
       if (tensor.name == "rope_freqs.weight") {
         value = 1.0 + static_cast<double>(i % 4);
       }

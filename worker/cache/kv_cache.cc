@@ -21,13 +21,15 @@ KvCache::KvCache(std::span<const KvPart> parts, int64_t max_shared_pages)
     : page_tokens_(parts.front().plan->kv.page_tokens),
       pages_per_slot_(parts.front().plan->kv.pages_per_slot),
       n_draft_(parts.front().plan->options.n_draft),
-      has_rings_(std::ranges::any_of(
+      needs_snapshots_(std::ranges::any_of(
           parts,
-          [](const KvPart& part) { return part.plan->kv.ring_bytes > 0; })),
+          [](const KvPart& part) {
+            return part.plan->kv.ring_bytes + part.plan->kv.state_bytes > 0;
+          })),
       slots_(static_cast<size_t>(parts.front().plan->options.n_slots)),
-      n_kept_rings_(has_rings_ ? parts.front().plan->options.n_idle_sessions
-                               : 0),
-      prefixes_(page_tokens_, n_kept_rings_),
+      n_snapshots_(
+          needs_snapshots_ ? parts.front().plan->options.n_idle_sessions : 0),
+      prefixes_(page_tokens_, n_snapshots_),
       max_shared_pages_(std::min(max_shared_pages, kMaxSharedPages)) {
   for (const KvPart& part : parts) AddPart(part);
   MakeTables(parts.front().plan->kv.n_pages);
@@ -61,51 +63,78 @@ KvCache::KvCache(const planner::ModelShape& shape,
 
 void KvCache::AddPart(const KvPart& part) {
   const planner::MemoryPlan& plan = *part.plan;
-  const Part& to = parts_.emplace_back(
-      Part{.regions = part.regions,
-           .page_bytes = plan.kv.page_bytes,
-           .ring_bytes = plan.kv.ring_bytes,
-           .draft_bytes = n_draft_ * plan.kv.ring_row_bytes});
-  int64_t page_offset = 0;
-  int64_t ring_offset = 0;
-  int64_t draft_offset = 0;
+  const Part& to =
+      parts_.emplace_back(Part{.regions = part.regions,
+                               .page_bytes = plan.kv.page_bytes,
+                               .ring_bytes = plan.kv.ring_bytes,
+                               .draft_bytes = n_draft_ * plan.kv.ring_row_bytes,
+                               .state_bytes = plan.kv.state_bytes});
+  Offsets offsets;
+  int64_t state_offset = 0;
   for (size_t il = 0; il < part.shape->layers.size(); ++il) {
     const planner::LayerShape& from = part.shape->layers[il];
     Layer& layer = layers_.emplace_back();
     layer.part = parts_.size() - 1;
     layer.owns = from.kv_source == static_cast<int64_t>(il);
-    layer.is_ring =
-        from.window > 0 && planner::HasRing(from.window, plan.n_ctx);
-    layer.window = from.window;
-    const auto k_row = RowBytes(plan.options.k_type, from.head_dim);
-    const auto v_row = RowBytes(plan.options.v_type, from.StoredValueDim());
-    PLIMSOLL_CHECK(k_row.ok() && v_row.ok(), "the plan checked the KV types");
-    layer.k_row_bytes = from.n_kv_heads * *k_row;
-    layer.v_row_bytes = from.n_kv_heads * *v_row;
-    if (!layer.owns) continue;
-    const int64_t cells = layer.is_ring ? layer.window : page_tokens_;
-    int64_t& offset = layer.is_ring ? ring_offset : page_offset;
-    const int64_t k_end = offset + cells * layer.k_row_bytes;
-    layer.k_offset = offset;
-    // Values that have no rows of their own lie in the keys' rows.
-    layer.v_offset = *v_row > 0 ? k_end : layer.k_offset;
-    offset = k_end + cells * layer.v_row_bytes;
-    if (!layer.is_ring) continue;
-    layer.k_draft_offset = draft_offset;
-    layer.v_draft_offset = draft_offset + n_draft_ * layer.k_row_bytes;
-    draft_offset = layer.v_draft_offset + n_draft_ * layer.v_row_bytes;
+    if (from.Attends()) {
+      PlaceKv(from, plan, layer, offsets);
+    } else if (from.IsRecurrent()) {
+      layer.state_offset = state_offset;
+      state_offset +=
+          part.shape->recurrent.StateFloats() * planner::kFloatBytes;
+    }
   }
-  PLIMSOLL_CHECK(page_offset == to.page_bytes && ring_offset == to.ring_bytes &&
-                     draft_offset == to.draft_bytes,
-                 "the cache's arithmetic equals the plan's");
+  PLIMSOLL_CHECK(
+      offsets.page == to.page_bytes && offsets.ring == to.ring_bytes &&
+          offsets.draft == to.draft_bytes && state_offset == to.state_bytes,
+      "the cache's arithmetic equals the plan's");
   PLIMSOLL_CHECK(plan.kv.n_pages * to.page_bytes <= to.regions.pages.bytes,
                  "the plan's region holds every page");
+}
+
+void KvCache::PlaceKv(const planner::LayerShape& from,
+                      const planner::MemoryPlan& plan, Layer& layer,
+                      Offsets& offsets) const {
+  layer.is_ring = from.window > 0 && planner::HasRing(from.window, plan.n_ctx);
+  layer.window = from.window;
+  const auto k_row = RowBytes(plan.options.k_type, from.head_dim);
+  const auto v_row = RowBytes(plan.options.v_type, from.StoredValueDim());
+  PLIMSOLL_CHECK(k_row.ok() && v_row.ok(), "the plan checked the KV types");
+  layer.k_row_bytes = from.n_kv_heads * *k_row;
+  layer.v_row_bytes = from.n_kv_heads * *v_row;
+  if (!layer.owns) return;
+  const int64_t cells = layer.is_ring ? layer.window : page_tokens_;
+  int64_t& offset = layer.is_ring ? offsets.ring : offsets.page;
+  const int64_t k_end = offset + cells * layer.k_row_bytes;
+  layer.k_offset = offset;
+  // Values that have no rows of their own lie in the keys' rows.
+  layer.v_offset = *v_row > 0 ? k_end : layer.k_offset;
+  offset = k_end + cells * layer.v_row_bytes;
+  if (!layer.is_ring) return;
+  layer.k_draft_offset = offsets.draft;
+  layer.v_draft_offset = offsets.draft + n_draft_ * layer.k_row_bytes;
+  offsets.draft = layer.v_draft_offset + n_draft_ * layer.v_row_bytes;
+}
+
+KvCache::BesidePages KvCache::OfSnapshot(int64_t snapshot) const {
+  const auto n_slots = std::ssize(slots_);
+  return {n_slots + snapshot, n_slots * (1 + n_draft_) + snapshot};
+}
+
+KvCache::LayerStates KvCache::States(int64_t layer) const {
+  const Layer& l = layers_[static_cast<size_t>(layer)];
+  const Part& part = PartOf(l);
+  std::byte* const first = part.regions.states.data + l.state_offset;
+  return {.first = reinterpret_cast<float*>(first),
+          .stride = part.state_bytes / planner::kFloatBytes,
+          .n_states = part.regions.states.bytes / part.state_bytes};
 }
 
 int64_t KvCache::SlotBytes() const {
   int64_t bytes = 0;
   for (const Part& part : parts_) {
-    bytes += pages_per_slot_ * part.page_bytes + part.ring_bytes;
+    bytes +=
+        pages_per_slot_ * part.page_bytes + part.ring_bytes + part.state_bytes;
   }
   return bytes;
 }
@@ -195,7 +224,7 @@ KvCache::Shared KvCache::Attach(int64_t slot, const std::string& owner,
   const PrefixCache::Hit hit =
       prefixes_.Find(owner, tokens.first(static_cast<size_t>(most)));
   const auto n_matched = static_cast<int64_t>(hit.pages.size());
-  const int64_t n_pages = NeedsRings() ? hit.n_with_rings : n_matched;
+  const int64_t n_pages = NeedsSnapshots() ? hit.n_with_snapshot : n_matched;
   for (int64_t i = 0; i < n_pages; ++i) {
     const int32_t page = hit.pages[static_cast<size_t>(i)];
     if (users_[static_cast<size_t>(page)]++ == 0) --n_unused_;
@@ -209,7 +238,7 @@ KvCache::Shared KvCache::Attach(int64_t slot, const std::string& owner,
   s.length = n_pages * page_tokens_;
   return {.n_tokens = s.length,
           .n_matched = n_matched * page_tokens_,
-          .ring = n_pages > 0 ? hit.ring : std::nullopt};
+          .snapshot = n_pages > 0 ? hit.snapshot : std::nullopt};
 }
 
 void KvCache::Publish(int64_t slot, const std::string& owner,
@@ -311,6 +340,7 @@ void KvCache::Clear(int64_t slot) {
   s.evicted = 0;
   s.next_page = 0;
   s.live_begin = 0;
+  s.state = 0;
 }
 
 std::span<const kernels::PageEntry> KvCache::Pages(int64_t slot) const {

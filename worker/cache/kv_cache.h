@@ -1,5 +1,6 @@
-// Where the keys and values of all slots lie: full-attention layers keep pages,
-// sliding-window layers keep rings. Index arithmetic over the plan's regions.
+// Where the keys, values and states of all slots lie: full-attention layers
+// keep pages, sliding-window layers rings, recurrent layers a state. Index
+// arithmetic over the plan's regions.
 #ifndef PLIMSOLL_WORKER_CACHE_KV_CACHE_H_
 #define PLIMSOLL_WORKER_CACHE_KV_CACHE_H_
 
@@ -18,22 +19,23 @@
 
 namespace plimsoll::worker {
 
-// The plan's regions kv_full, kv_window and kv_draft.
+// The plan's regions kv_full, kv_window, kv_draft and state.
 struct KvRegions {
   kernels::BufferView pages;
   kernels::BufferView rings;
   kernels::BufferView drafts = {};
+  kernels::BufferView states = {};
 };
 
-// Consecutive layers whose keys and values lie on one device.
+// Consecutive layers whose keys, values and states lie on one device.
 struct KvPart {
   const planner::ModelShape* shape;  // shape of these layers
   const planner::MemoryPlan* plan;
   KvRegions regions;
 };
 
-// Layers are counted over all parts. A slot has the same page numbers and the
-// same ring number on every device, so that one book serves all devices.
+// Layers are counted over all parts. A slot has the same page numbers, ring
+// number and state number on every device, so that one book serves all devices.
 //
 // Owned by the engine, used from the step thread only. Threads that compute
 // parts of a step read it as well, and nothing changes meanwhile. Never
@@ -62,6 +64,8 @@ class KvCache {
     int64_t next_page = 0;  // position of cell 0 of the next page
     // The first position that rings still attend to.
     int64_t live_begin = 0;
+    // Which of the slot's states is the one after its newest certain token.
+    int64_t state = 0;
   };
   static_assert(sizeof(kernels::PageEntry) == planner::kPageEntryBytes,
                 "plans count the page tables");
@@ -69,17 +73,17 @@ class KvCache {
     return slots_[static_cast<size_t>(slot)];
   }
   // Gives an empty slot the layout of `held`, in pages of its own. The caller
-  // then copies the bytes into its pages and rings.
+  // then copies the bytes into its pages, rings and state.
   // Errors: kResourceExhausted if too few pages are free.
   absl::Status Restore(int64_t slot, const Slot& held);
 
   // What a slot shares with others.
   struct Shared {
     int64_t n_tokens = 0;  // computed tokens that the slot begins with
-    // Tokens that are known. Rings may be missing for the last ones, so that
-    // n_tokens is smaller.
+    // Tokens that are known. A snapshot may be missing for the last ones, so
+    // that n_tokens is smaller.
     int64_t n_matched = 0;
-    std::optional<int64_t> ring;  // a kept ring, to be copied into the slot's
+    std::optional<int64_t> snapshot;  // to be copied into the slot
   };
   // Begins an empty slot with the whole pages of `tokens` that `owner` has
   // computed before. The slot attends to them like its own and never writes
@@ -90,35 +94,41 @@ class KvCache {
   // the first ones that the slot has computed. Requires that no token has left.
   void Publish(int64_t slot, const std::string& owner,
                std::span<const int32_t> tokens);
-  // A kept ring to copy the slot's rings into, as they are after the published
-  // `tokens`. Nothing if these rings are kept already or cannot be kept.
-  std::optional<int64_t> KeepRing(const std::string& owner,
-                                  std::span<const int32_t> tokens) {
-    return prefixes_.KeepRing(owner, tokens);
+  // The snapshot to copy the slot's rings and state into, as they are after the
+  // published `tokens`. Nothing if there is one already or none can be kept.
+  std::optional<int64_t> KeepSnapshot(const std::string& owner,
+                                      std::span<const int32_t> tokens) {
+    return prefixes_.KeepSnapshot(owner, tokens);
   }
   // Tokens of a page. Only whole pages are shared.
   int64_t page_tokens() const { return page_tokens_; }
   int64_t pages_per_slot() const { return pages_per_slot_; }
-  // True if a beginning can be shared only where its rings are kept.
-  bool NeedsRings() const { return has_rings_; }
-  // True if rings can be kept.
-  bool KeepsRings() const { return n_kept_rings_ > 0; }
-  // The numbers that Rings() takes for a slot's rings, and for a kept ring.
-  static int64_t SlotRings(int64_t slot) { return slot; }
-  int64_t KeptRings(int64_t ring) const {
-    return static_cast<int64_t>(slots_.size()) + ring;
-  }
+  // True if a beginning can be shared only where there is a snapshot of it.
+  bool NeedsSnapshots() const { return needs_snapshots_; }
+  // True if snapshots can be kept.
+  bool KeepsSnapshots() const { return n_snapshots_ > 0; }
+  // What a sequence keeps beside its pages, as numbers for Rings and State.
+  struct BesidePages {
+    int64_t rings;
+    int64_t state;
+  };
+  BesidePages OfSlot(int64_t slot) const { return {slot, StateOf(slot)}; }
+  BesidePages OfSnapshot(int64_t snapshot) const;
   // A part's pages, one after the other, and the bytes of one page.
   kernels::BufferView Pool(size_t part) const {
     return parts_[part].regions.pages;
   }
   int64_t PageBytes(size_t part) const { return parts_[part].page_bytes; }
-  // The rings of number `i` that a part's device holds; may be empty.
-  kernels::BufferView Rings(size_t part, int64_t i) const {
+  // The rings, or the state, that a part's device holds; may be empty.
+  kernels::BufferView Rings(size_t part, const BesidePages& of) const {
     const Part& p = parts_[part];
-    return {p.regions.rings.data + i * p.ring_bytes, p.ring_bytes};
+    return {p.regions.rings.data + of.rings * p.ring_bytes, p.ring_bytes};
   }
-  // Bytes that a full slot's pages and rings take on all devices together.
+  kernels::BufferView State(size_t part, const BesidePages& of) const {
+    const Part& p = parts_[part];
+    return {p.regions.states.data + of.state * p.state_bytes, p.state_bytes};
+  }
+  // Bytes that all that a full slot keeps takes on all devices together.
   int64_t SlotBytes() const;
   // Bytes of host memory that the page tables take: the plan's region tables,
   // without what parked contexts take of it. They are there from the beginning.
@@ -165,7 +175,7 @@ class KvCache {
     return s.evicted > 0 && s.prefix_tokens > 0;
   }
   // Takes the positions of `n_tokens` and beyond back, with their pages. Rings
-  // must not hold them.
+  // must not hold them, and the slot's state must be of before them.
   void Truncate(int64_t slot, int64_t n_tokens);
   // Empties the slot and gives its pages back.
   void Clear(int64_t slot);
@@ -186,6 +196,26 @@ class KvCache {
   // Where the rows of draft tokens wait until it is known which of them the
   // ring keeps: a ring of the plan's n_draft cells.
   kernels::RingKv Drafts(int64_t layer, int64_t slot) const;
+
+  // The states of all slots and snapshots in a recurrent layer: number i begins
+  // i * stride floats behind `first`.
+  struct LayerStates {
+    float* first;
+    int64_t stride;
+    int64_t n_states;
+  };
+  LayerStates States(int64_t layer) const;
+  // The number of a slot's state after its newest certain token, or after
+  // `n_drafts` tokens more, up to the plan's n_draft.
+  int64_t StateOf(int64_t slot, int64_t n_drafts = 0) const {
+    const int64_t newest = slots_[static_cast<size_t>(slot)].state;
+    return slot * (1 + n_draft_) + (newest + n_drafts) % (1 + n_draft_);
+  }
+  // Makes the next `n_drafts` tokens of the slot certain.
+  void AcceptDrafts(int64_t slot, int64_t n_drafts) {
+    int64_t& newest = slots_[static_cast<size_t>(slot)].state;
+    newest = (newest + n_drafts) % (1 + n_draft_);
+  }
 
   // Byte offsets, from the start of the pool, of the key and value rows of
   // `position` in a paged layer. Requires a live position.
@@ -210,6 +240,7 @@ class KvCache {
     int64_t page_bytes;
     int64_t ring_bytes;   // one slot's bytes
     int64_t draft_bytes;  // one slot's bytes
+    int64_t state_bytes;  // bytes of one state
   };
   struct Layer {
     size_t part = 0;
@@ -222,10 +253,19 @@ class KvCache {
     int64_t k_draft_offset = 0;  // in a slot's drafts
     int64_t v_draft_offset = 0;
     int64_t window = 0;
+    int64_t state_offset = 0;  // in a state
   };
 
   // Lays out a part's layers in its pages and rings.
   void AddPart(const KvPart& part);
+  // Where a layer's keys and values begin, and the end of those before it.
+  struct Offsets {
+    int64_t page = 0;
+    int64_t ring = 0;
+    int64_t draft = 0;
+  };
+  void PlaceKv(const planner::LayerShape& from, const planner::MemoryPlan& plan,
+               Layer& layer, Offsets& offsets) const;
   // Takes the host memory for the books of `n_pages` pages.
   void MakeTables(int64_t n_pages);
   const Part& PartOf(const Layer& layer) const { return parts_[layer.part]; }
@@ -257,13 +297,13 @@ class KvCache {
   int64_t page_tokens_;
   int64_t pages_per_slot_;
   int64_t n_draft_;
-  bool has_rings_;
+  bool needs_snapshots_;
   std::vector<Part> parts_;
   std::vector<Layer> layers_;
   std::vector<Slot> slots_;
   std::vector<int32_t> free_;   // pages, the next one to use last
   std::vector<int32_t> users_;  // by page: how many slots use it
-  int64_t n_kept_rings_;
+  int64_t n_snapshots_;
   PrefixCache prefixes_;
   int64_t n_unused_ = 0;  // pages of prefixes_ that no slot uses
   int64_t max_shared_pages_;

@@ -79,11 +79,12 @@ absl::Status ParkedContexts::Copy(const Place& place, int64_t slot,
   };
   for (size_t part = 0; part < parts_.size(); ++part) {
     const int64_t page_bytes = cache_.PageBytes(part);
-    const kernels::BufferView rings =
-        cache_.Rings(part, KvCache::SlotRings(slot));
+    const KvCache::BesidePages beside = cache_.OfSlot(slot);
+    const kernels::BufferView rings = cache_.Rings(part, beside);
+    const kernels::BufferView state = cache_.State(part, beside);
     const int64_t pages_bytes = pages_per_slot_ * page_bytes;
-    std::byte* host =
-        parts_[part].memory.data + place.number * (pages_bytes + rings.bytes);
+    std::byte* host = parts_[part].memory.data +
+                      place.number * (pages_bytes + rings.bytes + state.bytes);
     for (size_t i = 0; i < pages.size(); ++i) {
       in_pool[i] = pages[i].page * page_bytes;
       in_place[i] = static_cast<int64_t>(i) * page_bytes;
@@ -91,8 +92,12 @@ absl::Status ParkedContexts::Copy(const Place& place, int64_t slot,
     RETURN_IF_ERROR(copy(parts_[part], cache_.Pool(part).data, host, in_pool,
                          in_place, page_bytes));
     const std::array<int64_t, 1> zero = {0};
-    RETURN_IF_ERROR(copy(parts_[part], rings.data, host + pages_bytes, zero,
-                         zero, rings.bytes));
+    host += pages_bytes;
+    RETURN_IF_ERROR(
+        copy(parts_[part], rings.data, host, zero, zero, rings.bytes));
+    host += rings.bytes;
+    RETURN_IF_ERROR(
+        copy(parts_[part], state.data, host, zero, zero, state.bytes));
   }
   return absl::OkStatus();
 }

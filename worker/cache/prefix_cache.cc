@@ -4,10 +4,10 @@
 
 namespace plimsoll::worker {
 
-PrefixCache::PrefixCache(int64_t page_tokens, int64_t n_rings)
+PrefixCache::PrefixCache(int64_t page_tokens, int64_t n_snapshots)
     : page_tokens_(page_tokens) {
-  for (int64_t ring = n_rings - 1; ring >= 0; --ring) {
-    free_rings_.push_back(ring);
+  for (int64_t snapshot = n_snapshots - 1; snapshot >= 0; --snapshot) {
+    free_snapshots_.push_back(snapshot);
   }
 }
 
@@ -44,9 +44,9 @@ PrefixCache::Hit PrefixCache::Find(const std::string& owner,
     node = child->second.get();
     Touch(*node);
     hit.pages.push_back(node->page);
-    if (node->ring) {
-      hit.n_with_rings = i + 1;
-      hit.ring = node->ring;
+    if (node->snapshot) {
+      hit.n_with_snapshot = i + 1;
+      hit.snapshot = node->snapshot;
     }
   }
   return hit;
@@ -95,21 +95,21 @@ PrefixCache::Node* PrefixCache::Walk(const std::string& owner,
   return node->parent == nullptr ? nullptr : node;
 }
 
-std::optional<int64_t> PrefixCache::KeepRing(const std::string& owner,
-                                             std::span<const int32_t> tokens) {
+std::optional<int64_t> PrefixCache::KeepSnapshot(
+    const std::string& owner, std::span<const int32_t> tokens) {
   Node* node = Walk(owner, tokens);
-  if (node == nullptr || node->ring) return std::nullopt;
-  if (free_rings_.empty()) {
+  if (node == nullptr || node->snapshot) return std::nullopt;
+  if (free_snapshots_.empty()) {
     for (const auto& [used, oldest] : by_use_) {
-      if (!oldest->ring) continue;
-      free_rings_.push_back(*std::exchange(oldest->ring, std::nullopt));
+      if (!oldest->snapshot) continue;
+      free_snapshots_.push_back(*std::exchange(oldest->snapshot, std::nullopt));
       break;
     }
   }
-  if (free_rings_.empty()) return std::nullopt;
-  node->ring = free_rings_.back();
-  free_rings_.pop_back();
-  return node->ring;
+  if (free_snapshots_.empty()) return std::nullopt;
+  node->snapshot = free_snapshots_.back();
+  free_snapshots_.pop_back();
+  return node->snapshot;
 }
 
 std::optional<int32_t> PrefixCache::ForgetOldest(
@@ -141,7 +141,7 @@ void PrefixCache::Remove(Node& node, std::vector<int32_t>& pages) {
     pages.push_back(at->page);
     by_page_.erase(at->page);
     by_use_.erase(at->last_used);
-    if (at->ring) free_rings_.push_back(*at->ring);
+    if (at->snapshot) free_snapshots_.push_back(*at->snapshot);
     is_done = at == last;
     Node* const parent = at->parent;
     parent->children.erase(at->at);

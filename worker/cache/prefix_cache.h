@@ -17,13 +17,13 @@ namespace plimsoll::worker {
 
 // Each owner has a tree. A node is a whole page of tokens that follows the
 // pages of its parents; tokens are compared one by one. A page is in at most
-// one node. Beside its page a node may have a ring: the state of sliding-window
-// layers after its last token. A sequence with such layers cannot begin behind
-// a node without a ring.
+// one node. Beside its page a node may have a snapshot: what layers without
+// pages keep after its last token. A sequence with such layers cannot begin
+// behind a node without a snapshot.
 class PrefixCache {
  public:
-  // `n_rings` rings can be kept; 0 if no layer has rings, or none is kept.
-  PrefixCache(int64_t page_tokens, int64_t n_rings);
+  // `n_snapshots` can be kept; 0 if all layers have pages, or none is kept.
+  PrefixCache(int64_t page_tokens, int64_t n_snapshots);
   // Not recursive, because a chain of nodes is as long as a context.
   ~PrefixCache();
   PrefixCache(const PrefixCache&) = delete;
@@ -31,10 +31,10 @@ class PrefixCache {
 
   struct Hit {
     std::vector<int32_t> pages;  // in order, from the first token on
-    // The most pages, from the first on, that end with a kept ring; and that
-    // ring.
-    int64_t n_with_rings = 0;
-    std::optional<int64_t> ring;
+    // The most pages, from the first on, that end with a snapshot; and that
+    // snapshot.
+    int64_t n_with_snapshot = 0;
+    std::optional<int64_t> snapshot;
   };
   // Finds the longest beginning of `tokens` that is known, in whole pages. Its
   // nodes count as used now.
@@ -49,11 +49,11 @@ class PrefixCache {
                               std::span<const int32_t> pages,
                               absl::FunctionRef<bool(int32_t page)> may_go);
 
-  // A ring to keep the state after `tokens` in, which are whole pages. It is a
+  // A place for the snapshot after `tokens`, which are whole pages. It is a
   // free one, or that of the node that was used longest ago. Nothing if the
-  // tokens are unknown or have a ring already, or if no ring can be kept.
-  std::optional<int64_t> KeepRing(const std::string& owner,
-                                  std::span<const int32_t> tokens);
+  // tokens are unknown or have a snapshot already, or if none can be kept.
+  std::optional<int64_t> KeepSnapshot(const std::string& owner,
+                                      std::span<const int32_t> tokens);
 
   // Forgets the page that was used longest ago, among nodes without children
   // whose page `may_go` allows. Returns the page, if there was one.
@@ -74,7 +74,7 @@ class PrefixCache {
     Children::iterator at;   // in the parent's children
     Children children;
     int32_t page = -1;
-    std::optional<int64_t> ring;
+    std::optional<int64_t> snapshot;
     int64_t last_used = 0;
   };
 
@@ -94,7 +94,7 @@ class PrefixCache {
   std::map<std::string, Node> roots_;
   std::map<int32_t, Node*> by_page_;
   std::map<int64_t, Node*> by_use_;  // last_used -> node
-  std::vector<int64_t> free_rings_;
+  std::vector<int64_t> free_snapshots_;
 };
 
 }  // namespace plimsoll::worker

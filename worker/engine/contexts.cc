@@ -55,8 +55,8 @@ int64_t Contexts::AttachShared(Sequence& sequence, int64_t slot,
   const std::vector<int32_t> tokens = sequence.history().Oldest(n_shareable);
   KvCache::Shared shared =
       cache_.Attach(slot, sequence.options().claim.tenant, tokens);
-  if (shared.ring &&
-      !CopyRings(cache_.KeptRings(*shared.ring), cache_.SlotRings(slot)).ok()) {
+  if (shared.snapshot &&
+      !Copy(cache_.OfSnapshot(*shared.snapshot), cache_.OfSlot(slot)).ok()) {
     cache_.Clear(slot);
     cache_.Begin(slot, sequence.roll().prefix_tokens);
     shared = {};
@@ -67,10 +67,10 @@ int64_t Contexts::AttachShared(Sequence& sequence, int64_t slot,
     sequence.SetCached(shared.n_tokens);
     counters_.cached_tokens += shared.n_tokens;
   }
-  if (cache_.KeepsRings()) {
-    // Rings are worth keeping where other prompts have parted from this one,
-    // and where this one ends.
-    std::vector<int64_t>& keep_at = sequence.keep_rings_at();
+  if (cache_.KeepsSnapshots()) {
+    // A snapshot is worth keeping where other prompts have parted from this
+    // one, and where this one ends.
+    std::vector<int64_t>& keep_at = sequence.snapshots_at();
     const int64_t page = cache_.page_tokens();
     for (const int64_t n : {shared.n_matched, n_shareable / page * page}) {
       const int64_t last = keep_at.empty() ? shared.n_tokens : keep_at.back();
@@ -83,7 +83,7 @@ int64_t Contexts::AttachShared(Sequence& sequence, int64_t slot,
 int64_t Contexts::RowLimit(const Sequence& sequence) {
   const int64_t full =
       sequence.roll().FullAt(sequence.history().evicted_positions());
-  const std::vector<int64_t>& keep_at = sequence.keep_rings_at();
+  const std::vector<int64_t>& keep_at = sequence.snapshots_at();
   return keep_at.empty() ? full : std::min(full, keep_at.front());
 }
 
@@ -102,15 +102,15 @@ void Contexts::Publish(const Sequence& sequence, int64_t slot) {
                  history.Oldest(cache_.Length(slot)));
 }
 
-bool Contexts::KeepRings(Sequence& sequence, int64_t slot) {
-  std::vector<int64_t>& keep_at = sequence.keep_rings_at();
+bool Contexts::KeepSnapshot(Sequence& sequence, int64_t slot) {
+  std::vector<int64_t>& keep_at = sequence.snapshots_at();
   if (keep_at.empty() || cache_.Length(slot) < keep_at.front()) return false;
   Publish(sequence, slot);
   const std::string& owner = sequence.options().claim.tenant;
   const std::vector<int32_t> tokens =
       sequence.history().Oldest(keep_at.front());
-  if (const auto ring = cache_.KeepRing(owner, tokens)) {
-    CopyRings(cache_.SlotRings(slot), cache_.KeptRings(*ring)).IgnoreError();
+  if (const auto snapshot = cache_.KeepSnapshot(owner, tokens)) {
+    Copy(cache_.OfSlot(slot), cache_.OfSnapshot(*snapshot)).IgnoreError();
   }
   keep_at.erase(keep_at.begin());
   return true;
@@ -148,21 +148,25 @@ void Contexts::ForgetParked(Sequence& sequence) {
 void Contexts::Drop(Sequence& sequence, int64_t slot) {
   Publish(sequence, slot);
   cache_.Clear(slot);
-  sequence.keep_rings_at().clear();
+  sequence.snapshots_at().clear();
 }
 
-absl::Status Contexts::CopyRings(int64_t from, int64_t to) {
+absl::Status Contexts::Copy(const KvCache::BesidePages& from,
+                            const KvCache::BesidePages& to) {
   const int64_t zero = 0;
+  const auto copy = [&](size_t stage, const kernels::BufferView& source,
+                        const kernels::BufferView& target) {
+    if (source.bytes == 0) return absl::OkStatus();
+    return stages_[stage].backend->CopyRows({.src = source.data,
+                                             .src_offsets = &zero,
+                                             .dst = target.data,
+                                             .dst_offsets = &zero,
+                                             .n_rows = 1,
+                                             .row_bytes = source.bytes});
+  };
   for (size_t i = 0; i < stages_.size(); ++i) {
-    const kernels::BufferView source = cache_.Rings(i, from);
-    if (source.bytes == 0) continue;
-    RETURN_IF_ERROR(
-        stages_[i].backend->CopyRows({.src = source.data,
-                                      .src_offsets = &zero,
-                                      .dst = cache_.Rings(i, to).data,
-                                      .dst_offsets = &zero,
-                                      .n_rows = 1,
-                                      .row_bytes = source.bytes}));
+    RETURN_IF_ERROR(copy(i, cache_.Rings(i, from), cache_.Rings(i, to)));
+    RETURN_IF_ERROR(copy(i, cache_.State(i, from), cache_.State(i, to)));
   }
   return absl::OkStatus();
 }

@@ -32,7 +32,7 @@ class Contexts {
   // Returns nullopt if the copy could not be restored: the sequence has ended.
   std::optional<Admission> Begin(Sequence& sequence, int64_t slot);
   // The position from which on a sequence may compute no row: its context is
-  // full there, or its rings must be copied first.
+  // full there, or a snapshot of it must be taken first.
   static int64_t RowLimit(const Sequence& sequence);
   // Makes room for the positions before `n_tokens` of a sequence.
   // Errors: kResourceExhausted if no page is left.
@@ -40,11 +40,11 @@ class Contexts {
 
   // Lets later sequences of the same tenant share what this one has computed.
   void Publish(const Sequence& sequence, int64_t slot);
-  // True if the plan has room to keep rings that later sequences share.
-  bool CanKeepRings() const { return cache_.KeepsRings(); }
-  // Copies the slot's rings for later sequences to share, if the sequence has
-  // reached a place to do so. Returns whether it had: RowLimit has changed.
-  bool KeepRings(Sequence& sequence, int64_t slot);
+  // True if the plan has room for snapshots that later sequences share.
+  bool CanKeepSnapshots() const { return cache_.KeepsSnapshots(); }
+  // Takes a snapshot of the slot for later sequences to share, if the sequence
+  // has reached a place to do so. Returns whether it had: RowLimit has changed.
+  bool KeepSnapshot(Sequence& sequence, int64_t slot);
 
   // True if no row fits behind those that the slot has.
   bool IsFull(const Sequence& sequence, int64_t slot) const;
@@ -74,9 +74,9 @@ class Contexts {
   // Attaches the beginning of a sequence's prompt that the cache has, up to
   // `n_shareable` tokens. Returns how many tokens that is.
   int64_t AttachShared(Sequence& sequence, int64_t slot, int64_t n_shareable);
-  // Copies all rings from one place to another, on all devices. Places are
-  // numbers for KvCache::Rings.
-  absl::Status CopyRings(int64_t from, int64_t to);
+  // Copies all rings and the state from one place to another, on all devices.
+  absl::Status Copy(const KvCache::BesidePages& from,
+                    const KvCache::BesidePages& to);
 
   std::span<const Stage> stages_;
   KvCache& cache_;

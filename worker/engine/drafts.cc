@@ -32,6 +32,7 @@ absl::Status Drafts::Keep(const DraftRows& guessed, int64_t n_right) {
   RETURN_IF_ERROR(MoveToRings({.slot = guessed.slot,
                                .first_position = guessed.first_position,
                                .n_rows = n_right}));
+  cache_.AcceptDrafts(guessed.slot, n_right);
   cache_.Truncate(guessed.slot, guessed.first_position + n_right);
   return absl::OkStatus();
 }

@@ -26,6 +26,12 @@ kernels::BufferView StepBufferView(const Stage& stage,
       .Slice(place.offset, place.bytes);
 }
 
+// The plan of a model that keeps no state has no region for it.
+kernels::BufferView StatesOf(const Stage& stage) {
+  if (stage.plan->FindRegion("state") == nullptr) return {};
+  return stage.arena.Region(*stage.plan, "state");
+}
+
 int64_t ArenaBytes(std::span<const Stage> stages) {
   int64_t bytes = 0;
   for (const Stage& stage : stages) bytes += stage.plan->arena_bytes;
@@ -102,7 +108,8 @@ absl::Status EngineLoader::AllocateArenas() {
                   .plan = &plan,
                   .regions = {.pages = stage.arena.Region(plan, "kv_full"),
                               .rings = stage.arena.Region(plan, "kv_window"),
-                              .drafts = stage.arena.Region(plan, "kv_draft")}});
+                              .drafts = stage.arena.Region(plan, "kv_draft"),
+                              .states = StatesOf(stage)}});
     page_bytes += plan.kv.page_bytes;
   }
   RETURN_IF_ERROR(fence_({"allocate", total, total}));

@@ -103,9 +103,9 @@ class Sequence {
   void SetCached(int64_t n_tokens) { start_.n_cached = n_tokens; }
   // Notes that the whole context must be computed again.
   void ForgetComputed() { start_.history.Restart(); }
-  // The numbers of computed tokens at which rings must be kept, ascending.
-  std::vector<int64_t>& keep_rings_at() { return keep_rings_at_; }
-  const std::vector<int64_t>& keep_rings_at() const { return keep_rings_at_; }
+  // The numbers of computed tokens after which a snapshot is kept, ascending.
+  std::vector<int64_t>& snapshots_at() { return snapshots_at_; }
+  const std::vector<int64_t>& snapshots_at() const { return snapshots_at_; }
   // How many tokens may be guessed now: 0 unless the sequence decodes and its
   // request allows guesses.
   int64_t MostDrafted() const;
@@ -169,7 +169,7 @@ class Sequence {
   std::string bytes_;                            // bytes of the token at hand
   bool is_parked_ = false;
   SequenceStart start_;
-  std::vector<int64_t> keep_rings_at_;
+  std::vector<int64_t> snapshots_at_;
   std::optional<RecentTokens> recent_;
   std::atomic<int64_t> n_generated_ = 0;
   int64_t n_evictions_ = 0;

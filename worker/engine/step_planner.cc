@@ -19,7 +19,7 @@ void StepPlanner::PlanStep(StreamBook& book, absl::Time now,
   RejectDrafts(book, step);
   FreeSessionSlots(book, now);
   Admit(book);
-  KeepRings(book);
+  KeepSnapshots(book);
   RollFull(book);
   GuessTokens(book);
   FreePages(book);
@@ -89,12 +89,12 @@ bool StepPlanner::FreeSlotForNext(StreamBook& book) {
   return true;
 }
 
-void StepPlanner::KeepRings(StreamBook& book) {
-  if (!contexts_.CanKeepRings()) return;
+void StepPlanner::KeepSnapshots(StreamBook& book) {
+  if (!contexts_.CanKeepSnapshots()) return;
   for (const auto& [id, sequence] : book.sequences()) {
-    if (sequence->keep_rings_at().empty() || sequence->end()) continue;
+    if (sequence->snapshots_at().empty() || sequence->end()) continue;
     const std::optional<int64_t> slot = book.scheduler().SlotOf(id);
-    if (!slot || !contexts_.KeepRings(*sequence, *slot)) continue;
+    if (!slot || !contexts_.KeepSnapshot(*sequence, *slot)) continue;
     book.scheduler().SetLimit(id, Contexts::RowLimit(*sequence));
   }
 }

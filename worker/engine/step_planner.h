@@ -58,7 +58,7 @@ class StepPlanner {
   // Gives free slots to streams that wait, and slots of others once they have
   // waited for too long.
   void Admit(StreamBook& book);
-  void KeepRings(StreamBook& book);
+  void KeepSnapshots(StreamBook& book);
   void RollFull(StreamBook& book);
   void GuessTokens(StreamBook& book);
   // Makes the newest sequences begin again later if pages run out.

@@ -1,6 +1,7 @@
 #include "worker/graph/decoder_graph.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -11,6 +12,9 @@
 #include "worker/graph/expert_ffn.h"
 #include "worker/graph/gated_and_expert_ffn.h"
 #include "worker/graph/gated_ffn.h"
+#include "worker/graph/recurrent/delta_net_mixer.h"
+#include "worker/graph/recurrent/mamba2_mixer.h"
+#include "worker/graph/recurrent/short_conv_mixer.h"
 
 namespace plimsoll::worker {
 
@@ -18,16 +22,7 @@ using planner::StepBuffer;
 
 namespace {
 
-std::unique_ptr<Sublayer> MakeMixer(const planner::Architecture& architecture,
-                                    int64_t layer, StepContext& context,
-                                    AttentionScratch& scratch) {
-  if (context.Layer(layer).mixer == planner::MixerKind::kLatentAttention) {
-    return std::make_unique<LatentAttentionMixer>(layer, context, scratch);
-  }
-  return std::make_unique<AttentionMixer>(architecture, layer, context,
-                                          scratch);
-}
-
+// The FFN of a layer that has one.
 std::unique_ptr<Sublayer> MakeFfn(const planner::Architecture& architecture,
                                   int64_t layer, StepContext& context) {
   switch (context.Layer(layer).ffn) {
@@ -37,6 +32,8 @@ std::unique_ptr<Sublayer> MakeFfn(const planner::Architecture& architecture,
       return std::make_unique<GatedAndExpertFfn>(architecture, layer, context);
     case planner::FfnKind::kGated:
     case planner::FfnKind::kFusedGated:
+    case planner::FfnKind::kPlain:
+    case planner::FfnKind::kNone:
       break;
   }
   return std::make_unique<GatedFfn>(architecture, layer, context);
@@ -53,6 +50,10 @@ DecoderGraph::DecoderGraph(const planner::Architecture& architecture,
           inputs.arena->Region(*inputs.plan, "logits").data)) {
   if (inputs.shape->ple_dim > 0) per_layer_inputs_.emplace(context_);
   if (context_.n_streams() > 1) streams_.emplace(context_);
+  if (absl::c_any_of(inputs.shape->layers,
+                     std::mem_fn(&planner::LayerShape::IsRecurrent))) {
+    state_rows_.emplace(inputs.plan->n_rows);
+  }
   for (int64_t il = inputs.first_layer; il < context_.EndLayer(); ++il) {
     layers_.push_back(MakeLayer(architecture, il));
   }
@@ -63,6 +64,27 @@ DecoderGraph::DecoderGraph(const planner::Architecture& architecture,
                                                       : "output.weight");
 }
 
+std::unique_ptr<Sublayer> DecoderGraph::MakeMixer(
+    const planner::Architecture& architecture, int64_t layer) {
+  switch (context_.Layer(layer).mixer) {
+    case planner::MixerKind::kLatentAttention:
+      return std::make_unique<LatentAttentionMixer>(layer, context_,
+                                                    attention_scratch_);
+    case planner::MixerKind::kShortConv:
+      return std::make_unique<ShortConvMixer>(layer, context_, *state_rows_);
+    case planner::MixerKind::kDeltaNet:
+      return std::make_unique<DeltaNetMixer>(architecture, layer, context_,
+                                             *state_rows_);
+    case planner::MixerKind::kMamba2:
+      return std::make_unique<Mamba2Mixer>(layer, context_, *state_rows_);
+    case planner::MixerKind::kAttention:
+    case planner::MixerKind::kNone:
+      break;
+  }
+  return std::make_unique<AttentionMixer>(architecture, layer, context_,
+                                          attention_scratch_);
+}
+
 DecoderGraph::Layer DecoderGraph::MakeLayer(
     const planner::Architecture& architecture, int64_t layer) {
   Layer made;
@@ -70,8 +92,13 @@ DecoderGraph::Layer DecoderGraph::MakeLayer(
     made.sublayers.push_back(std::move(sublayer));
   };
   if (streams_) add(std::make_unique<PredictStreams>(layer, context_));
-  add(MakeMixer(architecture, layer, context_, attention_scratch_));
-  add(MakeFfn(architecture, layer, context_));
+  const planner::LayerShape& shape = context_.Layer(layer);
+  if (shape.mixer != planner::MixerKind::kNone) {
+    add(MakeMixer(architecture, layer));
+  }
+  if (shape.ffn != planner::FfnKind::kNone) {
+    add(MakeFfn(architecture, layer, context_));
+  }
   if (streams_) add(std::make_unique<CorrectStreams>(layer, context_));
   if (per_layer_inputs_) {
     add(std::make_unique<PerLayerEmbedding>(architecture, layer, context_));
@@ -164,6 +191,7 @@ absl::Status DecoderGraph::Compute(const StepBatch& batch) {
         ComputeAngles(batch.prefix_positions, StepBuffer::kPrefixAngles));
   }
   SetQueryFactors(batch.positions);
+  if (state_rows_) state_rows_->List(batch, *inputs().cache);
   if (inputs().input.empty()) {
     RETURN_IF_ERROR(
         backend.GetRows({.table = embedding_,

@@ -15,6 +15,7 @@
 #include "worker/graph/attention/attention_rows.h"
 #include "worker/graph/graph_parameters.h"
 #include "worker/graph/per_layer_embedding.h"
+#include "worker/graph/recurrent/state_rows.h"
 #include "worker/graph/residual_streams.h"
 #include "worker/graph/step_context.h"
 #include "worker/graph/sublayer.h"
@@ -50,6 +51,9 @@ class DecoderGraph final : public Model {
   };
 
   Layer MakeLayer(const planner::Architecture& architecture, int64_t layer);
+  // The mixer of a layer that has one.
+  std::unique_ptr<Sublayer> MakeMixer(const planner::Architecture& architecture,
+                                      int64_t layer);
   absl::Status AddLayer(const Layer& layer, const StepBatch& batch);
   // Computes everything between the input rows and the output rows.
   absl::Status Compute(const StepBatch& batch);
@@ -67,6 +71,7 @@ class DecoderGraph final : public Model {
 
   StepContext context_;
   AttentionScratch attention_scratch_;
+  std::optional<StateRows> state_rows_;  // if some layers keep a state
   std::optional<PerLayerInputs> per_layer_inputs_;
   std::optional<ResidualStreams> streams_;  // if there are several
   std::vector<Layer> layers_;

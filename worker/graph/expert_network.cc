@@ -18,8 +18,11 @@ ExpertNetwork::ExpertNetwork(const ExpertNames& names,
     return context.Experts(
         absl::StrCat(names.prefix, role, names.suffix, ".weight"));
   };
-  gate_ = experts("ffn_gate");
   up_ = experts("ffn_up");
+  // Without gates, up is its own, which is multiplied twice.
+  const bool has_gates = context.Has(
+      absl::StrCat(names.prefix, "ffn_gate", names.suffix, ".weight"));
+  gate_ = has_gates ? experts("ffn_gate") : up_;
   down_ = experts("ffn_down");
   const auto bias = [&](absl::string_view role, absl::string_view suffix) {
     return FindVector(context.inputs(),

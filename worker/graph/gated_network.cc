@@ -17,8 +17,9 @@ GatedNetwork::GatedNetwork(const std::string& prefix, absl::string_view suffix,
     return FindVector(context.inputs(),
                       absl::StrCat(prefix, role, suffix, ".bias"));
   };
-  gate_ = weight("ffn_gate");
   up_ = weight("ffn_up");
+  has_gates_ = context.Has(absl::StrCat(prefix, "ffn_gate", suffix, ".weight"));
+  if (has_gates_) gate_ = weight("ffn_gate");
   down_.w = weight("ffn_down");
   gate_bias_ = bias("ffn_gate");
   up_bias_ = bias("ffn_up");
@@ -29,8 +30,9 @@ absl::StatusOr<ProductInput> GatedNetwork::Gated(const ProductInput& x) {
   float* const gate = context_.Buffer(StepBuffer::kGate);
   float* const up = context_.Buffer(StepBuffer::kUp);
   const kernels::Activation activation = context_.parameters().activation;
-  std::byte* const packed = context_.PackedInputs(gate_.rows);
-  if (gate_bias_ == nullptr && up_bias_ == nullptr && !cut_) {
+  const int64_t dim = up_.rows;
+  std::byte* const packed = context_.PackedInputs(dim);
+  if (has_gates_ && gate_bias_ == nullptr && up_bias_ == nullptr && !cut_) {
     ASSIGN_OR_RETURN(const std::byte* const at,
                      context_.backend().GatedMatMul(
                          {.gate = context_.ProductOf(x, {gate_, gate}),
@@ -40,21 +42,25 @@ absl::StatusOr<ProductInput> GatedNetwork::Gated(const ProductInput& x) {
                           .keeps_floats = IsFloatType(down_.w.dtype)}));
     return ProductInput{gate, at};
   }
-  RETURN_IF_ERROR(context_.Project(x, {{gate_, gate}, {up_, up}}));
-  RETURN_IF_ERROR(context_.AddBiases(
-      {{gate_bias_, gate, gate_.rows}, {up_bias_, up, up_.rows}}));
+  if (has_gates_) {
+    RETURN_IF_ERROR(context_.Project(x, {{gate_, gate}, {up_, up}}));
+  } else {
+    RETURN_IF_ERROR(context_.Project(x, {{up_, up}}));
+  }
+  RETURN_IF_ERROR(
+      context_.AddBiases({{gate_bias_, gate, dim}, {up_bias_, up, dim}}));
   if (cut_) {
     RETURN_IF_ERROR(context_.backend().CutRows({.x = gate,
                                                 .n_rows = context_.n_rows(),
-                                                .dim = gate_.rows,
+                                                .dim = dim,
                                                 .deviations = *cut_}));
   }
   RETURN_IF_ERROR(
-      context_.backend().GatedActivation({.gate = gate,
+      context_.backend().GatedActivation({.gate = has_gates_ ? gate : up,
                                           .up = up,
                                           .out = gate,
                                           .n_rows = context_.n_rows(),
-                                          .dim = gate_.rows,
+                                          .dim = dim,
                                           .activation = activation,
                                           .packed = packed}));
   return ProductInput{gate, packed};

@@ -1,4 +1,5 @@
-// A gated network: gate and up by the same input, and down.
+// A gated network: gate and up by the same input, and down. Without a gate, up
+// is its own.
 #ifndef PLIMSOLL_WORKER_GRAPH_GATED_NETWORK_H_
 #define PLIMSOLL_WORKER_GRAPH_GATED_NETWORK_H_
 
@@ -18,7 +19,8 @@ class GatedNetwork {
   GatedNetwork(const std::string& prefix, absl::string_view suffix,
                StepContext& context, std::optional<float> cut = std::nullopt);
 
-  // Returns activation(Wgate x + bias) * (Wup x + bias). It writes to where `x`
+  // Returns activation(Wgate x + bias) * (Wup x + bias); in a network without
+  // gates the first product is the second one, too. It writes to where `x`
   // is packed.
   absl::StatusOr<ProductInput> Gated(const ProductInput& x);
   // The product that follows, without a norm.
@@ -29,6 +31,7 @@ class GatedNetwork {
  private:
   StepContext& context_;
   const std::optional<float> cut_;
+  bool has_gates_;
   kernels::WeightMatrix gate_, up_;
   const float* gate_bias_;  // each may be null
   const float* up_bias_;

@@ -144,6 +144,7 @@ absl::StatusOr<RopeParameters> ReadRope(const Architecture& architecture,
   RETURN_IF_ERROR(ReadRopeScaling(architecture, header, rope));
   ASSIGN_OR_RETURN(rope.freq_factors,
                    FindFreqFactors(architecture, header, inputs));
+  if (architecture.rope_pairs == planner::RopePairs::kNone) rope.n_rot = 0;
   if (!architecture.rope_has_switch) return rope;
   ASSIGN_OR_RETURN(const auto is_on, header.Bool(prefix + "scaling.finetuned"));
   if (!is_on.value_or(true)) rope.n_rot = 0;
@@ -225,6 +226,8 @@ kernels::Activation ActivationOf(const Architecture& architecture) {
       return kernels::Activation::kSilu;
     case planner::GateActivation::kGeluTanh:
       return kernels::Activation::kGeluTanh;
+    case planner::GateActivation::kSquaredRelu:
+      return kernels::Activation::kRelu;
     case planner::GateActivation::kClampedSwish:
       break;
   }

@@ -13,12 +13,16 @@
 #include "worker/graph/expert_ffn.h"
 #include "worker/graph/gated_and_expert_ffn.h"
 #include "worker/graph/gated_ffn.h"
+#include "worker/graph/recurrent/delta_net_mixer.h"
+#include "worker/graph/recurrent/mamba2_mixer.h"
+#include "worker/graph/recurrent/short_conv_mixer.h"
 
 namespace plimsoll::worker {
 namespace {
 
 using planner::Architecture;
 using planner::LayerShape;
+using planner::MixerKind;
 
 bool IsLatent(const Architecture& architecture) {
   return architecture.mixer == planner::MixerKind::kLatentAttention;
@@ -29,9 +33,24 @@ absl::string_view MissingInMixer(const Architecture& architecture) {
                                 : AttentionMixer::Missing(architecture);
 }
 
-bool IsReadByMixer(const Architecture& architecture, absl::string_view tensor) {
-  return IsLatent(architecture) ? LatentAttentionMixer::Reads(tensor)
-                                : AttentionMixer::Reads(architecture, tensor);
+// True if a mixer of the kind reads a layer's tensor of that name.
+bool IsReadBy(MixerKind mixer, const Architecture& architecture,
+              absl::string_view tensor) {
+  switch (mixer) {
+    case MixerKind::kAttention:
+      return AttentionMixer::Reads(architecture, tensor);
+    case MixerKind::kLatentAttention:
+      return LatentAttentionMixer::Reads(tensor);
+    case MixerKind::kShortConv:
+      return ShortConvMixer::Reads(tensor);
+    case MixerKind::kDeltaNet:
+      return DeltaNetMixer::Reads(tensor);
+    case MixerKind::kMamba2:
+      return Mamba2Mixer::Reads(tensor);
+    case MixerKind::kNone:
+      break;
+  }
+  return false;
 }
 
 absl::string_view MissingInFfn(const Architecture& architecture,
@@ -43,6 +62,8 @@ absl::string_view MissingInFfn(const Architecture& architecture,
       return GatedAndExpertFfn::Missing(architecture);
     case planner::FfnKind::kGated:
     case planner::FfnKind::kFusedGated:
+    case planner::FfnKind::kPlain:
+    case planner::FfnKind::kNone:
       break;
   }
   return "";
@@ -76,7 +97,8 @@ bool IsRead(const Architecture& architecture, absl::string_view name) {
   }
   const absl::string_view of_layer = LayerTensor(name);
   if (of_layer.empty()) return DecoderGraph::Reads(name);
-  return IsReadByMixer(architecture, of_layer) ||
+  return IsReadBy(architecture.mixer, architecture, of_layer) ||
+         IsReadBy(architecture.recurrent, architecture, of_layer) ||
          GatedFfn::Reads(architecture, of_layer) ||
          ExpertFfn::Reads(architecture, of_layer) ||
          GatedAndExpertFfn::Reads(architecture, of_layer) ||

@@ -33,8 +33,9 @@ TEST(ArchitecturesTest, AllAreListedInOrderAndFound) {
       SupportedArchitectures(),
       "cohere2, deepseek2, ernie4_5, ernie4_5-moe, exaone4, gemma, gemma2, "
       "gemma3, gemma3n, gemma4, glm4, glm4moe, gpt-oss, granite, "
-      "granitemoe, llama, llama4, mistral3, olmo2, phi3, qwen2, "
-      "qwen2moe, qwen3, qwen3moe, seed_oss, smollm3");
+      "granitehybrid, granitemoe, lfm2, llama, llama4, mistral3, nemotron_h, "
+      "nemotron_h_moe, olmo2, phi3, qwen2, qwen2moe, qwen3, qwen35, qwen35moe, "
+      "qwen3moe, qwen3next, seed_oss, smollm3");
   EXPECT_EQ(FindArchitecture("mamba"), nullptr);
   EXPECT_EQ(FindArchitecture("qwen3")->name, "qwen3");
 }
@@ -57,6 +58,12 @@ TEST(ArchitecturesTest, SpecificationsDoNotContradictEachOther) {
     EXPECT_NE(a->unrotated_period, 1);  // no layer would rotate
     EXPECT_FALSE(a->has_scale_keys && a->scales_embedding);
     EXPECT_FALSE(a->has_scale_keys && a->multiplies_logits);
+    EXPECT_EQ(a->recurrent_layers == RecurrentRule::kNone,
+              a->recurrent == MixerKind::kNone);
+    EXPECT_TRUE(!a->has_single_sublayers ||
+                a->recurrent_layers == RecurrentRule::kWithoutKvHeads);
+    // Queries are taken out from between the gates by their norm.
+    EXPECT_TRUE(!a->has_attention_gates || a->head_norms == HeadNorms::kEach);
     // What both halves read must stay until both have read it.
     EXPECT_TRUE(!a->has_parallel_ffn ||
                 (a->has_pre_norms && !a->has_post_norms));

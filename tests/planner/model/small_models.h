@@ -10,9 +10,31 @@
 
 #include "absl/status/statusor.h"
 #include "planner/gguf/header_numbers.h"
+#include "planner/model/architectures.h"
 #include "planner/model/model_shape.h"
 
 namespace plimsoll::planner {
+
+// Sets what layers that keep a state need. The third and the last of six layers
+// attend; of a Nemotron-H, the second and the fifth are FFNs.
+inline void AddStates(const Architecture& architecture,
+                      HeaderNumbers& numbers) {
+  if (architecture.recurrent_layers == RecurrentRule::kInterval) {
+    numbers.List("attention.recurrent_layers", GgufType::kBool,
+                 {1, 1, 0, 1, 1, 0});
+  } else {
+    numbers.List("attention.head_count_kv", GgufType::kI32, {0, 0, 2, 0, 0, 2});
+  }
+  if (architecture.has_single_sublayers) {
+    numbers.List("feed_forward_length", GgufType::kI32, {0, 96, 0, 0, 96, 0});
+  }
+  numbers.Int("shortconv.l_cache", 3)
+      .Int("ssm.conv_kernel", 4)
+      .Int("ssm.state_size", 16)
+      .Int("ssm.group_count", 2)
+      .Int("ssm.time_step_rank", 4)
+      .Int("ssm.inner_size", 64);
+}
 
 // Six layers of any architecture.
 inline HeaderNumbers Small(const std::string& architecture) {
@@ -33,6 +55,10 @@ inline HeaderNumbers Small(const std::string& architecture) {
         .Int("attention.key_length_mla", 40)
         .Int("attention.value_length_mla", 24)
         .Int("rope.dimension_count", 16);
+  }
+  const Architecture* const known = FindArchitecture(architecture);
+  if (known != nullptr && known->recurrent_layers != RecurrentRule::kNone) {
+    AddStates(*known, numbers);
   }
   return numbers;
 }

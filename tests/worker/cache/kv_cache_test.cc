@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <random>
 #include <set>
 #include <vector>
@@ -109,6 +110,103 @@ class KvCacheTest : public ::testing::Test {
   std::vector<std::byte> rings_;
   std::unique_ptr<KvCache> cache_;
 };
+
+// Two recurrent layers, of 5 floats each, around one that attends.
+class StatesTest : public ::testing::Test {
+ protected:
+  static constexpr int64_t kSlots = 2;
+  static constexpr int64_t kDrafts = 3;
+  static constexpr int64_t kIdle = 2;
+
+  StatesTest() {
+    using enum planner::MixerKind;
+    shape_.n_layers = 3;
+    shape_.recurrent = {.n_taps = 2, .n_channels = 5};
+    for (const auto mixer : {kShortConv, kAttention, kShortConv}) {
+      shape_.layers.push_back({.n_kv_heads = mixer == kAttention ? 1 : 0,
+                               .head_dim = 16,
+                               .ffn_dim = 32,
+                               .window = 0,
+                               .kv_source = std::ssize(shape_.layers),
+                               .mixer = mixer});
+    }
+    plan_.options.n_slots = kSlots;
+    plan_.options.n_draft = kDrafts;
+    plan_.options.n_idle_sessions = kIdle;
+    plan_.n_ctx = 256;
+    plan_.kv = *planner::KvCacheBytes(shape_, 256, kSlots, kIdle, DType::kF16,
+                                      DType::kF16, {.n_draft = kDrafts});
+    states_.resize(static_cast<size_t>(plan_.kv.all_state_bytes) /
+                   sizeof(float));
+    cache_.emplace(
+        shape_, plan_,
+        KvRegions{.pages = {nullptr, plan_.kv.full_bytes},
+                  .states = {reinterpret_cast<std::byte*>(states_.data()),
+                             plan_.kv.all_state_bytes}},
+        /*max_shared_pages=*/8);
+  }
+
+  planner::ModelShape shape_ = {};
+  planner::MemoryPlan plan_ = {};
+  std::vector<float> states_;
+  std::optional<KvCache> cache_;
+};
+
+TEST_F(StatesTest, EveryStateOfEveryLayerHasItsOwnFloats) {
+  std::set<int64_t> numbers;
+  for (int64_t slot = 0; slot < kSlots; ++slot) {
+    for (int64_t i = 0; i <= kDrafts; ++i) {
+      numbers.insert(cache_->StateOf(slot, i));
+    }
+  }
+  for (int64_t i = 0; i < kIdle; ++i) {
+    numbers.insert(cache_->OfSnapshot(i).state);
+  }
+  EXPECT_EQ(std::ssize(numbers), kSlots * (1 + kDrafts) + kIdle);
+  EXPECT_EQ(*numbers.rbegin() + 1, plan_.kv.n_states);
+  std::vector<Range> floats;
+  for (const int64_t layer : {0, 2}) {
+    const KvCache::LayerStates states = cache_->States(layer);
+    EXPECT_EQ(states.stride, 10);
+    for (const int64_t number : numbers) {
+      const int64_t at = states.first - states_.data() + number * states.stride;
+      floats.push_back({at, at + 5});
+    }
+  }
+  ExpectDisjoint(floats, std::ssize(states_));
+  EXPECT_EQ(Sum(floats), std::ssize(states_));
+}
+
+TEST_F(StatesTest, TheNewestStateMovesAsDraftsAreAccepted) {
+  cache_->Begin(1, 0);
+  ASSERT_TRUE(cache_->Extend(1, 20).ok());
+  EXPECT_EQ(cache_->StateOf(1), 4);
+  for (const int64_t n : {0, 2, 3, 1, 3}) {
+    const int64_t wanted = cache_->StateOf(1, n);
+    cache_->AcceptDrafts(1, n);
+    EXPECT_EQ(cache_->StateOf(1), wanted);
+    EXPECT_EQ(cache_->OfSlot(1).state, wanted);
+  }
+  EXPECT_EQ(cache_->StateOf(0), 0);
+  cache_->Clear(1);
+  EXPECT_EQ(cache_->StateOf(1), 4);
+}
+
+TEST_F(StatesTest, NothingIsSharedWithoutASnapshot) {
+  EXPECT_TRUE(cache_->NeedsSnapshots());
+  const std::vector<int32_t> tokens(128, 7);
+  cache_->Begin(0, 0);
+  ASSERT_TRUE(cache_->Extend(0, 128).ok());
+  cache_->Publish(0, "", tokens);
+  EXPECT_EQ(cache_->Attach(1, "", tokens).n_tokens, 0);
+  cache_->Clear(1);
+  const auto snapshot = cache_->KeepSnapshot("", std::span(tokens).first(64));
+  ASSERT_TRUE(snapshot.has_value());
+  const KvCache::Shared shared = cache_->Attach(1, "", tokens);
+  EXPECT_EQ(shared.n_tokens, 64);
+  EXPECT_EQ(shared.n_matched, 128);
+  EXPECT_EQ(shared.snapshot, snapshot);
+}
 
 TEST_F(KvCacheTest, RowsOfAllLayersSlotsAndPositionsAreDisjoint) {
   for (const int64_t n_ctx : {1, 15, 16, 17, 40, 64, 65, 300}) {

@@ -15,17 +15,19 @@
 namespace plimsoll::worker {
 namespace {
 
-// A cache of two slots on one device, or the layers of each part on one of two.
+// A cache of two slots, with pages, rings and states, on one device, or the
+// layers of each part on one of two.
 class ParkedContextsTest : public ::testing::TestWithParam<size_t> {
  protected:
   static constexpr int64_t kContext = 1'000;
   static constexpr int64_t kSlots = 2;
   static constexpr int64_t kPlaces = 1;
+  static constexpr int64_t kDrafts = 2;
 
   struct Memory {
     planner::ModelShape shape;
     planner::MemoryPlan plan;
-    std::vector<std::byte> pages, rings, places;
+    std::vector<std::byte> pages, rings, states, places;
   };
 
   ParkedContextsTest() {
@@ -33,7 +35,8 @@ class ParkedContextsTest : public ::testing::TestWithParam<size_t> {
     std::vector<ParkedContexts::Part> parked;
     memory_.resize(GetParam());
     for (Memory& m : memory_) {
-      m.shape.n_layers = 2;
+      m.shape.n_layers = 3;
+      m.shape.recurrent = {.n_taps = 3, .n_channels = 16};
       for (const int64_t window : {0, 96}) {
         m.shape.layers.push_back({.n_kv_heads = 1,
                                   .head_dim = 16,
@@ -41,18 +44,27 @@ class ParkedContextsTest : public ::testing::TestWithParam<size_t> {
                                   .window = window,
                                   .kv_source = window == 0 ? 0 : 1});
       }
+      m.shape.layers.push_back({.n_kv_heads = 0,
+                                .head_dim = 16,
+                                .ffn_dim = 32,
+                                .window = 0,
+                                .kv_source = 2,
+                                .mixer = planner::MixerKind::kShortConv});
       m.plan.options.n_slots = kSlots;
+      m.plan.options.n_draft = kDrafts;
       m.plan.n_ctx = kContext;
-      m.plan.kv =
-          *planner::KvCacheBytes(m.shape, kContext, kSlots,
-                                 /*n_idle=*/0, DType::kF16, DType::kF16);
+      m.plan.kv = *planner::KvCacheBytes(m.shape, kContext, kSlots,
+                                         /*n_idle=*/0, DType::kF16, DType::kF16,
+                                         {.n_draft = kDrafts});
       m.pages.resize(static_cast<size_t>(m.plan.kv.full_bytes));
       m.rings.resize(static_cast<size_t>(m.plan.kv.window_bytes));
+      m.states.resize(static_cast<size_t>(m.plan.kv.all_state_bytes));
       m.places.resize(static_cast<size_t>(kPlaces * m.plan.kv.SlotBytes()));
-      kv.push_back(
-          {.shape = &m.shape,
-           .plan = &m.plan,
-           .regions = {.pages = ViewOf(m.pages), .rings = ViewOf(m.rings)}});
+      kv.push_back({.shape = &m.shape,
+                    .plan = &m.plan,
+                    .regions = {.pages = ViewOf(m.pages),
+                                .rings = ViewOf(m.rings),
+                                .states = ViewOf(m.states)}});
       parked.push_back({backend_.get(), ViewOf(m.places)});
     }
     cache_ = std::make_unique<KvCache>(kv);
@@ -98,8 +110,13 @@ class ParkedContextsTest : public ::testing::TestWithParam<size_t> {
         const int64_t n = cache_->PageBytes(part);
         add(cache_->Pool(part).data + page.page * n, n);
       }
-      const kernels::BufferView rings = cache_->Rings(part, slot);
+      const kernels::BufferView rings =
+          cache_->Rings(part, cache_->OfSlot(slot));
       add(rings.data, rings.bytes);
+      const kernels::BufferView state =
+          cache_->State(part, cache_->OfSlot(slot));
+      EXPECT_EQ(state.bytes, 2 * 16 * 4);
+      add(state.data, state.bytes);
     }
     return bytes;
   }
@@ -108,6 +125,7 @@ class ParkedContextsTest : public ::testing::TestWithParam<size_t> {
 TEST_P(ParkedContextsTest, AContextComesBackIntoAnotherSlotAsItLeft) {
   for (const int64_t n_tokens : {int64_t{300}, kContext}) {
     Fill(0, n_tokens, /*n_evicted=*/200);
+    cache_->AcceptDrafts(0, 2);
     Write(0, 1);
     const std::vector<std::byte> before = Read(0);
     const KvCache::Slot held = cache_->Held(0);

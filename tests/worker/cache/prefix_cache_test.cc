@@ -28,7 +28,7 @@ Ids Forgotten(PrefixCache& cache, int32_t page) {
 }
 
 TEST(PrefixCacheTest, FindsTheLongestBeginningInWholePages) {
-  PrefixCache cache(/*page_tokens=*/2, /*n_rings=*/0);
+  PrefixCache cache(/*page_tokens=*/2, /*n_snapshots=*/0);
   EXPECT_THAT(cache.Find("", Ids{1, 2}).pages, IsEmpty());
   (void)cache.Insert("", Ids{1, 2, 3, 4, 5}, Ids{10, 11}, Any);
   EXPECT_THAT(cache.Find("", Ids{1, 2, 3, 4, 5, 6}).pages, ElementsAre(10, 11));
@@ -97,27 +97,27 @@ TEST(PrefixCacheTest, AChainAsLongAsAContextIsForgottenWithoutRecursion) {
 }
 
 TEST(PrefixCacheTest, RingsAreOfTheLongestBeginningAndGoByAge) {
-  PrefixCache cache(1, /*n_rings=*/2);
+  PrefixCache cache(1, /*n_snapshots=*/2);
   (void)cache.Insert("", Ids{1, 2, 3}, Ids{10, 11, 12}, Any);
-  EXPECT_EQ(cache.KeepRing("", Ids{9}), std::nullopt) << "not there";
-  EXPECT_EQ(cache.KeepRing("", Ids{}), std::nullopt);
-  EXPECT_EQ(cache.KeepRing("", Ids{1}), 0);
-  EXPECT_EQ(cache.KeepRing("", Ids{1}), std::nullopt) << "kept already";
+  EXPECT_EQ(cache.KeepSnapshot("", Ids{9}), std::nullopt) << "not there";
+  EXPECT_EQ(cache.KeepSnapshot("", Ids{}), std::nullopt);
+  EXPECT_EQ(cache.KeepSnapshot("", Ids{1}), 0);
+  EXPECT_EQ(cache.KeepSnapshot("", Ids{1}), std::nullopt) << "kept already";
   PrefixCache::Hit hit = cache.Find("", Ids{1, 2, 3});
   EXPECT_EQ(hit.pages.size(), 3u);
-  EXPECT_EQ(hit.n_with_rings, 1);
-  EXPECT_EQ(hit.ring, 0);
-  EXPECT_EQ(cache.KeepRing("", Ids{1, 2}), 1);
+  EXPECT_EQ(hit.n_with_snapshot, 1);
+  EXPECT_EQ(hit.snapshot, 0);
+  EXPECT_EQ(cache.KeepSnapshot("", Ids{1, 2}), 1);
   // The third takes that of the one used longest ago.
-  EXPECT_EQ(cache.KeepRing("", Ids{1, 2, 3}), 0);
+  EXPECT_EQ(cache.KeepSnapshot("", Ids{1, 2, 3}), 0);
   hit = cache.Find("", Ids{1, 2, 3});
-  EXPECT_EQ(hit.n_with_rings, 3);
-  EXPECT_EQ(cache.Find("", Ids{1}).ring, std::nullopt);
-  EXPECT_EQ(cache.Find("", Ids{1, 2}).ring, 1);
-  // With its page a ring is free again.
+  EXPECT_EQ(hit.n_with_snapshot, 3);
+  EXPECT_EQ(cache.Find("", Ids{1}).snapshot, std::nullopt);
+  EXPECT_EQ(cache.Find("", Ids{1, 2}).snapshot, 1);
+  // With its page a snapshot is free again.
   Forgotten(cache, 12);
   (void)cache.Insert("", Ids{5}, Ids{15}, Any);
-  EXPECT_EQ(cache.KeepRing("", Ids{5}), 0);
+  EXPECT_EQ(cache.KeepSnapshot("", Ids{5}), 0);
 }
 
 TEST(PrefixCacheTest, RandomUseAgreesWithAPlainList) {

@@ -96,7 +96,7 @@ INSTANTIATE_TEST_SUITE_P(
 // What other families and types add: biases, both soft-caps, values from
 // tables, experts, attention sinks, heads of two widths, values that are keys,
 // experts beside a dense FFN, shared keys, per-layer embeddings, several
-// residual streams, and latent attention.
+// residual streams, latent attention, and layers with states.
 INSTANTIATE_TEST_SUITE_P(
     Families, BatchMixTest,
     ::testing::Values(ModelAndKv{"qwen2_q8_0", DType::kF16},
@@ -111,7 +111,12 @@ INSTANTIATE_TEST_SUITE_P(
                       ModelAndKv{"gemma3n_q5_0", DType::kF16},
                       ModelAndKv{"gemma4_shared", DType::kQ5_1},
                       ModelAndKv{"deepseek2_q8_0", DType::kQ8_0},
-                      ModelAndKv{"deepseek2_q8_0", DType::kQ4_0}),
+                      ModelAndKv{"deepseek2_q8_0", DType::kQ4_0},
+                      ModelAndKv{"lfm2_q8_0", DType::kF16},
+                      ModelAndKv{"qwen35_q8_0", DType::kQ8_0},
+                      ModelAndKv{"qwen3next_q8_0", DType::kF16},
+                      ModelAndKv{"granitehybrid_q8_0", DType::kF16},
+                      ModelAndKv{"nemotron_h_q8_0", DType::kF16}),
     NameOfModelAndKv);
 
 }  // namespace

@@ -111,7 +111,10 @@ INSTANTIATE_TEST_SUITE_P(
                       ModelAndKv{"llama_q4_1", DType::kQ8_0},
                       ModelAndKv{"gemma_q5_0", DType::kF16},
                       ModelAndKv{"gemma_k", DType::kBF16},
-                      ModelAndKv{"deepseek2_q8_0", DType::kQ8_0}),
+                      ModelAndKv{"deepseek2_q8_0", DType::kQ8_0},
+                      ModelAndKv{"lfm2_q8_0", DType::kF16},
+                      ModelAndKv{"qwen35_q8_0", DType::kF16},
+                      ModelAndKv{"nemotron_h_q8_0", DType::kF16}),
     NameOfModelAndKv);
 
 TEST_F(DraftTest, RightGuessesSaveSteps) {

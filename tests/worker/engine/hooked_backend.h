@@ -172,6 +172,15 @@ class HookedBackend final : public kernels::Backend {
       const kernels::ExpertSumMatMulArgs& args) override {
     return Around([&] { return backend_->ExpertSumMatMul(args); });
   }
+  absl::Status CausalConv(const kernels::CausalConvArgs& args) override {
+    return Around([&] { return backend_->CausalConv(args); });
+  }
+  absl::Status StateScan(const kernels::StateScanArgs& args) override {
+    return Around([&] { return backend_->StateScan(args); });
+  }
+  absl::Status GatedNorm(const kernels::GatedNormArgs& args) override {
+    return Around([&] { return backend_->GatedNorm(args); });
+  }
   absl::Status TopK(const kernels::TopKArgs& args) override {
     return Around([&] { return backend_->TopK(args); });
   }

@@ -84,7 +84,9 @@ TEST_P(PreemptionFamilyTest, WhoBeginsAgainSaysTheSame) {
 
 INSTANTIATE_TEST_SUITE_P(All, PreemptionFamilyTest,
                          ::testing::Values(ModelAndKv{"llama_f32", DType::kF32},
-                                           ModelAndKv{"gemma_k", DType::kQ8_0}),
+                                           ModelAndKv{"gemma_k", DType::kQ8_0},
+                                           ModelAndKv{"lfm2_q8_0",
+                                                      DType::kF16}),
                          NameOfModelAndKv);
 
 TEST_F(PreemptionTest, APoolOfOneContextServesEverybodyInTurn) {

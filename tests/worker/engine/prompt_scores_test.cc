@@ -44,7 +44,8 @@ class PromptScoresTest : public plimsoll::testing::EngineFixture,
 };
 
 INSTANTIATE_TEST_SUITE_P(All, PromptScoresTest,
-                         ::testing::Values("llama_half", "gemma_q5_0"),
+                         ::testing::Values("llama_half", "gemma_q5_0",
+                                           "lfm2_q8_0", "qwen3next_q8_0"),
                          [](const auto& test) {
                            return std::string(test.param);
                          });

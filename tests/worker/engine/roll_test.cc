@@ -218,7 +218,9 @@ INSTANTIATE_TEST_SUITE_P(
                       ModelAndKv{"gpt_oss_q4_0", DType::kF16},
                       ModelAndKv{"gemma4_keys", DType::kF16},
                       ModelAndKv{"gemma4_shared", DType::kF16},
-                      ModelAndKv{"deepseek2_q8_0", DType::kQ8_0}),
+                      ModelAndKv{"deepseek2_q8_0", DType::kQ8_0},
+                      ModelAndKv{"lfm2_q8_0", DType::kF16},
+                      ModelAndKv{"qwen3next_q8_0", DType::kF16}),
     NameOfModelAndKv);
 
 TEST_F(RollTest, NothingRollsBeforeTheContextIsFull) {

@@ -203,7 +203,9 @@ INSTANTIATE_TEST_SUITE_P(
                       ModelAndKv{"llama_q4_1", DType::kQ8_0},
                       ModelAndKv{"gemma_q5_0", DType::kF16},
                       ModelAndKv{"gemma_q5_0", DType::kBF16},
-                      ModelAndKv{"deepseek2_q8_0", DType::kF16}),
+                      ModelAndKv{"deepseek2_q8_0", DType::kF16},
+                      ModelAndKv{"lfm2_q8_0", DType::kF16},
+                      ModelAndKv{"qwen35_q8_0", DType::kF16}),
     NameOfModelAndKv);
 
 // With one layer, keys and values depend on their own token alone: what is left

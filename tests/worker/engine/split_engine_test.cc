@@ -86,13 +86,11 @@ class SplitEngineTest : public plimsoll::testing::EngineFixture {
 class SplitFamilyTest : public SplitEngineTest,
                         public ::testing::WithParamInterface<const char*> {};
 
-INSTANTIATE_TEST_SUITE_P(Models, SplitFamilyTest,
-                         ::testing::Values("llama_half", "llama_q4_1",
-                                           "gemma_q5_0", "gemma_k",
-                                           "deepseek2_q8_0"),
-                         [](const auto& test) {
-                           return std::string(test.param);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Models, SplitFamilyTest,
+    ::testing::Values("llama_half", "llama_q4_1", "gemma_q5_0", "gemma_k",
+                      "deepseek2_q8_0", "lfm2_q8_0", "nemotron_h_q8_0"),
+    [](const auto& test) { return std::string(test.param); });
 
 TEST_P(SplitFamilyTest, EveryCutHasTheBitsOfTheWholeModel) {
   const std::vector<GenerateOptions> requests = Requests();

@@ -366,15 +366,15 @@ TEST_P(StepAllocationsTest, ConstraintsAllocateNothing) {
   }
 }
 
-// Pages and with them a limit, rings without, experts, and latent attention.
-INSTANTIATE_TEST_SUITE_P(Models, StepAllocationsTest,
-                         ::testing::Values("llama_half", "gemma_k",
-                                           "qwen2moe_q8_0", "gpt_oss_q4_0",
-                                           "gemma4_keys", "gemma4_shared",
-                                           "gemma3n_q5_0", "deepseek2_q8_0"),
-                         [](const auto& info) {
-                           return std::string(info.param);
-                         });
+// Pages and with them a limit, rings without, experts, latent attention, and
+// states.
+INSTANTIATE_TEST_SUITE_P(
+    Models, StepAllocationsTest,
+    ::testing::Values("llama_half", "gemma_k", "qwen2moe_q8_0", "gpt_oss_q4_0",
+                      "gemma4_keys", "gemma4_shared", "gemma3n_q5_0",
+                      "deepseek2_q8_0", "lfm2_q8_0", "qwen3next_q8_0",
+                      "nemotron_h_q8_0"),
+    [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace plimsoll::worker

@@ -54,6 +54,13 @@ inline constexpr Family kFamilies[] = {
     {"seed_oss", "seed_oss", true},
     {"ernie4_5", "ernie4_5", false},
     {"ernie4_5-moe", "ernie4_5-moe", true},
+    {"lfm2", "lfm2", true},
+    {"qwen35", "qwen35", true},
+    {"qwen35moe", "qwen35moe", true},
+    {"qwen3next", "qwen3next", true},
+    {"granitehybrid", "granitehybrid", true},
+    {"nemotron_h", "nemotron_h", true},
+    {"nemotron_h_moe", "nemotron_h_moe", true},
 };
 
 inline std::vector<const char*> NamesOfFamilies(bool only_emulated) {

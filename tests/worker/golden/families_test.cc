@@ -143,7 +143,8 @@ INSTANTIATE_TEST_SUITE_P(All, FamilyPartsTest,
                          ::testing::Values("smollm3", "granite",
                                            "phi3-longrope-short", "olmo3",
                                            "mistral3", "gpt-oss", "cohere2",
-                                           "llama4-chunks", "deepseek2-yarn"),
+                                           "llama4-chunks", "deepseek2-yarn",
+                                           "lfm2", "qwen35", "nemotron_h"),
                          plimsoll::testing::NameOfFamily);
 
 using PackedFamiliesTest = FamiliesTest;
@@ -176,14 +177,14 @@ TEST_P(PackedFamiliesTest, GiveNearlyWhatExactProductsGive) {
   Report("packed");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PackedFamiliesTest,
-                         ::testing::Values("llama-bias", "phi3", "glm4",
-                                           "olmo2", "olmo3", "granite",
-                                           "gpt-oss", "cohere2",
-                                           "llama4-chunks", "granitemoe-shared",
-                                           "qwen3moe", "mixtral", "qwen2moe",
-                                           "glm4moe", "deepseek2-yarn"),
-                         plimsoll::testing::NameOfFamily);
+INSTANTIATE_TEST_SUITE_P(
+    All, PackedFamiliesTest,
+    ::testing::Values("llama-bias", "phi3", "glm4", "olmo2", "olmo3", "granite",
+                      "gpt-oss", "cohere2", "llama4-chunks",
+                      "granitemoe-shared", "qwen3moe", "mixtral", "qwen2moe",
+                      "glm4moe", "deepseek2-yarn", "lfm2", "qwen35",
+                      "granitehybrid", "nemotron_h"),
+    plimsoll::testing::NameOfFamily);
 
 using CudaFamiliesTest = FamiliesTest;
 

@@ -81,6 +81,9 @@ std::string Runs(const Architecture& architecture) {
 }
 
 std::string Context(const Architecture& architecture) {
+  if (architecture.recurrent_layers != planner::RecurrentRule::kNone) {
+    return "states and full layers";
+  }
   switch (architecture.windows) {
     case planner::WindowRule::kNone:
       return "full";

@@ -66,6 +66,7 @@ AttentionMixer::AttentionMixer(const planner::Architecture& architecture,
       cache_(*context.inputs().cache),
       is_ring_(cache_.IsRing(layer)),
       has_parallel_ffn_(architecture.has_parallel_ffn),
+      has_gates_(architecture.has_attention_gates),
       rope_(RopeOf(architecture, layer, context)),
       source_(context.inputs().first_layer + shape_.kv_source),
       is_last_reader_(IsLastReader(context, layer)) {
@@ -99,7 +100,8 @@ AttentionMixer::AttentionMixer(const planner::Architecture& architecture,
   end_.bias = bias("attn_output.bias");
   const bool is_joint =
       architecture.head_norms == planner::HeadNorms::kTogether;
-  const float*& q_norm = is_joint ? joint_q_norm_ : q_norm_;
+  const float*& plain_q_norm = has_gates_ ? gated_q_norm_ : q_norm_;
+  const float*& q_norm = is_joint ? joint_q_norm_ : plain_q_norm;
   const float*& k_norm = is_joint ? joint_k_norm_ : k_norm_;
   q_norm = FindVector(context.inputs(), p + "attn_q_norm.weight");
   k_norm = FindVector(context.inputs(), p + "attn_k_norm.weight");
@@ -121,6 +123,11 @@ absl::string_view AttentionMixer::Missing(
   // The norm makes the copy.
   if (architecture.values_may_be_keys && !architecture.has_value_norms) {
     return "values that are keys and are not normed";
+  }
+  // The norm takes queries out from between the gates.
+  if (architecture.has_attention_gates &&
+      architecture.head_norms != planner::HeadNorms::kEach) {
+    return "gates of attention and no norms of heads";
   }
   // Its sum is divided as attention's norm is added.
   if (architecture.has_low_rank_branch &&
@@ -162,7 +169,8 @@ absl::Status AttentionMixer::Add(const StepBatch& batch) {
 }
 
 absl::Status AttentionMixer::ProjectHeads(const ProductInput& x) {
-  float* const q = context_.Buffer(StepBuffer::kQuery);
+  float* const q =
+      context_.Buffer(has_gates_ ? StepBuffer::kHeads : StepBuffer::kQuery);
   float* const k = context_.Buffer(StepBuffer::kKey);
   float* const v = context_.Buffer(StepBuffer::kValue);
   if (!OwnsKv()) {
@@ -172,8 +180,18 @@ absl::Status AttentionMixer::ProjectHeads(const ProductInput& x) {
   } else {
     RETURN_IF_ERROR(context_.Project(x, {{q_, q}, {k_, k}, {v_, v}}));
   }
-  return context_.AddBiases(
-      {{q_bias_, q, q_.rows}, {k_bias_, k, k_.rows}, {v_bias_, v, v_.rows}});
+  RETURN_IF_ERROR(context_.AddBiases(
+      {{q_bias_, q, q_.rows}, {k_bias_, k, k_.rows}, {v_bias_, v, v_.rows}}));
+  if (!has_gates_) return absl::OkStatus();
+  return context_.backend().RmsNorm(
+      {.x = q,
+       .weight = gated_q_norm_,
+       .out = context_.Buffer(StepBuffer::kQuery),
+       .n_rows = context_.n_rows() * context_.inputs().shape->n_heads,
+       .dim = shape_.head_dim,
+       .eps = context_.parameters().rms_eps,
+       .accumulate = false,
+       .x_stride = 2 * shape_.head_dim});
 }
 
 absl::Status AttentionMixer::ScaleHeads() {
@@ -358,6 +376,18 @@ absl::Status AttentionMixer::MoveChunkToRings(const StepBatch& batch) {
               cache_.ValueRowBytes(source_));
 }
 
+absl::Status AttentionMixer::ApplyGates() {
+  const int64_t head_dim = shape_.head_dim;
+  return context_.backend().GatedActivation(
+      {.gate = context_.Buffer(StepBuffer::kHeads) + head_dim,
+       .up = context_.Attended(),
+       .out = context_.Attended(),
+       .n_rows = context_.n_rows() * context_.inputs().shape->n_heads,
+       .dim = head_dim,
+       .activation = kernels::Activation::kSigmoid,
+       .gate_stride = 2 * head_dim});
+}
+
 absl::Status AttentionMixer::TransformBack() {
   return context_.backend().Hadamard(
       {.x = context_.Attended(),
@@ -378,8 +408,9 @@ absl::StatusOr<ProductInput> AttentionMixer::Attend(const StepBatch& batch) {
   const int64_t dim = n_heads * shape_.head_dim;
   const planner::LoadOptions& options = context_.inputs().plan->options;
   const bool is_transformed = kernels::IsTransformed(options.v_type);
+  const bool is_final = !is_transformed && !has_gates_;
   std::byte* const packed =
-      keeps_all && !is_transformed ? context_.PackedInputs(dim) : nullptr;
+      keeps_all && is_final ? context_.PackedInputs(dim) : nullptr;
   scratch_.ListSegments(batch, cache_, is_cut, rings_);
   if (!scratch_.segments.empty()) {
     RETURN_IF_ERROR(context_.backend().Attention(
@@ -401,11 +432,12 @@ absl::StatusOr<ProductInput> AttentionMixer::Attend(const StepBatch& batch) {
          .soft_cap = context_.parameters().score_cap,
          .sinks = sinks_}));
     if (is_transformed) RETURN_IF_ERROR(TransformBack());
+    if (has_gates_) RETURN_IF_ERROR(ApplyGates());
   }
   if (is_ring_ && is_last_reader_ && !EntersRingsAtOnce(batch)) {
     RETURN_IF_ERROR(MoveChunkToRings(batch));
   }
-  if (keeps_all && !is_transformed) {
+  if (keeps_all && is_final) {
     return ProductInput{context_.Attended(), packed};
   }
   if (!keeps_all) RETURN_IF_ERROR(context_.KeepSampled(batch, dim));

@@ -35,7 +35,9 @@ class AttentionMixer final : public Sublayer {
 
  private:
   bool OwnsKv() const { return source_ == layer_; }
-  // Fills the query, key and value buffers by products and their biases.
+  // Fills the query, key and value buffers by products and their biases. If
+  // attention has gates, the buffer of heads gets them beside queries, and
+  // queries are normed where they are taken out.
   absl::Status ProjectHeads(const ProductInput& x);
   // Does the norms that PrepareHeads does not do: of values, of all heads of a
   // row together, and of heads without a weight. Multiplies queries that grow.
@@ -60,6 +62,8 @@ class AttentionMixer final : public Sublayer {
   // Norms and rotates queries and keys, and stores keys and values. Returns the
   // queries to use for prefix pages.
   absl::StatusOr<const float*> PrepareHeads(const StepBatch& batch);
+  // Multiplies Attended() by its gates.
+  absl::Status ApplyGates();
   // Transforms Attended() back, for values that are transformed
   // (kernels::IsTransformed).
   absl::Status TransformBack();
@@ -72,6 +76,7 @@ class AttentionMixer final : public Sublayer {
   KvCache& cache_;
   const bool is_ring_;
   const bool has_parallel_ffn_;
+  const bool has_gates_;
   // The rotation of this layer. It rotates nothing if the layer does not
   // rotate.
   const RopeParameters rope_;
@@ -91,6 +96,7 @@ class AttentionMixer final : public Sublayer {
   const float* v_bias_ = nullptr;
   const float* q_norm_ = nullptr;  // one for all heads, [head_dim], or null
   const float* k_norm_ = nullptr;
+  const float* gated_q_norm_ = nullptr;  // instead of q_norm_, if it has gates
   const float* joint_q_norm_ = nullptr;  // one for all heads together, or null
   const float* joint_k_norm_ = nullptr;
   const float* sinks_ = nullptr;  // [n_heads], or null

@@ -1,0 +1,291 @@
+// Each head's state, which every row changes and then reads. A task takes a
+// tile of a head's state, some of its columns, through all rows of one
+// sequence. The tile stays in the first-level cache meanwhile.
+//
+// Prompts have no other form. Taken in chunks, with products of the rows of a
+// chunk among themselves, they would need more multiply-adds where the state
+// need not be read from memory: for chunks of C rows and states of K by V,
+// 3 K V + 2 C (K + V) or more for each row instead of 3 K V and K V
+// multiplications. And a row's sums would depend on where its chunk begins.
+#include "kernels/cpu/targets-inl.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/recurrent/state_scan.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+//
+#include <algorithm>
+#include <type_traits>
+
+#include "base/checked_math.h"
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+#include "kernels/cpu/activate-inl.h"
+#include "kernels/cpu/ops.h"
+#include "kernels/cpu/row_sums-inl.h"
+#include "kernels/recurrent.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+namespace {
+
+using Floats = hn::CappedTag<float, 16>;
+using Vector = hn::Vec<Floats>;
+
+// Vectors of a tile's row. Their sums hide the latency of a multiply-add and
+// stay in registers.
+constexpr int64_t kLanes = hn::MaxLanes(Floats());
+constexpr int64_t kVectors = kLanes == 16 ? 2 : 4;
+constexpr int64_t kColumns = kVectors * kLanes;
+
+// Rows whose numbers are computed together.
+constexpr int64_t kNumberRows = 16;
+
+// A value for each column of a tile.
+struct Columns {
+  Vector of[kVectors];
+};
+
+// What rows do with the state S of a head, where k and q are not normed:
+//   S = decay * S + k d^T, d = write * (v - expect * S^T k)
+//   out = read * S^T q + skip * v
+// A row of Mamba 2 expects nothing.
+struct RowNumbers {
+  float decay[kNumberRows];
+  float expect[kNumberRows];
+  float write[kNumberRows];
+  float read[kNumberRows];
+};
+
+// log(1 + e^x)
+template <class V>
+HWY_INLINE V Softplus(Floats d, V x) {
+  const V rest = hn::Exp(d, hn::Neg(hn::Abs(x)));
+  return hn::Add(hn::Max(x, hn::Zero(d)), hn::Log1p(d, rest));
+}
+
+// The numbers of `n` rows from `row` on.
+void FindNumbers(const StateScanArgs& args, int64_t head, int64_t row,
+                 int64_t n, RowNumbers& numbers) {
+  float dt[kNumberRows] = {};
+  float beta[kNumberRows] = {};
+  float k_norm[kNumberRows] = {};
+  float q_norm[kNumberRows] = {};
+  const bool has_delta = args.beta != nullptr;
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t at = args.GateAt(row + i, head);
+    dt[i] = args.dt[at] + args.dt_bias[head];
+    if (!has_delta) continue;
+    beta[i] = args.beta[at];
+    const int64_t key = args.KeyAt(row + i, head);
+    k_norm[i] = SumOfSquares(args.k + key, args.key_dim, /*mean=*/0);
+    q_norm[i] = SumOfSquares(args.q + key, args.key_dim, /*mean=*/0);
+  }
+  const Floats d;
+  const Vector one = hn::Set(d, 1.0f);
+  const Vector eps = hn::Set(d, args.norm_eps);
+  const Vector q_scale = hn::Set(d, args.q_scale);
+  for (int64_t i = 0; i < kNumberRows; i += kLanes) {
+    const Vector t = Softplus(d, hn::LoadU(d, dt + i));
+    const Vector decay = hn::Exp(d, hn::Mul(t, hn::Set(d, args.rate[head])));
+    hn::StoreU(decay, d, numbers.decay + i);
+    if (!has_delta) {
+      hn::StoreU(t, d, numbers.write + i);
+      hn::StoreU(q_scale, d, numbers.read + i);
+      continue;
+    }
+    const auto size = [&](const float* squares) HWY_ATTR {
+      return hn::Sqrt(hn::Add(hn::LoadU(d, squares + i), eps));
+    };
+    const Vector k_scale = hn::Div(one, size(k_norm));
+    hn::StoreU(hn::Mul(decay, k_scale), d, numbers.expect + i);
+    hn::StoreU(hn::Mul(TimesSigmoid(d, one, hn::LoadU(d, beta + i)), k_scale),
+               d, numbers.write + i);
+    hn::StoreU(hn::Div(q_scale, size(q_norm)), d, numbers.read + i);
+  }
+}
+
+HWY_INLINE Columns Zeros() {
+  Columns columns;
+  for (Vector& vector : columns.of) vector = hn::Zero(Floats());
+  return columns;
+}
+
+// sum += x * row, where `row` is one of a tile.
+HWY_INLINE void AddRow(const float* row, float x, Columns& sum) {
+  const Floats d;
+  for (int64_t j = 0; j < kVectors; ++j) {
+    sum.of[j] =
+        hn::MulAdd(hn::Set(d, x), hn::LoadU(d, row + j * kLanes), sum.of[j]);
+  }
+}
+
+// S^T k
+HWY_INLINE Columns Read(const float* tile, const float* k, int64_t key_dim) {
+  Columns sum = Zeros();
+  for (int64_t i = 0; i < key_dim; ++i) AddRow(tile + i * kColumns, k[i], sum);
+  return sum;
+}
+
+// Lets a row change the state: S = decay * S + k written^T. Returns S^T q and,
+// with kLooksAhead, lets `ahead` be what the next row's key reads.
+template <bool kLooksAhead>
+HWY_INLINE Columns Advance(int64_t key_dim, float decay, const float* k,
+                           const float* q, const float* next_k,
+                           const Columns& written, float* tile,
+                           Columns& ahead) {
+  const Floats d;
+  const Vector decays = hn::Set(d, decay);
+  Columns sum = Zeros();
+  Columns next = Zeros();
+  for (int64_t i = 0; i < key_dim; ++i) {
+    float* const row = tile + i * kColumns;
+    const Vector ki = hn::Set(d, k[i]);
+    const Vector qi = hn::Set(d, q[i]);
+    const Vector next_ki = kLooksAhead ? hn::Set(d, next_k[i]) : ki;
+    for (int64_t j = 0; j < kVectors; ++j) {
+      const Vector kept = hn::Mul(decays, hn::LoadU(d, row + j * kLanes));
+      const Vector s = hn::MulAdd(ki, written.of[j], kept);
+      hn::StoreU(s, d, row + j * kLanes);
+      sum.of[j] = hn::MulAdd(qi, s, sum.of[j]);
+      if (kLooksAhead) next.of[j] = hn::MulAdd(next_ki, s, next.of[j]);
+    }
+  }
+  if (kLooksAhead) ahead = next;
+  return sum;
+}
+
+// The columns of a head's state from `begin` on, at most kColumns, on their way
+// through the rows of a segment.
+class Tile {
+ public:
+  Tile(const StateScanArgs& args, const StateSegment& segment, int64_t head,
+       int64_t begin)
+      : args_(args),
+        segment_(segment),
+        head_(head),
+        begin_(begin),
+        n_(std::min(kColumns, args.value_dim - begin)),
+        ahead_(Zeros()) {}
+
+  void Scan() {
+    if (segment_.n_rows == 0) return;
+    Load();
+    RowNumbers numbers;
+    for (int64_t i = 0; i < segment_.n_rows; ++i) {
+      const int64_t row = segment_.first_row + i;
+      if (i % kNumberRows == 0) {
+        FindNumbers(args_, head_, row,
+                    std::min(kNumberRows, segment_.n_rows - i), numbers);
+      }
+      ScanRow(row, i + 1 < segment_.n_rows, numbers, i % kNumberRows);
+      const int32_t to = args_.states.destinations[row];
+      if (to != kNoState) Store(to);
+    }
+  }
+
+ private:
+  bool has_delta() const { return args_.beta != nullptr; }
+  float* StateAt(int32_t index) const {
+    return args_.states.data + index * args_.states.stride +
+           head_ * args_.HeadStateFloats() + begin_;
+  }
+
+  void Load() {
+    for (int64_t i = 0; i < args_.key_dim; ++i) {
+      float* const row = tile_ + i * kColumns;
+      if (segment_.source == kNoState || n_ < kColumns) {
+        std::fill_n(row, kColumns, 0.0f);
+      }
+      if (segment_.source == kNoState) continue;
+      std::copy_n(StateAt(segment_.source) + i * args_.value_dim, n_, row);
+    }
+    if (!has_delta()) return;
+    const float* const k = args_.k + args_.KeyAt(segment_.first_row, head_);
+    ahead_ = Read(tile_, k, args_.key_dim);
+  }
+
+  void Store(int32_t to) const {
+    for (int64_t i = 0; i < args_.key_dim; ++i) {
+      std::copy_n(tile_ + i * kColumns, n_, StateAt(to) + i * args_.value_dim);
+    }
+  }
+
+  // Takes the tile through `row`, whose numbers are at index `at`.
+  void ScanRow(int64_t row, bool has_next, const RowNumbers& numbers,
+               int64_t at) {
+    const Floats d;
+    float values[kColumns] = {};
+    std::copy_n(args_.v + args_.ValueAt(row, head_) + begin_, n_, values);
+    const float skip = args_.skip == nullptr ? 0.0f : args_.skip[head_];
+    Columns written;
+    for (int64_t j = 0; j < kVectors; ++j) {
+      Vector v = hn::LoadU(d, values + j * kLanes);
+      if (has_delta()) {
+        v = hn::NegMulAdd(hn::Set(d, numbers.expect[at]), ahead_.of[j], v);
+      }
+      written.of[j] = hn::Mul(hn::Set(d, numbers.write[at]), v);
+    }
+    const int64_t key = args_.KeyAt(row, head_);
+    const auto advance = [&](auto looks_ahead) HWY_ATTR {
+      return Advance<decltype(looks_ahead)::value>(
+          args_.key_dim, numbers.decay[at], args_.k + key, args_.q + key,
+          args_.k + key + args_.stride, written, tile_, ahead_);
+    };
+    const Columns sum = has_delta() && has_next ? advance(std::true_type())
+                                                : advance(std::false_type());
+    for (int64_t j = 0; j < kVectors; ++j) {
+      float* const value = values + j * kLanes;
+      const Vector skipped = hn::Mul(hn::Set(d, skip), hn::LoadU(d, value));
+      hn::StoreU(hn::MulAdd(hn::Set(d, numbers.read[at]), sum.of[j], skipped),
+                 d, value);
+    }
+    std::copy_n(
+        values, n_,
+        args_.out + (row * args_.n_heads + head_) * args_.value_dim + begin_);
+  }
+
+  const StateScanArgs& args_;
+  const StateSegment& segment_;
+  const int64_t head_;
+  const int64_t begin_;
+  const int64_t n_;
+  Columns ahead_;  // S^T k of the next row, of a gated delta net
+  alignas(64) float tile_[kMaxStateKeyDim * kColumns];
+};
+
+}  // namespace
+
+int64_t TileColumns() { return kColumns; }
+
+// Scans the tile of a head's state that begins at column `begin`.
+void ScanTile(const StateScanArgs& args, const StateSegment& segment,
+              int64_t head, int64_t begin) {
+  Tile(args, segment, head, begin).Scan();
+}
+
+}  // namespace plimsoll::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace plimsoll::kernels::cpu {
+
+HWY_EXPORT(TileColumns);
+HWY_EXPORT(ScanTile);
+
+void StateScan(const StateScanArgs& args, ThreadPool& pool) {
+  const int64_t n_columns = HWY_DYNAMIC_DISPATCH(TileColumns)();
+  const int64_t n_tiles = CeilDiv(args.value_dim, n_columns);
+  pool.ParallelFor(args.states.n_segments * args.n_heads * n_tiles, 1,
+                   [&](int64_t begin, int64_t end, int) {
+                     for (int64_t task = begin; task < end; ++task) {
+                       const int64_t head = task / n_tiles;
+                       HWY_DYNAMIC_DISPATCH(ScanTile)
+                       (args, args.states.segments[head / args.n_heads],
+                        head % args.n_heads, task % n_tiles * n_columns);
+                     }
+                   });
+}
+
+}  // namespace plimsoll::kernels::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,134 @@
+#include "planner/layout/region_formulas.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace plimsoll::planner {
+namespace {
+
+std::string KvTypes(const ModelShape& shape, const LoadOptions& options) {
+  if (shape.latent.rank > 0) {
+    return absl::StrCat(DTypeName(options.k_type), ", one row for all heads");
+  }
+  return absl::StrCat(DTypeName(options.k_type), " keys, ",
+                      DTypeName(options.v_type), " values");
+}
+
+// How many layers have keys and values at all, if not every one has.
+std::string AttendingLayers(const ModelShape& shape) {
+  const auto n = std::ranges::count_if(shape.layers, &LayerShape::Attends);
+  if (n == std::ssize(shape.layers)) return "";
+  return absl::StrCat(", ", n, " of ", shape.layers.size(), " layers attend");
+}
+
+std::string KvFormula(const ModelShape& shape, const LoadOptions& options,
+                      const KvBytes& kv) {
+  return absl::StrCat(
+      options.kv_tokens
+          ? absl::StrCat("a pool of ", kv.n_pages)
+          : absl::StrCat(options.n_slots, " slots x ", kv.pages_per_slot),
+      kv.page_tokens == 1 ? " cells x " : " pages x ", kv.page_bytes,
+      " bytes (",
+      kv.page_tokens == 1 ? std::string()
+                          : absl::StrCat(kv.page_tokens, " tokens a page, "),
+      KvTypes(shape, options),
+      options.engine.flash_attention ? "" : ", no flash attention",
+      AttendingLayers(shape), ")");
+}
+
+std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
+                      absl::string_view region) {
+  const LoadOptions& options = inputs.options();
+  if (region == "weights") {
+    if (options.engine.mmap_weights) {
+      return "norms and biases; all else stays in the mapped file";
+    }
+    return options.engine.weight_bytes
+               ? "as given"
+               : absl::StrCat(inputs.shape().weights.size(),
+                              " tensors as stored on the device");
+  }
+  if (region == "kv_full") return KvFormula(inputs.shape(), options, sizes.kv);
+  if (region == "kv_window") {
+    return absl::StrCat("(", options.n_slots, " slots + ",
+                        options.n_idle_sessions, " idle) x ",
+                        sizes.kv.ring_bytes, " bytes of rings");
+  }
+  if (region == "state") {
+    return absl::StrCat(
+        "(", options.n_slots, " slots x ", 1 + options.n_draft, " + ",
+        options.n_idle_sessions, " idle) x ", sizes.kv.state_bytes,
+        " bytes of ",
+        std::ranges::count_if(inputs.shape().layers, &LayerShape::IsRecurrent),
+        " recurrent layers");
+  }
+  if (region == "kv_draft" && options.n_draft > 0) {
+    return absl::StrCat(options.n_slots, " slots x ", options.n_draft,
+                        " draft tokens x ", sizes.kv.ring_row_bytes,
+                        " bytes of a token in rings");
+  }
+  if (region == "kv_parked") {
+    return absl::StrCat(options.n_parked, " x ", sizes.kv.SlotBytes(),
+                        " bytes of what a slot keeps, on the host");
+  }
+  if (region == "workspace") {
+    return absl::StrCat("one step of ", sizes.n_rows, " rows, ",
+                        sizes.n_sampled, " of them sampled");
+  }
+  if (region == "logits" && inputs.shape().has_last_layer) {
+    return absl::StrCat(sizes.n_sampled, " rows x ", inputs.shape().vocab_size,
+                        " tokens x 4 bytes");
+  }
+  if (region == "candidates" && inputs.shape().has_last_layer) {
+    return absl::StrCat(
+        sizes.n_sampled, " rows x ", inputs.profile().workspace.max_candidates,
+        " candidates x ", kCandidateBytes, " bytes, on the host");
+  }
+  if (region == "tables" && inputs.shape().has_first_layer) {
+    return absl::StrCat(
+        "(", options.n_slots, " slots x ", kPageEntryBytes + kPageStateBytes,
+        " + ", options.n_parked, " parked x ", kPageEntryBytes, " bytes) x ",
+        sizes.kv.pages_per_slot, " page entries, on the host");
+  }
+  if (region == "vocab") return "tokenizer tables on the host";
+  if (region == "runtime") {
+    const std::string& note = inputs.profile().runtime_note;
+    return note.empty() ? "the process itself, outside the arena" : note;
+  }
+  if (region == "messages") {
+    return "requests and replies, in calls and in gRPC; more are refused";
+  }
+  if (region == "weights_host") return "experts and tables kept on the host";
+  if (region == "weights_mmap") {
+    return "pages of the mapped file, which the system may drop and read "
+           "again; not in the total";
+  }
+  if (region == "projector") return "the projector's tensors, as in its file";
+  if (region == "projector_workspace") {
+    return "activations of one image or 30 s of sound";
+  }
+  if (region == "scratch") return "one token's buffers and logits";
+  if (region == "reserve") {
+    return options.engine.policy == ReservePolicy::kDense
+               ? "max(a third of the device, 2 GiB)"
+               : "min(max(a third, 2 GiB), max(a sixth, 2 GiB) + 4096 tokens' "
+                 "activations)";
+  }
+  if (region == "margin") {
+    return absl::StrCat(options.margin_bytes,
+                        " bytes of policy + the allocator's rounding");
+  }
+  return "not enabled";
+}
+
+}  // namespace
+
+void ExplainRegions(const PlanInputs& inputs, RegionSizes& sizes) {
+  for (Region& region : sizes.regions) {
+    region.formula = FormulaOf(inputs, sizes, region.name);
+  }
+}
+
+}  // namespace plimsoll::planner
