@@ -166,9 +166,10 @@ __device__ float ScanRow(const StateScanArgs& args, int64_t head,
   return Fma(numbers.read, part.Read(stage.q[i]), skip * v);
 }
 
-// Block (x, y, z) takes tile z of head y through segment x.
+// Block (x, y, z) takes tile z of head y through segment x. A multiprocessor
+// has registers for four of them, so that some load while others compute.
 template <int kQuads>
-__global__ void __launch_bounds__(kThreads) ScanTiles(StateScanArgs args) {
+__global__ void __launch_bounds__(kThreads, 4) ScanTiles(StateScanArgs args) {
   WaitForKernelsBefore();
   using Columns = Part<kQuads>;
   auto* stage = reinterpret_cast<Stage<Columns::kKeys>*>(DynamicShared());
