@@ -61,6 +61,7 @@ inline double BestRate(absl::FunctionRef<int64_t()> work) {
 struct Machine {
   double read_bytes_per_s = 0;
   double products_per_s = 0;
+  double float_products_per_s = 0;
 };
 
 // What the machine can do.
@@ -75,6 +76,8 @@ inline const Machine& TheMachine() {
     });
     found.products_per_s =
         BestRate([&] { return MultiplyOnes(n_tasks, ThePool()); });
+    found.float_products_per_s =
+        BestRate([&] { return MultiplyFloatOnes(n_tasks, ThePool()); });
     return found;
   }();
   return machine;
@@ -96,6 +99,10 @@ inline std::string ReadFigure(double bytes_per_s) {
 inline std::string ProductFigure(double products_per_s) {
   return Figure("%.0f GOP/s, %.0f %% of peak", 2 * products_per_s,
                 products_per_s / TheMachine().products_per_s);
+}
+inline std::string FloatProductFigure(double products_per_s) {
+  return Figure("%.0f GOP/s, %.0f %% of peak of floats", 2 * products_per_s,
+                products_per_s / TheMachine().float_products_per_s);
 }
 
 }  // namespace plimsoll::kernels

@@ -385,10 +385,11 @@ int Run(int argc, char** argv) {
   }
   std::printf(
       "%s (%s), %d threads: read bandwidth %.1f GB/s, peak of integer "
-      "products %.0f GOP/s\n",
+      "products %.0f GOP/s, of float products %.0f GOP/s\n",
       CpuBrand().c_str(), CpuTarget().c_str(), ThePool().n_threads(),
       TheMachine().read_bytes_per_s / 1e9,
-      2 * TheMachine().products_per_s / 1e9);
+      2 * TheMachine().products_per_s / 1e9,
+      2 * TheMachine().float_products_per_s / 1e9);
   benchmark::RunSpecifiedBenchmarks();
   return EXIT_SUCCESS;
 }

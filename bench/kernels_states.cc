@@ -138,14 +138,14 @@ void ScanOf(benchmark::State& state, const ScanShape& shape) {
   const double times = StepRate(state, args);
   // One row reads and writes a state.
   const auto bytes = static_cast<double>(2 * 4 * args.StateFloats());
-  // Each element of a state is multiplied by the decay; added to it is what a
-  // row writes, and it is added to what the row reads, once or with a delta
-  // twice.
-  const int64_t per_element = shape.has_delta ? 3 : 2;
+  // An element of a state is multiplied by the decay, which takes as long as a
+  // multiply-add. What the row writes is added to it, and it is added to what
+  // the row reads, once or with a delta twice.
+  const int64_t per_element = shape.has_delta ? 4 : 3;
   const auto products =
       static_cast<double>(n_rows * per_element * args.StateFloats());
   state.SetLabel(n_rows == 1 ? ReadFigure(times * bytes)
-                             : Figure("%.0f GOP/s", 2 * times * products));
+                             : FloatProductFigure(times * products));
 }
 
 }  // namespace

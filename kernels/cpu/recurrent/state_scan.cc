@@ -6,8 +6,9 @@
 // of a chunk's rows with each other and with the state, a row of a gated delta
 // net would need at best four fifths of the multiplications that it needs here
 // (128 by 128, chunks of 16 rows), and its bits would depend on the borders of
-// chunks. Measured on one core of a Zen 3: 62 GFLOP/s, which is three quarters
-// of what its units for multiplications can do.
+// chunks. Measured on one core of a Zen 3: the scan of a prompt multiplies at
+// 80 % of the peak rate of floats. The scan of one row moves states at 80 % of
+// the rate of a plain loop that reads and writes them.
 #include "kernels/cpu/targets-inl.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/recurrent/state_scan.cc"
