@@ -234,10 +234,11 @@ class Tile {
       written.of[j] = hn::Mul(hn::Set(d, numbers.write[at]), v);
     }
     const int64_t key = args_.KeyAt(row, head_);
+    const int64_t next_key = args_.KeyAt(has_next ? row + 1 : row, head_);
     const auto advance = [&](auto looks_ahead) HWY_ATTR {
       return Advance<decltype(looks_ahead)::value>(
           args_.key_dim, numbers.decay[at], args_.k + key, args_.q + key,
-          args_.k + key + args_.stride, written, from, to, ahead_);
+          args_.k + next_key, written, from, to, ahead_);
     };
     const Columns sum = has_delta() && has_next ? advance(std::true_type())
                                                 : advance(std::false_type());
