@@ -2,14 +2,13 @@
 // weight type for one row (GEMV, bytes of the file's weights per second, of the
 // bandwidth at which the same threads read memory) and for 512 rows (GEMM, two
 // operations a multiply-add, of the rate of integer products in registers), a
-// layer of experts, and attention, on as many threads as the process has CPUs.
+// layer of experts, attention, and layers with a state, on as many threads as
+// the process has CPUs.
 // Flags: --all for more shapes and for float activations, --path=AVX2 for
 // another instruction path than the best, and those of Google Benchmark.
 #include <benchmark/benchmark.h>
-#include <sched.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -19,15 +18,14 @@
 #include <tuple>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
+#include "bench/kernel_rates.h"
+#include "bench/kernels_states.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/path_timing.h"
-#include "kernels/cpu/product_rate.h"
-#include "kernels/cpu/read_bandwidth.h"
 #include "kernels/cpu/target.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/experts.h"
@@ -35,82 +33,6 @@
 
 namespace plimsoll::kernels {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-// More than caches hold, so that a GEMV reads from memory as a model does.
-constexpr int64_t kMemoryBytes = int64_t{128} << 20;
-
-ThreadPool& ThePool() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  const bool is_known = sched_getaffinity(0, sizeof(set), &set) == 0;
-  static ThreadPool pool(is_known ? CPU_COUNT(&set) : 1);
-  return pool;
-}
-
-Backend& TheBackend() {
-  static const std::unique_ptr<Backend> backend = NewCpuBackend(ThePool());
-  return *backend;
-}
-
-double SecondsSince(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-// The best rate at which `work`, which returns how much it did, is done in a
-// quarter of a second: others only take away.
-double BestRate(absl::FunctionRef<int64_t()> work) {
-  constexpr double kSeconds = 0.25;
-  double best = 0;
-  const auto start = Clock::now();
-  while (SecondsSince(start) < kSeconds) {
-    const auto begin = Clock::now();
-    const auto done = static_cast<double>(work());
-    best = std::max(best, done / SecondsSince(begin));
-  }
-  return best;
-}
-
-struct Machine {
-  double read_bytes_per_s = 0;
-  double products_per_s = 0;
-};
-
-// What the machine can do.
-const Machine& TheMachine() {
-  static const Machine machine = [] {
-    const std::vector<uint64_t> words(kMemoryBytes / sizeof(uint64_t), 1);
-    const int64_t n_tasks = 16 * ThePool().n_threads();
-    Machine found;
-    found.read_bytes_per_s = BestRate([&] {
-      benchmark::DoNotOptimize(ReadAll(words, ThePool()));
-      return kMemoryBytes;
-    });
-    found.products_per_s =
-        BestRate([&] { return MultiplyOnes(n_tasks, ThePool()); });
-    return found;
-  }();
-  return machine;
-}
-
-std::string Figure(const char* format, double per_s, double share = 0) {
-  char text[96];
-  std::snprintf(text, sizeof(text), format, per_s / 1e9, 100 * share);
-  return text;
-}
-
-// "24.1 GB/s, 78 % of read bandwidth"
-std::string ReadFigure(double bytes_per_s) {
-  return Figure("%.1f GB/s, %.0f %% of read bandwidth", bytes_per_s,
-                bytes_per_s / TheMachine().read_bytes_per_s);
-}
-
-// "812 GOP/s, 40 % of peak"; a multiply-add is two operations.
-std::string ProductFigure(double products_per_s) {
-  return Figure("%.0f GOP/s, %.0f %% of peak", 2 * products_per_s,
-                products_per_s / TheMachine().products_per_s);
-}
 
 // Weights whose scales are all 2^-10, in the backend's storage.
 struct Matrix {
@@ -422,6 +344,7 @@ void Register(bool all) {
     attention->Args({1, 4096, 4, 1, 256})->Args({512, 512, 4, 1, 256});
     if (all) attention->Args({512, 4096, 9, 3, 64});
   }
+  RegisterStates();
   benchmark::RegisterBenchmark("TopK", TopKOf)
       ->ArgNames({"vocab"})
       ->Arg(49152)
@@ -462,10 +385,11 @@ int Run(int argc, char** argv) {
   }
   std::printf(
       "%s (%s), %d threads: read bandwidth %.1f GB/s, peak of integer "
-      "products %.0f GOP/s\n",
+      "products %.0f GOP/s, of float products %.0f GOP/s\n",
       CpuBrand().c_str(), CpuTarget().c_str(), ThePool().n_threads(),
       TheMachine().read_bytes_per_s / 1e9,
-      2 * TheMachine().products_per_s / 1e9);
+      2 * TheMachine().products_per_s / 1e9,
+      2 * TheMachine().float_products_per_s / 1e9);
   benchmark::RunSpecifiedBenchmarks();
   return EXIT_SUCCESS;
 }

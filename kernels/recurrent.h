@@ -16,6 +16,8 @@ namespace plimsoll::kernels {
 
 inline constexpr int64_t kMaxConvWidth = 8;
 inline constexpr int64_t kMaxStateKeyDim = 256;
+// Columns of a tile of a head's state.
+inline constexpr int64_t kStateColumns = 32;
 
 // Instead of a state's index: a sequence begins with zeros, or a state is not
 // kept.
@@ -87,16 +89,17 @@ enum class KeyHeadOrder {
 //   S = decay * S
 //   S = S + k (sigmoid(beta) * (v - S^T k))^T
 //
-// A state has S of every head, [n_heads, key_dim, value_dim]. `out` overlaps
-// none of the inputs.
+// A state has S of every head, one after the other, each in tiles of
+// kStateColumns columns, [tiles, key_dim, kStateColumns]. The last tile has the
+// columns that are left. `out` overlaps none of the inputs.
 struct StateScanArgs {
   const float* q = nullptr;  // [n_rows, n_key_heads, key_dim]
   const float* k = nullptr;  // like q
   const float* v = nullptr;  // [n_rows, n_heads, value_dim]
   int64_t stride = 0;        // floats from one row of q, k or v to the next
-  // [n_rows, n_key_heads, heads of a key head]: in a row, the heads of a key
-  // head lie side by side, and those of the next key head gate_group_stride
-  // floats further on. With as many as it has heads, dt is [n_rows, n_heads].
+  // [n_rows, n_key_heads, n_heads / n_key_heads]: in a row, the numbers of a
+  // key head's heads lie side by side, and those of the next key head begin
+  // gate_group_stride floats after the first of them.
   const float* dt = nullptr;
   const float* beta = nullptr;  // like dt, or nullptr: Mamba 2
   int64_t gate_stride = 0;      // floats from one row of dt or beta to the next
@@ -117,6 +120,14 @@ struct StateScanArgs {
 
   constexpr int64_t HeadStateFloats() const { return key_dim * value_dim; }
   constexpr int64_t StateFloats() const { return n_heads * HeadStateFloats(); }
+  constexpr int64_t TileColumns(int64_t tile) const {
+    const int64_t left = value_dim - tile * kStateColumns;
+    return left < kStateColumns ? left : kStateColumns;
+  }
+  // Where a tile of a head is, in floats from the state.
+  constexpr int64_t TileAt(int64_t head, int64_t tile) const {
+    return head * HeadStateFloats() + tile * kStateColumns * key_dim;
+  }
   constexpr int64_t KeyHeadOf(int64_t head) const {
     return order == KeyHeadOrder::kTiled ? head % n_key_heads
                                          : head / (n_heads / n_key_heads);

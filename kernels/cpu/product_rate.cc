@@ -1,4 +1,5 @@
-// Integer dot products in registers, one form for each instruction path.
+// Products in registers: integer dot products, of which each instruction path
+// has its own form, and float multiply-adds.
 #include "kernels/cpu/product_rate.h"
 
 #include "kernels/cpu/targets-inl.h"
@@ -22,6 +23,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using DI = hn::ScalableTag<int32_t>;
 using VI = hn::Vec<DI>;
+using DF = hn::ScalableTag<float>;
+using VF = hn::Vec<DF>;
 
 // Chains of products that do not wait for each other: two products a cycle,
 // each some five cycles long.
@@ -60,7 +63,8 @@ HWY_INLINE void AddProducts(VI a, VI b, VI& sum) {
 }
 
 // Hides from the compiler what `v` holds; otherwise it would multiply once.
-HWY_INLINE void Forget(VI& v) {
+template <class V>
+HWY_INLINE void Forget(V& v) {
 #if HWY_ARCH_X86
   asm volatile("" : "+x"(v.raw));
 #elif HWY_ARCH_ARM
@@ -87,6 +91,24 @@ int64_t MultiplyOnesHere() {
   return all;
 }
 
+int64_t MultiplyFloatOnesHere() {
+  const VF a = hn::Set(DF(), 1.0f);
+  VF b = a;
+  VF sums[kChains];
+  for (VF& sum : sums) sum = hn::Zero(DF());
+  for (int64_t round = 0; round < kRounds; ++round) {
+    Forget(b);
+    HWY_UNROLL(kChains)
+    for (int i = 0; i < kChains; ++i) sums[i] = hn::MulAdd(a, b, sums[i]);
+  }
+  // Sums of ones are exact up to 2^24.
+  int64_t all = 0;
+  for (const VF& sum : sums) {
+    all += static_cast<int64_t>(hn::GetLane(hn::SumOfLanes(DF(), sum)));
+  }
+  return all;
+}
+
 }  // namespace plimsoll::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -95,15 +117,29 @@ HWY_AFTER_NAMESPACE();
 namespace plimsoll::kernels {
 
 HWY_EXPORT(MultiplyOnesHere);
+HWY_EXPORT(MultiplyFloatOnesHere);
 
-int64_t MultiplyOnes(int64_t n_tasks, ThreadPool& pool) {
+namespace {
+
+int64_t SumOfTasks(int64_t n_tasks, ThreadPool& pool, int64_t (*task)()) {
   std::atomic<int64_t> all = 0;
   pool.ParallelFor(n_tasks, 1, [&](int64_t begin, int64_t end, int /*thread*/) {
-    for (int64_t i = begin; i < end; ++i) {
-      all += HWY_DYNAMIC_DISPATCH(MultiplyOnesHere)();
-    }
+    for (int64_t i = begin; i < end; ++i) all += task();
   });
   return all;
+}
+
+}  // namespace
+
+int64_t MultiplyOnes(int64_t n_tasks, ThreadPool& pool) {
+  return SumOfTasks(n_tasks, pool,
+                    [] { return HWY_DYNAMIC_DISPATCH(MultiplyOnesHere)(); });
+}
+
+int64_t MultiplyFloatOnes(int64_t n_tasks, ThreadPool& pool) {
+  return SumOfTasks(n_tasks, pool, [] {
+    return HWY_DYNAMIC_DISPATCH(MultiplyFloatOnesHere)();
+  });
 }
 
 }  // namespace plimsoll::kernels

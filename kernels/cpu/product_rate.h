@@ -1,4 +1,4 @@
-// How fast registers multiply integers, the measure for prefill.
+// How fast registers multiply integers, the measure for prefill, and floats.
 #ifndef PLIMSOLL_KERNELS_CPU_PRODUCT_RATE_H_
 #define PLIMSOLL_KERNELS_CPU_PRODUCT_RATE_H_
 
@@ -12,6 +12,9 @@ namespace plimsoll::kernels {
 // use, in registers alone, in `n_tasks` equal pieces that the threads of the
 // pool share. Returns the sum, which is the number of multiply-adds.
 int64_t MultiplyOnes(int64_t n_tasks, ThreadPool& pool);
+
+// Adds up products of float32 ones in the same way.
+int64_t MultiplyFloatOnes(int64_t n_tasks, ThreadPool& pool);
 
 }  // namespace plimsoll::kernels
 

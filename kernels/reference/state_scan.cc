@@ -23,13 +23,19 @@ std::vector<double> Normed(const StateScanArgs& args, const float* x) {
   return normed;
 }
 
+// Where element (i, c) of S is.
+size_t At(const StateScanArgs& args, int64_t i, int64_t c) {
+  const int64_t tile = c / kStateColumns;
+  return static_cast<size_t>(args.TileAt(/*head=*/0, tile) +
+                             i * args.TileColumns(tile) + c % kStateColumns);
+}
+
 // S^T x, for column c of S.
 double Read(const StateScanArgs& args, const std::vector<double>& s,
             const std::vector<double>& x, int64_t c) {
   double sum = 0;
   for (int64_t i = 0; i < args.key_dim; ++i) {
-    sum += s[static_cast<size_t>(i * args.value_dim + c)] *
-           x[static_cast<size_t>(i)];
+    sum += s[At(args, i, c)] * x[static_cast<size_t>(i)];
   }
   return sum;
 }
@@ -52,8 +58,7 @@ void ScanRow(const StateScanArgs& args, int64_t head, int64_t r, float* state) {
       added = (v - Read(args, s, k, c)) / (1.0 + std::exp(-beta));
     }
     for (int64_t i = 0; i < args.key_dim; ++i) {
-      s[static_cast<size_t>(i * args.value_dim + c)] +=
-          k[static_cast<size_t>(i)] * added;
+      s[At(args, i, c)] += k[static_cast<size_t>(i)] * added;
     }
     const double skip = args.skip == nullptr ? 0.0 : args.skip[head];
     args.out[(r * args.n_heads + head) * args.value_dim + c] =

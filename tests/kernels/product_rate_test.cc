@@ -10,21 +10,29 @@
 namespace plimsoll::kernels {
 namespace {
 
-TEST(MultiplyOnesTest, EveryTaskOfEveryPathIsCountedOnce) {
+void ExpectEveryTaskIsCounted(int64_t (*multiply)(int64_t, ThreadPool&),
+                              int64_t divisor) {
   for (const std::string& target : AvailableCpuTargets()) {
     ASSERT_TRUE(SetCpuTarget(target).ok());
     ThreadPool one(1, /*pin=*/false);
-    const int64_t products = MultiplyOnes(1, one);
+    const int64_t products = multiply(1, one);
     EXPECT_GT(products, 0) << target;
-    // A vector has at least four lanes, of at least two products each.
-    EXPECT_EQ(products % 8, 0) << target;
+    EXPECT_EQ(products % divisor, 0) << target;
     for (const int n_threads : {1, 2, 5}) {
       ThreadPool pool(n_threads, /*pin=*/false);
-      EXPECT_EQ(MultiplyOnes(0, pool), 0) << target;
-      EXPECT_EQ(MultiplyOnes(7, pool), 7 * products) << target;
+      EXPECT_EQ(multiply(0, pool), 0) << target;
+      EXPECT_EQ(multiply(7, pool), 7 * products) << target;
     }
   }
   ASSERT_TRUE(SetCpuTarget("").ok());
+}
+
+// A vector has at least four lanes, of at least two products of integers each.
+TEST(MultiplyOnesTest, EveryTaskOfEveryPathIsCountedOnce) {
+  ExpectEveryTaskIsCounted(MultiplyOnes, 8);
+}
+TEST(MultiplyOnesTest, TasksOfFloatsAreCountedToo) {
+  ExpectEveryTaskIsCounted(MultiplyFloatOnes, 4);
 }
 
 }  // namespace

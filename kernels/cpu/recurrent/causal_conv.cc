@@ -21,66 +21,64 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 namespace {
 
-// A block of channels on its way through the rows of a segment.
+// Channels [begin, begin + n) on their way through the rows of a segment.
 struct ConvBlock {
-  // Row i of the segment finds its inputs, the oldest one first, at i % width,
-  // (i + 1) % width, and so on.
-  float inputs[kMaxConvWidth][kConvBlock];
+  int64_t begin;
+  int64_t n;
+  // The inputs that a row reads, the oldest ones first; the last ones are its
+  // own.
+  float* inputs[kMaxConvWidth];
+  float memory[kMaxConvWidth][kConvBlock];
   float weights[kMaxConvWidth][kConvBlock];
 };
 
-void Begin(const CausalConvArgs& args, const StateSegment& segment,
-           int64_t begin, int64_t n, ConvBlock& block) {
-  const StepStates& states = args.states;
+// The j-th inputs that a state has of a block.
+float* Kept(const CausalConvArgs& args, const ConvBlock& block, int32_t state,
+            int64_t j) {
+  return args.states.data + state * args.states.stride + j * args.channels +
+         block.begin;
+}
+
+void Begin(const CausalConvArgs& args, int32_t source, ConvBlock& block) {
+  const float* weight = args.weight + block.begin * args.width;
+  for (int64_t c = 0; c < block.n; ++c) {
+    for (int64_t j = 0; j < args.width; ++j) block.weights[j][c] = *weight++;
+  }
   for (int64_t j = 0; j < args.width; ++j) {
-    for (int64_t c = 0; c < n; ++c) {
-      block.weights[j][c] = args.weight[(begin + c) * args.width + j];
-    }
-  }
-  for (int64_t j = 0; j < args.width - 1; ++j) {
-    if (segment.source == kNoState) {
-      std::fill_n(block.inputs[j], n, 0.0f);
-    } else {
-      std::copy_n(states.data + segment.source * states.stride +
-                      j * args.channels + begin,
-                  n, block.inputs[j]);
+    block.inputs[j] = block.memory[j];
+    if (source == kNoState) {
+      std::fill_n(block.inputs[j], block.n, 0.0f);
+    } else if (j < args.width - 1) {
+      std::copy_n(Kept(args, block, source, j), block.n, block.inputs[j]);
     }
   }
 }
 
-// Keeps the inputs that rows after row `i` of a segment still need.
-void Keep(const CausalConvArgs& args, const ConvBlock& block, int64_t i,
-          int64_t begin, int64_t n, int32_t to) {
-  for (int64_t j = 0; j < args.width - 1; ++j) {
-    std::copy_n(
-        block.inputs[(i + 1 + j) % args.width], n,
-        args.states.data + to * args.states.stride + j * args.channels + begin);
-  }
-}
-
-// Convolves as many channels as `d` has lanes: those from `c` on of the block
-// that begins at channel `begin`, for row `i` of a segment, which is `row` of
-// the step.
+// Convolves as many channels of a row as `d` has lanes: those from `c` on of
+// the block.
 template <class D>
-void Convolve(D d, const CausalConvArgs& args, int64_t row, int64_t i,
-              int64_t begin, int64_t c, ConvBlock& block) {
-  const int64_t at = row * args.stride + begin + c;
+void Convolve(D d, const CausalConvArgs& args, int64_t row, int64_t c,
+              ConvBlock& block) {
+  const int64_t channel = block.begin + c;
+  const int64_t at = row * args.stride + channel;
   auto x = hn::LoadU(d, args.x + at);
   if (args.input_gate != nullptr) {
     x = hn::Mul(x, hn::LoadU(d, args.input_gate + at));
   }
-  hn::StoreU(x, d, block.inputs[(i + args.width - 1) % args.width] + c);
+  const int64_t last = args.width - 1;
+  hn::StoreU(x, d, block.inputs[last] + c);
   auto y =
-      args.bias == nullptr ? hn::Zero(d) : hn::LoadU(d, args.bias + begin + c);
-  for (int64_t j = 0; j < args.width; ++j) {
+      args.bias == nullptr ? hn::Zero(d) : hn::LoadU(d, args.bias + channel);
+  for (int64_t j = 0; j < last; ++j) {
     y = hn::MulAdd(hn::LoadU(d, block.weights[j] + c),
-                   hn::LoadU(d, block.inputs[(i + j) % args.width] + c), y);
+                   hn::LoadU(d, block.inputs[j] + c), y);
   }
+  y = hn::MulAdd(hn::LoadU(d, block.weights[last] + c), x, y);
   if (args.has_silu) y = TimesSigmoid(d, y, y);
   if (args.output_gate != nullptr) {
     y = hn::Mul(y, hn::LoadU(d, args.output_gate + at));
   }
-  hn::StoreU(y, d, args.out + row * args.channels + begin + c);
+  hn::StoreU(y, d, args.out + row * args.channels + channel);
 }
 
 }  // namespace
@@ -92,16 +90,19 @@ void ConvolveSegment(const CausalConvArgs& args, const StateSegment& segment,
   const hn::CappedTag<float, 1> one;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   ConvBlock block;
-  Begin(args, segment, begin, n, block);
+  block.begin = begin;
+  block.n = n;
+  Begin(args, segment.source, block);
   for (int64_t i = 0; i < segment.n_rows; ++i) {
     const int64_t row = segment.first_row + i;
     int64_t c = 0;
-    for (; c + lanes <= n; c += lanes) {
-      Convolve(d, args, row, i, begin, c, block);
-    }
-    for (; c < n; ++c) Convolve(one, args, row, i, begin, c, block);
+    for (; c + lanes <= n; c += lanes) Convolve(d, args, row, c, block);
+    for (; c < n; ++c) Convolve(one, args, row, c, block);
+    std::rotate(block.inputs, block.inputs + 1, block.inputs + args.width);
     const int32_t to = args.states.destinations[row];
-    if (to != kNoState) Keep(args, block, i, begin, n, to);
+    for (int64_t j = 0; j < args.width - 1 && to != kNoState; ++j) {
+      std::copy_n(block.inputs[j], n, Kept(args, block, to, j));
+    }
   }
 }
 

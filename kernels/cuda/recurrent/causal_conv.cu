@@ -44,7 +44,7 @@ __device__ float Convolved(const Channel& channel, int64_t i) {
 
 // Block (x, y, z) takes the y-th kTileRows rows of segment x and the z-th
 // kThreads channels.
-__global__ void ConvolveTiles(CausalConvArgs args) {
+__global__ void ConvolveTiles(const __grid_constant__ CausalConvArgs args) {
   WaitForKernelsBefore();
   const StepStates& states = args.states;
   const StateSegment segment = states.segments[blockIdx.x];

@@ -1,7 +1,7 @@
-// Each head's state, which every row changes and then reads. A block takes
-// kColumns columns of a head's state through all rows of one sequence, and
-// keeps them in registers. A warp has kWarpColumns of the columns. Each of them
-// is spread over kParts lanes, which add up what they have.
+// Each head's state, which every row changes and then reads. A block takes a
+// tile of a head's state through all rows of one sequence, and keeps it in
+// registers. A warp has kWarpColumns of the columns. Each of them is spread
+// over kParts lanes, which add up what they have.
 #include "kernels/cuda/numeric.cuh"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/recurrent/segments.cuh"
@@ -13,8 +13,8 @@ constexpr int kWarps = 4;
 constexpr int kThreads = kWarps * kWarpThreads;
 constexpr int kParts = 4;
 constexpr int kWarpColumns = kWarpThreads / kParts;
-constexpr int kColumns = kWarps * kWarpColumns;
-static_assert(kColumns == kWarpThreads);  // a warp stages a row's values
+static_assert(kStateColumns == kWarps * kWarpColumns);
+static_assert(kStateColumns == kWarpThreads);  // a warp stages a row's values
 // Rows that are staged in shared memory together.
 constexpr int kStageRows = 16;
 
@@ -34,7 +34,7 @@ template <int kKeys>
 struct Stage {
   float k[kStageRows][kKeys];
   float q[kStageRows][kKeys];
-  float v[kStageRows][kColumns];
+  float v[kStageRows][kStateColumns];
   RowNumbers numbers[kStageRows];
 };
 
@@ -73,9 +73,10 @@ __device__ void StageRow(const StateScanArgs& args, int64_t row, int64_t head,
     k_square = Fma(k_value, k_value, k_square);
     q_square = Fma(q_value, q_value, q_square);
   }
-  const int64_t column = int64_t{blockIdx.z} * kColumns + LaneIndex();
+  const int64_t tile = blockIdx.z;
+  const float* v = args.v + args.ValueAt(row, head) + tile * kStateColumns;
   stage->v[i][LaneIndex()] =
-      column < args.value_dim ? args.v[args.ValueAt(row, head) + column] : 0.0f;
+      LaneIndex() < args.TileColumns(tile) ? v[LaneIndex()] : 0.0f;
   k_square = WarpSum(k_square);
   q_square = WarpSum(q_square);
   if (LaneIndex() == 0) {
@@ -97,7 +98,7 @@ template <int kQuads>
 struct Part {
   static constexpr int kKeys = 4 * kParts * kQuads;
 
-  int64_t column;
+  int column;  // of the tile
   int part;
   float s[4 * kQuads];
 
@@ -109,13 +110,14 @@ struct Part {
   template <class Function>
   __device__ void ForState(const StateScanArgs& args, int64_t head,
                            int32_t state, const Function& fn) {
+    const int64_t tile = blockIdx.z;
+    const int64_t n_columns = args.TileColumns(tile);
+    if (column >= n_columns) return;
     float* at = args.states.data + state * args.states.stride +
-                head * args.HeadStateFloats() + column;
+                args.TileAt(head, tile) + column;
 #pragma unroll
     for (int i = 0; i < 4 * kQuads; ++i) {
-      if (column < args.value_dim && KeyOf(i) < args.key_dim) {
-        fn(at[KeyOf(i) * args.value_dim], s[i]);
-      }
+      if (KeyOf(i) < args.key_dim) fn(at[KeyOf(i) * n_columns], s[i]);
     }
   }
   // The lane's four elements of `x` at its quad j.
@@ -154,8 +156,7 @@ __device__ float ScanRow(const StateScanArgs& args, int64_t head,
                          const Stage<Part<kQuads>::kKeys>& stage, int i,
                          Part<kQuads>& part) {
   const RowNumbers numbers = stage.numbers[i];
-  const float v =
-      stage.v[i][WarpIndex() * kWarpColumns + LaneIndex() % kWarpColumns];
+  const float v = stage.v[i][part.column];
   float written = v;
   if (args.beta != nullptr) {
     written = Fma(-numbers.expect, part.Read(stage.k[i]), v);
@@ -165,17 +166,18 @@ __device__ float ScanRow(const StateScanArgs& args, int64_t head,
   return Fma(numbers.read, part.Read(stage.q[i]), skip * v);
 }
 
-// Block (x, y, z) takes the z-th kColumns columns of head y through segment x.
+// Block (x, y, z) takes tile z of head y through segment x. A multiprocessor
+// has registers for four of them, so that some load while others compute.
 template <int kQuads>
-__global__ void __launch_bounds__(kThreads) ScanTiles(StateScanArgs args) {
+__global__ void __launch_bounds__(kThreads, 4) ScanTiles(StateScanArgs args) {
   WaitForKernelsBefore();
   using Columns = Part<kQuads>;
   auto* stage = reinterpret_cast<Stage<Columns::kKeys>*>(DynamicShared());
   const StateSegment segment = args.states.segments[blockIdx.x];
   const int64_t head = blockIdx.y;
+  const int64_t tile = blockIdx.z;
   Columns part;
-  part.column = int64_t{blockIdx.z} * kColumns + WarpIndex() * kWarpColumns +
-                LaneIndex() % kWarpColumns;
+  part.column = WarpIndex() * kWarpColumns + LaneIndex() % kWarpColumns;
   part.part = LaneIndex() / kWarpColumns;
   for (float& value : part.s) value = 0;
   if (segment.source != kNoState) {
@@ -193,9 +195,9 @@ __global__ void __launch_bounds__(kThreads) ScanTiles(StateScanArgs args) {
     __syncthreads();
     for (int i = 0; i < n; ++i) {
       const float out = ScanRow(args, head, *stage, i, part);
-      if (part.part == 0 && part.column < args.value_dim) {
+      if (part.part == 0 && part.column < args.TileColumns(tile)) {
         args.out[((first + i) * args.n_heads + head) * args.value_dim +
-                 part.column] = out;
+                 tile * kStateColumns + part.column] = out;
       }
       const int32_t to = args.states.destinations[first + i];
       if (to == kNoState) continue;
@@ -208,7 +210,7 @@ __global__ void __launch_bounds__(kThreads) ScanTiles(StateScanArgs args) {
 template <int kQuads>
 void LaunchScan(const StateScanArgs& args, LaunchQueue* queue) {
   const Grid grid = {args.states.n_segments, args.n_heads,
-                     (args.value_dim + kColumns - 1) / kColumns};
+                     (args.value_dim + kStateColumns - 1) / kStateColumns};
   Launch(ScanTiles<kQuads>, grid, kThreads,
          static_cast<int64_t>(sizeof(Stage<Part<kQuads>::kKeys>)), queue, args);
 }

@@ -128,6 +128,7 @@ TEST_P(CausalConvTest, KeepsItsPromisesOfStates) {
   const CausalConvArgs& args = conv.args;
   ExpectCutsChangeNothing(backend(), args, args.channels);
   ExpectEveryRowCanBeKept(backend(), args, args.channels);
+  ExpectStepsMayBeHeld(backend(), args, args.channels);
   ExpectRowsOfNoSegmentStay(backend(), args, args.channels);
   ExpectBadStepsAreRefused(backend(), args, args.channels);
   const BackendUnderTest other = MakeBackend(GetParam(), 3);

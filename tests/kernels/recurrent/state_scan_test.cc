@@ -100,8 +100,11 @@ class Head {
   const std::vector<double>& state() const { return s_; }
 
  private:
+  // States lie in tiles of 32 columns.
   double& At(int64_t i, int64_t c) {
-    return s_[static_cast<size_t>(i * args_.value_dim + c)];
+    const int64_t first = c / 32 * 32;
+    const int64_t n = std::min<int64_t>(32, args_.value_dim - first);
+    return s_[static_cast<size_t>(first * args_.key_dim + i * n + c - first)];
   }
   double Read(const std::vector<double>& x, int64_t c) {
     double sum = 0;
@@ -196,6 +199,7 @@ TEST_P(StateScanTest, KeepsItsPromisesOfStates) {
     const StateScanArgs& args = scan.args;
     ExpectCutsChangeNothing(backend(), args, scan.OutFloats());
     ExpectEveryRowCanBeKept(backend(), args, scan.OutFloats());
+    ExpectStepsMayBeHeld(backend(), args, scan.OutFloats());
     ExpectRowsOfNoSegmentStay(backend(), args, scan.OutFloats());
     ExpectBadStepsAreRefused(backend(), args, scan.OutFloats());
     ExpectSequencesAreIndependent(backend(), *other.backend, args,
