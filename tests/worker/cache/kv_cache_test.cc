@@ -141,6 +141,7 @@ class StatesTest : public ::testing::Test {
     cache_.emplace(
         shape_, plan_,
         KvRegions{.pages = {nullptr, plan_.kv.full_bytes},
+                  .rings = {},
                   .states = {reinterpret_cast<std::byte*>(states_.data()),
                              plan_.kv.all_state_bytes}},
         /*max_shared_pages=*/8);

@@ -113,7 +113,8 @@ INSTANTIATE_TEST_SUITE_P(
                       ModelAndKv{"gemma_k", DType::kBF16},
                       ModelAndKv{"deepseek2_q8_0", DType::kQ8_0},
                       ModelAndKv{"lfm2_q8_0", DType::kF16},
-                      ModelAndKv{"qwen35_q8_0", DType::kF16},
+                      ModelAndKv{"qwen3next_q8_0", DType::kF16},
+                      ModelAndKv{"granitehybrid_q8_0", DType::kF16},
                       ModelAndKv{"nemotron_h_q8_0", DType::kF16}),
     NameOfModelAndKv);
 

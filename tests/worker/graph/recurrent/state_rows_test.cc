@@ -16,6 +16,15 @@ using ::testing::ElementsAre;
 
 constexpr int32_t kNone = kernels::kNoState;
 
+SequenceRows Rows(int64_t slot, int64_t n_rows, int64_t first_position,
+                  int64_t n_draft = 0) {
+  return {.slot = slot,
+          .first_row = 0,
+          .n_rows = n_rows,
+          .first_position = first_position,
+          .n_draft = n_draft};
+}
+
 // Three slots with three drafts each, so that slot s has states from 4 s on.
 class StateRowsTest : public ::testing::Test {
  protected:
@@ -34,10 +43,10 @@ class StateRowsTest : public ::testing::Test {
     plan_.kv = *planner::KvCacheBytes(shape_, 64, 3, 0, DType::kF16,
                                       DType::kF16, {.n_draft = 3});
     states_.resize(static_cast<size_t>(plan_.kv.all_state_bytes) / 4);
-    cache_.emplace(
-        shape_, plan_,
-        KvRegions{.states = {reinterpret_cast<std::byte*>(states_.data()),
-                             plan_.kv.all_state_bytes}});
+    const kernels::BufferView states = {
+        reinterpret_cast<std::byte*>(states_.data()), plan_.kv.all_state_bytes};
+    cache_.emplace(shape_, plan_,
+                   KvRegions{.pages = {}, .rings = {}, .states = states});
   }
 
   // Lists the rows of sequences that follow each other.
@@ -66,9 +75,7 @@ class StateRowsTest : public ::testing::Test {
 };
 
 TEST_F(StateRowsTest, APromptBeginsWithZerosAndKeepsItsLastState) {
-  const kernels::StepStates states =
-      List({{.slot = 1, .n_rows = 3, .first_position = 0},
-            {.slot = 2, .n_rows = 2, .first_position = 5}});
+  const kernels::StepStates states = List({Rows(1, 3, 0), Rows(2, 2, 5)});
   ASSERT_EQ(states.n_segments, 2);
   EXPECT_EQ(states.segments[0].source, kNone);
   EXPECT_EQ(states.segments[1].source, 8);
@@ -81,9 +88,8 @@ TEST_F(StateRowsTest, APromptBeginsWithZerosAndKeepsItsLastState) {
 }
 
 TEST_F(StateRowsTest, EveryDraftHasAStateOfItsOwn) {
-  const std::vector<SequenceRows> decoding = {
-      {.slot = 0, .n_rows = 4, .first_position = 9, .n_draft = 3},
-      {.slot = 1, .n_rows = 1, .first_position = 9}};
+  const std::vector<SequenceRows> decoding = {Rows(0, 4, 9, /*n_draft=*/3),
+                                              Rows(1, 1, 9)};
   EXPECT_THAT(Destinations(List(decoding)), ElementsAre(0, 1, 2, 3, 4));
   // Two of them were right: the next step begins after the second one.
   cache_->AcceptDrafts(0, 2);
