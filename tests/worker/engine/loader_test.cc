@@ -95,10 +95,11 @@ planner::LoadOptions EveryFeature() {
 
 class LoaderTest : public ::testing::Test {
  protected:
-  // Loads a model with windows, whose second and later parts begin with the
-  // layers `cuts`.
-  void Load(const ComputeDevice& device, std::vector<int64_t> cuts) {
-    file_.emplace(RandomModelBytes(FindRandomModel("gemma_q5_0")));
+  // Loads a model, by default one with windows, whose second and later parts
+  // begin with the layers `cuts`.
+  void Load(const ComputeDevice& device, std::vector<int64_t> cuts,
+            const char* model = "gemma_q5_0") {
+    file_.emplace(RandomModelBytes(FindRandomModel(model)));
     auto opened = ModelFile::Open(file_->path());
     ASSERT_TRUE(opened.ok()) << opened.status();
     opened_ = *std::move(opened);
@@ -207,6 +208,18 @@ TEST_F(LoaderTest, EachRegionOfAPartsPlanHasAReader) {
   for (const char* name : {"logits", "candidates"}) {
     EXPECT_EQ(loaded_->parts[1].plan.FindRegion(name)->bytes, 0) << name;
     EXPECT_GT(loaded_->parts[2].plan.FindRegion(name)->bytes, 0) << name;
+  }
+}
+
+TEST_F(LoaderTest, StatesHaveAReaderInEveryPart) {
+  Load(LocalCpu(), {1, 2}, "lfm2_q8_0");
+  ExpectEachRegionHasAReader();
+  // Of three layers, the middle one attends.
+  for (const size_t part : {0u, 1u, 2u}) {
+    SCOPED_TRACE(part);
+    const planner::MemoryPlan& plan = loaded_->parts[part].plan;
+    EXPECT_EQ(plan.FindRegion("state") != nullptr, part != 1);
+    EXPECT_EQ(plan.FindRegion("kv_full")->bytes > 0, part == 1);
   }
 }
 

@@ -131,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(
                       ModelAndKv{"nemotron_h_q8_0", DType::kF16}),
     NameOfModelAndKv);
 
-TEST_F(SharedPrefixTest, WithoutKeptRingsWindowLayersShareNothing) {
+TEST_F(SharedPrefixTest, WithoutSnapshotsWindowLayersShareNothing) {
   Load("gemma_q5_0", {.n_ctx = 256});
   const GenerateOptions request = Greedy(Prompt(200, 1, 1), 3);
   (void)Generate(*engine_, request);
