@@ -22,7 +22,7 @@ test_packages=(
   libbenchmark-dev libgmock-dev libgtest-dev librapidcheck-dev nghttp2-client
 )
 ci_packages=(
-  ccache clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev
+  ccache clang-14 clang-format-14 clang-tidy-14 iproute2 libclang-rt-14-dev
   libfuzzer-14-dev shellcheck
 )
 neon_packages=(cmake g++-aarch64-linux-gnu ninja-build qemu-user)
