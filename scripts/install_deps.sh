@@ -29,7 +29,7 @@ client_packages=(
   protobuf-compiler-grpc-java-plugin protoc-gen-go-1-5 protoc-gen-go-grpc ruby-grpc
 )
 ci_packages=(
-  ccache clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev
+  ccache clang-14 clang-format-14 clang-tidy-14 iproute2 libclang-rt-14-dev
   libfuzzer-14-dev shellcheck
 )
 neon_packages=(cmake g++-aarch64-linux-gnu ninja-build qemu-user)

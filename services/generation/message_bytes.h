@@ -20,9 +20,11 @@
 
 namespace plimsoll::services {
 
-// All calls together hold at most this much. With what gRPC itself buffers
-// (kMaxBufferBytes) it is the region "messages" of a plan.
+// All calls together hold at most this much.
 inline constexpr int64_t kMessageBytes = 64 << 20;
+// The region "messages" of a worker's plans, with what gRPC itself buffers.
+inline constexpr int64_t kPlannedMessageBytes =
+    kMessageBytes + int64_t{kMaxBufferBytes};
 // Bytes of one reply on the wire. Clients of gRPC take no more unless they are
 // told otherwise.
 inline constexpr int64_t kMaxReplyBytes = kMaxMessageBytes;

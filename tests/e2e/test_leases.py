@@ -13,7 +13,8 @@ import time
 import grpc
 import pytest
 
-from servers import Planner, binary, refused, until
+from conftest import model_flag
+from servers import Planner, Worker, binary, refused, until
 from stubs import common, planner as v1
 
 DEVICE = "e2e/cpu"
@@ -22,14 +23,14 @@ DEVICE_BYTES = 1000
 SHORT = ("--lease-ttl=1", "--lease-grace=0.2", "--recovery-time=1")
 
 
-def register(server, device_id=DEVICE, holder_name=""):
-    """Registers a device of DEVICE_BYTES, all of them free."""
+def register(server, device_id=DEVICE, holder_name="", n_bytes=DEVICE_BYTES):
+    """Registers a device of `n_bytes`, all of them free."""
     profile = v1.DeviceProfile(
         id=device_id,
         kind="cpu",
         name="a small device",
-        total_bytes=DEVICE_BYTES,
-        free_bytes=DEVICE_BYTES,
+        total_bytes=n_bytes,
+        free_bytes=n_bytes,
         allocation=common.ALLOCATION_RULE_EXACT,
         alignment=64,
         workspace=v1.WorkspaceParameters(
@@ -546,6 +547,17 @@ def test_watched_devices_come_at_once_and_after_every_change(device):
     device.terminate()
     with refused(grpc.StatusCode.UNAVAILABLE, "DRAINING"):
         next(watch)
+
+
+def test_a_load_at_the_start_waits_for_bytes_that_others_hold(planner, smollm2):
+    register(planner, n_bytes=1 << 44)
+    lease = reserve(planner, "all", 1 << 44)
+    flags = ("--n-ctx=256", "--slots=1", f"--device-id={DEVICE}")
+    with Worker(model_flag("smollm2"), *flags, f"--planner={planner.address}") as worker:
+        until(lambda: "a load waits" in worker.log(), what="the refusal")
+        assert not worker.serving()
+        planner.stub.Release(v1.ReleaseRequest(**named(lease)))
+        worker.await_ready()
 
 
 def test_a_watch_of_changes_tells_what_changed(device):

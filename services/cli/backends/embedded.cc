@@ -14,6 +14,7 @@
 #include "services/cli/terminal/failure.h"
 #include "services/cli/terminal/interrupt.h"
 #include "services/cli/terminal/progress.h"
+#include "services/generation/message_bytes.h"
 #include "services/host/bus_error.h"
 #include "services/host/clock.h"
 #include "services/host/runtime_key.h"
@@ -143,6 +144,15 @@ planner::SplitDevice BudgetHere(const planner::ModelShape& shape,
                        : device.Profile();
   const int64_t free_bytes = profile.free_bytes;
   return {std::move(profile), budget_bytes.value_or(free_bytes)};
+}
+
+int64_t PlanAsWorker(const planner::RuntimeLoad& load,
+                     planner::DeviceProfile& profile) {
+  profile.message_bytes = services::kPlannedMessageBytes;
+  if (profile.kind == "cpu") {
+    planner::ApplyRuntime(/*measured=*/nullptr, load, profile);
+  }
+  return planner::EstimatedRuntimeBytes(load);
 }
 
 absl::StatusOr<services::ComputeDevices> OpenDevices(

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "planner/layout/layer_split.h"
 #include "planner/layout/memory_plan.h"
+#include "planner/layout/runtime_profile.h"
 #include "services/cli/backends/generator.h"
 #include "services/cli/flags/flags.h"
 #include "services/cli/terminal/streams.h"
@@ -37,6 +38,12 @@ planner::SplitDevice BudgetHere(const planner::ModelShape& shape,
                                 const LoadFlags& flags,
                                 const worker::ComputeDevice& device,
                                 std::optional<int64_t> budget_bytes);
+
+// Gives `profile` what a worker plans with where nothing was measured yet: room
+// for messages and, on a CPU, the bound on the runtime under `load`. Returns
+// that bound, which holds for the host of a worker on a GPU, too.
+int64_t PlanAsWorker(const planner::RuntimeLoad& load,
+                     planner::DeviceProfile& profile);
 
 // A model loaded in this process.
 struct LoadedModel {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
+#include "planner/layout/runtime_profile.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
 #include "services/cli/backends/embedded.h"
 #include "services/cli/backends/local_queries.h"
@@ -22,12 +23,14 @@
 #include "services/cli/terminal/failure.h"
 #include "services/cli/terminal/json.h"
 #include "services/cli/views/plan_view.h"
+#include "services/cli/views/pod_view.h"
 #include "services/host/device_list.h"
 #include "services/sources/catalogue_file.h"
 #include "services/sources/header_bytes.h"
 #include "services/wire/to_proto.h"
 #include "worker/device/compute_device.h"
 #include "worker/device/host_resources.h"
+#include "worker/graph/runnable.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -49,7 +52,8 @@ constexpr char kPlanFooter[] =
     "  plimsoll plan gemma-4b.gguf --projector mmproj.gguf\n"
     "  plimsoll plan big.gguf --split 24GiB,24GiB\n"
     "  plimsoll plan big.gguf --device rtx-4090,rtx-4090,cpu\n"
-    "  plimsoll plan gemma --planner localhost:7070   # a configured model";
+    "  plimsoll plan gemma --planner localhost:7070   # a configured model\n"
+    "  plimsoll plan model.gguf --n-ctx 8192 --slots 4 --threads 4 -o k8s";
 
 struct PlanFlags {
   std::string model;
@@ -237,6 +241,51 @@ absl::Status RunMany(const PlanFlags& flags, const Commands& commands) {
               flags.output, streams);
 }
 
+// Plans the model as the worker of a new pod does.
+absl::StatusOr<std::string> PlanPod(const PlanFlags& flags) {
+  const std::string path = ResolveModel(flags.model);
+  const std::string file = std::filesystem::path(path).filename().string();
+  if (const absl::Status status = CheckPodFile(file); !status.ok()) {
+    return UsageError(status.message());
+  }
+  ASSIGN_OR_RETURN(const auto memory, MemoryOfEach(flags.load, 1));
+  ASSIGN_OR_RETURN(const services::PlanSource source, OpenPlannable(path));
+  ASSIGN_OR_RETURN(Here here, DeviceHere(NamesOf(flags).front(), source.shape,
+                                         flags.load, memory.front()));
+  planner::DeviceProfile& profile = here.target.profile;
+  const planner::RuntimeLoad load = {.n_threads = flags.load.threads > 0
+                                                      ? flags.load.threads
+                                                      : worker::UsableThreads(),
+                                     .n_slots = flags.load.slots,
+                                     .n_rows = flags.load.n_ubatch,
+                                     .n_vocab = source.shape.vocab_size};
+  const PodModel model = {.file = file,
+                          .device = profile.kind == "cpu" ? "cpu" : "cuda:0",
+                          .n_threads = load.n_threads,
+                          .runtime_bytes = PlanAsWorker(load, profile)};
+  ASSIGN_OR_RETURN(
+      const planner::MemoryPlan plan,
+      planner::Layout(source.shape,
+                      ToLoadOptions(flags.load, source.shape.n_ctx_train,
+                                    ContextDefault::kLongestThatFits),
+                      profile, here.target.budget_bytes));
+  RETURN_IF_ERROR(worker::CheckRunnable(source.shape, plan));
+  if (!plan.fits) return DoesNotFit(services::ToProto(plan));
+  return RenderPod(plan, model);
+}
+
+absl::Status RunPod(const PlanFlags& flags, const Commands& commands) {
+  if (!commands.globals.planner.empty() || !flags.with.empty() ||
+      !flags.split.empty() || NamesOf(flags).size() > 1) {
+    return UsageError(
+        "-o k8s is for one model on one device and plans in this process; "
+        "leave out --planner, --with and --split, and name one --device");
+  }
+  ASSIGN_OR_RETURN(const std::string manifests, PlanPod(flags));
+  commands.streams.out << manifests;
+  return absl::OkStatus();
+}
+
 absl::Status RunPlan(PlanFlags flags, const Commands& commands) {
   const GlobalFlags& globals = commands.globals;
   if (flags.model.empty()) {
@@ -245,6 +294,7 @@ absl::Status RunPlan(PlanFlags flags, const Commands& commands) {
   if (!flags.projector.empty()) {
     ASSIGN_OR_RETURN(flags.load.projector, OpenProjector(flags.projector));
   }
+  if (flags.output == "k8s") return RunPod(flags, commands);
   if (!flags.with.empty() || !flags.split.empty() ||
       NamesOf(flags).size() > 1) {
     return RunMany(flags, commands);
@@ -301,7 +351,8 @@ void AddPlan(CLI::App& app, Commands& commands) {
   AddParsed(*command, "--split", &flags->split, ParseBudgets, "BYTES,...",
             "Layers over several devices with these budgets, in order")
       ->group("Memory");
-  AddOutput(*command, &flags->output, {"table", "json"});
+  AddThreads(*command, &flags->load);
+  AddOutput(*command, &flags->output, {"table", "json", "k8s"});
   command->callback([flags, &commands] {
     commands.run = [flags, &commands] { return RunPlan(*flags, commands); };
   });

@@ -267,6 +267,13 @@ void AddEngineFlags(CLI::App& app, LoadFlags* flags) {
       ->group(group);
 }
 
+void AddThreads(CLI::App& app, LoadFlags* flags) {
+  AddCount(app, "--threads", &flags->threads, 0,
+           worker::EngineOptions::kMaxThreads, "T",
+           "Threads that compute; 0: as many as this process may use (0)")
+      ->group("Memory");
+}
+
 void AddLoadFlags(CLI::App& app, LoadFlags* flags) {
   AddPlanFlags(app, flags);
   AddParsed(app, "--device", &flags->devices, services::ParseDevices,
@@ -274,10 +281,7 @@ void AddLoadFlags(CLI::App& app, LoadFlags* flags) {
             "Where the model runs: cpu, or the N-th CUDA device; several share "
             "its layers, in this order, such as cuda:0,cuda:1,cpu (cpu)")
       ->group("Memory");
-  AddCount(app, "--threads", &flags->threads, 0,
-           worker::EngineOptions::kMaxThreads, "T",
-           "Threads that compute; 0: as many as this process may use (0)")
-      ->group("Memory");
+  AddThreads(app, flags);
   const auto parse =
       [](const std::string& text) -> absl::StatusOr<worker::Precision> {
     if (text == "default") return worker::Precision::kDefault;

@@ -140,6 +140,7 @@ void AddPlanFlags(CLI::App& app, LoadFlags* flags);
 // Adds the flags that plan for other engines and devices: --policy, --alloc,
 // --ring, ...
 void AddEngineFlags(CLI::App& app, LoadFlags* flags);
+void AddThreads(CLI::App& app, LoadFlags* flags);
 // Adds the flags of AddPlanFlags, and --device, --threads and --precision.
 void AddLoadFlags(CLI::App& app, LoadFlags* flags);
 void AddSamplingFlags(CLI::App& app, SamplingFlags* flags);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "services/generation/message_bytes.h"
+#include "services/host/log.h"
 #include "services/wire/errors.h"
 #include "services/worker/models/runtime_monitor.h"
 #include "services/worker/models/worker_observer.h"
@@ -95,6 +96,14 @@ std::string RateNote(const LoadedModel& model) {
 
 bool IsLoading(ModelState state) {
   return state == ModelState::kReserving || state == ModelState::kLoading;
+}
+
+// Whether a load at the start is tried again after this error: a planner may
+// have the memory later.
+bool IsWaitedFor(const absl::Status& status, bool has_planner) {
+  return absl::IsUnavailable(status) ||
+         (has_planner &&
+          DetailsOf(status).reason == v1::ERROR_REASON_MEMORY_BUDGET_EXCEEDED);
 }
 
 }  // namespace
@@ -231,9 +240,14 @@ void ModelRegistry::RunLoad(Entry& entry, const planner::LoadOptions& options) {
         TryLoad(entry, options);
     const bool is_retried =
         entry.is_start &&
-        model.status().code() == absl::StatusCode::kUnavailable;
+        IsWaitedFor(model.status(), !options_.planner.empty());
     if (!is_retried) return EndLoad(entry, std::move(model));
     absl::MutexLock lock(&mu_);
+    if (entry.last_error.empty()) {
+      Log(LogLevel::kWarning, "a load waits",
+          {{"model", entry.flag.name},
+           {"error", WithoutSecrets(model.status().message())}});
+    }
     entry.last_error = WithoutSecrets(model.status().message());
     const auto unwanted = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
       return is_stopping_ || !entry.unload_waiters.empty();

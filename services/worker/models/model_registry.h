@@ -44,7 +44,7 @@ class LoadWatcher {
 // thread of its own. Thread-safe.
 class ModelRegistry {
  public:
-  // Errors that start-up retries while the planner does not answer.
+  // Time between two attempts of a load at the start.
   static constexpr absl::Duration kStartRetry = absl::Seconds(1);
 
   // Without a planner both pointers are null; else they outlive it.
@@ -61,8 +61,10 @@ class ModelRegistry {
   void SetReadyListener(std::function<void(bool)> listener)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Loads every configured model, unless the worker is lazy. While the planner
-  // does not answer it is asked again.
+  // Loads every configured model, unless the worker is lazy. A planner that
+  // does not answer, or that has no memory for a load yet, is asked again until
+  // it grants it: bytes of a process that crashed come back when that is
+  // proven.
   void LoadAtStart() ABSL_LOCKS_EXCLUDED(mu_);
 
   // The ready model of this name; an empty name means the only model.

@@ -111,10 +111,9 @@ RuntimeMonitor::Options MonitorOptions(
                    .n_rows = options.load.n_ubatch},
           .memory = OwnMemory(),
           .device =
-              [messages] {
+              [] {
                 planner::DeviceProfile profile = worker::LocalCpuProfile();
-                profile.message_bytes =
-                    messages->limit_bytes() + int64_t{kMaxBufferBytes};
+                profile.message_bytes = kPlannedMessageBytes;
                 return profile;
               },
           .traffic = [messages] { return messages->traffic(); }};

@@ -110,5 +110,41 @@ TEST_F(PlanTest, TakesWeightsOfAnotherType) {
   EXPECT_THAT(bad.err, HasSubstr("'q9' is not an element type"));
 }
 
+TEST_F(PlanTest, WritesThePodThatAWorkerOfTheModelNeeds) {
+  const CliResult plan = Plan({"--slots", "2", "--threads", "3", "-o", "k8s"});
+  EXPECT_EQ(plan.code, kExitOk) << plan.err;
+  EXPECT_THAT(plan.out,
+              AllOf(HasSubstr("\"--model=plan_tiny=/models/plan_tiny.gguf\""),
+                    HasSubstr("\"--n-ctx=64\""), HasSubstr("\"--slots=2\""),
+                    HasSubstr("cpu: \"3\""), Not(HasSubstr("Claim"))));
+  const CliResult gpu = Plan({"--device", "t4", "-o", "k8s"});
+  EXPECT_EQ(gpu.code, kExitOk) << gpu.err;
+  EXPECT_THAT(gpu.out, AllOf(HasSubstr("\"--device=cuda:0\""),
+                             HasSubstr("kind: ResourceClaimTemplate")));
+}
+
+TEST_F(PlanTest, WritesNoPodThatAWorkerWouldRefuse) {
+  // Messages alone take that much.
+  const CliResult full =
+      RunCli({"plan", model_, "--device-memory", "128MiB", "-o", "k8s"});
+  EXPECT_EQ(full.code, kExitDoesNotFit);
+  EXPECT_EQ(full.out, "");
+  const CliResult policy = Plan({"--policy", "dense", "-o", "k8s"});
+  EXPECT_EQ(policy.code, kExitError);
+  EXPECT_EQ(policy.out, "");
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"--with", model_},
+        {"--split", "1GiB,1GiB"},
+        {"--device", "t4,t4"}}) {
+    std::vector<std::string> args = more;
+    args.insert(args.end(), {"-o", "k8s"});
+    EXPECT_EQ(Plan(args).code, kExitUsage) << more.front();
+  }
+  const CliResult name =
+      RunCli({"plan", Write("odd name.gguf", ""), "-o", "k8s"});
+  EXPECT_EQ(name.code, kExitUsage);
+  EXPECT_THAT(name.err, HasSubstr("rename it"));
+}
+
 }  // namespace
 }  // namespace plimsoll::cli
