@@ -4,23 +4,16 @@
 #include <chrono>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "services/host/random_id.h"
 #include "services/server/peer.h"
+#include "services/server/request_id.h"
 
 namespace plimsoll::services {
 namespace {
 
 constexpr char kRequestIdKey[] = "x-request-id";
-
-bool IsGoodId(absl::string_view id) {
-  return !id.empty() && id.size() <= kMaxRequestIdBytes &&
-         std::all_of(id.begin(), id.end(), [](char c) {
-           return absl::ascii_isgraph(static_cast<unsigned char>(c));
-         });
-}
 
 // A unary call that is answered from the pool. Until it ends, its work is
 // queued or runs.
@@ -80,7 +73,7 @@ std::string TakeRequestId(const grpc::CallbackServerContext& context) {
       found != metadata.end()) {
     id.assign(found->second.data(), found->second.size());
   }
-  if (!IsGoodId(id)) id = RandomId();
+  if (!IsGoodRequestId(id)) id = RandomId();
   return id;
 }
 

@@ -19,16 +19,12 @@
 #include "services/server/call_gate.h"
 #include "services/server/call_stop.h"
 #include "services/server/reader_alarm.h"
+#include "services/server/request_id.h"
+#include "services/server/server.h"
 #include "services/server/work_pool.h"
 #include "services/wire/errors.h"
 
 namespace plimsoll::services {
-
-// A call keeps its x-request-id up to this length. A call with a longer one
-// gets a new id.
-inline constexpr size_t kMaxRequestIdBytes = 128;
-// The deadline of a unary call that has none.
-inline constexpr absl::Duration kUnaryDeadline = absl::Minutes(10);
 
 // Messages of at most this size that wait to be sent never make a call fail,
 // because gRPC itself takes as much for any call.

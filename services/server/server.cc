@@ -1,6 +1,5 @@
 #include "services/server/server.h"
 
-#include <arpa/inet.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
@@ -11,12 +10,11 @@
 #include <mutex>
 #include <thread>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "services/host/check_threads.h"
 #include "services/server/credentials.h"
+#include "services/server/listen_address.h"
 #include "services/server/reflection.h"
 
 namespace plimsoll::services {
@@ -28,39 +26,6 @@ constexpr std::chrono::seconds kShutdownGrace(1);
 
 int Millis(absl::Duration duration) {
   return static_cast<int>(absl::ToInt64Milliseconds(duration));
-}
-
-struct Address {
-  std::string host;
-  std::string port;
-};
-
-// Parses host:port or [host]:port.
-absl::StatusOr<Address> Split(absl::string_view listen) {
-  const size_t colon = listen.rfind(':');
-  int port = 0;
-  if (colon == absl::string_view::npos || colon == 0 ||
-      !absl::SimpleAtoi(listen.substr(colon + 1), &port) || port < 0 ||
-      port > 65535) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--listen takes HOST:PORT, not \"", listen, "\""));
-  }
-  absl::string_view host = listen.substr(0, colon);
-  if (absl::StartsWith(host, "[") && absl::EndsWith(host, "]")) {
-    host = host.substr(1, host.size() - 2);
-  }
-  return Address{std::string(host), std::string(listen.substr(colon + 1))};
-}
-
-bool IsLoopback(const std::string& host) {
-  if (host == "localhost") return true;
-  in_addr v4{};
-  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) {
-    return (ntohl(v4.s_addr) >> 24) == 127;
-  }
-  in6_addr v6{};
-  return inet_pton(AF_INET6, host.c_str(), &v6) == 1 &&
-         IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
 void SetLimits(grpc::ServerBuilder& builder) {
@@ -97,14 +62,9 @@ void SetLimits(grpc::ServerBuilder& builder) {
 }  // namespace
 
 absl::Status CheckListen(const ServerOptions& options) {
-  ASSIGN_OR_RETURN(const Address address, Split(options.listen));
-  if (options.allow_insecure || IsLoopback(address.host)) {
-    return absl::OkStatus();
-  }
-  return absl::FailedPreconditionError(absl::StrCat(
-      "refusing to listen on ", address.host,
-      ", which is not loopback: anybody there could use this server. Give "
-      "--i-understand-this-is-insecure to do it anyway"));
+  ASSIGN_OR_RETURN(const ListenAddress address, ParseListen(options.listen));
+  if (options.allow_insecure) return absl::OkStatus();
+  return CheckLoopback(address, "--i-understand-this-is-insecure");
 }
 
 int GrpcThreads() {
@@ -116,7 +76,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     const ServerOptions& options, const std::vector<grpc::Service*>& services,
     CallGate& gate) {
   RETURN_IF_ERROR(CheckListen(options));
-  ASSIGN_OR_RETURN(const Address address, Split(options.listen));
+  ASSIGN_OR_RETURN(const ListenAddress address, ParseListen(options.listen));
   RETURN_IF_ERROR(CheckThreads(GrpcThreads()));
   static std::once_flag once;
   std::call_once(once, [] {
@@ -138,9 +98,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   gate.SetCloseListener([raw = server.get()] { raw->SetReady(false); });
   server->server_->GetHealthCheckService()->SetServingStatus(kLivenessService,
                                                              true);
-  const bool is_v6 = absl::StrContains(address.host, ':');
-  server->address_ = is_v6 ? absl::StrCat("[", address.host, "]:", port)
-                           : absl::StrCat(address.host, ":", port);
+  server->address_ = JoinListen(address.host, port);
   return server;
 }
 

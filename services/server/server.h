@@ -35,6 +35,8 @@ inline constexpr absl::Duration kMaxConnectionIdle = absl::Minutes(5);
 inline constexpr absl::Duration kMaxConnectionAge = absl::Hours(1);
 // A call whose client reads nothing for this long is cancelled.
 inline constexpr absl::Duration kReaderTimeout = absl::Seconds(30);
+// The deadline of a unary call that has none.
+inline constexpr absl::Duration kUnaryDeadline = absl::Minutes(10);
 // gRPC has this many threads beside those that it has for each core (measured
 // on 2 cores: 9 at the start).
 inline constexpr int kServerThreads = 10;

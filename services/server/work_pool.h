@@ -27,6 +27,13 @@ enum class WorkCost {
   kLong,   // more
 };
 
+// Preparing a request of so many bytes at most takes well below a millisecond
+// if it has no constraint. The transport's thread does it at once, because the
+// first token waits for it.
+inline constexpr size_t kMaxInlineBytes = 4 << 10;
+// Preparing a request of so many bytes at most takes some milliseconds.
+inline constexpr size_t kMaxQuickBytes = 64 << 10;
+
 // Work waits in one bounded queue, and peers take turns. Quick work goes before
 // long work, and long work never takes all threads (if there are at least two),
 // so that quick work waits for quick work only. While long work waits, one

@@ -123,7 +123,7 @@ class Server:
     def _await_address(self):
         readable, _, _ = select.select([self.process.stdout], [], [], START_SECONDS)
         line = self.process.stdout.readline().decode() if readable else ""
-        match = re.fullmatch(r"listening on (\S+:\d+)\n", line)
+        match = re.fullmatch(r"listening on (?:http://)?(\S+:\d+)\n", line)
         assert match, f"said {line!r} on stdout and on stderr:\n{self.log()}"
         return match[1]
 
@@ -166,6 +166,14 @@ class Server:
 
     def __exit__(self, *unused):
         self.close()
+
+
+class Front(Server):
+    """plimsoll serve; its models are loaded once it says its address."""
+
+    def __init__(self, *flags):
+        super().__init__("plimsoll", "serve", *flags)
+        self.url = f"http://{self.address}"
 
 
 class Planner(Server):

@@ -74,6 +74,10 @@ FOLDERS = {
         "services/host", "services/wire", "services/sources", "services/server",
         "services/generation",
     ),
+    "services/http": (
+        "services/host", "services/wire", "services/server",
+        "services/generation", "services/worker/models",
+    ),
     "services/worker/calls": (
         "services/host", "services/wire", "services/server",
         "services/generation", "services/worker/models",
@@ -95,8 +99,10 @@ FOLDERS = {
     ),
     "services/cli/commands": (
         "services/host", "services/wire", "services/sources",
-        "services/convert", "services/planner", "services/cli/terminal",
-        "services/cli/flags", "services/cli/views", "services/cli/backends",
+        "services/convert", "services/planner", "services/http",
+        "services/server", "services/worker/models", "services/worker/process",
+        "services/cli/terminal", "services/cli/flags", "services/cli/views",
+        "services/cli/backends",
     ),
     # The two programs.
     "services": (
@@ -127,6 +133,7 @@ FORBIDDEN = {
 ONLY_IN = (
     (r"grpc.*|.*\.pb\.h|google/.*", ("services/", "clients/", "tests/")),
     (r"cuda.*|cublas.*", ("kernels/cuda/", "tests/kernels/")),
+    (r"boost/.*", ("services/http/http_",)),
     (r"tests/.*", ("tests/",)),
     (r"absl/log/.*", ()),
 )

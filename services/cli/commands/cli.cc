@@ -21,6 +21,7 @@ constexpr char kProgramFooter[] =
     "  plimsoll plan model.gguf --device-memory 12GiB\n"
     "  plimsoll generate --model model.gguf --prompt 'Why is the sea salty?'\n"
     "  plimsoll chat --model model.gguf\n"
+    "  plimsoll serve model.gguf\n"
     "\n"
     "Exit codes: 0 ok, 1 error, 2 usage, 3 does not fit.\n"
     "'plimsoll COMMAND --help' explains a command.";
@@ -68,6 +69,7 @@ int Run(const std::vector<std::string>& args, Streams& streams) {
   AddWhatIf(app, commands);
   AddGenerate(app, commands);
   AddChat(app, commands);
+  AddServe(app, commands);
   AddPerplexity(app, commands);
   AddBench(app, commands);
   AddTokenize(app, commands);

@@ -35,6 +35,7 @@ void AddDevices(CLI::App& app, Commands& commands);
 void AddPlace(CLI::App& app, Commands& commands);
 void AddLeases(CLI::App& app, Commands& commands);
 void AddMemory(CLI::App& app, Commands& commands);
+void AddServe(CLI::App& app, Commands& commands);
 void AddSessions(CLI::App& app, Commands& commands);
 void AddTop(CLI::App& app, Commands& commands);
 void AddDrain(CLI::App& app, Commands& commands);

@@ -45,10 +45,12 @@ std::string CacheDirectory() {
       .string();
 }
 
-std::vector<std::string> CachedModels() {
+std::vector<std::string> CachedModels() { return ModelsIn(CacheDirectory()); }
+
+std::vector<std::string> ModelsIn(const std::string& folder) {
   std::vector<std::string> paths;
   std::error_code error;
-  fs::directory_iterator entry(CacheDirectory(), error);
+  fs::directory_iterator entry(folder, error);
   const fs::directory_iterator end;
   while (!error && entry != end && paths.size() < kMaxCachedModels) {
     const fs::path& path = entry->path();

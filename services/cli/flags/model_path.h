@@ -14,14 +14,16 @@
 
 namespace plimsoll::cli {
 
-// At most this many files of the cache are listed.
+// At most this many files of a folder are listed.
 inline constexpr size_t kMaxCachedModels = 1'024;
 
 // The folder ${XDG_CACHE_HOME:-~/.cache}/plimsoll/models.
 std::string CacheDirectory();
 
-// Paths of the cache's *.gguf files, sorted. A model in several files is listed
+// Paths of a folder's *.gguf files, sorted. A model in several files is listed
 // by its first one.
+std::vector<std::string> ModelsIn(const std::string& folder);
+// Those of the cache.
 std::vector<std::string> CachedModels();
 
 // Returns `model` if there is such a file or it contains a slash; else the

@@ -5,7 +5,6 @@
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
-#include <cstddef>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -20,13 +19,6 @@
 #include "services/server/work_pool.h"
 
 namespace plimsoll::services {
-
-// Preparing a request of so many bytes at most takes well below a millisecond
-// if it has no constraint. gRPC's thread does it at once, because the first
-// token waits for it.
-inline constexpr size_t kMaxInlineBytes = 4 << 10;
-// Preparing a request of so many bytes at most takes some milliseconds.
-inline constexpr size_t kMaxQuickBytes = 64 << 10;
 
 template <typename Request>
 bool HasConstraint(const Request& request) {

@@ -7,6 +7,7 @@
 #include "plimsoll/v1/tokenizer.grpc.pb.h"
 #include "services/generation/message_bytes.h"
 #include "services/generation/prompt.h"
+#include "services/generation/tokenize.h"
 #include "services/server/call.h"
 #include "services/wire/to_proto.h"
 #include "services/worker/calls/preparation.h"
@@ -18,64 +19,10 @@ namespace {
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
-// Ids of one Detokenize call.
-constexpr int kMaxDetokenizeIds = 1 << 20;
-constexpr char kFewerIds[] = "send fewer ids at a time";
-
 template <typename Response>
 void AddIds(const std::vector<int32_t>& ids, Response& response) {
   response.mutable_ids()->Reserve(static_cast<int>(ids.size()));
   for (const int32_t id : ids) response.add_ids(ToUint32(id));
-}
-
-absl::Status Tokenize(ModelRegistry& registry,
-                      const v1::TokenizeRequest& request, StopCheck stop,
-                      ByteBudget::Share& held, v1::TokenizeResponse& response) {
-  ASSIGN_OR_RETURN(const ServedModel model, registry.Serve(request.model()));
-  RETURN_IF_ERROR(held.Grow(WorkBytes(request)));
-  if (request.content_case() == v1::TokenizeRequest::CONTENT_NOT_SET) {
-    return absl::InvalidArgumentError("content: text or raw_text is needed");
-  }
-  ASSIGN_OR_RETURN(
-      const Prompt result,
-      FromText(model,
-               request.has_raw_text() ? request.raw_text() : request.text(),
-               request.add_bos(), request.parse_special(), {.stop = stop}));
-  RETURN_IF_ERROR(CheckReplyBytes(WireBytes(result.ids) + kReplyFrameBytes,
-                                  "tokenize the text in pieces"));
-  AddIds(result.ids, response);
-  return absl::OkStatus();
-}
-
-absl::Status Detokenize(ModelRegistry& registry,
-                        const v1::DetokenizeRequest& request, StopCheck stop,
-                        ByteBudget::Share& held,
-                        v1::DetokenizeResponse& response) {
-  ASSIGN_OR_RETURN(const ServedModel model, registry.Serve(request.model()));
-  if (request.ids_size() > kMaxDetokenizeIds) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "ids: has ", request.ids_size(), " ids, at most ", kMaxDetokenizeIds));
-  }
-  RETURN_IF_ERROR(stop());
-  RETURN_IF_ERROR(held.Grow(DetokenizeBytes(request.ids_size(), 0)));
-  v1::TokenPrompt prompt;
-  *prompt.mutable_ids() = request.ids();
-  ASSIGN_OR_RETURN(const Prompt checked, FromIds(model, prompt));
-  // Looked at before the text is made: a few ids may stand for a long one.
-  const worker::Tokenizer& tokenizer = model.engine->tokenizer();
-  ASSIGN_OR_RETURN(
-      const int64_t text_bytes,
-      TextBytes(tokenizer, checked.ids, request.render_special(), stop));
-  RETURN_IF_ERROR(CheckReplyBytes(text_bytes + kReplyFrameBytes, kFewerIds));
-  RETURN_IF_ERROR(held.Grow(DetokenizeBytes(request.ids_size(), text_bytes)));
-  ASSIGN_OR_RETURN(
-      *response.mutable_text(),
-      tokenizer.Decode(checked.ids, request.render_special(), stop));
-  absl::Status status = CheckReplyBytes(
-      static_cast<int64_t>(response.text().size()) + kReplyFrameBytes,
-      kFewerIds);
-  if (!status.ok()) response.clear_text();  // ill-formed bytes became longer
-  return status;
 }
 
 absl::Status CountTokens(ModelRegistry& registry,
@@ -128,8 +75,11 @@ class TokenizerServiceImpl final
                                v1::TokenizeResponse* response) override {
     return AnswerPrepared(
         context, limits_, pool_, *request, *response,
-        [this, request, response](StopCheck stop, ByteBudget::Share& held) {
-          return services::Tokenize(registry_, *request, stop, held, *response);
+        [this, request, response](StopCheck stop,
+                                  ByteBudget::Share& held) -> absl::Status {
+          ASSIGN_OR_RETURN(const ServedModel model,
+                           registry_.Serve(request->model()));
+          return services::Tokenize(model, *request, stop, held, *response);
         });
   }
 
@@ -138,9 +88,11 @@ class TokenizerServiceImpl final
                                  v1::DetokenizeResponse* response) override {
     return AnswerPrepared(
         context, limits_, pool_, *request, *response,
-        [this, request, response](StopCheck stop, ByteBudget::Share& held) {
-          return services::Detokenize(registry_, *request, stop, held,
-                                      *response);
+        [this, request, response](StopCheck stop,
+                                  ByteBudget::Share& held) -> absl::Status {
+          ASSIGN_OR_RETURN(const ServedModel model,
+                           registry_.Serve(request->model()));
+          return services::Detokenize(model, *request, stop, held, *response);
         });
   }
 

@@ -23,9 +23,10 @@ using ::testing::Le;
 using ::testing::StartsWith;
 
 constexpr const char* kCommands[] = {
-    "plan",   "what-if", "place",    "generate", "chat",       "tokenize",
-    "models", "devices", "memory",   "version",  "completion", "perplexity",
-    "bench",  "top",     "sessions", "drain",    "abort",      "verify"};
+    "plan",       "what-if",    "place",   "generate", "chat",
+    "tokenize",   "models",     "devices", "memory",   "version",
+    "completion", "perplexity", "bench",   "top",      "sessions",
+    "drain",      "abort",      "verify",  "serve"};
 
 TEST(RunTest, HelpOfEveryCommandFitsIn80ColumnsAndHasUsage) {
   for (const char* command : kCommands) {
@@ -86,6 +87,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{{"top"}, "--address"}, BadLine{{"sessions"}, "--address"},
         BadLine{{"chat", "--session", "a"}, "--address"},
         BadLine{{"drain"}, "--address"},
+        BadLine{{"serve"}, "there is no model"},
+        BadLine{{"serve", "m", "--address", "localhost:1"},
+                "leave out --address"},
+        BadLine{{"serve", "m", "--listen", "8080"}, "HOST:PORT"},
+        BadLine{{"serve", "m", "--listen", "0.0.0.0:8080"}, "--insecure"},
         BadLine{{"abort", "--all"}, "--address"},
         BadLine{{"abort", "--address", "localhost:1"}, "--all"},
         BadLine{{"abort", "a", "--all", "--address", "localhost:1"}, "--all"},

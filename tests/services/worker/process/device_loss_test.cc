@@ -11,6 +11,7 @@
 #include <string>
 
 #include "services/wire/errors.h"
+#include "services/worker/process/worker_core.h"
 #include "services/worker/process/worker_process.h"
 #include "tests/services/worker/worker_fixture.h"
 #include "tests/worker/engine/hooked_device.h"

@@ -1,0 +1,311 @@
+// `plimsoll serve`: planner, models and the HTTP front in one process.
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "base/status_macros.h"
+#include "services/cli/backends/embedded.h"
+#include "services/cli/commands/commands.h"
+#include "services/cli/flags/model_path.h"
+#include "services/cli/terminal/bytes.h"
+#include "services/cli/terminal/failure.h"
+#include "services/cli/terminal/interrupt.h"
+#include "services/cli/terminal/progress.h"
+#include "services/host/background.h"
+#include "services/host/clock.h"
+#include "services/host/device_list.h"
+#include "services/host/heap.h"
+#include "services/host/runtime_store.h"
+#include "services/http/front.h"
+#include "services/server/listen_address.h"
+#include "services/worker/models/worker_observer.h"
+#include "services/worker/process/worker_core.h"
+#include "services/worker/process/worker_devices.h"
+
+namespace plimsoll::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kServeDescription[] =
+    "Serve models over HTTP, as OpenAI's clients expect them\n"
+    "Plans and loads the models in this process and listens on 127.0.0.1:8080. "
+    "Without --n-ctx a slot has the context that the model was trained for, at "
+    "most 4096 tokens. docs/http.md has the paths and their parameters. Exit "
+    "code 3 if a model does not fit.";
+
+constexpr char kServeFooter[] =
+    "Examples:\n"
+    "  plimsoll serve model.gguf\n"
+    "  plimsoll serve SmolLM2-135M-Instruct.Q4_1 --slots 8 --n-ctx 8192\n"
+    "  plimsoll serve models/ --listen 127.0.0.1:0 --device-memory 12GiB";
+
+// The HTTP server's thread, and those of the command itself.
+constexpr int kFrontThreads = 2;
+
+struct ServeFlags {
+  std::vector<std::string> models;
+  services::HttpOptions http;
+  bool is_insecure = false;
+  int64_t drain_s = 30;
+  LoadFlags load;
+};
+
+// A name for clients: the file's, with '-' for characters that names have not.
+std::string NameOf(const std::string& path) {
+  std::string name = fs::path(path).stem().string();
+  name.resize(std::min(name.size(), services::ModelFlag::kMaxNameBytes));
+  for (char& c : name) {
+    const bool is_good = absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+                         c == '-' || c == '_' || c == '.' || c == ':';
+    if (!is_good) c = '-';
+  }
+  return name;
+}
+
+// The files that the operands mean, with their names.
+absl::StatusOr<std::vector<services::ModelFlag>> FindModels(
+    const std::vector<std::string>& operands) {
+  std::vector<std::string> paths;
+  for (const std::string& operand : operands) {
+    std::error_code error;
+    if (!fs::is_directory(operand, error)) {
+      paths.push_back(ResolveModel(operand));
+      continue;
+    }
+    const std::vector<std::string> found = ModelsIn(operand);
+    if (found.empty()) {
+      return UsageError(absl::StrCat(operand, " has no file *.gguf"));
+    }
+    paths.insert(paths.end(), found.begin(), found.end());
+  }
+  std::vector<services::ModelFlag> models;
+  for (const std::string& path : paths) {
+    // Mistakes are reported before a device is opened.
+    RETURN_IF_ERROR(OpenModel(path).status());
+    services::ModelFlag model{NameOf(path), path};
+    for (const services::ModelFlag& other : models) {
+      if (other.name != model.name) continue;
+      return UsageError(absl::StrCat("two models are called ", model.name));
+    }
+    models.push_back(std::move(model));
+  }
+  return models;
+}
+
+absl::Status CheckServeFlags(const ServeFlags& flags,
+                             const GlobalFlags& globals) {
+  if (!globals.address.empty()) {
+    return UsageError(
+        "serve loads models in this process; leave out --address");
+  }
+  if (flags.models.empty()) {
+    const std::vector<std::string> cached = CachedModels();
+    return UsageError(absl::StrCat(
+        "there is no model; give files, names in the cache or folders",
+        cached.empty() ? "" : "; the cache has ",
+        absl::StrJoin(cached, ", ",
+                      [](std::string* out, const std::string& path) {
+                        out->append(fs::path(path).stem().string());
+                      })));
+  }
+  const auto listen = services::ParseListen(flags.http.listen);
+  if (!listen.ok()) return UsageError(listen.status().message());
+  if (flags.is_insecure) return absl::OkStatus();
+  const absl::Status local = services::CheckLoopback(*listen, "--insecure");
+  return local.ok() ? local : UsageError(local.message());
+}
+
+// Waits for one load. Shared with the registry, which may keep it for longer.
+class LoadWait final : public services::LoadWatcher {
+ public:
+  void OnProgress(const services::LoadReport& report) override {
+    absl::MutexLock lock(&mu_);
+    if (report.bytes_total.has_value()) {
+      done_bytes_ = report.bytes_done.value_or(0);
+      total_bytes_ = *report.bytes_total;
+    }
+    if (!report.parts.empty()) parts_ = report.parts;
+  }
+  void OnLoadEnd(const absl::Status& status) override {
+    absl::MutexLock lock(&mu_);
+    end_ = status;
+  }
+
+  // Returns the model's parts with their plans once it is loaded. Errors: those
+  // of the load; InterruptedError.
+  absl::StatusOr<std::vector<services::PlannedPart>> Await(Progress& progress) {
+    absl::MutexLock lock(&mu_);
+    const auto has_ended = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return end_.has_value();
+    };
+    while (!mu_.AwaitWithTimeout(absl::Condition(&has_ended), kInterruptPoll)) {
+      if (Interrupted()) return InterruptedError();
+      if (total_bytes_ == 0) continue;
+      progress.Update(done_bytes_, total_bytes_, services::BootTime());
+    }
+    RETURN_IF_ERROR(*end_);
+    if (total_bytes_ > 0) {
+      progress.Update(total_bytes_, total_bytes_, services::BootTime());
+    }
+    return parts_;
+  }
+
+ private:
+  absl::Mutex mu_;
+  int64_t done_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t total_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  std::vector<services::PlannedPart> parts_ ABSL_GUARDED_BY(mu_);
+  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
+};
+
+// Says that the plan fits and what it is: "fits: 231.9 MiB of 2.0 GiB, 4 slots
+// of 4,096 tokens".
+std::string Verdict(const std::vector<services::PlannedPart>& parts,
+                    int64_t n_slots) {
+  int64_t total = 0;
+  int64_t budget = 0;
+  for (const services::PlannedPart& part : parts) {
+    total += part.plan.total_bytes;
+    budget += part.plan.budget_bytes;
+  }
+  const planner::MemoryPlan& plan = parts.front().plan;
+  return absl::StrCat("fits: ", FormatBytes(total), " of ", FormatBytes(budget),
+                      ", ", n_slots, n_slots == 1 ? " slot of " : " slots of ",
+                      FormatCount(plan.n_ctx), " tokens (",
+                      Printable(plan.n_ctx_reason), ")");
+}
+
+absl::Status LoadAll(const services::WorkerOptions& options,
+                     services::ModelRegistry& registry, Streams& streams) {
+  for (const services::ModelFlag& model : options.models) {
+    const auto wait = std::make_shared<LoadWait>();
+    std::optional<Progress> progress;
+    progress.emplace(model.name, services::BootTime(), streams);
+    RETURN_IF_ERROR(registry.Load(model.name, options.load, wait));
+    ASSIGN_OR_RETURN(const std::vector<services::PlannedPart> parts,
+                     wait->Await(*progress));
+    progress.reset();  // ends its line
+    streams.err << model.name << " " << Verdict(parts, options.load.n_slots)
+                << "\n";
+  }
+  return absl::OkStatus();
+}
+
+void Announce(const std::string& address, const std::string& model,
+              Streams& streams) {
+  streams.out << "listening on http://" << address << "\n"
+              << "try: curl http://" << address
+              << "/v1/chat/completions -d '{\"model\": \"" << model
+              << "\", \"messages\": [{\"role\": \"user\", \"content\": \"Why "
+                 "is the sea salty?\"}]}'\n"
+              << std::flush;
+}
+
+services::WorkerOptions ToWorkerOptions(const ServeFlags& flags) {
+  services::WorkerOptions options;
+  // Longer contexts than the trained one are cut to it.
+  options.load = ToLoadOptions(flags.load, std::numeric_limits<int32_t>::max(),
+                               ContextDefault::kShort);
+  options.precision = flags.load.precision;
+  options.n_threads = static_cast<int>(flags.load.threads);
+  options.drain_timeout = absl::Seconds(flags.drain_s);
+  options.clock = services::BootTime;
+  options.profile_folder = services::DefaultProfileFolder();
+  return options;
+}
+
+// Serves until a signal comes. The devices of `options` outlive it.
+absl::Status Serve(const ServeFlags& flags, services::WorkerOptions options,
+                   Streams& streams) {
+  RETURN_IF_ERROR(services::CheckWorkerThreads(options, kFrontThreads));
+  services::WorkerObserver quiet;  // people see what this command prints
+  options.observer = &quiet;
+  ASSIGN_OR_RETURN(const auto core, services::WorkerCore::Start(options));
+  ASSIGN_OR_RETURN(
+      const auto front,
+      services::Front::Start(flags.http,
+                             {core->registry(), core->gate(), core->pool()}));
+  core->WatchDevices([&front] { front->SetReady(false); });
+  absl::Status status = LoadAll(options, core->registry(), streams);
+  if (status.ok()) {
+    front->SetReady(true);
+    Announce(front->address(), options.models.front().name, streams);
+    while (!Interrupted()) absl::SleepFor(kInterruptPoll);
+  }
+  front->Drain(status.ok() ? options.drain_timeout : absl::ZeroDuration(),
+               [&core] { core->AbortCalls(); });
+  core->End();
+  return status;
+}
+
+absl::Status RunServe(const ServeFlags& flags, const Commands& commands) {
+  RETURN_IF_ERROR(CheckServeFlags(flags, commands.globals));
+  services::KeepHeapSmall();
+  services::WorkerOptions options = ToWorkerOptions(flags);
+  ASSIGN_OR_RETURN(options.models, FindModels(flags.models));
+  RETURN_IF_ERROR(MemoryOfEach(flags.load, flags.load.devices.size()).status());
+  const InterruptScope interrupts;
+  ASSIGN_OR_RETURN(const services::ComputeDevices devices,
+                   OpenDevices(flags.load.devices, flags.load));
+  std::vector<const worker::ComputeDevice*> opened;
+  for (const auto& device : devices) opened.push_back(device.get());
+  ASSIGN_OR_RETURN(
+      options.devices,
+      services::DescribeDevices({.names = flags.load.devices,
+                                 .memory_bytes = flags.load.device_memory,
+                                 .ids = ""},
+                                "", opened));
+  return services::NeedsThreads(
+      [&] { return Serve(flags, std::move(options), commands.streams); });
+}
+
+}  // namespace
+
+void AddServe(CLI::App& app, Commands& commands) {
+  CLI::App* command = app.add_subcommand("serve", kServeDescription);
+  command->footer(kServeFooter);
+  auto flags = std::make_shared<ServeFlags>();
+  flags->http.listen = "127.0.0.1:8080";
+  flags->load.slots = services::WorkerLoadDefaults().n_slots;
+  flags->load.parked_slots = services::WorkerLoadDefaults().n_parked;
+  command
+      ->add_option("models", flags->models,
+                   "GGUF files, names in the cache, or folders of files; "
+                   "clients call a model by its file's name without .gguf")
+      ->type_name("FILE...");
+  command
+      ->add_option("--listen", flags->http.listen,
+                   "Where to listen; port 0 takes any (127.0.0.1:8080)")
+      ->type_name("HOST:PORT");
+  command->add_flag("--insecure", flags->is_insecure,
+                    "Listen on an address that is not loopback, without TLS "
+                    "and without authentication");
+  command
+      ->add_option("--allow-host", flags->http.allowed_hosts,
+                   "A name that requests may call this server by, beside "
+                   "addresses and localhost; repeatable")
+      ->type_name("NAME");
+  command
+      ->add_option("--allow-origin", flags->http.allowed_origins,
+                   "An origin whose pages may send requests, such as "
+                   "https://chat.example.com; repeatable")
+      ->type_name("ORIGIN");
+  AddCount(*command, "--drain-timeout", &flags->drain_s, 0, 3'600, "S",
+           "Seconds that running calls get after SIGTERM (30)");
+  AddLoadFlags(*command, &flags->load);
+  command->callback([flags, &commands] {
+    commands.run = [flags, &commands] { return RunServe(*flags, commands); };
+  });
+}
+
+}  // namespace plimsoll::cli

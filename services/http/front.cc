@@ -1,0 +1,163 @@
+#include "services/http/front.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "base/status_macros.h"
+#include "services/http/http_errors.h"
+#include "services/http/json.h"
+#include "services/http/openai_reply.h"
+#include "services/http/openai_request.h"
+#include "services/http/token_calls.h"
+
+namespace plimsoll::services {
+namespace {
+
+// Calls that were aborted, and clients, have this long to end.
+constexpr absl::Duration kEndGrace = absl::Seconds(1);
+
+constexpr absl::string_view kModels = "/v1/models";
+constexpr TextDialect kChat = {ReadChatCompletion, NewChatFormat};
+constexpr TextDialect kCompletions = {ReadCompletion, NewCompletionFormat};
+
+const char* StateWord(ModelState state) {
+  switch (state) {
+    case ModelState::kAbsent:
+      return "unloaded";
+    case ModelState::kReserving:
+    case ModelState::kLoading:
+      return "loading";
+    case ModelState::kReady:
+      return "ready";
+    case ModelState::kDraining:
+      return "unloading";
+  }
+  return "";
+}
+
+Json ToJson(const ModelInfo& model, int64_t created_s) {
+  Json json;
+  json["id"] = model.name;
+  json["object"] = "model";
+  json["created"] = created_s;
+  json["owned_by"] = "plimsoll";
+  json["state"] = StateWord(model.state);
+  if (!model.ready.has_value()) return json;
+  int64_t bytes = 0;
+  for (const ModelPart& part : model.ready->parts) bytes += part.total_bytes;
+  json["max_model_len"] = model.ready->n_ctx;
+  json["architecture"] = model.ready->architecture;
+  json["planned_bytes"] = bytes;
+  return json;
+}
+
+HttpResponse ListModels(const std::vector<ModelInfo>& models,
+                        int64_t created_s) {
+  Json list;
+  list["object"] = "list";
+  list["data"] = Json::array();
+  for (const ModelInfo& model : models) {
+    list["data"].push_back(ToJson(model, created_s));
+  }
+  return {.body = Dump(list)};
+}
+
+HttpResponse OneModel(const std::vector<ModelInfo>& models,
+                      absl::string_view name, int64_t created_s) {
+  for (const ModelInfo& model : models) {
+    if (model.name == name) return {.body = Dump(ToJson(model, created_s))};
+  }
+  return ErrorResponse(404, "there is no model of this name");
+}
+
+HttpResponse WrongMethod(const std::string& allowed) {
+  HttpResponse response =
+      ErrorResponse(405, absl::StrCat("this path takes ", allowed));
+  response.headers.emplace_back("Allow", allowed);
+  return response;
+}
+
+using Answer = void (*)(const HttpRoom&, HttpRequest,
+                        std::shared_ptr<HttpReply>);
+
+// What POST does at a path; null if the path has no POST.
+Answer PostAt(absl::string_view path) {
+  if (path == "/v1/chat/completions") {
+    return [](const HttpRoom& room, HttpRequest request,
+              std::shared_ptr<HttpReply> reply) {
+      TextCall::Start(room, kChat, std::move(request), std::move(reply));
+    };
+  }
+  if (path == "/v1/completions") {
+    return [](const HttpRoom& room, HttpRequest request,
+              std::shared_ptr<HttpReply> reply) {
+      TextCall::Start(room, kCompletions, std::move(request), std::move(reply));
+    };
+  }
+  if (path == "/tokenize") return AnswerTokenize;
+  if (path == "/detokenize") return AnswerDetokenize;
+  return nullptr;
+}
+
+}  // namespace
+
+Front::Front(const HttpRoom& room)
+    : room_(room), start_s_(absl::ToUnixSeconds(absl::Now())) {}
+
+absl::StatusOr<std::unique_ptr<Front>> Front::Start(HttpOptions options,
+                                                    const HttpRoom& room) {
+  std::unique_ptr<Front> front(new Front(room));
+  ASSIGN_OR_RETURN(
+      front->server_,
+      HttpServer::Start(std::move(options), room.registry.messages(),
+                        [raw = front.get()](HttpRequest request,
+                                            std::shared_ptr<HttpReply> reply) {
+                          raw->Handle(std::move(request), std::move(reply));
+                        }));
+  return front;
+}
+
+HttpResponse Front::Health() const {
+  const bool is_draining = room_.gate.is_closed();
+  const bool is_well = is_ready_ && !is_draining;
+  const char* word = is_draining ? "draining" : "loading";
+  Json json;
+  json["status"] = is_well ? "ok" : word;
+  return {.status = is_well ? 200 : 503, .body = Dump(json)};
+}
+
+void Front::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
+  absl::string_view path = request.path;
+  if (const Answer answer = PostAt(path)) {
+    if (request.method != "POST") return reply->Send(WrongMethod("POST"));
+    return answer(room_, std::move(request), std::move(reply));
+  }
+  const bool is_model = absl::StartsWith(path, absl::StrCat(kModels, "/"));
+  if (path != "/health" && path != kModels && !is_model) {
+    return reply->Send(ErrorResponse(404, "there is nothing at this path"));
+  }
+  if (request.method != "GET" && request.method != "HEAD") {
+    return reply->Send(WrongMethod("GET, HEAD"));
+  }
+  if (path == "/health") return reply->Send(Health());
+  const std::vector<ModelInfo> models = room_.registry.List();
+  if (!is_model) return reply->Send(ListModels(models, start_s_));
+  path.remove_prefix(kModels.size() + 1);
+  reply->Send(OneModel(models, path, start_s_));
+}
+
+void Front::Drain(absl::Duration timeout, const std::function<void()>& abort) {
+  room_.gate.Close();
+  if (!room_.gate.AwaitIdle(timeout)) {
+    abort();
+    room_.gate.AwaitIdle(kEndGrace);
+  }
+  server_->Drain(kEndGrace);
+}
+
+}  // namespace plimsoll::services

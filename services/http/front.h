@@ -1,0 +1,52 @@
+// The front door: what the paths of HTTP answer, for models of this process.
+#ifndef PLIMSOLL_SERVICES_HTTP_FRONT_H_
+#define PLIMSOLL_SERVICES_HTTP_FRONT_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "services/http/http_message.h"
+#include "services/http/http_server.h"
+#include "services/http/text_call.h"
+
+namespace plimsoll::services {
+
+// Thread-safe, except for construction and destruction.
+class Front {
+ public:
+  // What is in `room` outlives it. It is not ready at first.
+  // Errors: those of HttpServer::Start.
+  static absl::StatusOr<std::unique_ptr<Front>> Start(HttpOptions options,
+                                                      const HttpRoom& room);
+  Front(const Front&) = delete;
+  Front& operator=(const Front&) = delete;
+
+  // HOST:PORT with the actual port.
+  const std::string& address() const { return server_->address(); }
+
+  // What /health says.
+  void SetReady(bool is_ready) { is_ready_ = is_ready; }
+
+  // Refuses new calls and waits up to `timeout` for the running ones; then
+  // calls `abort`, which must end them, and closes all connections.
+  void Drain(absl::Duration timeout, const std::function<void()>& abort);
+
+ private:
+  explicit Front(const HttpRoom& room);
+
+  void Handle(HttpRequest request, std::shared_ptr<HttpReply> reply);
+  HttpResponse Health() const;
+
+  const HttpRoom room_;
+  const int64_t start_s_;  // Unix time
+  std::atomic<bool> is_ready_ = false;
+  std::unique_ptr<HttpServer> server_;  // last: its thread uses what is above
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_HTTP_FRONT_H_

@@ -1,0 +1,30 @@
+// Errors as HTTP has them: a status, and a body of OpenAI's form.
+#ifndef PLIMSOLL_SERVICES_HTTP_HTTP_ERRORS_H_
+#define PLIMSOLL_SERVICES_HTTP_HTTP_ERRORS_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "services/http/http_message.h"
+
+namespace plimsoll::services {
+
+// Returns the status of HTTP that `status`, which is an error, is sent with.
+int HttpStatusOf(const absl::Status& status);
+
+// Returns {"error": {"message", "type", "param", "code"}} as text. `param` is
+// the field that the message begins with, and `code` is the reason of the
+// error's details, in OpenAI's words where it has some. No path and no address
+// is in it.
+std::string ErrorBody(const absl::Status& status);
+
+// The reply for `status`, with Retry-After where a client should come back.
+HttpResponse ErrorResponse(const absl::Status& status);
+
+// The reply for an error of the transport.
+HttpResponse ErrorResponse(int status, absl::string_view message);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_HTTP_HTTP_ERRORS_H_

@@ -1,0 +1,79 @@
+// Requests and replies of HTTP as values, without a library of sockets.
+#ifndef PLIMSOLL_SERVICES_HTTP_HTTP_MESSAGE_H_
+#define PLIMSOLL_SERVICES_HTTP_HTTP_MESSAGE_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "services/server/byte_budget.h"
+
+namespace plimsoll::services {
+
+// A whole request that has passed the server's limits and its checks.
+struct HttpRequest {
+  std::string method;  // upper-case, such as "POST"
+  std::string path;    // without the query, as it was sent
+  std::string body;
+  std::string peer;        // as PeerOf names it
+  std::string request_id;  // the client's x-request-id, or a new one
+  // The memory of the body. The code that answers may grow it.
+  ByteBudget::Share held = {};
+};
+
+// A reply that is sent at once.
+struct HttpResponse {
+  int status = 200;
+  std::string body;
+  std::string content_type = "application/json";
+  std::vector<std::pair<std::string, std::string>> headers = {};
+  // Memory that is given back once the reply is sent.
+  ByteBudget::Share held = {};
+};
+
+// Where the server-sent events of a reply come from.
+class EventSource {
+ public:
+  struct Events {
+    std::string bytes;     // whole events; empty if there is nothing now
+    bool is_last = false;  // nothing follows
+  };
+
+  virtual ~EventSource() = default;
+  // Takes what is there. It is called on the server's thread, after each
+  // HttpReply::Wake() and whenever earlier events were sent, but never while
+  // some are being sent: so a client that does not read is not asked for. It
+  // must not block.
+  virtual Events Take() = 0;
+};
+
+// The reply to one request. Either Send, Compose or Stream is called, once.
+// Thread-safe; it may outlive the server.
+class HttpReply {
+ public:
+  virtual ~HttpReply() = default;
+
+  // Sends a whole reply.
+  virtual void Send(HttpResponse response) = 0;
+  // Sends what `compose` returns. It runs on the server's thread, so it must be
+  // quick.
+  virtual void Compose(std::function<HttpResponse()> compose) = 0;
+  // Begins a stream of server-sent events, with status 200.
+  virtual void Stream(std::shared_ptr<EventSource> source) = 0;
+  // Says that the source has more.
+  virtual void Wake() = 0;
+  // Has `told` called once if the client goes away, or does not read, before
+  // the reply has ended; at once if that is known already. It must not block.
+  virtual void OnGone(std::function<void()> told) = 0;
+};
+
+// Answers a request by its reply, then or later. It is called on the server's
+// thread, so it must not block or compute for long.
+using HttpHandler =
+    std::function<void(HttpRequest, std::shared_ptr<HttpReply>)>;
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_HTTP_HTTP_MESSAGE_H_

@@ -1,0 +1,351 @@
+#include "services/http/openai_reply.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "services/http/http_errors.h"
+#include "services/http/json.h"
+#include "worker/text/utf8.h"
+
+namespace plimsoll::services {
+namespace {
+
+using Part = ReplyFormat::Part;
+
+const char* FinishWord(v1::FinishReason reason) {
+  switch (reason) {
+    case v1::FINISH_REASON_MAX_TOKENS:
+    case v1::FINISH_REASON_LENGTH:
+      return "length";
+    case v1::FINISH_REASON_TOOL_CALL:
+      return "tool_calls";
+    default:
+      return "stop";
+  }
+}
+
+// What all replies to all prompts used. The replies to one prompt share it.
+struct Usage {
+  uint64_t prompt_tokens = 0;
+  uint64_t cached_tokens = 0;
+  uint64_t reply_tokens = 0;
+};
+
+Json ToJson(const Usage& usage) {
+  Json json;
+  json["prompt_tokens"] = usage.prompt_tokens;
+  json["completion_tokens"] = usage.reply_tokens;
+  json["total_tokens"] = usage.prompt_tokens + usage.reply_tokens;
+  json["prompt_tokens_details"]["cached_tokens"] = usage.cached_tokens;
+  return json;
+}
+
+void AppendEvent(const std::string& data, std::string& events) {
+  absl::StrAppend(&events, "data: ", data, "\n\n");
+}
+
+// The parts that both kinds of reply have. A kind says what a choice has.
+class OpenAiFormat : public ReplyFormat {
+ public:
+  OpenAiFormat(const TextJob& job, ReplyHead head, absl::string_view id_prefix)
+      : head_(std::move(head)),
+        id_(absl::StrCat(id_prefix, head_.id)),
+        n_choices_(job.n_choices),
+        has_usage_(job.has_usage),
+        has_logprobs_(job.prompts.front().response().has_top_logprobs()) {}
+
+  void AppendPart(int index, const Part& part, std::string& events) override {
+    if (part.has_finish()) Count(index, part);
+    for (Json& choice : Deltas(index, part)) {
+      Json message = Envelope(StreamObject());
+      message["choices"].push_back(std::move(choice));
+      if (has_usage_) message["usage"] = nullptr;
+      AppendEvent(Dump(message), events);
+    }
+  }
+
+  void AppendEnd(std::string& events) override {
+    if (has_usage_) {
+      Json message = Envelope(StreamObject());
+      message["choices"] = Json::array();
+      message["usage"] = ToJson(usage_);
+      AppendEvent(Dump(message), events);
+    }
+    AppendEvent("[DONE]", events);
+  }
+
+  void AppendError(const absl::Status& status, std::string& events) override {
+    AppendEvent(ErrorBody(status), events);
+  }
+
+  std::string Whole(const std::vector<Part>& replies) override {
+    Json message = Envelope(WholeObject());
+    for (size_t i = 0; i < replies.size(); ++i) {
+      const int index = static_cast<int>(i);
+      Count(index, replies[i]);
+      message["choices"].push_back(WholeChoice(index, replies[i]));
+    }
+    message["usage"] = ToJson(usage_);
+    return Dump(message);
+  }
+
+ protected:
+  virtual const char* WholeObject() const = 0;
+  virtual const char* StreamObject() const = 0;
+  // The choices that a part of a stream becomes, one in each message.
+  virtual std::vector<Json> Deltas(int index, const Part& part) = 0;
+  virtual Json WholeChoice(int index, const Part& reply) = 0;
+
+  bool has_logprobs() const { return has_logprobs_; }
+  int n_replies(const TextJob& job) const {
+    return n_choices_ * static_cast<int>(job.prompts.size());
+  }
+
+  // The tokens of a part without the one that ended the reply, which is no
+  // text.
+  std::vector<const v1::GeneratedToken*> TokensOf(const Part& part) const {
+    std::vector<const v1::GeneratedToken*> tokens;
+    for (const v1::GeneratedToken& token : part.tokens()) {
+      if (!tokenizer().IsEnd(static_cast<int32_t>(token.id()))) {
+        tokens.push_back(&token);
+      }
+    }
+    return tokens;
+  }
+
+  std::string BytesOf(uint32_t id) const {
+    std::string bytes;
+    tokenizer().AppendBytes(static_cast<int32_t>(id), /*render_special=*/true,
+                            bytes);
+    return bytes;
+  }
+
+  std::string TextOf(uint32_t id) const {
+    worker::Utf8Stream stream;
+    std::string text = stream.Push(BytesOf(id));
+    return text + stream.Finish();
+  }
+
+ private:
+  const worker::Tokenizer& tokenizer() const {
+    return head_.model.engine->tokenizer();
+  }
+
+  Json Envelope(const char* object) const {
+    Json message;
+    message["id"] = id_;
+    message["object"] = object;
+    message["created"] = head_.created_s;
+    message["model"] = head_.model.name;
+    return message;
+  }
+
+  void Count(int index, const Part& part) {
+    const v1::TokenUsage& used = part.finish().usage();
+    usage_.reply_tokens += used.generated_tokens();
+    if (index % n_choices_ != 0) return;
+    usage_.prompt_tokens += used.prompt_tokens();
+    usage_.cached_tokens += used.cached_tokens();
+  }
+
+  const ReplyHead head_;
+  const std::string id_;
+  const int n_choices_;
+  const bool has_usage_;
+  const bool has_logprobs_;
+  Usage usage_;
+};
+
+class ChatFormat final : public OpenAiFormat {
+ public:
+  ChatFormat(const TextJob& job, ReplyHead head)
+      : OpenAiFormat(job, std::move(head), "chatcmpl-"),
+        begun_(static_cast<size_t>(n_replies(job))),
+        n_calls_(static_cast<size_t>(n_replies(job))) {}
+
+ private:
+  const char* WholeObject() const override { return "chat.completion"; }
+  const char* StreamObject() const override { return "chat.completion.chunk"; }
+
+  Json Candidate(uint32_t id, float logprob) const {
+    const std::string bytes = BytesOf(id);
+    Json json;
+    json["token"] = TextOf(id);
+    json["logprob"] = logprob;
+    json["bytes"] = Json::array();
+    for (const char byte : bytes) {
+      json["bytes"].push_back(static_cast<unsigned char>(byte));
+    }
+    return json;
+  }
+
+  // Null if nobody asked.
+  Json Logprobs(const Part& part) const {
+    if (!has_logprobs()) return nullptr;
+    Json content = Json::array();
+    for (const v1::GeneratedToken* token : TokensOf(part)) {
+      Json one = Candidate(token->id(), token->logprob());
+      one["top_logprobs"] = Json::array();
+      for (const v1::TokenCandidate& candidate : token->candidates()) {
+        one["top_logprobs"].push_back(
+            Candidate(candidate.id(), candidate.logprob()));
+      }
+      content.push_back(std::move(one));
+    }
+    Json json;
+    json["content"] = std::move(content);
+    json["refusal"] = nullptr;
+    return json;
+  }
+
+  Json Call(const v1::ToolCall& call, int index, size_t number) const {
+    Json json;
+    json["id"] = absl::StrCat("call_", index, "_", number);
+    json["type"] = "function";
+    json["function"]["name"] = call.name();
+    json["function"]["arguments"] = call.arguments();
+    return json;
+  }
+
+  static Json Choice(int index, Json delta, Json logprobs, Json reason) {
+    Json choice;
+    choice["index"] = index;
+    choice["delta"] = std::move(delta);
+    choice["logprobs"] = std::move(logprobs);
+    choice["finish_reason"] = std::move(reason);
+    return choice;
+  }
+
+  std::vector<Json> Deltas(int index, const Part& part) override {
+    std::vector<Json> choices;
+    const auto at = static_cast<size_t>(index);
+    if (!begun_[at]) {
+      begun_[at] = true;
+      choices.push_back(Choice(index, {{"role", "assistant"}, {"content", ""}},
+                               nullptr, nullptr));
+    }
+    // Text that was meant as a call and is none stays text: nothing is lost.
+    std::string text = part.text();
+    Json calls = Json::array();
+    for (const v1::ToolCall& call : part.tool_calls()) {
+      text += call.text();
+      if (!call.error().empty()) continue;
+      const size_t number = n_calls_[at]++;
+      Json json = Call(call, index, number);
+      json["index"] = number;
+      calls.push_back(std::move(json));
+    }
+    Json logprobs = Logprobs(part);
+    if (!text.empty() || (has_logprobs() && !logprobs["content"].empty())) {
+      choices.push_back(
+          Choice(index, {{"content", text}}, std::move(logprobs), nullptr));
+    }
+    if (!calls.empty()) {
+      choices.push_back(
+          Choice(index, {{"tool_calls", std::move(calls)}}, nullptr, nullptr));
+    }
+    if (part.has_finish()) {
+      choices.push_back(Choice(index, Json::object(), nullptr,
+                               FinishWord(part.finish().finish_reason())));
+    }
+    return choices;
+  }
+
+  Json WholeChoice(int index, const Part& reply) override {
+    std::string text = reply.text();
+    Json calls = Json::array();
+    for (const v1::ToolCall& call : reply.tool_calls()) {
+      text += call.text();
+      if (call.error().empty())
+        calls.push_back(Call(call, index, calls.size()));
+    }
+    Json message;
+    message["role"] = "assistant";
+    const bool is_call_only = text.empty() && !calls.empty();
+    message["content"] = is_call_only ? Json(nullptr) : Json(text);
+    message["refusal"] = nullptr;
+    if (!calls.empty()) message["tool_calls"] = std::move(calls);
+    Json choice;
+    choice["index"] = index;
+    choice["message"] = std::move(message);
+    choice["logprobs"] = Logprobs(reply);
+    choice["finish_reason"] = FinishWord(reply.finish().finish_reason());
+    return choice;
+  }
+
+  std::vector<bool> begun_;      // replies of which a part was written
+  std::vector<size_t> n_calls_;  // of each reply so far
+};
+
+class CompletionFormat final : public OpenAiFormat {
+ public:
+  CompletionFormat(const TextJob& job, ReplyHead head)
+      : OpenAiFormat(job, std::move(head), "cmpl-"),
+        text_bytes_(static_cast<size_t>(n_replies(job))) {}
+
+ private:
+  const char* WholeObject() const override { return "text_completion"; }
+  const char* StreamObject() const override { return "text_completion"; }
+
+  // Null if nobody asked. `offset` is where the part's first token begins in
+  // the reply, in bytes; it moves on.
+  Json Logprobs(const Part& part, size_t& offset) const {
+    if (!has_logprobs()) return nullptr;
+    Json json = {{"tokens", Json::array()},
+                 {"token_logprobs", Json::array()},
+                 {"top_logprobs", Json::array()},
+                 {"text_offset", Json::array()}};
+    for (const v1::GeneratedToken* token : TokensOf(part)) {
+      const std::string text = TextOf(token->id());
+      json["tokens"].push_back(text);
+      json["token_logprobs"].push_back(token->logprob());
+      json["text_offset"].push_back(offset);
+      offset += text.size();
+      Json top = Json::object();
+      for (const v1::TokenCandidate& candidate : token->candidates()) {
+        top[TextOf(candidate.id())] = candidate.logprob();
+      }
+      json["top_logprobs"].push_back(std::move(top));
+    }
+    return json;
+  }
+
+  Json ChoiceOf(int index, const Part& part) {
+    Json choice;
+    choice["index"] = index;
+    choice["text"] = part.text();
+    choice["logprobs"] =
+        Logprobs(part, text_bytes_[static_cast<size_t>(index)]);
+    choice["finish_reason"] =
+        part.has_finish() ? Json(FinishWord(part.finish().finish_reason()))
+                          : Json(nullptr);
+    return choice;
+  }
+
+  std::vector<Json> Deltas(int index, const Part& part) override {
+    if (part.text().empty() && !part.has_finish() && !has_logprobs()) return {};
+    return {ChoiceOf(index, part)};
+  }
+
+  Json WholeChoice(int index, const Part& reply) override {
+    return ChoiceOf(index, reply);
+  }
+
+  std::vector<size_t> text_bytes_;  // of each reply's tokens so far
+};
+
+}  // namespace
+
+std::unique_ptr<ReplyFormat> NewChatFormat(const TextJob& job, ReplyHead head) {
+  return std::make_unique<ChatFormat>(job, std::move(head));
+}
+
+std::unique_ptr<ReplyFormat> NewCompletionFormat(const TextJob& job,
+                                                 ReplyHead head) {
+  return std::make_unique<CompletionFormat>(job, std::move(head));
+}
+
+}  // namespace plimsoll::services

@@ -1,0 +1,287 @@
+#include "services/http/openai_request.h"
+
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "services/host/random_id.h"
+#include "services/http/chat_messages.h"
+
+namespace plimsoll::services {
+namespace {
+
+using Request = v1::StreamGenerateRequest;
+
+constexpr int64_t kMaxCount = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMinInt = std::numeric_limits<int64_t>::min();
+constexpr int64_t kMaxInt = std::numeric_limits<int64_t>::max();
+constexpr size_t kMaxStops = 16;
+constexpr int64_t kMaxTopLogprobs = 20;
+// A bias of so much or less forbids a token, as it does at OpenAI's.
+constexpr double kMaxBias = 100;
+constexpr float kForbidden = -1'000;
+// The least probability mass; 0 keeps no token.
+constexpr double kLeastMass = 1e-6;
+// Accepted and without effect, for both kinds of request: they are about
+// accounts and storage, which this server has not.
+const char* const kIgnored[] = {"user",
+                                "metadata",
+                                "store",
+                                "service_tier",
+                                "safety_identifier",
+                                "prompt_cache_key",
+                                "prompt_cache_retention"};
+
+absl::Status ReadSeed(JsonFields& fields, v1::SamplingOptions& sampling) {
+  ASSIGN_OR_RETURN(const auto seed, fields.Int("seed", kMinInt, kMaxInt));
+  uint64_t value = 0;
+  if (seed.has_value()) {
+    value = static_cast<uint64_t>(*seed);
+  } else if (!absl::SimpleHexAtoi(RandomId().substr(0, 16), &value)) {
+    return absl::InternalError("no random number");
+  }
+  sampling.set_seed(value);
+  return absl::OkStatus();
+}
+
+absl::Status ReadLogitBias(JsonFields& fields, v1::SamplingOptions& sampling) {
+  const Json* given = fields.Find("logit_bias");
+  if (given == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(JsonFields biases, JsonFields::Of(*given, "logit_bias."));
+  for (const auto& [key, value] : given->items()) {
+    uint32_t id = 0;
+    if (!absl::SimpleAtoi(key, &id)) {
+      return biases.Bad(key, "is not the id of a token");
+    }
+    ASSIGN_OR_RETURN(const auto bias, biases.Number(key, -kMaxBias, kMaxBias));
+    v1::LogitBias& added = *sampling.add_logit_bias();
+    added.set_id(id);
+    const double number = bias.value_or(0);
+    added.set_bias(number == -kMaxBias ? kForbidden
+                                       : static_cast<float>(number));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadSampling(JsonFields& fields, v1::SamplingOptions& sampling) {
+  const auto number = [&](const char* name, double min, double max,
+                          auto set) -> absl::Status {
+    ASSIGN_OR_RETURN(const auto value, fields.Number(name, min, max));
+    if (value.has_value()) set(static_cast<float>(*value));
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(number("temperature", 0, 100, [&](float value) {
+    sampling.set_temperature(value);
+  }));
+  RETURN_IF_ERROR(number("top_p", kLeastMass, 1,
+                         [&](float value) { sampling.set_top_p(value); }));
+  RETURN_IF_ERROR(
+      number("min_p", 0, 1, [&](float value) { sampling.set_min_p(value); }));
+  RETURN_IF_ERROR(number("typical_p", kLeastMass, 1,
+                         [&](float value) { sampling.set_typical_p(value); }));
+  RETURN_IF_ERROR(number("repetition_penalty", 0.01, 100, [&](float value) {
+    sampling.set_repetition_penalty(value);
+  }));
+  RETURN_IF_ERROR(number("presence_penalty", -2, 2, [&](float value) {
+    sampling.set_presence_penalty(value);
+  }));
+  RETURN_IF_ERROR(number("frequency_penalty", -2, 2, [&](float value) {
+    sampling.set_frequency_penalty(value);
+  }));
+  ASSIGN_OR_RETURN(const auto top_k, fields.Int("top_k", 0, kMaxCount));
+  if (top_k.has_value()) sampling.set_top_k(static_cast<uint32_t>(*top_k));
+  RETURN_IF_ERROR(ReadSeed(fields, sampling));
+  return ReadLogitBias(fields, sampling);
+}
+
+absl::Status ReadStopping(JsonFields& fields, v1::StoppingOptions& stopping) {
+  ASSIGN_OR_RETURN(const auto tokens, fields.Int("max_tokens", 1, kMaxCount));
+  ASSIGN_OR_RETURN(const auto newer,
+                   fields.Int("max_completion_tokens", 1, kMaxCount));
+  if (tokens.has_value() && newer.has_value() && *tokens != *newer) {
+    return fields.Bad("max_tokens", "is not what max_completion_tokens says");
+  }
+  const int64_t max_tokens = newer.value_or(tokens.value_or(0));
+  stopping.set_max_tokens(static_cast<uint32_t>(max_tokens));
+  ASSIGN_OR_RETURN(const auto stops, fields.Texts("stop", kMaxStops));
+  for (const std::string& stop : stops) stopping.add_stop_strings(stop);
+  ASSIGN_OR_RETURN(const auto ids, fields.Ints("stop_token_ids", 0, kMaxCount));
+  for (const int64_t id : ids) {
+    stopping.add_stop_token_ids(static_cast<uint32_t>(id));
+  }
+  ASSIGN_OR_RETURN(const auto ignore_eos, fields.Bool("ignore_eos"));
+  stopping.set_ignore_eos(ignore_eos.value_or(false));
+  return absl::OkStatus();
+}
+
+absl::Status ReadStream(JsonFields& fields, TextJob& job) {
+  ASSIGN_OR_RETURN(const auto stream, fields.Bool("stream"));
+  job.is_streamed = stream.value_or(false);
+  const Json* options = fields.Find("stream_options");
+  if (options == nullptr) return absl::OkStatus();
+  if (!job.is_streamed) {
+    return fields.Bad("stream_options", "means nothing without stream");
+  }
+  ASSIGN_OR_RETURN(JsonFields inner,
+                   JsonFields::Of(*options, "stream_options."));
+  ASSIGN_OR_RETURN(const auto usage, inner.Bool("include_usage"));
+  job.has_usage = usage.value_or(false);
+  // Padding against readers of an encrypted stream's lengths; there is none.
+  inner.Ignore({"include_obfuscation"});
+  return inner.End();
+}
+
+absl::Status ReadResponseFormat(JsonFields& fields, Request& request) {
+  const Json* given = fields.Find("response_format");
+  if (given == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(JsonFields format,
+                   JsonFields::Of(*given, "response_format."));
+  ASSIGN_OR_RETURN(const auto type, format.Text("type"));
+  if (type == "text") return format.End();
+  if (type == "json_object") {
+    request.mutable_constraint()->set_json_schema(
+        R"({"type":"object","additionalProperties":true})");
+    return format.End();
+  }
+  if (type != "json_schema") {
+    return format.Bad("type", "must be text, json_object or json_schema");
+  }
+  const Json* wrapped = format.Find("json_schema");
+  if (wrapped == nullptr) return format.Bad("json_schema", "is missing");
+  ASSIGN_OR_RETURN(JsonFields inner,
+                   JsonFields::Of(*wrapped, "response_format.json_schema."));
+  const Json* schema = inner.Find("schema");
+  if (schema == nullptr) return inner.Bad("schema", "is missing");
+  request.mutable_constraint()->set_json_schema(Dump(*schema));
+  // The reply is as the schema says in any case.
+  inner.Ignore({"name", "description", "strict"});
+  RETURN_IF_ERROR(inner.End());
+  return format.End();
+}
+
+// Reads what both kinds of request have. `rest` has everything but the prompt.
+absl::Status ReadCommon(JsonFields& fields, TextJob& job, Request& rest) {
+  ASSIGN_OR_RETURN(const auto model, fields.Text("model"));
+  rest.set_model(model.value_or(""));
+  RETURN_IF_ERROR(ReadSampling(fields, *rest.mutable_sampling()));
+  RETURN_IF_ERROR(ReadStopping(fields, *rest.mutable_stopping()));
+  RETURN_IF_ERROR(ReadStream(fields, job));
+  RETURN_IF_ERROR(ReadResponseFormat(fields, rest));
+  ASSIGN_OR_RETURN(const auto n, fields.Int("n", 1, kMaxChoices));
+  job.n_choices = static_cast<int>(n.value_or(1));
+  fields.Ignore({std::begin(kIgnored), std::end(kIgnored)});
+  return absl::OkStatus();
+}
+
+absl::Status CheckChoices(const JsonFields& fields, const TextJob& job) {
+  const size_t n = job.prompts.size() * static_cast<size_t>(job.n_choices);
+  if (n <= static_cast<size_t>(kMaxChoices)) return absl::OkStatus();
+  return fields.Bad("n", absl::StrCat("asks for ", n, " replies, at most ",
+                                      kMaxChoices, " are given at once"));
+}
+
+absl::Status ReadChatLogprobs(JsonFields& fields, Request& request) {
+  ASSIGN_OR_RETURN(const auto wanted, fields.Bool("logprobs"));
+  ASSIGN_OR_RETURN(const auto top,
+                   fields.Int("top_logprobs", 0, kMaxTopLogprobs));
+  if (top.has_value() && !wanted.value_or(false)) {
+    return fields.Bad("top_logprobs", "means nothing without logprobs");
+  }
+  if (wanted.value_or(false)) {
+    request.mutable_response()->set_top_logprobs(
+        static_cast<uint32_t>(top.value_or(0)));
+  }
+  return absl::OkStatus();
+}
+
+Request& AddPrompt(const Request& rest, TextJob& job) {
+  return job.prompts.emplace_back(rest);
+}
+
+void AddText(const std::string& text, const Request& rest, TextJob& job) {
+  v1::TextPrompt& prompt = *AddPrompt(rest, job).mutable_text();
+  prompt.set_text(text);
+  // Who sends a prompt without a chat format writes the format himself.
+  prompt.set_parse_special(true);
+}
+
+absl::Status AddIds(const JsonFields& fields, const Json& ids,
+                    const Request& rest, TextJob& job) {
+  v1::TokenPrompt& prompt = *AddPrompt(rest, job).mutable_tokens();
+  for (const Json& id : ids) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() > kMaxCount) {
+      return fields.Bad("prompt", "must be texts or ids of tokens");
+    }
+    prompt.add_ids(id.get<uint32_t>());
+  }
+  return absl::OkStatus();
+}
+
+// A prompt is a text, ids, or an array of either.
+absl::Status ReadPrompts(JsonFields& fields, const Request& rest,
+                         TextJob& job) {
+  const Json* given = fields.Find("prompt");
+  if (given == nullptr) return fields.Bad("prompt", "is missing");
+  if (given->is_string()) {
+    AddText(given->get<std::string>(), rest, job);
+    return absl::OkStatus();
+  }
+  if (!given->is_array() || given->empty()) {
+    return fields.Bad("prompt", "must be texts or ids of tokens");
+  }
+  if (given->front().is_number()) return AddIds(fields, *given, rest, job);
+  if (given->size() > static_cast<size_t>(kMaxChoices)) {
+    return fields.Bad(
+        "prompt",
+        absl::StrCat("has ", given->size(), " prompts, at most ", kMaxChoices));
+  }
+  for (const Json& one : *given) {
+    if (one.is_string()) {
+      AddText(one.get<std::string>(), rest, job);
+    } else if (one.is_array()) {
+      RETURN_IF_ERROR(AddIds(fields, one, rest, job));
+    } else {
+      return fields.Bad("prompt", "must be texts or ids of tokens");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<TextJob> ReadChatCompletion(const Json& body) {
+  ASSIGN_OR_RETURN(JsonFields fields, JsonFields::Of(body));
+  TextJob job;
+  Request request;
+  RETURN_IF_ERROR(ReadCommon(fields, job, request));
+  RETURN_IF_ERROR(ReadChatLogprobs(fields, request));
+  RETURN_IF_ERROR(ReadConversation(fields, *request.mutable_chat()));
+  RETURN_IF_ERROR(fields.End());
+  job.prompts.push_back(std::move(request));
+  return job;
+}
+
+absl::StatusOr<TextJob> ReadCompletion(const Json& body) {
+  ASSIGN_OR_RETURN(JsonFields fields, JsonFields::Of(body));
+  TextJob job;
+  Request rest;
+  RETURN_IF_ERROR(ReadCommon(fields, job, rest));
+  ASSIGN_OR_RETURN(const auto logprobs,
+                   fields.Int("logprobs", 0, kMaxTopLogprobs));
+  if (logprobs.has_value()) {
+    rest.mutable_response()->set_top_logprobs(static_cast<uint32_t>(*logprobs));
+  }
+  RETURN_IF_ERROR(fields.Refuse("echo", false, "is not supported"));
+  RETURN_IF_ERROR(fields.Refuse("suffix", "", "is not supported"));
+  RETURN_IF_ERROR(fields.Refuse("best_of", 1, "is not supported: take n"));
+  RETURN_IF_ERROR(ReadPrompts(fields, rest, job));
+  RETURN_IF_ERROR(fields.End());
+  RETURN_IF_ERROR(CheckChoices(fields, job));
+  return job;
+}
+
+}  // namespace plimsoll::services

@@ -1,0 +1,29 @@
+// Which requests a browser may have been tricked into sending: checks of the
+// headers Host and Origin.
+#ifndef PLIMSOLL_SERVICES_HTTP_REQUEST_RULES_H_
+#define PLIMSOLL_SERVICES_HTTP_REQUEST_RULES_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace plimsoll::services {
+
+// Returns whether a request with this Host header is answered. A page can give
+// its own name any address (DNS rebinding), but it cannot do without a name. So
+// addresses and "localhost" are allowed, with any port, and of the names only
+// `allowed`.
+bool IsAllowedHost(absl::string_view host,
+                   const std::vector<std::string>& allowed);
+
+// Returns whether a request that changes something is answered. Browsers say by
+// Origin which page sends it; other clients have no such header, and `origin`
+// is then empty. The page must come from this server, whose Host header is
+// `host`, or be one of `allowed`, such as "https://chat.example.com".
+bool IsAllowedOrigin(absl::string_view origin, absl::string_view host,
+                     const std::vector<std::string>& allowed);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_HTTP_REQUEST_RULES_H_

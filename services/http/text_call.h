@@ -1,0 +1,120 @@
+// One request for text by HTTP, from its body to the end of its reply.
+#ifndef PLIMSOLL_SERVICES_HTTP_TEXT_CALL_H_
+#define PLIMSOLL_SERVICES_HTTP_TEXT_CALL_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "services/generation/generation.h"
+#include "services/http/http_message.h"
+#include "services/http/json.h"
+#include "services/http/text_job.h"
+#include "services/server/call_gate.h"
+#include "services/server/call_stop.h"
+#include "services/server/work_pool.h"
+#include "services/worker/models/model_registry.h"
+
+namespace plimsoll::services {
+
+// Where calls by HTTP run. All of it outlives them.
+struct HttpRoom {
+  ModelRegistry& registry;
+  CallGate& gate;
+  WorkPool& pool;
+};
+
+// Bytes that a call holds for each byte of its body while it reads it: the
+// body, and the tree that JSON becomes.
+inline constexpr int64_t kJsonPerByte = 24;
+
+// How a dialect reads a request and writes a reply.
+struct TextDialect {
+  absl::StatusOr<TextJob> (*read)(const Json& body);
+  std::unique_ptr<ReplyFormat> (*new_format)(const TextJob& job,
+                                             ReplyHead head);
+};
+
+// A call has one sequence for each reply that it asks for. A stream's parts
+// wait in its choices until the server takes them, so a client that does not
+// read pauses its own sequences and no other; a client that goes away ends
+// them. The engine and the server's reply share it. Thread-safe.
+class TextCall final : public EventSource,
+                       public std::enable_shared_from_this<TextCall> {
+ public:
+  // Of each choice, so many bytes on the wire of plimsoll.v1 wait at most.
+  static constexpr int64_t kMaxPendingBytes = 64 << 10;
+
+  // Answers `request` by `reply`. A small one is prepared at once, another one
+  // on the pool.
+  static void Start(const HttpRoom& room, const TextDialect& dialect,
+                    HttpRequest request, std::shared_ptr<HttpReply> reply);
+
+  TextCall(const HttpRoom& room, const TextDialect& dialect,
+           HttpRequest request, std::shared_ptr<HttpReply> reply);
+  ~TextCall() override;
+
+  Events Take() override;
+
+ private:
+  class Choice;
+
+  // Runs `step` at once if `is_small`, else on the pool. Its error ends the
+  // call.
+  void Run(bool is_small, absl::Status (TextCall::*step)());
+  // Reads the body, and then has Submit run.
+  absl::Status Read();
+  // Turns the prompts into tokens and submits a sequence for each choice.
+  absl::Status Submit();
+  absl::Status AddChoices(const ServedModel& model,
+                          v1::StreamGenerateRequest& request);
+  // Ends all sequences because of `status`, and the reply with it.
+  void Fail(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+  void AbandonAll() ABSL_LOCKS_EXCLUDED(mu_);
+  Choice& ChoiceAt(size_t index) ABSL_LOCKS_EXCLUDED(mu_);
+  // A choice has a part for the stream.
+  void OnPart();
+  // A choice has ended.
+  void OnChoiceEnd(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+  // All choices have ended.
+  void Finish() ABSL_LOCKS_EXCLUDED(mu_);
+  void SendWhole() ABSL_LOCKS_EXCLUDED(mu_);
+  HttpResponse WholeReply() ABSL_LOCKS_EXCLUDED(mu_);
+  // Replies that are asked for.
+  size_t n_replies() const;
+
+  const HttpRoom room_;
+  const TextDialect dialect_;
+  const absl::Time start_;
+  const std::shared_ptr<HttpReply> reply_;
+  const std::shared_ptr<CallStop> stop_;
+  CallGate::Pass pass_;
+  HttpRequest request_;   // its body until it is read
+  const size_t n_bytes_;  // of the body
+  TextJob job_;
+  std::unique_ptr<ReplyFormat> format_;  // once the model is known
+  std::vector<ByteBudget::Share> held_;  // of each prompt, until the end
+
+  std::atomic<int> n_open_ = 1;  // choices that go on, and the submission
+  std::atomic<bool> is_streaming_ = false;
+  std::atomic<bool> is_failed_ = false;
+  // Bytes on the wire of plimsoll.v1 of all that came.
+  std::atomic<int64_t> whole_bytes_ = 0;
+  absl::Mutex mu_;
+  // It only grows. The choices call this call while they have their own lock,
+  // so it is never called into them with `mu_` held.
+  std::vector<std::unique_ptr<Choice>> choices_ ABSL_GUARDED_BY(mu_);
+  bool is_abandoned_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status error_ ABSL_GUARDED_BY(mu_);  // the first one
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_HTTP_TEXT_CALL_H_

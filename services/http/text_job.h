@@ -1,0 +1,54 @@
+// What a request for text asks for, whatever dialect of HTTP it came in.
+#ifndef PLIMSOLL_SERVICES_HTTP_TEXT_JOB_H_
+#define PLIMSOLL_SERVICES_HTTP_TEXT_JOB_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "plimsoll/v1/generation.pb.h"
+#include "services/generation/served_model.h"
+
+namespace plimsoll::services {
+
+// A request may ask for so many replies at once, to all prompts together.
+inline constexpr int kMaxChoices = 16;
+
+struct TextJob {
+  // One for each prompt; they differ in nothing else.
+  std::vector<v1::StreamGenerateRequest> prompts;
+  // Replies to each prompt. The seed of the i-th is the request's plus i.
+  int n_choices = 1;
+  bool is_streamed = false;
+  bool has_usage = false;  // whether a stream says at its end what it used
+};
+
+// What all messages of a reply repeat.
+struct ReplyHead {
+  std::string id;         // the request's
+  int64_t created_s = 0;  // Unix time
+  ServedModel model;
+};
+
+// Writes a reply in one dialect. Used by one thread at a time.
+class ReplyFormat {
+ public:
+  // A reply, or a part of one. The last part has `finish`.
+  using Part = v1::StreamGenerateResponse;
+
+  virtual ~ReplyFormat() = default;
+  // Appends the events for a part of reply `index` to `events`.
+  virtual void AppendPart(int index, const Part& part, std::string& events) = 0;
+  // Appends the events after the ends of all replies.
+  virtual void AppendEnd(std::string& events) = 0;
+  // Appends the event of an error that ends the stream.
+  virtual void AppendError(const absl::Status& status, std::string& events) = 0;
+  // Writes all replies, in order.
+  virtual std::string Whole(const std::vector<Part>& replies) = 0;
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_HTTP_TEXT_JOB_H_

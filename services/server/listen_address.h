@@ -1,0 +1,31 @@
+// Where a server listens, as a flag says it.
+#ifndef PLIMSOLL_SERVICES_SERVER_LISTEN_ADDRESS_H_
+#define PLIMSOLL_SERVICES_SERVER_LISTEN_ADDRESS_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace plimsoll::services {
+
+struct ListenAddress {
+  std::string host;  // an IPv6 address has no brackets
+  std::string port;  // 0 to 65535; 0 takes any
+};
+
+// Parses HOST:PORT or [HOST]:PORT. Errors: kInvalidArgument.
+absl::StatusOr<ListenAddress> ParseListen(absl::string_view listen);
+
+// Writes HOST:PORT, with brackets around an IPv6 address.
+std::string JoinListen(const std::string& host, int port);
+
+// Errors: kFailedPrecondition if the address is not loopback; it says that
+// `flag` allows it.
+absl::Status CheckLoopback(const ListenAddress& address,
+                           absl::string_view flag);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_SERVER_LISTEN_ADDRESS_H_

@@ -1,0 +1,346 @@
+// The paths of HTTP over real sockets, with tiny random models.
+#include "services/http/front.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "services/host/clock.h"
+#include "services/http/json.h"
+#include "tests/services/http/http_client.h"
+#include "tests/worker/random_model.h"
+#include "worker/device/host_resources.h"
+
+namespace plimsoll::services {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// The models "a", which is loaded with 256 tokens in each of 2 slots, and "b",
+// which is not.
+class FrontTest : public ::testing::Test {
+ protected:
+  class LoadEnd final : public LoadWatcher {
+   public:
+    void OnProgress(const LoadReport&) override {}
+    void OnLoadEnd(const absl::Status& status) override {
+      absl::MutexLock lock(&mu_);
+      end_ = status;
+    }
+    absl::Status Await() {
+      absl::MutexLock lock(&mu_);
+      const auto has_ended = [this] { return end_.has_value(); };
+      mu_.Await(absl::Condition(&has_ended));
+      return *end_;
+    }
+
+   private:
+    absl::Mutex mu_;
+    std::optional<absl::Status> end_;
+  };
+
+  WorkerOptions Options() const {
+    WorkerOptions options;
+    options.models = {{"a", file_.path()}, {"b", file_.path()}};
+    options.lazy = true;
+    options.load.n_ctx = 256;
+    options.load.n_slots = 2;
+    options.load.n_ubatch = 64;
+    options.n_threads = 1;
+    options.chat_format = worker::ChatFormat::kChatMl;
+    options.drain_timeout = absl::ZeroDuration();
+    options.devices = {{&worker::LocalCpu(), "cpu", std::nullopt,
+                        [] { return worker::LocalCpu().Profile(); }}};
+    options.clock = BootTime;
+    return options;
+  }
+
+  void SetUp() override {
+    registry_ = std::make_unique<ModelRegistry>(Options(), nullptr, nullptr);
+    pool_ = *WorkPool::Start();
+    front_ = *Front::Start({}, {*registry_, gate_, *pool_});
+    const auto load = std::make_shared<LoadEnd>();
+    ASSERT_TRUE(registry_->Load("a", Options().load, load).ok());
+    ASSERT_TRUE(load->Await().ok());
+  }
+  void TearDown() override {
+    front_.reset();
+    AwaitIdle();
+  }
+
+  // Waits until no sequence runs and nothing is held for messages.
+  void AwaitIdle() {
+    while (registry_->List()[0].ready->load.running > 0 ||
+           registry_->messages().traffic().held_bytes > 0) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+  }
+
+  ClientReply Get(const std::string& target) {
+    return HttpClient(front_->address()).Get(target);
+  }
+  ClientReply Post(const std::string& target, const std::string& body) {
+    return HttpClient(front_->address()).Post(target, body);
+  }
+  // A reply with status 200 as JSON.
+  Json PostJson(const std::string& target, const std::string& body) {
+    const ClientReply reply = Post(target, body);
+    EXPECT_EQ(reply.status, 200) << reply.body;
+    return Json::parse(reply.body);
+  }
+  // The "error" of a reply.
+  static Json ErrorOf(const ClientReply& reply) {
+    return Json::parse(reply.body).at("error");
+  }
+  // The events of a stream, without its last one, which is [DONE].
+  std::vector<Json> PostStream(const std::string& target,
+                               const std::string& body) {
+    const ClientReply reply = Post(target, body);
+    EXPECT_EQ(reply.status, 200) << reply.body;
+    EXPECT_THAT(reply.body, EndsWith("\n\ndata: [DONE]\n\n"));
+    std::vector<Json> events;
+    for (absl::string_view event :
+         absl::StrSplit(reply.body, "\n\n", absl::SkipEmpty())) {
+      EXPECT_TRUE(absl::ConsumePrefix(&event, "data: "));
+      if (event != "[DONE]") events.push_back(Json::parse(std::string(event)));
+    }
+    return events;
+  }
+
+  static std::string Chat(const std::string& fields) {
+    return absl::StrCat(
+        R"({"model":"a","messages":[{"role":"user","content":"hello"}],)",
+        R"("temperature":0,"max_tokens":8,"ignore_eos":true)",
+        fields.empty() ? "" : ",", fields, "}");
+  }
+  static std::string Completion(const std::string& fields) {
+    return absl::StrCat(R"({"model":"a","temperature":0,"max_tokens":8,)",
+                        R"("ignore_eos":true,)", fields, "}");
+  }
+
+  plimsoll::testing::TemporaryFile file_{plimsoll::testing::RandomModelBytes(
+      plimsoll::testing::FindRandomModel("llama_f32"))};
+  CallGate gate_;
+  std::unique_ptr<ModelRegistry> registry_;
+  std::unique_ptr<WorkPool> pool_;
+  std::unique_ptr<Front> front_;
+};
+
+TEST_F(FrontTest, HealthFollowsReadinessAndTheDrain) {
+  EXPECT_EQ(Get("/health").status, 503);
+  front_->SetReady(true);
+  EXPECT_EQ(Get("/health").body, R"({"status":"ok"})");
+  gate_.Close();
+  EXPECT_EQ(Get("/health").body, R"({"status":"draining"})");
+  EXPECT_EQ(Post("/v1/chat/completions", Chat("")).status, 503);
+}
+
+TEST_F(FrontTest, ListsModels) {
+  const Json list = Json::parse(Get("/v1/models").body);
+  ASSERT_EQ(list.at("data").size(), 2u);
+  EXPECT_EQ(list.at("data")[0].at("id"), "a");
+  EXPECT_EQ(list.at("data")[0].at("max_model_len"), 256);
+  EXPECT_EQ(list.at("data")[1].at("state"), "unloaded");
+  EXPECT_EQ(Json::parse(Get("/v1/models/b").body).at("id"), "b");
+  EXPECT_EQ(Get("/v1/models/c").status, 404);
+}
+
+TEST_F(FrontTest, OtherPathsAndMethodsAreRefused) {
+  EXPECT_EQ(Get("/").status, 404);
+  EXPECT_EQ(Get("/v1/modelsx").status, 404);
+  const ClientReply wrong = Get("/v1/completions");
+  EXPECT_EQ(wrong.status, 405);
+  EXPECT_THAT(wrong.head, HasSubstr("allow: post"));
+  EXPECT_EQ(Post("/health", "").status, 405);
+}
+
+TEST_F(FrontTest, AnswersAChat) {
+  const Json reply = PostJson("/v1/chat/completions", Chat(""));
+  EXPECT_EQ(reply.at("object"), "chat.completion");
+  EXPECT_THAT(reply.at("id").get<std::string>(), StartsWith("chatcmpl-"));
+  EXPECT_EQ(reply.at("model"), "a");
+  const Json& choice = reply.at("choices")[0];
+  EXPECT_EQ(choice.at("message").at("role"), "assistant");
+  EXPECT_EQ(choice.at("finish_reason"), "length");
+  EXPECT_TRUE(choice.at("logprobs").is_null());
+  const Json& usage = reply.at("usage");
+  EXPECT_EQ(usage.at("completion_tokens"), 8);
+  EXPECT_EQ(usage.at("total_tokens"), usage.at("prompt_tokens").get<int>() + 8);
+}
+
+TEST_F(FrontTest, AStreamHasTheTextOfTheWholeReply) {
+  const Json whole = PostJson("/v1/chat/completions", Chat(""));
+  const std::vector<Json> events = PostStream(
+      "/v1/chat/completions",
+      Chat(R"("stream":true,"stream_options":{"include_usage":true})"));
+  EXPECT_EQ(events.front().at("choices")[0].at("delta").at("role"),
+            "assistant");
+  std::string text;
+  for (const Json& event : events) {
+    EXPECT_EQ(event.at("object"), "chat.completion.chunk");
+    if (event.at("choices").empty()) continue;
+    text += event.at("choices")[0].at("delta").value("content", "");
+  }
+  EXPECT_EQ(text, whole.at("choices")[0].at("message").at("content"));
+  const Json& finish = events[events.size() - 2];
+  EXPECT_EQ(finish.at("choices")[0].at("finish_reason"), "length");
+  EXPECT_EQ(events.back().at("usage").at("completion_tokens"), 8);
+}
+
+TEST_F(FrontTest, SeveralRepliesDifferAndShareTheirPrompt) {
+  const Json reply = PostJson(
+      "/v1/chat/completions",
+      R"({"model":"a","messages":[{"role":"user","content":"hello"}],)"
+      R"("max_tokens":8,"ignore_eos":true,"n":3,"temperature":1,"top_k":0,)"
+      R"("top_p":1,"min_p":0,"seed":7})");
+  ASSERT_EQ(reply.at("choices").size(), 3u);
+  EXPECT_EQ(reply.at("choices")[2].at("index"), 2);
+  EXPECT_NE(reply.at("choices")[0].at("message"),
+            reply.at("choices")[1].at("message"));
+  EXPECT_EQ(reply.at("usage").at("completion_tokens"), 24);
+  const Json one = PostJson("/v1/chat/completions", Chat(""));
+  EXPECT_EQ(reply.at("usage").at("prompt_tokens"),
+            one.at("usage").at("prompt_tokens"));
+}
+
+TEST_F(FrontTest, GivesLogProbabilities) {
+  const Json reply = PostJson("/v1/chat/completions",
+                              Chat(R"("logprobs":true,"top_logprobs":3)"));
+  const Json& content = reply.at("choices")[0].at("logprobs").at("content");
+  ASSERT_EQ(content.size(), 8u);
+  ASSERT_EQ(content[0].at("top_logprobs").size(), 3u);
+  EXPECT_EQ(content[0].at("top_logprobs")[0].at("token"),
+            content[0].at("token"))
+      << "greedy";
+  EXPECT_TRUE(content[0].at("bytes").is_array());
+  const Json completion =
+      PostJson("/v1/completions", Completion(R"("prompt":"a","logprobs":2)"));
+  const Json& legacy = completion.at("choices")[0].at("logprobs");
+  EXPECT_EQ(legacy.at("tokens").size(), 8u);
+  EXPECT_EQ(legacy.at("text_offset")[0], 0);
+}
+
+TEST_F(FrontTest, CompletesTextsAndIds) {
+  const Json reply =
+      PostJson("/v1/completions", Completion(R"("prompt":["a","b"],"n":2)"));
+  EXPECT_EQ(reply.at("object"), "text_completion");
+  ASSERT_EQ(reply.at("choices").size(), 4u);
+  EXPECT_EQ(reply.at("choices")[0].at("text"),
+            reply.at("choices")[1].at("text"))
+      << "greedy";
+  const Json ids =
+      PostJson("/tokenize", R"({"model":"a","prompt":"a"})").at("tokens");
+  const Json same = PostJson(
+      "/v1/completions", Completion(absl::StrCat(R"("prompt":)", Dump(ids))));
+  EXPECT_EQ(same.at("choices")[0].at("text"),
+            reply.at("choices")[0].at("text"));
+}
+
+TEST_F(FrontTest, AReplyIsAsItsSchemaSays) {
+  const Json reply = PostJson(
+      "/v1/chat/completions",
+      R"({"model":"a","messages":[{"role":"user","content":"x"}],)"
+      R"("max_tokens":40,"response_format":{"type":"json_schema",)"
+      R"("json_schema":{"name":"n","schema":{"type":"object","properties":)"
+      R"({"ok":{"type":"boolean"}},"required":["ok"]}}}})");
+  const Json& choice = reply.at("choices")[0];
+  EXPECT_EQ(choice.at("finish_reason"), "stop");
+  EXPECT_TRUE(Json::parse(choice.at("message").at("content").get<std::string>())
+                  .at("ok")
+                  .is_boolean());
+}
+
+TEST_F(FrontTest, SaysWhatIsWrong) {
+  const ClientReply unknown =
+      Post("/v1/chat/completions", Chat(R"("tempo":1)"));
+  EXPECT_EQ(unknown.status, 400);
+  EXPECT_EQ(ErrorOf(unknown).at("param"), "tempo");
+  const ClientReply no_json = Post("/v1/chat/completions", "{");
+  EXPECT_EQ(no_json.status, 400);
+  const ClientReply no_model =
+      Post("/v1/completions", R"({"model":"c","prompt":"a"})");
+  EXPECT_EQ(no_model.status, 404);
+  EXPECT_EQ(ErrorOf(no_model).at("code"), "model_not_found");
+  EXPECT_EQ(Post("/v1/completions", R"({"model":"b","prompt":"a"})").status,
+            503);
+  EXPECT_EQ(
+      ErrorOf(Post("/v1/chat/completions", Chat(R"("top_p":0)"))).at("param"),
+      "top_p");
+}
+
+TEST_F(FrontTest, AContextThatIsTooShortIsAnErrorWithBothNumbers) {
+  std::string ids = "1";
+  for (int i = 1; i < 300; ++i) ids += ",1";
+  for (const char* stream : {"false", "true"}) {
+    const ClientReply reply = Post(
+        "/v1/completions", Completion(absl::StrCat(R"("prompt":[)", ids,
+                                                   R"(],"stream":)", stream)));
+    EXPECT_EQ(reply.status, 400);
+    EXPECT_EQ(ErrorOf(reply).at("code"), "context_length_exceeded");
+    EXPECT_THAT(ErrorOf(reply).at("message").get<std::string>(),
+                ::testing::AllOf(HasSubstr("300"), HasSubstr("256")));
+  }
+}
+
+TEST_F(FrontTest, TokenizesAndBack) {
+  const Json tokens =
+      PostJson("/tokenize", R"({"model":"a","content":"hello"})");
+  EXPECT_EQ(tokens.at("count"), tokens.at("tokens").size());
+  EXPECT_EQ(tokens.at("max_model_len"), 256);
+  const Json text =
+      PostJson("/detokenize", absl::StrCat(R"({"model":"a","tokens":)",
+                                           Dump(tokens.at("tokens")), "}"));
+  EXPECT_EQ(text.at("content"), "hello");
+  EXPECT_EQ(text.at("prompt"), "hello");
+  const Json chat = PostJson(
+      "/tokenize",
+      R"({"model":"a","messages":[{"role":"user","content":"hello"}]})");
+  EXPECT_GT(chat.at("count").get<int>(), tokens.at("count").get<int>());
+  EXPECT_EQ(Post("/tokenize", R"({"model":"a"})").status, 400);
+  EXPECT_EQ(Post("/detokenize", R"({"model":"a","tokens":[-1]})").status, 400);
+}
+
+TEST_F(FrontTest, AClientThatGoesAwayFreesItsSlot) {
+  HttpClient client(front_->address());
+  client.Send(client.Request(
+      "POST", "/v1/completions",
+      R"({"model":"a","prompt":"a","stream":true,"ignore_eos":true})"));
+  EXPECT_EQ(client.Read(/*has_body=*/false).status, 200);
+  client.Close();
+  AwaitIdle();
+}
+
+TEST_F(FrontTest, AClientThatGoesAwayBeforeAWholeReplyFreesItsSlot) {
+  HttpClient client(front_->address());
+  client.Send(
+      client.Request("POST", "/v1/completions",
+                     R"({"model":"a","prompt":"a","n":16,"ignore_eos":true})"));
+  while (registry_->List()[0].ready->load.running == 0) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  client.Close();
+  AwaitIdle();
+}
+
+TEST_F(FrontTest, ADrainWaitsForReplies) {
+  HttpClient client(front_->address());
+  client.Send(client.Request("POST", "/v1/completions",
+                             Completion(R"("prompt":"a","stream":true)")));
+  EXPECT_EQ(client.Read(/*has_body=*/false).status, 200);
+  front_->Drain(absl::Seconds(20), [] { ADD_FAILURE() << "it took long"; });
+  std::string body;
+  while (client.ReadChunk(body)) continue;
+  EXPECT_THAT(body, EndsWith("data: [DONE]\n\n"));
+  EXPECT_TRUE(client.IsClosed());
+}
+
+}  // namespace
+}  // namespace plimsoll::services

@@ -1,0 +1,86 @@
+#include "services/http/json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace plimsoll::services {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+JsonFields FieldsOf(const Json& json, const std::string& path = "") {
+  return *JsonFields::Of(json, path);
+}
+
+std::string MessageOf(const absl::Status& status) {
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  return std::string(status.message());
+}
+
+TEST(JsonTest, ABodyIsAnObjectOfBoundedDepth) {
+  EXPECT_TRUE(ReadBody("{}").ok());
+  EXPECT_THAT(MessageOf(ReadBody("[]").status()), HasSubstr("object"));
+  EXPECT_THAT(MessageOf(ReadBody("{").status()), HasSubstr("not JSON"));
+  const std::string deepest =
+      R"({"a":)" + std::string(63, '[') + std::string(63, ']') + "}";
+  EXPECT_TRUE(ReadBody(deepest).ok());
+  const std::string deeper =
+      R"({"a":)" + std::string(64, '[') + std::string(64, ']') + "}";
+  EXPECT_FALSE(ReadBody(deeper).ok());
+}
+
+TEST(JsonTest, ReadsEachKindOfField) {
+  const Json json = {{"b", true}, {"i", 3},          {"x", 0.5},
+                     {"t", "a"},  {"none", nullptr}, {"n", {1, 2}}};
+  JsonFields fields = FieldsOf(json);
+  EXPECT_EQ(*fields.Bool("b"), true);
+  EXPECT_EQ(*fields.Int("i", 0, 3), 3);
+  EXPECT_EQ(*fields.Number("x", 0, 1), 0.5);
+  EXPECT_EQ(*fields.Text("t"), "a");
+  EXPECT_EQ(*fields.Text("none"), std::nullopt);
+  EXPECT_THAT(*fields.Ints("n", 0, 2), ElementsAre(1, 2));
+  EXPECT_TRUE(fields.End().ok());
+}
+
+TEST(JsonTest, NamesTheFieldThatIsWrong) {
+  const Json json = {{"b", 1},   {"i", 4}, {"f", 1.5},
+                     {"x", "1"}, {"t", 1}, {"big", 18446744073709551615u}};
+  JsonFields fields = FieldsOf(json, "a.");
+  EXPECT_THAT(MessageOf(fields.Bool("b").status()), StartsWith("a.b: "));
+  EXPECT_THAT(MessageOf(fields.Int("i", 0, 3).status()), HasSubstr("0 to 3"));
+  EXPECT_FALSE(fields.Int("f", 0, 3).ok());
+  EXPECT_FALSE(fields.Int("big", -1, 3).ok());
+  EXPECT_THAT(MessageOf(fields.Number("x", 0, 1).status()),
+              StartsWith("a.x: must be a number from 0 to 1"));
+  EXPECT_FALSE(fields.Text("t").ok());
+}
+
+TEST(JsonTest, ATextMayStandForTexts) {
+  const Json json = {{"one", "a"}, {"two", {"a", "b"}}, {"bad", {1}}};
+  JsonFields fields = FieldsOf(json);
+  EXPECT_THAT(*fields.Texts("one", 2), ElementsAre("a"));
+  EXPECT_THAT(*fields.Texts("two", 2), ElementsAre("a", "b"));
+  EXPECT_FALSE(fields.Texts("two", 1).ok());
+  EXPECT_FALSE(fields.Texts("bad", 2).ok());
+}
+
+TEST(JsonTest, FindsWhatNobodyKnows) {
+  const Json json = {{"known", 1}, {"ignored", 2}, {"other", 3}};
+  JsonFields fields = FieldsOf(json);
+  EXPECT_NE(fields.Find("known"), nullptr);
+  fields.Ignore({"ignored", "absent"});
+  EXPECT_THAT(MessageOf(fields.End()), StartsWith("other: "));
+}
+
+TEST(JsonTest, RefusesAllButOneValue) {
+  const Json json = {{"echo", true}, {"best_of", 1}};
+  JsonFields fields = FieldsOf(json);
+  EXPECT_TRUE(fields.Refuse("best_of", 1, "no").ok());
+  EXPECT_TRUE(fields.Refuse("absent", 1, "no").ok());
+  EXPECT_THAT(MessageOf(fields.Refuse("echo", false, "no")), "echo: no");
+}
+
+}  // namespace
+}  // namespace plimsoll::services

@@ -1,0 +1,206 @@
+#include "services/http/openai_request.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace plimsoll::services {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// A chat of one message with these fields beside it.
+absl::StatusOr<TextJob> Chat(const std::string& fields) {
+  const std::string body = R"({"messages":[{"role":"user","content":"hi"}])" +
+                           (fields.empty() ? "" : "," + fields) + "}";
+  return ReadChatCompletion(Json::parse(body));
+}
+
+absl::StatusOr<TextJob> Messages(const std::string& messages) {
+  return ReadChatCompletion(Json::parse(R"({"messages":)" + messages + "}"));
+}
+
+absl::StatusOr<TextJob> Completion(const std::string& body) {
+  return ReadCompletion(Json::parse(body));
+}
+
+std::string MessageOf(const absl::StatusOr<TextJob>& job) {
+  EXPECT_EQ(job.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(job.status().message());
+}
+
+TEST(OpenAiRequestTest, ReadsSamplingAndStopping) {
+  const TextJob job = *Chat(
+      R"("model":"m","temperature":0.5,"top_p":0.9,"top_k":7,"min_p":0.1,)"
+      R"("presence_penalty":1,"frequency_penalty":-1,"seed":-1,)"
+      R"("logit_bias":{"5":-100,"6":2.5},"max_tokens":9,"stop":["a","b"])");
+  const v1::StreamGenerateRequest& request = job.prompts.front();
+  EXPECT_EQ(request.model(), "m");
+  EXPECT_EQ(request.sampling().temperature(), 0.5f);
+  EXPECT_EQ(request.sampling().top_p(), 0.9f);
+  EXPECT_EQ(request.sampling().top_k(), 7u);
+  EXPECT_EQ(request.sampling().min_p(), 0.1f);
+  EXPECT_EQ(request.sampling().presence_penalty(), 1.0f);
+  EXPECT_EQ(request.sampling().frequency_penalty(), -1.0f);
+  EXPECT_EQ(request.sampling().seed(), ~uint64_t{0});
+  ASSERT_EQ(request.sampling().logit_bias_size(), 2);
+  EXPECT_EQ(request.sampling().logit_bias(0).bias(), -1'000.0f);
+  EXPECT_EQ(request.sampling().logit_bias(1).bias(), 2.5f);
+  EXPECT_EQ(request.stopping().max_tokens(), 9u);
+  EXPECT_THAT(request.stopping().stop_strings(), ElementsAre("a", "b"));
+}
+
+TEST(OpenAiRequestTest, WhatIsAbsentIsTheServersToChoose) {
+  const TextJob job = *Chat("");
+  EXPECT_FALSE(job.prompts.front().sampling().has_temperature());
+  EXPECT_EQ(job.prompts.front().stopping().max_tokens(), 0u);
+  EXPECT_TRUE(job.prompts.front().sampling().has_seed()) << "a random one";
+  EXPECT_EQ(job.n_choices, 1);
+  EXPECT_FALSE(job.is_streamed);
+}
+
+TEST(OpenAiRequestTest, TheNewerNameOfMaxTokensIsTheSame) {
+  EXPECT_EQ(Chat(R"("max_completion_tokens":3)")
+                ->prompts.front()
+                .stopping()
+                .max_tokens(),
+            3u);
+  EXPECT_TRUE(Chat(R"("max_completion_tokens":3,"max_tokens":3)").ok());
+  EXPECT_THAT(MessageOf(Chat(R"("max_completion_tokens":3,"max_tokens":4)")),
+              StartsWith("max_tokens: "));
+}
+
+TEST(OpenAiRequestTest, RefusesWhatIsOutOfBounds) {
+  EXPECT_TRUE(Chat(R"("n":16)").ok());
+  EXPECT_THAT(MessageOf(Chat(R"("n":17)")), StartsWith("n: "));
+  EXPECT_THAT(MessageOf(Chat(R"("n":0)")), StartsWith("n: "));
+  EXPECT_TRUE(Chat(R"("presence_penalty":2)").ok());
+  EXPECT_FALSE(Chat(R"("presence_penalty":2.1)").ok());
+  EXPECT_TRUE(Chat(R"("logprobs":true,"top_logprobs":20)").ok());
+  EXPECT_FALSE(Chat(R"("logprobs":true,"top_logprobs":21)").ok());
+  EXPECT_THAT(MessageOf(Chat(R"("top_logprobs":2)")),
+              HasSubstr("without logprobs"));
+  EXPECT_FALSE(Chat(R"("max_tokens":0)").ok());
+  EXPECT_FALSE(Chat(R"("logit_bias":{"x":1})").ok());
+  EXPECT_FALSE(Chat(R"("logit_bias":{"1":101})").ok());
+}
+
+TEST(OpenAiRequestTest, NothingUnknownPasses) {
+  EXPECT_THAT(MessageOf(Chat(R"("tempreature":1)")),
+              StartsWith("tempreature: "));
+  EXPECT_TRUE(Chat(R"("user":"me","store":true,"metadata":{"a":1})").ok());
+  EXPECT_TRUE(Chat(R"("stop":null,"tools":null)").ok());
+  EXPECT_THAT(MessageOf(Messages(R"([{"role":"user","content":"a","x":1}])")),
+              StartsWith("messages[0].x: "));
+}
+
+TEST(OpenAiRequestTest, ReadsStreams) {
+  const TextJob job =
+      *Chat(R"("stream":true,"stream_options":{"include_usage":true})");
+  EXPECT_TRUE(job.is_streamed);
+  EXPECT_TRUE(job.has_usage);
+  EXPECT_THAT(MessageOf(Chat(R"("stream_options":{"include_usage":true})")),
+              StartsWith("stream_options: "));
+}
+
+TEST(OpenAiRequestTest, ASchemaKeepsTheOrderOfItsProperties) {
+  const TextJob job = *Chat(
+      R"("response_format":{"type":"json_schema","json_schema":{"name":"n",)"
+      R"("strict":true,"schema":{"type":"object","properties":{"z":{},)"
+      R"("a":{}}}}})");
+  EXPECT_EQ(job.prompts.front().constraint().json_schema(),
+            R"({"type":"object","properties":{"z":{},"a":{}}})");
+  EXPECT_TRUE(Chat(R"("response_format":{"type":"json_object"})")
+                  ->prompts.front()
+                  .has_constraint());
+  EXPECT_FALSE(Chat(R"("response_format":{"type":"text"})")
+                   ->prompts.front()
+                   .has_constraint());
+  EXPECT_THAT(MessageOf(Chat(R"("response_format":{"type":"yaml"})")),
+              StartsWith("response_format.type: "));
+}
+
+TEST(OpenAiRequestTest, ReadsMessagesOfEachRole) {
+  const TextJob job = *Messages(
+      R"([{"role":"developer","content":"s"},)"
+      R"({"role":"user","content":[{"type":"text","text":"a"},)"
+      R"({"type":"text","text":"b"}]},)"
+      R"({"role":"assistant","content":null,"tool_calls":[{"id":"c1",)"
+      R"("type":"function","function":{"name":"f","arguments":"{}"}}]},)"
+      R"({"role":"tool","tool_call_id":"c1","content":"{}"}])");
+  const v1::ChatPrompt& chat = job.prompts.front().chat();
+  ASSERT_EQ(chat.messages_size(), 4);
+  EXPECT_EQ(chat.messages(0).role(), v1::CHAT_ROLE_SYSTEM);
+  EXPECT_EQ(chat.messages(1).content(), "ab");
+  EXPECT_EQ(chat.messages(2).tool_calls(0).name(), "f");
+  EXPECT_EQ(chat.messages(3).tool_name(), "f");
+}
+
+TEST(OpenAiRequestTest, RefusesMessagesThatItCannotRead) {
+  EXPECT_THAT(MessageOf(Messages("[]")), StartsWith("messages: "));
+  EXPECT_THAT(MessageOf(Messages(R"([{"role":"king","content":""}])")),
+              StartsWith("messages[0].role: "));
+  EXPECT_THAT(MessageOf(Messages(
+                  R"([{"role":"user","content":[{"type":"image_url"}]}])")),
+              HasSubstr("no images"));
+  EXPECT_THAT(MessageOf(Messages(
+                  R"([{"role":"tool","tool_call_id":"x","content":""}])")),
+              StartsWith("messages[0].tool_call_id: "));
+}
+
+TEST(OpenAiRequestTest, ReadsTools) {
+  const std::string tools =
+      R"("tools":[{"type":"function","function":{"name":"f",)"
+      R"("description":"d","parameters":{"type":"object"},"strict":false}}])";
+  const v1::ChatPrompt chat = Chat(tools)->prompts.front().chat();
+  ASSERT_EQ(chat.tools_size(), 1);
+  EXPECT_EQ(chat.tools(0).name(), "f");
+  EXPECT_EQ(chat.tools(0).parameters(), R"({"type":"object"})");
+  EXPECT_EQ(Chat(tools + R"(,"tool_choice":"required")")
+                ->prompts.front()
+                .chat()
+                .tool_choice(),
+            v1::TOOL_CHOICE_REQUIRED);
+  EXPECT_EQ(Chat(tools + R"(,"tool_choice":"none")")
+                ->prompts.front()
+                .chat()
+                .tools_size(),
+            0);
+  EXPECT_FALSE(Chat(tools + R"(,"tool_choice":{"type":"function"})").ok());
+  EXPECT_FALSE(Chat(tools + R"(,"parallel_tool_calls":false)").ok());
+}
+
+TEST(OpenAiRequestTest, APromptIsTextsOrIds) {
+  EXPECT_EQ(Completion(R"({"prompt":"a"})")->prompts.front().text().text(),
+            "a");
+  EXPECT_EQ(Completion(R"({"prompt":["a","b"]})")->prompts.size(), 2u);
+  EXPECT_THAT(Completion(R"({"prompt":[1,2]})")->prompts.front().tokens().ids(),
+              ElementsAre(1, 2));
+  EXPECT_EQ(Completion(R"({"prompt":[[1],[2]]})")->prompts.size(), 2u);
+  for (const char* body :
+       {"{}", R"({"prompt":[]})", R"({"prompt":[1,"a"]})", R"({"prompt":[-1]})",
+        R"({"prompt":{}})", R"({"prompt":[null]})"}) {
+    EXPECT_THAT(MessageOf(Completion(body)), StartsWith("prompt: ")) << body;
+  }
+}
+
+TEST(OpenAiRequestTest, AllPromptsTogetherHaveBoundedReplies) {
+  EXPECT_TRUE(Completion(R"({"prompt":["a","b"],"n":8})").ok());
+  EXPECT_THAT(MessageOf(Completion(R"({"prompt":["a","b"],"n":9})")),
+              StartsWith("n: asks for 18"));
+}
+
+TEST(OpenAiRequestTest, RefusesWhatCompletionsLack) {
+  EXPECT_TRUE(
+      Completion(R"({"prompt":"a","echo":false,"best_of":1,"suffix":null})")
+          .ok());
+  EXPECT_FALSE(Completion(R"({"prompt":"a","echo":true})").ok());
+  EXPECT_FALSE(Completion(R"({"prompt":"a","best_of":2})").ok());
+  EXPECT_FALSE(Completion(R"({"prompt":"a","suffix":"b"})").ok());
+}
+
+}  // namespace
+}  // namespace plimsoll::services
