@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "planner/gguf/gguf_header.h"
 #include "worker/text/chat/chat_template.h"
@@ -16,6 +17,10 @@
 #include "worker/text/tokenizer/tokenizer.h"
 
 namespace plimsoll::worker {
+
+// What stands in the place of a chat format's name where a model's own template
+// renders.
+inline constexpr absl::string_view kTemplateFormat = "template";
 
 // Immutable, so thread-safe.
 class ModelTemplate {
