@@ -31,16 +31,51 @@ target_link_libraries(plimsoll_text_tokenizer
   PUBLIC plimsoll_text_base plimsoll_planner_model
     absl::flat_hash_map absl::flat_hash_set
   PRIVATE absl::base absl::hash PkgConfig::PCRE2)
+add_library(plimsoll_text_jinja STATIC
+  text/jinja/builtins/arguments.cc
+  text/jinja/builtins/attribute_path.cc
+  text/jinja/builtins/filters.cc
+  text/jinja/builtins/format.cc
+  text/jinja/builtins/format_spec.cc
+  text/jinja/builtins/list_filters.cc
+  text/jinja/builtins/methods.cc
+  text/jinja/builtins/number_filters.cc
+  text/jinja/builtins/select_filters.cc
+  text/jinja/builtins/string_methods.cc
+  text/jinja/builtins/strings.cc
+  text/jinja/builtins/tests.cc
+  text/jinja/builtins/text_filters.cc
+  text/jinja/case_tables.cc
+  text/jinja/characters.cc
+  text/jinja/evaluator.cc
+  text/jinja/expressions.cc
+  text/jinja/iteration.cc
+  text/jinja/json_value.cc
+  text/jinja/objects.cc
+  text/jinja/operations.cc
+  text/jinja/printing.cc
+  text/jinja/syntax/checks.cc
+  text/jinja/syntax/expression_parser.cc
+  text/jinja/syntax/lexer.cc
+  text/jinja/syntax/parser.cc
+  text/jinja/template.cc
+  text/jinja/text.cc
+  text/jinja/value.cc)
+target_link_libraries(plimsoll_text_jinja
+  PUBLIC plimsoll_text_base absl::flat_hash_map absl::time
+  PRIVATE absl::flat_hash_set absl::str_format nlohmann_json::nlohmann_json
+    PkgConfig::PCRE2)
 add_library(plimsoll_text_chat STATIC
   text/chat/chat_format.cc
   text/chat/chat_function_gemma.cc
   text/chat/chat_segments.cc
   text/chat/chat_template.cc
+  text/chat/model_template.cc
   text/chat/tool_call.cc
   text/chat/tool_reader.cc
   text/chat/tool_text.cc)
 target_link_libraries(plimsoll_text_chat
-  PUBLIC plimsoll_text_tokenizer
+  PUBLIC plimsoll_text_tokenizer plimsoll_text_jinja
   PRIVATE absl::flat_hash_map nlohmann_json::nlohmann_json)
 add_library(plimsoll_text_grammar STATIC
   text/grammar/gbnf.cc
@@ -61,5 +96,6 @@ target_link_libraries(plimsoll_text_grammar
 # All of it.
 add_library(plimsoll_text INTERFACE)
 target_link_libraries(plimsoll_text INTERFACE
-  plimsoll_text_chat plimsoll_text_grammar plimsoll_text_tokenizer
+  plimsoll_text_chat plimsoll_text_grammar plimsoll_text_jinja
+  plimsoll_text_tokenizer
   plimsoll_text_base plimsoll_planner)

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "services/wire/chat_tools.h"
 #include "services/wire/errors.h"
@@ -11,7 +12,15 @@ namespace plimsoll::services {
 
 absl::StatusOr<worker::ChatFormatChoice> ChooseFormat(const ServedModel& model,
                                                       const std::string* name) {
-  if (name == nullptr) return model.chat_format;
+  if (name == nullptr) {
+    if (model.chat_format.ok() || model.own_template == nullptr) {
+      return model.chat_format;
+    }
+    return absl::UnimplementedError(
+        "the model's template is no built-in chat format, which a session "
+        "needs: choose one with chat_format, or send the whole conversation "
+        "with each request");
+  }
   ASSIGN_OR_RETURN(const worker::ChatFormat format,
                    worker::ParseChatFormat(*name));
   return worker::ChatFormatChoice{format, "the request's chat_format"};
@@ -64,6 +73,19 @@ absl::StatusOr<Prompt> FromIds(const ServedModel& model,
 absl::StatusOr<Prompt> FromChat(const ServedModel& model,
                                 const v1::ChatPrompt& prompt,
                                 const worker::EncodeLimits& limits) {
+  Prompt result;
+  if (!prompt.has_chat_format() && !model.chat_format.ok() &&
+      model.own_template != nullptr) {
+    ASSIGN_OR_RETURN(
+        EncodedChat chat,
+        EncodeTemplatePrompt(model.engine->tokenizer(), *model.own_template,
+                             prompt, absl::Now(), limits));
+    result.ids = std::move(chat.ids);
+    result.text = std::move(chat.text);
+    result.chat_format = std::string(worker::kTemplateFormat);
+    result.chat_format_reason = "the file's template";
+    return result;
+  }
   ASSIGN_OR_RETURN(
       const worker::ChatFormatChoice choice,
       ChooseFormat(model,
@@ -71,7 +93,6 @@ absl::StatusOr<Prompt> FromChat(const ServedModel& model,
   ASSIGN_OR_RETURN(EncodedChat chat,
                    EncodeChatPrompt(model.engine->tokenizer(), choice.format,
                                     prompt, limits));
-  Prompt result;
   result.ids = std::move(chat.ids);
   result.text = std::move(chat.text);
   result.tool_markers = chat.tool_markers;

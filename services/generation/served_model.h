@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "worker/engine/engine.h"
 #include "worker/text/chat/chat_template.h"
+#include "worker/text/chat/model_template.h"
 
 namespace plimsoll::services {
 
@@ -17,9 +18,12 @@ struct ServedModel {
 
   std::string name;
   worker::Engine* engine = nullptr;
-  // If it is an error, the model has no chat format, and only chats fail.
+  // If it is an error, the model has no built-in chat format: conversations are
+  // rendered by its own template, and sessions fail.
   absl::StatusOr<worker::ChatFormatChoice> chat_format =
       absl::UnimplementedError("no chat format");
+  // The template of the file if there is no chat_format; null without one.
+  std::shared_ptr<const worker::ModelTemplate> own_template = nullptr;
   // The model is not unloaded while a copy of this exists. Null if the model
   // outlives its calls anyway.
   std::shared_ptr<const void> use = nullptr;

@@ -97,6 +97,30 @@ absl::StatusOr<EncodedChat> EncodeChatPrompt(
   return chat;
 }
 
+absl::StatusOr<EncodedChat> EncodeTemplatePrompt(
+    const worker::Tokenizer& tokenizer, const worker::ModelTemplate& own,
+    const v1::ChatPrompt& prompt, absl::Time now,
+    const worker::EncodeLimits& limits) {
+  ASSIGN_OR_RETURN(const std::vector<worker::ChatMessage> messages,
+                   FromProto(prompt));
+  ASSIGN_OR_RETURN(const std::vector<worker::Tool> tools, ToolsOf(prompt));
+  if (prompt.tool_choice() != v1::TOOL_CHOICE_UNSPECIFIED &&
+      prompt.tool_choice() != v1::TOOL_CHOICE_AUTO) {
+    return absl::InvalidArgumentError(
+        "chat.tool_choice: a model's own template cannot make it call a tool");
+  }
+  const bool add_generation_prompt =
+      !prompt.has_add_generation_prompt() || prompt.add_generation_prompt();
+  ASSIGN_OR_RETURN(
+      const std::vector<worker::ChatSegment> segments,
+      own.Render(tokenizer, messages, tools, add_generation_prompt, now));
+  EncodedChat chat;
+  ASSIGN_OR_RETURN(chat.ids,
+                   worker::EncodeTemplated(tokenizer, segments, limits));
+  chat.text = worker::ChatText(segments);
+  return chat;
+}
+
 v1::ToolCall ToProto(const worker::ReadToolCall& read) {
   v1::ToolCall message;
   if (read.call.ok()) {

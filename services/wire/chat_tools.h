@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "plimsoll/v1/common.pb.h"
 #include "plimsoll/v1/generation.pb.h"
 #include "worker/engine/engine.h"
 #include "worker/text/chat/chat_template.h"
+#include "worker/text/chat/model_template.h"
 #include "worker/text/chat/tool_reader.h"
 
 namespace plimsoll::services {
@@ -31,6 +33,14 @@ struct EncodedChat {
 absl::StatusOr<EncodedChat> EncodeChatPrompt(
     const worker::Tokenizer& tokenizer, worker::ChatFormat format,
     const v1::ChatPrompt& prompt, const worker::EncodeLimits& limits = {});
+
+// EncodeChatPrompt by the model's own template. Calls in its reply are text.
+// Errors: those of ModelTemplate::Render and worker::EncodeTemplated;
+// kInvalidArgument naming the field.
+absl::StatusOr<EncodedChat> EncodeTemplatePrompt(
+    const worker::Tokenizer& tokenizer, const worker::ModelTemplate& own,
+    const v1::ChatPrompt& prompt, absl::Time now,
+    const worker::EncodeLimits& limits = {});
 
 v1::ToolCall ToProto(const worker::ReadToolCall& read);
 

@@ -232,6 +232,20 @@ def tool_seeds():
     }
 
 
+def jinja_seeds():
+    """Our own templates, and one of what they do not have."""
+    folder = HERE.parents[1] / "tests/testdata/templates"
+    seeds = {path.stem: path.read_bytes() for path in folder.glob("*.jinja")}
+    seeds["other"] = (
+        b"{% macro m(a, b=[1]) %}{{ caller(a) }}{% endmacro %}{% call(y) m(x[1:]"
+        b") %}{{ y|batch(2)|list }}{% endcall %}{% for k, v in messages[0]|items "
+        b"recursive %}{{ loop.cycle(k, v) ~ '%s' % v }}{% else %}-{% endfor %}"
+        b"{% filter upper %}{{ {'a': n ** 2} }}{{ '{:>4}'.format(n) }}"
+        b"{% endfilter %}{{ x|map('string')|select('in', ['1'])|join }}"
+    )
+    return seeds
+
+
 def encoded(texts):
     return {name: text.encode() for name, text in texts.items()}
 
@@ -241,6 +255,7 @@ SEEDS = {
     "config_json_fuzz": encoded(CONFIGS),
     "device_catalogue_fuzz": catalogue_seeds(),
     "gguf_reader_fuzz": gguf_seeds(),
+    "jinja_fuzz": jinja_seeds(),
     "lease_ops_fuzz": lease_seeds(),
     "model_shape_fuzz": shape_seeds(),
     "safetensors_fuzz": safetensors_seeds(),

@@ -1,6 +1,7 @@
-# Fuzz targets of tokenizers, chat formats, the UTF-8 stream and grammars.
+# Fuzz targets of tokenizers, chat formats, templates, the UTF-8 stream and
+# grammars.
 foreach(name tokenizer_encode tokenizer_build chat_template utf8_stream grammar
-    tool_call)
+    jinja tool_call)
   add_executable(${name}_fuzz ${name}_fuzz.cc)
   target_link_libraries(${name}_fuzz PRIVATE plimsoll_text)
   target_link_options(${name}_fuzz PRIVATE -fsanitize=fuzzer)

@@ -49,7 +49,10 @@ FOLDERS = {
     "kernels/cuda": ("kernels", "kernels/quant"),
     "worker/text": (),
     "worker/text/tokenizer": ("worker/text",),
-    "worker/text/chat": ("worker/text", "worker/text/tokenizer"),
+    "worker/text/jinja": ("worker/text",),
+    "worker/text/chat": (
+        "worker/text", "worker/text/tokenizer", "worker/text/jinja",
+    ),
     "worker/text/grammar": ("worker/text", "worker/text/tokenizer"),
     "worker/device": (),
     "worker/cache": (),

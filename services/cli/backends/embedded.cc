@@ -41,21 +41,30 @@ void NotePlan(const LoadFlags& flags, const planner::MemoryPlan& plan,
   }
 }
 
-absl::StatusOr<std::optional<worker::ChatFormatChoice>> SettleChat(
-    const worker::ModelFile& file, const ChatWish& wish, Streams& streams) {
-  if (!wish.wanted) return std::nullopt;
+// Finds how `loaded` renders conversations.
+absl::Status SettleChat(const worker::ModelFile& file, const ChatWish& wish,
+                        Streams& streams, LoadedModel& loaded) {
+  if (!wish.wanted) return absl::OkStatus();
   if (!wish.name.empty()) {
     const auto format = worker::ParseChatFormat(wish.name);
     if (!format.ok()) return UsageError(format.status().message());
-    return worker::ChatFormatChoice{*format, "--chat-format"};
+    loaded.chat = worker::ChatFormatChoice{*format, "--chat-format"};
+    return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(worker::ChatFormatChoice choice,
-                   worker::ChooseChatFormat(file.header()));
-  if (!absl::StrContains(choice.reason, "file's template")) {
-    streams.err << "note: chat format " << worker::ChatFormatName(choice.format)
-                << ": " << Printable(choice.reason) << "\n";
+  auto choice = worker::ChooseChatFormat(file.header());
+  if (!choice.ok() && !wish.is_session) {
+    ASSIGN_OR_RETURN(loaded.own_template,
+                     worker::ModelTemplate::Load(file.header()));
+    if (loaded.own_template != nullptr) return absl::OkStatus();
   }
-  return choice;
+  RETURN_IF_ERROR(choice.status());
+  if (!absl::StrContains(choice->reason, "file's template")) {
+    streams.err << "note: chat format "
+                << worker::ChatFormatName(choice->format) << ": "
+                << Printable(choice->reason) << "\n";
+  }
+  loaded.chat = *std::move(choice);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
@@ -233,7 +242,7 @@ absl::StatusOr<LoadedModel> LoadFile(worker::ModelFile& file,
   LoadedModel loaded;
   loaded.name = BaseName(ResolveModel(model));
   loaded.devices = std::move(devices);
-  ASSIGN_OR_RETURN(loaded.chat, SettleChat(file, chat, streams));
+  RETURN_IF_ERROR(SettleChat(file, chat, streams, loaded));
   ASSIGN_OR_RETURN(const std::vector<planner::SplitPart> placed,
                    Place(file.shape(), flags, loaded.devices, streams));
   std::vector<worker::EnginePart> parts;

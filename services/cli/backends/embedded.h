@@ -20,6 +20,7 @@
 #include "worker/device/model_file.h"
 #include "worker/engine/engine.h"
 #include "worker/text/chat/chat_template.h"
+#include "worker/text/chat/model_template.h"
 
 namespace plimsoll::cli {
 
@@ -56,12 +57,15 @@ struct LoadedModel {
   std::unique_ptr<worker::Engine> engine;
   // Absent if the load needs no chat format.
   std::optional<worker::ChatFormatChoice> chat;
+  // The template of the file, where no built-in format is its own.
+  std::shared_ptr<const worker::ModelTemplate> own_template;
 };
 
 // The chat format that a load must find before it reads the weights.
 struct ChatWish {
   bool wanted = false;
-  std::string name;  // --chat-format; empty: the model's own
+  std::string name;         // --chat-format; empty: the model's own
+  bool is_session = false;  // only a built-in format will do
 };
 
 // Opens the devices of --device for --precision. Errors: a usage error that

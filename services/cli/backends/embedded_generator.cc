@@ -113,6 +113,7 @@ class EmbeddedGenerator final : public Generator {
   explicit EmbeddedGenerator(LoadedModel model) : model_(std::move(model)) {
     served_.name = model_.name;
     served_.engine = model_.engine.get();
+    served_.own_template = model_.own_template;
     if (model_.chat.has_value()) {
       served_.chat_format = *model_.chat;
     } else {

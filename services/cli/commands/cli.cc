@@ -73,6 +73,7 @@ int Run(const std::vector<std::string>& args, Streams& streams) {
   AddPerplexity(app, commands);
   AddBench(app, commands);
   AddTokenize(app, commands);
+  AddTemplate(app, commands);
   AddVerify(app, commands);
   AddConvert(app, commands);
   AddModels(app, commands);

@@ -27,6 +27,7 @@ void AddChat(CLI::App& app, Commands& commands);
 void AddBench(CLI::App& app, Commands& commands);
 void AddPerplexity(CLI::App& app, Commands& commands);
 void AddTokenize(CLI::App& app, Commands& commands);
+void AddTemplate(CLI::App& app, Commands& commands);
 void AddVerify(CLI::App& app, Commands& commands);
 void AddModels(CLI::App& app, Commands& commands);
 void AddDescribe(CLI::App& models, Commands& commands);

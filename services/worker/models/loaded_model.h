@@ -18,6 +18,7 @@
 #include "worker/engine/engine.h"
 #include "worker/engine/engine_observer.h"
 #include "worker/text/chat/chat_template.h"
+#include "worker/text/chat/model_template.h"
 
 namespace plimsoll::services {
 
@@ -76,6 +77,8 @@ class LoadedModel {
   // An error says why the model has none: only chats fail then.
   absl::StatusOr<worker::ChatFormatChoice> chat_format =
       absl::UnimplementedError("no chat format");
+  // The template of the file if there is no chat_format; null without one.
+  std::shared_ptr<const worker::ModelTemplate> own_template;
   std::vector<Part> parts;  // parts[i] is the engine's parts()[i]
   // Bytes of weights in the file, and how long it took to read and store them.
   int64_t weight_bytes = 0;

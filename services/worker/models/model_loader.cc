@@ -184,6 +184,14 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Fill(
   } else {
     model->chat_format = worker::ChooseChatFormat(file.header());
   }
+  if (!model->chat_format.ok()) {
+    auto own = worker::ModelTemplate::Load(file.header());
+    if (own.ok()) {
+      model->own_template = *std::move(own);
+    } else {
+      model->chat_format = own.status();
+    }
+  }
   std::vector<worker::EnginePart> parts;
   for (const planner::SplitPart& part : granted.parts) {
     const WorkerDevice& device = DeviceOf(part);

@@ -188,6 +188,7 @@ absl::StatusOr<ServedModel> ModelRegistry::Serve(const std::string& name) {
   ASSIGN_OR_RETURN(LoadedModel::Use use, Use(name));
   const LoadedModel& model = *use;
   return ServedModel{model.name, model.engine.get(), model.chat_format,
+                     model.own_template,
                      std::make_shared<LoadedModel::Use>(std::move(use))};
 }
 
@@ -438,6 +439,8 @@ ModelInfo ModelRegistry::Describe(const Entry& entry) const {
   if (model.chat_format.ok()) {
     ready.chat_format =
         std::string(worker::ChatFormatName(model.chat_format->format));
+  } else if (model.own_template != nullptr) {
+    ready.chat_format = std::string(worker::kTemplateFormat);
   }
   for (size_t i = 0; i < model.parts.size(); ++i) {
     const worker::EnginePart& part = model.engine->parts()[i];

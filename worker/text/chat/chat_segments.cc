@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/strings/str_cat.h"
+#include "worker/text/code_points.h"
 #include "worker/text/utf8.h"
 
 namespace plimsoll::worker {
@@ -17,14 +19,6 @@ uint32_t CodePoint(absl::string_view bytes) {
     value = (value << 6) | (static_cast<unsigned char>(c) & 0x3F);
   }
   return value;
-}
-
-// True for what the templates' own `trim` removes: Python's str.isspace.
-bool IsTrimmed(uint32_t c) {
-  return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 ||
-         c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) ||
-         c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
-         c == 0x3000;
 }
 
 }  // namespace
@@ -43,12 +37,48 @@ absl::string_view RoleName(ChatRole role) {
   return "";
 }
 
+absl::Status CheckChatLimits(const std::vector<ChatMessage>& messages,
+                             const std::vector<Tool>& tools) {
+  if (static_cast<int64_t>(tools.size()) > kMaxTools) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(tools.size(), " tools are more than ", kMaxTools));
+  }
+  if (messages.empty()) {
+    return absl::InvalidArgumentError(
+        "chat.messages is empty: a conversation needs a message");
+  }
+  if (static_cast<int64_t>(messages.size()) > kMaxChatMessages) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a conversation of ", messages.size(),
+                     " messages is longer than ", kMaxChatMessages));
+  }
+  int64_t bytes = 0;
+  for (const ChatMessage& message : messages) {
+    bytes +=
+        static_cast<int64_t>(message.content.size() + message.tool_name.size());
+    const auto n_calls = static_cast<int64_t>(message.tool_calls.size());
+    if (n_calls > kMaxToolCalls) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a message has ", n_calls, " calls, more than ", kMaxToolCalls));
+    }
+    for (const ToolCall& call : message.tool_calls) {
+      bytes += static_cast<int64_t>(call.name.size() + call.arguments.size());
+    }
+  }
+  if (bytes > kMaxChatBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("a conversation of ", bytes,
+                                                   " bytes is longer than ",
+                                                   kMaxChatBytes, " bytes"));
+  }
+  return absl::OkStatus();
+}
+
 absl::string_view TrimChat(absl::string_view text) {
   while (!text.empty()) {
     const Utf8Front front = ReadUtf8Front(text);
     const auto bytes = static_cast<size_t>(front.bytes);
     if (front.kind != Utf8Kind::kWhole) break;
-    if (!IsTrimmed(CodePoint(text.substr(0, bytes)))) break;
+    if (!IsPythonSpace(CodePoint(text.substr(0, bytes)))) break;
     text.remove_prefix(bytes);
   }
   while (!text.empty()) {
@@ -62,7 +92,7 @@ absl::string_view TrimChat(absl::string_view text) {
     const Utf8Front front = ReadUtf8Front(last);
     if (front.kind != Utf8Kind::kWhole) break;
     if (static_cast<size_t>(front.bytes) != bytes) break;
-    if (!IsTrimmed(CodePoint(last))) break;
+    if (!IsPythonSpace(CodePoint(last))) break;
     text.remove_suffix(bytes);
   }
   return text;

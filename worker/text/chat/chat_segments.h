@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "worker/text/chat/chat_template.h"
@@ -48,6 +49,11 @@ class SegmentWriter {
 
 // Returns "system", "user", "assistant" or "tool".
 absl::string_view RoleName(ChatRole role);
+
+// Errors: kInvalidArgument if there are no messages, or beyond the limits of a
+// conversation.
+absl::Status CheckChatLimits(const std::vector<ChatMessage>& messages,
+                             const std::vector<Tool>& tools);
 
 // Removes what the templates' own `trim` removes, which is Python's
 // str.isspace.

@@ -17,54 +17,20 @@ namespace {
 constexpr absl::string_view kSmolLm2System =
     "You are a helpful AI assistant named SmolLM, trained by Hugging Face";
 
-absl::Status CheckLimits(const std::vector<ChatMessage>& messages) {
-  if (messages.empty()) {
-    return absl::InvalidArgumentError(
-        "chat.messages is empty: a conversation needs a message");
-  }
-  if (static_cast<int64_t>(messages.size()) > kMaxChatMessages) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a conversation of ", messages.size(),
-                     " messages is longer than ", kMaxChatMessages));
-  }
-  int64_t bytes = 0;
-  for (const ChatMessage& message : messages) {
-    bytes +=
-        static_cast<int64_t>(message.content.size() + message.tool_name.size());
-    for (const ToolCall& call : message.tool_calls) {
-      bytes += static_cast<int64_t>(call.name.size() + call.arguments.size());
-    }
-  }
-  if (bytes > kMaxChatBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("a conversation of ", bytes,
-                                                   " bytes is longer than ",
-                                                   kMaxChatBytes, " bytes"));
-  }
-  return absl::OkStatus();
-}
-
 // Checks the tools of a conversation. Errors: kInvalidArgument if a format
-// without tools gets any, and beyond the limits.
+// without tools gets any.
 absl::Status CheckTools(ChatFormat format,
                         const std::vector<ChatMessage>& messages,
                         const std::vector<Tool>& tools) {
-  if (static_cast<int64_t>(tools.size()) > kMaxTools) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(tools.size(), " tools are more than ", kMaxTools));
-  }
   bool has_tools = !tools.empty();
   for (const ChatMessage& message : messages) {
-    const auto n_calls = static_cast<int64_t>(message.tool_calls.size());
-    if (n_calls > kMaxToolCalls) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "a message has ", n_calls, " calls, more than ", kMaxToolCalls));
-    }
-    if (n_calls > 0 && message.role != ChatRole::kAssistant) {
+    const bool has_calls = !message.tool_calls.empty();
+    if (has_calls && message.role != ChatRole::kAssistant) {
       return absl::InvalidArgumentError(
           absl::StrCat("a message with role ", RoleName(message.role),
                        " has calls: only the assistant makes them"));
     }
-    has_tools |= n_calls > 0 || message.role == ChatRole::kTool;
+    has_tools |= has_calls || message.role == ChatRole::kTool;
   }
   if (has_tools && format != ChatFormat::kFunctionGemma) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -160,7 +126,7 @@ absl::Status AppendContent(const Tokenizer& tokenizer, absl::string_view text,
 absl::StatusOr<std::vector<ChatSegment>> RenderChat(
     ChatFormat format, const std::vector<ChatMessage>& messages,
     bool add_generation_prompt, const std::vector<Tool>& tools) {
-  RETURN_IF_ERROR(CheckLimits(messages));
+  RETURN_IF_ERROR(CheckChatLimits(messages, tools));
   RETURN_IF_ERROR(CheckTools(format, messages, tools));
   switch (format) {
     case ChatFormat::kSmolLm2:

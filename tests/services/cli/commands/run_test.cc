@@ -26,7 +26,7 @@ constexpr const char* kCommands[] = {
     "plan",       "what-if",    "place",   "generate", "chat",
     "tokenize",   "models",     "devices", "memory",   "version",
     "completion", "perplexity", "bench",   "top",      "sessions",
-    "drain",      "abort",      "verify",  "serve"};
+    "drain",      "abort",      "verify",  "serve",    "template"};
 
 TEST(RunTest, HelpOfEveryCommandFitsIn80ColumnsAndHasUsage) {
   for (const char* command : kCommands) {

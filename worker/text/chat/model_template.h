@@ -1,0 +1,63 @@
+// Renders conversations with the chat template of a model's own file.
+#ifndef PLIMSOLL_WORKER_TEXT_CHAT_MODEL_TEMPLATE_H_
+#define PLIMSOLL_WORKER_TEXT_CHAT_MODEL_TEMPLATE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "planner/gguf/gguf_header.h"
+#include "worker/text/chat/chat_template.h"
+#include "worker/text/jinja/template.h"
+#include "worker/text/tokenizer/tokenizer.h"
+
+namespace plimsoll::worker {
+
+// What stands in the place of a chat format's name where a model's own template
+// renders.
+inline constexpr absl::string_view kTemplateFormat = "template";
+
+// Immutable, so thread-safe.
+class ModelTemplate {
+ public:
+  // The template of the file, or null if it has none.
+  // Errors: kInvalidArgument naming the template's line.
+  static absl::StatusOr<std::shared_ptr<const ModelTemplate>> Load(
+      const planner::GgufHeader& header);
+
+  // Renders the conversation as the template says; `tokenizer` is the file's.
+  // What the messages and tools say is content, all else is scaffold. `now` is
+  // what the template may take for the time.
+  // Errors: kInvalidArgument naming the template's line, for calls and tools
+  // that are not JSON, and beyond the limits of RenderChat.
+  absl::StatusOr<std::vector<ChatSegment>> Render(
+      const Tokenizer& tokenizer, const std::vector<ChatMessage>& messages,
+      const std::vector<Tool>& tools, bool add_generation_prompt,
+      absl::Time now) const;
+
+ private:
+  ModelTemplate(jinja::Template program, std::optional<int32_t> eos)
+      : program_(std::move(program)), eos_(eos) {}
+
+  const jinja::Template program_;
+  const std::optional<int32_t> eos_;
+};
+
+// Token ids of a rendered conversation. Control tokens are found in scaffold
+// only; between them, scaffold and content are one text, so that words are cut
+// as if nothing were known of their origin. BOS comes once if the model's rule
+// or the template asks for it.
+// Errors: those of CheckFits, before anything is tokenised; those of
+// limits.stop.
+absl::StatusOr<std::vector<int32_t>> EncodeTemplated(
+    const Tokenizer& tokenizer, const std::vector<ChatSegment>& segments,
+    const EncodeLimits& limits = {});
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_TEXT_CHAT_MODEL_TEMPLATE_H_

@@ -1,0 +1,170 @@
+// Runs a template: executes statements, computes expressions, writes text.
+#ifndef PLIMSOLL_WORKER_TEXT_JINJA_EVALUATOR_H_
+#define PLIMSOLL_WORKER_TEXT_JINJA_EVALUATOR_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "worker/text/jinja/syntax/syntax.h"
+#include "worker/text/jinja/value.h"
+
+namespace plimsoll::worker::jinja {
+
+// Limits of one rendering.
+struct RenderLimits {
+  // A step is a node of the syntax tree, an element of a list or
+  // kBytesPerStep bytes of text.
+  int64_t max_steps = 4'000'000;
+  int64_t max_text_bytes = 32 << 20;  // of any string, and of the output
+};
+inline constexpr int64_t kBytesPerStep = 64;
+inline constexpr int kMaxCallDepth = 900;  // nodes of the tree in nodes
+
+// What a template may learn of the world.
+struct Surroundings {
+  absl::Time now = absl::UnixEpoch();  // for strftime_now
+  absl::TimeZone time_zone = absl::UTCTimeZone();
+  RenderLimits limits = {};
+};
+
+// Variables of a block of statements, and those around it.
+struct Scope {
+  std::shared_ptr<Scope> parent;
+  std::vector<std::pair<int, Value>> values = {};  // by name
+
+  void Set(int name, Value value);
+  const Value* Find(int name) const;  // here only
+};
+using ScopePtr = std::shared_ptr<Scope>;
+
+// One rendering. Used by one thread. Filters, tests and methods use it to
+// compute and to account for what they do.
+class Evaluator {
+ public:
+  // All must outlive the evaluator.
+  Evaluator(const Program& program, const Dict& variables,
+            const Surroundings& surroundings);
+  ~Evaluator();
+  Evaluator(const Evaluator&) = delete;
+  Evaluator& operator=(const Evaluator&) = delete;
+
+  // Renders the template. Errors: kInvalidArgument naming the line: the
+  // template's own, those of values that it does not expect, and beyond the
+  // limits.
+  absl::StatusOr<Text> Run();
+
+  // Accounts for work. Errors: kInvalidArgument beyond the limits.
+  absl::Status Spend(int64_t steps);
+  // Makes a value of `text`. Errors: those of Spend, and for a text that is
+  // longer than the limit.
+  absl::StatusOr<Value> MakeText(Text text);
+  const Surroundings& surroundings() const { return surroundings_; }
+
+  absl::StatusOr<Value> Call(const Value& callee, Arguments arguments);
+  absl::StatusOr<Value> ApplyFilter(absl::string_view name, const Value& value,
+                                    Arguments arguments);
+  absl::StatusOr<bool> ApplyTest(absl::string_view name, const Value& value,
+                                 Arguments arguments);
+
+  // Calls a macro whose outer variables are in `scope`.
+  absl::StatusOr<Value> CallMacro(const MacroSyntax& macro,
+                                  const ScopePtr& scope, Arguments arguments);
+  // Runs a loop over `items` and returns its text. `depth0` counts the loops of
+  // which it is a recursion.
+  absl::StatusOr<Value> RunLoop(const Statement& loop, const Value& items,
+                                const ScopePtr& scope, int64_t depth0);
+  // Whether an item passes the test of a loop.
+  absl::StatusOr<bool> PassesTest(const Statement& loop, const ScopePtr& scope,
+                                  const Value& item);
+
+  // Has `object` let go of its values when the rendering ends.
+  void Own(std::shared_ptr<Object> object) {
+    owned_.push_back(std::move(object));
+  }
+  // Likewise the variables of `scope`, which a macro keeps.
+  void Own(ScopePtr scope) { kept_scopes_.push_back(std::move(scope)); }
+
+ private:
+  enum class Flow { kNext, kBreak, kContinue };
+
+  // Statements.
+  absl::StatusOr<Flow> Execute(const Block& block, const ScopePtr& scope);
+  absl::StatusOr<Flow> Execute(const Statement& node, const ScopePtr& scope);
+  absl::StatusOr<Flow> ExecuteIf(const Statement& node, const ScopePtr& scope);
+  absl::StatusOr<Flow> ExecuteFor(const Statement& node, const ScopePtr& scope,
+                                  const Value& items, int64_t depth0);
+  absl::Status ExecuteSet(const Statement& node, const ScopePtr& scope);
+  absl::StatusOr<Flow> ExecuteWith(const Statement& node,
+                                   const ScopePtr& scope);
+  absl::StatusOr<Flow> ExecuteCaptured(const Statement& node,
+                                       const ScopePtr& scope);
+  absl::Status ExecuteMacro(const Statement& node, const ScopePtr& scope);
+  absl::Status ExecuteCallBlock(const Statement& node, const ScopePtr& scope);
+  absl::Status Write(const Value& value);
+  // Write of what must be text. Errors: kInvalidArgument if it is not.
+  absl::Status WriteText(const Value& value);
+  absl::Status Assign(const Expression& target, Value value,
+                      const ScopePtr& scope);
+  absl::Status AssignParts(const Expression& target, const Value& value,
+                           const ScopePtr& scope);
+  absl::Status CheckMembers(const Expression& target, const ScopePtr& scope);
+  absl::Status BindParameters(const MacroSyntax& macro, const ScopePtr& scope,
+                              Arguments arguments);
+
+  // Expressions.
+  absl::StatusOr<Value> Compute(const Expression& node, const ScopePtr& scope);
+  absl::StatusOr<Value> ComputeKind(const Expression& node,
+                                    const ScopePtr& scope);
+  absl::StatusOr<Value> ComputeChoice(const Expression& node,
+                                      const ScopePtr& scope);
+  absl::StatusOr<Value> ComputeName(const Expression& node,
+                                    const ScopePtr& scope);
+  absl::StatusOr<Value> ComputeList(const Expression& node,
+                                    const ScopePtr& scope);
+  absl::StatusOr<Value> ComputeDict(const Expression& node,
+                                    const ScopePtr& scope);
+  absl::StatusOr<Value> ComputeCompare(const Expression& node,
+                                       const ScopePtr& scope);
+  absl::StatusOr<Value> ComputeConcat(const Expression& node,
+                                      const ScopePtr& scope);
+  absl::StatusOr<Value> ComputeCondition(const Expression& node,
+                                         const ScopePtr& scope);
+  absl::StatusOr<Value> ComputeSlice(const Expression& node,
+                                     const ScopePtr& scope);
+  absl::StatusOr<Value> ComputeCall(const Expression& node,
+                                    const ScopePtr& scope);
+  absl::StatusOr<Value> ComputeFilter(const Expression& node,
+                                      const ScopePtr& scope,
+                                      const Value* input = nullptr);
+  absl::StatusOr<Arguments> ComputeArguments(const CallSyntax& call,
+                                             const ScopePtr& scope);
+
+  absl::Status AtLine(absl::Status status, int line);
+
+  const Program& program_;
+  const Surroundings& surroundings_;
+  std::vector<Value> globals_;  // by name: the variables, then functions
+  // Ids of the names that the evaluator sets itself, or -1.
+  int loop_name_ = -1;
+  int caller_name_ = -1;
+  int kwargs_name_ = -1;
+  int varargs_name_ = -1;
+  TextBuilder* out_ = nullptr;
+  int64_t steps_ = 0;
+  int depth_ = 0;
+  int error_line_ = 0;
+  std::vector<std::shared_ptr<Object>> owned_;
+  std::vector<ScopePtr> kept_scopes_;
+};
+
+}  // namespace plimsoll::worker::jinja
+
+#endif  // PLIMSOLL_WORKER_TEXT_JINJA_EVALUATOR_H_

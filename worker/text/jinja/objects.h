@@ -1,0 +1,131 @@
+// Objects of templates: macros, namespaces, `loop`, functions and methods.
+#ifndef PLIMSOLL_WORKER_TEXT_JINJA_OBJECTS_H_
+#define PLIMSOLL_WORKER_TEXT_JINJA_OBJECTS_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "worker/text/jinja/evaluator.h"
+#include "worker/text/jinja/syntax/syntax.h"
+#include "worker/text/jinja/value.h"
+
+namespace plimsoll::worker::jinja {
+
+// A function of this interpreter. `self` is what a method belongs to.
+using NativeFunction = absl::StatusOr<Value> (*)(Evaluator& evaluator,
+                                                 const Value& self,
+                                                 Arguments arguments);
+
+class Function final : public Object {
+ public:
+  Function(NativeFunction function, Value self)
+      : function_(function), self_(std::move(self)) {}
+  absl::string_view TypeName() const override {
+    return "builtin_function_or_method";
+  }
+  absl::StatusOr<Value> Call(Evaluator& evaluator,
+                             Arguments arguments) override {
+    return function_(evaluator, self_, std::move(arguments));
+  }
+  int depth() const override { return self_.Depth() + 1; }
+
+ private:
+  const NativeFunction function_;
+  const Value self_;
+};
+
+// A macro with the variables around it. The syntax outlives it.
+class Macro final : public Object {
+ public:
+  Macro(const MacroSyntax& syntax, const Program& program, ScopePtr scope)
+      : syntax_(syntax), program_(program), scope_(std::move(scope)) {}
+  absl::string_view TypeName() const override { return "Macro"; }
+  absl::StatusOr<std::optional<Value>> Member(Evaluator& evaluator,
+                                              absl::string_view name) override;
+  absl::StatusOr<Value> Call(Evaluator& evaluator,
+                             Arguments arguments) override {
+    return evaluator.CallMacro(syntax_, scope_, std::move(arguments));
+  }
+  std::string Repr() const override;
+  void Release() override { scope_ = nullptr; }
+
+ private:
+  const MacroSyntax& syntax_;
+  const Program& program_;
+  ScopePtr scope_;
+};
+
+// What `namespace()` makes: its members can be assigned.
+class Namespace final : public Object {
+ public:
+  absl::string_view TypeName() const override { return "Namespace"; }
+  absl::StatusOr<std::optional<Value>> Member(Evaluator& evaluator,
+                                              absl::string_view name) override;
+  bool IsCallable() const override { return false; }
+  int depth() const override { return depth_; }
+  void Release() override { members_.clear(); }
+  // Errors: kInvalidArgument if values were nested too deep.
+  absl::Status Set(absl::string_view name, Value value);
+
+ private:
+  std::vector<std::pair<std::string, Value>> members_;
+  int depth_ = 1;
+};
+
+// `loop` in the body of a loop.
+class Loop final : public Object {
+ public:
+  // `length` is known if the items have one. `syntax` and `scope` are those of
+  // the loop; a recursive one can be called.
+  Loop(std::shared_ptr<Iterator> items, std::optional<int64_t> length,
+       const Statement& syntax, ScopePtr scope, int64_t depth0)
+      : items_(std::move(items)),
+        length_(length),
+        syntax_(syntax),
+        scope_(std::move(scope)),
+        depth0_(depth0) {}
+
+  // Goes to the next item and returns it; nothing at the end.
+  absl::StatusOr<std::optional<Value>> Advance(Evaluator& evaluator);
+
+  absl::string_view TypeName() const override { return "LoopContext"; }
+  absl::StatusOr<std::optional<Value>> Member(Evaluator& evaluator,
+                                              absl::string_view name) override;
+  absl::StatusOr<Value> Call(Evaluator& evaluator,
+                             Arguments arguments) override;
+  int depth() const override { return items_->depth() + 1; }
+  // True, and remembered, if `values` differ from those of the last call.
+  absl::StatusOr<bool> HasChanged(Evaluator& evaluator, Value values);
+  int64_t index0() const { return index0_; }
+  void Release() override;
+
+ private:
+  absl::StatusOr<const std::optional<Value>*> PeekNext(Evaluator& evaluator);
+  absl::StatusOr<int64_t> Length(Evaluator& evaluator);
+
+  std::shared_ptr<Iterator> items_;
+  std::optional<int64_t> length_;
+  const Statement& syntax_;
+  ScopePtr scope_;
+  const int64_t depth0_;
+  int64_t index0_ = -1;
+  std::optional<Value> before_;
+  std::optional<Value> current_;
+  std::optional<std::optional<Value>> after_;  // once it has been looked at
+  std::optional<Value> last_changed_;
+};
+
+// A function of templates by its name, or null: `range`, `namespace` ...
+NativeFunction FindGlobal(absl::string_view name);
+
+// A method of an object by its name, or null.
+NativeFunction FindObjectMethod(const Object& object, absl::string_view name);
+
+}  // namespace plimsoll::worker::jinja
+
+#endif  // PLIMSOLL_WORKER_TEXT_JINJA_OBJECTS_H_

@@ -1,0 +1,17 @@
+// What jinja2 refuses when it compiles a template, beyond its syntax.
+#ifndef PLIMSOLL_WORKER_TEXT_JINJA_SYNTAX_CHECKS_H_
+#define PLIMSOLL_WORKER_TEXT_JINJA_SYNTAX_CHECKS_H_
+
+#include "absl/status/status.h"
+#include "worker/text/jinja/syntax/syntax.h"
+
+namespace plimsoll::worker::jinja {
+
+// Errors: kInvalidArgument naming the line: for unknown filters and tests that
+// are not below an `if`, for `break` and `continue` outside of loops, for
+// assignments to `loop` in a loop, and for blocks of one name.
+absl::Status CheckProgram(const Program& program);
+
+}  // namespace plimsoll::worker::jinja
+
+#endif  // PLIMSOLL_WORKER_TEXT_JINJA_SYNTAX_CHECKS_H_

@@ -1,0 +1,22 @@
+// Turns a template into its syntax tree.
+#ifndef PLIMSOLL_WORKER_TEXT_JINJA_SYNTAX_PARSER_H_
+#define PLIMSOLL_WORKER_TEXT_JINJA_SYNTAX_PARSER_H_
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "worker/text/jinja/syntax/syntax.h"
+
+namespace plimsoll::worker::jinja {
+
+// Limits of a template; each has a test at it and one past it.
+inline constexpr int64_t kMaxTemplateBytes = 1 << 20;
+inline constexpr int kMaxSyntaxDepth = 100;  // blocks and brackets
+inline constexpr int kMaxHeight = 400;       // of an expression's tree
+
+// Errors: kInvalidArgument naming the line: for bad syntax, for filters and
+// tests that do not exist where jinja2 refuses them too, and beyond the limits.
+absl::StatusOr<Program> Parse(absl::string_view source);
+
+}  // namespace plimsoll::worker::jinja
+
+#endif  // PLIMSOLL_WORKER_TEXT_JINJA_SYNTAX_PARSER_H_
