@@ -16,6 +16,7 @@
 #include "kernels/cpu/mat_mul/pack_rows-inl.h"
 #include "kernels/cpu/mat_mul/pack_weights.h"
 #include "kernels/cpu/mat_mul/panel-inl.h"
+#include "kernels/cpu/mat_mul/row_decoders-inl.h"
 #include "kernels/cpu/mat_mul/table_decoders-inl.h"
 #include "kernels/quant/tables.h"
 
@@ -25,8 +26,10 @@ namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 // In each decoder, kSubBlocks groups of 32 columns share one panel block of
 // kBlockBytes. Decode gives column pairs i and i + 8, for i < 8. A type with a
 // scale for each half of the columns has the minima, if any, for each half too.
+// Row, where there is one, decodes rows in the file's order.
 
 struct DecoderQ80 {
+  using Row = RowQ80;
   static constexpr int64_t kSubBlocks = 1;
   static constexpr int64_t kBlockBytes = 16 * 34;
   static constexpr bool kHasMin = false;
@@ -115,6 +118,7 @@ HWY_INLINE void DecodeFiveBits(const uint8_t* masks, int i, Pairs& low,
 }
 
 struct DecoderQ40 {
+  using Row = RowQ40;
   static constexpr int64_t kSubBlocks = 1;
   static constexpr int64_t kBlockBytes = 16 * 18;
   static constexpr bool kHasMin = false;
@@ -135,6 +139,7 @@ struct DecoderQ40 {
 };
 
 struct DecoderQ41 {
+  using Row = RowQ41;
   static constexpr int64_t kSubBlocks = 1;
   static constexpr int64_t kBlockBytes = 16 * 20;
   static constexpr bool kHasMin = true;
@@ -151,6 +156,7 @@ struct DecoderQ41 {
 };
 
 struct DecoderQ50 {
+  using Row = RowQ50;
   static constexpr int64_t kSubBlocks = 1;
   static constexpr int64_t kBlockBytes = 16 * 22;
   static constexpr bool kHasMin = false;
@@ -166,6 +172,7 @@ struct DecoderQ50 {
 };
 
 struct DecoderQ51 {
+  using Row = RowQ51;
   static constexpr int64_t kSubBlocks = 1;
   static constexpr int64_t kBlockBytes = 16 * 24;
   static constexpr bool kHasMin = true;

@@ -10,6 +10,7 @@
 //
 #include <algorithm>
 
+#include "kernels/cpu/mat_mul/block_sums-inl.h"
 #include "kernels/cpu/mat_mul/decoders-inl.h"
 #include "kernels/cpu/mat_mul/pairs-inl.h"
 #include "kernels/cpu/mat_mul/row_groups.h"
@@ -25,29 +26,9 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
-// Activation rows of a register block: sums and accumulators of that many rows
-// and two decoded pairs fit in the register file. On NEON, 16 of the 32 vectors
-// are the sums of 4 rows and the others are for pairs; accumulators may wait in
-// memory.
-constexpr int kBlockRows =
-    kLanes == 16 ? 8 : (kLanes == 8 || HWY_ARCH_ARM_A64 ? 4 : 2);
-
-constexpr int64_t kAheadBytes = 4096;
-
-// One call multiplies blocks of a panel's columns with consecutive packed rows.
-struct PanelTask {
-  PanelData panel;  // the first block is `first`
-  int64_t cols;     // of a whole row
-  int64_t first;
-  int64_t n_blocks;
-  const uint8_t* packed;  // first row
-  float* sums;            // [rows][16], added to
-};
-
-template <class Decoder, class Dot, int kRows>
+// Adds a task's columns, which Source reads, to its sums.
+template <class Decoder, class Source, int kRows>
 void MultiplyPanel(const PanelTask& task) {
-  // Few rows leave the integer chains short of work, so they get two each.
-  constexpr int kSums = (Decoder::kHasHalfScales || kRows <= 2) ? 2 : 1;
   const int64_t row_bytes = PackedRowBytes(task.cols);
   const uint8_t* packed = task.packed + task.first * 64;
   const uint8_t* scales_at =
@@ -56,37 +37,18 @@ void MultiplyPanel(const PanelTask& task) {
       task.packed + PackedSumsOffset(task.cols) + task.first * 4;
   Rows acc[kRows];
   for (int m = 0; m < kRows; ++m) acc[m] = LoadRows(task.sums + m * kPanelRows);
+  typename Source::template Sums<Decoder, kRows> sums_of_blocks(task);
   for (int64_t s = 0; s < task.n_blocks; ++s) {
-    const auto at = ColumnsAt<Decoder>(task.panel, s);
-    // A product of few rows is bound by reading weights from memory.
-    if constexpr (kRows <= 2) PrefetchAhead<Decoder>(at, kAheadBytes);
-    RowSums sums[kRows][kSums];
-    for (int m = 0; m < kRows; ++m) {
-      for (int h = 0; h < kSums; ++h) sums[m][h] = ZeroSums();
-    }
-    PLIMSOLL_UNROLL_PAIRS
-    for (int i = 0; i < 8; ++i) {
-      Pairs low;
-      Pairs high;
-      Decoder::Decode(at, i, low, high);
-      for (int m = 0; m < kRows; ++m) {
-        const uint8_t* a = packed + m * row_bytes + s * 64 + i * 4;
-        Dot::Add(low, a, sums[m][0]);
-        Dot::Add(high, a + 32, sums[m][kSums - 1]);
-      }
-    }
+    const auto at = sums_of_blocks.At(s);
+    BlockSums<kRows> sums;
+    sums_of_blocks.Get(s, at, sums);
     Scales scales;
     Decoder::LoadScales(at, scales);
     for (int m = 0; m < kRows; ++m) {
       const float scale = LoadFloat(scales_at + m * row_bytes + s * 4);
+      AddSums(sums[m][0], scales.d[0], scale, acc[m]);
       if constexpr (Decoder::kHasHalfScales) {
-        AddSums(sums[m][0], scales.d[0], scale, acc[m]);
         AddSums(sums[m][1], scales.d[1], scale, acc[m]);
-      } else {
-        for (size_t j = 0; j < kVecs && kSums == 2; ++j) {
-          sums[m][0].v[j] = hn::Add(sums[m][0].v[j], sums[m][kSums - 1].v[j]);
-        }
-        AddSums(sums[m][0], scales.d[0], scale, acc[m]);
       }
       if constexpr (Decoder::kHasMin && Decoder::kHasHalfScales) {
         const uint8_t* values = packed + m * row_bytes + s * 64;
@@ -105,21 +67,21 @@ void MultiplyPanel(const PanelTask& task) {
 
 // Multiplies rows [0, n_rows) in register blocks of kRows, then in smaller
 // ones.
-template <class Decoder, class Dot, int kRows>
+template <class Decoder, class Source, int kRows>
 void MultiplyRows(PanelTask task, int64_t n_rows) {
   for (; n_rows >= kRows; n_rows -= kRows) {
-    MultiplyPanel<Decoder, Dot, kRows>(task);
+    MultiplyPanel<Decoder, Source, kRows>(task);
     task.packed += kRows * PackedRowBytes(task.cols);
     task.sums += kRows * kPanelRows;
   }
   if constexpr (kRows > 1) {
-    if (n_rows > 0) MultiplyRows<Decoder, Dot, kRows / 2>(task, n_rows);
+    if (n_rows > 0) MultiplyRows<Decoder, Source, kRows / 2>(task, n_rows);
   }
 }
 
 // sums[m] = a panel times row m of `packed`, for `n_rows` rows. A panel in the
-// file's order is packed part by part, each part once for all rows.
-template <class Decoder, class Dot>
+// file's order is read part by part, each part once for all rows.
+template <class Decoder, class Source>
 void MultiplyAllColumns(const PanelData& panel, int64_t cols,
                         const uint8_t* packed, int64_t n_rows, float* sums) {
   PartBuffer buffer;
@@ -127,20 +89,22 @@ void MultiplyAllColumns(const PanelData& panel, int64_t cols,
   const int64_t step = panel.IsInFileOrder() ? kPartBlocks : n_blocks;
   std::fill_n(sums, n_rows * kPanelRows, 0.0f);
   for (int64_t s = 0; s < n_blocks; s += step) {
-    MultiplyRows<Decoder, Dot, kBlockRows>(
-        {.panel = PartOf(panel, s, buffer),
-         .cols = cols,
-         .first = s,
-         .n_blocks = std::min(step, n_blocks - s),
-         .packed = packed,
-         .sums = sums},
-        n_rows);
+    PanelTask task = {.panel = {},
+                      .cols = cols,
+                      .first = s,
+                      .n_blocks = std::min(step, n_blocks - s),
+                      .packed = packed,
+                      .sums = sums,
+                      .rows = {},
+                      .ahead = 0};
+    Source::template Read<Decoder>(panel, s, buffer, task);
+    MultiplyRows<Decoder, Source, Source::kBlockRows>(task, n_rows);
   }
 }
 
 // Multiplies panels [begin, end), with row tiles that stay in the second-level
 // cache.
-template <class Decoder, class Dot>
+template <class Decoder, class Source>
 void MultiplyPanels(const MatMulArgs& args, int64_t begin, int64_t end) {
   constexpr int64_t kTileRows = 64;
   HWY_ALIGN float sums[kTileRows * kPanelRows];
@@ -148,7 +112,7 @@ void MultiplyPanels(const MatMulArgs& args, int64_t begin, int64_t end) {
   for (int64_t first = 0; first < args.n_rows; first += kTileRows) {
     const int64_t n_rows = std::min(kTileRows, args.n_rows - first);
     for (int64_t p = begin; p < end; ++p) {
-      MultiplyAllColumns<Decoder, Dot>(
+      MultiplyAllColumns<Decoder, Source>(
           PanelOf(args.w, p), args.w.cols,
           packed + first * PackedRowBytes(args.w.cols), n_rows, sums);
       const int64_t n_valid =
@@ -167,12 +131,18 @@ void MultiplyPanels(const MatMulArgs& args, int64_t begin, int64_t end) {
 void MatMulPanels(const MatMulArgs& args, int64_t begin, int64_t end) {
   WithDecoder(args.w, [&](auto decoder) {
     using Decoder = decltype(decoder);
+    if constexpr (requires { typename Decoder::Row; }) {
+      if (args.w.order == WeightOrder::kFile &&
+          args.n_rows <= FromFile::kMostRows) {
+        return MultiplyPanels<Decoder, FromFile>(args, begin, end);
+      }
+    }
 #if PLIMSOLL_HAVE_AVX_VNNI
     if (Uses(PathExtra::kAvxVnni)) {
-      return MultiplyPanels<Decoder, AvxVnniDot>(args, begin, end);
+      return MultiplyPanels<Decoder, FromPanel<AvxVnniDot>>(args, begin, end);
     }
 #endif
-    MultiplyPanels<Decoder, PairDot>(args, begin, end);
+    MultiplyPanels<Decoder, FromPanel<PairDot>>(args, begin, end);
   });
 }
 

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "hwy/highway.h"
+#include "kernels/cpu/fold_lanes-inl.h"
 #include "kernels/cpu/mat_mul/row_groups.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/quant/packed_row.h"
@@ -20,61 +21,18 @@ namespace {
 
 // Blocks that are packed together. Much of the work is on one number of each
 // block, so a vector takes that number of several blocks.
-constexpr size_t kTogether = 4;
+constexpr size_t kTogether = 4;  // the vectors that FoldLanes takes
 constexpr size_t kBlock = kActivationBlock;
 
 using DF = hn::CappedTag<float, 16>;
 using DI = hn::RebindToSigned<DF>;
-using DF4 = hn::FixedTag<float, kTogether>;
-using DI4 = hn::RebindToSigned<DF4>;
+using DF4 = hn::Rebind<float, DI4>;
 using VI = hn::Vec<DI>;
-using VI4 = hn::Vec<DI4>;
 constexpr size_t kLanes = hn::MaxLanes(DF());
 
 // Adding this to a value below 2^22 leaves the nearest integer in the low bits.
 constexpr float kRounder = 0x1.8p23f;
 constexpr int32_t kRounderBits = 0x4b400000;
-
-struct Maximum {
-  template <class V>
-  HWY_INLINE V operator()(V a, V b) const {
-    return hn::Max(a, b);
-  }
-};
-
-struct Sum {
-  template <class V>
-  HWY_INLINE V operator()(V a, V b) const {
-    return hn::Add(a, b);
-  }
-};
-
-// Lane i of the result is `op` over all lanes 4k + i of `v`.
-template <class Op, class D>
-HWY_INLINE VI4 FoldBlocks(D /*d*/, hn::Vec<D> v, Op op) {
-  if constexpr (hn::MaxLanes(D()) == kTogether) {
-    return v;
-  } else {
-    const hn::Half<D> half;
-    return FoldBlocks(half, op(hn::LowerHalf(half, v), hn::UpperHalf(half, v)),
-                      op);
-  }
-}
-
-// Lane i of the result is `op` over all lanes of v[i].
-template <class Op, class D>
-HWY_INLINE VI4 Reduce(D d, const hn::Vec<D> (&v)[kTogether], Op op) {
-  const hn::Repartition<int64_t, D> wide;
-  const auto both = [&](hn::Vec<D> a, hn::Vec<D> b) HWY_ATTR {
-    return op(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
-  };
-  const auto low = hn::BitCast(wide, both(v[0], v[1]));
-  const auto high = hn::BitCast(wide, both(v[2], v[3]));
-  return FoldBlocks(d,
-                    op(hn::BitCast(d, hn::InterleaveLower(wide, low, high)),
-                       hn::BitCast(d, hn::InterleaveUpper(wide, low, high))),
-                    op);
-}
 
 // The numbers that are kept of each block beside its values.
 struct BlockNumbers {
@@ -115,7 +73,7 @@ VI4 LargestMagnitudes(const float* x, size_t n_blocks) {
       most[b] = hn::Max(most[b], hn::BitCast(di, magnitude));
     }
   }
-  return Reduce(di, most, Maximum());
+  return FoldLanes(di, most, TakeMaximum());
 }
 
 void StoreNumbers(const BlockNumbers& numbers, size_t n_blocks, std::byte* out,
@@ -187,13 +145,13 @@ void PackTogether(const float* x, size_t n_blocks, std::byte* out,
       if (i == 16) last_cross[b] = Cross(di4, FirstBlock(di, q));
     }
   }
-  const VI4 sum = Reduce(di, sums, Sum());
+  const VI4 sum = FoldLanes(di, sums, TakeSum());
   hn::Store(hn::IfThenElse(hn::RebindMask(d4, is_finite),
                            hn::Mul(scale, hn::ConvertTo(d4, sum)), nan),
             d4, numbers.sums);
-  const VI4 half = Reduce(di, cross, Sum());
+  const VI4 half = FoldLanes(di, cross, TakeSum());
   hn::Store(half, di4, numbers.half_cross);
-  hn::Store(hn::Add(half, Reduce(di4, last_cross, Sum())), di4,
+  hn::Store(hn::Add(half, FoldLanes(di4, last_cross, TakeSum())), di4,
             numbers.all_cross);
   StoreNumbers(numbers, n_blocks, out, place);
 }

@@ -192,6 +192,15 @@ HWY_INLINE VS LoadPairsU8(const uint8_t* from, size_t j) {
   return hn::PromoteTo(DS(), hn::LoadU(db, from + j * 2 * kLanes));
 }
 
+// The values of bytes that are indices into a table of 16 values.
+template <class D, class VIndex>
+HWY_INLINE hn::Vec<D> LookUp(D d, const int8_t* table, VIndex index) {
+  const hn::Rebind<int8_t, D> di;
+  const hn::FixedTag<int8_t, HWY_MAX(16, hn::MaxLanes(di))> dt;
+  return hn::PromoteTo(d, hn::TableLookupBytes(hn::LoadDup128(dt, table),
+                                               hn::BitCast(di, index)));
+}
+
 // The scales of 32 columns: value = d[half] * q + m[half]. A type with one
 // scale has only d[0] and m[0]. Only some types have m, which is added.
 struct Scales {

@@ -13,6 +13,7 @@
 #include "hwy/highway.h"
 #include "kernels/cpu/mat_mul/pack_weights.h"
 #include "kernels/cpu/mat_mul/panel-inl.h"
+#include "kernels/cpu/mat_mul/row_decoders-inl.h"
 #include "kernels/quant/tables.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -22,22 +23,15 @@ namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 HWY_INLINE void DecodeTable(const int8_t* table, const uint8_t* nibbles, int i,
                             Pairs& low, Pairs& high) {
   const hn::Rebind<uint8_t, DS> db;
-  const hn::RebindToSigned<decltype(db)> di;
-  const hn::FixedTag<int8_t, HWY_MAX(16, hn::MaxLanes(db))> dt;
-  const auto values = hn::LoadDup128(dt, table);
-  const auto mask = hn::Set(db, 15);
-  const auto value_of = [&](auto index) HWY_ATTR {
-    return hn::PromoteTo(DS(),
-                         hn::TableLookupBytes(values, hn::BitCast(di, index)));
-  };
   for (size_t j = 0; j < kVecs; ++j) {
     const auto both = hn::LoadU(db, nibbles + i * 32 + j * 2 * kLanes);
-    low.v[j] = value_of(hn::And(both, mask));
-    high.v[j] = value_of(hn::ShiftRight<4>(both));
+    low.v[j] = LookUp(DS(), table, hn::And(both, hn::Set(db, 15)));
+    high.v[j] = LookUp(DS(), table, hn::ShiftRight<4>(both));
   }
 }
 
 struct DecoderMxfp4 {
+  using Row = RowMxfp4;
   static constexpr int64_t kSubBlocks = 1;
   static constexpr int64_t kBlockBytes = 16 * 17;
   static constexpr bool kHasMin = false;
@@ -94,6 +88,7 @@ struct DecoderNvfp4 {
 };
 
 struct DecoderIq4Nl {
+  using Row = RowIq4Nl;
   static constexpr int64_t kSubBlocks = 1;
   static constexpr int64_t kBlockBytes = 16 * 18;
   static constexpr bool kHasMin = false;

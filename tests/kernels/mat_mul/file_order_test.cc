@@ -86,9 +86,9 @@ TEST_P(FileOrderTest, ProductsHaveTheBitsOfPackedOnes) {
   RandomData random(71);
   for (const DType dtype : WeightTypes()) {
     for (const int64_t cols : Widths(dtype)) {
-      for (const int64_t outputs : {1, 16, 49}) {
+      for (const int64_t outputs : {1, 16, 31, 49}) {
         const BothOrders w(backend(), dtype, outputs, cols, random);
-        for (const int64_t n_rows : {1, 2, 7, 13, 31, 70}) {
+        for (const int64_t n_rows : {1, 2, 3, 4, 5, 7, 13, 31, 70}) {
           const auto x = random.Floats(n_rows * cols);
           for (const bool is_packed : {false, true}) {
             if (is_packed && IsFloatType(dtype)) continue;
@@ -131,7 +131,7 @@ TEST_P(FileOrderTest, GatedProductsHaveTheBitsOfPackedOnes) {
   for (const DType dtype : {DType::kQ4_0, DType::kQ8_0, DType::kQ6_K}) {
     const BothOrders gate(backend(), dtype, kOutputs, kCols, random);
     const BothOrders up(backend(), dtype, kOutputs, kCols, random);
-    for (const int64_t n_rows : {1, 40, 200}) {
+    for (const int64_t n_rows : {1, 3, 40, 200}) {
       const auto x = random.Floats(n_rows * kCols);
       const auto gated = [&](const WeightMatrix& gate_w,
                              const WeightMatrix& up_w) {
