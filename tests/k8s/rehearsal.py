@@ -47,6 +47,10 @@ def skip_reason():
         return "it needs root"
     if subprocess.run(["unshare", *flags, "true"], capture_output=True).returncode:
         return "namespaces are not allowed here"
+    links = "ip link add pods type bridge && ip link add v0 type veth peer v1"
+    make = ["unshare", "--net", "sh", "-c", links]
+    if subprocess.run(make, capture_output=True).returncode:
+        return "this kernel has no bridges or no pairs of network devices"
     return ""
 
 
