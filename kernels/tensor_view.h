@@ -11,8 +11,8 @@
 namespace plimsoll::kernels {
 
 // How a weight matrix is stored: as the backend packs it (Backend::UploadRows),
-// or as the file has it, row after row. Results have the same bits. Only
-// backends of the host read the file's order.
+// or as the file has it, row after row, in the host's memory. Results have the
+// same bits. Backends of other devices read the file's order in GetRows alone.
 enum class WeightOrder { kPacked, kFile };
 
 // A weight matrix: y[r] = scale * sum over c of W[r][c] * x[c].

@@ -246,6 +246,7 @@ class CudaBackend : public Backend {
   DeviceInfo info_;
   std::byte* own_ = nullptr;  // the kernels' memory, if nobody gave them any
   Context context_ = {};
+  std::vector<float> host_rows_;
   Staging staging_;
   LaunchQueue queue_;
   int64_t n_allocations_ = 0;
@@ -280,6 +281,7 @@ absl::Status CudaBackend::Open(int device, const CudaOptions& options) {
   context_.prompt_product_rows = options.prompt_product_rows;
   context_.half_product_rows = options.half_product_rows;
   context_.prefetches_weights = options.prefetches_weights;
+  context_.host_rows = &host_rows_;
   info_.has_programmatic_launches = options.programmatic_launches;
   info_.step_rows = StepRows(context_);
   return absl::OkStatus();

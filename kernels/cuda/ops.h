@@ -29,9 +29,10 @@ inline constexpr int64_t kResultBytes = int64_t{1} << 20;
 struct Context {
   Stream stream;
   Staging* staging;
-  LaunchQueue* queue;  // on the stream
-  std::byte* scratch;  // [kScratchBytes], on the device
-  std::byte* results;  // [kResultBytes], pinned
+  LaunchQueue* queue;             // on the stream
+  std::byte* scratch;             // [kScratchBytes], on the device
+  std::byte* results;             // [kResultBytes], pinned
+  std::vector<float>* host_rows;  // scratch of GetRows, kept between steps
   int64_t n_multiprocessors;
   // These are the fields of CudaOptions.
   CudaOptions::TensorAttention tensor_attention;

@@ -15,19 +15,12 @@ namespace {
 constexpr int64_t kGib = int64_t{1} << 30;
 
 // Matrices of a tensor that every step reads: of experts, those that one token
-// chooses; of an embedding table, none, because a step reads single rows.
+// chooses; of a table, none, because a step reads single rows.
 int64_t MatricesRead(const ModelShape& shape, const WeightTensor& tensor) {
-  switch (tensor.kind) {
-    case WeightKind::kDense:
-      break;
-    case WeightKind::kEmbedding:
-      return shape.tied_output ? tensor.n_matrices : 0;
-    case WeightKind::kPerLayerEmbedding:
-      return 0;
-    case WeightKind::kExpert:
-      return std::min(tensor.n_matrices, shape.n_experts_used);
-  }
-  return tensor.n_matrices;
+  if (IsTable(shape, tensor)) return 0;
+  return tensor.kind == WeightKind::kExpert
+             ? std::min(tensor.n_matrices, shape.n_experts_used)
+             : tensor.n_matrices;
 }
 
 }  // namespace

@@ -33,8 +33,12 @@ int64_t ContextGrid::Next(int64_t n_ctx) const {
   return std::min(CheckedAdd(n_ctx, step).value_or(cap_), cap_);
 }
 
+bool LeavesRoomForPages(const PlanInputs& inputs) {
+  return inputs.profile().kind == "cpu" && !inputs.options().n_ctx;
+}
+
 int64_t WantedBytes(const PlanInputs& inputs, const RegionSizes& sizes) {
-  if (inputs.options().n_ctx) return sizes.total_bytes;
+  if (!LeavesRoomForPages(inputs)) return sizes.total_bytes;
   return CheckedAdd(sizes.total_bytes, sizes.mapped_bytes)
       .value_or(std::numeric_limits<int64_t>::max());
 }

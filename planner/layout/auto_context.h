@@ -28,9 +28,13 @@ class ContextGrid {
   ContextStep step_;
 };
 
-// The bytes of the device's budget that a plan takes: its total bytes and,
-// where the context is solved, the pages of a mapped file, so that the system
-// can keep them beside it.
+// True if a plan leaves room for the pages of a mapped file, so that the system
+// can keep them beside it: where the device is the host and the context is
+// solved.
+bool LeavesRoomForPages(const PlanInputs& inputs);
+
+// The bytes of the device's budget that a plan takes: its total bytes, and the
+// pages for which it leaves room.
 int64_t WantedBytes(const PlanInputs& inputs, const RegionSizes& sizes);
 
 // True if the plan for `n_ctx` fits its budgets. A plan whose bytes overflow

@@ -158,16 +158,22 @@ std::vector<DType> SmallerKvTypes(const PlanInputs& inputs,
   return types;
 }
 
-// Weights that the host could keep and does not.
+// Weights that the host could keep and does not. This engine keeps tables,
+// others only those of per-layer embeddings.
 HostWeights MovableWeights(const PlanInputs& inputs) {
   HostWeights movable;
   if (inputs.profile().kind == "cpu") return movable;
-  const HostWeights& host = inputs.options().engine.host_weights;
+  const EngineRules& rules = inputs.options().engine;
+  const HostWeights& host = rules.host_weights;
   for (const WeightTensor& tensor : inputs.shape().weights) {
-    movable.experts |= tensor.kind == WeightKind::kExpert && !host.experts;
-    movable.per_layer_embeddings |=
-        tensor.kind == WeightKind::kPerLayerEmbedding &&
-        !host.per_layer_embeddings;
+    if (StaysOnHost(tensor.kind, host)) continue;
+    movable.experts |= tensor.kind == WeightKind::kExpert;
+    if (rules.policy == ReservePolicy::kExact) {
+      movable.tables |= IsTable(inputs.shape(), tensor) && !host.tables;
+    } else {
+      movable.per_layer_embeddings |=
+          tensor.kind == WeightKind::kPerLayerEmbedding;
+    }
   }
   return movable;
 }
@@ -208,9 +214,11 @@ std::string ContextReason(const PlanInputs& inputs, const MemoryPlan& plan,
       break;
   }
   if (plan.n_ctx == 0) {
-    return absl::StrCat("not even ", grid.At(0), " tokens fit: they need ",
-                        WithThousands(plan.total_bytes + plan.mapped_bytes),
-                        " bytes, the budget is ", budget);
+    return absl::StrCat(
+        "not even ", grid.At(0), " tokens fit: they need ",
+        WithThousands(
+            WantedBytes(inputs, grid.At(0)).value_or(plan.total_bytes)),
+        " bytes, the budget is ", budget);
   }
   const auto bytes = WantedBytes(inputs, grid.Next(plan.n_ctx));
   return absl::StrCat(
@@ -229,7 +237,7 @@ std::string BindingTerm(const PlanInputs& inputs, const RegionSizes& sizes,
   const Region* largest = nullptr;
   for (const Region& region : sizes.regions) {
     const bool is_elsewhere =
-        region.on_host || (region.is_mapped && inputs.options().n_ctx);
+        region.on_host || (region.is_mapped && !LeavesRoomForPages(inputs));
     if (is_elsewhere || (only_kv && !is_kv(region))) continue;
     if (largest == nullptr || region.bytes > largest->bytes) largest = &region;
   }

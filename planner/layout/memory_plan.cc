@@ -236,6 +236,7 @@ LoadOptions Changed(LoadOptions options, const Change& change) {
   HostWeights& host = options.engine.host_weights;
   host.experts |= change.host_weights.experts;
   host.per_layer_embeddings |= change.host_weights.per_layer_embeddings;
+  host.tables |= change.host_weights.tables;
   options.n_ubatch = change.n_ubatch.value_or(options.n_ubatch);
   options.k_type = change.kv_type.value_or(options.k_type);
   options.v_type = change.kv_type.value_or(options.v_type);

@@ -25,10 +25,13 @@ struct AllocationChoice {
   int64_t granularity_bytes = 0;  // for kGranularity
 };
 
-// Weights that stay in host memory although the model runs on another device.
+// Weights that stay with the host although the model runs on another device.
 struct HostWeights {
   bool experts = false;
   bool per_layer_embeddings = false;
+  // Tables of which rows are gathered and nothing else (IsTable). They stay in
+  // the mapped file, also where the device is the host.
+  bool tables = false;
 
   friend bool operator==(const HostWeights&, const HostWeights&) = default;
 };
@@ -55,6 +58,9 @@ struct EngineRules {
   bool mmap_weights = false;
   std::optional<int64_t> host_budget_bytes;  // absent = not checked
   std::optional<ProjectorBytes> projector;
+
+  // True if weights are read from the mapped file.
+  bool MapsFile() const { return mmap_weights || host_weights.tables; }
 };
 
 // The options with which a model is loaded.
@@ -85,7 +91,7 @@ struct LoadOptions {
   int64_t margin_bytes = 0;
 
   // This engine's worker refuses what is not the default, but for
-  // host_budget_bytes.
+  // host_budget_bytes, mmap_weights and host_weights.tables.
   EngineRules engine;
 };
 
@@ -194,9 +200,10 @@ struct MemoryPlan : PlanNumbers {
 // Computes the plan. It alone decides n_ctx = min(requested or solved,
 // max_inference_len if given, trained context). A solved n_ctx is the largest
 // multiple of a page (of a token, for reserve-first policies) whose plan fits,
-// so one more does not fit; it leaves room for the pages of a mapped file,
-// which a requested context need not. A plan that does not fit is still an OK
-// result, with `fits` false, its bytes and suggestions.
+// so one more does not fit. Where the device is the host, it leaves room for
+// the pages of a mapped file, which a requested context need not. A plan that
+// does not fit is still an OK result, with `fits` false, its bytes and
+// suggestions.
 //
 // Pure. More context, slots or bytes per element never costs less.
 // Errors: kInvalidArgument naming the field for options or a profile that make

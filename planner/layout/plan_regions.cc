@@ -78,13 +78,15 @@ struct WeightSums {
 
   // Adds a tensor of so many bytes in the file if it does not lie on the
   // device. Returns whether it does not.
-  bool AddElsewhere(const WeightTensor& tensor, const WeightHomes& homes,
-                    int64_t in_file) {
+  bool AddElsewhere(const ModelShape& shape, const WeightTensor& tensor,
+                    const WeightHomes& homes, int64_t in_file) {
     if (StaysOnHost(tensor.kind, homes.host)) {
       host += in_file;
       return true;
     }
-    if (!homes.is_mapped || tensor.is_vector) return false;
+    const bool is_mapped = (homes.is_mapped && !tensor.is_vector) ||
+                           (homes.host.tables && IsTable(shape, tensor));
+    if (!is_mapped) return false;
     mapped += in_file;
     file += in_file;
     return true;
@@ -271,7 +273,7 @@ class RegionSizer {
     if (options.n_parked > 0 && !parks_in_arena) {
       AddHost("kv_parked", parked, Basis::kDerived);
     }
-    if (options.engine.mmap_weights) AddMapped();
+    if (options.engine.mmap_weights || inputs_.mapped_bytes_ > 0) AddMapped();
     AddOutside("runtime", profile.runtime_bytes, profile.runtime_basis);
     if (profile.message_bytes > 0) {
       AddHost("messages", profile.message_bytes, Basis::kDerived);
@@ -291,7 +293,7 @@ class RegionSizer {
   // Nobody reserves these bytes: they are the page cache's.
   void AddMapped() {
     AppendOutside("weights_mmap", inputs_.mapped_bytes_, Basis::kDerived,
-                  /*on_host=*/false);
+                  /*on_host=*/inputs_.profile().kind != "cpu");
     if (with_regions_) sizes_.regions.back().is_mapped = true;
   }
 
@@ -346,7 +348,7 @@ absl::StatusOr<WeightLayout> LayoutWeights(const ModelShape& shape,
   const RowMultiples multiples(profile);
   WeightSums sums;
   for (const WeightTensor& tensor : shape.weights) {
-    if (sums.AddElsewhere(tensor, homes, tensor.file_bytes)) {
+    if (sums.AddElsewhere(shape, tensor, homes, tensor.file_bytes)) {
       layout.placements.push_back({-1, tensor.file_bytes});
       continue;
     }
@@ -374,7 +376,7 @@ absl::StatusOr<WeightBytes> WeightBytesAs(const ModelShape& shape,
                              ? std::optional<int64_t>(tensor.file_bytes)
                              : StoredBytes(tensor, stored, unpadded);
     if (!in_file) return TooBig();
-    if (sums.AddElsewhere(tensor, homes, *in_file)) continue;
+    if (sums.AddElsewhere(shape, tensor, homes, *in_file)) continue;
     const auto bytes = StoredBytes(tensor, stored, multiples);
     if (!bytes) return TooBig();
     sums.device = AlignUp(sums.device, profile.alignment) + *bytes;
@@ -448,6 +450,8 @@ absl::StatusOr<PlanInputs> PlanInputs::Create(const ModelShape& shape,
     // What is given is what stays in the file.
     inputs.weight_bytes_ = options.engine.weight_bytes ? 0 : weights.device;
     inputs.mapped_bytes_ = options.engine.weight_bytes.value_or(weights.mapped);
+  } else if (is_exact && !options.engine.weight_bytes) {
+    inputs.mapped_bytes_ = weights.mapped;
   }
   if (is_exact) {
     ASSIGN_OR_RETURN(inputs.widths_,
@@ -474,7 +478,7 @@ absl::StatusOr<PlanInputs> PlanInputs::With(const LoadOptions& options) const {
       options.engine.weight_type != options_->engine.weight_type) {
     ASSIGN_OR_RETURN(weights, WeightBytesAs(*shape_, *profile_, homes,
                                             *options.engine.weight_type));
-  } else if (homes.host != options_->engine.host_weights) {
+  } else if (homes != HomesOf(options_->engine)) {
     ASSIGN_OR_RETURN(const WeightLayout layout,
                      LayoutWeights(*shape_, *profile_, homes));
     weights = layout.bytes;

@@ -25,13 +25,19 @@ struct WeightLayout {
 
 // Where the weights lie that are not on the device.
 struct WeightHomes {
-  HostWeights host = {};   // these are in host memory
+  HostWeights host = {};   // tables are in the mapped file, others in memory
   bool is_mapped = false;  // all other matrices stay in the mapped file
+
+  friend bool operator==(const WeightHomes&, const WeightHomes&) = default;
 };
 inline WeightHomes HomesOf(const EngineRules& rules) {
-  // A reserve policy counts weights as they are in the file, wherever they lie.
-  return {rules.host_weights,
-          rules.mmap_weights && rules.policy == ReservePolicy::kExact};
+  WeightHomes homes = {rules.host_weights, rules.mmap_weights};
+  if (rules.policy != ReservePolicy::kExact) {
+    // A reserve policy counts weights as they are in the file, wherever they
+    // lie.
+    homes.host.tables = homes.is_mapped = false;
+  }
+  return homes;
 }
 
 // Whether weights of this kind stay in host memory.

@@ -45,6 +45,9 @@ std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
     if (options.engine.mmap_weights) {
       return "norms and biases; all else stays in the mapped file";
     }
+    if (options.engine.host_weights.tables && sizes.mapped_bytes > 0) {
+      return "all but tables, which stay in the mapped file";
+    }
     return options.engine.weight_bytes
                ? "as given"
                : absl::StrCat(inputs.shape().weights.size(),

@@ -195,6 +195,15 @@ struct ModelShape {
 // `A.embedding_length`, `A.attention.*`, ...
 absl::StatusOr<ModelShape> ShapeFromGguf(const GgufHeader& header);
 
+// True if rows of the tensor are gathered and nothing else: it is a table of
+// per-layer embeddings, or that of tokens where these layers make no logits
+// from it.
+inline bool IsTable(const ModelShape& shape, const WeightTensor& tensor) {
+  const bool is_output = shape.tied_output && shape.has_last_layer;
+  return tensor.kind == WeightKind::kPerLayerEmbedding ||
+         (tensor.kind == WeightKind::kEmbedding && !is_output);
+}
+
 // Element types of a model's matrices.
 struct TensorTypes {
   DType dense;

@@ -120,6 +120,8 @@ absl::Status FillOtherEngines(const v1::LoadOptions& message,
       options.engine.host_weights.experts = true;
     } else if (weights == v1::HOST_WEIGHTS_PER_LAYER_EMBEDDINGS) {
       options.engine.host_weights.per_layer_embeddings = true;
+    } else if (weights == v1::HOST_WEIGHTS_TABLES) {
+      options.engine.host_weights.tables = true;
     } else {
       return Bad("host_weights", "has a kind that is not known");
     }

@@ -144,6 +144,9 @@ void SetOtherEngines(const planner::LoadOptions& options,
   if (options.engine.host_weights.per_layer_embeddings) {
     message.add_host_weights(v1::HOST_WEIGHTS_PER_LAYER_EMBEDDINGS);
   }
+  if (options.engine.host_weights.tables) {
+    message.add_host_weights(v1::HOST_WEIGHTS_TABLES);
+  }
   if (options.engine.mmap_weights) message.set_mmap_weights(true);
   if (options.engine.projector) {
     message.set_projector_weight_bytes(

@@ -141,8 +141,8 @@ absl::Status CheckRunnable(const planner::ModelShape& shape,
       options.engine.projector) {
     return absl::InvalidArgumentError(
         "policy, ring, flash_attention, allocation, weight_bytes, weight_type, "
-        "host_weights and a projector plan for other engines; a load takes "
-        "none of them");
+        "host_weights but tables, and a projector plan for other engines; a "
+        "load takes none of them");
   }
   return absl::OkStatus();
 }

@@ -76,7 +76,7 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
   options.n_threads = static_cast<int>(flags.threads);
   if (!flags.shares_prefixes) options.prefix_cache_bytes = 0;
   options.clock = services::BootTime;
-  if (flags.mmap_weights) services::EndOnBusError();
+  if (flags.mmap_weights || flags.host_tables) services::EndOnBusError();
   Progress progress(name, services::BootTime(), streams);
   int64_t weight_bytes = 0;
   auto engine = worker::Engine::Load(
@@ -133,6 +133,7 @@ planner::LoadOptions ToLoadOptions(const LoadFlags& flags, int64_t n_ctx_train,
   options.engine.weight_bytes = flags.weight_bytes;
   options.engine.weight_type = flags.weight_type;
   options.engine.host_weights = flags.host_weights;
+  options.engine.host_weights.tables = flags.host_tables;
   options.engine.mmap_weights = flags.mmap_weights;
   options.engine.host_budget_bytes = flags.host_memory;
   options.engine.projector = flags.projector;

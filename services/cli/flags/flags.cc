@@ -225,6 +225,15 @@ void AddPlanFlags(CLI::App& app, LoadFlags* flags) {
                "pack what they read, and processes share the page cache; only "
                "on a CPU")
       ->group(group);
+  const auto parse_tables = [](absl::string_view text) -> absl::StatusOr<bool> {
+    if (text == "host" || text == "device") return text == "host";
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", text.substr(0, 40), "' is neither device nor host"));
+  };
+  AddParsed(app, "--tables", &flags->host_tables, parse_tables, "device|host",
+            "Where tables lie of which steps read single rows, as per-layer "
+            "embeddings; host: they stay in the mapped file (device)")
+      ->group(group);
   AddParsed(app, "--device-memory", &flags->device_memory, ParseBudgets,
             "BYTES[,...]",
             "The budget, as bytes or 12GiB, of each device; with commas one "

@@ -51,6 +51,7 @@ struct LoadFlags {
   int64_t draft_tokens = 0;
   std::optional<int64_t> kv_tokens;
   bool mmap_weights = false;
+  bool host_tables = false;
   std::vector<int64_t> device_memory;  // none, one, or one for each device
   // AddEngineFlags adds the flags from here on.
   planner::ReservePolicy policy = planner::ReservePolicy::kExact;

@@ -63,9 +63,13 @@ std::string RegionTable(const v1::MemoryPlan& plan, const Style& style) {
   return table.Render(style);
 }
 
-// What the pages of a mapped file mean for what stays free.
+// What the pages of a mapped file mean for what stays free. They take nothing
+// of a device with memory of its own.
 std::string MappedNote(const v1::MemoryPlan& plan, int64_t free_bytes) {
-  const int64_t mapped = Signed(plan.mapped_bytes());
+  int64_t mapped = 0;
+  for (const v1::MemoryRegion& region : plan.regions()) {
+    if (region.mapped() && !region.on_host()) mapped += Signed(region.bytes());
+  }
   if (mapped == 0) return "";
   return mapped <= free_bytes
              ? absl::StrCat(", ", FormatBytes(mapped),

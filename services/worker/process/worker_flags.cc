@@ -57,6 +57,14 @@ void AddLoadFlags(CLI::App& app, planner::LoadOptions& load) {
                "Weights stay in the mapped file: nothing is copied, steps "
                "pack what they read, and processes share the page cache; only "
                "on a CPU");
+  app.add_option_function<std::string>(
+         "--tables",
+         [&load](const std::string& home) {
+           load.engine.host_weights.tables = home == "host";
+         },
+         "Where tables lie of which steps read single rows, as per-layer "
+         "embeddings; host: they stay in the mapped file (device)")
+      ->check(CLI::IsMember({"device", "host"}));
   app.add_option_function<std::vector<std::string>>(
          "--kv-type",
          [&load](const std::vector<std::string>& names) {

@@ -104,25 +104,50 @@ TEST_P(FileOrderTest, ProductsHaveTheBitsOfPackedOnes) {
   }
 }
 
-TEST_P(FileOrderTest, GatheredRowsHaveTheBitsOfPackedOnes) {
+// Devices with memory of their own gather rows of a table that the host has.
+class FileTableTest : public BackendTest {
+ protected:
+  // Rows of the table, scaled, alone and added to others.
+  std::vector<uint32_t> Gather(const WeightMatrix& table,
+                               const std::vector<int32_t>& tokens) {
+    const auto n = static_cast<int64_t>(tokens.size());
+    std::vector<float> out(static_cast<size_t>(n * table.cols));
+    for (const bool accumulate : {false, true}) {
+      EXPECT_TRUE(
+          backend()
+              .GetRows({table, tokens.data(), n, 1.5f, out.data(), accumulate})
+              .ok());
+    }
+    EXPECT_TRUE(backend().Synchronize().ok());
+    return Bits(out);
+  }
+};
+
+TEST_P(FileTableTest, GatheredRowsHaveTheBitsOfPackedOnes) {
   RandomData random(72);
-  const std::vector<int32_t> tokens = {18, 0, 15, 16, 3};
-  const int64_t n = std::ssize(tokens);
   for (const DType dtype : WeightTypes()) {
     for (const int64_t cols : Widths(dtype)) {
       const BothOrders w(backend(), dtype, 19, cols, random);
-      const auto gather = [&](const WeightMatrix& table) {
-        std::vector<float> out(static_cast<size_t>(n * cols));
-        EXPECT_TRUE(backend()
-                        .GetRows({table, tokens.data(), n, 1.5f, out.data()})
-                        .ok());
-        return Bits(out);
-      };
-      ASSERT_EQ(gather(w.in_file()), gather(w.packed()))
+      const std::vector<int32_t> tokens = {18, 0, 15, 16, 3};
+      ASSERT_EQ(Gather(w.in_file(), tokens), Gather(w.packed(), tokens))
           << DTypeName(dtype) << ", " << cols << " columns";
     }
   }
 }
+
+// More than a device takes at a time.
+TEST_P(FileTableTest, ManyRowsAreThoseOfAPackedTable) {
+  RandomData random(76);
+  const BothOrders w(backend(), DType::kQ8_0, 40, 2'048, random);
+  std::vector<int32_t> tokens(300);
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    tokens[i] = static_cast<int32_t>(i * 7 % 40);
+  }
+  EXPECT_EQ(Gather(w.in_file(), tokens), Gather(w.packed(), tokens));
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, FileTableTest,
+                         ::testing::ValuesIn(BackendNames()), BackendTestName);
 
 TEST_P(FileOrderTest, GatedProductsHaveTheBitsOfPackedOnes) {
   constexpr int64_t kOutputs = 96;

@@ -204,7 +204,7 @@ TEST(SuggestionsTest, NameWeightsThatTheHostCouldKeep) {
   const int64_t needed = PlanOf(Sparse(), options, kGiB, Gpu()).total_bytes;
   const MemoryPlan plan = PlanOf(Sparse(), options, needed - 16 * kMiB, Gpu());
   EXPECT_FALSE(plan.fits);
-  const HostWeights both = {.experts = true, .per_layer_embeddings = true};
+  const HostWeights both = {.experts = true, .tables = true};
   const auto found =
       std::find_if(plan.suggestions.begin(), plan.suggestions.end(),
                    [&](const Suggestion& s) {
@@ -243,6 +243,73 @@ TEST(HostWeightsTest, LieOnTheHostAndNotInTheTotal) {
   options.engine.policy = ReservePolicy::kDense;
   EXPECT_NE(PlanOf(Sparse(), options, kGiB, Gpu()).FindRegion("weights_host"),
             nullptr);
+}
+
+LoadOptions WithTablesOnHost() {
+  LoadOptions options;
+  options.n_ctx = 1'024;
+  options.engine.host_weights.tables = true;
+  return options;
+}
+
+int64_t TableBytes(const ModelShape& shape) {
+  int64_t bytes = 0;
+  for (const WeightTensor& tensor : shape.weights) {
+    if (IsTable(shape, tensor)) bytes += tensor.file_bytes;
+  }
+  return bytes;
+}
+
+TEST(HostTablesTest, LeaveTheArenaAndNothingElseChanges) {
+  LoadOptions options;
+  options.n_ctx = 1'024;
+  const ModelShape shape = Sparse();
+  for (const DeviceProfile& profile : {CommittedCpuProfile(), Gpu()}) {
+    const MemoryPlan all = PlanOf(shape, options, kGiB, profile);
+    const MemoryPlan some = PlanOf(shape, WithTablesOnHost(), kGiB, profile);
+    const int64_t bytes = TableBytes(shape);
+    EXPECT_EQ(bytes, 10'000 * 4 * 64 * 2);
+    EXPECT_EQ(some.mapped_bytes, bytes);
+    EXPECT_EQ(all.arena_bytes - some.arena_bytes, bytes);
+    EXPECT_EQ(some.host_bytes, all.host_bytes);
+    EXPECT_TRUE(some.not_runnable.empty());
+    const Region* const mapped = some.FindRegion("weights_mmap");
+    ASSERT_NE(mapped, nullptr);
+    EXPECT_TRUE(mapped->is_mapped);
+    EXPECT_EQ(mapped->on_host, profile.kind != "cpu");
+  }
+}
+
+TEST(HostTablesTest, AreNotTheTableThatMakesLogits) {
+  const ModelShape tied = Sparse();
+  EXPECT_TRUE(tied.tied_output);
+  ModelShape first = tied;
+  first.has_last_layer = false;
+  ModelShape untied = tied;
+  untied.tied_output = false;
+  for (const ModelShape& shape : {tied, first, untied}) {
+    const bool is_output = shape.tied_output && shape.has_last_layer;
+    const MemoryPlan plan = PlanOf(shape, WithTablesOnHost(), kGiB);
+    int n_tables = 0;
+    for (size_t i = 0; i < shape.weights.size(); ++i) {
+      const std::string& name = shape.weights[i].name;
+      const bool is_table = name == "per_layer_token_embd.weight" ||
+                            (name == "token_embd.weight" && !is_output);
+      EXPECT_EQ(plan.weights[i].offset < 0, is_table) << name;
+      n_tables += is_table ? 1 : 0;
+    }
+    EXPECT_EQ(n_tables, is_output ? 1 : 2);
+  }
+}
+
+TEST(HostTablesTest, TakeNoneOfADevicesBudget) {
+  LoadOptions options = WithTablesOnHost();
+  const int64_t budget = PlanOf(Sparse(), options, kGiB, Gpu()).total_bytes;
+  options.n_ctx = std::nullopt;
+  EXPECT_GE(PlanOf(Sparse(), options, budget, Gpu()).n_ctx, 1'024);
+  // Of the host's they do.
+  const MemoryPlan solved = PlanOf(Sparse(), options, budget);
+  EXPECT_LE(solved.total_bytes + solved.mapped_bytes, budget);
 }
 
 LoadOptions Mapped() {

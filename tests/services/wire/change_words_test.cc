@@ -25,19 +25,22 @@ TEST(ChangeWordsTest, EveryFieldHasItsFlag) {
             "--host-weights experts");
   EXPECT_EQ(FlagsOf({.host_weights = {.per_layer_embeddings = true}}),
             "--host-weights per-layer-embeddings");
+  EXPECT_EQ(FlagsOf({.host_weights = {.tables = true}}), "--tables host");
 }
 
 TEST(ChangeWordsTest, ManyFlagsHaveOneOrder) {
   EXPECT_EQ(
-      FlagsOf({.host_weights = {.experts = true, .per_layer_embeddings = true},
+      FlagsOf({.host_weights = {.experts = true,
+                                .per_layer_embeddings = true,
+                                .tables = true},
                .n_ubatch = 16,
                .kv_type = DType::kQ4_0,
                .n_parked = 0,
                .n_slots = 3,
                .n_ctx = 16,
                .weight_type = DType::kQ8_0}),
-      "--host-weights per-layer-embeddings,experts --n-ubatch 16 --kv-type "
-      "q4_0 --parked-slots 0 --slots 3 --n-ctx 16 --weights q8_0");
+      "--tables host --host-weights per-layer-embeddings,experts --n-ubatch 16 "
+      "--kv-type q4_0 --parked-slots 0 --slots 3 --n-ctx 16 --weights q8_0");
 }
 
 TEST(ChangeWordsTest, TheWireHasTheFlags) {

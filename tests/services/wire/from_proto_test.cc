@@ -230,6 +230,15 @@ TEST(FromProtoTest, AbsentLoadOptionsAreTheCallersDefaults) {
   EXPECT_EQ(options->n_ctx, 128);
 }
 
+TEST(FromProtoTest, WhereWeightsLieSurvivesTheWayThereAndBack) {
+  planner::LoadOptions options;
+  EXPECT_TRUE(ToProto(options).host_weights().empty());
+  options.engine.host_weights.tables = true;
+  const auto back = FromProto(ToProto(options), planner::LoadOptions{});
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->engine.host_weights, options.engine.host_weights);
+}
+
 TEST(FromProtoTest, AnotherFileAndAProjectorSurviveTheWayThereAndBack) {
   planner::LoadOptions options;
   options.engine.weight_type = DType::kQ4_K;

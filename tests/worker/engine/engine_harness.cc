@@ -143,6 +143,7 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
   load.n_parked = setup.n_parked;
   load.n_draft = setup.n_draft;
   load.engine.mmap_weights = setup.mmap_weights;
+  load.engine.host_weights.tables = setup.host_tables;
   load.kv_tokens = setup.kv_tokens;
   load.k_type = setup.kv_type;
   load.v_type = setup.v_type.value_or(setup.kv_type);

@@ -41,6 +41,7 @@ struct EngineSetup {
   int64_t n_draft = 0;
   std::optional<int64_t> kv_tokens = std::nullopt;
   bool mmap_weights = false;
+  bool host_tables = false;
   DType kv_type = DType::kF32;
   std::optional<DType> v_type = std::nullopt;  // type of values, if another
   worker::Precision precision = worker::Precision::kExact;

@@ -30,6 +30,24 @@ class MappedEngineTest : public EngineFixture {
     }
   }
 
+  void ExpectTheBitsOfTablesOn(const worker::ComputeDevice& device,
+                               const char* model, int n_prompt) {
+    SCOPED_TRACE(model);
+    const worker::GenerateOptions request = Greedy(RandomIds(n_prompt, 3), 4);
+    EngineSetup setup;
+    setup.device = &device;
+    setup.precision = Precision::kDefault;
+    Load(model, setup);
+    const Generated packed = Generate(*engine_, request);
+    ASSERT_TRUE(packed.status.ok()) << packed.status;
+    const int64_t arena_bytes = engine_->plan().arena_bytes;
+    setup.host_tables = true;
+    Load(model, setup);
+    EXPECT_TRUE(SameBits(Generate(*engine_, request), packed));
+    EXPECT_GT(engine_->plan().mapped_bytes, 0);
+    EXPECT_LT(engine_->plan().arena_bytes, arena_bytes);
+  }
+
   // A prompt of many rows, then steps of one.
   Generated Say() { return Generate(*engine_, Greedy(RandomIds(60, 3), 6)); }
 };
@@ -53,6 +71,23 @@ TEST_F(MappedEngineTest, TheArenaHasVectorsAlone) {
       static_cast<int64_t>(std::filesystem::file_size(file_->path()));
   EXPECT_LT(plan.FindRegion("weights")->bytes, file_bytes / 10);
   EXPECT_GT(plan.mapped_bytes, file_bytes / 2);
+}
+
+TEST_F(MappedEngineTest, TablesAloneMayStayInTheFile) {
+  for (const char* const model : {"llama_half", "gemma3n_q5_0"}) {
+    ExpectTheBitsOfTablesOn(worker::LocalCpu(), model, 60);
+  }
+}
+
+TEST_F(MappedEngineTest, TablesOfADeviceMayStayInTheFile) {
+  const auto device = OpenTestDevice(kEmulatedDevice);
+  if (absl::IsInvalidArgument(device.status())) {
+    GTEST_SKIP() << "this build has no emulated CUDA";
+  }
+  ASSERT_TRUE(device.ok()) << device.status();
+  for (const char* const model : {"llama_half", "gemma3n_q5_0"}) {
+    ExpectTheBitsOfTablesOn(**device, model, 5);
+  }
 }
 
 TEST_F(MappedEngineTest, NoRequestIsTakenOnceTheFileWasChanged) {

@@ -147,6 +147,21 @@ INSTANTIATE_TEST_SUITE_P(All, FamilyPartsTest,
                                            "lfm2", "qwen35", "nemotron_h"),
                          plimsoll::testing::NameOfFamily);
 
+// Families of which some tables are gathered and nothing else.
+using FamilyTablesTest = FamiliesTest;
+
+TEST_P(FamilyTablesTest, GiveThemWithTablesInTheMappedFile) {
+  auto engine = Load({.host_tables = true});
+  ASSERT_NE(engine, nullptr);
+  EXPECT_GT(engine->plan().mapped_bytes, 0);
+  ExpectGolden(*engine, SIZE_MAX);
+  Report("tables");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FamilyTablesTest,
+                         ::testing::Values("gemma3n", "gemma4-e2b"),
+                         plimsoll::testing::NameOfFamily);
+
 using PackedFamiliesTest = FamiliesTest;
 
 // Activations are packed for quantised weights only, whose answers are not the
@@ -186,25 +201,42 @@ INSTANTIATE_TEST_SUITE_P(
                       "granitehybrid", "nemotron_h"),
     plimsoll::testing::NameOfFamily);
 
-using CudaFamiliesTest = FamiliesTest;
-
 // On the emulator, which takes its time over long prompts.
-TEST_P(CudaFamiliesTest, GiveTheOraclesTokensAndProbabilities) {
-  constexpr size_t kLongestPrompt = 45;  // longer than every window
-  const auto device = OpenTestDevice(kEmulatedDevice, Precision::kExact);
-  if (absl::IsInvalidArgument(device.status())) {
-    GTEST_SKIP() << "this build has no emulated CUDA";
+class CudaFamiliesTest : public FamiliesTest {
+ protected:
+  void ExpectGoldenWith(EngineSetup setup, const char* how) {
+    constexpr size_t kLongestPrompt = 45;  // longer than every window
+    const auto device = OpenTestDevice(kEmulatedDevice, Precision::kExact);
+    if (absl::IsInvalidArgument(device.status())) {
+      GTEST_SKIP() << "this build has no emulated CUDA";
+    }
+    ASSERT_TRUE(device.ok()) << device.status();
+    setup.n_ubatch = 16;
+    setup.devices = {device->get()};
+    auto engine = Load(setup);
+    ASSERT_NE(engine, nullptr);
+    ExpectGolden(*engine, kLongestPrompt);
+    Report(how);
   }
-  ASSERT_TRUE(device.ok()) << device.status();
-  auto engine = Load({.n_ubatch = 16, .devices = {device->get()}});
-  ASSERT_NE(engine, nullptr);
-  ExpectGolden(*engine, kLongestPrompt);
-  Report("emulated");
+};
+
+TEST_P(CudaFamiliesTest, GiveTheOraclesTokensAndProbabilities) {
+  ExpectGoldenWith({}, "emulated");
 }
 
 INSTANTIATE_TEST_SUITE_P(Emulated, CudaFamiliesTest,
                          ::testing::ValuesIn(plimsoll::testing::NamesOfFamilies(
                              /*only_emulated=*/true)),
+                         plimsoll::testing::NameOfFamily);
+
+using CudaFamilyTablesTest = CudaFamiliesTest;
+
+TEST_P(CudaFamilyTablesTest, GiveThemWithTablesInTheMappedFile) {
+  ExpectGoldenWith({.host_tables = true}, "tables");
+}
+
+INSTANTIATE_TEST_SUITE_P(Emulated, CudaFamilyTablesTest,
+                         ::testing::Values("gemma3n", "gemma4-e2b"),
                          plimsoll::testing::NameOfFamily);
 
 }  // namespace
