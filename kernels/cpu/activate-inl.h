@@ -57,7 +57,8 @@ HWY_INLINE V Gated(D d, V gate, V up, Activation activation) {
       return hn::Mul(
           hn::IfThenElse(hn::Lt(gate, hn::Zero(d)), hn::Zero(d), gate), up);
     case Activation::kSigmoid:
-      return TimesSigmoid(d, up, gate);
+      // The minimum and the exponential would hide a NaN.
+      return hn::IfThenElse(hn::IsNaN(gate), gate, TimesSigmoid(d, up, gate));
     case Activation::kClampedSwish:
       break;
   }
