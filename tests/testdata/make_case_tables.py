@@ -69,9 +69,9 @@ def main():
     print_texts("kUpperTexts", upper_texts)
     print_texts("kTitleTexts", title_texts)
     print("\n}  // namespace\n")
-    print("const CaseTable kLowerTable = {kLowerRanges, kLowerTexts};")
-    print("const CaseTable kUpperTable = {kUpperRanges, kUpperTexts};")
-    print("const CaseTable kTitleTable = {{}, kTitleTexts};")
+    print("const CaseTable lower_case_table = {kLowerRanges, kLowerTexts};")
+    print("const CaseTable upper_case_table = {kUpperRanges, kUpperTexts};")
+    print("const CaseTable title_case_table = {{}, kTitleTexts};")
     print("\n}  // namespace plimsoll::worker::jinja")
 
 

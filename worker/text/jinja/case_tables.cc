@@ -442,8 +442,8 @@ constexpr CaseText kTitleTexts[] = {
 
 }  // namespace
 
-const CaseTable kLowerTable = {kLowerRanges, kLowerTexts};
-const CaseTable kUpperTable = {kUpperRanges, kUpperTexts};
-const CaseTable kTitleTable = {{}, kTitleTexts};
+const CaseTable lower_case_table = {kLowerRanges, kLowerTexts};
+const CaseTable upper_case_table = {kUpperRanges, kUpperTexts};
+const CaseTable title_case_table = {{}, kTitleTexts};
 
 }  // namespace plimsoll::worker::jinja

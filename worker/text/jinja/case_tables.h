@@ -25,9 +25,9 @@ struct CaseTable {
   std::span<const CaseText> texts;
 };
 
-extern const CaseTable kLowerTable;
-extern const CaseTable kUpperTable;
-extern const CaseTable kTitleTable;  // where title case is not upper case
+extern const CaseTable lower_case_table;
+extern const CaseTable upper_case_table;
+extern const CaseTable title_case_table;  // where title case is not upper case
 
 }  // namespace plimsoll::worker::jinja
 

@@ -72,14 +72,14 @@ bool IsAsciiDigit(char c) { return c >= '0' && c <= '9'; }
 }  // namespace
 
 std::string Upper(absl::string_view character) {
-  if (!IsAscii(character)) return Mapped(character, kUpperTable);
+  if (!IsAscii(character)) return Mapped(character, upper_case_table);
   const char c = character[0];
   return std::string(
       1, c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c);
 }
 
 std::string Lower(absl::string_view character) {
-  if (!IsAscii(character)) return Mapped(character, kLowerTable);
+  if (!IsAscii(character)) return Mapped(character, lower_case_table);
   const char c = character[0];
   return std::string(
       1, c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c);
@@ -88,7 +88,7 @@ std::string Lower(absl::string_view character) {
 std::string Title(absl::string_view character) {
   if (IsAscii(character)) return Upper(character);
   const uint32_t c = CodePointOf(character);
-  for (const CaseText& text : kTitleTable.texts) {
+  for (const CaseText& text : title_case_table.texts) {
     if (text.code_point == c) return text.text;
   }
   return Upper(character);

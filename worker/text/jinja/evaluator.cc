@@ -126,7 +126,7 @@ absl::StatusOr<Evaluator::Flow> Evaluator::Execute(const Block& block,
   for (const Statement& statement : block) {
     const auto flow = Execute(statement, scope);
     if (!flow.ok()) return AtLine(flow.status(), statement.line);
-    if (*flow != Flow::kNext) return flow;
+    if (*flow != Flow::kNext) return *flow;
   }
   return Flow::kNext;
 }
@@ -308,7 +308,7 @@ absl::StatusOr<Evaluator::Flow> Evaluator::ExecuteCaptured(
   const auto flow = Execute(node.body, inner);
   out_ = outer;
   RETURN_IF_ERROR(flow.status());
-  if (*flow != Flow::kNext) return flow;  // it left the loop around it
+  if (*flow != Flow::kNext) return *flow;  // it left the loop around it
   ASSIGN_OR_RETURN(Value value, MakeText(text.Take()));
   if (node.value != nullptr) {
     ASSIGN_OR_RETURN(value, ComputeFilter(*node.value, inner, &value));
@@ -389,7 +389,7 @@ absl::Status Evaluator::AssignParts(const Expression& target,
 
 absl::Status Evaluator::BindParameters(const MacroSyntax& macro,
                                        const ScopePtr& scope,
-                                       Arguments arguments) {
+                                       Arguments&& arguments) {
   const size_t n = macro.parameters.size();
   const size_t n_given = std::min(arguments.positional.size(), n);
   std::vector<bool> is_missing(n, false);
@@ -445,7 +445,7 @@ absl::Status Evaluator::BindParameters(const MacroSyntax& macro,
 
 absl::StatusOr<Value> Evaluator::CallMacro(const MacroSyntax& macro,
                                            const ScopePtr& scope,
-                                           Arguments arguments) {
+                                           Arguments&& arguments) {
   const DepthGuard depth(depth_);
   RETURN_IF_ERROR(depth.Check());
   const ScopePtr inner = NewScope(scope);
@@ -459,19 +459,18 @@ absl::StatusOr<Value> Evaluator::CallMacro(const MacroSyntax& macro,
 }
 
 absl::StatusOr<Value> Evaluator::Call(const Value& callee,
-                                      Arguments arguments) {
+                                      Arguments&& arguments) {
   if (callee.is_undefined()) return UndefinedError(callee);
   if (!callee.is_object()) {
     return TypeError(
         absl::StrCat("'", callee.TypeName(), "' object is not callable"));
   }
-  const std::shared_ptr<Object> object = callee.object();
-  return object->Call(*this, std::move(arguments));
+  return callee.object()->Call(*this, std::move(arguments));
 }
 
 absl::StatusOr<Value> Evaluator::ApplyFilter(absl::string_view name,
                                              const Value& value,
-                                             Arguments arguments) {
+                                             Arguments&& arguments) {
   const DepthGuard depth(depth_);
   RETURN_IF_ERROR(depth.Check());
   RETURN_IF_ERROR(Spend(1));
@@ -484,7 +483,7 @@ absl::StatusOr<Value> Evaluator::ApplyFilter(absl::string_view name,
 
 absl::StatusOr<bool> Evaluator::ApplyTest(absl::string_view name,
                                           const Value& value,
-                                          Arguments arguments) {
+                                          Arguments&& arguments) {
   RETURN_IF_ERROR(Spend(1));
   const TestFunction test = FindTest(name);
   if (test == nullptr) {

@@ -68,15 +68,15 @@ class Evaluator {
   absl::StatusOr<Value> MakeText(Text text);
   const Surroundings& surroundings() const { return surroundings_; }
 
-  absl::StatusOr<Value> Call(const Value& callee, Arguments arguments);
+  absl::StatusOr<Value> Call(const Value& callee, Arguments&& arguments);
   absl::StatusOr<Value> ApplyFilter(absl::string_view name, const Value& value,
-                                    Arguments arguments);
+                                    Arguments&& arguments);
   absl::StatusOr<bool> ApplyTest(absl::string_view name, const Value& value,
-                                 Arguments arguments);
+                                 Arguments&& arguments);
 
   // Calls a macro whose outer variables are in `scope`.
   absl::StatusOr<Value> CallMacro(const MacroSyntax& macro,
-                                  const ScopePtr& scope, Arguments arguments);
+                                  const ScopePtr& scope, Arguments&& arguments);
   // Runs a loop over `items` and returns its text. `depth0` counts the loops of
   // which it is a recursion.
   absl::StatusOr<Value> RunLoop(const Statement& loop, const Value& items,
@@ -117,7 +117,7 @@ class Evaluator {
                            const ScopePtr& scope);
   absl::Status CheckMembers(const Expression& target, const ScopePtr& scope);
   absl::Status BindParameters(const MacroSyntax& macro, const ScopePtr& scope,
-                              Arguments arguments);
+                              Arguments&& arguments);
 
   // Expressions.
   absl::StatusOr<Value> Compute(const Expression& node, const ScopePtr& scope);

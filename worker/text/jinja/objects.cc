@@ -37,7 +37,7 @@ class Cycler final : public Object {
 };
 
 absl::StatusOr<Value> CyclerNext(Evaluator&, const Value& self,
-                                 Arguments arguments) {
+                                 Arguments&& arguments) {
   RETURN_IF_ERROR(Bind("next", {}, 0, std::move(arguments)).status());
   auto& cycler = static_cast<Cycler&>(*self.object());
   Value value = cycler.current();
@@ -46,7 +46,7 @@ absl::StatusOr<Value> CyclerNext(Evaluator&, const Value& self,
 }
 
 absl::StatusOr<Value> CyclerReset(Evaluator&, const Value& self,
-                                  Arguments arguments) {
+                                  Arguments&& arguments) {
   RETURN_IF_ERROR(Bind("reset", {}, 0, std::move(arguments)).status());
   static_cast<Cycler&>(*self.object()).Reset();
   return Value(None());
@@ -63,7 +63,7 @@ class Joiner final : public Object {
   explicit Joiner(Value separator) : separator_(std::move(separator)) {}
   absl::string_view TypeName() const override { return "Joiner"; }
   int depth() const override { return separator_.Depth() + 1; }
-  absl::StatusOr<Value> Call(Evaluator&, Arguments arguments) override {
+  absl::StatusOr<Value> Call(Evaluator&, Arguments&& arguments) override {
     RETURN_IF_ERROR(Bind("joiner", {}, 0, std::move(arguments)).status());
     if (std::exchange(is_used_, true)) return separator_;
     return Value::String("");
@@ -74,7 +74,8 @@ class Joiner final : public Object {
   bool is_used_ = false;
 };
 
-absl::StatusOr<Value> MakeRange(Evaluator&, const Value&, Arguments arguments) {
+absl::StatusOr<Value> MakeRange(Evaluator&, const Value&,
+                                Arguments&& arguments) {
   const size_t n = arguments.positional.size();
   if (!arguments.named.empty() || n < 1 || n > 3) {
     return TypeError("range expected 1 to 3 arguments");
@@ -121,7 +122,7 @@ absl::Status AddPairs(Evaluator& evaluator, const Value& source, Dict& dict) {
 }
 
 absl::StatusOr<std::shared_ptr<const Dict>> DictOf(Evaluator& evaluator,
-                                                   Arguments arguments) {
+                                                   Arguments&& arguments) {
   auto dict = std::make_shared<Dict>();
   if (arguments.positional.size() > 1) {
     return TypeError("dict expected at most 1 argument");
@@ -136,13 +137,13 @@ absl::StatusOr<std::shared_ptr<const Dict>> DictOf(Evaluator& evaluator,
 }
 
 absl::StatusOr<Value> MakeDict(Evaluator& evaluator, const Value&,
-                               Arguments arguments) {
+                               Arguments&& arguments) {
   ASSIGN_OR_RETURN(auto dict, DictOf(evaluator, std::move(arguments)));
   return Value(std::move(dict));
 }
 
 absl::StatusOr<Value> MakeNamespace(Evaluator& evaluator, const Value&,
-                                    Arguments arguments) {
+                                    Arguments&& arguments) {
   ASSIGN_OR_RETURN(const auto dict, DictOf(evaluator, std::move(arguments)));
   auto made = std::make_shared<Namespace>();
   for (const Dict::Pair& pair : dict->pairs()) {
@@ -154,7 +155,7 @@ absl::StatusOr<Value> MakeNamespace(Evaluator& evaluator, const Value&,
 }
 
 absl::StatusOr<Value> MakeCycler(Evaluator&, const Value&,
-                                 Arguments arguments) {
+                                 Arguments&& arguments) {
   if (!arguments.named.empty() || arguments.positional.empty()) {
     return TypeError("at least one item has to be provided");
   }
@@ -166,7 +167,7 @@ absl::StatusOr<Value> MakeCycler(Evaluator&, const Value&,
 }
 
 absl::StatusOr<Value> MakeJoiner(Evaluator&, const Value&,
-                                 Arguments arguments) {
+                                 Arguments&& arguments) {
   ASSIGN_OR_RETURN(auto bound,
                    Bind("joiner", {"sep"}, 0, std::move(arguments)));
   Value separator = bound[0].value_or(Value::String(", "));
@@ -176,7 +177,7 @@ absl::StatusOr<Value> MakeJoiner(Evaluator&, const Value&,
 }
 
 absl::StatusOr<Value> RaiseException(Evaluator& evaluator, const Value&,
-                                     Arguments arguments) {
+                                     Arguments&& arguments) {
   ASSIGN_OR_RETURN(const auto bound, Bind("raise_exception", {"message"}, 1,
                                           std::move(arguments)));
   ASSIGN_OR_RETURN(const Text message, Str(evaluator, *bound[0]));
@@ -185,7 +186,7 @@ absl::StatusOr<Value> RaiseException(Evaluator& evaluator, const Value&,
 }
 
 absl::StatusOr<Value> StrftimeNow(Evaluator& evaluator, const Value&,
-                                  Arguments arguments) {
+                                  Arguments&& arguments) {
   ASSIGN_OR_RETURN(const auto bound,
                    Bind("strftime_now", {"format"}, 1, std::move(arguments)));
   if (!bound[0]->is_string()) {
@@ -197,7 +198,7 @@ absl::StatusOr<Value> StrftimeNow(Evaluator& evaluator, const Value&,
 }
 
 absl::StatusOr<Value> LoopCycle(Evaluator&, const Value& self,
-                                Arguments arguments) {
+                                Arguments&& arguments) {
   if (arguments.positional.empty() || !arguments.named.empty()) {
     return TypeError("no items for cycling given");
   }
@@ -207,7 +208,7 @@ absl::StatusOr<Value> LoopCycle(Evaluator&, const Value& self,
 }
 
 absl::StatusOr<Value> LoopChanged(Evaluator& evaluator, const Value& self,
-                                  Arguments arguments) {
+                                  Arguments&& arguments) {
   if (!arguments.named.empty()) {
     return TypeError("changed() takes no keyword arguments");
   }
@@ -339,7 +340,7 @@ absl::StatusOr<MaybeValue> Loop::Member(Evaluator& evaluator,
   return std::nullopt;
 }
 
-absl::StatusOr<Value> Loop::Call(Evaluator& evaluator, Arguments arguments) {
+absl::StatusOr<Value> Loop::Call(Evaluator& evaluator, Arguments&& arguments) {
   if (!syntax_.is_recursive) {
     return TypeError(
         "The loop must have the 'recursive' marker to be called recursively.");

@@ -19,7 +19,7 @@ namespace plimsoll::worker::jinja {
 // A function of this interpreter. `self` is what a method belongs to.
 using NativeFunction = absl::StatusOr<Value> (*)(Evaluator& evaluator,
                                                  const Value& self,
-                                                 Arguments arguments);
+                                                 Arguments&& arguments);
 
 class Function final : public Object {
  public:
@@ -29,7 +29,7 @@ class Function final : public Object {
     return "builtin_function_or_method";
   }
   absl::StatusOr<Value> Call(Evaluator& evaluator,
-                             Arguments arguments) override {
+                             Arguments&& arguments) override {
     return function_(evaluator, self_, std::move(arguments));
   }
   int depth() const override { return self_.Depth() + 1; }
@@ -48,7 +48,7 @@ class Macro final : public Object {
   absl::StatusOr<std::optional<Value>> Member(Evaluator& evaluator,
                                               absl::string_view name) override;
   absl::StatusOr<Value> Call(Evaluator& evaluator,
-                             Arguments arguments) override {
+                             Arguments&& arguments) override {
     return evaluator.CallMacro(syntax_, scope_, std::move(arguments));
   }
   std::string Repr() const override;
@@ -97,7 +97,7 @@ class Loop final : public Object {
   absl::StatusOr<std::optional<Value>> Member(Evaluator& evaluator,
                                               absl::string_view name) override;
   absl::StatusOr<Value> Call(Evaluator& evaluator,
-                             Arguments arguments) override;
+                             Arguments&& arguments) override;
   int depth() const override { return items_->depth() + 1; }
   // True, and remembered, if `values` differ from those of the last call.
   absl::StatusOr<bool> HasChanged(Evaluator& evaluator, Value values);

@@ -197,7 +197,7 @@ std::optional<Value> Arguments::Take(absl::string_view name) {
   return std::nullopt;
 }
 
-absl::StatusOr<Value> Object::Call(Evaluator&, Arguments) {
+absl::StatusOr<Value> Object::Call(Evaluator&, Arguments&&) {
   return absl::InvalidArgumentError(
       absl::StrCat("'", TypeName(), "' object is not callable"));
 }

@@ -210,7 +210,7 @@ class Iterator {
   const int depth_;
 };
 
-// What a call passes.
+// What a call passes. A callee may take values out of it.
 struct Arguments {
   std::vector<Value> positional;
   std::vector<std::pair<std::string, Value>> named;
@@ -231,7 +231,8 @@ class Object {
     return std::nullopt;
   }
   virtual bool IsCallable() const { return true; }
-  virtual absl::StatusOr<Value> Call(Evaluator& evaluator, Arguments arguments);
+  virtual absl::StatusOr<Value> Call(Evaluator& evaluator,
+                                     Arguments&& arguments);
   virtual std::string Repr() const;
   virtual int depth() const { return 1; }
   // Lets go of other values, so that no circle of them stays.

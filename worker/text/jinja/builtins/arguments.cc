@@ -10,7 +10,7 @@ namespace plimsoll::worker::jinja {
 
 absl::StatusOr<BoundArguments> Bind(
     absl::string_view function, std::initializer_list<absl::string_view> names,
-    size_t n_required, Arguments arguments) {
+    size_t n_required, Arguments&& arguments) {
   const size_t n = arguments.positional.size();
   if (n > names.size()) {
     return TypeError(absl::StrCat(function, "() takes at most ", names.size(),

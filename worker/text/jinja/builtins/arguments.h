@@ -21,7 +21,7 @@ using BoundArguments = std::vector<std::optional<Value>>;
 // Errors: kInvalidArgument for other arguments than these.
 absl::StatusOr<BoundArguments> Bind(
     absl::string_view function, std::initializer_list<absl::string_view> names,
-    size_t n_required, Arguments arguments);
+    size_t n_required, Arguments&& arguments);
 // Errors: kInvalidArgument if there are arguments with names, or fewer or more
 // others than these.
 absl::Status ExpectPositional(absl::string_view function,

@@ -3,7 +3,7 @@
 namespace plimsoll::worker::jinja {
 namespace {
 
-absl::StatusOr<Value> NotSupported(Evaluator&, const Value&, Arguments) {
+absl::StatusOr<Value> NotSupported(Evaluator&, const Value&, Arguments&&) {
   return absl::InvalidArgumentError("this filter is not supported");
 }
 

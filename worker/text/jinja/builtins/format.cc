@@ -123,7 +123,7 @@ class PercentFormatter {
     return Convert(spec, std::move(value));
   }
 
-  absl::Status Convert(FormatSpec spec, std::optional<Value> keyed) {
+  absl::Status Convert(const FormatSpec& spec, std::optional<Value> keyed) {
     if (spec.kind == '%') {
       out_.Append("%");
       return absl::OkStatus();

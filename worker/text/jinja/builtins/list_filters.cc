@@ -20,7 +20,7 @@ namespace {
 using Result = absl::StatusOr<Value>;
 using MaybeValue = std::optional<Value>;
 
-Result First(Evaluator& evaluator, const Value& self, Arguments arguments) {
+Result First(Evaluator& evaluator, const Value& self, Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("first", arguments, 0, 0));
   ASSIGN_OR_RETURN(const auto items, Iterate(self));
   ASSIGN_OR_RETURN(MaybeValue first, items->Next(evaluator));
@@ -36,7 +36,7 @@ absl::StatusOr<std::vector<Value>> Backwards(Evaluator& evaluator,
   return items;
 }
 
-Result Last(Evaluator& evaluator, const Value& self, Arguments arguments) {
+Result Last(Evaluator& evaluator, const Value& self, Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("last", arguments, 0, 0));
   if (self.is_iterator()) {
     return TypeError("'generator' object is not reversible");
@@ -48,13 +48,13 @@ Result Last(Evaluator& evaluator, const Value& self, Arguments arguments) {
 }
 
 Result ListFilter(Evaluator& evaluator, const Value& self,
-                  Arguments arguments) {
+                  Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("list", arguments, 0, 0));
   ASSIGN_OR_RETURN(std::vector<Value> items, ToVector(evaluator, self));
   return Value::MakeList(std::move(items));
 }
 
-Result Reverse(Evaluator& evaluator, const Value& self, Arguments arguments) {
+Result Reverse(Evaluator& evaluator, const Value& self, Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("reverse", arguments, 0, 0));
   if (self.is_string()) {
     return Slice(evaluator, self, None(), None(), Value(int64_t{-1}));
@@ -80,7 +80,7 @@ absl::StatusOr<std::vector<Dict::Pair>> Keyed(Evaluator& evaluator,
   return keyed;
 }
 
-Result Sort(Evaluator& evaluator, const Value& self, Arguments arguments) {
+Result Sort(Evaluator& evaluator, const Value& self, Arguments&& arguments) {
   ASSIGN_OR_RETURN(const BoundArguments bound,
                    Bind("sort", {"reverse", "case_sensitive", "attribute"}, 0,
                         std::move(arguments)));
@@ -90,8 +90,9 @@ Result Sort(Evaluator& evaluator, const Value& self, Arguments arguments) {
   if (bound[2] && bound[2]->is_string()) {
     Arguments comma;
     comma.positional = {Value::String(",")};
-    ASSIGN_OR_RETURN(const Value parts,
-                     FindStringMethod("split")(evaluator, *bound[2], comma));
+    ASSIGN_OR_RETURN(
+        const Value parts,
+        FindStringMethod("split")(evaluator, *bound[2], std::move(comma)));
     for (const Value& part : parts.items()) {
       paths.emplace_back(part, std::nullopt, ignores_case);
     }
@@ -111,11 +112,13 @@ Result Sort(Evaluator& evaluator, const Value& self, Arguments arguments) {
   }
   RETURN_IF_ERROR(SortByKey(evaluator, keyed, TruthArgument(bound[0], false)));
   std::vector<Value> sorted;
+  sorted.reserve(keyed.size());
   for (Dict::Pair& pair : keyed) sorted.push_back(std::move(pair.second));
   return Value::MakeList(std::move(sorted));
 }
 
-Result DictSort(Evaluator& evaluator, const Value& self, Arguments arguments) {
+Result DictSort(Evaluator& evaluator, const Value& self,
+                Arguments&& arguments) {
   ASSIGN_OR_RETURN(const BoundArguments bound,
                    Bind("dictsort", {"case_sensitive", "by", "reverse"}, 0,
                         std::move(arguments)));
@@ -141,11 +144,12 @@ Result DictSort(Evaluator& evaluator, const Value& self, Arguments arguments) {
   RETURN_IF_ERROR(evaluator.Spend(self.dict()->size()));
   RETURN_IF_ERROR(SortByKey(evaluator, keyed, TruthArgument(bound[2], false)));
   std::vector<Value> sorted;
+  sorted.reserve(keyed.size());
   for (Dict::Pair& pair : keyed) sorted.push_back(std::move(pair.second));
   return Value::MakeList(std::move(sorted));
 }
 
-Result Unique(Evaluator&, const Value& self, Arguments arguments) {
+Result Unique(Evaluator&, const Value& self, Arguments&& arguments) {
   ASSIGN_OR_RETURN(
       const BoundArguments bound,
       Bind("unique", {"case_sensitive", "attribute"}, 0, std::move(arguments)));
@@ -173,7 +177,7 @@ Result Unique(Evaluator&, const Value& self, Arguments arguments) {
 }
 
 template <bool is_max>
-Result Extreme(Evaluator& evaluator, const Value& self, Arguments arguments) {
+Result Extreme(Evaluator& evaluator, const Value& self, Arguments&& arguments) {
   ASSIGN_OR_RETURN(
       const BoundArguments bound,
       Bind("min", {"case_sensitive", "attribute"}, 0, std::move(arguments)));
@@ -194,7 +198,7 @@ Result Extreme(Evaluator& evaluator, const Value& self, Arguments arguments) {
   return keyed[best].second;
 }
 
-Result Sum(Evaluator& evaluator, const Value& self, Arguments arguments) {
+Result Sum(Evaluator& evaluator, const Value& self, Arguments&& arguments) {
   ASSIGN_OR_RETURN(
       const BoundArguments bound,
       Bind("sum", {"attribute", "start"}, 0, std::move(arguments)));
@@ -209,7 +213,7 @@ Result Sum(Evaluator& evaluator, const Value& self, Arguments arguments) {
   return sum;
 }
 
-Result Batch(Evaluator&, const Value& self, Arguments arguments) {
+Result Batch(Evaluator&, const Value& self, Arguments&& arguments) {
   ASSIGN_OR_RETURN(
       const BoundArguments bound,
       Bind("batch", {"linecount", "fill_with"}, 1, std::move(arguments)));
@@ -241,7 +245,7 @@ Result Batch(Evaluator&, const Value& self, Arguments arguments) {
       });
 }
 
-Result SliceFilter(Evaluator&, const Value& self, Arguments arguments) {
+Result SliceFilter(Evaluator&, const Value& self, Arguments&& arguments) {
   ASSIGN_OR_RETURN(
       const BoundArguments bound,
       Bind("slice", {"slices", "fill_with"}, 1, std::move(arguments)));
@@ -271,7 +275,7 @@ Result SliceFilter(Evaluator&, const Value& self, Arguments arguments) {
       });
 }
 
-Result Items(Evaluator&, const Value& self, Arguments arguments) {
+Result Items(Evaluator&, const Value& self, Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("items", arguments, 0, 0));
   return MakeGenerator(
       self.Depth() + 1,
@@ -289,7 +293,7 @@ Result Items(Evaluator&, const Value& self, Arguments arguments) {
       });
 }
 
-Result GroupBy(Evaluator& evaluator, const Value& self, Arguments arguments) {
+Result GroupBy(Evaluator& evaluator, const Value& self, Arguments&& arguments) {
   ASSIGN_OR_RETURN(const BoundArguments bound,
                    Bind("groupby", {"attribute", "default", "case_sensitive"},
                         1, std::move(arguments)));
@@ -318,7 +322,7 @@ Result GroupBy(Evaluator& evaluator, const Value& self, Arguments arguments) {
   return Value::MakeList(std::move(groups));
 }
 
-Result Attr(Evaluator& evaluator, const Value& self, Arguments arguments) {
+Result Attr(Evaluator& evaluator, const Value& self, Arguments&& arguments) {
   ASSIGN_OR_RETURN(const BoundArguments bound,
                    Bind("attr", {"name"}, 1, std::move(arguments)));
   ASSIGN_OR_RETURN(const Text name, TextArgument(bound[0]));

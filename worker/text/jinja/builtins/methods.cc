@@ -15,7 +15,7 @@ namespace plimsoll::worker::jinja {
 namespace {
 
 absl::StatusOr<Value> DictGet(Evaluator&, const Value& self,
-                              Arguments arguments) {
+                              Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("get", arguments, 1, 2));
   const Value& key = arguments.positional[0];
   if (!IsHashable(key)) return Unhashable(key);
@@ -33,27 +33,28 @@ absl::StatusOr<Value> DictView(const Value& self, const Arguments& arguments,
 }
 
 absl::StatusOr<Value> DictItems(Evaluator&, const Value& self,
-                                Arguments arguments) {
+                                Arguments&& arguments) {
   return DictView(self, arguments, View::Kind::kItems);
 }
 absl::StatusOr<Value> DictKeys(Evaluator&, const Value& self,
-                               Arguments arguments) {
+                               Arguments&& arguments) {
   return DictView(self, arguments, View::Kind::kKeys);
 }
 absl::StatusOr<Value> DictValues(Evaluator&, const Value& self,
-                                 Arguments arguments) {
+                                 Arguments&& arguments) {
   return DictView(self, arguments, View::Kind::kValues);
 }
 
 // Nothing changes, so the copy is the value itself.
-absl::StatusOr<Value> Copy(Evaluator&, const Value& self, Arguments arguments) {
+absl::StatusOr<Value> Copy(Evaluator&, const Value& self,
+                           Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("copy", arguments, 0, 0));
   return self;
 }
 
 // These are of lists, tuples and ranges.
 absl::StatusOr<Value> ListCount(Evaluator& evaluator, const Value& self,
-                                Arguments arguments) {
+                                Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("count", arguments, 1, 1));
   ASSIGN_OR_RETURN(const std::vector<Value> items, ToVector(evaluator, self));
   int64_t n = 0;
@@ -66,7 +67,7 @@ absl::StatusOr<Value> ListCount(Evaluator& evaluator, const Value& self,
 }
 
 absl::StatusOr<Value> ListIndex(Evaluator& evaluator, const Value& self,
-                                Arguments arguments) {
+                                Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("index", arguments, 1, 1));
   ASSIGN_OR_RETURN(const std::vector<Value> items, ToVector(evaluator, self));
   for (size_t i = 0; i < items.size(); ++i) {

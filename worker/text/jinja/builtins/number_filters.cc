@@ -100,7 +100,7 @@ Result Truncated(double value) {
   return Value(static_cast<int64_t>(value));
 }
 
-Result Int(Evaluator&, const Value& self, Arguments arguments) {
+Result Int(Evaluator&, const Value& self, Arguments&& arguments) {
   ASSIGN_OR_RETURN(const BoundArguments bound,
                    Bind("int", {"default", "base"}, 0, std::move(arguments)));
   const Value fallback = bound[0].value_or(Value(int64_t{0}));
@@ -119,7 +119,7 @@ Result Int(Evaluator&, const Value& self, Arguments arguments) {
   return Truncated(*real);
 }
 
-Result Float(Evaluator&, const Value& self, Arguments arguments) {
+Result Float(Evaluator&, const Value& self, Arguments&& arguments) {
   ASSIGN_OR_RETURN(const BoundArguments bound,
                    Bind("float", {"default"}, 0, std::move(arguments)));
   if (self.is_undefined()) return UndefinedError(self);
@@ -130,7 +130,7 @@ Result Float(Evaluator&, const Value& self, Arguments arguments) {
   return bound[0].value_or(Value(0.0));
 }
 
-Result Abs(Evaluator&, const Value& self, Arguments arguments) {
+Result Abs(Evaluator&, const Value& self, Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("abs", arguments, 0, 0));
   if (self.is_float()) return Value(std::fabs(self.number()));
   if (!self.is_integer()) {
@@ -154,7 +154,7 @@ double Rounded(double value, int64_t precision) {
   return std::nearbyint(value / unit) * unit;
 }
 
-Result Round(Evaluator&, const Value& self, Arguments arguments) {
+Result Round(Evaluator&, const Value& self, Arguments&& arguments) {
   ASSIGN_OR_RETURN(
       const BoundArguments bound,
       Bind("round", {"precision", "method"}, 0, std::move(arguments)));
@@ -184,7 +184,7 @@ Result Round(Evaluator&, const Value& self, Arguments arguments) {
                unit);
 }
 
-Result Default(Evaluator&, const Value& self, Arguments arguments) {
+Result Default(Evaluator&, const Value& self, Arguments&& arguments) {
   ASSIGN_OR_RETURN(
       const BoundArguments bound,
       Bind("default", {"default_value", "boolean"}, 0, std::move(arguments)));
@@ -194,7 +194,7 @@ Result Default(Evaluator&, const Value& self, Arguments arguments) {
   return bound[0].value_or(Value::String(""));
 }
 
-Result LengthFilter(Evaluator&, const Value& self, Arguments arguments) {
+Result LengthFilter(Evaluator&, const Value& self, Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("length", arguments, 0, 0));
   ASSIGN_OR_RETURN(const int64_t length, Length(self));
   return Value(length);

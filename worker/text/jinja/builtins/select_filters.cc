@@ -40,7 +40,7 @@ absl::StatusOr<Text> TakeName(Arguments& arguments) {
 }
 
 // What `map` makes of one element.
-Result Mapped(Evaluator& evaluator, const Value& item, Arguments arguments) {
+Result Mapped(Evaluator& evaluator, const Value& item, Arguments&& arguments) {
   if (!arguments.positional.empty()) {
     ASSIGN_OR_RETURN(const Text name, TakeName(arguments));
     return evaluator.ApplyFilter(name.bytes(), item, std::move(arguments));
@@ -55,7 +55,7 @@ Result Mapped(Evaluator& evaluator, const Value& item, Arguments arguments) {
   return AttributePath(attribute, fallback).Find(evaluator, item);
 }
 
-Result MapFilter(Evaluator&, const Value& self, Arguments arguments) {
+Result MapFilter(Evaluator&, const Value& self, Arguments&& arguments) {
   const int depth = DepthOf(self, arguments);
   return MakeGenerator(
       depth,
@@ -67,14 +67,15 @@ Result MapFilter(Evaluator&, const Value& self, Arguments arguments) {
         }
         ASSIGN_OR_RETURN(MaybeValue item, items->Next(evaluator));
         if (!item) return std::nullopt;
-        ASSIGN_OR_RETURN(Value mapped, Mapped(evaluator, *item, arguments));
+        ASSIGN_OR_RETURN(Value mapped,
+                         Mapped(evaluator, *item, Arguments(arguments)));
         return mapped;
       });
 }
 
 // Whether an element passes the test that the arguments name.
 absl::StatusOr<bool> Passes(Evaluator& evaluator, const Value& item,
-                            Arguments arguments, bool has_attribute) {
+                            Arguments&& arguments, bool has_attribute) {
   Value tested = item;
   if (has_attribute) {
     if (arguments.positional.empty()) {
@@ -90,7 +91,7 @@ absl::StatusOr<bool> Passes(Evaluator& evaluator, const Value& item,
 }
 
 template <bool keeps, bool has_attribute>
-Result Select(Evaluator&, const Value& self, Arguments arguments) {
+Result Select(Evaluator&, const Value& self, Arguments&& arguments) {
   const int depth = DepthOf(self, arguments);
   return MakeGenerator(
       depth,
@@ -103,8 +104,9 @@ Result Select(Evaluator&, const Value& self, Arguments arguments) {
         while (true) {
           ASSIGN_OR_RETURN(MaybeValue item, items->Next(evaluator));
           if (!item) return std::nullopt;
-          ASSIGN_OR_RETURN(const bool passes,
-                           Passes(evaluator, *item, arguments, has_attribute));
+          ASSIGN_OR_RETURN(
+              const bool passes,
+              Passes(evaluator, *item, Arguments(arguments), has_attribute));
           if (passes == keeps) return item;
         }
       });

@@ -26,7 +26,7 @@ absl::Status SpendText(Evaluator& evaluator, const Value& self) {
 }
 
 template <Text (*change)(const Text&)>
-Result Changed(Evaluator& evaluator, const Value& self, Arguments arguments) {
+Result Changed(Evaluator& evaluator, const Value& self, Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("a method", arguments, 0, 0));
   RETURN_IF_ERROR(SpendText(evaluator, self));
   return evaluator.MakeText(change(self.text()));
@@ -34,7 +34,7 @@ Result Changed(Evaluator& evaluator, const Value& self, Arguments arguments) {
 
 template <Side side>
 Result StripMethod(Evaluator& evaluator, const Value& self,
-                   Arguments arguments) {
+                   Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("strip", arguments, 0, 1));
   if (arguments.positional.empty() || arguments.positional[0].is_none()) {
     return evaluator.MakeText(Strip(self.text(), std::nullopt, side));
@@ -54,7 +54,7 @@ Result ListOfTexts(Evaluator& evaluator, std::vector<Text> parts,
 
 template <bool is_right>
 Result SplitMethod(Evaluator& evaluator, const Value& self,
-                   Arguments arguments) {
+                   Arguments&& arguments) {
   ASSIGN_OR_RETURN(const BoundArguments bound,
                    Bind("split", {"sep", "maxsplit"}, 0, std::move(arguments)));
   RETURN_IF_ERROR(SpendText(evaluator, self));
@@ -72,7 +72,7 @@ Result SplitMethod(Evaluator& evaluator, const Value& self,
 }
 
 Result SplitLinesMethod(Evaluator& evaluator, const Value& self,
-                        Arguments arguments) {
+                        Arguments&& arguments) {
   ASSIGN_OR_RETURN(const BoundArguments bound,
                    Bind("splitlines", {"keepends"}, 0, std::move(arguments)));
   RETURN_IF_ERROR(SpendText(evaluator, self));
@@ -105,7 +105,8 @@ absl::StatusOr<std::optional<Part>> PartOf(const Value& self,
 }
 
 template <bool is_end>
-Result HasAffix(Evaluator& evaluator, const Value& self, Arguments arguments) {
+Result HasAffix(Evaluator& evaluator, const Value& self,
+                Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("startswith", arguments, 1, 3));
   ASSIGN_OR_RETURN(const auto part, PartOf(self, arguments));
   const Value& wanted = arguments.positional[0];
@@ -140,7 +141,7 @@ absl::StatusOr<int64_t> Find(Evaluator& evaluator, const Value& self,
 
 template <bool is_last, bool must_find>
 Result FindMethod(Evaluator& evaluator, const Value& self,
-                  Arguments arguments) {
+                  Arguments&& arguments) {
   ASSIGN_OR_RETURN(const int64_t place,
                    Find(evaluator, self, arguments, is_last));
   if (must_find && place < 0) return TypeError("substring not found");
@@ -148,7 +149,7 @@ Result FindMethod(Evaluator& evaluator, const Value& self,
 }
 
 Result CountMethod(Evaluator& evaluator, const Value& self,
-                   Arguments arguments) {
+                   Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("count", arguments, 1, 3));
   RETURN_IF_ERROR(SpendText(evaluator, self));
   ASSIGN_OR_RETURN(const auto part, PartOf(self, arguments));
@@ -159,7 +160,7 @@ Result CountMethod(Evaluator& evaluator, const Value& self,
 }
 
 Result ReplaceMethod(Evaluator& evaluator, const Value& self,
-                     Arguments arguments) {
+                     Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("replace", arguments, 2, 3));
   arguments.positional.resize(3, Value(int64_t{-1}));
   ASSIGN_OR_RETURN(const Text old, TextArgument(arguments.positional[0]));
@@ -172,7 +173,7 @@ Result ReplaceMethod(Evaluator& evaluator, const Value& self,
 }
 
 Result JoinMethod(Evaluator& evaluator, const Value& self,
-                  Arguments arguments) {
+                  Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("join", arguments, 1, 1));
   ASSIGN_OR_RETURN(const std::vector<Value> items,
                    ToVector(evaluator, arguments.positional[0]));
@@ -180,7 +181,8 @@ Result JoinMethod(Evaluator& evaluator, const Value& self,
 }
 
 template <Side side>
-Result PadMethod(Evaluator& evaluator, const Value& self, Arguments arguments) {
+Result PadMethod(Evaluator& evaluator, const Value& self,
+                 Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("center", arguments, 1, 2));
   ASSIGN_OR_RETURN(const int64_t width,
                    IntegerArgument(arguments.positional[0], 0));
@@ -194,7 +196,8 @@ Result PadMethod(Evaluator& evaluator, const Value& self, Arguments arguments) {
   return evaluator.MakeText(Padded(self.text(), width, fill.bytes(), side));
 }
 
-Result ZeroFill(Evaluator& evaluator, const Value& self, Arguments arguments) {
+Result ZeroFill(Evaluator& evaluator, const Value& self,
+                Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("zfill", arguments, 1, 1));
   ASSIGN_OR_RETURN(const int64_t width,
                    IntegerArgument(arguments.positional[0], 0));
@@ -213,7 +216,7 @@ Result ZeroFill(Evaluator& evaluator, const Value& self, Arguments arguments) {
 
 template <bool is_last>
 Result PartitionMethod(Evaluator& evaluator, const Value& self,
-                       Arguments arguments) {
+                       Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("partition", arguments, 1, 1));
   ASSIGN_OR_RETURN(const Text separator, TextArgument(arguments.positional[0]));
   if (separator.size() == 0) return TypeError("empty separator");
@@ -232,7 +235,7 @@ Result PartitionMethod(Evaluator& evaluator, const Value& self,
 
 template <bool is_suffix>
 Result RemoveAffix(Evaluator& evaluator, const Value& self,
-                   Arguments arguments) {
+                   Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("removeprefix", arguments, 1, 1));
   ASSIGN_OR_RETURN(const Text affix, TextArgument(arguments.positional[0]));
   const Text& text = self.text();
@@ -246,7 +249,7 @@ Result RemoveAffix(Evaluator& evaluator, const Value& self,
 }
 
 template <CharacterKind... kinds>
-Result AllAre(Evaluator& evaluator, const Value& self, Arguments arguments) {
+Result AllAre(Evaluator& evaluator, const Value& self, Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("isalpha", arguments, 0, 0));
   RETURN_IF_ERROR(SpendText(evaluator, self));
   bool are_all = self.text().size() > 0;
@@ -257,7 +260,7 @@ Result AllAre(Evaluator& evaluator, const Value& self, Arguments arguments) {
 }
 
 Result AllAreSpace(Evaluator& evaluator, const Value& self,
-                   Arguments arguments) {
+                   Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("isspace", arguments, 0, 0));
   RETURN_IF_ERROR(SpendText(evaluator, self));
   bool are_all = self.text().size() > 0;
@@ -267,25 +270,25 @@ Result AllAreSpace(Evaluator& evaluator, const Value& self,
   return Value(are_all);
 }
 
-Result IsAsciiMethod(Evaluator&, const Value& self, Arguments arguments) {
+Result IsAsciiMethod(Evaluator&, const Value& self, Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("isascii", arguments, 0, 0));
   return Value(self.text().is_ascii());
 }
 
 template <bool is_upper>
-Result HasCase(Evaluator& evaluator, const Value& self, Arguments arguments) {
+Result HasCase(Evaluator& evaluator, const Value& self, Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("isupper", arguments, 0, 0));
   RETURN_IF_ERROR(SpendText(evaluator, self));
   return Value(IsAllOfCase(self.text(), is_upper));
 }
 
 Result FormatMethod(Evaluator& evaluator, const Value& self,
-                    Arguments arguments) {
+                    Arguments&& arguments) {
   return FormatBraces(evaluator, self.text(), arguments);
 }
 
 Result FormatMapMethod(Evaluator& evaluator, const Value& self,
-                       Arguments arguments) {
+                       Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("format_map", arguments, 1, 1));
   if (!arguments.positional[0].is_dict()) {
     return TypeError("format_map() needs a mapping");

@@ -18,7 +18,7 @@ using TestResult = absl::StatusOr<bool>;
 
 // Tests of the value alone.
 template <bool (*holds)(const Value&)>
-TestResult Plain(Evaluator&, const Value& self, Arguments arguments) {
+TestResult Plain(Evaluator&, const Value& self, Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("a test", arguments, 0, 0));
   return holds(self);
 }
@@ -51,7 +51,7 @@ bool IsCallable(const Value& value) {
 // Tests of two values by an operator.
 template <const absl::string_view& sign>
 TestResult Compared(Evaluator& evaluator, const Value& self,
-                    Arguments arguments) {
+                    Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("a test", arguments, 1, 1));
   return Compare(evaluator, sign, self, arguments.positional[0]);
 }
@@ -62,13 +62,13 @@ constexpr absl::string_view kLessOrEqual = "<=";
 constexpr absl::string_view kGreater = ">";
 constexpr absl::string_view kGreaterOrEqual = ">=";
 
-TestResult In(Evaluator& evaluator, const Value& self, Arguments arguments) {
+TestResult In(Evaluator& evaluator, const Value& self, Arguments&& arguments) {
   ASSIGN_OR_RETURN(const BoundArguments bound,
                    Bind("in", {"seq"}, 1, std::move(arguments)));
   return Contains(evaluator, *bound[0], self);
 }
 
-TestResult SameAs(Evaluator&, const Value& self, Arguments arguments) {
+TestResult SameAs(Evaluator&, const Value& self, Arguments&& arguments) {
   ASSIGN_OR_RETURN(const BoundArguments bound,
                    Bind("sameas", {"other"}, 1, std::move(arguments)));
   return self.IsSame(*bound[0]);
@@ -83,13 +83,13 @@ TestResult HasRest(Evaluator& evaluator, const Value& self,
 
 template <int rest>
 TestResult Parity(Evaluator& evaluator, const Value& self,
-                  Arguments arguments) {
+                  Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("odd", arguments, 0, 0));
   return HasRest(evaluator, self, Value(int64_t{2}), rest);
 }
 
 TestResult DivisibleBy(Evaluator& evaluator, const Value& self,
-                       Arguments arguments) {
+                       Arguments&& arguments) {
   ASSIGN_OR_RETURN(const BoundArguments bound,
                    Bind("divisibleby", {"num"}, 1, std::move(arguments)));
   return HasRest(evaluator, self, *bound[0], 0);
@@ -97,25 +97,25 @@ TestResult DivisibleBy(Evaluator& evaluator, const Value& self,
 
 template <bool is_upper>
 TestResult TestCase(Evaluator& evaluator, const Value& self,
-                    Arguments arguments) {
+                    Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("lower", arguments, 0, 0));
   ASSIGN_OR_RETURN(const Text text, Str(evaluator, self));
   return IsAllOfCase(text, is_upper);
 }
 
-TestResult Iterable(Evaluator&, const Value& self, Arguments arguments) {
+TestResult Iterable(Evaluator&, const Value& self, Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("iterable", arguments, 0, 0));
   return IsIterable(self) ||
          (self.is_object() && self.object()->TypeName() == "LoopContext");
 }
 
-TestResult FilterExists(Evaluator&, const Value& self, Arguments arguments) {
+TestResult FilterExists(Evaluator&, const Value& self, Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("filter", arguments, 0, 0));
   if (!IsHashable(self)) return Unhashable(self);
   return self.is_string() && FindFilter(self.bytes()) != nullptr;
 }
 
-TestResult TestExists(Evaluator&, const Value& self, Arguments arguments) {
+TestResult TestExists(Evaluator&, const Value& self, Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("test", arguments, 0, 0));
   if (!IsHashable(self)) return Unhashable(self);
   return self.is_string() && FindTest(self.bytes()) != nullptr;

@@ -11,7 +11,7 @@ namespace plimsoll::worker::jinja {
 
 using TestFunction = absl::StatusOr<bool> (*)(Evaluator& evaluator,
                                               const Value& self,
-                                              Arguments arguments);
+                                              Arguments&& arguments);
 
 // A test by its name, or null.
 TestFunction FindTest(absl::string_view name);

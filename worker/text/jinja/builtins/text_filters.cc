@@ -34,20 +34,20 @@ absl::StatusOr<Text> Soft(Evaluator& evaluator, const Value& value) {
 
 template <Text (*change)(const Text&)>
 Result ChangedText(Evaluator& evaluator, const Value& self,
-                   Arguments arguments) {
+                   Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("a filter", arguments, 0, 0));
   ASSIGN_OR_RETURN(const Text text, Soft(evaluator, self));
   return evaluator.MakeText(change(text));
 }
 
 Result StringFilter(Evaluator& evaluator, const Value& self,
-                    Arguments arguments) {
+                    Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("string", arguments, 0, 0));
   ASSIGN_OR_RETURN(Text text, Soft(evaluator, self));
   return evaluator.MakeText(std::move(text));
 }
 
-Result Trim(Evaluator& evaluator, const Value& self, Arguments arguments) {
+Result Trim(Evaluator& evaluator, const Value& self, Arguments&& arguments) {
   ASSIGN_OR_RETURN(const BoundArguments bound,
                    Bind("trim", {"chars"}, 0, std::move(arguments)));
   ASSIGN_OR_RETURN(const Text text, Soft(evaluator, self));
@@ -58,7 +58,7 @@ Result Trim(Evaluator& evaluator, const Value& self, Arguments arguments) {
   return evaluator.MakeText(Strip(text, set.bytes(), Side::kBoth));
 }
 
-Result Center(Evaluator& evaluator, const Value& self, Arguments arguments) {
+Result Center(Evaluator& evaluator, const Value& self, Arguments&& arguments) {
   ASSIGN_OR_RETURN(const BoundArguments bound,
                    Bind("center", {"width"}, 0, std::move(arguments)));
   ASSIGN_OR_RETURN(const Text text, Soft(evaluator, self));
@@ -69,7 +69,7 @@ Result Center(Evaluator& evaluator, const Value& self, Arguments arguments) {
 }
 
 Result ReplaceFilter(Evaluator& evaluator, const Value& self,
-                     Arguments arguments) {
+                     Arguments&& arguments) {
   ASSIGN_OR_RETURN(
       const BoundArguments bound,
       Bind("replace", {"old", "new", "count"}, 2, std::move(arguments)));
@@ -85,7 +85,7 @@ Result ReplaceFilter(Evaluator& evaluator, const Value& self,
 }
 
 Result JoinFilter(Evaluator& evaluator, const Value& self,
-                  Arguments arguments) {
+                  Arguments&& arguments) {
   ASSIGN_OR_RETURN(const BoundArguments bound,
                    Bind("join", {"d", "attribute"}, 0, std::move(arguments)));
   ASSIGN_OR_RETURN(const Text separator, bound[0]
@@ -104,7 +104,7 @@ Result JoinFilter(Evaluator& evaluator, const Value& self,
 }
 
 Result FormatFilter(Evaluator& evaluator, const Value& self,
-                    Arguments arguments) {
+                    Arguments&& arguments) {
   if (!arguments.positional.empty() && !arguments.named.empty()) {
     return TypeError(
         "can't handle positional and keyword arguments at the same time");
@@ -124,7 +124,7 @@ Result FormatFilter(Evaluator& evaluator, const Value& self,
                        Value(std::shared_ptr<const Dict>(std::move(values))));
 }
 
-Result Indent(Evaluator& evaluator, const Value& self, Arguments arguments) {
+Result Indent(Evaluator& evaluator, const Value& self, Arguments&& arguments) {
   ASSIGN_OR_RETURN(
       const BoundArguments bound,
       Bind("indent", {"width", "first", "blank"}, 0, std::move(arguments)));
@@ -159,7 +159,8 @@ Result Indent(Evaluator& evaluator, const Value& self, Arguments arguments) {
   return evaluator.MakeText(out.Take());
 }
 
-Result Truncate(Evaluator& evaluator, const Value& self, Arguments arguments) {
+Result Truncate(Evaluator& evaluator, const Value& self,
+                Arguments&& arguments) {
   ASSIGN_OR_RETURN(const BoundArguments bound,
                    Bind("truncate", {"length", "killwords", "end", "leeway"}, 0,
                         std::move(arguments)));
@@ -183,7 +184,8 @@ Result Truncate(Evaluator& evaluator, const Value& self, Arguments arguments) {
   return evaluator.MakeText(out.Take());
 }
 
-Result WordCount(Evaluator& evaluator, const Value& self, Arguments arguments) {
+Result WordCount(Evaluator& evaluator, const Value& self,
+                 Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("wordcount", arguments, 0, 0));
   ASSIGN_OR_RETURN(const Text text, Soft(evaluator, self));
   int64_t n = 0;
@@ -196,7 +198,7 @@ Result WordCount(Evaluator& evaluator, const Value& self, Arguments arguments) {
   return Value(n);
 }
 
-Result Escape(Evaluator& evaluator, const Value& self, Arguments arguments) {
+Result Escape(Evaluator& evaluator, const Value& self, Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("escape", arguments, 0, 0));
   if (self.is_string() && self.text().is_markup()) return self;
   ASSIGN_OR_RETURN(const Text text, Str(evaluator, self));
@@ -204,13 +206,13 @@ Result Escape(Evaluator& evaluator, const Value& self, Arguments arguments) {
 }
 
 Result ForceEscape(Evaluator& evaluator, const Value& self,
-                   Arguments arguments) {
+                   Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("forceescape", arguments, 0, 0));
   ASSIGN_OR_RETURN(const Text text, Str(evaluator, self));
   return evaluator.MakeText(EscapeHtml(text));
 }
 
-Result Safe(Evaluator& evaluator, const Value& self, Arguments arguments) {
+Result Safe(Evaluator& evaluator, const Value& self, Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("safe", arguments, 0, 0));
   ASSIGN_OR_RETURN(Text text, Str(evaluator, self));
   text.set_markup(true);
@@ -239,7 +241,8 @@ Text Quoted(const Text& text, bool is_query) {
   return out.Take();
 }
 
-Result UrlEncode(Evaluator& evaluator, const Value& self, Arguments arguments) {
+Result UrlEncode(Evaluator& evaluator, const Value& self,
+                 Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("urlencode", arguments, 0, 0));
   if (self.is_string() || !IsIterable(self)) {
     ASSIGN_OR_RETURN(const Text text, Str(evaluator, self));
@@ -271,7 +274,7 @@ absl::StatusOr<std::optional<std::string>> JsonIndent(
 }
 
 Result ToJsonFilter(Evaluator& evaluator, const Value& self,
-                    Arguments arguments) {
+                    Arguments&& arguments) {
   ASSIGN_OR_RETURN(
       const BoundArguments bound,
       Bind("tojson", {"ensure_ascii", "indent", "separators", "sort_keys"}, 0,

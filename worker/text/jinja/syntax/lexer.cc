@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -361,7 +362,10 @@ class Lexer {
       return absl::OkStatus();
     }
     const absl::string_view text = Rest();
-    const char prefix = text.size() > 1 ? static_cast<char>(text[1] | 0x20) : 0;
+    const char prefix =
+        text.size() > 1
+            ? absl::ascii_tolower(static_cast<unsigned char>(text[1]))
+            : '\0';
     int base = 10;
     if (text[0] == '0') {
       base = prefix == 'x' ? 16 : prefix == 'o' ? 8 : prefix == 'b' ? 2 : 1;
