@@ -82,11 +82,11 @@ HttpResponse WrongMethod(const std::string& allowed) {
   return response;
 }
 
-using Answer = void (*)(const HttpRoom&, HttpRequest,
-                        std::shared_ptr<HttpReply>);
+using PostHandler = void (*)(const HttpRoom&, HttpRequest,
+                             std::shared_ptr<HttpReply>);
 
 // What POST does at a path; null if the path has no POST.
-Answer PostAt(absl::string_view path) {
+PostHandler PostAt(absl::string_view path) {
   if (path == "/v1/chat/completions") {
     return [](const HttpRoom& room, HttpRequest request,
               std::shared_ptr<HttpReply> reply) {
@@ -133,7 +133,7 @@ HttpResponse Front::Health() const {
 
 void Front::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
   absl::string_view path = request.path;
-  if (const Answer answer = PostAt(path)) {
+  if (const PostHandler answer = PostAt(path)) {
     if (request.method != "POST") return reply->Send(WrongMethod("POST"));
     return answer(room_, std::move(request), std::move(reply));
   }

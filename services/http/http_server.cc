@@ -40,6 +40,7 @@ class HttpServer::Impl {
         pause_(*core_->context),
         guard_(core_->context->get_executor()) {}
 
+  // NOLINTNEXTLINE(bugprone-exception-escape): without memory it ends.
   ~Impl() {
     asio::post(*core_->context, [this] {
       error_code ignored;

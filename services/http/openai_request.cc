@@ -28,13 +28,13 @@ constexpr float kForbidden = -1'000;
 constexpr double kLeastMass = 1e-6;
 // Accepted and without effect, for both kinds of request: they are about
 // accounts and storage, which this server has not.
-const char* const kIgnored[] = {"user",
-                                "metadata",
-                                "store",
-                                "service_tier",
-                                "safety_identifier",
-                                "prompt_cache_key",
-                                "prompt_cache_retention"};
+constexpr absl::string_view kIgnored[] = {"user",
+                                          "metadata",
+                                          "store",
+                                          "service_tier",
+                                          "safety_identifier",
+                                          "prompt_cache_key",
+                                          "prompt_cache_retention"};
 
 absl::Status ReadSeed(JsonFields& fields, v1::SamplingOptions& sampling) {
   ASSIGN_OR_RETURN(const auto seed, fields.Int("seed", kMinInt, kMaxInt));

@@ -214,7 +214,7 @@ absl::Status TextCall::AddChoices(const ServedModel& model,
       choices_.push_back(std::move(made));
     }
     ++n_open_;
-    const absl::Status status = choice.Start(std::move(one));
+    absl::Status status = choice.Start(std::move(one));
     if (status.ok()) continue;
     --n_open_;
     return status;
