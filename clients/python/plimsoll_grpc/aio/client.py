@@ -22,7 +22,26 @@ SERVICE_CONFIG = (
 )
 
 
-class Replies(Generic[Reply]):
+class Block:
+    """What may head a `with` block and ends with it."""
+
+    async def _leave(self) -> None:
+        """Is called when the block is left."""
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._leave()
+
+
+class Replies(Block, Generic[Reply]):
     """The messages of a stream, to be iterated over once.
 
     Leaving a `with` block ends the stream on the server, too.
@@ -54,19 +73,11 @@ class Replies(Generic[Reply]):
                 raise from_rpc(error) from error
         raise StopAsyncIteration
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def _leave(self) -> None:
         self.cancel()
 
 
-class Client:
+class Client(Block):
     """A channel to one server. Close it, or use it in a `with` block.
 
     Args:
@@ -117,19 +128,30 @@ class Client:
         """Closes the channel, which ends the calls that run."""
         await self._channel.close()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def _leave(self) -> None:
         await self.close()
 
-    def _deadline(self, timeout: float | None) -> float | None:
-        return self._timeout if timeout is None else timeout
+    def _begin(
+        self,
+        kind: Any,
+        method: str,
+        request: Message,
+        reply: type[Message],
+        timeout: float | None,
+        metadata: Sequence[tuple[str, str]],
+    ) -> Any:
+        """Begins the call of `method`, which is SERVICE/METHOD by full names.
+        `kind` is the channel's way to make such a call."""
+        call = kind(
+            f"/{method}",
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=reply.FromString,
+        )
+        return call(
+            request,
+            timeout=self._timeout if timeout is None else timeout,
+            metadata=(*self._metadata, *metadata),
+        )
 
     async def _call(
         self,
@@ -139,20 +161,15 @@ class Client:
         timeout: float | None,
         metadata: Sequence[tuple[str, str]] = (),
     ) -> Reply:
-        """The reply of `method`, which is SERVICE/METHOD by full names."""
-        call = self._channel.unary_unary(
-            f"/{method}",
-            request_serializer=type(request).SerializeToString,
-            response_deserializer=reply.FromString,
-        )
+        """The reply of `method`."""
+        kind = self._channel.unary_unary
         try:
-            return await call(
-                request,
-                timeout=self._deadline(timeout),
-                metadata=(*self._metadata, *metadata),
+            made: Reply = await self._begin(
+                kind, method, request, reply, timeout, metadata
             )
         except grpc.RpcError as error:
             raise from_rpc(error) from error
+        return made
 
     def _replies(
         self,
@@ -163,15 +180,5 @@ class Client:
         metadata: Sequence[tuple[str, str]] = (),
     ) -> Replies[Reply]:
         """The replies of `method`, which streams."""
-        call = self._channel.unary_stream(
-            f"/{method}",
-            request_serializer=type(request).SerializeToString,
-            response_deserializer=reply.FromString,
-        )
-        return Replies(
-            call(
-                request,
-                timeout=self._deadline(timeout),
-                metadata=(*self._metadata, *metadata),
-            )
-        )
+        kind = self._channel.unary_stream
+        return Replies(self._begin(kind, method, request, reply, timeout, metadata))

@@ -1,16 +1,14 @@
 """The asynchronous client of a planner."""
 
 import uuid
-from types import TracebackType
-from typing import Self
 
 from plimsoll_grpc import v1
-from plimsoll_grpc.aio.client import Client, Replies
+from plimsoll_grpc.aio.client import Block, Client, Replies
 
 _SERVICE = "plimsoll.v1.PlannerService"
 
 
-class HeldLease:
+class HeldLease(Block):
     """A lease of this client. Leaving a `with` block releases it.
 
     Attributes:
@@ -87,15 +85,7 @@ class HeldLease:
             process=self._process,
         )
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def _leave(self) -> None:
         await self.release()
 
 

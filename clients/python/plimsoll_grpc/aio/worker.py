@@ -3,11 +3,10 @@
 from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
-from types import TracebackType
 from typing import Self, Unpack
 
 from plimsoll_grpc import v1
-from plimsoll_grpc.aio.client import Client, Replies
+from plimsoll_grpc.aio.client import Block, Client, Replies
 from plimsoll_grpc.events import Event, Finished, Started, Text, events_of
 from plimsoll_grpc.requests import (
     GenerateOptions,
@@ -19,7 +18,7 @@ from plimsoll_grpc.requests import (
 )
 
 
-class Stream:
+class Stream(Block):
     """A reply as it comes: its events, to be iterated over once.
 
     Leaving a `with` block, and cancel(), free the reply's slot on the worker.
@@ -65,19 +64,11 @@ class Stream:
             self.finish = event.finish
         return event
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def _leave(self) -> None:
         self.cancel()
 
 
-class Session:
+class Session(Block):
     """A chat that the worker remembers. Leaving a `with` block closes it.
 
     A session has one call at a time.
@@ -115,15 +106,7 @@ class Session:
         request = v1.CloseSessionRequest(model=self.model, session_id=self.id)
         await self._worker.close_session(request, timeout=timeout)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def _leave(self) -> None:
         await self.close()
 
 
