@@ -6,22 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker/text/code_points.h"
-#include "worker/text/utf8.h"
 
 namespace plimsoll::worker {
-namespace {
-
-uint32_t CodePoint(absl::string_view bytes) {
-  constexpr uint32_t kLeadMask[5] = {0, 0x7F, 0x1F, 0x0F, 0x07};
-  uint32_t value =
-      static_cast<unsigned char>(bytes[0]) & kLeadMask[bytes.size()];
-  for (const char c : bytes.substr(1)) {
-    value = (value << 6) | (static_cast<unsigned char>(c) & 0x3F);
-  }
-  return value;
-}
-
-}  // namespace
 
 absl::string_view RoleName(ChatRole role) {
   switch (role) {
@@ -73,13 +59,22 @@ absl::Status CheckChatLimits(const std::vector<ChatMessage>& messages,
   return absl::OkStatus();
 }
 
+absl::Status CheckSegmentsFit(const Tokenizer& tokenizer,
+                              const std::vector<ChatSegment>& segments,
+                              const EncodeLimits& limits) {
+  int64_t least = 0;
+  for (const ChatSegment& segment : segments) {
+    least += tokenizer.LeastBytes(segment.text);
+  }
+  return tokenizer.CheckFits(least, limits.max_tokens);
+}
+
 absl::string_view TrimChat(absl::string_view text) {
   while (!text.empty()) {
-    const Utf8Front front = ReadUtf8Front(text);
-    const auto bytes = static_cast<size_t>(front.bytes);
-    if (front.kind != Utf8Kind::kWhole) break;
-    if (!IsPythonSpace(CodePoint(text.substr(0, bytes)))) break;
-    text.remove_prefix(bytes);
+    absl::string_view rest = text;
+    const auto first = TakeCodePoint(rest);
+    if (!first || !IsPythonSpace(*first)) break;
+    text = rest;
   }
   while (!text.empty()) {
     // The last code point begins at most 3 bytes (of these characters) back.
@@ -88,11 +83,9 @@ absl::string_view TrimChat(absl::string_view text) {
            (text[text.size() - bytes] & 0xC0) == 0x80) {
       ++bytes;
     }
-    const absl::string_view last = text.substr(text.size() - bytes);
-    const Utf8Front front = ReadUtf8Front(last);
-    if (front.kind != Utf8Kind::kWhole) break;
-    if (static_cast<size_t>(front.bytes) != bytes) break;
-    if (!IsPythonSpace(CodePoint(last))) break;
+    absl::string_view rest = text.substr(text.size() - bytes);
+    const auto last = TakeCodePoint(rest);
+    if (!last || !rest.empty() || !IsPythonSpace(*last)) break;
     text.remove_suffix(bytes);
   }
   return text;

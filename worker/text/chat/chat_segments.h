@@ -55,6 +55,11 @@ absl::string_view RoleName(ChatRole role);
 absl::Status CheckChatLimits(const std::vector<ChatMessage>& messages,
                              const std::vector<Tool>& tools);
 
+// Errors: kOutOfRange if the segments have too many bytes for so many tokens.
+absl::Status CheckSegmentsFit(const Tokenizer& tokenizer,
+                              const std::vector<ChatSegment>& segments,
+                              const EncodeLimits& limits);
+
 // Removes what the templates' own `trim` removes, which is Python's
 // str.isspace.
 absl::string_view TrimChat(absl::string_view text);

@@ -150,11 +150,7 @@ std::string ChatText(const std::vector<ChatSegment>& segments) {
 absl::StatusOr<std::vector<int32_t>> EncodeChat(
     const Tokenizer& tokenizer, const std::vector<ChatSegment>& segments,
     const EncodeLimits& limits) {
-  int64_t least = 0;
-  for (const ChatSegment& segment : segments) {
-    least += tokenizer.LeastBytes(segment.text);
-  }
-  RETURN_IF_ERROR(tokenizer.CheckFits(least, limits.max_tokens));
+  RETURN_IF_ERROR(CheckSegmentsFit(tokenizer, segments, limits));
   std::vector<int32_t> ids;
   if (tokenizer.add_bos() && tokenizer.bos()) ids.push_back(*tokenizer.bos());
   for (size_t i = 0; i < segments.size();) {

@@ -217,11 +217,7 @@ absl::StatusOr<std::vector<ChatSegment>> ModelTemplate::Render(
 absl::StatusOr<std::vector<int32_t>> EncodeTemplated(
     const Tokenizer& tokenizer, const std::vector<ChatSegment>& segments,
     const EncodeLimits& limits) {
-  int64_t least = 0;
-  for (const ChatSegment& segment : segments) {
-    least += tokenizer.LeastBytes(segment.text);
-  }
-  RETURN_IF_ERROR(tokenizer.CheckFits(least, limits.max_tokens));
+  RETURN_IF_ERROR(CheckSegmentsFit(tokenizer, segments, limits));
   TemplatedEncoder encoder(tokenizer, limits.stop);
   for (const ChatSegment& segment : segments) {
     RETURN_IF_ERROR(segment.is_scaffold ? encoder.Scaffold(segment.text)

@@ -32,6 +32,18 @@ std::string ReprCharacter(absl::string_view character, char quote) {
   return absl::StrFormat("\\U%08x", code);
 }
 
+// Takes the steps of what was printed after the first `before` bytes.
+// Errors: kInvalidArgument beyond the limit of a text or of steps.
+absl::Status SpendPrinted(Evaluator& evaluator, const TextBuilder& out,
+                          size_t before) {
+  if (static_cast<int64_t>(out.size()) >
+      evaluator.surroundings().limits.max_text_bytes) {
+    return absl::InvalidArgumentError("a text is longer than the limit");
+  }
+  return evaluator.Spend(1 + static_cast<int64_t>(out.size() - before) /
+                                 kBytesPerStep);
+}
+
 void ReprText(const Text& text, TextBuilder& out) {
   const absl::string_view bytes = text.bytes();
   const bool has_single = bytes.find('\'') != absl::string_view::npos;
@@ -60,12 +72,7 @@ class Printer {
     const size_t before = out_.size();
     RETURN_IF_ERROR(PrintKind(value));
     --depth_;
-    if (static_cast<int64_t>(out_.size()) >
-        evaluator_.surroundings().limits.max_text_bytes) {
-      return absl::InvalidArgumentError("a text is longer than the limit");
-    }
-    return evaluator_.Spend(1 + static_cast<int64_t>(out_.size() - before) /
-                                    kBytesPerStep);
+    return SpendPrinted(evaluator_, out_, before);
   }
 
  private:
@@ -174,12 +181,7 @@ class JsonPrinter {
       ASSIGN_OR_RETURN(const std::string text, Scalar(value));
       out_.Append(text);
     }
-    if (static_cast<int64_t>(out_.size()) >
-        evaluator_.surroundings().limits.max_text_bytes) {
-      return absl::InvalidArgumentError("a text is longer than the limit");
-    }
-    return evaluator_.Spend(1 + static_cast<int64_t>(out_.size() - before) /
-                                    kBytesPerStep);
+    return SpendPrinted(evaluator_, out_, before);
   }
 
  private:

@@ -39,6 +39,24 @@ absl::StatusOr<Text> TakeName(Arguments& arguments) {
   return name;
 }
 
+// The elements of a value, which are asked for when the first is needed.
+class LazyElements {
+ public:
+  explicit LazyElements(Value value) : value_(std::move(value)) {}
+
+  absl::StatusOr<MaybeValue> Next(Evaluator& evaluator) {
+    if (!value_.Truth()) return std::nullopt;
+    if (iterator_ == nullptr) {
+      ASSIGN_OR_RETURN(iterator_, Iterate(value_));
+    }
+    return iterator_->Next(evaluator);
+  }
+
+ private:
+  Value value_;
+  std::shared_ptr<Iterator> iterator_;
+};
+
 // What `map` makes of one element.
 Result Mapped(Evaluator& evaluator, const Value& item, Arguments&& arguments) {
   if (!arguments.positional.empty()) {
@@ -59,13 +77,9 @@ Result MapFilter(Evaluator&, const Value& self, Arguments&& arguments) {
   const int depth = DepthOf(self, arguments);
   return MakeGenerator(
       depth,
-      [self, arguments, items = std::shared_ptr<Iterator>()](
+      [arguments, items = LazyElements(self)](
           Evaluator& evaluator) mutable -> absl::StatusOr<MaybeValue> {
-        if (!self.Truth()) return std::nullopt;
-        if (items == nullptr) {
-          ASSIGN_OR_RETURN(items, Iterate(self));
-        }
-        ASSIGN_OR_RETURN(MaybeValue item, items->Next(evaluator));
+        ASSIGN_OR_RETURN(MaybeValue item, items.Next(evaluator));
         if (!item) return std::nullopt;
         ASSIGN_OR_RETURN(Value mapped,
                          Mapped(evaluator, *item, Arguments(arguments)));
@@ -95,14 +109,10 @@ Result Select(Evaluator&, const Value& self, Arguments&& arguments) {
   const int depth = DepthOf(self, arguments);
   return MakeGenerator(
       depth,
-      [self, arguments, items = std::shared_ptr<Iterator>()](
+      [arguments, items = LazyElements(self)](
           Evaluator& evaluator) mutable -> absl::StatusOr<MaybeValue> {
-        if (!self.Truth()) return std::nullopt;
-        if (items == nullptr) {
-          ASSIGN_OR_RETURN(items, Iterate(self));
-        }
         while (true) {
-          ASSIGN_OR_RETURN(MaybeValue item, items->Next(evaluator));
+          ASSIGN_OR_RETURN(MaybeValue item, items.Next(evaluator));
           if (!item) return std::nullopt;
           ASSIGN_OR_RETURN(
               const bool passes,
