@@ -21,7 +21,7 @@ constexpr std::array<TensorRole, n + m> JoinRoles(
   return roles;
 }
 
-// Of a gated delta net, but for what makes the two numbers of each head.
+// A gated delta net has these, and what makes the two numbers of each head.
 inline constexpr auto kDeltaNetTensors = std::to_array<TensorRole>({
     {"attn_qkv.weight", When::kRecurrent, Presence::kRequired,
      MatrixOf(Dim::kModel, Dim::kChannels)},
@@ -39,15 +39,17 @@ inline constexpr auto kDeltaNetTensors = std::to_array<TensorRole>({
      MatrixOf(Dim::kInner, Dim::kModel)},
 });
 
-// Of a delta net whose two numbers of each head are two products.
-inline constexpr auto kDeltaNumberTensors = std::to_array<TensorRole>({
-    {"ssm_alpha.weight", When::kRecurrent, Presence::kRequired,
-     MatrixOf(Dim::kModel, Dim::kStateHeads)},
-    {"ssm_beta.weight", When::kRecurrent, Presence::kRequired,
-     MatrixOf(Dim::kModel, Dim::kStateHeads)},
-});
+// A delta net of Qwen 3.5 makes the two numbers of each head by two products.
+inline constexpr auto kQwen35Tensors =
+    JoinRoles(kDeltaNetTensors,
+              std::to_array<TensorRole>({
+                  {"ssm_alpha.weight", When::kRecurrent, Presence::kRequired,
+                   MatrixOf(Dim::kModel, Dim::kStateHeads)},
+                  {"ssm_beta.weight", When::kRecurrent, Presence::kRequired,
+                   MatrixOf(Dim::kModel, Dim::kStateHeads)},
+              }));
 
-// Of a Mamba 2 layer.
+// A Mamba 2 layer has these.
 inline constexpr auto kMamba2Tensors = std::to_array<TensorRole>({
     {"ssm_in.weight", When::kRecurrent, Presence::kRequired,
      MatrixOf(Dim::kModel, Dim::kStateProduct)},

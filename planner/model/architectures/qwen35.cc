@@ -5,13 +5,6 @@
 
 namespace plimsoll::planner {
 
-namespace {
-
-constexpr auto kQwen35Tensors =
-    JoinRoles(kDeltaNetTensors, kDeltaNumberTensors);
-
-}  // namespace
-
 extern constexpr Architecture kQwen35 = {
     .name = "qwen35",
     .models = "Qwen 3.5 and 3.6, dense",

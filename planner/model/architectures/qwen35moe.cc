@@ -4,13 +4,6 @@
 
 namespace plimsoll::planner {
 
-namespace {
-
-constexpr auto kQwen35moeTensors =
-    JoinRoles(kDeltaNetTensors, kDeltaNumberTensors);
-
-}  // namespace
-
 extern constexpr Architecture kQwen35moe = {
     .name = "qwen35moe",
     .models = "Qwen 3.5 and 3.6 with experts",
@@ -23,7 +16,7 @@ extern constexpr Architecture kQwen35moe = {
     .head_norms = HeadNorms::kEach,
     .has_attention_gates = true,
     .rope_pairs = RopePairs::kHalves,
-    .layer_tensors = kQwen35moeTensors,
+    .layer_tensors = kQwen35Tensors,
 };
 
 }  // namespace plimsoll::planner

@@ -93,15 +93,11 @@ absl::Status DeltaNetMixer::Mix(const ProductInput& x) {
   RETURN_IF_ERROR(Convolve(
       {.x = qkv, .stride = w.n_channels, .has_silu = true, .out = convolved}));
   RETURN_IF_ERROR(context().backend().StateScan(scan));
-  return context().backend().GatedNorm({.x = context().Attended(),
-                                        .gate = gate,
-                                        .gate_stride = gate_.rows,
-                                        .weight = head_norm_,
-                                        .out = context().Attended(),
-                                        .n_rows = n_rows,
-                                        .n_groups = w.n_heads,
-                                        .dim = w.head_dim,
-                                        .eps = context().parameters().rms_eps});
+  return NormAttended({.gate = gate,
+                       .gate_stride = gate_.rows,
+                       .weight = head_norm_,
+                       .n_groups = w.n_heads,
+                       .dim = w.head_dim});
 }
 
 }  // namespace plimsoll::worker

@@ -59,17 +59,13 @@ absl::Status Mamba2Mixer::Mix(const ProductInput& x) {
        .key_dim = w.state_dim,
        .value_dim = w.head_dim,
        .states = HeadStates()}));
-  return context().backend().GatedNorm({.x = context().Attended(),
-                                        .gate = made,
-                                        .gate_stride = in_.rows,
-                                        .weight = group_norm_,
-                                        .has_group_weights = true,
-                                        .gates_first = true,
-                                        .out = context().Attended(),
-                                        .n_rows = n_rows,
-                                        .n_groups = w.n_groups,
-                                        .dim = inner / w.n_groups,
-                                        .eps = context().parameters().rms_eps});
+  return NormAttended({.gate = made,
+                       .gate_stride = in_.rows,
+                       .weight = group_norm_,
+                       .has_group_weights = true,
+                       .gates_first = true,
+                       .n_groups = w.n_groups,
+                       .dim = inner / w.n_groups});
 }
 
 }  // namespace plimsoll::worker

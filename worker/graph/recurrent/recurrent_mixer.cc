@@ -45,4 +45,12 @@ absl::Status RecurrentMixer::Convolve(kernels::CausalConvArgs args) {
   return context_.backend().CausalConv(args);
 }
 
+absl::Status RecurrentMixer::NormAttended(kernels::GatedNormArgs args) {
+  args.x = context_.Attended();
+  args.out = context_.Attended();
+  args.n_rows = context_.n_rows();
+  args.eps = context_.parameters().rms_eps;
+  return context_.backend().GatedNorm(args);
+}
+
 }  // namespace plimsoll::worker

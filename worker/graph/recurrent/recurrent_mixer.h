@@ -43,6 +43,8 @@ class RecurrentMixer : public Sublayer {
   }
   // Convolves what `args` says; weights, sizes and states are set here.
   absl::Status Convolve(kernels::CausalConvArgs args);
+  // Norms Attended() in place as `args` says; rows and epsilon are set here.
+  absl::Status NormAttended(kernels::GatedNormArgs args);
   // The part of the layer's states that is behind the convolution's.
   kernels::StepStates HeadStates() const {
     return rows_.Of(states_, widths().ConvFloats());
