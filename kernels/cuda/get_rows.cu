@@ -59,7 +59,7 @@ absl::Status ReadRow(const WeightMatrix& table, int64_t row_bytes, int32_t row,
 
 int64_t Blocks(int64_t n) { return (n + kThreads - 1) / kThreads; }
 
-// Of a table in the file's order, in the host's memory.
+// Takes rows of a table that lies in the host's memory, in the file's order.
 absl::Status GetHostRows(const Context& context, const GetRowsArgs& args) {
   const WeightMatrix& table = args.table;
   const int64_t cols = table.cols;

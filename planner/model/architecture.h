@@ -25,8 +25,8 @@ enum class WindowRule {
 // Which layers keep a state instead of keys and values.
 enum class RecurrentRule {
   kNone,
-  // Those that A.attention.recurrent_layers flags, or all but the last of every
-  // A.full_attention_interval.
+  // A layer that A.attention.recurrent_layers flags keeps a state; without
+  // flags, all layers but the last of every A.full_attention_interval do.
   kInterval,
   kWithoutKvHeads,  // those with 0 in A.attention.head_count_kv
 };

@@ -49,7 +49,8 @@ struct TextDialect {
 class TextCall final : public EventSource,
                        public std::enable_shared_from_this<TextCall> {
  public:
-  // Of each choice, so many bytes on the wire of plimsoll.v1 wait at most.
+  // At most so many bytes of a choice wait, counted as on the wire of
+  // plimsoll.v1.
   static constexpr int64_t kMaxPendingBytes = 64 << 10;
 
   // Answers `request` by `reply`. A small one is prepared at once, another one

@@ -38,7 +38,7 @@ HWY_INLINE VC NibblesAt(const uint8_t* nibbles, int c) {
   return c < 16 ? hn::And(both, hn::Set(DC(), 15)) : hn::ShiftRight<4>(both);
 }
 
-// Those nibbles as indices into a table of 16 values.
+// The values that those nibbles have in a table of 16.
 HWY_INLINE VC TableAt(const int8_t* table, const uint8_t* nibbles, int c) {
   const hn::Rebind<uint8_t, DC> db;
   const auto both = hn::LoadU(db, nibbles + c % 16);

@@ -44,21 +44,21 @@ def cpp():
 
 
 def go():
-    """The same in Go."""
+    """The command of the example in Go, built by its script."""
     need("go", "protoc-gen-go", "protoc-gen-go-grpc")
     build(CLIENTS_DIR / "go" / "build.sh", BUILT_DIR / "go")
     return [BUILT_DIR / "go" / "say"]
 
 
 def java():
-    """The same in Java."""
+    """The command of the example in Java, built by its script."""
     need("javac", "grpc_java_plugin")
     build(CLIENTS_DIR / "java" / "build.sh", BUILT_DIR / "java")
     return [BUILT_DIR / "java" / "say"]
 
 
 def ruby():
-    """The same in Ruby, which is not built."""
+    """The command of the example in Ruby, which is not built."""
     need("ruby", "grpc_ruby_plugin")
     return ["ruby", CLIENTS_DIR / "ruby" / "say.rb"]
 

@@ -307,7 +307,7 @@ TEST(HostTablesTest, TakeNoneOfADevicesBudget) {
   const int64_t budget = PlanOf(Sparse(), options, kGiB, Gpu()).total_bytes;
   options.n_ctx = std::nullopt;
   EXPECT_GE(PlanOf(Sparse(), options, budget, Gpu()).n_ctx, 1'024);
-  // Of the host's they do.
+  // They take some of the host's.
   const MemoryPlan solved = PlanOf(Sparse(), options, budget);
   EXPECT_LE(solved.total_bytes + solved.mapped_bytes, budget);
 }

@@ -214,7 +214,7 @@ TEST_F(LoaderTest, EachRegionOfAPartsPlanHasAReader) {
 TEST_F(LoaderTest, StatesHaveAReaderInEveryPart) {
   Load(LocalCpu(), {1, 2}, "lfm2_q8_0");
   ExpectEachRegionHasAReader();
-  // Of three layers, the middle one attends.
+  // The middle one of three layers attends.
   for (const size_t part : {0u, 1u, 2u}) {
     SCOPED_TRACE(part);
     const planner::MemoryPlan& plan = loaded_->parts[part].plan;
