@@ -18,8 +18,9 @@ using Pairs = std::vector<std::pair<absl::string_view, Value>>;
 
 absl::StatusOr<Value> MakeDict(Pairs pairs) {
   auto dict = std::make_shared<Dict>();
-  for (auto& [name, value] : pairs) {
-    RETURN_IF_ERROR(dict->Set(Value::String(name), std::move(value)));
+  for (Pairs::value_type& pair : pairs) {
+    RETURN_IF_ERROR(
+        dict->Set(Value::String(pair.first), std::move(pair.second)));
   }
   return Value(std::shared_ptr<const Dict>(std::move(dict)));
 }
