@@ -223,7 +223,7 @@ TEST_P(StoreRowsTest, TypesWithBlocksKeepTinyBlocksZero) {
 }
 
 TEST_P(StoreRowsTest, RefusesOtherTypesAndPartsOfBlocks) {
-  const std::vector<float> x(40);
+  const std::vector<float> x(64);
   std::vector<std::byte> row(400);
   const int64_t offset = 0;
   const auto code = [&](DType dtype, int64_t n) {
