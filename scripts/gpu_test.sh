@@ -17,13 +17,14 @@
 # table of them.
 set -euo pipefail
 
-tests='backend weights elementwise rms_norm scale_rows mix_rows prepare_heads
-  hadamard store_rows mat_mul mat_mul_half mat_mul_many mat_mul_top
-  gated_mat_mul route_experts expert_mat_mul attention attention_types
-  attention_spans step top_k sample'
-# These tests run under compute-sanitizer too, which slows kernels down a lot.
-checked='weights elementwise rms_norm prepare_heads store_rows mat_mul
-  mat_mul_half attention step top_k sample'
+tests='kernels kernels_attention kernels_attention_cases kernels_mat_mul
+  kernels_mat_mul_top kernels_recurrent'
+# These suites run under compute-sanitizer too, which slows kernels down a lot:
+# each with the test that has it.
+checked='kernels:WeightsTest kernels:ElementwiseTest kernels:RmsNormTest
+  kernels:PrepareHeadsTest kernels:StoreRowsTest kernels:StepTest
+  kernels:TopKTest kernels:SampleTest kernels_mat_mul:MatMulTest
+  kernels_mat_mul:MatMulHalfTest kernels_attention:AttentionTest'
 # Tests of engines that run on whichever device PLIMSOLL_TEST_DEVICE names, and
 # with their layers on it and on the host.
 engine_tests='model roll mix session'
@@ -43,7 +44,7 @@ collect() {
   local build=$1 folder=$2 name binary library
   mkdir -p "$folder/bin" "$folder/lib" "$folder/tests/testdata"
   for name in $tests; do
-    binary=$build/bin/kernels_${name}_test
+    binary=$build/bin/${name}_test
     [[ -x $binary ]] || die "there is no $binary"
     cp "$binary" "$folder/bin/"
   done
@@ -107,7 +108,7 @@ ecc.mode.current,memory.used || true
 run_kernels() {
   local name
   for name in $tests; do
-    run_step "$name" "$folder/bin/kernels_${name}_test" \
+    run_step "$name" "$folder/bin/${name}_test" \
       --gtest_filter='*cuda_0*:CudaBackendTest.*'
   done
 }
@@ -145,32 +146,26 @@ run_engines() {
   done
 }
 
+# sanitize TOOL TEST:SUITE FILTER: the chosen cases of a suite under a tool.
+sanitize() {
+  local tool=$1 test=${2%:*} suite=${2#*:} filter=$3
+  run_step "${tool}_$suite" compute-sanitizer --tool "$tool" \
+    --error-exitcode 9 "$folder/bin/${test}_test" \
+    --gtest_filter="*/$suite.$filter"
+}
+
 run_sanitizer() {
-  local name
+  local suite
   if ! command -v compute-sanitizer >/dev/null; then
     table+=('compute-sanitizer            not installed: not run')
     return
   fi
-  for name in $checked; do
-    run_step "memcheck_$name" compute-sanitizer --tool memcheck \
-      --error-exitcode 9 "$folder/bin/kernels_${name}_test" \
-      --gtest_filter='*cuda_0*'
-  done
-  run_step racecheck_mat_mul compute-sanitizer --tool racecheck \
-    --error-exitcode 9 "$folder/bin/kernels_mat_mul_test" \
-    --gtest_filter='*Agrees*cuda_0*'
-  run_step racecheck_mat_mul_half compute-sanitizer --tool racecheck \
-    --error-exitcode 9 "$folder/bin/kernels_mat_mul_half_test" \
-    --gtest_filter='*AnyBatch*cuda_0*'
-  run_step racecheck_top_k compute-sanitizer --tool racecheck \
-    --error-exitcode 9 "$folder/bin/kernels_top_k_test" \
-    --gtest_filter='*Ascending*cuda_0*'
-  run_step racecheck_sample compute-sanitizer --tool racecheck \
-    --error-exitcode 9 "$folder/bin/kernels_sample_test" \
-    --gtest_filter='*Ties*cuda_0*'
-  run_step racecheck_attention compute-sanitizer --tool racecheck \
-    --error-exitcode 9 "$folder/bin/kernels_attention_test" \
-    --gtest_filter='*Evicted*cuda_0*'
+  for suite in $checked; do sanitize memcheck "$suite" '*cuda_0*'; done
+  sanitize racecheck kernels_mat_mul:MatMulTest '*Agrees*cuda_0*'
+  sanitize racecheck kernels_mat_mul:MatMulHalfTest '*AnyBatch*cuda_0*'
+  sanitize racecheck kernels:TopKTest '*Ascending*cuda_0*'
+  sanitize racecheck kernels:SampleTest '*Ties*cuda_0*'
+  sanitize racecheck kernels_attention:AttentionTest '*Evicted*cuda_0*'
 }
 
 # run_groups GROUP...: in $folder, with a table at the end.

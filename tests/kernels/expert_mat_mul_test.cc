@@ -13,7 +13,7 @@ namespace plimsoll::kernels {
 namespace {
 
 // A network and the rows that it gets.
-struct Given {
+struct Mixture {
   DType gate = DType::kQ4_0;
   DType up = DType::kQ4_0;
   DType down = DType::kQ4_0;
@@ -30,7 +30,7 @@ struct Given {
 };
 
 // Floats whose widths are not whole vectors.
-Given OddFloats(int64_t n_rows) {
+Mixture OddFloats(int64_t n_rows) {
   return {.gate = DType::kF32,
           .up = DType::kF32,
           .down = DType::kF32,
@@ -41,8 +41,8 @@ Given OddFloats(int64_t n_rows) {
 }
 
 // Few rows and many, of floats and of quantised weights.
-std::vector<Given> Mixtures() {
-  std::vector<Given> mixtures;
+std::vector<Mixture> Mixtures() {
+  std::vector<Mixture> mixtures;
   for (const int64_t n_rows : {1, 5, 60}) {
     mixtures.push_back({.n_rows = n_rows});
     mixtures.push_back({.gate = DType::kQ8_0,
@@ -81,7 +81,7 @@ StoredExperts StoreExperts(Backend& backend, DType dtype, int64_t n_experts,
 
 class Network {
  public:
-  Network(Backend& backend, const Given& given)
+  Network(Backend& backend, const Mixture& given)
       : backend_(backend), given_(given), random_(61) {
     const auto store = [&](DType dtype, int64_t rows, int64_t cols) {
       return StoreExperts(backend, dtype, given.n_experts, rows, cols, random_);
@@ -106,7 +106,7 @@ class Network {
 
   // The output of rows [first, first + n), computed together.
   std::vector<float> Run(int64_t first, int64_t n, bool accumulate = true) {
-    const Given& g = given_;
+    const Mixture& g = given_;
     const int64_t n_places = n * g.n_used;
     std::vector<std::byte> routed(
         static_cast<size_t>(ExpertRowsBytes(n, g.n_experts, g.n_used)));
@@ -162,7 +162,7 @@ class Network {
 
   // The output of one row, by dense products and in double from there on.
   std::vector<double> Expected(int64_t row) {
-    const Given& g = given_;
+    const Mixture& g = given_;
     (void)Run(row, 1, false);
     std::vector<double> sums(before_.begin() + row * g.model_dim,
                              before_.begin() + (row + 1) * g.model_dim);
@@ -221,7 +221,7 @@ class Network {
   }
 
   Backend& backend_;
-  const Given given_;
+  const Mixture given_;
   RandomData random_;
   StoredExperts gate_, up_, down_;
   std::vector<float> x_;
@@ -239,7 +239,7 @@ class ExpertMatMulTest : public BackendTest {
  protected:
   // Each row has the bits that it has alone, and the values that dense products
   // give.
-  void ExpectRowsAsAlone(const Given& given) {
+  void ExpectRowsAsAlone(const Mixture& given) {
     SCOPED_TRACE(absl::StrCat(
         DTypeName(given.gate), ", ", DTypeName(given.up), " and ",
         DTypeName(given.down), given.is_packed ? " packed, " : ", ",
@@ -310,7 +310,7 @@ TEST_P(ExpertMatMulTest, RowsAreAsAloneInEveryNumber) {
 }
 
 TEST_P(ExpertMatMulTest, ExpertsMayHaveBiases) {
-  for (Given given : Mixtures()) {
+  for (Mixture given : Mixtures()) {
     given.has_biases = true;
     for (const Activation activation :
          {Activation::kSilu, Activation::kClampedSwish}) {
@@ -322,7 +322,7 @@ TEST_P(ExpertMatMulTest, ExpertsMayHaveBiases) {
 
 // The weights come before the biases, and with them nothing is fused.
 TEST_P(ExpertMatMulTest, WeightsMayMultiplyTheInputs) {
-  for (Given given : Mixtures()) {
+  for (Mixture given : Mixtures()) {
     given.weights_inputs = true;
     if (given.up == DType::kF16) given.n_used = 1;  // as Llama 4 has it
     for (const bool has_biases : {false, true}) {
