@@ -1,8 +1,9 @@
 """Runs clang-tidy over every room: base, planner, kernels, worker, services.
 
 Usage: tidy.py [--all-checks] BUILD. BUILD is a configured folder of the preset
-`asan`, whose generated headers are there. Prints the findings and exits 1 if
-there are any. Without --all-checks some checks that take long are left out.
+`asan` with every instruction path, whose generated headers are there. Prints
+the findings and exits 1 if there are any. Without --all-checks some checks that
+take long are left out.
 
 Headers are what takes clang-tidy's time, so files are read as one where that
 compiles. Files for Highway are read for one instruction set; the others are
@@ -39,7 +40,6 @@ SMALL_PRODUCTS = "-bugprone-implicit-widening-of-multiplication-result"
 LOW_PARTS = "-clang-analyzer-core.NullDereference"
 # One instruction set, the one with the most kernels of its own.
 HIGHWAY = ["-DHWY_COMPILE_ONLY_STATIC", "-march=icelake-server"]
-NO_AVX3 = "-DPLIMSOLL_NO_AVX3"  # which leaves that set out
 # What needs CUDA's headers, and is read where they are.
 CUDA_HOST = ("runtime.cc", "kernel_graph.cc", "driver_memory.cc",
              "device_rates.cc")
@@ -92,7 +92,8 @@ def unit_of(root, room, target, entry):
         return target
     # Files whose private names are those of other files too.
     alone = (room == "services" or target.endswith("_emulated")
-             or "foreach_target" in path.read_text())
+             or (path.parent.name == "mat_mul"
+                 and "foreach_target" in path.read_text()))
     return str((path if alone else path.parent).relative_to(root))
 
 
@@ -109,7 +110,7 @@ def units(root, build):
         sources, arguments = found.setdefault(name, ([], []))
         sources += sources_of(path)
         arguments += [word for word in arguments_of(entry)
-                      if word not in (NO_AVX3, *arguments)]
+                      if word not in arguments]
         if target == "plimsoll_kernels_cpu" and HIGHWAY[0] not in arguments:
             arguments += HIGHWAY
     nvcc = shutil.which("nvcc")

@@ -94,7 +94,7 @@ fetch() { model=$("$repo_root/scripts/fetch_model.sh" smollm2); }
 
 # CUDA kernels take minutes to compile, so they are left out where no GPU would
 # run them; PLIMSOLL_CUDA=ON in the environment asks for them all the same. A new
-# build folder compiles eight files at a time, in half the time; one that is
+# build folder compiles many files at a time, in half the time; one that is
 # there already stays as it is.
 configure_release() {
   local options=() cuda=OFF

@@ -6,7 +6,7 @@
 # Installs missing packages (sudo only if you are not root) and fetches the two
 # test models (350 MB); without a network the tests that need them are skipped,
 # and that is said. Ends with ctest's own closing line. In its environment:
-#   PLIMSOLL_UNITY=ON|OFF   compile eight files at a time or each by itself. ON
+#   PLIMSOLL_UNITY=ON|OFF   compile many files at a time or each by itself. ON
 #     takes half the time from nothing, and more time after a small change. The
 #     default is ON for a new build folder; one that is there stays as it is.
 #   PLIMSOLL_LONG_TESTS=ON  run simulations and random mixes in full.

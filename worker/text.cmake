@@ -99,3 +99,10 @@ target_link_libraries(plimsoll_text INTERFACE
   plimsoll_text_chat plimsoll_text_grammar plimsoll_text_jinja
   plimsoll_text_tokenizer
   plimsoll_text_base plimsoll_planner)
+
+# Text has no threads, so with ThreadSanitizer it need not be fast.
+if(PLIMSOLL_SANITIZE STREQUAL "thread")
+  foreach(name base tokenizer jinja chat grammar)
+    target_compile_options(plimsoll_text_${name} PRIVATE -O0)
+  endforeach()
+endif()

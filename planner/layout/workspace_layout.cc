@@ -87,7 +87,7 @@ constexpr Lifetimes kSharingLifetimes = [] {
   return lifetimes;
 }();
 
-absl::Status TooBig() {
+absl::Status BuffersTooBig() {
   return absl::OutOfRangeError("a step's buffers do not fit in int64 bytes");
 }
 
@@ -272,7 +272,7 @@ absl::StatusOr<StepWidths> WidthsOf(const ModelShape& shape, DType k_type,
     widths.shares_windows |=
         layer.window > 0 && layer.kv_source != static_cast<int64_t>(il);
   }
-  if (widen.overflow) return TooBig();
+  if (widen.overflow) return BuffersTooBig();
   return widths;
 }
 
@@ -297,7 +297,7 @@ absl::StatusOr<WorkspacePlan> WorkspaceLayout(const ModelShape& shape,
     const auto index = static_cast<size_t>(lifetime.buffer);
     const Checked padded =
         Checked(EndBelow(meets[i], plan)) + (profile.alignment - 1);
-    if ((padded + sizes[index]).overflow()) return TooBig();
+    if ((padded + sizes[index]).overflow()) return BuffersTooBig();
     const int64_t offset = *padded.Get() & -profile.alignment;
     const int64_t bytes = *sizes[index].Get();
     plan.buffers[index] = {offset, bytes, lifetime.first, lifetime.last};

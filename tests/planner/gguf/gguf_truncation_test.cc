@@ -10,6 +10,7 @@
 #include "planner/gguf/gguf_reader.h"
 #include "planner/model/model_shape.h"
 #include "tests/planner/gguf/gguf_builder.h"
+#include "tests/sanitized.h"
 
 namespace plimsoll::planner {
 namespace {
@@ -74,8 +75,11 @@ TEST_P(TruncationTest, EveryByteOfTheFirst64KiB) {
   }
 }
 
+// Under sanitizers one byte of seven, which are in every field in turn.
 TEST_P(TruncationTest, EveryByteOfTheTensorTable) {
-  for (int64_t size = table_ - 1; size <= whole_.data_offset + 1; ++size) {
+  constexpr int64_t kStep = testing::kIsSanitized ? 7 : 1;
+  for (int64_t size = table_ - 1; size <= whole_.data_offset + 1;
+       size += kStep) {
     ASSERT_NO_FATAL_FAILURE(ExpectTruncated(size));
   }
 }

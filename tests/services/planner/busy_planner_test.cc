@@ -24,7 +24,7 @@ namespace {
 
 using Code = absl::StatusCode;
 
-constexpr absl::Duration kTooLong = absl::Seconds(60);
+constexpr absl::Duration kDeadline = absl::Seconds(60);
 // More than gRPC has threads for callbacks on any machine we know.
 constexpr int kCalls = 32;
 
@@ -169,7 +169,7 @@ TEST_F(BusyPlannerTest, LeasesDoNotWaitForPlacements) {
     EXPECT_EQ(call->Cancel().code(), Code::kCancelled);
   }
   // Nothing is computed for a client that is gone.
-  EXPECT_TRUE(pool_->Await(0, 0, kTooLong));
+  EXPECT_TRUE(pool_->Await(0, 0, kDeadline));
 }
 
 // Lists wait for a thread of the pool as plans do: gRPC's threads make none.
@@ -185,7 +185,7 @@ TEST_F(BusyPlannerTest, LeasesDoNotWaitForLists) {
                       }})
             .ok());
   }
-  EXPECT_TRUE(pool_->Await(static_cast<size_t>(n_threads), 0, kTooLong));
+  EXPECT_TRUE(pool_->Await(static_cast<size_t>(n_threads), 0, kDeadline));
   struct Call {
     grpc::ClientContext context;
     v1::ListDevicesResponse devices;
@@ -211,7 +211,7 @@ TEST_F(BusyPlannerTest, LeasesDoNotWaitForLists) {
       stub_->async()->ListLeases(&call->context, &leases, &call->leases, end);
     }
   }
-  const absl::Time end = absl::Now() + kTooLong;
+  const absl::Time end = absl::Now() + kDeadline;
   while (pool_->n_queued() < kCalls && absl::Now() < end) {
     absl::SleepFor(absl::Milliseconds(1));
   }
@@ -248,8 +248,8 @@ TEST_F(BusyPlannerTest, LeasesDoNotWaitForWhatIfs) {
     }
     EXPECT_EQ(FromGrpc(call->reader->Finish()).code(), Code::kCancelled);
   }
-  EXPECT_TRUE(pool_->Await(0, 0, kTooLong));
-  EXPECT_TRUE(gate_.AwaitIdle(kTooLong));
+  EXPECT_TRUE(pool_->Await(0, 0, kDeadline));
+  EXPECT_TRUE(gate_.AwaitIdle(kDeadline));
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ using ::plimsoll::testing::RandomIds;
 
 // So many mixes run on each of 64 engines.
 constexpr int kMixes = plimsoll::testing::kIsLong        ? 128
-                       : plimsoll::testing::kIsSanitized ? 6
+                       : plimsoll::testing::kIsSanitized ? 2
                                                          : 16;
 
 // Short and long prompts, many of which begin alike; greedy and drawn; some of

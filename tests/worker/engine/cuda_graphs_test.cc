@@ -26,6 +26,7 @@ using ::plimsoll::testing::EngineSetup;
 using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::HookedBackend;
+using ::plimsoll::testing::kIsLong;
 using ::plimsoll::testing::kIsSanitized;
 using ::plimsoll::testing::RandomIds;
 using ::plimsoll::testing::RepeatingPrompt;
@@ -90,8 +91,7 @@ TEST_F(CudaGraphsTest, NoneIsBuiltAfterTheLoad) {
   std::vector<int32_t> longest = RandomIds(84, 4);
   for (const int32_t id : RepeatingPrompt(40)) longest.push_back(id);
   std::vector<const char*> models = {"gemma_q5_0"};
-  // Other families, for which sanitizers are too slow.
-  if (!kIsSanitized) {
+  if (kIsLong && !kIsSanitized) {
     models.push_back("gemma4_shared");
     models.push_back("llama_q4_1");
   }

@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr int64_t kVocab = 100;
+constexpr int64_t kVocabSize = 100;
 
 absl::StatusOr<std::vector<int32_t>> Suppressed(
     const std::vector<double>& numbers) {
@@ -29,13 +29,13 @@ absl::StatusOr<std::vector<int32_t>> Suppressed(
                                   .offset = 0,
                                   .bytes = 4 * std::ssize(numbers),
                                   .numbers = numbers}};
-  return ReadSuppressedTokens(header, kVocab);
+  return ReadSuppressedTokens(header, kVocabSize);
 }
 
 TEST(SuppressedTokensTest, AreThoseOfTheFile) {
   EXPECT_THAT(*Suppressed({0, 99, 7}), ElementsAre(0, 99, 7));
   EXPECT_THAT(*Suppressed({}), IsEmpty());
-  EXPECT_THAT(*ReadSuppressedTokens(GgufHeader{}, kVocab), IsEmpty());
+  EXPECT_THAT(*ReadSuppressedTokens(GgufHeader{}, kVocabSize), IsEmpty());
 }
 
 TEST(SuppressedTokensTest, IdsOutsideOfTheVocabularyAreRefused) {
@@ -58,8 +58,8 @@ TEST(SuppressedTokensTest, OtherValuesAreRefused) {
   GgufHeader header = {};
   header.metadata["tokenizer.ggml.suppress_tokens"] = {GgufType::kU32,
                                                        uint64_t{1}};
-  EXPECT_TRUE(
-      absl::IsInvalidArgument(ReadSuppressedTokens(header, kVocab).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      ReadSuppressedTokens(header, kVocabSize).status()));
 }
 
 }  // namespace

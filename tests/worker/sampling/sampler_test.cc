@@ -19,7 +19,7 @@ constexpr SamplingOptions kPlain = {
     .temperature = 1.0f, .top_k = 0, .top_p = 1.0f, .min_p = 0.0f, .seed = 1};
 
 // The length of the largest row in these tests.
-constexpr int64_t kVocab = 70'000;
+constexpr int64_t kBigVocab = 70'000;
 
 std::vector<float> RandomLogits(uint32_t seed, size_t n) {
   std::mt19937 random(seed);
@@ -108,7 +108,7 @@ std::map<int32_t, double> Expected(const std::vector<float>& logits,
 void ExpectDistribution(const std::vector<float>& logits,
                         const SamplingOptions& options, int n) {
   const std::map<int32_t, double> expected = Expected(logits, options);
-  Sampler sampler(kVocab);
+  Sampler sampler(kBigVocab);
   std::map<int32_t, int> counts;
   for (int i = 0; i < n; ++i) {
     const auto id = sampler.Sample(logits, options, static_cast<uint64_t>(i));
@@ -155,7 +155,7 @@ TEST(SamplerTest, UniformNumbersUseAllBitsOfSeedAndIndex) {
 }
 
 TEST(SamplerTest, GreedyTakesTheLargestAndOfEqualsTheLowestId) {
-  Sampler sampler(kVocab);
+  Sampler sampler(kBigVocab);
   SamplingOptions greedy = {.temperature = 0};
   EXPECT_EQ(*sampler.Sample(std::vector<float>{1, 3, 2, 3}, greedy, 0), 1);
   EXPECT_EQ(*sampler.Sample(std::vector<float>{-5, -5, -5}, greedy, 9), 0);
@@ -164,8 +164,8 @@ TEST(SamplerTest, GreedyTakesTheLargestAndOfEqualsTheLowestId) {
 
 TEST(SamplerTest, ATokenDependsOnSeedAndIndexOnly) {
   const std::vector<float> logits = RandomLogits(3, 500);
-  Sampler one(kVocab);
-  Sampler other(kVocab);
+  Sampler one(kBigVocab);
+  Sampler other(kBigVocab);
   for (uint64_t i = 0; i < 50; ++i) (void)other.Sample(logits, kPlain, i * 7);
   for (uint64_t i = 0; i < 50; ++i) {
     EXPECT_EQ(*one.Sample(logits, kPlain, i), *other.Sample(logits, kPlain, i));
@@ -235,7 +235,7 @@ TEST(SamplerTest, TypicalDropsWhatIsTooSureAndWhatIsTooStrange) {
 }
 
 TEST(SamplerTest, SortedCandidatesGiveTheWholeRowsToken) {
-  Sampler sampler(kVocab);
+  Sampler sampler(kBigVocab);
   for (uint32_t seed = 0; seed < 40; ++seed) {
     std::vector<float> logits = RandomLogits(seed, 300);
     logits[7] = logits[200];  // a tie
@@ -275,7 +275,7 @@ std::vector<LogitEntry> Largest(const std::vector<float>& logits, size_t n) {
 
 // However little of a long row is put in order: the draw of one in order.
 TEST(SamplerTest, LongRowsAreDrawnFromAsIfTheyWereInOrder) {
-  Sampler sampler(kVocab);
+  Sampler sampler(kBigVocab);
   for (const size_t n : {255u, 256u, 257u, 4'095u, 4'097u, 70'000u}) {
     for (const float scale : {0.01f, 1.0f}) {
       std::vector<float> logits = RandomLogits(static_cast<uint32_t>(n), n);
@@ -301,7 +301,7 @@ TEST(SamplerTest, LongRowsAreDrawnFromAsIfTheyWereInOrder) {
 }
 
 TEST(SamplerTest, LikeliestTokensGiveTheWholeRowsTokenOrNone) {
-  Sampler sampler(kVocab);
+  Sampler sampler(kBigVocab);
   int64_t n_decided = 0;
   int64_t n_left_open = 0;
   for (uint32_t seed = 0; seed < 60; ++seed) {
@@ -331,7 +331,7 @@ TEST(SamplerTest, LikeliestTokensGiveTheWholeRowsTokenOrNone) {
 }
 
 TEST(SamplerTest, LikeliestTokensLeaveOpenWhatOthersMayChange) {
-  Sampler sampler(kVocab);
+  Sampler sampler(kBigVocab);
   // Two that are likely, and so many below them that the sum is known to.
   const std::vector<float> logits = {5, 5, 1, 1, 1, 1, 1, 1};
   const std::vector<LogitEntry> sorted = Largest(logits, 3);
@@ -367,7 +367,7 @@ TEST(SamplerTest, LikeliestTokensLeaveOpenWhatOthersMayChange) {
 }
 
 TEST(SamplerTest, PlainDrawsAmongTheLikeliestGiveTheWholeRowsTokenOrNone) {
-  Sampler sampler(kVocab);
+  Sampler sampler(kBigVocab);
   int64_t n_decided = 0;
   int64_t n_left_open = 0;
   for (uint32_t seed = 0; seed < 60; ++seed) {
@@ -415,7 +415,7 @@ TEST(SamplerTest, PlainDrawsAreLeftOpenAtTheBorderOfTwo) {
 }
 
 TEST(SamplerTest, RefusesLogitsThatAreNotFinite) {
-  Sampler sampler(kVocab);
+  Sampler sampler(kBigVocab);
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(),
                           std::numeric_limits<float>::infinity(),
                           -std::numeric_limits<float>::infinity()}) {
@@ -432,7 +432,7 @@ TEST(SamplerTest, RefusesLogitsThatAreNotFinite) {
 }
 
 TEST(SamplerTest, SurvivesExtremeLogits) {
-  Sampler sampler(kVocab);
+  Sampler sampler(kBigVocab);
   SamplingOptions options = kPlain;
   options.temperature = 0.001f;
   const std::vector<float> logits = {-3e38f, 3e38f, 0};
@@ -487,7 +487,7 @@ TEST(SamplerTest, OptionsAreCheckedAtTheirLimits) {
 }
 
 TEST(SamplerTest, OfAllowedTokensTheDrawIsAsIfThereWereNoOthers) {
-  Sampler sampler(kVocab);
+  Sampler sampler(kBigVocab);
   const std::vector<float> logits = RandomLogits(4, 200);
   std::vector<uint64_t> allowed(4, 0);
   std::vector<float> kept;
@@ -513,7 +513,7 @@ TEST(SamplerTest, OfAllowedTokensTheDrawIsAsIfThereWereNoOthers) {
 }
 
 TEST(SamplerTest, WithoutAnAllowedTokenThereIsNoDraw) {
-  Sampler sampler(kVocab);
+  Sampler sampler(kBigVocab);
   const std::vector<uint64_t> none(1, 0);
   EXPECT_EQ(sampler.SampleAllowed(RandomLogits(1, 64), none, kPlain, 0)
                 .status()

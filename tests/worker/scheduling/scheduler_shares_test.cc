@@ -20,8 +20,8 @@ namespace plimsoll::worker {
 namespace {
 
 constexpr uint32_t kFloods = plimsoll::testing::kIsSanitized ? 60 : 120;
-constexpr int64_t kSteps = 12'000;  // steps of each flood
-constexpr int64_t kMostPeers = 3;   // that flood
+constexpr int64_t kFloodSteps = 12'000;  // steps of each flood
+constexpr int64_t kMostPeers = 3;        // that flood
 constexpr int64_t kMostSlots = 4;
 constexpr int64_t kLeastRows = 32;  // rows of a step
 constexpr int64_t kPageTokens = 64;
@@ -76,13 +76,13 @@ class Flood {
         scheduler_(n_slots_, kLeastRows + Draw(33), 6 + Draw(59), n_ctx_) {}
 
   void Run() {
-    for (int64_t step = 0; step < kSteps && !Failed(); ++step) {
+    for (int64_t step = 0; step < kFloodSteps && !Failed(); ++step) {
       for (int i = 0; i < 3; ++i) AddToFlood();
       MaybeCancelOrPark();
       Probe(step);
       Step(step);
     }
-    EXPECT_GT(n_answered_, kSteps / (kBound + 300) / 2);
+    EXPECT_GT(n_answered_, kFloodSteps / (kBound + 300) / 2);
   }
 
   int64_t longest() const { return longest_; }

@@ -1,4 +1,5 @@
-// A conversation turn by turn against the same at once.
+// What tests of chats share: the roles, and a conversation that is encoded turn
+// by turn and at once.
 #ifndef PLIMSOLL_TESTS_WORKER_TEXT_CHAT_CHAT_PIECES_H_
 #define PLIMSOLL_TESTS_WORKER_TEXT_CHAT_CHAT_PIECES_H_
 
@@ -10,6 +11,10 @@
 #include "worker/text/chat/chat_template.h"
 
 namespace plimsoll::worker {
+
+inline constexpr ChatRole kSystem = ChatRole::kSystem;
+inline constexpr ChatRole kUser = ChatRole::kUser;
+inline constexpr ChatRole kAssistant = ChatRole::kAssistant;
 
 // Expects that the pieces of EncodeFrame and EncodeContent are EncodeChat's ids
 // after every message.

@@ -16,10 +16,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr ChatRole kSystem = ChatRole::kSystem;
-constexpr ChatRole kUser = ChatRole::kUser;
-constexpr ChatRole kAssistant = ChatRole::kAssistant;
-
 std::string Text(ChatFormat format, const std::vector<ChatMessage>& messages,
                  bool add_generation_prompt = true) {
   const auto segments = RenderChat(format, messages, add_generation_prompt);

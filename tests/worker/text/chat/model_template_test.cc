@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/worker/text/chat/chat_pieces.h"
 #include "tests/worker/text/tokenizer/gguf_fixture.h"
 
 namespace plimsoll::worker {
@@ -13,10 +14,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-constexpr ChatRole kSystem = ChatRole::kSystem;
-constexpr ChatRole kUser = ChatRole::kUser;
-constexpr ChatRole kAssistant = ChatRole::kAssistant;
 
 constexpr absl::string_view kTurns =
     "{{ bos_token }}{% for m in messages %}<|im_start|>{{ m.role }}\n"

@@ -19,9 +19,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr ChatRole kSystem = ChatRole::kSystem;
-constexpr ChatRole kUser = ChatRole::kUser;
-constexpr ChatRole kAssistant = ChatRole::kAssistant;
 constexpr ChatRole kTool = ChatRole::kTool;
 constexpr int32_t kFirstByte = 3;
 constexpr int32_t kFirstMarker = kFirstByte + 256;

@@ -153,7 +153,7 @@ TEST(SpmTokenizerTest, MergingNeverMakesAControlToken) {
   const auto tokenizer =
       Make(Vocab({{"<"}, {"e"}, {"os>"}, {"o"}, {"s"}, {">"}, {"os"}, {"<e"}}));
   const std::vector<int32_t> ids = Encode(*tokenizer, "<eos>");
-  EXPECT_THAT(ids, testing::Not(testing::Contains(2)));
+  EXPECT_THAT(ids, ::testing::Not(::testing::Contains(2)));
   EXPECT_EQ(tokenizer->Decode(ids, false), "<eos>");
   EXPECT_THAT(Encode(*tokenizer, "<eos>", true), ElementsAre(2));
 }
