@@ -71,7 +71,9 @@ TEST_P(MatMulTest, AgreesWithADoubleSumInEveryTypeAndShape) {
 // Rows so long that loops over their columns are in full swing, and end with
 // every warp or thread at another column.
 TEST_P(MatMulTest, LongRowsAgreeAndHaveTheSameBitsInAnyBatch) {
-  constexpr int64_t kRows = testing::kIsSanitized ? 40 : 130;
+  // Emulators and sanitizers take their time.
+  const bool is_slow = testing::kIsSanitized || IsEmulated(GetParam());
+  const int64_t n_rows = is_slow ? 40 : 130;
   constexpr int64_t kOutputs = 49;
   RandomData random(17);
   for (const DType dtype : WeightTypes()) {
@@ -81,10 +83,10 @@ TEST_P(MatMulTest, LongRowsAgreeAndHaveTheSameBitsInAnyBatch) {
     const auto bytes = random.Weights(dtype, kOutputs, cols);
     const auto stored = Store(backend(), dtype, kOutputs, cols, bytes);
     const auto w = Dequantized(dtype, kOutputs, cols, bytes);
-    const auto x = random.Floats(kRows * cols);
+    const auto x = random.Floats(n_rows * cols);
     const auto alone = Product(backend(), stored.view, x, 1, true);
     ExpectClose(dtype, alone, w, x, 1, kOutputs, cols, true);
-    for (const int64_t n : {int64_t{3}, int64_t{11}, int64_t{20}, kRows}) {
+    for (const int64_t n : {int64_t{3}, int64_t{11}, int64_t{20}, n_rows}) {
       const auto out = Product(backend(), stored.view, x, n, true);
       ExpectClose(dtype, out, w, x, n, kOutputs, cols, true);
       EXPECT_EQ(Bits(alone), Bits(out.data(), kOutputs))
