@@ -9,10 +9,10 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "services/http/dialects/openai_reply.h"
+#include "services/http/dialects/openai_request.h"
 #include "services/http/http_errors.h"
 #include "services/http/json.h"
-#include "services/http/openai_reply.h"
-#include "services/http/openai_request.h"
 #include "services/http/token_calls.h"
 
 namespace plimsoll::services {
@@ -22,8 +22,10 @@ namespace {
 constexpr absl::Duration kEndGrace = absl::Seconds(1);
 
 constexpr absl::string_view kModels = "/v1/models";
-constexpr TextDialect kChat = {ReadChatCompletion, NewChatFormat};
-constexpr TextDialect kCompletions = {ReadCompletion, NewCompletionFormat};
+constexpr TextDialect kChat = {ReadChatCompletion, NewChatFormat,
+                               ErrorResponse};
+constexpr TextDialect kCompletions = {ReadCompletion, NewCompletionFormat,
+                                      ErrorResponse};
 
 const char* StateWord(ModelState state) {
   switch (state) {
@@ -85,20 +87,16 @@ HttpResponse WrongMethod(const std::string& allowed) {
 using PostHandler = void (*)(const HttpRoom&, HttpRequest,
                              std::shared_ptr<HttpReply>);
 
+template <const TextDialect& kDialect>
+void AnswerText(const HttpRoom& room, HttpRequest request,
+                std::shared_ptr<HttpReply> reply) {
+  TextCall::Start(room, kDialect, std::move(request), std::move(reply));
+}
+
 // What POST does at a path; null if the path has no POST.
 PostHandler PostAt(absl::string_view path) {
-  if (path == "/v1/chat/completions") {
-    return [](const HttpRoom& room, HttpRequest request,
-              std::shared_ptr<HttpReply> reply) {
-      TextCall::Start(room, kChat, std::move(request), std::move(reply));
-    };
-  }
-  if (path == "/v1/completions") {
-    return [](const HttpRoom& room, HttpRequest request,
-              std::shared_ptr<HttpReply> reply) {
-      TextCall::Start(room, kCompletions, std::move(request), std::move(reply));
-    };
-  }
+  if (path == "/v1/chat/completions") return AnswerText<kChat>;
+  if (path == "/v1/completions") return AnswerText<kCompletions>;
   if (path == "/tokenize") return AnswerTokenize;
   if (path == "/detokenize") return AnswerDetokenize;
   return nullptr;

@@ -35,11 +35,15 @@ struct HttpRoom {
 // body, and the tree that JSON becomes.
 inline constexpr int64_t kJsonPerByte = 24;
 
+// How a dialect writes the reply for an error.
+using ErrorWriter = HttpResponse (*)(const absl::Status& status);
+
 // How a dialect reads a request and writes a reply.
 struct TextDialect {
   absl::StatusOr<TextJob> (*read)(const Json& body);
   std::unique_ptr<ReplyFormat> (*new_format)(const TextJob& job,
                                              ReplyHead head);
+  ErrorWriter error;
 };
 
 // A call has one sequence for each reply that it asks for. A stream's parts
@@ -100,7 +104,7 @@ class TextCall final : public EventSource,
   HttpRequest request_;   // its body until it is read
   const size_t n_bytes_;  // of the body
   TextJob job_;
-  std::unique_ptr<ReplyFormat> format_;  // once the model is known
+  std::unique_ptr<ReplyFormat> format_;  // once the first prompt is read
   std::vector<ByteBudget::Share> held_;  // of each prompt, until the end
 
   std::atomic<int> n_open_ = 1;  // choices that go on, and the submission

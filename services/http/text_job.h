@@ -30,6 +30,7 @@ struct ReplyHead {
   std::string id;         // the request's
   int64_t created_s = 0;  // Unix time
   ServedModel model;
+  int64_t n_prompt_tokens = 0;  // of the first prompt
 };
 
 // Writes a reply in one dialect. Used by one thread at a time.

@@ -11,7 +11,7 @@
 #include "services/generation/message_bytes.h"
 #include "services/generation/prompt.h"
 #include "services/generation/tokenize.h"
-#include "services/http/chat_messages.h"
+#include "services/http/dialects/chat_messages.h"
 #include "services/http/http_errors.h"
 #include "services/http/json.h"
 #include "services/server/server.h"

@@ -1,4 +1,4 @@
-#include "services/http/chat_messages.h"
+#include "services/http/dialects/chat_messages.h"
 
 #include <map>
 #include <string>

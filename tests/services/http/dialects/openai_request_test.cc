@@ -1,4 +1,4 @@
-#include "services/http/openai_request.h"
+#include "services/http/dialects/openai_request.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

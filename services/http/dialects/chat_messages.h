@@ -1,6 +1,6 @@
 // Reads a conversation and its tools in OpenAI's dialect.
-#ifndef PLIMSOLL_SERVICES_HTTP_CHAT_MESSAGES_H_
-#define PLIMSOLL_SERVICES_HTTP_CHAT_MESSAGES_H_
+#ifndef PLIMSOLL_SERVICES_HTTP_DIALECTS_CHAT_MESSAGES_H_
+#define PLIMSOLL_SERVICES_HTTP_DIALECTS_CHAT_MESSAGES_H_
 
 #include "absl/status/status.h"
 #include "plimsoll/v1/common.pb.h"
@@ -15,4 +15,4 @@ absl::Status ReadConversation(JsonFields& fields, v1::ChatPrompt& chat);
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_HTTP_CHAT_MESSAGES_H_
+#endif  // PLIMSOLL_SERVICES_HTTP_DIALECTS_CHAT_MESSAGES_H_

@@ -1,4 +1,4 @@
-#include "services/http/openai_reply.h"
+#include "services/http/dialects/openai_reply.h"
 
 #include <algorithm>
 #include <string>
