@@ -9,6 +9,8 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "services/http/dialects/anthropic_reply.h"
+#include "services/http/dialects/anthropic_request.h"
 #include "services/http/dialects/openai_reply.h"
 #include "services/http/dialects/openai_request.h"
 #include "services/http/http_errors.h"
@@ -26,6 +28,8 @@ constexpr TextDialect kChat = {ReadChatCompletion, NewChatFormat,
                                ErrorResponse};
 constexpr TextDialect kCompletions = {ReadCompletion, NewCompletionFormat,
                                       ErrorResponse};
+constexpr TextDialect kMessages = {ReadMessages, NewMessagesFormat,
+                                   AnthropicError};
 
 const char* StateWord(ModelState state) {
   switch (state) {
@@ -97,6 +101,8 @@ void AnswerText(const HttpRoom& room, HttpRequest request,
 PostHandler PostAt(absl::string_view path) {
   if (path == "/v1/chat/completions") return AnswerText<kChat>;
   if (path == "/v1/completions") return AnswerText<kCompletions>;
+  if (path == "/v1/messages") return AnswerText<kMessages>;
+  if (path == "/v1/messages/count_tokens") return AnswerCountTokens;
   if (path == "/tokenize") return AnswerTokenize;
   if (path == "/detokenize") return AnswerDetokenize;
   return nullptr;

@@ -11,6 +11,8 @@
 #include "services/generation/message_bytes.h"
 #include "services/generation/prompt.h"
 #include "services/generation/tokenize.h"
+#include "services/http/dialects/anthropic_reply.h"
+#include "services/http/dialects/anthropic_request.h"
 #include "services/http/dialects/chat_messages.h"
 #include "services/http/http_errors.h"
 #include "services/http/json.h"
@@ -27,9 +29,16 @@ using Answer = absl::StatusOr<Json> (*)(const HttpRoom& room,
                                         JsonFields& fields, StopCheck stop,
                                         ByteBudget::Share& held);
 
+// How a path answers a body, and how it says that it cannot.
+struct TokenPath {
+  Answer answer;
+  ErrorWriter error;
+};
+
 // A request that waits for its answer.
 struct TokenCall {
   HttpRoom room;
+  TokenPath path;
   HttpRequest request;
   std::shared_ptr<HttpReply> reply;
   CallGate::Pass pass = {};
@@ -37,7 +46,7 @@ struct TokenCall {
       std::make_shared<CallStop>(absl::Now() + kUnaryDeadline);
 };
 
-absl::StatusOr<Json> Run(TokenCall& call, Answer answer) {
+absl::StatusOr<Json> Run(TokenCall& call) {
   ByteBudget::Share& held = call.request.held;
   const auto n_bytes = static_cast<int64_t>(call.request.body.size());
   RETURN_IF_ERROR(held.Grow(kJsonPerByte * n_bytes));
@@ -45,19 +54,19 @@ absl::StatusOr<Json> Run(TokenCall& call, Answer answer) {
   ASSIGN_OR_RETURN(JsonFields fields, JsonFields::Of(body));
   ByteBudget::Share work =
       call.room.registry.messages().Enter(call.request.peer);
-  return answer(
+  return call.path.answer(
       call.room, fields, [&call] { return call.stop->Check(); }, work);
 }
 
 void Start(const HttpRoom& room, HttpRequest request,
-           std::shared_ptr<HttpReply> reply, Answer answer) {
+           std::shared_ptr<HttpReply> reply, const TokenPath& path) {
   const size_t n_bytes = request.body.size();
   const auto call = std::make_shared<TokenCall>(
-      TokenCall{room, std::move(request), std::move(reply)});
-  const auto work = [call, answer](const absl::Status& queued) {
-    auto json = queued.ok() ? Run(*call, answer) : queued;
+      TokenCall{room, path, std::move(request), std::move(reply)});
+  const auto work = [call](const absl::Status& queued) {
+    auto json = queued.ok() ? Run(*call) : queued;
     call->reply->Send(json.ok() ? HttpResponse{.body = Dump(*json)}
-                                : ErrorResponse(json.status()));
+                                : call->path.error(json.status()));
   };
   auto pass = room.gate.Enter();
   if (!pass.ok()) return work(pass.status());
@@ -149,16 +158,38 @@ absl::StatusOr<Json> DetokenizeFields(const HttpRoom& room, JsonFields& fields,
   return json;
 }
 
+absl::StatusOr<Json> CountFields(const HttpRoom& room, JsonFields& fields,
+                                 StopCheck stop, ByteBudget::Share& held) {
+  v1::StreamGenerateRequest request;
+  RETURN_IF_ERROR(ReadMessagesToCount(fields, request));
+  ASSIGN_OR_RETURN(const ServedModel model,
+                   room.registry.Serve(request.model()));
+  RETURN_IF_ERROR(held.Grow(WorkBytes(request)));
+  ASSIGN_OR_RETURN(const Prompt prompt,
+                   FromChat(model, request.chat(), {.stop = stop}));
+  Json json;
+  json["input_tokens"] = prompt.ids.size();
+  return json;
+}
+
 }  // namespace
 
 void AnswerTokenize(const HttpRoom& room, HttpRequest request,
                     std::shared_ptr<HttpReply> reply) {
-  Start(room, std::move(request), std::move(reply), TokenizeFields);
+  Start(room, std::move(request), std::move(reply),
+        {TokenizeFields, ErrorResponse});
 }
 
 void AnswerDetokenize(const HttpRoom& room, HttpRequest request,
                       std::shared_ptr<HttpReply> reply) {
-  Start(room, std::move(request), std::move(reply), DetokenizeFields);
+  Start(room, std::move(request), std::move(reply),
+        {DetokenizeFields, ErrorResponse});
+}
+
+void AnswerCountTokens(const HttpRoom& room, HttpRequest request,
+                       std::shared_ptr<HttpReply> reply) {
+  Start(room, std::move(request), std::move(reply),
+        {CountFields, AnthropicError});
 }
 
 }  // namespace plimsoll::services
