@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "services/http/request_fields.h"
 #include "worker/text/chat/chat_template.h"
 
 namespace plimsoll::services {
@@ -92,6 +93,7 @@ absl::Status ReadAnswer(JsonFields& fields, const CallNames& names,
     return fields.Bad("tool_call_id", "is not the id of a call before it");
   }
   message.set_tool_name(name->second);
+  message.set_content(ToolResponse(message.content()));
   return absl::OkStatus();
 }
 
