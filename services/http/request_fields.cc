@@ -84,6 +84,18 @@ absl::Status ReadStops(JsonFields& fields, const std::string& name,
   return absl::OkStatus();
 }
 
+absl::Status ReadLogprobs(JsonFields& fields, v1::ResponseOptions& response) {
+  ASSIGN_OR_RETURN(const auto wanted, fields.Bool("logprobs"));
+  ASSIGN_OR_RETURN(const auto top,
+                   fields.Int("top_logprobs", 0, kMaxTopLogprobs));
+  if (!wanted.value_or(false)) {
+    if (!top.has_value()) return absl::OkStatus();
+    return fields.Bad("top_logprobs", "means nothing without logprobs");
+  }
+  response.set_top_logprobs(static_cast<uint32_t>(top.value_or(0)));
+  return absl::OkStatus();
+}
+
 std::string ToolResponse(const std::string& text) {
   return worker::ReadSchemaJson(text).ok() ? text : Dump(Json(text));
 }

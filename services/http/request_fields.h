@@ -44,6 +44,9 @@ absl::Status SetRandomSeed(v1::SamplingOptions& sampling);
 absl::Status ReadStops(JsonFields& fields, const std::string& name,
                        v1::StoppingOptions& stopping);
 
+// Reads "logprobs", a flag, and "top_logprobs".
+absl::Status ReadLogprobs(JsonFields& fields, v1::ResponseOptions& response);
+
 // What a tool said, as the JSON that models read: `text` itself if it is JSON,
 // otherwise a JSON string of it.
 std::string ToolResponse(const std::string& text);

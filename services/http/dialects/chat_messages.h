@@ -1,4 +1,5 @@
-// Reads a conversation and its tools in OpenAI's dialect.
+// Reads a conversation and its tools in OpenAI's dialect. Ollama's has the same
+// form of tools.
 #ifndef PLIMSOLL_SERVICES_HTTP_DIALECTS_CHAT_MESSAGES_H_
 #define PLIMSOLL_SERVICES_HTTP_DIALECTS_CHAT_MESSAGES_H_
 
@@ -12,6 +13,9 @@ namespace plimsoll::services {
 // that answers a call is found by the call's id.
 // Errors: kInvalidArgument naming the field.
 absl::Status ReadConversation(JsonFields& fields, v1::ChatPrompt& chat);
+
+// Reads "tools". Errors: as above.
+absl::Status ReadFunctions(JsonFields& fields, v1::ChatPrompt& chat);
 
 }  // namespace plimsoll::services
 

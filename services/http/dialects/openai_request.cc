@@ -138,20 +138,6 @@ absl::Status CheckChoices(const JsonFields& fields, const TextJob& job) {
                                       kMaxChoices, " are given at once"));
 }
 
-absl::Status ReadChatLogprobs(JsonFields& fields, Request& request) {
-  ASSIGN_OR_RETURN(const auto wanted, fields.Bool("logprobs"));
-  ASSIGN_OR_RETURN(const auto top,
-                   fields.Int("top_logprobs", 0, kMaxTopLogprobs));
-  if (top.has_value() && !wanted.value_or(false)) {
-    return fields.Bad("top_logprobs", "means nothing without logprobs");
-  }
-  if (wanted.value_or(false)) {
-    request.mutable_response()->set_top_logprobs(
-        static_cast<uint32_t>(top.value_or(0)));
-  }
-  return absl::OkStatus();
-}
-
 Request& AddPrompt(const Request& rest, TextJob& job) {
   return job.prompts.emplace_back(rest);
 }
@@ -212,7 +198,7 @@ absl::StatusOr<TextJob> ReadChatCompletion(const Json& body) {
   TextJob job;
   Request request;
   RETURN_IF_ERROR(ReadCommon(fields, job, request));
-  RETURN_IF_ERROR(ReadChatLogprobs(fields, request));
+  RETURN_IF_ERROR(ReadLogprobs(fields, *request.mutable_response()));
   RETURN_IF_ERROR(ReadConversation(fields, *request.mutable_chat()));
   RETURN_IF_ERROR(fields.End());
   job.prompts.push_back(std::move(request));
