@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "services/generation/generation_call.h"
@@ -178,12 +179,28 @@ absl::Status TextCall::Read() {
 absl::Status TextCall::Submit() {
   ASSIGN_OR_RETURN(const ServedModel model,
                    room_.registry.Serve(job_.prompts.front().model()));
-  for (v1::StreamGenerateRequest& request : job_.prompts) {
-    RETURN_IF_ERROR(AddChoices(model, request));
+  if (job_.least_n_ctx > model.engine->n_ctx()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the request wants a context of ", job_.least_n_ctx,
+                     " tokens, and a slot of ", model.name, " has ",
+                     model.engine->n_ctx(), ", as it was loaded"));
+  }
+  if (job_.n_choices == 0) {
+    MakeFormat(model, 0);
+  } else {
+    for (v1::StreamGenerateRequest& request : job_.prompts) {
+      RETURN_IF_ERROR(AddChoices(model, request));
+    }
   }
   request_.held.Shrink(0);
   OnChoiceEnd(absl::OkStatus());
   return absl::OkStatus();
+}
+
+void TextCall::MakeFormat(const ServedModel& model, size_t n_prompt) {
+  format_ = dialect_.new_format(
+      job_, {request_.request_id, absl::ToUnixSeconds(absl::Now()), model,
+             static_cast<int64_t>(n_prompt)});
 }
 
 absl::Status TextCall::AddChoices(const ServedModel& model,
@@ -197,10 +214,7 @@ absl::Status TextCall::AddChoices(const ServedModel& model,
       const Generation generation,
       Prepare(model, {claim, request_.request_id, held, stop}, request));
   if (format_ == nullptr) {
-    const size_t n_prompt = generation.options.prompt_ids.size();
-    format_ = dialect_.new_format(
-        job_, {request_.request_id, absl::ToUnixSeconds(absl::Now()), model,
-               static_cast<int64_t>(n_prompt)});
+    MakeFormat(model, generation.options.prompt_ids.size());
   }
   RETURN_IF_ERROR(held.Grow(job_.n_choices * held.bytes()));
   held_.push_back(std::move(held));

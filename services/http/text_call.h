@@ -44,6 +44,7 @@ struct TextDialect {
   std::unique_ptr<ReplyFormat> (*new_format)(const TextJob& job,
                                              ReplyHead head);
   ErrorWriter error;
+  const char* stream_type = "text/event-stream";
 };
 
 // A call has one sequence for each reply that it asks for. A stream's parts
@@ -67,6 +68,7 @@ class TextCall final : public EventSource,
   ~TextCall() override;
 
   Events Take() override;
+  const char* content_type() const override { return dialect_.stream_type; }
 
  private:
   class Choice;
@@ -78,6 +80,8 @@ class TextCall final : public EventSource,
   absl::Status Read();
   // Turns the prompts into tokens and submits a sequence for each choice.
   absl::Status Submit();
+  // `n_prompt` is the number of tokens of the first prompt.
+  void MakeFormat(const ServedModel& model, size_t n_prompt);
   absl::Status AddChoices(const ServedModel& model,
                           v1::StreamGenerateRequest& request);
   // Ends all sequences because of `status`, and the reply with it.
