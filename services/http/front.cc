@@ -9,10 +9,15 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "services/http/dialects/anthropic_reply.h"
+#include "services/http/dialects/anthropic_request.h"
+#include "services/http/dialects/ollama_models.h"
+#include "services/http/dialects/ollama_reply.h"
+#include "services/http/dialects/ollama_request.h"
+#include "services/http/dialects/openai_reply.h"
+#include "services/http/dialects/openai_request.h"
 #include "services/http/http_errors.h"
 #include "services/http/json.h"
-#include "services/http/openai_reply.h"
-#include "services/http/openai_request.h"
 #include "services/http/token_calls.h"
 
 namespace plimsoll::services {
@@ -22,8 +27,18 @@ namespace {
 constexpr absl::Duration kEndGrace = absl::Seconds(1);
 
 constexpr absl::string_view kModels = "/v1/models";
-constexpr TextDialect kChat = {ReadChatCompletion, NewChatFormat};
-constexpr TextDialect kCompletions = {ReadCompletion, NewCompletionFormat};
+constexpr TextDialect kChat = {ReadChatCompletion, NewChatFormat,
+                               ErrorResponse};
+constexpr TextDialect kCompletions = {ReadCompletion, NewCompletionFormat,
+                                      ErrorResponse};
+constexpr TextDialect kMessages = {ReadMessages, NewMessagesFormat,
+                                   AnthropicError};
+
+constexpr char kLines[] = "application/x-ndjson";
+constexpr TextDialect kOllamaChat = {ReadOllamaChat, NewOllamaChatFormat,
+                                     OllamaError, kLines};
+constexpr TextDialect kOllamaGenerate = {
+    ReadOllamaGenerate, NewOllamaGenerateFormat, OllamaError, kLines};
 
 const char* StateWord(ModelState state) {
   switch (state) {
@@ -85,22 +100,34 @@ HttpResponse WrongMethod(const std::string& allowed) {
 using PostHandler = void (*)(const HttpRoom&, HttpRequest,
                              std::shared_ptr<HttpReply>);
 
+template <const TextDialect& kDialect>
+void AnswerText(const HttpRoom& room, HttpRequest request,
+                std::shared_ptr<HttpReply> reply) {
+  TextCall::Start(room, kDialect, std::move(request), std::move(reply));
+}
+
 // What POST does at a path; null if the path has no POST.
 PostHandler PostAt(absl::string_view path) {
-  if (path == "/v1/chat/completions") {
-    return [](const HttpRoom& room, HttpRequest request,
-              std::shared_ptr<HttpReply> reply) {
-      TextCall::Start(room, kChat, std::move(request), std::move(reply));
-    };
-  }
-  if (path == "/v1/completions") {
-    return [](const HttpRoom& room, HttpRequest request,
-              std::shared_ptr<HttpReply> reply) {
-      TextCall::Start(room, kCompletions, std::move(request), std::move(reply));
-    };
-  }
+  if (path == "/v1/chat/completions") return AnswerText<kChat>;
+  if (path == "/v1/completions") return AnswerText<kCompletions>;
+  if (path == "/v1/messages") return AnswerText<kMessages>;
+  if (path == "/v1/messages/count_tokens") return AnswerCountTokens;
+  if (path == "/api/chat") return AnswerText<kOllamaChat>;
+  if (path == "/api/generate") return AnswerText<kOllamaGenerate>;
+  if (path == "/api/show") return AnswerOllamaShow;
   if (path == "/tokenize") return AnswerTokenize;
   if (path == "/detokenize") return AnswerDetokenize;
+  return nullptr;
+}
+
+// What GET says of all models at a path; null if it says nothing of them.
+using ModelLister = HttpResponse (*)(const std::vector<ModelInfo>& models,
+                                     int64_t created_s);
+ModelLister ListerAt(absl::string_view path) {
+  if (path == kModels) return ListModels;
+  if (path == "/api/tags") return ListOllamaModels;
+  if (path == "/api/ps") return ListOllamaLoaded;
+  if (path == "/api/version") return OllamaVersion;
   return nullptr;
 }
 
@@ -138,7 +165,8 @@ void Front::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
     return answer(room_, std::move(request), std::move(reply));
   }
   const bool is_model = absl::StartsWith(path, absl::StrCat(kModels, "/"));
-  if (path != "/health" && path != kModels && !is_model) {
+  const ModelLister list = ListerAt(path);
+  if (path != "/health" && list == nullptr && !is_model) {
     return reply->Send(ErrorResponse(404, "there is nothing at this path"));
   }
   if (request.method != "GET" && request.method != "HEAD") {
@@ -146,7 +174,7 @@ void Front::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
   }
   if (path == "/health") return reply->Send(Health());
   const std::vector<ModelInfo> models = room_.registry.List();
-  if (!is_model) return reply->Send(ListModels(models, start_s_));
+  if (list != nullptr) return reply->Send(list(models, start_s_));
   path.remove_prefix(kModels.size() + 1);
   reply->Send(OneModel(models, path, start_s_));
 }

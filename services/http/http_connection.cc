@@ -299,7 +299,7 @@ void HttpConnection::SendWhole(HttpResponse response) {
 void HttpConnection::BeginStream(std::shared_ptr<EventSource> source) {
   if (is_closed_ || source_ != nullptr || is_last_) return;
   source_ = std::move(source);
-  out_ = HeadBytes(200, "text/event-stream",
+  out_ = HeadBytes(200, source_->content_type(),
                    "Cache-Control: no-cache\r\nTransfer-Encoding: chunked",
                    keeps_alive_);
   absl::StrAppend(&out_, "X-Request-Id: ", request_id_, "\r\n\r\n");

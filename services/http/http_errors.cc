@@ -103,9 +103,13 @@ int HttpStatusOf(const absl::Status& status) {
   }
 }
 
-std::string ErrorBody(const absl::Status& status) {
+std::string ErrorMessage(const absl::Status& status) {
   const std::string safe = WithoutSecrets(status.message());
-  const absl::string_view message = WithoutGroup(safe);
+  return std::string(WithoutGroup(safe));
+}
+
+std::string ErrorBody(const absl::Status& status) {
+  const std::string message = ErrorMessage(status);
   const int http_status = HttpStatusOf(status);
   return BodyOf(http_status, message,
                 http_status == 400 ? FieldOf(message) : "", CodeOf(status));

@@ -13,10 +13,13 @@ namespace plimsoll::services {
 // Returns the status of HTTP that `status`, which is an error, is sent with.
 int HttpStatusOf(const absl::Status& status);
 
+// Returns the message of `status` in HTTP's words. No path and no address is in
+// it.
+std::string ErrorMessage(const absl::Status& status);
+
 // Returns {"error": {"message", "type", "param", "code"}} as text. `param` is
 // the field that the message begins with, and `code` is the reason of the
-// error's details, in OpenAI's words where it has some. No path and no address
-// is in it.
+// error's details, in OpenAI's words where it has some.
 std::string ErrorBody(const absl::Status& status);
 
 // The reply for `status`, with Retry-After where a client should come back.

@@ -33,7 +33,7 @@ struct HttpResponse {
   ByteBudget::Share held = {};
 };
 
-// Where the server-sent events of a reply come from.
+// Where the events of a reply that is a stream come from.
 class EventSource {
  public:
   struct Events {
@@ -47,6 +47,8 @@ class EventSource {
   // some are being sent: so a client that does not read is not asked for. It
   // must not block.
   virtual Events Take() = 0;
+  // Of the whole stream.
+  virtual const char* content_type() const { return "text/event-stream"; }
 };
 
 // The reply to one request. Either Send, Compose or Stream is called, once.
@@ -60,7 +62,7 @@ class HttpReply {
   // Sends what `compose` returns. It runs on the server's thread, so it must be
   // quick.
   virtual void Compose(std::function<HttpResponse()> compose) = 0;
-  // Begins a stream of server-sent events, with status 200.
+  // Begins a stream of events, with status 200.
   virtual void Stream(std::shared_ptr<EventSource> source) = 0;
   // Says that the source has more.
   virtual void Wake() = 0;

@@ -2,12 +2,12 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "services/generation/generation_call.h"
 #include "services/generation/message_bytes.h"
 #include "services/host/clock.h"
-#include "services/http/http_errors.h"
 #include "services/server/server.h"
 
 namespace plimsoll::services {
@@ -179,14 +179,28 @@ absl::Status TextCall::Read() {
 absl::Status TextCall::Submit() {
   ASSIGN_OR_RETURN(const ServedModel model,
                    room_.registry.Serve(job_.prompts.front().model()));
-  format_ = dialect_.new_format(
-      job_, {request_.request_id, absl::ToUnixSeconds(absl::Now()), model});
-  for (v1::StreamGenerateRequest& request : job_.prompts) {
-    RETURN_IF_ERROR(AddChoices(model, request));
+  if (job_.least_n_ctx > model.engine->n_ctx()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the request wants a context of ", job_.least_n_ctx,
+                     " tokens, and a slot of ", model.name, " has ",
+                     model.engine->n_ctx(), ", as it was loaded"));
+  }
+  if (job_.n_choices == 0) {
+    MakeFormat(model, 0);
+  } else {
+    for (v1::StreamGenerateRequest& request : job_.prompts) {
+      RETURN_IF_ERROR(AddChoices(model, request));
+    }
   }
   request_.held.Shrink(0);
   OnChoiceEnd(absl::OkStatus());
   return absl::OkStatus();
+}
+
+void TextCall::MakeFormat(const ServedModel& model, size_t n_prompt) {
+  format_ = dialect_.new_format(
+      job_, {request_.request_id, absl::ToUnixSeconds(absl::Now()), model,
+             static_cast<int64_t>(n_prompt)});
 }
 
 absl::Status TextCall::AddChoices(const ServedModel& model,
@@ -199,6 +213,9 @@ absl::Status TextCall::AddChoices(const ServedModel& model,
   ASSIGN_OR_RETURN(
       const Generation generation,
       Prepare(model, {claim, request_.request_id, held, stop}, request));
+  if (format_ == nullptr) {
+    MakeFormat(model, generation.options.prompt_ids.size());
+  }
   RETURN_IF_ERROR(held.Grow(job_.n_choices * held.bytes()));
   held_.push_back(std::move(held));
   for (int i = 0; i < job_.n_choices; ++i) {
@@ -268,7 +285,7 @@ void TextCall::Finish() {
     error = error_;
   }
   if (is_streaming_) return reply_->Wake();
-  if (!error.ok()) return reply_->Send(ErrorResponse(error));
+  if (!error.ok()) return reply_->Send(dialect_.error(error));
   if (job_.is_streamed) return OnPart();
   SendWhole();
 }
@@ -280,7 +297,7 @@ void TextCall::SendWhole() {
   if (whole_bytes_ <= kMaxPendingBytes) return reply_->Compose(compose);
   const auto work = [self = shared_from_this()](const absl::Status& queued) {
     self->reply_->Send(queued.ok() ? self->WholeReply()
-                                   : ErrorResponse(queued));
+                                   : self->dialect_.error(queued));
   };
   const absl::Status queued = room_.pool.Submit(
       {.peer = request_.peer, .stop = stop_, .work = work, .goes_on = true});
@@ -294,7 +311,7 @@ HttpResponse TextCall::WholeReply() {
   response.held = room_.registry.messages().Enter(request_.peer);
   const absl::Status has_room =
       response.held.Settle(static_cast<int64_t>(response.body.size()));
-  return has_room.ok() ? std::move(response) : ErrorResponse(has_room);
+  return has_room.ok() ? std::move(response) : dialect_.error(has_room);
 }
 
 size_t TextCall::n_replies() const {

@@ -35,11 +35,16 @@ struct HttpRoom {
 // body, and the tree that JSON becomes.
 inline constexpr int64_t kJsonPerByte = 24;
 
+// How a dialect writes the reply for an error.
+using ErrorWriter = HttpResponse (*)(const absl::Status& status);
+
 // How a dialect reads a request and writes a reply.
 struct TextDialect {
   absl::StatusOr<TextJob> (*read)(const Json& body);
   std::unique_ptr<ReplyFormat> (*new_format)(const TextJob& job,
                                              ReplyHead head);
+  ErrorWriter error;
+  const char* stream_type = "text/event-stream";
 };
 
 // A call has one sequence for each reply that it asks for. A stream's parts
@@ -63,6 +68,7 @@ class TextCall final : public EventSource,
   ~TextCall() override;
 
   Events Take() override;
+  const char* content_type() const override { return dialect_.stream_type; }
 
  private:
   class Choice;
@@ -74,6 +80,8 @@ class TextCall final : public EventSource,
   absl::Status Read();
   // Turns the prompts into tokens and submits a sequence for each choice.
   absl::Status Submit();
+  // `n_prompt` is the number of tokens of the first prompt.
+  void MakeFormat(const ServedModel& model, size_t n_prompt);
   absl::Status AddChoices(const ServedModel& model,
                           v1::StreamGenerateRequest& request);
   // Ends all sequences because of `status`, and the reply with it.
@@ -100,7 +108,7 @@ class TextCall final : public EventSource,
   HttpRequest request_;   // its body until it is read
   const size_t n_bytes_;  // of the body
   TextJob job_;
-  std::unique_ptr<ReplyFormat> format_;  // once the model is known
+  std::unique_ptr<ReplyFormat> format_;  // once the first prompt is read
   std::vector<ByteBudget::Share> held_;  // of each prompt, until the end
 
   std::atomic<int> n_open_ = 1;  // choices that go on, and the submission

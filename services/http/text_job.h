@@ -19,8 +19,12 @@ inline constexpr int kMaxChoices = 16;
 struct TextJob {
   // One for each prompt; they differ in nothing else.
   std::vector<v1::StreamGenerateRequest> prompts;
-  // Replies to each prompt. The seed of the i-th is the request's plus i.
+  // Replies to each prompt. The seed of the i-th is the request's plus i. With
+  // 0 there is one prompt, without input, and the reply says that its model is
+  // there.
   int n_choices = 1;
+  // Tokens of context that a slot must have at least.
+  int64_t least_n_ctx = 0;
   bool is_streamed = false;
   bool has_usage = false;  // whether a stream says at its end what it used
 };
@@ -30,9 +34,11 @@ struct ReplyHead {
   std::string id;         // the request's
   int64_t created_s = 0;  // Unix time
   ServedModel model;
+  int64_t n_prompt_tokens = 0;  // of the first prompt
 };
 
-// Writes a reply in one dialect. Used by one thread at a time.
+// Writes a reply in one dialect; the parts of a stream are what it calls
+// events. Used by one thread at a time.
 class ReplyFormat {
  public:
   // A reply, or a part of one. The last part has `finish`.

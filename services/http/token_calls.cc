@@ -6,73 +6,22 @@
 #include <utility>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "services/generation/message_bytes.h"
 #include "services/generation/prompt.h"
 #include "services/generation/tokenize.h"
-#include "services/http/chat_messages.h"
+#include "services/http/dialects/anthropic_reply.h"
+#include "services/http/dialects/anthropic_request.h"
+#include "services/http/dialects/chat_messages.h"
 #include "services/http/http_errors.h"
 #include "services/http/json.h"
-#include "services/server/server.h"
+#include "services/http/json_call.h"
 #include "services/wire/to_proto.h"
 
 namespace plimsoll::services {
 namespace {
 
 constexpr int64_t kMaxId = std::numeric_limits<int32_t>::max();
-
-// Answers the fields of a body.
-using Answer = absl::StatusOr<Json> (*)(const HttpRoom& room,
-                                        JsonFields& fields, StopCheck stop,
-                                        ByteBudget::Share& held);
-
-// A request that waits for its answer.
-struct TokenCall {
-  HttpRoom room;
-  HttpRequest request;
-  std::shared_ptr<HttpReply> reply;
-  CallGate::Pass pass = {};
-  std::shared_ptr<CallStop> stop =
-      std::make_shared<CallStop>(absl::Now() + kUnaryDeadline);
-};
-
-absl::StatusOr<Json> Run(TokenCall& call, Answer answer) {
-  ByteBudget::Share& held = call.request.held;
-  const auto n_bytes = static_cast<int64_t>(call.request.body.size());
-  RETURN_IF_ERROR(held.Grow(kJsonPerByte * n_bytes));
-  ASSIGN_OR_RETURN(const Json body, ReadBody(call.request.body));
-  ASSIGN_OR_RETURN(JsonFields fields, JsonFields::Of(body));
-  ByteBudget::Share work =
-      call.room.registry.messages().Enter(call.request.peer);
-  return answer(
-      call.room, fields, [&call] { return call.stop->Check(); }, work);
-}
-
-void Start(const HttpRoom& room, HttpRequest request,
-           std::shared_ptr<HttpReply> reply, Answer answer) {
-  const size_t n_bytes = request.body.size();
-  const auto call = std::make_shared<TokenCall>(
-      TokenCall{room, std::move(request), std::move(reply)});
-  const auto work = [call, answer](const absl::Status& queued) {
-    auto json = queued.ok() ? Run(*call, answer) : queued;
-    call->reply->Send(json.ok() ? HttpResponse{.body = Dump(*json)}
-                                : ErrorResponse(json.status()));
-  };
-  auto pass = room.gate.Enter();
-  if (!pass.ok()) return work(pass.status());
-  call->pass = *std::move(pass);
-  if (n_bytes <= kMaxInlineBytes) return work(absl::OkStatus());
-  call->reply->OnGone(
-      [stop = call->stop, &pool = room.pool] { pool.Cancel(*stop); });
-  const absl::Status queued = room.pool.Submit(
-      {.peer = call->request.peer,
-       .cost = n_bytes <= kMaxQuickBytes ? WorkCost::kQuick : WorkCost::kLong,
-       .stop = call->stop,
-       .work = work,
-       .request_bytes = n_bytes});
-  if (!queued.ok()) work(queued);
-}
 
 // The text is "prompt" (vLLM) or "content" (llama.cpp).
 absl::Status ReadText(JsonFields& fields, v1::TokenizeRequest& request) {
@@ -149,16 +98,38 @@ absl::StatusOr<Json> DetokenizeFields(const HttpRoom& room, JsonFields& fields,
   return json;
 }
 
+absl::StatusOr<Json> CountFields(const HttpRoom& room, JsonFields& fields,
+                                 StopCheck stop, ByteBudget::Share& held) {
+  v1::StreamGenerateRequest request;
+  RETURN_IF_ERROR(ReadMessagesToCount(fields, request));
+  ASSIGN_OR_RETURN(const ServedModel model,
+                   room.registry.Serve(request.model()));
+  RETURN_IF_ERROR(held.Grow(WorkBytes(request)));
+  ASSIGN_OR_RETURN(const Prompt prompt,
+                   FromChat(model, request.chat(), {.stop = stop}));
+  Json json;
+  json["input_tokens"] = prompt.ids.size();
+  return json;
+}
+
 }  // namespace
 
 void AnswerTokenize(const HttpRoom& room, HttpRequest request,
                     std::shared_ptr<HttpReply> reply) {
-  Start(room, std::move(request), std::move(reply), TokenizeFields);
+  AnswerJson(room, {TokenizeFields, ErrorResponse}, std::move(request),
+             std::move(reply));
 }
 
 void AnswerDetokenize(const HttpRoom& room, HttpRequest request,
                       std::shared_ptr<HttpReply> reply) {
-  Start(room, std::move(request), std::move(reply), DetokenizeFields);
+  AnswerJson(room, {DetokenizeFields, ErrorResponse}, std::move(request),
+             std::move(reply));
+}
+
+void AnswerCountTokens(const HttpRoom& room, HttpRequest request,
+                       std::shared_ptr<HttpReply> reply) {
+  AnswerJson(room, {CountFields, AnthropicError}, std::move(request),
+             std::move(reply));
 }
 
 }  // namespace plimsoll::services

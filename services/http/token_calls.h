@@ -1,4 +1,5 @@
-// /tokenize and /detokenize, as vLLM and llama.cpp's server have them.
+// Tokens without a reply: /tokenize and /detokenize, as vLLM and llama.cpp's
+// server have them, and Anthropic's /v1/messages/count_tokens.
 #ifndef PLIMSOLL_SERVICES_HTTP_TOKEN_CALLS_H_
 #define PLIMSOLL_SERVICES_HTTP_TOKEN_CALLS_H_
 
@@ -17,6 +18,10 @@ void AnswerTokenize(const HttpRoom& room, HttpRequest request,
 // Answers with the text of tokens.
 void AnswerDetokenize(const HttpRoom& room, HttpRequest request,
                       std::shared_ptr<HttpReply> reply);
+
+// Answers with the number of tokens of a conversation.
+void AnswerCountTokens(const HttpRoom& room, HttpRequest request,
+                       std::shared_ptr<HttpReply> reply);
 
 }  // namespace plimsoll::services
 

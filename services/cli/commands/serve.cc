@@ -37,7 +37,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kServeDescription[] =
-    "Serve models over HTTP, as OpenAI's clients expect them\n"
+    "Serve models over HTTP to the clients of OpenAI, Anthropic and Ollama\n"
     "Plans and loads the models in this process and listens on 127.0.0.1:8080. "
     "Without --n-ctx a slot has the context that the model was trained for, at "
     "most 4096 tokens. docs/http.md has the paths and their parameters. Exit "

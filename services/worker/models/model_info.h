@@ -22,6 +22,7 @@ struct ModelPart {
   int64_t first_layer = 0;
   int64_t n_layers = 0;
   int64_t total_bytes = 0;  // the plan's bytes
+  bool is_on_host = true;   // its memory is the host's
 };
 
 // Consecutive layers of a model that is being loaded, with their plan.
@@ -38,6 +39,7 @@ struct ReadyModel {
   std::string display_name;  // general.name of its file
   int64_t n_ctx = 0;         // tokens of one slot
   int64_t n_ctx_train = 0;
+  int64_t weight_bytes = 0;      // in the file
   std::string chat_format;       // empty if none is known
   std::vector<ModelPart> parts;  // at least one, in the order of their layers
   worker::EngineLoad load;

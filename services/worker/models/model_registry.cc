@@ -436,6 +436,7 @@ ModelInfo ModelRegistry::Describe(const Entry& entry) const {
   ready.display_name = model.display_name;
   ready.n_ctx = model.engine->n_ctx();
   ready.n_ctx_train = model.n_ctx_train;
+  ready.weight_bytes = model.weight_bytes;
   if (model.chat_format.ok()) {
     ready.chat_format =
         std::string(worker::ChatFormatName(model.chat_format->format));
@@ -445,7 +446,8 @@ ModelInfo ModelRegistry::Describe(const Entry& entry) const {
   for (size_t i = 0; i < model.parts.size(); ++i) {
     const worker::EnginePart& part = model.engine->parts()[i];
     ready.parts.push_back({model.parts[i].device_id, part.first_layer,
-                           part.n_layers, part.plan.total_bytes});
+                           part.n_layers, part.plan.total_bytes,
+                           model.parts[i].is_on_host});
   }
   ready.load = model.engine->CurrentLoad();
   return info;

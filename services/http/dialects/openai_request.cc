@@ -1,31 +1,22 @@
-#include "services/http/openai_request.h"
+#include "services/http/dialects/openai_request.h"
 
-#include <limits>
-#include <optional>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "base/status_macros.h"
-#include "services/host/random_id.h"
-#include "services/http/chat_messages.h"
+#include "services/http/dialects/chat_messages.h"
+#include "services/http/request_fields.h"
 
 namespace plimsoll::services {
 namespace {
 
 using Request = v1::StreamGenerateRequest;
 
-constexpr int64_t kMaxCount = std::numeric_limits<int32_t>::max();
-constexpr int64_t kMinInt = std::numeric_limits<int64_t>::min();
-constexpr int64_t kMaxInt = std::numeric_limits<int64_t>::max();
-constexpr size_t kMaxStops = 16;
-constexpr int64_t kMaxTopLogprobs = 20;
 // A bias of so much or less forbids a token, as it does at OpenAI's.
 constexpr double kMaxBias = 100;
 constexpr float kForbidden = -1'000;
-// The least probability mass; 0 keeps no token.
-constexpr double kLeastMass = 1e-6;
 // Accepted and without effect, for both kinds of request: they are about
 // accounts and storage, which this server has not.
 constexpr absl::string_view kIgnored[] = {"user",
@@ -35,18 +26,6 @@ constexpr absl::string_view kIgnored[] = {"user",
                                           "safety_identifier",
                                           "prompt_cache_key",
                                           "prompt_cache_retention"};
-
-absl::Status ReadSeed(JsonFields& fields, v1::SamplingOptions& sampling) {
-  ASSIGN_OR_RETURN(const auto seed, fields.Int("seed", kMinInt, kMaxInt));
-  uint64_t value = 0;
-  if (seed.has_value()) {
-    value = static_cast<uint64_t>(*seed);
-  } else if (!absl::SimpleHexAtoi(RandomId().substr(0, 16), &value)) {
-    return absl::InternalError("no random number");
-  }
-  sampling.set_seed(value);
-  return absl::OkStatus();
-}
 
 absl::Status ReadLogitBias(JsonFields& fields, v1::SamplingOptions& sampling) {
   const Json* given = fields.Find("logit_bias");
@@ -68,32 +47,9 @@ absl::Status ReadLogitBias(JsonFields& fields, v1::SamplingOptions& sampling) {
 }
 
 absl::Status ReadSampling(JsonFields& fields, v1::SamplingOptions& sampling) {
-  const auto number = [&](const char* name, double min, double max,
-                          auto set) -> absl::Status {
-    ASSIGN_OR_RETURN(const auto value, fields.Number(name, min, max));
-    if (value.has_value()) set(static_cast<float>(*value));
-    return absl::OkStatus();
-  };
-  RETURN_IF_ERROR(number("temperature", 0, 100, [&](float value) {
-    sampling.set_temperature(value);
-  }));
-  RETURN_IF_ERROR(number("top_p", kLeastMass, 1,
-                         [&](float value) { sampling.set_top_p(value); }));
-  RETURN_IF_ERROR(
-      number("min_p", 0, 1, [&](float value) { sampling.set_min_p(value); }));
-  RETURN_IF_ERROR(number("typical_p", kLeastMass, 1,
-                         [&](float value) { sampling.set_typical_p(value); }));
-  RETURN_IF_ERROR(number("repetition_penalty", 0.01, 100, [&](float value) {
-    sampling.set_repetition_penalty(value);
-  }));
-  RETURN_IF_ERROR(number("presence_penalty", -2, 2, [&](float value) {
-    sampling.set_presence_penalty(value);
-  }));
-  RETURN_IF_ERROR(number("frequency_penalty", -2, 2, [&](float value) {
-    sampling.set_frequency_penalty(value);
-  }));
-  ASSIGN_OR_RETURN(const auto top_k, fields.Int("top_k", 0, kMaxCount));
-  if (top_k.has_value()) sampling.set_top_k(static_cast<uint32_t>(*top_k));
+  RETURN_IF_ERROR(ReadDraw(fields, sampling));
+  RETURN_IF_ERROR(ReadFilters(fields, sampling));
+  RETURN_IF_ERROR(ReadRepetition(fields, "repetition_penalty", sampling));
   RETURN_IF_ERROR(ReadSeed(fields, sampling));
   return ReadLogitBias(fields, sampling);
 }
@@ -107,8 +63,7 @@ absl::Status ReadStopping(JsonFields& fields, v1::StoppingOptions& stopping) {
   }
   const int64_t max_tokens = newer.value_or(tokens.value_or(0));
   stopping.set_max_tokens(static_cast<uint32_t>(max_tokens));
-  ASSIGN_OR_RETURN(const auto stops, fields.Texts("stop", kMaxStops));
-  for (const std::string& stop : stops) stopping.add_stop_strings(stop);
+  RETURN_IF_ERROR(ReadStops(fields, "stop", stopping));
   ASSIGN_OR_RETURN(const auto ids, fields.Ints("stop_token_ids", 0, kMaxCount));
   for (const int64_t id : ids) {
     stopping.add_stop_token_ids(static_cast<uint32_t>(id));
@@ -143,8 +98,7 @@ absl::Status ReadResponseFormat(JsonFields& fields, Request& request) {
   ASSIGN_OR_RETURN(const auto type, format.Text("type"));
   if (type == "text") return format.End();
   if (type == "json_object") {
-    request.mutable_constraint()->set_json_schema(
-        R"({"type":"object","additionalProperties":true})");
+    request.mutable_constraint()->set_json_schema(kAnyObject);
     return format.End();
   }
   if (type != "json_schema") {
@@ -182,20 +136,6 @@ absl::Status CheckChoices(const JsonFields& fields, const TextJob& job) {
   if (n <= static_cast<size_t>(kMaxChoices)) return absl::OkStatus();
   return fields.Bad("n", absl::StrCat("asks for ", n, " replies, at most ",
                                       kMaxChoices, " are given at once"));
-}
-
-absl::Status ReadChatLogprobs(JsonFields& fields, Request& request) {
-  ASSIGN_OR_RETURN(const auto wanted, fields.Bool("logprobs"));
-  ASSIGN_OR_RETURN(const auto top,
-                   fields.Int("top_logprobs", 0, kMaxTopLogprobs));
-  if (top.has_value() && !wanted.value_or(false)) {
-    return fields.Bad("top_logprobs", "means nothing without logprobs");
-  }
-  if (wanted.value_or(false)) {
-    request.mutable_response()->set_top_logprobs(
-        static_cast<uint32_t>(top.value_or(0)));
-  }
-  return absl::OkStatus();
 }
 
 Request& AddPrompt(const Request& rest, TextJob& job) {
@@ -258,7 +198,7 @@ absl::StatusOr<TextJob> ReadChatCompletion(const Json& body) {
   TextJob job;
   Request request;
   RETURN_IF_ERROR(ReadCommon(fields, job, request));
-  RETURN_IF_ERROR(ReadChatLogprobs(fields, request));
+  RETURN_IF_ERROR(ReadLogprobs(fields, *request.mutable_response()));
   RETURN_IF_ERROR(ReadConversation(fields, *request.mutable_chat()));
   RETURN_IF_ERROR(fields.End());
   job.prompts.push_back(std::move(request));

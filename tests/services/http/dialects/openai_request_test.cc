@@ -1,4 +1,4 @@
-#include "services/http/openai_request.h"
+#include "services/http/dialects/openai_request.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -130,13 +130,16 @@ TEST(OpenAiRequestTest, ReadsMessagesOfEachRole) {
       R"({"type":"text","text":"b"}]},)"
       R"({"role":"assistant","content":null,"tool_calls":[{"id":"c1",)"
       R"("type":"function","function":{"name":"f","arguments":"{}"}}]},)"
-      R"({"role":"tool","tool_call_id":"c1","content":"{}"}])");
+      R"({"role":"tool","tool_call_id":"c1","content":"{}"},)"
+      R"({"role":"tool","tool_call_id":"c1","content":"it \"is\" on"}])");
   const v1::ChatPrompt& chat = job.prompts.front().chat();
-  ASSERT_EQ(chat.messages_size(), 4);
+  ASSERT_EQ(chat.messages_size(), 5);
   EXPECT_EQ(chat.messages(0).role(), v1::CHAT_ROLE_SYSTEM);
   EXPECT_EQ(chat.messages(1).content(), "ab");
   EXPECT_EQ(chat.messages(2).tool_calls(0).name(), "f");
   EXPECT_EQ(chat.messages(3).tool_name(), "f");
+  EXPECT_EQ(chat.messages(3).content(), "{}");
+  EXPECT_EQ(chat.messages(4).content(), R"("it \"is\" on")") << "JSON";
 }
 
 TEST(OpenAiRequestTest, RefusesMessagesThatItCannotRead) {

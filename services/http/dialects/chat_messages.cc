@@ -1,4 +1,4 @@
-#include "services/http/chat_messages.h"
+#include "services/http/dialects/chat_messages.h"
 
 #include <map>
 #include <string>
@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "services/http/request_fields.h"
 #include "worker/text/chat/chat_template.h"
 
 namespace plimsoll::services {
@@ -92,6 +93,7 @@ absl::Status ReadAnswer(JsonFields& fields, const CallNames& names,
     return fields.Bad("tool_call_id", "is not the id of a call before it");
   }
   message.set_tool_name(name->second);
+  message.set_content(ToolResponse(message.content()));
   return absl::OkStatus();
 }
 
@@ -135,27 +137,17 @@ absl::Status ReadTools(JsonFields& fields, v1::ChatPrompt& chat) {
   RETURN_IF_ERROR(
       fields.Refuse("parallel_tool_calls", true,
                     "cannot be switched off: a model may call several tools"));
-  const Json* tools = fields.Find("tools");
   const Json* choice = fields.Find("tool_choice");
-  if (tools != nullptr && !tools->is_array()) {
-    return fields.Bad("tools", "must be an array");
-  }
   if (choice != nullptr && *choice != "auto" && *choice != "none" &&
       *choice != "required") {
     return fields.Bad("tool_choice",
                       "must be auto, none or required: no format can name a "
                       "tool");
   }
-  if (tools == nullptr || (choice != nullptr && *choice == "none")) {
-    return absl::OkStatus();
-  }
-  for (const Json& tool : *tools) {
-    const std::string path = absl::StrCat("tools[", chat.tools_size(), "].");
-    RETURN_IF_ERROR(ReadTool(tool, path, *chat.add_tools()));
-  }
-  if (choice != nullptr && *choice == "required") {
-    chat.set_tool_choice(v1::TOOL_CHOICE_REQUIRED);
-  }
+  RETURN_IF_ERROR(ReadFunctions(fields, chat));
+  if (choice == nullptr || chat.tools_size() == 0) return absl::OkStatus();
+  if (*choice == "none") chat.clear_tools();
+  if (*choice == "required") chat.set_tool_choice(v1::TOOL_CHOICE_REQUIRED);
   return absl::OkStatus();
 }
 
@@ -173,6 +165,17 @@ absl::Status ReadConversation(JsonFields& fields, v1::ChatPrompt& chat) {
     RETURN_IF_ERROR(ReadMessage(message, path, names, *chat.add_messages()));
   }
   return ReadTools(fields, chat);
+}
+
+absl::Status ReadFunctions(JsonFields& fields, v1::ChatPrompt& chat) {
+  const Json* tools = fields.Find("tools");
+  if (tools == nullptr) return absl::OkStatus();
+  if (!tools->is_array()) return fields.Bad("tools", "must be an array");
+  for (const Json& tool : *tools) {
+    const std::string path = absl::StrCat("tools[", chat.tools_size(), "].");
+    RETURN_IF_ERROR(ReadTool(tool, path, *chat.add_tools()));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace plimsoll::services

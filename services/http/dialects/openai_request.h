@@ -1,7 +1,7 @@
 // Reads the requests of OpenAI's dialect. docs/http.md has the table of their
 // parameters.
-#ifndef PLIMSOLL_SERVICES_HTTP_OPENAI_REQUEST_H_
-#define PLIMSOLL_SERVICES_HTTP_OPENAI_REQUEST_H_
+#ifndef PLIMSOLL_SERVICES_HTTP_DIALECTS_OPENAI_REQUEST_H_
+#define PLIMSOLL_SERVICES_HTTP_DIALECTS_OPENAI_REQUEST_H_
 
 #include "absl/status/statusor.h"
 #include "services/http/json.h"
@@ -19,4 +19,4 @@ absl::StatusOr<TextJob> ReadCompletion(const Json& body);
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_HTTP_OPENAI_REQUEST_H_
+#endif  // PLIMSOLL_SERVICES_HTTP_DIALECTS_OPENAI_REQUEST_H_

@@ -1,6 +1,6 @@
 // Writes replies in OpenAI's dialect.
-#ifndef PLIMSOLL_SERVICES_HTTP_OPENAI_REPLY_H_
-#define PLIMSOLL_SERVICES_HTTP_OPENAI_REPLY_H_
+#ifndef PLIMSOLL_SERVICES_HTTP_DIALECTS_OPENAI_REPLY_H_
+#define PLIMSOLL_SERVICES_HTTP_DIALECTS_OPENAI_REPLY_H_
 
 #include <memory>
 
@@ -17,4 +17,4 @@ std::unique_ptr<ReplyFormat> NewCompletionFormat(const TextJob& job,
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_HTTP_OPENAI_REPLY_H_
+#endif  // PLIMSOLL_SERVICES_HTTP_DIALECTS_OPENAI_REPLY_H_

@@ -1,4 +1,4 @@
-#include "services/http/openai_reply.h"
+#include "services/http/dialects/openai_reply.h"
 
 #include <algorithm>
 #include <string>
@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "services/http/dialects/token_json.h"
 #include "services/http/http_errors.h"
 #include "services/http/json.h"
-#include "worker/text/utf8.h"
 
 namespace plimsoll::services {
 namespace {
@@ -52,6 +52,7 @@ class OpenAiFormat : public ReplyFormat {
  public:
   OpenAiFormat(const TextJob& job, ReplyHead head, absl::string_view id_prefix)
       : head_(std::move(head)),
+        tokens_(head_.model),
         id_(absl::StrCat(id_prefix, head_.id)),
         n_choices_(job.n_choices),
         has_usage_(job.has_usage),
@@ -104,36 +105,9 @@ class OpenAiFormat : public ReplyFormat {
     return n_choices_ * static_cast<int>(job.prompts.size());
   }
 
-  // The tokens of a part without the one that ended the reply, which is no
-  // text.
-  std::vector<const v1::GeneratedToken*> TokensOf(const Part& part) const {
-    std::vector<const v1::GeneratedToken*> tokens;
-    for (const v1::GeneratedToken& token : part.tokens()) {
-      if (!tokenizer().IsEnd(static_cast<int32_t>(token.id()))) {
-        tokens.push_back(&token);
-      }
-    }
-    return tokens;
-  }
-
-  std::string BytesOf(uint32_t id) const {
-    std::string bytes;
-    tokenizer().AppendBytes(static_cast<int32_t>(id), /*render_special=*/true,
-                            bytes);
-    return bytes;
-  }
-
-  std::string TextOf(uint32_t id) const {
-    worker::Utf8Stream stream;
-    std::string text = stream.Push(BytesOf(id));
-    return text + stream.Finish();
-  }
+  const TokenJson& tokens() const { return tokens_; }
 
  private:
-  const worker::Tokenizer& tokenizer() const {
-    return head_.model.engine->tokenizer();
-  }
-
   Json Envelope(const char* object) const {
     Json message;
     message["id"] = id_;
@@ -152,6 +126,7 @@ class OpenAiFormat : public ReplyFormat {
   }
 
   const ReplyHead head_;
+  const TokenJson tokens_;
   const std::string id_;
   const int n_choices_;
   const bool has_usage_;
@@ -170,33 +145,11 @@ class ChatFormat final : public OpenAiFormat {
   const char* WholeObject() const override { return "chat.completion"; }
   const char* StreamObject() const override { return "chat.completion.chunk"; }
 
-  Json Candidate(uint32_t id, float logprob) const {
-    const std::string bytes = BytesOf(id);
-    Json json;
-    json["token"] = TextOf(id);
-    json["logprob"] = logprob;
-    json["bytes"] = Json::array();
-    for (const char byte : bytes) {
-      json["bytes"].push_back(static_cast<unsigned char>(byte));
-    }
-    return json;
-  }
-
   // Null if nobody asked.
   Json Logprobs(const Part& part) const {
     if (!has_logprobs()) return nullptr;
-    Json content = Json::array();
-    for (const v1::GeneratedToken* token : TokensOf(part)) {
-      Json one = Candidate(token->id(), token->logprob());
-      one["top_logprobs"] = Json::array();
-      for (const v1::TokenCandidate& candidate : token->candidates()) {
-        one["top_logprobs"].push_back(
-            Candidate(candidate.id(), candidate.logprob()));
-      }
-      content.push_back(std::move(one));
-    }
     Json json;
-    json["content"] = std::move(content);
+    json["content"] = tokens().Logprobs(part);
     json["refusal"] = nullptr;
     return json;
   }
@@ -298,15 +251,15 @@ class CompletionFormat final : public OpenAiFormat {
                  {"token_logprobs", Json::array()},
                  {"top_logprobs", Json::array()},
                  {"text_offset", Json::array()}};
-    for (const v1::GeneratedToken* token : TokensOf(part)) {
-      const std::string text = TextOf(token->id());
+    for (const v1::GeneratedToken* token : tokens().TextTokens(part)) {
+      const std::string text = tokens().TextOf(token->id());
       json["tokens"].push_back(text);
       json["token_logprobs"].push_back(token->logprob());
       json["text_offset"].push_back(offset);
       offset += text.size();
       Json top = Json::object();
       for (const v1::TokenCandidate& candidate : token->candidates()) {
-        top[TextOf(candidate.id())] = candidate.logprob();
+        top[tokens().TextOf(candidate.id())] = candidate.logprob();
       }
       json["top_logprobs"].push_back(std::move(top));
     }

@@ -1,0 +1,20 @@
+// Reads a conversation and its tools in Anthropic's dialect.
+#ifndef PLIMSOLL_SERVICES_HTTP_DIALECTS_ANTHROPIC_MESSAGES_H_
+#define PLIMSOLL_SERVICES_HTTP_DIALECTS_ANTHROPIC_MESSAGES_H_
+
+#include "absl/status/status.h"
+#include "plimsoll/v1/common.pb.h"
+#include "services/http/json.h"
+
+namespace plimsoll::services {
+
+// Reads "system", "messages", "tools" and "tool_choice". Texts of a message are
+// joined as they are, and messages of one role in a row with an empty line
+// between them. The tool that a result is of is found by the id of its call.
+// Errors: kInvalidArgument naming the field.
+absl::Status ReadAnthropicConversation(JsonFields& fields,
+                                       v1::ChatPrompt& chat);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_HTTP_DIALECTS_ANTHROPIC_MESSAGES_H_

@@ -1,0 +1,22 @@
+// Writes replies and errors in Anthropic's dialect.
+#ifndef PLIMSOLL_SERVICES_HTTP_DIALECTS_ANTHROPIC_REPLY_H_
+#define PLIMSOLL_SERVICES_HTTP_DIALECTS_ANTHROPIC_REPLY_H_
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "services/http/http_message.h"
+#include "services/http/text_job.h"
+
+namespace plimsoll::services {
+
+// Replies of /v1/messages: one to one prompt.
+std::unique_ptr<ReplyFormat> NewMessagesFormat(const TextJob& job,
+                                               ReplyHead head);
+
+// The reply for `status`: {"type": "error", "error": {"type", "message"}}.
+HttpResponse AnthropicError(const absl::Status& status);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_HTTP_DIALECTS_ANTHROPIC_REPLY_H_

@@ -1,0 +1,174 @@
+#include "services/http/dialects/ollama_request.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/strings/string_view.h"
+#include "base/status_macros.h"
+#include "services/http/dialects/ollama_messages.h"
+#include "services/http/request_fields.h"
+
+namespace plimsoll::services {
+namespace {
+
+using Request = v1::StreamGenerateRequest;
+
+// The longest reach of penalties.
+constexpr int64_t kMaxPenaltyTokens = 8'192;
+// Without effect: the plan decides how a model is loaded, contexts do not
+// shift, and the other two belong to mirostat.
+constexpr absl::string_view kIgnoredOptions[] = {
+    "numa",     "num_batch",    "num_gpu",     "main_gpu",
+    "low_vram", "f16_kv",       "logits_all",  "vocab_only",
+    "use_mmap", "use_mlock",    "num_thread",  "embedding_only",
+    "num_keep", "mirostat_tau", "mirostat_eta"};
+
+absl::Status ReadOllamaSampling(JsonFields& options,
+                                v1::SamplingOptions& sampling) {
+  RETURN_IF_ERROR(ReadDraw(options, sampling));
+  RETURN_IF_ERROR(ReadFilters(options, sampling));
+  RETURN_IF_ERROR(ReadRepetition(options, "repeat_penalty", sampling));
+  ASSIGN_OR_RETURN(const auto reach,
+                   options.Int("repeat_last_n", -1, kMaxPenaltyTokens));
+  if (reach.has_value()) {
+    const int64_t tokens = *reach < 0 ? kMaxPenaltyTokens : *reach;
+    sampling.set_penalty_last_tokens(static_cast<uint32_t>(tokens));
+  }
+  RETURN_IF_ERROR(ReadSeed(options, sampling));
+  const Json* seed = options.Find("seed");
+  if (seed != nullptr && *seed == -1) return SetRandomSeed(sampling);
+  return absl::OkStatus();
+}
+
+absl::Status ReadOptions(JsonFields& fields, TextJob& job, Request& request) {
+  const Json none = Json::object();  // a seed is drawn all the same
+  const Json* given = fields.Find("options");
+  ASSIGN_OR_RETURN(
+      JsonFields options,
+      JsonFields::Of(given == nullptr ? none : *given, "options."));
+  RETURN_IF_ERROR(ReadOllamaSampling(options, *request.mutable_sampling()));
+  RETURN_IF_ERROR(ReadStops(options, "stop", *request.mutable_stopping()));
+  ASSIGN_OR_RETURN(const auto tokens,
+                   options.Int("num_predict", -2, kMaxCount));
+  request.mutable_stopping()->set_max_tokens(
+      static_cast<uint32_t>(std::max<int64_t>(tokens.value_or(0), 0)));
+  ASSIGN_OR_RETURN(const auto n_ctx, options.Int("num_ctx", 1, kMaxCount));
+  job.least_n_ctx = n_ctx.value_or(0);
+  RETURN_IF_ERROR(options.Refuse("mirostat", 0, "is not supported"));
+  RETURN_IF_ERROR(options.Refuse("tfs_z", 1, "is not supported"));
+  RETURN_IF_ERROR(options.Refuse("penalize_newline", true,
+                                 "must be true: penalties count all tokens"));
+  options.Ignore({std::begin(kIgnoredOptions), std::end(kIgnoredOptions)});
+  return options.End();
+}
+
+absl::Status ReadFormat(JsonFields& fields, Request& request) {
+  const Json* format = fields.Find("format");
+  if (format == nullptr || *format == "") return absl::OkStatus();
+  if (format->is_object()) {
+    request.mutable_constraint()->set_json_schema(Dump(*format));
+    return absl::OkStatus();
+  }
+  if (*format != "json") {
+    return fields.Bad("format", "must be json or a JSON schema");
+  }
+  request.mutable_constraint()->set_json_schema(kAnyObject);
+  return absl::OkStatus();
+}
+
+// Reads what both kinds of request have but the prompt.
+absl::Status ReadRest(JsonFields& fields, TextJob& job, Request& request) {
+  ASSIGN_OR_RETURN(const auto model, fields.Text("model"));
+  request.set_model(model.value_or(""));
+  ASSIGN_OR_RETURN(const auto stream, fields.Bool("stream"));
+  job.is_streamed = stream.value_or(true);
+  RETURN_IF_ERROR(ReadOptions(fields, job, request));
+  RETURN_IF_ERROR(ReadFormat(fields, request));
+  RETURN_IF_ERROR(ReadLogprobs(fields, *request.mutable_response()));
+  RETURN_IF_ERROR(fields.Refuse("think", false,
+                                "must be false: no model here supports it"));
+  for (const char* name : {"truncate", "shift"}) {
+    RETURN_IF_ERROR(fields.Refuse(name, false,
+                                  "must be false: what does not fit in the "
+                                  "context is refused"));
+  }
+  return absl::OkStatus();
+}
+
+bool IsNow(const Json& keep_alive) {
+  return keep_alive == 0 || keep_alive == "0" || keep_alive == "0s" ||
+         keep_alive == "0m" || keep_alive == "0h";
+}
+
+// Ends a request. One without a prompt has a model loaded, or unloaded if it is
+// not to be kept.
+absl::StatusOr<TextJob> Finish(JsonFields& fields, TextJob job,
+                               Request request) {
+  const Json* keep_alive = fields.Find("keep_alive");
+  RETURN_IF_ERROR(fields.End());
+  if (request.input_case() == Request::INPUT_NOT_SET) {
+    if (keep_alive != nullptr && IsNow(*keep_alive)) {
+      return fields.Bad("keep_alive",
+                        "cannot unload: models stay loaded until the server "
+                        "ends");
+    }
+    job.n_choices = 0;
+  }
+  job.prompts.push_back(std::move(request));
+  return job;
+}
+
+}  // namespace
+
+absl::StatusOr<TextJob> ReadOllamaChat(const Json& body) {
+  ASSIGN_OR_RETURN(JsonFields fields, JsonFields::Of(body));
+  TextJob job;
+  Request request;
+  RETURN_IF_ERROR(ReadRest(fields, job, request));
+  v1::ChatPrompt chat;
+  RETURN_IF_ERROR(ReadOllamaConversation(fields, chat));
+  if (chat.messages_size() > 0) *request.mutable_chat() = std::move(chat);
+  return Finish(fields, std::move(job), std::move(request));
+}
+
+absl::StatusOr<TextJob> ReadOllamaGenerate(const Json& body) {
+  ASSIGN_OR_RETURN(JsonFields fields, JsonFields::Of(body));
+  TextJob job;
+  Request request;
+  RETURN_IF_ERROR(ReadRest(fields, job, request));
+  ASSIGN_OR_RETURN(const auto prompt, fields.Text("prompt"));
+  ASSIGN_OR_RETURN(const auto system, fields.Text("system"));
+  ASSIGN_OR_RETURN(const auto raw, fields.Bool("raw"));
+  RETURN_IF_ERROR(fields.Refuse("suffix", "", "is not supported"));
+  RETURN_IF_ERROR(fields.Refuse(
+      "template", "", "is not supported: take raw, or the model's own"));
+  RETURN_IF_ERROR(fields.Refuse("context", Json::array(),
+                                "is not supported: take /api/chat"));
+  RETURN_IF_ERROR(fields.Refuse("images", Json::array(),
+                                "must be empty: this server reads no images"));
+  for (const char* name : {"width", "height", "steps"}) {
+    RETURN_IF_ERROR(
+        fields.Refuse(name, 0, "must be 0: this server draws no images"));
+  }
+  if (prompt.value_or("").empty()) {
+    return Finish(fields, std::move(job), std::move(request));
+  }
+  if (raw.value_or(false)) {
+    request.mutable_text()->set_text(*prompt);
+    request.mutable_text()->set_parse_special(true);
+    return Finish(fields, std::move(job), std::move(request));
+  }
+  if (!system.value_or("").empty()) {
+    v1::ChatMessage& message = *request.mutable_chat()->add_messages();
+    message.set_role(v1::CHAT_ROLE_SYSTEM);
+    message.set_content(*system);
+  }
+  v1::ChatMessage& message = *request.mutable_chat()->add_messages();
+  message.set_role(v1::CHAT_ROLE_USER);
+  message.set_content(*prompt);
+  return Finish(fields, std::move(job), std::move(request));
+}
+
+}  // namespace plimsoll::services

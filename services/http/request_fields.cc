@@ -1,0 +1,103 @@
+#include "services/http/request_fields.h"
+
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "base/status_macros.h"
+#include "services/host/random_id.h"
+#include "worker/text/schema_reader.h"
+
+namespace plimsoll::services {
+namespace {
+
+constexpr int64_t kMinInt = std::numeric_limits<int64_t>::min();
+constexpr int64_t kMaxInt = std::numeric_limits<int64_t>::max();
+// The least probability mass; 0 keeps no token.
+constexpr double kLeastMass = 1e-6;
+
+// Calls `set` with a number that is there.
+template <typename Set>
+absl::Status ReadNumber(JsonFields& fields, const std::string& name, double min,
+                        double max, Set set) {
+  ASSIGN_OR_RETURN(const auto value, fields.Number(name, min, max));
+  if (value.has_value()) set(static_cast<float>(*value));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ReadDraw(JsonFields& fields, v1::SamplingOptions& sampling) {
+  RETURN_IF_ERROR(ReadNumber(
+      fields, "temperature", 0, 100,
+      [&sampling](float value) { sampling.set_temperature(value); }));
+  RETURN_IF_ERROR(
+      ReadNumber(fields, "top_p", kLeastMass, 1,
+                 [&sampling](float value) { sampling.set_top_p(value); }));
+  ASSIGN_OR_RETURN(const auto top_k, fields.Int("top_k", 0, kMaxCount));
+  if (top_k.has_value()) sampling.set_top_k(static_cast<uint32_t>(*top_k));
+  return absl::OkStatus();
+}
+
+absl::Status ReadFilters(JsonFields& fields, v1::SamplingOptions& sampling) {
+  RETURN_IF_ERROR(ReadNumber(fields, "min_p", 0, 1, [&sampling](float value) {
+    sampling.set_min_p(value);
+  }));
+  RETURN_IF_ERROR(
+      ReadNumber(fields, "typical_p", kLeastMass, 1,
+                 [&sampling](float value) { sampling.set_typical_p(value); }));
+  RETURN_IF_ERROR(ReadNumber(
+      fields, "presence_penalty", -2, 2,
+      [&sampling](float value) { sampling.set_presence_penalty(value); }));
+  return ReadNumber(
+      fields, "frequency_penalty", -2, 2,
+      [&sampling](float value) { sampling.set_frequency_penalty(value); });
+}
+
+absl::Status ReadRepetition(JsonFields& fields, const std::string& name,
+                            v1::SamplingOptions& sampling) {
+  return ReadNumber(fields, name, 0.01, 100, [&sampling](float value) {
+    sampling.set_repetition_penalty(value);
+  });
+}
+
+absl::Status ReadSeed(JsonFields& fields, v1::SamplingOptions& sampling) {
+  ASSIGN_OR_RETURN(const auto seed, fields.Int("seed", kMinInt, kMaxInt));
+  if (!seed.has_value()) return SetRandomSeed(sampling);
+  sampling.set_seed(static_cast<uint64_t>(*seed));
+  return absl::OkStatus();
+}
+
+absl::Status SetRandomSeed(v1::SamplingOptions& sampling) {
+  uint64_t value = 0;
+  if (!absl::SimpleHexAtoi(RandomId().substr(0, 16), &value)) {
+    return absl::InternalError("no random number");
+  }
+  sampling.set_seed(value);
+  return absl::OkStatus();
+}
+
+absl::Status ReadStops(JsonFields& fields, const std::string& name,
+                       v1::StoppingOptions& stopping) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> stops,
+                   fields.Texts(name, kMaxStops));
+  for (const std::string& stop : stops) stopping.add_stop_strings(stop);
+  return absl::OkStatus();
+}
+
+absl::Status ReadLogprobs(JsonFields& fields, v1::ResponseOptions& response) {
+  ASSIGN_OR_RETURN(const auto wanted, fields.Bool("logprobs"));
+  ASSIGN_OR_RETURN(const auto top,
+                   fields.Int("top_logprobs", 0, kMaxTopLogprobs));
+  if (!wanted.value_or(false)) {
+    if (!top.has_value()) return absl::OkStatus();
+    return fields.Bad("top_logprobs", "means nothing without logprobs");
+  }
+  response.set_top_logprobs(static_cast<uint32_t>(top.value_or(0)));
+  return absl::OkStatus();
+}
+
+std::string ToolResponse(const std::string& text) {
+  return worker::ReadSchemaJson(text).ok() ? text : Dump(Json(text));
+}
+
+}  // namespace plimsoll::services

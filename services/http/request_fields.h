@@ -1,0 +1,56 @@
+// What requests of several dialects say in the same way.
+#ifndef PLIMSOLL_SERVICES_HTTP_REQUEST_FIELDS_H_
+#define PLIMSOLL_SERVICES_HTTP_REQUEST_FIELDS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "plimsoll/v1/generation.pb.h"
+#include "services/http/json.h"
+
+namespace plimsoll::services {
+
+inline constexpr int64_t kMaxCount = std::numeric_limits<int32_t>::max();
+// Texts that end a reply.
+inline constexpr size_t kMaxStops = 16;
+// Candidates for each token of a reply.
+inline constexpr int64_t kMaxTopLogprobs = 20;
+// The constraint "some JSON".
+inline constexpr char kAnyObject[] =
+    R"({"type":"object","additionalProperties":true})";
+
+// Reads "temperature", "top_p" and "top_k".
+// Errors of all: kInvalidArgument naming the field.
+absl::Status ReadDraw(JsonFields& fields, v1::SamplingOptions& sampling);
+
+// Reads "min_p", "typical_p", "presence_penalty" and "frequency_penalty".
+absl::Status ReadFilters(JsonFields& fields, v1::SamplingOptions& sampling);
+
+// Reads a divisor of the logits of tokens that came before, which every dialect
+// calls otherwise.
+absl::Status ReadRepetition(JsonFields& fields, const std::string& name,
+                            v1::SamplingOptions& sampling);
+
+// Reads "seed"; absent: a random one.
+absl::Status ReadSeed(JsonFields& fields, v1::SamplingOptions& sampling);
+// Errors: kInternal if the system gives no random numbers.
+absl::Status SetRandomSeed(v1::SamplingOptions& sampling);
+
+// Reads the texts that end a reply.
+absl::Status ReadStops(JsonFields& fields, const std::string& name,
+                       v1::StoppingOptions& stopping);
+
+// Reads "logprobs", a flag, and "top_logprobs".
+absl::Status ReadLogprobs(JsonFields& fields, v1::ResponseOptions& response);
+
+// What a tool said, as the JSON that models read: `text` itself if it is JSON,
+// otherwise a JSON string of it.
+std::string ToolResponse(const std::string& text);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_HTTP_REQUEST_FIELDS_H_
