@@ -13,6 +13,8 @@
 #include "services/http/json.h"
 #include "services/http/openai_reply.h"
 #include "services/http/openai_request.h"
+#include "services/http/page.h"
+#include "services/http/server_status.h"
 #include "services/http/token_calls.h"
 
 namespace plimsoll::services {
@@ -22,23 +24,9 @@ namespace {
 constexpr absl::Duration kEndGrace = absl::Seconds(1);
 
 constexpr absl::string_view kModels = "/v1/models";
+constexpr absl::string_view kStatus = "/plimsoll/status";
 constexpr TextDialect kChat = {ReadChatCompletion, NewChatFormat};
 constexpr TextDialect kCompletions = {ReadCompletion, NewCompletionFormat};
-
-const char* StateWord(ModelState state) {
-  switch (state) {
-    case ModelState::kAbsent:
-      return "unloaded";
-    case ModelState::kReserving:
-    case ModelState::kLoading:
-      return "loading";
-    case ModelState::kReady:
-      return "ready";
-    case ModelState::kDraining:
-      return "unloading";
-  }
-  return "";
-}
 
 Json ToJson(const ModelInfo& model, int64_t created_s) {
   Json json;
@@ -122,13 +110,21 @@ absl::StatusOr<std::unique_ptr<Front>> Front::Start(HttpOptions options,
   return front;
 }
 
+std::string Front::State() const {
+  if (room_.gate.is_closed()) return "draining";
+  return is_ready_ ? "ok" : "loading";
+}
+
 HttpResponse Front::Health() const {
-  const bool is_draining = room_.gate.is_closed();
-  const bool is_well = is_ready_ && !is_draining;
-  const char* word = is_draining ? "draining" : "loading";
   Json json;
-  json["status"] = is_well ? "ok" : word;
-  return {.status = is_well ? 200 : 503, .body = Dump(json)};
+  json["status"] = State();
+  return {.status = json["status"] == "ok" ? 200 : 503, .body = Dump(json)};
+}
+
+HttpResponse Front::Status() const {
+  HttpResponse response{.body = Dump(ServerStatus(room_.registry, State()))};
+  response.headers.emplace_back("Cache-Control", "no-store");
+  return response;
 }
 
 void Front::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
@@ -138,13 +134,19 @@ void Front::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
     return answer(room_, std::move(request), std::move(reply));
   }
   const bool is_model = absl::StartsWith(path, absl::StrCat(kModels, "/"));
-  if (path != "/health" && path != kModels && !is_model) {
+  const PageFile* file = FindPageFile(path);
+  if (path != "/health" && path != kModels && path != kStatus && !is_model &&
+      file == nullptr) {
     return reply->Send(ErrorResponse(404, "there is nothing at this path"));
   }
   if (request.method != "GET" && request.method != "HEAD") {
     return reply->Send(WrongMethod("GET, HEAD"));
   }
+  if (file != nullptr) {
+    return reply->Send(PageResponse(*file, request.if_none_match));
+  }
   if (path == "/health") return reply->Send(Health());
+  if (path == kStatus) return reply->Send(Status());
   const std::vector<ModelInfo> models = room_.registry.List();
   if (!is_model) return reply->Send(ListModels(models, start_s_));
   path.remove_prefix(kModels.size() + 1);
