@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that building, testing or checking needs.
 #
-# Usage: scripts/install_deps.sh [--build] [--test] [--clients] [--ci] [--neon]
+# Usage: scripts/install_deps.sh [--build] [--test] [--clients] [--browser]
+#   [--ci] [--neon]
 #   --build  compiler, CMake and libraries of the three binaries (the default)
 #   --test   what the test suite and the benchmarks add
 #   --clients  what the examples of clients/ need (Debian 12)
+#   --browser  Chromium, in which the page of `plimsoll serve` is tested
 #   --ci     what .ci/run adds: clang, sanitizers, linters (Debian 12)
 #   --neon   what the preset `neon` needs: cross compiler and emulator for ARM
 # Packages that are already installed are left alone; without missing packages
@@ -28,6 +30,7 @@ client_packages=(
   libguava-java libnetty-java libperfmark-java libprotobuf-java
   protobuf-compiler-grpc-java-plugin protoc-gen-go-1-5 protoc-gen-go-grpc ruby-grpc
 )
+browser_packages=(chromium)
 ci_packages=(
   ccache clang-14 clang-format-14 clang-tidy-14 iproute2 libclang-rt-14-dev
   libfuzzer-14-dev shellcheck
@@ -80,6 +83,7 @@ for argument in "$@"; do
     --build) wanted+=("${build_packages[@]}") ;;
     --test) wanted+=("${test_packages[@]}") ;;
     --clients) wanted+=("${client_packages[@]}") ;;
+    --browser) wanted+=("${browser_packages[@]}") ;;
     --ci) wanted+=("${ci_packages[@]}") ;;
     --neon) wanted+=("${neon_packages[@]}") ;;
     *) die "unknown argument $argument; see the head of this script" ;;

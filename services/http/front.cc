@@ -18,6 +18,8 @@
 #include "services/http/dialects/openai_request.h"
 #include "services/http/http_errors.h"
 #include "services/http/json.h"
+#include "services/http/page.h"
+#include "services/http/server_status.h"
 #include "services/http/token_calls.h"
 
 namespace plimsoll::services {
@@ -27,6 +29,7 @@ namespace {
 constexpr absl::Duration kEndGrace = absl::Seconds(1);
 
 constexpr absl::string_view kModels = "/v1/models";
+constexpr absl::string_view kStatus = "/plimsoll/status";
 constexpr TextDialect kChat = {ReadChatCompletion, NewChatFormat,
                                ErrorResponse};
 constexpr TextDialect kCompletions = {ReadCompletion, NewCompletionFormat,
@@ -39,21 +42,6 @@ constexpr TextDialect kOllamaChat = {ReadOllamaChat, NewOllamaChatFormat,
                                      OllamaError, kLines};
 constexpr TextDialect kOllamaGenerate = {
     ReadOllamaGenerate, NewOllamaGenerateFormat, OllamaError, kLines};
-
-const char* StateWord(ModelState state) {
-  switch (state) {
-    case ModelState::kAbsent:
-      return "unloaded";
-    case ModelState::kReserving:
-    case ModelState::kLoading:
-      return "loading";
-    case ModelState::kReady:
-      return "ready";
-    case ModelState::kDraining:
-      return "unloading";
-  }
-  return "";
-}
 
 Json ToJson(const ModelInfo& model, int64_t created_s) {
   Json json;
@@ -149,13 +137,21 @@ absl::StatusOr<std::unique_ptr<Front>> Front::Start(HttpOptions options,
   return front;
 }
 
+std::string Front::State() const {
+  if (room_.gate.is_closed()) return "draining";
+  return is_ready_ ? "ok" : "loading";
+}
+
 HttpResponse Front::Health() const {
-  const bool is_draining = room_.gate.is_closed();
-  const bool is_well = is_ready_ && !is_draining;
-  const char* word = is_draining ? "draining" : "loading";
   Json json;
-  json["status"] = is_well ? "ok" : word;
-  return {.status = is_well ? 200 : 503, .body = Dump(json)};
+  json["status"] = State();
+  return {.status = json["status"] == "ok" ? 200 : 503, .body = Dump(json)};
+}
+
+HttpResponse Front::Status() const {
+  HttpResponse response{.body = Dump(ServerStatus(room_.registry, State()))};
+  response.headers.emplace_back("Cache-Control", "no-store");
+  return response;
 }
 
 void Front::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
@@ -166,13 +162,19 @@ void Front::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
   }
   const bool is_model = absl::StartsWith(path, absl::StrCat(kModels, "/"));
   const ModelLister list = ListerAt(path);
-  if (path != "/health" && list == nullptr && !is_model) {
+  const PageFile* file = FindPageFile(path);
+  if (path != "/health" && path != kStatus && list == nullptr && !is_model &&
+      file == nullptr) {
     return reply->Send(ErrorResponse(404, "there is nothing at this path"));
   }
   if (request.method != "GET" && request.method != "HEAD") {
     return reply->Send(WrongMethod("GET, HEAD"));
   }
+  if (file != nullptr) {
+    return reply->Send(PageResponse(*file, request.if_none_match));
+  }
   if (path == "/health") return reply->Send(Health());
+  if (path == kStatus) return reply->Send(Status());
   const std::vector<ModelInfo> models = room_.registry.List();
   if (list != nullptr) return reply->Send(list(models, start_s_));
   path.remove_prefix(kModels.size() + 1);

@@ -39,7 +39,10 @@ class Front {
   explicit Front(const HttpRoom& room);
 
   void Handle(HttpRequest request, std::shared_ptr<HttpReply> reply);
+  // The word of /health.
+  std::string State() const;
   HttpResponse Health() const;
+  HttpResponse Status() const;
 
   const HttpRoom room_;
   const int64_t start_s_;  // Unix time

@@ -243,6 +243,7 @@ void HttpConnection::Dispatch() {
   request.method = ToString(parsed.method_string());
   request.path = ToString(parsed.target());
   request.path.resize(std::min(request.path.find('?'), request.path.size()));
+  request.if_none_match = Header(http::field::if_none_match);
   request.body = std::move(parsed.body());
   request.peer = peer_;
   request.request_id = request_id_;
@@ -282,9 +283,13 @@ void HttpConnection::Refuse(HttpResponse response) {
 
 void HttpConnection::SendWhole(HttpResponse response) {
   if (is_closed_ || source_ != nullptr || is_last_) return;
-  out_ = HeadBytes(response.status, response.content_type,
-                   absl::StrCat("Content-Length: ", response.body.size()),
-                   keeps_alive_);
+  // Behind "not modified" comes nothing, whatever a length would say.
+  const std::string length =
+      response.status == 304
+          ? ""
+          : absl::StrCat("Content-Length: ", response.body.size());
+  out_ =
+      HeadBytes(response.status, response.content_type, length, keeps_alive_);
   for (const auto& [name, value] : response.headers) {
     absl::StrAppend(&out_, name, ": ", value, "\r\n");
   }

@@ -17,8 +17,9 @@ struct HttpRequest {
   std::string method;  // upper-case, such as "POST"
   std::string path;    // without the query, as it was sent
   std::string body;
-  std::string peer;        // as PeerOf names it
-  std::string request_id;  // the client's x-request-id, or a new one
+  std::string if_none_match;  // the header of this name
+  std::string peer;           // as PeerOf names it
+  std::string request_id;     // the client's x-request-id, or a new one
   // The memory of the body. The code that answers may grow it.
   ByteBudget::Share held = {};
 };

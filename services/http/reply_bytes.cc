@@ -10,6 +10,8 @@ absl::string_view ReasonPhrase(int status) {
   switch (status) {
     case 200:
       return "OK";
+    case 304:
+      return "Not Modified";
     case 400:
       return "Bad Request";
     case 403:
@@ -43,7 +45,8 @@ std::string HeadBytes(int status, absl::string_view content_type,
                       absl::string_view framing, bool keeps_alive) {
   return absl::StrCat("HTTP/1.1 ", status, " ", ReasonPhrase(status),
                       "\r\nContent-Type: ", content_type, "\r\n", framing,
-                      "\r\nX-Content-Type-Options: nosniff\r\nConnection: ",
+                      framing.empty() ? "" : "\r\n",
+                      "X-Content-Type-Options: nosniff\r\nConnection: ",
                       keeps_alive ? "keep-alive" : "close", "\r\n");
 }
 

@@ -9,7 +9,8 @@
 namespace plimsoll::services {
 
 // Writes the status line and the first headers of a reply. `framing` is the
-// header that says where the body ends; other headers may follow.
+// header that says where the body ends, or empty if there is none; other
+// headers may follow.
 std::string HeadBytes(int status, absl::string_view content_type,
                       absl::string_view framing, bool keeps_alive);
 

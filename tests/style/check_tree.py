@@ -20,7 +20,7 @@ LONG_FILES = {
         "proves changes leases, processes and devices together",
 }
 MAX_FILE_BYTES = 1 << 20
-CODE = (".cc", ".h", ".cu", ".cuh", ".py", ".sh", ".proto")
+CODE = (".cc", ".h", ".cu", ".cuh", ".py", ".sh", ".proto", ".js", ".css", ".html")
 CPP = (".cc", ".h", ".cu", ".cuh")
 
 # What a room may include besides the standard library, by prefix.

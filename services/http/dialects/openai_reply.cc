@@ -43,6 +43,19 @@ Json ToJson(const Usage& usage) {
   return json;
 }
 
+// Adds the tokens that left the context to a choice, if some did. No client
+// has to know the field.
+void AddEvictions(const Part& part, Json& choice) {
+  if (part.evictions().empty()) return;
+  Json list = Json::array();
+  for (const v1::Eviction& eviction : part.evictions()) {
+    list.push_back({{"position", eviction.position()},
+                    {"tokens", eviction.tokens()},
+                    {"kept_tokens", eviction.kept_tokens()}});
+  }
+  choice["evictions"] = std::move(list);
+}
+
 void AppendEvent(const std::string& data, std::string& events) {
   absl::StrAppend(&events, "data: ", data, "\n\n");
 }
@@ -180,6 +193,10 @@ class ChatFormat final : public OpenAiFormat {
       choices.push_back(Choice(index, {{"role", "assistant"}, {"content", ""}},
                                nullptr, nullptr));
     }
+    if (!part.evictions().empty()) {
+      choices.push_back(Choice(index, Json::object(), nullptr, nullptr));
+      AddEvictions(part, choices.back());
+    }
     // Text that was meant as a call and is none stays text: nothing is lost.
     std::string text = part.text();
     Json calls = Json::array();
@@ -226,6 +243,7 @@ class ChatFormat final : public OpenAiFormat {
     choice["message"] = std::move(message);
     choice["logprobs"] = Logprobs(reply);
     choice["finish_reason"] = FinishWord(reply.finish().finish_reason());
+    AddEvictions(reply, choice);
     return choice;
   }
 
@@ -275,11 +293,15 @@ class CompletionFormat final : public OpenAiFormat {
     choice["finish_reason"] =
         part.has_finish() ? Json(FinishWord(part.finish().finish_reason()))
                           : Json(nullptr);
+    AddEvictions(part, choice);
     return choice;
   }
 
   std::vector<Json> Deltas(int index, const Part& part) override {
-    if (part.text().empty() && !part.has_finish() && !has_logprobs()) return {};
+    if (part.text().empty() && !part.has_finish() && !has_logprobs() &&
+        part.evictions().empty()) {
+      return {};
+    }
     return {ChoiceOf(index, part)};
   }
 

@@ -117,6 +117,34 @@ absl::Status ReadResponseFormat(JsonFields& fields, Request& request) {
   return format.End();
 }
 
+// How a context that is full goes on, in the words of plimsoll.v1.
+absl::Status ReadContext(JsonFields& fields, const TextJob& job,
+                         Request& request) {
+  ASSIGN_OR_RETURN(const auto policy, fields.Text("context_policy"));
+  const Json* given = fields.Find("roll");
+  const bool is_roll = policy == "roll";
+  if (policy.has_value() && policy != "stop" && !is_roll) {
+    return fields.Bad("context_policy", "must be stop or roll");
+  }
+  if (given != nullptr && !is_roll) {
+    return fields.Bad("roll", "means nothing without context_policy roll");
+  }
+  if (!is_roll) return absl::OkStatus();
+  if (!job.is_streamed && request.stopping().max_tokens() == 0) {
+    return fields.Bad("context_policy",
+                      "roll needs max_tokens or a stream: nothing else ends a "
+                      "reply");
+  }
+  request.set_context_policy(v1::CONTEXT_POLICY_ROLL);
+  if (given == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(JsonFields roll, JsonFields::Of(*given, "roll."));
+  ASSIGN_OR_RETURN(const auto pin, roll.Int("pin_tokens", 0, kMaxCount));
+  if (pin.has_value()) {
+    request.mutable_roll()->set_pin_tokens(static_cast<uint32_t>(*pin));
+  }
+  return roll.End();
+}
+
 // Reads what both kinds of request have. `rest` has everything but the prompt.
 absl::Status ReadCommon(JsonFields& fields, TextJob& job, Request& rest) {
   ASSIGN_OR_RETURN(const auto model, fields.Text("model"));
@@ -124,6 +152,7 @@ absl::Status ReadCommon(JsonFields& fields, TextJob& job, Request& rest) {
   RETURN_IF_ERROR(ReadSampling(fields, *rest.mutable_sampling()));
   RETURN_IF_ERROR(ReadStopping(fields, *rest.mutable_stopping()));
   RETURN_IF_ERROR(ReadStream(fields, job));
+  RETURN_IF_ERROR(ReadContext(fields, job, rest));
   RETURN_IF_ERROR(ReadResponseFormat(fields, rest));
   ASSIGN_OR_RETURN(const auto n, fields.Int("n", 1, kMaxChoices));
   job.n_choices = static_cast<int>(n.value_or(1));

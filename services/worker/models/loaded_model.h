@@ -53,7 +53,8 @@ class LoadedModel {
     size_t device;  // index into the worker's devices
     std::string device_id;
     bool is_on_host;
-    std::optional<LeaseGrant> lease;  // absent without a planner
+    std::optional<LeaseGrant> lease = {};  // absent without a planner
+    int64_t held_bytes = 0;  // of the models that were on its device before
   };
 
   LoadedModel() = default;

@@ -78,6 +78,9 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Load(
     return model;
   }
   (*model)->expectation = std::move(expectation);
+  for (LoadedModel::Part& part : (*model)->parts) {
+    part.held_bytes = held[part.device];
+  }
   return model;
 }
 
@@ -200,7 +203,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Fill(
     parts.push_back(
         {device.compute, part.first_layer, part.n_layers, part.plan});
     model->parts.push_back({static_cast<size_t>(part.device), device.id,
-                            device.compute->is_host(), std::nullopt});
+                            device.compute->is_host()});
     if (granted.leases.empty()) continue;
     model->parts.back().lease = granted.leases[model->parts.size() - 1];
   }

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "services/http/json.h"
+#include "services/http/page.h"
 #include "tests/services/http/front_fixture.h"
 #include "tests/services/http/http_client.h"
 
@@ -17,6 +18,7 @@ namespace {
 
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 TEST_F(FrontTest, HealthFollowsReadinessAndTheDrain) {
@@ -39,12 +41,96 @@ TEST_F(FrontTest, ListsModels) {
 }
 
 TEST_F(FrontTest, OtherPathsAndMethodsAreRefused) {
-  EXPECT_EQ(Get("/").status, 404);
+  EXPECT_EQ(Get("/page/none.js").status, 404);
   EXPECT_EQ(Get("/v1/modelsx").status, 404);
   const ClientReply wrong = Get("/v1/completions");
   EXPECT_EQ(wrong.status, 405);
   EXPECT_THAT(wrong.head, HasSubstr("allow: post"));
   EXPECT_EQ(Post("/health", "").status, 405);
+  EXPECT_EQ(Post("/", "").status, 405);
+  EXPECT_EQ(Post("/plimsoll/status", "").status, 405);
+}
+
+TEST_F(FrontTest, ThePageIsSentOnce) {
+  const ClientReply page = Get("/");
+  EXPECT_EQ(page.status, 200);
+  EXPECT_THAT(page.head, HasSubstr("content-type: text/html; charset=utf-8"));
+  EXPECT_THAT(page.head, HasSubstr("content-security-policy: default-src"));
+  EXPECT_THAT(page.head, HasSubstr("x-content-type-options: nosniff"));
+  EXPECT_THAT(page.body, HasSubstr("page/main.js"));
+  EXPECT_EQ(Get("/page/main.js").status, 200);
+
+  const std::string tag(FindPageFile("/")->etag);
+  EXPECT_THAT(page.head, HasSubstr(absl::StrCat("etag: ", tag)));
+  HttpClient client(front_->address());
+  client.Send(client.Request("GET", "/", "",
+                             absl::StrCat("If-None-Match: ", tag, "\r\n")));
+  const ClientReply same = client.Read();
+  EXPECT_EQ(same.status, 304);
+  EXPECT_THAT(same.head, Not(HasSubstr("content-length")));
+  // The connection goes on behind the head alone.
+  EXPECT_EQ(client.Get("/health").status, 503);
+  client.Send(client.Request("HEAD", "/"));
+  EXPECT_THAT(client.Read(/*has_body=*/false).head,
+              HasSubstr(absl::StrCat("content-length: ", page.body.size())));
+  EXPECT_EQ(client.Get("/health").status, 503);
+}
+
+TEST_F(FrontTest, TheStatusHasPlansBesideMeasurements) {
+  front_->SetReady(true);
+  const ClientReply reply = Get("/plimsoll/status");
+  EXPECT_THAT(reply.head, HasSubstr("cache-control: no-store"));
+  const Json status = Json::parse(reply.body);
+  EXPECT_EQ(status.at("state"), "ok");
+  ASSERT_EQ(status.at("models").size(), 2u);
+  const Json& loaded = status.at("models")[0];
+  EXPECT_EQ(loaded.at("id"), "a");
+  EXPECT_EQ(loaded.at("state"), "ready");
+  EXPECT_EQ(loaded.at("n_ctx"), 256);
+  EXPECT_EQ(loaded.at("n_slots"), 2);
+  EXPECT_EQ(loaded.at("kv_pages"), 8);
+  EXPECT_EQ(loaded.at("page_tokens"), 64);
+  EXPECT_EQ(status.at("models")[1].at("state"), "unloaded");
+  EXPECT_TRUE(status.at("models")[1].at("parts").empty());
+
+  ASSERT_EQ(loaded.at("parts").size(), 1u);
+  const Json& part = loaded.at("parts")[0];
+  EXPECT_EQ(part.at("measured").at("arena_bytes"),
+            part.at("measured").at("arena_planned_bytes"));
+  int64_t sum = 0;
+  for (const Json& region : part.at("regions")) {
+    if (!region.contains("on_host") && !region.contains("mapped")) {
+      sum += region.at("bytes").get<int64_t>();
+    }
+    EXPECT_FALSE(region.at("formula").get<std::string>().empty());
+  }
+  EXPECT_LE(sum, part.at("total_bytes").get<int64_t>());
+
+  ASSERT_EQ(status.at("devices").size(), 1u);
+  const Json& device = status.at("devices")[0];
+  EXPECT_EQ(device.at("id"), part.at("device"));
+  EXPECT_EQ(device.at("planned_bytes"), part.at("total_bytes"));
+  EXPECT_GE(device.at("budget_bytes"), device.at("planned_bytes"));
+  EXPECT_GT(device.at("measured_bytes").get<int64_t>(), 0);
+  EXPECT_GE(device.at("peak_bytes"), device.at("measured_bytes"));
+}
+
+// Both are below one line: what the first one took is no part of what the
+// second one found.
+TEST_F(FrontTest, ModelsOfOneDeviceShareItsLoadLine) {
+  const Json before = Json::parse(Get("/plimsoll/status").body);
+  const auto load = std::make_shared<LoadEnd>();
+  ASSERT_TRUE(registry_->Load("b", Options().load, load).ok());
+  ASSERT_TRUE(load->Await().ok());
+  const Json after = Json::parse(Get("/plimsoll/status").body);
+  const auto number = [](const Json& status, const char* name) {
+    return status.at("devices")[0].at(name).get<int64_t>();
+  };
+  EXPECT_EQ(after.at("devices").size(), 1u);
+  EXPECT_EQ(number(after, "planned_bytes"),
+            2 * number(before, "planned_bytes"));
+  EXPECT_LE(number(after, "budget_bytes"), number(before, "budget_bytes"));
+  EXPECT_GT(number(after, "budget_bytes"), number(after, "planned_bytes"));
 }
 
 TEST_F(FrontTest, AnswersAChat) {
@@ -173,6 +259,47 @@ TEST_F(FrontTest, AContextThatIsTooShortIsAnErrorWithBothNumbers) {
     EXPECT_THAT(ErrorOf(reply).at("message").get<std::string>(),
                 ::testing::AllOf(HasSubstr("300"), HasSubstr("256")));
   }
+}
+
+TEST_F(FrontTest, SaysWhatLeavesAContextThatRolls) {
+  std::string ids = "1";
+  for (int i = 1; i < 300; ++i) ids += ",1";
+  const std::string rolling =
+      absl::StrCat(R"("prompt":[)", ids,
+                   R"(],"context_policy":"roll","roll":{"pin_tokens":3})");
+  const Json whole = PostJson("/v1/completions", Completion(rolling));
+  const Json& evictions = whole.at("choices")[0].at("evictions");
+  ASSERT_FALSE(evictions.empty());
+  EXPECT_EQ(evictions[0].at("position"), 3);
+  EXPECT_GT(evictions[0].at("tokens").get<int>(), 300 - 256);
+  EXPECT_LE(evictions[0].at("kept_tokens").get<int>(), 256);
+  Json streamed = Json::array();
+  for (const Json& event :
+       PostStream("/v1/completions",
+                  Completion(absl::StrCat(rolling, R"(,"stream":true)")))) {
+    for (const Json& one :
+         event.at("choices")[0].value("evictions", Json::array())) {
+      streamed.push_back(one);
+    }
+  }
+  EXPECT_EQ(streamed, evictions);
+
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += "a ";
+  const std::string chat = absl::StrCat(
+      R"({"model":"a","messages":[{"role":"user","content":")", text,
+      R"("}],"max_tokens":8,"ignore_eos":true,"context_policy":"roll")");
+  const Json reply = PostJson("/v1/chat/completions", chat + "}");
+  EXPECT_FALSE(reply.at("choices")[0].at("evictions").empty());
+  bool is_told = false;
+  for (const Json& event :
+       PostStream("/v1/chat/completions", chat + R"(,"stream":true})")) {
+    is_told |= event.at("choices")[0].contains("evictions");
+  }
+  EXPECT_TRUE(is_told);
+  EXPECT_FALSE(PostJson("/v1/chat/completions", Chat(""))
+                   .at("choices")[0]
+                   .contains("evictions"));
 }
 
 TEST_F(FrontTest, TokenizesAndBack) {

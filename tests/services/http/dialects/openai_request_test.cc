@@ -73,6 +73,28 @@ TEST(OpenAiRequestTest, TheNewerNameOfMaxTokensIsTheSame) {
               StartsWith("max_tokens: "));
 }
 
+TEST(OpenAiRequestTest, ReadsHowAFullContextGoesOn) {
+  const TextJob job =
+      *Chat(R"("stream":true,"context_policy":"roll","roll":{"pin_tokens":9})");
+  const v1::StreamGenerateRequest& request = job.prompts.front();
+  EXPECT_EQ(request.context_policy(), v1::CONTEXT_POLICY_ROLL);
+  EXPECT_EQ(request.roll().pin_tokens(), 9u);
+  EXPECT_FALSE(Chat(R"("context_policy":"roll","max_tokens":1)")
+                   ->prompts.front()
+                   .has_roll());
+  EXPECT_EQ(Chat(R"("context_policy":"stop")")->prompts[0].context_policy(),
+            v1::CONTEXT_POLICY_UNSPECIFIED);
+  EXPECT_THAT(MessageOf(Chat(R"("context_policy":"drop")")),
+              StartsWith("context_policy: "));
+  EXPECT_THAT(MessageOf(Chat(R"("context_policy":"roll")")),
+              HasSubstr("max_tokens"));
+  EXPECT_THAT(MessageOf(Chat(R"("roll":{"pin_tokens":9})")),
+              StartsWith("roll: "));
+  EXPECT_THAT(MessageOf(Chat(
+                  R"("stream":true,"context_policy":"roll","roll":{"a":1})")),
+              StartsWith("roll.a: "));
+}
+
 TEST(OpenAiRequestTest, RefusesWhatIsOutOfBounds) {
   EXPECT_TRUE(Chat(R"("n":16)").ok());
   EXPECT_THAT(MessageOf(Chat(R"("n":17)")), StartsWith("n: "));
