@@ -32,6 +32,8 @@ RARE_CHECKS = ("-bugprone-assert-side-effect,-bugprone-multiple-statement-macro,
                "-bugprone-undelegated-constructor")
 # More than half of the time of what includes gRPC.
 SLOW_CHECK = "-performance-unnecessary-value-param"
+# Most of the time of what includes Boost.
+BOOST_CHECKS = "-clang-analyzer-*"
 # Products of a panel's, a tile's or a span's constants are far below 2^31, and
 # a cast in each would hide the arithmetic.
 SMALL_PRODUCTS = "-bugprone-implicit-widening-of-multiplication-result"
@@ -168,6 +170,9 @@ def main():
             checks.append(RARE_CHECKS)
             if room == "services":
                 checks.append(SLOW_CHECK)
+            if any("#include <boost/" in source.read_text()
+                   for source in found[name][0]):
+                checks.append(BOOST_CHECKS)
         if room == "kernels":
             checks += [SMALL_PRODUCTS, LOW_PARTS]
         return check(build / "tidy", files[name], ",".join(checks))

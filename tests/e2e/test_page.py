@@ -108,6 +108,7 @@ def rendered(page, text):
 
 
 def test_a_chat_is_streamed_and_the_bar_is_live(page, server):
+    set_settings(page, temperature="0")
     # Each growth of the text, as it is drawn.
     page.run("""void new MutationObserver(() => {
       const length = document.querySelector(".reply > .prose")?.textContent.length;
@@ -139,6 +140,7 @@ def test_a_chat_is_streamed_and_the_bar_is_live(page, server):
 
 
 def test_stop_ends_a_reply_and_frees_its_slot(page, server):
+    set_settings(page, temperature="0")
     say(page, "Count from one to one thousand, in words, each on its own line.")
     page.until("document.querySelector('.reply > .prose')?.textContent.length > 5")
     assert page.run("document.querySelector('#send').textContent") == "Stop"
