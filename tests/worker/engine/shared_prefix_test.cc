@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "tests/sanitized.h"
 #include "tests/worker/engine/batch_mix.h"
 #include "tests/worker/engine/engine_fixture.h"
 #include "tests/worker/engine/engine_harness.h"
@@ -28,8 +27,6 @@ using ::plimsoll::testing::ModelAndKv;
 using ::plimsoll::testing::NameOfModelAndKv;
 using ::plimsoll::testing::RandomIds;
 using ::plimsoll::testing::SameBits;
-
-constexpr int kManyRequests = plimsoll::testing::kIsSanitized ? 16 : 40;
 
 using Ids = std::vector<int32_t>;
 
@@ -102,7 +99,7 @@ TEST_P(SharedPrefixFamilyTest, ManyAtOnceAreEachAsIfAlone) {
   Load(GetParam().model, setup);
   std::mt19937 random(5);
   std::vector<GenerateOptions> requests;
-  for (int i = 0; i < kManyRequests; ++i) {
+  for (int i = 0; i < 40; ++i) {
     const auto n_common = static_cast<int64_t>(random() % 150);
     requests.push_back(
         Greedy(Prompt(n_common, 1 + static_cast<int64_t>(random() % 60),
