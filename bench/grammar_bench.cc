@@ -22,8 +22,8 @@
 #include "worker/text/code_points.h"
 #include "worker/text/grammar/gbnf.h"
 #include "worker/text/grammar/regex_grammar.h"
-#include "worker/text/grammar/schema_grammar.h"
 #include "worker/text/grammar/token_mask.h"
+#include "worker/text/schema/schema_grammar.h"
 #include "worker/text/tokenizer/tokenizer.h"
 
 namespace plimsoll::worker {

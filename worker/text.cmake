@@ -78,6 +78,7 @@ target_link_libraries(plimsoll_text_chat
   PUBLIC plimsoll_text_tokenizer plimsoll_text_jinja
   PRIVATE absl::flat_hash_map nlohmann_json::nlohmann_json)
 add_library(plimsoll_text_grammar STATIC
+  text/grammar/char_automaton.cc
   text/grammar/gbnf.cc
   text/grammar/grammar_builder.cc
   text/grammar/grammar_exits.cc
@@ -85,24 +86,51 @@ add_library(plimsoll_text_grammar STATIC
   text/grammar/grammar_spread.cc
   text/grammar/grammar_state.cc
   text/grammar/json_grammar.cc
+  text/grammar/regex_automaton.cc
   text/grammar/regex_grammar.cc
-  text/grammar/schema_grammar.cc
-  text/grammar/schema_keywords.cc
+  text/grammar/regex_tree.cc
   text/grammar/token_mask.cc)
 target_link_libraries(plimsoll_text_grammar
   PUBLIC plimsoll_text_tokenizer absl::flat_hash_map
-    absl::flat_hash_set
-  PRIVATE nlohmann_json::nlohmann_json)
+    absl::flat_hash_set)
+add_library(plimsoll_text_schema STATIC
+  text/schema/array_keywords.cc
+  text/schema/choice_keywords.cc
+  text/schema/constraint.cc
+  text/schema/decimal.cc
+  text/schema/expander.cc
+  text/schema/formats.cc
+  text/schema/formula.cc
+  text/schema/json_text.cc
+  text/schema/number_set.cc
+  text/schema/object_keywords.cc
+  text/schema/object_writer.cc
+  text/schema/pattern_pool.cc
+  text/schema/plan.cc
+  text/schema/plan_arrays.cc
+  text/schema/plan_objects.cc
+  text/schema/plan_possible.cc
+  text/schema/schema_check.cc
+  text/schema/schema_grammar.cc
+  text/schema/schema_index.cc
+  text/schema/schema_writer.cc
+  text/schema/shape.cc
+  text/schema/text_sets.cc
+  text/schema/value_keywords.cc)
+target_link_libraries(plimsoll_text_schema
+  PUBLIC plimsoll_text_grammar absl::flat_hash_map absl::synchronization
+    nlohmann_json::nlohmann_json)
 # All of it.
 add_library(plimsoll_text INTERFACE)
 target_link_libraries(plimsoll_text INTERFACE
   plimsoll_text_chat plimsoll_text_grammar plimsoll_text_jinja
+  plimsoll_text_schema
   plimsoll_text_tokenizer
   plimsoll_text_base plimsoll_planner)
 
 # Text has no threads, so with ThreadSanitizer it need not be fast.
 if(PLIMSOLL_SANITIZE STREQUAL "thread")
-  foreach(name base tokenizer jinja chat grammar)
+  foreach(name base tokenizer jinja chat grammar schema)
     target_compile_options(plimsoll_text_${name} PRIVATE -O0)
   endforeach()
 endif()

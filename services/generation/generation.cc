@@ -66,7 +66,9 @@ absl::StatusOr<Generation> PrepareAny(ServedModel model, const Caller& caller,
   RETURN_IF_ERROR(FillRoll(request.roll(), generation.options));
   FillCaller(caller, generation.options);
   RETURN_IF_ERROR(caller.stop());
-  RETURN_IF_ERROR(FillConstraint(request, generation.options, caller.stop));
+  ASSIGN_OR_RETURN(generation.constraint_notes,
+                   FillConstraint(request, generation.options, caller.stop,
+                                  &generation.model.engine->constraints()));
   const bool can_roll =
       generation.options.roll.policy == worker::ContextPolicy::kRoll;
   ASSIGN_OR_RETURN(generation.prompt, FittingPrompt(generation.model, request,
@@ -136,7 +138,9 @@ absl::StatusOr<Generation> Prepare(ServedModel model, const Caller& caller,
                              request.response(), v1::CONTEXT_POLICY_ROLL));
   worker::GenerateOptions& options = generation.options;
   FillCaller(caller, options);
-  RETURN_IF_ERROR(FillConstraint(request, options, caller.stop));
+  ASSIGN_OR_RETURN(generation.constraint_notes,
+                   FillConstraint(request, options, caller.stop,
+                                  &generation.model.engine->constraints()));
   options.session_id = request.session_id();
   const auto session =
       engine.GetSession(options.session_id, options.claim.tenant);

@@ -28,6 +28,8 @@ struct Generation {
   ServedModel model;
   Prompt prompt;                    // without its ids, except in a Score call
   worker::GenerateOptions options;  // with the ids, except in a Score call
+  // What of the constraint says nothing about the reply.
+  worker::SchemaNotes constraint_notes = {};
 };
 
 // The caller of a call: its identity, the call's id, the memory that the call
@@ -68,6 +70,11 @@ void SetPrompt(const Generation& generation, std::span<const int32_t> ids,
   message.set_model(generation.model.name);
   message.set_request_id(request_id);
   message.set_chat_format(generation.prompt.chat_format);
+  if constexpr (requires { message.add_constraint_notes(std::string()); }) {
+    for (const std::string& note : generation.constraint_notes) {
+      message.add_constraint_notes(note);
+    }
+  }
 }
 
 // Describes the prompt for the first message of a stream.

@@ -7,9 +7,6 @@
 #include "base/status_macros.h"
 #include "planner/layout/plan_regions.h"
 #include "services/host/random_id.h"
-#include "worker/text/grammar/gbnf.h"
-#include "worker/text/grammar/regex_grammar.h"
-#include "worker/text/grammar/schema_grammar.h"
 
 namespace plimsoll::services {
 namespace {
@@ -473,29 +470,54 @@ absl::Status FillRoll(const v1::RollOptions& message,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<const worker::Grammar>> FromProto(
-    const v1::OutputConstraint& message, StopCheck stop) {
-  absl::StatusOr<std::shared_ptr<const worker::Grammar>> grammar = nullptr;
-  absl::string_view field;
+absl::StatusOr<worker::ConstraintSource> SourceFromProto(
+    const v1::OutputConstraint& message) {
+  using Form = worker::ConstraintSource::Form;
+  worker::ConstraintSource source = {.trigger = message.trigger()};
   switch (message.kind_case()) {
     case v1::OutputConstraint::kJsonSchema:
-      field = "constraint.json_schema";
-      grammar = worker::CompileJsonSchema(message.json_schema(), stop);
+      source.form = Form::kJsonSchema;
+      source.text = message.json_schema();
       break;
     case v1::OutputConstraint::kGbnf:
-      field = "constraint.gbnf";
-      grammar = worker::CompileGbnf(message.gbnf(), stop);
+      source.form = Form::kGbnf;
+      source.text = message.gbnf();
       break;
     case v1::OutputConstraint::kRegex:
-      field = "constraint.regex";
-      grammar = worker::CompileRegex(message.regex(), stop);
+      source.form = Form::kRegex;
+      source.text = message.regex();
       break;
     default:
       return Bad("constraint", "has no json_schema, gbnf or regex");
   }
-  if (!absl::IsInvalidArgument(grammar.status())) return grammar;
+  if (message.has_schema_options()) {
+    if (source.form != Form::kJsonSchema) {
+      return Bad("constraint.schema_options", "means nothing without a schema");
+    }
+    const v1::JsonSchemaOptions& options = message.schema_options();
+    source.options = {.closed_objects = options.closed_objects(),
+                      .any_order = options.any_order(),
+                      .any_spelling = options.any_spelling(),
+                      .refuse_unknown = options.refuse_unknown(),
+                      .ignore_formats = options.ignore_formats()};
+  }
+  return source;
+}
+
+absl::StatusOr<worker::Constraint> FromProto(
+    const v1::OutputConstraint& message, StopCheck stop,
+    worker::ConstraintCache* cache) {
+  using Form = worker::ConstraintSource::Form;
+  ASSIGN_OR_RETURN(const worker::ConstraintSource source,
+                   SourceFromProto(message));
+  auto constraint = cache != nullptr ? cache->Get(source, stop)
+                                     : worker::CompileConstraint(source, stop);
+  if (!absl::IsInvalidArgument(constraint.status())) return constraint;
+  absl::string_view field = "constraint.regex";
+  if (source.form == Form::kJsonSchema) field = "constraint.json_schema";
+  if (source.form == Form::kGbnf) field = "constraint.gbnf";
   return absl::InvalidArgumentError(
-      absl::StrCat(field, ": ", grammar.status().message()));
+      absl::StrCat(field, ": ", constraint.status().message()));
 }
 
 }  // namespace plimsoll::services

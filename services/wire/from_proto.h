@@ -21,7 +21,7 @@
 #include "worker/engine/engine.h"
 #include "worker/sampling/sampler.h"
 #include "worker/text/chat/chat_template.h"
-#include "worker/text/grammar/grammar.h"
+#include "worker/text/schema/constraint.h"
 
 namespace plimsoll::services {
 
@@ -65,20 +65,26 @@ absl::StatusOr<worker::SessionOptions> FromProto(
 absl::Status FillRoll(const v1::RollOptions& message,
                       worker::GenerateOptions& options);
 
-// Compiles the grammar of a constraint, which must be set.
+// The source of a constraint, which must be set.
+// Errors: kInvalidArgument naming the field.
+absl::StatusOr<worker::ConstraintSource> SourceFromProto(
+    const v1::OutputConstraint& message);
+// Compiles a constraint, which must be set, or takes it from `cache`.
 // Errors: kInvalidArgument naming the field; those of `stop`.
-absl::StatusOr<std::shared_ptr<const worker::Grammar>> FromProto(
-    const v1::OutputConstraint& message, StopCheck stop = NeverStop);
-// Sets the constraint of `options` if the request has one.
+absl::StatusOr<worker::Constraint> FromProto(
+    const v1::OutputConstraint& message, StopCheck stop = NeverStop,
+    worker::ConstraintCache* cache = nullptr);
+// Sets the constraint of `options` if the request has one. Returns what of it
+// says nothing about the reply.
 template <typename Request>
-absl::Status FillConstraint(const Request& request,
-                            worker::GenerateOptions& options,
-                            StopCheck stop = NeverStop) {
-  if (!request.has_constraint()) return absl::OkStatus();
-  auto grammar = FromProto(request.constraint(), stop);
-  if (!grammar.ok()) return grammar.status();
-  options.constraint = *std::move(grammar);
-  return absl::OkStatus();
+absl::StatusOr<worker::SchemaNotes> FillConstraint(
+    const Request& request, worker::GenerateOptions& options,
+    StopCheck stop = NeverStop, worker::ConstraintCache* cache = nullptr) {
+  if (!request.has_constraint()) return worker::SchemaNotes();
+  auto constraint = FromProto(request.constraint(), stop, cache);
+  if (!constraint.ok()) return constraint.status();
+  options.constraint = std::move(constraint->grammar);
+  return std::move(constraint->notes);
 }
 
 }  // namespace plimsoll::services

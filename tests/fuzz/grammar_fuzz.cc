@@ -1,10 +1,11 @@
 // Any grammar, regular expression or schema is compiled or refused, and what is
 // compiled can be walked within its limits. The first byte says which it is:
-// r, s, or anything else for GBNF.
+// r, s (o with options), or anything else for GBNF.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -13,7 +14,7 @@
 #include "worker/text/grammar/gbnf.h"
 #include "worker/text/grammar/grammar_state.h"
 #include "worker/text/grammar/regex_grammar.h"
-#include "worker/text/grammar/schema_grammar.h"
+#include "worker/text/schema/schema_grammar.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -24,6 +25,13 @@ absl::StatusOr<std::shared_ptr<const Grammar>> Compile(char kind,
                                                        absl::string_view text) {
   if (kind == 'r') return CompileRegex(text);
   if (kind == 's') return CompileJsonSchema(text);
+  if (kind == 'o') {
+    ASSIGN_OR_RETURN(CompiledSchema compiled,
+                     CompileSchema(text, {.closed_objects = true,
+                                          .any_order = true,
+                                          .any_spelling = true}));
+    return std::move(compiled.grammar);
+  }
   return CompileGbnf(text);
 }
 

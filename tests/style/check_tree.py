@@ -54,6 +54,7 @@ FOLDERS = {
         "worker/text", "worker/text/tokenizer", "worker/text/jinja",
     ),
     "worker/text/grammar": ("worker/text", "worker/text/tokenizer"),
+    "worker/text/schema": ("worker/text", "worker/text/grammar"),
     "worker/device": (),
     "worker/cache": (),
     "worker/scheduling": (),
@@ -62,7 +63,7 @@ FOLDERS = {
     "worker/engine": (
         "worker/device", "worker/cache", "worker/scheduling", "worker/graph",
         "worker/sampling", "worker/text", "worker/text/tokenizer",
-        "worker/text/chat", "worker/text/grammar",
+        "worker/text/chat", "worker/text/grammar", "worker/text/schema",
     ),
     "services/host": (),
     "services/wire": ("services/host",),

@@ -79,6 +79,8 @@ const Tokenizer& Engine::tokenizer() const {
   return *impl_->resources().tokenizer;
 }
 
+ConstraintCache& Engine::constraints() { return impl_->constraints(); }
+
 const planner::MemoryPlan& Engine::plan() const {
   return impl_->resources().plan();
 }

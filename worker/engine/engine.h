@@ -22,6 +22,7 @@
 #include "worker/engine/session_info.h"
 #include "worker/engine/token_sink.h"
 #include "worker/graph/engine_part.h"
+#include "worker/text/schema/constraint.h"
 #include "worker/text/tokenizer/tokenizer.h"
 
 namespace plimsoll::worker {
@@ -101,6 +102,8 @@ class Engine {
                                  const absl::Status& status);
 
   const Tokenizer& tokenizer() const;
+  // Constraints that were compiled for this engine's requests.
+  ConstraintCache& constraints();
   // The first part's plan. Its context and options are those of every part.
   const planner::MemoryPlan& plan() const;
   const std::vector<EnginePart>& parts() const;

@@ -75,6 +75,7 @@ class Engine::Impl {
   // What the load made. It never changes, but for what the step thread does
   // with it.
   const EngineResources& resources() const { return resources_; }
+  ConstraintCache& constraints() { return constraints_; }
 
  private:
   absl::Status SubmitMessage(GenerateOptions request,
@@ -118,6 +119,7 @@ class Engine::Impl {
   const int64_t slot_bytes_;  // KV cache bytes of one session
   StepCounters counters_;
   MaskMaker masks_;
+  ConstraintCache constraints_;
 
   // Used by the step thread only.
   Contexts contexts_;

@@ -74,6 +74,7 @@ int Run(const std::vector<std::string>& args, Streams& streams) {
   AddBench(app, commands);
   AddTokenize(app, commands);
   AddTemplate(app, commands);
+  AddConstraint(app, commands);
   AddVerify(app, commands);
   AddConvert(app, commands);
   AddModels(app, commands);

@@ -16,8 +16,8 @@
 #include "worker/text/grammar/gbnf.h"
 #include "worker/text/grammar/grammar_state.h"
 #include "worker/text/grammar/regex_grammar.h"
-#include "worker/text/grammar/schema_grammar.h"
 #include "worker/text/grammar/token_mask.h"
+#include "worker/text/schema/schema_grammar.h"
 
 namespace plimsoll::worker {
 namespace {

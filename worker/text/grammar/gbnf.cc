@@ -31,7 +31,8 @@ class GbnfParser {
   GbnfParser(absl::string_view text, StopCheck stop)
       : text_(text), rest_(text), builder_(stop) {}
 
-  absl::StatusOr<std::shared_ptr<const Grammar>> Parse() {
+  absl::StatusOr<std::shared_ptr<const Grammar>> Parse(
+      absl::string_view trigger) {
     SkipSpace(/*across_lines=*/true);
     while (!rest_.empty()) RETURN_IF_ERROR(ParseRule());
     for (const RuleUse& use : rules_) {
@@ -44,7 +45,13 @@ class GbnfParser {
       return absl::InvalidArgumentError(
           "there is no rule 'root', where a grammar begins");
     }
-    return builder_.Build(rules_[root->second].rule);
+    int32_t rule = rules_[root->second].rule;
+    if (!trigger.empty()) {
+      const Expr after = builder_.Rule(rule);
+      rule = builder_.NewRule("trigger");
+      builder_.Define(rule, builder_.AfterTrigger(trigger, after));
+    }
+    return builder_.Build(rule);
   }
 
  private:
@@ -277,9 +284,9 @@ class GbnfParser {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(
-    absl::string_view text, StopCheck stop) {
+    absl::string_view text, StopCheck stop, absl::string_view trigger) {
   RETURN_IF_ERROR(CheckSource(text));
-  return GbnfParser(text, stop).Parse();
+  return GbnfParser(text, stop).Parse(trigger);
 }
 
 }  // namespace plimsoll::worker

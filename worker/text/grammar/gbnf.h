@@ -19,10 +19,12 @@ namespace plimsoll::worker {
 // A rule ends with its line, unless a parenthesis is open or the next line
 // begins with `|`. Escapes are \n \r \t \\ \" \[ \] \- \^ \xHH \uHHHH and
 // \UHHHHHHHH; the last three are code points.
+// With a `trigger`, a text of the grammar follows it.
 // Errors: kInvalidArgument naming the line and what is wrong there, or the
 // limit that was passed; those of `stop`.
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(
-    absl::string_view text, StopCheck stop = NeverStop);
+    absl::string_view text, StopCheck stop = NeverStop,
+    absl::string_view trigger = "");
 
 }  // namespace plimsoll::worker
 

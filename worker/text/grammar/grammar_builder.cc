@@ -1,6 +1,7 @@
 #include "worker/text/grammar/grammar_builder.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <utility>
 
@@ -169,6 +170,38 @@ void GrammarBuilder::Define(int32_t rule, Expr definition) {
 
 GrammarBuilder::Expr GrammarBuilder::Rule(int32_t rule) {
   return Add({.kind = Kind::kRule, .arg = static_cast<uint32_t>(rule)});
+}
+
+// The states are the bytes of the trigger that were read. Source: Knuth, Morris
+// and Pratt, "Fast pattern matching in strings", 1977.
+GrammarBuilder::Expr GrammarBuilder::AfterTrigger(absl::string_view trigger,
+                                                  Expr after) {
+  const size_t n = trigger.size();
+  std::vector<int32_t> rules;
+  for (size_t i = 0; i < n; ++i) rules.push_back(NewRule("before trigger"));
+  // next[i] has the state after each byte; `border` is the state that the
+  // trigger's bytes without the first lead to.
+  std::vector<std::array<size_t, 256>> next(n);
+  size_t border = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const auto own = static_cast<uint8_t>(trigger[i]);
+    if (i == 0) {
+      next[0].fill(0);
+    } else {
+      next[i] = next[border];
+    }
+    if (i > 0) border = next[border][own];
+    next[i][own] = i + 1;
+    std::map<size_t, ByteSet> ways;
+    for (size_t b = 0; b < 256; ++b) ways[next[i][b]].set(b);
+    std::vector<Expr> choices = {Literal("")};
+    for (const auto& [to, bytes] : ways) {
+      choices.push_back(
+          Sequence({Set(bytes), to == n ? after : Rule(rules[to])}));
+    }
+    Define(rules[i], Choice(std::move(choices)));
+  }
+  return Rule(rules[0]);
 }
 
 uint32_t GrammarBuilder::Push(GrammarInstruction instruction) {

@@ -50,6 +50,10 @@ class GrammarBuilder {
   void Define(int32_t rule, Expr definition);
   Expr Rule(int32_t rule);
 
+  // Any text, in which `trigger` (not empty) has its first end where it ends,
+  // and then `after`; or a text without it.
+  Expr AfterTrigger(absl::string_view trigger, Expr after);
+
   // Builds the grammar of `root`.
   // Errors: kInvalidArgument naming a rule that is not defined, can never end
   // or begins with itself, or saying which limit was passed; those of `stop`.

@@ -71,6 +71,24 @@ Expr JsonGrammar::MakeSpace() {
 Expr JsonGrammar::StringChar(const CodePoints& set) {
   if (!builder_.ok()) return builder_.Literal("");
   const CodePoints wanted = Normalized(set);
+  // Sets that need many instructions are rules.
+  const bool is_small = !wanted.empty() && wanted.back().last < 0x80 &&
+                        wanted.front().first >= 0x20 && !any_spelling_;
+  if (is_small) return MakeStringChar(wanted);
+  std::vector<uint32_t> key;
+  for (const CodePointRange& one : wanted) {
+    key.push_back(one.first);
+    key.push_back(one.last);
+  }
+  const auto [found, is_new] = chars_.try_emplace(std::move(key), 0);
+  if (is_new) {
+    found->second = builder_.NewRule("character");
+    builder_.Define(found->second, MakeStringChar(wanted));
+  }
+  return builder_.Rule(found->second);
+}
+
+Expr JsonGrammar::MakeStringChar(const CodePoints& wanted) {
   const CodePoints escaped = {{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
   std::vector<Expr> choices;
   if (const CodePoints plain = Intersection(wanted, Complement(escaped));
@@ -100,15 +118,156 @@ Expr JsonGrammar::StringChar(const CodePoints& set) {
         builder_.Sequence({backslash, builder_.Literal(high ? "u001" : "u000"),
                            builder_.Chars(low_digits)}));
   }
+  if (any_spelling_) AddEscapes(wanted, choices);
   return builder_.Choice(std::move(choices));
+}
+
+namespace {
+
+// What a digit of an escape may be.
+CodePoints HexDigits(uint32_t first, uint32_t last) {
+  CodePoints digits;
+  for (uint32_t digit = first; digit <= last; ++digit) {
+    if (digit < 10) {
+      digits.push_back({'0' + digit, '0' + digit});
+    } else {
+      digits.push_back({'a' + digit - 10, 'a' + digit - 10});
+      digits.push_back({'A' + digit - 10, 'A' + digit - 10});
+    }
+  }
+  return digits;
+}
+
+// The numbers from `first` to `last`, with `n` hexadecimal digits. The
+// recursion is as deep as there are digits.
+Expr HexBetween(uint32_t first, uint32_t last, int n, GrammarBuilder& builder) {
+  if (n == 0) return builder.Literal("");
+  const uint32_t unit = uint32_t{1} << (4 * (n - 1));
+  std::vector<Expr> choices;
+  while (first <= last) {
+    const uint32_t digit = first / unit;
+    // Digits below which everything may follow are one choice.
+    uint32_t last_digit = digit;
+    if (first % unit == 0) {
+      while ((last_digit + 2) * unit - 1 <= last) ++last_digit;
+    }
+    const uint32_t end = std::min(last, (last_digit + 1) * unit - 1);
+    choices.push_back(builder.Sequence(
+        {builder.Chars(HexDigits(digit, last_digit)),
+         HexBetween(first % unit, end - last_digit * unit, n - 1, builder)}));
+    first = end + 1;
+  }
+  return builder.Choice(std::move(choices));
+}
+
+}  // namespace
+
+void JsonGrammar::AddEscapes(const CodePoints& set,
+                             std::vector<Expr>& choices) {
+  if (Contains(set, '/')) choices.push_back(builder_.Literal("\\/"));
+  const Expr escape = builder_.Literal("\\u");
+  for (const CodePointRange& range : Intersection(set, {{0, 0xFFFF}})) {
+    choices.push_back(builder_.Sequence(
+        {escape, HexBetween(range.first, range.last, 4, builder_)}));
+  }
+  for (const CodePointRange& range :
+       Intersection(set, {{0x10000, kMaxCodePoint}})) {
+    // Pairs of surrogates. Source: RFC 8259, 7.
+    for (uint32_t at = range.first; at <= range.last;) {
+      const uint32_t high = (at - 0x10000) >> 10;
+      uint32_t end = std::min(range.last, 0x10000 + (high << 10) + 0x3FF);
+      uint32_t last_high = high;
+      if ((at & 0x3FF) == 0) {
+        // Halves below which everything may follow are one choice.
+        while (end + 0x400 <= range.last) {
+          end += 0x400;
+          ++last_high;
+        }
+      }
+      const uint32_t low = at & 0x3FF;
+      const uint32_t last_low = last_high > high ? 0x3FF : end & 0x3FF;
+      if (last_high > high) end = 0x10000 + (last_high << 10) + 0x3FF;
+      choices.push_back(builder_.Sequence(
+          {escape, HexBetween(0xD800 + high, 0xD800 + last_high, 4, builder_),
+           escape, HexBetween(0xDC00 + low, 0xDC00 + last_low, 4, builder_)}));
+      at = end + 1;
+    }
+  }
+}
+
+Expr JsonGrammar::Text(absl::string_view text) {
+  const Expr quote = builder_.Literal("\"");
+  std::vector<Expr> parts = {quote};
+  for (const uint32_t c : Decoded(text)) {
+    parts.push_back(StringText(c));
+  }
+  parts.push_back(quote);
+  return builder_.Sequence(std::move(parts));
+}
+
+Expr JsonGrammar::StringText(uint32_t code_point) {
+  if (any_spelling_) return StringChar({{code_point, code_point}});
+  // One spelling: a literal, which joins its neighbours.
+  for (const ShortEscape& one : kShortEscapes) {
+    if (one.code_point != code_point) continue;
+    return builder_.Literal(
+        absl::StrCat("\\", std::string(1, static_cast<char>(one.letter))));
+  }
+  if (code_point < 0x20) {
+    return builder_.Literal(
+        absl::StrCat("\\u", absl::Hex(code_point, absl::kZeroPad4)));
+  }
+  std::string bytes;
+  AppendUtf8(code_point, bytes);
+  return builder_.Literal(bytes);
 }
 
 Expr JsonGrammar::MakeAnyChar() { return StringChar(Complement({})); }
 
 Expr JsonGrammar::String(int64_t min, int64_t max) {
-  const Expr any_char = Once(any_char_, "character", &JsonGrammar::MakeAnyChar);
   const Expr quote = builder_.Literal("\"");
-  return builder_.Sequence({quote, builder_.Repeat(any_char, min, max), quote});
+  if (min == 0 && max == GrammarBuilder::kUnlimited) {
+    const Expr any_char =
+        Once(any_char_, "character", &JsonGrammar::MakeAnyChar);
+    return builder_.Sequence({quote, builder_.Repeat(any_char, 0, max), quote});
+  }
+  const auto [found, is_new] = lengths_.try_emplace({min, max}, 0);
+  if (is_new) {
+    found->second = builder_.NewRule("string");
+    std::vector<Expr> parts = {quote, Exactly(min)};
+    const bool is_limited = max != GrammarBuilder::kUnlimited;
+    parts.push_back(is_limited ? UpTo(max - min)
+                               : builder_.Repeat(Exactly(1), 0, max));
+    parts.push_back(quote);
+    builder_.Define(found->second, builder_.Sequence(std::move(parts)));
+  }
+  return builder_.Rule(found->second);
+}
+
+Expr JsonGrammar::Exactly(int64_t n) {
+  const Expr any_char = Once(any_char_, "character", &JsonGrammar::MakeAnyChar);
+  if (n < kBlock) return builder_.Repeat(any_char, n, n);
+  const Expr block = Once(block_, "characters", &JsonGrammar::MakeBlock);
+  return builder_.Sequence({builder_.Repeat(block, n / kBlock, n / kBlock),
+                            builder_.Repeat(any_char, n % kBlock, n % kBlock)});
+}
+
+// Whole blocks and less than one more; or as many blocks as fit, and the rest.
+Expr JsonGrammar::UpTo(int64_t n) {
+  const Expr any_char = Once(any_char_, "character", &JsonGrammar::MakeAnyChar);
+  if (n < 2 * kBlock) return builder_.Repeat(any_char, 0, n);
+  const Expr block = Once(block_, "characters", &JsonGrammar::MakeBlock);
+  const int64_t n_blocks = n / kBlock;
+  return builder_.Choice(
+      {builder_.Sequence({builder_.Repeat(block, 0, n_blocks - 1),
+                          builder_.Repeat(any_char, 0, kBlock - 1)}),
+       builder_.Sequence({builder_.Repeat(block, n_blocks, n_blocks),
+                          builder_.Repeat(any_char, 0, n % kBlock)})});
+}
+
+Expr JsonGrammar::MakeBlock() {
+  const Expr any_char = Once(any_char_, "character", &JsonGrammar::MakeAnyChar);
+  return builder_.Repeat(any_char, kBlock, kBlock);
 }
 
 Expr JsonGrammar::StringExcept(const std::vector<std::string>& excluded) {
@@ -177,6 +336,20 @@ Expr JsonGrammar::Integer() {
 }
 
 Expr JsonGrammar::MakeInteger() {
+  const Expr plain = MakeWhole();
+  if (!any_spelling_ || plain_integers_) return plain;
+  const Expr zeros = builder_.Sequence(
+      {builder_.Literal("."),
+       builder_.Repeat(builder_.Literal("0"), 1, kMaxDigits)});
+  const Expr exponent =
+      builder_.Sequence({builder_.Chars({{'E', 'E'}, {'e', 'e'}}),
+                         builder_.Optional(builder_.Literal("+")),
+                         Digits(1, kMaxExponentDigits)});
+  return builder_.Sequence(
+      {plain, builder_.Optional(zeros), builder_.Optional(exponent)});
+}
+
+Expr JsonGrammar::MakeWhole() {
   return builder_.Sequence(
       {builder_.Optional(builder_.Literal("-")),
        builder_.Choice({builder_.Literal("0"),
@@ -190,68 +363,13 @@ Expr JsonGrammar::Number() {
 
 Expr JsonGrammar::MakeNumber() {
   return builder_.Sequence(
-      {MakeInteger(),
+      {MakeWhole(),
        builder_.Optional(
            builder_.Sequence({builder_.Literal("."), Digits(1, kMaxDigits)})),
        builder_.Optional(builder_.Sequence(
            {builder_.Chars({{'E', 'E'}, {'e', 'e'}}),
             builder_.Optional(builder_.Chars({{'+', '+'}, {'-', '-'}})),
             Digits(1, kMaxExponentDigits)}))});
-}
-
-// The recursion is as deep as the number of digits.
-Expr JsonGrammar::DigitsBetween(const std::string& low,
-                                const std::string& high) {
-  if (low.empty()) return builder_.Literal("");
-  const auto n_rest = static_cast<int64_t>(low.size()) - 1;
-  const std::string low_rest = low.substr(1);
-  const std::string high_rest = high.substr(1);
-  const auto with_first = [this](char digit, Expr rest) {
-    return builder_.Sequence({builder_.Literal(std::string(1, digit)), rest});
-  };
-  if (low[0] == high[0]) {
-    return with_first(low[0], DigitsBetween(low_rest, high_rest));
-  }
-  const std::string nines(low_rest.size(), '9');
-  const std::string zeros(low_rest.size(), '0');
-  char first = low[0];
-  char last = high[0];
-  std::vector<Expr> choices;
-  if (low_rest != zeros) {
-    choices.push_back(with_first(first++, DigitsBetween(low_rest, nines)));
-  }
-  if (high_rest != nines) {
-    choices.push_back(with_first(last--, DigitsBetween(zeros, high_rest)));
-  }
-  if (first <= last) {
-    choices.push_back(builder_.Sequence(
-        {builder_.Chars(
-             {{static_cast<uint32_t>(first), static_cast<uint32_t>(last)}}),
-         Digits(n_rest, n_rest)}));
-  }
-  return builder_.Choice(std::move(choices));
-}
-
-Expr JsonGrammar::Naturals(int64_t min, int64_t max) {
-  std::vector<Expr> choices;
-  int64_t first_longer = 10;  // the first with one digit more than `min`
-  while (min <= max) {
-    while (first_longer <= min) first_longer *= 10;
-    const int64_t last = std::min(max, first_longer - 1);
-    choices.push_back(DigitsBetween(absl::StrCat(min), absl::StrCat(last)));
-    min = last + 1;
-  }
-  return builder_.Choice(std::move(choices));
-}
-
-Expr JsonGrammar::IntegerIn(int64_t min, int64_t max) {
-  std::vector<Expr> choices;
-  if (min < 0) {
-    choices.push_back(builder_.Sequence(
-        {builder_.Literal("-"), Naturals(std::max<int64_t>(-max, 1), -min)}));
-  }
-  if (max >= 0) choices.push_back(Naturals(std::max<int64_t>(min, 0), max));
-  return builder_.Choice(std::move(choices));
 }
 
 Expr JsonGrammar::Boolean() {

@@ -7,8 +7,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "worker/text/grammar/grammar_builder.h"
 
 namespace plimsoll::worker {
@@ -23,10 +25,14 @@ class JsonGrammar {
   // 16 digits, and a number must not go on for ever.
   static constexpr int kMaxDigits = 16;
   static constexpr int kMaxExponentDigits = 2;
-  // The largest integer with kMaxDigits digits.
-  static constexpr int64_t kMaxInteger = 9'999'999'999'999'999;
 
-  explicit JsonGrammar(GrammarBuilder& builder) : builder_(builder) {}
+  // With `any_spelling` strings and numbers have every spelling of JSON; with
+  // `plain_integers` integers have digits only.
+  explicit JsonGrammar(GrammarBuilder& builder, bool any_spelling = false,
+                       bool plain_integers = false)
+      : builder_(builder),
+        any_spelling_(any_spelling),
+        plain_integers_(plain_integers) {}
 
   // The white space between tokens: nothing, a space, or a line feed and at
   // most 20 spaces. Without a limit a model might never end it.
@@ -34,14 +40,14 @@ class JsonGrammar {
   // One code point of `set` in a string: itself or, if JSON forbids that, its
   // shortest escape.
   Expr StringChar(const CodePoints& set);
+  // The string `text`, which is UTF-8, with its quotes.
+  Expr Text(absl::string_view text);
   // Any string of `min` to `max` code points.
   Expr String(int64_t min = 0, int64_t max = GrammarBuilder::kUnlimited);
   // Any string except `excluded`.
   Expr StringExcept(const std::vector<std::string>& excluded);
   Expr Number();
   Expr Integer();
-  // Integers in [min, max]; min <= max, both within kMaxInteger.
-  Expr IntegerIn(int64_t min, int64_t max);
   Expr Boolean();
   Expr Null();
   // "[" items "]"; `items` (with commas) cannot be empty. `may_be_empty` also
@@ -58,6 +64,8 @@ class JsonGrammar {
   Expr Any();
 
  private:
+  static constexpr int64_t kBlock = 256;
+
   Expr Bracketed(const char* open, std::optional<Expr> inner, bool may_be_empty,
                  const char* close);
   Expr Digits(int64_t min, int64_t max);
@@ -66,6 +74,8 @@ class JsonGrammar {
   Expr MakeSpace();
   Expr MakeNumber();
   Expr MakeInteger();
+  Expr MakeWhole();
+  Expr StringText(uint32_t code_point);
   Expr MakeAnyChar();
   Expr MakeAny();
   // The rest of a string whose code points before `depth` are those of the
@@ -73,16 +83,28 @@ class JsonGrammar {
   Expr ExceptFrom(std::span<const std::vector<uint32_t>> names, size_t depth);
   // The rest of a string that does not begin with a code point of `excluded`.
   Expr OtherFrom(const CodePoints& excluded);
-  // Numbers between `low` and `high`, with as many digits as both have.
-  Expr DigitsBetween(const std::string& low, const std::string& high);
-  Expr Naturals(int64_t min, int64_t max);
+  // Exactly `n`, or at most `n`, code points of a string. Many are counted in
+  // blocks, which are stored once.
+  Expr Exactly(int64_t n);
+  Expr UpTo(int64_t n);
+  Expr MakeBlock();
+  Expr MakeStringChar(const CodePoints& wanted);
+  // A code point of `set` as \\u and hexadecimal digits, or two of these.
+  void AddEscapes(const CodePoints& set, std::vector<Expr>& choices);
 
   GrammarBuilder& builder_;
+  const bool any_spelling_;
+  const bool plain_integers_;
   std::optional<int32_t> space_;
   std::optional<int32_t> number_;
   std::optional<int32_t> integer_;
   std::optional<int32_t> any_char_;
+  std::optional<int32_t> block_;
   std::optional<int32_t> any_;
+  // The rules of strings, by their lengths.
+  std::map<std::pair<int64_t, int64_t>, int32_t> lengths_;
+  // The rules of sets of code points, by their ranges.
+  std::map<std::vector<uint32_t>, int32_t> chars_;
   // The rules of OtherFrom, by `excluded`.
   std::map<std::vector<uint32_t>, int32_t> others_;
 };

@@ -11,10 +11,12 @@
 #include "worker/text/code_points.h"
 #include "worker/text/grammar/grammar.h"
 #include "worker/text/grammar/grammar_builder.h"
+#include "worker/text/grammar/regex_tree.h"
 
 namespace plimsoll::worker {
 
-// Compiles a grammar of the texts that `pattern` matches from beginning to end.
+// Compiles a grammar of the texts that `pattern` matches from beginning to end
+// or, with a `trigger`, of texts in which such a text follows it.
 // Patterns have literals, `.` (all but a line feed), classes, \d \w \s and
 // their negations (ASCII), the escapes \t \n \r \f \v \0 \xHH \uHHHH \u{H...}
 // and those of punctuation, groups, alternation, * + ? {m} {m,} {m,n}, and ^ or
@@ -23,7 +25,8 @@ namespace plimsoll::worker {
 // there (look-around, back references, lazy and possessive repetition, ...);
 // for a pattern that ProveBounded refuses; those of `stop`.
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileRegex(
-    absl::string_view pattern, StopCheck stop = NeverStop);
+    absl::string_view pattern, StopCheck stop = NeverStop,
+    absl::string_view trigger = "");
 
 struct RegexOptions {
   // If true, the pattern may match a part of the text, as a search does, unless
@@ -33,10 +36,11 @@ struct RegexOptions {
   std::function<GrammarBuilder::Expr(const CodePoints&)> chars = nullptr;
 };
 
-// Adds a pattern to `builder` and returns its expression.
-absl::StatusOr<GrammarBuilder::Expr> AddRegex(absl::string_view pattern,
-                                              const RegexOptions& options,
-                                              GrammarBuilder& builder);
+// Adds a pattern to `builder` and returns its expression. Anchors may stand at
+// the ends of its alternatives only.
+GrammarBuilder::Expr AddRegex(const RegexNode& tree,
+                              const RegexOptions& options,
+                              GrammarBuilder& builder);
 
 }  // namespace plimsoll::worker
 

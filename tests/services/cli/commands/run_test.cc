@@ -23,10 +23,10 @@ using ::testing::Le;
 using ::testing::StartsWith;
 
 constexpr const char* kCommands[] = {
-    "plan",       "what-if",    "place",   "generate", "chat",
-    "tokenize",   "models",     "devices", "memory",   "version",
-    "completion", "perplexity", "bench",   "top",      "sessions",
-    "drain",      "abort",      "verify",  "serve",    "template"};
+    "plan",   "what-if",  "place",     "generate", "chat",       "tokenize",
+    "models", "devices",  "memory",    "version",  "completion", "perplexity",
+    "bench",  "top",      "sessions",  "drain",    "abort",      "verify",
+    "serve",  "template", "constraint"};
 
 TEST(RunTest, HelpOfEveryCommandFitsIn80ColumnsAndHasUsage) {
   for (const char* command : kCommands) {

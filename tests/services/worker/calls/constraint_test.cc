@@ -63,6 +63,23 @@ TEST_F(ConstraintTest, EveryKindIsTaken) {
   EXPECT_TRUE(response.text() == "\"ab\"" || response.text() == "7");
 }
 
+TEST_F(ConstraintTest, ASchemaHasOptionsAndNotes) {
+  auto request = RegexRequest("");
+  v1::GenerateResponse response;
+  v1::OutputConstraint& constraint = *request.mutable_constraint();
+  constraint.set_json_schema(R"({"enum":[{}],"type":"object","x-a":1})");
+  ASSERT_TRUE(Ask(request, response).ok());
+  EXPECT_EQ(response.text(), "{}");
+  ASSERT_EQ(response.constraint_notes_size(), 1);
+  EXPECT_THAT(response.constraint_notes(0), HasSubstr("'x-a' is not known"));
+  constraint.mutable_schema_options()->set_refuse_unknown(true);
+  EXPECT_THAT(std::string(Ask(request, response).message()),
+              HasSubstr("'x-a' is not known"));
+  constraint.set_regex("a");
+  EXPECT_THAT(std::string(Ask(request, response).message()),
+              HasSubstr("constraint.schema_options"));
+}
+
 TEST_F(ConstraintTest, AStreamTakesItToo) {
   v1::StreamGenerateRequest request;
   request.set_model("a");
@@ -91,8 +108,7 @@ TEST_F(ConstraintTest, WhatMakesNoSenseIsRefusedByName) {
   request.mutable_constraint()->set_gbnf("root ::= x");
   expect_refusal(request, "constraint.gbnf: line 1: rule 'x' is not defined");
   request.mutable_constraint()->set_json_schema(R"({"not":{}})");
-  expect_refusal(request,
-                 "constraint.json_schema: #: the keyword 'not' is not");
+  expect_refusal(request, "constraint.json_schema: #: no value is valid");
   request.mutable_constraint()->Clear();
   expect_refusal(request, "constraint has no json_schema, gbnf or regex");
   request = RegexRequest("a");

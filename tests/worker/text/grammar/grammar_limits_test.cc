@@ -11,7 +11,7 @@
 #include "tests/worker/text/grammar/grammar_match.h"
 #include "worker/text/grammar/gbnf.h"
 #include "worker/text/grammar/regex_grammar.h"
-#include "worker/text/grammar/schema_grammar.h"
+#include "worker/text/schema/schema_grammar.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -140,7 +140,8 @@ TEST(GrammarLimitsTest, MembersOfASchemaHaveALimit) {
 }
 
 TEST(GrammarLimitsTest, AsManyOptionalPropertiesAreAllThere) {
-  const auto grammar = *CompileJsonSchema(ObjectOf(kMaxSchemaMembers));
+  const auto grammar = *CompileJsonSchema(
+      ObjectOf(kMaxSchemaMembers, R"(,"additionalProperties":false)"));
   GrammarState state(grammar);
   ASSERT_TRUE(state.Advance(R"({"p0":1, "p7":2,"p1998":[],"p1999":3)"));
   EXPECT_FALSE(state.was_thinned());

@@ -175,10 +175,10 @@ TEST(RegexGrammarTest, AgreesWithTheStandardLibrary) {
 TEST(RegexGrammarTest, ASearchMatchesAnywhere) {
   const auto search = [](absl::string_view pattern) {
     GrammarBuilder builder;
-    const auto all = AddRegex(pattern, {.is_search = true}, builder);
-    EXPECT_TRUE(all.ok());
+    const auto tree = ParseRegex(pattern, RegexSyntax::kPlain);
+    EXPECT_TRUE(tree.ok());
     const int32_t root = builder.NewRule("root");
-    builder.Define(root, *all);
+    builder.Define(root, AddRegex(*tree, {.is_search = true}, builder));
     return *builder.Build(root);
   };
   EXPECT_TRUE(Matches(search("b"), "abc"));

@@ -10,7 +10,7 @@
 
 #include "tests/worker/text/tokenizer/gguf_fixture.h"
 #include "worker/text/grammar/gbnf.h"
-#include "worker/text/grammar/schema_grammar.h"
+#include "worker/text/schema/schema_grammar.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -1,0 +1,48 @@
+// Regular expressions as trees.
+#ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_REGEX_TREE_H_
+#define PLIMSOLL_WORKER_TEXT_GRAMMAR_REGEX_TREE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "worker/text/code_points.h"
+
+namespace plimsoll::worker {
+
+struct RegexNode {
+  enum class Kind : uint8_t {
+    kChars,     // one code point of `set`
+    kSequence,  // all parts, in order; none is the empty text
+    kChoice,    // one of the parts
+    kRepeat,    // the only part, `min` to `max` times
+    kBegin,     // ^
+    kEnd,       // $
+  };
+  Kind kind = Kind::kSequence;
+  CodePoints set = {};
+  std::vector<RegexNode> parts = {};
+  int64_t min = 0;
+  int64_t max = 0;  // may be GrammarBuilder::kUnlimited
+};
+
+// What a pattern may have.
+enum class RegexSyntax {
+  // What docs/structured_output.md says: ^ and $ at the ends only, ASCII
+  // classes, nothing that a whole match has no use for.
+  kPlain,
+  // ECMA-262, as JSON schema asks for: also ^ and $ anywhere, names of groups,
+  // lazy repetition (which matches the same texts), \s and . as that standard
+  // has them, and a brace or hyphen that can only be itself.
+  kEcma,
+};
+
+// Parses `pattern`. The tree is at most some hundreds of nodes deep.
+// Errors: kInvalidArgument naming the byte and what is wrong or not supported.
+absl::StatusOr<RegexNode> ParseRegex(absl::string_view pattern,
+                                     RegexSyntax syntax);
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_TEXT_GRAMMAR_REGEX_TREE_H_

@@ -1,0 +1,82 @@
+// What a reply must be, in each form that it may be written in, and compiled.
+#ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_CONSTRAINT_H_
+#define PLIMSOLL_WORKER_TEXT_SCHEMA_CONSTRAINT_H_
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "base/stop_check.h"
+#include "worker/text/grammar/grammar.h"
+#include "worker/text/schema/schema_options.h"
+
+namespace plimsoll::worker {
+
+struct ConstraintSource {
+  // The longest trigger, in bytes.
+  static constexpr size_t kMaxTriggerBytes = 256;
+
+  enum class Form { kJsonSchema, kGbnf, kRegex };
+  Form form = Form::kJsonSchema;
+  std::string text = {};
+  SchemaOptions options = {};  // of a JSON schema
+  // The constraint begins after this text; empty = at once.
+  std::string trigger = {};
+};
+
+struct Constraint {
+  std::shared_ptr<const Grammar> grammar;
+  SchemaNotes notes;
+};
+
+// Errors: those of CompileSchema, CompileGbnf and CompileRegex;
+// kInvalidArgument if the trigger is too long.
+absl::StatusOr<Constraint> CompileConstraint(const ConstraintSource& source,
+                                             StopCheck stop = NeverStop);
+
+// Bytes that a grammar takes.
+int64_t GrammarBytes(const Grammar& grammar);
+
+// Keeps compiled constraints, the latest used ones, within a limit of bytes.
+// Thread-safe.
+class ConstraintCache {
+ public:
+  static constexpr int64_t kDefaultBytes = int64_t{4} << 20;
+
+  explicit ConstraintCache(int64_t max_bytes = kDefaultBytes)
+      : max_bytes_(max_bytes) {}
+
+  // The constraint, compiled now if it is not kept. Calls that ask for the same
+  // one at once may each compile it. Errors: those of CompileConstraint, which
+  // are not kept.
+  absl::StatusOr<Constraint> Get(const ConstraintSource& source,
+                                 StopCheck stop = NeverStop);
+
+  int64_t n_bytes() const;
+  int64_t n_hits() const;
+
+ private:
+  struct Entry {
+    std::string key;
+    Constraint constraint;
+    int64_t n_bytes;
+  };
+
+  const int64_t max_bytes_;
+  mutable absl::Mutex mu_;
+  std::list<Entry> entries_ ABSL_GUARDED_BY(mu_);  // the latest used first
+  absl::flat_hash_map<std::string, std::list<Entry>::iterator> by_key_
+      ABSL_GUARDED_BY(mu_);
+  int64_t n_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t n_hits_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_TEXT_SCHEMA_CONSTRAINT_H_

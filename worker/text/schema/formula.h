@@ -1,0 +1,51 @@
+// What must hold of a value of one type: "and" and "or" over what narrows a
+// shape.
+#ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_FORMULA_H_
+#define PLIMSOLL_WORKER_TEXT_SCHEMA_FORMULA_H_
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/text/schema/shape.h"
+#include "worker/text/stop_counter.h"
+
+namespace plimsoll::worker {
+
+struct Formula;
+// Null holds of every value.
+using FormulaPtr = std::shared_ptr<const Formula>;
+
+struct Formula {
+  enum class Kind { kFalse, kAtom, kAnd, kOr };
+  Kind kind;
+  // Narrows a shape; returns false if nothing is left.
+  std::function<bool(Shape&)> atom = nullptr;
+  std::vector<FormulaPtr> parts = {};
+};
+
+FormulaPtr Always();
+FormulaPtr Never();
+FormulaPtr Either(bool holds);
+FormulaPtr Atom(std::function<bool(Shape&)> atom);
+FormulaPtr And(std::vector<FormulaPtr> parts);
+FormulaPtr Or(std::vector<FormulaPtr> parts);
+// And if `is_positive`, else Or: a keyword that asks for all parts.
+FormulaPtr AllOf(bool is_positive, std::vector<FormulaPtr> parts);
+bool IsAlways(const FormulaPtr& formula);
+bool IsNever(const FormulaPtr& formula);
+
+// The most shapes that one formula may have.
+inline constexpr size_t kMaxShapes = 2'000;
+
+// The shapes of which a value has one exactly if the formula holds. Those that
+// no value can have may be among them.
+// Errors: kInvalidArgument if there would be more than kMaxShapes; those of
+// `stop`.
+absl::StatusOr<std::vector<Shape>> Solve(const FormulaPtr& formula,
+                                         StopCounter& stop);
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_TEXT_SCHEMA_FORMULA_H_

@@ -1,0 +1,237 @@
+// Keywords about objects.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "worker/text/schema/expander.h"
+
+namespace plimsoll::worker {
+namespace {
+
+// How deep unevaluatedProperties looks into schemas in place.
+constexpr int kMaxEvaluatedDepth = 32;
+
+FormulaPtr RuleAtom(const ObjectShape::Rule& rule) {
+  return Atom([rule](Shape& shape) {
+    shape.object.rules.push_back(rule);
+    return true;
+  });
+}
+
+FormulaPtr WitnessAtom(const ObjectShape::Witness& witness) {
+  return Atom([witness](Shape& shape) {
+    shape.object.witnesses.push_back(witness);
+    return true;
+  });
+}
+
+}  // namespace
+
+Expander::Result Expander::PropertiesKeyword(const Keyword& keyword) {
+  if (!keyword.value.is_object()) {
+    return Error(keyword, "properties is not an object");
+  }
+  if (keyword.value.size() > kMaxSchemaMembers) {
+    return Error(keyword, absl::StrCat("properties has ", keyword.value.size(),
+                                       " members; at most ", kMaxSchemaMembers,
+                                       " are allowed"));
+  }
+  const bool p = keyword.is_positive;
+  std::vector<FormulaPtr> parts;
+  for (const auto& [name, schema] : keyword.value.items()) {
+    if (name.size() > kMaxPropertyBytes) {
+      return Error(keyword,
+                   absl::StrCat("the name of a property has more than ",
+                                kMaxPropertyBytes, " bytes"));
+    }
+    const Term term = {Of(schema, p)};
+    // Up to draft 3, a property said itself that it is required.
+    const SchemaJson* required = Member(schema, "required");
+    const bool is_required = index_.draft() == SchemaDraft::kDraft3 &&
+                             required != nullptr && *required == true;
+    parts.push_back(
+        Atom([name = name, term, is_needed = !p || is_required](Shape& shape) {
+          if (is_needed) return RequireMember(shape, name, term);
+          AddTo(shape.object.At(name).term, term);
+          return true;
+        }));
+    if (p || !is_required) continue;
+    parts.push_back(Atom(
+        [name = name](Shape& shape) { return ForbidMember(shape, name); }));
+  }
+  return AllOf(p, std::move(parts));
+}
+
+Expander::Result Expander::PatternPropertiesKeyword(const Keyword& keyword) {
+  if (!keyword.value.is_object()) {
+    return Error(keyword, "patternProperties is not an object");
+  }
+  std::vector<FormulaPtr> parts;
+  for (const auto& [source, schema] : keyword.value.items()) {
+    auto uses = patterns_.Add(source, true);
+    if (!uses.ok()) {
+      if (!absl::IsInvalidArgument(uses.status())) return uses.status();
+      return Error(keyword,
+                   absl::StrCat("of the pattern '", source.substr(0, 64), "' ",
+                                uses.status().message()));
+    }
+    const ObjectShape::Rule rule = {.is_rest = false,
+                                    .patterns = {*std::move(uses)},
+                                    .term = {Of(schema, keyword.is_positive)}};
+    parts.push_back(keyword.is_positive ? RuleAtom(rule)
+                                        : WitnessAtom({rule, {}}));
+  }
+  return AllOf(keyword.is_positive, std::move(parts));
+}
+
+absl::StatusOr<ObjectShape::Rule> Expander::RestRule(const SchemaJson& schema,
+                                                     bool is_positive,
+                                                     const SchemaJson& of) {
+  ObjectShape::Rule rule = {.is_rest = true, .term = {Of(of, is_positive)}};
+  const SchemaJson* named = Member(schema, "properties");
+  if (named != nullptr && named->is_object()) {
+    for (const auto& [name, one] : named->items()) rule.names.push_back(name);
+  }
+  const SchemaJson* patterned = Member(schema, "patternProperties");
+  if (patterned != nullptr && patterned->is_object()) {
+    for (const auto& [source, one] : patterned->items()) {
+      ASSIGN_OR_RETURN(auto uses, patterns_.Add(source, true));
+      rule.patterns.push_back(std::move(uses));
+    }
+  }
+  return rule;
+}
+
+Expander::Result Expander::AdditionalKeyword(const Keyword& keyword) {
+  ASSIGN_OR_RETURN(
+      const ObjectShape::Rule rule,
+      RestRule(keyword.schema, keyword.is_positive, keyword.value));
+  return keyword.is_positive ? RuleAtom(rule) : WitnessAtom({rule, {}});
+}
+
+// Adds what the schemas in place beside unevaluatedProperties evaluate.
+absl::Status Expander::AddEvaluated(const Keyword& keyword,
+                                    const SchemaJson& schema,
+                                    ObjectShape::Rule& rule, bool& is_all,
+                                    int depth) {
+  if (depth > kMaxEvaluatedDepth) {
+    return Unsupported(keyword, "beside few nested schemas only");
+  }
+  ASSIGN_OR_RETURN(ObjectShape::Rule own, RestRule(schema, true, schema));
+  rule.names.insert(rule.names.end(), own.names.begin(), own.names.end());
+  rule.patterns.insert(rule.patterns.end(), own.patterns.begin(),
+                       own.patterns.end());
+  is_all = is_all || Member(schema, "additionalProperties") != nullptr ||
+           (depth > 0 && Member(schema, "unevaluatedProperties") != nullptr);
+  for (const char* choice : {"anyOf", "oneOf", "if", "then", "else",
+                             "dependentSchemas", "dependencies"}) {
+    if (Member(schema, choice) != nullptr) {
+      return Unsupported(keyword, absl::StrCat("without '", choice, "' only"));
+    }
+  }
+  for (const char* ref : {"$ref", "$dynamicRef", "$recursiveRef"}) {
+    const SchemaJson* value = Member(schema, ref);
+    if (value == nullptr) continue;
+    ASSIGN_OR_RETURN(const SchemaJson* target,
+                     index_.Resolve(schema, *value, ref[1] != 'r'));
+    RETURN_IF_ERROR(AddEvaluated(keyword, *target, rule, is_all, depth + 1));
+  }
+  const SchemaJson* all = Member(schema, "allOf");
+  if (all == nullptr || !all->is_array()) return absl::OkStatus();
+  for (const SchemaJson& one : *all) {
+    RETURN_IF_ERROR(AddEvaluated(keyword, one, rule, is_all, depth + 1));
+  }
+  return absl::OkStatus();
+}
+
+Expander::Result Expander::UnevaluatedKeyword(const Keyword& keyword) {
+  if (keyword.value == true) return Either(keyword.is_positive);
+  ObjectShape::Rule rule = {.is_rest = true};
+  bool is_all = false;
+  RETURN_IF_ERROR(AddEvaluated(keyword, keyword.schema, rule, is_all, 0));
+  if (is_all) return Either(keyword.is_positive);
+  rule.term = {Of(keyword.value, keyword.is_positive)};
+  return keyword.is_positive ? RuleAtom(rule) : WitnessAtom({rule, {}});
+}
+
+Expander::Result Expander::RequiredKeyword(const Keyword& keyword) {
+  // Up to draft 3, a property said so of itself.
+  if (keyword.value.is_boolean()) return Either(keyword.is_positive);
+  ASSIGN_OR_RETURN(const auto names, NamesIn(keyword, keyword.value));
+  std::vector<FormulaPtr> parts;
+  parts.reserve(names.size());
+  for (const std::string& name : names) {
+    parts.push_back(Atom([name, p = keyword.is_positive](Shape& shape) {
+      return p ? RequireMember(shape, name, {}) : ForbidMember(shape, name);
+    }));
+  }
+  return AllOf(keyword.is_positive, std::move(parts));
+}
+
+Expander::Result Expander::NamesKeyword(const Keyword& keyword) {
+  const Term term = {Of(keyword.value, keyword.is_positive)};
+  if (keyword.is_positive) {
+    return Atom([term](Shape& shape) {
+      AddTo(shape.object.names, term);
+      return true;
+    });
+  }
+  return WitnessAtom({{.is_rest = true}, term});
+}
+
+Expander::Result Expander::MemberCountKeyword(const Keyword& keyword) {
+  ASSIGN_OR_RETURN(const int64_t n, CountOf(keyword));
+  const bool is_most = keyword.name == "maxProperties";
+  if (!is_most && !keyword.is_positive && n == 0) return Never();
+  const bool is_upper = is_most == keyword.is_positive;
+  const int64_t opposite = is_most ? 1 : -1;
+  const int64_t shift = keyword.is_positive ? 0 : opposite;
+  return Atom([n, is_upper, shift](Shape& shape) {
+    return is_upper ? RestrictMemberCount(shape, 0, n + shift)
+                    : RestrictMemberCount(shape, n + shift,
+                                          GrammarBuilder::kUnlimited);
+  });
+}
+
+Expander::Result Expander::Dependency(const Keyword& keyword,
+                                      const std::string& name,
+                                      const SchemaJson& value) {
+  const bool p = keyword.is_positive;
+  FormulaPtr needed;
+  if (value.is_array() || value.is_string()) {
+    const SchemaJson list =
+        value.is_array() ? value : SchemaJson::array({value});
+    ASSIGN_OR_RETURN(const auto names, NamesIn(keyword, list));
+    std::vector<FormulaPtr> parts;
+    parts.reserve(names.size());
+    for (const std::string& other : names) {
+      parts.push_back(Atom([other, p](Shape& shape) {
+        return p ? RequireMember(shape, other, {}) : ForbidMember(shape, other);
+      }));
+    }
+    needed = AllOf(p, std::move(parts));
+  } else {
+    ASSIGN_OR_RETURN(needed, Make(Of(value, p), keyword.type));
+  }
+  const FormulaPtr is_there =
+      Atom([name](Shape& shape) { return RequireMember(shape, name, {}); });
+  const FormulaPtr is_absent =
+      Atom([name](Shape& shape) { return ForbidMember(shape, name); });
+  if (!p) return And({is_there, needed});
+  if (IsAlways(needed)) return Always();
+  return Or({And({is_there, needed}), is_absent});
+}
+
+Expander::Result Expander::DependenciesKeyword(const Keyword& keyword) {
+  if (!keyword.value.is_object()) {
+    return Error(keyword, absl::StrCat(keyword.name, " is not an object"));
+  }
+  std::vector<FormulaPtr> parts;
+  for (const auto& [name, value] : keyword.value.items()) {
+    ASSIGN_OR_RETURN(FormulaPtr part, Dependency(keyword, name, value));
+    parts.push_back(std::move(part));
+  }
+  return AllOf(keyword.is_positive, std::move(parts));
+}
+
+}  // namespace plimsoll::worker

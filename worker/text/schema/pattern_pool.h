@@ -1,0 +1,64 @@
+// The patterns of a JSON schema, each parsed once.
+#ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_PATTERN_POOL_H_
+#define PLIMSOLL_WORKER_TEXT_SCHEMA_PATTERN_POOL_H_
+
+#include <compare>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/stop_check.h"
+#include "worker/text/grammar/char_automaton.h"
+#include "worker/text/grammar/regex_tree.h"
+
+namespace plimsoll::worker {
+
+struct SchemaPattern {
+  size_t number;
+  RegexNode tree;
+  bool is_search;
+  bool has_inner_anchors;  // its anchors are not only at the ends
+  // What tells whether a text matches; made when it is first asked for.
+  std::unique_ptr<const CharKinds> classes;
+  std::optional<CharAutomaton> automaton = {};
+};
+
+// A text matches the pattern, or does not.
+struct PatternUse {
+  size_t pattern;
+  bool is_negated;
+  friend auto operator<=>(const PatternUse&, const PatternUse&) = default;
+};
+
+class PatternPool {
+ public:
+  // `stop` must outlive it.
+  explicit PatternPool(StopCheck stop) : stop_(stop) {}
+
+  // What `source` asks of a text: all uses together. A look-ahead at its front
+  // is a use of its own.
+  // Errors: those of ParseRegex.
+  absl::StatusOr<std::vector<PatternUse>> Add(const std::string& source,
+                                              bool is_search);
+  const SchemaPattern& At(size_t pattern) const { return *patterns_[pattern]; }
+
+  // Whether `text` is as all `uses` say. Errors: those of RegexAutomaton.
+  absl::StatusOr<bool> Matches(const std::vector<PatternUse>& uses,
+                               absl::string_view text);
+
+ private:
+  absl::StatusOr<size_t> AddPlain(const std::string& source, bool is_search);
+
+  StopCheck stop_;
+  std::vector<std::unique_ptr<SchemaPattern>> patterns_;
+  std::map<std::pair<std::string, bool>, size_t> numbers_;
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_TEXT_SCHEMA_PATTERN_POOL_H_

@@ -1,0 +1,46 @@
+// Says whether texts fit a JSON schema as its grammar has it, in whatever order
+// and spelling they are written.
+#ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_SCHEMA_CHECK_H_
+#define PLIMSOLL_WORKER_TEXT_SCHEMA_SCHEMA_CHECK_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/stop_check.h"
+#include "worker/text/grammar/grammar.h"
+#include "worker/text/schema/schema_options.h"
+
+namespace plimsoll::worker {
+
+struct Verdict {
+  bool is_accepted = false;
+  // The byte up to which the text could be the beginning of one that fits; its
+  // size if it fits.
+  size_t at = 0;
+};
+
+// What the grammar of a whole text says, byte by byte.
+Verdict CheckText(const std::shared_ptr<const Grammar>& grammar,
+                  absl::string_view text);
+
+// Lays a text out as the grammar writes it: members in the schema's order, one
+// spelling, no white space. Then the grammar decides. So what it accepts is
+// what a reply may say. Not thread-safe.
+class SchemaCheck {
+ public:
+  virtual ~SchemaCheck() = default;
+
+  // Errors: those of CompileSchema.
+  static absl::StatusOr<std::unique_ptr<SchemaCheck>> Make(
+      absl::string_view schema, const SchemaOptions& options,
+      StopCheck stop = NeverStop);
+
+  virtual const std::shared_ptr<const Grammar>& grammar() const = 0;
+  virtual const SchemaNotes& notes() const = 0;
+  virtual Verdict Check(absl::string_view text) = 0;
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_TEXT_SCHEMA_SCHEMA_CHECK_H_

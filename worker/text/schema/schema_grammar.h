@@ -1,0 +1,38 @@
+// Compiles JSON schemas to grammars.
+#ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_SCHEMA_GRAMMAR_H_
+#define PLIMSOLL_WORKER_TEXT_SCHEMA_SCHEMA_GRAMMAR_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/stop_check.h"
+#include "worker/text/grammar/grammar.h"
+#include "worker/text/schema/schema_options.h"
+
+namespace plimsoll::worker {
+
+struct CompiledSchema {
+  std::shared_ptr<const Grammar> grammar;
+  SchemaNotes notes;
+};
+
+// Compiles a grammar whose every text is JSON that `schema` (JSON text)
+// accepts, in the spelling of JsonGrammar and with properties in the schema's
+// order unless `options` say otherwise. docs/structured_output.md says in what
+// it is narrower than the schema. With a `trigger`, such a text follows it.
+// Errors: kInvalidArgument naming the place in the schema ("#/properties/x")
+// and what is wrong or not supported there, the limit that was passed, or why
+// no text could ever be valid; those of `stop`.
+absl::StatusOr<CompiledSchema> CompileSchema(absl::string_view schema,
+                                             const SchemaOptions& options,
+                                             StopCheck stop = NeverStop,
+                                             absl::string_view trigger = "");
+
+// The same without options and notes.
+absl::StatusOr<std::shared_ptr<const Grammar>> CompileJsonSchema(
+    absl::string_view schema, StopCheck stop = NeverStop);
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_TEXT_SCHEMA_SCHEMA_GRAMMAR_H_

@@ -1,0 +1,38 @@
+// How a JSON schema is read, and what is said about it.
+#ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_SCHEMA_OPTIONS_H_
+#define PLIMSOLL_WORKER_TEXT_SCHEMA_SCHEMA_OPTIONS_H_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace plimsoll::worker {
+
+// Longest name of a property, in bytes.
+inline constexpr size_t kMaxPropertyBytes = 1'024;
+// Most properties of one object, and most schemas of one anyOf or oneOf. A text
+// may stand at all of them at once, so there are fewer than
+// GrammarState::kMaxReadings.
+inline constexpr size_t kMaxSchemaMembers = 2'000;
+
+struct SchemaOptions {
+  // Objects have the listed properties only where the schema does not say
+  // otherwise. Without it, absent additionalProperties means true.
+  bool closed_objects = false;
+  // Listed properties come in any order, instead of the schema's.
+  bool any_order = false;
+  // Strings and numbers have every spelling of JSON, instead of one.
+  bool any_spelling = false;
+  // Keywords and formats that are not known are refused, instead of noted.
+  bool refuse_unknown = false;
+  // Formats say nothing about what is valid.
+  bool ignore_formats = false;
+};
+
+// What the compiler took for an annotation: "#/properties/x: ...".
+using SchemaNotes = std::vector<std::string>;
+inline constexpr size_t kMaxSchemaNotes = 16;
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_TEXT_SCHEMA_SCHEMA_OPTIONS_H_
