@@ -8,10 +8,11 @@
 2. The planner, which knows as many devices as it may: clients send the worst
    requests that were found, one after the other. Meanwhile a lease is renewed and
    health is asked; printed are p50, p99 and the maximum of both.
-3. The worker: streams are read beside clients that send the worst requests, and
-   beside as many cheap ones as often: once the cheapest there is, and once, for
-   each request that generates, as many tokens without a constraint, which take
-   their rows of each step as the streams' own tokens do. The three take turns.
+3. The worker: streams of several tenants are read beside clients of another one
+   that send the worst requests, and beside as many cheap ones as often: once the
+   cheapest there is, and once, for each request that generates, as many tokens
+   without a constraint, which take their rows of each step as the streams' own
+   tokens do. The three take turns.
    Printed are the streams' rate, the ratios and the longest gap between two
    tokens.
 
@@ -51,6 +52,7 @@ HEADER_BYTES = 1 << 20  # a model's header, likewise
 CALL_SECONDS = 20
 FLEET = 4096  # devices that a planner knows at most
 RECOVERY_SECONDS = 10  # until it grants
+BURST_SECONDS = 4  # prompts may take more than their share for so long
 
 
 def cpu_seconds(server):
@@ -455,10 +457,11 @@ def abuse_planner(args):
 
 def streams(worker, args):
     """Tokens a second, and the longest gap, of streams read for a while."""
-    readers = [Reader(worker, i) for i in range(args.streams)]
+    readers = [Reader(worker, i, metadata=[("x-tenant", f"stream{i}")])
+               for i in range(args.streams)]
     for reader in readers:
         reader.start()
-    time.sleep(1)
+    time.sleep(BURST_SECONDS)
     begin = time.monotonic()
     time.sleep(args.seconds)
     end = time.monotonic()
@@ -471,7 +474,7 @@ def streams(worker, args):
 
 def abuse_worker(args):
     flags = [f"--model=m={args.model}", f"--slots={args.streams + 1}",
-             "--n-ctx=8192", f"--prompt-share={args.prompt_share}"]
+             "--n-ctx=8192", *args.worker_flags]
     with Worker(*flags) as worker:
         worker.await_ready()
         found = search(worker, WORKER_KINDS, args.search, args.seed)
@@ -510,7 +513,8 @@ def compare(worker, args, title, requests):
             health += time_calls(health_of(worker), 2)
         bad_rates.append(bad_rate)
         gaps["bad"] = max(gaps["bad"], gap)
-        pause = args.clients * (args.seconds + 1) / max(n_sent, 1)
+        pause = (args.clients * (args.seconds + BURST_SECONDS)
+                 / max(n_sent, 1))
         for what, asks in cheap.items():
             with Clients(worker.address, args.clients, asks, pause) as sent:
                 rate, gap, _ = streams_beside(worker, args, sent)
@@ -538,8 +542,8 @@ def main():
     parser.add_argument("--search", type=float, default=40,
                         help="seconds of each of the two searches")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--prompt-share", type=float, default=0.47,
-                        help="the worker's flag")
+    parser.add_argument("--worker-flags", type=str.split, default=[],
+                        help="further flags of the worker")
     parser.add_argument("model")
     parser.add_argument("--only", choices=["planner", "worker"])
     args = parser.parse_args()

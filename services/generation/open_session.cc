@@ -1,7 +1,11 @@
 #include "services/generation/open_session.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "services/generation/message_bytes.h"
 #include "services/generation/prompt.h"
@@ -9,6 +13,67 @@
 #include "services/wire/to_proto.h"
 
 namespace plimsoll::services {
+namespace {
+
+using worker::SessionOptions;
+
+// A turn as tokens. A reply of ids is taken as it is, but for the end token at
+// its end, which the chat's frame has too.
+absl::StatusOr<worker::SessionTurn> TurnFrom(
+    const v1::SessionTurn& turn, worker::ChatFormat format,
+    const worker::Tokenizer& tokenizer, const worker::EncodeLimits& limits) {
+  worker::SessionTurn result;
+  ASSIGN_OR_RETURN(
+      result.content,
+      worker::EncodeContent(tokenizer, format, turn.message(), limits));
+  if (turn.has_text()) {
+    ASSIGN_OR_RETURN(result.reply, worker::EncodeContent(tokenizer, format,
+                                                         turn.text(), limits));
+    return result;
+  }
+  for (const uint32_t id : turn.tokens().ids()) {
+    if (id >= static_cast<uint32_t>(tokenizer.vocab_size())) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "turns.tokens.ids: ", id, " is outside the vocabulary of ",
+          tokenizer.vocab_size(), " tokens"));
+    }
+    result.reply.push_back(static_cast<int32_t>(id));
+  }
+  if (!result.reply.empty() && tokenizer.IsEnd(result.reply.back())) {
+    result.reply.pop_back();
+  }
+  return result;
+}
+
+// The newest turns of a request, and no more of them than a context could hold.
+absl::StatusOr<std::vector<worker::SessionTurn>> TurnsFrom(
+    const v1::OpenSessionRequest& request, worker::ChatFormat format,
+    const worker::Engine& engine, StopCheck stop) {
+  if (request.turns_size() > SessionOptions::kMaxTurns) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("turns: at most ", SessionOptions::kMaxTurns,
+                     " are allowed, got ", request.turns_size()));
+  }
+  for (const v1::SessionTurn& turn : request.turns()) {
+    if (turn.message().empty()) {
+      return absl::InvalidArgumentError("turns.message: it is empty");
+    }
+  }
+  std::vector<worker::SessionTurn> turns;
+  int64_t n_tokens = 0;
+  for (int i = request.turns_size() - 1; i >= 0 && n_tokens <= engine.n_ctx();
+       --i) {
+    ASSIGN_OR_RETURN(
+        worker::SessionTurn turn,
+        TurnFrom(request.turns(i), format, engine.tokenizer(), {.stop = stop}));
+    n_tokens += static_cast<int64_t>(turn.content.size() + turn.reply.size());
+    turns.push_back(std::move(turn));
+  }
+  std::reverse(turns.begin(), turns.end());
+  return turns;
+}
+
+}  // namespace
 
 absl::StatusOr<v1::Session> OpenSession(const ServedModel& model,
                                         const Caller& caller,
@@ -23,6 +88,8 @@ absl::StatusOr<v1::Session> OpenSession(const ServedModel& model,
   auto options =
       FromProto(request, choice.format, model.engine->tokenizer(), limits);
   if (!options.ok()) return EncodeStatus(options.status(), limits);
+  ASSIGN_OR_RETURN(options->turns, TurnsFrom(request, choice.format,
+                                             *model.engine, caller.stop));
   options->owner = caller.claim.tenant;
   options->peer = caller.claim.peer;
   const auto info = model.engine->OpenSession(*std::move(options));

@@ -11,7 +11,7 @@
 namespace plimsoll::services {
 
 // Opens a session of the caller's tenant. Its system message is tokenised and
-// stays in the context.
+// stays in the context; turns that were said before are tokenised too.
 // Errors: kInvalidArgument naming the field; kUnimplemented if the model's chat
 // format is not known; those of Engine::OpenSession, with details.
 absl::StatusOr<v1::Session> OpenSession(const ServedModel& model,

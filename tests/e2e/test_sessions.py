@@ -9,7 +9,7 @@ import pytest
 from asks import GREEDY, chat, generate
 from conftest import model_flag
 from servers import CALL_SECONDS, Worker, binary, refused
-from stubs import generation as v1, session as sv1
+from stubs import common, generation as v1, session as sv1
 
 # A turn has some 220 tokens, and a context holds four turns. Sanitizers are slow.
 TURNS = 10 if os.environ.get("PLIMSOLL_SANITIZE") else 26
@@ -138,6 +138,59 @@ def test_sessions_are_limited_and_leave_a_slot(keeper):
     assert reply.usage.generated_tokens
     for session_id in ids:
         close(keeper, "smollm2", session_id)
+
+
+def test_a_session_goes_on_from_turns_that_were_said_before(keeper, any_model):
+    said = ["What do ships need at night?", "And by day?", "In which order?"]
+    opened = open_session(keeper, any_model, system=SYSTEM)
+    heard = [say(keeper, any_model, opened.session_id, text) for text in said]
+    close(keeper, any_model, opened.session_id)
+
+    def ids(parts):
+        return common.TokenPrompt(ids=[t.id for part in parts for t in part.tokens])
+
+    turns = [
+        sv1.SessionTurn(message=text, tokens=ids(parts))
+        for text, parts in zip(said[:2], heard)
+    ]
+    again = open_session(keeper, any_model, system=SYSTEM, turns=turns)
+    assert again.turns == again.live_turns == 2
+    assert again.live_tokens > opened.pinned_tokens
+    parts = say(keeper, any_model, again.session_id, said[2])
+    assert ids(parts) == ids(heard[2])
+    assert parts[-1].finish.usage.prompt_tokens == (
+        heard[2][-1].finish.usage.prompt_tokens
+    )
+    close(keeper, any_model, again.session_id)
+    # Texts say the same, up to how they are cut into tokens.
+    turns = [
+        sv1.SessionTurn(message=text, text=text_of(parts))
+        for text, parts in zip(said[:2], heard)
+    ]
+    again = open_session(keeper, any_model, system=SYSTEM, turns=turns)
+    assert again.turns == 2
+    close(keeper, any_model, again.session_id)
+
+
+def test_turns_that_were_said_before_have_limits(keeper):
+    def turn(message="a", **fields):
+        return sv1.SessionTurn(message=message, **fields)
+
+    most = open_session(keeper, "smollm2", turns=[turn(text="b")] * 2048)
+    # Those that fit are there.
+    assert 10 < most.turns < 300 and most.live_tokens <= 768
+    assert most.turns == most.live_turns and most.evicted_tokens == 0
+    assert text_of(say(keeper, "smollm2", most.session_id, "Hello"))
+    close(keeper, "smollm2", most.session_id)
+    outside = common.TokenPrompt(ids=[1 << 31])
+    for turns, words in (
+        ([turn(text="b")] * 2049, "at most 2048"),
+        ([turn(), turn(message="")], "turns.message: it is empty"),
+        ([turn(tokens=outside)], "outside the vocabulary"),
+    ):
+        with refused(grpc.StatusCode.INVALID_ARGUMENT) as failures:
+            open_session(keeper, "smollm2", turns=turns)
+        assert words in failures[0].message
 
 
 def plimsoll(server, *arguments, lines=""):

@@ -101,12 +101,16 @@ FOLDERS = {
         "services/server", "services/generation", "services/planner",
         "services/cli/terminal", "services/cli/flags",
     ),
+    "services/cli/chat": (
+        "services/wire", "services/cli/terminal", "services/cli/flags",
+        "services/cli/views", "services/cli/backends",
+    ),
     "services/cli/commands": (
         "services/host", "services/wire", "services/sources",
         "services/convert", "services/planner", "services/http",
         "services/server", "services/worker/models", "services/worker/process",
         "services/cli/terminal", "services/cli/flags", "services/cli/views",
-        "services/cli/backends",
+        "services/cli/backends", "services/cli/chat",
     ),
     # The two programs.
     "services": (
@@ -138,6 +142,7 @@ ONLY_IN = (
     (r"grpc.*|.*\.pb\.h|google/.*", ("services/", "clients/", "tests/")),
     (r"cuda.*|cublas.*", ("kernels/cuda/", "tests/kernels/")),
     (r"boost/.*", ("services/http/http_",)),
+    (r"histedit\.h", ("services/cli/chat/line_editor",)),
     (r"tests/.*", ("tests/",)),
     (r"absl/log/.*", ()),
 )

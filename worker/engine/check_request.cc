@@ -109,6 +109,15 @@ absl::Status CheckSession(const SessionOptions& options, int32_t vocab_size) {
                      absl::FormatDuration(SessionOptions::kMaxTtl),
                      " is allowed, got ", absl::FormatDuration(options.ttl)));
   }
+  if (static_cast<int64_t>(options.turns.size()) > SessionOptions::kMaxTurns) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("turns: at most ", SessionOptions::kMaxTurns,
+                     " are allowed, got ", options.turns.size()));
+  }
+  for (const SessionTurn& turn : options.turns) {
+    RETURN_IF_ERROR(CheckIds("turns.message", turn.content, vocab_size));
+    RETURN_IF_ERROR(CheckIds("turns.reply", turn.reply, vocab_size));
+  }
   const ChatFrame& frame = options.frame;
   RETURN_IF_ERROR(CheckIds("frame.opening", frame.opening, vocab_size));
   RETURN_IF_ERROR(CheckIds("frame.after_user", frame.after_user, vocab_size));

@@ -40,7 +40,9 @@ Engine::Impl::Impl(EngineResources resources, const EngineOptions& options)
                 .contexts = contexts_,
                 .drafts = drafts_,
                 .counters = counters_,
-                .prompt_share = options_.prompt_share}),
+                .prompt_shares = {.of_step = options_.prompt_share,
+                                  .beside_others =
+                                      options_.prompt_share_beside_others}}),
       runner_({.resources = resources_,
                .contexts = contexts_,
                .drafts = drafts_,

@@ -21,6 +21,8 @@ struct EngineOptions {
   static constexpr int kMaxThreads = 256;
   // A little below a half: measuring noise must not push it above.
   static constexpr double kPromptShare = 0.47;
+  // With noise, streams keep four fifths of their rate.
+  static constexpr double kPromptShareBesideOthers = 0.18;
   static constexpr double kLeastPromptShare = 0.05;
   static constexpr double kMostPromptShare = 0.9;
 
@@ -41,6 +43,9 @@ struct EngineOptions {
   // The part of a step's time that rows of prompts may take while others
   // decode, kLeastPromptShare to kMostPromptShare.
   double prompt_share = kPromptShare;
+  // The part of the time, on average, that rows of prompts may take while
+  // streams of other tenants decode; in the same bounds.
+  double prompt_share_beside_others = kPromptShareBesideOthers;
   std::function<absl::Time()> clock;  // monotonic; required
   // Told of every step and of every request's end; outlives the engine. Null:
   // nobody is told.

@@ -9,6 +9,47 @@
 
 namespace plimsoll::worker {
 
+void Session::Recall(std::span<const SessionTurn> turns) {
+  const ChatFrame& frame = options.frame;
+  // The tokens of turns[i], with what separates it from the next turn.
+  const auto tokens_of = [&](size_t i) {
+    const size_t n_after =
+        i + 1 < turns.size() ? frame.after_reply.size() : size_t{0};
+    return static_cast<int64_t>(turns[i].content.size() +
+                                frame.after_user.size() +
+                                turns[i].reply.size() + n_after);
+  };
+  int64_t n_all = 0;
+  for (size_t i = 0; i < turns.size(); ++i) n_all += tokens_of(i);
+  int64_t n_room = roll.capacity - roll.prefix_tokens;
+  if (n_all > n_room) {
+    n_room = std::max(roll.evict_to - roll.prefix_tokens, roll.page_tokens);
+  }
+  size_t first = turns.size();
+  int64_t n_kept = 0;
+  while (first > 0) {
+    const int64_t n_turn = tokens_of(first - 1);
+    if (n_kept > 0 && n_kept + n_turn > n_room) break;
+    n_kept += n_turn;
+    --first;
+  }
+  int64_t n_skipped = std::max<int64_t>(n_kept - n_room, 0);
+  const auto append = [&](std::span<const int32_t> ids) {
+    const int64_t n = std::min(n_skipped, static_cast<int64_t>(ids.size()));
+    n_skipped -= n;
+    history.Append(ids.subspan(static_cast<size_t>(n)));
+  };
+  history.Append(frame.opening);
+  for (size_t i = first; i < turns.size(); ++i) {
+    if (i > first) history.Append(frame.after_reply);
+    history.BeginTurn();
+    append(turns[i].content);
+    append(frame.after_user);
+    append(turns[i].reply);
+    ++n_turns;
+  }
+}
+
 absl::StatusOr<TokenHistory> Session::NextTurn(
     std::span<const int32_t> content, const Tokenizer& tokenizer) const {
   const ChatFrame& frame = options.frame;
@@ -84,6 +125,9 @@ absl::StatusOr<SessionBook::Opened> SessionBook::Open(SessionOptions options,
   session.options = std::move(options);
   session.roll = roll;
   session.history = TokenHistory(roll.prefix_tokens);
+  const std::vector<SessionTurn> turns =
+      std::exchange(session.options.turns, {});
+  if (!turns.empty()) session.Recall(turns);
   session.opened = now;
   session.last_used = now;
   return Opened{key, ended};

@@ -42,6 +42,11 @@ struct Session {
     n_computed = 0;
     history.Restart();
   }
+  // Begins a new session with turns that were said before, none of them
+  // computed. If they do not all fit, the oldest are left out until evict_to is
+  // reached. The newest one stays; if it is too long by itself, its newest
+  // tokens do.
+  void Recall(std::span<const SessionTurn> turns);
   // The session's tokens followed by those of the next turn, up to its reply.
   // Leaves the session as it is.
   // Errors: kOutOfRange if the turn is longer than the context behind the

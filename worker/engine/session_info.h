@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "worker/cache/roll_plan.h"
@@ -12,12 +13,19 @@
 
 namespace plimsoll::worker {
 
+// A turn that was said before its session was opened.
+struct SessionTurn {
+  std::vector<int32_t> content;  // the user's
+  std::vector<int32_t> reply;    // without the end token at its end
+};
+
 // A session is a chat whose context stays between calls. Its context always
 // rolls: whole turns leave, a user's message together with its reply.
 struct SessionOptions {
   static constexpr int64_t kMaxIdBytes = 128;
   static constexpr absl::Duration kDefaultTtl = absl::Minutes(30);
   static constexpr absl::Duration kMaxTtl = absl::Hours(30 * 24);
+  static constexpr int64_t kMaxTurns = kMaxChatMessages / 2;
 
   std::string id;         // 1 to kMaxIdBytes bytes
   std::string owner;      // a tenant; other tenants cannot see the session
@@ -28,6 +36,9 @@ struct SessionOptions {
   std::optional<int64_t> evict_to;  // like RollOptions::evict_to
   // The session is closed when no call has used it for this long.
   absl::Duration ttl = kDefaultTtl;
+  // What was said before, the oldest first; at most kMaxTurns. Turns that the
+  // context has no room for are left out, the oldest first.
+  std::vector<SessionTurn> turns = {};
 };
 
 // What a session holds.

@@ -12,7 +12,7 @@ StepPlanner::StepPlanner(const Tools& tools)
       counters_(tools.counters),
       pages_(tools.resources),
       prompt_budget_(tools.resources.plan().options.n_slots,
-                     tools.prompt_share) {}
+                     tools.prompt_shares) {}
 
 void StepPlanner::PlanStep(StreamBook& book, absl::Time now,
                            ScheduledStep& step) {
@@ -164,8 +164,8 @@ void StepPlanner::Schedule(StreamBook& book, ScheduledStep& step) {
   counters_.kv_used_pages = contexts_.UsedPages();
   const int64_t n_decoding = book.scheduler().Decoding();
   book.scheduler().NextStep(
-      [this, n_decoding](int64_t position) {
-        return prompt_budget_.Rows(n_decoding, position);
+      [this, n_decoding](const PromptPlace& place) {
+        return prompt_budget_.Rows(n_decoding, place);
       },
       step.rows);
   for (const ScheduledRows& rows : step.rows) {
@@ -176,14 +176,15 @@ void StepPlanner::Schedule(StreamBook& book, ScheduledStep& step) {
 void StepPlanner::Record(const ScheduledStep& step, absl::Duration duration) {
   int64_t n_decoding = 0;
   int64_t n_prompt = 0;
-  int64_t furthest = 0;
+  PromptPlace furthest;
   for (const ScheduledRows& rows : step.rows) {
     if (rows.is_decoding) {
       ++n_decoding;
       continue;
     }
     n_prompt += rows.n_rows;
-    furthest = std::max(furthest, rows.first_position);
+    furthest.position = std::max(furthest.position, rows.first_position);
+    furthest.is_beside_others |= rows.is_beside_others;
   }
   prompt_budget_.Record(n_decoding, n_prompt, duration, furthest);
 }

@@ -31,7 +31,7 @@ class StepPlanner {
     Contexts& contexts;
     Drafts& drafts;
     StepCounters& counters;
-    double prompt_share;  // EngineOptions::prompt_share
+    PromptBudget::Shares prompt_shares;
   };
   explicit StepPlanner(const Tools& tools);
 

@@ -18,9 +18,24 @@ namespace plimsoll::worker {
 // the further on in its context it is, so there is one budget for each depth: a
 // class of positions, each but the first twice as wide as the one before. Where
 // a single row takes more than the share, the next steps have no prompt rows,
-// until the share is kept again. Used from the step thread only.
+// until the share is kept again.
+//
+// Prompts of other tenants than those whose streams decode have a smaller
+// share. It holds over time, not in each step: they may take kBurst seconds at
+// the steps' pace first, so that a short prompt does not wait, and a flood of
+// long ones slows other tenants' streams little. Used from the step thread
+// only.
 class PromptBudget {
  public:
+  // Both are more than 0 and less than 1.
+  struct Shares {
+    double of_step;  // of a step's time, for all prompts
+    double
+        beside_others;  // over time, for prompts beside other tenants' streams
+  };
+  // Seconds that prompts may take beside other tenants' streams before their
+  // share holds, if they took nothing for long.
+  static constexpr double kBurst = 1;
   // After this many steps with prompt rows, one without them is measured again.
   static constexpr int64_t kMixedSteps = 64;
   // The budget of a depth before its first step is measured.
@@ -30,20 +45,23 @@ class PromptBudget {
   // Positions of the first depth.
   static constexpr int64_t kFirstPositions = 512;
 
-  // `share` is more than 0 and less than 1.
-  PromptBudget(int64_t n_slots, double share)
-      : allowed_share_(share / (1 - share)),
-        decodes_(static_cast<size_t>(n_slots) + 1) {}
+  PromptBudget(int64_t n_slots, const Shares& shares)
+      : of_step_(shares.of_step),
+        beside_others_(shares.beside_others),
+        decodes_(static_cast<size_t>(n_slots) + 1) {
+    beside_others_.excess = -kBurst;
+  }
 
-  // How many prompt rows, from `position` on, a step with `n_decoding` decoding
+  // How many prompt rows, from `place` on, a step with `n_decoding` decoding
   // rows may have. Without decoding rows there is no limit. Returns 0 if the
   // step is to be measured without prompt rows, or if earlier steps took more
-  // than the share; otherwise at least 1.
-  int64_t Rows(int64_t n_decoding, int64_t position = 0) const;
-  // Takes the time of a step with this many rows. `position` is that of the
-  // prompt row that is furthest on.
+  // than a share; otherwise at least 1.
+  int64_t Rows(int64_t n_decoding, const PromptPlace& place = {}) const;
+  // Takes the time of a step with this many rows. `place` has the position of
+  // the prompt row that is furthest on, and says whether any prompt is beside
+  // streams of other tenants.
   void Record(int64_t n_decoding, int64_t n_prompt, absl::Duration duration,
-              int64_t position = 0);
+              const PromptPlace& place = {});
 
  private:
   struct Decode {
@@ -51,15 +69,26 @@ class PromptBudget {
     int64_t n_mixed = 0;  // steps with prompt rows since then
   };
 
+  // A share, and whether it is kept.
+  struct Account {
+    explicit Account(double share) : allowed(share / (1 - share)) {}
+    // Counts the seconds that a step took for prompt rows. Without them it
+    // would have taken `decode`. At most `most_left` seconds stay for later.
+    void Count(double taken, double decode, double most_left);
+
+    // Seconds that prompt rows may take for each second of a step without them.
+    double allowed;
+    // Seconds that prompt rows took beyond that. Below 0, seconds are left.
+    double excess = 0;
+  };
+
   static constexpr size_t kDepths = 16;
   static size_t DepthOf(int64_t position);
-  // Counts the seconds that a step spent, and might spend, on prompt rows.
-  void Count(double taken, double allowed);
+  // Counts a step in both accounts.
+  void Count(double taken, double decode, bool is_beside_others);
 
-  // Seconds that prompt rows may take for each second of a step without them.
-  double allowed_share_;
-  // Seconds that prompt rows took beyond that. Below 0, seconds are left.
-  double excess_ = 0;
+  Account of_step_;
+  Account beside_others_;
   std::vector<Decode> decodes_;  // by the number of decoding rows
   // By depth; none: not known.
   std::array<std::optional<double>, kDepths> rows_;

@@ -207,9 +207,8 @@ void Scheduler::AddPrefilling(Sequence& sequence) {
   prefilling_.insert(behind, &sequence);
 }
 
-void Scheduler::NextStep(
-    absl::FunctionRef<int64_t(int64_t position)> most_prompt_rows,
-    std::vector<ScheduledRows>& step) {
+void Scheduler::NextStep(MostPromptRows most_prompt_rows,
+                         std::vector<ScheduledRows>& step) {
   ++n_steps_;
   step.clear();
   FindRunnable();
@@ -217,7 +216,7 @@ void Scheduler::NextStep(
     decoding_.resize(static_cast<size_t>(n_rows_));
     // Where decoding takes every row the first prompt takes turns with it.
     if (!prefilling_.empty() &&
-        most_prompt_rows(prefilling_.front()->n_computed) > 0 &&
+        most_prompt_rows(PlaceOf(*prefilling_.front())) > 0 &&
         prefilling_.front()->last_turn < decoding_.back()->last_turn) {
       decoding_.pop_back();
     }
@@ -283,12 +282,20 @@ void Scheduler::TakeDecodingRows(std::vector<ScheduledRows>& step) {
   for (Sequence& s : running_) s.n_draft = 0;
 }
 
-void Scheduler::TakePromptRows(
-    absl::FunctionRef<int64_t(int64_t position)> most_prompt_rows,
-    std::vector<ScheduledRows>& step) {
+PromptPlace Scheduler::PlaceOf(const Sequence& prompt) const {
+  const bool is_beside_others = std::any_of(
+      decoding_.begin(), decoding_.end(), [&prompt](const Sequence* s) {
+        return s->party->parent != prompt.party->parent;
+      });
+  return {.position = prompt.n_computed, .is_beside_others = is_beside_others};
+}
+
+void Scheduler::TakePromptRows(MostPromptRows most_prompt_rows,
+                               std::vector<ScheduledRows>& step) {
   double share_left = 1;  // the rest of what prompts may take
   for (Sequence* s : prefilling_) {
-    const auto most = static_cast<double>(most_prompt_rows(s->n_computed));
+    const PromptPlace place = PlaceOf(*s);
+    const auto most = static_cast<double>(most_prompt_rows(place));
     // A share that rounding made a little smaller is still a row.
     constexpr double kRounding = 1e-6;
     const auto n_may = static_cast<int64_t>(std::min(
@@ -298,6 +305,7 @@ void Scheduler::TakePromptRows(
     const int64_t n = std::min(n_may, end - s->n_computed);
     share_left -= static_cast<double>(n) / most;
     Take(*s, {.n_known = n, .n_draft = 0}, step);
+    step.back().is_beside_others = place.is_beside_others;
     FairQueue::Party& tenant = *s->party->parent;
     tenant.last_prompt_turn = n_turns_;
     tenant.parent->last_prompt_turn = n_turns_;

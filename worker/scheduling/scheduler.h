@@ -29,6 +29,14 @@ struct ScheduledRows {
   bool is_decoding = false;  // the first row is a token that was generated
   int64_t n_draft = 0;       // guessed rows at the end, all of them sampled
   int64_t n_rejected = 0;    // guessed rows that were wrong: see Reject
+  // These are a prompt's rows, and a stream of another tenant decodes.
+  bool is_beside_others = false;
+};
+
+// Where a prompt's next rows are.
+struct PromptPlace {
+  int64_t position = 0;           // of the first one
+  bool is_beside_others = false;  // like ScheduledRows::is_beside_others
 };
 
 // What a sequence begins with in its slot.
@@ -145,14 +153,16 @@ class Scheduler {
   // rows count as computed from the next call on.
   std::vector<ScheduledRows> NextStep(int64_t max_prompt_rows = kNoLimit) {
     std::vector<ScheduledRows> step;
-    NextStep([max_prompt_rows](int64_t) { return max_prompt_rows; }, step);
+    NextStep([max_prompt_rows](const PromptPlace&) { return max_prompt_rows; },
+             step);
     return step;
   }
   // Sets `step` to the rows of the next step, in the memory that it has.
   // `most_prompt_rows` says how many prompt rows a step may have if they begin
-  // at a position. Prompts at several positions each use up their part of the
-  // step's room.
-  void NextStep(absl::FunctionRef<int64_t(int64_t position)> most_prompt_rows,
+  // at a place. Prompts at several places each use up their part of the step's
+  // room.
+  using MostPromptRows = absl::FunctionRef<int64_t(const PromptPlace& place)>;
+  void NextStep(MostPromptRows most_prompt_rows,
                 std::vector<ScheduledRows>& step);
   // How many sequences have a row to decode in the next step.
   int64_t Decoding() const;
@@ -221,9 +231,10 @@ class Scheduler {
   // rows.
   void FindRunnable();
   void TakeDecodingRows(std::vector<ScheduledRows>& step);
-  void TakePromptRows(
-      absl::FunctionRef<int64_t(int64_t position)> most_prompt_rows,
-      std::vector<ScheduledRows>& step);
+  void TakePromptRows(MostPromptRows most_prompt_rows,
+                      std::vector<ScheduledRows>& step);
+  // Where a prompt goes on in the next step.
+  PromptPlace PlaceOf(const Sequence& prompt) const;
   // Appends rows of one sequence to the step.
   struct Rows {
     int64_t n_known;

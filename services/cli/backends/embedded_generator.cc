@@ -16,6 +16,7 @@
 #include "services/generation/open_session.h"
 #include "services/host/clock.h"
 #include "services/server/byte_budget.h"
+#include "services/wire/model_parts.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -147,6 +148,14 @@ class EmbeddedGenerator final : public Generator {
 
   absl::Status CloseSession(const v1::CloseSessionRequest& request) override {
     return served_.engine->CloseSession(request.session_id(), "");
+  }
+
+  absl::StatusOr<v1::GetMemoryResponse> GetMemory(
+      const v1::GetMemoryRequest& /*request*/) override {
+    v1::GetMemoryResponse response =
+        services::MemoryToProto(*served_.engine, model_.used_names);
+    response.set_model(model_.name);
+    return response;
   }
 
  private:

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "plimsoll/v1/generation.pb.h"
+#include "plimsoll/v1/model.pb.h"
 #include "plimsoll/v1/session.pb.h"
 
 namespace plimsoll::cli {
@@ -43,6 +44,10 @@ class Generator {
       const v1::ChatRequest& request) = 0;
   // Commands call this after an interruption too.
   virtual absl::Status CloseSession(const v1::CloseSessionRequest& request) = 0;
+
+  // What the model's memory is, planned and measured.
+  virtual absl::StatusOr<v1::GetMemoryResponse> GetMemory(
+      const v1::GetMemoryRequest& request) = 0;
 };
 
 // Reads a call to its end. `on_part` is called with every part as it comes.

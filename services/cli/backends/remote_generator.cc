@@ -10,6 +10,7 @@
 #include "absl/synchronization/mutex.h"
 #include "base/status_macros.h"
 #include "plimsoll/v1/generation.grpc.pb.h"
+#include "plimsoll/v1/model.grpc.pb.h"
 #include "plimsoll/v1/session.grpc.pb.h"
 #include "services/cli/backends/remote.h"
 #include "services/cli/terminal/failure.h"
@@ -125,7 +126,8 @@ class RemoteGenerator final : public Generator {
   explicit RemoteGenerator(const std::string& address)
       : address_(address),
         stub_(v1::GenerationService::NewStub(Connect(address))),
-        sessions_(v1::SessionService::NewStub(Connect(address))) {}
+        sessions_(v1::SessionService::NewStub(Connect(address))),
+        models_(v1::ModelService::NewStub(Connect(address))) {}
 
   absl::StatusOr<std::unique_ptr<ReplyStream>> Start(
       const v1::StreamGenerateRequest& request) override {
@@ -179,6 +181,19 @@ class RemoteGenerator final : public Generator {
                       address_);
   }
 
+  absl::StatusOr<v1::GetMemoryResponse> GetMemory(
+      const v1::GetMemoryRequest& request) override {
+    v1::GetMemoryResponse response;
+    RETURN_IF_ERROR(Call(
+        [&](grpc::ClientContext* context,
+            std::function<void(grpc::Status)> done) {
+          models_->async()->GetMemory(context, &request, &response,
+                                      std::move(done));
+        },
+        address_));
+    return response;
+  }
+
  private:
   static constexpr std::chrono::seconds kCloseTimeout{2};
 
@@ -192,6 +207,7 @@ class RemoteGenerator final : public Generator {
   const std::string address_;
   const std::unique_ptr<v1::GenerationService::Stub> stub_;
   const std::unique_ptr<v1::SessionService::Stub> sessions_;
+  const std::unique_ptr<v1::ModelService::Stub> models_;
 };
 
 }  // namespace

@@ -1,19 +1,23 @@
 // `plimsoll chat`: holds a conversation in a session, which goes on without
 // limit.
+#include <unistd.h>
+
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "services/cli/backends/embedded.h"
 #include "services/cli/backends/remote.h"
+#include "services/cli/chat/chat_console.h"
+#include "services/cli/chat/history_file.h"
+#include "services/cli/chat/line_editor.h"
 #include "services/cli/commands/commands.h"
-#include "services/cli/flags/request.h"
 #include "services/cli/flags/roll_flags.h"
 #include "services/cli/terminal/failure.h"
-#include "services/cli/terminal/input.h"
 #include "services/cli/terminal/interrupt.h"
+#include "services/cli/terminal/terminal.h"
 #include "worker/text/utf8.h"
 
 namespace plimsoll::cli {
@@ -24,10 +28,17 @@ constexpr char kChatDescription[] =
     "A line is a message; the answer comes as it is made. When the context is "
     "full the oldest messages leave with their answers, --system never does, "
     "so a chat may go on for ever.\n"
+    "Lines that begin with / are commands, and /help lists them: /regenerate "
+    "and /undo take back what was said, /system changes the instructions, /set "
+    "changes how replies are drawn, /save and /load keep the chat in a file, "
+    "/memory shows the model's memory, /info shows what is kept, /reset begins "
+    "anew, and /exit or the end of input ends the chat. A message that begins "
+    "with a slash is written with two.\n"
+    "A line that ends with \\ goes on in the next one. \"\"\" begins and ends "
+    "a message of several lines. At a terminal, lines can be edited, the up "
+    "key brings earlier ones back, and Ctrl-C stops a reply.\n"
     "With --address the worker keeps the chat; --session names it, so that it "
-    "stays there and can be taken up again.\n"
-    "/reset starts anew, /info says what is kept, /exit or end of input ends "
-    "it.";
+    "stays there and can be taken up again.";
 
 constexpr char kChatFooter[] =
     "Examples:\n"
@@ -44,115 +55,6 @@ struct ChatFlags {
   LoadFlags load;
   SamplingFlags sampling;
   SessionRollFlags roll;
-};
-
-// A session that is closed at the end, unless the user named it.
-class Conversation {
- public:
-  Conversation(const ChatFlags& flags, Generator& generator, Streams& streams)
-      : flags_(flags), generator_(generator), streams_(streams) {}
-  ~Conversation() {
-    if (flags_.session.empty()) Close().IgnoreError();
-  }
-  Conversation(const Conversation&) = delete;
-  Conversation& operator=(const Conversation&) = delete;
-
-  // Opens the session, or continues the one with the user's name.
-  absl::Status Open() {
-    v1::OpenSessionRequest request;
-    request.set_model(flags_.model);
-    request.set_session_id(flags_.session);
-    if (!flags_.system.empty()) request.set_system(flags_.system);
-    if (!flags_.chat_format.empty()) {
-      request.set_chat_format(flags_.chat_format);
-    }
-    SetRoll(flags_.roll, request);
-    const auto opened = generator_.OpenSession(request);
-    if (absl::IsAlreadyExists(opened.status())) return TakeUp();
-    RETURN_IF_ERROR(opened.status());
-    id_ = opened->session_id();
-    return absl::OkStatus();
-  }
-
-  absl::Status Close() {
-    if (id_.empty()) return absl::OkStatus();
-    v1::CloseSessionRequest request;
-    request.set_model(flags_.model);
-    request.set_session_id(std::exchange(id_, ""));
-    return generator_.CloseSession(request);
-  }
-
-  absl::Status Reset() {
-    RETURN_IF_ERROR(Close());
-    return Open();
-  }
-
-  // Sends one message and prints the reply.
-  absl::Status Say(std::string message) {
-    const InterruptScope interrupts;
-    const v1::StreamGenerateRequest wanted =
-        ToRequest(flags_.sampling, flags_.load.draft_tokens);
-    v1::ChatRequest request;
-    request.set_model(flags_.model);
-    request.set_session_id(id_);
-    request.set_message(std::move(message));
-    *request.mutable_sampling() = wanted.sampling();
-    *request.mutable_stopping() = wanted.stopping();
-    *request.mutable_response() = wanted.response();
-    ASSIGN_OR_RETURN(const auto stream, generator_.Chat(request));
-    const auto response = Collect(*stream, [this](const auto& part) {
-      if (!part.text().empty()) streams_.out << part.text() << std::flush;
-    });
-    RETURN_IF_ERROR(response.status());
-    streams_.out << "\n" << std::flush;
-    for (const v1::Eviction& eviction : response->evictions()) {
-      streams_.err << Paint(streams_.err_style, Color::kDim,
-                            EvictionText(eviction))
-                   << "\n";
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status Info() {
-    ASSIGN_OR_RETURN(const v1::Session session, Get());
-    streams_.err << InfoText(session) << "\n";
-    return absl::OkStatus();
-  }
-
- private:
-  absl::StatusOr<v1::Session> Get() {
-    v1::GetSessionRequest request;
-    request.set_model(flags_.model);
-    request.set_session_id(id_);
-    return generator_.GetSession(request);
-  }
-
-  absl::Status TakeUp() {
-    id_ = flags_.session;
-    ASSIGN_OR_RETURN(const v1::Session session, Get());
-    streams_.err << "going on with " << InfoText(session) << "\n";
-    return absl::OkStatus();
-  }
-
-  static std::string EvictionText(const v1::Eviction& eviction) {
-    return absl::StrCat("(the context was full: ",
-                        eviction.has_turns()
-                            ? absl::StrCat(eviction.turns(), " oldest turns, ")
-                            : "",
-                        eviction.tokens(), " tokens, left it)");
-  }
-
-  static std::string InfoText(const v1::Session& session) {
-    return absl::StrCat("session ", Printable(session.session_id()), ": ",
-                        session.turns(), " turns, ", session.live_turns(),
-                        " of them in the context, ", session.live_tokens(),
-                        " of ", session.capacity_tokens(), " tokens");
-  }
-
-  const ChatFlags& flags_;
-  Generator& generator_;
-  Streams& streams_;
-  std::string id_;  // empty while there is none
 };
 
 absl::StatusOr<std::unique_ptr<Generator>> MakeGenerator(
@@ -184,36 +86,24 @@ absl::Status RunChat(const ChatFlags& flags, const Commands& commands) {
     return UsageError("--system is not UTF-8");
   }
   ASSIGN_OR_RETURN(const auto generator, MakeGenerator(flags, commands));
-  Conversation conversation(flags, *generator, streams);
-  RETURN_IF_ERROR(conversation.Open());
-  while (true) {
-    if (streams.err_style.is_tty && streams.out_style.is_tty) {
-      streams.err << Paint(streams.err_style, Color::kBold, "> ") << std::flush;
-    }
-    ASSIGN_OR_RETURN(const auto line, ReadLine(streams.in, kMaxLineBytes));
-    if (!line.has_value()) return absl::OkStatus();
-    const absl::string_view text = absl::StripAsciiWhitespace(*line);
-    if (text.empty()) continue;
-    if (text == "/exit") return absl::OkStatus();
-    if (text == "/reset") {
-      RETURN_IF_ERROR(conversation.Reset());
-      continue;
-    }
-    if (text == "/info") {
-      RETURN_IF_ERROR(conversation.Info());
-      continue;
-    }
-    if (!worker::IsValidUtf8(text)) {
-      streams.err << "that line is not UTF-8 and was left out\n";
-      continue;
-    }
-    const absl::Status said = conversation.Say(std::string(text));
-    if (absl::IsOutOfRange(said)) {
-      streams.err << Printable(said.message()) << "\n";
-      continue;
-    }
-    RETURN_IF_ERROR(said);
+  ChatConsoleOptions options = {
+      .conversation = {.model = flags.model,
+                       .session = flags.session,
+                       .chat_format = flags.chat_format,
+                       .roll = flags.roll},
+      .system = std::nullopt,
+      .sampling = flags.sampling,
+      .draft_tokens = flags.load.draft_tokens,
+      .columns = [&streams] {
+        return WindowColumns(STDOUT_FILENO).value_or(streams.out_style.width);
+      }};
+  if (!flags.system.empty()) options.system = flags.system;
+  std::unique_ptr<LineReader> reader;
+  if (streams.in_is_tty && streams.err_style.is_tty) {
+    reader = NewLineEditor(HistoryPath(), streams.err_style);
   }
+  if (reader == nullptr) reader = NewPlainReader(streams);
+  return ChatConsole(std::move(options), *generator, *reader, streams).Run();
 }
 
 }  // namespace

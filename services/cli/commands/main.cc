@@ -9,9 +9,12 @@
 
 int main(int argc, char** argv) {
   std::ios::sync_with_stdio(false);
-  plimsoll::cli::Streams streams{std::cin, std::cout, std::cerr,
+  plimsoll::cli::Streams streams{std::cin,
+                                 std::cout,
+                                 std::cerr,
                                  plimsoll::cli::StyleOf(STDOUT_FILENO),
-                                 plimsoll::cli::StyleOf(STDERR_FILENO)};
+                                 plimsoll::cli::StyleOf(STDERR_FILENO),
+                                 isatty(STDIN_FILENO) == 1};
   return plimsoll::cli::Run(std::vector<std::string>(argv + 1, argv + argc),
                             streams);
 }

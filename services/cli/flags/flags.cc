@@ -29,7 +29,16 @@ absl::StatusOr<DType> ParseDType(absl::string_view text) {
   return info->dtype;
 }
 
-// Parses a finite number in [min, max].
+void AddNumber(CLI::App& app, const std::string& name, float* out, float min,
+               float max, const std::string& help) {
+  const auto parse = [min, max](const std::string& text) {
+    return ParseNumber(text, min, max);
+  };
+  AddParsed(app, name, out, parse, "X", help)->group("Sampling");
+}
+
+}  // namespace
+
 absl::StatusOr<float> ParseNumber(absl::string_view text, float min,
                                   float max) {
   float value = 0;
@@ -40,16 +49,6 @@ absl::StatusOr<float> ParseNumber(absl::string_view text, float min,
   }
   return value;
 }
-
-void AddNumber(CLI::App& app, const std::string& name, float* out, float min,
-               float max, const std::string& help) {
-  const auto parse = [min, max](const std::string& text) {
-    return ParseNumber(text, min, max);
-  };
-  AddParsed(app, name, out, parse, "X", help)->group("Sampling");
-}
-
-}  // namespace
 
 absl::StatusOr<int64_t> ParseCount(absl::string_view text, int64_t min,
                                    int64_t max) {

@@ -85,6 +85,9 @@ struct SamplingFlags {
 // Errors: kInvalidArgument saying what is allowed.
 absl::StatusOr<int64_t> ParseCount(absl::string_view text, int64_t min,
                                    int64_t max);
+// Parses a finite number in [min, max].
+// Errors: kInvalidArgument saying what is allowed.
+absl::StatusOr<float> ParseNumber(absl::string_view text, float min, float max);
 absl::StatusOr<ContextFlag> ParseContext(absl::string_view text);
 absl::StatusOr<planner::ReservePolicy> ParsePolicy(absl::string_view text);
 // Parses "exact", "pow2" or "granularity:BYTES".

@@ -34,6 +34,10 @@ absl::Status InterruptedError() {
   return Marked(absl::CancelledError("interrupted"), kInterruptedUrl);
 }
 
+bool IsInterruptedError(const absl::Status& status) {
+  return status.GetPayload(kInterruptedUrl).has_value();
+}
+
 absl::Status DoesNotFit(const v1::MemoryPlan& plan) {
   const auto total = static_cast<int64_t>(plan.total_bytes());
   const auto budget = static_cast<int64_t>(plan.budget_bytes());
@@ -105,7 +109,7 @@ absl::Status AlreadySaid(absl::Status status) {
 int ExitCodeOf(const absl::Status& status) {
   if (status.ok()) return kExitOk;
   if (status.GetPayload(kUsageUrl).has_value()) return kExitUsage;
-  if (status.GetPayload(kInterruptedUrl).has_value()) return kExitInterrupted;
+  if (IsInterruptedError(status)) return kExitInterrupted;
   // Without details of its own, this code may also mean a full queue.
   if (status.code() == absl::StatusCode::kResourceExhausted &&
       status.GetPayload(kErrorInfoUrl).has_value() &&

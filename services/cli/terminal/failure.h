@@ -17,6 +17,7 @@ namespace plimsoll::cli {
 absl::Status UsageError(absl::string_view message);
 // The error after Ctrl-C; exits with kExitInterrupted and prints nothing.
 absl::Status InterruptedError();
+bool IsInterruptedError(const absl::Status& status);
 // The error of a plan that does not fit, with the bytes wanted, available and
 // missing, and what to try. Exits with kExitDoesNotFit.
 absl::Status DoesNotFit(const v1::MemoryPlan& plan);

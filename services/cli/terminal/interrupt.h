@@ -1,4 +1,4 @@
-// Ctrl-C: a signal sets a flag, and waiting code checks it.
+// Ctrl-C and requests to end: a signal sets a flag, and waiting code checks it.
 #ifndef PLIMSOLL_SERVICES_CLI_TERMINAL_INTERRUPT_H_
 #define PLIMSOLL_SERVICES_CLI_TERMINAL_INTERRUPT_H_
 
@@ -11,8 +11,11 @@ namespace plimsoll::cli {
 // A waiting command checks this often whether it was interrupted.
 inline constexpr absl::Duration kInterruptPoll = absl::Milliseconds(50);
 
-// While an object of this class lives, SIGINT and SIGTERM set a flag. A second
-// signal kills the process, so that nothing can hang. Objects are not nested.
+// While an object of this class lives, SIGINT, SIGTERM and, unless it is
+// ignored, SIGHUP set a flag. At its beginning it forgets an earlier Ctrl-C. A
+// second SIGINT or SIGTERM kills the process, so that nothing can hang; a
+// second SIGHUP, which a terminal that is closed may send, does nothing, also
+// later. Objects are not nested.
 class InterruptScope {
  public:
   InterruptScope();
@@ -23,10 +26,15 @@ class InterruptScope {
  private:
   struct sigaction old_int_;
   struct sigaction old_term_;
+  struct sigaction old_hangup_;
 };
 
 // Returns true once a signal came.
 bool Interrupted();
+// Returns true if it was no Ctrl-C but asks the process to end.
+bool Terminated();
+// Clears the flag: who asks what goes on after Ctrl-C.
+void ForgetInterrupt();
 
 }  // namespace plimsoll::cli
 

@@ -24,6 +24,7 @@ struct Streams {
   std::ostream& err;
   Style out_style;
   Style err_style;
+  bool in_is_tty = false;
 };
 
 }  // namespace plimsoll::cli

@@ -70,11 +70,19 @@ Style StyleOf(int fd) {
   style.is_tty = isatty(fd) == 1;
   style.color = WantsColor(style.is_tty);
   style.utf8 = LocaleIsUtf8(CharacterLocale());
-  winsize size = {};
-  if (style.is_tty && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
-    style.width = std::clamp<int>(size.ws_col, kMinWidth, kDefaultWidth);
+  if (const auto columns = WindowColumns(fd)) {
+    style.width = static_cast<int>(
+        std::clamp<int64_t>(*columns, kMinWidth, kDefaultWidth));
   }
   return style;
+}
+
+std::optional<int64_t> WindowColumns(int fd) {
+  winsize size = {};
+  if (ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) {
+    return std::nullopt;
+  }
+  return size.ws_col;
 }
 
 std::string Paint(const Style& style, Color color, absl::string_view text) {

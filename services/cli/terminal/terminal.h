@@ -4,6 +4,7 @@
 #define PLIMSOLL_SERVICES_CLI_TERMINAL_TERMINAL_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -26,6 +27,10 @@ struct Style {
 // follows the environment's locale (LC_ALL, LC_CTYPE, LANG). The width is at
 // most kDefaultWidth columns.
 Style StyleOf(int fd);
+
+// Returns the columns of the terminal that file descriptor `fd` is now; nullopt
+// if it is none or does not say.
+std::optional<int64_t> WindowColumns(int fd);
 
 // True if a locale name ("C.UTF-8", "de_DE.utf8") means UTF-8.
 bool LocaleIsUtf8(absl::string_view locale);

@@ -207,12 +207,14 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Fill(
     if (granted.leases.empty()) continue;
     model->parts.back().lease = granted.leases[model->parts.size() - 1];
   }
-  worker::EngineOptions engine{.precision = options_.precision,
-                               .device = parts.front().device,
-                               .n_threads = options_.n_threads,
-                               .prompt_share = options_.prompt_share,
-                               .clock = options_.clock,
-                               .on_device_lost = options_.on_device_lost};
+  worker::EngineOptions engine{
+      .precision = options_.precision,
+      .device = parts.front().device,
+      .n_threads = options_.n_threads,
+      .prompt_share = options_.prompt_share,
+      .prompt_share_beside_others = options_.prompt_share_beside_others,
+      .clock = options_.clock,
+      .on_device_lost = options_.on_device_lost};
   if (options_.observer != nullptr) {
     model->observer =
         std::make_unique<ModelObserver>(flag.name, *options_.observer);

@@ -60,6 +60,8 @@ struct WorkerOptions {
   // Each model's worker::EngineOptions have the next two.
   std::optional<int64_t> prefix_cache_bytes;
   double prompt_share = worker::EngineOptions::kPromptShare;
+  double prompt_share_beside_others =
+      worker::EngineOptions::kPromptShareBesideOthers;
   std::optional<worker::ChatFormat> chat_format;
   absl::Duration drain_timeout = absl::Seconds(30);
   std::string planner;         // its address; empty: the worker plans itself

@@ -86,13 +86,21 @@ void AddEngineFlags(CLI::App& app, WorkerOptions& options) {
       app, "--prefix-cache", options.prefix_cache_bytes,
       "Bytes of each model's KV cache whose beginnings of prompts are kept "
       "to be shared while no request needs them; 0 shares nothing (all)");
+  const CLI::Range share_range(worker::EngineOptions::kLeastPromptShare,
+                               worker::EngineOptions::kMostPromptShare);
   app.add_option("--prompt-share", options.prompt_share,
                  "The part of a step's time that prompts may take while "
                  "streams are read: with less, streams go on faster beside "
                  "prompts, which wait longer for their first token")
       ->capture_default_str()
-      ->check(CLI::Range(worker::EngineOptions::kLeastPromptShare,
-                         worker::EngineOptions::kMostPromptShare));
+      ->check(share_range);
+  app.add_option(
+         "--prompt-share-beside-others", options.prompt_share_beside_others,
+         "The part of the time, on average, that prompts may take while "
+         "streams of other tenants are read: how much one tenant's "
+         "prompts may slow the streams of another")
+      ->capture_default_str()
+      ->check(share_range);
   const std::map<std::string, worker::Precision> precisions = {
       {"default", worker::Precision::kDefault},
       {"invariant", worker::Precision::kInvariant},

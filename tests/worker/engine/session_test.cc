@@ -292,6 +292,91 @@ TEST_F(SessionTest, TheModelsOwnEndIsNotSaidTwice) {
   }
 }
 
+TEST_F(SessionTest, TurnsThatWereSaidBeforeAreAsIfSaidInIt) {
+  Load("llama_f32", {.n_ctx = 512, .n_slots = 2});
+  Open(Chat("a"));
+  std::mt19937 random(31);
+  SessionOptions again = Chat("again");
+  Transcript transcript(Frame());
+  for (int turn = 0; turn < 3; ++turn) {
+    const Ids content = RandomIds(15 + turn, random);
+    const Generated got = Say("a", content, 7);
+    ASSERT_TRUE(got.status.ok()) << got.status;
+    again.turns.push_back({content, got.ids()});
+    transcript.AddMessage(content);
+    transcript.AddReply(got.ids());
+  }
+  const Ids last = RandomIds(11, random);
+  transcript.AddMessage(last);
+  const Generated wanted = Say("a", last, 9);
+  ASSERT_TRUE(engine_->CloseSession("a", "").ok());
+
+  Open(again);
+  EXPECT_EQ(Info("again").n_turns, 3);
+  EXPECT_EQ(Info("again").n_live_turns, 3);
+  const Generated got = Say("again", last, 9);
+  ASSERT_TRUE(got.status.ok()) << got.status;
+  EXPECT_TRUE(SameBits(got, wanted));
+  EXPECT_TRUE(SameBits(got, Fresh(transcript.Live(), 9)));
+  EXPECT_EQ(got.info.n_prompt, transcript.size());
+  EXPECT_EQ(Info("again").n_turns, 4);
+}
+
+TEST_F(SessionTest, OldestTurnsThatDoNotFitAreLeftOut) {
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 1});
+  std::mt19937 random(32);
+  SessionOptions options = Chat("a");
+  for (int turn = 0; turn < 9; ++turn) {
+    options.turns.push_back({RandomIds(30, random), RandomIds(10, random)});
+  }
+  Open(options);
+  // 192 tokens may stay. A turn has 44, another one 48, the opening 12.
+  EXPECT_EQ(Info("a").n_turns, 3);
+  Transcript transcript(Frame());
+  for (size_t turn = 6; turn < 9; ++turn) {
+    transcript.AddMessage(options.turns[turn].content);
+    transcript.AddReply(options.turns[turn].reply);
+  }
+  EXPECT_EQ(Info("a").n_live_tokens, transcript.size());
+  EXPECT_EQ(Info("a").n_evictions, 0);
+  const Ids content = RandomIds(8, random);
+  transcript.AddMessage(content);
+  const Generated got = Say("a", content, 5);
+  ASSERT_TRUE(got.status.ok()) << got.status;
+  ASSERT_TRUE(engine_->CloseSession("a", "").ok());
+  EXPECT_TRUE(SameBits(got, Fresh(transcript.Live(), 5)));
+}
+
+TEST_F(SessionTest, OfOneTurnThatIsTooLongTheNewestTokensStay) {
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 1});
+  std::mt19937 random(33);
+  SessionOptions options = Chat("a");
+  options.turns.push_back({RandomIds(9, random), RandomIds(9, random)});
+  options.turns.push_back({RandomIds(500, random), RandomIds(20, random)});
+  Open(options);
+  EXPECT_EQ(Info("a").n_turns, 1);
+  EXPECT_EQ(Info("a").n_live_tokens, 192);
+  const Generated got = Say("a", RandomIds(8, random), 5);
+  EXPECT_TRUE(got.status.ok()) << got.status;
+}
+
+TEST_F(SessionTest, TurnsThatWereSaidBeforeHaveLimits) {
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 1});
+  SessionOptions options = Chat("a");
+  options.turns.assign(static_cast<size_t>(SessionOptions::kMaxTurns) + 1,
+                       {{5}, {6}});
+  const absl::Status many = engine_->OpenSession(options).status();
+  EXPECT_EQ(many.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(many.message()), HasSubstr("at most 2048"));
+  options.turns.pop_back();
+  options.turns.front().reply = {1 << 30};
+  const absl::Status alien = engine_->OpenSession(options).status();
+  EXPECT_EQ(alien.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(alien.message()), HasSubstr("turns.reply"));
+  options.turns.front().reply = {7};
+  EXPECT_TRUE(engine_->OpenSession(options).ok());
+}
+
 TEST_F(SessionTest, WhatACancelledCallSaidStays) {
   Load("llama_f32", {.n_ctx = 256, .n_slots = 1});
   Open(Chat("a"));

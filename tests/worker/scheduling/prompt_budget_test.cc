@@ -14,6 +14,12 @@ namespace {
 
 constexpr int64_t kSlots = 16;
 constexpr double kShare = 0.47;
+constexpr double kBesideOthers = 0.18;
+
+PromptBudget MakeBudget(double of_step) {
+  return PromptBudget(kSlots,
+                      {.of_step = of_step, .beside_others = kBesideOthers});
+}
 
 // Seconds of a step with so many decoding and prompt rows.
 using Cost = std::function<double(int64_t, int64_t)>;
@@ -51,14 +57,14 @@ double MeanRatio(PromptBudget& budget, const Cost& cost, int64_t n_decoding) {
 }
 
 TEST(PromptBudgetTest, NothingLimitsPromptsWhileNothingDecodes) {
-  PromptBudget budget(kSlots, kShare);
+  PromptBudget budget = MakeBudget(kShare);
   EXPECT_EQ(budget.Rows(0), Scheduler::kNoLimit);
   budget.Record(0, 512, absl::Seconds(1));
   EXPECT_EQ(budget.Rows(0), Scheduler::kNoLimit);
 }
 
 TEST(PromptBudgetTest, AnUnknownStepIsMeasuredOnceAndAgainAfterManyMixedOnes) {
-  PromptBudget budget(kSlots, kShare);
+  PromptBudget budget = MakeBudget(kShare);
   EXPECT_EQ(budget.Rows(1), 0);
   EXPECT_EQ(budget.Rows(kSlots), 0);
   budget.Record(1, 0, absl::Milliseconds(7));
@@ -77,7 +83,7 @@ TEST(PromptBudgetTest, RowsThatTakeMoreThanTheShareComeInFewerSteps) {
   for (const double share : {0.05, 0.15, kShare}) {
     // One row of a prompt that is far into its context.
     for (const double row : {5e-3, 10e-3, 30e-3}) {
-      PromptBudget budget(kSlots, share);
+      PromptBudget budget = MakeBudget(share);
       double with_rows = 0;
       double without = 0;
       int64_t n_rows = 0;
@@ -100,7 +106,7 @@ TEST(PromptBudgetTest, RowsThatTakeMoreThanTheShareComeInFewerSteps) {
 }
 
 TEST(PromptBudgetTest, AStepThatHungStopsPromptsForSoLongAtMost) {
-  PromptBudget budget(kSlots, 0.15);
+  PromptBudget budget = MakeBudget(0.15);
   budget.Record(1, 0, absl::Milliseconds(10));
   budget.Record(1, budget.Rows(1), absl::Seconds(60));
   int n_without = 0;
@@ -122,7 +128,7 @@ TEST(PromptBudgetTest, AMixedStepTakesTwiceAsLongAtMost) {
                  (n_prompt > 0 ? begin : 0) +
                  row * static_cast<double>(n_prompt);
         };
-        PromptBudget budget(kSlots, kShare);
+        PromptBudget budget = MakeBudget(kShare);
         for (const int64_t n_decoding : {int64_t{1}, kSlots}) {
           const double ratio = MeanRatio(budget, cost, n_decoding);
           EXPECT_LE(ratio, 2.0) << decode << " " << row << " " << begin;
@@ -138,7 +144,7 @@ TEST(PromptBudgetTest, PromptsTakeTheirShareOfAStep) {
     return 7e-3 + 1e-4 * static_cast<double>(n_decoding + n_prompt);
   };
   for (const double share : {0.05, 0.15, 0.5, 0.9}) {
-    PromptBudget budget(kSlots, share);
+    PromptBudget budget = MakeBudget(share);
     const double ratio = MeanRatio(budget, cost, 4);
     EXPECT_LE(ratio, 1.01 / (1 - share)) << share;
     EXPECT_GE(ratio, 0.9 / (1 - share)) << share;
@@ -151,7 +157,7 @@ TEST(PromptBudgetTest, NoiseDoesNotStarvePrompts) {
   const Cost cost = [&](int64_t, int64_t n_prompt) {
     return (7e-3 + 3e-4 * static_cast<double>(n_prompt)) * noise(random);
   };
-  PromptBudget budget(kSlots, kShare);
+  PromptBudget budget = MakeBudget(kShare);
   const Mixed mixed = RunMixed(budget, cost, 4);
   EXPECT_GE(mixed.n_steps, kSteps / 3) << "prompts stood still";
   // Without noise 21 rows a step fit.
@@ -163,7 +169,7 @@ TEST(PromptBudgetTest, ARowThatCostsTooMuchStillGoesOn) {
   const Cost cost = [](int64_t, int64_t n_prompt) {
     return 1e-3 + 1.0 * static_cast<double>(n_prompt);
   };
-  PromptBudget budget(kSlots, kShare);
+  PromptBudget budget = MakeBudget(kShare);
   EXPECT_GE(RunMixed(budget, cost, 1).n_steps,
             kSteps / 2 / (static_cast<int>(PromptBudget::kMaxPause) + 2))
       << "prompts stood still";
@@ -174,7 +180,7 @@ TEST(PromptBudgetTest, ARowThatCostsTooMuchStillGoesOn) {
 }
 
 TEST(PromptBudgetTest, AClockThatStandsStillStopsNothing) {
-  PromptBudget budget(kSlots, kShare);
+  PromptBudget budget = MakeBudget(kShare);
   for (int i = 0; i < 300; ++i) {
     const int64_t rows = budget.Rows(2);
     if (rows == 0) {
@@ -193,13 +199,13 @@ TEST(PromptBudgetTest, RowsThatAreFurtherOnInTheirContextCostMore) {
     const double row = 2e-4 * (1 + static_cast<double>(position) / 500);
     return 1e-2 + row * static_cast<double>(n_prompt);
   };
-  PromptBudget budget(kSlots, kShare);
+  PromptBudget budget = MakeBudget(kShare);
   int64_t n_rows = 0;
   for (int64_t i = 0; i < 4'000; ++i) {
     const int64_t position = i / 10 % 2 == 0 ? 0 : 7'000;
-    const int64_t rows = budget.Rows(3, position);
+    const int64_t rows = budget.Rows(3, {.position = position});
     const double took = seconds(position, rows);
-    budget.Record(3, rows, absl::Seconds(took), position);
+    budget.Record(3, rows, absl::Seconds(took), {.position = position});
     if (i < 200) continue;
     EXPECT_LE(took, 2 * seconds(position, 0)) << i << ": " << rows << " rows";
     if (position == 0) n_rows += rows;
@@ -208,7 +214,7 @@ TEST(PromptBudgetTest, RowsThatAreFurtherOnInTheirContextCostMore) {
 }
 
 TEST(PromptBudgetTest, AShortLastChunkDoesNotShrinkTheNextPrompt) {
-  PromptBudget budget(kSlots, kShare);
+  PromptBudget budget = MakeBudget(kShare);
   budget.Record(1, 0, absl::Milliseconds(10));
   for (int i = 0; i < 20; ++i) {
     budget.Record(
@@ -219,6 +225,64 @@ TEST(PromptBudgetTest, AShortLastChunkDoesNotShrinkTheNextPrompt) {
   EXPECT_GT(before, 80);
   budget.Record(1, 2, absl::Milliseconds(10.2));
   EXPECT_EQ(budget.Rows(1), before);
+}
+
+// A step of 10 ms, and 0.1 ms for each prompt row.
+constexpr double kDecode = 10e-3;
+constexpr double kRow = 1e-4;
+constexpr PromptPlace kAmongOthers = {.is_beside_others = true};
+
+// Runs a step with prompt rows beside streams of other tenants. Returns the
+// seconds that they took.
+double StepAmongOthers(PromptBudget& budget) {
+  const int64_t rows = budget.Rows(1, kAmongOthers);
+  const double taken = kRow * static_cast<double>(rows);
+  budget.Record(1, rows, absl::Seconds(kDecode + taken), kAmongOthers);
+  return taken;
+}
+
+TEST(PromptBudgetTest, PromptsBesideOthersKeepTheirShareAfterABurst) {
+  PromptBudget budget = MakeBudget(kShare);
+  double burst = 0;
+  for (int i = 0; i < 70; ++i) burst += StepAmongOthers(budget);
+  EXPECT_GE(burst, 60 * 0.7 * kDecode) << "the first steps are not full ones";
+  for (int i = 0; i < 1000; ++i) burst += StepAmongOthers(budget);
+  EXPECT_GE(burst, PromptBudget::kBurst);
+
+  double taken = 0;
+  constexpr int kManySteps = 4000;
+  for (int i = 0; i < kManySteps; ++i) {
+    const double now = StepAmongOthers(budget);
+    EXPECT_LE(now, kDecode);
+    taken += now;
+  }
+  const double share = taken / (taken + kManySteps * kDecode);
+  EXPECT_LE(share, kBesideOthers * 1.02);
+  EXPECT_GE(share, kBesideOthers * 0.9);
+}
+
+TEST(PromptBudgetTest, PromptsBesideTheirOwnTenantHaveTheWholeShareOfAStep) {
+  PromptBudget budget = MakeBudget(kShare);
+  for (int i = 0; i < 1000; ++i) StepAmongOthers(budget);
+  while (budget.Rows(1, kAmongOthers) > 0) StepAmongOthers(budget);
+  EXPECT_GE(budget.Rows(1), 70);
+}
+
+TEST(PromptBudgetTest, AnUnusedShareComesBackAsABurst) {
+  PromptBudget budget = MakeBudget(kShare);
+  for (int i = 0; i < 1000; ++i) StepAmongOthers(budget);
+  for (int i = 0; i < 100'000; ++i) {
+    budget.Record(1, 0, absl::Seconds(kDecode));
+  }
+  double taken = 0;
+  int n_steps = 0;
+  while (budget.Rows(1, kAmongOthers) > 0 && n_steps < 1000) {
+    taken += StepAmongOthers(budget);
+    // One step in many is measured without prompt rows.
+    if (++n_steps % PromptBudget::kMixedSteps == 0) StepAmongOthers(budget);
+  }
+  EXPECT_GE(taken, PromptBudget::kBurst);
+  EXPECT_LE(taken, 2 * PromptBudget::kBurst);
 }
 
 }  // namespace

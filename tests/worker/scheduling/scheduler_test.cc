@@ -15,6 +15,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 
 // (id, first position, rows, samples) of each part of a step.
 using Part = std::tuple<int64_t, int64_t, int64_t, bool>;
@@ -178,7 +179,9 @@ TEST(SchedulerTest, PromptsAtSeveralDepthsShareWhatAStepMayTake) {
     return Admission{.n_computed = id == 1 ? 100 : 0,
                      .limit = Scheduler::kNoLimit};
   });
-  const auto most = [](int64_t position) { return position < 100 ? 16 : 4; };
+  const auto most = [](const PromptPlace& place) {
+    return place.position < 100 ? 16 : 4;
+  };
   std::vector<ScheduledRows> step;
   scheduler.NextStep(most, step);
   EXPECT_THAT(Parts(step), ElementsAre(Part{1, 100, 4, false}));
@@ -188,6 +191,42 @@ TEST(SchedulerTest, PromptsAtSeveralDepthsShareWhatAStepMayTake) {
   scheduler.NextStep(most, step);
   EXPECT_THAT(Parts(step),
               ElementsAre(Part{1, 107, 1, true}, Part{2, 4, 16, false}));
+}
+
+TEST(SchedulerTest, PromptsBesideStreamsOfOtherTenantsAreTold) {
+  Scheduler scheduler(4, 64, 4);
+  ASSERT_TRUE(scheduler.Add(1, 1, {"a"}).ok());
+  ASSERT_TRUE(scheduler.Add(2, 100, {"a"}).ok());
+  ASSERT_TRUE(scheduler.Add(3, 100, {"b"}).ok());
+  // A name alone does not make a tenant: it comes from another peer.
+  ASSERT_TRUE(scheduler.Add(4, 100, {.tenant = "a", .peer = "192.0.2.1"}).ok());
+  scheduler.Admit([](int64_t, int64_t) {
+    return Admission{.n_computed = 0, .limit = Scheduler::kNoLimit};
+  });
+  const auto most = [](const PromptPlace& place) {
+    return place.is_beside_others ? 4 : 16;
+  };
+  std::vector<ScheduledRows> step;
+  scheduler.NextStep(most, step);
+  ASSERT_FALSE(step.empty());
+  for (const ScheduledRows& rows : step) {
+    EXPECT_FALSE(rows.is_beside_others) << "nothing decodes yet";
+  }
+
+  std::map<int64_t, bool> is_beside_others;
+  for (int i = 0; i < 9; ++i) {
+    scheduler.NextStep(most, step);
+    for (const ScheduledRows& rows : step) {
+      if (rows.is_decoding) {
+        EXPECT_FALSE(rows.is_beside_others);
+        continue;
+      }
+      is_beside_others[rows.id] = rows.is_beside_others;
+      EXPECT_LE(rows.n_rows, rows.is_beside_others ? 4 : 16);
+    }
+  }
+  EXPECT_THAT(is_beside_others,
+              ElementsAre(Pair(2, false), Pair(3, true), Pair(4, true)));
 }
 
 TEST(SchedulerTest, TenantsTakeTurnsForPromptRows) {

@@ -193,9 +193,10 @@ class Worker(Client):
         roll_method: v1.RollMethod = v1.ROLL_METHOD_UNSPECIFIED,
         evict_to: int | None = None,
         ttl: timedelta | None = None,
+        turns: Sequence[v1.SessionTurn] = (),
         timeout: float | None = None,
     ) -> Session:
-        """Begins a chat that the worker remembers."""
+        """Begins a chat that the worker remembers, with what was said before."""
         request = v1.OpenSessionRequest(
             model=model,
             session_id=session_id,
@@ -204,6 +205,7 @@ class Worker(Client):
             roll_method=roll_method,
             evict_to=evict_to,
             ttl=ttl,
+            turns=turns,
         )
         reply = await self._call(
             "plimsoll.v1.SessionService/OpenSession",

@@ -73,6 +73,8 @@ TEST(WorkerFlagsTest, SeveralDevicesAndTheirMemory) {
 TEST(WorkerFlagsTest, PromptsHaveAShareUpToTheLimits) {
   EXPECT_EQ(Parse({"--prompt-share", "0.05"}).code, std::nullopt);
   EXPECT_EQ(Parse({"--prompt-share", "0.9"}).code, std::nullopt);
+  EXPECT_EQ(Parse({"--prompt-share-beside-others", "0.05"}).code, std::nullopt);
+  EXPECT_EQ(Parse({"--prompt-share-beside-others", "0.9"}).code, std::nullopt);
 }
 
 TEST(WorkerFlagsTest, MistakesSayWhat) {
@@ -83,7 +85,11 @@ TEST(WorkerFlagsTest, MistakesSayWhat) {
            {{"--device-memory", "12,x"}, "x"},
            {{"--device-memory", "9223372036854775808"}, "is too large"},
            {{"--prompt-share", "0.04"}, "--prompt-share"},
-           {{"--prompt-share", "0.91"}, "--prompt-share"}}) {
+           {{"--prompt-share", "0.91"}, "--prompt-share"},
+           {{"--prompt-share-beside-others", "0.04"},
+            "--prompt-share-beside-others"},
+           {{"--prompt-share-beside-others", "0.91"},
+            "--prompt-share-beside-others"}}) {
     const Parsed parsed = Parse(args);
     EXPECT_EQ(parsed.code, 2) << args[1];
     EXPECT_THAT(parsed.error, HasSubstr(text));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/sanitized.h"
 #include "tests/worker/text/tokenizer/merge_slowly.h"
 
 namespace plimsoll::worker {
@@ -118,7 +119,7 @@ TestRules TrainedRules(std::mt19937& random, bool by_text, size_t n_letters) {
 TEST(TextMergerTest, WindowsMergeAsTheWholeDoes) {
   std::mt19937 random(5);
   constexpr size_t kWindow = TextMerger::kWindow;
-  for (int round = 0; round < 600; ++round) {
+  for (int round = 0; round < (testing::kIsSanitized ? 60 : 600); ++round) {
     const size_t n_letters = 1 + random() % 4;
     const bool by_text = round % 2 == 0;
     TestRules rules = round % 4 < 2 ? AnyRules(random, by_text, n_letters)
@@ -165,7 +166,7 @@ TEST(TextMergerTest, AWindowGrowsUntilAnEndIsCertain) {
 TEST(TextMergerTest, WorkIsInProportionToTheText) {
   std::mt19937 random(9);
   constexpr size_t kShort = 8 * TextMerger::kWindow;
-  for (int round = 0; round < 40; ++round) {
+  for (int round = 0; round < (testing::kIsSanitized ? 6 : 40); ++round) {
     TestRules rules = TrainedRules(random, round % 2 == 0, 3);
     const auto work = [&](size_t n) {
       const size_t before = rules.n_first();

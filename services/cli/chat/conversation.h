@@ -1,0 +1,109 @@
+// A chat in a session of a generator, whose turns can be taken back.
+#ifndef PLIMSOLL_SERVICES_CLI_CHAT_CONVERSATION_H_
+#define PLIMSOLL_SERVICES_CLI_CHAT_CONVERSATION_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "plimsoll/v1/generation.pb.h"
+#include "plimsoll/v1/session.pb.h"
+#include "services/cli/backends/generator.h"
+#include "services/cli/chat/transcript.h"
+#include "services/cli/flags/roll_flags.h"
+
+namespace plimsoll::cli {
+
+// How a chat's session is opened.
+struct ConversationOptions {
+  std::string model;
+  std::string session;  // the user's name for it; empty: it ends with the chat
+  std::string chat_format;
+  SessionRollFlags roll;
+};
+
+// How a message was answered.
+struct ChatReply {
+  absl::Status status;     // how the call ended
+  bool was_taken = false;  // the message, and what came, are part of the chat
+  v1::GenerateResponse response = {};  // set if status is ok
+};
+
+// A session cannot be cut. To take turns back, it is closed and opened again
+// with those that stay, each reply with its own tokens; so the context is what
+// it would be if the others had never been said. Not thread-safe.
+class Conversation {
+ public:
+  // `generator` outlives the object.
+  Conversation(ConversationOptions options, Generator& generator)
+      : options_(std::move(options)), generator_(generator) {}
+  // Closes the session, unless it has the user's name.
+  ~Conversation();
+  Conversation(const Conversation&) = delete;
+  Conversation& operator=(const Conversation&) = delete;
+
+  // Opens the session with this system message and no turns, or goes on with
+  // the one that has the user's name, which keeps its own instructions.
+  absl::Status Begin(std::optional<std::string> system);
+
+  // Says something. `how` has the options of a request; `on_text` gets the
+  // reply as it comes. A session that the worker has closed meanwhile is opened
+  // again.
+  ChatReply Say(const std::string& message,
+                const v1::StreamGenerateRequest& how,
+                absl::FunctionRef<void(absl::string_view)> on_text);
+
+  // Makes `next` what was said, whatever the session was before. Errors: those
+  // of OpenSession; the chat is then what it was.
+  absl::Status Replace(Transcript next);
+  // What was said since the chat began here.
+  const Transcript& transcript() const { return transcript_; }
+  // True if the session with the user's name was there before. Its instructions
+  // and the turns that it had are not known here and not in transcript().
+  bool was_taken_up() const { return was_taken_up_; }
+  int64_t n_unknown_turns() const { return n_unknown_; }
+
+  absl::StatusOr<v1::Session> Info();
+  const std::string& model() const { return options_.model; }
+  // The model's name as the generator knows it.
+  const std::string& model_name() const { return model_name_; }
+  // Takes what the user should be told about what was done.
+  std::vector<std::string> TakeNotes() { return std::exchange(notes_, {}); }
+
+ private:
+  // How long a cancelled call of the session may take to end.
+  static constexpr absl::Duration kMaxCancel = absl::Seconds(10);
+
+  absl::Status Open();
+  absl::Status Close();
+  absl::Status Reopen();
+  // Waits until the session has no call.
+  void AwaitIdle();
+  ChatReply SayOnce(const std::string& message,
+                    const v1::StreamGenerateRequest& how,
+                    absl::FunctionRef<void(absl::string_view)> on_text);
+  void Keep(ChatTurn turn);
+
+  const ConversationOptions options_;
+  Generator& generator_;
+  Transcript transcript_;
+  bool was_taken_up_ = false;
+  int64_t n_unknown_ = 0;
+  std::string id_;  // empty while no session is open
+  // The call that opens a session broke off: there may be one nevertheless.
+  bool may_be_open_ = false;
+  bool was_cut_ = false;  // the last call was not read to its end
+  std::string model_name_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace plimsoll::cli
+
+#endif  // PLIMSOLL_SERVICES_CLI_CHAT_CONVERSATION_H_

@@ -1,0 +1,45 @@
+// The lines that a user typed in earlier chats.
+#ifndef PLIMSOLL_SERVICES_CLI_CHAT_HISTORY_FILE_H_
+#define PLIMSOLL_SERVICES_CLI_CHAT_HISTORY_FILE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace plimsoll::cli {
+
+// $XDG_STATE_HOME/plimsoll/chat_history, or the same below ~/.local/state;
+// empty if the environment names no place.
+std::string HistoryPath();
+
+// A file of lines, the oldest first, that only its owner may read. Chats that
+// run at the same time may share it. Not thread-safe.
+class HistoryFile {
+ public:
+  // As many lines are kept, of at most so many bytes each. Longer ones are not.
+  static constexpr size_t kMaxLines = 1'000;
+  static constexpr size_t kMaxLineBytes = 4'096;
+
+  explicit HistoryFile(std::string path) : path_(std::move(path)) {}
+
+  // Returns the newest lines. Drops the others from the file. There are none if
+  // there is no file.
+  // Errors: kUnavailable with the path and the system's reason.
+  absl::StatusOr<std::vector<std::string>> Read();
+  // Appends a line, unless it is empty, too long, or the same as the last one.
+  // Makes the file and its folder where they are not there.
+  // Errors: those of Read.
+  absl::Status Append(absl::string_view line);
+
+ private:
+  const std::string path_;
+  std::string last_;
+};
+
+}  // namespace plimsoll::cli
+
+#endif  // PLIMSOLL_SERVICES_CLI_CHAT_HISTORY_FILE_H_

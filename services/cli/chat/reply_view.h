@@ -1,0 +1,41 @@
+// What a terminal shows of a reply while it streams.
+#ifndef PLIMSOLL_SERVICES_CLI_CHAT_REPLY_VIEW_H_
+#define PLIMSOLL_SERVICES_CLI_CHAT_REPLY_VIEW_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "services/cli/chat/reasoning.h"
+#include "services/cli/chat/word_wrap.h"
+#include "services/cli/terminal/terminal.h"
+
+namespace plimsoll::cli {
+
+// Wraps words, and dims reasoning if the style has colours. Where the style is
+// no terminal, text goes through as it is.
+class ReplyView {
+ public:
+  ReplyView(const Style& style, int64_t width) : style_(style), wrap_(width) {}
+
+  // The window is now as wide as this.
+  void SetWidth(int64_t width) { wrap_.SetWidth(width); }
+
+  // Returns what can be printed now.
+  std::string Push(absl::string_view text);
+  // Returns the rest, which ends the reply's last line.
+  std::string Finish();
+
+ private:
+  std::string Painted(const std::string& text);
+  std::string Show(const ReasoningSplitter::Span& span);
+
+  const Style style_;
+  ReasoningSplitter splitter_;
+  WordWrap wrap_;
+  bool is_reasoning_ = false;  // what wrap_ holds is
+};
+
+}  // namespace plimsoll::cli
+
+#endif  // PLIMSOLL_SERVICES_CLI_CHAT_REPLY_VIEW_H_

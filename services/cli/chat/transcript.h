@@ -1,0 +1,46 @@
+// What was said in a chat, as its user knows it.
+#ifndef PLIMSOLL_SERVICES_CLI_CHAT_TRANSCRIPT_H_
+#define PLIMSOLL_SERVICES_CLI_CHAT_TRANSCRIPT_H_
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plimsoll/v1/session.pb.h"
+
+namespace plimsoll::cli {
+
+// A user's message with its reply.
+struct ChatTurn {
+  std::string message;
+  std::string reply;
+  // The reply's own tokens; empty if only its text is known.
+  std::vector<uint32_t> reply_ids = {};
+};
+
+struct Transcript {
+  // A chat may go on for ever, and its transcript may not: beyond these limits
+  // the oldest turns are forgotten.
+  static constexpr size_t kMaxTurns = 16'384;
+  static constexpr int64_t kMaxBytes = int64_t{64} << 20;
+  // What one request says at most of what was said before. A message of gRPC
+  // has 4 MiB.
+  static constexpr size_t kMaxSentTurns = 2'048;
+  static constexpr int64_t kMaxSentBytes = int64_t{3} << 20;
+
+  std::optional<std::string> system;  // absent: the chat format's own
+  std::deque<ChatTurn> turns;         // the oldest first
+
+  // Adds a turn. Returns how many of the oldest had to be forgotten.
+  int64_t Add(ChatTurn turn);
+};
+
+// Tells `request` the system message and the newest turns, as many as a request
+// may have.
+void AddTurns(const Transcript& transcript, v1::OpenSessionRequest& request);
+
+}  // namespace plimsoll::cli
+
+#endif  // PLIMSOLL_SERVICES_CLI_CHAT_TRANSCRIPT_H_

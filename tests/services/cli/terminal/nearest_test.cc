@@ -1,0 +1,32 @@
+#include "services/cli/terminal/nearest.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace plimsoll::cli {
+namespace {
+
+constexpr absl::string_view kNames[] = {"/set", "/save", "/system", "/reset",
+                                        "/regenerate"};
+
+TEST(NearestTest, TakesTheNameWithTheFewestWrongLetters) {
+  EXPECT_EQ(Nearest("/sat", kNames), "/set");
+  EXPECT_EQ(Nearest("/svae", kNames), "/save") << "swapped letters are one";
+  EXPECT_EQ(Nearest("/sytsme", kNames), "/system");
+  EXPECT_EQ(Nearest("/resett", kNames), "/reset");
+}
+
+TEST(NearestTest, ABeginningIsNearerThanAnyOtherName) {
+  EXPECT_EQ(Nearest("/reg", kNames), "/regenerate");
+  EXPECT_EQ(Nearest("/s", kNames), "/set") << "the first of several";
+}
+
+TEST(NearestTest, TakesAnyWord) {
+  EXPECT_EQ(Nearest("", kNames), "/set");
+  EXPECT_EQ(Nearest(std::string(1 << 20, 'x') + "/reset", kNames), "/set");
+}
+
+}  // namespace
+}  // namespace plimsoll::cli
