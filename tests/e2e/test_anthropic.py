@@ -5,8 +5,8 @@ import json
 import anthropic
 import pytest
 
+from command_line import parsed, plimsoll
 from servers import CALL_SECONDS, Front
-from test_cli import parsed, plimsoll
 from test_openai import client_of as openai_client_of
 from test_tools import tool_model  # noqa: F401  (a fixture)
 

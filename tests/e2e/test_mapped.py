@@ -8,10 +8,10 @@ import grpc
 import pytest
 
 from asks import GREEDY, endless, generate, text
+from command_line import parsed, plimsoll
 from conftest import model_file, model_flag
 from servers import CALL_SECONDS, START_SECONDS, Planner, Worker, refused
 from stubs import model as v1
-from test_cli import parsed, plimsoll
 
 PROMPT = "Once upon a time, there was a little"
 READ_ERROR = 74  # EX_IOERR

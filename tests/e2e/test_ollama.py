@@ -5,9 +5,9 @@ import datetime
 import ollama
 import pytest
 
+from command_line import parsed, plimsoll
 from servers import CALL_SECONDS, Front
 from test_anthropic import LIGHT
-from test_cli import parsed, plimsoll
 from test_openai import client_of as openai_client_of
 from test_tools import tool_model  # noqa: F401  (a fixture)
 

@@ -9,8 +9,8 @@ import openai
 import pydantic
 import pytest
 
+from command_line import parsed, plimsoll
 from servers import CALL_SECONDS, START_SECONDS, Front, binary, until
-from test_cli import parsed, plimsoll
 
 MODEL = "SmolLM2-135M-Instruct.Q4_1"
 QUESTION = [{"role": "user", "content": "Name three colours."}]

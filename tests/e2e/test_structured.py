@@ -7,9 +7,9 @@ import grpc
 import pytest
 
 from asks import GREEDY, chat, generate, stream, text
+from command_line import at, plimsoll
 from servers import CALL_SECONDS, refused
 from stubs import generation as v1, session as sv1
-from test_cli import at, plimsoll
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 PERSON = {

@@ -6,10 +6,10 @@ import grpc
 import pytest
 
 from asks import GREEDY, chat, generate
+from command_line import at, parsed, plimsoll
 from gguf_header import with_changed_vocabulary
 from servers import CALL_SECONDS, Worker, refused
 from stubs import session, tokenizer as tv1
-from test_cli import at, parsed, plimsoll
 
 TEMPLATE = """{{ bos_token }}
 {%- for message in messages %}

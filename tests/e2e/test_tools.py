@@ -9,10 +9,10 @@ import grpc
 import pytest
 
 from asks import GREEDY, chat, generate, stream
+from command_line import at, plimsoll
 from gguf_header import with_changed_vocabulary
 from servers import CALL_SECONDS, Worker, refused
 from stubs import common, generation as v1, tokenizer as tv1
-from test_cli import at, plimsoll
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 FIRST = 46  # the first marker, in the order of FunctionGemma's file

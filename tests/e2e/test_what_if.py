@@ -7,10 +7,10 @@ import xml.etree.ElementTree
 import grpc
 import pytest
 
+from command_line import parsed, plimsoll
 from conftest import model_flag
 from servers import CALL_SECONDS, Failure, Planner, refused, small_channel, until
 from stubs import PlannerStub, common, planner as v1
-from test_cli import parsed, plimsoll
 
 GIB = 1 << 30
 MIB = 1 << 20

@@ -8,32 +8,12 @@ import grpc
 import pytest
 
 from asks import GREEDY, endless, generate, text
+from command_line import at, parsed, plimsoll
 from conftest import model_flag
 from servers import CALL_SECONDS, Planner, Worker, binary, refused
 from stubs import tokenizer as v1
 
 PROMPT = "Once upon a time, there was a little"
-
-
-def plimsoll(*arguments, stdin=b""):
-    """A finished run of the command."""
-    return subprocess.run(
-        [binary("plimsoll"), *arguments],
-        input=stdin,
-        capture_output=True,
-        timeout=CALL_SECONDS,
-    )
-
-
-def parsed(done):
-    """The JSON that a run printed."""
-    assert done.returncode == 0, done.stderr.decode()
-    return json.loads(done.stdout)
-
-
-def at(server, *arguments, **fields):
-    """A run against a worker."""
-    return plimsoll("--address", server.address, *arguments, **fields)
 
 
 def test_generate_gives_what_the_worker_gives(worker):
