@@ -73,7 +73,8 @@ TEST_P(ConstrainedTest, WhateverIsDrawnTheGrammarAccepts) {
       *CompileJsonSchema(
           R"({"type":"object","properties":{"name":{"type":"string",
           "maxLength":8},"n":{"type":"integer"},"tags":{"type":"array",
-          "items":{"enum":["a","b"]},"maxItems":3}},"required":["name"]})"),
+          "items":{"enum":["a","b"]},"maxItems":3}},"required":["name"],
+          "additionalProperties":false})"),
   };
   const SamplingOptions kinds[] = {
       {.temperature = 0.0f},
