@@ -43,6 +43,8 @@ class ReplyOptions(TypedDict, total=False):
     json_schema: str
     gbnf: str
     regex: str
+    schema_options: v1.JsonSchemaOptions
+    trigger: str
 
 
 class GenerateOptions(ReplyOptions, total=False):
