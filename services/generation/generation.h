@@ -28,7 +28,7 @@ struct Generation {
   ServedModel model;
   Prompt prompt;                    // without its ids, except in a Score call
   worker::GenerateOptions options;  // with the ids, except in a Score call
-  // What of the constraint says nothing about the reply.
+  // The parts of the constraint that say nothing about the reply.
   worker::SchemaNotes constraint_notes = {};
 };
 

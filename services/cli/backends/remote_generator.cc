@@ -139,27 +139,23 @@ class RemoteGenerator final : public Generator {
 
   absl::StatusOr<v1::Session> OpenSession(
       const v1::OpenSessionRequest& request) override {
-    v1::OpenSessionResponse response;
-    RETURN_IF_ERROR(Call(
-        [&](grpc::ClientContext* context,
-            std::function<void(grpc::Status)> done) {
-          sessions_->async()->OpenSession(context, &request, &response,
+    ASSIGN_OR_RETURN(
+        const v1::OpenSessionResponse response,
+        Ask<v1::OpenSessionResponse>([&](auto* context, auto* into, auto done) {
+          sessions_->async()->OpenSession(context, &request, into,
                                           std::move(done));
-        },
-        address_));
+        }));
     return response.session();
   }
 
   absl::StatusOr<v1::Session> GetSession(
       const v1::GetSessionRequest& request) override {
-    v1::GetSessionResponse response;
-    RETURN_IF_ERROR(Call(
-        [&](grpc::ClientContext* context,
-            std::function<void(grpc::Status)> done) {
-          sessions_->async()->GetSession(context, &request, &response,
+    ASSIGN_OR_RETURN(
+        const v1::GetSessionResponse response,
+        Ask<v1::GetSessionResponse>([&](auto* context, auto* into, auto done) {
+          sessions_->async()->GetSession(context, &request, into,
                                          std::move(done));
-        },
-        address_));
+        }));
     return response.session();
   }
 
@@ -183,19 +179,27 @@ class RemoteGenerator final : public Generator {
 
   absl::StatusOr<v1::GetMemoryResponse> GetMemory(
       const v1::GetMemoryRequest& request) override {
-    v1::GetMemoryResponse response;
-    RETURN_IF_ERROR(Call(
-        [&](grpc::ClientContext* context,
-            std::function<void(grpc::Status)> done) {
-          models_->async()->GetMemory(context, &request, &response,
-                                      std::move(done));
-        },
-        address_));
-    return response;
+    return Ask<v1::GetMemoryResponse>([&](auto* context, auto* response,
+                                          auto done) {
+      models_->async()->GetMemory(context, &request, response, std::move(done));
+    });
   }
 
  private:
   static constexpr std::chrono::seconds kCloseTimeout{2};
+
+  // Makes a call that has one reply. `start` begins it.
+  template <typename Response, typename Start>
+  absl::StatusOr<Response> Ask(Start start) {
+    Response response;
+    RETURN_IF_ERROR(Call(
+        [&](grpc::ClientContext* context,
+            std::function<void(grpc::Status)> done) {
+          start(context, &response, std::move(done));
+        },
+        address_));
+    return response;
+  }
 
   template <typename Response, typename Request, typename Start>
   std::unique_ptr<ReplyStream> Stream(const Request& request,

@@ -70,7 +70,7 @@ Expander::Result Expander::AnyOfKeyword(const Keyword& keyword) {
 
 Expander::Result Expander::OneOfKeyword(const Keyword& keyword) {
   ASSIGN_OR_RETURN(const auto list, ListOf(keyword));
-  // Those that a value of this type may fit.
+  // The members that a value of this type may fit.
   std::vector<const SchemaJson*> members;
   std::vector<FormulaPtr> fits;
   for (const SchemaJson* one : list) {

@@ -167,7 +167,7 @@ class ByStates {
       const ObjectParts::Named& one = parts_.named[i];
       if (!any_order_) {
         add(one.member, i + 1, false);
-        // Those that are not needed may be left out.
+        // Members that are not required may be left out.
         if (one.is_required) break;
       } else if ((state.used & Bit(i)) == 0) {
         add(one.member, state.used | Bit(i), false);

@@ -29,7 +29,7 @@ absl::StatusOr<CompiledSchema> CompileSchema(absl::string_view schema,
                                              StopCheck stop = NeverStop,
                                              absl::string_view trigger = "");
 
-// The same without options and notes.
+// Compiles a schema without options, and drops the notes.
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileJsonSchema(
     absl::string_view schema, StopCheck stop = NeverStop);
 
