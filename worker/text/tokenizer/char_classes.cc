@@ -3,17 +3,16 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-#include <algorithm>
 #include <array>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/base/call_once.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
-#include "worker/text/code_points.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -171,118 +170,109 @@ bool IsSurrogate(uint32_t code_point) {
          code_point <= kSurrogateRange.last;
 }
 
-struct PropertyCodeDeleter {
-  void operator()(pcre2_code* code) const { pcre2_code_free(code); }
-};
-struct PropertyMatchDeleter {
-  void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
-};
+// UTF-8 of `n` code points from `first` on, without surrogates.
+std::string TextOf(uint32_t first, uint32_t n) {
+  std::string text;
+  for (uint32_t c = first; c < first + n; ++c) {
+    if (!IsSurrogate(c)) AppendUtf8(c, text);
+  }
+  return text;
+}
 
-// Finds runs of code points that have a Unicode property.
-class PropertyRuns {
+}  // namespace
+
+// Finds the code points of a CharSet.
+class CharClasses::Set {
  public:
-  absl::Status Init(absl::string_view pattern) {
+  absl::Status Init(absl::string_view expression, uint8_t classes) {
+    classes_ = classes;
     int error = 0;
     PCRE2_SIZE offset = 0;
-    code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()),
-                              pattern.size(), PCRE2_UTF, &error, &offset,
+    code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()),
+                              expression.size(), PCRE2_UTF, &error, &offset,
                               nullptr));
     match_.reset(pcre2_match_data_create(1, nullptr));
     if (code_ == nullptr || match_ == nullptr) {
       return absl::InternalError(
-          absl::StrCat("PCRE2 refuses ", pattern, ": error ", error));
+          absl::StrCat("PCRE2 refuses ", expression, ": error ", error));
     }
     // If PCRE2 has no compiler for this machine, its interpreter does the same.
     (void)pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);
     return absl::OkStatus();
   }
 
-  // Adds the classes `as` to those of the code points of `text`, which begins
-  // with `first`.
-  absl::Status Mark(absl::string_view text, uint32_t first, uint8_t as,
-                    std::vector<uint8_t>& classes) const {
+  // Adds the classes of the set to those of its code points in `text`; `block`
+  // begins with those of `first`. A text of one block is far from every limit
+  // of PCRE2: there is a match, or there is none.
+  void Mark(absl::string_view text, uint32_t first, Block& block) const {
     const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
     size_t begin = 0;
-    while (begin < text.size()) {
-      const int error = pcre2_match(code_.get(), subject, text.size(), begin,
-                                    PCRE2_NO_UTF_CHECK, match_.get(), nullptr);
-      if (error == PCRE2_ERROR_NOMATCH) break;
-      if (error < 0) {
-        return absl::InternalError(
-            absl::StrCat("PCRE2 cannot class characters: error ", error));
-      }
+    while (begin < text.size() &&
+           pcre2_match(code_.get(), subject, text.size(), begin,
+                       PCRE2_NO_UTF_CHECK, match_.get(), nullptr) > 0) {
       const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(match_.get());
       absl::string_view run = text.substr(ends[0], ends[1] - ends[0]);
       while (!run.empty()) {
-        classes[TakeCodePoint(run).value_or(first) - first] |= as;
+        block[TakeCodePoint(run).value_or(first) - first] |= classes_;
       }
       begin = ends[1];
     }
-    return absl::OkStatus();
   }
 
  private:
-  std::unique_ptr<pcre2_code, PropertyCodeDeleter> code_;
-  std::unique_ptr<pcre2_match_data, PropertyMatchDeleter> match_;
+  struct Deleter {
+    void operator()(pcre2_code* code) const { pcre2_code_free(code); }
+    void operator()(pcre2_match_data* data) const {
+      pcre2_match_data_free(data);
+    }
+  };
+
+  uint8_t classes_ = 0;
+  std::unique_ptr<pcre2_code, Deleter> code_;
+  std::unique_ptr<pcre2_match_data, Deleter> match_;
 };
 
-}  // namespace
+CharClasses::CharClasses() = default;
 
-void CharClasses::Append(const std::vector<uint8_t>& block) {
-  const size_t n = classes_.size() / kBlock;
-  size_t same = 0;
-  while (same < n && !std::equal(block.begin(), block.end(),
-                                 classes_.begin() + static_cast<std::ptrdiff_t>(
-                                                        same * kBlock))) {
-    ++same;
+CharClasses::~CharClasses() = default;
+
+absl::Status CharClasses::Init(Alphabet alphabet) {
+  absl::MutexLock lock(&mu_);
+  const std::span<const CharSet> sets = SetsOf(alphabet);
+  sets_.resize(sets.size());
+  for (size_t i = 0; i < sets.size(); ++i) {
+    RETURN_IF_ERROR(sets_[i].Init(sets[i].expression, sets[i].classes));
   }
-  if (same == n) classes_.insert(classes_.end(), block.begin(), block.end());
-  blocks_.push_back(static_cast<uint8_t>(same));
+  return absl::OkStatus();
 }
 
-absl::StatusOr<CharClasses> CharClasses::Make(Alphabet alphabet) {
-  constexpr uint32_t kAtOnce = 1 << 16;
-  const std::span<const CharSet> sets = SetsOf(alphabet);
-  std::vector<PropertyRuns> runs(sets.size());
-  for (size_t i = 0; i < sets.size(); ++i) {
-    RETURN_IF_ERROR(runs[i].Init(sets[i].expression));
+const uint8_t* CharClasses::Make(uint32_t n) const {
+  absl::MutexLock lock(&mu_);
+  const uint32_t first = n * kBlock;
+  const std::string text = TextOf(first, kBlock);
+  Block block = {};
+  for (const Set& set : sets_) set.Mark(text, first, block);
+  for (uint8_t& classes : block) {
+    if ((classes & kCut) != 0) classes &= kCut;
   }
-  CharClasses made;
-  std::vector<uint8_t> some;
-  for (uint32_t first = 0; first <= kMaxCodePoint; first += kAtOnce) {
-    std::string text;
-    for (uint32_t c = first; c < first + kAtOnce; ++c) {
-      if (!IsSurrogate(c)) AppendUtf8(c, text);
-    }
-    some.assign(kAtOnce, 0);
-    for (size_t i = 0; i < sets.size(); ++i) {
-      RETURN_IF_ERROR(runs[i].Mark(text, first, sets[i].classes, some));
-    }
-    for (uint8_t& classes : some) {
-      if ((classes & kCut) != 0) classes &= kCut;
-    }
-    for (auto at = some.begin(); at != some.end(); at += kBlock) {
-      made.Append({at, at + kBlock});
-    }
-    if (made.classes_.size() / kBlock > 256) {
-      return absl::InternalError("more kinds of code points than expected");
-    }
-  }
-  made.classes_.shrink_to_fit();
-  return made;
+  const Block& made = *made_.insert(block).first;
+  blocks_[n].store(made.data(), std::memory_order_release);
+  return made.data();
 }
 
 absl::StatusOr<const CharClasses*> CharClasses::Get(Alphabet alphabet) {
   struct Made {
     absl::once_flag once;
-    absl::StatusOr<CharClasses> classes = absl::InternalError("not made");
+    absl::Status status;
+    CharClasses classes;
   };
   // Never destroyed: other threads may use them until the process ends.
   static auto* const all = new std::array<Made, kAlphabets>;
   Made& made = (*all)[static_cast<size_t>(alphabet)];
-  absl::call_once(made.once, [&] { made.classes = Make(alphabet); });
-  if (!made.classes.ok()) return made.classes.status();
-  return &*made.classes;
+  absl::call_once(made.once,
+                  [&] { made.status = made.classes.Init(alphabet); });
+  RETURN_IF_ERROR(made.status);
+  return &made.classes;
 }
 
 }  // namespace plimsoll::worker

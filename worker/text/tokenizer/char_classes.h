@@ -2,11 +2,18 @@
 #ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_CHAR_CLASSES_H_
 #define PLIMSOLL_WORKER_TEXT_TOKENIZER_CHAR_CLASSES_H_
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "worker/text/code_points.h"
 
 namespace plimsoll::worker {
 
@@ -28,8 +35,9 @@ enum class Alphabet {
 };
 inline constexpr size_t kAlphabets = 12;
 
-// The classes of one alphabet, by PCRE2's Unicode tables. Immutable, so
-// thread-safe.
+// The classes of one alphabet, by PCRE2's Unicode tables. They are asked for
+// 256 code points at a time, when one of them is first looked at: a text needs
+// few of the 4,352 blocks, and all of them take some 50 ms. Thread-safe.
 class CharClasses {
  public:
   // A code point may be in many classes or in none. Letters are both kUpper and
@@ -48,24 +56,36 @@ class CharClasses {
   static constexpr uint8_t kCut = kCutSome | kCutRun;
 
   // The process has one table of each alphabet that it uses, which the first
-  // call makes: some 50 ms and 60 KiB.
+  // call makes.
   // Errors: kInternal if PCRE2 refuses our expressions.
   static absl::StatusOr<const CharClasses*> Get(Alphabet alphabet);
 
   // The classes of a code point up to kMaxCodePoint.
   uint8_t Of(uint32_t code_point) const {
-    const size_t block = blocks_[code_point / kBlock];
-    return classes_[block * kBlock + code_point % kBlock];
+    const uint8_t* block =
+        blocks_[code_point / kBlock].load(std::memory_order_acquire);
+    if (block == nullptr) block = Make(code_point / kBlock);
+    return block[code_point % kBlock];
   }
 
  private:
-  static constexpr size_t kBlock = 256;  // code points
+  class Set;
+  static constexpr uint32_t kBlock = 256;  // code points
+  using Block = std::array<uint8_t, kBlock>;
 
-  static absl::StatusOr<CharClasses> Make(Alphabet alphabet);
-  void Append(const std::vector<uint8_t>& block);
+  CharClasses();
+  ~CharClasses();
+  absl::Status Init(Alphabet alphabet);
 
-  std::vector<uint8_t> blocks_;   // by code point / kBlock
-  std::vector<uint8_t> classes_;  // classes of different blocks
+  // Makes the n-th block unless another thread has.
+  const uint8_t* Make(uint32_t n) const;
+
+  // By code point / kBlock; null if not yet made.
+  mutable std::array<std::atomic<const uint8_t*>, (kMaxCodePoint + 1) / kBlock>
+      blocks_ = {};
+  mutable absl::Mutex mu_;
+  std::vector<Set> sets_ ABSL_GUARDED_BY(mu_);
+  mutable std::set<Block> made_ ABSL_GUARDED_BY(mu_);  // many blocks are equal
 };
 
 }  // namespace plimsoll::worker

@@ -63,15 +63,19 @@ void AppendMapped(size_t byte, std::string& out) {
 }
 
 // Appends the bytes that the code points of `text` stand for. Code points
-// outside the mapping and ill-formed bytes stand for themselves.
+// outside the mapping, as some of ASCII, and ill-formed bytes stand for
+// themselves.
 void AppendUnmapped(absl::string_view text, std::string& out) {
   while (!text.empty()) {
+    if (static_cast<unsigned char>(text[0]) < 0x80) {
+      out.push_back(text[0]);
+      text.remove_prefix(1);
+      continue;
+    }
     const Utf8Front front = ReadUtf8Front(text);
     const auto bytes = static_cast<size_t>(front.bytes);
     size_t code_point = kMappedCodePoints;
-    if (front.kind == Utf8Kind::kWhole && bytes == 1) {
-      code_point = static_cast<unsigned char>(text[0]);
-    } else if (front.kind == Utf8Kind::kWhole && bytes == 2) {
+    if (front.kind == Utf8Kind::kWhole && bytes == 2) {
       code_point = (static_cast<size_t>(text[0] & 0x1F) << 6) |
                    static_cast<size_t>(text[1] & 0x3F);
     }
