@@ -79,24 +79,18 @@ void MultiplyRows(PanelTask task, int64_t n_rows) {
   }
 }
 
-// sums[m] = a panel times row m of `packed`, for `n_rows` rows. A panel in the
-// file's order is read part by part, each part once for all rows.
+// task.sums = a panel times `n_rows` packed rows. A panel in the file's order
+// is read part by part, each part once for all rows.
 template <class Decoder, class Source>
-void MultiplyAllColumns(const PanelData& panel, int64_t cols,
-                        const uint8_t* packed, int64_t n_rows, float* sums) {
+void MultiplyAllColumns(const PanelData& panel, int64_t n_rows,
+                        PanelTask& task) {
   PartBuffer buffer;
-  const int64_t n_blocks = cols / 32;
+  const int64_t n_blocks = task.cols / 32;
   const int64_t step = panel.IsInFileOrder() ? kPartBlocks : n_blocks;
-  std::fill_n(sums, n_rows * kPanelRows, 0.0f);
+  std::fill_n(task.sums, n_rows * kPanelRows, 0.0f);
   for (int64_t s = 0; s < n_blocks; s += step) {
-    PanelTask task = {.panel = {},
-                      .cols = cols,
-                      .first = s,
-                      .n_blocks = std::min(step, n_blocks - s),
-                      .packed = packed,
-                      .sums = sums,
-                      .rows = {},
-                      .ahead = 0};
+    task.first = s;
+    task.n_blocks = std::min(step, n_blocks - s);
     Source::template Read<Decoder>(panel, s, buffer, task);
     MultiplyRows<Decoder, Source, Source::kBlockRows>(task, n_rows);
   }
@@ -108,13 +102,15 @@ template <class Decoder, class Source>
 void MultiplyPanels(const MatMulArgs& args, int64_t begin, int64_t end) {
   constexpr int64_t kTileRows = 64;
   HWY_ALIGN float sums[kTileRows * kPanelRows];
-  const auto* const packed = reinterpret_cast<const uint8_t*>(args.packed);
+  PanelTask task = {};
+  task.cols = args.w.cols;
+  task.sums = sums;
   for (int64_t first = 0; first < args.n_rows; first += kTileRows) {
     const int64_t n_rows = std::min(kTileRows, args.n_rows - first);
+    task.packed = reinterpret_cast<const uint8_t*>(args.packed) +
+                  first * PackedRowBytes(args.w.cols);
     for (int64_t p = begin; p < end; ++p) {
-      MultiplyAllColumns<Decoder, Source>(
-          PanelOf(args.w, p), args.w.cols,
-          packed + first * PackedRowBytes(args.w.cols), n_rows, sums);
+      MultiplyAllColumns<Decoder, Source>(PanelOf(args.w, p), n_rows, task);
       const int64_t n_valid =
           std::min(kPanelRows, args.w.rows - p * kPanelRows);
       for (int64_t m = 0; m < n_rows; ++m) {

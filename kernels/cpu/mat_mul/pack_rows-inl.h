@@ -56,6 +56,7 @@ HWY_INLINE void PrefetchNextPanel(const PanelRows& rows, int64_t part,
 // is a multiple of kPartBlocks. Rows in the file's order are packed to `to`,
 // one part at most; of other panels all columns are there.
 HWY_INLINE PanelData PartOf(const PanelData& panel, int64_t s, PartBuffer& to) {
+  if (s == 0 && !panel.IsInFileOrder()) return panel;
   const DTypeInfo& info = InfoOf(panel.dtype);
   const int64_t first = s * 32 / info.block_elems;
   PanelData part = panel;
