@@ -66,11 +66,15 @@ target_link_libraries(plimsoll_text_jinja
   PRIVATE absl::flat_hash_set absl::str_format nlohmann_json::nlohmann_json
     PkgConfig::PCRE2)
 add_library(plimsoll_text_chat STATIC
+  text/chat/call_syntax.cc
   text/chat/chat_format.cc
   text/chat/chat_function_gemma.cc
   text/chat/chat_segments.cc
   text/chat/chat_template.cc
   text/chat/model_template.cc
+  text/chat/python_calls.cc
+  text/chat/reply_format.cc
+  text/chat/reply_splitter.cc
   text/chat/tool_call.cc
   text/chat/tool_reader.cc
   text/chat/tool_text.cc)

@@ -1,0 +1,292 @@
+#include "worker/text/chat/call_syntax.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+#include "base/status_macros.h"
+#include "worker/text/chat/python_calls.h"
+#include "worker/text/json_check.h"
+
+namespace plimsoll::worker {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Calls = std::vector<ToolCall>;
+
+absl::Status NoCall(absl::string_view what) {
+  return absl::InvalidArgumentError(what);
+}
+
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', /*ensure_ascii=*/false,
+                   Json::error_handler_t::replace);
+}
+
+absl::StatusOr<Json> ParseJson(absl::string_view text) {
+  RETURN_IF_ERROR(CheckJson(text, kMaxToolCallDepth));
+  Json json = Json::parse(text.begin(), text.end(), /*cb=*/nullptr,
+                          /*allow_exceptions=*/false);
+  if (json.is_discarded()) return NoCall("it is not JSON");
+  return json;
+}
+
+// Takes what stands before `mark` and the mark itself off the front of `text`.
+std::optional<absl::string_view> TakeUntil(absl::string_view& text,
+                                           absl::string_view mark) {
+  const size_t at = text.find(mark);
+  if (at == absl::string_view::npos) return std::nullopt;
+  const absl::string_view before = text.substr(0, at);
+  text.remove_prefix(at + mark.size());
+  return before;
+}
+
+absl::StatusOr<ToolCall> MakeCall(absl::string_view name, const Json& json) {
+  name = absl::StripAsciiWhitespace(name);
+  if (!IsToolName(name)) {
+    return NoCall(absl::StrCat("'", absl::CEscape(name.substr(0, 64)),
+                               "' is no name of a tool"));
+  }
+  if (json.is_string()) {
+    // Some models write the arguments as JSON in a string.
+    ASSIGN_OR_RETURN(const Json inner,
+                     ParseJson(json.get_ref<const std::string&>()));
+    if (!inner.is_object()) return NoCall("the arguments are not an object");
+    return ToolCall{std::string(name), Dump(inner)};
+  }
+  if (json.is_null()) return ToolCall{std::string(name), "{}"};
+  if (!json.is_object()) return NoCall("the arguments are not an object");
+  return ToolCall{std::string(name), Dump(json)};
+}
+
+absl::StatusOr<ToolCall> NamedCall(absl::string_view name,
+                                   absl::string_view arguments) {
+  ASSIGN_OR_RETURN(const Json json, ParseJson(arguments));
+  return MakeCall(name, json);
+}
+
+absl::StatusOr<ToolCall> CallOf(const Json& json) {
+  if (!json.is_object()) return NoCall("a call is not an object");
+  for (const char* name : {"name", "tool_name", "function"}) {
+    const auto at = json.find(name);
+    if (at == json.end()) continue;
+    if (at->is_object()) return CallOf(*at);
+    if (!at->is_string()) return NoCall("the name of a call is not a string");
+    for (const char* arguments : {"arguments", "parameters", "args"}) {
+      const auto given = json.find(arguments);
+      if (given != json.end()) {
+        return MakeCall(at->get_ref<const std::string&>(), *given);
+      }
+    }
+    return MakeCall(at->get_ref<const std::string&>(), Json());
+  }
+  return NoCall("a call has no name");
+}
+
+absl::StatusOr<Calls> JsonCalls(absl::string_view text) {
+  ASSIGN_OR_RETURN(const Json json, ParseJson(text));
+  Calls calls;
+  if (!json.is_array()) {
+    ASSIGN_OR_RETURN(ToolCall call, CallOf(json));
+    calls.push_back(std::move(call));
+    return calls;
+  }
+  for (const Json& one : json) {
+    ASSIGN_OR_RETURN(ToolCall call, CallOf(one));
+    calls.push_back(std::move(call));
+  }
+  if (calls.empty()) return NoCall("the list of calls is empty");
+  return calls;
+}
+
+absl::StatusOr<Calls> One(absl::StatusOr<ToolCall> call) {
+  RETURN_IF_ERROR(call.status());
+  Calls calls;
+  calls.push_back(*std::move(call));
+  return calls;
+}
+
+absl::StatusOr<Calls> NamedJsonCalls(absl::string_view text) {
+  text = absl::StripAsciiWhitespace(text);
+  if (absl::StartsWith(text, "[") || absl::StartsWith(text, "{")) {
+    return JsonCalls(text);
+  }
+  const size_t begin = std::min(text.find('{'), text.size());
+  absl::string_view name = text.substr(0, begin);
+  for (const absl::string_view mark : {"[CALL_ID]", "[ARGS]"}) {
+    name = name.substr(0, name.find(mark));
+  }
+  return One(NamedCall(name, text.substr(begin)));
+}
+
+// True if a parameter of a tool is a string by its schema.
+bool IsString(absl::Span<const Tool> tools, absl::string_view name,
+              absl::string_view parameter) {
+  for (const Tool& tool : tools) {
+    if (tool.name != name) continue;
+    const auto json = ParseJson(tool.parameters);
+    if (!json.ok() || !json->is_object()) return false;
+    const auto properties = json->find("properties");
+    if (properties == json->end() || !properties->is_object()) return false;
+    const auto schema = properties->find(std::string(parameter));
+    if (schema == properties->end() || !schema->is_object()) return false;
+    const auto type = schema->find("type");
+    return type != schema->end() && type->is_string() && *type == "string";
+  }
+  return false;
+}
+
+// The arguments of a call whose values stand without quotes.
+class PlainArguments {
+ public:
+  PlainArguments(absl::Span<const Tool> tools, absl::string_view name)
+      : tools_(tools), name_(absl::StripAsciiWhitespace(name)) {}
+
+  absl::Status Add(absl::string_view key, absl::string_view value) {
+    key = absl::StripAsciiWhitespace(key);
+    if (json_.contains(std::string(key))) {
+      return NoCall(absl::StrCat("'", absl::CEscape(key.substr(0, 64)),
+                                 "' is named twice"));
+    }
+    Json& to = json_[std::string(key)];
+    if (!IsString(tools_, name_, key)) {
+      if (auto json = ParseJson(absl::StripAsciiWhitespace(value)); json.ok()) {
+        to = *std::move(json);
+        return absl::OkStatus();
+      }
+    }
+    to = std::string(value);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<ToolCall> Call() const { return MakeCall(name_, json_); }
+
+ private:
+  absl::Span<const Tool> tools_;
+  absl::string_view name_;
+  Json json_ = Json::object();
+};
+
+// Takes one line break off both ends.
+absl::string_view WithoutBreaks(absl::string_view text) {
+  absl::ConsumePrefix(&text, "\n");
+  absl::ConsumeSuffix(&text, "\n");
+  return text;
+}
+
+absl::StatusOr<Calls> ParameterCalls(absl::string_view text,
+                                     absl::Span<const Tool> tools) {
+  Calls calls;
+  while (TakeUntil(text, "<function=")) {
+    const auto name = TakeUntil(text, ">");
+    auto body = name ? TakeUntil(text, "</function>") : std::nullopt;
+    if (!body) return NoCall("'<function=' is not closed");
+    PlainArguments arguments(tools, *name);
+    while (TakeUntil(*body, "<parameter=")) {
+      const auto key = TakeUntil(*body, ">");
+      const auto value = key ? TakeUntil(*body, "</parameter>") : std::nullopt;
+      if (!value) return NoCall("'<parameter=' is not closed");
+      RETURN_IF_ERROR(arguments.Add(*key, WithoutBreaks(*value)));
+    }
+    ASSIGN_OR_RETURN(ToolCall call, arguments.Call());
+    calls.push_back(std::move(call));
+  }
+  if (calls.empty()) return NoCall("there is no '<function='");
+  return calls;
+}
+
+absl::StatusOr<Calls> PairCalls(absl::string_view text,
+                                absl::Span<const Tool> tools) {
+  const absl::string_view name = text.substr(0, text.find("<arg_key>"));
+  PlainArguments arguments(tools, name);
+  while (TakeUntil(text, "<arg_key>")) {
+    const auto key = TakeUntil(text, "</arg_key>");
+    std::optional<absl::string_view> value;
+    if (key && TakeUntil(text, "<arg_value>")) {
+      value = TakeUntil(text, "</arg_value>");
+    }
+    if (!value) return NoCall("an argument is not closed");
+    RETURN_IF_ERROR(arguments.Add(*key, *value));
+  }
+  return One(arguments.Call());
+}
+
+// Gemma 4 writes FunctionGemma's calls with another mark around strings.
+absl::StatusOr<Calls> KeywordCalls(absl::string_view text) {
+  const std::string mark(1, kEscapeMark);
+  return One(ParseToolCall(absl::StrReplaceAll(absl::StripAsciiWhitespace(text),
+                                               {{"<|\"|>", mark}})));
+}
+
+absl::StatusOr<Calls> ChannelCalls(absl::string_view text) {
+  const auto header = TakeUntil(text, "<|message|>");
+  if (!header) return NoCall("there is no '<|message|>'");
+  const absl::string_view name =
+      header->substr(0, header->find_first_of(" <\n"));
+  return One(NamedCall(name, text));
+}
+
+absl::StatusOr<Calls> DeepSeekCalls(absl::string_view text) {
+  const auto name = TakeUntil(text, "<｜tool▁sep｜>");
+  if (!name) return NoCall("there is no '<｜tool▁sep｜>'");
+  if (absl::StripAsciiWhitespace(*name) != "function") {
+    return One(NamedCall(*name, text));
+  }
+  const auto inner = TakeUntil(text, "```json\n");
+  const auto arguments = inner ? TakeUntil(text, "```") : std::nullopt;
+  if (!arguments) return NoCall("the arguments are not in a block of JSON");
+  return One(NamedCall(*inner, *arguments));
+}
+
+absl::StatusOr<Calls> KimiCalls(absl::string_view text) {
+  const auto id = TakeUntil(text, "<|tool_call_argument_begin|>");
+  if (!id) return NoCall("there is no '<|tool_call_argument_begin|>'");
+  absl::string_view name = absl::StripAsciiWhitespace(*id);
+  absl::ConsumePrefix(&name, "functions.");
+  return One(NamedCall(name.substr(0, name.rfind(':')), text));
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ToolCall>> ParseCalls(CallSyntax syntax,
+                                                 absl::string_view text,
+                                                 absl::Span<const Tool> tools) {
+  if (static_cast<int64_t>(text.size()) > kMaxToolCallBytes) {
+    return NoCall(
+        absl::StrCat("the call is longer than ", kMaxToolCallBytes, " bytes"));
+  }
+  switch (syntax) {
+    case CallSyntax::kNone:
+      break;
+    case CallSyntax::kJson:
+    case CallSyntax::kBareJson:
+      return JsonCalls(absl::StripAsciiWhitespace(text));
+    case CallSyntax::kNamedJson:
+      return NamedJsonCalls(text);
+    case CallSyntax::kParameters:
+      return ParameterCalls(text, tools);
+    case CallSyntax::kPairs:
+      return PairCalls(text, tools);
+    case CallSyntax::kPython:
+      return ParsePythonCalls(text);
+    case CallSyntax::kKeywords:
+      return KeywordCalls(text);
+    case CallSyntax::kChannel:
+      return ChannelCalls(text);
+    case CallSyntax::kDeepSeek:
+      return DeepSeekCalls(text);
+    case CallSyntax::kKimi:
+      return KimiCalls(text);
+  }
+  return NoCall("the model's replies have no calls");
+}
+
+}  // namespace plimsoll::worker

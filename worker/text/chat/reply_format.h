@@ -1,0 +1,60 @@
+// How the replies of a model mark reasoning and calls of tools, found from the
+// model's chat template.
+#ifndef PLIMSOLL_WORKER_TEXT_CHAT_REPLY_FORMAT_H_
+#define PLIMSOLL_WORKER_TEXT_CHAT_REPLY_FORMAT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "worker/text/tokenizer/tokenizer.h"
+
+namespace plimsoll::worker {
+
+// How the text of a call is written, between its marks.
+enum class CallSyntax {
+  kNone,        // the model's replies have no calls that are known
+  kJson,        // {"name": N, "arguments": {...}}, or an array of these
+  kBareJson,    // kJson without marks: the whole reply is a call
+  kNamedJson,   // N{...}, N[ARGS]{...} or kJson (Mistral)
+  kParameters,  // <function=N><parameter=K>V</parameter></function>
+  kPairs,       // N<arg_key>K</arg_key><arg_value>V</arg_value> (GLM)
+  kPython,      // [N(K=V, ...), ...] (LFM2)
+  kKeywords,    // call:N{K:V}, with marks around strings (Gemma 4)
+  kChannel,     // N ... <|message|>{...} (gpt-oss)
+  kDeepSeek,    // N<sep>{...}, or function<sep>N and {...} in a fence
+  kKimi,        // functions.N:I<|tool_call_argument_begin|>{...}
+};
+
+// Text between two marks. If `close` is empty, it goes on to the reply's end or
+// to the next `open`.
+struct MarkPair {
+  absl::string_view open = {};
+  absl::string_view close = {};
+};
+
+struct ReplyFormat {
+  MarkPair reasoning;  // without marks there is none
+  MarkPair call;
+  CallSyntax syntax = CallSyntax::kNone;
+  // Marks that are no part of what the model says.
+  std::vector<absl::string_view> dropped = {};
+
+  bool IsPlain() const {
+    return reasoning.open.empty() && syntax == CallSyntax::kNone;
+  }
+};
+
+// The format of a model with this template: the first one in a table whose
+// marks the template has. A model whose template has none of them replies in
+// plain text.
+ReplyFormat FindReplyFormat(absl::string_view chat_template);
+
+// Control tokens that are marks of the format, or parts of them. The text of a
+// reply must show them, so that the marks can be found.
+std::vector<int32_t> TokensToShow(const ReplyFormat& format,
+                                  const Tokenizer& tokenizer);
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_TEXT_CHAT_REPLY_FORMAT_H_

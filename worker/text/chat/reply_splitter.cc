@@ -1,0 +1,209 @@
+#include "worker/text/chat/reply_splitter.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "worker/text/chat/call_syntax.h"
+
+namespace plimsoll::worker {
+namespace {
+
+// The length of the longest end of `text` with which `mark` begins, shorter
+// than the mark.
+size_t EndThatBegins(absl::string_view mark, absl::string_view text) {
+  if (mark.empty()) return 0;
+  for (size_t n = std::min(mark.size() - 1, text.size()); n > 0; --n) {
+    if (absl::EndsWith(text, mark.substr(0, n))) return n;
+  }
+  return 0;
+}
+
+}  // namespace
+
+ReplySplitter::ReplySplitter(ReplyReading reading)
+    : reading_(std::move(reading)) {
+  const ReplyFormat& format = reading_.format;
+  if (!format.reasoning.open.empty()) {
+    marks_.push_back({format.reasoning.open, State::kReasoning});
+  }
+  if (!format.call.open.empty() && !reading_.tools.empty()) {
+    marks_.push_back({format.call.open, State::kCall});
+  }
+  for (const absl::string_view mark : format.dropped) {
+    marks_.push_back({mark, State::kText});
+  }
+  if (reading_.begins_reasoning) {
+    state_ = State::kReasoning;
+    has_mark_ = true;
+  }
+}
+
+void ReplySplitter::Push(absl::string_view text, ReplyPart& part) {
+  held_.append(text.data(), text.size());
+  while (Advance(part)) {
+  }
+}
+
+bool ReplySplitter::Advance(ReplyPart& part) {
+  switch (state_) {
+    case State::kText:
+      return AdvanceText(part);
+    case State::kReasoning:
+      return AdvanceReasoning(part);
+    case State::kCall:
+      return AdvanceCall(part);
+  }
+  return false;
+}
+
+bool ReplySplitter::MayBeBareCall() const {
+  if (reading_.format.syntax != CallSyntax::kBareJson || has_said_ ||
+      reading_.tools.empty()) {
+    return false;
+  }
+  const absl::string_view text = absl::StripLeadingAsciiWhitespace(held_);
+  return (text.empty() || text[0] == '{' || text[0] == '[') &&
+         static_cast<int64_t>(held_.size()) <= kMaxToolCallBytes;
+}
+
+bool ReplySplitter::AdvanceText(ReplyPart& part) {
+  // The mark that comes first.
+  size_t first = held_.size();
+  const Mark* found = nullptr;
+  size_t n_open = 0;  // bytes at the end that may become a mark
+  for (const Mark& mark : marks_) {
+    n_open = std::max(n_open, EndThatBegins(mark.text, held_));
+    const size_t at = held_.find(std::string(mark.text));
+    if (at == std::string::npos || at >= first) continue;
+    if (mark.next == State::kReasoning) {
+      const absl::string_view before = absl::string_view(held_).substr(0, at);
+      if (!is_fresh_ || !absl::StripAsciiWhitespace(before).empty()) continue;
+    }
+    first = at;
+    found = &mark;
+  }
+  if (found == nullptr) {
+    if (MayBeBareCall()) return false;
+    const size_t n = held_.size() - n_open;
+    AddText(absl::string_view(held_).substr(0, n), part);
+    held_.erase(0, n);
+    return false;
+  }
+  AddText(absl::string_view(held_).substr(0, first), part);
+  held_.erase(0, first + found->text.size());
+  state_ = found->next;
+  if (found->next != State::kText || !has_said_) space_.clear();
+  has_mark_ = true;
+  is_fresh_ = true;
+  return true;
+}
+
+bool ReplySplitter::AdvanceReasoning(ReplyPart& part) {
+  const absl::string_view close = reading_.format.reasoning.close;
+  const size_t at = held_.find(std::string(close));
+  if (at == std::string::npos) {
+    const size_t n = held_.size() - EndThatBegins(close, held_);
+    AddReasoning(absl::string_view(held_).substr(0, n), part);
+    held_.erase(0, n);
+    return false;
+  }
+  AddReasoning(absl::string_view(held_).substr(0, at), part);
+  held_.erase(0, at + close.size());
+  state_ = State::kText;
+  space_.clear();
+  is_fresh_ = true;
+  return true;
+}
+
+bool ReplySplitter::AdvanceCall(ReplyPart& part) {
+  const absl::string_view close = reading_.format.call.close;
+  const absl::string_view end =
+      close.empty() ? reading_.format.call.open : close;
+  const size_t at = held_.find(std::string(end));
+  if (at == std::string::npos) {
+    if (static_cast<int64_t>(held_.size()) <= kMaxToolCallBytes) return false;
+    // It cannot become a call any more, and what follows is text.
+    AddCall(std::exchange(held_, {}), part);
+    state_ = State::kText;
+    return false;
+  }
+  AddCall(absl::string_view(held_).substr(0, at), part);
+  held_.erase(0, at + end.size());
+  if (!close.empty()) state_ = State::kText;
+  is_fresh_ = true;
+  return true;
+}
+
+void ReplySplitter::AddText(absl::string_view text, ReplyPart& part) {
+  // An answer does not begin with the white space behind a mark.
+  if (has_mark_ && !has_said_) text = absl::StripLeadingAsciiWhitespace(text);
+  const absl::string_view kept = absl::StripTrailingAsciiWhitespace(text);
+  if (kept.empty()) {
+    absl::StrAppend(&space_, text);
+    return;
+  }
+  absl::StrAppend(&part.text, space_, kept);
+  space_ = std::string(text.substr(kept.size()));
+  is_fresh_ = false;
+  has_said_ = true;
+}
+
+void ReplySplitter::AddReasoning(absl::string_view text, ReplyPart& part) {
+  if (is_fresh_) text = absl::StripLeadingAsciiWhitespace(text);
+  const absl::string_view kept = absl::StripTrailingAsciiWhitespace(text);
+  if (kept.empty()) {
+    if (!is_fresh_) absl::StrAppend(&space_, text);
+    return;
+  }
+  absl::StrAppend(&part.reasoning, space_, kept);
+  space_ = std::string(text.substr(kept.size()));
+  is_fresh_ = false;
+}
+
+void ReplySplitter::AddCall(absl::string_view text, ReplyPart& part) {
+  has_call_ = true;
+  auto calls = ParseCalls(reading_.format.syntax, text, reading_.tools);
+  if (!calls.ok()) {
+    part.calls.push_back({calls.status(), std::string(text)});
+    return;
+  }
+  for (ToolCall& call : *calls) {
+    part.calls.push_back({std::move(call), ""});
+  }
+}
+
+void ReplySplitter::Finish(ReplyPart& part) {
+  const std::string rest = std::exchange(held_, {});
+  switch (state_) {
+    case State::kReasoning:
+      AddReasoning(rest, part);
+      return;
+    case State::kCall:
+      if (reading_.format.call.close.empty()) {
+        AddCall(rest, part);
+      } else {
+        part.calls.push_back(
+            {absl::InvalidArgumentError("the reply ended before the call did"),
+             rest});
+      }
+      return;
+    case State::kText:
+      break;
+  }
+  if (reading_.format.syntax == CallSyntax::kBareJson && !has_said_ &&
+      !reading_.tools.empty()) {
+    auto calls = ParseCalls(CallSyntax::kBareJson, rest, reading_.tools);
+    if (calls.ok()) {
+      for (ToolCall& call : *calls) part.calls.push_back({std::move(call), ""});
+      return;
+    }
+  }
+  AddText(rest, part);
+  if (!has_call_) part.text += std::exchange(space_, {});
+}
+
+}  // namespace plimsoll::worker

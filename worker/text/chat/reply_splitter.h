@@ -1,0 +1,79 @@
+// Splits a reply, while it comes, into reasoning, answer and calls of tools.
+#ifndef PLIMSOLL_WORKER_TEXT_CHAT_REPLY_SPLITTER_H_
+#define PLIMSOLL_WORKER_TEXT_CHAT_REPLY_SPLITTER_H_
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "worker/text/chat/reply_format.h"
+#include "worker/text/chat/tool_call.h"
+#include "worker/text/chat/tool_reader.h"
+
+namespace plimsoll::worker {
+
+// How the reply to a prompt is to be read.
+struct ReplyReading {
+  ReplyFormat format;
+  std::vector<Tool> tools;        // without tools, no calls are looked for
+  bool begins_reasoning = false;  // the prompt ends inside of reasoning
+};
+
+// What a piece of a reply brought.
+struct ReplyPart {
+  std::string text;
+  std::string reasoning;
+  std::vector<ReadToolCall> calls;
+};
+
+// Takes the text of one reply in any pieces: the parts together do not depend
+// on how it was cut. What may be a mark is held back. Reasoning counts where a
+// reply or a part of it begins, so that its marks may stand in an answer. White
+// space around reasoning and before a call belongs to the marks. A call that is
+// not valid, or that the end cuts off, is reported with its text.
+class ReplySplitter {
+ public:
+  explicit ReplySplitter(ReplyReading reading);
+
+  void Push(absl::string_view text, ReplyPart& part);
+  // Adds what is held back at the end.
+  void Finish(ReplyPart& part);
+
+ private:
+  enum class State { kText, kReasoning, kCall };
+
+  struct Mark {
+    absl::string_view text;
+    State next;
+  };
+
+  // Does what can be done with held_ in a state; false if more text is needed.
+  bool Advance(ReplyPart& part);
+  bool AdvanceText(ReplyPart& part);
+  bool AdvanceReasoning(ReplyPart& part);
+  bool AdvanceCall(ReplyPart& part);
+
+  void AddText(absl::string_view text, ReplyPart& part);
+  void AddReasoning(absl::string_view text, ReplyPart& part);
+  // Reads the call that `text` is.
+  void AddCall(absl::string_view text, ReplyPart& part);
+  // True while the whole reply may be a call without marks.
+  bool MayBeBareCall() const;
+
+  ReplyReading reading_;
+  std::vector<Mark> marks_;  // those that end a run of text
+  State state_ = State::kText;
+  std::string held_;
+  std::string space_;      // white space that may belong to a mark
+  bool is_fresh_ = true;   // nothing was said since the reply or part began
+  bool has_said_ = false;  // some text was shown
+  bool has_call_ = false;
+  bool has_mark_ = false;
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_TEXT_CHAT_REPLY_SPLITTER_H_
