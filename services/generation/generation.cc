@@ -76,6 +76,11 @@ absl::StatusOr<Generation> PrepareAny(ServedModel model, const Caller& caller,
   RETURN_IF_ERROR(caller.stop());
   generation.options.prompt_ids = std::move(generation.prompt.ids);
   generation.options.tool_markers = generation.prompt.tool_markers;
+  if (generation.prompt.reading) {
+    generation.options.shown_tokens =
+        worker::TokensToShow(generation.prompt.reading->format,
+                             generation.model.engine->tokenizer());
+  }
   generation.prompt.text = {};
   request.clear_input();
   caller.held.Shrink(HeldBytes(request, generation.options.prompt_ids));

@@ -54,8 +54,8 @@ class GenerationCall : public worker::TokenSink {
                         const worker::FinishInfo& info)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) = 0;
 
-  // Appends a step's output, and the tool calls that are complete with it, to a
-  // reply or to a part of one.
+  // Appends a step's output to a reply or to a part of one: text, reasoning and
+  // the tool calls that are complete with it.
   template <typename Message>
   void AppendTo(const worker::StepOutput& output, Message& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {

@@ -82,6 +82,7 @@ absl::StatusOr<Prompt> FromChat(const ServedModel& model,
                              prompt, absl::Now(), limits));
     result.ids = std::move(chat.ids);
     result.text = std::move(chat.text);
+    result.reading = std::move(chat.reading);
     result.chat_format = std::string(worker::kTemplateFormat);
     result.chat_format_reason = "the file's template";
     return result;

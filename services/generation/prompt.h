@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "plimsoll/v1/common.pb.h"
 #include "services/generation/served_model.h"
+#include "worker/text/chat/reply_splitter.h"
 
 namespace plimsoll::services {
 
@@ -17,6 +18,7 @@ struct Prompt {
   std::vector<int32_t> ids;
   // These are set for conversations only.
   std::optional<worker::ToolMarkers> tool_markers;  // around calls in its reply
+  std::optional<worker::ReplyReading> reading;      // how its reply is split
   std::string text;                                 // to show to people
   std::string chat_format;                          // its name
   std::string chat_format_reason;                   // why it was chosen

@@ -96,6 +96,15 @@ absl::Status ReadLogprobs(JsonFields& fields, v1::ResponseOptions& response) {
   return absl::OkStatus();
 }
 
+void AddTemplateArgument(const std::string& name, const Json& value,
+                         v1::ChatPrompt& chat) {
+  Json arguments = Json::parse(chat.template_arguments(), /*cb=*/nullptr,
+                               /*allow_exceptions=*/false);
+  if (!arguments.is_object()) arguments = Json::object();
+  arguments[name] = value;
+  chat.set_template_arguments(Dump(arguments));
+}
+
 std::string ToolResponse(const std::string& text) {
   return worker::ReadSchemaJson(text).ok() ? text : Dump(Json(text));
 }

@@ -47,6 +47,10 @@ absl::Status ReadStops(JsonFields& fields, const std::string& name,
 // Reads "logprobs", a flag, and "top_logprobs".
 absl::Status ReadLogprobs(JsonFields& fields, v1::ResponseOptions& response);
 
+// Adds a variable of a model's own template to those that `chat` has.
+void AddTemplateArgument(const std::string& name, const Json& value,
+                         v1::ChatPrompt& chat);
+
 // What a tool said, as the JSON that models read: `text` itself if it is JSON,
 // otherwise a JSON string of it.
 std::string ToolResponse(const std::string& text);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "services/wire/from_proto.h"
@@ -38,6 +40,14 @@ bool HasTools(const v1::ChatPrompt& prompt) {
                      [](const v1::ChatMessage& message) {
                        return message.tool_calls_size() > 0;
                      });
+}
+
+// True if a prompt ends with the mark that opens reasoning.
+bool EndsInReasoning(const worker::ReplyFormat& format,
+                     absl::string_view prompt) {
+  return !format.reasoning.open.empty() &&
+         absl::EndsWith(absl::StripTrailingAsciiWhitespace(prompt),
+                        format.reasoning.open);
 }
 
 absl::StatusOr<bool> MustCall(worker::ChatFormat format,
@@ -111,13 +121,21 @@ absl::StatusOr<EncodedChat> EncodeTemplatePrompt(
   }
   const bool add_generation_prompt =
       !prompt.has_add_generation_prompt() || prompt.add_generation_prompt();
-  ASSIGN_OR_RETURN(
-      const std::vector<worker::ChatSegment> segments,
-      own.Render(tokenizer, messages, tools, add_generation_prompt, now));
+  ASSIGN_OR_RETURN(const std::vector<worker::ChatSegment> segments,
+                   own.Render(tokenizer, messages, tools, add_generation_prompt,
+                              now, prompt.template_arguments()));
   EncodedChat chat;
   ASSIGN_OR_RETURN(chat.ids,
                    worker::EncodeTemplated(tokenizer, segments, limits));
   chat.text = worker::ChatText(segments);
+  const worker::ReplyFormat& format = own.reply_format();
+  const bool splits = !prompt.has_split_reply() || prompt.split_reply();
+  if (splits && !format.IsPlain()) {
+    chat.reading = worker::ReplyReading{
+        .format = format,
+        .tools = tools,
+        .begins_reasoning = EndsInReasoning(format, chat.text)};
+  }
   return chat;
 }
 

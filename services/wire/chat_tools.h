@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -15,6 +16,7 @@
 #include "worker/engine/engine.h"
 #include "worker/text/chat/chat_template.h"
 #include "worker/text/chat/model_template.h"
+#include "worker/text/chat/reply_splitter.h"
 #include "worker/text/chat/tool_reader.h"
 
 namespace plimsoll::services {
@@ -26,6 +28,8 @@ struct EncodedChat {
   // The tokens around calls in the reply, if the format and the vocabulary have
   // them.
   std::optional<worker::ToolMarkers> tool_markers;
+  // How the reply is split, if a model's own template has marks.
+  std::optional<worker::ReplyReading> reading;
 };
 
 // Errors: kInvalidArgument naming the field, also if the request has tools and
@@ -34,7 +38,7 @@ absl::StatusOr<EncodedChat> EncodeChatPrompt(
     const worker::Tokenizer& tokenizer, worker::ChatFormat format,
     const v1::ChatPrompt& prompt, const worker::EncodeLimits& limits = {});
 
-// EncodeChatPrompt by the model's own template. Calls in its reply are text.
+// EncodeChatPrompt by the model's own template.
 // Errors: those of ModelTemplate::Render and worker::EncodeTemplated;
 // kInvalidArgument naming the field.
 absl::StatusOr<EncodedChat> EncodeTemplatePrompt(
@@ -44,32 +48,46 @@ absl::StatusOr<EncodedChat> EncodeTemplatePrompt(
 
 v1::ToolCall ToProto(const worker::ReadToolCall& read);
 
-// Finds the calls of one reply while its tokens come. Used by one thread at a
-// time.
+// Tells text, reasoning and calls of one reply apart while it comes. Used by
+// one thread at a time.
 class ReplyTools {
  public:
-  ReplyTools() = default;  // for a reply without calls
+  ReplyTools() = default;  // for a reply that is only text
   // The tokenizer must outlive it.
   ReplyTools(const worker::Tokenizer& tokenizer,
-             const std::optional<worker::ToolMarkers>& markers) {
+             const std::optional<worker::ToolMarkers>& markers,
+             std::optional<worker::ReplyReading> reading = std::nullopt) {
     if (markers) reader_.emplace(tokenizer, *markers);
+    if (reading) splitter_.emplace(*std::move(reading));
   }
 
-  // Adds to `message` the calls that `output` completes. Some kinds of message
-  // have no calls.
+  // Adds to `message` the text of `output` and the calls that it completes.
+  // Some kinds of message have no calls.
   template <typename Message>
   void Append(const worker::StepOutput& output, Message& message) {
+    if (splitter_) {
+      worker::ReplyPart part;
+      splitter_->Push(output.text, part);
+      AddPart(part, message);
+    } else {
+      message.mutable_text()->append(output.text);
+    }
     if (!reader_) return;
     for (const worker::TokenOutput& token : output.tokens) {
       Add(reader_->Push(token.id), message);
     }
   }
 
-  // Adds the call that the end of the reply cut off. Returns why the reply
-  // ended.
+  // Adds what was held back and the call that the end of the reply cut off.
+  // Returns why the reply ended.
   template <typename Message>
   v1::FinishReason End(const worker::FinishInfo& info, Message& message) {
     if (reader_) Add(reader_->Finish(), message);
+    if (splitter_) {
+      worker::ReplyPart part;
+      splitter_->Finish(part);
+      AddPart(part, message);
+    }
     return Reason(info);
   }
 
@@ -82,9 +100,18 @@ class ReplyTools {
       *message.add_tool_calls() = ToProto(*read);
     }
   }
+  template <typename Message>
+  void AddPart(const worker::ReplyPart& part, Message& message) {
+    message.mutable_text()->append(part.text);
+    if constexpr (requires { message.mutable_reasoning(); }) {
+      message.mutable_reasoning()->append(part.reasoning);
+    }
+    for (const worker::ReadToolCall& call : part.calls) Add(call, message);
+  }
   v1::FinishReason Reason(const worker::FinishInfo& info) const;
 
   std::optional<worker::ToolReader> reader_;
+  std::optional<worker::ReplySplitter> splitter_;
   bool has_call_ = false;  // a call without an error
 };
 

@@ -229,7 +229,12 @@ absl::Status FillTools(const v1::ChatMessage& message,
   if (!message.tool_name().empty() && message.role() != v1::CHAT_ROLE_TOOL) {
     return Bad("chat.messages.tool_name", "is only of role TOOL");
   }
+  if (!message.reasoning().empty() &&
+      message.role() != v1::CHAT_ROLE_ASSISTANT) {
+    return Bad("chat.messages.reasoning", "is only of role ASSISTANT");
+  }
   added.tool_name = message.tool_name();
+  added.reasoning = message.reasoning();
   for (const v1::ToolCall& call : message.tool_calls()) {
     if (!call.error().empty()) {
       return Bad("chat.messages.tool_calls",

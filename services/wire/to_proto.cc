@@ -162,7 +162,6 @@ void SetOtherEngines(const planner::LoadOptions& options,
 // Replies and parts of a stream have the same fields.
 template <typename Message>
 void Append(const worker::StepOutput& output, Message& message) {
-  message.mutable_text()->append(output.text);
   for (const worker::TokenOutput& token : output.tokens) {
     *message.add_tokens() = services::ToProto(token);
   }

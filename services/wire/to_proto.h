@@ -42,7 +42,8 @@ v1::Lease ToProto(const planner::Lease& lease, absl::Time now);
 v1::MemoryReport ToProto(const worker::MemoryReport& report);
 v1::GeneratedToken ToProto(const worker::TokenOutput& token);
 v1::Eviction ToProto(const worker::Eviction& eviction);
-// Appends the output of a step to a reply or to a part of a stream.
+// Appends the output of a step, but its text, to a reply or to a part of a
+// stream.
 void AppendOutput(const worker::StepOutput& output,
                   v1::GenerateResponse& response);
 void AppendOutput(const worker::StepOutput& output,

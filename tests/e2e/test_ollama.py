@@ -141,8 +141,6 @@ def test_errors_say_what_is_wrong(client):
     with pytest.raises(ollama.ResponseError) as caught:
         client.chat("nothing", QUESTION)
     assert caught.value.status_code == 404
-    with pytest.raises(ollama.ResponseError, match="think"):
-        client.chat(MODEL, QUESTION, think=True)
 
 
 def test_a_client_that_leaves_frees_its_slot(client):

@@ -44,6 +44,9 @@ struct GenerateOptions {
   // The tokens that begin and end a tool call. The reply's text leaves out the
   // calls between them; the reply's tokens still contain them.
   std::optional<ToolMarkers> tool_markers;
+  // Control tokens, in ascending order, whose texts are part of the reply's
+  // text; the texts of others are not.
+  std::vector<int32_t> shown_tokens;
   // Candidates reported for each token. -1 reports neither candidates nor
   // log-probabilities; 0 reports the log-probability of the drawn token only.
   int top_logprobs = -1;

@@ -71,7 +71,9 @@ void Sequence::Accept(TokenOutput token, const Tokenizer& tokenizer,
   ++n_generated_;
   bytes_.clear();
   if (!calls_.Covers(id)) {
-    tokenizer.AppendBytes(id, /*render_special=*/false, bytes_);
+    const bool is_shown = std::binary_search(options_.shown_tokens.begin(),
+                                             options_.shown_tokens.end(), id);
+    tokenizer.AppendBytes(id, is_shown, bytes_);
   }
   text_.Push(bytes_, output_.text);
   output_.tokens.push_back(std::move(token));

@@ -28,6 +28,7 @@ from plimsoll_grpc.events import (
     PromptScored,
     Started,
     Text,
+    Thought,
     ToolCalled,
 )
 from plimsoll_grpc.requests import Prompt, assistant, system, tool, user
@@ -57,6 +58,7 @@ __all__ = [
     "Stream",
     "Text",
     "TooLongError",
+    "Thought",
     "ToolCalled",
     "UnavailableError",
     "UnsupportedModelError",

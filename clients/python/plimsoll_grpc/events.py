@@ -25,6 +25,13 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class Thought:
+    """More of what the model thinks before it answers."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class PromptScored:
     """Log-probabilities of the next tokens of the prompt, if asked for."""
 
@@ -52,7 +59,7 @@ class Finished:
     finish: v1.FinishInfo
 
 
-Event = Started | Text | PromptScored | ToolCalled | Evicted | Finished
+Event = Started | Thought | Text | PromptScored | ToolCalled | Evicted | Finished
 
 
 def events_of(part: v1.StreamGenerateResponse | v1.ChatResponse) -> Iterator[Event]:
@@ -61,6 +68,8 @@ def events_of(part: v1.StreamGenerateResponse | v1.ChatResponse) -> Iterator[Eve
         yield Started(part.prompt)
     if isinstance(part, v1.StreamGenerateResponse) and part.prompt_logprobs:
         yield PromptScored(part.prompt_logprobs)
+    if isinstance(part, v1.StreamGenerateResponse) and part.reasoning:
+        yield Thought(part.reasoning)
     if part.text or part.tokens:
         yield Text(part.text, part.tokens)
     if isinstance(part, v1.StreamGenerateResponse):

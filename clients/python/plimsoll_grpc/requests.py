@@ -119,11 +119,15 @@ def user(content: str) -> v1.ChatMessage:
 
 
 def assistant(
-    content: str, tool_calls: Sequence[v1.ToolCall] = ()
+    content: str, tool_calls: Sequence[v1.ToolCall] = (), reasoning: str = ""
 ) -> v1.ChatMessage:
-    """A message that the model said, with the calls of tools it made."""
+    """A message that the model said, with the calls of tools it made and what
+    it thought before."""
     return v1.ChatMessage(
-        role=v1.CHAT_ROLE_ASSISTANT, content=content, tool_calls=tool_calls
+        role=v1.CHAT_ROLE_ASSISTANT,
+        content=content,
+        tool_calls=tool_calls,
+        reasoning=reasoning,
     )
 
 

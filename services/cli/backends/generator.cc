@@ -15,6 +15,7 @@ void AddPart(const v1::StreamGenerateResponse& part,
     response.set_chat_format(part.prompt().chat_format());
   }
   response.mutable_text()->append(part.text());
+  response.mutable_reasoning()->append(part.reasoning());
   response.mutable_tokens()->MergeFrom(part.tokens());
   response.mutable_evictions()->MergeFrom(part.evictions());
   response.mutable_prompt_logprobs()->MergeFrom(part.prompt_logprobs());

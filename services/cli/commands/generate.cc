@@ -128,6 +128,10 @@ absl::Status RunOne(Generator& generator, std::string prompt,
   const auto response =
       Collect(*stream, [&](const v1::StreamGenerateResponse& part) {
         if (is_json) return;
+        if (!part.reasoning().empty()) {
+          streams.err << Paint(streams.err_style, Color::kDim, part.reasoning())
+                      << std::flush;
+        }
         if (!part.text().empty()) {
           streams.out << part.text() << std::flush;
           is_line_open = !absl::EndsWith(part.text(), "\n");
@@ -194,6 +198,8 @@ absl::StatusOr<v1::StreamGenerateRequest> RequestFor(
   }
   AddMessage(v1::CHAT_ROLE_USER, std::move(prompt), chat);
   if (flags.tool_flags.must) chat.set_tool_choice(v1::TOOL_CHOICE_REQUIRED);
+  // Without tools, people read what the model wrote.
+  chat.set_split_reply(!flags.tools.empty());
   *chat.mutable_tools() = {flags.tools.begin(), flags.tools.end()};
   return request;
 }

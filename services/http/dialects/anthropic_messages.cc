@@ -122,9 +122,12 @@ class Conversation {
     const bool is_user = role == v1::CHAT_ROLE_USER;
     if (type == "tool_result" && is_user) return ReadResult(block, path);
     if (type == "tool_use" && !is_user) return ReadCall(block);
-    // Thoughts of earlier replies are no part of a prompt.
-    const bool is_thought = type == "thinking" || type == "redacted_thinking";
-    if (is_thought && !is_user) return absl::OkStatus();
+    if (type == "thinking" && !is_user) {
+      ASSIGN_OR_RETURN(const auto thought, block.Text("thinking"));
+      *Turn(role).mutable_reasoning() += thought.value_or("");
+      return absl::OkStatus();
+    }
+    if (type == "redacted_thinking" && !is_user) return absl::OkStatus();
     return block.Bad("type", kOnlyText);
   }
 

@@ -79,6 +79,15 @@ Json TextBlock(const std::string& text) {
   return block;
 }
 
+// Thoughts are not signed: nobody but this server reads them again.
+Json ThoughtBlock(const std::string& text) {
+  Json block;
+  block["type"] = "thinking";
+  block["thinking"] = text;
+  block["signature"] = "";
+  return block;
+}
+
 // Puts why a reply ended into `json`; null if it has not.
 void SetStop(const v1::FinishInfo* finish, Json& json) {
   json["stop_reason"] = nullptr;
@@ -104,13 +113,14 @@ class MessagesFormat final : public ReplyFormat {
   void AppendPart(int /*index*/, const Part& part,
                   std::string& events) override {
     if (!is_begun_) Begin(events);
+    if (!part.reasoning().empty()) AppendThought(part.reasoning(), events);
     const std::string text = TextOf(part);
     if (!text.empty()) AppendText(text, events);
     for (const v1::ToolCall& call : part.tool_calls()) {
       if (call.error().empty()) AppendCall(call, events);
     }
     if (!part.has_finish()) return;
-    CloseText(events);
+    CloseBlock(events);
     Json event = Event("message_delta");
     SetStop(&part.finish(), event["delta"]);
     event["usage"] = ToJson(part.finish().usage());
@@ -128,6 +138,9 @@ class MessagesFormat final : public ReplyFormat {
   std::string Whole(const std::vector<Part>& replies) override {
     const Part& reply = replies.front();
     Json content = Json::array();
+    if (!reply.reasoning().empty()) {
+      content.push_back(ThoughtBlock(reply.reasoning()));
+    }
     const std::string text = TextOf(reply);
     if (!text.empty()) content.push_back(TextBlock(text));
     for (const v1::ToolCall& call : reply.tool_calls()) {
@@ -141,6 +154,8 @@ class MessagesFormat final : public ReplyFormat {
   }
 
  private:
+  enum class Open { kNone, kText, kThought };
+
   static Json Event(const char* type) {
     Json event;
     event["type"] = type;
@@ -205,26 +220,39 @@ class MessagesFormat final : public ReplyFormat {
   }
 
   void AppendText(const std::string& text, std::string& events) {
-    if (!std::exchange(is_text_open_, true)) OpenBlock(TextBlock(""), events);
+    if (open_ != Open::kText) {
+      CloseBlock(events);
+      OpenBlock(TextBlock(""), events);
+      open_ = Open::kText;
+    }
     AppendDelta("text_delta", "text", text, events);
   }
 
-  void CloseText(std::string& events) {
-    if (!std::exchange(is_text_open_, false)) return;
+  void AppendThought(const std::string& text, std::string& events) {
+    if (open_ != Open::kThought) {
+      CloseBlock(events);
+      OpenBlock(ThoughtBlock(""), events);
+      open_ = Open::kThought;
+    }
+    AppendDelta("thinking_delta", "thinking", text, events);
+  }
+
+  void CloseBlock(std::string& events) {
+    if (std::exchange(open_, Open::kNone) == Open::kNone) return;
     Append(BlockEvent("content_block_stop"), events);
   }
 
   void AppendCall(const v1::ToolCall& call, std::string& events) {
-    CloseText(events);
+    CloseBlock(events);
     OpenBlock(CallBlock(call.name(), Json::object()), events);
     AppendDelta("input_json_delta", "partial_json", call.arguments(), events);
     Append(BlockEvent("content_block_stop"), events);
   }
 
   const ReplyHead head_;
-  bool is_begun_ = false;      // message_start was written
-  bool is_text_open_ = false;  // the last block is a text that may grow
-  int64_t n_blocks_ = 0;       // of a stream so far
+  bool is_begun_ = false;    // message_start was written
+  Open open_ = Open::kNone;  // the last block, if it may grow
+  int64_t n_blocks_ = 0;     // of a stream so far
   int64_t n_calls_ = 0;
 };
 

@@ -12,17 +12,18 @@ namespace {
 using Request = v1::StreamGenerateRequest;
 
 // "adaptive" leaves it to the model whether it thinks.
-absl::Status ReadThinking(JsonFields& fields) {
+absl::Status ReadThinking(JsonFields& fields, v1::ChatPrompt& chat) {
   const Json* given = fields.Find("thinking");
   if (given == nullptr) return absl::OkStatus();
   ASSIGN_OR_RETURN(JsonFields thinking, JsonFields::Of(*given, "thinking."));
   ASSIGN_OR_RETURN(const auto type, thinking.Text("type"));
-  if (type != "disabled" && type != "adaptive") {
-    return thinking.Bad("type",
-                        "must be disabled or adaptive: replies have no blocks "
-                        "of thoughts");
+  if (type != "disabled" && type != "adaptive" && type != "enabled") {
+    return thinking.Bad("type", "must be enabled, disabled or adaptive");
   }
-  thinking.Ignore({"display"});
+  if (type != "adaptive") {
+    AddTemplateArgument("enable_thinking", type == "enabled", chat);
+  }
+  thinking.Ignore({"display", "budget_tokens"});
   return thinking.End();
 }
 
@@ -49,7 +50,7 @@ absl::Status ReadCommon(JsonFields& fields, Request& request) {
   ASSIGN_OR_RETURN(const auto model, fields.Text("model"));
   request.set_model(model.value_or(""));
   RETURN_IF_ERROR(ReadAnthropicConversation(fields, *request.mutable_chat()));
-  RETURN_IF_ERROR(ReadThinking(fields));
+  RETURN_IF_ERROR(ReadThinking(fields, *request.mutable_chat()));
   RETURN_IF_ERROR(ReadOutput(fields, request));
   // They are about caches, accounts and prices: this server keeps prefixes by
   // itself and has neither of the others.

@@ -106,10 +106,14 @@ absl::Status ReadMessage(const Json& json, const std::string& path,
   ASSIGN_OR_RETURN(*message.mutable_content(), ReadContent(fields, path));
   RETURN_IF_ERROR(ReadCalls(fields, path, names, message));
   RETURN_IF_ERROR(ReadAnswer(fields, names, message));
-  // What replies have that come back: names, refusals and thoughts are no part
-  // of a prompt.
-  fields.Ignore({"name", "refusal", "annotations", "audio", "function_call",
-                 "reasoning", "reasoning_content"});
+  for (const char* name : {"reasoning", "reasoning_content"}) {
+    ASSIGN_OR_RETURN(const auto thought, fields.Text(name));
+    if (known == v1::CHAT_ROLE_ASSISTANT && thought.has_value()) {
+      message.set_reasoning(*thought);
+    }
+  }
+  // Other fields of replies that come back are no part of a prompt.
+  fields.Ignore({"name", "refusal", "annotations", "audio", "function_call"});
   return fields.End();
 }
 

@@ -45,8 +45,8 @@ class OllamaConversation {
         "images", Json::array(), "must be empty: this server reads no images"));
     RETURN_IF_ERROR(ReadCalls(fields, path, message));
     RETURN_IF_ERROR(ReadAnswer(fields, message));
-    // Thoughts of earlier replies are no part of a prompt.
-    fields.Ignore({"thinking"});
+    ASSIGN_OR_RETURN(const auto thought, fields.Text("thinking"));
+    if (role == "assistant") message.set_reasoning(thought.value_or(""));
     return fields.End();
   }
 

@@ -41,7 +41,8 @@ class OllamaFormat : public ReplyFormat {
                   std::string& lines) override {
     is_begun_ = true;
     const bool has_tokens = has_logprobs_ && part.tokens_size() > 0;
-    if (!part.text().empty() || part.tool_calls_size() > 0 || has_tokens) {
+    if (!part.text().empty() || !part.reasoning().empty() ||
+        part.tool_calls_size() > 0 || has_tokens) {
       Json line = Message(&part);
       line["done"] = false;
       Append(line, lines);
@@ -128,6 +129,9 @@ class OllamaChatFormat final : public OllamaFormat {
     Json said;
     said["role"] = "assistant";
     said["content"] = TextOf(part);
+    if (part != nullptr && !part->reasoning().empty()) {
+      said["thinking"] = part->reasoning();
+    }
     Json calls = Json::array();
     for (int i = 0; part != nullptr && i < part->tool_calls_size(); ++i) {
       const v1::ToolCall& call = part->tool_calls(i);
@@ -154,6 +158,9 @@ class OllamaGenerateFormat final : public OllamaFormat {
  private:
   void AddText(const Part* part, Json& message) override {
     message["response"] = TextOf(part);
+    if (part != nullptr && !part->reasoning().empty()) {
+      message["thinking"] = part->reasoning();
+    }
   }
 };
 

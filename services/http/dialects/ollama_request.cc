@@ -87,12 +87,26 @@ absl::Status ReadRest(JsonFields& fields, TextJob& job, Request& request) {
   RETURN_IF_ERROR(ReadOptions(fields, job, request));
   RETURN_IF_ERROR(ReadFormat(fields, request));
   RETURN_IF_ERROR(ReadLogprobs(fields, *request.mutable_response()));
-  RETURN_IF_ERROR(fields.Refuse("think", false,
-                                "must be false: no model here supports it"));
   for (const char* name : {"truncate", "shift"}) {
     RETURN_IF_ERROR(fields.Refuse(name, false,
                                   "must be false: what does not fit in the "
                                   "context is refused"));
+  }
+  return absl::OkStatus();
+}
+
+// Tells the model's template whether, or how much, the model may think.
+absl::Status ReadThink(JsonFields& fields, Request& request) {
+  const Json* think = fields.Find("think");
+  if (think == nullptr) return absl::OkStatus();
+  if (!think->is_boolean() && !think->is_string()) {
+    return fields.Bad("think", "must be true, false or a level such as low");
+  }
+  if (!request.has_chat()) return absl::OkStatus();
+  v1::ChatPrompt& chat = *request.mutable_chat();
+  AddTemplateArgument("enable_thinking", *think != false, chat);
+  if (think->is_string()) {
+    AddTemplateArgument("reasoning_effort", *think, chat);
   }
   return absl::OkStatus();
 }
@@ -107,6 +121,7 @@ bool IsNow(const Json& keep_alive) {
 absl::StatusOr<TextJob> Finish(JsonFields& fields, TextJob job,
                                Request request) {
   const Json* keep_alive = fields.Find("keep_alive");
+  RETURN_IF_ERROR(ReadThink(fields, request));
   RETURN_IF_ERROR(fields.End());
   if (request.input_case() == Request::INPUT_NOT_SET) {
     if (keep_alive != nullptr && IsNow(*keep_alive)) {

@@ -198,6 +198,10 @@ class ChatFormat final : public OpenAiFormat {
       AddEvictions(part, choices.back());
     }
     // Text that was meant as a call and is none stays text: nothing is lost.
+    if (!part.reasoning().empty()) {
+      choices.push_back(Choice(index, {{"reasoning_content", part.reasoning()}},
+                               nullptr, nullptr));
+    }
     std::string text = part.text();
     Json calls = Json::array();
     for (const v1::ToolCall& call : part.tool_calls()) {
@@ -237,6 +241,9 @@ class ChatFormat final : public OpenAiFormat {
     const bool is_call_only = text.empty() && !calls.empty();
     message["content"] = is_call_only ? Json(nullptr) : Json(text);
     message["refusal"] = nullptr;
+    if (!reply.reasoning().empty()) {
+      message["reasoning_content"] = reply.reasoning();
+    }
     if (!calls.empty()) message["tool_calls"] = std::move(calls);
     Json choice;
     choice["index"] = index;

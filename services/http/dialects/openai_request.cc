@@ -160,6 +160,20 @@ absl::Status ReadCommon(JsonFields& fields, TextJob& job, Request& rest) {
   return absl::OkStatus();
 }
 
+// Reads what a model's own template is told beside the conversation.
+absl::Status ReadArguments(JsonFields& fields, v1::ChatPrompt& chat) {
+  const Json* given = fields.Find("chat_template_kwargs");
+  if (given != nullptr && !given->is_object()) {
+    return fields.Bad("chat_template_kwargs", "must be an object");
+  }
+  if (given != nullptr) chat.set_template_arguments(Dump(*given));
+  ASSIGN_OR_RETURN(const auto effort, fields.Text("reasoning_effort"));
+  if (effort.has_value()) {
+    AddTemplateArgument("reasoning_effort", *effort, chat);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckChoices(const JsonFields& fields, const TextJob& job) {
   const size_t n = job.prompts.size() * static_cast<size_t>(job.n_choices);
   if (n <= static_cast<size_t>(kMaxChoices)) return absl::OkStatus();
@@ -229,6 +243,7 @@ absl::StatusOr<TextJob> ReadChatCompletion(const Json& body) {
   RETURN_IF_ERROR(ReadCommon(fields, job, request));
   RETURN_IF_ERROR(ReadLogprobs(fields, *request.mutable_response()));
   RETURN_IF_ERROR(ReadConversation(fields, *request.mutable_chat()));
+  RETURN_IF_ERROR(ReadArguments(fields, *request.mutable_chat()));
   RETURN_IF_ERROR(fields.End());
   job.prompts.push_back(std::move(request));
   return job;

@@ -41,6 +41,7 @@ TEST(MessageBytesTest, AStepIsCountedAsMoreThanItIs) {
     output.prompt_scores.push_back({-3, true});
   }
   v1::GenerateResponse reply;
+  reply.set_text(output.text);
   AppendOutput(output, reply);
   const auto exact = static_cast<int64_t>(reply.ByteSizeLong());
   EXPECT_GE(WireBytes(output), exact);
@@ -55,6 +56,7 @@ TEST(MessageBytesTest, TokensWithoutCandidatesAreCoveredInMemory) {
   for (int i = 0; i < 1'000; ++i)
     output.tokens.push_back({.id = i, .candidates = {}});
   v1::GenerateResponse reply;
+  reply.set_text(output.text);
   AppendOutput(output, reply);
   EXPECT_GE(WireBytes(output) * kReplyPerByte,
             static_cast<int64_t>(reply.SpaceUsedLong() + reply.ByteSizeLong()));

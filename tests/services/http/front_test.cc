@@ -221,7 +221,8 @@ TEST_F(FrontTest, AReplyIsAsItsSchemaSays) {
       R"({"model":"a","messages":[{"role":"user","content":"x"}],)"
       R"("max_tokens":40,"response_format":{"type":"json_schema",)"
       R"("json_schema":{"name":"n","schema":{"type":"object","properties":)"
-      R"({"ok":{"type":"boolean"}},"required":["ok"]}}}})");
+      R"({"ok":{"type":"boolean"}},"required":["ok"],)"
+      R"("additionalProperties":false}}}})");
   const Json& choice = reply.at("choices")[0];
   EXPECT_EQ(choice.at("finish_reason"), "stop");
   EXPECT_TRUE(Json::parse(choice.at("message").at("content").get<std::string>())

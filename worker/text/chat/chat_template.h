@@ -23,6 +23,7 @@ struct ChatMessage {
   std::vector<ToolCall> tool_calls =
       {};                      // the assistant's calls, after content
   std::string tool_name = {};  // only in a tool's message
+  std::string reasoning = {};  // the assistant's, before content
 };
 
 // A run of template text. Special tokens are parsed in scaffold, never in

@@ -68,6 +68,9 @@ absl::StatusOr<Value> MessagesOf(const std::vector<ChatMessage>& messages) {
       ASSIGN_OR_RETURN(Value calls, CallsOf(message));
       pairs.emplace_back("tool_calls", std::move(calls));
     }
+    if (!message.reasoning.empty()) {
+      pairs.emplace_back("reasoning_content", Tainted(message.reasoning));
+    }
     if (!message.tool_name.empty()) {
       pairs.emplace_back("name", Tainted(message.tool_name));
     }
@@ -92,6 +95,18 @@ absl::StatusOr<Value> ToolsOf(const std::vector<Tool>& tools) {
     list.push_back(std::move(made));
   }
   return Value::MakeList(std::move(list));
+}
+
+absl::Status SetArguments(absl::string_view json, Dict& variables) {
+  if (json.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const Value value, ParseJson("template_arguments", json));
+  if (!value.is_dict()) {
+    return absl::InvalidArgumentError("template_arguments: it is no object");
+  }
+  for (const auto& [name, argument] : value.dict()->pairs()) {
+    RETURN_IF_ERROR(variables.Set(name, argument));
+  }
+  return absl::OkStatus();
 }
 
 Value TokenText(const Tokenizer& tokenizer, int32_t id) {
@@ -177,15 +192,16 @@ absl::StatusOr<std::shared_ptr<const ModelTemplate>> ModelTemplate::Load(
   std::optional<int32_t> eos_id;
   if (eos && *eos >= 0 && *eos < INT32_MAX) eos_id = static_cast<int32_t>(*eos);
   return std::shared_ptr<const ModelTemplate>(
-      new ModelTemplate(*std::move(program), eos_id));
+      new ModelTemplate(*std::move(program), FindReplyFormat(*text), eos_id));
 }
 
 absl::StatusOr<std::vector<ChatSegment>> ModelTemplate::Render(
     const Tokenizer& tokenizer, const std::vector<ChatMessage>& messages,
-    const std::vector<Tool>& tools, bool add_generation_prompt,
-    absl::Time now) const {
+    const std::vector<Tool>& tools, bool add_generation_prompt, absl::Time now,
+    absl::string_view arguments) const {
   RETURN_IF_ERROR(CheckChatLimits(messages, tools));
   Dict variables;
+  RETURN_IF_ERROR(SetArguments(arguments, variables));
   const auto set = [&variables](absl::string_view name, Value value) {
     return variables.Set(Value::String(name), std::move(value));
   };

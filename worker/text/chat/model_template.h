@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "planner/gguf/gguf_header.h"
 #include "worker/text/chat/chat_template.h"
+#include "worker/text/chat/reply_format.h"
 #include "worker/text/jinja/template.h"
 #include "worker/text/tokenizer/tokenizer.h"
 
@@ -32,19 +33,27 @@ class ModelTemplate {
 
   // Renders the conversation as the template says; `tokenizer` is the file's.
   // What the messages and tools say is content, all else is scaffold. `now` is
-  // what the template may take for the time.
-  // Errors: kInvalidArgument naming the template's line, for calls and tools
-  // that are not JSON, and beyond the limits of RenderChat.
+  // what the template may take for the time. `arguments` are more variables, as
+  // a JSON object; they are content, too.
+  // Errors: kInvalidArgument naming the template's line, for calls, tools and
+  // arguments that are not JSON, and beyond the limits of RenderChat.
   absl::StatusOr<std::vector<ChatSegment>> Render(
       const Tokenizer& tokenizer, const std::vector<ChatMessage>& messages,
       const std::vector<Tool>& tools, bool add_generation_prompt,
-      absl::Time now) const;
+      absl::Time now, absl::string_view arguments = {}) const;
+
+  // How the model's replies mark reasoning and calls.
+  const ReplyFormat& reply_format() const { return reply_format_; }
 
  private:
-  ModelTemplate(jinja::Template program, std::optional<int32_t> eos)
-      : program_(std::move(program)), eos_(eos) {}
+  ModelTemplate(jinja::Template program, ReplyFormat reply_format,
+                std::optional<int32_t> eos)
+      : program_(std::move(program)),
+        reply_format_(std::move(reply_format)),
+        eos_(eos) {}
 
   const jinja::Template program_;
+  const ReplyFormat reply_format_;
   const std::optional<int32_t> eos_;
 };
 

@@ -122,9 +122,10 @@ TEST_F(AnthropicRequestTest, ReadsCallsAndTheirResults) {
 
 TEST_F(AnthropicRequestTest, RefusesMessagesThatItCannotRead) {
   EXPECT_THAT(MessageOf(Messages("[]")), StartsWith("messages: "));
-  EXPECT_THAT(MessageOf(Messages(
-                  R"([{"role":"assistant","content":[{"type":"thinking"}]}])")),
-              StartsWith("messages: say nothing"));
+  EXPECT_THAT(
+      MessageOf(Messages(
+          R"([{"role":"assistant","content":[{"type":"redacted_thinking"}]}])")),
+      StartsWith("messages: say nothing"));
   EXPECT_THAT(MessageOf(Messages(R"([{"role":"king","content":""}])")),
               StartsWith("messages[0].role: "));
   EXPECT_THAT(MessageOf(Messages(R"([{"role":"user"}])")),
@@ -181,15 +182,29 @@ TEST_F(AnthropicRequestTest, ASchemaConstrainsTheReply) {
   EXPECT_FALSE(Hello(R"("output_config":{"format":{"type":"xml"}})").ok());
 }
 
+TEST_F(AnthropicRequestTest, ThoughtsGoToTheTemplate) {
+  const auto on =
+      Hello(R"("thinking":{"type":"enabled","budget_tokens":9999})");
+  ASSERT_TRUE(on.ok()) << on.status();
+  EXPECT_EQ(on->prompts[0].chat().template_arguments(),
+            R"({"enable_thinking":true})");
+  const auto said = Messages(
+      R"([{"role":"user","content":"a"},{"role":"assistant","content":[)"
+      R"({"type":"thinking","thinking":"hm","signature":""},)"
+      R"({"type":"text","text":"b"}]},{"role":"user","content":"c"}])");
+  ASSERT_TRUE(said.ok()) << said.status();
+  EXPECT_EQ(said->prompts[0].chat().messages(1).reasoning(), "hm");
+  EXPECT_EQ(said->prompts[0].chat().messages(1).content(), "b");
+}
+
 TEST_F(AnthropicRequestTest, NothingUnknownPasses) {
   EXPECT_THAT(MessageOf(Hello(R"("tempreature":1)")),
               StartsWith("tempreature: "));
   EXPECT_TRUE(Hello(R"("metadata":{"user_id":"me"},"service_tier":"auto",)"
                     R"("thinking":{"type":"disabled"},"container":null)")
                   .ok());
-  EXPECT_THAT(
-      MessageOf(Hello(R"("thinking":{"type":"enabled","budget_tokens":9999})")),
-      StartsWith("thinking.type: "));
+  EXPECT_THAT(MessageOf(Hello(R"("thinking":{"type":"deep"})")),
+              StartsWith("thinking.type: "));
   EXPECT_FALSE(Hello(R"("mcp_servers":[])").ok());
   EXPECT_THAT(MessageOf(Messages(R"([{"role":"user","content":"a","x":1}])")),
               StartsWith("messages[0].x: "));

@@ -169,10 +169,22 @@ TEST_F(OllamaRequestTest, WithoutAPromptItAsksForTheModelOnly) {
   }
 }
 
+TEST_F(OllamaRequestTest, ThinkGoesToTheTemplate) {
+  const auto arguments = [](absl::StatusOr<TextJob> job) {
+    return job.ok() ? job->prompts[0].chat().template_arguments()
+                    : job.status().ToString();
+  };
+  EXPECT_EQ(arguments(Chat(R"("think":true)")), R"({"enable_thinking":true})");
+  EXPECT_EQ(arguments(Chat(R"("think":false)")),
+            R"({"enable_thinking":false})");
+  EXPECT_EQ(arguments(Chat(R"("think":"low")")),
+            R"({"enable_thinking":true,"reasoning_effort":"low"})");
+}
+
 TEST_F(OllamaRequestTest, NothingUnknownPasses) {
   EXPECT_THAT(MessageOf(Chat(R"("tempreature":1)")),
               StartsWith("tempreature: "));
-  EXPECT_THAT(MessageOf(Chat(R"("think":true)")), StartsWith("think: "));
+  EXPECT_THAT(MessageOf(Chat(R"("think":3)")), StartsWith("think: "));
   EXPECT_TRUE(Chat(R"("think":false,"truncate":false,"keep_alive":-1)").ok());
   EXPECT_FALSE(Chat(R"("truncate":true)").ok());
   EXPECT_FALSE(Chat(R"("top_logprobs":2)").ok());

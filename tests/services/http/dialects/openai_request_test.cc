@@ -227,5 +227,14 @@ TEST(OpenAiRequestTest, RefusesWhatCompletionsLack) {
   EXPECT_FALSE(Completion(R"({"prompt":"a","suffix":"b"})").ok());
 }
 
+TEST(OpenAiRequestTest, ArgumentsGoToTheTemplate) {
+  const auto job = Chat(R"("chat_template_kwargs":{"enable_thinking":false},)"
+                        R"("reasoning_effort":"low")");
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->prompts[0].chat().template_arguments(),
+            R"({"enable_thinking":false,"reasoning_effort":"low"})");
+  EXPECT_FALSE(Chat(R"("chat_template_kwargs":"low")").ok());
+}
+
 }  // namespace
 }  // namespace plimsoll::services
