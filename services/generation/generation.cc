@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "services/generation/call_constraint.h"
 #include "services/generation/message_bytes.h"
 #include "services/wire/errors.h"
 #include "services/wire/from_proto.h"
@@ -49,6 +50,30 @@ absl::StatusOr<Prompt> FittingPrompt(const ServedModel& model,
   return prompt;
 }
 
+// Holds the reply's calls of tools.
+absl::Status Hold(const v1::ChatPrompt& chat, StopCheck stop,
+                  Generation& generation) {
+  if (!generation.prompt.reading) {
+    const bool is_own =
+        generation.prompt.chat_format == worker::kTemplateFormat;
+    if (!is_own || chat.tool_choice() != v1::TOOL_CHOICE_REQUIRED) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(
+        "chat.tool_choice: a call cannot be required: the reply is not split, "
+        "or how the model writes calls is not known");
+  }
+  ASSIGN_OR_RETURN(worker::SchemaNotes notes,
+                   HoldCalls(chat, *generation.prompt.reading,
+                             generation.model.engine->constraints(), stop,
+                             generation.options));
+  for (std::string& note : notes) {
+    if (generation.constraint_notes.size() == worker::kMaxSchemaNotes) break;
+    generation.constraint_notes.push_back(std::move(note));
+  }
+  return absl::OkStatus();
+}
+
 void FillCaller(const Caller& caller, worker::GenerateOptions& options) {
   options.request_id = caller.request_id;
   options.claim = caller.claim;
@@ -80,6 +105,11 @@ absl::StatusOr<Generation> PrepareAny(ServedModel model, const Caller& caller,
     generation.options.shown_tokens =
         worker::TokensToShow(generation.prompt.reading->format,
                              generation.model.engine->tokenizer());
+  }
+  if constexpr (requires { request.chat(); }) {
+    if (request.has_chat()) {
+      RETURN_IF_ERROR(Hold(request.chat(), caller.stop, generation));
+    }
   }
   generation.prompt.text = {};
   request.clear_input();

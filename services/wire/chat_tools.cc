@@ -52,6 +52,17 @@ bool EndsInReasoning(const worker::ReplyFormat& format,
 
 absl::StatusOr<bool> MustCall(worker::ChatFormat format,
                               const v1::ChatPrompt& prompt) {
+  if (!prompt.required_tool().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("chat.required_tool: format ",
+                     worker::ChatFormatName(format), " cannot name a tool"));
+  }
+  if (prompt.has_parallel_tool_calls() && !prompt.parallel_tool_calls() &&
+      prompt.tools_size() > 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "chat.parallel_tool_calls: format ", worker::ChatFormatName(format),
+        " cannot hold a reply to one call"));
+  }
   switch (prompt.tool_choice()) {
     case v1::TOOL_CHOICE_UNSPECIFIED:
     case v1::TOOL_CHOICE_AUTO:
@@ -114,10 +125,8 @@ absl::StatusOr<EncodedChat> EncodeTemplatePrompt(
   ASSIGN_OR_RETURN(const std::vector<worker::ChatMessage> messages,
                    FromProto(prompt));
   ASSIGN_OR_RETURN(const std::vector<worker::Tool> tools, ToolsOf(prompt));
-  if (prompt.tool_choice() != v1::TOOL_CHOICE_UNSPECIFIED &&
-      prompt.tool_choice() != v1::TOOL_CHOICE_AUTO) {
-    return absl::InvalidArgumentError(
-        "chat.tool_choice: a model's own template cannot make it call a tool");
+  if (!v1::ToolChoice_IsValid(prompt.tool_choice())) {
+    return absl::InvalidArgumentError("chat.tool_choice is not a known choice");
   }
   const bool add_generation_prompt =
       !prompt.has_add_generation_prompt() || prompt.add_generation_prompt();

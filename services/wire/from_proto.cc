@@ -478,7 +478,7 @@ absl::Status FillRoll(const v1::RollOptions& message,
 absl::StatusOr<worker::ConstraintSource> SourceFromProto(
     const v1::OutputConstraint& message) {
   using Form = worker::ConstraintSource::Form;
-  worker::ConstraintSource source = {.trigger = message.trigger()};
+  worker::ConstraintSource source = {.frame = {.trigger = message.trigger()}};
   switch (message.kind_case()) {
     case v1::OutputConstraint::kJsonSchema:
       source.form = Form::kJsonSchema;

@@ -63,7 +63,7 @@ absl::StatusOr<Checked> CompileFor(const v1::OutputConstraint& message) {
                    services::SourceFromProto(message));
   Checked checked;
   if (source.form == worker::ConstraintSource::Form::kJsonSchema &&
-      source.trigger.empty()) {
+      source.frame.trigger.empty()) {
     auto schema = worker::SchemaCheck::Make(source.text, source.options);
     if (!schema.ok()) {
       return Prefixed("constraint.json_schema: ", schema.status());

@@ -189,35 +189,37 @@ absl::Status ReadCustomTool(const Json& json, const std::string& path,
   return fields.End();
 }
 
-// What "tool_choice" says.
-enum class Choice { kAuto, kNone, kRequired };
-
-absl::StatusOr<Choice> ReadChoice(JsonFields& fields) {
+// Reads "tool_choice". Returns false if no tool may be called.
+absl::StatusOr<bool> ReadChoice(JsonFields& fields, v1::ChatPrompt& chat) {
   const Json* given = fields.Find("tool_choice");
-  if (given == nullptr) return Choice::kAuto;
+  if (given == nullptr) return true;
   ASSIGN_OR_RETURN(JsonFields choice, JsonFields::Of(*given, "tool_choice."));
   ASSIGN_OR_RETURN(const auto type, choice.Text("type"));
-  RETURN_IF_ERROR(
-      choice.Refuse("disable_parallel_tool_use", false,
-                    "must be false: a model may call several tools"));
+  ASSIGN_OR_RETURN(const auto one, choice.Bool("disable_parallel_tool_use"));
+  if (one.has_value()) chat.set_parallel_tool_calls(!*one);
+  ASSIGN_OR_RETURN(const auto name, choice.Text("name"));
   RETURN_IF_ERROR(choice.End());
-  if (type == "auto") return Choice::kAuto;
-  if (type == "none") return Choice::kNone;
-  if (type == "any") return Choice::kRequired;
-  return choice.Bad("type",
-                    "must be auto, any or none: no format can name a tool");
+  if (type == "none") return false;
+  if (type == "auto") return true;
+  if (type == "tool") {
+    if (name.value_or("").empty()) return choice.Bad("name", "is missing");
+    chat.set_required_tool(*name);
+  } else if (type != "any") {
+    return choice.Bad("type", "must be auto, any, tool or none");
+  }
+  chat.set_tool_choice(v1::TOOL_CHOICE_REQUIRED);
+  return true;
 }
 
 absl::Status ReadCustomTools(JsonFields& fields, v1::ChatPrompt& chat) {
   const Json* tools = fields.Find("tools");
-  ASSIGN_OR_RETURN(const Choice choice, ReadChoice(fields));
+  ASSIGN_OR_RETURN(const bool may_call, ReadChoice(fields, chat));
   if (tools != nullptr && !tools->is_array()) {
     return fields.Bad("tools", "must be an array");
   }
-  if (choice == Choice::kNone) return absl::OkStatus();
-  if (choice == Choice::kRequired) {
-    if (tools == nullptr) return fields.Bad("tool_choice", "needs tools");
-    chat.set_tool_choice(v1::TOOL_CHOICE_REQUIRED);
+  if (!may_call) return absl::OkStatus();
+  if (tools == nullptr && chat.tool_choice() == v1::TOOL_CHOICE_REQUIRED) {
+    return fields.Bad("tool_choice", "needs tools");
   }
   if (tools == nullptr) return absl::OkStatus();
   for (const Json& tool : *tools) {

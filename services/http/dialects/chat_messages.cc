@@ -137,21 +137,37 @@ absl::Status ReadTool(const Json& json, const std::string& path,
   return inner.End();
 }
 
+// {"type": "function", "function": {"name": N}}
+absl::Status ReadNamedChoice(const Json& json, v1::ChatPrompt& chat) {
+  ASSIGN_OR_RETURN(JsonFields choice, JsonFields::Of(json, "tool_choice."));
+  RETURN_IF_ERROR(choice.Refuse("type", "function", "must be function"));
+  const Json* function = choice.Find("function");
+  if (function == nullptr) return choice.Bad("function", "is missing");
+  RETURN_IF_ERROR(choice.End());
+  ASSIGN_OR_RETURN(JsonFields inner,
+                   JsonFields::Of(*function, "tool_choice.function."));
+  ASSIGN_OR_RETURN(const auto name, inner.Text("name"));
+  if (name.value_or("").empty()) return inner.Bad("name", "is missing");
+  chat.set_tool_choice(v1::TOOL_CHOICE_REQUIRED);
+  chat.set_required_tool(*name);
+  return inner.End();
+}
+
 absl::Status ReadTools(JsonFields& fields, v1::ChatPrompt& chat) {
-  RETURN_IF_ERROR(
-      fields.Refuse("parallel_tool_calls", true,
-                    "cannot be switched off: a model may call several tools"));
+  ASSIGN_OR_RETURN(const auto parallel, fields.Bool("parallel_tool_calls"));
+  if (parallel.has_value()) chat.set_parallel_tool_calls(*parallel);
   const Json* choice = fields.Find("tool_choice");
-  if (choice != nullptr && *choice != "auto" && *choice != "none" &&
-      *choice != "required") {
-    return fields.Bad("tool_choice",
-                      "must be auto, none or required: no format can name a "
-                      "tool");
-  }
   RETURN_IF_ERROR(ReadFunctions(fields, chat));
   if (choice == nullptr || chat.tools_size() == 0) return absl::OkStatus();
-  if (*choice == "none") chat.clear_tools();
-  if (*choice == "required") chat.set_tool_choice(v1::TOOL_CHOICE_REQUIRED);
+  if (choice->is_object()) return ReadNamedChoice(*choice, chat);
+  if (*choice == "none") {
+    chat.clear_tools();
+  } else if (*choice == "required") {
+    chat.set_tool_choice(v1::TOOL_CHOICE_REQUIRED);
+  } else if (*choice != "auto") {
+    return fields.Bad("tool_choice",
+                      "must be auto, none, required or a function");
+  }
   return absl::OkStatus();
 }
 

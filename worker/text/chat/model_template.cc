@@ -207,10 +207,13 @@ absl::StatusOr<std::vector<ChatSegment>> ModelTemplate::Render(
   };
   ASSIGN_OR_RETURN(Value list, MessagesOf(messages));
   RETURN_IF_ERROR(set("messages", std::move(list)));
+  // What transformers gives a template where there is none.
+  Value described(jinja::None{});
   if (!tools.empty()) {
-    ASSIGN_OR_RETURN(Value described, ToolsOf(tools));
-    RETURN_IF_ERROR(set("tools", std::move(described)));
+    ASSIGN_OR_RETURN(described, ToolsOf(tools));
   }
+  RETURN_IF_ERROR(set("tools", std::move(described)));
+  RETURN_IF_ERROR(set("documents", Value(jinja::None{})));
   RETURN_IF_ERROR(set("add_generation_prompt", Value(add_generation_prompt)));
   if (tokenizer.bos()) {
     RETURN_IF_ERROR(set("bos_token", TokenText(tokenizer, *tokenizer.bos())));

@@ -175,7 +175,7 @@ GrammarBuilder::Expr GrammarBuilder::Rule(int32_t rule) {
 // The states are the bytes of the trigger that were read. Source: Knuth, Morris
 // and Pratt, "Fast pattern matching in strings", 1977.
 GrammarBuilder::Expr GrammarBuilder::AfterTrigger(absl::string_view trigger,
-                                                  Expr after) {
+                                                  Expr after, bool is_needed) {
   const size_t n = trigger.size();
   std::vector<int32_t> rules;
   for (size_t i = 0; i < n; ++i) rules.push_back(NewRule("before trigger"));
@@ -194,7 +194,8 @@ GrammarBuilder::Expr GrammarBuilder::AfterTrigger(absl::string_view trigger,
     next[i][own] = i + 1;
     std::map<size_t, ByteSet> ways;
     for (size_t b = 0; b < 256; ++b) ways[next[i][b]].set(b);
-    std::vector<Expr> choices = {Literal("")};
+    std::vector<Expr> choices;
+    if (!is_needed) choices.push_back(Literal(""));
     for (const auto& [to, bytes] : ways) {
       choices.push_back(
           Sequence({Set(bytes), to == n ? after : Rule(rules[to])}));

@@ -51,8 +51,9 @@ class GrammarBuilder {
   Expr Rule(int32_t rule);
 
   // Any text, in which `trigger` (not empty) has its first end where it ends,
-  // and then `after`; or a text without it.
-  Expr AfterTrigger(absl::string_view trigger, Expr after);
+  // and then `after`; or a text without it, unless the trigger is needed.
+  Expr AfterTrigger(absl::string_view trigger, Expr after,
+                    bool is_needed = false);
 
   // Builds the grammar of `root`.
   // Errors: kInvalidArgument naming a rule that is not defined, can never end

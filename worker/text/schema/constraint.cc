@@ -12,19 +12,21 @@ namespace {
 // Tells sources apart.
 std::string KeyOf(const ConstraintSource& source) {
   const SchemaOptions& options = source.options;
-  return absl::StrCat(static_cast<int>(source.form), options.closed_objects,
-                      options.any_order, options.any_spelling,
-                      options.refuse_unknown, options.ignore_formats, ":",
-                      source.trigger.size(), ":", source.trigger, source.text);
+  const SchemaFrame& frame = source.frame;
+  return absl::StrCat(
+      static_cast<int>(source.form), options.closed_objects, options.any_order,
+      options.any_spelling, options.refuse_unknown, options.ignore_formats, ":",
+      frame.is_needed, frame.is_first, frame.repeats, ":", frame.trigger.size(),
+      ":", frame.trigger, frame.close.size(), ":", frame.close, source.text);
 }
 
 }  // namespace
 
 absl::StatusOr<Constraint> CompileConstraint(const ConstraintSource& source,
                                              StopCheck stop) {
-  if (source.trigger.size() > ConstraintSource::kMaxTriggerBytes) {
+  if (source.frame.trigger.size() > ConstraintSource::kMaxTriggerBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "the trigger has ", source.trigger.size(), " bytes; at most ",
+        "the trigger has ", source.frame.trigger.size(), " bytes; at most ",
         ConstraintSource::kMaxTriggerBytes, " are allowed"));
   }
   Constraint constraint;
@@ -32,17 +34,17 @@ absl::StatusOr<Constraint> CompileConstraint(const ConstraintSource& source,
     case ConstraintSource::Form::kJsonSchema: {
       ASSIGN_OR_RETURN(
           CompiledSchema compiled,
-          CompileSchema(source.text, source.options, stop, source.trigger));
+          CompileSchema(source.text, source.options, stop, source.frame));
       return Constraint{std::move(compiled.grammar), std::move(compiled.notes)};
     }
     case ConstraintSource::Form::kGbnf: {
       ASSIGN_OR_RETURN(constraint.grammar,
-                       CompileGbnf(source.text, stop, source.trigger));
+                       CompileGbnf(source.text, stop, source.frame.trigger));
       break;
     }
     case ConstraintSource::Form::kRegex: {
       ASSIGN_OR_RETURN(constraint.grammar,
-                       CompileRegex(source.text, stop, source.trigger));
+                       CompileRegex(source.text, stop, source.frame.trigger));
       break;
     }
   }

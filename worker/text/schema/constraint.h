@@ -26,8 +26,9 @@ struct ConstraintSource {
   Form form = Form::kJsonSchema;
   std::string text = {};
   SchemaOptions options = {};  // of a JSON schema
-  // The constraint begins after this text; empty = at once.
-  std::string trigger = {};
+  // The constraint begins after frame.trigger; empty = at once. Only a schema's
+  // frame may say more than that.
+  SchemaFrame frame = {};
 };
 
 struct Constraint {

@@ -11,13 +11,13 @@ namespace plimsoll::worker {
 absl::StatusOr<CompiledSchema> CompileSchema(absl::string_view schema,
                                              const SchemaOptions& options,
                                              StopCheck stop,
-                                             absl::string_view trigger) {
+                                             const SchemaFrame& frame) {
   RETURN_IF_ERROR(CheckSourceSize(schema));
   ASSIGN_OR_RETURN(const SchemaJson root, ReadSchemaJson(schema));
   SchemaPlanner planner(root, options, stop);
   ASSIGN_OR_RETURN(const SchemaPlan plan, planner.Make());
   ASSIGN_OR_RETURN(auto grammar,
-                   WriteSchema(plan, planner, options, stop, trigger));
+                   WriteSchema(plan, planner, options, stop, frame));
   return CompiledSchema{std::move(grammar), planner.notes()};
 }
 

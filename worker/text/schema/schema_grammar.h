@@ -20,14 +20,14 @@ struct CompiledSchema {
 // Compiles a grammar whose every text is JSON that `schema` (JSON text)
 // accepts, in the spelling of JsonGrammar and with properties in the schema's
 // order unless `options` say otherwise. docs/structured_output.md says in what
-// it is narrower than the schema. With a `trigger`, such a text follows it.
+// it is narrower than the schema. Such a text stands in `frame`.
 // Errors: kInvalidArgument naming the place in the schema ("#/properties/x")
 // and what is wrong or not supported there, the limit that was passed, or why
 // no text could ever be valid; those of `stop`.
 absl::StatusOr<CompiledSchema> CompileSchema(absl::string_view schema,
                                              const SchemaOptions& options,
                                              StopCheck stop = NeverStop,
-                                             absl::string_view trigger = "");
+                                             const SchemaFrame& frame = {});
 
 // Compiles a schema without options, and drops the notes.
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileJsonSchema(

@@ -29,6 +29,21 @@ struct SchemaOptions {
   bool ignore_formats = false;
 };
 
+// Where the text of a schema stands in a reply.
+struct SchemaFrame {
+  // The schema's text follows this one, and everything before it is free. A
+  // reply without it is allowed, too. Empty = the reply is the schema's text.
+  std::string trigger = {};
+  // The reply must have the trigger.
+  bool is_needed = false;
+  // The reply begins with the trigger.
+  bool is_first = false;
+  // What ends the schema's text; white space may stand around the text then.
+  std::string close = {};
+  // After `close`, the trigger and such a text may come again.
+  bool repeats = false;
+};
+
 // What the compiler took for an annotation: "#/properties/x: ...".
 using SchemaNotes = std::vector<std::string>;
 inline constexpr size_t kMaxSchemaNotes = 16;

@@ -16,6 +16,9 @@ namespace {
 
 using Expr = GrammarBuilder::Expr;
 
+// White space before or after a text in a frame.
+constexpr int64_t kMaxFrameSpace = 4;
+
 class SchemaWriter {
  public:
   SchemaWriter(const SchemaPlan& plan, SchemaPlanner& planner,
@@ -29,7 +32,7 @@ class SchemaWriter {
         rules_(plan.values.size()) {}
 
   absl::StatusOr<std::shared_ptr<const Grammar>> Write(
-      absl::string_view trigger) {
+      const SchemaFrame& frame) {
     int32_t root = RuleOf(0);
     while (!left_.empty() && builder_.ok()) {
       const PlanNumber number = left_.back();
@@ -37,15 +40,34 @@ class SchemaWriter {
       ASSIGN_OR_RETURN(const Expr value, Value(number));
       builder_.Define(*rules_[static_cast<size_t>(number)], value);
     }
-    if (!trigger.empty()) {
-      const Expr value = builder_.Rule(root);
+    if (!frame.trigger.empty()) {
+      const Expr framed = Framed(builder_.Rule(root), frame);
       root = builder_.NewRule("#");
-      builder_.Define(root, builder_.AfterTrigger(trigger, value));
+      builder_.Define(root, framed);
     }
     return builder_.Build(root);
   }
 
  private:
+  Expr Framed(Expr value, const SchemaFrame& frame) {
+    if (!frame.close.empty()) {
+      const Expr space = builder_.Repeat(
+          builder_.Chars({{' ', ' '}, {'\n', '\n'}}), 0, kMaxFrameSpace);
+      value = AsRule(builder_.Sequence(
+          {space, value, space, builder_.Literal(frame.close)}));
+      if (frame.repeats) {
+        const Expr more =
+            builder_.Sequence({space, builder_.Literal(frame.trigger), value});
+        value = AsRule(builder_.Sequence(
+            {value, builder_.Repeat(more, 0, GrammarBuilder::kUnlimited)}));
+      }
+    }
+    if (frame.is_first) {
+      return builder_.Sequence({builder_.Literal(frame.trigger), value});
+    }
+    return builder_.AfterTrigger(frame.trigger, value, frame.is_needed);
+  }
+
   int32_t RuleOf(PlanNumber number) {
     std::optional<int32_t>& rule = rules_[static_cast<size_t>(number)];
     if (!rule) {
@@ -243,8 +265,8 @@ class SchemaWriter {
 
 absl::StatusOr<std::shared_ptr<const Grammar>> WriteSchema(
     const SchemaPlan& plan, SchemaPlanner& planner,
-    const SchemaOptions& options, StopCheck stop, absl::string_view trigger) {
-  return SchemaWriter(plan, planner, options, stop).Write(trigger);
+    const SchemaOptions& options, StopCheck stop, const SchemaFrame& frame) {
+  return SchemaWriter(plan, planner, options, stop).Write(frame);
 }
 
 std::string NumberText(const Decimal& number) {

@@ -13,13 +13,13 @@
 
 namespace plimsoll::worker {
 
-// With a `trigger`, the schema's text follows it.
+// The schema's text stands in `frame`.
 // Errors: kInvalidArgument naming the place and the limit that was passed;
 // those of `stop`.
 absl::StatusOr<std::shared_ptr<const Grammar>> WriteSchema(
     const SchemaPlan& plan, SchemaPlanner& planner,
     const SchemaOptions& options, StopCheck stop,
-    absl::string_view trigger = "");
+    const SchemaFrame& frame = {});
 
 // A number as the grammar writes it: without an exponent if it has few digits,
 // else with one.

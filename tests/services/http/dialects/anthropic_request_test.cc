@@ -164,10 +164,18 @@ TEST_F(AnthropicRequestTest, ReadsTools) {
   EXPECT_EQ(with(R"({"type":"none"})")->prompts.front().chat().tools_size(), 0);
   EXPECT_TRUE(
       with(R"({"type":"auto","disable_parallel_tool_use":false})").ok());
-  EXPECT_THAT(MessageOf(with(R"({"type":"tool","name":"f"})")),
-              StartsWith("tool_choice."));
-  EXPECT_FALSE(
-      with(R"({"type":"auto","disable_parallel_tool_use":true})").ok());
+  const v1::ChatPrompt named =
+      with(R"({"type":"tool","name":"f"})")->prompts.front().chat();
+  EXPECT_EQ(named.tool_choice(), v1::TOOL_CHOICE_REQUIRED);
+  EXPECT_EQ(named.required_tool(), "f");
+  EXPECT_THAT(MessageOf(with(R"({"type":"tool"})")),
+              StartsWith("tool_choice.name: "));
+  const v1::ChatPrompt one =
+      with(R"({"type":"auto","disable_parallel_tool_use":true})")
+          ->prompts.front()
+          .chat();
+  EXPECT_TRUE(one.has_parallel_tool_calls());
+  EXPECT_FALSE(one.parallel_tool_calls());
   EXPECT_FALSE(Hello(R"("tool_choice":{"type":"any"})").ok());
   EXPECT_THAT(MessageOf(Hello(R"("tools":[{"type":"web_search_20250305"}])")),
               StartsWith("tools[0].type: "));

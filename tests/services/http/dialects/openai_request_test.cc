@@ -195,7 +195,16 @@ TEST(OpenAiRequestTest, ReadsTools) {
                 .tools_size(),
             0);
   EXPECT_FALSE(Chat(tools + R"(,"tool_choice":{"type":"function"})").ok());
-  EXPECT_FALSE(Chat(tools + R"(,"parallel_tool_calls":false)").ok());
+  const v1::ChatPrompt named =
+      Chat(tools +
+           R"(,"tool_choice":{"type":"function","function":{"name":"f"}})" +
+           R"(,"parallel_tool_calls":false)")
+          ->prompts.front()
+          .chat();
+  EXPECT_EQ(named.tool_choice(), v1::TOOL_CHOICE_REQUIRED);
+  EXPECT_EQ(named.required_tool(), "f");
+  EXPECT_TRUE(named.has_parallel_tool_calls());
+  EXPECT_FALSE(named.parallel_tool_calls());
 }
 
 TEST(OpenAiRequestTest, APromptIsTextsOrIds) {

@@ -15,11 +15,13 @@ using Form = ConstraintSource::Form;
 
 TEST(ConstraintTest, BeginsAfterItsTrigger) {
   const ConstraintSource sources[] = {
-      {.form = Form::kRegex, .text = "[0-9]+", .trigger = "abab"},
-      {.form = Form::kGbnf, .text = "root ::= [0-9]+", .trigger = "abab"},
+      {.form = Form::kRegex, .text = "[0-9]+", .frame = {.trigger = "abab"}},
+      {.form = Form::kGbnf,
+       .text = "root ::= [0-9]+",
+       .frame = {.trigger = "abab"}},
       {.form = Form::kJsonSchema,
        .text = R"({"type":"integer"})",
-       .trigger = "abab"},
+       .frame = {.trigger = "abab"}},
   };
   for (const ConstraintSource& source : sources) {
     const auto made = CompileConstraint(source);
@@ -36,9 +38,9 @@ TEST(ConstraintTest, BeginsAfterItsTrigger) {
 
 TEST(ConstraintTest, ATriggerHasALimit) {
   ConstraintSource source = {.form = Form::kRegex, .text = "a"};
-  source.trigger = std::string(ConstraintSource::kMaxTriggerBytes, 'x');
+  source.frame.trigger = std::string(ConstraintSource::kMaxTriggerBytes, 'x');
   EXPECT_TRUE(CompileConstraint(source).ok());
-  source.trigger += 'x';
+  source.frame.trigger += 'x';
   EXPECT_THAT(std::string(CompileConstraint(source).status().message()),
               HasSubstr("at most 256 are allowed"));
 }

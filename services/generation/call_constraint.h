@@ -1,0 +1,30 @@
+// Holds the calls of tools in a reply to the tools' schemas while they are
+// generated.
+#ifndef PLIMSOLL_SERVICES_GENERATION_CALL_CONSTRAINT_H_
+#define PLIMSOLL_SERVICES_GENERATION_CALL_CONSTRAINT_H_
+
+#include "absl/status/statusor.h"
+#include "base/stop_check.h"
+#include "plimsoll/v1/common.pb.h"
+#include "worker/engine/generate_options.h"
+#include "worker/text/chat/reply_splitter.h"
+#include "worker/text/schema/constraint.h"
+
+namespace plimsoll::services {
+
+// Constrains the reply to `chat`, which is read by `reading`, from the mark of
+// a call on, and from its begin on if a call is required. Calls are held if
+// they are JSON between marks that are no control tokens, and if the request
+// has no constraint of its own; other replies stay free.
+// Returns what of a schema says nothing about the calls, or why the arguments
+// are only held to be objects.
+// Errors: kInvalidArgument if a call is required that cannot be held; those of
+// `stop`.
+absl::StatusOr<worker::SchemaNotes> HoldCalls(
+    const v1::ChatPrompt& chat, const worker::ReplyReading& reading,
+    worker::ConstraintCache& cache, StopCheck stop,
+    worker::GenerateOptions& options);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_GENERATION_CALL_CONSTRAINT_H_
