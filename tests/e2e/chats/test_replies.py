@@ -23,7 +23,7 @@ TEMPLATE = """{%- for message in messages %}
         {{- '<tool_call>' ~ call.function.name ~ call.function.arguments | tojson ~ '</tool_call>' }}
     {%- endfor %}
 {% endfor %}
-{%- for tool in tools %}{{ tool.function.name }}{% endfor %}
+{%- for tool in tools or [] %}{{ tool.function.name }}{% endfor %}
 {%- if add_generation_prompt %}[model] {% if enable_thinking %}<think>{% endif %}{% endif %}"""
 CALL = '<tool_call>\n{"name": "light", "arguments": {"room": "hall", "on": true}}\n</tool_call>'
 REPLY = f"<think>\nThe hall, then.\n</think>\n\nOf course.\n{CALL}"
