@@ -46,14 +46,47 @@ absl::string_view WordOf(absl::StatusCode error) {
   }
 }
 
+absl::string_view RefusalWordOf(absl::StatusCode error) {
+  switch (error) {
+    case absl::StatusCode::kInvalidArgument:
+      return "invalid";
+    case absl::StatusCode::kOutOfRange:
+      return "prompt_too_long";
+    case absl::StatusCode::kResourceExhausted:
+      return "queue_full";
+    case absl::StatusCode::kUnavailable:
+      return "draining";
+    case absl::StatusCode::kNotFound:
+      return "no_session";
+    case absl::StatusCode::kFailedPrecondition:
+      return "session_busy";
+    default:
+      return "other";
+  }
+}
+
+// The index of a word that `words` has.
+template <typename Words>
+size_t IndexOf(const Words& words, absl::string_view word) {
+  return static_cast<size_t>(std::find(words.begin(), words.end(), word) -
+                             words.begin());
+}
+
 }  // namespace
+
+size_t RefusalOf(absl::StatusCode error) {
+  return IndexOf(kRefusals, RefusalWordOf(error));
+}
 
 size_t ResultOf(const worker::RequestRecord& request) {
   const absl::string_view word = request.status.ok()
                                      ? WordOf(request.info.reason)
                                      : WordOf(request.status.code());
-  return static_cast<size_t>(std::find(kResults.begin(), kResults.end(), word) -
-                             kResults.begin());
+  return IndexOf(kResults, word);
+}
+
+void ModelCounts::AddSubmit(const absl::Status& status) {
+  ++(status.ok() ? admitted : refused[RefusalOf(status.code())]);
 }
 
 void ModelCounts::Add(const worker::StepRecord& record) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "services/metrics/histogram.h"
 #include "services/worker/models/worker_observer.h"
 #include "worker/engine/engine_observer.h"
@@ -37,10 +38,17 @@ inline constexpr std::array kResults = {
     "length",       "cancelled",          "deadline_exceeded", "aborted",
     "context_full", "resource_exhausted", "unavailable",       "other"};
 
+// Why an engine refuses a request.
+inline constexpr std::array kRefusals = {
+    "invalid",    "prompt_too_long", "queue_full", "draining",
+    "no_session", "session_busy",    "other"};
+
 // Thread-safe.
 struct ModelCounts {
   using Count = std::atomic<int64_t>;
 
+  // Counts what a Submit returned.
+  void AddSubmit(const absl::Status& status);
   void Add(const worker::StepRecord& step);
   void Add(const worker::RequestRecord& request);
 
@@ -53,6 +61,8 @@ struct ModelCounts {
   Histogram prompt_tokens{kCountBounds};
   Histogram generated_tokens{kCountBounds};
   std::array<Count, kResults.size()> results = {};
+  Count admitted = 0;
+  std::array<Count, kRefusals.size()> refused = {};
   Count computed_tokens = 0;  // of prompts
   Count cached_tokens = 0;
   Count evictions = 0;
@@ -69,6 +79,9 @@ struct LeaseCounts {
   ModelCounts::Count released = 0;
   ModelCounts::Count lost = 0;
 };
+
+// Returns the index into kRefusals of the reason of an error of Submit.
+size_t RefusalOf(absl::StatusCode error);
 
 // Returns the index into kResults of the way in which a request ended.
 size_t ResultOf(const worker::RequestRecord& request);

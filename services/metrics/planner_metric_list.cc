@@ -15,7 +15,7 @@ std::span<const Metric* const> PlannerMetricList() {
                                             &kLeaseBytes,
                                             &kLeaseMeasuredBytes,
                                             &kLeaseErrorRatio,
-                                            &kAdmission};
+                                            &kReserves};
   return kList;
 }
 

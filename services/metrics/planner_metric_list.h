@@ -47,8 +47,8 @@ inline constexpr Metric kLeaseErrorRatio = {
     "plimsoll_lease_error_ratio", MetricType::kGauge, "device",
     "Measured bytes of confirmed leases divided by their granted bytes, minus "
     "1. No value without such leases."};
-inline constexpr Metric kAdmission = {
-    "plimsoll_admission_total", MetricType::kCounter, "decision, reason",
+inline constexpr Metric kReserves = {
+    "plimsoll_reserves_total", MetricType::kCounter, "decision, reason",
     "Answers to requests for memory: granted, or refused with the reason of "
     "the error in lower case."};
 

@@ -107,12 +107,12 @@ std::string PlannerMetrics::Text(Ledger& ledger, bool is_ready) const {
   // A device without leases has zeros.
   for (const v1::Device& one : devices.devices()) sums[one.profile().id()];
   for (auto& [id, sum] : sums) AddLeases(id, sum, scrape);
-  AddAdmission(scrape);
+  AddReserves(scrape);
   return scrape.Text();
 }
 
-void PlannerMetrics::AddAdmission(Scrape& scrape) const {
-  scrape.Add(kAdmission, {{"decision", "granted"}, {"reason", ""}},
+void PlannerMetrics::AddReserves(Scrape& scrape) const {
+  scrape.Add(kReserves, {{"decision", "granted"}, {"reason", ""}},
              n_granted_.load());
   for (size_t i = 0; i < refused_.size(); ++i) {
     const auto reason = static_cast<v1::ErrorReason>(i);
@@ -121,7 +121,7 @@ void PlannerMetrics::AddAdmission(Scrape& scrape) const {
         reason == v1::ERROR_REASON_MEMORY_BUDGET_EXCEEDED;  // always there
     if (n == 0 && !is_common) continue;
     scrape.Add(
-        kAdmission,
+        kReserves,
         {{"decision", "refused"},
          {"reason", WordOf(v1::ErrorReason_Name(reason), "ERROR_REASON_")}},
         n);

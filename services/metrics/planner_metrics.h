@@ -27,7 +27,7 @@ class PlannerMetrics final : public LedgerObserver {
   std::string Text(Ledger& ledger, bool is_ready) const;
 
  private:
-  void AddAdmission(Scrape& scrape) const;
+  void AddReserves(Scrape& scrape) const;
 
   std::atomic<int64_t> n_granted_ = 0;
   std::array<std::atomic<int64_t>, v1::ErrorReason_ARRAYSIZE> refused_ = {};

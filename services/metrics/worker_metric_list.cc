@@ -25,6 +25,7 @@ std::span<const Metric* const> WorkerMetricList() {
                                             &kUnloads,
                                             &kLoadSeconds,
                                             &kRequests,
+                                            &kAdmission,
                                             &kPromptTokens,
                                             &kGenerationTokens,
                                             &kDraftTokens,

@@ -88,6 +88,9 @@ inline constexpr Metric kLoadSeconds = {
 inline constexpr Metric kRequests = {
     "plimsoll_requests_total", MetricType::kCounter, "model, result",
     "Requests that have ended, by their finish reason or error."};
+inline constexpr Metric kAdmission = {
+    "plimsoll_admission_total", MetricType::kCounter, "model, decision, reason",
+    "Requests that came to a model: admitted, or refused with a reason."};
 inline constexpr Metric kPromptTokens = {
     "plimsoll_prompt_tokens_total", MetricType::kCounter, "model, cached",
     "Tokens of prompts: computed (false), or found in the cache by requests "

@@ -11,6 +11,12 @@ WorkerMetrics::WorkerMetrics(const WorkerOptions& options) {
   for (const WorkerDevice& device : options.devices) devices_[device.id];
 }
 
+void WorkerMetrics::OnSubmit(const std::string& model,
+                             const absl::Status& status) {
+  const auto found = models_.find(model);
+  if (found != models_.end()) found->second.AddSubmit(status);
+}
+
 void WorkerMetrics::OnStep(const std::string& model,
                            const worker::StepRecord& step) {
   const auto found = models_.find(model);
@@ -69,6 +75,13 @@ void WorkerMetrics::AddCounts(Scrape& scrape) const {
     for (size_t i = 0; i < kResults.size(); ++i) {
       scrape.Add(kRequests, {model, {"result", kResults[i]}},
                  counts.results[i].load());
+    }
+    scrape.Add(kAdmission, {model, {"decision", "admitted"}, {"reason", ""}},
+               counts.admitted.load());
+    for (size_t i = 0; i < kRefusals.size(); ++i) {
+      scrape.Add(kAdmission,
+                 {model, {"decision", "refused"}, {"reason", kRefusals[i]}},
+                 counts.refused[i].load());
     }
     scrape.Add(kLoads, {model, {"result", "ok"}}, counts.loads.load());
     scrape.Add(kLoads, {model, {"result", "error"}},

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "absl/status/status.h"
 #include "services/metrics/model_counts.h"
 #include "services/metrics/scrape.h"
 #include "services/worker/models/model_registry.h"
@@ -22,6 +23,7 @@ class WorkerMetrics final : public WorkerObserver {
   explicit WorkerMetrics(const WorkerOptions& options);
 
   // They take no lock, and allocate nothing.
+  void OnSubmit(const std::string& model, const absl::Status& status) override;
   void OnStep(const std::string& model,
               const worker::StepRecord& step) override;
   void OnRequestEnd(const std::string& model,

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "services/worker/models/worker_observer.h"
 
 namespace plimsoll::services {
@@ -17,6 +18,9 @@ class ObserverList final : public WorkerObserver {
   explicit ObserverList(std::vector<WorkerObserver*> observers)
       : observers_(std::move(observers)) {}
 
+  void OnSubmit(const std::string& model, const absl::Status& status) override {
+    for (WorkerObserver* one : observers_) one->OnSubmit(model, status);
+  }
   void OnStep(const std::string& model,
               const worker::StepRecord& step) override {
     for (WorkerObserver* one : observers_) one->OnStep(model, step);

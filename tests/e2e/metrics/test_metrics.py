@@ -117,7 +117,7 @@ def test_a_planner_says_what_is_held(pair):
     assert values[f"plimsoll_leases{confirmed}"] == 1
     assert values[f"plimsoll_lease_bytes{confirmed}"] == held
     assert values['plimsoll_device_healthy{device="host/cpu"}'] == 1
-    granted = 'plimsoll_admission_total{decision="granted",reason=""}'
+    granted = 'plimsoll_reserves_total{decision="granted",reason=""}'
     assert values[granted] == 1
     request = stubs.planner.ReserveRequest(
         request_id="too much", device_id="host/cpu", holder="test", bytes=1 << 60
@@ -126,7 +126,7 @@ def test_a_planner_says_what_is_held(pair):
         planner.stub.Reserve(request, timeout=CALL_SECONDS)
     values = metrics_of(address)
     reason = 'decision="refused",reason="memory_budget_exceeded"'
-    assert values[f"plimsoll_admission_total{{{reason}}}"] == 1
+    assert values[f"plimsoll_reserves_total{{{reason}}}"] == 1
     assert values[granted] == 1
 
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -42,6 +44,20 @@ TEST(ModelCountsTest, EveryCodeHasAWordOfTheList) {
   for (int code = 1; code <= 16; ++code) {
     const absl::Status status(static_cast<absl::StatusCode>(code), "");
     EXPECT_LT(ResultOf(RecordOf(status)), kResults.size()) << code;
+  }
+}
+
+TEST(ModelCountsTest, ARequestIsAdmittedOrRefusedWithAReason) {
+  ModelCounts counts;
+  counts.AddSubmit(absl::OkStatus());
+  counts.AddSubmit(absl::ResourceExhaustedError(""));
+  counts.AddSubmit(absl::ResourceExhaustedError(""));
+  EXPECT_EQ(counts.admitted, 1);
+  const size_t full = RefusalOf(absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(std::string(kRefusals.at(full)), "queue_full");
+  EXPECT_EQ(counts.refused.at(full), 2);
+  for (int code = 1; code <= 16; ++code) {
+    EXPECT_LT(RefusalOf(static_cast<absl::StatusCode>(code)), kRefusals.size());
   }
 }
 

@@ -103,13 +103,12 @@ TEST_F(PlannerMetricsTest, CountsGrantsAndRefusalsByReason) {
   EXPECT_TRUE(Reserve("cpu", 1'000).ok());
   EXPECT_FALSE(Reserve("cpu", 2 * kTotal).ok());
   EXPECT_FALSE(Reserve("none", 1'000).ok());
-  EXPECT_THAT(
-      Value(R"(plimsoll_admission_total{decision="granted",reason=""})"),
-      Optional(1.0));
-  EXPECT_THAT(Value("plimsoll_admission_total"
+  EXPECT_THAT(Value(R"(plimsoll_reserves_total{decision="granted",reason=""})"),
+              Optional(1.0));
+  EXPECT_THAT(Value("plimsoll_reserves_total"
                     R"({decision="refused",reason="memory_budget_exceeded"})"),
               Optional(1.0));
-  EXPECT_THAT(Value("plimsoll_admission_total"
+  EXPECT_THAT(Value("plimsoll_reserves_total"
                     R"({decision="refused",reason="device_not_found"})"),
               Optional(1.0));
 }

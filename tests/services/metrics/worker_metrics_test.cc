@@ -28,11 +28,15 @@ using ::testing::Optional;
 // A second observer, which counts what it hears.
 class Ears final : public WorkerObserver {
  public:
+  void OnSubmit(const std::string&, const absl::Status&) override {
+    ++n_submits;
+  }
   void OnStep(const std::string&, const worker::StepRecord&) override {
     ++n_steps;
   }
   void OnLoadEnd(const LoadRecord&) override { ++n_loads; }
 
+  std::atomic<int> n_submits = 0;
   std::atomic<int> n_steps = 0;
   std::atomic<int> n_loads = 0;
 };
@@ -53,7 +57,8 @@ class WorkerMetricsTest : public ::testing::Test {
   std::optional<double> Value(const std::string& series) {
     return ValueOf(Text(), series);
   }
-  // The engine tells of a request after its reply.
+  // The engine tells of a request after its reply, and of its admission by
+  // another thread.
   void Await(const std::string& series, double value) {
     while (Value(series) != value) std::this_thread::yield();
   }
@@ -77,6 +82,8 @@ TEST_F(WorkerMetricsTest, AScrapeAfterARequestHasItsNumbers) {
   ASSERT_TRUE(worker_.Load("a", nullptr, 256).ok());
   Generate(5);
   Await(R"(plimsoll_requests_total{model="a",result="max_tokens"})", 1.0);
+  Await(R"(plimsoll_admission_total{model="a",decision="admitted",reason=""})",
+        1.0);
   const std::string text = Text();
   const auto value = [&text](const std::string& series) {
     return ValueOf(text, series);
@@ -119,6 +126,24 @@ TEST_F(WorkerMetricsTest, AScrapeAfterARequestHasItsNumbers) {
               Optional(1.0));
   EXPECT_THAT(value(R"(plimsoll_load_seconds{model="b",phase="total"})"),
               std::nullopt);
+}
+
+TEST_F(WorkerMetricsTest, APromptThatIsTooLongIsRefused) {
+  ASSERT_TRUE(worker_.Load("a", nullptr, 8).ok());
+  grpc::ClientContext context;
+  v1::GenerateRequest request;
+  request.set_model("a");
+  for (uint32_t i = 0; i < 9; ++i) request.mutable_tokens()->add_ids(i);
+  v1::GenerateResponse response;
+  EXPECT_EQ(
+      worker_.generation->Generate(&context, request, &response).error_code(),
+      grpc::StatusCode::OUT_OF_RANGE);
+  EXPECT_THAT(Value("plimsoll_admission_total{model=\"a\","
+                    R"(decision="refused",reason="prompt_too_long"})"),
+              Optional(1.0));
+  EXPECT_THAT(Value("plimsoll_admission_total{model=\"a\","
+                    R"(decision="admitted",reason=""})"),
+              Optional(0.0));
 }
 
 TEST_F(WorkerMetricsTest, BytesAreThoseOfThePlan) {
@@ -195,11 +220,13 @@ TEST_F(WorkerMetricsTest, OtherObserversHearTheSame) {
   Generate(2);
   ASSERT_TRUE(worker_.Unload("a").ok());
   EXPECT_EQ(ears_.n_loads, 1);
+  EXPECT_EQ(ears_.n_submits, 1);
   EXPECT_THAT(Value(R"(plimsoll_step_seconds_count{model="a"})"),
               Optional(static_cast<double>(ears_.n_steps)));
 }
 
 TEST_F(WorkerMetricsTest, ModelsThatAreNotConfiguredAreNotCounted) {
+  metrics_->OnSubmit("c", absl::OkStatus());
   metrics_->OnStep("c", {.time = absl::Seconds(1)});
   metrics_->OnRequestEnd("c", {});
   metrics_->OnLoadEnd(
