@@ -19,7 +19,7 @@ build_packages=(
   ca-certificates cmake g++ git golang-github-gogo-googleapis-dev libabsl-dev
   libboost-dev libcli11-dev libedit-dev libgrpc++-dev libhwy-dev libpcre2-dev
   libprotobuf-dev libsqlite3-dev ninja-build nlohmann-json3-dev pkg-config
-  protobuf-compiler protobuf-compiler-grpc python3 python3-venv
+  prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc python3 python3-venv
 )
 test_packages=(
   libbenchmark-dev libgmock-dev libgtest-dev librapidcheck-dev nghttp2-client

@@ -10,6 +10,8 @@
 #include "base/status_macros.h"
 #include "services/host/background.h"
 #include "services/host/log.h"
+#include "services/http/metrics_server.h"
+#include "services/metrics/planner_metrics.h"
 #include "services/planner/ledger.h"
 #include "services/planner/open_ledger.h"
 #include "services/planner/planner.h"
@@ -41,6 +43,13 @@ absl::StatusOr<Planner::Models> ReadModels(
   return models;
 }
 
+// Listens for Prometheus, if it is to. Errors: those of MetricsServer::Start.
+absl::StatusOr<std::unique_ptr<MetricsServer>> StartMetrics(
+    const std::string& listen, MetricsServer::Source source) {
+  if (listen.empty()) return nullptr;
+  return MetricsServer::Start(listen, std::move(source));
+}
+
 absl::Status Run(const ServerOptions& options, const PlannerOptions& flags) {
   auto models = ReadModels(flags.models);
   if (!models.ok()) return models.status();
@@ -48,9 +57,15 @@ absl::Status Run(const ServerOptions& options, const PlannerOptions& flags) {
   if (!catalogue.ok()) return catalogue.status();
   auto ledger_options = OpenLedger(flags);
   if (!ledger_options.ok()) return ledger_options.status();
+  PlannerMetrics metrics;
+  ledger_options->observer = &metrics;
   Ledger ledger(*std::move(ledger_options));
   Planner planner(*std::move(models), ledger);
   CallGate gate;
+  auto scraped = StartMetrics(options.metrics_listen, [&] {
+    return metrics.Text(ledger, !gate.is_closed());
+  });
+  if (!scraped.ok()) return scraped.status();
   auto pool = WorkPool::Start();
   if (!pool.ok()) return pool.status();
   const auto service =

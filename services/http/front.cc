@@ -18,6 +18,7 @@
 #include "services/http/dialects/openai_request.h"
 #include "services/http/http_errors.h"
 #include "services/http/json.h"
+#include "services/http/metrics_server.h"
 #include "services/http/page.h"
 #include "services/http/server_status.h"
 #include "services/http/token_calls.h"
@@ -121,12 +122,15 @@ ModelLister ListerAt(absl::string_view path) {
 
 }  // namespace
 
-Front::Front(const HttpRoom& room)
-    : room_(room), start_s_(absl::ToUnixSeconds(absl::Now())) {}
+Front::Front(const HttpRoom& room, MetricsSource metrics)
+    : room_(room),
+      metrics_(std::move(metrics)),
+      start_s_(absl::ToUnixSeconds(absl::Now())) {}
 
 absl::StatusOr<std::unique_ptr<Front>> Front::Start(HttpOptions options,
-                                                    const HttpRoom& room) {
-  std::unique_ptr<Front> front(new Front(room));
+                                                    const HttpRoom& room,
+                                                    MetricsSource metrics) {
+  std::unique_ptr<Front> front(new Front(room, std::move(metrics)));
   ASSIGN_OR_RETURN(
       front->server_,
       HttpServer::Start(std::move(options), room.registry.messages(),
@@ -154,6 +158,10 @@ HttpResponse Front::Status() const {
   return response;
 }
 
+HttpResponse Front::Metrics() const {
+  return MetricsResponse(metrics_(State() == "ok"));
+}
+
 void Front::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
   absl::string_view path = request.path;
   if (const PostHandler answer = PostAt(path)) {
@@ -163,8 +171,9 @@ void Front::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
   const bool is_model = absl::StartsWith(path, absl::StrCat(kModels, "/"));
   const ModelLister list = ListerAt(path);
   const PageFile* file = FindPageFile(path);
-  if (path != "/health" && path != kStatus && list == nullptr && !is_model &&
-      file == nullptr) {
+  const bool is_metrics = path == kMetricsPath && metrics_ != nullptr;
+  if (path != "/health" && path != kStatus && !is_metrics && list == nullptr &&
+      !is_model && file == nullptr) {
     return reply->Send(ErrorResponse(404, "there is nothing at this path"));
   }
   if (request.method != "GET" && request.method != "HEAD") {
@@ -175,6 +184,7 @@ void Front::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
   }
   if (path == "/health") return reply->Send(Health());
   if (path == kStatus) return reply->Send(Status());
+  if (is_metrics) return reply->Send(Metrics());
   const std::vector<ModelInfo> models = room_.registry.List();
   if (list != nullptr) return reply->Send(list(models, start_s_));
   path.remove_prefix(kModels.size() + 1);

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -18,10 +19,15 @@ namespace plimsoll::services {
 // Thread-safe, except for construction and destruction.
 class Front {
  public:
-  // What is in `room` outlives it. It is not ready at first.
+  // Returns what /metrics says. It is called on the server's thread.
+  using MetricsSource = std::function<std::string(bool is_ready)>;
+
+  // What is in `room` outlives it, and what `metrics` uses, which may be null:
+  // then there are none. It is not ready at first.
   // Errors: those of HttpServer::Start.
-  static absl::StatusOr<std::unique_ptr<Front>> Start(HttpOptions options,
-                                                      const HttpRoom& room);
+  static absl::StatusOr<std::unique_ptr<Front>> Start(
+      HttpOptions options, const HttpRoom& room,
+      MetricsSource metrics = nullptr);
   Front(const Front&) = delete;
   Front& operator=(const Front&) = delete;
 
@@ -36,15 +42,17 @@ class Front {
   void Drain(absl::Duration timeout, const std::function<void()>& abort);
 
  private:
-  explicit Front(const HttpRoom& room);
+  Front(const HttpRoom& room, MetricsSource metrics);
 
   void Handle(HttpRequest request, std::shared_ptr<HttpReply> reply);
   // The word of /health.
   std::string State() const;
   HttpResponse Health() const;
   HttpResponse Status() const;
+  HttpResponse Metrics() const;
 
   const HttpRoom room_;
+  const MetricsSource metrics_;
   const int64_t start_s_;  // Unix time
   std::atomic<bool> is_ready_ = false;
   std::unique_ptr<HttpServer> server_;  // last: its thread uses what is above

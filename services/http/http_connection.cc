@@ -200,7 +200,8 @@ void HttpConnection::OnHeader(const error_code& error, size_t bytes) {
 
 absl::Status HttpConnection::Admit() {
   const std::string host = Header(http::field::host);
-  if (!IsAllowedHost(host, core_->options.allowed_hosts)) {
+  if (!core_->options.allows_any_host &&
+      !IsAllowedHost(host, core_->options.allowed_hosts)) {
     return absl::PermissionDeniedError(
         "the Host header must be an address, localhost or a name that "
         "--allow-host gives");

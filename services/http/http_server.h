@@ -55,6 +55,7 @@ static_assert((HttpLimits().header_bytes + (1 << 10)) *
 struct HttpOptions {
   std::string listen = "127.0.0.1:0";           // HOST:PORT, port 0 = any
   std::vector<std::string> allowed_hosts = {};  // names, beside addresses
+  bool allows_any_host = false;                 // whatever Host says
   std::vector<std::string> allowed_origins = {};
   HttpLimits limits = {};
 };

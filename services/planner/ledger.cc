@@ -69,6 +69,7 @@ Ledger::Ledger(LedgerOptions options)
     : clock_(std::move(options.clock)),
       journal_(std::move(options.journal)),
       times_(options.times),
+      observer_(options.observer),
       book_(options.first_epoch, journal_.get(), options.times),
       first_epoch_(options.first_epoch),
       feed_([this](const std::optional<Ids>& ids) { return StatesOf(ids); }),
@@ -185,6 +186,13 @@ absl::StatusOr<Ledger::Device> Ledger::FindDevice(const std::string& id,
 
 absl::Status Ledger::Reserve(const v1::ReserveRequest& request,
                              v1::ReserveResponse& response) {
+  absl::Status status = Grant(request, response);
+  if (observer_ != nullptr) observer_->OnReserve(status);
+  return status;
+}
+
+absl::Status Ledger::Grant(const v1::ReserveRequest& request,
+                           v1::ReserveResponse& response) {
   ASSIGN_OR_RETURN(const int64_t bytes, Signed(request.bytes(), "bytes"));
   ASSIGN_OR_RETURN(const std::string process,
                    NameOf(request.has_process(), request.process()));

@@ -23,6 +23,7 @@
 #include "plimsoll/v1/planner.pb.h"
 #include "services/planner/device_feed.h"
 #include "services/planner/journal.h"
+#include "services/planner/ledger_observer.h"
 #include "services/planner/process_watch.h"
 
 namespace plimsoll::services {
@@ -36,6 +37,7 @@ struct LedgerOptions {
   // An epoch above those of all earlier planners. A whole journal has its own.
   int64_t first_epoch = 1;
   planner::LeaseTimes times = {};
+  LedgerObserver* observer = nullptr;  // it outlives the ledger
 };
 
 // Thread-safe. Every method that takes a request answers one call of
@@ -96,6 +98,9 @@ class Ledger {
   using Ids = std::set<std::string>;
   using States = std::map<std::string, DeviceState>;
 
+  // Reserves, and leaves telling the observer to the caller.
+  absl::Status Grant(const v1::ReserveRequest& request,
+                     v1::ReserveResponse& response) ABSL_LOCKS_EXCLUDED(mu_);
   // Watches the process `name` from now on, if that is possible, and tells the
   // book that it lives. Errors: kFailedPrecondition if the process has ended.
   absl::Status Watch(const std::string& name, absl::Time now)
@@ -143,6 +148,7 @@ class Ledger {
   const std::function<absl::Time()> clock_;
   const std::unique_ptr<Journal> journal_ ABSL_PT_GUARDED_BY(mu_);
   const planner::LeaseTimes times_;
+  LedgerObserver* const observer_;
   absl::Mutex mu_;
   planner::LeaseBook book_ ABSL_GUARDED_BY(mu_);
   const int64_t first_epoch_;

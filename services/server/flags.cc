@@ -54,6 +54,10 @@ void AddServerFlags(CLI::App& app, ServerOptions& options) {
   app.add_flag("--i-understand-this-is-insecure", options.allow_insecure,
                "Listen on an address that is not loopback, without TLS and "
                "without authentication");
+  app.add_option("--metrics-listen", options.metrics_listen,
+                 "HOST:PORT on which Prometheus gets /metrics, over HTTP "
+                 "without TLS and without authentication; port 0 takes any "
+                 "(none: there are no metrics)");
   app.add_option_function<double>(
          "--drain-timeout",
          [&options](const double& seconds) {

@@ -24,8 +24,8 @@ struct ModelFlag {
   std::string path;
 };
 
-// Adds --listen, --drain-timeout, --i-understand-this-is-insecure and
-// --version.
+// Adds --listen, --metrics-listen, --drain-timeout, --reader-timeout,
+// --i-understand-this-is-insecure and --version.
 void AddServerFlags(CLI::App& app, ServerOptions& options);
 
 // Adds --model, which may be repeated.

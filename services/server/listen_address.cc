@@ -22,14 +22,15 @@ bool IsLoopback(const std::string& host) {
 
 }  // namespace
 
-absl::StatusOr<ListenAddress> ParseListen(absl::string_view listen) {
+absl::StatusOr<ListenAddress> ParseListen(absl::string_view listen,
+                                          absl::string_view flag) {
   const size_t colon = listen.rfind(':');
   int port = 0;
   if (colon == absl::string_view::npos || colon == 0 ||
       !absl::SimpleAtoi(listen.substr(colon + 1), &port) || port < 0 ||
       port > 65535) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--listen takes HOST:PORT, not \"", listen, "\""));
+        absl::StrCat(flag, " takes HOST:PORT, not \"", listen, "\""));
   }
   absl::string_view host = listen.substr(0, colon);
   if (absl::StartsWith(host, "[") && absl::EndsWith(host, "]")) {

@@ -15,8 +15,10 @@ struct ListenAddress {
   std::string port;  // 0 to 65535; 0 takes any
 };
 
-// Parses HOST:PORT or [HOST]:PORT. Errors: kInvalidArgument.
-absl::StatusOr<ListenAddress> ParseListen(absl::string_view listen);
+// Parses HOST:PORT or [HOST]:PORT. Errors: kInvalidArgument, which names
+// `flag`.
+absl::StatusOr<ListenAddress> ParseListen(absl::string_view listen,
+                                          absl::string_view flag = "--listen");
 
 // Writes HOST:PORT, with brackets around an IPv6 address.
 std::string JoinListen(const std::string& host, int port);

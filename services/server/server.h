@@ -49,6 +49,7 @@ inline constexpr char kLivenessService[] = "liveness";
 struct ServerOptions {
   std::string listen = "127.0.0.1:0";  // host:port, port 0 = any
   bool allow_insecure = false;         // allows addresses other than loopback
+  std::string metrics_listen = {};     // host:port; empty: no metrics
   absl::Duration drain_timeout = absl::Seconds(30);
   absl::Duration reader_timeout = kReaderTimeout;
 };

@@ -82,13 +82,18 @@ FOLDERS = {
         "services/host", "services/wire", "services/server",
         "services/generation", "services/worker/models",
     ),
+    "services/metrics": (
+        "services/host", "services/wire", "services/server", "services/http",
+        "services/planner", "services/worker/models",
+    ),
     "services/worker/calls": (
         "services/host", "services/wire", "services/server",
         "services/generation", "services/worker/models",
     ),
     "services/worker/process": (
         "services/host", "services/wire", "services/server",
-        "services/generation", "services/worker/models", "services/worker/calls",
+        "services/generation", "services/http", "services/metrics",
+        "services/worker/models", "services/worker/calls",
     ),
     "services/cli/terminal": ("services/wire",),
     "services/cli/views": ("services/cli/terminal",),
@@ -108,15 +113,15 @@ FOLDERS = {
     "services/cli/commands": (
         "services/host", "services/wire", "services/sources",
         "services/convert", "services/planner", "services/http",
-        "services/server", "services/worker/models", "services/worker/process",
+        "services/metrics", "services/server", "services/worker/models", "services/worker/process",
         "services/cli/terminal", "services/cli/flags", "services/cli/views",
         "services/cli/backends", "services/cli/chat",
     ),
     # The two programs.
     "services": (
         "services/host", "services/sources", "services/server",
-        "services/planner", "services/worker/models",
-        "services/worker/process",
+        "services/http", "services/metrics", "services/planner",
+        "services/worker/models", "services/worker/process",
     ),
 }
 MAX_FILES = 40  # code files in a folder
@@ -142,6 +147,7 @@ ONLY_IN = (
     (r"grpc.*|.*\.pb\.h|google/.*", ("services/", "clients/", "tests/")),
     (r"cuda.*|cublas.*", ("kernels/cuda/", "tests/kernels/")),
     (r"boost/.*", ("services/http/http_",)),
+    (r"prometheus/.*", ("services/metrics/",)),
     (r"histedit\.h", ("services/cli/chat/line_editor",)),
     (r"tests/.*", ("tests/",)),
     (r"absl/log/.*", ()),

@@ -34,7 +34,9 @@ Engine::~Engine() = default;
 
 absl::Status Engine::Submit(GenerateOptions options,
                             std::shared_ptr<TokenSink> sink) {
-  return impl_->Submit(std::move(options), std::move(sink));
+  absl::Status status = impl_->Submit(std::move(options), std::move(sink));
+  impl_->ReportSubmit(status);
+  return status;
 }
 
 int64_t Engine::MaxSessions() const { return impl_->MaxSessions(); }

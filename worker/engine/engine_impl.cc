@@ -107,6 +107,10 @@ absl::Status Engine::Impl::Submit(GenerateOptions request,
   return absl::OkStatus();
 }
 
+void Engine::Impl::ReportSubmit(const absl::Status& status) {
+  if (options_.observer != nullptr) options_.observer->OnSubmit(status);
+}
+
 absl::Status Engine::Impl::SubmitMessage(GenerateOptions request,
                                          std::shared_ptr<TokenSink> sink) {
   std::unique_ptr<TokenMask> mask = masks_.NewMask(request);

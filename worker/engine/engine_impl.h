@@ -51,6 +51,8 @@ class Engine::Impl {
   // What these do is said in engine.h.
   absl::Status Submit(GenerateOptions request, std::shared_ptr<TokenSink> sink)
       ABSL_LOCKS_EXCLUDED(mu_);
+  // Tells the observer what a Submit returns.
+  void ReportSubmit(const absl::Status& status);
   int64_t MaxSessions() const;
   absl::StatusOr<SessionInfo> OpenSession(SessionOptions session)
       ABSL_LOCKS_EXCLUDED(mu_);

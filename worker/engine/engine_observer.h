@@ -27,11 +27,14 @@ struct RequestRecord {
   FinishInfo info;
 };
 
-// The step thread calls it between two steps, without a lock. No method may
-// block, and none has to be overridden.
+// The step thread calls it between two steps, without a lock, but for OnSubmit.
+// No method may block, and none has to be overridden.
 class EngineObserver {
  public:
   virtual ~EngineObserver() = default;
+  // What a Submit returns. The thread that submits calls it, at the same time
+  // as others and maybe after the request's end.
+  virtual void OnSubmit(const absl::Status& /*status*/) {}
   virtual void OnStep(const StepRecord& /*step*/) {}
   virtual void OnRequestEnd(const RequestRecord& /*request*/) {}
 };

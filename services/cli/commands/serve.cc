@@ -26,8 +26,8 @@
 #include "services/host/heap.h"
 #include "services/host/runtime_store.h"
 #include "services/http/front.h"
+#include "services/metrics/worker_metrics.h"
 #include "services/server/listen_address.h"
-#include "services/worker/models/worker_observer.h"
 #include "services/worker/process/worker_core.h"
 #include "services/worker/process/worker_devices.h"
 
@@ -228,13 +228,17 @@ services::WorkerOptions ToWorkerOptions(const ServeFlags& flags) {
 absl::Status Serve(const ServeFlags& flags, services::WorkerOptions options,
                    Streams& streams) {
   RETURN_IF_ERROR(services::CheckWorkerThreads(options, kFrontThreads));
-  services::WorkerObserver quiet;  // people see what this command prints
-  options.observer = &quiet;
+  // It logs nothing: people see what this command prints.
+  services::WorkerMetrics metrics(options);
+  options.observer = &metrics;
   ASSIGN_OR_RETURN(const auto core, services::WorkerCore::Start(options));
   ASSIGN_OR_RETURN(
       const auto front,
       services::Front::Start(flags.http,
-                             {core->registry(), core->gate(), core->pool()}));
+                             {core->registry(), core->gate(), core->pool()},
+                             [&metrics, &core](bool is_ready) {
+                               return metrics.Text(core->registry(), is_ready);
+                             }));
   core->WatchDevices([&front] { front->SetReady(false); });
   absl::Status status = LoadAll(options, core->registry(), streams);
   if (status.ok()) {

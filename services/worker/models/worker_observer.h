@@ -42,6 +42,8 @@ struct LeaseRecord {
 class WorkerObserver {
  public:
   virtual ~WorkerObserver() = default;
+  virtual void OnSubmit(const std::string& /*model*/,
+                        const absl::Status& /*status*/) {}
   virtual void OnStep(const std::string& /*model*/,
                       const worker::StepRecord& /*step*/) {}
   virtual void OnRequestEnd(const std::string& /*model*/,
@@ -58,6 +60,9 @@ class ModelObserver final : public worker::EngineObserver {
   ModelObserver(std::string model, WorkerObserver& observer)
       : model_(std::move(model)), observer_(observer) {}
 
+  void OnSubmit(const absl::Status& status) override {
+    observer_.OnSubmit(model_, status);
+  }
   void OnStep(const worker::StepRecord& step) override {
     observer_.OnStep(model_, step);
   }

@@ -2,24 +2,59 @@
 
 #include <grpcpp/impl/service_type.h>
 
+#include <atomic>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/status_macros.h"
 #include "services/host/log.h"
+#include "services/http/metrics_server.h"
+#include "services/metrics/worker_metrics.h"
 #include "services/server/flags.h"
 #include "services/worker/calls/services.h"
+#include "services/worker/models/observer_list.h"
+#include "services/worker/process/log_observer.h"
 #include "services/worker/process/worker_core.h"
 
 namespace plimsoll::services {
+namespace {
+
+// The observers of a worker with metrics.
+struct Observers {
+  explicit Observers(const WorkerOptions& options)
+      : log(options.logs_requests ? LogObserver::Requests::kLogged
+                                  : LogObserver::Requests::kNotLogged),
+        metrics(options) {}
+
+  LogObserver log;
+  WorkerMetrics metrics;
+  ObserverList both{{&log, &metrics}};
+};
+
+}  // namespace
 
 absl::Status RunWorker(const ServerOptions& server_options,
                        WorkerOptions options) {
   RETURN_IF_ERROR(CheckListen(server_options));
+  const bool has_metrics = !server_options.metrics_listen.empty();
   // Before any of gRPC's is started, which its calls to a planner need.
-  RETURN_IF_ERROR(CheckWorkerThreads(options, GrpcThreads()));
+  RETURN_IF_ERROR(
+      CheckWorkerThreads(options, GrpcThreads() + (has_metrics ? 1 : 0)));
+  std::optional<Observers> observers;
+  if (has_metrics) options.observer = &observers.emplace(options).both;
   ASSIGN_OR_RETURN(const auto core, WorkerCore::Start(std::move(options)));
   ModelRegistry& registry = core->registry();
   CallGate& gate = core->gate();
+  std::atomic<bool> is_ready = false;
+  std::unique_ptr<MetricsServer> metrics;
+  if (has_metrics) {
+    ASSIGN_OR_RETURN(metrics,
+                     MetricsServer::Start(server_options.metrics_listen, [&] {
+                       return observers->metrics.Text(
+                           registry, is_ready && !gate.is_closed());
+                     }));
+  }
   const absl::Duration patience = server_options.reader_timeout;
   const auto generation =
       NewGenerationService(registry, gate, core->pool(), patience);
@@ -34,9 +69,13 @@ absl::Status RunWorker(const ServerOptions& server_options,
                                  {generation.get(), session.get(),
                                   tokenizer.get(), model.get(), admin.get()},
                                  gate));
-  core->WatchDevices([&server] { server->SetReady(false); });
+  const auto set_ready = [&server, &is_ready](bool ready) {
+    is_ready = ready;
+    server->SetReady(ready);
+  };
+  core->WatchDevices([&set_ready] { set_ready(false); });
   registry.LoadAtStart();
-  registry.SetReadyListener([&server](bool ready) { server->SetReady(ready); });
+  registry.SetReadyListener(set_ready);
   AnnounceAddress(server->address());
   AwaitSignal();
   Log(LogLevel::kInfo, "draining");

@@ -66,7 +66,9 @@ class FrontTest : public ::testing::Test {
   void SetUp() override {
     registry_ = std::make_unique<ModelRegistry>(Options(), nullptr, nullptr);
     pool_ = *WorkPool::Start();
-    front_ = *Front::Start({}, {*registry_, gate_, *pool_});
+    front_ = *Front::Start({}, {*registry_, gate_, *pool_}, [](bool is_ready) {
+      return is_ready ? std::string("ready 1\n") : "ready 0\n";
+    });
     const auto load = std::make_shared<LoadEnd>();
     ASSERT_TRUE(registry_->Load("a", Options().load, load).ok());
     ASSERT_TRUE(load->Await().ok());

@@ -51,6 +51,20 @@ TEST_F(FrontTest, OtherPathsAndMethodsAreRefused) {
   EXPECT_EQ(Post("/plimsoll/status", "").status, 405);
 }
 
+TEST_F(FrontTest, MetricsFollowReadiness) {
+  EXPECT_EQ(Get("/metrics").body, "ready 0\n");
+  front_->SetReady(true);
+  const ClientReply reply = Get("/metrics");
+  EXPECT_EQ(reply.body, "ready 1\n");
+  EXPECT_THAT(reply.head, HasSubstr("content-type: text/plain; version=0.0.4"));
+  EXPECT_EQ(Post("/metrics", "").status, 405);
+}
+
+TEST_F(FrontTest, WithoutMetricsThereIsNothing) {
+  const auto bare = *Front::Start({}, {*registry_, gate_, *pool_});
+  EXPECT_EQ(HttpClient(bare->address()).Get("/metrics").status, 404);
+}
+
 TEST_F(FrontTest, ThePageIsSentOnce) {
   const ClientReply page = Get("/");
   EXPECT_EQ(page.status, 200);

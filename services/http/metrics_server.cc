@@ -1,0 +1,56 @@
+#include "services/http/metrics_server.h"
+
+#include <utility>
+
+#include "base/status_macros.h"
+#include "services/host/log.h"
+#include "services/http/http_errors.h"
+#include "services/server/listen_address.h"
+
+namespace plimsoll::services {
+
+HttpResponse MetricsResponse(std::string text) {
+  HttpResponse response{
+      .body = std::move(text),
+      .content_type = "text/plain; version=0.0.4; charset=utf-8"};
+  response.headers.emplace_back("Cache-Control", "no-store");
+  return response;
+}
+
+absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(
+    const std::string& listen, Source source) {
+  ASSIGN_OR_RETURN(const ListenAddress address,
+                   ParseListen(listen, "--metrics-listen"));
+  std::unique_ptr<MetricsServer> server(new MetricsServer(std::move(source)));
+  HttpOptions options{.listen = listen};
+  // On loopback, a page of a browser could get at the numbers by a name of its
+  // own. Elsewhere scrapers call this server by any name.
+  options.allows_any_host = !CheckLoopback(address, "").ok();
+  options.limits.connections = kMaxConnections;
+  options.limits.body_bytes = kBodyBytes;
+  ASSIGN_OR_RETURN(
+      server->server_,
+      HttpServer::Start(
+          std::move(options), server->messages_,
+          [raw = server.get()](const HttpRequest& request,
+                               const std::shared_ptr<HttpReply>& reply) {
+            raw->Handle(request, *reply);
+          }));
+  Log(LogLevel::kInfo, "metrics are served",
+      {{"address", server->address()}, {"path", kMetricsPath}});
+  return server;
+}
+
+void MetricsServer::Handle(const HttpRequest& request, HttpReply& reply) const {
+  if (request.path != kMetricsPath) {
+    return reply.Send(ErrorResponse(404, "only /metrics is here"));
+  }
+  if (request.method != "GET" && request.method != "HEAD") {
+    HttpResponse refusal = ErrorResponse(405, "this path takes GET and HEAD");
+    refusal.headers.emplace_back("Allow", "GET, HEAD");
+    return reply.Send(std::move(refusal));
+  }
+  reply.Send(MetricsResponse(source_()));
+}
+
+}  // namespace plimsoll::services

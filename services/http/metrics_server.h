@@ -1,0 +1,56 @@
+// A listener for Prometheus, which has nothing but GET /metrics.
+#ifndef PLIMSOLL_SERVICES_HTTP_METRICS_SERVER_H_
+#define PLIMSOLL_SERVICES_HTTP_METRICS_SERVER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "services/http/http_message.h"
+#include "services/http/http_server.h"
+#include "services/server/byte_budget.h"
+
+namespace plimsoll::services {
+
+inline constexpr char kMetricsPath[] = "/metrics";
+
+// Returns the reply to a scrape with this text.
+HttpResponse MetricsResponse(std::string text);
+
+// Thread-safe, except for construction and destruction.
+class MetricsServer {
+ public:
+  static constexpr size_t kMaxConnections = 16;
+
+  // Returns what a scrape is answered with. It is called on the server's own
+  // thread.
+  using Source = std::function<std::string()>;
+
+  // What `source` uses outlives the server. Errors: those of HttpServer::Start.
+  static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(
+      const std::string& listen, Source source);
+  MetricsServer(const MetricsServer&) = delete;
+  MetricsServer& operator=(const MetricsServer&) = delete;
+
+  // HOST:PORT with the actual port.
+  const std::string& address() const { return server_->address(); }
+
+ private:
+  // No request has a body that counts.
+  static constexpr int64_t kBodyBytes = 64 << 10;
+
+  explicit MetricsServer(Source source) : source_(std::move(source)) {}
+  void Handle(const HttpRequest& request, HttpReply& reply) const;
+
+  const Source source_;
+  ByteBudget messages_{kBodyBytes};
+  std::unique_ptr<HttpServer> server_;  // last: its thread uses what is above
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_HTTP_METRICS_SERVER_H_

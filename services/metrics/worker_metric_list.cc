@@ -1,0 +1,53 @@
+#include "services/metrics/worker_metric_list.h"
+
+namespace plimsoll::services {
+
+std::span<const Metric* const> WorkerMetricList() {
+  static constexpr const Metric* kList[] = {&kReady,
+                                            &kResidentBytes,
+                                            &kModelState,
+                                            &kRequestsRunning,
+                                            &kRequestsWaiting,
+                                            &kRequestsWaitingLimit,
+                                            &kSlots,
+                                            &kSessions,
+                                            &kKvPages,
+                                            &kKvPagesUsed,
+                                            &kKvBytes,
+                                            &kMemoryBytes,
+                                            &kPlannedBytes,
+                                            &kBudgetBytes,
+                                            &kMeasuredBytes,
+                                            &kPlanErrorRatio,
+                                            &kWorkerLeaseBytes,
+                                            &kLeaseEvents,
+                                            &kLoads,
+                                            &kUnloads,
+                                            &kLoadSeconds,
+                                            &kRequests,
+                                            &kAdmission,
+                                            &kPromptTokens,
+                                            &kGenerationTokens,
+                                            &kDraftTokens,
+                                            &kPreemptions,
+                                            &kEvictions,
+                                            &kEvictedTokens,
+                                            &kTimeToFirstToken,
+                                            &kTimePerOutputToken,
+                                            &kInterTokenLatency,
+                                            &kQueueSeconds,
+                                            &kRequestSeconds,
+                                            &kStepSeconds,
+                                            &kRequestPromptTokens,
+                                            &kRequestGenerationTokens,
+                                            &kVllmWaiting,
+                                            &kVllmRunning,
+                                            &kVllmKvUsage,
+                                            &kVllmCacheConfig,
+                                            &kGenAiFirstToken,
+                                            &kGenAiPerToken,
+                                            &kGenAiDuration};
+  return kList;
+}
+
+}  // namespace plimsoll::services

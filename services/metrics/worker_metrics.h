@@ -1,0 +1,49 @@
+// The metrics of a worker, or of any process with models.
+#ifndef PLIMSOLL_SERVICES_METRICS_WORKER_METRICS_H_
+#define PLIMSOLL_SERVICES_METRICS_WORKER_METRICS_H_
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "services/metrics/model_counts.h"
+#include "services/metrics/scrape.h"
+#include "services/worker/models/model_registry.h"
+#include "services/worker/models/options.h"
+#include "services/worker/models/worker_observer.h"
+
+namespace plimsoll::services {
+
+// Counts what a worker tells; the rest is read from the models at each scrape.
+// It knows the configured models and devices, so no client can add a series.
+// Thread-safe.
+class WorkerMetrics final : public WorkerObserver {
+ public:
+  explicit WorkerMetrics(const WorkerOptions& options);
+
+  // They take no lock, and allocate nothing.
+  void OnSubmit(const std::string& model, const absl::Status& status) override;
+  void OnStep(const std::string& model,
+              const worker::StepRecord& step) override;
+  void OnRequestEnd(const std::string& model,
+                    const worker::RequestRecord& request) override;
+  void OnLoadEnd(const LoadRecord& load) override;
+  void OnUnload(const std::string& model) override;
+  void OnLease(const LeaseRecord& lease) override;
+
+  // Returns the reply to a scrape. It takes no longer than the registry's
+  // lists, and reading some small files of /proc.
+  std::string Text(ModelRegistry& registry, bool is_ready) const;
+
+ private:
+  void AddCounts(Scrape& scrape) const;
+
+  // The keys are constant.
+  std::map<std::string, ModelCounts, std::less<>> models_;
+  std::map<std::string, LeaseCounts, std::less<>> devices_;
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_METRICS_WORKER_METRICS_H_

@@ -1,0 +1,19 @@
+// What a ledger tells of its work, for metrics.
+#ifndef PLIMSOLL_SERVICES_PLANNER_LEDGER_OBSERVER_H_
+#define PLIMSOLL_SERVICES_PLANNER_LEDGER_OBSERVER_H_
+
+#include "absl/status/status.h"
+
+namespace plimsoll::services {
+
+// Any thread may call it, at the same time as others. No method may block.
+class LedgerObserver {
+ public:
+  virtual ~LedgerObserver() = default;
+  // A Reserve is answered with `status`, which carries its ErrorDetails.
+  virtual void OnReserve(const absl::Status& status) = 0;
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_PLANNER_LEDGER_OBSERVER_H_

@@ -1,0 +1,84 @@
+// The listener for Prometheus over real sockets.
+#include "services/http/metrics_server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "tests/services/http/http_client.h"
+
+namespace plimsoll::services {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::unique_ptr<MetricsServer> StartOn(const std::string& listen) {
+  return *MetricsServer::Start(listen, [] { return std::string("a 1\n"); });
+}
+
+TEST(MetricsServerTest, AnswersGetAndHead) {
+  const auto server = StartOn("127.0.0.1:0");
+  HttpClient client(server->address());
+  const ClientReply get = client.Get("/metrics");
+  EXPECT_EQ(get.status, 200);
+  EXPECT_EQ(get.body, "a 1\n");
+  EXPECT_THAT(get.head, HasSubstr("content-type: text/plain; version=0.0.4"));
+  EXPECT_THAT(get.head, HasSubstr("cache-control: no-store"));
+  client.Send(client.Request("HEAD", "/metrics"));
+  const ClientReply head = client.Read(/*has_body=*/false);
+  EXPECT_EQ(head.status, 200);
+  EXPECT_THAT(head.head, HasSubstr("content-length: 4"));
+}
+
+TEST(MetricsServerTest, HasNothingElse) {
+  const auto server = StartOn("127.0.0.1:0");
+  HttpClient client(server->address());
+  EXPECT_EQ(client.Get("/").status, 404);
+  EXPECT_EQ(client.Get("/metrics/").status, 404);
+  EXPECT_EQ(client.Get("/v1/models").status, 404);
+  const ClientReply post = client.Post("/metrics", "");
+  EXPECT_EQ(post.status, 405);
+  EXPECT_THAT(post.head, HasSubstr("allow: get, head"));
+  EXPECT_EQ(client.Post("/metrics", std::string(100'000, 'a')).status, 413);
+}
+
+TEST(MetricsServerTest, OnLoopbackNoPageGetsThemByAName) {
+  const auto local = StartOn("127.0.0.1:0");
+  HttpClient client(local->address());
+  client.Send(client.Request("GET", "/metrics", "", "Host: evil.example\r\n"));
+  EXPECT_EQ(client.Read().status, 403);
+}
+
+TEST(MetricsServerTest, ElsewhereAnyNameIsAnswered) {
+  const auto open = StartOn("0.0.0.0:0");
+  const size_t colon = open->address().rfind(':');
+  HttpClient client(absl::StrCat("127.0.0.1", open->address().substr(colon)));
+  client.Send(client.Request("GET", "/metrics", "", "Host: worker-0:9090\r\n"));
+  EXPECT_EQ(client.Read().status, 200);
+}
+
+TEST(MetricsServerTest, ManyConnectionsAreTurnedAway) {
+  const auto server = StartOn("127.0.0.1:0");
+  std::vector<std::unique_ptr<HttpClient>> clients;
+  for (size_t i = 0; i < MetricsServer::kMaxConnections; ++i) {
+    clients.push_back(std::make_unique<HttpClient>(server->address()));
+    EXPECT_EQ(clients.back()->Get("/metrics").status, 200);
+  }
+  EXPECT_EQ(HttpClient(server->address()).Read().status, 503);
+}
+
+TEST(MetricsServerTest, AMistakeNamesTheFlag) {
+  const auto server =
+      MetricsServer::Start("9090", [] { return std::string(); });
+  EXPECT_EQ(server.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(server.status().message()),
+              HasSubstr("--metrics-listen takes HOST:PORT"));
+}
+
+}  // namespace
+}  // namespace plimsoll::services
