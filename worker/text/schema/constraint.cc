@@ -13,11 +13,14 @@ namespace {
 std::string KeyOf(const ConstraintSource& source) {
   const SchemaOptions& options = source.options;
   const SchemaFrame& frame = source.frame;
-  return absl::StrCat(
-      static_cast<int>(source.form), options.closed_objects, options.any_order,
-      options.any_spelling, options.refuse_unknown, options.ignore_formats, ":",
-      frame.is_needed, frame.is_first, frame.repeats, ":", frame.trigger.size(),
-      ":", frame.trigger, frame.close.size(), ":", frame.close, source.text);
+  return absl::StrCat(static_cast<int>(source.form), options.closed_objects,
+                      options.any_order, options.any_spelling,
+                      options.refuse_unknown, options.ignore_formats, ":",
+                      frame.is_first, frame.begins_passage, frame.repeats, ":",
+                      frame.passage_open.size(), ":", frame.passage_open,
+                      frame.passage_close.size(), ":", frame.passage_close,
+                      frame.trigger.size(), ":", frame.trigger,
+                      frame.close.size(), ":", frame.close, source.text);
 }
 
 }  // namespace

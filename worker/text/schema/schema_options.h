@@ -34,10 +34,12 @@ struct SchemaFrame {
   // The schema's text follows this one, and everything before it is free. A
   // reply without it is allowed, too. Empty = the reply is the schema's text.
   std::string trigger = {};
-  // The reply must have the trigger.
-  bool is_needed = false;
-  // The reply begins with the trigger.
+  // The reply begins with the trigger, but for one passage of free text.
   bool is_first = false;
+  // The marks of that passage; empty = there is none.
+  std::string passage_open = {};
+  std::string passage_close = {};
+  bool begins_passage = false;  // the reply begins inside of it
   // What ends the schema's text; white space may stand around the text then.
   std::string close = {};
   // After `close`, the trigger and such a text may come again.

@@ -49,10 +49,14 @@ class SchemaWriter {
   }
 
  private:
+  Expr FrameSpace() {
+    return builder_.Repeat(builder_.Chars({{' ', ' '}, {'\n', '\n'}}), 0,
+                           kMaxFrameSpace);
+  }
+
   Expr Framed(Expr value, const SchemaFrame& frame) {
     if (!frame.close.empty()) {
-      const Expr space = builder_.Repeat(
-          builder_.Chars({{' ', ' '}, {'\n', '\n'}}), 0, kMaxFrameSpace);
+      const Expr space = FrameSpace();
       value = AsRule(builder_.Sequence(
           {space, value, space, builder_.Literal(frame.close)}));
       if (frame.repeats) {
@@ -62,10 +66,17 @@ class SchemaWriter {
             {value, builder_.Repeat(more, 0, GrammarBuilder::kUnlimited)}));
       }
     }
-    if (frame.is_first) {
-      return builder_.Sequence({builder_.Literal(frame.trigger), value});
-    }
-    return builder_.AfterTrigger(frame.trigger, value, frame.is_needed);
+    if (!frame.is_first) return builder_.AfterTrigger(frame.trigger, value);
+    const Expr first = AsRule(builder_.Sequence(
+        {FrameSpace(), builder_.Literal(frame.trigger), value}));
+    if (frame.passage_close.empty()) return first;
+    const Expr passage = builder_.AfterTrigger(frame.passage_close, first,
+                                               /*is_needed=*/true);
+    if (frame.begins_passage) return passage;
+    return builder_.Choice(
+        {first,
+         builder_.Sequence(
+             {FrameSpace(), builder_.Literal(frame.passage_open), passage})});
   }
 
   int32_t RuleOf(PlanNumber number) {
