@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "services/server/server.h"
+#include "services/server/tls_files.h"
 
 namespace CLI {
 class App;
@@ -24,9 +25,13 @@ struct ModelFlag {
   std::string path;
 };
 
-// Adds --listen, --drain-timeout, --i-understand-this-is-insecure and
-// --version.
+// Adds --listen, --drain-timeout, --version, and what says who may call.
 void AddServerFlags(CLI::App& app, ServerOptions& options);
+
+// Adds the flags for calls of a server: --tls-ca, --tls-client-cert,
+// --tls-client-key and --token-file. Without the last one PLIMSOLL_TOKEN of the
+// environment is the token.
+void AddClientFlags(CLI::App& app, ClientSecurity& security);
 
 // Adds --model, which may be repeated.
 void AddModelFlag(CLI::App& app, std::vector<ModelFlag>& models);

@@ -11,24 +11,24 @@
 
 namespace plimsoll::cli {
 
-std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
+std::shared_ptr<grpc::Channel> Connect(const Endpoint& address) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  return grpc::CreateCustomChannel(address, services::NewChannelCredentials(),
-                                   arguments);
+  return grpc::CreateCustomChannel(
+      address.address, services::NewChannelCredentials(address.security),
+      arguments);
 }
 
-absl::Status CallStatus(const grpc::Status& status,
-                        const std::string& address) {
+absl::Status CallStatus(const grpc::Status& status, const Endpoint& address) {
   absl::Status result = services::FromGrpc(status);
   if (result.code() == absl::StatusCode::kUnavailable &&
       services::DetailsOf(result).metadata.empty() &&
       status.error_details().empty()) {
-    return absl::UnavailableError(
-        absl::StrCat("nobody answers at ", address, " (", result.message(),
-                     ")\n  try: start plimsoll-worker or plimsoll-planner "
-                     "there, or leave the address out\n       to run in this "
-                     "process"));
+    return absl::UnavailableError(absl::StrCat(
+        "nobody answers at ", address.address, " (", result.message(),
+        ")\n  try: start plimsoll-worker or plimsoll-planner "
+        "there, or leave the address out\n       to run in this "
+        "process"));
   }
   return result;
 }
@@ -40,7 +40,7 @@ void CallWaiter::Done(const grpc::Status& status) {
 }
 
 absl::Status CallWaiter::Wait(grpc::ClientContext& context,
-                              const std::string& address) {
+                              const Endpoint& address) {
   while (!WaitOnce()) {
     if (!Interrupted()) continue;
     context.TryCancel();
@@ -54,7 +54,7 @@ absl::Status CallWaiter::Wait(grpc::ClientContext& context,
 absl::Status Call(absl::FunctionRef<void(grpc::ClientContext*,
                                          std::function<void(grpc::Status)>)>
                       start,
-                  const std::string& address,
+                  const Endpoint& address,
                   std::optional<std::chrono::seconds> timeout) {
   grpc::ClientContext context;
   if (timeout.has_value()) {

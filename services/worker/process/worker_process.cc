@@ -15,6 +15,10 @@ namespace plimsoll::services {
 absl::Status RunWorker(const ServerOptions& server_options,
                        WorkerOptions options) {
   RETURN_IF_ERROR(CheckListen(server_options));
+  if (!options.planner.empty()) {
+    RETURN_IF_ERROR(
+        CheckClientSecurity(options.planner_security, options.planner));
+  }
   // Before any of gRPC's is started, which its calls to a planner need.
   RETURN_IF_ERROR(CheckWorkerThreads(options, GrpcThreads()));
   ASSIGN_OR_RETURN(const auto core, WorkerCore::Start(std::move(options)));
