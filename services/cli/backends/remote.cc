@@ -3,6 +3,7 @@
 
 #include <grpcpp/create_channel.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "services/cli/terminal/failure.h"
 #include "services/cli/terminal/interrupt.h"
@@ -10,6 +11,32 @@
 #include "services/wire/errors.h"
 
 namespace plimsoll::cli {
+namespace {
+
+// Says what to do where there is no connection, for gRPC's reason.
+absl::string_view HintFor(absl::string_view reason,
+                          const services::ClientSecurity& security) {
+  if (absl::StrContains(reason, "Verification Check failed")) {
+    return "\n  try: a name that the server's certificate is for";
+  }
+  if (absl::StrContains(reason, "handshake failed")) {
+    return "\n  try: a --tls-ca that the server's certificate comes from; or "
+           "none, if it\n       speaks no TLS";
+  }
+  // A connection that has never stood; others end so as well.
+  const bool is_closed = absl::StartsWith(reason, "failed to connect") &&
+                         (absl::StrContains(reason, "Socket closed") ||
+                          absl::StrContains(reason, "Connection reset"));
+  if (is_closed && security.is_tls()) {
+    return "\n  try: --tls-client-cert and --tls-client-key, if the server "
+           "wants a certificate";
+  }
+  if (is_closed) return "\n  try: --tls-ca FILE, if the server speaks TLS";
+  return "\n  try: start plimsoll-worker or plimsoll-planner there, or leave "
+         "the address out\n       to run in this process";
+}
+
+}  // namespace
 
 std::shared_ptr<grpc::Channel> Connect(const Endpoint& address) {
   grpc::ChannelArguments arguments;
@@ -25,10 +52,8 @@ absl::Status CallStatus(const grpc::Status& status, const Endpoint& address) {
       services::DetailsOf(result).metadata.empty() &&
       status.error_details().empty()) {
     return absl::UnavailableError(absl::StrCat(
-        "nobody answers at ", address.address, " (", result.message(),
-        ")\n  try: start plimsoll-worker or plimsoll-planner "
-        "there, or leave the address out\n       to run in this "
-        "process"));
+        "nobody answers at ", address.address, " (", result.message(), ")",
+        HintFor(result.message(), address.security)));
   }
   return result;
 }

@@ -102,7 +102,8 @@ def alive(channel):
     """Whether the health service answers; raises what gRPC raises."""
     request = health_pb2.HealthCheckRequest(service="liveness")
     stub = health_pb2_grpc.HealthStub(channel)
-    return stub.Check(request, timeout=5).status == health_pb2.HealthCheckResponse.SERVING
+    status = stub.Check(request, timeout=5).status
+    return status == health_pb2.HealthCheckResponse.SERVING
 
 
 @pytest.mark.parametrize("name", sorted(SERVERS))
@@ -167,8 +168,23 @@ def test_the_command_line_speaks_tls(tls):
     with Planner(*server_flags(tls, asks=True)) as server:
         call = ("devices", "--planner", server.address, "-o", "json")
         parsed(plimsoll(*call, *client_flags(tls, shows=True)))
-        assert plimsoll(*call, *client_flags(tls)).returncode == 1
-        assert plimsoll(*call).returncode == 1
+        without = plimsoll(*call, *client_flags(tls))
+        assert without.returncode == 1
+        assert b"try: --tls-client-cert" in without.stderr
+        plain = plimsoll(*call)
+        assert plain.returncode == 1
+        assert b"try: --tls-ca" in plain.stderr
+
+
+def test_a_certificate_is_for_its_hosts(tls):
+    with Planner("--listen=127.0.0.2:0", *server_flags(tls)) as server:
+        call = ("devices", "--planner", server.address, *client_flags(tls))
+        other = plimsoll(*call)
+        assert other.returncode == 1
+        assert b"a name that the server's certificate is for" in other.stderr
+        done = plimsoll("cert", "dev", str(tls), "--host", "127.0.0.2")
+        assert done.returncode == 0
+        until(lambda: plimsoll(*call).returncode == 0, what="the new certificate")
 
 
 def methods_of(channel, metadata):
@@ -340,9 +356,8 @@ def test_a_tenant_is_the_tokens(tokens, smollm2):
 @pytest.mark.parametrize("name", sorted(SERVERS))
 def test_beyond_loopback_it_is_safe_or_refuses(name, tls, tokens):
     def code(*flags):
-        done = subprocess.run(
-            [binary(name), "--listen=0.0.0.0:0", *flags], capture_output=True, timeout=30
-        )
+        command = [binary(name), "--listen=0.0.0.0:0", *flags]
+        done = subprocess.run(command, capture_output=True, timeout=30)
         assert b"--tls-cert" in done.stderr and b"--insecure" in done.stderr
         return done.returncode
 
