@@ -15,7 +15,7 @@
 namespace plimsoll::cli {
 namespace {
 
-std::string Content(const std::string& path) {
+std::string PemOf(const std::string& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
 }
@@ -51,21 +51,21 @@ TEST_F(CertTest, MakesPairsThatServersAndClientsTake) {
 
 TEST_F(CertTest, KeepsTheCaAndRenewsTheRest) {
   ASSERT_EQ(RunCli({"cert", "dev", tls_}).code, kExitOk);
-  const std::string ca = Content(File("ca.pem"));
-  const std::string server = Content(File("server.pem"));
+  const std::string ca = PemOf(File("ca.pem"));
+  const std::string server = PemOf(File("server.pem"));
   ASSERT_EQ(RunCli({"cert", "dev", tls_, "--host", "example.org"}).code,
             kExitOk);
-  EXPECT_EQ(Content(File("ca.pem")), ca);
-  EXPECT_NE(Content(File("server.pem")), server);
+  EXPECT_EQ(PemOf(File("ca.pem")), ca);
+  EXPECT_NE(PemOf(File("server.pem")), server);
 }
 
 TEST_F(CertTest, MistakesLeaveTheServersPairAlone) {
   ASSERT_EQ(RunCli({"cert", "dev", tls_}).code, kExitOk);
-  const std::string server = Content(File("server.pem"));
+  const std::string server = PemOf(File("server.pem"));
   EXPECT_NE(RunCli({"cert", "dev", tls_, "--host", "a,DNS:b"}).code, kExitOk);
-  std::ofstream(File("ca-key.pem")) << Content(File("client-key.pem"));
+  std::ofstream(File("ca-key.pem")) << PemOf(File("client-key.pem"));
   EXPECT_NE(RunCli({"cert", "dev", tls_}).code, kExitOk);
-  EXPECT_EQ(Content(File("server.pem")), server);
+  EXPECT_EQ(PemOf(File("server.pem")), server);
   EXPECT_EQ(RunCli({"cert"}).code, kExitUsage);
   EXPECT_EQ(RunCli({"cert", "dev"}).code, kExitUsage);
 }
