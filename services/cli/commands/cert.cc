@@ -108,6 +108,7 @@ absl::Status RunDev(const DevFlags& flags, Streams& streams) {
 
 void AddCert(CLI::App& app, Commands& commands) {
   CLI::App* command = app.add_subcommand("cert", kCertDescription);
+  command->footer(kDevFooter);
   command->require_subcommand(1);
   CLI::App* dev = command->add_subcommand("dev", kDevDescription);
   dev->footer(kDevFooter);

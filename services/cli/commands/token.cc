@@ -186,6 +186,7 @@ CLI::App* AddAction(CLI::App& token, const std::string& name,
 
 void AddToken(CLI::App& app, Commands& commands) {
   CLI::App* token = app.add_subcommand("token", kTokenDescription);
+  token->footer(kNewFooter);
   token->require_subcommand(1);
   auto flags = std::make_shared<TokenFlags>();
   CLI::App* made =
