@@ -82,14 +82,15 @@ absl::StatusOr<worker::SchemaNotes> HoldCalls(
     return absl::InvalidArgumentError(
         "chat.required_tool: it is none of the tools");
   }
-  const bool may_think = !reading.format.reasoning.open.empty();
   worker::ConstraintSource source = {
       .form = worker::ConstraintSource::Form::kJsonSchema,
       .text = CallsSchema(reading.tools, only, /*is_any=*/false),
       .options = {},
       .frame = {.trigger = std::string(reading.format.call.open),
-                .is_needed = is_required,
-                .is_first = is_required && !may_think,
+                .is_first = is_required,
+                .passage_open = std::string(reading.format.reasoning.open),
+                .passage_close = std::string(reading.format.reasoning.close),
+                .begins_passage = reading.begins_reasoning,
                 .close = std::string(reading.format.call.close),
                 .repeats = !chat.has_parallel_tool_calls() ||
                            chat.parallel_tool_calls()}};

@@ -22,6 +22,8 @@
 #include "services/http/page.h"
 #include "services/http/server_status.h"
 #include "services/http/token_calls.h"
+#include "services/server/roles.h"
+#include "services/server/token_file.h"
 
 namespace plimsoll::services {
 namespace {
@@ -120,6 +122,41 @@ ModelLister ListerAt(absl::string_view path) {
   return nullptr;
 }
 
+// Whether everybody may have it: health, and the files of the page.
+bool IsOpen(absl::string_view path) {
+  return path == "/health" || FindPageFile(path) != nullptr;
+}
+
+// Returns OK if the request may go on where callers need a token; its tenant is
+// then the token's. Errors: kUnauthenticated; kPermissionDenied.
+absl::Status CheckToken(TokenFile& tokens, HttpRequest& request) {
+  if (IsOpen(request.path)) return absl::OkStatus();
+  const auto identity = tokens.Find(request.authorization);
+  if (!identity.has_value()) {
+    return absl::UnauthenticatedError(
+        request.authorization.empty()
+            ? "this server wants a token: send it as the header "
+              "Authorization: Bearer TOKEN"
+            : "the token is not valid here");
+  }
+  const bool is_read = PostAt(request.path) == nullptr;
+  if (identity->role < (is_read ? Role::kViewer : Role::kUser)) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        "a token of role ", RoleName(identity->role),
+        " may not call this path, which takes role ", RoleName(Role::kUser)));
+  }
+  request.tenant = TenantOf(*identity, "");
+  return absl::OkStatus();
+}
+
+HttpResponse RefusalOf(const absl::Status& status) {
+  HttpResponse response = ErrorResponse(status);
+  if (response.status == 401) {
+    response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  }
+  return response;
+}
+
 }  // namespace
 
 Front::Front(const HttpRoom& room, MetricsSource metrics)
@@ -163,6 +200,10 @@ HttpResponse Front::Metrics() const {
 }
 
 void Front::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
+  if (const auto tokens = room_.gate.tokens()) {
+    const absl::Status status = CheckToken(*tokens, request);
+    if (!status.ok()) return reply->Send(RefusalOf(status));
+  }
   absl::string_view path = request.path;
   if (const PostHandler answer = PostAt(path)) {
     if (request.method != "POST") return reply->Send(WrongMethod("POST"));

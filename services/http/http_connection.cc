@@ -245,6 +245,11 @@ void HttpConnection::Dispatch() {
   request.path = ToString(parsed.target());
   request.path.resize(std::min(request.path.find('?'), request.path.size()));
   request.if_none_match = Header(http::field::if_none_match);
+  request.authorization = Header(http::field::authorization);
+  if (const auto key = parsed.find("x-api-key");
+      key != parsed.end() && request.authorization.empty()) {
+    request.authorization = absl::StrCat("Bearer ", ToString(key->value()));
+  }
   request.body = std::move(parsed.body());
   request.peer = peer_;
   request.request_id = request_id_;

@@ -58,6 +58,7 @@ absl::string_view TypeOf(int http_status) {
   if (http_status == 429) return "rate_limit_error";
   if (http_status == 404) return "not_found_error";
   if (http_status == 403) return "permission_error";
+  if (http_status == 401) return "authentication_error";
   return http_status < 500 ? "invalid_request_error" : "server_error";
 }
 
@@ -85,6 +86,8 @@ int HttpStatusOf(const absl::Status& status) {
     case absl::StatusCode::kOutOfRange:
     case absl::StatusCode::kUnimplemented:  // clients would try a 5xx again
       return 400;
+    case absl::StatusCode::kUnauthenticated:
+      return 401;
     case absl::StatusCode::kPermissionDenied:
       return 403;
     case absl::StatusCode::kNotFound:

@@ -210,6 +210,7 @@ absl::Status TextCall::AddChoices(const ServedModel& model,
   const auto stop = [this] { return stop_->Check(); };
   worker::Claim claim;
   claim.peer = request_.peer;
+  claim.tenant = request_.tenant;
   ASSIGN_OR_RETURN(
       const Generation generation,
       Prepare(model, {claim, request_.request_id, held, stop}, request));

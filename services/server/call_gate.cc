@@ -48,6 +48,16 @@ void CallGate::SetCloseListener(std::function<void()> listener) {
   close_listener_ = std::move(listener);
 }
 
+void CallGate::SetTokens(std::shared_ptr<TokenFile> tokens) {
+  absl::MutexLock lock(&mu_);
+  tokens_ = std::move(tokens);
+}
+
+std::shared_ptr<TokenFile> CallGate::tokens() const {
+  absl::MutexLock lock(&mu_);
+  return tokens_;
+}
+
 int64_t CallGate::NotifyWhenIdle(std::function<void()> told) {
   {
     absl::MutexLock lock(&mu_);

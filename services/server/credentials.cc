@@ -1,9 +1,27 @@
 #include "services/server/credentials.h"
 
 #include <grpc/grpc.h>
+#include <grpc/grpc_security.h>
+#include <grpc/slice.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "services/server/small_file.h"
+#include "services/server/token_list.h"
 
 namespace plimsoll::services {
 namespace {
+
+using grpc::experimental::FileWatcherCertificateProvider;
+
+// Seconds between two looks at the files of certificates.
+constexpr unsigned int kRefreshSeconds = 1;
 
 // Keeps gRPC from shutting down before the process ends. Its shutdown waits for
 // every thread that it started, and also for one that the system refused, so it
@@ -15,16 +33,163 @@ void KeepGrpc() {
   }();
 }
 
-}  // namespace
-
-std::shared_ptr<grpc::ServerCredentials> NewServerCredentials() {
-  KeepGrpc();
-  return grpc::InsecureServerCredentials();
+absl::string_view TextOf(const grpc_slice& slice) {
+  return {reinterpret_cast<const char*>(GRPC_SLICE_START_PTR(slice)),
+          GRPC_SLICE_LENGTH(slice)};
 }
 
-std::shared_ptr<grpc::ChannelCredentials> NewChannelCredentials() {
+// gRPC's question about one call, whose metadata has its path too.
+void AskGuard(void* state, grpc_auth_context*, const grpc_metadata* metadata,
+              size_t n_metadata, grpc_process_auth_metadata_done_cb done,
+              void* user_data) {
+  absl::string_view path;
+  absl::string_view authorization;
+  int n_found = 0;
+  for (size_t i = 0; i < n_metadata; ++i) {
+    const absl::string_view key = TextOf(metadata[i].key);
+    if (key == ":path") path = TextOf(metadata[i].value);
+    if (key != "authorization") continue;
+    // Two of them are none: nobody knows which one counts elsewhere.
+    authorization = n_found++ == 0 ? TextOf(metadata[i].value) : "";
+  }
+  CallGuard& guard = **static_cast<std::shared_ptr<CallGuard>*>(state);
+  const absl::Status status = guard.Check(path, authorization);
+  // The codes of both libraries have the same numbers.
+  done(user_data, nullptr, 0, nullptr, 0,
+       static_cast<grpc_status_code>(status.code()),
+       std::string(status.message()).c_str());
+}
+
+void DropGuard(void* state) {
+  delete static_cast<std::shared_ptr<CallGuard>*>(state);
+}
+
+// Credentials that ask a guard. gRPC's C++ class for it would do so with TLS
+// only; a token may also come over loopback.
+class GuardedCredentials final : public grpc::ServerCredentials {
+ public:
+  // Takes `credentials` over.
+  GuardedCredentials(grpc_server_credentials* credentials,
+                     std::shared_ptr<CallGuard> guard)
+      : credentials_(credentials) {
+    if (guard == nullptr) return;
+    grpc_server_credentials_set_auth_metadata_processor(
+        credentials_, {&AskGuard, &DropGuard,
+                       new std::shared_ptr<CallGuard>(std::move(guard))});
+  }
+  ~GuardedCredentials() override {
+    grpc_server_credentials_release(credentials_);
+  }
+
+  // Does nothing: the guard is the only one that is asked.
+  void SetAuthMetadataProcessor(
+      const std::shared_ptr<grpc::AuthMetadataProcessor>&) override {}
+
+ private:
+  int AddPortToServer(const std::string& address,
+                      grpc_server* server) override {
+    return grpc_server_add_http2_port(server, address.c_str(), credentials_);
+  }
+
+  grpc_server_credentials* const credentials_;
+};
+
+grpc_server_credentials* NewTlsServerCredentials(const ServerTls& tls) {
+  grpc::experimental::TlsServerCredentialsOptions options(
+      std::make_shared<FileWatcherCertificateProvider>(
+          tls.key, tls.cert, tls.client_ca, kRefreshSeconds));
+  options.watch_identity_key_cert_pairs();
+  if (tls.client_ca.empty()) {
+    options.set_cert_request_type(GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
+  } else {
+    options.watch_root_certs();
+    options.set_cert_request_type(
+        GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  }
+  return grpc_tls_server_credentials_create(options.c_credentials_options());
+}
+
+std::shared_ptr<grpc::ChannelCredentials> NewTlsChannelCredentials(
+    const ClientSecurity& security) {
+  const std::string ca =
+      security.ca == ClientSecurity::kSystem ? "" : security.ca;
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  if (!ca.empty() || !security.cert.empty()) {
+    options.set_certificate_provider(
+        std::make_shared<FileWatcherCertificateProvider>(
+            security.key, security.cert, ca, kRefreshSeconds));
+  }
+  if (!ca.empty()) options.watch_root_certs();
+  if (!security.cert.empty()) options.watch_identity_key_cert_pairs();
+  return grpc::experimental::TlsCredentials(options);
+}
+
+// Gives each call the token. A file is read each time, so that a new token is
+// used without a restart.
+class TokenSender final : public grpc::MetadataCredentialsPlugin {
+ public:
+  explicit TokenSender(const ClientSecurity& security)
+      : file_(security.token_file), token_(security.token) {}
+
+  bool IsBlocking() const override { return false; }  // the file is small
+  const char* GetType() const override { return "plimsoll token"; }
+  grpc::string DebugString() override { return GetType(); }
+
+  grpc::Status GetMetadata(
+      grpc::string_ref, grpc::string_ref, const grpc::AuthContext&,
+      std::multimap<grpc::string, grpc::string>* metadata) override {
+    std::string token = token_;
+    if (!file_.empty()) {
+      auto text = ReadSmallFile(file_, kMaxTokenBytes);
+      if (!text.ok()) {
+        return {grpc::StatusCode::UNAUTHENTICATED,
+                std::string(text.status().message())};
+      }
+      token = *std::move(text);
+    }
+    metadata->emplace(
+        "authorization",
+        absl::StrCat("Bearer ", absl::StripAsciiWhitespace(token)));
+    return grpc::Status::OK;
+  }
+
+ private:
+  const std::string file_;
+  const std::string token_;
+};
+
+}  // namespace
+
+std::shared_ptr<grpc::ServerCredentials> NewServerCredentials(
+    const ServerTls& tls, std::shared_ptr<CallGuard> guard) {
   KeepGrpc();
-  return grpc::InsecureChannelCredentials();
+  if (!tls.is_on() && guard == nullptr) {
+    return grpc::InsecureServerCredentials();
+  }
+  return std::make_shared<GuardedCredentials>(
+      tls.is_on() ? NewTlsServerCredentials(tls)
+                  : grpc_insecure_server_credentials_create(),
+      std::move(guard));
+}
+
+std::shared_ptr<grpc::ChannelCredentials> NewChannelCredentials(
+    const ClientSecurity& security) {
+  KeepGrpc();
+  if (!security.has_token()) {
+    return security.is_tls() ? NewTlsChannelCredentials(security)
+                             : grpc::InsecureChannelCredentials();
+  }
+  auto sender = std::make_unique<TokenSender>(security);
+  if (security.is_tls()) {
+    return grpc::CompositeChannelCredentials(
+        NewTlsChannelCredentials(security),
+        grpc::MetadataCredentialsFromPlugin(std::move(sender)));
+  }
+  // Plain text on the wire, which gRPC refuses to speak beyond loopback.
+  return grpc::CompositeChannelCredentials(
+      grpc::experimental::LocalCredentials(LOCAL_TCP),
+      grpc::experimental::MetadataCredentialsFromPlugin(std::move(sender),
+                                                        GRPC_SECURITY_NONE));
 }
 
 }  // namespace plimsoll::services

@@ -8,12 +8,21 @@
 
 #include <memory>
 
+#include "services/server/call_guard.h"
+#include "services/server/tls_files.h"
+
 namespace plimsoll::services {
 
-// Plain text in both directions: nobody is asked who they are, so the network
-// must be trusted (SECURITY.md).
-std::shared_ptr<grpc::ServerCredentials> NewServerCredentials();
-std::shared_ptr<grpc::ChannelCredentials> NewChannelCredentials();
+// Plain text if `tls` is off. `guard` decides about every call; null: all calls
+// are taken. CheckServerTls found nothing wrong. The files of `tls` are looked
+// at every second, and connections that come later use what they have then.
+std::shared_ptr<grpc::ServerCredentials> NewServerCredentials(
+    const ServerTls& tls, std::shared_ptr<CallGuard> guard);
+
+// Plain text without a CA; then a token is sent over loopback only.
+// CheckClientSecurity found nothing wrong. Files are read as those of a server.
+std::shared_ptr<grpc::ChannelCredentials> NewChannelCredentials(
+    const ClientSecurity& security);
 
 }  // namespace plimsoll::services
 

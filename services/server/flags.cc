@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <limits>
 
 #include "absl/strings/ascii.h"
@@ -45,19 +46,58 @@ int64_t Checked(uint64_t bytes, const std::string& name) {
   return static_cast<int64_t>(bytes);
 }
 
+void AddSecurityFlags(CLI::App& app, ServerOptions& options) {
+  app.add_option("--tls-cert", options.tls.cert,
+                 "Speak TLS: the server's certificate and those up to the CA "
+                 "(PEM); it is read again when it changes")
+      ->type_name("FILE");
+  app.add_option("--tls-key", options.tls.key,
+                 "The private key of --tls-cert (PEM, without a password)")
+      ->type_name("FILE");
+  app.add_option("--tls-client-ca", options.tls.client_ca,
+                 "Take only clients with a certificate of a CA in this file")
+      ->type_name("FILE");
+  app.add_option("--tokens", options.tokens,
+                 "Take only calls with a token of this file, which plimsoll "
+                 "token new writes; it is read again when it changes")
+      ->type_name("FILE");
+}
+
 }  // namespace
+
+void AddClientFlags(CLI::App& app, ClientSecurity& security) {
+  if (const char* token = std::getenv("PLIMSOLL_TOKEN")) {
+    security.token = token;
+  }
+  app.add_option("--tls-ca", security.ca,
+                 "Speak TLS with a server whose certificate comes from a CA in "
+                 "this file, or from one that the system trusts: \"system\"")
+      ->type_name("FILE");
+  app.add_option("--tls-client-cert", security.cert,
+                 "The certificate that a server which wants one gets")
+      ->type_name("FILE");
+  app.add_option("--tls-client-key", security.key,
+                 "The private key of --tls-client-cert")
+      ->type_name("FILE");
+  app.add_option("--token-file", security.token_file,
+                 "A file with the token for a server that wants one "
+                 "($PLIMSOLL_TOKEN)")
+      ->type_name("FILE");
+}
 
 void AddServerFlags(CLI::App& app, ServerOptions& options) {
   app.add_option("--listen", options.listen,
                  "HOST:PORT to listen on; port 0 takes any")
       ->capture_default_str();
-  app.add_flag("--i-understand-this-is-insecure", options.allow_insecure,
-               "Listen on an address that is not loopback, without TLS and "
-               "without authentication");
+  app.add_flag("--insecure,--i-understand-this-is-insecure",
+               options.allow_insecure,
+               "Listen on an address that is not loopback without TLS, or "
+               "without asking who calls");
   app.add_option("--metrics-listen", options.metrics_listen,
                  "HOST:PORT on which Prometheus gets /metrics, over HTTP "
                  "without TLS and without authentication; port 0 takes any "
                  "(none: there are no metrics)");
+  AddSecurityFlags(app, options);
   app.add_option_function<double>(
          "--drain-timeout",
          [&options](const double& seconds) {

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "services/server/server.h"
+#include "services/server/tls_files.h"
 
 namespace CLI {
 class App;
@@ -24,9 +25,14 @@ struct ModelFlag {
   std::string path;
 };
 
-// Adds --listen, --metrics-listen, --drain-timeout, --reader-timeout,
-// --i-understand-this-is-insecure and --version.
+// Adds --listen, --metrics-listen, --drain-timeout, --version, and what says
+// who may call.
 void AddServerFlags(CLI::App& app, ServerOptions& options);
+
+// Adds the flags for calls of a server: --tls-ca, --tls-client-cert,
+// --tls-client-key and --token-file. Without the last one PLIMSOLL_TOKEN of the
+// environment is the token.
+void AddClientFlags(CLI::App& app, ClientSecurity& security);
 
 // Adds --model, which may be repeated.
 void AddModelFlag(CLI::App& app, std::vector<ModelFlag>& models);

@@ -7,8 +7,6 @@
 #include "absl/strings/str_cat.h"
 
 namespace plimsoll::services {
-namespace {
-
 bool IsLoopback(const std::string& host) {
   if (host == "localhost") return true;
   in_addr v4{};
@@ -19,8 +17,6 @@ bool IsLoopback(const std::string& host) {
   return inet_pton(AF_INET6, host.c_str(), &v6) == 1 &&
          IN6_IS_ADDR_LOOPBACK(&v6);
 }
-
-}  // namespace
 
 absl::StatusOr<ListenAddress> ParseListen(absl::string_view listen,
                                           absl::string_view flag) {
@@ -47,12 +43,12 @@ std::string JoinListen(const std::string& host, int port) {
 }
 
 absl::Status CheckLoopback(const ListenAddress& address,
-                           absl::string_view flag) {
+                           absl::string_view remedy) {
   if (IsLoopback(address.host)) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "refusing to listen on ", address.host,
-      ", which is not loopback: anybody there could use this server. Give ",
-      flag, " to do it anyway"));
+      ", which is not loopback: anybody there could use this server. ",
+      remedy));
 }
 
 }  // namespace plimsoll::services

@@ -23,10 +23,14 @@ absl::StatusOr<ListenAddress> ParseListen(absl::string_view listen,
 // Writes HOST:PORT, with brackets around an IPv6 address.
 std::string JoinListen(const std::string& host, int port);
 
-// Errors: kFailedPrecondition if the address is not loopback; it says that
-// `flag` allows it.
+// Returns whether only this machine reaches `host`: "localhost", 127.x.x.x and
+// ::1.
+bool IsLoopback(const std::string& host);
+
+// Errors: kFailedPrecondition if the address is not loopback; it says `remedy`,
+// an imperative clause.
 absl::Status CheckLoopback(const ListenAddress& address,
-                           absl::string_view flag);
+                           absl::string_view remedy);
 
 }  // namespace plimsoll::services
 

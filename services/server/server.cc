@@ -11,11 +11,13 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "services/host/check_threads.h"
 #include "services/server/credentials.h"
 #include "services/server/listen_address.h"
 #include "services/server/reflection.h"
+#include "services/server/token_file.h"
 
 namespace plimsoll::services {
 namespace {
@@ -59,12 +61,26 @@ void SetLimits(grpc::ServerBuilder& builder) {
   builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
 }
 
+// Returns null without a file of tokens.
+absl::StatusOr<std::shared_ptr<CallGuard>> NewGuard(const std::string& file) {
+  if (file.empty()) return std::shared_ptr<CallGuard>();
+  ASSIGN_OR_RETURN(auto tokens, TokenFile::Open(file, absl::Now));
+  return std::make_shared<CallGuard>(std::move(tokens), absl::Now);
+}
+
 }  // namespace
 
 absl::Status CheckListen(const ServerOptions& options) {
   ASSIGN_OR_RETURN(const ListenAddress address, ParseListen(options.listen));
+  RETURN_IF_ERROR(CheckServerTls(options.tls));
   if (options.allow_insecure) return absl::OkStatus();
-  return CheckLoopback(address, "--i-understand-this-is-insecure");
+  const bool asks_who =
+      !options.tokens.empty() || !options.tls.client_ca.empty();
+  if (options.tls.is_on() && asks_who) return absl::OkStatus();
+  return CheckLoopback(
+      address,
+      "Give --tls-cert and --tls-key, and --tokens or --tls-client-ca "
+      "(docs/security.md), or --insecure to do it anyway");
 }
 
 int GrpcThreads() {
@@ -77,17 +93,20 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     CallGate& gate) {
   RETURN_IF_ERROR(CheckListen(options));
   ASSIGN_OR_RETURN(const ListenAddress address, ParseListen(options.listen));
+  ASSIGN_OR_RETURN(const auto guard, NewGuard(options.tokens));
   RETURN_IF_ERROR(CheckThreads(GrpcThreads()));
   static std::once_flag once;
   std::call_once(once, [] {
     grpc::EnableDefaultHealthCheckService(true);
     EnableReflection();
   });
+  if (guard != nullptr) gate.SetTokens(guard->tokens());
   auto server = std::unique_ptr<Server>(new Server(options, gate));
   grpc::ServerBuilder builder;
   SetLimits(builder);
   int port = 0;
-  builder.AddListeningPort(options.listen, NewServerCredentials(), &port);
+  builder.AddListeningPort(options.listen,
+                           NewServerCredentials(options.tls, guard), &port);
   for (grpc::Service* service : services) builder.RegisterService(service);
   server->server_ = builder.BuildAndStart();
   if (server->server_ == nullptr || port == 0) {

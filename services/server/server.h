@@ -15,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "services/server/call_gate.h"
+#include "services/server/tls_files.h"
 
 namespace grpc {
 class Server;
@@ -48,14 +49,18 @@ inline constexpr char kLivenessService[] = "liveness";
 
 struct ServerOptions {
   std::string listen = "127.0.0.1:0";  // host:port, port 0 = any
-  bool allow_insecure = false;         // allows addresses other than loopback
+  bool allow_insecure = false;         // allows any address without the rest
   std::string metrics_listen = {};     // host:port; empty: no metrics
+  ServerTls tls = {};
+  std::string tokens = "";  // a file of tokens; empty: everybody may call
   absl::Duration drain_timeout = absl::Seconds(30);
   absl::Duration reader_timeout = kReaderTimeout;
 };
 
-// Checks options.listen. Errors: kInvalidArgument if it is not host:port;
-// kFailedPrecondition if it is not loopback and `allow_insecure` is false.
+// Checks options.listen and options.tls. Errors: kInvalidArgument if the
+// address is not host:port, and those of CheckServerTls; kFailedPrecondition if
+// the address is not loopback, `allow_insecure` is false, and there is no TLS
+// or neither tokens nor client certificates.
 absl::Status CheckListen(const ServerOptions& options);
 
 // Threads that gRPC may take in this process, as client and as server.
@@ -66,9 +71,9 @@ class Server {
  public:
   // Starts to serve `services`, which must outlive it; it is not ready yet.
   // Closing `gate`, which must outlive it too, makes it not ready for good.
-  // Errors: those of CheckListen; kResourceExhausted if the system does not
-  // give GrpcThreads() more threads; kUnavailable if the address cannot be
-  // bound.
+  // Errors: those of CheckListen and of TokenFile::Open; kResourceExhausted if
+  // the system does not give GrpcThreads() more threads; kUnavailable if the
+  // address cannot be bound.
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const ServerOptions& options, const std::vector<grpc::Service*>& services,
       CallGate& gate);

@@ -90,7 +90,7 @@ def test_another_address_is_refused_without_the_flag(name, host):
         [binary(name), f"--listen={host}:0"], capture_output=True, timeout=30
     )
     assert done.returncode == 2
-    assert b"--i-understand-this-is-insecure" in done.stderr
+    assert b"--insecure" in done.stderr
     assert done.stdout == b""
 
 

@@ -99,7 +99,7 @@ FOLDERS = {
     "services/cli/views": ("services/cli/terminal",),
     "services/cli/flags": (
         "services/host", "services/wire", "services/sources",
-        "services/cli/terminal",
+        "services/server", "services/cli/terminal",
     ),
     "services/cli/backends": (
         "services/host", "services/wire", "services/sources",

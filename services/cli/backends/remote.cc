@@ -3,6 +3,7 @@
 
 #include <grpcpp/create_channel.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "services/cli/terminal/failure.h"
 #include "services/cli/terminal/interrupt.h"
@@ -10,25 +11,49 @@
 #include "services/wire/errors.h"
 
 namespace plimsoll::cli {
+namespace {
 
-std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  return grpc::CreateCustomChannel(address, services::NewChannelCredentials(),
-                                   arguments);
+// Says what to do where there is no connection, for gRPC's reason.
+absl::string_view HintFor(absl::string_view reason,
+                          const services::ClientSecurity& security) {
+  if (absl::StrContains(reason, "Verification Check failed")) {
+    return "\n  try: a name that the server's certificate is for";
+  }
+  if (absl::StrContains(reason, "handshake failed")) {
+    return "\n  try: a --tls-ca that the server's certificate comes from; or "
+           "none, if it\n       speaks no TLS";
+  }
+  // A connection that has never stood; others end so as well.
+  const bool is_closed = absl::StartsWith(reason, "failed to connect") &&
+                         (absl::StrContains(reason, "Socket closed") ||
+                          absl::StrContains(reason, "Connection reset"));
+  if (is_closed && security.is_tls()) {
+    return "\n  try: --tls-client-cert and --tls-client-key, if the server "
+           "wants a certificate";
+  }
+  if (is_closed) return "\n  try: --tls-ca FILE, if the server speaks TLS";
+  return "\n  try: start plimsoll-worker or plimsoll-planner there, or leave "
+         "the address out\n       to run in this process";
 }
 
-absl::Status CallStatus(const grpc::Status& status,
-                        const std::string& address) {
+}  // namespace
+
+std::shared_ptr<grpc::Channel> Connect(const Endpoint& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  return grpc::CreateCustomChannel(
+      address.address, services::NewChannelCredentials(address.security),
+      arguments);
+}
+
+absl::Status CallStatus(const grpc::Status& status, const Endpoint& address) {
   absl::Status result = services::FromGrpc(status);
   if (result.code() == absl::StatusCode::kUnavailable &&
       services::DetailsOf(result).metadata.empty() &&
       status.error_details().empty()) {
-    return absl::UnavailableError(
-        absl::StrCat("nobody answers at ", address, " (", result.message(),
-                     ")\n  try: start plimsoll-worker or plimsoll-planner "
-                     "there, or leave the address out\n       to run in this "
-                     "process"));
+    return absl::UnavailableError(absl::StrCat(
+        "nobody answers at ", address.address, " (", result.message(), ")",
+        HintFor(result.message(), address.security)));
   }
   return result;
 }
@@ -40,7 +65,7 @@ void CallWaiter::Done(const grpc::Status& status) {
 }
 
 absl::Status CallWaiter::Wait(grpc::ClientContext& context,
-                              const std::string& address) {
+                              const Endpoint& address) {
   while (!WaitOnce()) {
     if (!Interrupted()) continue;
     context.TryCancel();
@@ -54,7 +79,7 @@ absl::Status CallWaiter::Wait(grpc::ClientContext& context,
 absl::Status Call(absl::FunctionRef<void(grpc::ClientContext*,
                                          std::function<void(grpc::Status)>)>
                       start,
-                  const std::string& address,
+                  const Endpoint& address,
                   std::optional<std::chrono::seconds> timeout) {
   grpc::ClientContext context;
   if (timeout.has_value()) {

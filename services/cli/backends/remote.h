@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "services/cli/backends/generator.h"
+#include "services/cli/flags/flags.h"
 
 namespace plimsoll::cli {
 
@@ -24,11 +25,11 @@ namespace plimsoll::cli {
 inline constexpr std::chrono::seconds kUnaryTimeout{30};
 
 // Connects lazily, without retries.
-std::shared_ptr<grpc::Channel> Connect(const std::string& address);
+std::shared_ptr<grpc::Channel> Connect(const Endpoint& address);
 
 // The status of a call to `address`. If nobody answers there, it says what to
 // do.
-absl::Status CallStatus(const grpc::Status& status, const std::string& address);
+absl::Status CallStatus(const grpc::Status& status, const Endpoint& address);
 
 // Waits for an asynchronous call. Ctrl-C cancels it.
 class CallWaiter {
@@ -36,7 +37,7 @@ class CallWaiter {
   // The call's callback calls this.
   void Done(const grpc::Status& status);
   // Errors: CallStatus; InterruptedError.
-  absl::Status Wait(grpc::ClientContext& context, const std::string& address);
+  absl::Status Wait(grpc::ClientContext& context, const Endpoint& address);
 
  private:
   // Returns true once the call is done, or false after a while.
@@ -52,11 +53,11 @@ class CallWaiter {
 absl::Status Call(absl::FunctionRef<void(grpc::ClientContext*,
                                          std::function<void(grpc::Status)>)>
                       start,
-                  const std::string& address,
+                  const Endpoint& address,
                   std::optional<std::chrono::seconds> timeout = kUnaryTimeout);
 
 // Makes a generator of text from the worker at `address`.
-std::unique_ptr<Generator> NewRemoteGenerator(const std::string& address);
+std::unique_ptr<Generator> NewRemoteGenerator(const Endpoint& address);
 
 }  // namespace plimsoll::cli
 

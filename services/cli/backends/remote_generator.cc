@@ -43,7 +43,7 @@ class RemoteStream final : public ReplyStream,
  public:
   // `start(context, request, reactor)` makes the call.
   template <typename Start>
-  RemoteStream(const Start& start, std::string address, Request request)
+  RemoteStream(const Start& start, Endpoint address, Request request)
       : address_(std::move(address)), request_(std::move(request)) {
     start(&context_, &request_,
           static_cast<grpc::ClientReadReactor<Response>*>(this));
@@ -110,7 +110,7 @@ class RemoteStream final : public ReplyStream,
     changed_.Signal();
   }
 
-  const std::string address_;
+  const Endpoint address_;
   const Request request_;
   grpc::ClientContext context_;
   absl::Mutex mu_;
@@ -123,7 +123,7 @@ class RemoteStream final : public ReplyStream,
 
 class RemoteGenerator final : public Generator {
  public:
-  explicit RemoteGenerator(const std::string& address)
+  explicit RemoteGenerator(const Endpoint& address)
       : address_(address),
         stub_(v1::GenerationService::NewStub(Connect(address))),
         sessions_(v1::SessionService::NewStub(Connect(address))),
@@ -208,7 +208,7 @@ class RemoteGenerator final : public Generator {
                                                              request);
   }
 
-  const std::string address_;
+  const Endpoint address_;
   const std::unique_ptr<v1::GenerationService::Stub> stub_;
   const std::unique_ptr<v1::SessionService::Stub> sessions_;
   const std::unique_ptr<v1::ModelService::Stub> models_;
@@ -216,7 +216,7 @@ class RemoteGenerator final : public Generator {
 
 }  // namespace
 
-std::unique_ptr<Generator> NewRemoteGenerator(const std::string& address) {
+std::unique_ptr<Generator> NewRemoteGenerator(const Endpoint& address) {
   return std::make_unique<RemoteGenerator>(address);
 }
 

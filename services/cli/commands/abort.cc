@@ -43,7 +43,7 @@ absl::Status VerdictOf(const v1::AbortResponse& response) {
 }
 
 absl::Status RunAbort(const AbortFlags& flags, const Commands& commands) {
-  const std::string& address = commands.globals.address;
+  const Endpoint& address = commands.globals.address;
   if (address.empty()) {
     return UsageError("the requests are a worker's; give --address HOST:PORT");
   }

@@ -7,6 +7,8 @@
 #include "services/cli/commands/commands.h"
 #include "services/cli/terminal/failure.h"
 #include "services/cli/terminal/help.h"
+#include "services/server/flags.h"
+#include "services/server/tls_files.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -27,14 +29,27 @@ constexpr char kProgramFooter[] =
     "'plimsoll COMMAND --help' explains a command.";
 
 void AddGlobals(CLI::App& app, GlobalFlags* globals) {
-  app.add_option("--address", globals->address,
+  app.add_option("--address", globals->address.address,
                  "A worker's address; --model is then a name that it was "
                  "configured with")
       ->type_name("HOST:PORT");
-  app.add_option("--planner", globals->planner,
+  app.add_option("--planner", globals->planner.address,
                  "A planner's address, for plan, what-if, place, devices and "
                  "leases")
       ->type_name("HOST:PORT");
+  services::AddClientFlags(app, globals->address.security);
+}
+
+// Gives the planner what the worker is shown, and checks both.
+absl::Status CheckGlobals(GlobalFlags& globals) {
+  globals.planner.security = globals.address.security;
+  for (const Endpoint* server : {&globals.address, &globals.planner}) {
+    if (server->empty()) continue;
+    const absl::Status status =
+        services::CheckClientSecurity(server->security, server->address);
+    if (!status.ok()) return UsageError(status.message());
+  }
+  return absl::OkStatus();
 }
 
 // CLI11 reports errors by exceptions; no exception leaves this function.
@@ -86,6 +101,8 @@ int Run(const std::vector<std::string>& args, Streams& streams) {
   AddTop(app, commands);
   AddDrain(app, commands);
   AddAbort(app, commands);
+  AddToken(app, commands);
+  AddCert(app, commands);
   AddVersion(app, commands);
   AddCompletion(app, commands);
   if (const int code = Parse(app, args, streams); code >= 0) return code;
@@ -93,7 +110,8 @@ int Run(const std::vector<std::string>& args, Streams& streams) {
     streams.err << HelpText(&app);
     return kExitUsage;
   }
-  const absl::Status status = commands.run();
+  absl::Status status = CheckGlobals(commands.globals);
+  if (status.ok()) status = commands.run();
   streams.out.flush();
   if (status.ok() && !streams.out.good()) {
     return Report(absl::DataLossError(

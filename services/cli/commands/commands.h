@@ -42,6 +42,8 @@ void AddSessions(CLI::App& app, Commands& commands);
 void AddTop(CLI::App& app, Commands& commands);
 void AddDrain(CLI::App& app, Commands& commands);
 void AddAbort(CLI::App& app, Commands& commands);
+void AddToken(CLI::App& app, Commands& commands);
+void AddCert(CLI::App& app, Commands& commands);
 void AddVersion(CLI::App& app, Commands& commands);
 void AddCompletion(CLI::App& app, Commands& commands);
 

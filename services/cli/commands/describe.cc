@@ -36,7 +36,7 @@ absl::StatusOr<v1::DescribeModelResponse> DescribeHere(
 }
 
 absl::StatusOr<v1::DescribeModelResponse> DescribeThere(
-    const std::string& model, const std::string& address) {
+    const std::string& model, const Endpoint& address) {
   v1::DescribeModelRequest request;
   request.mutable_source()->set_model(model);
   v1::DescribeModelResponse response;

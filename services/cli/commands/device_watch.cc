@@ -70,7 +70,7 @@ class Reader final : public grpc::ClientReadReactor<v1::WatchDevicesResponse> {
 }  // namespace
 
 absl::Status WatchDevices(
-    const std::string& address,
+    const Endpoint& address,
     const std::function<absl::Status(const v1::WatchDevicesResponse&)>& show) {
   const InterruptScope interrupts;
   const auto stub = v1::PlannerService::NewStub(Connect(address));

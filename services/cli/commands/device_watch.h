@@ -14,7 +14,7 @@ namespace plimsoll::cli {
 // this thread, until it fails or the stream ends.
 // Errors: those of `show`; CallStatus; InterruptedError.
 absl::Status WatchDevices(
-    const std::string& address,
+    const Endpoint& address,
     const std::function<absl::Status(const v1::WatchDevicesResponse&)>& show);
 
 }  // namespace plimsoll::cli

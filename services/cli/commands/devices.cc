@@ -46,7 +46,7 @@ struct DevicesFlags {
 };
 
 absl::StatusOr<v1::ListDevicesResponse> PlannerDevices(
-    const std::string& address) {
+    const Endpoint& address) {
   const v1::ListDevicesRequest request;
   v1::ListDevicesResponse response;
   const auto stub = v1::PlannerService::NewStub(Connect(address));

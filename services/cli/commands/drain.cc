@@ -31,7 +31,7 @@ struct DrainFlags {
 };
 
 absl::Status RunDrain(const DrainFlags& flags, const Commands& commands) {
-  const std::string& address = commands.globals.address;
+  const Endpoint& address = commands.globals.address;
   if (address.empty()) {
     return UsageError("a worker drains; give --address HOST:PORT");
   }

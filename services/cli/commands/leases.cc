@@ -32,7 +32,7 @@ struct LeasesFlags {
   std::string output;
 };
 
-absl::StatusOr<v1::ListLeasesResponse> ListLeases(const std::string& address,
+absl::StatusOr<v1::ListLeasesResponse> ListLeases(const Endpoint& address,
                                                   const std::string& device) {
   v1::ListLeasesRequest request;
   request.set_device_id(device);
@@ -99,7 +99,7 @@ void Print(const v1::ListLeasesResponse& response, Streams& streams) {
 
 absl::Status RunLeases(const LeasesFlags& flags, const Commands& commands) {
   const GlobalFlags& globals = commands.globals;
-  const std::string& address =
+  const Endpoint& address =
       globals.planner.empty() ? globals.address : globals.planner;
   if (address.empty()) {
     return UsageError("leases are a planner's; give --planner HOST:PORT");

@@ -48,7 +48,7 @@ absl::StatusOr<v1::GetMemoryResponse> MemoryHere(const MemoryFlags& flags,
 }
 
 absl::StatusOr<v1::GetMemoryResponse> MemoryThere(const std::string& model,
-                                                  const std::string& address) {
+                                                  const Endpoint& address) {
   v1::GetMemoryRequest request;
   request.set_model(model);
   v1::GetMemoryResponse response;
@@ -64,7 +64,7 @@ absl::StatusOr<v1::GetMemoryResponse> MemoryThere(const std::string& model,
 
 absl::Status RunMemory(const MemoryFlags& flags, const Commands& commands) {
   Streams& streams = commands.streams;
-  const std::string& address = commands.globals.address;
+  const Endpoint& address = commands.globals.address;
   ASSIGN_OR_RETURN(const v1::GetMemoryResponse response,
                    address.empty() ? MemoryHere(flags, streams)
                                    : MemoryThere(flags.model, address));

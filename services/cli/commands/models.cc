@@ -51,7 +51,7 @@ v1::ListModelsResponse CachedModelList() {
 }
 
 absl::StatusOr<v1::ListModelsResponse> WorkerModelList(
-    const std::string& address) {
+    const Endpoint& address) {
   const v1::ListModelsRequest request;
   v1::ListModelsResponse response;
   const auto stub = v1::ModelService::NewStub(Connect(address));
@@ -117,7 +117,7 @@ std::string WorkerTable(const v1::ListModelsResponse& response,
 }
 
 absl::Status RunModels(const std::string& output, const Commands& commands) {
-  const std::string& address = commands.globals.address;
+  const Endpoint& address = commands.globals.address;
   Streams& streams = commands.streams;
   v1::ListModelsResponse response;
   if (address.empty()) {

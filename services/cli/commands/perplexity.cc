@@ -156,7 +156,7 @@ absl::Status Print(const Score& score, const std::string& output,
 
 absl::Status RunPerplexity(const PerplexityFlags& flags, Commands& commands) {
   Streams& streams = commands.streams;
-  const std::string& address = commands.globals.address;
+  const Endpoint& address = commands.globals.address;
   if (flags.file.empty()) {
     return UsageError(
         "there is no text; give --file FILE (- for standard input)");

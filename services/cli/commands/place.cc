@@ -183,7 +183,7 @@ absl::StatusOr<v1::PlaceModelsRequest> ToRequest(const PlaceFlags& flags,
 }
 
 absl::StatusOr<v1::PlaceModelsResponse> Ask(
-    const v1::PlaceModelsRequest& request, const std::string& address) {
+    const v1::PlaceModelsRequest& request, const Endpoint& address) {
   v1::PlaceModelsResponse response;
   const auto stub = v1::PlannerService::NewStub(Connect(address));
   RETURN_IF_ERROR(Call(

@@ -180,7 +180,7 @@ absl::StatusOr<v1::PlanRequest> ToRequest(const PlanFlags& flags) {
 }
 
 absl::StatusOr<Planned> PlanRemote(const PlanFlags& flags,
-                                   const std::string& address) {
+                                   const Endpoint& address) {
   ASSIGN_OR_RETURN(const v1::PlanRequest request, ToRequest(flags));
   const auto stub = v1::PlannerService::NewStub(Connect(address));
   v1::PlanResponse response;

@@ -28,6 +28,7 @@
 #include "services/http/front.h"
 #include "services/metrics/worker_metrics.h"
 #include "services/server/listen_address.h"
+#include "services/server/token_file.h"
 #include "services/worker/process/worker_core.h"
 #include "services/worker/process/worker_devices.h"
 
@@ -55,6 +56,7 @@ constexpr int kFrontThreads = 2;
 struct ServeFlags {
   std::vector<std::string> models;
   services::HttpOptions http;
+  std::string tokens;
   bool is_insecure = false;
   int64_t drain_s = 30;
   LoadFlags load;
@@ -121,7 +123,10 @@ absl::Status CheckServeFlags(const ServeFlags& flags,
   const auto listen = services::ParseListen(flags.http.listen);
   if (!listen.ok()) return UsageError(listen.status().message());
   if (flags.is_insecure) return absl::OkStatus();
-  const absl::Status local = services::CheckLoopback(*listen, "--insecure");
+  const absl::Status local = services::CheckLoopback(
+      *listen,
+      "Give --insecure to do it anyway; with --tokens, behind a proxy "
+      "that speaks TLS, it is safe");
   return local.ok() ? local : UsageError(local.message());
 }
 
@@ -232,6 +237,11 @@ absl::Status Serve(const ServeFlags& flags, services::WorkerOptions options,
   services::WorkerMetrics metrics(options);
   options.observer = &metrics;
   ASSIGN_OR_RETURN(const auto core, services::WorkerCore::Start(options));
+  if (!flags.tokens.empty()) {
+    auto tokens = services::TokenFile::Open(flags.tokens, absl::Now);
+    if (!tokens.ok()) return UsageError(tokens.status().message());
+    core->gate().SetTokens(*std::move(tokens));
+  }
   ASSIGN_OR_RETURN(
       const auto front,
       services::Front::Start(flags.http,
@@ -292,8 +302,13 @@ void AddServe(CLI::App& app, Commands& commands) {
                    "Where to listen; port 0 takes any (127.0.0.1:8080)")
       ->type_name("HOST:PORT");
   command->add_flag("--insecure", flags->is_insecure,
-                    "Listen on an address that is not loopback, without TLS "
-                    "and without authentication");
+                    "Listen on an address that is not loopback, without TLS");
+  command
+      ->add_option("--tokens", flags->tokens,
+                   "Answer only requests with a token of this file, which "
+                   "plimsoll token new writes, as \"Authorization: Bearer "
+                   "TOKEN\"")
+      ->type_name("FILE");
   command
       ->add_option("--allow-host", flags->http.allowed_hosts,
                    "A name that requests may call this server by, beside "

@@ -55,7 +55,7 @@ std::string SessionTable(const v1::ListSessionsResponse& response,
   return table.Render(style);
 }
 
-absl::Status CloseOne(const SessionsFlags& flags, const std::string& address,
+absl::Status CloseOne(const SessionsFlags& flags, const Endpoint& address,
                       Streams& streams) {
   v1::CloseSessionRequest request;
   request.set_model(flags.model);
@@ -74,7 +74,7 @@ absl::Status CloseOne(const SessionsFlags& flags, const std::string& address,
 }
 
 absl::Status RunSessions(const SessionsFlags& flags, const Commands& commands) {
-  const std::string& address = commands.globals.address;
+  const Endpoint& address = commands.globals.address;
   Streams& streams = commands.streams;
   if (address.empty()) {
     return UsageError("a worker keeps sessions; give --address HOST:PORT");

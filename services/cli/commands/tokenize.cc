@@ -57,7 +57,7 @@ absl::StatusOr<v1::TokenizeResponse> TokenizeHere(const TokenizeFlags& flags,
 
 absl::StatusOr<v1::TokenizeResponse> TokenizeThere(const TokenizeFlags& flags,
                                                    const std::string& text,
-                                                   const std::string& address) {
+                                                   const Endpoint& address) {
   v1::TokenizeRequest request;
   request.set_model(flags.model);
   request.set_raw_text(text);
@@ -102,7 +102,7 @@ absl::StatusOr<v1::DetokenizeResponse> DetokenizeHere(
 
 absl::StatusOr<v1::DetokenizeResponse> DetokenizeThere(
     const TokenizeFlags& flags, const std::vector<int32_t>& ids,
-    const std::string& address) {
+    const Endpoint& address) {
   v1::DetokenizeRequest request;
   request.set_model(flags.model);
   for (int32_t id : ids) request.add_ids(services::ToUint32(id));
@@ -122,7 +122,7 @@ absl::StatusOr<v1::DetokenizeResponse> DetokenizeThere(
 absl::Status PrintText(const TokenizeFlags& flags, const std::string& input,
                        const Commands& commands) {
   ASSIGN_OR_RETURN(const std::vector<int32_t> ids, ParseIds(input));
-  const std::string& address = commands.globals.address;
+  const Endpoint& address = commands.globals.address;
   ASSIGN_OR_RETURN(const v1::DetokenizeResponse response,
                    address.empty() ? DetokenizeHere(flags, ids)
                                    : DetokenizeThere(flags, ids, address));
@@ -139,7 +139,7 @@ absl::Status RunTokenize(const TokenizeFlags& flags, const Commands& commands) {
         "give the text by --text TEXT or by --file FILE (- for standard "
         "input)");
   }
-  const std::string& address = commands.globals.address;
+  const Endpoint& address = commands.globals.address;
   if (flags.model.empty() && address.empty()) {
     return UsageError("there is no model; give --model FILE");
   }

@@ -75,7 +75,7 @@ void Pause(absl::Duration duration) {
 }
 
 absl::Status RunTop(const TopFlags& flags, const Commands& commands) {
-  const std::string& address = commands.globals.address;
+  const Endpoint& address = commands.globals.address;
   if (address.empty()) {
     return UsageError("the load is a worker's; give --address HOST:PORT");
   }

@@ -62,7 +62,7 @@ absl::Status AskHere(const v1::WhatIfRequest& request,
 }
 
 absl::Status AskPlanner(const v1::WhatIfRequest& request,
-                        const std::string& address, v1::WhatIfResponse& all) {
+                        const Endpoint& address, v1::WhatIfResponse& all) {
   const auto stub = v1::PlannerService::NewStub(Connect(address));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kUnaryTimeout);
@@ -73,7 +73,7 @@ absl::Status AskPlanner(const v1::WhatIfRequest& request,
 }
 
 absl::StatusOr<GridAnswer> Ask(const WhatIfFlags& flags,
-                               const std::string& planner) {
+                               const Endpoint& planner) {
   GridAnswer answer;
   const std::string path = ResolveModel(flags.model);
   std::error_code error;

@@ -12,14 +12,23 @@
 #include "absl/strings/string_view.h"
 #include "base/dtype.h"
 #include "planner/layout/memory_plan.h"
+#include "services/server/tls_files.h"
 #include "worker/engine/engine.h"
 
 namespace plimsoll::cli {
 
+// A server, and what its client shows it.
+struct Endpoint {
+  std::string address;  // empty = this process
+  services::ClientSecurity security = {};
+
+  bool empty() const { return address.empty(); }
+};
+
 // Flags that may come before or after any command.
 struct GlobalFlags {
-  std::string address;  // a worker's address; empty = this process
-  std::string planner;  // a planner's address; empty = this process
+  Endpoint address;  // a worker
+  Endpoint planner;
 };
 
 // --n-ctx N|auto|max.

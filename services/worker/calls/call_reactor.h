@@ -64,6 +64,7 @@ class CallReactor : public Reactor, public GenerationCall {
         context_(context),
         request_id_(TakeRequestId(context)),
         registry_(room.registry),
+        gate_(room.limits.gate),
         preparation_(context, room.pool),
         held_(EnterCall(context, room.limits)),
         slow_reader_(context, room.limits.reader_timeout) {}
@@ -91,7 +92,7 @@ class CallReactor : public Reactor, public GenerationCall {
   absl::StatusOr<Generation> PrepareRequest(const Request& request,
                                             StopCheck stop) {
     ASSIGN_OR_RETURN(ServedModel model, registry_.Serve(request.model()));
-    ASSIGN_OR_RETURN(worker::Claim claim, ClaimOf(context_));
+    ASSIGN_OR_RETURN(worker::Claim claim, ClaimOf(context_, gate_));
     // gRPC keeps a request until its call is done, and hands it out as const.
     return Prepare(std::move(model),
                    {std::move(claim), request_id_, held_, stop},
@@ -109,6 +110,7 @@ class CallReactor : public Reactor, public GenerationCall {
   grpc::CallbackServerContext& context_;  // until Finish
   const std::string request_id_;
   ModelRegistry& registry_;
+  const CallGate& gate_;
   Preparation preparation_;
   CallGate::Pass pass_;
   // Used by one thread at a time: first by the one that begins, later by those

@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "services/server/peer.h"
+#include "services/server/token_file.h"
 
 namespace plimsoll::services {
 namespace {
@@ -22,7 +23,7 @@ absl::string_view ValueOf(const grpc::CallbackServerContext& context,
 }  // namespace
 
 absl::StatusOr<worker::Claim> ClaimOf(
-    const grpc::CallbackServerContext& context) {
+    const grpc::CallbackServerContext& context, const CallGate& gate) {
   worker::Claim claim;
   claim.peer = PeerOf(context.peer());
   const absl::string_view tenant = ValueOf(context, "x-tenant");
@@ -36,6 +37,13 @@ absl::StatusOr<worker::Claim> ClaimOf(
                      " printable characters without spaces are allowed"));
   }
   claim.tenant = std::string(tenant.data(), tenant.size());
+  if (const auto tokens = gate.tokens()) {
+    const auto identity = tokens->Find(ValueOf(context, "authorization"));
+    if (!identity.has_value()) {
+      return absl::UnauthenticatedError("the token is not valid any more");
+    }
+    claim.tenant = TenantOf(*identity, claim.tenant);
+  }
   const absl::string_view priority = ValueOf(context, "x-priority");
   if (priority == "low") {
     claim.priority = worker::Priority::kLow;

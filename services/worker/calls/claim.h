@@ -8,6 +8,7 @@
 #include <cstddef>
 
 #include "absl/status/statusor.h"
+#include "services/server/call_gate.h"
 #include "worker/scheduling/fair_queue.h"
 
 namespace plimsoll::services {
@@ -15,11 +16,13 @@ namespace plimsoll::services {
 inline constexpr size_t kMaxTenantBytes = 64;
 
 // x-tenant is printable ASCII; without it the call is of nobody in particular.
-// x-priority is low, normal or high; without it, normal. Nobody proves who they
-// are, so all names that come from one peer share what one peer gets.
-// Errors: kInvalidArgument naming the key.
+// Where `gate` has tokens, the tenant is the token's (TenantOf).
+// x-priority is low, normal or high; without it, normal. All names that come
+// from one peer share what one peer gets.
+// Errors: kInvalidArgument naming the key; kUnauthenticated if the call's token
+// has become invalid.
 absl::StatusOr<worker::Claim> ClaimOf(
-    const grpc::CallbackServerContext& context);
+    const grpc::CallbackServerContext& context, const CallGate& gate);
 
 }  // namespace plimsoll::services
 

@@ -67,7 +67,8 @@ class SessionServiceImpl final : public v1::SessionService::CallbackService {
             StopCheck stop, ByteBudget::Share& held) -> absl::Status {
           ASSIGN_OR_RETURN(const ServedModel model,
                            room_.registry.Serve(request->model()));
-          ASSIGN_OR_RETURN(worker::Claim claim, ClaimOf(*context));
+          ASSIGN_OR_RETURN(worker::Claim claim,
+                           ClaimOf(*context, room_.limits.gate));
           ASSIGN_OR_RETURN(
               *response->mutable_session(),
               services::OpenSession(model, {std::move(claim), "", held, stop},
@@ -110,7 +111,8 @@ class SessionServiceImpl final : public v1::SessionService::CallbackService {
                                    const Request& request, Response& response) {
     return AnswerUnary(
         context, room_.limits, request, response, [&]() -> absl::Status {
-          ASSIGN_OR_RETURN(const worker::Claim claim, ClaimOf(*context));
+          ASSIGN_OR_RETURN(const worker::Claim claim,
+                           ClaimOf(*context, room_.limits.gate));
           return answer(room_.registry, claim, request, response);
         });
   }

@@ -12,6 +12,7 @@
 #include "planner/layout/device_profile.h"
 #include "planner/layout/memory_plan.h"
 #include "services/server/flags.h"
+#include "services/server/tls_files.h"
 #include "worker/device/compute_device.h"
 #include "worker/engine/engine.h"
 #include "worker/text/chat/chat_template.h"
@@ -64,8 +65,9 @@ struct WorkerOptions {
       worker::EngineOptions::kPromptShareBesideOthers;
   std::optional<worker::ChatFormat> chat_format;
   absl::Duration drain_timeout = absl::Seconds(30);
-  std::string planner;         // its address; empty: the worker plans itself
-  std::string holder;          // the holder's name in leases
+  std::string planner;  // its address; empty: the worker plans itself
+  ClientSecurity planner_security = {};  // for calls of the planner
+  std::string holder;                    // the holder's name in leases
   std::string profile_folder;  // for runtime profiles; empty: the default one
   std::function<absl::Time()> clock;  // BootTime
   // Is told of every load and unload, and outlives the registry. May be null.

@@ -98,7 +98,8 @@ struct PlannerClient::Stub {
 };
 
 PlannerClient::PlannerClient(const std::string& address, std::string holder,
-                             std::function<absl::Time()> clock)
+                             std::function<absl::Time()> clock,
+                             const ClientSecurity& security)
     : stub_(std::make_unique<Stub>()),
       holder_(std::move(holder)),
       clock_(std::move(clock)),
@@ -107,8 +108,8 @@ PlannerClient::PlannerClient(const std::string& address, std::string holder,
   // A planner that comes back is noticed within a renewal.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
-  stub_->planner = v1::PlannerService::NewStub(
-      grpc::CreateCustomChannel(address, NewChannelCredentials(), arguments));
+  stub_->planner = v1::PlannerService::NewStub(grpc::CreateCustomChannel(
+      address, NewChannelCredentials(security), arguments));
 }
 
 PlannerClient::~PlannerClient() = default;

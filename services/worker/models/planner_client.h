@@ -17,6 +17,7 @@
 #include "plimsoll/v1/common.pb.h"
 #include "plimsoll/v1/plan.pb.h"
 #include "services/host/process_identity.h"
+#include "services/server/tls_files.h"
 
 namespace plimsoll::services {
 
@@ -56,7 +57,8 @@ class PlannerClient {
   static constexpr int kMaxReserveCalls = 3;
 
   PlannerClient(const std::string& address, std::string holder,
-                std::function<absl::Time()> clock);
+                std::function<absl::Time()> clock,
+                const ClientSecurity& security = {});
   ~PlannerClient();
 
   // If the device is `is_unhealthy`, nothing is granted there until another

@@ -151,7 +151,8 @@ absl::StatusOr<std::unique_ptr<WorkerCore>> WorkerCore::Start(
   }
   if (!options.planner.empty()) {
     core->client_ = std::make_unique<PlannerClient>(
-        options.planner, options.holder, options.clock);
+        options.planner, options.holder, options.clock,
+        options.planner_security);
     core->keeper_ = std::make_unique<LeaseKeeper>(
         *core->client_, options.devices, options.clock, options.observer);
     if (runtime.has_value()) {

@@ -176,6 +176,7 @@ std::optional<int> ParseWorkerFlags(int argc, char** argv,
       "tenant, status, tokens and times, never its text");
   app.add_option("--planner", options.planner,
                  "HOST:PORT of a planner (none: the worker plans by itself)");
+  AddClientFlags(app, options.planner_security);
   app.add_option("--profile-dir", options.profile_folder,
                  "Folder where this worker keeps what it measured of its own "
                  "overhead, for the plans of later ones "

@@ -37,6 +37,10 @@ struct Observers {
 absl::Status RunWorker(const ServerOptions& server_options,
                        WorkerOptions options) {
   RETURN_IF_ERROR(CheckListen(server_options));
+  if (!options.planner.empty()) {
+    RETURN_IF_ERROR(
+        CheckClientSecurity(options.planner_security, options.planner));
+  }
   const bool has_metrics = !server_options.metrics_listen.empty();
   // Before any of gRPC's is started, which its calls to a planner need.
   RETURN_IF_ERROR(

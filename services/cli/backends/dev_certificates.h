@@ -1,0 +1,39 @@
+// Makes certificates for trying TLS on one machine: a CA, and certificates of a
+// server and of a client.
+#ifndef PLIMSOLL_SERVICES_CLI_BACKENDS_DEV_CERTIFICATES_H_
+#define PLIMSOLL_SERVICES_CLI_BACKENDS_DEV_CERTIFICATES_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace plimsoll::cli {
+
+// A certificate and its private key, both PEM.
+struct CertificatePair {
+  std::string certificate;
+  std::string key;
+};
+
+// How long the certificates are valid.
+inline constexpr absl::Duration kDevCertificateLife = absl::Hours(24 * 365);
+
+// Makes a CA that signs itself.
+// Errors: kInternal if OpenSSL fails.
+absl::StatusOr<CertificatePair> NewDevCa();
+
+// Makes a server's certificate for `hosts`: names of DNS, and addresses.
+// Errors: kInvalidArgument if `ca` is no CA or a host is neither; kInternal if
+// OpenSSL fails.
+absl::StatusOr<CertificatePair> NewDevServer(
+    const CertificatePair& ca, const std::vector<std::string>& hosts);
+
+// Makes a client's certificate. Errors: as NewDevServer.
+absl::StatusOr<CertificatePair> NewDevClient(const CertificatePair& ca,
+                                             const std::string& name);
+
+}  // namespace plimsoll::cli
+
+#endif  // PLIMSOLL_SERVICES_CLI_BACKENDS_DEV_CERTIFICATES_H_

@@ -1,0 +1,37 @@
+// What a caller may do: roles, and the one table of the least role that each
+// method takes.
+#ifndef PLIMSOLL_SERVICES_SERVER_ROLES_H_
+#define PLIMSOLL_SERVICES_SERVER_ROLES_H_
+
+#include <optional>
+
+#include "absl/strings/string_view.h"
+
+namespace plimsoll::services {
+
+// Each role may do what the ones before it may.
+enum class Role {
+  kViewer,  // reads what there is
+  kUser,    // asks for text and for plans
+  kWorker,  // holds leases of a planner
+  kAdmin,   // loads, unloads, drains and aborts
+};
+
+// "viewer", "user", "worker" or "admin".
+const char* RoleName(Role role);
+std::optional<Role> FindRole(absl::string_view name);
+
+// What a method asks of its caller.
+struct MethodRule {
+  absl::string_view path;  // as on the wire: "/plimsoll.v1.ModelService/..."
+  // Absent: everybody may call it, without a token.
+  std::optional<Role> least;
+};
+
+// Returns the rule of a method, or null: then nobody may call it. Each method
+// of each service has to be in the table; a test tells which one is not.
+const MethodRule* FindMethodRule(absl::string_view path);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_SERVER_ROLES_H_

@@ -1,0 +1,80 @@
+#include "services/server/token_file.h"
+
+#include <sys/stat.h>
+
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "base/status_macros.h"
+#include "services/host/log.h"
+#include "services/server/small_file.h"
+
+namespace plimsoll::services {
+namespace {
+
+constexpr absl::string_view kScheme = "bearer ";
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<TokenFile>> TokenFile::Open(
+    std::string path, std::function<absl::Time()> clock) {
+  std::shared_ptr<TokenFile> file(
+      new TokenFile(std::move(path), std::move(clock)));
+  absl::MutexLock lock(&file->mu_);
+  file->looked_at_ = file->clock_();
+  file->stamp_ = file->StampNow();
+  ASSIGN_OR_RETURN(file->tokens_, file->Read());
+  return file;
+}
+
+std::optional<TokenFile::Stamp> TokenFile::StampNow() const {
+  struct stat now = {};
+  if (stat(path_.c_str(), &now) != 0) return std::nullopt;
+  return Stamp{now.st_dev, now.st_ino, now.st_size,
+               absl::TimeFromTimespec(now.st_mtim)};
+}
+
+absl::StatusOr<std::vector<TokenEntry>> TokenFile::Read() const {
+  ASSIGN_OR_RETURN(const std::string text,
+                   ReadSmallFile(path_, kMaxTokenListBytes));
+  auto tokens = ParseTokenList(text);
+  if (tokens.ok()) return tokens;
+  return absl::InvalidArgumentError(
+      absl::StrCat(path_, ": ", tokens.status().message()));
+}
+
+void TokenFile::Refresh(absl::Time now) {
+  // A clock that was set back does not stop the looking.
+  if (now >= looked_at_ && now < looked_at_ + kPollInterval) return;
+  looked_at_ = now;
+  const std::optional<Stamp> stamp = StampNow();
+  if (stamp == stamp_) return;
+  stamp_ = stamp;
+  auto tokens = Read();
+  if (!tokens.ok()) {
+    Log(LogLevel::kError,
+        "the file of tokens is bad; those that were read last stay valid",
+        {{"error", std::string(tokens.status().message())}});
+    return;
+  }
+  tokens_ = *std::move(tokens);
+  Log(LogLevel::kInfo, "the file of tokens was read again",
+      {{"tokens", absl::StrCat(tokens_.size())}});
+}
+
+std::optional<Identity> TokenFile::Find(absl::string_view authorization) {
+  if (!absl::StartsWithIgnoreCase(authorization, kScheme)) return std::nullopt;
+  const absl::string_view token =
+      absl::StripAsciiWhitespace(authorization.substr(kScheme.size()));
+  const absl::Time now = clock_();
+  absl::MutexLock lock(&mu_);
+  Refresh(now);
+  const TokenEntry* entry = FindToken(tokens_, token);
+  if (entry == nullptr || entry->expires <= now) return std::nullopt;
+  return Identity{entry->name, entry->tenant, entry->role};
+}
+
+}  // namespace plimsoll::services

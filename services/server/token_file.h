@@ -1,0 +1,80 @@
+// A server's file of tokens, which may change while the server runs.
+#ifndef PLIMSOLL_SERVICES_SERVER_TOKEN_FILE_H_
+#define PLIMSOLL_SERVICES_SERVER_TOKEN_FILE_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "services/server/token_list.h"
+
+namespace plimsoll::services {
+
+// Who calls, as a token proves it.
+struct Identity {
+  std::string name;
+  std::string tenant;
+  Role role = Role::kViewer;
+};
+
+// The tenant that a call counts for, if the caller names `wanted`: the token's,
+// whatever the caller says. Only an administrator without one may choose.
+inline const std::string& TenantOf(const Identity& identity,
+                                   const std::string& wanted) {
+  const bool may_choose =
+      identity.role == Role::kAdmin && identity.tenant.empty();
+  return may_choose ? wanted : identity.tenant;
+}
+
+// The file is looked at again by the first call after kPollInterval. One that
+// is bad or gone by then changes nothing but the log: the tokens that were read
+// last stay. Thread-safe. The server and its calls share it.
+class TokenFile {
+ public:
+  static constexpr absl::Duration kPollInterval = absl::Seconds(1);
+
+  // Errors: kInvalidArgument naming the file and what is wrong with it.
+  static absl::StatusOr<std::shared_ptr<TokenFile>> Open(
+      std::string path, std::function<absl::Time()> clock);
+
+  // Returns whose token is in the header `authorization`, "Bearer TOKEN".
+  // Returns nothing if the token is not in the file or has expired.
+  std::optional<Identity> Find(absl::string_view authorization)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  // What tells two states of the file apart.
+  struct Stamp {
+    uint64_t device = 0;
+    uint64_t inode = 0;
+    int64_t bytes = 0;
+    absl::Time changed;
+    bool operator==(const Stamp&) const = default;
+  };
+
+  TokenFile(std::string path, std::function<absl::Time()> clock)
+      : path_(std::move(path)), clock_(std::move(clock)) {}
+
+  // Absent if there is no file.
+  std::optional<Stamp> StampNow() const;
+  absl::StatusOr<std::vector<TokenEntry>> Read() const;
+  void Refresh(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const std::string path_;
+  const std::function<absl::Time()> clock_;
+  absl::Mutex mu_;
+  std::vector<TokenEntry> tokens_ ABSL_GUARDED_BY(mu_);
+  std::optional<Stamp> stamp_ ABSL_GUARDED_BY(mu_);
+  absl::Time looked_at_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_SERVER_TOKEN_FILE_H_
