@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 
 namespace plimsoll::services {
+
 bool IsLoopback(const std::string& host) {
   if (host == "localhost") return true;
   in_addr v4{};
