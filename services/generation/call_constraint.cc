@@ -1,6 +1,8 @@
 #include "services/generation/call_constraint.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -44,19 +46,21 @@ std::string CallsSchema(const std::vector<worker::Tool>& tools,
 }
 
 bool HasTool(const std::vector<worker::Tool>& tools, const std::string& name) {
-  for (const worker::Tool& tool : tools) {
-    if (tool.name == name) return true;
-  }
-  return false;
+  return std::any_of(
+      tools.begin(), tools.end(),
+      [&name](const worker::Tool& tool) { return tool.name == name; });
 }
 
 // Why the calls of a reply cannot be held; empty if they can.
-absl::string_view WhyFree(const worker::ReplyReading& reading,
+absl::string_view WhyFree(const std::optional<worker::ReplyReading>& reading,
                           const worker::GenerateOptions& options) {
-  if (reading.tools.empty()) return "there are no tools";
+  if (!reading) {
+    return "the reply is not split, or how the model writes calls is not known";
+  }
+  if (reading->tools.empty()) return "there are no tools";
   if (options.constraint != nullptr) return "the request has a constraint";
-  if (reading.format.syntax != worker::CallSyntax::kJson ||
-      reading.format.call.close.empty()) {
+  if (reading->format.syntax != worker::CallSyntax::kJson ||
+      reading->format.call.close.empty()) {
     return "the model's template does not write calls as JSON between marks";
   }
   if (!options.shown_tokens.empty()) {
@@ -68,7 +72,8 @@ absl::string_view WhyFree(const worker::ReplyReading& reading,
 }  // namespace
 
 absl::StatusOr<worker::SchemaNotes> HoldCalls(
-    const v1::ChatPrompt& chat, const worker::ReplyReading& reading,
+    const v1::ChatPrompt& chat,
+    const std::optional<worker::ReplyReading>& reading,
     worker::ConstraintCache& cache, StopCheck stop,
     worker::GenerateOptions& options) {
   const bool is_required = chat.tool_choice() == v1::TOOL_CHOICE_REQUIRED;
@@ -78,20 +83,20 @@ absl::StatusOr<worker::SchemaNotes> HoldCalls(
     return absl::InvalidArgumentError(
         absl::StrCat("chat.tool_choice: a call cannot be required: ", why));
   }
-  if (!only.empty() && !HasTool(reading.tools, only)) {
+  if (!only.empty() && !HasTool(reading->tools, only)) {
     return absl::InvalidArgumentError(
         "chat.required_tool: it is none of the tools");
   }
   worker::ConstraintSource source = {
       .form = worker::ConstraintSource::Form::kJsonSchema,
-      .text = CallsSchema(reading.tools, only, /*is_any=*/false),
+      .text = CallsSchema(reading->tools, only, /*is_any=*/false),
       .options = {},
-      .frame = {.trigger = std::string(reading.format.call.open),
+      .frame = {.trigger = std::string(reading->format.call.open),
                 .is_first = is_required,
-                .passage_open = std::string(reading.format.reasoning.open),
-                .passage_close = std::string(reading.format.reasoning.close),
-                .begins_passage = reading.begins_reasoning,
-                .close = std::string(reading.format.call.close),
+                .passage_open = std::string(reading->format.reasoning.open),
+                .passage_close = std::string(reading->format.reasoning.close),
+                .begins_passage = reading->begins_reasoning,
+                .close = std::string(reading->format.call.close),
                 .repeats = !chat.has_parallel_tool_calls() ||
                            chat.parallel_tool_calls()}};
   auto made = cache.Get(source, stop);
@@ -100,7 +105,7 @@ absl::StatusOr<worker::SchemaNotes> HoldCalls(
     RETURN_IF_ERROR(stop());
     notes.push_back(absl::StrCat("tools: arguments are any objects: ",
                                  made.status().message()));
-    source.text = CallsSchema(reading.tools, only, /*is_any=*/true);
+    source.text = CallsSchema(reading->tools, only, /*is_any=*/true);
     made = cache.Get(source, stop);
     RETURN_IF_ERROR(made.status());
   }

@@ -3,6 +3,8 @@
 #ifndef PLIMSOLL_SERVICES_GENERATION_CALL_CONSTRAINT_H_
 #define PLIMSOLL_SERVICES_GENERATION_CALL_CONSTRAINT_H_
 
+#include <optional>
+
 #include "absl/status/statusor.h"
 #include "base/stop_check.h"
 #include "plimsoll/v1/common.pb.h"
@@ -12,7 +14,8 @@
 
 namespace plimsoll::services {
 
-// Constrains the reply to `chat`, which is read by `reading`, from the mark of
+// Constrains the reply to `chat`, which a model's own template rendered and
+// which `reading` splits if it is split, from the mark of
 // a call on, and from its begin on if a call is required. Calls are held if
 // they are JSON between marks that are no control tokens, and if the request
 // has no constraint of its own; other replies stay free.
@@ -21,7 +24,8 @@ namespace plimsoll::services {
 // Errors: kInvalidArgument if a call is required that cannot be held; those of
 // `stop`.
 absl::StatusOr<worker::SchemaNotes> HoldCalls(
-    const v1::ChatPrompt& chat, const worker::ReplyReading& reading,
+    const v1::ChatPrompt& chat,
+    const std::optional<worker::ReplyReading>& reading,
     worker::ConstraintCache& cache, StopCheck stop,
     worker::GenerateOptions& options);
 

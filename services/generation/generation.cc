@@ -53,18 +53,11 @@ absl::StatusOr<Prompt> FittingPrompt(const ServedModel& model,
 // Holds the reply's calls of tools.
 absl::Status Hold(const v1::ChatPrompt& chat, StopCheck stop,
                   Generation& generation) {
-  if (!generation.prompt.reading) {
-    const bool is_own =
-        generation.prompt.chat_format == worker::kTemplateFormat;
-    if (!is_own || chat.tool_choice() != v1::TOOL_CHOICE_REQUIRED) {
-      return absl::OkStatus();
-    }
-    return absl::InvalidArgumentError(
-        "chat.tool_choice: a call cannot be required: the reply is not split, "
-        "or how the model writes calls is not known");
+  if (generation.prompt.chat_format != worker::kTemplateFormat) {
+    return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(worker::SchemaNotes notes,
-                   HoldCalls(chat, *generation.prompt.reading,
+                   HoldCalls(chat, generation.prompt.reading,
                              generation.model.engine->constraints(), stop,
                              generation.options));
   for (std::string& note : notes) {

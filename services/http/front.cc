@@ -81,13 +81,6 @@ HttpResponse OneModel(const std::vector<ModelInfo>& models,
   return ErrorResponse(404, "there is no model of this name");
 }
 
-HttpResponse WrongMethod(const std::string& allowed) {
-  HttpResponse response =
-      ErrorResponse(405, absl::StrCat("this path takes ", allowed));
-  response.headers.emplace_back("Allow", allowed);
-  return response;
-}
-
 using PostHandler = void (*)(const HttpRoom&, HttpRequest,
                              std::shared_ptr<HttpReply>);
 

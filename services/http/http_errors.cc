@@ -133,4 +133,11 @@ HttpResponse ErrorResponse(int status, absl::string_view message) {
   return {.status = status, .body = BodyOf(status, message, "", "")};
 }
 
+HttpResponse WrongMethod(const std::string& allowed) {
+  HttpResponse response =
+      ErrorResponse(405, absl::StrCat("this path takes ", allowed));
+  response.headers.emplace_back("Allow", allowed);
+  return response;
+}
+
 }  // namespace plimsoll::services

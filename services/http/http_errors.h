@@ -27,6 +27,8 @@ HttpResponse ErrorResponse(const absl::Status& status);
 
 // The reply for an error of the transport.
 HttpResponse ErrorResponse(int status, absl::string_view message);
+// The reply where a path takes only the methods `allowed`, such as "GET, HEAD".
+HttpResponse WrongMethod(const std::string& allowed);
 
 }  // namespace plimsoll::services
 

@@ -46,9 +46,7 @@ void MetricsServer::Handle(const HttpRequest& request, HttpReply& reply) const {
     return reply.Send(ErrorResponse(404, "only /metrics is here"));
   }
   if (request.method != "GET" && request.method != "HEAD") {
-    HttpResponse refusal = ErrorResponse(405, "this path takes GET and HEAD");
-    refusal.headers.emplace_back("Allow", "GET, HEAD");
-    return reply.Send(std::move(refusal));
+    return reply.Send(WrongMethod("GET, HEAD"));
   }
   reply.Send(MetricsResponse(source_()));
 }

@@ -80,7 +80,7 @@ void AddPlan(const LoadedModel& model, const LoadedModel::Part& part,
   std::map<std::string, int64_t> kinds;
   int64_t page_bytes = 0;
   for (const planner::Region& region : plan.regions) {
-    // Those are no part of the device's bytes.
+    // Regions on the host, and mapped ones, are no part of the device's bytes.
     if (region.on_host || region.is_mapped) continue;
     kinds[KindOf(region.name)] += region.bytes;
     if (region.name == "kv_full") page_bytes += region.bytes;

@@ -11,35 +11,35 @@ WorkerMetrics::WorkerMetrics(const WorkerOptions& options) {
   for (const WorkerDevice& device : options.devices) devices_[device.id];
 }
 
+ModelCounts* WorkerMetrics::CountsOf(const std::string& model) {
+  const auto found = models_.find(model);
+  return found == models_.end() ? nullptr : &found->second;
+}
+
 void WorkerMetrics::OnSubmit(const std::string& model,
                              const absl::Status& status) {
-  const auto found = models_.find(model);
-  if (found != models_.end()) found->second.AddSubmit(status);
+  if (ModelCounts* counts = CountsOf(model)) counts->AddSubmit(status);
 }
 
 void WorkerMetrics::OnStep(const std::string& model,
                            const worker::StepRecord& step) {
-  const auto found = models_.find(model);
-  if (found != models_.end()) found->second.Add(step);
+  if (ModelCounts* counts = CountsOf(model)) counts->Add(step);
 }
 
 void WorkerMetrics::OnRequestEnd(const std::string& model,
                                  const worker::RequestRecord& request) {
-  const auto found = models_.find(model);
-  if (found != models_.end()) found->second.Add(request);
+  if (ModelCounts* counts = CountsOf(model)) counts->Add(request);
 }
 
 void WorkerMetrics::OnLoadEnd(const LoadRecord& load) {
-  const auto found = models_.find(load.model);
-  if (found == models_.end()) return;
-  ModelCounts& counts = found->second;
-  ++(load.status.ok() ? counts.loads : counts.failed_loads);
-  counts.load_seconds = absl::ToDoubleSeconds(load.time);
+  ModelCounts* counts = CountsOf(load.model);
+  if (counts == nullptr) return;
+  ++(load.status.ok() ? counts->loads : counts->failed_loads);
+  counts->load_seconds = absl::ToDoubleSeconds(load.time);
 }
 
 void WorkerMetrics::OnUnload(const std::string& model) {
-  const auto found = models_.find(model);
-  if (found != models_.end()) ++found->second.unloads;
+  if (ModelCounts* counts = CountsOf(model)) ++counts->unloads;
 }
 
 void WorkerMetrics::OnLease(const LeaseRecord& lease) {

@@ -37,6 +37,8 @@ class WorkerMetrics final : public WorkerObserver {
   std::string Text(ModelRegistry& registry, bool is_ready) const;
 
  private:
+  // Null for a model that is not configured.
+  ModelCounts* CountsOf(const std::string& model);
   void AddCounts(Scrape& scrape) const;
 
   // The keys are constant.

@@ -9,7 +9,7 @@
 
 namespace plimsoll::services {
 
-// Of a server. All files are PEM and are read again when they change.
+// The files of a server. All are PEM and are read again when they change.
 struct ServerTls {
   std::string cert = "";  // its certificate, then those between it and the CA
   std::string key = "";   // the certificate's private key
@@ -19,7 +19,7 @@ struct ServerTls {
   bool is_on() const { return !cert.empty() || !key.empty(); }
 };
 
-// Of a client.
+// What a client speaks with: the files of its TLS, and its token.
 struct ClientSecurity {
   // As `ca`: the CAs that the system trusts.
   static constexpr char kSystem[] = "system";

@@ -19,6 +19,15 @@ constexpr absl::string_view kScheme = "bearer ";
 
 }  // namespace
 
+absl::StatusOr<std::vector<TokenEntry>> ReadTokens(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text,
+                   ReadSmallFile(path, kMaxTokenListBytes));
+  auto tokens = ParseTokenList(text);
+  if (tokens.ok()) return tokens;
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": ", tokens.status().message()));
+}
+
 absl::StatusOr<std::shared_ptr<TokenFile>> TokenFile::Open(
     std::string path, std::function<absl::Time()> clock) {
   std::shared_ptr<TokenFile> file(
@@ -26,7 +35,7 @@ absl::StatusOr<std::shared_ptr<TokenFile>> TokenFile::Open(
   absl::MutexLock lock(&file->mu_);
   file->looked_at_ = file->clock_();
   file->stamp_ = file->StampNow();
-  ASSIGN_OR_RETURN(file->tokens_, file->Read());
+  ASSIGN_OR_RETURN(file->tokens_, ReadTokens(file->path_));
   return file;
 }
 
@@ -37,15 +46,6 @@ std::optional<TokenFile::Stamp> TokenFile::StampNow() const {
                absl::TimeFromTimespec(now.st_mtim)};
 }
 
-absl::StatusOr<std::vector<TokenEntry>> TokenFile::Read() const {
-  ASSIGN_OR_RETURN(const std::string text,
-                   ReadSmallFile(path_, kMaxTokenListBytes));
-  auto tokens = ParseTokenList(text);
-  if (tokens.ok()) return tokens;
-  return absl::InvalidArgumentError(
-      absl::StrCat(path_, ": ", tokens.status().message()));
-}
-
 void TokenFile::Refresh(absl::Time now) {
   // A clock that was set back does not stop the looking.
   if (now >= looked_at_ && now < looked_at_ + kPollInterval) return;
@@ -53,7 +53,7 @@ void TokenFile::Refresh(absl::Time now) {
   const std::optional<Stamp> stamp = StampNow();
   if (stamp == stamp_) return;
   stamp_ = stamp;
-  auto tokens = Read();
+  auto tokens = ReadTokens(path_);
   if (!tokens.ok()) {
     Log(LogLevel::kError,
         "the file of tokens is bad; those that were read last stay valid",

@@ -33,6 +33,10 @@ inline const std::string& TenantOf(const Identity& identity,
   return may_choose ? wanted : identity.tenant;
 }
 
+// Reads a file of tokens.
+// Errors: kInvalidArgument naming the file and what is wrong with it.
+absl::StatusOr<std::vector<TokenEntry>> ReadTokens(const std::string& path);
+
 // The file is looked at again by the first call after kPollInterval. One that
 // is bad or gone by then changes nothing but the log: the tokens that were read
 // last stay. Thread-safe. The server and its calls share it.
@@ -64,7 +68,6 @@ class TokenFile {
 
   // Absent if there is no file.
   std::optional<Stamp> StampNow() const;
-  absl::StatusOr<std::vector<TokenEntry>> Read() const;
   void Refresh(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::string path_;

@@ -7,6 +7,7 @@ import pathlib
 import pytest
 
 import stubs
+from gguf_header import with_changed_vocabulary
 from servers import Planner, Worker
 
 CACHE_DIR = pathlib.Path(
@@ -43,6 +44,22 @@ def smollm2():
 @pytest.fixture(scope="session")
 def gemma3():
     return model_file("gemma3")
+
+
+@pytest.fixture(scope="module")
+def own_template(gemma3, tmp_path_factory):
+    """Makes copies of gemma3 with a chat template, and tokens changed by id."""
+    paths = []
+
+    def make(template, changes=None):
+        path = tmp_path_factory.mktemp("own_template") / "model.gguf"
+        with_changed_vocabulary(gemma3, path, changes or {}, template)
+        paths.append(path)
+        return path
+
+    yield make
+    for path in paths:
+        path.unlink()
 
 
 @pytest.fixture(params=list(MODEL_FILES))

@@ -10,7 +10,6 @@ import pytest
 
 from asks import GREEDY, chat, generate, stream
 from command_line import at, plimsoll
-from gguf_header import with_changed_vocabulary
 from servers import CALL_SECONDS, Worker, refused
 from stubs import common, generation as v1, tokenizer as tv1
 
@@ -40,12 +39,9 @@ LIGHT = {
 
 
 @pytest.fixture(scope="module")
-def tool_model(gemma3, tmp_path_factory):
-    path = tmp_path_factory.mktemp("tools") / "functiongemma.gguf"
+def tool_model(own_template):
     changes = {FIRST + i: (text, USER_DEFINED) for i, text in enumerate(MARKERS)}
-    with_changed_vocabulary(gemma3, path, changes, TEMPLATE)
-    yield path
-    path.unlink()
+    return own_template(TEMPLATE, changes)
 
 
 @pytest.fixture(scope="module")

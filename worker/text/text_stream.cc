@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/match.h"
+#include "worker/text/mark_end.h"
 
 namespace plimsoll::worker {
 
@@ -42,12 +42,7 @@ void TextStream::Release(std::string& out) {
   // Hold the longest tail that begins some stop string.
   size_t held = 0;
   for (const std::string& stop : stop_strings_) {
-    for (size_t n = std::min(stop.size() - 1, pending_.size()); n > held; --n) {
-      if (absl::EndsWith(pending_, absl::string_view(stop).substr(0, n))) {
-        held = n;
-        break;
-      }
-    }
+    held = std::max(held, EndThatBegins(stop, pending_));
   }
   const size_t n_certain = pending_.size() - held;
   out.append(pending_, 0, n_certain);

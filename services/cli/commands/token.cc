@@ -17,7 +17,7 @@
 #include "services/cli/terminal/private_file.h"
 #include "services/cli/terminal/table.h"
 #include "services/cli/terminal/terminal.h"
-#include "services/server/small_file.h"
+#include "services/server/token_file.h"
 #include "services/server/token_list.h"
 
 namespace plimsoll::cli {
@@ -72,19 +72,12 @@ absl::StatusOr<std::optional<absl::Duration>> ParseLife(
       "takes days, hours or minutes, such as 90d, 12h or 30m");
 }
 
-// Reads the tokens of a file; none if it is not there and `may_be_new`.
-absl::StatusOr<std::vector<TokenEntry>> ReadTokens(const std::string& file,
-                                                   bool may_be_new) {
+// Reads the tokens of a file; none if it is not there.
+absl::StatusOr<std::vector<TokenEntry>> ReadTokensIfAny(
+    const std::string& file) {
   std::error_code error;
-  if (may_be_new && !std::filesystem::exists(file, error)) {
-    return std::vector<TokenEntry>();
-  }
-  ASSIGN_OR_RETURN(const std::string text,
-                   services::ReadSmallFile(file, services::kMaxTokenListBytes));
-  auto tokens = services::ParseTokenList(text);
-  if (tokens.ok()) return tokens;
-  return absl::InvalidArgumentError(
-      absl::StrCat(file, ": ", tokens.status().message()));
+  if (!std::filesystem::exists(file, error)) return std::vector<TokenEntry>();
+  return services::ReadTokens(file);
 }
 
 auto FindName(std::vector<TokenEntry>& tokens, const std::string& name) {
@@ -94,8 +87,7 @@ auto FindName(std::vector<TokenEntry>& tokens, const std::string& name) {
 }
 
 absl::Status RunNew(const TokenFlags& flags, Streams& streams) {
-  ASSIGN_OR_RETURN(std::vector<TokenEntry> tokens,
-                   ReadTokens(flags.file, /*may_be_new=*/true));
+  ASSIGN_OR_RETURN(std::vector<TokenEntry> tokens, ReadTokensIfAny(flags.file));
   if (FindName(tokens, flags.name) != tokens.end()) {
     return UsageError(
         absl::StrCat("there is a token of this name already; "
@@ -129,7 +121,7 @@ absl::Status RunNew(const TokenFlags& flags, Streams& streams) {
 
 absl::Status RunRevoke(const TokenFlags& flags, Streams& streams) {
   ASSIGN_OR_RETURN(std::vector<TokenEntry> tokens,
-                   ReadTokens(flags.file, /*may_be_new=*/false));
+                   services::ReadTokens(flags.file));
   const auto found = FindName(tokens, flags.name);
   if (found == tokens.end()) {
     return absl::NotFoundError(
@@ -144,7 +136,7 @@ absl::Status RunRevoke(const TokenFlags& flags, Streams& streams) {
 
 absl::Status RunList(const TokenFlags& flags, Streams& streams) {
   ASSIGN_OR_RETURN(const std::vector<TokenEntry> tokens,
-                   ReadTokens(flags.file, /*may_be_new=*/false));
+                   services::ReadTokens(flags.file));
   Table table({{"name"}, {"role"}, {"tenant"}, {"expires"}});
   for (const TokenEntry& token : tokens) {
     const bool is_forever = token.expires == absl::InfiniteFuture();

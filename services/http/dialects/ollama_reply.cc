@@ -74,6 +74,11 @@ class OllamaFormat : public ReplyFormat {
     for (const v1::ToolCall& call : part->tool_calls()) text += call.text();
     return text;
   }
+  // Adds what `part` has of reasoning, if any.
+  static void AddThinking(const Part* part, Json& json) {
+    if (part == nullptr || part->reasoning().empty()) return;
+    json["thinking"] = part->reasoning();
+  }
   const std::string& id() const { return head_.id; }
 
  private:
@@ -129,9 +134,7 @@ class OllamaChatFormat final : public OllamaFormat {
     Json said;
     said["role"] = "assistant";
     said["content"] = TextOf(part);
-    if (part != nullptr && !part->reasoning().empty()) {
-      said["thinking"] = part->reasoning();
-    }
+    AddThinking(part, said);
     Json calls = Json::array();
     for (int i = 0; part != nullptr && i < part->tool_calls_size(); ++i) {
       const v1::ToolCall& call = part->tool_calls(i);
@@ -158,9 +161,7 @@ class OllamaGenerateFormat final : public OllamaFormat {
  private:
   void AddText(const Part* part, Json& message) override {
     message["response"] = TextOf(part);
-    if (part != nullptr && !part->reasoning().empty()) {
-      message["thinking"] = part->reasoning();
-    }
+    AddThinking(part, message);
   }
 };
 

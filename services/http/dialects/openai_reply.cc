@@ -197,11 +197,11 @@ class ChatFormat final : public OpenAiFormat {
       choices.push_back(Choice(index, Json::object(), nullptr, nullptr));
       AddEvictions(part, choices.back());
     }
-    // Text that was meant as a call and is none stays text: nothing is lost.
     if (!part.reasoning().empty()) {
       choices.push_back(Choice(index, {{"reasoning_content", part.reasoning()}},
                                nullptr, nullptr));
     }
+    // Text that was meant as a call and is none stays text: nothing is lost.
     std::string text = part.text();
     Json calls = Json::array();
     for (const v1::ToolCall& call : part.tool_calls()) {

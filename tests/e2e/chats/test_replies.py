@@ -11,7 +11,6 @@ import pytest
 
 from asks import GREEDY, chat, generate, stream
 from command_line import plimsoll
-from gguf_header import with_changed_vocabulary
 from servers import CALL_SECONDS, Worker, refused
 from stubs import common, generation as v1, tokenizer as tv1
 
@@ -31,11 +30,8 @@ ARGUMENTS = '{"room":"hall","on":true}'
 
 
 @pytest.fixture(scope="module")
-def thinker(gemma3, tmp_path_factory):
-    path = tmp_path_factory.mktemp("replies") / "thinker.gguf"
-    with_changed_vocabulary(gemma3, path, {}, TEMPLATE)
-    yield path
-    path.unlink()
+def thinker(own_template):
+    return own_template(TEMPLATE)
 
 
 @pytest.fixture(scope="module")
@@ -45,14 +41,12 @@ def worker(thinker):
 
 
 @pytest.fixture(scope="module")
-def plain_worker(gemma3, tmp_path_factory):
+def plain_worker(own_template):
     """Its template has calls, but no reasoning."""
-    path = tmp_path_factory.mktemp("replies") / "plain.gguf"
-    template = "{{ messages[0].content }} {{ tools | tojson }} <tool_call>{name}"
-    with_changed_vocabulary(gemma3, path, {}, template)
+    path = own_template(
+        "{{ messages[0].content }} {{ tools | tojson }} <tool_call>{name}")
     with Worker(f"--model=p={path}", "--n-ctx=1024", "--slots=1") as server:
         yield server.await_ready()
-    path.unlink()
 
 
 def asked(text="Light, please.", tools=("light",), **fields):
@@ -222,12 +216,11 @@ def test_an_unknown_keyword_frees_the_arguments_only(plain_worker):
     assert any("arguments are any objects" in note for note in reply.constraint_notes)
 
 
-def test_marks_that_are_control_tokens_are_found(gemma3, tmp_path):
+def test_marks_that_are_control_tokens_are_found(own_template):
     """The mark is the only token that is likely, so each call is empty."""
     mark, control = 46, 3
-    path = tmp_path / "mistral.gguf"
-    with_changed_vocabulary(gemma3, path, {mark: ("[TOOL_CALLS]", control)},
-                            "{{ messages[0].content }}[TOOL_CALLS]")
+    path = own_template("{{ messages[0].content }}[TOOL_CALLS]",
+                        {mark: ("[TOOL_CALLS]", control)})
     likely = v1.SamplingOptions(
         temperature=0, logit_bias=[v1.LogitBias(id=mark, bias=100)])
     with Worker(f"--model=m={path}", "--n-ctx=128", "--slots=1") as server:

@@ -7,7 +7,6 @@ import pytest
 
 from asks import GREEDY, chat, generate
 from command_line import at, parsed, plimsoll
-from gguf_header import with_changed_vocabulary
 from servers import CALL_SECONDS, Worker, refused
 from stubs import session, tokenizer as tv1
 
@@ -22,11 +21,8 @@ BOS, END_OF_TURN = 2, 106
 
 
 @pytest.fixture(scope="module")
-def own_model(gemma3, tmp_path_factory):
-    path = tmp_path_factory.mktemp("templates") / "own.gguf"
-    with_changed_vocabulary(gemma3, path, {}, TEMPLATE)
-    yield path
-    path.unlink()
+def own_model(own_template):
+    return own_template(TEMPLATE)
 
 
 @pytest.fixture(scope="module")

@@ -52,10 +52,7 @@ std::optional<absl::string_view> TakeUntil(absl::string_view& text,
 
 absl::StatusOr<ToolCall> MakeCall(absl::string_view name, const Json& json) {
   name = absl::StripAsciiWhitespace(name);
-  if (!IsToolName(name)) {
-    return NoCall(absl::StrCat("'", absl::CEscape(name.substr(0, 64)),
-                               "' is no name of a tool"));
-  }
+  RETURN_IF_ERROR(CheckToolName(name));
   if (json.is_string()) {
     // Some models write the arguments as JSON in a string.
     ASSIGN_OR_RETURN(const Json inner,
@@ -128,28 +125,25 @@ absl::StatusOr<Calls> NamedJsonCalls(absl::string_view text) {
   return One(NamedCall(name, text.substr(begin)));
 }
 
-// True if a parameter of a tool is a string by its schema.
-bool IsString(absl::Span<const Tool> tools, absl::string_view name,
-              absl::string_view parameter) {
+// The schemas of a tool's parameters, by their names.
+Json ParametersOf(absl::Span<const Tool> tools, absl::string_view name) {
   for (const Tool& tool : tools) {
     if (tool.name != name) continue;
     const auto json = ParseJson(tool.parameters);
-    if (!json.ok() || !json->is_object()) return false;
+    if (!json.ok() || !json->is_object()) break;
     const auto properties = json->find("properties");
-    if (properties == json->end() || !properties->is_object()) return false;
-    const auto schema = properties->find(std::string(parameter));
-    if (schema == properties->end() || !schema->is_object()) return false;
-    const auto type = schema->find("type");
-    return type != schema->end() && type->is_string() && *type == "string";
+    if (properties == json->end() || !properties->is_object()) break;
+    return *properties;
   }
-  return false;
+  return Json::object();
 }
 
 // The arguments of a call whose values stand without quotes.
 class PlainArguments {
  public:
   PlainArguments(absl::Span<const Tool> tools, absl::string_view name)
-      : tools_(tools), name_(absl::StripAsciiWhitespace(name)) {}
+      : name_(absl::StripAsciiWhitespace(name)),
+        parameters_(ParametersOf(tools, name_)) {}
 
   absl::Status Add(absl::string_view key, absl::string_view value) {
     key = absl::StripAsciiWhitespace(key);
@@ -158,7 +152,7 @@ class PlainArguments {
                                  "' is named twice"));
     }
     Json& to = json_[std::string(key)];
-    if (!IsString(tools_, name_, key)) {
+    if (!IsString(key)) {
       if (auto json = ParseJson(absl::StripAsciiWhitespace(value)); json.ok()) {
         to = *std::move(json);
         return absl::OkStatus();
@@ -170,8 +164,16 @@ class PlainArguments {
   absl::StatusOr<ToolCall> Call() const { return MakeCall(name_, json_); }
 
  private:
-  absl::Span<const Tool> tools_;
+  // True if a parameter is a string by its schema.
+  bool IsString(absl::string_view key) const {
+    const auto schema = parameters_.find(std::string(key));
+    if (schema == parameters_.end() || !schema->is_object()) return false;
+    const auto type = schema->find("type");
+    return type != schema->end() && *type == "string";
+  }
+
   absl::string_view name_;
+  const Json parameters_;
   Json json_ = Json::object();
 };
 

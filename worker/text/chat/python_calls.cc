@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "base/status_macros.h"
+#include "worker/text/chat/text_cursor.h"
 #include "worker/text/json_check.h"
 
 namespace plimsoll::worker {
@@ -22,9 +20,11 @@ absl::Status NotPython(absl::string_view what) {
 }
 
 // Reads from the front of a text and writes JSON.
-class PythonReader {
+class PythonReader : TextCursor {
  public:
-  explicit PythonReader(absl::string_view text) : rest_(text) { SkipSpace(); }
+  explicit PythonReader(absl::string_view text) : TextCursor(text) {
+    SkipSpace();
+  }
 
   absl::StatusOr<std::vector<ToolCall>> Calls() {
     std::vector<ToolCall> calls;
@@ -40,15 +40,6 @@ class PythonReader {
   }
 
  private:
-  void SkipSpace() { rest_ = absl::StripLeadingAsciiWhitespace(rest_); }
-
-  bool Take(char c) {
-    if (rest_.empty() || rest_[0] != c) return false;
-    rest_.remove_prefix(1);
-    SkipSpace();
-    return true;
-  }
-
   // Takes the text before the next sign of the syntax.
   absl::string_view TakeWord() {
     const size_t n =
@@ -62,10 +53,7 @@ class PythonReader {
   absl::StatusOr<ToolCall> Call() {
     ToolCall call;
     call.name = std::string(TakeWord());
-    if (!IsToolName(call.name)) {
-      return NotPython(absl::StrCat("'", absl::CEscape(call.name.substr(0, 64)),
-                                    "' is no name of a tool"));
-    }
+    RETURN_IF_ERROR(CheckToolName(call.name));
     if (!Take('(')) return NotPython("'(' is missing behind a name");
     json_.assign(1, '{');
     absl::flat_hash_set<std::string> names;
@@ -82,18 +70,12 @@ class PythonReader {
         return NotPython(
             absl::StrCat("'", absl::CEscape(name), "' is named twice"));
       }
-      absl::StrAppend(&json_, Quoted(name), ":");
+      absl::StrAppend(&json_, JsonString(name), ":");
       RETURN_IF_ERROR(Value());
     }
     json_ += '}';
     call.arguments = std::move(json_);
     return call;
-  }
-
-  static std::string Quoted(absl::string_view text) {
-    return nlohmann::json(std::string(text))
-        .dump(-1, ' ', /*ensure_ascii=*/false,
-              nlohmann::json::error_handler_t::replace);
   }
 
   // Takes a string; its first quote has been taken.
@@ -133,7 +115,7 @@ class PythonReader {
       if (rest_.empty() || rest_[0] != quote) continue;
       rest_.remove_prefix(1);
       ASSIGN_OR_RETURN(const std::string text, String(quote));
-      json_ += Quoted(text);
+      json_ += JsonString(text);
       return absl::OkStatus();
     }
     const bool is_dict = Take('{');
@@ -190,7 +172,6 @@ class PythonReader {
     return absl::OkStatus();
   }
 
-  absl::string_view rest_;
   std::string json_;
   int depth_ = 0;
 };

@@ -49,10 +49,10 @@ constexpr ReasoningRow kReasoning[] = {
     {"<|channel|>", {"<|channel|>analysis<|message|>", "<|end|>"}},
     {"<|channel>thought", {"<|channel>thought", "<channel|>"}},
     {"<|START_THINKING|>", {"<|START_THINKING|>", "<|END_THINKING|>"}},
-    {"<seed:think>", {"<seed:think>", "</seed:think>"}},
-    {"[THINK]", {"[THINK]", "[/THINK]"}},
-    {"<think>", {"<think>", "</think>"}},
-    {"</think>", {"<think>", "</think>"}},
+    {"<seed:think>", kThinkMarks[1]},
+    {"[THINK]", kThinkMarks[2]},
+    {"<think>", kThinkMarks[0]},
+    {"</think>", kThinkMarks[0]},
 };
 
 struct DroppedRow {

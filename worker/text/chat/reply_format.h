@@ -33,6 +33,12 @@ struct MarkPair {
   absl::string_view close = {};
 };
 
+// Marks of reasoning that are text, and no control tokens. Sources: the chat
+// templates of DeepSeek R1, Qwen 3 and SmolLM 3; of Seed-OSS; of Magistral.
+inline constexpr MarkPair kThinkMarks[] = {{"<think>", "</think>"},
+                                           {"<seed:think>", "</seed:think>"},
+                                           {"[THINK]", "[/THINK]"}};
+
 struct ReplyFormat {
   MarkPair reasoning;  // without marks there is none
   MarkPair call;

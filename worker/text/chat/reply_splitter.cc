@@ -4,26 +4,12 @@
 #include <cstdint>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "worker/text/chat/call_syntax.h"
+#include "worker/text/mark_end.h"
 
 namespace plimsoll::worker {
-namespace {
-
-// The length of the longest end of `text` with which `mark` begins, shorter
-// than the mark.
-size_t EndThatBegins(absl::string_view mark, absl::string_view text) {
-  if (mark.empty()) return 0;
-  for (size_t n = std::min(mark.size() - 1, text.size()); n > 0; --n) {
-    if (absl::EndsWith(text, mark.substr(0, n))) return n;
-  }
-  return 0;
-}
-
-}  // namespace
-
 ReplySplitter::ReplySplitter(ReplyReading reading)
     : reading_(std::move(reading)) {
   const ReplyFormat& format = reading_.format;
@@ -77,8 +63,8 @@ bool ReplySplitter::AdvanceText(ReplyPart& part) {
   size_t n_open = 0;  // bytes at the end that may become a mark
   for (const Mark& mark : marks_) {
     n_open = std::max(n_open, EndThatBegins(mark.text, held_));
-    const size_t at = held_.find(std::string(mark.text));
-    if (at == std::string::npos || at >= first) continue;
+    const size_t at = absl::string_view(held_).find(mark.text);
+    if (at == absl::string_view::npos || at >= first) continue;
     if (mark.next == State::kReasoning) {
       const absl::string_view before = absl::string_view(held_).substr(0, at);
       if (!is_fresh_ || !absl::StripAsciiWhitespace(before).empty()) continue;
@@ -104,8 +90,8 @@ bool ReplySplitter::AdvanceText(ReplyPart& part) {
 
 bool ReplySplitter::AdvanceReasoning(ReplyPart& part) {
   const absl::string_view close = reading_.format.reasoning.close;
-  const size_t at = held_.find(std::string(close));
-  if (at == std::string::npos) {
+  const size_t at = absl::string_view(held_).find(close);
+  if (at == absl::string_view::npos) {
     const size_t n = held_.size() - EndThatBegins(close, held_);
     AddReasoning(absl::string_view(held_).substr(0, n), part);
     held_.erase(0, n);
@@ -123,8 +109,8 @@ bool ReplySplitter::AdvanceCall(ReplyPart& part) {
   const absl::string_view close = reading_.format.call.close;
   const absl::string_view end =
       close.empty() ? reading_.format.call.open : close;
-  const size_t at = held_.find(std::string(end));
-  if (at == std::string::npos) {
+  const size_t at = absl::string_view(held_).find(end);
+  if (at == absl::string_view::npos) {
     if (static_cast<int64_t>(held_.size()) <= kMaxToolCallBytes) return false;
     // It cannot become a call any more, and what follows is text.
     AddCall(std::exchange(held_, {}), part);
@@ -167,13 +153,15 @@ void ReplySplitter::AddReasoning(absl::string_view text, ReplyPart& part) {
 void ReplySplitter::AddCall(absl::string_view text, ReplyPart& part) {
   has_call_ = true;
   auto calls = ParseCalls(reading_.format.syntax, text, reading_.tools);
-  if (!calls.ok()) {
+  if (calls.ok()) {
+    AddCalls(*std::move(calls), part);
+  } else {
     part.calls.push_back({calls.status(), std::string(text)});
-    return;
   }
-  for (ToolCall& call : *calls) {
-    part.calls.push_back({std::move(call), ""});
-  }
+}
+
+void ReplySplitter::AddCalls(std::vector<ToolCall> calls, ReplyPart& part) {
+  for (ToolCall& call : calls) part.calls.push_back({std::move(call), ""});
 }
 
 void ReplySplitter::Finish(ReplyPart& part) {
@@ -197,10 +185,7 @@ void ReplySplitter::Finish(ReplyPart& part) {
   if (reading_.format.syntax == CallSyntax::kBareJson && !has_said_ &&
       !reading_.tools.empty()) {
     auto calls = ParseCalls(CallSyntax::kBareJson, rest, reading_.tools);
-    if (calls.ok()) {
-      for (ToolCall& call : *calls) part.calls.push_back({std::move(call), ""});
-      return;
-    }
+    if (calls.ok()) return AddCalls(*std::move(calls), part);
   }
   AddText(rest, part);
   if (!has_call_) part.text += std::exchange(space_, {});

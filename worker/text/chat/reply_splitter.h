@@ -60,6 +60,7 @@ class ReplySplitter {
   void AddReasoning(absl::string_view text, ReplyPart& part);
   // Reads the call that `text` is.
   void AddCall(absl::string_view text, ReplyPart& part);
+  static void AddCalls(std::vector<ToolCall> calls, ReplyPart& part);
   // True while the whole reply may be a call without marks.
   bool MayBeBareCall() const;
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
+#include "worker/text/chat/text_cursor.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -25,13 +26,6 @@ bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 bool IsLetter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-
-// Writes `text` as a JSON string. Ill-formed UTF-8 becomes U+FFFD.
-std::string Quoted(absl::string_view text) {
-  return nlohmann::json(std::string(text))
-      .dump(-1, ' ', /*ensure_ascii=*/false,
-            nlohmann::json::error_handler_t::replace);
 }
 
 // Takes digits from the front; false if there are none.
@@ -54,9 +48,9 @@ bool IsNumber(absl::string_view text) {
 }
 
 // Reads a call from the front of its text and writes JSON.
-class Parser {
+class Parser : TextCursor {
  public:
-  explicit Parser(absl::string_view text) : rest_(text) {}
+  explicit Parser(absl::string_view text) : TextCursor(text) {}
 
   absl::StatusOr<ToolCall> Call() {
     ToolCall call;
@@ -65,10 +59,7 @@ class Parser {
       return Bad("a call begins with 'call:'");
     }
     call.name = std::string(TakePlain());
-    if (!IsToolName(call.name)) {
-      return Bad(absl::StrCat("'", absl::CEscape(Shown(call.name)),
-                              "' is no name of a tool"));
-    }
+    RETURN_IF_ERROR(CheckToolName(call.name));
     if (rest_.empty() || rest_[0] != '{') {
       return Bad("the name is not followed by '{'");
     }
@@ -84,15 +75,6 @@ class Parser {
  private:
   static absl::string_view Shown(absl::string_view text) {
     return text.substr(0, kShownBytes);
-  }
-
-  void SkipSpace() { rest_ = absl::StripLeadingAsciiWhitespace(rest_); }
-
-  bool Take(char c) {
-    if (rest_.empty() || rest_[0] != c) return false;
-    rest_.remove_prefix(1);
-    SkipSpace();
-    return true;
   }
 
   // Takes the text before the next character of the syntax.
@@ -141,7 +123,7 @@ class Parser {
         json_ += ',';
       }
       ASSIGN_OR_RETURN(const std::string key, Key());
-      const std::string quoted = Quoted(key);  // others compare this form
+      const std::string quoted = JsonString(key);  // others compare this form
       if (!names.insert(quoted).second) {
         return Bad(
             absl::StrCat("'", absl::CEscape(Shown(key)), "' is named twice"));
@@ -185,7 +167,7 @@ class Parser {
   absl::Status Value() {
     if (TakeMark()) {
       ASSIGN_OR_RETURN(const absl::string_view text, TakeString());
-      absl::StrAppend(&json_, Quoted(text));
+      absl::StrAppend(&json_, JsonString(text));
       return absl::OkStatus();
     }
     const bool is_object = Take('{');
@@ -200,7 +182,6 @@ class Parser {
     return absl::OkStatus();
   }
 
-  absl::string_view rest_;
   std::string json_;
   int depth_ = 0;
 };
@@ -216,6 +197,18 @@ bool IsToolName(absl::string_view name) {
     if (!IsLetter(c) && !IsDigit(c) && c != '-' && c != '.') return false;
   }
   return true;
+}
+
+absl::Status CheckToolName(absl::string_view name) {
+  if (IsToolName(name)) return absl::OkStatus();
+  return Bad(absl::StrCat("'", absl::CEscape(name.substr(0, kShownBytes)),
+                          "' is no name of a tool"));
+}
+
+std::string JsonString(absl::string_view text) {
+  return nlohmann::json(std::string(text))
+      .dump(-1, ' ', /*ensure_ascii=*/false,
+            nlohmann::json::error_handler_t::replace);
 }
 
 absl::StatusOr<ToolCall> ParseToolCall(absl::string_view text) {

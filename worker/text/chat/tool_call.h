@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
@@ -38,6 +39,11 @@ inline constexpr char kEscapeMark = '\xFF';
 // True for a letter or '_', followed by letters, digits, '_', '-' and '.';
 // ASCII, at most kMaxToolNameBytes.
 bool IsToolName(absl::string_view name);
+// Errors: kInvalidArgument with the name, if it is none.
+absl::Status CheckToolName(absl::string_view name);
+
+// Writes `text` as a JSON string. Ill-formed UTF-8 becomes U+FFFD.
+std::string JsonString(absl::string_view text);
 
 // Parses a call: the text between <start_function_call> and
 // <end_function_call>, "call:NAME{key:value,...}", with kEscapeMark around

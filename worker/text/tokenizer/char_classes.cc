@@ -248,6 +248,8 @@ absl::Status CharClasses::Init(Alphabet alphabet) {
 
 const uint8_t* CharClasses::Make(uint32_t n) const {
   absl::MutexLock lock(&mu_);
+  const uint8_t* known = blocks_[n].load(std::memory_order_relaxed);
+  if (known != nullptr) return known;
   const uint32_t first = n * kBlock;
   const std::string text = TextOf(first, kBlock);
   Block block = {};
