@@ -212,13 +212,16 @@ void BenchPrefill(int device, const Rates& rates) {
     const char* name;
     int64_t prompt_product_rows;
     int64_t half_product_rows;
+    bool wgmma = false;
   };
   for (const Variant& variant : {Variant{"one kernel", kNever, kNever},
                                  {"blocks", 1, kNever},
-                                 {"half", kNever, 1}}) {
+                                 {"half", kNever, 1},
+                                 {"wgmma", kNever, 1, true}}) {
     CudaOptions options;
     options.prompt_product_rows = variant.prompt_product_rows;
     options.half_product_rows = variant.half_product_rows;
+    options.wgmma_products = variant.wgmma;
     const auto backend = Must(NewCudaBackend(device, options));
     for (const DType dtype : {DType::kQ8_0, DType::kQ4_0, DType::kQ4_K}) {
       for (const int64_t n_rows : {64, 128, 512, 4096}) {

@@ -7,8 +7,8 @@ elseif(PLIMSOLL_CUDA)
   include(CheckLanguage)
   # Before the language is enabled: nvcc's own default may be too old a target.
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 90 CACHE STRING
-      "Compute capabilities to have code for; 90 is H100 and H200")
+    set(CMAKE_CUDA_ARCHITECTURES 90a CACHE STRING
+      "Compute capabilities to have code for; 90a is H100 and H200")
   endif()
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)

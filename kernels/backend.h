@@ -540,6 +540,9 @@ struct CudaOptions {
   // products to F16 (2^-12 of each), at twice the rate or more. A weight beyond
   // 65,504 becomes infinite.
   int64_t half_product_rows = 128;
+  // These products use the instructions of a warpgroup (wgmma), on devices of
+  // compute capability 9.0 and in builds that have code for 90a.
+  bool wgmma_products = false;
   // Products that are not rounded to F16 use blocks of 128 rows from this many
   // rows on. The bits are the same.
   int64_t prompt_product_rows = 128;

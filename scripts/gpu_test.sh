@@ -72,7 +72,7 @@ collect() {
   done
   # The binaries share most of their bytes, which lie tens of MB apart.
   tar -C "$(dirname "$folder")" -c "$(basename "$folder")" |
-    xz -9 >"$folder.tar.xz"
+    xz -T0 -7 >"$folder.tar.xz"
   du -sh "$folder" "$folder.tar.xz"
 }
 

@@ -38,6 +38,7 @@ struct Context {
   CudaOptions::TensorAttention tensor_attention;
   int64_t prompt_product_rows;
   int64_t half_product_rows;
+  bool wgmma_products;  // and the device has them
   bool prefetches_weights;
 };
 

@@ -87,6 +87,15 @@ std::string UniqueId(const cudaUUID_t& uuid) {
   return id;
 }
 
+// The instructions of a warpgroup belong to compute capability 9.0 alone.
+bool HasWgmma([[maybe_unused]] const cudaDeviceProp& properties) {
+#ifdef PLIMSOLL_CUDA_SM90A
+  return properties.major == 9 && properties.minor == 0;
+#else
+  return false;
+#endif
+}
+
 // The PCI address of the device; empty if it is not known. Makes no context.
 std::string BusId(int device) {
   std::array<char, 32> id = {};
@@ -133,7 +142,8 @@ absl::StatusOr<DeviceFacts> OpenDevice(int device) {
                      UniqueId(properties.uuid),
                      memory.total_bytes,
                      memory.free_bytes,
-                     properties.multiProcessorCount};
+                     properties.multiProcessorCount,
+                     HasWgmma(properties)};
 }
 
 absl::StatusOr<DeviceMemory> ReadMemory(int device) {

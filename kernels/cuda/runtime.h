@@ -29,6 +29,7 @@ struct DeviceFacts {
   int64_t total_bytes;
   int64_t free_bytes;
   int64_t n_multiprocessors;
+  bool has_wgmma;  // and the build has code for it
 };
 
 // Selects `device` for this thread and creates its context, with the code of

@@ -18,7 +18,7 @@ using ::plimsoll::kernels::cuda_emulated::DynamicShared;
 inline constexpr int kWarpThreads = 32;
 
 __device__ inline std::byte* DynamicShared() {
-  extern __shared__ __align__(16) unsigned char dynamic_shared[];
+  extern __shared__ __align__(1024) unsigned char dynamic_shared[];
   return reinterpret_cast<std::byte*>(dynamic_shared);
 }
 #endif

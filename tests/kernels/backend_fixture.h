@@ -41,6 +41,8 @@ inline constexpr char kCudaPromptName[] = "cuda_0_prompt";
 // These backends have products in F16 from two rows on.
 inline constexpr char kCudaEmulatedHalfName[] = "cuda_emulated_half";
 inline constexpr char kCudaHalfName[] = "cuda_0_half";
+inline constexpr char kCudaEmulatedWgmmaName[] = "cuda_emulated_wgmma";
+inline constexpr char kCudaWgmmaName[] = "cuda_0_wgmma";
 
 // "reference", the CPU's instruction paths, best first, CUDA's kernels on the
 // emulator, and on device 0, where the build has them. Without a device the
@@ -73,9 +75,11 @@ inline std::vector<std::string> HalfBackendNames() {
   std::vector<std::string> names;
 #ifdef PLIMSOLL_TEST_CUDA_EMULATION
   names.emplace_back(kCudaEmulatedHalfName);
+  names.emplace_back(kCudaEmulatedWgmmaName);
 #endif
 #ifdef PLIMSOLL_TEST_CUDA
   names.emplace_back(kCudaHalfName);
+  names.emplace_back(kCudaWgmmaName);
 #endif
   return names;
 }
@@ -94,7 +98,10 @@ inline CudaOptions OptionsOf(const std::string& name) {
   if (name == kCudaEmulatedPromptName || name == kCudaPromptName) {
     options.tensor_attention = CudaOptions::TensorAttention::kAll;
   }
-  const bool is_half = name == kCudaEmulatedHalfName || name == kCudaHalfName;
+  options.wgmma_products =
+      name == kCudaEmulatedWgmmaName || name == kCudaWgmmaName;
+  const bool is_half = name == kCudaEmulatedHalfName || name == kCudaHalfName ||
+                       options.wgmma_products;
   options.half_product_rows = is_half ? 2 : std::numeric_limits<int64_t>::max();
   options.prompt_product_rows = 20;
   return options;

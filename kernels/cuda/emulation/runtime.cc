@@ -54,7 +54,8 @@ absl::StatusOr<DeviceFacts> OpenDevice(int device) {
   // There is one multiprocessor, so that small tests reach every shape of a
   // kernel.
   return DeviceFacts{"cuda-emulated",     "emulated",         "EMULATED-0",
-                     memory->total_bytes, memory->free_bytes, 1};
+                     memory->total_bytes, memory->free_bytes, 1,
+                     /*has_wgmma=*/true};
 }
 absl::StatusOr<DeviceMemory> ReadMemory(int /*device*/) {
   Memory& memory = DeviceMemoryState();

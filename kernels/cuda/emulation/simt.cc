@@ -73,6 +73,11 @@ struct Copy {
   size_t bytes;
 };
 
+struct BlockCopy {
+  Copy copy;
+  EmulatedBarrier* barrier;
+};
+
 struct Fiber {
   void* stack_pointer = nullptr;
   bool is_done = false;
@@ -89,6 +94,7 @@ struct Block {
   std::vector<Fiber> fibers;
   std::vector<Warp> warps;
   std::vector<std::byte> shared;
+  std::vector<BlockCopy> copies;  // that have not arrived
   const absl::FunctionRef<void()>* thread = nullptr;
   Fiber host;
   int n_threads = 0;
@@ -176,6 +182,8 @@ void RunThread() {
   Fiber& fiber = RunningFiber(block);
   PLIMSOLL_CHECK(fiber.copies.empty() && fiber.started.empty(),
                  "a thread ended before its copies");
+  PLIMSOLL_CHECK(block.n_alive > 1 || block.copies.empty(),
+                 "a block ended before its copies");
   Warp& warp = RunningWarp(block);
   PLIMSOLL_CHECK(warp.arrived == 0, "a lane ended before a warp operation");
   --warp.n_lanes;
@@ -365,6 +373,55 @@ void FinishCopies(int n_left) {
     }
     fiber.copies.erase(fiber.copies.begin());
   }
+}
+
+namespace {
+
+void EndPhaseIfComplete(Block& block, EmulatedBarrier* barrier) {
+  if (barrier->n_left > 0 || barrier->bytes_left > 0) return;
+  barrier->n_left = barrier->n_threads;
+  barrier->phase ^= 1;
+  block.idle_switches = 0;
+}
+
+// Brings the bytes of all copies for a barrier.
+void FinishCopiesFor(Block& block, EmulatedBarrier* barrier) {
+  const auto is_for = [&](const BlockCopy& one) {
+    return one.barrier == barrier;
+  };
+  for (const BlockCopy& one : block.copies) {
+    if (!is_for(one)) continue;
+    std::memcpy(one.copy.to, one.copy.from, one.copy.bytes);
+    barrier->bytes_left -= static_cast<int16_t>(one.copy.bytes / 16);
+  }
+  if (std::erase_if(block.copies, is_for) > 0) {
+    EndPhaseIfComplete(block, barrier);
+  }
+}
+
+}  // namespace
+
+void ArriveAt(EmulatedBarrier* barrier, int bytes) {
+  PLIMSOLL_CHECK(barrier->n_left > 0, "too many threads at a barrier");
+  --barrier->n_left;
+  barrier->bytes_left += static_cast<int16_t>(bytes / 16);
+  EndPhaseIfComplete(TheBlock(), barrier);
+}
+
+void AwaitBarrier(EmulatedBarrier* barrier, int parity) {
+  Block& block = TheBlock();
+  FinishCopiesFor(block, barrier);
+  while (barrier->phase == parity) {
+    Yield(block);
+    FinishCopiesFor(block, barrier);
+  }
+}
+
+void CopyToBarrier(std::byte* to, const std::byte* from, size_t bytes,
+                   EmulatedBarrier* barrier) {
+  Block& block = TheBlock();
+  std::memset(to, 0xFF, bytes);
+  block.copies.push_back({{to, from, bytes}, barrier});
 }
 
 std::byte* DynamicShared() { return TheBlock().shared.data(); }

@@ -111,6 +111,20 @@ void CopyLater(std::byte* to, const std::byte* from, size_t bytes);
 void CommitCopies();
 void FinishCopies(int n_left);
 
+// A barrier in shared memory (barrier.cuh).
+struct alignas(8) EmulatedBarrier {
+  int16_t n_threads;
+  int16_t n_left;
+  int16_t phase;  // 0 or 1: the parity of the phase that runs
+  int16_t bytes_left;  // in units of 16
+};
+void ArriveAt(EmulatedBarrier* barrier, int bytes);
+void AwaitBarrier(EmulatedBarrier* barrier, int parity);
+// A copy whose bytes arrive when a thread waits for the barrier; until then
+// their place holds garbage.
+void CopyToBarrier(std::byte* to, const std::byte* from, size_t bytes,
+                   EmulatedBarrier* barrier);
+
 // The running block's dynamic shared memory.
 std::byte* DynamicShared();
 

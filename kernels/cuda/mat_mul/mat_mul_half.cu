@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "kernels/cuda/async_copy.cuh"
-#include "kernels/cuda/mat_mul/matrix.cuh"
-#include "kernels/cuda/mat_mul/products.cuh"
+#include "kernels/cuda/mat_mul/half_products.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {
@@ -48,170 +47,29 @@ constexpr int64_t BatchBytes(int64_t col_tiles) {
   return col_tiles * kColumnBytes + kBlockRows * int64_t{sizeof(float)};
 }
 
-// The power of two above x, which is not negative. It is 1 if x is 0, or if
-// there is no such power. If the scales of a row's blocks are at most x, the
-// row times its inverse is less than 2^15.
-__device__ inline float PowerAbove(float x) {
-  constexpr uint32_t kExponent = 0x7F800000u;
-  constexpr uint32_t kOne = 0x00800000u;
-  const uint32_t exponent = BitsOfFloat(x) & kExponent;
-  const bool has_power = exponent != 0 && exponent + kOne < kExponent - kOne;
-  return has_power ? FloatOfBits(exponent + kOne) : 1.0f;
-}
-
-constexpr int kRoundThreads = 128;
-
 // Rounds one row in each block of threads. Rows beyond the end become zeros.
 __global__ void RoundActivations(Activations x, HalfRows out) {
   WaitForKernelsBefore();
   const auto row = static_cast<int>(blockIdx.x);
-  const bool is_row = row < x.n_rows;
-  const std::byte* values = x.rows + int64_t{is_row ? row : 0} * x.row_bytes;
-  const std::byte* scales = values + x.scales;
-  float largest = 0;  // fmaxf drops the scales that are not numbers
-  for (int i = ThreadIndex(); i < x.to_sums / 4; i += kRoundThreads) {
-    largest = fmaxf(largest, FloatAt(scales, int64_t{i} * 4));
-  }
-  const float power =
-      PowerAbove(BlockMax(largest, reinterpret_cast<float*>(DynamicShared())));
-  const float inverse = 1 / power;
-  if (ThreadIndex() == 0) out.scales[row] = power;
+  const RoundedRow rounded(x, row);
+  if (ThreadIndex() == 0) out.scales[row] = rounded.power;
   const int place = ThreadIndex() % 4;
   const int lane = row % kGroupRows * 4 + place;
   const int group = row % kBlockRows / kGroupRows;
   for (int tile = ThreadIndex() / 4; tile < out.col_tiles;
        tile += kRoundThreads / 4) {
-    uint32_t pairs[4] = {};
-    if (is_row) {
-      const float scale = FloatAt(scales, int64_t{tile} * 4) * inverse;
-      for (int half = 0; half < 2; ++half) {
-        const auto four = *reinterpret_cast<const uint2*>(
-            values + (int64_t{tile} * (kTileCols * 2) + half * 32 + place * 8));
-        const auto value = [&](uint16_t bits) {
-          return static_cast<float>(static_cast<int16_t>(bits)) * scale;
-        };
-        pairs[2 * half] =
-            PackPair<false>(value(LowHalf(four.x)), value(LowHalf(four.y)));
-        pairs[2 * half + 1] =
-            PackPair<false>(value(HighHalf(four.x)), value(HighHalf(four.y)));
-      }
+    const float scale = rounded.Scale(tile);
+    uint32_t pairs[4];
+    for (int half = 0; half < 2; ++half) {
+      const uint2 four = rounded.Four(tile, half * 4 + place);
+      pairs[2 * half] = rounded.Even(four, scale);
+      pairs[2 * half + 1] = rounded.Odd(four, scale);
     }
     *reinterpret_cast<uint4*>(out.Column(row / kBlockRows, tile) +
                               group * kGroupBytes + lane * kLaneBytes) = {
         pairs[0], pairs[1], pairs[2], pairs[3]};
   }
 }
-
-// ---- Weights ---------------------------------------------------------------
-
-// A tile's weights in F16: for each half of its columns the operand of a
-// product, with rows g and g + 8, columns 4t and 4t + 2, then 4t + 1 and 4t +
-// 3.
-struct HalfTile {
-  uint32_t a[2][4];
-
-  // Sets the pairs of one row and half.
-  __device__ void Set(int row, int half, uint32_t even, uint32_t odd) {
-    a[half][row] = even;
-    a[half][2 + row] = odd;
-  }
-};
-
-template <DType kType>
-__device__ HalfTile Rounded(const Tile<kType>& tile) {
-  constexpr bool kIsSigned = HasSignedQuants(kType);
-  HalfTile rounded = {};
-  for (int row = 0; row < 2; ++row) {
-    uint32_t scale[HalvesOf(kType)];
-    uint32_t offset[HalvesOf(kType)];
-    for (int h = 0; h < HalvesOf(kType); ++h) {
-      scale[h] = PackPair<false>(tile.scale[row][h], tile.scale[row][h]);
-      offset[h] = PackPair<false>(tile.offset[row][h], tile.offset[row][h]);
-    }
-    for (int half = 0; half < 2; ++half) {
-      const uint32_t quants = tile.a[2 * half + row];
-      uint32_t pairs[2] = {PairOfBytes<kIsSigned, 0, 2>(quants),
-                           PairOfBytes<kIsSigned, 1, 3>(quants)};
-      for (uint32_t& pair : pairs) {
-        const int h = half % HalvesOf(kType);
-        pair = kIsSigned ? MultiplyPairs(pair, scale[h])
-                         : FmaPairs(pair, scale[h], offset[h]);
-      }
-      rounded.Set(row, half, pairs[0], pairs[1]);
-    }
-  }
-  return rounded;
-}
-
-constexpr bool HasHalfProduct(DType type) { return type != DType::kF32; }
-
-// Where a lane reads a warp's tiles of quantised weights.
-template <DType kType>
-struct HalfReader {
-  using Raw = RawTile<kType>;
-  TileReader<kType, kTiles> tiles;
-
-  __device__ void Begin(const DeviceMatrix& w, int first_tile) {
-    tiles.Begin(w, first_tile, 0);
-  }
-  __device__ Raw Load(int t, int col_tile) const {
-    return tiles.LoadTile(t, static_cast<uint32_t>(col_tile));
-  }
-  __device__ static HalfTile Round(const Raw& raw, int col_tile) {
-    constexpr int kShare = PlanesOf(kType).block_tiles;
-    return Rounded<kType>(Unpack(raw, col_tile % kShare));
-  }
-};
-
-// Where a lane reads a warp's tiles of weights that are 16-bit floats, stored
-// row after row.
-template <bool kIsBf16>
-struct FloatReader {
-  struct Raw {
-    uint2 four[2][2];  // rows g and g + 8, each half of the columns
-  };
-  const uint8_t* rows[kTiles][2];
-
-  // Rows past the end repeat the last one.
-  __device__ void Begin(const DeviceMatrix& w, int first_tile) {
-    const int lane = LaneIndex();
-    for (int i = 0; i < 2 * kTiles; ++i) {
-      const int64_t row =
-          (first_tile + i / 2) * kTileRows + lane / 4 + i % 2 * 8;
-      rows[i / 2][i % 2] = w.data +
-                           (row < w.rows ? row : w.rows - 1) * w.cols * 2 +
-                           lane % 4 * 8;
-    }
-  }
-  __device__ Raw Load(int t, int col_tile) const {
-    Raw raw;
-    for (int i = 0; i < 4; ++i) {
-      raw.four[i / 2][i % 2] = LoadAt<uint2>(
-          rows[t][i / 2], col_tile * (kTileCols * 2) + i % 2 * kTileCols);
-    }
-    return raw;
-  }
-  __device__ static HalfTile Round(const Raw& raw, int /*col_tile*/) {
-    HalfTile rounded = {};
-    for (int row = 0; row < 2; ++row) {
-      for (int half = 0; half < 2; ++half) {
-        const uint2 four = raw.four[row][half];
-        rounded.Set(row, half, InHalf(LowHalves(four.x, four.y)),
-                    InHalf(HighHalves(four.x, four.y)));
-      }
-    }
-    return rounded;
-  }
-  __device__ static uint32_t InHalf(uint32_t pair) {
-    if constexpr (!kIsBf16) return pair;
-    return PackPair<false>(Widened<true>(LowHalf(pair)),
-                           Widened<true>(HighHalf(pair)));
-  }
-};
-template <>
-struct HalfReader<DType::kF16> : FloatReader<false> {};
-template <>
-struct HalfReader<DType::kBF16> : FloatReader<true> {};
 
 // ---- Products --------------------------------------------------------------
 
@@ -286,7 +144,7 @@ __global__ void __launch_bounds__(kProductThreads, 1)
       static_cast<int>(batch) * kBlockRows + first_group * kGroupRows;
   const int first_tile =
       index * BlockTiles(kRowWarps) + WarpIndex() / kRowWarps * kTiles;
-  using Reader = HalfReader<kType>;
+  using Reader = HalfReader<kType, kTiles>;
   Reader weights;
   weights.Begin(product.w, first_tile);
   typename Reader::Raw next[kTiles];
@@ -386,8 +244,7 @@ void MultiplyRows(const Context& context,
       .values = context.scratch, .scales = nullptr, .col_tiles = col_tiles};
   x.scales = reinterpret_cast<float*>(x.Column(n_batches, 0));
   Launch(RoundActivations, {n_batches * kBlockRows}, kRoundThreads,
-         kRoundThreads / kWarpThreads * int64_t{sizeof(float)}, context.queue,
-         Activations(first), x);
+         kRoundSharedBytes, context.queue, Activations(first), x);
   WithType(first.w.dtype, [&](auto type) {
     constexpr DType kType = decltype(type)::value;
     if constexpr (HasHalfProduct(kType)) Multiply<kType>(context, products, x);
@@ -405,8 +262,11 @@ void MultiplyHalf(const Context& context,
                   std::span<const MatMulArgs> products) {
   const int64_t n_rows = products.front().n_rows;
   const int64_t cols = products.front().w.cols;
+  const bool is_wgmma =
+      context.wgmma_products && HasWgmmaProduct(products.front().w);
   const int64_t most =
-      kScratchBytes / BatchBytes(cols / kTileCols) * kBlockRows;
+      is_wgmma ? WgmmaRowsThatFit(cols)
+               : kScratchBytes / BatchBytes(cols / kTileCols) * kBlockRows;
   std::vector<MatMulArgs> some(products.begin(), products.end());
   for (int64_t row = 0; row < n_rows; row += most) {
     for (size_t i = 0; i < some.size(); ++i) {
@@ -414,7 +274,11 @@ void MultiplyHalf(const Context& context,
       some[i].out = products[i].out + row * products[i].w.rows;
       some[i].n_rows = std::min(most, n_rows - row);
     }
-    MultiplyRows(context, some);
+    if (is_wgmma) {
+      MultiplyWgmma(context, some);
+    } else {
+      MultiplyRows(context, some);
+    }
   }
 }
 
