@@ -221,7 +221,7 @@ void BenchPrefill(int device, const Rates& rates) {
     CudaOptions options;
     options.prompt_product_rows = variant.prompt_product_rows;
     options.half_product_rows = variant.half_product_rows;
-    options.wgmma_products = variant.wgmma;
+    options.wgmma_rows = variant.wgmma ? 1 : kNever;
     const auto backend = Must(NewCudaBackend(device, options));
     for (const DType dtype : {DType::kQ8_0, DType::kQ4_0, DType::kQ4_K}) {
       for (const int64_t n_rows : {64, 128, 512, 4096}) {

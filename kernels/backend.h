@@ -540,16 +540,20 @@ struct CudaOptions {
   // products to F16 (2^-12 of each), at twice the rate or more. A weight beyond
   // 65,504 becomes infinite.
   int64_t half_product_rows = 128;
-  // These products use the instructions of a warpgroup (wgmma), on devices of
-  // compute capability 9.0 and in builds that have code for 90a.
-  bool wgmma_products = false;
+  // On devices of compute capability 9.0, in builds that have code for 90a,
+  // steps of at least this many rows do the same with the instructions of a
+  // warpgroup (wgmma).
+  int64_t wgmma_rows = 9;
+  // Products of one row read weights through shared memory, on devices of
+  // compute capability 9.0 or later. The bits are the same.
+  bool streams_weights = true;
   // Products that are not rounded to F16 use blocks of 128 rows from this many
   // rows on. The bits are the same.
   int64_t prompt_product_rows = 128;
   // Kernels of a step's graph may begin before earlier ones have ended, on
   // devices of compute capability 9.0 or later with a driver for CUDA 12.3 or
   // later. The bits are the same.
-  bool programmatic_launches = true;
+  bool programmatic_launches = false;
   // Products ask for their weights before they have their activations, for more
   // than they can hold. The bits are the same.
   bool prefetches_weights = true;
@@ -561,6 +565,7 @@ inline CudaOptions BatchInvariant() {
   CudaOptions options;
   options.tensor_attention = CudaOptions::TensorAttention::kNone;
   options.half_product_rows = std::numeric_limits<int64_t>::max();
+  options.wgmma_rows = std::numeric_limits<int64_t>::max();
   return options;
 }
 

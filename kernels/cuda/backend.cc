@@ -270,8 +270,8 @@ absl::Status CudaBackend::Open(int device, const CudaOptions& options) {
   }
   info_.activation_block = kActivationBlock;
   info_.activation_block_bytes = kActivationBlockBytes;
-  info_.scratch_bytes =
-      kScratchBytes + Staging::kBytes + LaunchQueue::kStepBytes;
+  info_.scratch_bytes = kScratchBytes + Staging::kBytes +
+                        LaunchQueue::kStepBytes + kCountBytes;
   constexpr auto kMaxGraphs = static_cast<int64_t>(LaunchQueue::kMaxGraphs);
   info_.graph_bytes = kMaxGraphs * LaunchQueue::kGraphBytes;
   ASSIGN_OR_RETURN(context_.stream, NewStream());
@@ -280,7 +280,9 @@ absl::Status CudaBackend::Open(int device, const CudaOptions& options) {
   context_.tensor_attention = options.tensor_attention;
   context_.prompt_product_rows = options.prompt_product_rows;
   context_.half_product_rows = options.half_product_rows;
-  context_.wgmma_products = options.wgmma_products && facts.has_wgmma;
+  context_.wgmma_rows = facts.has_wgmma ? options.wgmma_rows
+                                        : std::numeric_limits<int64_t>::max();
+  context_.streams_weights = options.streams_weights && CanStream(facts);
   context_.prefetches_weights = options.prefetches_weights;
   context_.host_rows = &host_rows_;
   info_.has_programmatic_launches = options.programmatic_launches;
@@ -302,6 +304,9 @@ absl::Status CudaBackend::UseScratch(BufferView scratch) {
   RETURN_IF_ERROR(queue_.Open(scratch.data + kScratchBytes + Staging::kBytes,
                               &staging_, context_.stream,
                               info_.has_programmatic_launches));
+  std::byte* counts = scratch.data + info_.scratch_bytes - kCountBytes;
+  RETURN_IF_ERROR(ZeroDevice(counts, kCountBytes, context_.stream));
+  context_.counts = reinterpret_cast<int32_t*>(counts);
   context_.staging = &staging_;
   context_.queue = &queue_;
   context_.scratch = scratch.data;

@@ -4,6 +4,8 @@
 // (simt.cuh).
 #include "kernels/cuda/kernel_graph.h"
 
+#include <mutex>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -22,8 +24,20 @@ struct Arguments {
   std::array<void*, KernelCall::kMaxArguments> at = {};
 };
 
-// Allows the call more shared memory than a block has without asking.
+// Allows the call more shared memory than a block has without asking. All
+// kernels ask for the same division of a multiprocessor's memory, because it
+// must be idle to change it, so that no kernel could begin beside another.
 void AllowShared(const KernelCall& call) {
+  static auto* const known = new std::set<const void*>;
+  static auto* const mu = new std::mutex;
+  {
+    const std::lock_guard<std::mutex> lock(*mu);
+    if (known->insert(call.kernel).second) {
+      (void)cudaFuncSetAttribute(call.kernel,
+                                 cudaFuncAttributePreferredSharedMemoryCarveout,
+                                 cudaSharedmemCarveoutMaxShared);
+    }
+  }
   if (call.shared_bytes <= kUnaskedSharedBytes) return;
   // The runtime keeps the error for LaunchStatus().
   (void)cudaFuncSetAttribute(call.kernel,

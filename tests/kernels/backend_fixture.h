@@ -98,11 +98,12 @@ inline CudaOptions OptionsOf(const std::string& name) {
   if (name == kCudaEmulatedPromptName || name == kCudaPromptName) {
     options.tensor_attention = CudaOptions::TensorAttention::kAll;
   }
-  options.wgmma_products =
+  const bool is_half = name == kCudaEmulatedHalfName || name == kCudaHalfName;
+  const bool is_wgmma =
       name == kCudaEmulatedWgmmaName || name == kCudaWgmmaName;
-  const bool is_half = name == kCudaEmulatedHalfName || name == kCudaHalfName ||
-                       options.wgmma_products;
-  options.half_product_rows = is_half ? 2 : std::numeric_limits<int64_t>::max();
+  constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+  options.half_product_rows = is_half || is_wgmma ? 2 : kNever;
+  options.wgmma_rows = is_wgmma ? 2 : kNever;
   options.prompt_product_rows = 20;
   return options;
 }

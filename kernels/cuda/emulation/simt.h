@@ -40,6 +40,10 @@ struct Dim3 {
 };
 
 // NOLINTBEGIN(readability-identifier-naming): as CUDA's
+struct alignas(8) float2 {
+  float x;
+  float y;
+};
 struct alignas(8) uint2 {
   uint32_t x;
   uint32_t y;
