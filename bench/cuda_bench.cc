@@ -6,7 +6,9 @@
 // graphs, and as graphs whose kernels overlap, with the memory that a graph
 // takes. Prints one table; needs nothing but a device.
 //
-// Usage: cuda_bench [DEVICE]. Exits with 77 if there is no device.
+// Usage: cuda_bench [DEVICE [PART...]]. Parts are attention, rest, steps, calls
+// (some steps call by call, for a profiler), prefill and decode; all but calls
+// unless some are named. Exits with 77 if there is no device.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -17,11 +19,13 @@
 #include <limits>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "base/status_macros.h"
 #include "bench/cuda_step.h"
 #include "bench/must.h"
@@ -425,7 +429,37 @@ Rates MeasureRates(int device) {
   return rates;
 }
 
-int Run(int device) {
+void BenchAttentions(int device, Backend& backend, const Rates& rates) {
+  CudaOptions one_kernel;
+  one_kernel.tensor_attention = CudaOptions::TensorAttention::kNone;
+  const auto without = Must(NewCudaBackend(device, one_kernel));
+  for (const DType type : {DType::kF16, DType::kQ8_0}) {
+    BenchAttention(backend, rates, type, 131'072, 1);
+    BenchAttention(backend, rates, type, 4'096, 1);
+    // Whether tensor cores win, and what they cost short chunks.
+    for (const int64_t n_rows : {8, 16, 64, 512, 4'096}) {
+      BenchAttention(backend, rates, type, 4'096, n_rows);
+      std::printf("  the same without tensor cores:\n");
+      BenchAttention(*without, rates, type, 4'096, n_rows);
+    }
+  }
+}
+
+// Steps of one row and of 32 as a profiler sees them best.
+void RunCalls(int device) {
+  constexpr StepShape kShape = {3,         kHeads,  kKvHeads,   kHeadDim,
+                                kModelDim, kFfnDim, kVocabulary};
+  const auto backend = BackendFor(device, kStepWays[0]);
+  for (const int64_t n_rows : {1, 8, 32, 512}) {
+    DecodeStep step(*backend, kShape, DType::kQ4_0, n_rows, 1024);
+    for (int i = 0; i < 3; ++i) Must(step.Run(false));
+  }
+}
+
+int Run(int device, std::span<const std::string> parts) {
+  const auto has = [&](absl::string_view part) {
+    return std::ranges::find(parts, part) != parts.end();
+  };
   absl::StatusOr<std::unique_ptr<Backend>> backend = NewCudaBackend(device);
   if (absl::IsNotFound(backend.status())) {
     std::fprintf(stderr, "SKIPPED: %s\n", backend.status().ToString().c_str());
@@ -435,23 +469,12 @@ int Run(int device) {
   std::printf("%s\n", Must(cuda::DescribeDevice(device)).c_str());
   const Rates rates = MeasureRates(device);
   std::printf("Shares are of these two.\n\n");
-  CudaOptions one_kernel;
-  one_kernel.tensor_attention = CudaOptions::TensorAttention::kNone;
-  const auto without = Must(NewCudaBackend(device, one_kernel));
-  for (const DType type : {DType::kF16, DType::kQ8_0}) {
-    BenchAttention(**backend, rates, type, 131'072, 1);
-    BenchAttention(**backend, rates, type, 4'096, 1);
-    // Whether tensor cores win, and what they cost short chunks.
-    for (const int64_t n_rows : {8, 16, 64, 512, 4'096}) {
-      BenchAttention(**backend, rates, type, 4'096, n_rows);
-      std::printf("  the same without tensor cores:\n");
-      BenchAttention(*without, rates, type, 4'096, n_rows);
-    }
-  }
-  BenchRest(**backend);
-  BenchSteps(device, rates);
-  BenchPrefill(device, rates);
-  BenchDecode(**backend, rates);
+  if (has("calls")) RunCalls(device);
+  if (has("attention")) BenchAttentions(device, **backend, rates);
+  if (has("rest")) BenchRest(**backend);
+  if (has("steps")) BenchSteps(device, rates);
+  if (has("prefill")) BenchPrefill(device, rates);
+  if (has("decode")) BenchDecode(**backend, rates);
   return 0;
 }
 
@@ -459,5 +482,8 @@ int Run(int device) {
 }  // namespace plimsoll::kernels
 
 int main(int argc, char** argv) {
-  return plimsoll::kernels::Run(argc > 1 ? std::atoi(argv[1]) : 0);
+  std::vector<std::string> parts(argv + std::min(argc, 2), argv + argc);
+  if (parts.empty())
+    parts = {"attention", "rest", "steps", "prefill", "decode"};
+  return plimsoll::kernels::Run(argc > 1 ? std::atoi(argv[1]) : 0, parts);
 }

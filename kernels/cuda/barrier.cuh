@@ -19,8 +19,8 @@ namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
 using Barrier = ::plimsoll::kernels::cuda_emulated::EmulatedBarrier;
 inline void InitBarrier(Barrier* barrier, int n_threads) {
-  *barrier = {static_cast<int16_t>(n_threads),
-              static_cast<int16_t>(n_threads), 0, 0};
+  *barrier = {static_cast<int16_t>(n_threads), static_cast<int16_t>(n_threads),
+              0, 0};
 }
 inline void PublishBarriers() {}
 inline void Arrive(Barrier* barrier) { ArriveAt(barrier, 0); }
@@ -51,10 +51,10 @@ __device__ inline uint32_t SharedAddress(const void* shared) {
 // Only one thread calls it, and the others after a barrier of the block.
 __device__ inline void InitBarrier(Barrier* barrier, int n_threads) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(
-                   SharedAddress(barrier)),
-               "r"(n_threads)
-               : "memory");
+  asm volatile(
+      "mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(SharedAddress(barrier)),
+      "r"(n_threads)
+      : "memory");
 #endif
 }
 // Lets copies see the barriers that this thread has made.
@@ -66,9 +66,9 @@ __device__ inline void PublishBarriers() {
 }
 __device__ inline void Arrive(Barrier* barrier) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(
-                   SharedAddress(barrier))
-               : "memory");
+  asm volatile(
+      "mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(SharedAddress(barrier))
+      : "memory");
 #endif
 }
 // Arrives, and announces bytes that copies will bring.

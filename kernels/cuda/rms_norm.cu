@@ -116,8 +116,7 @@ __device__ void NormPart(const RmsNormArgs& args, const RowPart<kFours>& weight,
     mean = SumOf(x, dim, shared, [](float one) { return one; }) / size;
   }
   const auto square = [&](float one) { return (one - mean) * (one - mean); };
-  float scale =
-      1.0f / sqrtf(SumOf(x, dim, shared, square) / size + args.eps);
+  float scale = 1.0f / sqrtf(SumOf(x, dim, shared, square) / size + args.eps);
   if (args.like != nullptr) {
     RowPart<kFours> like;
     like.Load(args.like + row * dim, dim);
@@ -174,9 +173,10 @@ __global__ void __launch_bounds__(kThreads) AddNormRowParts(AddNormArgs args) {
 
 // Short rows are heads, whose norms have the bits of prepare_heads.cu.
 bool HasParts(const RmsNormArgs& args) {
-  return args.dim > kThreads && AreFours(args.dim, args.XStride()) && IsAligned16(args.x) &&
-         IsAligned16(args.out) && IsAligned16(args.weight) &&
-         IsAligned16(args.like) && args.dim <= kMostFours * 4 * kThreads;
+  return args.dim > kThreads && AreFours(args.dim, args.XStride()) &&
+         IsAligned16(args.x) && IsAligned16(args.out) &&
+         IsAligned16(args.weight) && IsAligned16(args.like) &&
+         args.dim <= kMostFours * 4 * kThreads;
 }
 
 // Calls launch(integral constant of the fours that a thread has).

@@ -119,7 +119,7 @@ void FinishCopies(int n_left);
 struct alignas(8) EmulatedBarrier {
   int16_t n_threads;
   int16_t n_left;
-  int16_t phase;  // 0 or 1: the parity of the phase that runs
+  int16_t phase;       // 0 or 1: the parity of the phase that runs
   int16_t bytes_left;  // in units of 16
 };
 void ArriveAt(EmulatedBarrier* barrier, int bytes);

@@ -232,9 +232,8 @@ std::vector<int64_t> StepRows(const Context& context) {
   std::vector<int64_t> rows = {1, kGroupRows, 2 * kGroupRows};
   const int64_t end = std::min(context.prompt_product_rows, kMostRows);
   for (int64_t n = kWideRows; n < end; n += kWideRows) rows.push_back(n);
-  for (const int64_t begin :
-       {context.prompt_product_rows, context.half_product_rows,
-        context.wgmma_rows}) {
+  for (const int64_t begin : {context.prompt_product_rows,
+                              context.half_product_rows, context.wgmma_rows}) {
     if (begin > 1 && begin <= kMostRows) rows.push_back(begin - 1);
   }
   std::ranges::sort(rows);

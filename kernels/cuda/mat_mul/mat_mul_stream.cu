@@ -2,9 +2,9 @@
 // (weight_stream.cuh). The operations and their order are those of mat_mul.cu,
 // so the bits are the same.
 //
-// A block of threads takes rows of tiles of outputs, one after another. One warp
-// starts the copies of weights, before the kernels before have ended. The other
-// warps multiply and meet only now and then, to add up what they have.
+// A block of threads takes rows of tiles of outputs, one after another. One
+// warp starts the copies of weights, before the kernels before have ended. The
+// other warps multiply and meet only now and then, to add up what they have.
 #include <algorithm>
 
 #include "kernels/cuda/mat_mul/weight_stream.cuh"
@@ -20,8 +20,8 @@ constexpr int64_t kSharedBytes = int64_t{112} << 10;
 constexpr int kKept = 16;
 constexpr int64_t kKeptBytes =
     int64_t{kKept} * kProductWarps * kTileRows * int64_t{sizeof(float)};
-// For every column of tiles: what each of four lanes has of the activations, and
-// their scale and scaled sum.
+// For every column of tiles: what each of four lanes has of the activations,
+// and their scale and scaled sum.
 constexpr int64_t kColumnBytes = 4 * 16 + 8;
 constexpr int64_t kFixedBytes =
     kKeptBytes + kSlotBarrierBytes + 2 * int64_t{sizeof(Barrier)};
@@ -37,19 +37,19 @@ int64_t SlotsThatFit(DType type, int64_t col_tiles) {
 // The block's shared memory.
 struct Places {
   std::byte* slots;
-  uint4* values;         // [col_tiles, 4]
-  float2* scales;        // [col_tiles]: the scale and the scaled sum
-  float* kept;           // [kKept, kProductWarps, kTileRows]
-  std::byte* barriers;   // of the ring
-  Barrier* meetings;     // [2] of the warps that multiply
+  uint4* values;        // [col_tiles, 4]
+  float2* scales;       // [col_tiles]: the scale and the scaled sum
+  float* kept;          // [kKept, kProductWarps, kTileRows]
+  std::byte* barriers;  // of the ring
+  Barrier* meetings;    // [2] of the warps that multiply
 
   __device__ Places(std::byte* shared, int64_t slots_bytes, int col_tiles)
       : slots(shared),
         values(reinterpret_cast<uint4*>(shared + slots_bytes)),
         scales(reinterpret_cast<float2*>(values + col_tiles * 4)),
-        kept(reinterpret_cast<float*>(
-            shared + slots_bytes +
-            (col_tiles * kColumnBytes + 127) / 128 * 128)),
+        kept(reinterpret_cast<float*>(shared + slots_bytes +
+                                      (col_tiles * kColumnBytes + 127) / 128 *
+                                          128)),
         barriers(reinterpret_cast<std::byte*>(kept) + kKeptBytes),
         meetings(reinterpret_cast<Barrier*>(barriers + kSlotBarrierBytes)) {}
 };
@@ -167,8 +167,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
       WaitFor(ring.full + at.slot, at.phase);
       const TileReader<kType, 1, true> weights = ring.Reader(at.slot, warp);
       const auto multiply = [&](int i) {
-        const Tile<kType> tile =
-            Unpack(weights.Load(0, i), warp % kBlockTiles);
+        const Tile<kType> tile = Unpack(weights.Load(0, i), warp % kBlockTiles);
         const int col = first + warp + i * kStepTiles;
         const uint4 values = places.values[col * 4 + lane % 4];
         const float2 scale = places.scales[col];
@@ -192,8 +191,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
       at.Advance(n_slots);
     }
     if (lane % 4 == 0) {
-      float* to = places.kept +
-                  (n_kept * kProductWarps + warp) * kTileRows + lane / 4;
+      float* to =
+          places.kept + (n_kept * kProductWarps + warp) * kTileRows + lane / 4;
       to[0] = sums[0];
       to[8] = sums[2];
     }

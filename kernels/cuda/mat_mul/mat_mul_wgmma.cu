@@ -21,8 +21,8 @@ constexpr int kStageTiles = kSwizzleColumns / static_cast<int>(kTileCols);
 constexpr int kStages = 6;
 static_assert(kStageTiles == 2);
 
-// The rows that a block of threads computes. With few rows a product is bound by
-// reading weights.
+// The rows that a block of threads computes. With few rows a product is bound
+// by reading weights.
 constexpr int kManyRows = 128;
 constexpr int kSomeRows = 64;
 constexpr int kFewRows = 32;
@@ -330,8 +330,8 @@ void MultiplyFew(const Context& context, std::span<const MatMulArgs> products,
   const int64_t left =
       kScratchBytes - n_batches * kRows * RowBytesOf(products.front().w.cols);
   const int64_t that_fit = left / (n_blocks * n_batches * kSumBytes);
-  int64_t n_parts = std::min({wanted, that_fit, kMostParts,
-                              x.n_stages / kFewestStages});
+  int64_t n_parts =
+      std::min({wanted, that_fit, kMostParts, x.n_stages / kFewestStages});
   if (n_parts < 1 || n_blocks * n_batches > kCounts) n_parts = 1;
   LaunchStages<kType, 2, kRows, 2>(context, products, x, n_parts);
 }

@@ -74,8 +74,8 @@ __device__ inline void PackFour(const float (&x)[4], bool is_in_row,
   }
   int32_t sum = q[0] + q[1] + q[2] + q[3];
   // A lane has a group of the cross products.
-  const auto cross = static_cast<uint32_t>(q[0] * q[2]) +
-                     static_cast<uint32_t>(q[1] * q[3]);
+  const auto cross =
+      static_cast<uint32_t>(q[0] * q[2]) + static_cast<uint32_t>(q[1] * q[3]);
   uint32_t half = cross;
   for (int mask = 1; mask < 8; mask *= 2) {
     sum += __shfl_xor_sync(kFullWarp, sum, mask);
@@ -88,8 +88,7 @@ __device__ inline void PackFour(const float (&x)[4], bool is_in_row,
     return (static_cast<uint32_t>(first) & 0xFFFFu) |
            (static_cast<uint32_t>(second) << 16);
   };
-  *reinterpret_cast<uint2*>(row + c * 2) = {pair(q[0], q[1]),
-                                            pair(q[2], q[3])};
+  *reinterpret_cast<uint2*>(row + c * 2) = {pair(q[0], q[1]), pair(q[2], q[3])};
   if (LaneIndex() % 8 != 0) return;
   const int64_t block = c / kActivationBlock;
   *reinterpret_cast<float*>(row + PackedScalesOffset(dim) + block * 4) = scale;

@@ -185,7 +185,7 @@ struct TileReader {
       const uint32_t sub = first_sub + n_tiles % static_cast<uint32_t>(kShare);
       for (int half = 0; half < 2; ++half) {
         load_two(quant + TernaryWordAt(LaneDigit(sub, half), 0),
-                raw.quants + 2 * half);
+                 raw.quants + 2 * half);
       }
     } else if constexpr (RawTile<kType>::kHasGrid) {
       for (int k = 0; k < RawTile<kType>::kWords / 2; ++k) {

@@ -1,12 +1,12 @@
-// Tiles of quantised weights on their way through shared memory. One thread of a
-// block starts copies of whole runs of tiles (compute capability 9.0), as far
+// Tiles of quantised weights on their way through shared memory. One thread of
+// a block starts copies of whole runs of tiles (compute capability 9.0), as far
 // ahead as there is room. So a multiprocessor has many times more bytes on the
 // way than its threads could load, whatever they do meanwhile.
 //
-// The runs go through a ring of slots. A slot holds up to kSlotTiles tiles of one
-// row of tiles, plane after plane, as a small matrix of its own. Barrier `full`
-// of a slot tells that its bytes have come, barrier `empty` that all warps have
-// used them.
+// The runs go through a ring of slots. A slot holds up to kSlotTiles tiles of
+// one row of tiles, plane after plane, as a small matrix of its own. Barrier
+// `full` of a slot tells that its bytes have come, barrier `empty` that all
+// warps have used them.
 #ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_WEIGHT_STREAM_CUH_
 #define PLIMSOLL_KERNELS_CUDA_MAT_MUL_WEIGHT_STREAM_CUH_
 
@@ -60,16 +60,15 @@ struct WeightRing {
     const int64_t tile = w.at.Tile(row_tile, first);
     constexpr int64_t kShare = kPlanes.block_tiles;
     const int64_t n_blocks = n_tiles / kShare;
-    ArriveForBytes(full + slot,
-                   static_cast<int>(
-                       n_tiles * (kPlanes.quants + kPlanes.highs) +
-                       n_blocks * (kPlanes.subscales + kPlanes.scales)));
+    ArriveForBytes(
+        full + slot,
+        static_cast<int>(n_tiles * (kPlanes.quants + kPlanes.highs) +
+                         n_blocks * (kPlanes.subscales + kPlanes.scales)));
     const auto copy = [&](int64_t to, int64_t from, int64_t bytes) {
       if (bytes == 0) return;
-      CopyBlock(
-          reinterpret_cast<std::byte*>(slots + slot * kSlot.bytes + to),
-          reinterpret_cast<const std::byte*>(w.data + from),
-          static_cast<int>(bytes), full + slot);
+      CopyBlock(reinterpret_cast<std::byte*>(slots + slot * kSlot.bytes + to),
+                reinterpret_cast<const std::byte*>(w.data + from),
+                static_cast<int>(bytes), full + slot);
     };
     copy(0, tile * kPlanes.quants, n_tiles * kPlanes.quants);
     copy(kSlot.highs, w.at.highs + tile * kPlanes.highs,
