@@ -360,6 +360,72 @@ void BenchAttention(Backend& backend, const Rates& rates, DType kv_type,
             rates.matrix_operations > 0 ? rate / rates.matrix_operations : 0);
 }
 
+// Attention of generated tokens as a step's graph has it: calls of 16 layers,
+// each with its own keys and values, so that starts and copies of page tables
+// do not count. `n_rows` sequences of `n_ctx` tokens each.
+void BenchDecodeAttention(int device, const Rates& rates, DType kv_type,
+                          int64_t n_ctx, int64_t n_rows, int64_t spans) {
+  constexpr int64_t kPageTokens = 64;
+  constexpr int64_t kMostLayers = 16;
+  constexpr int64_t kMostBytes = int64_t{16} << 30;
+  CudaOptions options;
+  options.decode_spans = spans;
+  const auto backend = Must(NewCudaBackend(device, options));
+  const int64_t row_bytes = KvBytes(kv_type, kKvHeads * kHeadDim);
+  const int64_t n_pages = n_rows * n_ctx / kPageTokens;
+  const int64_t layer_bytes = 2 * n_rows * n_ctx * row_bytes;
+  const int64_t layers =
+      std::clamp<int64_t>(kMostBytes / layer_bytes, 1, kMostLayers);
+  PagedKv kv;
+  kv.page_bytes = layers * 2 * kPageTokens * row_bytes;
+  kv.page_tokens = kPageTokens;
+  // Zeros are real numbers, and reading them takes as long as any.
+  const Buffer pool = Must(backend->Allocate(n_pages * kv.page_bytes));
+  kv.pool = pool.data();
+  const int64_t dim = kHeads * kHeadDim;
+  const Buffer q = RandomFloats(*backend, n_rows * dim);
+  const Buffer out = Must(backend->Allocate(n_rows * dim * 4));
+  const Buffer packed = Must(backend->Allocate(n_rows * PackedRowBytes(dim)));
+  std::vector<std::vector<PageEntry>> tables(static_cast<size_t>(n_rows));
+  std::vector<AttentionSegment> segments;
+  for (int64_t r = 0; r < n_rows; ++r) {
+    auto& table = tables[static_cast<size_t>(r)];
+    for (int64_t p = 0; p < n_ctx / kPageTokens; ++p) {
+      table.push_back({p * kPageTokens,
+                       static_cast<int32_t>(r * n_ctx / kPageTokens + p), 0,
+                       kPageTokens, false});
+    }
+    segments.push_back({r, 1, n_ctx - 1, table, {}, 0, false});
+  }
+  AttentionArgs args = {};
+  args.q = args.q_prefix = Floats(q);
+  args.out = Floats(out);
+  args.n_heads = kHeads;
+  args.n_kv_heads = kKvHeads;
+  args.head_dim = kHeadDim;
+  args.scale = 1.0f / 16;
+  args.k_type = args.v_type = kv_type;
+  args.segments = segments;
+  args.packed = packed.data();
+  const auto step = [&](int) -> absl::Status {
+    RETURN_IF_ERROR(backend->BeginStep(n_rows));
+    for (int64_t layer = 0; layer < layers; ++layer) {
+      kv.k_offset = layer * 2 * kPageTokens * row_bytes;
+      kv.v_offset = kv.k_offset + kPageTokens * row_bytes;
+      args.paged = kv;
+      RETURN_IF_ERROR(backend->Attention(args));
+    }
+    RETURN_IF_ERROR(backend->Synchronize());
+    return backend->EndStep();
+  };
+  Must(step(0));
+  const double time = Seconds(*backend, step) / static_cast<double>(layers);
+  const double rate = static_cast<double>(layer_bytes) / time;
+  PrintLine(absl::StrCat("decode attention ", DTypeName(kv_type), ", ", n_rows,
+                         " x ", n_ctx, ", spans ", spans),
+            time, Gigabytes(rate), rate / rates.copy_bytes);
+}
+
 void BenchRest(Backend& backend) {
   for (const int64_t n_rows : {1, 32}) {
     const Buffer x = RandomFloats(backend, n_rows * kFfnDim);
@@ -434,6 +500,13 @@ void BenchAttentions(int device, Backend& backend, const Rates& rates) {
   one_kernel.tensor_attention = CudaOptions::TensorAttention::kNone;
   const auto without = Must(NewCudaBackend(device, one_kernel));
   for (const DType type : {DType::kF16, DType::kQ8_0}) {
+    for (const int64_t spans : {8, 16, 32, 64}) {
+      BenchDecodeAttention(device, rates, type, 1'024, 1, spans);
+      BenchDecodeAttention(device, rates, type, 4'096, 1, spans);
+      BenchDecodeAttention(device, rates, type, 131'072, 1, spans);
+      BenchDecodeAttention(device, rates, type, 4'096, 8, spans);
+      BenchDecodeAttention(device, rates, type, 4'096, 32, spans);
+    }
     BenchAttention(backend, rates, type, 131'072, 1);
     BenchAttention(backend, rates, type, 4'096, 1);
     // Whether tensor cores win, and what they cost short chunks.

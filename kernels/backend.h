@@ -533,9 +533,15 @@ std::unique_ptr<Backend> NewReferenceBackend();
 // Which kernels the CUDA backend uses. A row's result has the same bits as long
 // as the same kernel computes it (docs/cuda.md).
 struct CudaOptions {
-  // Which rows' attention runs on tensor cores.
+  // Which rows' attention runs on tensor cores. kNone: none, for one kernel for
+  // all rows. kPrompts: those of prompts with one kernel and generated tokens
+  // with another. kAll: all with the prompts' kernel.
   enum class TensorAttention { kNone, kPrompts, kAll };
   TensorAttention tensor_attention = TensorAttention::kPrompts;
+  // Attention of a generated token that sees n times 64 keys has up to some
+  // sqrt(n * decode_spans) spans. More give more parallel work, and more to
+  // merge. It changes bits.
+  int64_t decode_spans = 16;
   // Steps of at least this many rows round weights and activations of packed
   // products to F16 (2^-12 of each), at twice the rate or more. A weight beyond
   // 65,504 becomes infinite.

@@ -278,6 +278,7 @@ absl::Status CudaBackend::Open(int device, const CudaOptions& options) {
   ASSIGN_OR_RETURN(context_.results, AllocatePinned(kResultBytes));
   context_.n_multiprocessors = facts.n_multiprocessors;
   context_.tensor_attention = options.tensor_attention;
+  context_.decode_spans = std::max<int64_t>(options.decode_spans, 1);
   context_.prompt_product_rows = options.prompt_product_rows;
   context_.half_product_rows = options.half_product_rows;
   context_.wgmma_rows = facts.has_wgmma ? options.wgmma_rows

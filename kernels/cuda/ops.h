@@ -42,6 +42,7 @@ struct Context {
   int64_t n_multiprocessors;
   // These are the fields of CudaOptions.
   CudaOptions::TensorAttention tensor_attention;
+  int64_t decode_spans;
   int64_t prompt_product_rows;
   int64_t half_product_rows;
   int64_t wgmma_rows;    // the largest number if the device has no wgmma
