@@ -173,15 +173,23 @@ __global__ void __launch_bounds__(kProductThreads, kRows == kManyRows ? 1 : 2)
                    Parts parts) {
   constexpr int kGroups = kRows / kGroupRows;
   constexpr int kSums = WgmmaSums(kRows);
-  const int64_t part = blockIdx.x % static_cast<uint32_t>(parts.n_parts);
-  const int64_t block = blockIdx.x / static_cast<uint32_t>(parts.n_parts);
+  // With many rows there is one part.
+  constexpr bool kHasParts = kRows != kManyRows;
+  const uint32_t n_parts =
+      kHasParts ? static_cast<uint32_t>(parts.n_parts) : 1;
+  const int64_t part = blockIdx.x % n_parts;
+  const int64_t block = blockIdx.x / n_parts;
   auto index = static_cast<int>(block / n_batches);
   const Product& product = FindProduct(products, index);
   const int64_t batch = block % n_batches;
   const int first_tile = (index * kProductWarps + WarpIndex()) * kTiles;
-  const auto begin = static_cast<int>(part * x.n_stages / parts.n_parts);
-  const auto n_stages =
-      static_cast<int>((part + 1) * x.n_stages / parts.n_parts) - begin;
+  int begin = 0;
+  int n_stages = x.n_stages;
+  if constexpr (kHasParts) {
+    begin = static_cast<int>(part * x.n_stages / parts.n_parts);
+    n_stages =
+        static_cast<int>((part + 1) * x.n_stages / parts.n_parts) - begin;
+  }
   using Reader = HalfReader<kType, kTiles>;
   Reader weights;
   weights.Begin(product.w, first_tile);
@@ -252,9 +260,11 @@ __global__ void __launch_bounds__(kProductThreads, kRows == kManyRows ? 1 : 2)
   }
   AwaitProducts<0>();
   KeepSums(sums);
-  if (parts.n_parts > 1 &&
-      !AddParts(parts, block, static_cast<int>(part), sums)) {
-    return;
+  if constexpr (kHasParts) {
+    if (parts.n_parts > 1 &&
+        !AddParts(parts, block, static_cast<int>(part), sums)) {
+      return;
+    }
   }
   const int first_row = static_cast<int>(batch) * kRows;
 #pragma unroll
