@@ -281,6 +281,8 @@ absl::Status CudaBackend::Open(int device, const CudaOptions& options) {
   context_.prompt_product_rows = options.prompt_product_rows;
   context_.half_product_rows = options.half_product_rows;
   context_.wgmma_products = options.wgmma_products && facts.has_wgmma;
+  context_.wgmma_attention = options.wgmma_attention && facts.has_wgmma;
+  context_.prompt_attention_parts = options.prompt_attention_parts;
   context_.prefetches_weights = options.prefetches_weights;
   context_.host_rows = &host_rows_;
   info_.has_programmatic_launches = options.programmatic_launches;

@@ -19,10 +19,11 @@ namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
 using Barrier = ::plimsoll::kernels::cuda_emulated::EmulatedBarrier;
 inline void InitBarrier(Barrier* barrier, int n_threads) {
-  *barrier = {static_cast<int16_t>(n_threads),
-              static_cast<int16_t>(n_threads), 0, 0};
+  *barrier = {static_cast<int16_t>(n_threads), static_cast<int16_t>(n_threads),
+              0, 0};
 }
 inline void PublishBarriers() {}
+inline void PublishShared() {}
 inline void Arrive(Barrier* barrier) { ArriveAt(barrier, 0); }
 inline void ArriveForBytes(Barrier* barrier, int bytes) {
   ArriveAt(barrier, bytes);
@@ -51,10 +52,10 @@ __device__ inline uint32_t SharedAddress(const void* shared) {
 // Only one thread calls it, and the others after a barrier of the block.
 __device__ inline void InitBarrier(Barrier* barrier, int n_threads) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(
-                   SharedAddress(barrier)),
-               "r"(n_threads)
-               : "memory");
+  asm volatile(
+      "mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(SharedAddress(barrier)),
+      "r"(n_threads)
+      : "memory");
 #endif
 }
 // Lets copies see the barriers that this thread has made.
@@ -64,11 +65,19 @@ __device__ inline void PublishBarriers() {
   asm volatile("fence.proxy.async;" ::: "memory");
 #endif
 }
+// Lets products of a warpgroup see what this thread has stored in shared
+// memory, by instructions or by copies that it has waited for. A barrier
+// follows.
+__device__ inline void PublishShared() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
 __device__ inline void Arrive(Barrier* barrier) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(
-                   SharedAddress(barrier))
-               : "memory");
+  asm volatile(
+      "mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(SharedAddress(barrier))
+      : "memory");
 #endif
 }
 // Arrives, and announces bytes that copies will bring.

@@ -34,6 +34,8 @@ inline Dimensions DimensionsOf(const Grid& grid) {
 // later gives on request, as a LaunchQueue makes it, and what it gives without.
 inline constexpr int64_t kMaxSharedBytes = int64_t{99} << 10;
 inline constexpr int64_t kUnaskedSharedBytes = int64_t{48} << 10;
+// What a block gets on compute capability 9.0, for kernels that run only there.
+inline constexpr int64_t kMaxSharedBytes90 = int64_t{227} << 10;
 
 class KernelCall {
  public:

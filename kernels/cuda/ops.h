@@ -39,6 +39,8 @@ struct Context {
   int64_t prompt_product_rows;
   int64_t half_product_rows;
   bool wgmma_products;  // and the device has them
+  bool wgmma_attention;  // and the device has the instructions
+  int64_t prompt_attention_parts;
   bool prefetches_weights;
 };
 
