@@ -499,6 +499,9 @@ void BenchAttentions(int device, Backend& backend, const Rates& rates) {
   CudaOptions one_kernel;
   one_kernel.tensor_attention = CudaOptions::TensorAttention::kNone;
   const auto without = Must(NewCudaBackend(device, one_kernel));
+  CudaOptions warpgroups;
+  warpgroups.wgmma_attention = true;
+  const auto with = Must(NewCudaBackend(device, warpgroups));
   for (const DType type : {DType::kF16, DType::kQ8_0}) {
     for (const int64_t spans : {8, 16, 32, 64}) {
       BenchDecodeAttention(device, rates, type, 1'024, 1, spans);
@@ -512,7 +515,8 @@ void BenchAttentions(int device, Backend& backend, const Rates& rates) {
     // Whether tensor cores win, and what they cost short chunks.
     for (const int64_t n_rows : {8, 16, 64, 512, 4'096}) {
       BenchAttention(backend, rates, type, 4'096, n_rows);
-      std::printf("  the same without tensor cores:\n");
+      std::printf("  the same with wgmma, and without tensor cores:\n");
+      BenchAttention(*with, rates, type, 4'096, n_rows);
       BenchAttention(*without, rates, type, 4'096, n_rows);
     }
   }

@@ -553,6 +553,12 @@ struct CudaOptions {
   // Products of one row read weights through shared memory, on devices of
   // compute capability 9.0 or later. The bits are the same.
   bool streams_weights = true;
+  // Attention of prompts uses them too, for heads of up to 256 elements.
+  bool wgmma_attention = false;
+  // Parts into which attention of prompts cuts the keys of heads of up to 256
+  // elements, at most 4, so that a step of few rows fills the device; 0: as many
+  // as a step of 512 rows needs. The bits of a row depend on it.
+  int64_t prompt_attention_parts = 0;
   // Products that are not rounded to F16 use blocks of 128 rows from this many
   // rows on. The bits are the same.
   int64_t prompt_product_rows = 128;

@@ -23,6 +23,7 @@ inline void InitBarrier(Barrier* barrier, int n_threads) {
               0, 0};
 }
 inline void PublishBarriers() {}
+inline void PublishShared() {}
 inline void Arrive(Barrier* barrier) { ArriveAt(barrier, 0); }
 inline void ArriveForBytes(Barrier* barrier, int bytes) {
   ArriveAt(barrier, bytes);
@@ -62,6 +63,14 @@ __device__ inline void PublishBarriers() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   asm volatile("fence.proxy.async;" ::: "memory");
+#endif
+}
+// Lets products of a warpgroup see what this thread has stored in shared
+// memory, by instructions or by copies that it has waited for. A barrier
+// follows.
+__device__ inline void PublishShared() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
 }
 __device__ inline void Arrive(Barrier* barrier) {

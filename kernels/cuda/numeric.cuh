@@ -146,16 +146,22 @@ __device__ void FloatsOf(const uint4& words, float* out) {
   }
 }
 
-// e^x with a relative error of 2^-21; 0 where the result is below 2^-126.
-__device__ inline float Exponential(float x) {
-  constexpr float kLog2OfE = 1.44269504f;
+inline constexpr float kLog2OfE = 1.44269504f;
+
+// 2^x with a relative error of 2^-22; 0 where the result is below 2^-126.
+__device__ inline float PowerOfTwo(float x) {
 #ifdef PLIMSOLL_CUDA_EMULATED
-  return std::exp2(x * kLog2OfE);
+  return std::exp2(x);
 #else
   float power;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * kLog2OfE));
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
   return power;
 #endif
+}
+
+// e^x with a relative error of 2^-21; 0 where the result is below 2^-126.
+__device__ inline float Exponential(float x) {
+  return PowerOfTwo(x * kLog2OfE);
 }
 
 // ---- Reductions over a warp or a block -------------------------------------
@@ -216,6 +222,14 @@ __device__ inline void AddAtomically(uint32_t* sum, uint32_t x) {
   *sum += x;
 #else
   atomicAdd(sum, x);
+#endif
+}
+// Adds one to a counter and returns what it was.
+__device__ inline uint32_t CountAtomically(uint32_t* counter) {
+#ifdef PLIMSOLL_CUDA_EMULATED
+  return (*counter)++;
+#else
+  return atomicAdd(counter, 1u);
 #endif
 }
 __device__ inline void AddAtomically(uint64_t* sum, uint64_t x) {

@@ -37,6 +37,9 @@ inline constexpr char kCudaName[] = "cuda_0";
 // These backends use the kernel of prompts for attention of every row.
 inline constexpr char kCudaEmulatedPromptName[] = "cuda_emulated_prompt";
 inline constexpr char kCudaPromptName[] = "cuda_0_prompt";
+// The same with the instructions of a warpgroup.
+inline constexpr char kCudaEmulatedGroupName[] = "cuda_emulated_group";
+inline constexpr char kCudaGroupName[] = "cuda_0_group";
 
 // These backends have products in F16 from two rows on.
 inline constexpr char kCudaEmulatedHalfName[] = "cuda_emulated_half";
@@ -64,9 +67,11 @@ inline std::vector<std::string> AttentionBackendNames() {
   std::vector<std::string> names = BackendNames();
 #ifdef PLIMSOLL_TEST_CUDA_EMULATION
   names.emplace_back(kCudaEmulatedPromptName);
+  names.emplace_back(kCudaEmulatedGroupName);
 #endif
 #ifdef PLIMSOLL_TEST_CUDA
   names.emplace_back(kCudaPromptName);
+  names.emplace_back(kCudaGroupName);
 #endif
   return names;
 }
@@ -84,6 +89,12 @@ inline std::vector<std::string> HalfBackendNames() {
   return names;
 }
 
+// True if tensor cores attend for every row.
+inline bool HasTensorAttention(const std::string& name) {
+  return name == kCudaEmulatedPromptName || name == kCudaPromptName ||
+         name == kCudaEmulatedGroupName || name == kCudaGroupName;
+}
+
 inline bool IsEmulated(const std::string& name) {
   return absl::StartsWith(name, kCudaEmulatedName);
 }
@@ -95,8 +106,12 @@ inline bool IsCuda(const std::string& name) {
 // (docs/cuda.md), unless the name says otherwise.
 inline CudaOptions OptionsOf(const std::string& name) {
   CudaOptions options;
-  if (name == kCudaEmulatedPromptName || name == kCudaPromptName) {
+  if (HasTensorAttention(name)) {
     options.tensor_attention = CudaOptions::TensorAttention::kAll;
+    options.wgmma_attention =
+        name == kCudaEmulatedGroupName || name == kCudaGroupName;
+    // More parts than some rows have tiles, and one.
+    options.prompt_attention_parts = options.wgmma_attention ? 1 : 3;
   }
   const bool is_half = name == kCudaEmulatedHalfName || name == kCudaHalfName;
   const bool is_wgmma =

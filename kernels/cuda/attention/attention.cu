@@ -378,7 +378,8 @@ absl::Status Attention(const Context& context, const AttentionArgs& args) {
   if (args.segments.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(CheckLimits(args));
   const AttentionShape shape = ShapeOf(args, QueriesOf(args.head_dim));
-  const AttentionShape prompt_shape = ShapeOf(args, kPromptQueries);
+  const int64_t prompt_queries = PromptQueriesOf(context, args.head_dim);
+  const AttentionShape prompt_shape = ShapeOf(args, prompt_queries);
   const AttentionShape decode_shape =
       ShapeOf(args, DecodeQueries(args.n_heads / args.n_kv_heads));
   const bool decodes = DecodesOnTensorCores(context, args);
@@ -389,7 +390,7 @@ absl::Status Attention(const Context& context, const AttentionArgs& args) {
   for (size_t i = 0; i < tables.size(); ++i) {
     const AttentionSegment& segment = args.segments[i];
     if (UsesTensorCores(context, args, segment)) {
-      AppendPromptTiles(args, segment, kPromptQueries / prompt_shape.part_heads,
+      AppendPromptTiles(args, segment, prompt_queries / prompt_shape.part_heads,
                         tables[i], prompt_tiles);
     } else if (decodes) {
       AppendDecodeTiles(args, segment,

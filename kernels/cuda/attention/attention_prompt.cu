@@ -1,216 +1,550 @@
-// A warp has 16 queries that read one KV head. It goes over their keys in tiles
-// of 64: a page, or 64 aligned positions.
+// A block of threads has 64 or 128 queries that read one KV head. It goes over
+// their keys in tiles of 64: a page, or 64 aligned positions. A warp has 16 of
+// the queries.
 //
-// Queries and weights are split into two 16-bit floats. Keys and values of 16
-// bits are used as they are; those of Q8_0 are split too. So scores and sums
-// lose about 2^-21 of their terms (BF16: 2^-16), which is little beside
-// float32's own rounding over a head. A row's result does not depend on the
-// rows beside it, nor on where a chunk ends: a tile of which it sees nothing
-// changes nothing.
+// Queries, keys, values and weights are rounded to F16, which keys and values
+// of F16 already are; sums are float32. A query is first multiplied by a power
+// of two that keeps it in F16's range.
 //
-// Operands are loaded from memory in its order, 16 bytes a lane. The kernel may
-// choose which element of a head an operand's column stands for, as long as
-// both sides agree. Of 32 elements, lane t has [8 t, 8 t + 8) in the columns of
-// two products. Of 64 elements of values, product j has elements 8 g + j in
-// column g.
-// g.
+// Operands lie in shared memory as the instructions of a warpgroup want them
+// (wgmma_layout.h): blocks of 64 elements of all rows, swizzled. Devices
+// without these instructions read the same bytes with ldmatrix. Keys and values
+// of F16 are copied there, others are converted on the way. While the products
+// of a tile run, the keys of the next but one and the values of the next
+// arrive.
+//
+// The weights of a tile are computed while the values of the tile before are
+// multiplied.
+//
+// A row's result does not depend on the rows beside it, nor on where a chunk
+// ends: a tile of which it sees nothing changes nothing. The tiles are dealt
+// out to `n_parts` blocks in turn, and the last block to end merges the results
+// of all in order, so the bits are those of one order of operations.
+#include <algorithm>
+
+#include "kernels/cuda/async_copy.cuh"
 #include "kernels/cuda/attention/attention_prompt.cuh"
-#include "kernels/cuda/mat_mul/matrix.cuh"
+#include "kernels/cuda/mat_mul/wgmma.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {
 
 constexpr int kKeys = static_cast<int>(kPromptKeys);
-constexpr int kGroups = kKeys / 8;  // groups of keys: columns of a product
+constexpr int kGroups = kKeys / 8;   // groups of keys: columns of a product
+constexpr int kScores = kKeys / 2;   // a thread's: 16 queries, 32 lanes
+constexpr int kWeights = kKeys / 4;  // a thread's, two to a word
+constexpr int kMaxParts = 4;
 
-// The constants of a kernel. The dimensions of heads of keys and of values are
-// rounded up to one of the shapes. With wide heads, kTeam warps share the
-// queries, and each has kDims of the values' elements.
-template <int kHeadDimOfShape, int kValueDimOfShape = kHeadDimOfShape>
+// ---- Shapes ----------------------------------------------------------------
+
+// A tile of keys, with what all threads need of it.
+struct KeyTile {
+  Step step;
+  // If the rows follow each other in memory: where that of key 0 begins.
+  const std::byte* k;
+  const std::byte* v;
+  bool is_there;  // or there are no more tiles
+  bool is_plain;  // k and v hold, and all keys are live
+  bool is_whole;  // all queries see all keys
+};
+
+// The constants of a kernel. The head's dimension is rounded up to one of the
+// shapes. With two stages, a tile arrives while the one before is in use.
+template <int kHeadDimOfShape, bool kHasWgmma>
 struct PromptShape {
   static constexpr int kStepKeys = kKeys;
   static constexpr int64_t kKeysOfUnit = kUnitKeys;
   static constexpr int kSteps = static_cast<int>(kPromptUnitSteps);
+  static constexpr bool kUsesWgmma = kHasWgmma;
   static constexpr int kHead = kHeadDimOfShape;
-  static constexpr int kTeam =
-      kValueDimOfShape <= 256 ? 1 : kValueDimOfShape / 256;
-  static constexpr int kDims = kValueDimOfShape / kTeam;
-  // Warps of a block. They read the same keys and values from its cache, as
-  // their queries are neighbours.
-  static constexpr int kWarps = kTeam == 1 ? 4 : 2;
-  static constexpr int kTeams = kWarps / kTeam;
-  static constexpr int kSums = kDims / 2;  // a lane's: 16 queries, 32 lanes
-  // Queries as operands: both halves of the split of both rows of a lane.
-  static constexpr int64_t kQueryBytes = int64_t{kHead} / 32 * 4 * 512;
-  static constexpr int64_t kRowBytes = int64_t{kKeys} * 2 * 8;
-  static constexpr int64_t kSharedBytes =
-      kTeams * kQueryBytes + kWarps * kRowBytes;
-  static_assert(kSharedBytes <= kMaxSharedBytes);
-  static_assert(kTeam == 1 || kTeams == 1);
+  static constexpr int kQueries = kHasWgmma ? 128 : 64;
+  static constexpr int kThreads = kQueries * 2;
+  // Of a multiprocessor.
+  static constexpr int kBlocks = kHasWgmma ? 1 : 2;
+  static constexpr int kStages = kHasWgmma || kHead <= 128 ? 2 : 1;
+  static constexpr int kSums = kHead / 2;    // a thread's
+  static constexpr int kChunks = kHead / 8;  // of 16 bytes
+  // Chunks of a tile of keys that one thread brings.
+  static constexpr int kLoads = kKeys * kChunks / kThreads;
+  static constexpr int kLoadStride = kThreads / kChunks;  // in keys
+  // Tiles that are found at a time, and places for found tiles: three of those
+  // before may be in use.
+  static constexpr int kFinds = kHasWgmma ? 16 : 8;
+  static constexpr int kFound = 2 * kFinds;
+  static constexpr int kQueryBytes = kQueries * kHead * 2;
+  static constexpr int kTileBytes = kKeys * kHead * 2;
+  static constexpr int kKeysAt = kQueryBytes;
+  static constexpr int kValuesAt = kKeysAt + kStages * kTileBytes;
+  static constexpr int kFoundAt = kValuesAt + kStages * kTileBytes;
+  static constexpr int kPowersAt =
+      kFoundAt + kFound * static_cast<int>(sizeof(KeyTile));
+  static constexpr int64_t kSharedBytes = kPowersAt + kQueries * 4;
+  static_assert(kSharedBytes <=
+                (kHasWgmma ? kMostSharedBytes : kMaxSharedBytes));
+  static_assert(kThreads % kChunks == 0);
 };
+
+// What a block works on.
+struct BlockTask {
+  Task task;
+  int part;
+  int n_parts;
+};
+
+// The byte of an operand of `rows` rows at which a chunk of a row begins.
+__device__ inline int OperandByte(int rows, int row, int chunk) {
+  return chunk / 8 * (rows * kSwizzleRowBytes) + SwizzledByte(row, chunk % 8);
+}
 
 template <class S>
-__device__ void SyncTeam() {
-  if constexpr (S::kTeam == 1) {
-    __syncwarp();
-  } else {
-    __syncthreads();
-  }
+__device__ std::byte* KeysOf(int tile) {
+  return DynamicShared() + S::kKeysAt + tile % S::kStages * S::kTileBytes;
+}
+template <class S>
+__device__ std::byte* ValuesOf(int tile) {
+  return DynamicShared() + S::kValuesAt + tile % S::kStages * S::kTileBytes;
+}
+template <class S>
+__device__ KeyTile& FoundTile(int tile) {
+  return reinterpret_cast<KeyTile*>(DynamicShared() +
+                                    S::kFoundAt)[tile % S::kFound];
 }
 
-// Eight elements of one lane, two to a word: their high parts, and their low
-// parts if the type is split.
-template <bool kIsSplit>
-struct Eight {
-  uint32_t high[4];
-  uint32_t low[kIsSplit ? 4 : 1];
+// ---- Tiles -----------------------------------------------------------------
+
+// Finds the tiles of a block that have live keys, in order. One warp does it.
+template <class S>
+class Finder {
+ public:
+  __device__ Finder(const AttentionShape& shape, const BlockTask& block) {
+    const AttentionTile& tile = block.task.tile;
+    const Unit<S> unit(shape, block.task, tile.first_unit);
+    const auto n_steps = static_cast<int64_t>(unit.n_steps);
+    const int64_t first = tile.first_unit * n_steps;
+    next_ = first + (block.part + block.n_parts - first % block.n_parts) %
+                        block.n_parts;
+  }
+
+  // Finds tiles until tile `index` has been found, or there are no more.
+  __device__ void Find(const AttentionShape& shape, const BlockTask& block,
+                       int index) {
+    while (n_found_ <= index && !is_at_end_) {
+      KeyTile found = {};
+      if (LaneIndex() < S::kFinds) {
+        Look(shape, block, next_ + LaneIndex() * block.n_parts, found);
+      }
+      const int is_there = found.is_there ? 1 : 0;
+      int n_before = 0;
+      int n = 0;
+      for (int lane = 0; lane < S::kFinds; ++lane) {
+        if (lane == LaneIndex()) n_before = n;
+        n += __shfl_sync(kFullWarp, is_there, lane);
+      }
+      if (found.is_there) FoundTile<S>(n_found_ + n_before) = found;
+      n_found_ += n;
+      next_ += S::kFinds * block.n_parts;
+      const Unit<S> unit(shape, block.task, 0);
+      is_at_end_ = next_ >= block.task.tile.end_unit * unit.n_steps;
+      if (is_at_end_ && LaneIndex() == 0) {
+        FoundTile<S>(n_found_).is_there = false;
+      }
+    }
+  }
+
+ private:
+  static __device__ void Look(const AttentionShape& shape,
+                              const BlockTask& block, int64_t index,
+                              KeyTile& found) {
+    const Task& task = block.task;
+    const auto n_steps = Unit<S>(shape, task, 0).n_steps;
+    if (index >= task.tile.end_unit * n_steps) return;
+    const Unit<S> unit(shape, task, index / n_steps);
+    const Step step = unit.At(shape, task, static_cast<int>(index % n_steps));
+    if (!HasLive(step)) return;
+    found.is_there = true;
+    found.step = step;
+    const bool is_full = step.begin == 0 && step.end == kKeys;
+    const bool is_in_ring =
+        step.ring_end == kKeys && step.cell + kKeys <= step.window;
+    found.is_plain = is_full && (step.ring_end == 0 || is_in_ring);
+    const int64_t row = is_in_ring ? step.cell : step.row;
+    found.k = (is_in_ring ? step.ring_k : step.k) + row * shape.k_row_bytes;
+    found.v = (is_in_ring ? step.ring_v : step.v) + row * shape.v_row_bytes;
+    found.is_whole = is_full &&
+                     task.tile.first_position >= step.position + kKeys - 1 &&
+                     (!shape.is_ring ||
+                      FirstOfRing(task, task.tile.n_rows - 1) <= step.position);
+  }
+
+  int64_t next_;
+  int n_found_ = 0;
+  bool is_at_end_ = false;
 };
 
-// Loads elements [at, at + 8) of a row of keys or values.
-template <DType kType>
-__device__ Eight<kType == DType::kQ8_0> LoadOperand(const std::byte* row,
-                                                    int64_t at) {
-  Eight<kType == DType::kQ8_0> eight = {};
-  const StoredEight<kType> stored = LoadStored<kType>(row, at);
-  if constexpr (kType == DType::kQ8_0) {
-    const uint32_t d = LowHalves(stored.d, stored.d);
-    for (int i = 0; i < 4; ++i) {
-      const uint32_t quants = PairOfBytes<true, 0, 1>(stored.pairs[i]);
-      eight.high[i] = MultiplyPairs(quants, d);
-      eight.low[i] = FmaPairs(quants, d, Negated(eight.high[i]));
+// ---- Operands --------------------------------------------------------------
+
+// Loads eight elements of keys or values as they are stored; `at` is a multiple
+// of 8. Those of Q8_0 are in x and y, and z is their block's scale.
+__device__ inline uint4 LoadRaw(DType type, const std::byte* row, int at) {
+  if (type != DType::kQ8_0) {
+    return LoadWord(reinterpret_cast<const uint4*>(row + at * 2));
+  }
+  constexpr auto kBlock = static_cast<int>(kKvBlock);
+  const std::byte* block = row + at / kBlock * (kBlock + 2);
+  const std::byte* quants = block + 2 + at % kBlock;
+  uint4 raw = {};
+  raw.z = LoadWord(reinterpret_cast<const uint16_t*>(block));
+  // Blocks begin at even bytes. Words are loaded from multiples of four.
+  const bool is_odd = reinterpret_cast<uintptr_t>(quants) % 4 != 0;
+  const auto* words =
+      reinterpret_cast<const uint32_t*>(quants - (is_odd ? 2 : 0));
+  raw.x = LoadWord(words);
+  raw.y = LoadWord(words + 1);
+  if (is_odd) {
+    const uint32_t last =
+        LoadWord(reinterpret_cast<const uint16_t*>(words + 2));
+    raw.x = raw.x >> 16 | raw.y << 16;
+    raw.y = raw.y >> 16 | last << 16;
+  }
+  return raw;
+}
+
+// Rounds them to F16.
+__device__ inline uint4 HalvesOf(DType type, const uint4& raw) {
+  if (type == DType::kF16) return raw;
+  if (type == DType::kBF16) {
+    const auto convert = [](uint32_t pair) {
+      return PackHalves(FloatOfBits(pair << 16),
+                        FloatOfBits(pair & 0xFFFF0000u));
+    };
+    return {convert(raw.x), convert(raw.y), convert(raw.z), convert(raw.w)};
+  }
+  const uint32_t d = LowHalves(raw.z, raw.z);
+  return {MultiplyPairs(PairOfBytes<true, 0, 1>(raw.x), d),
+          MultiplyPairs(PairOfBytes<true, 2, 3>(raw.x), d),
+          MultiplyPairs(PairOfBytes<true, 0, 1>(raw.y), d),
+          MultiplyPairs(PairOfBytes<true, 2, 3>(raw.y), d)};
+}
+
+// A thread's chunks of a tile of keys or values on their way to shared memory.
+// Elements beyond the head's end are copies of its first ones: they meet zeros
+// of queries, or are not written.
+//
+// kType is F16, Q8_0, or BF16, which stands for a type that is known when the
+// kernel runs.
+template <class S, DType kType>
+struct Bringer {
+  static constexpr bool kIsCopied = kType == DType::kF16;
+  // Loaded when the tile starts, and stored later. Registers do not hold so
+  // many chunks of other types, which come in batches.
+  static constexpr bool kIsHeld = kType == DType::kQ8_0 && S::kStages == 2;
+  static constexpr int kBatch =
+      kIsCopied || kIsHeld || S::kLoads < 4 ? S::kLoads : 4;
+  static_assert(S::kLoads % kBatch == 0);
+
+  DType type;
+  int at;  // the first element that it reads of a row
+  int64_t row_bytes;
+  uint4 raw[kIsCopied ? 1 : kBatch];
+
+  __device__ Bringer(DType type_of_rows, int64_t first, int64_t dim,
+                     int64_t bytes)
+      : type(type_of_rows), row_bytes(bytes) {
+    const int chunk = ThreadIndex() % S::kChunks * 8;
+    at = static_cast<int>(first) + (chunk < dim ? chunk : 0);
+  }
+
+  __device__ DType Type() const { return kType == DType::kBF16 ? type : kType; }
+  static __device__ int Key(int i) {
+    return ThreadIndex() / S::kChunks + i * S::kLoadStride;
+  }
+  static __device__ std::byte* Place(std::byte* operand, int i) {
+    return operand + OperandByte(kKeys, Key(i), ThreadIndex() % S::kChunks);
+  }
+  __device__ void BringOne(std::byte* operand, int first, int i,
+                           const std::byte* row) {
+    if constexpr (kIsCopied) {
+      StartCopy(Place(operand, first + i), row + at * 2);
+    } else {
+      raw[i] = LoadRaw(Type(), row, at);
+    }
+  }
+
+  // Brings the batch from chunk `first` on. `plain` is where the row of key 0
+  // begins if rows follow each other; else row(key) is where that of a live key
+  // begins.
+  template <class Row>
+  __device__ void Bring(const KeyTile& tile, const std::byte* plain,
+                        const Row& row, std::byte* operand, int first) {
+    if (tile.is_plain) {
+      const std::byte* from = plain + Key(first) * row_bytes;
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        BringOne(operand, first, i, from);
+        from += S::kLoadStride * row_bytes;
+      }
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      // For a key that is not live there may be no row, so the nearest live one
+      // is read instead; its score is not used, and its weight is zero.
+      BringOne(operand, first, i, row(NearestLive(tile.step, Key(first + i))));
+    }
+  }
+  __device__ void Store(std::byte* operand, int first) const {
+    if constexpr (!kIsCopied) {
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        *reinterpret_cast<uint4*>(Place(operand, first + i)) =
+            HalvesOf(Type(), raw[i]);
+      }
+    }
+  }
+
+  // Starts to bring a tile, as far as registers allow.
+  template <class Row>
+  __device__ void Start(const KeyTile& tile, const std::byte* plain,
+                        const Row& row, std::byte* operand) {
+    if constexpr (kIsCopied || kIsHeld) Bring(tile, plain, row, operand, 0);
+  }
+  // Brings what was not started, and stores what is not copied.
+  template <class Row>
+  __device__ void Finish(const KeyTile& tile, const std::byte* plain,
+                         const Row& row, std::byte* operand) {
+    if constexpr (kIsHeld) {
+      Store(operand, 0);
+    } else if constexpr (!kIsCopied) {
+#pragma unroll 1
+      for (int first = 0; first < S::kLoads; first += kBatch) {
+        Bring(tile, plain, row, operand, first);
+        Store(operand, first);
+      }
+    }
+  }
+};
+
+// Rounds the block's queries and stores them in shared memory, with the powers
+// of two by which scores are to be multiplied. Queries that do not exist become
+// zeros.
+template <class S>
+__device__ void StageQueries(const AttentionShape& shape, const Task& task,
+                             bool is_prefix) {
+  const float* from = is_prefix ? shape.q_prefix : shape.q;
+  auto* powers = reinterpret_cast<float*>(DynamicShared() + S::kPowersAt);
+  const int chunk = LaneIndex();
+  for (int i = 0; i < 16; ++i) {
+    const int query = WarpIndex() * 16 + i;
+    float x[8] = {};
+    if (task.Has(query) && chunk * 8 < shape.head_dim) {
+      const auto* row = reinterpret_cast<const uint4*>(
+          from + task.Index(query, shape.n_heads) * shape.head_dim + chunk * 8);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const uint4 four = row[half];
+        x[4 * half] = FloatOfBits(four.x);
+        x[4 * half + 1] = FloatOfBits(four.y);
+        x[4 * half + 2] = FloatOfBits(four.z);
+        x[4 * half + 3] = FloatOfBits(four.w);
+      }
+    }
+    float max = 0;
+#pragma unroll
+    for (const float value : x) max = fmaxf(max, fabsf(value));
+    max = WarpMax(max);
+    // The largest element comes to [2^12, 2^13).
+    constexpr uint32_t kLeast = 13;
+    constexpr uint32_t kMost = 253;
+    uint32_t exponent = BitsOfFloat(max) >> 23;
+    exponent = exponent < kLeast ? kLeast : exponent;
+    exponent = exponent > kMost ? kMost : exponent;
+    const float factor = FloatOfBits((254 + 12 - exponent) << 23);
+    if (chunk == 0) powers[query] = FloatOfBits((exponent - 12) << 23);
+    if (chunk >= S::kChunks) continue;
+    uint32_t pairs[4];
+#pragma unroll
+    for (int p = 0; p < 4; ++p) {
+      pairs[p] = PackHalves(x[2 * p] * factor, x[2 * p + 1] * factor);
+    }
+    *reinterpret_cast<uint4*>(DynamicShared() +
+                              OperandByte(S::kQueries, query, chunk)) = {
+        pairs[0], pairs[1], pairs[2], pairs[3]};
+  }
+}
+
+// ---- Products --------------------------------------------------------------
+
+// Begins to compute the scores of the warp's queries: scores[4 n ...] are those
+// of keys 8 n + 2 t and the next one, for query g and then for query g + 8.
+template <class S>
+__device__ void StartScores(const std::byte* keys, float* scores) {
+  if constexpr (S::kUsesWgmma) {
+    const uint32_t q_at =
+        SharedAddress(DynamicShared()) +
+        static_cast<uint32_t>(WarpIndex() / 4 * (64 * kSwizzleRowBytes));
+    const uint32_t k_at = SharedAddress(keys);
+#pragma unroll
+    for (int j = 0; j < S::kHead / 16; ++j) {
+      const uint64_t q = WgmmaDescriptor(
+          q_at + static_cast<uint32_t>(j / 4 * S::kQueries * kSwizzleRowBytes),
+          j % 4);
+      const uint64_t k = WgmmaDescriptor(
+          k_at + static_cast<uint32_t>(j / 4 * kKeys * kSwizzleRowBytes),
+          j % 4);
+      if (j == 0) {
+        MultiplyShared<false>(q, k, scores);
+      } else {
+        MultiplyShared<true>(q, k, scores);
+      }
     }
   } else {
-    eight.high[0] = stored.words[0].x;
-    eight.high[1] = stored.words[0].y;
-    eight.high[2] = stored.words[0].z;
-    eight.high[3] = stored.words[0].w;
-  }
-  return eight;
-}
-
-// Returns `at`, or the head's first element if `at` is beyond the head's `dim`
-// elements. What is read there meets zeros of queries, or is not written.
-__device__ inline int InHead(int64_t dim, int at) { return at < dim ? at : 0; }
-
-// Stores the queries of a team as operands in shared memory, 16 bytes a lane:
-// for each 32 elements the high halves of two products, then the low halves.
-template <class S, bool kIsBf16>
-__device__ void StageQueries(const AttentionShape& shape, const Task& task,
-                             bool is_prefix, uint4* queries) {
-  const float* from = is_prefix ? shape.q_prefix : shape.q;
-  const int lane = LaneIndex();
-  SyncTeam<S>();
-  for (int j = WarpIndex() % S::kTeam; j < S::kHead / 32; j += S::kTeam) {
-    const int64_t at = j * 32 + lane % 4 * 8;
-    SplitPair pairs[2][4];  // pairs of rows g and g + 8
-    for (int half = 0; half < 2; ++half) {
-      const int query = lane / 4 + half * 8;
-      float x[8] = {};
-      if (task.Has(query) && at < shape.head_dim) {
-        const float* row =
-            from + task.Index(query, shape.n_heads) * shape.head_dim + at;
-        for (int i = 0; i < 8; ++i) x[i] = row[i];
-      }
-      for (int i = 0; i < 4; ++i) {
-        pairs[half][i] = Split<kIsBf16>(x[2 * i], x[2 * i + 1]);
-      }
-    }
-    for (int s = 0; s < 2; ++s) {
-      const SplitPair* const upper = pairs[0] + 2 * s;
-      const SplitPair* const lower = pairs[1] + 2 * s;
-      queries[(j * 4 + s) * kWarpThreads + lane] = {
-          upper[0].high, lower[0].high, upper[1].high, lower[1].high};
-      queries[(j * 4 + 2 + s) * kWarpThreads + lane] = {
-          upper[0].low, lower[0].low, upper[1].low, lower[1].low};
-    }
-  }
-  SyncTeam<S>();
-}
-
-// Finds the rows of a tile's keys and values. The step has live keys. For a key
-// that is not live there may be no row, so the nearest live one is read
-// instead; its score is not used, and its weight is zero.
-__device__ inline void FindRows(const AttentionShape& shape, const Step& step,
-                                const std::byte** rows) {
-  for (int i = LaneIndex(); i < kKeys; i += kWarpThreads) {
-    const int key = NearestLive(step, i);
-    rows[i] = KeyRow(shape, step, key);
-    rows[kKeys + i] = ValueRow(shape, step, key);
-  }
-}
-
-// Scores of 16 queries and a tile of keys: entry n has the scores of keys 8 n +
-// 2 t and the next one, for query g and then for query g + 8.
-template <class S, DType kType>
-__device__ void ScoreTile(const AttentionShape& shape, const Task& task,
-                          const std::byte* const* rows, const uint4* queries,
-                          float scores[kGroups][4]) {
-  constexpr bool kIsBf16 = kType == DType::kBF16;
-  const int lane = LaneIndex();
-  const int64_t first = task.kv_head * shape.head_dim;
-  const std::byte* keys[kGroups];
+    const int lane = LaneIndex();
 #pragma unroll
-  for (int n = 0; n < kGroups; ++n) {
-    keys[n] = rows[n * 8 + lane / 4];
-    for (int e = 0; e < 4; ++e) scores[n][e] = 0;
-  }
-  for (int j = 0; j < S::kHead / 32; ++j) {
-    uint32_t a[4][4];
+    for (int i = 0; i < kScores; ++i) scores[i] = 0;
+#pragma unroll 4
+    for (int j = 0; j < S::kHead / 16; ++j) {
+      uint32_t a[4];
+      LoadMatrices<false>(
+          DynamicShared() + OperandByte(S::kQueries,
+                                        WarpIndex() * 16 + lane % 16,
+                                        2 * j + lane / 16),
+          a);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const uint4 q = queries[(j * 4 + i) * kWarpThreads + lane];
-      a[i][0] = q.x;
-      a[i][1] = q.y;
-      a[i][2] = q.z;
-      a[i][3] = q.w;
-    }
-    const int64_t at = first + InHead(shape.head_dim, j * 32 + lane % 4 * 8);
-#pragma unroll
-    for (int n = 0; n < kGroups; ++n) {
-      const auto k = LoadOperand<kType>(keys[n], at);
-#pragma unroll
-      for (int s = 0; s < 2; ++s) {
-        MmaFloat<kIsBf16>(a[s], k.high + 2 * s, scores[n]);
-        MmaFloat<kIsBf16>(a[2 + s], k.high + 2 * s, scores[n]);
-        if constexpr (kType == DType::kQ8_0) {
-          MmaFloat<kIsBf16>(a[s], k.low + 2 * s, scores[n]);
-        }
+      for (int n = 0; n < kGroups; n += 2) {
+        uint32_t b[4];
+        LoadMatrices<false>(
+            keys + OperandByte(kKeys, n * 8 + lane / 16 * 8 + lane % 8,
+                               2 * j + lane / 8 % 2),
+            b);
+        MmaFloat<false>(a, b, scores + 4 * n);
+        MmaFloat<false>(a, b + 2, scores + 4 * n + 4);
       }
     }
   }
 }
 
-// Scales and caps scores if the launch has a cap. Returns the factor by which
-// they are still to be multiplied.
-__device__ inline float CapTile(const AttentionShape& shape,
-                                float scores[kGroups][4]) {
-  if (shape.soft_cap == 0.0f) return shape.scale;
+// Begins to add weights times values. sums[4 n ...] are of elements 8 n + 2 t
+// and the next one.
+template <class S>
+__device__ void StartSums(const std::byte* values, const uint32_t* weights,
+                          float* sums) {
+  if constexpr (S::kUsesWgmma) {
+    constexpr int kColumns = S::kHead < 128 ? S::kHead : 128;
+    constexpr int kBlockBytes = kKeys * kSwizzleRowBytes;
+    const uint32_t at = SharedAddress(values);
 #pragma unroll
-  for (int n = 0; n < kGroups; ++n) {
-    for (int e = 0; e < 4; ++e) {
-      scores[n][e] = Capped(shape, scores[n][e] * shape.scale);
+    for (int i = 0; i < kKeys / 16; ++i) {
+#pragma unroll
+      for (int c = 0; c < S::kHead; c += kColumns) {
+        const uint64_t v = TransposedDescriptor(
+            at + static_cast<uint32_t>(c / kSwizzleColumns * kBlockBytes), i,
+            kBlockBytes);
+        MultiplyTransposed<kColumns>(weights + 4 * i, v, sums + c / 2);
+      }
+    }
+  } else {
+    const int lane = LaneIndex();
+#pragma unroll
+    for (int i = 0; i < kKeys / 16; ++i) {
+#pragma unroll
+      for (int c = 0; c < S::kChunks; c += 2) {
+        uint32_t b[4];
+        LoadMatrices<true>(
+            values + OperandByte(kKeys, i * 16 + lane % 16, c + lane / 16), b);
+        MmaFloat<false>(weights + 4 * i, b, sums + 4 * c);
+        MmaFloat<false>(weights + 4 * i, b + 2, sums + 4 * c + 4);
+      }
     }
   }
-  return 1.0f;
 }
 
-// The softmax of queries g and g + 8: the running maximum, and this lane's part
-// of the sum of weights.
+// The order of products and of what uses them, where they run beside the
+// threads (wgmma.cuh).
+template <class S>
+__device__ void Begin() {
+  if constexpr (S::kUsesWgmma) BeginProducts();
+}
+template <class S>
+__device__ void Commit() {
+  if constexpr (S::kUsesWgmma) CommitProducts();
+}
+// Computes weights before the products that follow begin.
+template <class S>
+__device__ void KeepWeights(uint32_t* weights) {
+#ifndef PLIMSOLL_CUDA_EMULATED
+  if constexpr (S::kUsesWgmma) {
+#pragma unroll
+    for (int i = 0; i < kWeights; ++i) {
+      asm volatile("" : "+r"(weights[i])::"memory");
+    }
+  }
+#else
+  (void)weights;
+#endif
+}
+template <class S, int kLeft, int kN>
+__device__ void Await(float (&sums)[kN]) {
+  if constexpr (S::kUsesWgmma) {
+    AwaitProducts<kLeft>();
+    KeepSums(sums);
+  }
+}
+
+// ---- Softmax ---------------------------------------------------------------
+
+// The softmax of queries g and g + 8, in powers of two: the running maximum,
+// and this lane's part of the sum of weights.
 struct PromptSoftmax {
   float max[2];
   float total[2];
 };
 
-// Turns scores into weights; `factors` gets what earlier sums are multiplied
-// by. A score that is not a number makes the total not a number.
+// The soft-capped score, with a relative error of about 2^-20.
+__device__ inline float CappedFast(const AttentionShape& shape, float score) {
+  const float x = score * shape.inverse_soft_cap;
+  const float power = PowerOfTwo(x * (2 * kLog2OfE));
+#ifdef PLIMSOLL_CUDA_EMULATED
+  const float quotient = 2.0f / (power + 1.0f);
+#else
+  const float quotient = __fdividef(2.0f, power + 1.0f);
+#endif
+  // The difference from 1 loses the digits of small results: there, the series
+  // of tanh.
+  const float square = x * x;
+  float series = Fma(square, 62.0f / 2835, -17.0f / 315);
+  series = Fma(series, square, 2.0f / 15);
+  series = Fma(series, square, -1.0f / 3);
+  series = Fma(series * square, x, x);
+  return shape.soft_cap * (fabsf(x) < 0.25f ? series : 1.0f - quotient);
+}
+
+// Multiplies scores by what makes them exponents of two; `units` are the powers
+// of two of the queries. What a query does not see becomes minus infinity.
 template <class S>
-__device__ void WeighTile(const AttentionShape& shape, const Task& task,
-                          const Step& step, float scale, PromptSoftmax& state,
-                          float scores[kGroups][4], float* factors) {
-  const int lane = LaneIndex();
+__device__ void FinishScores(const AttentionShape& shape, const Task& task,
+                             const KeyTile& tile, const float* units,
+                             float* scores) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int64_t row = task.Row(lane / 4 + half * 8);
+    const bool has_cap = shape.soft_cap != 0.0f;
+    const float unit = units[half] * shape.scale * (has_cap ? 1.0f : kLog2OfE);
+#pragma unroll
+    for (int n = 0; n < kGroups; ++n) {
+      scores[4 * n + 2 * half] *= unit;
+      scores[4 * n + 2 * half + 1] *= unit;
+    }
+  }
+  if (shape.soft_cap != 0.0f) {
+#pragma unroll
+    for (int i = 0; i < kScores; ++i) {
+      scores[i] = CappedFast(shape, scores[i]) * kLog2OfE;
+    }
+  }
+  if (tile.is_whole) return;
+  const Step& step = tile.step;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int64_t row = task.Row(WarpIndex() * 16 + LaneIndex() / 4 + half * 8);
     const int64_t past = task.tile.first_position + row + 1 - step.position;
     const int64_t first =
         shape.is_ring ? FirstOfRing(task, row) - step.position : 0;
@@ -218,236 +552,439 @@ __device__ void WeighTile(const AttentionShape& shape, const Task& task,
     const int begin = first < step.begin ? step.begin : StepKey<S>(first);
     const int end = past < step.end ? StepKey<S>(past) : step.end;
     const auto n_seen = static_cast<unsigned>(end > begin ? end - begin : 0);
+    const int from = LaneIndex() % 4 * 2 - begin;
+#pragma unroll
+    for (int n = 0; n < kGroups; ++n) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const auto key = static_cast<unsigned>(n * 8 + e + from);
+        float& score = scores[4 * n + 2 * half + e];
+        score = key < n_seen ? score : MinusInfinity();
+      }
+    }
+  }
+}
+
+// Turns finished scores into weights; `factors` gets what earlier sums are
+// multiplied by. A score that is not a number makes the total not a number.
+__device__ inline void Weigh(const float* scores, PromptSoftmax& state,
+                             float* factors, uint32_t* weights) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
     float max = state.max[half];
 #pragma unroll
     for (int n = 0; n < kGroups; ++n) {
-      for (int e = 0; e < 2; ++e) {
-        const auto key =
-            static_cast<unsigned>(n * 8 + lane % 4 * 2 + e - begin);
-        float& score = scores[n][half * 2 + e];
-        score = key < n_seen ? score * scale : MinusInfinity();
-        max = fmaxf(max, score);
-      }
+      const float* pair = scores + 4 * n + 2 * half;
+      max = fmaxf(max, fmaxf(pair[0], pair[1]));
     }
     for (int mask = 1; mask < 4; mask *= 2) {
       max = fmaxf(max, __shfl_xor_sync(kFullWarp, max, mask));
     }
     // While no key is seen, all weights are zero.
     const float from = max == MinusInfinity() ? 0.0f : max;
-    factors[half] = Exponential(state.max[half] - from);
+    factors[half] = PowerOfTwo(state.max[half] - from);
     float total = 0;
 #pragma unroll
     for (int n = 0; n < kGroups; ++n) {
-      for (int e = 0; e < 2; ++e) {
-        float& score = scores[n][half * 2 + e];
-        score = Exponential(score - from);
-        total += score;
-      }
+      const float* pair = scores + 4 * n + 2 * half;
+      const float first = PowerOfTwo(pair[0] - from);
+      const float second = PowerOfTwo(pair[1] - from);
+      total += first + second;
+      weights[n / 2 * 4 + n % 2 * 2 + half] = PackHalves(first, second);
     }
     state.total[half] = state.total[half] * factors[half] + total;
     state.max[half] = max;
   }
 }
 
-// Weights of a tile as operands: one product for each 16 keys.
-struct WeightOperands {
-  uint32_t high[kKeys / 16][4];
-  uint32_t low[kKeys / 16][4];
+// ---- Results ---------------------------------------------------------------
+
+// Results of parts in the scratch memory, in the order of threads: 16 bytes of
+// all threads follow each other. First come the softmaxes, then the sums.
+struct Parts {
+  uint32_t* counts;  // of each block's parts that have ended
+  uint4* results;
+
+  template <class S>
+  __device__ uint4* At(int64_t block, int n_parts, int part, int four) const {
+    constexpr int kFours = S::kSums / 4 + 1;
+    return results + ((block * n_parts + part) * kFours + four) * S::kThreads +
+           ThreadIndex();
+  }
 };
 
-template <bool kIsBf16>
-__device__ WeightOperands SplitWeights(const float weights[kGroups][4]) {
-  WeightOperands operands;
+// Stores a part's result. Returns true in the block that ends last, which then
+// has the merged result of all parts.
+template <class S>
+__device__ bool MergeParts(const Parts& parts, int64_t block, int part,
+                           int n_parts, bool is_active, PromptSoftmax& state,
+                           float* sums) {
+  constexpr int kFours = S::kSums / 4;
+  if (is_active) {
+    *parts.At<S>(block, n_parts, part, 0) = {
+        BitsOfFloat(state.max[0]), BitsOfFloat(state.max[1]),
+        BitsOfFloat(state.total[0]), BitsOfFloat(state.total[1])};
 #pragma unroll
-  for (int i = 0; i < kKeys / 16; ++i) {
-#pragma unroll
-    for (int r = 0; r < 4; ++r) {
-      const float* pair = weights[2 * i + r / 2] + r % 2 * 2;
-      const SplitPair split = Split<kIsBf16>(pair[0], pair[1]);
-      operands.high[i][r] = split.high;
-      operands.low[i][r] = split.low;
+    for (int i = 0; i < kFours; ++i) {
+      const float* four = sums + 4 * i;
+      *parts.At<S>(block, n_parts, part, i + 1) = {
+          BitsOfFloat(four[0]), BitsOfFloat(four[1]), BitsOfFloat(four[2]),
+          BitsOfFloat(four[3])};
     }
   }
-  return operands;
-}
-
-// The operand of product j of 64 elements, from the words of four keys.
-template <class Words>
-__device__ void ValueOperand(int j, const Words& words, uint32_t* b) {
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    const uint32_t one = words(2 * r)[j / 2];
-    const uint32_t other = words(2 * r + 1)[j / 2];
-    b[r] = j % 2 == 0 ? LowHalves(one, other) : HighHalves(one, other);
+  __threadfence();
+  __syncthreads();
+  auto* is_last = reinterpret_cast<uint32_t*>(DynamicShared() + S::kPowersAt);
+  if (ThreadIndex() == 0) {
+    const uint32_t n_before = CountAtomically(parts.counts + block);
+    *is_last = n_before + 1 == static_cast<uint32_t>(n_parts) ? 1 : 0;
   }
-}
-
-// sums += weights times values, for this warp's elements of the head.
-template <class S, DType kType>
-__device__ void AddTile(const AttentionShape& shape, const Task& task,
-                        const std::byte* const* rows,
-                        const WeightOperands& weights, float* sums) {
-  constexpr bool kIsBf16 = kType == DType::kBF16;
-  constexpr bool kIsSplit = kType == DType::kQ8_0;
-  const int lane = LaneIndex();
-  const int64_t first = task.kv_head * shape.head_dim;
-  const int begin = WarpIndex() % S::kTeam * S::kDims + lane / 4 * 8;
+  __syncthreads();
+  if (*is_last == 0) return false;
+  __threadfence();
+  if (!is_active) return true;
+  uint4 states[kMaxParts];
+  float max[2] = {MinusInfinity(), MinusInfinity()};
 #pragma unroll
-  for (int d = 0; d < S::kDims / 64; ++d) {
-    const int64_t at = first + InHead(shape.value_dim, begin + d * 64);
+  for (int p = 0; p < kMaxParts; ++p) {
+    if (p >= n_parts) break;
+    states[p] = *parts.At<S>(block, n_parts, p, 0);
+    max[0] = fmaxf(max[0], FloatOfBits(states[p].x));
+    max[1] = fmaxf(max[1], FloatOfBits(states[p].y));
+  }
+  state = {{max[0], max[1]}, {0, 0}};
+  float factors[kMaxParts][2];
 #pragma unroll
-    for (int i = 0; i < kKeys / 16; ++i) {
-      const std::byte* const* four = rows + i * 16 + lane % 4 * 2;
-      Eight<kIsSplit> v[4];
+  for (int p = 0; p < kMaxParts; ++p) {
+    if (p >= n_parts) break;
+    const float maxima[2] = {FloatOfBits(states[p].x),
+                             FloatOfBits(states[p].y)};
+    const float totals[2] = {FloatOfBits(states[p].z),
+                             FloatOfBits(states[p].w)};
 #pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        v[r] = LoadOperand<kType>(four[r / 2 * 8 + r % 2], at);
-      }
-#pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        float* sum = sums + (d * 8 + j) * 4;
-        uint32_t b[2];
-        ValueOperand(
-            j, [&](int r) { return v[r].high; }, b);
-        MmaFloat<kIsBf16>(weights.high[i], b, sum);
-        MmaFloat<kIsBf16>(weights.low[i], b, sum);
-        if constexpr (kIsSplit) {
-          ValueOperand(
-              j, [&](int r) { return v[r].low; }, b);
-          MmaFloat<kIsBf16>(weights.high[i], b, sum);
-        }
-      }
+    for (int half = 0; half < 2; ++half) {
+      const float from = max[half] == MinusInfinity() ? 0.0f : max[half];
+      factors[p][half] = PowerOfTwo(maxima[half] - from);
+      state.total[half] += totals[half] * factors[p][half];
     }
   }
+#pragma unroll
+  for (int i = 0; i < kFours; ++i) {
+    float four[4] = {};
+#pragma unroll
+    for (int p = 0; p < kMaxParts; ++p) {
+      if (p >= n_parts) break;
+      const uint4 stored = *parts.At<S>(block, n_parts, p, i + 1);
+      four[0] += FloatOfBits(stored.x) * factors[p][0];
+      four[1] += FloatOfBits(stored.y) * factors[p][0];
+      four[2] += FloatOfBits(stored.z) * factors[p][1];
+      four[3] += FloatOfBits(stored.w) * factors[p][1];
+    }
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sums[4 * i + e] = four[e];
+  }
+  return true;
 }
 
-// Writes this warp's elements. Of each 64, a lane has [16 t, 16 t + 16) of two
-// rows.
 template <class S>
 __device__ void WriteRows(const AttentionShape& shape, const Task& task,
                           const PromptSoftmax& state, const float* sums) {
   const int lane = LaneIndex();
-  const int begin = WarpIndex() % S::kTeam * S::kDims;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     float total = state.total[half];
     for (int mask = 1; mask < 4; mask *= 2) {
       total += __shfl_xor_sync(kFullWarp, total, mask);
     }
-    const int query = lane / 4 + half * 8;
+    const int query = WarpIndex() * 16 + lane / 4 + half * 8;
     if (!task.Has(query)) continue;
-    total = TotalWithSink(shape, task.Head(query), {state.max[half], total});
+    // A sink takes part once. One far above the scores makes the total
+    // infinite; the row is then zeros.
+    if (shape.sinks != nullptr && total != 0.0f) {
+      total += PowerOfTwo(shape.sinks[task.Head(query)] * kLog2OfE -
+                          state.max[half]);
+    }
+    const float factor = total == 0.0f ? 0.0f : 1.0f / total;
     float* out = shape.out + task.Index(query, shape.n_heads) * shape.value_dim;
 #pragma unroll
-    for (int d = 0; d < S::kDims / 64; ++d) {
-      for (int e = 0; e < 2; ++e) {
-        const int at = begin + d * 64 + lane % 4 * 16 + e * 8;
-        if (at >= shape.value_dim) continue;
-        for (int j = 0; j < 8; ++j) {
-          const float sum = sums[(d * 8 + j) * 4 + half * 2 + e];
-          out[at + j] = total == 0.0f ? 0.0f : sum / total;
-        }
-      }
+    for (int n = 0; n < S::kChunks; ++n) {
+      const int at = n * 8 + lane % 4 * 2;
+      if (at >= shape.value_dim) continue;
+      const float* pair = sums + 4 * n + 2 * half;
+      *reinterpret_cast<uint2*>(out + at) = {BitsOfFloat(pair[0] * factor),
+                                             BitsOfFloat(pair[1] * factor)};
     }
   }
 }
 
-// Team i of the grid has task i: tiles, then parts of a head group, then KV
-// heads. The last tiles, which see most, come first.
-template <class S, DType kKeyType, DType kValueType>
-__global__ void __launch_bounds__(S::kWarps* kWarpThreads)
-    AttendPrompt(AttentionShape shape, const AttentionTile* tiles,
-                 int64_t n_tiles) {
+// ---- Kernel ----------------------------------------------------------------
+
+// Block i of the grid: the last tiles of rows, which see most, come first; then
+// KV heads with the parts of their head groups; then parts of the keys.
+template <class S, DType kType>
+__global__ void __launch_bounds__(S::kThreads, S::kBlocks)
+    AttendPrompt(const __grid_constant__ AttentionShape shape,
+                 const AttentionTile* tiles, int64_t n_tiles, int n_parts,
+                 Parts parts) {
   WaitForKernelsBefore();
-  const int team = WarpIndex() / S::kTeam;
-  const int64_t index = int64_t{blockIdx.x} * S::kTeams + team;
-  if (index >= n_tiles * shape.n_parts * shape.n_kv_heads) return;
-  auto* queries =
-      reinterpret_cast<uint4*>(DynamicShared() + team * S::kQueryBytes);
-  auto* rows = reinterpret_cast<const std::byte**>(DynamicShared() +
-                                                   S::kTeams * S::kQueryBytes +
-                                                   WarpIndex() * S::kRowBytes);
+  const auto index = static_cast<int>(blockIdx.x / n_parts);
   const auto group = static_cast<int>(shape.n_heads / shape.n_kv_heads);
   const auto part_heads = static_cast<int>(shape.part_heads);
-  const auto part = static_cast<int>(index / n_tiles % shape.n_parts);
-  const auto kv_head = static_cast<int>(index / n_tiles / shape.n_parts);
-  const int left = group - part * part_heads;
-  const AttentionTile& tile = tiles[n_tiles - 1 - index % n_tiles];
-  const Task task = {tile, kv_head, kv_head * group + part * part_heads,
-                     left < part_heads ? left : part_heads, part_heads};
+  const auto n_head_parts = static_cast<int>(shape.n_parts);
+  const int n_tasks = n_head_parts * static_cast<int>(shape.n_kv_heads);
+  const int head_part = index % n_tasks % n_head_parts;
+  const int kv_head = index % n_tasks / n_head_parts;
+  const int left = group - head_part * part_heads;
+  const AttentionTile& rows = tiles[n_tiles - 1 - index / n_tasks];
+  const BlockTask block = {
+      {rows, kv_head, kv_head * group + head_part * part_heads,
+       left < part_heads ? left : part_heads, part_heads},
+      static_cast<int>(blockIdx.x % n_parts),
+      n_parts};
+  const Task& task = block.task;
+  const bool is_finder = WarpIndex() == 0;
+  Finder<S> finder(shape, block);
+  if (is_finder) finder.Find(shape, block, 2);
+  __syncthreads();
+
+  const int64_t first_element = kv_head * shape.head_dim;
+  Bringer<S, kType> keys(shape.k_type, first_element, shape.head_dim,
+                         shape.k_row_bytes);
+  Bringer<S, kType> values(shape.v_type, first_element, shape.value_dim,
+                           shape.v_row_bytes);
+  const auto with_keys = [&](int i, const auto& bring) {
+    const KeyTile& tile = FoundTile<S>(i);
+    if (!tile.is_there) return;
+    bring(
+        keys, tile, tile.k,
+        [&](int key) { return KeyRow(shape, tile.step, key); }, KeysOf<S>(i));
+  };
+  const auto with_values = [&](int i, const auto& bring) {
+    const KeyTile& tile = FoundTile<S>(i);
+    if (!tile.is_there) return;
+    bring(
+        values, tile, tile.v,
+        [&](int key) { return ValueRow(shape, tile.step, key); },
+        ValuesOf<S>(i));
+  };
+  const auto start = [](auto& rows, const auto&... arguments) {
+    rows.Start(arguments...);
+  };
+  const auto finish = [](auto& rows, const auto&... arguments) {
+    rows.Finish(arguments...);
+  };
+  // All threads' copies and stores are there for all.
+  const auto publish = [&] {
+    WaitForCopies<0>();
+    if constexpr (S::kUsesWgmma) PublishShared();
+    __syncthreads();
+  };
+
+  // Warps without queries only bring keys and values. Products of a warpgroup
+  // do not depend on a condition, or the compiler would make each wait for the
+  // one before.
+  const bool is_active =
+      S::kUsesWgmma || task.Row(WarpIndex() * 16) < rows.n_rows;
+  const int query = WarpIndex() * 16 + LaneIndex() / 4;
+  const auto* powers =
+      reinterpret_cast<const float*>(DynamicShared() + S::kPowersAt);
   PromptSoftmax state = {{MinusInfinity(), MinusInfinity()}, {0, 0}};
   float sums[S::kSums] = {};
-  bool is_staged = false;
-  bool is_prefix = false;
-  for (int64_t u = tile.first_unit; u < tile.end_unit; ++u) {
-    const Unit<S> unit(shape, task, u);
-    for (int i = 0; i < unit.n_steps; ++i) {
-      const Step step = unit.At(shape, task, i);
-      if (!HasLive(step)) continue;
-      if (!is_staged || step.is_prefix != is_prefix) {
-        is_staged = true;
-        is_prefix = step.is_prefix;
-        StageQueries<S, kKeyType == DType::kBF16>(shape, task, is_prefix,
-                                                  queries);
+  float scores[kScores] = {};
+  uint32_t weights[kWeights] = {};
+  float factors[2];
+  float units[2];
+  if (FoundTile<S>(0).is_there) {
+    bool is_prefix = FoundTile<S>(0).step.is_prefix;
+    StageQueries<S>(shape, task, is_prefix);
+    with_keys(0, start);
+    CommitCopies();
+    with_keys(0, finish);
+    publish();
+    with_values(0, start);
+    CommitCopies();
+    with_values(0, finish);
+    units[0] = powers[query];
+    units[1] = powers[query + 8];
+    if (is_active) {
+      Begin<S>();
+      StartScores<S>(KeysOf<S>(0), scores);
+      Commit<S>();
+      Await<S, 0>(scores);
+      FinishScores<S>(shape, task, FoundTile<S>(0), units, scores);
+      Weigh(scores, state, factors, weights);
+    }
+    if constexpr (S::kStages == 1) __syncthreads();
+    with_keys(1, start);
+    CommitCopies();
+    with_keys(1, finish);
+    publish();
+    int i = 0;
+    for (; FoundTile<S>(i + 1).is_there; ++i) {
+      const KeyTile& next = FoundTile<S>(i + 1);
+      if constexpr (S::kStages == 2) {
+        with_keys(i + 2, start);
+        if constexpr (Bringer<S, kType>::kIsCopied) with_values(i + 1, start);
+        CommitCopies();
       }
-      __syncwarp();
-      FindRows(shape, step, rows);
-      __syncwarp();
-      float scores[kGroups][4];
-      float factors[2];
-      ScoreTile<S, kKeyType>(shape, task, rows, queries, scores);
-      const float scale = CapTile(shape, scores);
-      WeighTile<S>(shape, task, step, scale, state, scores, factors);
-      if (factors[0] != 1.0f || factors[1] != 1.0f) {
+      if (next.step.is_prefix != is_prefix) {
+        is_prefix = next.step.is_prefix;
+        StageQueries<S>(shape, task, is_prefix);
+        if constexpr (S::kUsesWgmma) PublishShared();
+        __syncthreads();
+        units[0] = powers[query];
+        units[1] = powers[query + 8];
+      }
+      if (is_active) {
+        KeepWeights<S>(weights);
+        Begin<S>();
+        StartScores<S>(KeysOf<S>(i + 1), scores);
+        Commit<S>();
+        StartSums<S>(ValuesOf<S>(i), weights, sums);
+        Commit<S>();
+      }
+      if constexpr (S::kStages == 2 && !Bringer<S, kType>::kIsCopied) {
+        with_keys(i + 2, finish);
+        with_values(i + 1, start);
+      }
+      if (is_active) {
+        uint32_t next_weights[kWeights];
+        Await<S, 1>(scores);
+        FinishScores<S>(shape, task, next, units, scores);
+        Weigh(scores, state, factors, next_weights);
+        Await<S, 0>(sums);
+        if (factors[0] != 1.0f || factors[1] != 1.0f) {
 #pragma unroll
-        for (int s = 0; s < S::kSums; ++s) sums[s] *= factors[s % 4 / 2];
+          for (int s = 0; s < S::kSums; ++s) sums[s] *= factors[s % 4 / 2];
+        }
+#pragma unroll
+        for (int w = 0; w < kWeights; ++w) weights[w] = next_weights[w];
       }
-      AddTile<S, kValueType>(shape, task, rows + kKeys,
-                             SplitWeights<kValueType == DType::kBF16>(scores),
-                             sums);
+      if (is_finder) finder.Find(shape, block, i + 3);
+      if constexpr (S::kStages == 1) {
+        __syncthreads();
+        with_keys(i + 2, start);
+        with_values(i + 1, start);
+        CommitCopies();
+        with_keys(i + 2, finish);
+        with_values(i + 1, finish);
+      } else if constexpr (!Bringer<S, kType>::kIsCopied) {
+        with_values(i + 1, finish);
+      }
+      publish();
+    }
+    if (is_active) {
+      Begin<S>();
+      StartSums<S>(ValuesOf<S>(i), weights, sums);
+      Commit<S>();
+      Await<S, 0>(sums);
     }
   }
-  WriteRows<S>(shape, task, state, sums);
+  if (n_parts > 1 && !MergeParts<S>(parts, index, block.part, n_parts,
+                                    is_active, state, sums)) {
+    return;
+  }
+  if (is_active) WriteRows<S>(shape, task, state, sums);
 }
 
-template <class S, DType kKeyType, DType kValueType>
+__global__ void ClearCounts(uint32_t* counts, int n) {
+  WaitForKernelsBefore();
+  for (int i = ThreadIndex(); i < n; i += BlockThreads()) counts[i] = 0;
+}
+
+// How many blocks share the keys of a row. It depends on the model and the
+// device alone, so that a row has the same bits in any step.
+int PartsOf(const Context& context, const AttentionShape& shape,
+            int64_t tile_rows, int64_t blocks_at_once) {
+  if (context.prompt_attention_parts > 0) {
+    return static_cast<int>(
+        std::min<int64_t>(context.prompt_attention_parts, kMaxParts));
+  }
+  constexpr int64_t kRows = 512;  // of a usual step
+  const int64_t n_blocks =
+      (kRows + tile_rows - 1) / tile_rows * shape.n_parts * shape.n_kv_heads;
+  const int64_t room = blocks_at_once * context.n_multiprocessors;
+  int n_parts = 1;
+  while (n_parts < kMaxParts && n_blocks * n_parts * 4 < 3 * room) n_parts *= 2;
+  return n_parts;
+}
+
+template <class S, DType kType>
 void LaunchPrompt(const Context& context, const AttentionShape& shape,
                   std::span<const AttentionTile> host,
                   const AttentionTile* device) {
-  const auto n_tiles = static_cast<int64_t>(host.size());
-  const int64_t n_teams = n_tiles * shape.n_parts * shape.n_kv_heads;
-  Launch(AttendPrompt<S, kKeyType, kValueType>,
-         {(n_teams + S::kTeams - 1) / S::kTeams}, S::kWarps * kWarpThreads,
-         S::kSharedBytes, context.queue, shape, device, n_tiles);
+  constexpr int kClearThreads = 256;
+  const int n_parts =
+      PartsOf(context, shape, S::kQueries / shape.part_heads, S::kBlocks);
+  const int64_t n_tasks = shape.n_parts * shape.n_kv_heads;
+  const int64_t block_bytes =
+      n_parts == 1 ? 0 : n_parts * int64_t{S::kSums / 4 + 1} * S::kThreads * 16;
+  // Counters have 16 bytes each, so that results begin at multiples of 16.
+  const int64_t most = n_parts == 1
+                           ? static_cast<int64_t>(host.size())
+                           : kScratchBytes / (block_bytes + 16) / n_tasks;
+  const auto n = static_cast<int64_t>(host.size());
+  for (int64_t first = 0; first < n; first += most) {
+    const int64_t n_tiles = std::min(most, n - first);
+    const int64_t n_blocks = n_tiles * n_tasks;
+    Parts parts = {};
+    if (n_parts > 1) {
+      parts.counts = reinterpret_cast<uint32_t*>(context.scratch);
+      parts.results = reinterpret_cast<uint4*>(context.scratch + n_blocks * 16);
+      Launch(ClearCounts, {1}, kClearThreads, 0, context.queue, parts.counts,
+             static_cast<int>(n_blocks));
+    }
+    Launch(AttendPrompt<S, kType>, {n_blocks * n_parts}, S::kThreads,
+           S::kSharedBytes, context.queue, shape, device + first, n_tiles,
+           n_parts, parts);
+  }
 }
 
-// Calls `function` with the type, for which HasPromptType is true.
-template <class Function>
-void WithPromptType(DType dtype, const Function& function) {
-  if (dtype == DType::kF16) return function(TypeConstant<DType::kF16>{});
-  if (dtype == DType::kBF16) return function(TypeConstant<DType::kBF16>{});
-  function(TypeConstant<DType::kQ8_0>{});
+template <int kHead, DType kType>
+void LaunchShape(const Context& context, const AttentionShape& shape,
+                 std::span<const AttentionTile> host,
+                 const AttentionTile* device) {
+  if (context.wgmma_attention) {
+    LaunchPrompt<PromptShape<kHead, true>, kType>(context, shape, host, device);
+  } else {
+    LaunchPrompt<PromptShape<kHead, false>, kType>(context, shape, host,
+                                                   device);
+  }
+}
+
+template <DType kType>
+void LaunchType(const Context& context, const AttentionShape& shape,
+                std::span<const AttentionTile> host,
+                const AttentionTile* device) {
+  if (shape.head_dim <= 64) {
+    LaunchShape<64, kType>(context, shape, host, device);
+  } else if (shape.head_dim <= 128) {
+    LaunchShape<128, kType>(context, shape, host, device);
+  } else {
+    LaunchShape<256, kType>(context, shape, host, device);
+  }
 }
 
 }  // namespace
 
+int64_t PromptQueriesOf(const Context& context, int64_t head_dim) {
+  if (head_dim > kNarrowHeadDim) return kPromptQueries;
+  return context.wgmma_attention ? PromptShape<64, true>::kQueries
+                                 : PromptShape<64, false>::kQueries;
+}
+
 void AttendPrompts(const Context& context, const AttentionShape& shape,
                    std::span<const AttentionTile> host,
                    const AttentionTile* device) {
-  WithPromptType(shape.k_type, [&](auto key) {
-    WithPromptType(shape.v_type, [&](auto value) {
-      constexpr DType kKey = decltype(key)::value;
-      constexpr DType kValue = decltype(value)::value;
-      const auto launch = [&](auto tag) {
-        LaunchPrompt<decltype(tag), kKey, kValue>(context, shape, host, device);
-      };
-      if (shape.head_dim <= 64) return launch(PromptShape<64>{});
-      if (shape.head_dim <= 128) return launch(PromptShape<128>{});
-      if (shape.head_dim <= 256) return launch(PromptShape<256>{});
-      if (shape.head_dim <= 512) return launch(PromptShape<512>{});
-      launch(PromptShape<576, 512>{});
-    });
-  });
+  if (shape.head_dim > kNarrowHeadDim) {
+    AttendWidePrompts(context, shape, host, device);
+  } else if (shape.k_type == DType::kF16 && shape.v_type == DType::kF16) {
+    LaunchType<DType::kF16>(context, shape, host, device);
+  } else if (shape.k_type == DType::kQ8_0 && shape.v_type == DType::kQ8_0) {
+    LaunchType<DType::kQ8_0>(context, shape, host, device);
+  } else {
+    LaunchType<DType::kBF16>(context, shape, host, device);
+  }
 }
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA

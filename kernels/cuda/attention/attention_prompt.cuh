@@ -9,12 +9,22 @@
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
+// The queries of a task, which are heads of one or more rows that read one KV
+// head: those of a block of threads, or with wide heads those of a warp.
+int64_t PromptQueriesOf(const Context& context, int64_t head_dim);
+
 // Attends for tiles of AppendPromptTiles, which `host` and `device` both hold.
-// `shape` has part_heads of at most kPromptQueries, and HasPromptType is true
-// for its types of keys and values.
+// `shape` has part_heads of at most PromptQueriesOf, and HasPromptType is true
+// for its types of keys and values. Uses the scratch memory.
 void AttendPrompts(const Context& context, const AttentionShape& shape,
                    std::span<const AttentionTile> host,
                    const AttentionTile* device);
+
+// The same for heads of more than kNarrowHeadDim elements and tasks of
+// kPromptQueries.
+void AttendWidePrompts(const Context& context, const AttentionShape& shape,
+                       std::span<const AttentionTile> host,
+                       const AttentionTile* device);
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA
 

@@ -163,6 +163,7 @@ T __shfl_sync(unsigned /*mask*/, T value, int lane) {
 }
 
 inline void __syncwarp() { (void)Exchange(); }
+inline void __threadfence() {}
 
 template <class T>
 T __ldg(const T* at) {

@@ -24,6 +24,17 @@ __device__ uint32_t PackPair(float first, float second) {
          (static_cast<uint32_t>(Rounded<kIsBf16>(second)) << 16);
 }
 
+// PackPair<false> in one instruction.
+__device__ inline uint32_t PackHalves(float first, float second) {
+#ifdef PLIMSOLL_CUDA_EMULATED
+  return PackPair<false>(first, second);
+#else
+  uint32_t pair;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  return pair;
+#endif
+}
+
 // FmaPairs, MultiplyPairs and Negated compute a * b + c, a * b and -a of pairs
 // in F16, rounded once.
 #ifdef PLIMSOLL_CUDA_EMULATED
@@ -109,6 +120,52 @@ __device__ inline uint32_t LowHalves(uint32_t a, uint32_t b) {
 __device__ inline uint32_t HighHalves(uint32_t a, uint32_t b) {
   return __byte_perm(a, b, 0x7632);
 }
+#endif
+
+// Loads four matrices of 8 x 8 elements of 16 bits from shared memory. Lane l
+// gives the address of row l % 8 of matrix l / 8, a multiple of 16. r[i] gets,
+// of matrix i, row l / 4, columns 2 (l % 4) and the next one; transposed it
+// gets column l / 4, rows 2 (l % 4) and the next one. Source: the PTX manual,
+// ldmatrix.
+#ifdef PLIMSOLL_CUDA_EMULATED
+
+template <bool kIsTransposed>
+void LoadMatrices(const std::byte* row, uint32_t* r) {
+  const std::byte* all = ExchangeBytes(&row, sizeof(row));
+  const int group = LaneIndex() / 4;
+  const int pair = LaneIndex() % 4 * 2;
+  for (int i = 0; i < 4; ++i) {
+    uint16_t halves[2];
+    for (int e = 0; e < 2; ++e) {
+      const int at_row = kIsTransposed ? pair + e : group;
+      const int at_column = kIsTransposed ? group : pair + e;
+      const auto* from = LaneValue<const std::byte*>(all, i * 8 + at_row);
+      std::memcpy(halves + e, from + at_column * 2, 2);
+    }
+    r[i] = halves[0] | static_cast<uint32_t>(halves[1]) << 16;
+  }
+}
+
+#else
+
+template <bool kIsTransposed>
+__device__ void LoadMatrices(const std::byte* row, uint32_t* r) {
+  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+  if constexpr (kIsTransposed) {
+    asm volatile(
+        "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+        : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+        : "r"(at)
+        : "memory");
+  } else {
+    asm volatile(
+        "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+        : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+        : "r"(at)
+        : "memory");
+  }
+}
+
 #endif
 
 // d += a b for a 16x16 and b 16x8 of 16-bit floats, added up in float32. With

@@ -56,6 +56,53 @@ void MultiplyGroup(const uint32_t* a, uint64_t b, float* d) {
   }
 }
 
+// d = a b^T, or d += a b^T, for operands of 64 rows in shared memory.
+template <bool kAdds>
+void MultiplyShared(uint64_t a, uint64_t b, float* d) {
+  const auto at = [](uint64_t descriptor, int row, int column) {
+    uint16_t bits;
+    std::memcpy(&bits, DynamicShared() + WgmmaByte(descriptor, row, column), 2);
+    return Widened<false>(bits);
+  };
+  const int first = WarpIndex() % 4 * 16 + LaneIndex() / 4;
+  for (int i = 0; i < 32; ++i) {
+    const int row = first + i / 2 % 2 * 8;
+    const int column = i / 4 * 8 + LaneIndex() % 4 * 2 + i % 2;
+    float sum = kAdds ? d[i] : 0.0f;
+    for (int k = 0; k < kWgmmaColumns; ++k)
+      sum += at(a, row, k) * at(b, column, k);
+    d[i] = sum;
+  }
+}
+
+// d += a b for a `b` of kColumns columns that lies transposed.
+template <int kColumns>
+void MultiplyTransposed(const uint32_t* a, uint64_t b, float* d) {
+  struct Given {
+    uint32_t a[4];
+  } mine = {};
+  std::copy(a, a + 4, mine.a);
+  const std::byte* all = ExchangeBytes(&mine, sizeof(mine));
+  const int group = LaneIndex() / 4;
+  float rows[2][kWgmmaColumns];
+  for (int t = 0; t < 4; ++t) {
+    const auto given = LaneValue<Given>(all, group * 4 + t);
+    for (int i = 0; i < 4; ++i) {
+      float* at = rows[i % 2] + i / 2 * 8 + 2 * t;
+      at[0] = Widened<false>(LowHalf(given.a[i]));
+      at[1] = Widened<false>(HighHalf(given.a[i]));
+    }
+  }
+  for (int i = 0; i < kColumns / 2; ++i) {
+    const int column = i / 4 * 8 + LaneIndex() % 4 * 2 + i % 2;
+    for (int k = 0; k < kWgmmaColumns; ++k) {
+      uint16_t bits;
+      std::memcpy(&bits, DynamicShared() + TransposedByte(b, k, column), 2);
+      d[i] += rows[i / 2 % 2][k] * Widened<false>(bits);
+    }
+  }
+}
+
 #else
 
 // Code for other devices has the functions, which do nothing there: their
@@ -160,6 +207,81 @@ template <int kRows>
 __device__ void MultiplyGroup(const uint32_t* /*a*/, uint64_t /*b*/,
                               float* /*d*/) {}
 #endif
+
+// d = a b^T, or d += a b^T, for operands of 64 rows in shared memory, each of
+// 16 columns in F16. Both are descriptors. The warps have results as in
+// MultiplyGroup.
+template <bool kAdds>
+__device__ void MultiplyShared(uint64_t a, uint64_t b, float* d) {
+#ifdef PLIMSOLL_HAS_WGMMA
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, "
+      "%30, %31"
+      "}, %32, %33, p, 1, 1, 0, 0;\n}"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
+        "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]),
+        "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
+        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
+        "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]),
+        "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]),
+        "+f"(d[31])
+      : "l"(a), "l"(b), "n"(kAdds ? 1 : 0));
+#endif
+}
+
+// d += a b for an `a` of 64 rows and 16 columns in registers, as in
+// MultiplyGroup, and a `b` of 16 rows and kColumns columns that lies transposed
+// (TransposedDescriptor).
+template <int kColumns>
+__device__ void MultiplyTransposed(const uint32_t* a, uint64_t b, float* d) {
+  static_assert(kColumns == 64 || kColumns == 128);
+#ifdef PLIMSOLL_HAS_WGMMA
+  if constexpr (kColumns == 64) {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, "
+        "%30, %31"
+        "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]),
+          "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]),
+          "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]),
+          "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),
+          "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
+          "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+          "+f"(d[30]), "+f"(d[31])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+  } else {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, "
+        "%30, %31, "
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "
+        "%46, %47, "
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, "
+        "%62, %63"
+        "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 1;"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]),
+          "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]),
+          "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]),
+          "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),
+          "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
+          "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]),
+          "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),
+          "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]),
+          "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]),
+          "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]),
+          "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
+          "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+  }
+#endif
+}
 
 #endif
 

@@ -49,6 +49,34 @@ constexpr uint32_t WgmmaByte(uint64_t descriptor, int row, int column) {
   return plain ^ (plain >> 7 & 7u) << 4;
 }
 
+// An operand may also lie with its columns and rows exchanged: it has blocks of
+// 64 columns, `block_bytes` apart, and a row of a block has 128 bytes, swizzled
+// as above. This is the descriptor of rows [16 step, 16 step + 16), the rows of
+// one product.
+constexpr uint64_t TransposedDescriptor(uint32_t address, int step,
+                                        int block_bytes) {
+  constexpr uint64_t kSwizzle128 = 1;
+  const uint64_t begin =
+      address + static_cast<uint32_t>(step * kWgmmaColumns * kSwizzleRowBytes);
+  return (begin & 0x3FFFFu) >> 4 |
+         static_cast<uint64_t>(block_bytes >> 4) << 16 |
+         static_cast<uint64_t>(kSwizzleBytes >> 4) << 32 | kSwizzle128 << 62;
+}
+
+// The byte that a product with this descriptor reads for element `column` of
+// row `row`, as the manual says it for operands that are "MN-major".
+constexpr uint32_t TransposedByte(uint64_t descriptor, int row, int column) {
+  const auto begin = static_cast<uint32_t>(descriptor & 0x3FFFu) << 4;
+  const auto leading = static_cast<uint32_t>(descriptor >> 16 & 0x3FFFu) << 4;
+  const auto stride = static_cast<uint32_t>(descriptor >> 32 & 0x3FFFu) << 4;
+  const uint32_t plain =
+      begin + static_cast<uint32_t>(column / kSwizzleColumns) * leading +
+      static_cast<uint32_t>(row / 8) * stride +
+      static_cast<uint32_t>(row % 8 * kSwizzleRowBytes) +
+      static_cast<uint32_t>(column % kSwizzleColumns * 2);
+  return plain ^ (plain >> 7 & 7u) << 4;
+}
+
 }  // namespace plimsoll::kernels
 
 #endif  // PLIMSOLL_KERNELS_CUDA_MAT_MUL_WGMMA_LAYOUT_H_

@@ -153,6 +153,8 @@ TEST_P(AttentionTest, RingsGiveTheSameBitsHoweverThePromptIsCut) {
   for (const int64_t window : {int64_t{100}, int64_t{128}}) {
     std::vector<std::vector<uint32_t>> results;
     for (const int64_t chunk : {1, 7, 64, 512}) {
+      // The emulator takes half a minute over rows that come one by one.
+      if (chunk == 1 && GetParam() == kCudaEmulatedGroupName) continue;
       RingSequence sequence(tokens, window);
       std::vector<float> all;
       for (int64_t first = 0; first < kN; first += chunk) {
@@ -283,7 +285,10 @@ TEST_P(AttentionTest, WeightsFollowTheFormulaOfSoftCapAndSinks) {
             WeightsOf(scores, cap, has_sinks ? &kSinks[i % 2] : nullptr);
         for (size_t t = 0; t < weights.size(); ++t) {
           // A quotient, a tanh and a product: some 8 units in the last place.
-          ASSERT_NEAR(out[i * 16 + t], weights[t], largest * 0x1p-24 * 8 + 1e-6)
+          double tolerance = largest * 0x1p-24 * 8 + 1e-6;
+          // In F16 a weight loses up to 2^-11, and a fast tanh 2^-20.
+          if (RoundsToHalves(tokens)) tolerance += largest * 0x1p-19 + 0x1p-11;
+          ASSERT_NEAR(out[i * 16 + t], weights[t], tolerance)
               << "cap " << cap << " row " << i / 2 << " key " << t
               << (has_sinks ? " with sinks" : "");
         }
