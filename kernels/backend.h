@@ -562,10 +562,10 @@ struct CudaOptions {
   // Products that are not rounded to F16 use blocks of 128 rows from this many
   // rows on. The bits are the same.
   int64_t prompt_product_rows = 128;
-  // Kernels of a step's graph may begin before earlier ones have ended, on
+  // Kernels of a graph of one row may begin before earlier ones have ended, on
   // devices of compute capability 9.0 or later with a driver for CUDA 12.3 or
   // later. The bits are the same.
-  bool programmatic_launches = false;
+  bool programmatic_launches = true;
   // Products ask for their weights before they have their activations, for more
   // than they can hold. The bits are the same.
   bool prefetches_weights = true;

@@ -4,8 +4,6 @@
 // (simt.cuh).
 #include "kernels/cuda/kernel_graph.h"
 
-#include <mutex>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -24,25 +22,21 @@ struct Arguments {
   std::array<void*, KernelCall::kMaxArguments> at = {};
 };
 
-// Allows the call more shared memory than a block has without asking. All
-// kernels ask for the same division of a multiprocessor's memory, because it
-// must be idle to change it, so that no kernel could begin beside another.
+// Allows the call more shared memory than a block has without asking.
 void AllowShared(const KernelCall& call) {
-  static auto* const known = new std::set<const void*>;
-  static auto* const mu = new std::mutex;
-  {
-    const std::lock_guard<std::mutex> lock(*mu);
-    if (known->insert(call.kernel).second) {
-      (void)cudaFuncSetAttribute(call.kernel,
-                                 cudaFuncAttributePreferredSharedMemoryCarveout,
-                                 cudaSharedmemCarveoutMaxShared);
-    }
-  }
   if (call.shared_bytes <= kUnaskedSharedBytes) return;
   // The runtime keeps the error for LaunchStatus().
   (void)cudaFuncSetAttribute(call.kernel,
                              cudaFuncAttributeMaxDynamicSharedMemorySize,
                              static_cast<int>(call.shared_bytes));
+}
+
+// Asks for a multiprocessor's memory to be shared memory as far as it can. It
+// must be idle to be divided anew, so kernels that overlap ask for the same.
+void PreferShared(const KernelCall& call) {
+  (void)cudaFuncSetAttribute(call.kernel,
+                             cudaFuncAttributePreferredSharedMemoryCarveout,
+                             cudaSharedmemCarveoutMaxShared);
 }
 
 cudaKernelNodeParams NodeOf(const KernelCall& call, Arguments& arguments) {
@@ -115,6 +109,7 @@ class CudaGraph : public KernelGraph {
     nodes_.reserve(calls.size());
     for (const KernelCall& call : calls) {
       Arguments arguments(call);
+      if (overlaps) PreferShared(call);
       const cudaKernelNodeParams parameters = NodeOf(call, arguments);
       const bool is_first = nodes_.empty();
       const bool has_plain_edge = !is_first && !overlaps;
