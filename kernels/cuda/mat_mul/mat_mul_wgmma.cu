@@ -343,7 +343,11 @@ void MultiplyFew(const Context& context, std::span<const MatMulArgs> products,
   int64_t n_parts =
       std::min({wanted, that_fit, kMostParts, x.n_stages / kFewestStages});
   if (n_parts < 1 || n_blocks * n_batches > kCounts) n_parts = 1;
-  LaunchStages<kType, 2, kRows, 2>(context, products, x, n_parts);
+  // Types of many planes, and floats, leave no registers for a second stage.
+  constexpr bool kIsPlain = IsTiled(kType) && PlanesOf(kType).highs == 0 &&
+                            PlanesOf(kType).subscales == 0;
+  LaunchStages<kType, 2, kRows, kIsPlain ? 2 : 1>(context, products, x,
+                                                  n_parts);
 }
 
 int BatchRows(int64_t n_rows) {
