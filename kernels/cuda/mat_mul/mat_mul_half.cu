@@ -265,7 +265,7 @@ void MultiplyHalf(const Context& context,
   const bool is_wgmma =
       n_rows >= context.wgmma_rows && HasWgmmaProduct(products.front().w);
   const int64_t most =
-      is_wgmma ? WgmmaRowsThatFit(cols)
+      is_wgmma ? WgmmaRowsThatFit(context, products)
                : kScratchBytes / BatchBytes(cols / kTileCols) * kBlockRows;
   std::vector<MatMulArgs> some(products.begin(), products.end());
   for (int64_t row = 0; row < n_rows; row += most) {

@@ -89,6 +89,51 @@ __global__ void RoundToStages(Activations x, StagedRows out) {
 
 // ---- Products --------------------------------------------------------------
 
+// Where a lane reads a warp's tiles of weights, stage after stage. It counts in
+// columns of tiles, or walks with its pointers where tiles share no block: that
+// takes fewer instructions.
+template <DType kType, int kTiles>
+struct StageReader {
+  using Half = HalfReader<kType, kTiles>;
+  using Raw = typename Half::Raw;
+  Half tiles;
+  int col;  // of the stage
+
+  __device__ void Begin(const DeviceMatrix& w, int first_tile, int first_col) {
+    tiles.Begin(w, first_tile);
+    col = first_col;
+  }
+  // Loads the tile of row t, `n` columns after the stage's first.
+  __device__ Raw Load(int t, int n) const { return tiles.Load(t, col + n); }
+  __device__ HalfTile Round(const Raw& raw, int n) const {
+    return Half::Round(raw, col + n);
+  }
+  __device__ void Advance() { col += kStageTiles; }
+};
+template <DType kType, int kTiles>
+requires(IsTiled(kType) &&
+         PlanesOf(kType).block_tiles == 1) struct StageReader<kType, kTiles> {
+  using Raw = RawTile<kType>;
+  TileReader<kType, 1> tiles[kTiles];
+
+  __device__ void Begin(const DeviceMatrix& w, int first_tile, int first_col) {
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+      tiles[t].Begin(w, first_tile + t, first_col);
+    }
+  }
+  __device__ Raw Load(int t, int n) const {
+    return tiles[t].LoadTile(0, static_cast<uint32_t>(n));
+  }
+  __device__ static HalfTile Round(const Raw& raw, int /*n*/) {
+    return Rounded<kType>(Unpack(raw, 0));
+  }
+  __device__ void Advance() {
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) tiles[t].AdvanceTiles(kStageTiles);
+  }
+};
+
 // The stages in a block's shared memory. Barrier `full` of a stage tells that
 // its bytes have come, barrier `empty` that all warps have used them.
 template <int kRows>
@@ -111,23 +156,13 @@ struct Stages {
     }
     PublishBarriers();
   }
-  // Starts the copy of a stage. The caller knows that its place is empty.
-  __device__ void Copy(int stage, const std::byte* from) const {
-    const int slot = stage % kStages;
+  // Starts the copy of a stage to a place that is empty.
+  __device__ void Copy(int slot, const std::byte* from) const {
     ArriveForBytes(full + slot, kBytes);
     CopyBlock(at + slot * kBytes, from, kBytes, full + slot);
   }
-  __device__ void AwaitFull(int stage) const {
-    WaitFor(full + stage % kStages, stage / kStages % 2);
-  }
-  __device__ void AwaitEmpty(int stage) const {
-    WaitFor(empty + stage % kStages, stage / kStages % 2);
-  }
-  __device__ void ArriveEmpty(int stage) const {
-    Arrive(empty + stage % kStages);
-  }
-  __device__ uint64_t Descriptor(int stage, int step) const {
-    return WgmmaDescriptor(SharedAddress(at + stage % kStages * kBytes), step);
+  __device__ uint64_t Descriptor(int slot, int step) const {
+    return WgmmaDescriptor(SharedAddress(at + slot * kBytes), step);
   }
 };
 
@@ -173,27 +208,19 @@ __global__ void __launch_bounds__(kProductThreads, kRows == kManyRows ? 1 : 2)
                    Parts parts) {
   constexpr int kGroups = kRows / kGroupRows;
   constexpr int kSums = WgmmaSums(kRows);
-  // With many rows there is one part.
-  constexpr bool kHasParts = kRows != kManyRows;
-  const uint32_t n_parts =
-      kHasParts ? static_cast<uint32_t>(parts.n_parts) : 1;
+  const auto n_parts = static_cast<uint32_t>(parts.n_parts);
   const int64_t part = blockIdx.x % n_parts;
   const int64_t block = blockIdx.x / n_parts;
   auto index = static_cast<int>(block / n_batches);
   const Product& product = FindProduct(products, index);
   const int64_t batch = block % n_batches;
   const int first_tile = (index * kProductWarps + WarpIndex()) * kTiles;
-  int begin = 0;
-  int n_stages = x.n_stages;
-  if constexpr (kHasParts) {
-    begin = static_cast<int>(part * x.n_stages / parts.n_parts);
-    n_stages =
-        static_cast<int>((part + 1) * x.n_stages / parts.n_parts) - begin;
-  }
-  using Reader = HalfReader<kType, kTiles>;
-  Reader weights;
-  weights.Begin(product.w, first_tile);
-  typename Reader::Raw next[kAhead][kStageTiles][kTiles];
+  const auto begin = static_cast<int>(part * x.n_stages / parts.n_parts);
+  const auto n_stages =
+      static_cast<int>((part + 1) * x.n_stages / parts.n_parts) - begin;
+  StageReader<kType, kTiles> weights;
+  weights.Begin(product.w, first_tile, begin * kStageTiles);
+  typename StageReader<kType, kTiles>::Raw next[kAhead][kStageTiles][kTiles];
 #pragma unroll
   for (int a = 0; a < kAhead; ++a) {
     if (a >= n_stages) break;
@@ -201,7 +228,7 @@ __global__ void __launch_bounds__(kProductThreads, kRows == kManyRows ? 1 : 2)
     for (int c = 0; c < kStageTiles; ++c) {
 #pragma unroll
       for (int t = 0; t < kTiles; ++t) {
-        next[a][c][t] = weights.Load(t, (begin + a) * kStageTiles + c);
+        next[a][c][t] = weights.Load(t, a * kStageTiles + c);
       }
     }
   }
@@ -209,29 +236,32 @@ __global__ void __launch_bounds__(kProductThreads, kRows == kManyRows ? 1 : 2)
   if (ThreadIndex() == 0) stages.Init();
   WaitForKernelsBefore();
   __syncthreads();
+  const std::byte* from = x.Stage(batch, begin);
   if (ThreadIndex() == 0) {
     for (int s = 0; s < kStages && s < n_stages; ++s) {
-      stages.Copy(s, x.Stage(batch, begin + s));
+      stages.Copy(s, from + s * StageBytes(kRows));
     }
   }
+  // The place of the stage, and the parity of its barriers' phase.
+  int slot = 0;
+  int phase = 0;
   float sums[kTiles * kSums] = {};
   HalfTile tiles[kStageTiles][kTiles] = {};
   const auto multiply = [&](int ahead, int stage) {
-    stages.AwaitFull(stage);
+    WaitFor(stages.full + slot, phase);
 #pragma unroll
     for (int c = 0; c < kStageTiles; ++c) {
-      const int col = (begin + stage) * kStageTiles + c;
 #pragma unroll
       for (int t = 0; t < kTiles; ++t) {
-        tiles[c][t] = Reader::Round(next[ahead][c][t], col);
+        tiles[c][t] = weights.Round(next[ahead][c][t], c);
         if (stage + kAhead < n_stages) {
-          next[ahead][c][t] = weights.Load(t, col + kAhead * kStageTiles);
+          next[ahead][c][t] = weights.Load(t, kAhead * kStageTiles + c);
         }
       }
       BeginProducts();
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const uint64_t rows = stages.Descriptor(stage, c * 2 + half);
+        const uint64_t rows = stages.Descriptor(slot, c * 2 + half);
 #pragma unroll
         for (int t = 0; t < kTiles; ++t) {
           MultiplyGroup<kRows>(tiles[c][t].a[half], rows, sums + t * kSums);
@@ -242,14 +272,23 @@ __global__ void __launch_bounds__(kProductThreads, kRows == kManyRows ? 1 : 2)
       AwaitProducts<1>();
       if (c > 0) continue;
       // All products of the stage before have ended.
-      if (stage > 0 && LaneIndex() == 0) stages.ArriveEmpty(stage - 1);
+      if (stage > 0 && LaneIndex() == 0) {
+        Arrive(stages.empty + (slot == 0 ? kStages : slot) - 1);
+      }
       // The place of the stage before that gets a new one: by now few warps
       // still use it.
       const int coming = stage - 2 + kStages;
-      if (stage >= 2 && coming < n_stages && ThreadIndex() == 0) {
-        stages.AwaitEmpty(stage - 2);
-        stages.Copy(coming, x.Stage(batch, begin + coming));
+      if (ThreadIndex() == 0 && stage >= 2 && coming < n_stages) {
+        const bool is_same_round = slot >= 2;
+        const int used = is_same_round ? slot - 2 : slot - 2 + kStages;
+        WaitFor(stages.empty + used, is_same_round ? phase : phase ^ 1);
+        stages.Copy(used, from + int64_t{coming} * StageBytes(kRows));
       }
+    }
+    weights.Advance();
+    if (++slot == kStages) {
+      slot = 0;
+      phase ^= 1;
     }
   };
   for (int stage = 0; stage < n_stages; stage += kAhead) {
@@ -260,11 +299,9 @@ __global__ void __launch_bounds__(kProductThreads, kRows == kManyRows ? 1 : 2)
   }
   AwaitProducts<0>();
   KeepSums(sums);
-  if constexpr (kHasParts) {
-    if (parts.n_parts > 1 &&
-        !AddParts(parts, block, static_cast<int>(part), sums)) {
-      return;
-    }
+  if (parts.n_parts > 1 &&
+      !AddParts(parts, block, static_cast<int>(part), sums)) {
+    return;
   }
   const int first_row = static_cast<int>(batch) * kRows;
 #pragma unroll
@@ -305,24 +342,27 @@ void LaunchStages(const Context& context, std::span<const MatMulArgs> products,
          first.accumulate, static_cast<uint32_t>(n_batches), parts);
 }
 
-// Many rows. Uses blocks of 256 outputs, whose warps read activations half as
-// often as with 128, unless smaller blocks leave fewer multiprocessors without
-// work at the end. From four batches of rows on, only the matrices decide, so
-// that long steps have the same kernels.
-template <DType kType>
-void MultiplyMany(const Context& context, std::span<const MatMulArgs> products,
-                  const StagedRows& x) {
-  const int64_t n_batches =
-      std::min<int64_t>(BatchesOf(products.front().n_rows, kManyRows), 4);
-  const auto rounds_of = [&](int64_t block_tiles) {
-    const int64_t n = context.n_multiprocessors;
-    return (BlocksOf(products, block_tiles) * n_batches + n - 1) / n;
-  };
-  if (2 * rounds_of(2 * kProductWarps) <= rounds_of(kProductWarps)) {
-    LaunchStages<kType, 2, kManyRows, 1>(context, products, x, 1);
-  } else {
-    LaunchStages<kType, 1, kManyRows, 1>(context, products, x, 1);
-  }
+// The bytes of the sums that blocks leave for each other.
+constexpr int64_t PartBytes(int batch_rows) {
+  return 2 * WgmmaSums(batch_rows) * kProductThreads * int64_t{sizeof(float)};
+}
+
+// The batches of rows of a step that products of many rows are made for.
+constexpr int64_t kManyBatches = 4;
+
+// How many blocks share outputs in products of many rows: more than one where
+// blocks of 256 outputs are too few for the device. Only the matrices decide,
+// so that a row's bits are the same in every step.
+int64_t PartsOfMany(const Context& context,
+                    std::span<const MatMulArgs> products) {
+  constexpr int64_t kMostParts = 4;
+  const int64_t n_blocks = BlocksOf(products, 2 * kProductWarps) * kManyBatches;
+  const int64_t n_parts =
+      std::min(context.n_multiprocessors / n_blocks, kMostParts);
+  const int64_t bytes =
+      kManyBatches * kManyRows * RowBytesOf(products.front().w.cols) +
+      n_blocks * n_parts * PartBytes(kManyRows);
+  return n_parts > 1 && bytes <= kScratchBytes ? n_parts : 1;
 }
 
 // Few rows: blocks share outputs until there are some three for each
@@ -332,14 +372,12 @@ void MultiplyFew(const Context& context, std::span<const MatMulArgs> products,
                  const StagedRows& x) {
   constexpr int64_t kFewestStages = 8;  // of a part
   constexpr int64_t kMostParts = 16;
-  constexpr int64_t kSumBytes =
-      2 * WgmmaSums(kRows) * kProductThreads * int64_t{sizeof(float)};
   const int64_t n_blocks = BlocksOf(products, 2 * kProductWarps);
   const int64_t n_batches = BatchesOf(products.front().n_rows, kRows);
   const int64_t wanted = 3 * context.n_multiprocessors / n_blocks;
   const int64_t left =
       kScratchBytes - n_batches * kRows * RowBytesOf(products.front().w.cols);
-  const int64_t that_fit = left / (n_blocks * n_batches * kSumBytes);
+  const int64_t that_fit = left / (n_blocks * n_batches * PartBytes(kRows));
   int64_t n_parts =
       std::min({wanted, that_fit, kMostParts, x.n_stages / kFewestStages});
   if (n_parts < 1 || n_blocks * n_batches > kCounts) n_parts = 1;
@@ -362,8 +400,11 @@ bool HasWgmmaProduct(const WeightMatrix& w) {
          kManyRows * RowBytesOf(w.cols) <= kScratchBytes;
 }
 
-int64_t WgmmaRowsThatFit(int64_t cols) {
-  return kScratchBytes / (kManyRows * RowBytesOf(cols)) * kManyRows;
+int64_t WgmmaRowsThatFit(const Context& context,
+                         std::span<const MatMulArgs> products) {
+  if (PartsOfMany(context, products) > 1) return kManyBatches * kManyRows;
+  return kScratchBytes / (kManyRows * RowBytesOf(products.front().w.cols)) *
+         kManyRows;
 }
 
 void MultiplyWgmma(const Context& context,
@@ -383,7 +424,8 @@ void MultiplyWgmma(const Context& context,
     constexpr DType kType = decltype(type)::value;
     if constexpr (HasHalfProduct(kType)) {
       if (batch_rows == kManyRows) {
-        MultiplyMany<kType>(context, products, x);
+        LaunchStages<kType, 2, kManyRows, 1>(context, products, x,
+                                             PartsOfMany(context, products));
       } else if (batch_rows == kSomeRows) {
         MultiplyFew<kType, kSomeRows>(context, products, x);
       } else {

@@ -296,7 +296,8 @@ bool HasHalfProduct(const WeightMatrix& w);
 void MultiplyWgmma(const Context& context,
                    std::span<const MatMulArgs> products);
 bool HasWgmmaProduct(const WeightMatrix& w);
-int64_t WgmmaRowsThatFit(int64_t cols);
+int64_t WgmmaRowsThatFit(const Context& context,
+                         std::span<const MatMulArgs> products);
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA
 

@@ -156,6 +156,15 @@ struct TileReader {
     scales += n_tiles * (kPlanes.scales / kShare);
   }
 
+  // The same for any number of tiles of a type whose tiles share no block.
+  __device__ void AdvanceTiles(int n_tiles) {
+    static_assert(kShare == 1);
+    quants += n_tiles * kPlanes.quants;
+    highs += n_tiles * kPlanes.highs;
+    subscales += n_tiles * kPlanes.subscales;
+    scales += n_tiles * kPlanes.scales;
+  }
+
   // Loads the tile of row t, `step` steps ahead.
   __device__ RawTile<kType> Load(int t, int step) const {
     return LoadTile(t, static_cast<uint32_t>(step * kStepTiles));

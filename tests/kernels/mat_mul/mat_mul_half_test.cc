@@ -70,15 +70,51 @@ TEST_P(MatMulHalfTest, ARowHasTheSameBitsInAnyBatch) {
         Store(backend(), dtype, kFew, cols,
               {bytes.begin(), bytes.begin() + kFew * *RowBytes(dtype, cols)});
     const auto x = random.Floats(kRows * cols);
-    const auto all = Product(backend(), stored.view, x, kRows, true);
-    for (const int64_t n : {2, 70, 129}) {
-      const int64_t first = kRows - n;
-      const std::vector<float> some(x.begin() + first * cols, x.end());
+    // Steps of up to 32, up to 64 and more rows may have kernels of their own.
+    for (const auto& [n_all, n] :
+         {std::pair{32, 2}, {64, 40}, {150, 70}, {150, 129}}) {
+      const std::vector<float> all_x(x.begin(), x.begin() + n_all * cols);
+      const auto all = Product(backend(), stored.view, all_x, n_all, true);
+      const int64_t first = n_all - n;
+      const std::vector<float> some(all_x.begin() + first * cols, all_x.end());
       const auto out = Product(backend(), few.view, some, n, true);
       for (int64_t m = 0; m < n; ++m) {
         ASSERT_EQ(Bits(out.data() + m * kFew, kFew),
                   Bits(all.data() + (first + m) * kOutputs, kFew))
             << DTypeName(dtype) << ", row " << m << " of " << n;
+      }
+    }
+  }
+}
+
+// Batches of rows of every size have kernels of their own, and blocks of
+// threads share the columns of a few outputs.
+TEST_P(MatMulHalfTest, EveryNumberOfRowsAgrees) {
+  RandomData random(24);
+  constexpr int64_t kOutputs = 300;
+  constexpr int64_t kCols = 1'280;
+  for (const DType dtype :
+       {DType::kQ4_0, DType::kQ8_0, DType::kQ4_K, DType::kBF16}) {
+    const auto bytes = random.Weights(dtype, kOutputs, kCols);
+    const auto stored = Store(backend(), dtype, kOutputs, kCols, bytes);
+    const auto w = Dequantized(dtype, kOutputs, kCols, bytes);
+    const auto x = random.Floats(kRows * kCols);
+    for (const int64_t n : {2, 9, 32, 33, 64, 65, 128, 150}) {
+      const std::vector<float> some(x.begin(), x.begin() + n * kCols);
+      const auto out = Product(backend(), stored.view, some, n, true);
+      for (const int64_t m : {int64_t{0}, n / 2, n - 1}) {
+        for (int64_t r = 0; r < kOutputs; ++r) {
+          const float* row = w.data() + r * kCols;
+          const float* xs = x.data() + m * kCols;
+          double sum = 0;
+          for (int64_t c = 0; c < kCols; ++c) sum += double{row[c]} * xs[c];
+          const double tolerance =
+              Magnitude(dtype, row, xs, kCols) *
+              (0x1p-11 + static_cast<double>(kCols) * 0x1p-24);
+          ASSERT_NEAR(out[static_cast<size_t>(m * kOutputs + r)], sum,
+                      tolerance)
+              << DTypeName(dtype) << " [" << m << "," << r << "] of " << n;
+        }
       }
     }
   }
