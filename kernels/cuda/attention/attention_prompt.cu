@@ -77,7 +77,9 @@ struct PromptShape {
   static constexpr int kFoundAt = kValuesAt + kStages * kTileBytes;
   static constexpr int kPowersAt =
       kFoundAt + kFound * static_cast<int>(sizeof(KeyTile));
-  static constexpr int64_t kSharedBytes = kPowersAt + kQueries * 4;
+  static constexpr int kUnreadAt = kPowersAt + kQueries * 4;
+  static constexpr int64_t kSharedBytes =
+      kUnreadAt + (kHasWgmma ? kThreads * 4 : 0);
   static_assert(kSharedBytes <=
                 (kHasWgmma ? kMaxSharedBytes90 : kMaxSharedBytes));
   static_assert(kThreads % kChunks == 0);
@@ -595,6 +597,13 @@ __device__ inline void Weigh(float* scores, PromptSoftmax& state,
   }
 }
 
+// Keeps the assembler from moving the computation of a number behind the wait
+// for products that follows: it does not move this store there. `place` is this
+// thread's own.
+__device__ inline void StayBefore(std::byte* place, float number) {
+  *reinterpret_cast<volatile float*>(place) = number;
+}
+
 // Rounds weights to operands.
 __device__ inline void PackWeights(const float* scores, uint32_t* weights) {
 #pragma unroll
@@ -863,6 +872,10 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
         Await<S, 1>(scores);
         FinishScores<S>(shape, task, next, units, scores);
         Weigh(scores, state, factors);
+        if constexpr (S::kUsesWgmma) {
+          StayBefore(DynamicShared() + S::kUnreadAt + ThreadIndex() * 4,
+                     state.total[0] + state.total[1]);
+        }
       }
       if constexpr (kIsBetween) {
         with_keys(i + 2, finish);
