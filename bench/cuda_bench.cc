@@ -6,7 +6,9 @@
 // graphs, and as graphs whose kernels overlap, with the memory that a graph
 // takes. Prints one table; needs nothing but a device.
 //
-// Usage: cuda_bench [DEVICE]. Exits with 77 if there is no device.
+// Usage: cuda_bench [DEVICE [PART...]]. Parts are attention, rest, steps, calls
+// (some steps call by call, for a profiler), prefill and decode; all but calls
+// unless some are named. Exits with 77 if there is no device.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -17,11 +19,13 @@
 #include <limits>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "base/status_macros.h"
 #include "bench/cuda_step.h"
 #include "bench/must.h"
@@ -221,7 +225,7 @@ void BenchPrefill(int device, const Rates& rates) {
     CudaOptions options;
     options.prompt_product_rows = variant.prompt_product_rows;
     options.half_product_rows = variant.half_product_rows;
-    options.wgmma_products = variant.wgmma;
+    options.wgmma_rows = variant.wgmma ? 1 : kNever;
     const auto backend = Must(NewCudaBackend(device, options));
     for (const DType dtype : {DType::kQ8_0, DType::kQ4_0, DType::kQ4_K}) {
       for (const int64_t n_rows : {64, 128, 512, 4096}) {
@@ -423,6 +427,72 @@ void BenchPromptAttention(int device, const Rates& rates) {
   }
 }
 
+// Attention of generated tokens as a step's graph has it: calls of 16 layers,
+// each with its own keys and values, so that starts and copies of page tables
+// do not count. `n_rows` sequences of `n_ctx` tokens each.
+void BenchDecodeAttention(int device, const Rates& rates, DType kv_type,
+                          int64_t n_ctx, int64_t n_rows, int64_t spans) {
+  constexpr int64_t kPageTokens = 64;
+  constexpr int64_t kMostLayers = 16;
+  constexpr int64_t kMostBytes = int64_t{16} << 30;
+  CudaOptions options;
+  options.decode_spans = spans;
+  const auto backend = Must(NewCudaBackend(device, options));
+  const int64_t row_bytes = KvBytes(kv_type, kKvHeads * kHeadDim);
+  const int64_t n_pages = n_rows * n_ctx / kPageTokens;
+  const int64_t layer_bytes = 2 * n_rows * n_ctx * row_bytes;
+  const int64_t layers =
+      std::clamp<int64_t>(kMostBytes / layer_bytes, 1, kMostLayers);
+  PagedKv kv;
+  kv.page_bytes = layers * 2 * kPageTokens * row_bytes;
+  kv.page_tokens = kPageTokens;
+  // Zeros are real numbers, and reading them takes as long as any.
+  const Buffer pool = Must(backend->Allocate(n_pages * kv.page_bytes));
+  kv.pool = pool.data();
+  const int64_t dim = kHeads * kHeadDim;
+  const Buffer q = RandomFloats(*backend, n_rows * dim);
+  const Buffer out = Must(backend->Allocate(n_rows * dim * 4));
+  const Buffer packed = Must(backend->Allocate(n_rows * PackedRowBytes(dim)));
+  std::vector<std::vector<PageEntry>> tables(static_cast<size_t>(n_rows));
+  std::vector<AttentionSegment> segments;
+  for (int64_t r = 0; r < n_rows; ++r) {
+    auto& table = tables[static_cast<size_t>(r)];
+    for (int64_t p = 0; p < n_ctx / kPageTokens; ++p) {
+      table.push_back({p * kPageTokens,
+                       static_cast<int32_t>(r * n_ctx / kPageTokens + p), 0,
+                       kPageTokens, false});
+    }
+    segments.push_back({r, 1, n_ctx - 1, table, {}, 0, false});
+  }
+  AttentionArgs args = {};
+  args.q = args.q_prefix = Floats(q);
+  args.out = Floats(out);
+  args.n_heads = kHeads;
+  args.n_kv_heads = kKvHeads;
+  args.head_dim = kHeadDim;
+  args.scale = 1.0f / 16;
+  args.k_type = args.v_type = kv_type;
+  args.segments = segments;
+  args.packed = packed.data();
+  const auto step = [&](int) -> absl::Status {
+    RETURN_IF_ERROR(backend->BeginStep(n_rows));
+    for (int64_t layer = 0; layer < layers; ++layer) {
+      kv.k_offset = layer * 2 * kPageTokens * row_bytes;
+      kv.v_offset = kv.k_offset + kPageTokens * row_bytes;
+      args.paged = kv;
+      RETURN_IF_ERROR(backend->Attention(args));
+    }
+    RETURN_IF_ERROR(backend->Synchronize());
+    return backend->EndStep();
+  };
+  Must(step(0));
+  const double time = Seconds(*backend, step) / static_cast<double>(layers);
+  const double rate = static_cast<double>(layer_bytes) / time;
+  PrintLine(absl::StrCat("decode attention ", DTypeName(kv_type), ", ", n_rows,
+                         " x ", n_ctx, ", spans ", spans),
+            time, Gigabytes(rate), rate / rates.copy_bytes);
+}
+
 void BenchRest(Backend& backend) {
   for (const int64_t n_rows : {1, 32}) {
     const Buffer x = RandomFloats(backend, n_rows * kFfnDim);
@@ -492,7 +562,36 @@ Rates MeasureRates(int device) {
   return rates;
 }
 
-int Run(int device) {
+void BenchAttentions(int device, Backend& backend, const Rates& rates) {
+  for (const DType type : {DType::kF16, DType::kQ8_0}) {
+    for (const int64_t spans : {8, 16, 32, 64}) {
+      BenchDecodeAttention(device, rates, type, 1'024, 1, spans);
+      BenchDecodeAttention(device, rates, type, 4'096, 1, spans);
+      BenchDecodeAttention(device, rates, type, 131'072, 1, spans);
+      BenchDecodeAttention(device, rates, type, 4'096, 8, spans);
+      BenchDecodeAttention(device, rates, type, 4'096, 32, spans);
+    }
+    BenchAttention(backend, rates, "", {type, 131'072, 1});
+    BenchAttention(backend, rates, "", {type, 4'096, 1});
+  }
+  BenchPromptAttention(device, rates);
+}
+
+// Steps of one row and of 32 as a profiler sees them best.
+void RunCalls(int device) {
+  constexpr StepShape kShape = {3,         kHeads,  kKvHeads,   kHeadDim,
+                                kModelDim, kFfnDim, kVocabulary};
+  const auto backend = BackendFor(device, kStepWays[0]);
+  for (const int64_t n_rows : {1, 8, 32, 512}) {
+    DecodeStep step(*backend, kShape, DType::kQ4_0, n_rows, 1024);
+    for (int i = 0; i < 3; ++i) Must(step.Run(false));
+  }
+}
+
+int Run(int device, std::span<const std::string> parts) {
+  const auto has = [&](absl::string_view part) {
+    return std::ranges::find(parts, part) != parts.end();
+  };
   absl::StatusOr<std::unique_ptr<Backend>> backend = NewCudaBackend(device);
   if (absl::IsNotFound(backend.status())) {
     std::fprintf(stderr, "SKIPPED: %s\n", backend.status().ToString().c_str());
@@ -502,19 +601,12 @@ int Run(int device) {
   std::printf("%s\n", Must(cuda::DescribeDevice(device)).c_str());
   const Rates rates = MeasureRates(device);
   std::printf("Shares are of these two.\n\n");
-  for (const DType type : {DType::kF16, DType::kQ8_0}) {
-    BenchAttention(**backend, rates, "", {type, 131'072, 1});
-    BenchAttention(**backend, rates, "", {type, 4'096, 1});
-    // What tensor cores cost short chunks.
-    for (const int64_t n_rows : {8, 16, 64, 512, 4'096}) {
-      BenchAttention(**backend, rates, "", {type, 4'096, n_rows});
-    }
-  }
-  BenchPromptAttention(device, rates);
-  BenchRest(**backend);
-  BenchSteps(device, rates);
-  BenchPrefill(device, rates);
-  BenchDecode(**backend, rates);
+  if (has("calls")) RunCalls(device);
+  if (has("attention")) BenchAttentions(device, **backend, rates);
+  if (has("rest")) BenchRest(**backend);
+  if (has("steps")) BenchSteps(device, rates);
+  if (has("prefill")) BenchPrefill(device, rates);
+  if (has("decode")) BenchDecode(**backend, rates);
   return 0;
 }
 
@@ -522,5 +614,8 @@ int Run(int device) {
 }  // namespace plimsoll::kernels
 
 int main(int argc, char** argv) {
-  return plimsoll::kernels::Run(argc > 1 ? std::atoi(argv[1]) : 0);
+  std::vector<std::string> parts(argv + std::min(argc, 2), argv + argc);
+  if (parts.empty())
+    parts = {"attention", "rest", "steps", "prefill", "decode"};
+  return plimsoll::kernels::Run(argc > 1 ? std::atoi(argv[1]) : 0, parts);
 }

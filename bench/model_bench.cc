@@ -6,7 +6,7 @@
 // usage: model_bench [--device cuda:0] [--file PATH] [--type q4_0|q8_0]
 //                    [--layers 48] [--prompt 4096] [--tokens 64]
 //                    [--memory-mib 4096] [--n-ubatch 512] [--piece-rows N]
-//                    [--overlap on|off]
+//                    [--overlap on|off] [--wgmma-attention on|off]
 // Several devices with commas, such as cuda:0,cpu, share the model's layers:
 // each but the last takes as many as fit in that memory. They get steps of
 // n-ubatch rows in pieces of N, the engine's own number unless given; as many
@@ -66,7 +66,8 @@ struct Flags {
   int64_t memory_mib = 4'096;
   int64_t n_ubatch = 512;
   int64_t piece_rows = 0;  // the engine's
-  bool overlaps = true;    // CudaOptions::programmatic_launches
+  bool overlaps = kernels::CudaOptions().programmatic_launches;
+  bool wgmma_attention = kernels::CudaOptions().wgmma_attention;
 };
 
 // When the tokens of several streams came.
@@ -327,6 +328,7 @@ void MeasureSplit(const Flags& flags, const Devices& devices) {
 int Main(Flags flags) {
   kernels::CudaOptions options;
   options.programmatic_launches = flags.overlaps;
+  options.wgmma_attention = flags.wgmma_attention;
   Devices devices;
   for (const absl::string_view name : absl::StrSplit(flags.device, ',')) {
     auto device = worker::OpenComputeDevice(name, options);
@@ -390,6 +392,9 @@ bool Parse(int argc, char** argv, Flags& flags) {
       flags.type = value == "q4_0" ? DType::kQ4_0 : DType::kQ8_0;
     } else if (name == "--overlap" && (value == "on" || value == "off")) {
       flags.overlaps = value == "on";
+    } else if (name == "--wgmma-attention" &&
+               (value == "on" || value == "off")) {
+      flags.wgmma_attention = value == "on";
     } else {
       return false;
     }
@@ -407,6 +412,6 @@ int main(int argc, char** argv) {
                "usage: model_bench [--device cuda:0[,cpu...]] [--file PATH] "
                "[--type q4_0|q8_0] [--layers N] [--prompt N] [--tokens N] "
                "[--memory-mib N] [--n-ubatch N] [--piece-rows N] "
-               "[--overlap on|off]\n");
+               "[--overlap on|off] [--wgmma-attention on|off]\n");
   return 2;
 }

@@ -533,16 +533,26 @@ std::unique_ptr<Backend> NewReferenceBackend();
 // Which kernels the CUDA backend uses. A row's result has the same bits as long
 // as the same kernel computes it (docs/cuda.md).
 struct CudaOptions {
-  // Which rows' attention runs on tensor cores.
+  // Which rows' attention runs on tensor cores. kNone: none, for one kernel for
+  // all rows. kPrompts: those of prompts with one kernel and generated tokens
+  // with another. kAll: all with the prompts' kernel.
   enum class TensorAttention { kNone, kPrompts, kAll };
   TensorAttention tensor_attention = TensorAttention::kPrompts;
+  // Attention of a generated token that sees n times 64 keys has up to some
+  // sqrt(n * decode_spans) spans. More give more parallel work, and more to
+  // merge. It changes bits.
+  int64_t decode_spans = 16;
   // Steps of at least this many rows round weights and activations of packed
   // products to F16 (2^-12 of each), at twice the rate or more. A weight beyond
   // 65,504 becomes infinite.
   int64_t half_product_rows = 128;
-  // These products use the instructions of a warpgroup (wgmma), on devices of
-  // compute capability 9.0 and in builds that have code for 90a.
-  bool wgmma_products = false;
+  // On devices of compute capability 9.0, in builds that have code for 90a,
+  // steps of at least this many rows do the same with the instructions of a
+  // warpgroup (wgmma).
+  int64_t wgmma_rows = 9;
+  // Products of one row read weights through shared memory, on devices of
+  // compute capability 9.0 or later. The bits are the same.
+  bool streams_weights = true;
   // Attention of prompts uses them too, for heads of up to 256 elements.
   bool wgmma_attention = false;
   // Parts into which attention of prompts cuts the keys of heads of up to 256
@@ -552,7 +562,7 @@ struct CudaOptions {
   // Products that are not rounded to F16 use blocks of 128 rows from this many
   // rows on. The bits are the same.
   int64_t prompt_product_rows = 128;
-  // Kernels of a step's graph may begin before earlier ones have ended, on
+  // Kernels of a graph of one row may begin before earlier ones have ended, on
   // devices of compute capability 9.0 or later with a driver for CUDA 12.3 or
   // later. The bits are the same.
   bool programmatic_launches = true;
@@ -567,6 +577,7 @@ inline CudaOptions BatchInvariant() {
   CudaOptions options;
   options.tensor_attention = CudaOptions::TensorAttention::kNone;
   options.half_product_rows = std::numeric_limits<int64_t>::max();
+  options.wgmma_rows = std::numeric_limits<int64_t>::max();
   return options;
 }
 

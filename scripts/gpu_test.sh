@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # Runs the CUDA kernels and engines on a device: their tests, compute-sanitizer
 # where it is installed, and the benchmarks, of which one writes a 12B model of
-# random weights (8 GB in TMPDIR). Builds nothing, so that the machine with the
-# device needs neither a compiler nor our libraries.
+# random weights (8 GB in TMPDIR). Planner and workers share the device by
+# leases (gpu_leases.sh). Builds nothing, so that the machine with the device
+# needs neither a compiler nor our libraries.
 #
 # Usage: scripts/gpu_test.sh --collect BUILD FOLDER  here: what is to be run,
 #                                                    stripped, and FOLDER.tar.xz
 #        scripts/gpu_test.sh FOLDER [LOGS [GROUP...]]  there: runs it
 #
 # Groups, all of them unless some are named, in this order: kernels (their
-# tests), bench, model (the 12B one), engines (their tests), sanitizer. Each
-# takes minutes: where time is short, figures come from `bench model`.
+# tests), bench, model (the 12B one), leases (with that model, or else with one
+# of 6 such layers), engines (their tests), sanitizer. Each takes minutes: where
+# time is short, figures come from `bench model leases`.
 #
 # Exits with 77 if there is no device, 1 if anything failed. LOGS, by default
 # FOLDER/logs, gets the whole output of each step; the last lines printed are a
@@ -28,7 +30,8 @@ checked='kernels:WeightsTest kernels:ElementwiseTest kernels:RmsNormTest
 # Tests of engines that run on whichever device PLIMSOLL_TEST_DEVICE names, and
 # with their layers on it and on the host.
 engine_tests='model roll mix session'
-groups=(kernels bench model engines sanitizer)
+programs='plimsoll plimsoll-planner plimsoll-worker'
+groups=(kernels bench model leases engines sanitizer)
 step_seconds=240
 # Writing the model takes part of it.
 model_seconds=420
@@ -55,12 +58,12 @@ collect() {
   done
   cp "${BASH_SOURCE[0]%/*}/../tests/testdata/random_models.json" \
     "$folder/tests/testdata/"
-  for name in worker_cuda_test cuda_bench model_bench; do
+  for name in worker_cuda_test cuda_bench model_bench $programs; do
     [[ -x $build/bin/$name ]] || die "there is no $build/bin/$name"
     cp "$build/bin/$name" "$folder/bin/"
   done
   strip "$folder"/bin/*
-  cp "${BASH_SOURCE[0]}" "$folder/"
+  cp "${BASH_SOURCE[0]}" "${BASH_SOURCE[0]%/*}/gpu_leases.sh" "$folder/"
   for binary in "$folder"/bin/*; do
     ldd "$binary" | awk '$3 ~ /^\// { print $3 }'
   done | sort -u | while read -r library; do
@@ -78,6 +81,7 @@ collect() {
 
 table=()
 failed=0
+model= # the folder of models, once there is one
 
 # run_step NAME COMMAND...: keeps the output in a log, and a line in the table.
 run_step() {
@@ -120,9 +124,15 @@ run_bench() {
   cat "$logs/bench.log"
 }
 
-run_model() {
+# make_model_folder: sets `model` to a folder for models, once.
+make_model_folder() {
+  [[ -z $model ]] || return 0
   model=$(mktemp -d)
   trap 'rm -rf "$model"' EXIT
+}
+
+run_model() {
+  make_model_folder
   run_step model_q4_0 "$folder/bin/model_bench" --type q4_0 \
     --file "$model/12b.gguf"
   cat "$logs/model_q4_0.log"
@@ -131,6 +141,21 @@ run_model() {
     --device cuda:0,cpu --memory-mib 4096 --prompt 1024 \
     --file "$model/12b.gguf"
   cat "$logs/model_split.log"
+}
+
+run_leases() {
+  local file
+  make_model_folder
+  file=$model/12b.gguf
+  if [[ ! -s $file ]]; then
+    # One of its layers has full attention, so that a context can be large.
+    file=$model/6_layers.gguf
+    run_step model_6_layers "$folder/bin/model_bench" --type q4_0 --layers 6 \
+      --prompt 64 --tokens 8 --file "$file"
+  fi
+  run_step leases "$folder/gpu_leases.sh" --bin "$folder/bin" \
+    --logs "$logs/leases" "$file"
+  cat "$logs/leases.log"
 }
 
 run_engines() {

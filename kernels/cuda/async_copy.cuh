@@ -14,18 +14,20 @@
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
-inline constexpr int kCopyBytes = 16;  // bytes of one copy, and its alignment
+// Bytes of one copy, and its alignment. A copy may also have 8 or 4 bytes.
+inline constexpr int kCopyBytes = 16;
 
 #ifdef PLIMSOLL_CUDA_EMULATED
 
 using ::plimsoll::kernels::cuda_emulated::CommitCopies;
-inline void StartCopy(std::byte* shared, const std::byte* from) {
+template <int kBytes = kCopyBytes>
+void StartCopy(std::byte* shared, const std::byte* from) {
   // These reads let address checkers see the copy's source and target.
   for (const std::byte* at : {from, static_cast<const std::byte*>(shared)}) {
     [[maybe_unused]] volatile std::byte last = at[0];
-    last = at[kCopyBytes - 1];
+    last = at[kBytes - 1];
   }
-  ::plimsoll::kernels::cuda_emulated::CopyLater(shared, from, kCopyBytes);
+  ::plimsoll::kernels::cuda_emulated::CopyLater(shared, from, kBytes);
 }
 template <int kLeft>
 void WaitForCopies() {
@@ -34,11 +36,19 @@ void WaitForCopies() {
 
 #else
 
-__device__ inline void StartCopy(std::byte* shared, const std::byte* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
-                   static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
-               "l"(__cvta_generic_to_global(from))
-               : "memory");
+template <int kBytes = kCopyBytes>
+__device__ void StartCopy(std::byte* shared, const std::byte* from) {
+  const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  const auto at = __cvta_generic_to_global(from);
+  if constexpr (kBytes == kCopyBytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(at)
+                 : "memory");
+  } else {
+    static_assert(kBytes == 8 || kBytes == 4);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(at),
+                 "n"(kBytes)
+                 : "memory");
+  }
 }
 __device__ inline void CommitCopies() {
   asm volatile("cp.async.commit_group;" ::: "memory");

@@ -270,17 +270,20 @@ absl::Status CudaBackend::Open(int device, const CudaOptions& options) {
   }
   info_.activation_block = kActivationBlock;
   info_.activation_block_bytes = kActivationBlockBytes;
-  info_.scratch_bytes =
-      kScratchBytes + Staging::kBytes + LaunchQueue::kStepBytes;
+  info_.scratch_bytes = kScratchBytes + Staging::kBytes +
+                        LaunchQueue::kStepBytes + kCountBytes;
   constexpr auto kMaxGraphs = static_cast<int64_t>(LaunchQueue::kMaxGraphs);
   info_.graph_bytes = kMaxGraphs * LaunchQueue::kGraphBytes;
   ASSIGN_OR_RETURN(context_.stream, NewStream());
   ASSIGN_OR_RETURN(context_.results, AllocatePinned(kResultBytes));
   context_.n_multiprocessors = facts.n_multiprocessors;
   context_.tensor_attention = options.tensor_attention;
+  context_.decode_spans = std::max<int64_t>(options.decode_spans, 1);
   context_.prompt_product_rows = options.prompt_product_rows;
   context_.half_product_rows = options.half_product_rows;
-  context_.wgmma_products = options.wgmma_products && facts.has_wgmma;
+  context_.wgmma_rows = facts.has_wgmma ? options.wgmma_rows
+                                        : std::numeric_limits<int64_t>::max();
+  context_.streams_weights = options.streams_weights && CanStream(facts);
   context_.wgmma_attention = options.wgmma_attention && facts.has_wgmma;
   context_.prompt_attention_parts = options.prompt_attention_parts;
   context_.prefetches_weights = options.prefetches_weights;
@@ -304,6 +307,9 @@ absl::Status CudaBackend::UseScratch(BufferView scratch) {
   RETURN_IF_ERROR(queue_.Open(scratch.data + kScratchBytes + Staging::kBytes,
                               &staging_, context_.stream,
                               info_.has_programmatic_launches));
+  std::byte* counts = scratch.data + info_.scratch_bytes - kCountBytes;
+  RETURN_IF_ERROR(ZeroDevice(counts, kCountBytes, context_.stream));
+  context_.counts = reinterpret_cast<int32_t*>(counts);
   context_.staging = &staging_;
   context_.queue = &queue_;
   context_.scratch = scratch.data;

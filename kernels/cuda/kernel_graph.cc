@@ -31,6 +31,14 @@ void AllowShared(const KernelCall& call) {
                              static_cast<int>(call.shared_bytes));
 }
 
+// Asks for a multiprocessor's memory to be shared memory as far as it can. It
+// must be idle to be divided anew, so kernels that overlap ask for the same.
+void PreferShared(const KernelCall& call) {
+  (void)cudaFuncSetAttribute(call.kernel,
+                             cudaFuncAttributePreferredSharedMemoryCarveout,
+                             cudaSharedmemCarveoutMaxShared);
+}
+
 cudaKernelNodeParams NodeOf(const KernelCall& call, Arguments& arguments) {
   AllowShared(call);
   cudaKernelNodeParams node = {};
@@ -101,6 +109,7 @@ class CudaGraph : public KernelGraph {
     nodes_.reserve(calls.size());
     for (const KernelCall& call : calls) {
       Arguments arguments(call);
+      if (overlaps) PreferShared(call);
       const cudaKernelNodeParams parameters = NodeOf(call, arguments);
       const bool is_first = nodes_.empty();
       const bool has_plain_edge = !is_first && !overlaps;

@@ -133,7 +133,10 @@ LaunchQueue::Step* LaunchQueue::FindStep() {
 
 absl::Status LaunchQueue::Build(Step& step) {
   step.graph.reset();
-  ASSIGN_OR_RETURN(step.graph, KernelGraph::Of(step.calls, overlaps_));
+  const bool is_asked = overlaps_ && step.n_rows <= kOverlappedRows;
+  bool overlaps = is_asked;
+  ASSIGN_OR_RETURN(step.graph, KernelGraph::Of(step.calls, overlaps));
+  if (is_asked && !overlaps) overlaps_ = false;
   ++counts_.graphs_built;
   return absl::OkStatus();
 }

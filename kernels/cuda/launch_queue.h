@@ -24,6 +24,9 @@ class LaunchQueue {
  public:
   // Bytes for the host spans of one step. A step that needs more starts without
   // a graph.
+  // With more rows the kernels' own caches are worth more than overlap, which
+  // takes the memory for them (kernel_graph.cc). Measured on an H200.
+  static constexpr int64_t kOverlappedRows = 1;
   static constexpr int64_t kStepBytes = int64_t{8} << 20;
   static constexpr int64_t kLeastSlot = 64;
   static constexpr size_t kMaxCalls = 8192;  // a step's calls, likewise
@@ -50,7 +53,8 @@ class LaunchQueue {
   ~LaunchQueue();
 
   // `device` holds kStepBytes; it and `staging` outlive this object. With
-  // `overlaps`, a graph's kernels overlap where they can.
+  // `overlaps`, the kernels of graphs of up to kOverlappedRows rows overlap
+  // where they can.
   absl::Status Open(std::byte* device, Staging* staging, Stream stream,
                     bool overlaps);
 

@@ -23,6 +23,46 @@
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
+// ---- Between blocks --------------------------------------------------------
+
+// Reads what another block of the running grid has written.
+template <class T>
+__device__ T LoadWritten(const T* at) {
+#ifdef PLIMSOLL_CUDA_EMULATED
+  return *at;
+#else
+  return __ldcg(at);
+#endif
+}
+
+#ifdef PLIMSOLL_CUDA_EMULATED
+inline void FenceDevice() {}
+inline int32_t FetchAndAdd(int32_t* at, int32_t n) {
+  return std::exchange(*at, *at + n);
+}
+#else
+__device__ inline void FenceDevice() { __threadfence(); }
+__device__ inline int32_t FetchAndAdd(int32_t* at, int32_t n) {
+  return atomicAdd(at, n);
+}
+#endif
+
+// All threads of a block call it when they have written what the last block
+// needs. Returns true in the last of `n_blocks` blocks, which then sees it. The
+// count is zero before and after. `shared` is a word of the block's own.
+__device__ inline bool IsLastToArrive(int32_t* count, int32_t n_blocks,
+                                      int32_t* shared) {
+  FenceDevice();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    *shared = FetchAndAdd(count, 1) == n_blocks - 1 ? 1 : 0;
+    if (*shared != 0) *count = 0;
+  }
+  __syncthreads();
+  FenceDevice();
+  return *shared != 0;
+}
+
 inline constexpr unsigned kFullWarp = 0xFFFFFFFFu;
 
 __device__ inline int ThreadIndex() { return static_cast<int>(threadIdx.x); }

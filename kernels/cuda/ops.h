@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/launch_queue.h"
+#include "kernels/cuda/runtime.h"
 #include "kernels/cuda/staging.h"
 #include "kernels/experts.h"
 #include "kernels/hadamard.h"
@@ -25,6 +26,10 @@ inline constexpr int64_t kScratchBytes = int64_t{64} << 20;
 // Pinned memory for what one TopK brings back.
 inline constexpr int64_t kResultBytes = int64_t{1} << 20;
 
+// Counts of blocks that have ended, for kernels whose last block does more.
+inline constexpr int64_t kCounts = 4'096;
+inline constexpr int64_t kCountBytes = kCounts * int64_t{sizeof(int32_t)};
+
 // What an operation may use; the backend owns it all.
 struct Context {
   Stream stream;
@@ -33,17 +38,22 @@ struct Context {
   std::byte* scratch;             // [kScratchBytes], on the device
   std::byte* results;             // [kResultBytes], pinned
   std::vector<float>* host_rows;  // scratch of GetRows, kept between steps
+  int32_t* counts;                // [kCounts], zeros between operations
   int64_t n_multiprocessors;
   // These are the fields of CudaOptions.
   CudaOptions::TensorAttention tensor_attention;
+  int64_t decode_spans;
   int64_t prompt_product_rows;
   int64_t half_product_rows;
-  bool wgmma_products;  // and the device has them
+  int64_t wgmma_rows;    // the largest number if the device has no wgmma
+  bool streams_weights;  // and the device can
   bool wgmma_attention;  // and the device has the instructions
   int64_t prompt_attention_parts;
   bool prefetches_weights;
 };
 
+// True if the device and the code for it can stream weights.
+bool CanStream(const DeviceFacts& facts);
 absl::Status GetRows(const Context& context, const GetRowsArgs& args);
 // The numbers of rows after which products use other kernels; see
 // DeviceInfo::step_rows.

@@ -1,5 +1,9 @@
 // Root mean square normalisation, of rows or of what they are less their means.
 // A block of threads takes a row, and packs the result where that is asked for.
+// A thread has its columns in registers, four at a time, unless rows are too
+// long for that or no multiples of four.
+#include <type_traits>
+
 #include "kernels/cuda/mat_mul/pack.cuh"
 #include "kernels/cuda/ops.h"
 
@@ -63,15 +67,152 @@ __global__ void AddNormRows(AddNormArgs args) {
   NormRow(args.norm, reinterpret_cast<float*>(DynamicShared()));
 }
 
+// ---- Rows in registers -----------------------------------------------------
+
+constexpr int kMostFours = 8;  // of a thread
+
+// What a thread has of a row: fours of columns that are kThreads fours apart.
+// Columns beyond the end are zeros.
+template <int kFours>
+struct RowPart {
+  float at[kFours][4] = {};
+
+  __device__ static int64_t Column(int i) {
+    return (int64_t{i} * kThreads + ThreadIndex()) * 4;
+  }
+  __device__ void Load(const float* row, int64_t dim) {
+#pragma unroll
+    for (int i = 0; i < kFours; ++i) {
+      if (Column(i) < dim) LoadFour(row + Column(i), at[i]);
+    }
+  }
+};
+
+// The sum over a row of value(x).
+template <int kFours, class Value>
+__device__ float SumOf(const RowPart<kFours>& x, int64_t dim, float* shared,
+                       const Value& value) {
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < kFours; ++i) {
+    if (RowPart<kFours>::Column(i) >= dim) break;
+    for (const float one : x.at[i]) sum += value(one);
+  }
+  return BlockSum(sum, shared);
+}
+
+// Norms a row: `x` becomes what is stored.
+template <int kFours>
+__device__ void NormPart(const RmsNormArgs& args, const RowPart<kFours>& weight,
+                         RowPart<kFours>& x, float* shared) {
+  const int64_t row = blockIdx.x;
+  const int64_t dim = args.dim;
+  const auto size = static_cast<float>(dim);
+  float* out = args.out + row * dim;
+  RowPart<kFours> before;
+  if (args.accumulate) before.Load(out, dim);
+  float mean = 0;
+  if (args.subtracts_mean) {
+    mean = SumOf(x, dim, shared, [](float one) { return one; }) / size;
+  }
+  const auto square = [&](float one) { return (one - mean) * (one - mean); };
+  float scale = 1.0f / sqrtf(SumOf(x, dim, shared, square) / size + args.eps);
+  if (args.like != nullptr) {
+    RowPart<kFours> like;
+    like.Load(args.like + row * dim, dim);
+    scale *= sqrtf(
+        SumOf(like, dim, shared, [](float one) { return one * one; }) / size);
+  }
+#pragma unroll
+  for (int i = 0; i < kFours; ++i) {
+    const int64_t c = RowPart<kFours>::Column(i);
+    const bool is_in_row = c < dim;
+    for (int j = 0; j < 4; ++j) {
+      float& y = x.at[i][j];
+      y = (y - mean) * scale;
+      if (args.weight != nullptr) y *= weight.at[i][j];
+      if (args.accumulate) y += before.at[i][j];
+      y *= args.scale;
+    }
+    if (is_in_row) StoreFour(x.at[i], out + c);
+    if (args.packed != nullptr) {
+      PackFour(x.at[i], is_in_row, dim, c,
+               args.packed + row * PackedRowBytes(dim));
+    }
+  }
+}
+
+template <int kFours>
+__global__ void __launch_bounds__(kThreads) NormRowParts(RmsNormArgs args) {
+  RowPart<kFours> weight;
+  if (args.weight != nullptr) weight.Load(args.weight, args.dim);
+  WaitForKernelsBefore();
+  auto* const shared = reinterpret_cast<float*>(DynamicShared());
+  RowPart<kFours> x;
+  x.Load(args.x + blockIdx.x * args.XStride(), args.dim);
+  NormPart(args, weight, x, shared);
+}
+
+// The second norm reads what the first one has in registers.
+template <int kFours>
+__global__ void __launch_bounds__(kThreads) AddNormRowParts(AddNormArgs args) {
+  RowPart<kFours> weights[2];
+  if (args.add.weight != nullptr) {
+    weights[0].Load(args.add.weight, args.add.dim);
+  }
+  if (args.norm.weight != nullptr) {
+    weights[1].Load(args.norm.weight, args.norm.dim);
+  }
+  WaitForKernelsBefore();
+  auto* const shared = reinterpret_cast<float*>(DynamicShared());
+  RowPart<kFours> x;
+  x.Load(args.add.x + blockIdx.x * args.add.XStride(), args.add.dim);
+  NormPart(args.add, weights[0], x, shared);
+  NormPart(args.norm, weights[1], x, shared);
+}
+
+// Short rows are heads, whose norms have the bits of prepare_heads.cu.
+bool HasParts(const RmsNormArgs& args) {
+  return args.dim > kThreads && AreFours(args.dim, args.XStride()) &&
+         IsAligned16(args.x) && IsAligned16(args.out) &&
+         IsAligned16(args.weight) && IsAligned16(args.like) &&
+         args.dim <= kMostFours * 4 * kThreads;
+}
+
+// Calls launch(integral constant of the fours that a thread has).
+template <class LaunchParts>
+void WithFours(int64_t dim, const LaunchParts& launch) {
+  const int64_t fours = (dim / 4 + kThreads - 1) / kThreads;
+  if (fours <= 1) return launch(std::integral_constant<int, 1>{});
+  if (fours <= 2) return launch(std::integral_constant<int, 2>{});
+  if (fours <= 4) return launch(std::integral_constant<int, 4>{});
+  launch(std::integral_constant<int, kMostFours>{});
+}
+
 }  // namespace
 
 void RmsNorm(const Context& context, const RmsNormArgs& args) {
-  Launch(NormRows, {args.n_rows}, kThreads, kWarps * 4, context.queue, args);
+  if (!HasParts(args)) {
+    Launch(NormRows, {args.n_rows}, kThreads, kWarps * 4, context.queue, args);
+    return;
+  }
+  WithFours(args.dim, [&](auto fours) {
+    Launch(NormRowParts<decltype(fours)::value>, {args.n_rows}, kThreads,
+           kWarps * 4, context.queue, args);
+  });
 }
 
 void AddNorm(const Context& context, const AddNormArgs& args) {
-  Launch(AddNormRows, {args.norm.n_rows}, kThreads, kWarps * 4, context.queue,
-         args);
+  if (!HasParts(args.add) || !HasParts(args.norm) ||
+      args.norm.XStride() != args.add.dim) {
+    Launch(AddNormRows, {args.norm.n_rows}, kThreads, kWarps * 4, context.queue,
+           args);
+    return;
+  }
+  WithFours(args.norm.dim, [&](auto fours) {
+    Launch(AddNormRowParts<decltype(fours)::value>, {args.norm.n_rows},
+           kThreads, kWarps * 4, context.queue, args);
+  });
 }
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA

@@ -143,7 +143,8 @@ absl::StatusOr<DeviceFacts> OpenDevice(int device) {
                      memory.total_bytes,
                      memory.free_bytes,
                      properties.multiProcessorCount,
-                     HasWgmma(properties)};
+                     HasWgmma(properties),
+                     static_cast<int64_t>(properties.sharedMemPerBlockOptin)};
 }
 
 absl::StatusOr<DeviceMemory> ReadMemory(int device) {

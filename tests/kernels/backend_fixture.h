@@ -113,11 +113,12 @@ inline CudaOptions OptionsOf(const std::string& name) {
     // More parts than some rows have tiles, and one.
     options.prompt_attention_parts = options.wgmma_attention ? 1 : 3;
   }
-  options.wgmma_products =
+  const bool is_half = name == kCudaEmulatedHalfName || name == kCudaHalfName;
+  const bool is_wgmma =
       name == kCudaEmulatedWgmmaName || name == kCudaWgmmaName;
-  const bool is_half = name == kCudaEmulatedHalfName || name == kCudaHalfName ||
-                       options.wgmma_products;
-  options.half_product_rows = is_half ? 2 : std::numeric_limits<int64_t>::max();
+  constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+  options.half_product_rows = is_half || is_wgmma ? 2 : kNever;
+  options.wgmma_rows = is_wgmma ? 2 : kNever;
   options.prompt_product_rows = 20;
   return options;
 }

@@ -284,7 +284,7 @@ TEST(CudaEmulationDeathTest, AThreadThatDoesNotWaitForKernelsBeforeIsFatal) {
 }
 
 TEST(CudaEmulationDeathTest, WhatADeviceCannotLaunchIsFatal) {
-  EXPECT_DEATH(Emulate({1}, 64, kMaxSharedBytes90 + 1, [] {}), "shared memory");
+  EXPECT_DEATH(Emulate({1}, 64, kMostSharedBytes + 1, [] {}), "shared memory");
   EXPECT_DEATH(Emulate({1}, 48, 0, [] {}), "whole warps");
   EXPECT_DEATH(Emulate({1, 70'000}, 32, 0, [] {}), "limits");
 }

@@ -183,6 +183,42 @@ TEST(AttentionPlanTest, UnitsHoldWholePagesOfWholeSteps) {
   }
 }
 
+TEST(AttentionPlanTest, SpansOfADecodingRowDependOnItAlone) {
+  constexpr int64_t kSpans = 16;
+  RandomData random(72);
+  for (int round = 0; round < 200; ++round) {
+    const bool is_ring = round % 2 == 0;
+    const int64_t first = random.Integer(0, 40'000);
+    const int64_t window = random.Integer(1, 3'000);
+    Cut cut = CutSegment(is_ring, first, 30, window, 64, 1);
+    cut.tiles.clear();
+    AppendDecodeTiles(cut.args, cut.segment, 4, kSpans, cut.table.data(),
+                      cut.tiles);
+    int64_t next = 0;
+    for (const AttentionTile& tile : cut.tiles) {
+      ASSERT_EQ(tile.first_position, first + next);
+      ASSERT_LE(tile.Spans(), kMaxDecodeSpans + 1);
+      next += tile.n_rows;
+      // Its last row alone.
+      Cut alone = CutSegment(is_ring, first + next - 1, 1, window, 64, 1);
+      alone.tiles.clear();
+      AppendDecodeTiles(alone.args, alone.segment, 4, kSpans,
+                        alone.table.data(), alone.tiles);
+      ASSERT_EQ(alone.tiles[0].span_units, tile.span_units);
+      ASSERT_EQ(alone.tiles[0].end_unit, tile.end_unit);
+    }
+    ASSERT_EQ(next, 30);
+  }
+}
+
+TEST(AttentionPlanTest, DecodingRowsHaveMoreAndLongerSpansAsTheyGrow) {
+  EXPECT_EQ(DecodeSpanUnits(16, 16), 1);  // 1,024 keys: 16 spans
+  EXPECT_EQ(DecodeSpanUnits(17, 16), 2);
+  EXPECT_EQ(DecodeSpanUnits(64, 16), 2);  // 4,096 keys: 32 spans
+  EXPECT_EQ(DecodeSpanUnits(2048, 16), 12);
+  EXPECT_EQ(DecodeSpanUnits(int64_t{1} << 20, 1 << 20), 4096);
+}
+
 TEST(AttentionPlanTest, LongContextsHaveLongerSpansNotMore) {
   for (const int64_t n : {1'000, 16'384, 131'072, 1'048'576}) {
     const Cut cut = CutSegment(false, n - 1, 1, 0, 64, 1);

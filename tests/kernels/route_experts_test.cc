@@ -91,9 +91,10 @@ TEST_P(RouteExpertsTest, SoftmaxOverTheChosenExperts) {
 double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 TEST_P(RouteExpertsTest, ABiasOfTheChoiceIsInNoWeight) {
-  const float bias[] = {0.0f, -1.0f, 1.0f, 0.0f};
+  // In a vector's memory, which devices can read.
+  const std::vector<float> bias = {0.0f, -1.0f, 1.0f, 0.0f};
   const RoutedRows routed =
-      Route(FourLogits(), 4, 2, {.gate = RouterGate::kSigmoid}, bias);
+      Route(FourLogits(), 4, 2, {.gate = RouterGate::kSigmoid}, bias.data());
   // 0.62, -0.12, 1.27 and 0.73 with the bias.
   EXPECT_THAT(routed.experts(), ElementsAre(2, 3));
   ExpectWeights(routed, {Sigmoid(-1.0), Sigmoid(1.0)});

@@ -1,6 +1,6 @@
 // Causal attention in tasks of a warp (attention_warp.cuh). A task has a few
 // queries and either one span of what they see or all of it. Prompts are in
-// attention_prompt.cu.
+// attention_prompt.cu, and most generated tokens in attention_decode.cu.
 //
 // Where there are few queries, spans go to different warps and a second kernel
 // merges their results, with the same operations in the same order as a warp
@@ -12,7 +12,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "kernels/cuda/attention/attention_decode.cuh"
 #include "kernels/cuda/attention/attention_prompt.cuh"
+#include "kernels/cuda/attention/attention_spans.cuh"
 #include "kernels/cuda/attention/attention_warp.cuh"
 #include "kernels/cuda/mat_mul/pack.cuh"
 #include "kernels/cuda/ops.h"
@@ -27,22 +29,6 @@ constexpr int kSpanLoads = 8;
 // With fewer warps than this for each multiprocessor, spans go to different
 // warps.
 constexpr int64_t kEnoughWarps = 16;
-
-// Results of spans. Each query of a batch has kStride floats for each span: the
-// maximum, the sum of weights, and the weighted sums of values.
-struct Partials {
-  float* data;
-  int64_t n_spans;  // room for each query
-  int64_t stride;   // floats of a span
-
-  __device__ float* At(int64_t query, int64_t span) const {
-    return data + (query * n_spans + span) * stride;
-  }
-};
-
-__device__ inline float Quotient(float sum, float total) {
-  return total == 0.0f ? 0.0f : sum / total;  // 0: the row sees no key
-}
 
 // Warp i of the grid's first dimension has task i: tiles, then parts of a head
 // group, then KV heads. With `partials`, blocks of the second dimension have
@@ -199,12 +185,6 @@ AttentionShape ShapeOf(const AttentionArgs& args, int64_t n_queries) {
   return shape;
 }
 
-// Tiles in the memory of the host and of the device.
-struct Tiles {
-  std::span<const AttentionTile> host;
-  const AttentionTile* device;
-};
-
 template <class S>
 void LaunchAttend(const Context& context, const AttentionShape& shape,
                   const Tiles& tiles, Partials partials) {
@@ -232,35 +212,6 @@ void AttendTiles(const Context& context, const AttentionShape& shape,
   } else {
     LaunchAttend<Shape<32, 3, 2>>(context, shape, tiles, partials);
   }
-}
-
-// Rounds `n` up by a quarter at most, so that a growing context seldom changes
-// the grid; blocks without a span end at once.
-int64_t RoundedSpans(int64_t n) {
-  const auto step = static_cast<int64_t>(
-      std::max(std::bit_floor(static_cast<uint64_t>(n)) / 4, uint64_t{1}));
-  return (n + step - 1) / step * step;
-}
-
-// Returns how many of the first tiles have span results that fit in the scratch
-// memory. At least one does. Its rows are consecutive with those of the next.
-size_t TilesThatFit(const AttentionShape& shape,
-                    std::span<const AttentionTile> tiles, Partials& partials) {
-  size_t n = 0;
-  int64_t n_spans = 0;
-  const int64_t first_row = tiles[0].first_row;
-  for (const AttentionTile& tile : tiles) {
-    const int64_t spans = std::max(n_spans, RoundedSpans(tile.Spans()));
-    const int64_t n_rows = tile.first_row + tile.n_rows - first_row;
-    // Rows of the step may come in any order; rows before the first do not fit.
-    if (n_rows < tile.n_rows ||
-        spans > kScratchBytes / 4 / (partials.stride * shape.n_heads * n_rows))
-      break;
-    n_spans = spans;
-    ++n;
-  }
-  partials.n_spans = n_spans;
-  return n;
 }
 
 void LaunchMerge(const Context& context, const AttentionShape& shape,
@@ -389,6 +340,13 @@ bool UsesTensorCores(const Context& context, const AttentionArgs& args,
          (context.tensor_attention == Choice::kPrompts && segment.is_prompt);
 }
 
+// True if rows that decode have the kernel of attention_decode.cu. It does not
+// depend on the rows of the step.
+bool DecodesOnTensorCores(const Context& context, const AttentionArgs& args) {
+  return context.tensor_attention != CudaOptions::TensorAttention::kNone &&
+         CanAttendDecoding(args);
+}
+
 // Attends for rows that decode. Returns whether it stored them in `packed`.
 // Within a step the kernels are the same for any contexts.
 absl::StatusOr<bool> AttendFew(const Context& context,
@@ -423,6 +381,9 @@ absl::Status Attention(const Context& context, const AttentionArgs& args) {
   const AttentionShape shape = ShapeOf(args, QueriesOf(args.head_dim));
   const int64_t prompt_queries = PromptQueriesOf(context, args.head_dim);
   const AttentionShape prompt_shape = ShapeOf(args, prompt_queries);
+  const AttentionShape decode_shape =
+      ShapeOf(args, DecodeQueries(args.n_heads / args.n_kv_heads));
+  const bool decodes = DecodesOnTensorCores(context, args);
   ASSIGN_OR_RETURN(const std::vector<const PageEntry*> tables,
                    PutTables(context, args));
   std::vector<AttentionTile> tiles;
@@ -432,6 +393,11 @@ absl::Status Attention(const Context& context, const AttentionArgs& args) {
     if (UsesTensorCores(context, args, segment)) {
       AppendPromptTiles(args, segment, prompt_queries / prompt_shape.part_heads,
                         tables[i], prompt_tiles);
+    } else if (decodes) {
+      AppendDecodeTiles(args, segment,
+                        DecodeQueries(args.n_heads / args.n_kv_heads) /
+                            decode_shape.part_heads,
+                        context.decode_spans, tables[i], tiles);
     } else {
       AppendTiles(args, segment, QueriesOf(args.head_dim) / shape.part_heads,
                   tables[i], tiles);
@@ -446,8 +412,16 @@ absl::Status Attention(const Context& context, const AttentionArgs& args) {
   if (!tiles.empty()) {
     // With prompts in the step, all rows are packed together afterwards.
     std::byte* packed = prompt_tiles.empty() ? args.packed : nullptr;
-    ASSIGN_OR_RETURN(const bool has_packed,
-                     AttendFew(context, shape, tiles, packed));
+    bool has_packed = packed != nullptr;
+    if (decodes) {
+      ASSIGN_OR_RETURN(
+          const AttentionTile* device,
+          context.queue->PutSpan(std::span<const AttentionTile>(tiles)));
+      RETURN_IF_ERROR(
+          AttendDecoding(context, decode_shape, {tiles, device}, packed));
+    } else {
+      ASSIGN_OR_RETURN(has_packed, AttendFew(context, shape, tiles, packed));
+    }
     is_packed |= has_packed;
   }
   if (!is_packed) PackActivations(context, PackingOf(args));

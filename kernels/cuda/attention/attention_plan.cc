@@ -25,23 +25,43 @@ int64_t VisiblePages(const AttentionSegment& segment, int64_t position,
   return begin;
 }
 
-AttentionTile PagedTile(const AttentionArgs& args, int64_t visible) {
+// How a kernel cuts what a row sees.
+struct Cutting {
+  int64_t unit_keys;
+  int64_t step_keys;
+  int64_t decode_spans;  // of DecodeSpanUnits; 0: spans are those of SpanUnits
+
+  int64_t UnitsOfSpan(int64_t n_units) const {
+    return decode_spans > 0 ? DecodeSpanUnits(n_units, decode_spans)
+                            : SpanUnits(n_units);
+  }
+  // A window of whole units may touch one more. Spans of a decoding row are
+  // then not longer for that.
+  int64_t UnitsOfWindow(int64_t window) const {
+    return decode_spans > 0 ? (window + unit_keys - 1) / unit_keys
+                            : window / unit_keys + 1;
+  }
+};
+
+AttentionTile PagedTile(const AttentionArgs& args, int64_t visible,
+                        const Cutting& cutting) {
   const int64_t unit_pages =
-      UnitPages(args.paged.page_tokens, StepKeys(QueriesOf(args.head_dim)));
+      UnitPages(args.paged.page_tokens, cutting.step_keys, cutting.unit_keys);
   AttentionTile tile = {};
   tile.end_unit = std::max<int64_t>((visible + unit_pages - 1) / unit_pages, 1);
-  tile.span_units = SpanUnits(tile.end_unit);
+  tile.span_units = cutting.UnitsOfSpan(tile.end_unit);
   return tile;
 }
 
-AttentionTile RingTile(const AttentionSegment& segment, int64_t position) {
+AttentionTile RingTile(const AttentionSegment& segment, int64_t position,
+                       const Cutting& cutting) {
   const int64_t window = segment.ring.window;
   const int64_t first =
       std::max({segment.live_begin, position - window + 1, int64_t{0}});
   AttentionTile tile = {};
-  tile.first_unit = std::min(first, position) / kUnitKeys;
-  tile.end_unit = position / kUnitKeys + 1;
-  tile.span_units = SpanUnits(window / kUnitKeys + 1);
+  tile.first_unit = std::min(first, position) / cutting.unit_keys;
+  tile.end_unit = position / cutting.unit_keys + 1;
+  tile.span_units = cutting.UnitsOfSpan(cutting.UnitsOfWindow(window));
   tile.ring_k = segment.ring.k;
   tile.ring_v = segment.ring.v;
   tile.window = window;
@@ -51,18 +71,16 @@ AttentionTile RingTile(const AttentionSegment& segment, int64_t position) {
   return tile;
 }
 
-}  // namespace
-
-void AppendTiles(const AttentionArgs& args, const AttentionSegment& segment,
-                 int64_t tile_rows, const PageEntry* pages,
-                 std::vector<AttentionTile>& tiles) {
+void AppendCut(const AttentionArgs& args, const AttentionSegment& segment,
+               int64_t tile_rows, const PageEntry* pages,
+               const Cutting& cutting, std::vector<AttentionTile>& tiles) {
   int64_t visible = 0;
   int64_t open_rows = 0;  // rows that the last tile may still get
   for (int64_t r = 0; r < segment.n_rows; ++r) {
     const int64_t position = segment.first_position + r;
     visible = VisiblePages(segment, position, visible);
-    AttentionTile row =
-        args.is_ring ? RingTile(segment, position) : PagedTile(args, visible);
+    AttentionTile row = args.is_ring ? RingTile(segment, position, cutting)
+                                     : PagedTile(args, visible, cutting);
     if (open_rows > 0 && open_rows < tile_rows &&
         tiles.back().span_units == row.span_units) {
       tiles.back().end_unit = std::max(tiles.back().end_unit, row.end_unit);
@@ -78,6 +96,23 @@ void AppendTiles(const AttentionArgs& args, const AttentionSegment& segment,
   }
 }
 
+}  // namespace
+
+void AppendTiles(const AttentionArgs& args, const AttentionSegment& segment,
+                 int64_t tile_rows, const PageEntry* pages,
+                 std::vector<AttentionTile>& tiles) {
+  AppendCut(args, segment, tile_rows, pages,
+            {kUnitKeys, StepKeys(QueriesOf(args.head_dim)), 0}, tiles);
+}
+
+void AppendDecodeTiles(const AttentionArgs& args,
+                       const AttentionSegment& segment, int64_t tile_rows,
+                       int64_t spans, const PageEntry* pages,
+                       std::vector<AttentionTile>& tiles) {
+  AppendCut(args, segment, tile_rows, pages,
+            {kDecodeUnitKeys, kDecodeKeys, spans}, tiles);
+}
+
 void AppendPromptTiles(const AttentionArgs& args,
                        const AttentionSegment& segment, int64_t tile_rows,
                        const PageEntry* pages,
@@ -89,7 +124,7 @@ void AppendPromptTiles(const AttentionArgs& args,
     const int64_t last = first + n - 1;
     AttentionTile tile = {};
     if (args.is_ring) {
-      tile = RingTile(segment, first);
+      tile = RingTile(segment, first, {kUnitKeys, kPromptKeys, 0});
       tile.end_unit = last / kUnitKeys + 1;
     } else {
       const int64_t unit_pages = UnitPages(args.paged.page_tokens, kPromptKeys);

@@ -39,9 +39,10 @@ constexpr int64_t StepKeys(int64_t n_queries) { return 32 / n_queries; }
 constexpr int64_t PageSlots(int64_t page_tokens, int64_t step_keys) {
   return (page_tokens + step_keys - 1) / step_keys * step_keys;
 }
-constexpr int64_t UnitPages(int64_t page_tokens, int64_t step_keys) {
+constexpr int64_t UnitPages(int64_t page_tokens, int64_t step_keys,
+                            int64_t unit_keys = kUnitKeys) {
   const int64_t slots = PageSlots(page_tokens, step_keys);
-  return slots < kUnitKeys ? kUnitKeys / slots : 1;
+  return slots < unit_keys ? unit_keys / slots : 1;
 }
 
 // Consecutive rows of one segment that have the same spans. A task takes its
@@ -79,6 +80,35 @@ void AppendTiles(const AttentionArgs& args, const AttentionSegment& segment,
                  int64_t tile_rows, const PageEntry* pages,
                  std::vector<AttentionTile>& tiles);
 
+// Generated tokens on the tensor cores: a warp takes 16 keys at a time, and the
+// four warps of a block share the steps of a span. A unit is short, so that a
+// row of few keys still has many spans.
+inline constexpr int64_t kDecodeKeys = 16;
+inline constexpr int64_t kDecodeUnitKeys = 64;
+
+// A row has at most this many spans, or one more where a ring is cut.
+inline constexpr int64_t kMaxDecodeSpans = 256;
+
+// The units of a span for a row that sees `n_units`: the least n with n_units
+// <= n * n * spans, if that gives no more than kMaxDecodeSpans spans. So both
+// the spans and their lengths grow with a context.
+constexpr int64_t DecodeSpanUnits(int64_t n_units, int64_t spans) {
+  int64_t n = 1;
+  while (n * n * spans < n_units) ++n;
+  const int64_t least = (n_units + kMaxDecodeSpans - 1) / kMaxDecodeSpans;
+  return n > least ? n : least;
+}
+
+// The queries of a task: columns of a product, half of them where a group has
+// few heads, because the low halves of weights then have the other columns.
+constexpr int64_t DecodeQueries(int64_t group) { return group <= 4 ? 4 : 8; }
+
+// AppendTiles for these tasks.
+void AppendDecodeTiles(const AttentionArgs& args,
+                       const AttentionSegment& segment, int64_t tile_rows,
+                       int64_t spans, const PageEntry* pages,
+                       std::vector<AttentionTile>& tiles);
+
 // Prompts on the tensor cores: 16 queries meet tiles of 64 keys, which are a
 // page or aligned positions of a ring. Units have kUnitKeys keys here too: two
 // tiles.
@@ -86,6 +116,7 @@ inline constexpr int64_t kPromptQueries = 16;
 inline constexpr int64_t kPromptKeys = 64;
 inline constexpr int64_t kPromptUnitSteps = kUnitKeys / kPromptKeys;
 
+// True for the types of keys and values that tensor cores take.
 constexpr bool HasPromptType(DType dtype) {
   return dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kQ8_0;
 }

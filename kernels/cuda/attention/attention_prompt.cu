@@ -53,6 +53,7 @@ struct KeyTile {
 template <int kHeadDimOfShape, bool kHasWgmma>
 struct PromptShape {
   static constexpr int kStepKeys = kKeys;
+  static constexpr int64_t kKeysOfUnit = kUnitKeys;
   static constexpr int kSteps = static_cast<int>(kPromptUnitSteps);
   static constexpr bool kUsesWgmma = kHasWgmma;
   static constexpr int kHead = kHeadDimOfShape;
@@ -81,7 +82,7 @@ struct PromptShape {
   static constexpr int64_t kSharedBytes =
       kUnreadAt + (kHasWgmma ? kThreads * 4 : 0);
   static_assert(kSharedBytes <=
-                (kHasWgmma ? kMaxSharedBytes90 : kMaxSharedBytes));
+                (kHasWgmma ? kMostSharedBytes : kMaxSharedBytes));
   static_assert(kThreads % kChunks == 0);
 };
 

@@ -57,6 +57,7 @@ struct Shape {
   // How many of those keys are loaded at once. More would fill the registers.
   static constexpr int kLoads = kInTurn < 8 / kChunks ? kInTurn : 8 / kChunks;
   static constexpr int kStepKeys = kSideBySide * kInTurn;
+  static constexpr int64_t kKeysOfUnit = kUnitKeys;
   static constexpr int kSteps = kUnitKeys / kStepKeys;
   // Floats of a warp: the scores of a unit; the sums of a span; the sums of all
   // spans.
@@ -133,7 +134,8 @@ __device__ int StepKey(int64_t key) {
   return key < S::kStepKeys ? static_cast<int>(key) : S::kStepKeys;
 }
 
-// Finds the steps of a unit.
+// Finds the steps of a unit. S has kStepKeys, kKeysOfUnit, and kSteps, which is
+// their quotient.
 template <class S>
 struct Unit {
   int64_t first;  // first page, or first position
@@ -142,7 +144,7 @@ struct Unit {
   int n_steps;
 
   __device__ Unit(const AttentionShape& shape, const Task& task, int64_t unit) {
-    first = unit * kUnitKeys;
+    first = unit * S::kKeysOfUnit;
     ring_cell = 0;
     page_steps = 1;
     n_steps = S::kSteps;
@@ -151,7 +153,7 @@ struct Unit {
       return;
     }
     const int64_t tokens = shape.paged.page_tokens;
-    const int64_t n_pages = UnitPages(tokens, S::kStepKeys);
+    const int64_t n_pages = UnitPages(tokens, S::kStepKeys, S::kKeysOfUnit);
     first = unit * n_pages;
     page_steps =
         static_cast<int>(PageSlots(tokens, S::kStepKeys) / S::kStepKeys);

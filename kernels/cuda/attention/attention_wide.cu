@@ -29,6 +29,7 @@ constexpr int kGroups = kKeys / 8;  // groups of keys: columns of a product
 template <int kHeadDimOfShape, int kValueDimOfShape = kHeadDimOfShape>
 struct WideShape {
   static constexpr int kStepKeys = kKeys;
+  static constexpr int64_t kKeysOfUnit = kUnitKeys;
   static constexpr int kSteps = static_cast<int>(kPromptUnitSteps);
   static constexpr int kHead = kHeadDimOfShape;
   static constexpr int kTeam =

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cuda/kernel_call.h"
 
 namespace plimsoll::kernels::cuda_emulated {
 namespace {
@@ -55,7 +56,7 @@ absl::StatusOr<DeviceFacts> OpenDevice(int device) {
   // kernel.
   return DeviceFacts{"cuda-emulated",     "emulated",         "EMULATED-0",
                      memory->total_bytes, memory->free_bytes, 1,
-                     /*has_wgmma=*/true};
+                     /*has_wgmma=*/true,  kMostSharedBytes};
 }
 absl::StatusOr<DeviceMemory> ReadMemory(int /*device*/) {
   Memory& memory = DeviceMemoryState();

@@ -40,6 +40,10 @@ struct Dim3 {
 };
 
 // NOLINTBEGIN(readability-identifier-naming): as CUDA's
+struct alignas(8) float2 {
+  float x;
+  float y;
+};
 struct alignas(8) uint2 {
   uint32_t x;
   uint32_t y;
@@ -115,7 +119,7 @@ void FinishCopies(int n_left);
 struct alignas(8) EmulatedBarrier {
   int16_t n_threads;
   int16_t n_left;
-  int16_t phase;  // 0 or 1: the parity of the phase that runs
+  int16_t phase;       // 0 or 1: the parity of the phase that runs
   int16_t bytes_left;  // in units of 16
 };
 void ArriveAt(EmulatedBarrier* barrier, int bytes);

@@ -184,7 +184,10 @@ void Multiply(const Context& context, std::span<const MatMulArgs> products) {
     row_tiles += (args.w.rows + kTileRows - 1) / kTileRows;
   }
   const int64_t wide_batches = (n_rows + kWideRows - 1) / kWideRows;
-  if (n_rows == 1) {
+  if (n_rows == 1 && context.streams_weights &&
+      HasStreamProduct(products.front().w)) {
+    MultiplyStream(context, products);
+  } else if (n_rows == 1) {
     LaunchMultiply<kType, 1, 1, true>(context, products);
   } else if (n_rows <= kGroupRows) {
     LaunchMultiply<kType, 1, 1, false>(context, products);
@@ -229,8 +232,8 @@ std::vector<int64_t> StepRows(const Context& context) {
   std::vector<int64_t> rows = {1, kGroupRows, 2 * kGroupRows};
   const int64_t end = std::min(context.prompt_product_rows, kMostRows);
   for (int64_t n = kWideRows; n < end; n += kWideRows) rows.push_back(n);
-  for (const int64_t begin :
-       {context.prompt_product_rows, context.half_product_rows}) {
+  for (const int64_t begin : {context.prompt_product_rows,
+                              context.half_product_rows, context.wgmma_rows}) {
     if (begin > 1 && begin <= kMostRows) rows.push_back(begin - 1);
   }
   std::ranges::sort(rows);
@@ -240,7 +243,9 @@ std::vector<int64_t> StepRows(const Context& context) {
 
 void MatMuls(const Context& context, std::span<const MatMulArgs> products) {
   const auto is_half = [&](const MatMulArgs& args) {
-    return args.n_rows >= context.half_product_rows && HasHalfProduct(args.w);
+    return (args.n_rows >= context.half_product_rows &&
+            HasHalfProduct(args.w)) ||
+           (args.n_rows >= context.wgmma_rows && HasWgmmaProduct(args.w));
   };
   std::vector<MatMulArgs> left;
   for (const MatMulArgs& args : products) {

@@ -263,7 +263,7 @@ void MultiplyHalf(const Context& context,
   const int64_t n_rows = products.front().n_rows;
   const int64_t cols = products.front().w.cols;
   const bool is_wgmma =
-      context.wgmma_products && HasWgmmaProduct(products.front().w);
+      n_rows >= context.wgmma_rows && HasWgmmaProduct(products.front().w);
   const int64_t most =
       is_wgmma ? WgmmaRowsThatFit(cols)
                : kScratchBytes / BatchBytes(cols / kTileCols) * kBlockRows;

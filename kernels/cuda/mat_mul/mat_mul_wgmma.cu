@@ -16,36 +16,47 @@
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {
 
-// A stage is the activations of kWgmmaRows rows for so many columns of tiles.
+// A stage is the activations of a batch of rows for so many columns of tiles.
 constexpr int kStageTiles = kSwizzleColumns / static_cast<int>(kTileCols);
-constexpr int kStageBytes = kWgmmaRows / kSwizzleRows * kSwizzleBytes;
 constexpr int kStages = 6;
-constexpr int64_t kSharedBytes =
-    int64_t{kStages} * (kStageBytes + 2 * int64_t{sizeof(Barrier)});
-static_assert(kSharedBytes <= kMaxSharedBytes);
 static_assert(kStageTiles == 2);
+
+// The rows that a block of threads computes. With few rows a product is bound
+// by reading weights.
+constexpr int kManyRows = 128;
+constexpr int kSomeRows = 64;
+constexpr int kFewRows = 32;
+
+constexpr int StageBytes(int batch_rows) {
+  return batch_rows * kSwizzleRowBytes;
+}
+constexpr int64_t SharedBytes(int batch_rows) {
+  return int64_t{kStages} *
+         (StageBytes(batch_rows) + 2 * int64_t{sizeof(Barrier)});
+}
+static_assert(SharedBytes(kManyRows) <= kMaxSharedBytes);
 
 // ---- Activations -----------------------------------------------------------
 
-// Rounded activations, stage after stage of kWgmmaRows rows at a time. Of 16
-// columns, the even ones come first, as HalfTile has them. The rows' scales
-// come last.
+// Rounded activations, stage after stage of a batch of rows. Of 16 columns, the
+// even ones come first, as HalfTile has them. The rows' scales come last.
 struct StagedRows {
   std::byte* values;
   float* scales;  // powers of two
   int32_t n_stages;
+  int32_t batch_rows;
 
   __host__ __device__ std::byte* Stage(int64_t batch, int64_t stage) const {
-    return values + (batch * n_stages + stage) * kStageBytes;
+    return values + (batch * n_stages + stage) * StageBytes(batch_rows);
   }
 };
 
-constexpr int64_t BatchesOf(int64_t n_rows) {
-  return (n_rows + kWgmmaRows - 1) / kWgmmaRows;
+constexpr int64_t BatchesOf(int64_t n_rows, int64_t batch_rows) {
+  return (n_rows + batch_rows - 1) / batch_rows;
 }
-constexpr int64_t BatchBytes(int64_t cols) {
-  return cols / kSwizzleColumns * kStageBytes +
-         kWgmmaRows * int64_t{sizeof(float)};
+// The bytes that a row takes, with its scale.
+constexpr int64_t RowBytesOf(int64_t cols) {
+  return cols * 2 + int64_t{sizeof(float)};
 }
 
 // Rounds one row in each block of threads. Rows beyond the end become zeros.
@@ -65,10 +76,10 @@ __global__ void RoundToStages(Activations x, StagedRows out) {
       even[i] = RoundedRow::Even(four, scale);
       odd[i] = RoundedRow::Odd(four, scale);
     }
-    std::byte* stage = out.Stage(row / kWgmmaRows, at / 4);
+    std::byte* stage = out.Stage(row / out.batch_rows, at / 4);
     const auto store = [&](int chunk, const uint32_t* words) {
       *reinterpret_cast<uint4*>(
-          stage + SwizzledByte(row % kWgmmaRows, at % 4 * 2 + chunk)) = {
+          stage + SwizzledByte(row % out.batch_rows, at % 4 * 2 + chunk)) = {
           words[0], words[1], words[2], words[3]};
     };
     store(0, even);
@@ -80,14 +91,16 @@ __global__ void RoundToStages(Activations x, StagedRows out) {
 
 // The stages in a block's shared memory. Barrier `full` of a stage tells that
 // its bytes have come, barrier `empty` that all warps have used them.
+template <int kRows>
 struct Stages {
+  static constexpr int kBytes = StageBytes(kRows);
   std::byte* at;
   Barrier* full;
   Barrier* empty;
 
   __device__ explicit Stages(std::byte* shared)
       : at(shared),
-        full(reinterpret_cast<Barrier*>(shared + kStages * kStageBytes)),
+        full(reinterpret_cast<Barrier*>(shared + kStages * kBytes)),
         empty(full + kStages) {}
 
   // Called by one thread, before any other uses the barriers.
@@ -99,11 +112,10 @@ struct Stages {
     PublishBarriers();
   }
   // Starts the copy of a stage. The caller knows that its place is empty.
-  __device__ void Copy(const StagedRows& x, int64_t batch, int stage) const {
+  __device__ void Copy(int stage, const std::byte* from) const {
     const int slot = stage % kStages;
-    ArriveForBytes(full + slot, kStageBytes);
-    CopyBlock(at + slot * kStageBytes, x.Stage(batch, stage), kStageBytes,
-              full + slot);
+    ArriveForBytes(full + slot, kBytes);
+    CopyBlock(at + slot * kBytes, from, kBytes, full + slot);
   }
   __device__ void AwaitFull(int stage) const {
     WaitFor(full + stage % kStages, stage / kStages % 2);
@@ -115,52 +127,105 @@ struct Stages {
     Arrive(empty + stage % kStages);
   }
   __device__ uint64_t Descriptor(int stage, int step) const {
-    return WgmmaDescriptor(SharedAddress(at + stage % kStages * kStageBytes),
-                           step);
+    return WgmmaDescriptor(SharedAddress(at + stage % kStages * kBytes), step);
   }
 };
 
-// Computes kWgmmaRows rows in a block of threads. A warp takes kTiles
-// neighbouring tiles of outputs.
-template <DType kType, int kTiles>
-__global__ void __launch_bounds__(kProductThreads, 1)
+// Blocks of threads may share outputs: each has some of the columns. They leave
+// their sums in `sums`, and the last one to come adds them all up, in the order
+// of the columns.
+struct Parts {
+  float* sums;      // [blocks of one part, n_parts, sums of a thread, threads]
+  int32_t* counts;  // [blocks of one part], zeros
+  int32_t n_parts;
+};
+
+// Returns true in the block that comes last; its `mine` gets all sums.
+template <int kN>
+__device__ bool AddParts(const Parts& parts, int64_t block, int part,
+                         float (&mine)[kN]) {
+  float* all = parts.sums + block * parts.n_parts * (kN * kProductThreads) +
+               ThreadIndex();
+#pragma unroll
+  for (int i = 0; i < kN; ++i) {
+    all[(part * kN + i) * kProductThreads] = mine[i];
+  }
+  // All stages have been used.
+  auto* const word = reinterpret_cast<int32_t*>(DynamicShared());
+  if (!IsLastToArrive(parts.counts + block, parts.n_parts, word)) return false;
+#pragma unroll
+  for (int i = 0; i < kN; ++i) mine[i] = 0;
+  for (int p = 0; p < parts.n_parts; ++p) {
+#pragma unroll
+    for (int i = 0; i < kN; ++i) {
+      mine[i] += LoadWritten(all + (p * kN + i) * kProductThreads);
+    }
+  }
+  return true;
+}
+
+// Computes kRows rows in a block of threads. A warp takes kTiles neighbouring
+// tiles of outputs, whose weights it loads kAhead stages before it uses them.
+template <DType kType, int kTiles, int kRows, int kAhead>
+__global__ void __launch_bounds__(kProductThreads, kRows == kManyRows ? 1 : 2)
     MultiplyStages(const __grid_constant__ Products products, StagedRows x,
-                   int32_t n_rows, bool accumulate, uint32_t n_batches) {
-  constexpr int kGroups = kWgmmaRows / kGroupRows;
-  auto index = static_cast<int>(blockIdx.x / n_batches);
+                   int32_t n_rows, bool accumulate, uint32_t n_batches,
+                   Parts parts) {
+  constexpr int kGroups = kRows / kGroupRows;
+  constexpr int kSums = WgmmaSums(kRows);
+  // With many rows there is one part.
+  constexpr bool kHasParts = kRows != kManyRows;
+  const uint32_t n_parts =
+      kHasParts ? static_cast<uint32_t>(parts.n_parts) : 1;
+  const int64_t part = blockIdx.x % n_parts;
+  const int64_t block = blockIdx.x / n_parts;
+  auto index = static_cast<int>(block / n_batches);
   const Product& product = FindProduct(products, index);
-  const int64_t batch = blockIdx.x % n_batches;
+  const int64_t batch = block % n_batches;
   const int first_tile = (index * kProductWarps + WarpIndex()) * kTiles;
+  int begin = 0;
+  int n_stages = x.n_stages;
+  if constexpr (kHasParts) {
+    begin = static_cast<int>(part * x.n_stages / parts.n_parts);
+    n_stages =
+        static_cast<int>((part + 1) * x.n_stages / parts.n_parts) - begin;
+  }
   using Reader = HalfReader<kType, kTiles>;
   Reader weights;
   weights.Begin(product.w, first_tile);
-  typename Reader::Raw next[kStageTiles][kTiles];
+  typename Reader::Raw next[kAhead][kStageTiles][kTiles];
 #pragma unroll
-  for (int c = 0; c < kStageTiles; ++c) {
+  for (int a = 0; a < kAhead; ++a) {
+    if (a >= n_stages) break;
 #pragma unroll
-    for (int t = 0; t < kTiles; ++t) next[c][t] = weights.Load(t, c);
+    for (int c = 0; c < kStageTiles; ++c) {
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t) {
+        next[a][c][t] = weights.Load(t, (begin + a) * kStageTiles + c);
+      }
+    }
   }
-  const Stages stages(DynamicShared());
+  const Stages<kRows> stages(DynamicShared());
   if (ThreadIndex() == 0) stages.Init();
   WaitForKernelsBefore();
   __syncthreads();
   if (ThreadIndex() == 0) {
-    for (int s = 0; s < kStages && s < x.n_stages; ++s) {
-      stages.Copy(x, batch, s);
+    for (int s = 0; s < kStages && s < n_stages; ++s) {
+      stages.Copy(s, x.Stage(batch, begin + s));
     }
   }
-  float sums[kTiles * kWgmmaSums] = {};
+  float sums[kTiles * kSums] = {};
   HalfTile tiles[kStageTiles][kTiles] = {};
-  for (int stage = 0; stage < x.n_stages; ++stage) {
+  const auto multiply = [&](int ahead, int stage) {
     stages.AwaitFull(stage);
 #pragma unroll
     for (int c = 0; c < kStageTiles; ++c) {
-      const int col = stage * kStageTiles + c;
+      const int col = (begin + stage) * kStageTiles + c;
 #pragma unroll
       for (int t = 0; t < kTiles; ++t) {
-        tiles[c][t] = Reader::Round(next[c][t], col);
-        if (stage + 1 < x.n_stages) {
-          next[c][t] = weights.Load(t, col + kStageTiles);
+        tiles[c][t] = Reader::Round(next[ahead][c][t], col);
+        if (stage + kAhead < n_stages) {
+          next[ahead][c][t] = weights.Load(t, col + kAhead * kStageTiles);
         }
       }
       BeginProducts();
@@ -169,7 +234,7 @@ __global__ void __launch_bounds__(kProductThreads, 1)
         const uint64_t rows = stages.Descriptor(stage, c * 2 + half);
 #pragma unroll
         for (int t = 0; t < kTiles; ++t) {
-          MultiplyGroup(tiles[c][t].a[half], rows, sums + t * kWgmmaSums);
+          MultiplyGroup<kRows>(tiles[c][t].a[half], rows, sums + t * kSums);
         }
       }
       CommitProducts();
@@ -180,16 +245,28 @@ __global__ void __launch_bounds__(kProductThreads, 1)
       if (stage > 0 && LaneIndex() == 0) stages.ArriveEmpty(stage - 1);
       // The place of the stage before that gets a new one: by now few warps
       // still use it.
-      const int ahead = stage - 2 + kStages;
-      if (stage >= 2 && ahead < x.n_stages && ThreadIndex() == 0) {
+      const int coming = stage - 2 + kStages;
+      if (stage >= 2 && coming < n_stages && ThreadIndex() == 0) {
         stages.AwaitEmpty(stage - 2);
-        stages.Copy(x, batch, ahead);
+        stages.Copy(coming, x.Stage(batch, begin + coming));
       }
+    }
+  };
+  for (int stage = 0; stage < n_stages; stage += kAhead) {
+#pragma unroll
+    for (int a = 0; a < kAhead; ++a) {
+      if (a == 0 || stage + a < n_stages) multiply(a, stage + a);
     }
   }
   AwaitProducts<0>();
   KeepSums(sums);
-  const int first_row = static_cast<int>(batch) * kWgmmaRows;
+  if constexpr (kHasParts) {
+    if (parts.n_parts > 1 &&
+        !AddParts(parts, block, static_cast<int>(part), sums)) {
+      return;
+    }
+  }
+  const int first_row = static_cast<int>(batch) * kRows;
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
     const int row = first_row + g * kGroupRows + LaneIndex() % 4 * 2;
@@ -203,66 +280,112 @@ __global__ void __launch_bounds__(kProductThreads, 1)
   StoreSums<kGroups>(sums, product, first_tile, first_row, n_rows, accumulate);
 }
 
-template <DType kType, int kTiles>
+// The blocks of one part of `products`, in groups of `block_tiles` tiles.
+int64_t BlocksOf(std::span<const MatMulArgs> products, int64_t block_tiles) {
+  int64_t n_blocks = 0;
+  ProductsOf(products, block_tiles, n_blocks);
+  return n_blocks;
+}
+
+template <DType kType, int kTiles, int kRows, int kAhead>
 void LaunchStages(const Context& context, std::span<const MatMulArgs> products,
-                  const StagedRows& x) {
+                  const StagedRows& x, int64_t n_parts) {
   const MatMulArgs& first = products.front();
   int64_t n_groups = 0;
   const Products all = ProductsOf(products, kProductWarps * kTiles, n_groups);
-  const int64_t n_batches = BatchesOf(first.n_rows);
-  Launch(MultiplyStages<kType, kTiles>, {n_groups * n_batches}, kProductThreads,
-         kSharedBytes, context.queue, all, x,
-         static_cast<int32_t>(first.n_rows), first.accumulate,
-         static_cast<uint32_t>(n_batches));
+  const int64_t n_batches = BatchesOf(first.n_rows, kRows);
+  const Parts parts = {
+      .sums = x.scales + n_batches * kRows,
+      .counts = context.counts,
+      .n_parts = static_cast<int32_t>(n_parts),
+  };
+  Launch(MultiplyStages<kType, kTiles, kRows, kAhead>,
+         {n_groups * n_batches * n_parts}, kProductThreads, SharedBytes(kRows),
+         context.queue, all, x, static_cast<int32_t>(first.n_rows),
+         first.accumulate, static_cast<uint32_t>(n_batches), parts);
 }
 
-// Uses blocks of 256 outputs, whose warps read activations half as often as
-// with 128, unless smaller blocks leave fewer multiprocessors without work at
-// the end. From four batches of rows on, only the matrices decide, so that long
-// steps have the same kernels.
+// Many rows. Uses blocks of 256 outputs, whose warps read activations half as
+// often as with 128, unless smaller blocks leave fewer multiprocessors without
+// work at the end. From four batches of rows on, only the matrices decide, so
+// that long steps have the same kernels.
 template <DType kType>
-void Multiply(const Context& context, std::span<const MatMulArgs> products,
-              const StagedRows& x) {
+void MultiplyMany(const Context& context, std::span<const MatMulArgs> products,
+                  const StagedRows& x) {
   const int64_t n_batches =
-      std::min<int64_t>(BatchesOf(products.front().n_rows), 4);
+      std::min<int64_t>(BatchesOf(products.front().n_rows, kManyRows), 4);
   const auto rounds_of = [&](int64_t block_tiles) {
-    int64_t n_blocks = 0;
-    ProductsOf(products, block_tiles, n_blocks);
     const int64_t n = context.n_multiprocessors;
-    return (n_blocks * n_batches + n - 1) / n;
+    return (BlocksOf(products, block_tiles) * n_batches + n - 1) / n;
   };
   if (2 * rounds_of(2 * kProductWarps) <= rounds_of(kProductWarps)) {
-    LaunchStages<kType, 2>(context, products, x);
+    LaunchStages<kType, 2, kManyRows, 1>(context, products, x, 1);
   } else {
-    LaunchStages<kType, 1>(context, products, x);
+    LaunchStages<kType, 1, kManyRows, 1>(context, products, x, 1);
   }
+}
+
+// Few rows: blocks share outputs until there are some three for each
+// multiprocessor. Only the matrices decide how many do.
+template <DType kType, int kRows>
+void MultiplyFew(const Context& context, std::span<const MatMulArgs> products,
+                 const StagedRows& x) {
+  constexpr int64_t kFewestStages = 8;  // of a part
+  constexpr int64_t kMostParts = 16;
+  constexpr int64_t kSumBytes =
+      2 * WgmmaSums(kRows) * kProductThreads * int64_t{sizeof(float)};
+  const int64_t n_blocks = BlocksOf(products, 2 * kProductWarps);
+  const int64_t n_batches = BatchesOf(products.front().n_rows, kRows);
+  const int64_t wanted = 3 * context.n_multiprocessors / n_blocks;
+  const int64_t left =
+      kScratchBytes - n_batches * kRows * RowBytesOf(products.front().w.cols);
+  const int64_t that_fit = left / (n_blocks * n_batches * kSumBytes);
+  int64_t n_parts =
+      std::min({wanted, that_fit, kMostParts, x.n_stages / kFewestStages});
+  if (n_parts < 1 || n_blocks * n_batches > kCounts) n_parts = 1;
+  LaunchStages<kType, 2, kRows, 2>(context, products, x, n_parts);
+}
+
+int BatchRows(int64_t n_rows) {
+  if (n_rows > kSomeRows) return kManyRows;
+  return n_rows > kFewRows ? kSomeRows : kFewRows;
 }
 
 }  // namespace
 
 bool HasWgmmaProduct(const WeightMatrix& w) {
   return HasHalfProduct(w.dtype) && w.cols % kSwizzleColumns == 0 &&
-         BatchBytes(w.cols) <= kScratchBytes;
+         kManyRows * RowBytesOf(w.cols) <= kScratchBytes;
 }
 
 int64_t WgmmaRowsThatFit(int64_t cols) {
-  return kScratchBytes / BatchBytes(cols) * kWgmmaRows;
+  return kScratchBytes / (kManyRows * RowBytesOf(cols)) * kManyRows;
 }
 
 void MultiplyWgmma(const Context& context,
                    std::span<const MatMulArgs> products) {
   const MatMulArgs& first = products.front();
-  const int64_t n_batches = BatchesOf(first.n_rows);
+  const int batch_rows = BatchRows(first.n_rows);
+  const int64_t n_batches = BatchesOf(first.n_rows, batch_rows);
   StagedRows x = {
       .values = context.scratch,
       .scales = nullptr,
-      .n_stages = static_cast<int32_t>(first.w.cols / kSwizzleColumns)};
+      .n_stages = static_cast<int32_t>(first.w.cols / kSwizzleColumns),
+      .batch_rows = batch_rows};
   x.scales = reinterpret_cast<float*>(x.Stage(n_batches, 0));
-  Launch(RoundToStages, {n_batches * kWgmmaRows}, kRoundThreads,
+  Launch(RoundToStages, {n_batches * batch_rows}, kRoundThreads,
          kRoundSharedBytes, context.queue, Activations(first), x);
   WithType(first.w.dtype, [&](auto type) {
     constexpr DType kType = decltype(type)::value;
-    if constexpr (HasHalfProduct(kType)) Multiply<kType>(context, products, x);
+    if constexpr (HasHalfProduct(kType)) {
+      if (batch_rows == kManyRows) {
+        MultiplyMany<kType>(context, products, x);
+      } else if (batch_rows == kSomeRows) {
+        MultiplyFew<kType, kSomeRows>(context, products, x);
+      } else {
+        MultiplyFew<kType, kFewRows>(context, products, x);
+      }
+    }
   });
 }
 

@@ -1,4 +1,4 @@
-// Packs rows of activations. A warp takes one block.
+// Packs rows of activations. A thread takes four values, or a warp a block.
 #include "kernels/cuda/mat_mul/pack.cuh"
 #include "kernels/cuda/ops.h"
 
@@ -19,9 +19,26 @@ __global__ void PackRows(const float* x, int64_t n_rows, int64_t dim,
             out + row * PackedRowBytes(dim));
 }
 
+__global__ void PackFours(const float* x, int64_t n_rows, int64_t dim,
+                          std::byte* out) {
+  WaitForKernelsBefore();
+  const int64_t at = GlobalIndex() * 4;
+  const int64_t row = at / dim;
+  const bool is_in_row = row < n_rows;
+  float four[4] = {};
+  if (is_in_row) LoadFour(x + at, four);
+  PackFour(four, is_in_row, dim, at % dim, out + row * PackedRowBytes(dim));
+}
+
 }  // namespace
 
 void PackActivations(const Context& context, const PackActivationsArgs& args) {
+  if (IsAligned16(args.x)) {
+    const int64_t n_fours = args.n_rows * (args.dim / 4);
+    Launch(PackFours, {(n_fours + kThreads - 1) / kThreads}, kThreads, 0,
+           context.queue, args.x, args.n_rows, args.dim, args.out);
+    return;
+  }
   const int64_t n = args.n_rows * (args.dim / kActivationBlock);
   Launch(PackRows, {(n + kWarps - 1) / kWarps}, kThreads, 0, context.queue,
          args.x, args.n_rows, args.dim, args.out);

@@ -276,6 +276,13 @@ __device__ inline void StoreSums(const float (&sums)[kSums],
   }
 }
 
+// Products of one row, whose weights go through shared memory
+// (mat_mul_stream.cu). HasStreamProduct is true for matrices whose rows are not
+// too long for that, CanStream if the device and its code can.
+void MultiplyStream(const Context& context,
+                    std::span<const MatMulArgs> products);
+bool HasStreamProduct(const WeightMatrix& w);
+
 // Products of many rows. MultiplyPrompt is exact (mat_mul_prompt.cu).
 // MultiplyHalf rounds weights and activations to F16 (mat_mul_half.cu);
 // HasHalfProduct is true for matrices that it can take, which have not too many

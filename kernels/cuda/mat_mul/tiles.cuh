@@ -83,10 +83,14 @@ struct RawTile {
   }
 };
 
-__device__ inline void LoadTwo(const uint8_t* from, uint32_t* to) {
-  const auto words = LoadAt<uint2>(from, 0);
-  to[0] = words.x;
-  to[1] = words.y;
+// Loads from memory that no kernel writes, or from shared memory.
+template <class T, bool kIsShared>
+__device__ T LoadFrom(const uint8_t* base, int64_t byte) {
+  if constexpr (kIsShared) {
+    return *reinterpret_cast<const T*>(base + byte);
+  } else {
+    return LoadAt<T>(base, byte);
+  }
 }
 
 // Where TQ1_0 has the columns of this lane in half of tile `sub` of a block.
@@ -97,7 +101,8 @@ __device__ inline TernaryDigit LaneDigit(uint32_t sub, int half) {
 
 // Where a lane reads a warp's tiles: kRowTiles tiles of a column, in columns
 // kStepTiles apart. It has a pointer for each plane, at the first row of tiles.
-template <DType kType, int kRowTiles>
+// The matrix lies in shared memory if kIsShared.
+template <DType kType, int kRowTiles, bool kIsShared = false>
 struct TileReader {
   static constexpr TilePlanes kPlanes = PlanesOf(kType);
   static constexpr int64_t kShare = kPlanes.block_tiles;
@@ -161,6 +166,11 @@ struct TileReader {
   // block.
   __device__ RawTile<kType> LoadTile(int t, uint32_t n_tiles) const {
     RawTile<kType> raw;
+    const auto load_two = [](const uint8_t* from, uint32_t* to) {
+      const auto words = LoadFrom<uint2, kIsShared>(from, 0);
+      to[0] = words.x;
+      to[1] = words.y;
+    };
     const auto at = [&](const uint8_t* plane, int64_t tile_bytes) {
       return plane + to_row[t] * tile_bytes + n_tiles * tile_bytes;
     };
@@ -174,47 +184,47 @@ struct TileReader {
       quant = of_block(quants, kQuantTiles * kPlanes.quants);
       const uint32_t sub = first_sub + n_tiles % static_cast<uint32_t>(kShare);
       for (int half = 0; half < 2; ++half) {
-        LoadTwo(quant + TernaryWordAt(LaneDigit(sub, half), 0),
-                raw.quants + 2 * half);
+        load_two(quant + TernaryWordAt(LaneDigit(sub, half), 0),
+                 raw.quants + 2 * half);
       }
     } else if constexpr (RawTile<kType>::kHasGrid) {
       for (int k = 0; k < RawTile<kType>::kWords / 2; ++k) {
-        LoadTwo(quant + k * 64, raw.quants + 2 * k);
+        load_two(quant + k * 64, raw.quants + 2 * k);
       }
     } else if constexpr (RawTile<kType>::kWords == 4) {
-      const auto words = LoadAt<uint4>(quant, 0);
+      const auto words = LoadFrom<uint4, kIsShared>(quant, 0);
       raw.quants[0] = words.x;
       raw.quants[1] = words.y;
       raw.quants[2] = words.z;
       raw.quants[3] = words.w;
     } else if constexpr (RawTile<kType>::kWords == 2) {
-      LoadTwo(quant, raw.quants);
+      load_two(quant, raw.quants);
     } else {
-      raw.quants[0] = LoadAt<uint32_t>(quant, 0);
+      raw.quants[0] = LoadFrom<uint32_t, kIsShared>(quant, 0);
     }
     const uint8_t* high = at(highs, kPlanes.highs);
     if constexpr (kPlanes.highs == 64) {
-      LoadTwo(high, raw.highs);
+      load_two(high, raw.highs);
     } else if constexpr (kType == DType::kQ6_K) {
-      raw.highs[0] = LoadAt<uint32_t>(high, 0);
+      raw.highs[0] = LoadFrom<uint32_t, kIsShared>(high, 0);
     }
     const uint8_t* sub = of_block(subscales, kPlanes.subscales);
     if constexpr (HasByteScales(kType)) {
       constexpr auto kInBlock = static_cast<uint32_t>(kShare);
-      raw.subscales[0] = LoadAt<uint32_t>(
+      raw.subscales[0] = LoadFrom<uint32_t, kIsShared>(
           sub, n_tiles % kInBlock * (kPlanes.subscales / kShare));
     } else {
       for (int i = 0; i < kPlanes.subscales / 64; ++i) {
-        LoadTwo(sub + i * 64, raw.subscales + 2 * i);
+        load_two(sub + i * 64, raw.subscales + 2 * i);
       }
     }
     const uint8_t* scale = of_block(scales, kPlanes.scales);
     if constexpr (HasPairScales(kType)) {
-      LoadTwo(scale, raw.scales);
+      load_two(scale, raw.scales);
     } else if constexpr (kType == DType::kMxfp4) {
-      raw.scales[0] = LoadAt<uint16_t>(scale, 0);
+      raw.scales[0] = LoadFrom<uint16_t, kIsShared>(scale, 0);
     } else if constexpr (kPlanes.scales != 0) {
-      raw.scales[0] = LoadAt<uint32_t>(scale, 0);
+      raw.scales[0] = LoadFrom<uint32_t, kIsShared>(scale, 0);
     }
     return raw;
   }

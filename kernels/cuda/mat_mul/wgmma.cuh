@@ -15,8 +15,8 @@
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
-inline constexpr int kWgmmaRows = 128;  // of the operand in shared memory
-inline constexpr int kWgmmaSums = kWgmmaRows / 2;  // a thread's
+// A thread's sums of a product with `n_rows` rows in shared memory.
+constexpr int WgmmaSums(int n_rows) { return n_rows / 2; }
 
 #ifdef PLIMSOLL_CUDA_EMULATED
 
@@ -28,7 +28,8 @@ template <int kN>
 void KeepSums(float (&/*sums*/)[kN]) {}
 
 // A warp computes its own 16 outputs, so the emulator needs no warpgroup.
-inline void MultiplyGroup(const uint32_t* a, uint64_t b, float* d) {
+template <int kRows>
+void MultiplyGroup(const uint32_t* a, uint64_t b, float* d) {
   struct Given {
     uint32_t a[4];
   } mine = {};
@@ -45,7 +46,7 @@ inline void MultiplyGroup(const uint32_t* a, uint64_t b, float* d) {
       at[1] = Widened<false>(HighHalf(given.a[i]));
     }
   }
-  for (int i = 0; i < kWgmmaSums; ++i) {
+  for (int i = 0; i < WgmmaSums(kRows); ++i) {
     const int column = i / 4 * 8 + place * 2 + i % 2;
     for (int k = 0; k < kWgmmaColumns; ++k) {
       uint16_t bits;
@@ -133,13 +134,49 @@ __device__ void KeepSums(float (&sums)[kN]) {
   for (int i = 0; i < kN; ++i) asm volatile("" : "+f"(sums[i])::"memory");
 }
 
-// d += a b^T for an `a` of 64 rows and a `b` of kWgmmaRows rows, each of 16
-// columns in F16; the sums are float32. Warp w of the warpgroup has rows 16 w
-// ... of `a` as mma.m16n8k16 has them, and the results of these rows: d[4 j
-// ...] are those of rows 8 j ... of `b`, spread over the lanes as there. `b` is
-// a descriptor.
-__device__ inline void MultiplyGroup(const uint32_t* a, uint64_t b, float* d) {
+// d += a b^T for an `a` of 64 rows and a `b` of kRows rows, each of 16 columns
+// in F16; the sums are float32. Warp w of the warpgroup has rows 16 w ... of
+// `a` as mma.m16n8k16 has them, and the results of these rows: d[4 j ...] are
+// those of rows 8 j ... of `b`, spread over the lanes as there. `b` is a
+// descriptor.
+template <int kRows>
+__device__ void MultiplyGroup(const uint32_t* a, uint64_t b, float* d);
+
 #ifdef PLIMSOLL_HAS_WGMMA
+template <>
+__device__ inline void MultiplyGroup<32>(const uint32_t* a, uint64_t b,
+                                         float* d) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
+      "{%16, %17, %18, %19}, "
+      "%20, 1, 1, 1, 0;"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
+        "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]),
+        "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+template <>
+__device__ inline void MultiplyGroup<64>(const uint32_t* a, uint64_t b,
+                                         float* d) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, "
+      "%30, %31}, {%32, %33, %34, %35}, "
+      "%36, 1, 1, 1, 0;"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
+        "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]),
+        "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
+        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
+        "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]),
+        "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]),
+        "+f"(d[31])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+template <>
+__device__ inline void MultiplyGroup<128>(const uint32_t* a, uint64_t b,
+                                          float* d) {
   asm volatile(
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
@@ -148,7 +185,8 @@ __device__ inline void MultiplyGroup(const uint32_t* a, uint64_t b, float* d) {
       "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "
       "%46, %47, "
       "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, "
-      "%62, %63}, {%64, %65, %66, %67}, %68, 1, 1, 1, 0;"
+      "%62, %63}, {%64, %65, %66, %67}, "
+      "%68, 1, 1, 1, 0;"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
         "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]),
         "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
@@ -163,8 +201,12 @@ __device__ inline void MultiplyGroup(const uint32_t* a, uint64_t b, float* d) {
         "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]),
         "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-#endif
 }
+#else
+template <int kRows>
+__device__ void MultiplyGroup(const uint32_t* /*a*/, uint64_t /*b*/,
+                              float* /*d*/) {}
+#endif
 
 // d = a b^T, or d += a b^T, for operands of 64 rows in shared memory, each of
 // 16 columns in F16. Both are descriptors. The warps have results as in

@@ -61,6 +61,28 @@ TEST_P(AttentionTypesTest, PagesAndBothRotationsAgreeWithPlainArithmetic) {
   }
 }
 
+// Groups of heads that fill the columns of a product, and that need two tasks.
+TEST_P(AttentionTypesTest, WideGroupsAgreeWithPlainArithmetic) {
+  RandomData random(44);
+  constexpr int64_t kN = 200;
+  const KvTypes types = std::get<1>(GetParam());
+  for (const int64_t group : {1, 3, 6, 8, 12}) {
+    for (const int64_t head_dim : kHeadDims) {
+      SCOPED_TRACE(::testing::Message() << group << " of " << head_dim);
+      const Tokens tokens =
+          MakeTokens(random, kN, {2 * group, 2, head_dim, types.k, types.v});
+      PagedSequence sequence(tokens, kN, 64);
+      sequence.Append(backend(), 0, kN);
+      const auto out =
+          sequence.Attend(backend(), kN - 3, 3, sequence.Table(kN));
+      for (int64_t row = kN - 3; row < kN; ++row) {
+        ExpectRow(tokens, out.data() + (row - kN + 3) * tokens.QDim(), row,
+                  Keys(0, row + 1));
+      }
+    }
+  }
+}
+
 TEST_P(AttentionTypesTest, RingsAgreeWithPlainArithmetic) {
   RandomData random(41);
   constexpr int64_t kN = 150;

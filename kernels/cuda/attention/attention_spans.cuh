@@ -1,0 +1,69 @@
+// What kernels that attend in spans share: where the results of spans lie until
+// another kernel merges them, and how many fit.
+#ifndef PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_SPANS_CUH_
+#define PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_SPANS_CUH_
+
+#include <algorithm>
+#include <bit>
+#include <span>
+
+#include "kernels/cuda/attention/attention_warp.cuh"
+#include "kernels/cuda/ops.h"
+
+namespace plimsoll::kernels::PLIMSOLL_CUDA {
+
+// Results of spans. Each query of a batch has `stride` floats for each span:
+// the maximum, the sum of weights, and the weighted sums of values.
+struct Partials {
+  float* data;
+  int64_t n_spans;  // room for each query
+  int64_t stride;   // floats of a span
+
+  __device__ float* At(int64_t query, int64_t span) const {
+    return data + (query * n_spans + span) * stride;
+  }
+};
+
+__device__ inline float Quotient(float sum, float total) {
+  return total == 0.0f ? 0.0f : sum / total;  // 0: the row sees no key
+}
+
+// Tiles in the memory of the host and of the device.
+struct Tiles {
+  std::span<const AttentionTile> host;
+  const AttentionTile* device;
+};
+
+// Rounds `n` up by a quarter at most, so that a growing context seldom changes
+// the grid; blocks without a span end at once.
+inline int64_t RoundedSpans(int64_t n) {
+  const auto step = static_cast<int64_t>(
+      std::max(std::bit_floor(static_cast<uint64_t>(n)) / 4, uint64_t{1}));
+  return (n + step - 1) / step * step;
+}
+
+// Returns how many of the first tiles have span results that fit in the scratch
+// memory. Its rows are consecutive with those of the next.
+inline size_t TilesThatFit(const AttentionShape& shape,
+                           std::span<const AttentionTile> tiles,
+                           Partials& partials) {
+  size_t n = 0;
+  int64_t n_spans = 0;
+  const int64_t first_row = tiles[0].first_row;
+  for (const AttentionTile& tile : tiles) {
+    const int64_t spans = std::max(n_spans, RoundedSpans(tile.Spans()));
+    const int64_t n_rows = tile.first_row + tile.n_rows - first_row;
+    // Rows of the step may come in any order; rows before the first do not fit.
+    if (n_rows < tile.n_rows ||
+        spans > kScratchBytes / 4 / (partials.stride * shape.n_heads * n_rows))
+      break;
+    n_spans = spans;
+    ++n;
+  }
+  partials.n_spans = n_spans;
+  return n;
+}
+
+}  // namespace plimsoll::kernels::PLIMSOLL_CUDA
+
+#endif  // PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_SPANS_CUH_
