@@ -302,12 +302,25 @@ void BenchSteps(int device, const Rates& rates) {
   }
 }
 
+struct AttentionCase {
+  DType kv_type;
+  int64_t n_ctx;
+  int64_t n_rows;
+  int64_t head_dim = kHeadDim;
+  int64_t n_heads = kHeads;
+  int64_t window = 0;  // 0: pages
+};
+
 // One layer's attention of `n_rows` rows at the end of `n_ctx` tokens.
-void BenchAttention(Backend& backend, const Rates& rates, DType kv_type,
-                    int64_t n_ctx, int64_t n_rows) {
+void BenchAttention(Backend& backend, const Rates& rates, const char* way,
+                    const AttentionCase& c) {
   constexpr int64_t kPageTokens = 64;
-  const int64_t row_bytes = KvBytes(kv_type, kKvHeads * kHeadDim);
-  const int64_t n_pages = n_ctx / kPageTokens;
+  const int64_t kv_dim = kKvHeads * c.head_dim;
+  const int64_t row_bytes = KvBytes(c.kv_type, kv_dim);
+  const bool is_ring = c.window > 0;
+  // A ring and the rows of the chunk take whole pages of this memory too.
+  const int64_t n_pages =
+      (is_ring ? c.window + c.n_rows : c.n_ctx) / kPageTokens + 1;
   PagedKv kv;
   kv.page_bytes = 2 * kPageTokens * row_bytes;
   kv.v_offset = kPageTokens * row_bytes;
@@ -315,49 +328,103 @@ void BenchAttention(Backend& backend, const Rates& rates, DType kv_type,
   Buffer pool = Must(backend.Allocate(n_pages * kv.page_bytes));
   kv.pool = pool.data();
   // Real numbers, or the times would be those of NaN.
-  const Buffer values =
-      RandomFloats(backend, 2 * kPageTokens * kKvHeads * kHeadDim);
+  const Buffer values = RandomFloats(backend, 2 * kPageTokens * kv_dim);
   std::vector<PageEntry> table;
   for (int64_t p = 0; p < n_pages; ++p) {
     std::vector<int64_t> offsets;
     for (int64_t r = 0; r < 2 * kPageTokens; ++r) {
       offsets.push_back(p * kv.page_bytes + r * row_bytes);
     }
-    Must(
-        backend.StoreRows({Floats(values), 2 * kPageTokens, kKvHeads * kHeadDim,
-                           kv_type, kv.pool, offsets.data()}));
+    Must(backend.StoreRows({Floats(values), 2 * kPageTokens, kv_dim, c.kv_type,
+                            kv.pool, offsets.data()}));
+    if (p * kPageTokens >= c.n_ctx) continue;
     table.push_back(
         {p * kPageTokens, static_cast<int32_t>(p), 0, kPageTokens, false});
   }
-  const Buffer q = RandomFloats(backend, n_rows * kHeads * kHeadDim);
-  const Buffer out = Must(backend.Allocate(n_rows * kHeads * kHeadDim * 4));
-  const AttentionSegment segment = {0,  n_rows, n_ctx - n_rows, table,
-                                    {}, 0,      n_rows > 1};
+  const Buffer q = RandomFloats(backend, c.n_rows * c.n_heads * c.head_dim);
+  const Buffer out =
+      Must(backend.Allocate(c.n_rows * c.n_heads * c.head_dim * 4));
+  AttentionSegment segment = {0,  c.n_rows, c.n_ctx - c.n_rows, {},
+                              {}, 0,        c.n_rows > 1};
   AttentionArgs args = {};
+  if (is_ring) {
+    segment.ring = {pool.data(), pool.data() + c.window * row_bytes, c.window};
+    args.is_ring = true;
+    args.chunk_k = pool.data() + 2 * c.window * row_bytes;
+    args.chunk_v = args.chunk_k + c.n_rows * row_bytes;
+  } else {
+    segment.pages = table;
+  }
   args.q = args.q_prefix = Floats(q);
   args.out = Floats(out);
-  args.n_heads = kHeads;
+  args.n_heads = c.n_heads;
   args.n_kv_heads = kKvHeads;
-  args.head_dim = kHeadDim;
+  args.head_dim = c.head_dim;
   args.scale = 1.0f / 16;
-  args.k_type = args.v_type = kv_type;
+  args.k_type = args.v_type = c.kv_type;
   args.segments = {&segment, 1};
   args.paged = kv;
   const double time =
       Seconds(backend, [&](int) { return backend.Attention(args); });
-  const std::string what = absl::StrCat("attention ", DTypeName(kv_type), ", ",
-                                        n_ctx, " tokens, rows ", n_rows);
-  if (n_rows == 1) {
-    const double rate = 2.0 * static_cast<double>(n_ctx * row_bytes) / time;
+  const std::string what = absl::StrCat(
+      "attention ", DTypeName(c.kv_type), ", head ", c.head_dim, ", ",
+      is_ring ? absl::StrCat("window ", c.window)
+              : absl::StrCat(c.n_ctx, " tokens"),
+      ", rows ", c.n_rows, way);
+  if (c.n_rows == 1) {
+    const double rate = 2.0 * static_cast<double>(c.n_ctx * row_bytes) / time;
     PrintLine(what, time, Gigabytes(rate), rate / rates.copy_bytes);
     return;
   }
+  const auto rows = static_cast<double>(c.n_rows);
   const double pairs =
-      static_cast<double>(n_rows) *
-      (static_cast<double>(n_ctx) - static_cast<double>(n_rows) / 2);
-  const double rate = 4.0 * pairs * kHeads * kHeadDim / time;
+      rows * (is_ring ? static_cast<double>(c.window)
+                      : static_cast<double>(c.n_ctx) - rows / 2);
+  const double rate =
+      4.0 * pairs * static_cast<double>(c.n_heads * c.head_dim) / time;
   PrintLine(what, time, Teraflops(rate),
             rates.matrix_operations > 0 ? rate / rates.matrix_operations : 0);
+}
+
+// Attention of prompts in each of the ways that tensor cores have, and without.
+void BenchPromptAttention(int device, const Rates& rates) {
+  struct Way {
+    const char* name;
+    bool has_wgmma;
+    int64_t n_parts;
+  };
+  constexpr Way kWays[] = {
+      {", mma, 1 part", false, 1},   {", mma, 2 parts", false, 2},
+      {", mma, 4 parts", false, 4},  {", wgmma, 1 part", true, 1},
+      {", wgmma, 2 parts", true, 2}, {", wgmma, 4 parts", true, 4},
+  };
+  std::vector<std::unique_ptr<Backend>> backends;
+  for (const Way& way : kWays) {
+    CudaOptions options;
+    options.wgmma_attention = way.has_wgmma;
+    options.prompt_attention_parts = way.n_parts;
+    backends.push_back(Must(NewCudaBackend(device, options)));
+  }
+  CudaOptions one_kernel;
+  one_kernel.tensor_attention = CudaOptions::TensorAttention::kNone;
+  const auto without = Must(NewCudaBackend(device, one_kernel));
+  for (const DType type : {DType::kF16, DType::kQ8_0}) {
+    for (const AttentionCase& c :
+         {AttentionCase{type, 4'096, 8}, AttentionCase{type, 4'096, 64},
+          AttentionCase{type, 4'096, 512}, AttentionCase{type, 4'096, 4'096},
+          AttentionCase{type, 32'768, 512}, AttentionCase{type, 131'072, 512},
+          AttentionCase{type, 4'096, 512, 256, 16, 1'024},
+          AttentionCase{type, 4'096, 512, 128, 32},
+          AttentionCase{type, 4'096, 4'096, 128, 32},
+          AttentionCase{type, 32'768, 512, 128, 32}}) {
+      for (size_t i = 0; i < std::size(kWays); ++i) {
+        BenchAttention(*backends[i], rates, kWays[i].name, c);
+      }
+      if (c.n_ctx <= 4'096) {
+        BenchAttention(*without, rates, ", without tensor cores", c);
+      }
+    }
+  }
 }
 
 // Attention of generated tokens as a step's graph has it: calls of 16 layers,
@@ -496,12 +563,6 @@ Rates MeasureRates(int device) {
 }
 
 void BenchAttentions(int device, Backend& backend, const Rates& rates) {
-  CudaOptions one_kernel;
-  one_kernel.tensor_attention = CudaOptions::TensorAttention::kNone;
-  const auto without = Must(NewCudaBackend(device, one_kernel));
-  CudaOptions warpgroups;
-  warpgroups.wgmma_attention = true;
-  const auto with = Must(NewCudaBackend(device, warpgroups));
   for (const DType type : {DType::kF16, DType::kQ8_0}) {
     for (const int64_t spans : {8, 16, 32, 64}) {
       BenchDecodeAttention(device, rates, type, 1'024, 1, spans);
@@ -510,16 +571,10 @@ void BenchAttentions(int device, Backend& backend, const Rates& rates) {
       BenchDecodeAttention(device, rates, type, 4'096, 8, spans);
       BenchDecodeAttention(device, rates, type, 4'096, 32, spans);
     }
-    BenchAttention(backend, rates, type, 131'072, 1);
-    BenchAttention(backend, rates, type, 4'096, 1);
-    // Whether tensor cores win, and what they cost short chunks.
-    for (const int64_t n_rows : {8, 16, 64, 512, 4'096}) {
-      BenchAttention(backend, rates, type, 4'096, n_rows);
-      std::printf("  the same with wgmma, and without tensor cores:\n");
-      BenchAttention(*with, rates, type, 4'096, n_rows);
-      BenchAttention(*without, rates, type, 4'096, n_rows);
-    }
+    BenchAttention(backend, rates, "", {type, 131'072, 1});
+    BenchAttention(backend, rates, "", {type, 4'096, 1});
   }
+  BenchPromptAttention(device, rates);
 }
 
 // Steps of one row and of 32 as a profiler sees them best.

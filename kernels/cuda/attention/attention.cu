@@ -253,7 +253,8 @@ absl::Status AttendInSpans(const Context& context, const AttentionShape& shape,
 // Kernels load 16 bytes at a time.
 absl::Status CheckAlignment(const AttentionArgs& args) {
   uintptr_t bits = reinterpret_cast<uintptr_t>(args.q) |
-                   reinterpret_cast<uintptr_t>(args.q_prefix);
+                   reinterpret_cast<uintptr_t>(args.q_prefix) |
+                   reinterpret_cast<uintptr_t>(args.out);
   const auto add = [&](DType type, const std::byte* at) {
     if (IsFloatType(type)) bits |= reinterpret_cast<uintptr_t>(at);
   };
@@ -272,7 +273,7 @@ absl::Status CheckAlignment(const AttentionArgs& args) {
   }
   if (bits % sizeof(float4) == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "queries, keys or values do not begin at multiples of 16 bytes");
+      "queries, keys, values or results do not begin at multiples of 16 bytes");
 }
 
 absl::Status CheckLimits(const AttentionArgs& args) {

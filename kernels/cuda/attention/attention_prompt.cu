@@ -78,7 +78,9 @@ struct PromptShape {
   static constexpr int kFoundAt = kValuesAt + kStages * kTileBytes;
   static constexpr int kPowersAt =
       kFoundAt + kFound * static_cast<int>(sizeof(KeyTile));
-  static constexpr int64_t kSharedBytes = kPowersAt + kQueries * 4;
+  static constexpr int kUnreadAt = kPowersAt + kQueries * 4;
+  static constexpr int64_t kSharedBytes =
+      kUnreadAt + (kHasWgmma ? kThreads * 4 : 0);
   static_assert(kSharedBytes <=
                 (kHasWgmma ? kMostSharedBytes : kMaxSharedBytes));
   static_assert(kThreads % kChunks == 0);
@@ -235,11 +237,12 @@ __device__ inline uint4 HalvesOf(DType type, const uint4& raw) {
 template <class S, DType kType>
 struct Bringer {
   static constexpr bool kIsCopied = kType == DType::kF16;
-  // Loaded when the tile starts, and stored later. Registers do not hold so
-  // many chunks of other types, which come in batches.
-  static constexpr bool kIsHeld = kType == DType::kQ8_0 && S::kStages == 2;
+  // Loaded in two batches that are under way beside products. Chunks of other
+  // types would fill the registers; their batches are waited for.
+  static constexpr bool kIsHeld = kType == DType::kQ8_0 && S::kUsesWgmma;
   static constexpr int kBatch =
-      kIsCopied || kIsHeld || S::kLoads < 4 ? S::kLoads : 4;
+      kIsCopied ? S::kLoads : (S::kLoads < 4 ? S::kLoads : 4);
+  static constexpr int kBatches = S::kLoads / kBatch;
   static_assert(S::kLoads % kBatch == 0);
 
   DType type;
@@ -302,18 +305,27 @@ struct Bringer {
     }
   }
 
-  // Starts to bring a tile, as far as registers allow.
+  // Starts to bring a tile, as far as registers allow; goes on with it; and
+  // ends it.
   template <class Row>
   __device__ void Start(const KeyTile& tile, const std::byte* plain,
                         const Row& row, std::byte* operand) {
     if constexpr (kIsCopied || kIsHeld) Bring(tile, plain, row, operand, 0);
   }
-  // Brings what was not started, and stores what is not copied.
+  template <class Row>
+  __device__ void Continue(const KeyTile& tile, const std::byte* plain,
+                           const Row& row, std::byte* operand) {
+    if constexpr (kIsHeld && kBatches == 2) {
+      Store(operand, 0);
+      Bring(tile, plain, row, operand, kBatch);
+    }
+  }
   template <class Row>
   __device__ void Finish(const KeyTile& tile, const std::byte* plain,
                          const Row& row, std::byte* operand) {
     if constexpr (kIsHeld) {
-      Store(operand, 0);
+      static_assert(kBatches <= 2);
+      Store(operand, S::kLoads - kBatch);
     } else if constexpr (!kIsCopied) {
 #pragma unroll 1
       for (int first = 0; first < S::kLoads; first += kBatch) {
@@ -379,10 +391,14 @@ __device__ void StageQueries(const AttentionShape& shape, const Task& task,
 template <class S>
 __device__ void StartScores(const std::byte* keys, float* scores) {
   if constexpr (S::kUsesWgmma) {
-    const uint32_t q_at =
+    uint32_t q_at =
         SharedAddress(DynamicShared()) +
         static_cast<uint32_t>(WarpIndex() / 4 * (64 * kSwizzleRowBytes));
     const uint32_t k_at = SharedAddress(keys);
+#ifndef PLIMSOLL_CUDA_EMULATED
+    // Keeps the compiler from holding all descriptors in registers.
+    asm volatile("" : "+r"(q_at));
+#endif
 #pragma unroll
     for (int j = 0; j < S::kHead / 16; ++j) {
       const uint64_t q = WgmmaDescriptor(
@@ -467,20 +483,6 @@ __device__ void Begin() {
 template <class S>
 __device__ void Commit() {
   if constexpr (S::kUsesWgmma) CommitProducts();
-}
-// Computes weights before the products that follow begin.
-template <class S>
-__device__ void KeepWeights(uint32_t* weights) {
-#ifndef PLIMSOLL_CUDA_EMULATED
-  if constexpr (S::kUsesWgmma) {
-#pragma unroll
-    for (int i = 0; i < kWeights; ++i) {
-      asm volatile("" : "+r"(weights[i])::"memory");
-    }
-  }
-#else
-  (void)weights;
-#endif
 }
 template <class S, int kLeft, int kN>
 __device__ void Await(float (&sums)[kN]) {
@@ -567,8 +569,8 @@ __device__ void FinishScores(const AttentionShape& shape, const Task& task,
 
 // Turns finished scores into weights; `factors` gets what earlier sums are
 // multiplied by. A score that is not a number makes the total not a number.
-__device__ inline void Weigh(const float* scores, PromptSoftmax& state,
-                             float* factors, uint32_t* weights) {
+__device__ inline void Weigh(float* scores, PromptSoftmax& state,
+                             float* factors) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     float max = state.max[half];
@@ -586,14 +588,28 @@ __device__ inline void Weigh(const float* scores, PromptSoftmax& state,
     float total = 0;
 #pragma unroll
     for (int n = 0; n < kGroups; ++n) {
-      const float* pair = scores + 4 * n + 2 * half;
-      const float first = PowerOfTwo(pair[0] - from);
-      const float second = PowerOfTwo(pair[1] - from);
-      total += first + second;
-      weights[n / 2 * 4 + n % 2 * 2 + half] = PackHalves(first, second);
+      float* pair = scores + 4 * n + 2 * half;
+      pair[0] = PowerOfTwo(pair[0] - from);
+      pair[1] = PowerOfTwo(pair[1] - from);
+      total += pair[0] + pair[1];
     }
     state.total[half] = state.total[half] * factors[half] + total;
     state.max[half] = max;
+  }
+}
+
+// Keeps the assembler from moving the computation of a number behind the wait
+// for products that follows: it does not move this store there. `place` is this
+// thread's own.
+__device__ inline void StayBefore(std::byte* place, float number) {
+  *reinterpret_cast<volatile float*>(place) = number;
+}
+
+// Rounds weights to operands.
+__device__ inline void PackWeights(const float* scores, uint32_t* weights) {
+#pragma unroll
+  for (int i = 0; i < kWeights; ++i) {
+    weights[i] = PackHalves(scores[2 * i], scores[2 * i + 1]);
   }
 }
 
@@ -770,6 +786,9 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
   const auto start = [](auto& rows, const auto&... arguments) {
     rows.Start(arguments...);
   };
+  const auto go_on = [](auto& rows, const auto&... arguments) {
+    rows.Continue(arguments...);
+  };
   const auto finish = [](auto& rows, const auto&... arguments) {
     rows.Finish(arguments...);
   };
@@ -799,10 +818,12 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     StageQueries<S>(shape, task, is_prefix);
     with_keys(0, start);
     CommitCopies();
+    with_keys(0, go_on);
     with_keys(0, finish);
     publish();
     with_values(0, start);
     CommitCopies();
+    with_values(0, go_on);
     with_values(0, finish);
     units[0] = powers[query];
     units[1] = powers[query + 8];
@@ -812,11 +833,13 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
       Commit<S>();
       Await<S, 0>(scores);
       FinishScores<S>(shape, task, FoundTile<S>(0), units, scores);
-      Weigh(scores, state, factors, weights);
+      Weigh(scores, state, factors);
+      PackWeights(scores, weights);
     }
     if constexpr (S::kStages == 1) __syncthreads();
     with_keys(1, start);
     CommitCopies();
+    with_keys(1, go_on);
     with_keys(1, finish);
     publish();
     int i = 0;
@@ -836,29 +859,38 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
         units[1] = powers[query + 8];
       }
       if (is_active) {
-        KeepWeights<S>(weights);
         Begin<S>();
         StartScores<S>(KeysOf<S>(i + 1), scores);
         Commit<S>();
         StartSums<S>(ValuesOf<S>(i), weights, sums);
         Commit<S>();
       }
-      if constexpr (S::kStages == 2 && !Bringer<S, kType>::kIsCopied) {
+      // Other types than F16 are loaded between, and not all at once.
+      constexpr bool kIsBetween =
+          S::kStages == 2 && !Bringer<S, kType>::kIsCopied;
+      if constexpr (kIsBetween) with_keys(i + 2, go_on);
+      if (is_active) {
+        Await<S, 1>(scores);
+        FinishScores<S>(shape, task, next, units, scores);
+        Weigh(scores, state, factors);
+        if constexpr (S::kUsesWgmma) {
+          StayBefore(DynamicShared() + S::kUnreadAt + ThreadIndex() * 4,
+                     state.total[0] + state.total[1]);
+        }
+      }
+      if constexpr (kIsBetween) {
         with_keys(i + 2, finish);
         with_values(i + 1, start);
       }
       if (is_active) {
-        uint32_t next_weights[kWeights];
-        Await<S, 1>(scores);
-        FinishScores<S>(shape, task, next, units, scores);
-        Weigh(scores, state, factors, next_weights);
         Await<S, 0>(sums);
+        // Weights may only change now that no product reads them.
+        if constexpr (S::kUsesWgmma) KeepSums(scores);
+        PackWeights(scores, weights);
         if (factors[0] != 1.0f || factors[1] != 1.0f) {
 #pragma unroll
           for (int s = 0; s < S::kSums; ++s) sums[s] *= factors[s % 4 / 2];
         }
-#pragma unroll
-        for (int w = 0; w < kWeights; ++w) weights[w] = next_weights[w];
       }
       if (is_finder) finder.Find(shape, block, i + 3);
       if constexpr (S::kStages == 1) {
@@ -868,7 +900,8 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
         CommitCopies();
         with_keys(i + 2, finish);
         with_values(i + 1, finish);
-      } else if constexpr (!Bringer<S, kType>::kIsCopied) {
+      } else if constexpr (kIsBetween) {
+        with_values(i + 1, go_on);
         with_values(i + 1, finish);
       }
       publish();
