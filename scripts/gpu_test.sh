@@ -75,7 +75,7 @@ collect() {
   done
   # The binaries share most of their bytes, which lie tens of MB apart.
   tar -C "$(dirname "$folder")" -c "$(basename "$folder")" |
-    xz -T0 -7 >"$folder.tar.xz"
+    xz --lzma2=preset=2,dict=1GiB >"$folder.tar.xz"
   du -sh "$folder" "$folder.tar.xz"
 }
 
