@@ -294,6 +294,7 @@ void Measure(const Flags& flags, const worker::ComputeDevice& device) {
     const Loaded many = Load(flags, device, options, kPlenty);
     for (const int64_t n : {8, 32}) decode(*many.engine, n);
   }
+  if (step_bytes > static_cast<double>(kSmallBudget) - kGiB) return;
   // The longest context within 12 GiB: planned, allocated and used.
   const Loaded small =
       Load(flags, device, planner::LoadOptions(), kSmallBudget);

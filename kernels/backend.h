@@ -554,7 +554,7 @@ struct CudaOptions {
   // compute capability 9.0 or later. The bits are the same.
   bool streams_weights = true;
   // Attention of prompts uses them too, for heads of up to 256 elements.
-  bool wgmma_attention = false;
+  bool wgmma_attention = true;
   // Parts into which attention of prompts cuts the keys of heads of up to 256
   // elements, at most 4, so that a step of few rows fills the device; 0: as many
   // as a step of 512 rows needs. The bits of a row depend on it.
