@@ -556,8 +556,8 @@ struct CudaOptions {
   // Attention of prompts uses them too, for heads of up to 256 elements.
   bool wgmma_attention = true;
   // Parts into which attention of prompts cuts the keys of heads of up to 256
-  // elements, at most 4, so that a step of few rows fills the device; 0: as many
-  // as a step of 512 rows needs. The bits of a row depend on it.
+  // elements, at most 4, so that a step of few rows fills the device; 0: as
+  // many as a step of 512 rows needs. The bits of a row depend on it.
   int64_t prompt_attention_parts = 0;
   // Products that are not rounded to F16 use blocks of 128 rows from this many
   // rows on. The bits are the same.

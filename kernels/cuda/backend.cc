@@ -270,8 +270,8 @@ absl::Status CudaBackend::Open(int device, const CudaOptions& options) {
   }
   info_.activation_block = kActivationBlock;
   info_.activation_block_bytes = kActivationBlockBytes;
-  info_.scratch_bytes = kScratchBytes + Staging::kBytes +
-                        LaunchQueue::kStepBytes + kCountBytes;
+  info_.scratch_bytes =
+      kScratchBytes + Staging::kBytes + LaunchQueue::kStepBytes + kCountBytes;
   constexpr auto kMaxGraphs = static_cast<int64_t>(LaunchQueue::kMaxGraphs);
   info_.graph_bytes = kMaxGraphs * LaunchQueue::kGraphBytes;
   ASSIGN_OR_RETURN(context_.stream, NewStream());

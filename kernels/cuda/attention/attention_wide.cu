@@ -1,6 +1,6 @@
-// Attention of prompts with heads wider than 256 elements. A warp has 16 queries
-// that read one KV head. It goes over their keys in tiles
-// of 64: a page, or 64 aligned positions.
+// Attention of prompts with heads wider than 256 elements. A warp has 16
+// queries that read one KV head. It goes over their keys in tiles of 64: a
+// page, or 64 aligned positions.
 //
 // Queries and weights are split into two 16-bit floats. Keys and values of 16
 // bits are used as they are; those of Q8_0 are split too. So scores and sums
@@ -357,7 +357,7 @@ __device__ void WriteRows(const AttentionShape& shape, const Task& task,
 template <class S, DType kKeyType, DType kValueType>
 __global__ void __launch_bounds__(S::kWarps* kWarpThreads)
     AttendWide(AttentionShape shape, const AttentionTile* tiles,
-                 int64_t n_tiles) {
+               int64_t n_tiles) {
   WaitForKernelsBefore();
   const int team = WarpIndex() / S::kTeam;
   const int64_t index = int64_t{blockIdx.x} * S::kTeams + team;
@@ -412,8 +412,8 @@ __global__ void __launch_bounds__(S::kWarps* kWarpThreads)
 
 template <class S, DType kKeyType, DType kValueType>
 void LaunchWide(const Context& context, const AttentionShape& shape,
-                  std::span<const AttentionTile> host,
-                  const AttentionTile* device) {
+                std::span<const AttentionTile> host,
+                const AttentionTile* device) {
   const auto n_tiles = static_cast<int64_t>(host.size());
   const int64_t n_teams = n_tiles * shape.n_parts * shape.n_kv_heads;
   Launch(AttendWide<S, kKeyType, kValueType>,
@@ -432,8 +432,8 @@ void WithPromptType(DType dtype, const Function& function) {
 }  // namespace
 
 void AttendWidePrompts(const Context& context, const AttentionShape& shape,
-                   std::span<const AttentionTile> host,
-                   const AttentionTile* device) {
+                       std::span<const AttentionTile> host,
+                       const AttentionTile* device) {
   WithPromptType(shape.k_type, [&](auto key) {
     WithPromptType(shape.v_type, [&](auto value) {
       constexpr DType kKey = decltype(key)::value;

@@ -1,0 +1,568 @@
+// What a warp does with 16 keys in attention of generated tokens
+// (attention_decode.cu): how it brings, multiplies and weighs them.
+#ifndef PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_DECODE_STEPS_CUH_
+#define PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_DECODE_STEPS_CUH_
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "kernels/cuda/async_copy.cuh"
+#include "kernels/cuda/attention/attention_decode.cuh"
+#include "kernels/cuda/mat_mul/matrix.cuh"
+#include "kernels/cuda/mat_mul/pack.cuh"
+
+namespace plimsoll::kernels::PLIMSOLL_CUDA {
+
+constexpr int kWarps = 4;
+constexpr int kThreads = kWarps * kWarpThreads;
+constexpr int kKeys = static_cast<int>(kDecodeKeys);
+// Results of spans have the sums first, then the maximum and the sum of
+// weights, and begin at multiples of 32 bytes.
+constexpr int64_t kStateFloats = 8;
+// Weights of Q8_0 are multiplied by this, so that those times a small scale
+// keep their bits in F16.
+constexpr float kWeightScale = 128.0f;
+
+// What a block keeps in shared memory rather than in every lane's registers.
+struct BlockState {
+  AttentionTile tile;
+  Step steps[kWarps][2];  // the step that a warp is at, and the next one
+};
+constexpr int kBlockBytes =
+    static_cast<int>((sizeof(BlockState) + 127) / 128 * 128);
+
+template <DType kKvType, int kHeadDim, int kQueriesOfTask>
+struct DecodeShape {
+  static constexpr bool kIsQuantized = kKvType == DType::kQ8_0;
+  static constexpr bool kIsBf16 = kKvType == DType::kBF16;
+  static constexpr int kStepKeys = kKeys;
+  static constexpr int64_t kKeysOfUnit = kDecodeUnitKeys;
+  static constexpr int kSteps = static_cast<int>(kDecodeUnitKeys) / kKeys;
+  static constexpr int kHead = kHeadDim;
+  static constexpr int kQueries = kQueriesOfTask;
+  static constexpr int kSums = kHeadDim / 4;  // a lane's: 8 columns, 32 lanes
+  // A head of a stored row, and how it is copied.
+  static constexpr int kSlice = static_cast<int>(KvBytes(kKvType, kHeadDim));
+  static constexpr int kPiece =
+      kSlice % 16 == 0 ? 16 : (kSlice % 8 == 0 ? 8 : 4);
+  // Its place in shared memory: an odd multiple of 16 bytes, so that the lanes
+  // of a load meet different banks.
+  static constexpr int kRow = (kSlice + 15) / 32 * 32 + 16;
+  static constexpr int kPieces = kSlice / kPiece;
+  static constexpr int kQueryBytes = kHeadDim / 16 * 512;
+  static constexpr int kWarpBytes = 2 * kKeys * kRow;
+  static constexpr int kSharedBytes =
+      kBlockBytes + kQueryBytes + kWarps * kWarpBytes;
+  // Blocks of a multiprocessor, by its registers and its shared memory.
+  static constexpr int kBlocks =
+      kHeadDim == 256 ? (kIsQuantized ? 4 : 3) : (kHeadDim == 128 ? 5 : 6);
+  static_assert(kSharedBytes <= kMaxSharedBytes);
+  // A warp's results lie where its keys and values were.
+  static_assert((kHeadDim + 2) * kQueries * 4 <= kWarpBytes);
+
+  // The element of a head that has column 2 t + e (e < 2) or 2 t + 6 + e of the
+  // product `s` of scores. The order is that in which a lane loads keys.
+  static __device__ int Element(int s, int t, int e) {
+    if constexpr (kIsQuantized) {
+      const int shift = s / 2 % 2 == 0 ? 2 : 0;
+      return s / 2 * 32 + (s % 2 * 16 + t * 4 + e + shift) % 32;
+    } else {
+      return KeyPiece(s / 2, t) * 8 + s % 2 * 4 + e;
+    }
+  }
+  // Which 16 bytes of a key lane t loads for two products, `pair`.
+  static __device__ int KeyPiece(int pair, int t) {
+    return pair / 2 * 8 + t * 2 + pair % 2;
+  }
+};
+
+// A warp's way through a span's steps that have live keys.
+enum class Pages { kAll, kPrefix, kRecent };
+template <class S>
+struct Walk {
+  int64_t unit;
+  int64_t end;
+  int step;
+
+  // Stores the next step, or one without live keys at the end.
+  __device__ void Next(const AttentionShape& shape, const Task& task,
+                       Pages pages, Step* to) {
+    Step found = {};
+    for (; unit < end; ++unit) {
+      const Unit<S> steps(shape, task, unit);
+      while (step < steps.n_steps) {
+        found = steps.At(shape, task, step);
+        step += kWarps;
+        if (HasLive(found) && (pages == Pages::kAll ||
+                               found.is_prefix == (pages == Pages::kPrefix))) {
+          if (LaneIndex() == 0) *to = found;
+          __syncwarp();
+          return;
+        }
+      }
+      step -= steps.n_steps;
+    }
+    if (LaneIndex() == 0) *to = {};
+    __syncwarp();
+  }
+};
+
+// Starts copies of 16 heads, `row_bytes` apart. As many lanes as a power of two
+// copy one head; its last piece may be left over.
+template <class S>
+__device__ void CopyHeads(std::byte* to, const std::byte* from,
+                          int64_t row_bytes) {
+  constexpr int kPieceLanes = S::kPieces / 8 * 8;
+  constexpr int kSideBySide = kWarpThreads / kPieceLanes;
+  static_assert(kPieceLanes * kSideBySide == kWarpThreads &&
+                S::kPieces - kPieceLanes <= 1);
+  const int lane = LaneIndex();
+  const int at = lane % kPieceLanes * S::kPiece;
+  std::byte* place = to + lane / kPieceLanes * S::kRow + at;
+  const std::byte* source = from + lane / kPieceLanes * row_bytes + at;
+#pragma unroll
+  for (int i = 0; i < kKeys; i += kSideBySide) {
+    StartCopy<S::kPiece>(place + i * S::kRow, source);
+    source += kSideBySide * row_bytes;
+  }
+  if constexpr (S::kPieces > kPieceLanes) {
+    constexpr int kLast = kPieceLanes * S::kPiece;
+    if (lane < kKeys) {
+      StartCopy<S::kPiece>(to + lane * S::kRow + kLast,
+                           from + lane * row_bytes + kLast);
+    }
+  }
+}
+
+// Starts copies of the heads at row(key) of 16 keys.
+template <class S, class Row>
+__device__ void CopyScattered(std::byte* to, const Row& row) {
+#pragma unroll 1
+  for (int i = LaneIndex(); i < kKeys * S::kPieces; i += kWarpThreads) {
+    const int key = i / S::kPieces;
+    const int at = i % S::kPieces * S::kPiece;
+    StartCopy<S::kPiece>(to + key * S::kRow + at, row(key) + at);
+  }
+}
+
+// Copies a step's keys, or its values. For a key that is not live there may be
+// no row, so the nearest live one is read instead; its weight is zero.
+template <class S>
+__device__ void CopyStep(const Task& task, const Step& step,
+                         const std::byte* rows, const std::byte* ring,
+                         int64_t row_bytes, std::byte* to) {
+  const int64_t first = int64_t{task.kv_head} * S::kSlice;
+  if (HasLive(step)) {
+    const bool is_whole = step.begin == 0 && step.end == kKeys;
+    const bool is_in_ring = step.ring_end == kKeys;
+    if (is_whole && (step.ring_end == 0 ||
+                     (is_in_ring && step.cell + kKeys <= step.window))) {
+      CopyHeads<S>(to,
+                   (is_in_ring ? ring + step.cell * row_bytes
+                               : rows + step.row * row_bytes) +
+                       first,
+                   row_bytes);
+    } else {
+      CopyScattered<S>(to, [&](int key) {
+        return RowOf(step, NearestLive(step, key), rows, ring, row_bytes) +
+               first;
+      });
+    }
+  }
+  CommitCopies();
+}
+
+template <class S>
+__device__ void CopyKeys(const AttentionShape& shape, const Task& task,
+                         const Step& step, std::byte* to) {
+  CopyStep<S>(task, step, step.k, step.ring_k, shape.k_row_bytes, to);
+}
+template <class S>
+__device__ void CopyValues(const AttentionShape& shape, const Task& task,
+                           const Step& step, std::byte* to) {
+  CopyStep<S>(task, step, step.v, step.ring_v, shape.v_row_bytes, to);
+}
+
+// Stores the block's queries as operands, 16 bytes a lane for each product.
+template <class S>
+__device__ void StageDecodeQueries(const AttentionShape& shape,
+                                   const Task& task, bool is_prefix,
+                                   uint4* queries) {
+  const float* from = is_prefix ? shape.q_prefix : shape.q;
+  const int lane = LaneIndex();
+  const int query = lane / 4 % S::kQueries;
+  const bool has = task.Has(query);
+  if (has) from += task.Index(query, shape.n_heads) * S::kHead;
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < S::kHead / 16 / kWarps; ++i) {
+    const int s = i * kWarps + WarpIndex();
+    float x[4] = {};
+    if (has) {
+      for (int e = 0; e < 4; ++e) x[e] = from[S::Element(s, lane % 4, e)];
+    }
+    const SplitPair first = Split<S::kIsBf16>(x[0], x[1]);
+    const SplitPair second = Split<S::kIsBf16>(x[2], x[3]);
+    queries[s * kWarpThreads + lane] = {first.high, first.low, second.high,
+                                        second.low};
+  }
+  __syncthreads();
+}
+
+__device__ inline uint32_t SharedWord(const std::byte* at) {
+  return *reinterpret_cast<const uint32_t*>(at);
+}
+
+// Four levels of block `block` of a row of Q8_0. Blocks have 34 bytes, so those
+// of odd blocks lie in words. In an even block, word i has the elements from 4
+// i + 2 on; the last word has the block's last two and then its first two.
+// With kMayBeLast, `i` may be 7.
+template <bool kMayBeLast>
+__device__ uint32_t LevelWord(const std::byte* row, int block, int i) {
+  const std::byte* from = row + block * static_cast<int>(kQ80Bytes);
+  if (block % 2 == 1) return SharedWord(from + 2 + i * 4);
+  if constexpr (!kMayBeLast) return SharedWord(from + 4 + i * 4);
+  const bool is_last = i == 7;
+  const uint32_t word = SharedWord(from + (is_last ? 0 : 4 + i * 4));
+  const uint32_t past = SharedWord(from + kKvBlock);
+  return PickBytes(word, past, is_last ? 0x3254u : 0x3210u);
+}
+
+__device__ inline float ScaleOf(const std::byte* row, int block) {
+  return FloatOfHalf(*reinterpret_cast<const uint16_t*>(
+      row + block * static_cast<int>(kQ80Bytes)));
+}
+
+__device__ inline void ScoreProduct(bool is_bf16, const uint4& q, uint32_t low,
+                                    uint32_t high, float* sums) {
+  const uint32_t a[4] = {q.x, q.y, q.z, q.w};
+  const uint32_t b[2] = {low, high};
+  if (is_bf16) {
+    MmaFloat<true>(a, b, sums);
+  } else {
+    MmaFloat<false>(a, b, sums);
+  }
+}
+
+// The scores of 16 keys, not scaled: with g = lane / 4 and t = lane % 4, entry
+// [n][e] is that of query g and key 8 n + 2 t + e.
+template <class S>
+__device__ void ScoreKeys(const std::byte* keys, const uint4* queries,
+                          float scores[2][2]) {
+  const int lane = LaneIndex();
+  const int t = lane % 4;
+  const std::byte* rows[2] = {keys + lane / 4 * S::kRow,
+                              keys + (lane / 4 + 8) * S::kRow};
+  for (int n = 0; n < 2; ++n) scores[n][0] = scores[n][1] = 0;
+  float sums[2][4] = {};
+#pragma unroll
+  for (int pair = 0; pair < S::kHead / 32; ++pair) {
+    const uint4 q[2] = {queries[pair * 2 * kWarpThreads + lane],
+                        queries[(pair * 2 + 1) * kWarpThreads + lane]};
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+      if constexpr (S::kIsQuantized) {
+        for (float& sum : sums[n]) sum = 0;
+        const uint32_t words[2] = {LevelWord<false>(rows[n], pair, t),
+                                   LevelWord<true>(rows[n], pair, t + 4)};
+        for (int s = 0; s < 2; ++s) {
+          ScoreProduct(false, q[s], PairOfBytes<true, 0, 1>(words[s]),
+                       PairOfBytes<true, 2, 3>(words[s]), sums[n]);
+        }
+        for (int e = 0; e < 2; ++e) {
+          const float d = ScaleOf(keys + (n * 8 + t * 2 + e) * S::kRow, pair);
+          scores[n][e] = Fma(d, sums[n][e] + sums[n][2 + e], scores[n][e]);
+        }
+      } else {
+        const uint4 k = *reinterpret_cast<const uint4*>(
+            rows[n] + S::KeyPiece(pair, t) * 16);
+        ScoreProduct(S::kIsBf16, q[0], k.x, k.y, sums[n]);
+        ScoreProduct(S::kIsBf16, q[1], k.z, k.w, sums[n]);
+      }
+    }
+  }
+  if constexpr (!S::kIsQuantized) {
+    for (int n = 0; n < 2; ++n) {
+      for (int e = 0; e < 2; ++e) scores[n][e] = sums[n][e] + sums[n][2 + e];
+    }
+  }
+}
+
+// Turns scores into weights of the lane's query. Returns what earlier sums are
+// multiplied by. `state.total` is this lane's part. A score that is not a
+// number makes the total not a number.
+template <class S>
+__device__ float WeighKeys(const AttentionShape& shape, const Task& task,
+                           const Step& step, Softmax& state,
+                           float scores[2][2]) {
+  const int lane = LaneIndex();
+  const int64_t row = task.Row(lane / 4 % S::kQueries);
+  const int64_t past = task.tile.first_position + row + 1 - step.position;
+  const int64_t first =
+      shape.is_ring ? FirstOfRing(task, row) - step.position : 0;
+  const int begin = first < step.begin ? step.begin : StepKey<S>(first);
+  const int end = past < step.end ? StepKey<S>(past) : step.end;
+  float max = state.max;
+#pragma unroll
+  for (int n = 0; n < 2; ++n) {
+    for (int e = 0; e < 2; ++e) {
+      const int key = n * 8 + lane % 4 * 2 + e;
+      float score = scores[n][e] * shape.scale;
+      if (shape.soft_cap > 0.0f) score = Capped(shape, score);
+      scores[n][e] = key >= begin && key < end ? score : MinusInfinity();
+      max = fmaxf(max, scores[n][e]);
+    }
+  }
+  for (int mask = 1; mask < 4; mask *= 2) {
+    max = fmaxf(max, __shfl_xor_sync(kFullWarp, max, mask));
+  }
+  // While no key is seen, all weights are zero.
+  const float from = max == MinusInfinity() ? 0.0f : max;
+  const float factor = Exponential(state.max - from);
+  float total = 0;
+#pragma unroll
+  for (int n = 0; n < 2; ++n) {
+    for (int e = 0; e < 2; ++e) {
+      scores[n][e] = Exponential(scores[n][e] - from);
+      total += scores[n][e];
+    }
+  }
+  state.total = state.total * factor + total;
+  state.max = max;
+  return factor;
+}
+
+// Weights of 16 keys as operands: their high halves, and their low halves where
+// these are no columns of the same operand.
+template <class S>
+struct DecodeWeights {
+  static constexpr int kOperands = S::kQueries == 4 ? 1 : 2;
+  uint32_t b[kOperands][2];
+
+  __device__ DecodeWeights(const float weights[2][2]) {
+    const bool is_low = LaneIndex() / 4 >= S::kQueries;
+    for (int n = 0; n < 2; ++n) {
+      const SplitPair pair = Split<S::kIsBf16>(weights[n][0], weights[n][1]);
+      if constexpr (kOperands == 1) {
+        b[0][n] = is_low ? pair.low : pair.high;
+      } else {
+        b[0][n] = pair.high;
+        b[1][n] = pair.low;
+      }
+    }
+  }
+
+  __device__ void Multiply(const uint32_t* a, float* sums) const {
+#pragma unroll
+    for (int i = 0; i < kOperands; ++i) MmaFloat<S::kIsBf16>(a, b[i], sums);
+  }
+};
+
+// sums += weights times values. Entry 4 m + 2 i + e of sums is of query
+// (2 t + e) % kQueries and of the element ValueElement(m, i).
+template <class S>
+__device__ void AddValues(const std::byte* values, const float weights[2][2],
+                          float* sums) {
+  const int lane = LaneIndex();
+  const std::byte* rows[4];  // keys 2 t, 2 t + 1, 2 t + 8, 2 t + 9
+  for (int r = 0; r < 4; ++r) {
+    rows[r] = values + (lane % 4 * 2 + r / 2 * 8 + r % 2) * S::kRow;
+  }
+  if constexpr (S::kIsQuantized) {
+#pragma unroll
+    for (int block = 0; block < S::kHead / 32; ++block) {
+      uint32_t words[4];
+      float scaled[2][2];
+      for (int r = 0; r < 4; ++r) {
+        words[r] = LevelWord<true>(rows[r], block, lane / 4);
+        scaled[r / 2][r % 2] =
+            weights[r / 2][r % 2] * (ScaleOf(rows[r], block) * kWeightScale);
+      }
+      const DecodeWeights<S> operands(scaled);
+      uint32_t a[2][4];
+      for (int r = 0; r < 2; ++r) {
+        const uint32_t low = words[2 * r];
+        const uint32_t high = words[2 * r + 1];
+        const uint32_t first = PickBytes(low, high, 0x5140);
+        const uint32_t second = PickBytes(low, high, 0x7362);
+        a[0][2 * r] = PairOfBytes<true, 0, 1>(first);
+        a[0][2 * r + 1] = PairOfBytes<true, 2, 3>(first);
+        a[1][2 * r] = PairOfBytes<true, 0, 1>(second);
+        a[1][2 * r + 1] = PairOfBytes<true, 2, 3>(second);
+      }
+      for (int m = 0; m < 2; ++m) {
+        operands.Multiply(a[m], sums + (block * 2 + m) * 4);
+      }
+    }
+  } else {
+    const DecodeWeights<S> operands(weights);
+#pragma unroll
+    for (int d = 0; d < S::kHead / 64; ++d) {
+      uint32_t words[4][4];
+      for (int r = 0; r < 4; ++r) {
+        const uint4 eight =
+            *reinterpret_cast<const uint4*>(rows[r] + d * 128 + lane / 4 * 16);
+        words[r][0] = eight.x;
+        words[r][1] = eight.y;
+        words[r][2] = eight.z;
+        words[r][3] = eight.w;
+      }
+#pragma unroll
+      for (int m = 0; m < 4; ++m) {
+        const uint32_t a[4] = {LowHalves(words[0][m], words[1][m]),
+                               HighHalves(words[0][m], words[1][m]),
+                               LowHalves(words[2][m], words[3][m]),
+                               HighHalves(words[2][m], words[3][m])};
+        operands.Multiply(a, sums + (d * 4 + m) * 4);
+      }
+    }
+  }
+}
+
+// The element of the head in row lane / 4 + 8 i of product m of values.
+template <class S>
+__device__ int ValueElement(int m, int i) {
+  const int g = LaneIndex() / 4;
+  if constexpr (S::kIsQuantized) {
+    const int shift = m / 2 % 2 == 0 ? 2 : 0;
+    return m / 2 * 32 + (g * 4 + m % 2 * 2 + i + shift) % 32;
+  } else {
+    return m / 4 * 64 + g * 8 + m % 4 * 2 + i;
+  }
+}
+
+// The results of a warp, in shared memory.
+template <class S>
+struct WarpResults {
+  float max[S::kQueries];
+  float total[S::kQueries];
+  float sums[S::kQueries][S::kHead];
+};
+
+// Stores the warp's results. The low halves of weights add to the high ones.
+template <class S>
+__device__ void StoreResults(Softmax state, float* sums,
+                             WarpResults<S>* results) {
+  const int lane = LaneIndex();
+  for (int mask = 1; mask < 4; mask *= 2) {
+    state.total += __shfl_xor_sync(kFullWarp, state.total, mask);
+  }
+  if (lane % 4 == 0 && lane / 4 < S::kQueries) {
+    results->max[lane / 4] = state.max;
+    results->total[lane / 4] = state.total;
+  }
+#pragma unroll
+  for (int i = 0; i < S::kSums; ++i) {
+    float sum = sums[i];
+    if constexpr (S::kQueries == 4) {
+      sum += __shfl_xor_sync(kFullWarp, sum, 2);
+    }
+    if constexpr (S::kIsQuantized) sum *= 1.0f / kWeightScale;
+    const int query = lane % 4 * 2 + i % 2;
+    if (query < S::kQueries) {
+      results->sums[query][ValueElement<S>(i / 4, i / 2 % 2)] = sum;
+    }
+  }
+}
+
+// Merges the warps' results and writes them to `partials`.
+template <class S>
+__device__ void WriteSpan(const AttentionShape& shape, const Task& task,
+                          int64_t first_query, int64_t span,
+                          const Partials& partials, const std::byte* warps) {
+  const WarpResults<S>* all[kWarps];
+  for (int w = 0; w < kWarps; ++w) {
+    all[w] = reinterpret_cast<const WarpResults<S>*>(warps + w * S::kWarpBytes);
+  }
+  for (int i = ThreadIndex(); i < S::kQueries * S::kHead; i += kThreads) {
+    const int query = i / S::kHead;
+    const int at = i % S::kHead;
+    if (!task.Has(query)) continue;
+    float max = MinusInfinity();
+    for (int w = 0; w < kWarps; ++w) max = fmaxf(max, all[w]->max[query]);
+    const float from = max == MinusInfinity() ? 0.0f : max;
+    float sum = 0;
+    float total = 0;
+    for (int w = 0; w < kWarps; ++w) {
+      const float factor = Exponential(all[w]->max[query] - from);
+      sum = Fma(factor, all[w]->sums[query][at], sum);
+      total = Fma(factor, all[w]->total[query], total);
+    }
+    float* to =
+        partials.At(task.Index(query, shape.n_heads) - first_query, span);
+    to[at] = sum;
+    if (at == 0) {
+      to[S::kHead] = max;
+      to[S::kHead + 1] = total;
+    }
+  }
+}
+
+// Computes the warp's part of a span's steps whose pages are `pages`.
+template <class S>
+__device__ void AttendSteps(const AttentionShape& shape, const Task& task,
+                            Walk<S> walk, Pages pages, std::byte* shared,
+                            Softmax& state, float* sums) {
+  Step* steps = reinterpret_cast<BlockState*>(shared)->steps[WarpIndex()];
+  auto* queries = reinterpret_cast<uint4*>(shared + kBlockBytes);
+  std::byte* keys =
+      shared + kBlockBytes + S::kQueryBytes + WarpIndex() * S::kWarpBytes;
+  std::byte* values = keys + kKeys * S::kRow;
+  const int lane = LaneIndex();
+  walk.Next(shape, task, pages, steps);
+  CopyKeys<S>(shape, task, steps[0], keys);
+  CopyValues<S>(shape, task, steps[0], values);
+  StageDecodeQueries<S>(shape, task, pages == Pages::kPrefix, queries);
+#pragma unroll 1
+  for (int i = 0; HasLive(steps[i]); i ^= 1) {
+    const Step& next = steps[i ^ 1];
+    walk.Next(shape, task, pages, steps + (i ^ 1));
+    float scores[2][2];
+    WaitForCopies<1>();
+    __syncwarp();
+    ScoreKeys<S>(keys, queries, scores);
+    __syncwarp();
+    CopyKeys<S>(shape, task, next, keys);
+    const float factor = WeighKeys<S>(shape, task, steps[i], state, scores);
+    const float factors[2] = {__shfl_sync(kFullWarp, factor, lane % 4 * 8),
+                              __shfl_sync(kFullWarp, factor, lane % 4 * 8 + 4)};
+    if (factors[0] != 1.0f || factors[1] != 1.0f) {
+#pragma unroll
+      for (int s = 0; s < S::kSums; ++s) sums[s] *= factors[s % 2];
+    }
+    WaitForCopies<1>();
+    __syncwarp();
+    AddValues<S>(values, scores, sums);
+    __syncwarp();
+    CopyValues<S>(shape, task, next, values);
+  }
+  WaitForCopies<0>();
+  __syncwarp();
+}
+
+// Finds whether a span has no pages of the prefix, and no others. All threads
+// of the block get the same.
+template <class S>
+__device__ void FindPages(const AttentionShape& shape,
+                          const AttentionTile& tile, int64_t begin, int64_t end,
+                          bool* is_skipped) {
+  const int64_t unit_pages =
+      UnitPages(shape.paged.page_tokens, S::kStepKeys, S::kKeysOfUnit);
+  const int64_t past = end * unit_pages;
+  int n_prefix = 0;
+  int n_recent = 0;
+  for (int64_t page = begin * unit_pages + LaneIndex();
+       page < (past < tile.n_pages ? past : tile.n_pages);
+       page += kWarpThreads) {
+    if (tile.pages[page].is_prefix) {
+      ++n_prefix;
+    } else {
+      ++n_recent;
+    }
+  }
+  is_skipped[0] = WarpSum(n_prefix) == 0;
+  is_skipped[1] = WarpSum(n_recent) == 0;
+}
+
+}  // namespace plimsoll::kernels::PLIMSOLL_CUDA
+
+#endif  // PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_DECODE_STEPS_CUH_
