@@ -76,8 +76,9 @@ const ComputeDevice& LocalCpu() {
 }
 
 kernels::CudaOptions CudaOptionsFor(Precision precision) {
-  return precision == Precision::kInvariant ? kernels::BatchInvariant()
-                                            : kernels::CudaOptions();
+  // Nothing is rounded to F16 where exact results are asked for.
+  return precision == Precision::kDefault ? kernels::CudaOptions()
+                                          : kernels::BatchInvariant();
 }
 
 absl::StatusOr<std::unique_ptr<ComputeDevice>> OpenComputeDevice(

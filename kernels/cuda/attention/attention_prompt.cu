@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
                  const AttentionTile* tiles, int64_t n_tiles, int n_parts,
                  Parts parts) {
   WaitForKernelsBefore();
-  const auto index = static_cast<int>(blockIdx.x / n_parts);
+  const auto index = static_cast<int>(blockIdx.x) / n_parts;
   const auto group = static_cast<int>(shape.n_heads / shape.n_kv_heads);
   const auto part_heads = static_cast<int>(shape.part_heads);
   const auto n_head_parts = static_cast<int>(shape.n_parts);
@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
   const BlockTask block = {
       {rows, kv_head, kv_head * group + head_part * part_heads,
        left < part_heads ? left : part_heads, part_heads},
-      static_cast<int>(blockIdx.x % n_parts),
+      static_cast<int>(blockIdx.x) % n_parts,
       n_parts};
   const Task& task = block.task;
   const bool is_finder = WarpIndex() == 0;

@@ -395,7 +395,9 @@ TEST_P(AttentionTest, RefusesShapesOutsideOfItsLimits) {
 #ifdef PLIMSOLL_TEST_CUDA_EMULATION
 TEST(CudaAttentionTest, PromptsHaveTheBitsOfTheirKernelAndOthersOfTheirs) {
   const auto backend = *NewEmulatedCudaBackend();
-  const BackendUnderTest prompts = MakeBackend(kCudaEmulatedPromptName, 1);
+  CudaOptions all_alike;
+  all_alike.tensor_attention = CudaOptions::TensorAttention::kAll;
+  const auto prompts = *NewEmulatedCudaBackend(all_alike);
   RandomData random(39);
   constexpr int64_t kN = 40;
   const Tokens tokens = MakeTokens(random, kN, {6, 2, 64});
@@ -403,7 +405,7 @@ TEST(CudaAttentionTest, PromptsHaveTheBitsOfTheirKernelAndOthersOfTheirs) {
   sequence.Append(*backend, 0, kN);
   const auto table = sequence.Table(kN);
   const auto few = sequence.Attend(*backend, 0, kN, table);
-  const auto many = sequence.Attend(*prompts.backend, 0, kN, table);
+  const auto many = sequence.Attend(*prompts, 0, kN, table);
   EXPECT_NE(Bits(few), Bits(many));  // or the test would show nothing
   // Two prompts, cut anywhere, and two sequences that decode, in one step.
   std::vector<float> out(tokens.q.size());
