@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/attention/attention_plan.h"
 #include "kernels/cuda/mat_mul/weight_layout.h"
+#include "kernels/cuda/mat_mul/wgmma_layout.h"
 #include "tests/kernels/backend_fixture.h"
 
 namespace plimsoll::kernels {
@@ -24,6 +25,35 @@ TEST(WeightLayoutTest, ATiledMatrixTakesTheFilesBytes) {
       }
     }
   }
+}
+
+// What kernels store is where the descriptor lets a product read it.
+TEST(WgmmaLayoutTest, DescriptorsFindWhatIsStored) {
+  constexpr uint32_t kAddress = 3 * 16'384;
+  std::set<uint32_t> bytes;
+  for (int row = 0; row < 128; ++row) {
+    for (int column = 0; column < kSwizzleColumns; ++column) {
+      const uint64_t descriptor =
+          WgmmaDescriptor(kAddress, column / kWgmmaColumns);
+      const uint32_t byte = WgmmaByte(descriptor, row, column % kWgmmaColumns);
+      EXPECT_EQ(byte,
+                kAddress + static_cast<uint32_t>(SwizzledByte(row, column / 8) +
+                                                 column % 8 * 2));
+      bytes.insert(byte);
+    }
+  }
+  // Every element has bytes of its own, and there are no gaps.
+  EXPECT_EQ(bytes.size(), 128u * kSwizzleColumns);
+  EXPECT_EQ(*bytes.rbegin(), kAddress + 128 * kSwizzleRowBytes - 2);
+}
+
+// The manual's fields: the address and the strides in units of 16 bytes, and
+// the swizzle of 128 bytes.
+TEST(WgmmaLayoutTest, DescriptorsHaveTheManualsFields) {
+  const uint64_t descriptor = WgmmaDescriptor(0x4000, 1);
+  EXPECT_EQ(descriptor & 0x3FFF, (0x4000 + 32) >> 4);
+  EXPECT_EQ(descriptor >> 32 & 0x3FFF, 1024 >> 4);
+  EXPECT_EQ(descriptor >> 62, 1u);
 }
 
 TEST(WeightLayoutTest, OnlyQuantisedTypesAreTiled) {
