@@ -229,25 +229,11 @@ void LaunchMerge(const Context& context, const AttentionShape& shape,
 
 absl::Status AttendInSpans(const Context& context, const AttentionShape& shape,
                            Tiles tiles, std::byte* packed) {
-  Partials partials = {};
-  partials.data = reinterpret_cast<float*>(context.scratch);
-  partials.stride = 2 + shape.value_dim;
-  while (!tiles.host.empty()) {
-    const size_t n = TilesThatFit(shape, tiles.host, partials);
-    if (n == 0) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "attention of ", shape.n_heads,
-          " heads takes more than the kernels' ", kScratchBytes, " bytes"));
-    }
-    // The number of batches changes with the contexts, so a graph cannot hold
-    // them.
-    if (n < tiles.host.size()) RETURN_IF_ERROR(context.queue->StartEach());
-    const Tiles some = {tiles.host.first(n), tiles.device};
-    AttendTiles(context, shape, some, partials);
-    LaunchMerge(context, shape, some, partials, packed);
-    tiles = {tiles.host.subspan(n), tiles.device + n};
-  }
-  return absl::OkStatus();
+  return AttendInBatches(context, shape, tiles, 2 + shape.value_dim,
+                         [&](const Tiles& some, const Partials& partials) {
+                           AttendTiles(context, shape, some, partials);
+                           LaunchMerge(context, shape, some, partials, packed);
+                         });
 }
 
 // Kernels load 16 bytes at a time.

@@ -245,31 +245,18 @@ bool CanAttendDecoding(const AttentionArgs& args) {
 
 absl::Status AttendDecoding(const Context& context, const AttentionShape& shape,
                             Tiles tiles, std::byte* packed) {
-  Partials partials = {};
-  partials.data = reinterpret_cast<float*>(context.scratch);
-  partials.stride = shape.value_dim + kStateFloats;
   const int64_t tile_rows =
       DecodeQueries(shape.n_heads / shape.n_kv_heads) / shape.part_heads;
-  while (!tiles.host.empty()) {
-    const size_t n = TilesThatFit(shape, tiles.host, partials);
-    if (n == 0) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "attention of ", shape.n_heads,
-          " heads takes more than the kernels' ", kScratchBytes, " bytes"));
-    }
-    // The number of batches changes with the contexts, so a graph cannot hold
-    // them.
-    if (n < tiles.host.size()) RETURN_IF_ERROR(context.queue->StartEach());
-    const Tiles some = {tiles.host.first(n), tiles.device};
-    LaunchForType(context, shape, some, partials);
-    Launch(MergeDecode,
-           {static_cast<int64_t>(n), tile_rows,
-            shape.n_heads * shape.value_dim / kWarpThreads},
-           kMergeThreads, sizeof(MergeResults), context.queue, shape,
-           tiles.device, partials, packed);
-    tiles = {tiles.host.subspan(n), tiles.device + n};
-  }
-  return absl::OkStatus();
+  return AttendInBatches(
+      context, shape, tiles, shape.value_dim + kStateFloats,
+      [&](const Tiles& some, const Partials& partials) {
+        LaunchForType(context, shape, some, partials);
+        Launch(MergeDecode,
+               {static_cast<int64_t>(some.host.size()), tile_rows,
+                shape.n_heads * shape.value_dim / kWarpThreads},
+               kMergeThreads, sizeof(MergeResults), context.queue, shape,
+               some.device, partials, packed);
+      });
 }
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA

@@ -3,8 +3,6 @@
 #ifndef PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_DECODE_STEPS_CUH_
 #define PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_DECODE_STEPS_CUH_
 
-#include "absl/strings/str_cat.h"
-#include "base/status_macros.h"
 #include "kernels/cuda/async_copy.cuh"
 #include "kernels/cuda/attention/attention_decode.cuh"
 #include "kernels/cuda/mat_mul/matrix.cuh"

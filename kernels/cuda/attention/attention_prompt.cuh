@@ -20,7 +20,7 @@ void AttendPrompts(const Context& context, const AttentionShape& shape,
                    std::span<const AttentionTile> host,
                    const AttentionTile* device);
 
-// The same for heads of more than kNarrowHeadDim elements and tasks of
+// Does that for heads of more than kNarrowHeadDim elements and tasks of
 // kPromptQueries.
 void AttendWidePrompts(const Context& context, const AttentionShape& shape,
                        std::span<const AttentionTile> host,

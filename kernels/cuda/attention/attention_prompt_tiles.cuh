@@ -41,7 +41,7 @@ struct PromptShape {
   static constexpr int kHead = kHeadDimOfShape;
   static constexpr int kQueries = kHasWgmma ? 128 : 64;
   static constexpr int kThreads = kQueries * 2;
-  // Of a multiprocessor.
+  // Blocks that a multiprocessor holds.
   static constexpr int kBlocks = kHasWgmma ? 1 : 2;
   static constexpr int kStages = kHasWgmma || kHead <= 128 ? 2 : 1;
   static constexpr int kSums = kHead / 2;    // a thread's

@@ -7,6 +7,9 @@
 #include <bit>
 #include <span>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "kernels/cuda/attention/attention_warp.cuh"
 #include "kernels/cuda/ops.h"
 
@@ -62,6 +65,32 @@ inline size_t TilesThatFit(const AttentionShape& shape,
   }
   partials.n_spans = n_spans;
   return n;
+}
+
+// Calls launch(tiles, partials) for as many tiles at a time as have room for
+// their spans in the scratch memory; a span has `stride` floats.
+// Errors: kResourceExhausted if one tile takes more than that.
+template <class LaunchTiles>
+absl::Status AttendInBatches(const Context& context,
+                             const AttentionShape& shape, Tiles tiles,
+                             int64_t stride, const LaunchTiles& launch) {
+  Partials partials = {};
+  partials.data = reinterpret_cast<float*>(context.scratch);
+  partials.stride = stride;
+  while (!tiles.host.empty()) {
+    const size_t n = TilesThatFit(shape, tiles.host, partials);
+    if (n == 0) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "attention of ", shape.n_heads,
+          " heads takes more than the kernels' ", kScratchBytes, " bytes"));
+    }
+    // The number of batches changes with the contexts, so a graph cannot hold
+    // them.
+    if (n < tiles.host.size()) RETURN_IF_ERROR(context.queue->StartEach());
+    launch(Tiles{tiles.host.first(n), tiles.device}, partials);
+    tiles = {tiles.host.subspan(n), tiles.device + n};
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA

@@ -74,6 +74,21 @@ struct RoundedRow {
   }
 };
 
+// Multiplies a warp's sums, as StoreSums has them, by the powers of their rows.
+template <int kGroups, int kSums>
+__device__ void ScaleSums(const float* powers, int first_row,
+                          float (&sums)[kSums]) {
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+    const int row = first_row + g * kGroupRows + LaneIndex() % 4 * 2;
+    const float scales[2] = {powers[row], powers[row + 1]};
+#pragma unroll
+    for (int i = 0; i < kSums / kGroups; ++i) {
+      sums[(i / 4 * kGroups + g) * 4 + i % 4] *= scales[i % 2];
+    }
+  }
+}
+
 // ---- Weights ---------------------------------------------------------------
 
 // A tile's weights in F16: for each half of its columns the operand of a

@@ -304,15 +304,7 @@ __global__ void __launch_bounds__(kProductThreads, kRows == kManyRows ? 1 : 2)
     return;
   }
   const int first_row = static_cast<int>(batch) * kRows;
-#pragma unroll
-  for (int g = 0; g < kGroups; ++g) {
-    const int row = first_row + g * kGroupRows + LaneIndex() % 4 * 2;
-    const float scales[2] = {x.scales[row], x.scales[row + 1]};
-#pragma unroll
-    for (int i = 0; i < 4 * kTiles; ++i) {
-      sums[(i / 4 * kGroups + g) * 4 + i % 4] *= scales[i % 2];
-    }
-  }
+  ScaleSums<kGroups>(x.scales, first_row, sums);
   if (first_tile >= product.w.at.row_tiles) return;
   StoreSums<kGroups>(sums, product, first_tile, first_row, n_rows, accumulate);
 }

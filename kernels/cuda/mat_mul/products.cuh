@@ -291,7 +291,7 @@ void MultiplyPrompt(const Context& context,
                     std::span<const MatMulArgs> products);
 void MultiplyHalf(const Context& context, std::span<const MatMulArgs> products);
 bool HasHalfProduct(const WeightMatrix& w);
-// The same with the instructions of compute capability 9.0
+// MultiplyWgmma does that with the instructions of compute capability 9.0
 // (mat_mul_wgmma.cu), for at most WgmmaRowsThatFit rows.
 void MultiplyWgmma(const Context& context,
                    std::span<const MatMulArgs> products);

@@ -156,7 +156,7 @@ struct TileReader {
     scales += n_tiles * (kPlanes.scales / kShare);
   }
 
-  // The same for any number of tiles of a type whose tiles share no block.
+  // Goes on by any number of tiles, of a type whose tiles share no block.
   __device__ void AdvanceTiles(int n_tiles) {
     static_assert(kShare == 1);
     quants += n_tiles * kPlanes.quants;

@@ -27,31 +27,38 @@ void AwaitProducts() {}
 template <int kN>
 void KeepSums(float (&/*sums*/)[kN]) {}
 
+// Rows g and g + 8 of an operand in registers, which a warp's lanes have.
+struct ProductRows {
+  float at[2][kWgmmaColumns];
+
+  explicit ProductRows(const uint32_t* a) {
+    struct Given {
+      uint32_t a[4];
+    } mine = {};
+    std::copy(a, a + 4, mine.a);
+    const std::byte* all = ExchangeBytes(&mine, sizeof(mine));
+    for (int t = 0; t < 4; ++t) {
+      const auto given = LaneValue<Given>(all, LaneIndex() / 4 * 4 + t);
+      for (int i = 0; i < 4; ++i) {
+        float* pair = at[i % 2] + i / 2 * 8 + 2 * t;
+        pair[0] = Widened<false>(LowHalf(given.a[i]));
+        pair[1] = Widened<false>(HighHalf(given.a[i]));
+      }
+    }
+  }
+};
+
 // A warp computes its own 16 outputs, so the emulator needs no warpgroup.
 template <int kRows>
 void MultiplyGroup(const uint32_t* a, uint64_t b, float* d) {
-  struct Given {
-    uint32_t a[4];
-  } mine = {};
-  std::copy(a, a + 4, mine.a);
-  const std::byte* all = ExchangeBytes(&mine, sizeof(mine));
-  const int group = LaneIndex() / 4;
+  const ProductRows rows(a);
   const int place = LaneIndex() % 4;
-  float rows[2][kWgmmaColumns];  // rows g and g + 8 of `a`
-  for (int t = 0; t < 4; ++t) {
-    const auto given = LaneValue<Given>(all, group * 4 + t);
-    for (int i = 0; i < 4; ++i) {
-      float* at = rows[i % 2] + i / 2 * 8 + 2 * t;
-      at[0] = Widened<false>(LowHalf(given.a[i]));
-      at[1] = Widened<false>(HighHalf(given.a[i]));
-    }
-  }
   for (int i = 0; i < WgmmaSums(kRows); ++i) {
     const int column = i / 4 * 8 + place * 2 + i % 2;
     for (int k = 0; k < kWgmmaColumns; ++k) {
       uint16_t bits;
       std::memcpy(&bits, DynamicShared() + WgmmaByte(b, column, k), 2);
-      d[i] += rows[i / 2 % 2][k] * Widened<false>(bits);
+      d[i] += rows.at[i / 2 % 2][k] * Widened<false>(bits);
     }
   }
 }
@@ -78,27 +85,13 @@ void MultiplyShared(uint64_t a, uint64_t b, float* d) {
 // d += a b for a `b` of kColumns columns that lies transposed.
 template <int kColumns>
 void MultiplyTransposed(const uint32_t* a, uint64_t b, float* d) {
-  struct Given {
-    uint32_t a[4];
-  } mine = {};
-  std::copy(a, a + 4, mine.a);
-  const std::byte* all = ExchangeBytes(&mine, sizeof(mine));
-  const int group = LaneIndex() / 4;
-  float rows[2][kWgmmaColumns];
-  for (int t = 0; t < 4; ++t) {
-    const auto given = LaneValue<Given>(all, group * 4 + t);
-    for (int i = 0; i < 4; ++i) {
-      float* at = rows[i % 2] + i / 2 * 8 + 2 * t;
-      at[0] = Widened<false>(LowHalf(given.a[i]));
-      at[1] = Widened<false>(HighHalf(given.a[i]));
-    }
-  }
+  const ProductRows rows(a);
   for (int i = 0; i < kColumns / 2; ++i) {
     const int column = i / 4 * 8 + LaneIndex() % 4 * 2 + i % 2;
     for (int k = 0; k < kWgmmaColumns; ++k) {
       uint16_t bits;
       std::memcpy(&bits, DynamicShared() + TransposedByte(b, k, column), 2);
-      d[i] += rows[i / 2 % 2][k] * Widened<false>(bits);
+      d[i] += rows.at[i / 2 % 2][k] * Widened<false>(bits);
     }
   }
 }
@@ -134,6 +127,25 @@ __device__ void KeepSums(float (&sums)[kN]) {
   for (int i = 0; i < kN; ++i) asm volatile("" : "+f"(sums[i])::"memory");
 }
 
+// The sums of a product as operands, and the text that names them.
+#define PLIMSOLL_SUMS_8(i)                                                    \
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), \
+      "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define PLIMSOLL_SUMS_16(i) PLIMSOLL_SUMS_8(i), PLIMSOLL_SUMS_8(i + 8)
+#define PLIMSOLL_SUMS_32(i) PLIMSOLL_SUMS_16(i), PLIMSOLL_SUMS_16(i + 16)
+#define PLIMSOLL_SUMS_64(i) PLIMSOLL_SUMS_32(i), PLIMSOLL_SUMS_32(i + 32)
+#define PLIMSOLL_REGISTERS_16 \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define PLIMSOLL_REGISTERS_32                                           \
+  PLIMSOLL_REGISTERS_16                                                 \
+  ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, " \
+  "%29, %30, %31"
+#define PLIMSOLL_REGISTERS_64                                           \
+  PLIMSOLL_REGISTERS_32                                                 \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, " \
+  "%45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, "   \
+  "%58, %59, %60, %61, %62, %63"
+
 // d += a b^T for an `a` of 64 rows and a `b` of kRows rows, each of 16 columns
 // in F16; the sums are float32. Warp w of the warpgroup has rows 16 w ... of
 // `a` as mma.m16n8k16 has them, and the results of these rows: d[4 j ...] are
@@ -147,59 +159,34 @@ template <>
 __device__ inline void MultiplyGroup<32>(const uint32_t* a, uint64_t b,
                                          float* d) {
   asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 "
+      "{" PLIMSOLL_REGISTERS_16
+      "}, "
       "{%16, %17, %18, %19}, "
       "%20, 1, 1, 1, 0;"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-        "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]),
-        "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+      : PLIMSOLL_SUMS_16(0)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 template <>
 __device__ inline void MultiplyGroup<64>(const uint32_t* a, uint64_t b,
                                          float* d) {
   asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, "
-      "%30, %31}, {%32, %33, %34, %35}, "
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
+      "{" PLIMSOLL_REGISTERS_32
+      "}, {%32, %33, %34, %35}, "
       "%36, 1, 1, 1, 0;"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-        "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]),
-        "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
-        "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]),
-        "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]),
-        "+f"(d[31])
+      : PLIMSOLL_SUMS_32(0)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 template <>
 __device__ inline void MultiplyGroup<128>(const uint32_t* a, uint64_t b,
                                           float* d) {
   asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, "
-      "%30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "
-      "%46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, "
-      "%62, %63}, {%64, %65, %66, %67}, "
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
+      "{" PLIMSOLL_REGISTERS_64
+      "}, {%64, %65, %66, %67}, "
       "%68, 1, 1, 1, 0;"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-        "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]),
-        "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
-        "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]),
-        "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]),
-        "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-        "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]),
-        "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]),
-        "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]),
-        "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
-        "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]),
-        "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+      : PLIMSOLL_SUMS_64(0)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 #else
@@ -216,18 +203,9 @@ __device__ void MultiplyShared(uint64_t a, uint64_t b, float* d) {
 #ifdef PLIMSOLL_HAS_WGMMA
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, "
-      "%30, %31"
-      "}, %32, %33, p, 1, 1, 0, 0;\n}"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-        "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]),
-        "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
-        "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]),
-        "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]),
-        "+f"(d[31])
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
+      "{" PLIMSOLL_REGISTERS_32 "}, %32, %33, p, 1, 1, 0, 0;\n}"
+      : PLIMSOLL_SUMS_32(0)
       : "l"(a), "l"(b), "n"(kAdds ? 1 : 0));
 #endif
 }
@@ -241,47 +219,27 @@ __device__ void MultiplyTransposed(const uint32_t* a, uint64_t b, float* d) {
 #ifdef PLIMSOLL_HAS_WGMMA
   if constexpr (kColumns == 64) {
     asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, "
-        "%30, %31"
-        "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]),
-          "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]),
-          "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]),
-          "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),
-          "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
-          "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-          "+f"(d[30]), "+f"(d[31])
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
+        "{" PLIMSOLL_REGISTERS_32 "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
+        : PLIMSOLL_SUMS_32(0)
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
   } else {
     asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, "
-        "%30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "
-        "%46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, "
-        "%62, %63"
-        "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 1;"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]),
-          "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]),
-          "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]),
-          "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),
-          "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
-          "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]),
-          "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),
-          "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]),
-          "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]),
-          "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]),
-          "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
-          "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
+        "{" PLIMSOLL_REGISTERS_64 "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 1;"
+        : PLIMSOLL_SUMS_64(0)
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
   }
 #endif
 }
+
+#undef PLIMSOLL_SUMS_8
+#undef PLIMSOLL_SUMS_16
+#undef PLIMSOLL_SUMS_32
+#undef PLIMSOLL_SUMS_64
+#undef PLIMSOLL_REGISTERS_16
+#undef PLIMSOLL_REGISTERS_32
+#undef PLIMSOLL_REGISTERS_64
 
 #endif
 

@@ -22,6 +22,19 @@ int64_t ColumnsOf(DType dtype) {
   return InfoOf(dtype).block_elems > 32 ? 512 : 288;
 }
 
+// The product of a row of weights and a row of activations, and what the
+// rounding of both may change: 2^-12 of a weight and of an activation.
+struct Expected {
+  double sum = 0;
+  double tolerance = 0;
+
+  Expected(DType dtype, const float* row, const float* xs, int64_t cols)
+      : tolerance(Magnitude(dtype, row, xs, cols) *
+                  (0x1p-11 + static_cast<double>(cols) * 0x1p-24)) {
+    for (int64_t c = 0; c < cols; ++c) sum += double{row[c]} * xs[c];
+  }
+};
+
 // Few outputs and many have other kernels; both end within a tile.
 TEST_P(MatMulHalfTest, LoseTheRoundingOfWeightsAndActivations) {
   RandomData random(13);
@@ -41,15 +54,10 @@ TEST_P(MatMulHalfTest, LoseTheRoundingOfWeightsAndActivations) {
       const auto out = Product(backend(), stored.view, x, kRows, true);
       for (const int64_t m : {0, 3, 64, 127, 128, 149}) {
         for (int64_t r = 0; r < outputs; ++r) {
-          const float* row = w.data() + r * cols;
-          const float* xs = x.data() + m * cols;
-          double sum = 0;
-          for (int64_t c = 0; c < cols; ++c) sum += double{row[c]} * xs[c];
-          // 2^-12 of a weight and of an activation.
-          const double tolerance =
-              Magnitude(dtype, row, xs, cols) *
-              (0x1p-11 + static_cast<double>(cols) * 0x1p-24);
-          ASSERT_NEAR(out[static_cast<size_t>(m * outputs + r)], sum, tolerance)
+          const Expected expected(dtype, w.data() + r * cols,
+                                  x.data() + m * cols, cols);
+          ASSERT_NEAR(out[static_cast<size_t>(m * outputs + r)], expected.sum,
+                      expected.tolerance)
               << DTypeName(dtype) << " [" << m << "," << r << "]";
         }
       }
@@ -104,15 +112,10 @@ TEST_P(MatMulHalfTest, EveryNumberOfRowsAgrees) {
       const auto out = Product(backend(), stored.view, some, n, true);
       for (const int64_t m : {int64_t{0}, n / 2, n - 1}) {
         for (int64_t r = 0; r < kOutputs; ++r) {
-          const float* row = w.data() + r * kCols;
-          const float* xs = x.data() + m * kCols;
-          double sum = 0;
-          for (int64_t c = 0; c < kCols; ++c) sum += double{row[c]} * xs[c];
-          const double tolerance =
-              Magnitude(dtype, row, xs, kCols) *
-              (0x1p-11 + static_cast<double>(kCols) * 0x1p-24);
-          ASSERT_NEAR(out[static_cast<size_t>(m * kOutputs + r)], sum,
-                      tolerance)
+          const Expected expected(dtype, w.data() + r * kCols,
+                                  x.data() + m * kCols, kCols);
+          ASSERT_NEAR(out[static_cast<size_t>(m * kOutputs + r)], expected.sum,
+                      expected.tolerance)
               << DTypeName(dtype) << " [" << m << "," << r << "] of " << n;
         }
       }
