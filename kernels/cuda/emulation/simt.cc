@@ -392,7 +392,8 @@ void FinishCopiesFor(Block& block, EmulatedBarrier* barrier) {
   for (const BlockCopy& one : block.copies) {
     if (!is_for(one)) continue;
     std::memcpy(one.copy.to, one.copy.from, one.copy.bytes);
-    barrier->bytes_left -= static_cast<int16_t>(one.copy.bytes / 16);
+    barrier->bytes_left =
+        static_cast<int16_t>(barrier->bytes_left - one.copy.bytes / 16);
   }
   if (std::erase_if(block.copies, is_for) > 0) {
     EndPhaseIfComplete(block, barrier);
@@ -404,7 +405,7 @@ void FinishCopiesFor(Block& block, EmulatedBarrier* barrier) {
 void ArriveAt(EmulatedBarrier* barrier, int bytes) {
   PLIMSOLL_CHECK(barrier->n_left > 0, "too many threads at a barrier");
   --barrier->n_left;
-  barrier->bytes_left += static_cast<int16_t>(bytes / 16);
+  barrier->bytes_left = static_cast<int16_t>(barrier->bytes_left + bytes / 16);
   EndPhaseIfComplete(TheBlock(), barrier);
 }
 
