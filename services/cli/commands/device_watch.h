@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "plimsoll/v1/planner.pb.h"
+#include "services/cli/flags/flags.h"
 
 namespace plimsoll::cli {
 
