@@ -29,7 +29,7 @@ KUBERNETES = "1.37"
 TOOLS_DIR = pathlib.Path(sys.executable).parent
 # What ends a worker beside its calls: see base/worker.yaml.
 END_SECONDS = 10
-CUSTOM_GROUPS = ("gateway.networking.k8s.io",)
+CUSTOM_GROUPS = ("gateway.networking.k8s.io", "monitoring.coreos.com")
 WITHOUT_NAMESPACE = ("Namespace",)
 
 rendered = functools.lru_cache(maxsize=None)(render.render)
@@ -182,6 +182,23 @@ class OverlayTest(unittest.TestCase):
                 for probe, service in wanted.items():
                     grpc = container[probe]["grpc"]
                     self.assertEqual(grpc, {"port": port, "service": service})
+
+    def test_metrics_are_scraped_where_they_are_served(self):
+        items = rendered("fleet")
+        (monitor,) = [o for o in items if o["kind"] == "PodMonitor"]
+        (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+        (policy,) = [o for o in items if o["metadata"]["name"] == "plimsoll-metrics"]
+        opened = [port["port"] for port in policy["spec"]["ingress"][0]["ports"]]
+        self.assertEqual(opened, [endpoint["port"]])
+        for controller in pods("fleet"):
+            template = controller["spec"]["template"]
+            for selector in (monitor["spec"]["selector"], policy["spec"]["podSelector"]):
+                wanted = selector["matchLabels"].items()
+                self.assertLessEqual(wanted, template["metadata"]["labels"].items())
+            container = template["spec"]["containers"][0]
+            ports = {p["name"]: p["containerPort"] for p in container["ports"]}
+            served = flag(container, "--metrics-listen").rpartition(":")[2]
+            self.assertEqual(ports[endpoint["port"]], int(served))
 
     def test_the_grace_period_fits_the_drain(self):
         for controller in self.each_pod():
