@@ -145,6 +145,7 @@ Json ServerStatus(ModelRegistry& registry, const std::string& state) {
     json["id"] = info.name;
     json["state"] = StateWord(info.state);
     if (!info.last_error.empty()) json["error"] = info.last_error;
+    if (info.is_pinned) json["pinned"] = true;
     if (info.ready.has_value()) Fill(*info.ready, json);
     json["parts"] = Json::array();
   }

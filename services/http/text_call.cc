@@ -1,5 +1,7 @@
 #include "services/http/text_call.h"
 
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -170,15 +172,47 @@ absl::Status TextCall::Read() {
   }
   request_.body = {};
   request_.held.Shrink(kHeldPerByte * n_bytes);
+  return job_.IsUnload() ? Unload() : AwaitModel();
+}
+
+absl::Status TextCall::AwaitModel() {
+  ASSIGN_OR_RETURN(
+      std::optional<ServedModel> model,
+      room_.registry.ServeOrLoad(
+          job_.prompts.front().model(),
+          [self = shared_from_this()](absl::StatusOr<ServedModel> loaded) {
+            if (!loaded.ok()) return self->Fail(loaded.status());
+            self->model_ = *std::move(loaded);
+            self->Run(/*is_small=*/false, &TextCall::Submit);
+          }));
+  if (!model.has_value()) return absl::OkStatus();
+  model_ = *std::move(model);
   // A small body was read on the server's thread, which compiles no constraint.
   if (n_bytes_ > kMaxInlineBytes || !HasConstraint(job_)) return Submit();
   Run(/*is_small=*/false, &TextCall::Submit);
   return absl::OkStatus();
 }
 
+absl::Status TextCall::Unload() {
+  ModelRegistry& registry = room_.registry;
+  if (!registry.loads_on_demand()) {
+    return absl::InvalidArgumentError(
+        "keep_alive: cannot unload: models stay loaded until the server ends");
+  }
+  const std::string& name = job_.prompts.front().model();
+  RETURN_IF_ERROR(registry.SetKeepAlive(name, absl::ZeroDuration()));
+  registry.UnloadExpired();
+  MakeFormat(ServedModel{.name = name}, 0);
+  request_.held.Shrink(0);
+  OnChoiceEnd(absl::OkStatus());
+  return absl::OkStatus();
+}
+
 absl::Status TextCall::Submit() {
-  ASSIGN_OR_RETURN(const ServedModel model,
-                   room_.registry.Serve(job_.prompts.front().model()));
+  const ServedModel model = std::exchange(model_, {});
+  if (job_.keep_alive.has_value()) {
+    RETURN_IF_ERROR(room_.registry.SetKeepAlive(model.name, *job_.keep_alive));
+  }
   if (job_.least_n_ctx > model.engine->n_ctx()) {
     return absl::InvalidArgumentError(
         absl::StrCat("the request wants a context of ", job_.least_n_ctx,

@@ -76,8 +76,11 @@ class TextCall final : public EventSource,
   // Runs `step` at once if `is_small`, else on the pool. Its error ends the
   // call.
   void Run(bool is_small, absl::Status (TextCall::*step)());
-  // Reads the body, and then has Submit run.
+  // Reads the body, and then has Submit run when the model is there.
   absl::Status Read();
+  absl::Status AwaitModel();
+  // Carries out a job that IsUnload.
+  absl::Status Unload();
   // Turns the prompts into tokens and submits a sequence for each choice.
   absl::Status Submit();
   // `n_prompt` is the number of tokens of the first prompt.
@@ -108,6 +111,7 @@ class TextCall final : public EventSource,
   HttpRequest request_;   // its body until it is read
   const size_t n_bytes_;  // of the body
   TextJob job_;
+  ServedModel model_;                    // once it is there, until Submit
   std::unique_ptr<ReplyFormat> format_;  // once the first prompt is read
   std::vector<ByteBudget::Share> held_;  // of each prompt, until the end
 

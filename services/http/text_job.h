@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "plimsoll/v1/generation.pb.h"
 #include "services/generation/served_model.h"
 
@@ -23,10 +25,17 @@ struct TextJob {
   // 0 there is one prompt, without input, and the reply says that its model is
   // there.
   int n_choices = 1;
+  // How long the model stays loaded without use from now on.
+  std::optional<absl::Duration> keep_alive;
   // Tokens of context that a slot must have at least.
   int64_t least_n_ctx = 0;
   bool is_streamed = false;
   bool has_usage = false;  // whether a stream says at its end what it used
+
+  // It asks for no reply, but that the model be unloaded when nobody uses it.
+  bool IsUnload() const {
+    return n_choices == 0 && keep_alive == absl::ZeroDuration();
+  }
 };
 
 // What all messages of a reply repeat.

@@ -15,34 +15,34 @@ namespace {
 
 constexpr char kRequestIdKey[] = "x-request-id";
 
-// A unary call that is answered from the pool. Until it ends, its work is
-// queued or runs.
+// A unary call that is answered from the pool. Until it ends, it waits for what
+// comes before its work, or its work is queued or runs.
 class PooledCall final : public UnaryReply {
  public:
   PooledCall(grpc::CallbackServerContext& context, const CallLimits& limits,
              WorkPool& pool, const google::protobuf::Message& request,
-             google::protobuf::Message& response, PooledAnswer answer)
+             google::protobuf::Message& response, WorkCost cost,
+             PooledAnswer answer)
       : UnaryReply(context, limits.reader_timeout, request, response,
                    EnterCall(context, limits)),
         pool_(pool),
+        peer_(PeerOf(context.peer())),
+        request_bytes_(request.ByteSizeLong()),
+        cost_(cost),
         stop_(NewCallStop(context)),
         answer_(std::move(answer)) {}
 
   void Start(const grpc::CallbackServerContext& context, CallGate& gate,
-             WorkCost cost, const google::protobuf::Message& request) {
+             const google::protobuf::Message& request,
+             const BeforeAnswer& before) {
     if (const absl::Status begun = Begin(context, gate, request); !begun.ok()) {
       return End(begun);
     }
-    const absl::Status queued =
-        pool_.Submit({.peer = PeerOf(context.peer()),
-                      .cost = cost,
-                      .stop = stop_,
-                      .work =
-                          [this](const absl::Status& admitted) {
-                            End(admitted.ok() ? Answer() : admitted);
-                          },
-                      .request_bytes = request.ByteSizeLong()});
-    if (!queued.ok()) End(queued);
+    if (before == nullptr) return Queue();
+    before([this](const absl::Status& status) {
+      if (!status.ok()) return End(status);
+      Queue();
+    });
   }
 
   // gRPC calls it at the deadline too.
@@ -54,11 +54,26 @@ class PooledCall final : public UnaryReply {
     ASSIGN_OR_RETURN(pass_, BeginCall(context, gate));
     return held().Grow(MemoryOf(request));
   }
+  void Queue() {
+    const absl::Status queued =
+        pool_.Submit({.peer = peer_,
+                      .cost = cost_,
+                      .stop = stop_,
+                      .work =
+                          [this](const absl::Status& admitted) {
+                            End(admitted.ok() ? Answer() : admitted);
+                          },
+                      .request_bytes = request_bytes_});
+    if (!queued.ok()) End(queued);
+  }
   absl::Status Answer() {
     return answer_([this] { return stop_->Check(); }, held());
   }
 
   WorkPool& pool_;
+  const std::string peer_;
+  const size_t request_bytes_;
+  const WorkCost cost_;
   const std::shared_ptr<CallStop> stop_;
   const PooledAnswer answer_;
   CallGate::Pass pass_;
@@ -161,10 +176,11 @@ grpc::ServerUnaryReactor* AnswerOnPool(grpc::CallbackServerContext* context,
                                        WorkCost cost,
                                        const google::protobuf::Message& request,
                                        google::protobuf::Message& response,
-                                       PooledAnswer answer) {
-  auto* call = new PooledCall(*context, limits, pool, request, response,
+                                       PooledAnswer answer,
+                                       BeforeAnswer before) {
+  auto* call = new PooledCall(*context, limits, pool, request, response, cost,
                               std::move(answer));
-  call->Start(*context, limits.gate, cost, request);
+  call->Start(*context, limits.gate, request, before);
   return call;
 }
 

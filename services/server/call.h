@@ -136,6 +136,10 @@ grpc::ServerUnaryReactor* AnswerUnary(grpc::CallbackServerContext* context,
 // Fills the response of a call. It may check whether the client still waits,
 // and may grow the call's share.
 using PooledAnswer = std::function<absl::Status(StopCheck, ByteBudget::Share&)>;
+// What a call waits for before its answer is queued. It calls `go_on` once, at
+// once or later: with OK, or with the error that the call ends with.
+using BeforeAnswer =
+    std::function<void(std::function<void(const absl::Status&)> go_on)>;
 
 // Answers a unary call from the pool: `answer` runs on one of its threads. The
 // request and the response live as long as it runs. What else it uses must
@@ -146,7 +150,8 @@ grpc::ServerUnaryReactor* AnswerOnPool(grpc::CallbackServerContext* context,
                                        WorkCost cost,
                                        const google::protobuf::Message& request,
                                        google::protobuf::Message& response,
-                                       PooledAnswer answer);
+                                       PooledAnswer answer,
+                                       BeforeAnswer before = nullptr);
 
 }  // namespace plimsoll::services
 

@@ -1,5 +1,6 @@
 // `plimsoll serve`: planner, models and the HTTP front in one process.
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -9,6 +10,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
@@ -29,6 +31,8 @@
 #include "services/metrics/worker_metrics.h"
 #include "services/server/listen_address.h"
 #include "services/server/token_file.h"
+#include "services/wire/errors.h"
+#include "services/worker/models/observer_list.h"
 #include "services/worker/process/worker_core.h"
 #include "services/worker/process/worker_devices.h"
 
@@ -40,15 +44,21 @@ namespace fs = std::filesystem;
 constexpr char kServeDescription[] =
     "Serve models over HTTP to the clients of OpenAI, Anthropic and Ollama\n"
     "Plans and loads the models in this process and listens on 127.0.0.1:8080. "
-    "Without --n-ctx a slot has the context that the model was trained for, at "
-    "most 4096 tokens. docs/http.md has the paths and their parameters. Exit "
-    "code 3 if a model does not fit.";
+    "What does not fit beside the models before it is loaded when a request "
+    "asks for it: others are unloaded then, those that nobody has used for the "
+    "longest time first, until it fits. Without --n-ctx a slot has the context "
+    "that the model was trained for, at most 4096 tokens. docs/http.md has the "
+    "paths and their parameters. Exit code 3 if the first model, or a pinned "
+    "one, does not fit.";
 
 constexpr char kServeFooter[] =
     "Examples:\n"
     "  plimsoll serve model.gguf\n"
     "  plimsoll serve SmolLM2-135M-Instruct.Q4_1 --slots 8 --n-ctx 8192\n"
-    "  plimsoll serve models/ --listen 127.0.0.1:0 --device-memory 12GiB";
+    "  plimsoll serve models/ --listen 127.0.0.1:0 --device-memory 12GiB\n"
+    "  plimsoll serve models/ --pin assistant --keep-alive 300";
+
+constexpr int64_t kMaxKeepAlive = 365 * 24 * 3'600;  // seconds
 
 // The HTTP server's thread, and those of the command itself.
 constexpr int kFrontThreads = 2;
@@ -59,6 +69,8 @@ struct ServeFlags {
   std::string tokens;
   bool is_insecure = false;
   int64_t drain_s = 30;
+  std::vector<std::string> pinned;
+  std::optional<int64_t> keep_alive_s;
   LoadFlags load;
 };
 
@@ -130,6 +142,22 @@ absl::Status CheckServeFlags(const ServeFlags& flags,
   return local.ok() ? local : UsageError(local.message());
 }
 
+absl::Status CheckPinned(const services::WorkerOptions& options) {
+  for (const std::string& name : options.pinned) {
+    const bool is_there = std::any_of(
+        options.models.begin(), options.models.end(),
+        [&name](const services::ModelFlag& one) { return one.name == name; });
+    if (is_there) continue;
+    return UsageError(absl::StrCat(
+        "--pin ", name, ": there is no model of this name; there are ",
+        absl::StrJoin(options.models, ", ",
+                      [](std::string* out, const services::ModelFlag& one) {
+                        out->append(one.name);
+                      })));
+  }
+  return absl::OkStatus();
+}
+
 // Waits for one load. Shared with the registry, which may keep it for longer.
 class LoadWait final : public services::LoadWatcher {
  public:
@@ -190,17 +218,79 @@ std::string Verdict(const std::vector<services::PlannedPart>& parts,
                       Printable(plan.n_ctx_reason), ")");
 }
 
+// Tells people which models came and went for requests. Thread-safe.
+class LoadNews final : public services::WorkerObserver {
+ public:
+  explicit LoadNews(Streams& streams) : streams_(streams) {}
+
+  // Before, LoadAll says what is loaded; afterwards all models go.
+  void Begin() { is_on_ = true; }
+  void End() { is_on_ = false; }
+
+  void OnLoadEnd(const services::LoadRecord& load) override {
+    if (!is_on_) return;
+    const std::string seconds =
+        absl::StrFormat("%.1f s", absl::ToDoubleSeconds(load.time));
+    Say(load.status.ok()
+            ? absl::StrCat(load.model, " is ready after ", seconds, ": ",
+                           FormatBytes(load.total_bytes), ", ", load.note)
+            : absl::StrCat(load.model,
+                           " was not loaded: ", load.status.message()));
+  }
+  void OnUnload(const std::string& model) override {
+    if (is_on_) Say(absl::StrCat(model, " is unloaded"));
+  }
+
+ private:
+  void Say(const std::string& line) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    streams_.err << Printable(line) << "\n" << std::flush;
+  }
+
+  std::atomic<bool> is_on_ = false;
+  absl::Mutex mu_;
+  Streams& streams_;
+};
+
+bool IsPinned(const services::WorkerOptions& options, const std::string& name) {
+  return std::find(options.pinned.begin(), options.pinned.end(), name) !=
+         options.pinned.end();
+}
+
+// Loads a model, if it fits beside those that are loaded.
+absl::Status LoadOne(const services::ModelFlag& model,
+                     const planner::LoadOptions& load,
+                     services::ModelRegistry& registry, Streams& streams) {
+  const auto wait = std::make_shared<LoadWait>();
+  std::optional<Progress> progress;
+  progress.emplace(model.name, services::BootTime(), streams);
+  RETURN_IF_ERROR(
+      registry.Load(model.name, load, wait, services::IfFull::kRefuse));
+  ASSIGN_OR_RETURN(const std::vector<services::PlannedPart> parts,
+                   wait->Await(*progress));
+  progress.reset();  // ends its line
+  streams.err << model.name << " " << Verdict(parts, load.n_slots) << "\n";
+  return absl::OkStatus();
+}
+
+// Loads the pinned models, the first of the others, and what fits beside them.
 absl::Status LoadAll(const services::WorkerOptions& options,
                      services::ModelRegistry& registry, Streams& streams) {
-  for (const services::ModelFlag& model : options.models) {
-    const auto wait = std::make_shared<LoadWait>();
-    std::optional<Progress> progress;
-    progress.emplace(model.name, services::BootTime(), streams);
-    RETURN_IF_ERROR(registry.Load(model.name, options.load, wait));
-    ASSIGN_OR_RETURN(const std::vector<services::PlannedPart> parts,
-                     wait->Await(*progress));
-    progress.reset();  // ends its line
-    streams.err << model.name << " " << Verdict(parts, options.load.n_slots)
+  std::vector<services::ModelFlag> models = options.models;
+  std::stable_partition(models.begin(), models.end(),
+                        [&options](const services::ModelFlag& model) {
+                          return IsPinned(options, model.name);
+                        });
+  for (const services::ModelFlag& model : models) {
+    const absl::Status status = LoadOne(model, options.load, registry, streams);
+    if (status.ok()) continue;
+    const bool may_wait = &model != &models.front() &&
+                          !IsPinned(options, model.name) &&
+                          services::DetailsOf(status).reason ==
+                              v1::ERROR_REASON_MEMORY_BUDGET_EXCEEDED;
+    if (!may_wait) return status;
+    streams.err << model.name
+                << " is loaded when a request asks for it: " << status.message()
                 << "\n";
   }
   return absl::OkStatus();
@@ -226,6 +316,11 @@ services::WorkerOptions ToWorkerOptions(const ServeFlags& flags) {
   options.drain_timeout = absl::Seconds(flags.drain_s);
   options.clock = services::BootTime;
   options.profile_folder = services::DefaultProfileFolder();
+  options.on_demand = true;
+  options.pinned = flags.pinned;
+  if (flags.keep_alive_s.has_value()) {
+    options.keep_alive = absl::Seconds(*flags.keep_alive_s);
+  }
   return options;
 }
 
@@ -233,9 +328,10 @@ services::WorkerOptions ToWorkerOptions(const ServeFlags& flags) {
 absl::Status Serve(const ServeFlags& flags, services::WorkerOptions options,
                    Streams& streams) {
   RETURN_IF_ERROR(services::CheckWorkerThreads(options, kFrontThreads));
-  // It logs nothing: people see what this command prints.
   services::WorkerMetrics metrics(options);
-  options.observer = &metrics;
+  LoadNews news(streams);
+  services::ObserverList observers({&metrics, &news});
+  options.observer = &observers;
   ASSIGN_OR_RETURN(const auto core, services::WorkerCore::Start(options));
   if (!flags.tokens.empty()) {
     auto tokens = services::TokenFile::Open(flags.tokens, absl::Now);
@@ -254,7 +350,9 @@ absl::Status Serve(const ServeFlags& flags, services::WorkerOptions options,
   if (status.ok()) {
     front->SetReady(true);
     Announce(front->address(), options.models.front().name, streams);
+    news.Begin();
     while (!Interrupted()) absl::SleepFor(kInterruptPoll);
+    news.End();
   }
   front->Drain(status.ok() ? options.drain_timeout : absl::ZeroDuration(),
                [&core] { core->AbortCalls(); });
@@ -267,6 +365,7 @@ absl::Status RunServe(const ServeFlags& flags, const Commands& commands) {
   services::KeepHeapSmall();
   services::WorkerOptions options = ToWorkerOptions(flags);
   ASSIGN_OR_RETURN(options.models, FindModels(flags.models));
+  RETURN_IF_ERROR(CheckPinned(options));
   RETURN_IF_ERROR(MemoryOfEach(flags.load, flags.load.devices.size()).status());
   const InterruptScope interrupts;
   ASSIGN_OR_RETURN(const services::ComputeDevices devices,
@@ -321,6 +420,14 @@ void AddServe(CLI::App& app, Commands& commands) {
       ->type_name("ORIGIN");
   AddCount(*command, "--drain-timeout", &flags->drain_s, 0, 3'600, "S",
            "Seconds that running calls get after SIGTERM (30)");
+  command
+      ->add_option("--pin", flags->pinned,
+                   "Name of a model that is never unloaded for another one; "
+                   "repeatable")
+      ->type_name("NAME");
+  AddCount(*command, "--keep-alive", &flags->keep_alive_s, 0, kMaxKeepAlive,
+           "S",
+           "Unload a model that nobody has used for so many seconds (never)");
   AddLoadFlags(*command, &flags->load);
   command->callback([flags, &commands] {
     commands.run = [flags, &commands] { return RunServe(*flags, commands); };

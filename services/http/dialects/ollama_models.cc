@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/status_macros.h"
+#include "services/host/clock.h"
 #include "services/http/dialects/ollama_reply.h"
 #include "services/http/json.h"
 #include "services/http/json_call.h"
@@ -15,7 +17,7 @@ namespace {
 
 // Clients cut digests, so there has to be one; files are not hashed.
 constexpr size_t kDigestChars = 64;
-// Models are not unloaded.
+// When a model expires that is not unloaded.
 constexpr char kNever[] = "9999-12-31T23:59:59Z";
 
 Json Details(const ModelInfo& model) {
@@ -39,6 +41,16 @@ Json Named(const ModelInfo& model, int64_t bytes) {
   json["digest"] = std::string(kDigestChars, '0');
   json["details"] = Details(model);
   return json;
+}
+
+// When the model is unloaded if nobody uses it.
+std::string ExpiryOf(const ModelInfo& model) {
+  if (model.is_pinned || model.keep_alive == absl::InfiniteDuration()) {
+    return kNever;
+  }
+  const absl::Time now = BootTime();
+  const absl::Time last_use = model.ready->idle_since.value_or(now);
+  return OllamaTime(absl::Now() + (last_use + model.keep_alive - now));
 }
 
 Json EmptyList() {
@@ -110,7 +122,7 @@ HttpResponse ListOllamaLoaded(const std::vector<ModelInfo>& models,
       if (!part.is_on_host) device_bytes += part.total_bytes;
     }
     Json json = Named(model, bytes);
-    json["expires_at"] = kNever;
+    json["expires_at"] = ExpiryOf(model);
     json["size_vram"] = device_bytes;
     json["context_length"] = model.ready->n_ctx;
     list["models"].push_back(std::move(json));

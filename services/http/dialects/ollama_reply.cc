@@ -35,7 +35,8 @@ class OllamaFormat : public ReplyFormat {
   OllamaFormat(const TextJob& job, ReplyHead head)
       : head_(std::move(head)),
         tokens_(head_.model),
-        has_logprobs_(job.prompts.front().response().has_top_logprobs()) {}
+        has_logprobs_(job.prompts.front().response().has_top_logprobs()),
+        is_unload_(job.IsUnload()) {}
 
   void AppendPart(int /*index*/, const Part& part,
                   std::string& lines) override {
@@ -115,13 +116,14 @@ class OllamaFormat : public ReplyFormat {
   Json Loaded() {
     Json message = Message(nullptr);
     message["done"] = true;
-    message["done_reason"] = "load";
+    message["done_reason"] = is_unload_ ? "unload" : "load";
     return message;
   }
 
   const ReplyHead head_;
   const TokenJson tokens_;
   const bool has_logprobs_;
+  const bool is_unload_;
   bool is_begun_ = false;  // a part of a stream was written
 };
 

@@ -5,7 +5,9 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "base/status_macros.h"
 #include "services/http/dialects/ollama_messages.h"
 #include "services/http/request_fields.h"
@@ -17,6 +19,8 @@ using Request = v1::StreamGenerateRequest;
 
 // The longest reach of penalties.
 constexpr int64_t kMaxPenaltyTokens = 8'192;
+constexpr char kKeepAlive[] =
+    "must be seconds, or a text such as 5m; negative: for ever";
 // Without effect: the plan decides how a model is loaded, contexts do not
 // shift, and the other two belong to mirostat.
 constexpr absl::string_view kIgnoredOptions[] = {
@@ -111,26 +115,35 @@ absl::Status ReadThink(JsonFields& fields, Request& request) {
   return absl::OkStatus();
 }
 
-bool IsNow(const Json& keep_alive) {
-  return keep_alive == 0 || keep_alive == "0" || keep_alive == "0s" ||
-         keep_alive == "0m" || keep_alive == "0h";
+// Reads a duration: seconds, or a text such as 5m; negative means for ever.
+absl::Status ReadKeepAlive(JsonFields& fields, TextJob& job) {
+  const Json* given = fields.Find("keep_alive");
+  if (given == nullptr) return absl::OkStatus();
+  double seconds = 0;
+  absl::Duration time;
+  if (given->is_number()) {
+    time = absl::Seconds(given->get<double>());
+  } else if (!given->is_string()) {
+    return fields.Bad("keep_alive", kKeepAlive);
+  } else if (const auto& text = given->get_ref<const std::string&>();
+             absl::SimpleAtod(text, &seconds)) {
+    time = absl::Seconds(seconds);
+  } else if (!absl::ParseDuration(text, &time)) {
+    return fields.Bad("keep_alive", kKeepAlive);
+  }
+  job.keep_alive =
+      time < absl::ZeroDuration() ? absl::InfiniteDuration() : time;
+  return absl::OkStatus();
 }
 
 // Ends a request. One without a prompt has a model loaded, or unloaded if it is
 // not to be kept.
 absl::StatusOr<TextJob> Finish(JsonFields& fields, TextJob job,
                                Request request) {
-  const Json* keep_alive = fields.Find("keep_alive");
+  RETURN_IF_ERROR(ReadKeepAlive(fields, job));
   RETURN_IF_ERROR(ReadThink(fields, request));
   RETURN_IF_ERROR(fields.End());
-  if (request.input_case() == Request::INPUT_NOT_SET) {
-    if (keep_alive != nullptr && IsNow(*keep_alive)) {
-      return fields.Bad("keep_alive",
-                        "cannot unload: models stay loaded until the server "
-                        "ends");
-    }
-    job.n_choices = 0;
-  }
+  if (request.input_case() == Request::INPUT_NOT_SET) job.n_choices = 0;
   job.prompts.push_back(std::move(request));
   return job;
 }

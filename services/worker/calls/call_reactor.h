@@ -26,19 +26,11 @@
 #include "services/wire/errors.h"
 #include "services/worker/calls/claim.h"
 #include "services/worker/calls/preparation.h"
-#include "services/worker/models/model_registry.h"
 
 namespace plimsoll::services {
 
 static_assert(kMaxRequestIdBytes ==
               worker::GenerateOptions::kMaxRequestIdBytes);
-
-// Where a worker's calls run.
-struct CallRoom {
-  ModelRegistry& registry;
-  CallLimits limits;
-  WorkPool& pool;
-};
 
 // `Reactor` is one of gRPC's server reactors. gRPC and the engine each hold one
 // reference to the call; gRPC's ends in OnDone.
@@ -63,14 +55,13 @@ class CallReactor : public Reactor, public GenerationCall {
       : GenerationCall(BootTime()),
         context_(context),
         request_id_(TakeRequestId(context)),
-        registry_(room.registry),
         gate_(room.limits.gate),
         preparation_(context, room.pool),
         held_(EnterCall(context, room.limits)),
         slow_reader_(context, room.limits.reader_timeout) {}
 
-  // Makes a call and starts it: `begin(call)` turns its request into work, at
-  // once or on the pool. What is returned lives until OnDone.
+  // Makes a call and starts it: `begin(call, model)` turns its request into
+  // work, at once or on the pool. What is returned lives until OnDone.
   template <typename Call, typename Request, typename Begin>
   static Call* Start(std::shared_ptr<Call> call, const CallRoom& room,
                      const Request& request, Begin begin) {
@@ -79,19 +70,19 @@ class CallReactor : public Reactor, public GenerationCall {
     // gRPC keeps the context and the request until OnDone, which comes after
     // the end.
     started.preparation_.Start(
-        started.context_, room.limits.gate, request, started.pass_,
-        started.held_, [call, begin] { return begin(*call); },
+        started.context_, room, request, started.pass_, started.held_,
+        [call, begin](ServedModel model) {
+          return begin(*call, std::move(model));
+        },
         [call](const absl::Status& status) { call->OnEnd(status, {}); });
     return call.get();
   }
 
   // Prepares the call's request.
-  // Errors: what the caller's metadata, ModelRegistry::Serve and Prepare
-  // report.
+  // Errors: what the caller's metadata and Prepare report.
   template <typename Request>
   absl::StatusOr<Generation> PrepareRequest(const Request& request,
-                                            StopCheck stop) {
-    ASSIGN_OR_RETURN(ServedModel model, registry_.Serve(request.model()));
+                                            ServedModel model, StopCheck stop) {
     ASSIGN_OR_RETURN(worker::Claim claim, ClaimOf(context_, gate_));
     // gRPC keeps a request until its call is done, and hands it out as const.
     return Prepare(std::move(model),
@@ -109,7 +100,6 @@ class CallReactor : public Reactor, public GenerationCall {
 
   grpc::CallbackServerContext& context_;  // until Finish
   const std::string request_id_;
-  ModelRegistry& registry_;
   const CallGate& gate_;
   Preparation preparation_;
   CallGate::Pass pass_;

@@ -7,18 +7,29 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "base/stop_check.h"
+#include "services/generation/served_model.h"
 #include "services/server/byte_budget.h"
 #include "services/server/call.h"
 #include "services/server/call_gate.h"
 #include "services/server/call_stop.h"
 #include "services/server/peer.h"
 #include "services/server/work_pool.h"
+#include "services/worker/models/model_registry.h"
 
 namespace plimsoll::services {
+
+// Where a worker's calls run.
+struct CallRoom {
+  ModelRegistry& registry;
+  CallLimits limits;
+  WorkPool& pool;
+};
 
 template <typename Request>
 bool HasConstraint(const Request& request) {
@@ -36,62 +47,98 @@ WorkCost CostOf(const Request& request) {
              : WorkCost::kLong;
 }
 
-// Answers a unary call with `answer`, at once if the request is small, else on
-// the pool.
+// Fills the response of a call for a model. It may check whether the client
+// still waits, and may grow the call's share.
+using ModelAnswer = std::function<absl::Status(
+    const ServedModel& model, StopCheck stop, ByteBudget::Share& held)>;
+
+// Answers a unary call with `answer`: at once if the request is small and its
+// model is ready, else on the pool, once the model is loaded.
 template <typename Request, typename Response>
 grpc::ServerUnaryReactor* AnswerPrepared(grpc::CallbackServerContext* context,
-                                         const CallLimits& limits,
-                                         WorkPool& pool, const Request& request,
+                                         const CallRoom& room,
+                                         const Request& request,
                                          Response& response,
-                                         PooledAnswer answer) {
-  if (request.ByteSizeLong() <= kMaxInlineBytes) {
-    return AnswerUnary(
-        context, limits, request, response,
-        [&](ByteBudget::Share& held) { return answer(NeverStop, held); });
+                                         ModelAnswer answer) {
+  ModelRegistry& registry = room.registry;
+  absl::StatusOr<ServedModel> ready = registry.Serve(request.model());
+  if (request.ByteSizeLong() <= kMaxInlineBytes &&
+      (ready.ok() || !registry.loads_on_demand())) {
+    return AnswerUnary(context, room.limits, request, response,
+                       [&](ByteBudget::Share& held) -> absl::Status {
+                         if (!ready.ok()) return ready.status();
+                         return answer(
+                             *std::exchange(ready, absl::UnknownError("taken")),
+                             NeverStop, held);
+                       });
   }
-  return AnswerOnPool(context, limits, pool, CostOf(request), request, response,
-                      std::move(answer));
+  const auto model = std::make_shared<ServedModel>();
+  return AnswerOnPool(
+      context, room.limits, room.pool, CostOf(request), request, response,
+      [model, answer](StopCheck stop, ByteBudget::Share& held) {
+        return answer(std::exchange(*model, {}), stop, held);
+      },
+      [&registry, model,
+       &request](const std::function<void(const absl::Status&)>& go_on) {
+        const auto set = [model, go_on](absl::StatusOr<ServedModel> served) {
+          const absl::Status status = served.status();
+          if (status.ok()) *model = *std::move(served);
+          go_on(status);
+        };
+        auto served = registry.ServeOrLoad(request.model(), set);
+        if (!served.ok()) return set(served.status());
+        if (served->has_value()) set(**std::move(served));
+      });
 }
 
 // The preparation of one call, which must outlive the work. Thread-safe.
 class Preparation {
  public:
+  // Gets the model, or why the call ends.
+  using Work = std::function<void(absl::StatusOr<ServedModel> model)>;
+
   Preparation(const grpc::CallbackServerContext& context, WorkPool& pool)
       : pool_(pool), stop_(NewCallStop(context)) {}
 
-  // Calls `work` once. It gets OK, at once or on a thread of the pool, or an
-  // error if the pool has no room or the call ends before its turn.
+  // Calls `work` once with the request's model: at once or on a thread of the
+  // pool. It gets an error if there is no such model, the pool has no room, or
+  // the call ends before its turn.
   template <typename Request>
-  void Run(const grpc::CallbackServerContext& context, const Request& request,
-           const std::function<void(const absl::Status&)>& work) {
+  void Run(const grpc::CallbackServerContext& context, ModelRegistry& registry,
+           const Request& request, const Work& work) {
+    auto served = registry.ServeOrLoad(
+        request.model(),
+        [this, &context, &request, work](absl::StatusOr<ServedModel> loaded) {
+          // The thread that loads has other things to do.
+          if (!loaded.ok()) return work(loaded.status());
+          Queue(context, request, *std::move(loaded), work);
+        });
+    if (!served.ok()) return work(served.status());
+    if (!served->has_value()) return;
     if (request.ByteSizeLong() <= kMaxInlineBytes && !HasConstraint(request)) {
-      return work(absl::OkStatus());
+      return work(**std::move(served));
     }
-    const absl::Status queued =
-        pool_.Submit({.peer = PeerOf(context.peer()),
-                      .cost = CostOf(request),
-                      .stop = stop_,
-                      .work = work,
-                      .request_bytes = request.ByteSizeLong()});
-    if (!queued.ok()) work(queued);
+    Queue(context, request, **std::move(served), work);
   }
 
   // Begins a call: takes its `pass` of the gate and the memory of its request,
-  // which `held` counts, and calls `begin` as Run does. `fail` gets the error
-  // if any of this fails.
+  // which `held` counts, and calls `begin` with the model as Run does. `fail`
+  // gets the error if any of this fails.
   template <typename Request, typename Begin, typename Fail>
-  void Start(grpc::CallbackServerContext& context, CallGate& gate,
+  void Start(grpc::CallbackServerContext& context, const CallRoom& room,
              const Request& request, CallGate::Pass& pass,
              ByteBudget::Share& held, Begin begin, Fail fail) {
-    auto admitted = BeginCall(context, gate);
+    auto admitted = BeginCall(context, room.limits.gate);
     if (!admitted.ok()) return fail(admitted.status());
     pass = *std::move(admitted);
     const absl::Status has_room = held.Grow(MemoryOf(request));
     if (!has_room.ok()) return fail(has_room);
-    Run(context, request, [begin, fail](const absl::Status& queued) {
-      const absl::Status status = queued.ok() ? begin() : queued;
-      if (!status.ok()) fail(status);
-    });
+    Run(context, room.registry, request,
+        [begin, fail](absl::StatusOr<ServedModel> model) {
+          const absl::Status status =
+              model.ok() ? begin(*std::move(model)) : model.status();
+          if (!status.ok()) fail(status);
+        });
   }
 
   // Returns OK while the work should go on.
@@ -101,6 +148,25 @@ class Preparation {
   void Cancel() { pool_.Cancel(*stop_); }
 
  private:
+  template <typename Request>
+  void Queue(const grpc::CallbackServerContext& context, const Request& request,
+             ServedModel model, const Work& work) {
+    // Shared because a std::function must be copyable, and a copy that is left
+    // somewhere must not keep the model.
+    const auto taken = std::make_shared<ServedModel>(std::move(model));
+    const auto run = [taken, work](const absl::Status& queued) {
+      if (!queued.ok()) return work(queued);
+      work(std::exchange(*taken, {}));
+    };
+    const absl::Status queued =
+        pool_.Submit({.peer = PeerOf(context.peer()),
+                      .cost = CostOf(request),
+                      .stop = stop_,
+                      .work = run,
+                      .request_bytes = request.ByteSizeLong()});
+    if (!queued.ok()) run(queued);
+  }
+
   WorkPool& pool_;
   const std::shared_ptr<CallStop> stop_;
 };

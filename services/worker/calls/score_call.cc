@@ -94,12 +94,16 @@ ScoreCall* ScoreCall::Start(grpc::CallbackServerContext& context,
                             v1::ScoreResponse& response) {
   return CallReactor::Start(
       std::shared_ptr<ScoreCall>(new ScoreCall(context, room, response)), room,
-      request, [&request](ScoreCall& call) { return call.Begin(request); });
+      request, [&request](ScoreCall& call, ServedModel model) {
+        return call.Begin(request, std::move(model));
+      });
 }
 
-absl::Status ScoreCall::Begin(const v1::ScoreRequest& request) {
+absl::Status ScoreCall::Begin(const v1::ScoreRequest& request,
+                              ServedModel model) {
   const auto stop = [this] { return preparation_.Check(); };
-  ASSIGN_OR_RETURN(Generation generation, PrepareRequest(request, stop));
+  ASSIGN_OR_RETURN(Generation generation,
+                   PrepareRequest(request, std::move(model), stop));
   ASSIGN_OR_RETURN(auto continuations,
                    Continuations(generation, request, held_, stop));
   absl::MutexLock lock(&mu_);

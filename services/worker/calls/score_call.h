@@ -34,7 +34,8 @@ class ScoreCall final : public CallReactor<grpc::ServerUnaryReactor> {
   ScoreCall(grpc::CallbackServerContext& context, const CallRoom& room,
             v1::ScoreResponse& response);
 
-  absl::Status Begin(const v1::ScoreRequest& request) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Begin(const v1::ScoreRequest& request, ServedModel model)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // Submits the next continuation.
   absl::Status SubmitNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool Deliver(worker::StepOutput& output) override

@@ -62,11 +62,10 @@ class SessionServiceImpl final : public v1::SessionService::CallbackService {
                                   v1::OpenSessionResponse* response) override {
     // The system prompt is tokenised.
     return AnswerPrepared(
-        context, room_.limits, room_.pool, *request, *response,
+        context, room_, *request, *response,
         [this, context, request, response](
-            StopCheck stop, ByteBudget::Share& held) -> absl::Status {
-          ASSIGN_OR_RETURN(const ServedModel model,
-                           room_.registry.Serve(request->model()));
+            const ServedModel& model, StopCheck stop,
+            ByteBudget::Share& held) -> absl::Status {
           ASSIGN_OR_RETURN(worker::Claim claim,
                            ClaimOf(*context, room_.limits.gate));
           ASSIGN_OR_RETURN(

@@ -15,15 +15,19 @@ template <typename Request, typename Response>
 StreamCall<Request, Response>* StreamCall<Request, Response>::Start(
     grpc::CallbackServerContext& context, const CallRoom& room,
     const Request& request) {
-  return Base::Start(
-      std::shared_ptr<StreamCall>(new StreamCall(context, room)), room, request,
-      [&request](StreamCall& call) { return call.Begin(request); });
+  return Base::Start(std::shared_ptr<StreamCall>(new StreamCall(context, room)),
+                     room, request,
+                     [&request](StreamCall& call, ServedModel model) {
+                       return call.Begin(request, std::move(model));
+                     });
 }
 
 template <typename Request, typename Response>
-absl::Status StreamCall<Request, Response>::Begin(const Request& request) {
+absl::Status StreamCall<Request, Response>::Begin(const Request& request,
+                                                  ServedModel model) {
   const auto stop = [this] { return this->preparation_.Check(); };
-  ASSIGN_OR_RETURN(Generation generation, this->PrepareRequest(request, stop));
+  ASSIGN_OR_RETURN(Generation generation,
+                   this->PrepareRequest(request, std::move(model), stop));
   const std::vector<int32_t>& ids = generation.options.prompt_ids;
   RETURN_IF_ERROR(
       CheckReplyBytes(WireBytes(ids) + kReplyFrameBytes, "shorten the prompt"));

@@ -52,7 +52,8 @@ class StreamCall final
   StreamCall(grpc::CallbackServerContext& context, const CallRoom& room)
       : Base(context, room) {}
 
-  absl::Status Begin(const Request& request) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Begin(const Request& request, ServedModel model)
+      ABSL_LOCKS_EXCLUDED(mu_);
   bool Deliver(worker::StepOutput& output) override
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool Complete(const absl::Status& status,

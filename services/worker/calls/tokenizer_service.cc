@@ -25,11 +25,10 @@ void AddIds(const std::vector<int32_t>& ids, Response& response) {
   for (const int32_t id : ids) response.add_ids(ToUint32(id));
 }
 
-absl::Status CountTokens(ModelRegistry& registry,
+absl::Status CountTokens(const ServedModel& model,
                          const v1::CountTokensRequest& request, StopCheck stop,
                          ByteBudget::Share& held,
                          v1::CountTokensResponse& response) {
-  ASSIGN_OR_RETURN(const ServedModel model, registry.Serve(request.model()));
   RETURN_IF_ERROR(held.Grow(WorkBytes(request)));
   if (request.input_case() == v1::CountTokensRequest::INPUT_NOT_SET) {
     return absl::InvalidArgumentError("input: text or chat is needed");
@@ -43,11 +42,10 @@ absl::Status CountTokens(ModelRegistry& registry,
   return absl::OkStatus();
 }
 
-absl::Status ApplyChatTemplate(ModelRegistry& registry,
+absl::Status ApplyChatTemplate(const ServedModel& model,
                                const v1::ApplyChatTemplateRequest& request,
                                StopCheck stop, ByteBudget::Share& held,
                                v1::ApplyChatTemplateResponse& response) {
-  ASSIGN_OR_RETURN(const ServedModel model, registry.Serve(request.model()));
   RETURN_IF_ERROR(held.Grow(WorkBytes(request)));
   ASSIGN_OR_RETURN(const Prompt result,
                    FromChat(model, request.chat(), {.stop = stop}));
@@ -66,19 +64,15 @@ class TokenizerServiceImpl final
  public:
   TokenizerServiceImpl(ModelRegistry& registry, CallGate& gate, WorkPool& pool,
                        absl::Duration reader_timeout)
-      : registry_(registry),
-        limits_{gate, registry.messages(), reader_timeout},
-        pool_(pool) {}
+      : room_{registry, {gate, registry.messages(), reader_timeout}, pool} {}
 
   ServerUnaryReactor* Tokenize(CallbackServerContext* context,
                                const v1::TokenizeRequest* request,
                                v1::TokenizeResponse* response) override {
     return AnswerPrepared(
-        context, limits_, pool_, *request, *response,
-        [this, request, response](StopCheck stop,
-                                  ByteBudget::Share& held) -> absl::Status {
-          ASSIGN_OR_RETURN(const ServedModel model,
-                           registry_.Serve(request->model()));
+        context, room_, *request, *response,
+        [request, response](const ServedModel& model, StopCheck stop,
+                            ByteBudget::Share& held) {
           return services::Tokenize(model, *request, stop, held, *response);
         });
   }
@@ -87,11 +81,9 @@ class TokenizerServiceImpl final
                                  const v1::DetokenizeRequest* request,
                                  v1::DetokenizeResponse* response) override {
     return AnswerPrepared(
-        context, limits_, pool_, *request, *response,
-        [this, request, response](StopCheck stop,
-                                  ByteBudget::Share& held) -> absl::Status {
-          ASSIGN_OR_RETURN(const ServedModel model,
-                           registry_.Serve(request->model()));
+        context, room_, *request, *response,
+        [request, response](const ServedModel& model, StopCheck stop,
+                            ByteBudget::Share& held) {
           return services::Detokenize(model, *request, stop, held, *response);
         });
   }
@@ -100,10 +92,10 @@ class TokenizerServiceImpl final
                                   const v1::CountTokensRequest* request,
                                   v1::CountTokensResponse* response) override {
     return AnswerPrepared(
-        context, limits_, pool_, *request, *response,
-        [this, request, response](StopCheck stop, ByteBudget::Share& held) {
-          return services::CountTokens(registry_, *request, stop, held,
-                                       *response);
+        context, room_, *request, *response,
+        [request, response](const ServedModel& model, StopCheck stop,
+                            ByteBudget::Share& held) {
+          return services::CountTokens(model, *request, stop, held, *response);
         });
   }
 
@@ -112,17 +104,16 @@ class TokenizerServiceImpl final
       const v1::ApplyChatTemplateRequest* request,
       v1::ApplyChatTemplateResponse* response) override {
     return AnswerPrepared(
-        context, limits_, pool_, *request, *response,
-        [this, request, response](StopCheck stop, ByteBudget::Share& held) {
-          return services::ApplyChatTemplate(registry_, *request, stop, held,
+        context, room_, *request, *response,
+        [request, response](const ServedModel& model, StopCheck stop,
+                            ByteBudget::Share& held) {
+          return services::ApplyChatTemplate(model, *request, stop, held,
                                              *response);
         });
   }
 
  private:
-  ModelRegistry& registry_;
-  const CallLimits limits_;
-  WorkPool& pool_;
+  const CallRoom room_;
 };
 
 }  // namespace

@@ -20,12 +20,16 @@ UnaryCall* UnaryCall::Start(grpc::CallbackServerContext& context,
                             v1::GenerateResponse& response) {
   return CallReactor::Start(
       std::shared_ptr<UnaryCall>(new UnaryCall(context, room, response)), room,
-      request, [&request](UnaryCall& call) { return call.Begin(request); });
+      request, [&request](UnaryCall& call, ServedModel model) {
+        return call.Begin(request, std::move(model));
+      });
 }
 
-absl::Status UnaryCall::Begin(const v1::GenerateRequest& request) {
+absl::Status UnaryCall::Begin(const v1::GenerateRequest& request,
+                              ServedModel model) {
   const auto stop = [this] { return preparation_.Check(); };
-  ASSIGN_OR_RETURN(Generation generation, PrepareRequest(request, stop));
+  ASSIGN_OR_RETURN(Generation generation,
+                   PrepareRequest(request, std::move(model), stop));
   const std::vector<int32_t>& ids = generation.options.prompt_ids;
   const int64_t echo_bytes = WireBytes(ids);
   RETURN_IF_ERROR(

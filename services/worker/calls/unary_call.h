@@ -28,7 +28,7 @@ class UnaryCall final : public CallReactor<grpc::ServerUnaryReactor> {
   UnaryCall(grpc::CallbackServerContext& context, const CallRoom& room,
             v1::GenerateResponse& response);
 
-  absl::Status Begin(const v1::GenerateRequest& request)
+  absl::Status Begin(const v1::GenerateRequest& request, ServedModel model)
       ABSL_LOCKS_EXCLUDED(mu_);
   bool Deliver(worker::StepOutput& output) override
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

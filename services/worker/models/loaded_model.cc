@@ -1,6 +1,11 @@
 #include "services/worker/models/loaded_model.h"
 
+#include <utility>
+
 namespace plimsoll::services {
+
+LoadedModel::LoadedModel(std::function<absl::Time()> clock)
+    : clock_(std::move(clock)), last_use_(clock_()) {}
 
 LoadedModel::Use LoadedModel::Enter() {
   absl::MutexLock lock(&mu_);
@@ -14,6 +19,13 @@ bool LoadedModel::AwaitUnused(absl::Duration timeout) {
     return uses_ == 0;
   };
   return mu_.AwaitWithTimeout(absl::Condition(&unused), timeout);
+}
+
+std::optional<absl::Time> LoadedModel::IdleSince() const {
+  if (engine->CurrentLoad().sessions > 0) return std::nullopt;
+  absl::MutexLock lock(&mu_);
+  if (uses_ > 0) return std::nullopt;
+  return last_use_;
 }
 
 int64_t LoadedModel::total_bytes() const {
@@ -33,6 +45,7 @@ std::vector<std::string> LoadedModel::device_ids() const {
 void LoadedModel::Leave() {
   absl::MutexLock lock(&mu_);
   --uses_;
+  last_use_ = clock_();
 }
 
 }  // namespace plimsoll::services

@@ -3,6 +3,7 @@
 #define PLIMSOLL_SERVICES_WORKER_MODELS_LOADED_MODEL_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -57,7 +58,8 @@ class LoadedModel {
     int64_t held_bytes = 0;  // of the models that were on its device before
   };
 
-  LoadedModel() = default;
+  // `clock` says when a use ends.
+  explicit LoadedModel(std::function<absl::Time()> clock);
   LoadedModel(const LoadedModel&) = delete;
   LoadedModel& operator=(const LoadedModel&) = delete;
 
@@ -65,6 +67,9 @@ class LoadedModel {
   // Waits until nobody uses it. Returns false if that takes longer than
   // `timeout`.
   bool AwaitUnused(absl::Duration timeout);
+  // When its last use ended, or when it was made; absent while a call uses it
+  // or a session of it is open.
+  std::optional<absl::Time> IdleSince() const;
 
   // The bytes of all parts' plans together.
   int64_t total_bytes() const;
@@ -92,8 +97,10 @@ class LoadedModel {
  private:
   void Leave();
 
-  absl::Mutex mu_;
+  const std::function<absl::Time()> clock_;
+  mutable absl::Mutex mu_;
   int64_t uses_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::Time last_use_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace plimsoll::services

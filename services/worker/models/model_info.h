@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "planner/layout/memory_plan.h"
 #include "worker/engine/engine_reports.h"
 
@@ -43,6 +44,8 @@ struct ReadyModel {
   std::string chat_format;       // empty if none is known
   std::vector<ModelPart> parts;  // at least one, in the order of their layers
   worker::EngineLoad load;
+  // When its last use ended; absent while a call or a session uses it.
+  std::optional<absl::Time> idle_since;
 };
 
 // A configured model.
@@ -50,6 +53,9 @@ struct ModelInfo {
   std::string name;
   ModelState state = ModelState::kAbsent;
   std::string last_error = {};  // why the last load failed, if it did
+  bool is_pinned = false;       // it makes room for no other model
+  // How long it stays loaded without use.
+  absl::Duration keep_alive = absl::InfiniteDuration();
   // Present if kReady or kDraining.
   std::optional<ReadyModel> ready = std::nullopt;
 };

@@ -54,7 +54,7 @@ const WorkerDevice& ModelLoader::DeviceOf(
 
 absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Load(
     const ModelFlag& flag, const planner::LoadOptions& options,
-    const ModelPlanner::BytesByDevice& held, const LoadHooks& hooks) {
+    const LoadHooks& hooks) {
   ASSIGN_OR_RETURN(const std::unique_ptr<worker::ModelFile> file,
                    worker::ModelFile::Open(flag.path));
   // Before anything is planned, reserved or expected of the runtime.
@@ -68,7 +68,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Load(
                                  options.engine.MapsFile());
   }
   ASSIGN_OR_RETURN(const Granted granted,
-                   PlanAndReserve(*file, options, flag.name, held));
+                   PlanAndReserve(*file, options, flag.name, hooks));
   hooks.on_plan(granted.parts);
   absl::StatusOr<std::unique_ptr<LoadedModel>> model =
       Fill(*file, flag, granted, hooks);
@@ -79,7 +79,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Load(
   }
   (*model)->expectation = std::move(expectation);
   for (LoadedModel::Part& part : (*model)->parts) {
-    part.held_bytes = held[part.device];
+    part.held_bytes = granted.held[part.device];
   }
   return model;
 }
@@ -118,23 +118,38 @@ void ModelLoader::ReleaseFailed(const Granted& granted,
   }
 }
 
+absl::StatusOr<ModelLoader::Granted> ModelLoader::Plan(
+    const worker::ModelFile& file, const planner::LoadOptions& options,
+    const std::string& name, const LoadHooks& hooks) {
+  while (true) {
+    Granted granted{.held = hooks.held()};
+    auto parts = planner_.Plan(file, options, name, granted.held);
+    if (parts.ok()) {
+      granted.parts = *std::move(parts);
+      return granted;
+    }
+    const bool may_make_room =
+        absl::IsResourceExhausted(parts.status()) && hooks.make_room != nullptr;
+    if (!may_make_room) return parts.status();
+    RETURN_IF_ERROR(hooks.make_room(parts.status()));
+  }
+}
+
 absl::StatusOr<ModelLoader::Granted> ModelLoader::PlanAndReserve(
     const worker::ModelFile& file, const planner::LoadOptions& options,
-    const std::string& name, const ModelPlanner::BytesByDevice& held) {
+    const std::string& name, const LoadHooks& hooks) {
   absl::Status refusal;
   for (int attempt = 0; attempt < kMaxReserveAttempts; ++attempt) {
-    auto parts = planner_.Plan(file, options, name, held);
+    absl::StatusOr<Granted> granted = Plan(file, options, name, hooks);
     // Planner and worker may have read a device at two moments.
-    if (client_ != nullptr && absl::IsFailedPrecondition(parts.status())) {
-      refusal = parts.status();
+    if (client_ != nullptr && absl::IsFailedPrecondition(granted.status())) {
+      refusal = granted.status();
       continue;
     }
-    if (!parts.ok()) return parts.status();
-    Granted granted{*std::move(parts), {}};
-    if (client_ == nullptr) return granted;
-    auto leases = ReserveAll(name, granted.parts);
+    if (!granted.ok() || client_ == nullptr) return granted;
+    auto leases = ReserveAll(name, granted->parts);
     if (leases.ok()) {
-      granted.leases = *std::move(leases);
+      granted->leases = *std::move(leases);
       return granted;
     }
     refusal = leases.status();
@@ -176,7 +191,7 @@ absl::Status ModelLoader::Fence(const Granted& granted) const {
 absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Fill(
     worker::ModelFile& file, const ModelFlag& flag, const Granted& granted,
     const LoadHooks& hooks) {
-  auto model = std::make_unique<LoadedModel>();
+  auto model = std::make_unique<LoadedModel>(options_.clock);
   model->name = flag.name;
   model->architecture = file.shape().architecture;
   model->display_name = file.shape().name;

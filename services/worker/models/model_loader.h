@@ -28,6 +28,12 @@ struct LoadHooks {
   std::function<void(const std::vector<planner::SplitPart>&)> on_plan;
   // Called before every chunk; an error ends the load.
   std::function<absl::Status(const worker::LoadProgress&)> on_progress;
+  // Returns the bytes of the worker's models that are loaded.
+  std::function<ModelPlanner::BytesByDevice()> held;
+  // Called if the plan does not fit, with the refusal. After an OK, which must
+  // mean that there is more memory than before, the model is planned again; an
+  // error ends the load. May be null.
+  std::function<absl::Status(const absl::Status& refusal)> make_room = nullptr;
 };
 
 // Loads models for one worker, one at a time, so that two loads never plan on
@@ -46,15 +52,14 @@ class ModelLoader {
         keeper_(keeper),
         planner_(options, client) {}
 
-  // Loads a model. `held` are the bytes of the worker's models that are loaded
-  // already. It takes a lease for each part, all or none, and gives everything
-  // back if the load fails.
+  // Loads a model. It takes a lease for each part, all or none, and gives
+  // everything back if the load fails.
   // Errors: kResourceExhausted, with the numbers and what to try, if it does
   // not fit; kUnavailable if the planner does not answer or a lease ended;
   // what ModelFile, Layout, Engine::Load and the hooks report.
   absl::StatusOr<std::unique_ptr<LoadedModel>> Load(
       const ModelFlag& flag, const planner::LoadOptions& options,
-      const ModelPlanner::BytesByDevice& held, const LoadHooks& hooks);
+      const LoadHooks& hooks);
 
   // Call it before a model's memory is freed, and Release() afterwards.
   void Retire(const LeaseGrant& lease);
@@ -64,13 +69,21 @@ class ModelLoader {
 
  private:
   struct Granted {
-    std::vector<planner::SplitPart> parts;
-    std::vector<LeaseGrant> leases;  // one for each part, or none
+    std::vector<planner::SplitPart> parts = {};
+    std::vector<LeaseGrant> leases = {};  // one for each part, or none
+    // Of the other models, when it was planned.
+    ModelPlanner::BytesByDevice held = {};
   };
 
-  absl::StatusOr<Granted> PlanAndReserve(
-      const worker::ModelFile& file, const planner::LoadOptions& options,
-      const std::string& name, const ModelPlanner::BytesByDevice& held);
+  absl::StatusOr<Granted> PlanAndReserve(const worker::ModelFile& file,
+                                         const planner::LoadOptions& options,
+                                         const std::string& name,
+                                         const LoadHooks& hooks);
+  // Plans, and has room made as long as the plan does not fit. What is returned
+  // has no lease yet.
+  absl::StatusOr<Granted> Plan(const worker::ModelFile& file,
+                               const planner::LoadOptions& options,
+                               const std::string& name, const LoadHooks& hooks);
   // Takes a lease for each part, in their order, or none.
   absl::StatusOr<std::vector<LeaseGrant>> ReserveAll(
       const std::string& name, const std::vector<planner::SplitPart>& parts);

@@ -5,94 +5,19 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "services/generation/message_bytes.h"
 #include "services/host/log.h"
 #include "services/wire/errors.h"
+#include "services/worker/models/eviction.h"
+#include "services/worker/models/model_description.h"
+#include "services/worker/models/model_errors.h"
 #include "services/worker/models/runtime_monitor.h"
 #include "services/worker/models/worker_observer.h"
 
 namespace plimsoll::services {
 namespace {
-
-absl::Status Refused(absl::Status status, v1::ErrorReason reason,
-                     const std::string& name,
-                     std::optional<absl::Duration> retry_after) {
-  return WithDetails(std::move(status),
-                     {reason, {{"model", name}}, retry_after});
-}
-
-absl::Status NotReady(const std::string& name, absl::string_view what) {
-  return Refused(
-      absl::UnavailableError(absl::StrCat("model ", name, " ", what)),
-      v1::ERROR_REASON_MODEL_NOT_READY, name, absl::Seconds(1));
-}
-
-// Bytes of a plan's region; 0 if it has none of that name.
-int64_t BytesOf(const planner::MemoryPlan& plan, absl::string_view region) {
-  const planner::Region* found = plan.FindRegion(region);
-  return found == nullptr ? 0 : found->bytes;
-}
-
-// What a loaded model holds on the host of what its plans name.
-int64_t PlannedResidentBytes(const LoadedModel& model) {
-  int64_t bytes = 0;
-  for (size_t i = 0; i < model.parts.size(); ++i) {
-    if (!model.parts[i].is_on_host) continue;
-    const worker::MemoryReport memory = model.engine->MemoryOf(i);
-    const planner::MemoryPlan& plan = model.engine->parts()[i].plan;
-    bytes += memory.allocated_bytes +
-             std::min(memory.vocab_bytes, BytesOf(plan, "vocab")) +
-             std::min(memory.table_bytes, BytesOf(plan, "tables"));
-  }
-  return bytes;
-}
-
-// What a device's own free bytes say of a part's plan; empty on the host.
-std::string TakenNote(const LoadedModel& model, size_t i) {
-  const worker::MemoryReport memory = model.engine->MemoryOf(i);
-  if (!memory.device_taken_bytes.has_value()) return "";
-  const planner::MemoryPlan& plan = model.engine->parts()[i].plan;
-  return absl::StrCat("; the device has ", *memory.device_taken_bytes,
-                      " bytes less, the plan is of ", plan.total_bytes, ", ",
-                      BytesOf(plan, "runtime"), " of them the process's own");
-}
-
-// Where the layers of a model on several devices are, and what the devices say.
-std::string PartsNote(const LoadedModel& model) {
-  if (model.parts.size() == 1) return TakenNote(model, 0);
-  std::string note;
-  for (size_t i = 0; i < model.parts.size(); ++i) {
-    const worker::EnginePart& part = model.engine->parts()[i];
-    absl::StrAppend(&note, "; layers ", part.first_layer, "-",
-                    part.first_layer + part.n_layers - 1, " on ",
-                    model.parts[i].device_id, " in ", part.plan.total_bytes,
-                    " bytes", TakenNote(model, i));
-  }
-  return note;
-}
-
-// The parts of a model in memory, with their devices and plans.
-std::vector<PlannedPart> PartsOf(const LoadedModel& model) {
-  std::vector<PlannedPart> parts;
-  for (size_t i = 0; i < model.parts.size(); ++i) {
-    const worker::EnginePart& part = model.engine->parts()[i];
-    parts.push_back(
-        {model.parts[i].device_id, part.first_layer, part.n_layers, part.plan});
-  }
-  return parts;
-}
-
-// How fast the weights came; empty where that took no time.
-std::string RateNote(const LoadedModel& model) {
-  const double seconds = absl::ToDoubleSeconds(model.weight_time);
-  if (seconds <= 0) return "";
-  return absl::StrFormat(
-      "; weights read at %.1f GB/s",
-      static_cast<double>(model.weight_bytes) / seconds / 1e9);
-}
 
 bool IsLoading(ModelState state) {
   return state == ModelState::kReserving || state == ModelState::kLoading;
@@ -119,7 +44,10 @@ ModelRegistry::ModelRegistry(WorkerOptions options, PlannerClient* client,
       loader_(options_, client, keeper) {
   absl::MutexLock lock(&mu_);
   for (const ModelFlag& flag : options_.models) {
-    entries_[flag.name].flag = flag;
+    Entry& entry = entries_[flag.name];
+    entry.flag = flag;
+    entry.is_pinned = std::find(options_.pinned.begin(), options_.pinned.end(),
+                                flag.name) != options_.pinned.end();
   }
 }
 
@@ -133,7 +61,7 @@ void ModelRegistry::SetReadyListener(std::function<void(bool)> listener) {
 
 void ModelRegistry::NotifyReady() {
   if (ready_listener_ == nullptr) return;
-  bool is_ready = options_.lazy || entries_.empty();
+  bool is_ready = options_.lazy || options_.on_demand || entries_.empty();
   for (const auto& [name, entry] : entries_) {
     is_ready |= entry.state == ModelState::kReady;
   }
@@ -144,10 +72,11 @@ void ModelRegistry::LoadAtStart() {
   absl::MutexLock lock(&mu_);
   if (options_.lazy) return;
   for (auto& [name, entry] : entries_) {
-    if (entry.state != ModelState::kAbsent) continue;
+    const bool is_wanted = entry.is_pinned || !options_.on_demand;
+    if (entry.state != ModelState::kAbsent || !is_wanted) continue;
     entry.is_start = true;
     ++starting_;
-    StartLoad(entry, options_.load);
+    StartLoad(entry, options_.load, IfFull::kMakeRoom);
   }
   NotifyReady();
 }
@@ -164,37 +93,79 @@ absl::StatusOr<ModelRegistry::Entry*> ModelRegistry::Find(
   const std::string names = absl::StrJoin(
       entries_, ", ",
       [](std::string* out, const auto& entry) { out->append(entry.first); });
-  return Refused(absl::NotFoundError(
-                     absl::StrCat("no such model; this worker has: ", names)),
-                 v1::ERROR_REASON_MODEL_NOT_FOUND, name, std::nullopt);
+  return NoSuchModel(name, names);
 }
 
 absl::StatusOr<LoadedModel::Use> ModelRegistry::Use(const std::string& name) {
   absl::MutexLock lock(&mu_);
-  ASSIGN_OR_RETURN(Entry * entry, Find(name));
-  if (entry->state == ModelState::kReady) return entry->model->Enter();
-  if (IsLoading(entry->state)) return NotReady(entry->flag.name, "is loading");
-  if (entry->state == ModelState::kDraining) {
-    return NotReady(entry->flag.name, "is being unloaded");
+  ASSIGN_OR_RETURN(const Entry* entry, Find(name));
+  return UseOf(*entry);
+}
+
+absl::StatusOr<LoadedModel::Use> ModelRegistry::UseOf(const Entry& entry) {
+  if (entry.state == ModelState::kReady) return entry.model->Enter();
+  if (IsLoading(entry.state)) return NotReady(entry.flag.name, "is loading");
+  if (entry.state == ModelState::kDraining) {
+    return NotReady(entry.flag.name, "is being unloaded");
   }
-  return Refused(absl::FailedPreconditionError(absl::StrCat(
-                     "model ", entry->flag.name, " is not loaded",
-                     entry->last_error.empty() ? "" : ": ", entry->last_error)),
-                 v1::ERROR_REASON_MODEL_NOT_LOADED, entry->flag.name,
-                 std::nullopt);
+  return NotLoaded(entry.flag.name, entry.last_error);
 }
 
 absl::StatusOr<ServedModel> ModelRegistry::Serve(const std::string& name) {
   ASSIGN_OR_RETURN(LoadedModel::Use use, Use(name));
-  const LoadedModel& model = *use;
-  return ServedModel{model.name, model.engine.get(), model.chat_format,
-                     model.own_template,
-                     std::make_shared<LoadedModel::Use>(std::move(use))};
+  return Served(std::move(use));
+}
+
+absl::StatusOr<std::optional<ServedModel>> ModelRegistry::ServeOrLoad(
+    const std::string& name, OnServed then) {
+  absl::MutexLock lock(&mu_);
+  ASSIGN_OR_RETURN(Entry * entry, Find(name));
+  const bool is_ready = entry->state == ModelState::kReady && !entry->gives_way;
+  if (is_ready || !options_.on_demand) {
+    ASSIGN_OR_RETURN(LoadedModel::Use use, UseOf(*entry));
+    return Served(std::move(use));
+  }
+  if (is_stopping_) return NotReady(entry->flag.name, "is being unloaded");
+  if (entry->is_start && !entry->last_error.empty()) {
+    return NotReady(entry->flag.name,
+                    absl::StrCat("waits for memory: ", entry->last_error));
+  }
+  if (n_awaiting_ == kMaxAwaiting) {
+    return TooManyAwaiting(entry->flag.name, kMaxAwaiting);
+  }
+  ++n_awaiting_;
+  entry->calls.push_back(std::move(then));
+  if (entry->state == ModelState::kAbsent) {
+    StartLoad(*entry, options_.load, IfFull::kMakeRoom);
+  }
+  return std::nullopt;
+}
+
+std::vector<ModelRegistry::Answer> ModelRegistry::AnswersOf(
+    Entry& entry, const absl::Status& status) {
+  std::vector<Answer> answers;
+  for (OnServed& then : std::exchange(entry.calls, {})) {
+    absl::StatusOr<LoadedModel::Use> use =
+        status.ok() ? UseOf(entry) : absl::StatusOr<LoadedModel::Use>(status);
+    if (use.ok()) {
+      answers.push_back({std::move(then), Served(*std::move(use))});
+    } else {
+      answers.push_back({std::move(then), use.status()});
+    }
+  }
+  return answers;
+}
+
+void ModelRegistry::Give(std::vector<Answer> answers) {
+  for (Answer& answer : answers) answer.then(std::move(answer.model));
+  absl::MutexLock lock(&mu_);
+  n_awaiting_ -= answers.size();
 }
 
 absl::Status ModelRegistry::Load(const std::string& name,
                                  const planner::LoadOptions& options,
-                                 std::shared_ptr<LoadWatcher> watcher) {
+                                 std::shared_ptr<LoadWatcher> watcher,
+                                 IfFull if_full) {
   absl::MutexLock lock(&mu_);
   ASSIGN_OR_RETURN(Entry * entry, Find(name));
   if (is_stopping_ || entry->state == ModelState::kDraining) {
@@ -202,7 +173,7 @@ absl::Status ModelRegistry::Load(const std::string& name,
   }
   if (entry->state == ModelState::kReady) {
     watcher->OnProgress({.state = entry->state,
-                         .parts = services::PartsOf(*entry->model),
+                         .parts = PlannedPartsOf(*entry->model),
                          .model = Describe(*entry)});
     watcher->OnLoadEnd(absl::OkStatus());
     return absl::OkStatus();
@@ -216,57 +187,78 @@ absl::Status ModelRegistry::Load(const std::string& name,
     return absl::OkStatus();
   }
   entry->watchers.push_back(std::move(watcher));
-  StartLoad(*entry, options);
+  StartLoad(*entry, options, if_full);
   return absl::OkStatus();
 }
 
-void ModelRegistry::StartLoad(Entry& entry,
-                              const planner::LoadOptions& options) {
+void ModelRegistry::StartLoad(Entry& entry, const planner::LoadOptions& options,
+                              IfFull if_full) {
   entry.state = ModelState::kReserving;
   entry.last_error.clear();
+  entry.swap_note.clear();
+  entry.swap_end = absl::InfinitePast();
+  entry.keep_alive = options_.keep_alive;
   entry.progress = {.state = entry.state};
   entry.load_began = options_.clock();
-  entry.thread.Run([this, &entry, options] { RunLoad(entry, options); });
+  entry.thread.Run(
+      [this, &entry, options, if_full] { RunLoad(entry, options, if_full); });
 }
 
 absl::Status ModelRegistry::CheckWanted(const Entry& entry) {
-  absl::MutexLock lock(&mu_);
   if (entry.unload_waiters.empty() && !is_stopping_) return absl::OkStatus();
   return absl::CancelledError("the load was ended by an unload");
 }
 
-void ModelRegistry::RunLoad(Entry& entry, const planner::LoadOptions& options) {
+void ModelRegistry::RunLoad(Entry& entry, const planner::LoadOptions& options,
+                            IfFull if_full) {
   while (true) {
     absl::StatusOr<std::unique_ptr<LoadedModel>> model =
-        TryLoad(entry, options);
+        TryLoad(entry, options, if_full);
+    const absl::Status status = model.status();
     const bool is_retried =
-        entry.is_start &&
-        IsWaitedFor(model.status(), !options_.planner.empty());
-    if (!is_retried) return EndLoad(entry, std::move(model));
-    absl::MutexLock lock(&mu_);
-    if (entry.last_error.empty()) {
-      Log(LogLevel::kWarning, "a load waits",
-          {{"model", entry.flag.name},
-           {"error", WithoutSecrets(model.status().message())}});
+        entry.is_start && IsWaitedFor(status, !options_.planner.empty());
+    std::vector<Answer> answers;
+    {
+      absl::MutexLock lock(&mu_);
+      if (is_retried) {
+        KeepWaiting(entry, status);
+      } else {
+        EndLoad(entry, std::move(model));
+      }
+      answers = AnswersOf(entry, status);
     }
-    entry.last_error = WithoutSecrets(model.status().message());
+    Give(std::move(answers));
+    if (!is_retried) return;
     const auto unwanted = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
       return is_stopping_ || !entry.unload_waiters.empty();
     };
+    absl::MutexLock lock(&mu_);
     mu_.AwaitWithTimeout(absl::Condition(&unwanted), kStartRetry);
   }
 }
 
+void ModelRegistry::KeepWaiting(Entry& entry, const absl::Status& status) {
+  const std::string error = WithoutSecrets(status.message());
+  if (entry.last_error.empty()) {
+    Log(LogLevel::kWarning, "a load waits",
+        {{"model", entry.flag.name}, {"error", error}});
+  }
+  entry.last_error = error;
+}
+
 absl::StatusOr<std::unique_ptr<LoadedModel>> ModelRegistry::TryLoad(
-    Entry& entry, const planner::LoadOptions& options) {
+    Entry& entry, const planner::LoadOptions& options, IfFull if_full) {
   absl::MutexLock load_lock(&load_mu_);
-  RETURN_IF_ERROR(CheckWanted(entry));
-  const LoadHooks hooks = {
+  {
+    absl::MutexLock lock(&mu_);
+    RETURN_IF_ERROR(CheckWanted(entry));
+  }
+  LoadHooks hooks = {
       .on_plan =
           [&](const std::vector<planner::SplitPart>& parts) {
             Report(entry, [&](LoadReport& progress) {
               progress.state = ModelState::kLoading;
-              progress.parts = PartsOf(parts);
+              progress.parts = PlannedPartsOf(parts, options_.devices);
             });
           },
       .on_progress =
@@ -280,15 +272,129 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelRegistry::TryLoad(
                 progress.bytes_done = progress.bytes_total.value_or(0);
               }
             });
+            absl::MutexLock lock(&mu_);
             return CheckWanted(entry);
-          }};
+          },
+      .held = [this] { return HeldBytes(); }};
+  if (options_.on_demand) {
+    hooks.make_room = [this, &entry, if_full](const absl::Status& refusal) {
+      return MakeRoom(entry, if_full, refusal);
+    };
+  }
   RuntimeMonitor* const runtime = options_.runtime;
   if (runtime != nullptr) runtime->BeginChange();
-  auto model = loader_.Load(entry.flag, options, HeldBytes(), hooks);
+  auto model = loader_.Load(entry.flag, options, hooks);
   if (runtime != nullptr) {
     runtime->EndChange(model.ok() ? PlannedResidentBytes(**model) : 0);
   }
   return model;
+}
+
+std::vector<EvictionCandidate> ModelRegistry::Candidates() const {
+  std::vector<EvictionCandidate> candidates;
+  for (const auto& [name, entry] : entries_) {
+    if (entry.state != ModelState::kReady) continue;
+    EvictionCandidate one = {.name = name,
+                             .bytes = entry.model->total_bytes(),
+                             .idle_since = entry.model->IdleSince()};
+    const int64_t n_sessions = entry.model->engine->CurrentLoad().sessions;
+    if (entry.is_pinned) {
+      one.kept_because = "it is pinned";
+    } else if (n_sessions > 0) {
+      one.kept_because = absl::StrCat(n_sessions, " of its sessions ",
+                                      n_sessions == 1 ? "is" : "are", " open");
+    }
+    candidates.push_back(std::move(one));
+  }
+  return candidates;
+}
+
+absl::Status ModelRegistry::MakeRoom(Entry& wanted, IfFull if_full,
+                                     const absl::Status& refusal) {
+  std::vector<Entry*> chosen;
+  {
+    absl::MutexLock lock(&mu_);
+    if (if_full == IfFull::kRefuse && wanted.calls.empty()) return refusal;
+    const auto names = ChooseEvicted(Candidates(), refusal);
+    if (!names.ok()) return Settle(wanted, names.status());
+    for (const std::string& name : *names) {
+      chosen.push_back(&entries_.at(name));
+      chosen.back()->gives_way = true;
+    }
+  }
+  const absl::Status status = UnloadFor(wanted, chosen);
+  std::vector<Answer> answers;
+  for (Entry* entry : chosen) {
+    absl::MutexLock lock(&mu_);
+    entry->gives_way = false;
+    if (entry->state != ModelState::kReady) continue;
+    for (Answer& answer : AnswersOf(*entry, absl::OkStatus())) {
+      answers.push_back(std::move(answer));
+    }
+  }
+  Give(std::move(answers));
+  return status;
+}
+
+absl::Status ModelRegistry::Settle(const Entry& wanted,
+                                   const absl::Status& refusal) {
+  if (options_.clock() - wanted.swap_end > kSettleTime) return refusal;
+  mu_.AwaitWithTimeout(absl::Condition(&is_stopping_), kIdlePoll);
+  return CheckWanted(wanted);
+}
+
+absl::Status ModelRegistry::UnloadFor(Entry& wanted,
+                                      const std::vector<Entry*>& chosen) {
+  const absl::Time end = options_.clock() + options_.swap_wait;
+  const auto is_busy = [](const Entry* entry) {
+    return entry->state == ModelState::kReady &&
+           !entry->model->IdleSince().has_value();
+  };
+  absl::MutexLock lock(&mu_);
+  while (true) {
+    RETURN_IF_ERROR(CheckWanted(wanted));
+    const auto busy = std::find_if(chosen.begin(), chosen.end(), is_busy);
+    if (busy == chosen.end()) break;
+    if (options_.clock() >= end) {
+      return StillInUse(wanted.flag.name, (*busy)->flag.name,
+                        options_.swap_wait);
+    }
+    mu_.AwaitWithTimeout(absl::Condition(&is_stopping_), kIdlePoll);
+  }
+  for (Entry* entry : chosen) {
+    if (entry->state != ModelState::kReady) continue;
+    absl::StrAppend(&wanted.swap_note, "; ", entry->flag.name, " with ",
+                    entry->model->total_bytes(), " bytes was unloaded for it");
+    StartUnload(*entry);
+  }
+  const auto are_gone = [&chosen] {
+    return std::none_of(chosen.begin(), chosen.end(), [](const Entry* entry) {
+      return entry->state == ModelState::kReady ||
+             entry->state == ModelState::kDraining;
+    });
+  };
+  mu_.Await(absl::Condition(&are_gone));
+  wanted.swap_end = options_.clock();
+  return absl::OkStatus();
+}
+
+void ModelRegistry::UnloadExpired() {
+  absl::MutexLock lock(&mu_);
+  for (auto& [name, entry] : entries_) {
+    if (entry.state != ModelState::kReady) continue;
+    if (entry.is_pinned || entry.gives_way) continue;
+    const std::optional<absl::Time> idle_since = entry.model->IdleSince();
+    if (!idle_since.has_value()) continue;
+    if (options_.clock() - *idle_since >= entry.keep_alive) StartUnload(entry);
+  }
+}
+
+absl::Status ModelRegistry::SetKeepAlive(const std::string& name,
+                                         absl::Duration keep_alive) {
+  absl::MutexLock lock(&mu_);
+  ASSIGN_OR_RETURN(Entry * entry, Find(name));
+  entry->keep_alive = keep_alive;
+  return absl::OkStatus();
 }
 
 void ModelRegistry::Report(Entry& entry,
@@ -317,7 +423,6 @@ ModelPlanner::BytesByDevice ModelRegistry::HeldBytes() {
 void ModelRegistry::EndLoad(
     Entry& entry, absl::StatusOr<std::unique_ptr<LoadedModel>> model) {
   const absl::Status status = model.status();
-  absl::MutexLock lock(&mu_);
   if (entry.is_start) --starting_;
   entry.is_start = false;
   std::vector<std::shared_ptr<LoadWatcher>> watchers;
@@ -338,8 +443,7 @@ void ModelRegistry::EndLoad(
   NotifyReady();
   if (entry.unload_waiters.empty() && !is_stopping_) return;
   if (entry.state == ModelState::kReady) {  // it was too late to end it
-    entry.state = ModelState::kDraining;
-    entry.thread.Run([this, &entry] { RunUnload(entry); });
+    StartUnload(entry);
     return;
   }
   for (const auto& done : entry.unload_waiters) done();
@@ -354,8 +458,7 @@ void ModelRegistry::ReportLoad(const Entry& entry, const absl::Status& status) {
   if (status.ok()) {
     const LoadedModel& model = *entry.model;
     record.total_bytes = model.total_bytes();
-    record.note = absl::StrCat(model.engine->plan().n_ctx_reason,
-                               RateNote(model), PartsNote(model));
+    record.note = absl::StrCat(LoadNote(model), entry.swap_note);
   }
   options_.observer->OnLoadEnd(record);
 }
@@ -369,11 +472,14 @@ absl::Status ModelRegistry::Unload(const std::string& name,
     return absl::OkStatus();
   }
   entry->unload_waiters.push_back(std::move(done));
-  if (entry->state != ModelState::kReady) return absl::OkStatus();
-  entry->state = ModelState::kDraining;
-  NotifyReady();
-  entry->thread.Run([this, entry] { RunUnload(*entry); });
+  if (entry->state == ModelState::kReady) StartUnload(*entry);
   return absl::OkStatus();
+}
+
+void ModelRegistry::StartUnload(Entry& entry) {
+  entry.state = ModelState::kDraining;
+  NotifyReady();
+  entry.thread.Run([this, &entry] { RunUnload(entry); });
 }
 
 void ModelRegistry::RunUnload(Entry& entry) {
@@ -405,51 +511,30 @@ void ModelRegistry::RunUnload(Entry& entry) {
   for (const LoadedModel::Part& part : parts) {
     if (part.lease.has_value()) loader_.Release(*part.lease);
   }
-  absl::MutexLock lock(&mu_);
-  entry.state = ModelState::kAbsent;
-  if (options_.observer != nullptr) {
-    options_.observer->OnUnload(entry.flag.name);
+  std::vector<Answer> answers;
+  {
+    absl::MutexLock lock(&mu_);
+    entry.state = ModelState::kAbsent;
+    if (options_.observer != nullptr) {
+      options_.observer->OnUnload(entry.flag.name);
+    }
+    for (const auto& done : entry.unload_waiters) done();
+    entry.unload_waiters.clear();
+    if (!is_stopping_ && !entry.calls.empty()) {
+      StartLoad(entry, options_.load, IfFull::kMakeRoom);
+    }
+    if (is_stopping_) answers = AnswersOf(entry, ShuttingDown());
   }
-  for (const auto& done : entry.unload_waiters) done();
-  entry.unload_waiters.clear();
-}
-
-std::vector<PlannedPart> ModelRegistry::PartsOf(
-    const std::vector<planner::SplitPart>& parts) const {
-  std::vector<PlannedPart> result;
-  result.reserve(parts.size());
-  for (const planner::SplitPart& part : parts) {
-    result.push_back({options_.devices[static_cast<size_t>(part.device)].id,
-                      part.first_layer, part.n_layers, part.plan});
-  }
-  return result;
+  Give(std::move(answers));
 }
 
 ModelInfo ModelRegistry::Describe(const Entry& entry) const {
   ModelInfo info = {.name = entry.flag.name,
                     .state = entry.state,
-                    .last_error = entry.last_error};
-  if (entry.model == nullptr) return info;
-  const LoadedModel& model = *entry.model;
-  ReadyModel& ready = info.ready.emplace();
-  ready.architecture = model.architecture;
-  ready.display_name = model.display_name;
-  ready.n_ctx = model.engine->n_ctx();
-  ready.n_ctx_train = model.n_ctx_train;
-  ready.weight_bytes = model.weight_bytes;
-  if (model.chat_format.ok()) {
-    ready.chat_format =
-        std::string(worker::ChatFormatName(model.chat_format->format));
-  } else if (model.own_template != nullptr) {
-    ready.chat_format = std::string(worker::kTemplateFormat);
-  }
-  for (size_t i = 0; i < model.parts.size(); ++i) {
-    const worker::EnginePart& part = model.engine->parts()[i];
-    ready.parts.push_back({model.parts[i].device_id, part.first_layer,
-                           part.n_layers, part.plan.total_bytes,
-                           model.parts[i].is_on_host});
-  }
-  ready.load = model.engine->CurrentLoad();
+                    .last_error = entry.last_error,
+                    .is_pinned = entry.is_pinned,
+                    .keep_alive = entry.keep_alive};
+  if (entry.model != nullptr) info.ready = DescribeReady(*entry.model);
   return info;
 }
 
@@ -468,12 +553,19 @@ void ModelRegistry::Visit(
   }
 }
 
-void ModelRegistry::AbortAll() {
-  AbortAll(WithDetails(absl::UnavailableError("this server is shutting down"),
-                       {v1::ERROR_REASON_DRAINING, {}, absl::ZeroDuration()}));
-}
+void ModelRegistry::AbortAll() { AbortAll(ShuttingDown()); }
 
 void ModelRegistry::AbortAll(const absl::Status& status) {
+  std::vector<Answer> answers;
+  {
+    absl::MutexLock lock(&mu_);
+    for (auto& [name, entry] : entries_) {
+      for (Answer& answer : AnswersOf(entry, status)) {
+        answers.push_back(std::move(answer));
+      }
+    }
+  }
+  Give(std::move(answers));
   Visit([&status](const LoadedModel& model, ModelState) {
     model.engine->AbortAll(status);
   });
@@ -492,15 +584,16 @@ void ModelRegistry::UnloadAll() {
   is_stopping_ = true;
   NotifyReady();
   for (auto& [name, entry] : entries_) {
-    if (entry.state == ModelState::kReady) {
-      entry.state = ModelState::kDraining;
-      entry.thread.Run([this, &entry = entry] { RunUnload(entry); });
-    }
+    if (entry.state == ModelState::kReady) StartUnload(entry);
     const auto absent = [&entry = entry]() {
       return entry.state == ModelState::kAbsent;
     };
     mu_.Await(absl::Condition(&absent));
   }
+  const auto all_answered = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return n_awaiting_ == 0;
+  };
+  mu_.Await(absl::Condition(&all_answered));
 }
 
 }  // namespace plimsoll::services

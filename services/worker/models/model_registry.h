@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "services/generation/served_model.h"
 #include "services/host/task_thread.h"
 #include "services/server/byte_budget.h"
+#include "services/worker/models/eviction.h"
 #include "services/worker/models/lease_keeper.h"
 #include "services/worker/models/loaded_model.h"
 #include "services/worker/models/model_info.h"
@@ -39,11 +41,30 @@ class LoadWatcher {
   virtual void OnLoadEnd(const absl::Status& status) = 0;
 };
 
+// What a load does if its model does not fit beside the others.
+enum class IfFull { kMakeRoom, kRefuse };
+
 // Single flight: any number of loads of one model are one load. Loads of
 // different models come one after another. Each load and unload runs on a
-// thread of its own. Thread-safe.
+// thread of its own.
+//
+// With WorkerOptions::on_demand a load makes room: models that nobody uses are
+// unloaded until it fits by its plan's bytes. Where these are not enough,
+// models in use give way: their new calls wait until the running ones have
+// ended, the model is unloaded, the other one loaded, and then they have theirs
+// loaded again. So every model's calls get their turn. A pinned model, or one
+// with an open session, never gives way. Thread-safe.
 class ModelRegistry {
  public:
+  // Called once with the model, or with the error of its load.
+  using OnServed = std::function<void(absl::StatusOr<ServedModel>)>;
+
+  // Calls that may wait for models to be loaded, for all models together.
+  static constexpr size_t kMaxAwaiting = 256;
+  // How often a load looks whether models in use have become idle.
+  static constexpr absl::Duration kIdlePoll = absl::Milliseconds(5);
+  // A system may count memory as taken for so long after it came free.
+  static constexpr absl::Duration kSettleTime = absl::Seconds(1);
   // Time between two attempts of a load at the start.
   static constexpr absl::Duration kStartRetry = absl::Seconds(1);
 
@@ -79,13 +100,23 @@ class ModelRegistry {
   absl::StatusOr<ServedModel> Serve(const std::string& name)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // As Serve. But with WorkerOptions::on_demand a model that is not there is
+  // loaded: then nothing is returned, and `then` is called later. It must not
+  // block.
+  // Errors: as Use, but not that the model is not loaded or not ready;
+  // kResourceExhausted if kMaxAwaiting calls wait. `then` is never called after
+  // an error.
+  absl::StatusOr<std::optional<ServedModel>> ServeOrLoad(
+      const std::string& name, OnServed then) ABSL_LOCKS_EXCLUDED(mu_);
+
   // Starts a load, or joins the one that runs. A refusal is returned and
   // `watcher` is never called.
   // Errors: as Use for the name; kUnavailable while it drains;
   // what ModelLoader::Load reports is told to the watcher.
   absl::Status Load(const std::string& name,
                     const planner::LoadOptions& options,
-                    std::shared_ptr<LoadWatcher> watcher)
+                    std::shared_ptr<LoadWatcher> watcher,
+                    IfFull if_full = IfFull::kMakeRoom)
       ABSL_LOCKS_EXCLUDED(mu_);
   // The options of a load that says nothing else.
   const planner::LoadOptions& load_defaults() const { return options_.load; }
@@ -94,6 +125,15 @@ class ModelRegistry {
   // Errors: as Use for the name; then `done` is never called.
   absl::Status Unload(const std::string& name, std::function<void()> done)
       ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Says how long a model stays loaded without use, until it is unloaded; the
+  // next time it has WorkerOptions::keep_alive again.
+  // Errors: as Use for the name.
+  absl::Status SetKeepAlive(const std::string& name, absl::Duration keep_alive)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Unloads the models that nobody has used for their keep_alive.
+  void UnloadExpired() ABSL_LOCKS_EXCLUDED(mu_);
+  bool loads_on_demand() const { return options_.on_demand; }
 
   // Memory of requests and replies.
   ByteBudget& messages() { return *messages_; }
@@ -127,33 +167,70 @@ class ModelRegistry {
     absl::Time load_began;
     bool is_start = false;  // the load of the start: retried
     std::string last_error;
-    TaskThread thread;  // for its loads and unloads, one after the other
+    bool is_pinned = false;
+    absl::Duration keep_alive = absl::InfiniteDuration();
+    std::vector<OnServed> calls;  // that wait for the model
+    // Its new calls wait, as it is to be unloaded for another model.
+    bool gives_way = false;
+    std::string swap_note;  // what was unloaded for it
+    absl::Time swap_end;    // when that was gone
+    TaskThread thread;      // for its loads and unloads, one after the other
+  };
+
+  struct Answer {
+    OnServed then;
+    absl::StatusOr<ServedModel> model;
   };
 
   absl::StatusOr<Entry*> Find(const std::string& name)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void StartLoad(Entry& entry, const planner::LoadOptions& options)
+  absl::StatusOr<LoadedModel::Use> UseOf(const Entry& entry)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void RunLoad(Entry& entry, const planner::LoadOptions& options)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  // Takes the calls that wait for `entry`, with what each of them gets: the
+  // model if `status` is OK.
+  std::vector<Answer> AnswersOf(Entry& entry, const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Give(std::vector<Answer> answers) ABSL_LOCKS_EXCLUDED(mu_);
+  void StartLoad(Entry& entry, const planner::LoadOptions& options,
+                 IfFull if_full) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void RunLoad(Entry& entry, const planner::LoadOptions& options,
+               IfFull if_full) ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<std::unique_ptr<LoadedModel>> TryLoad(
-      Entry& entry, const planner::LoadOptions& options)
+      Entry& entry, const planner::LoadOptions& options, IfFull if_full)
       ABSL_LOCKS_EXCLUDED(mu_);
+  std::vector<EvictionCandidate> Candidates() const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Unloads models so that `wanted`, whose load was refused, has more memory.
+  // Errors: those of ChooseEvicted and UnloadFor.
+  absl::Status MakeRoom(Entry& wanted, IfFull if_full,
+                        const absl::Status& refusal) ABSL_LOCKS_EXCLUDED(mu_);
+  // Returns OK, after a moment, if memory that was just freed for `wanted` may
+  // still come. Errors: `refusal` if not; those of CheckWanted.
+  absl::Status Settle(const Entry& wanted, const absl::Status& refusal)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Unloads `chosen` as soon as none of them is in use.
+  // Errors: kUnavailable if that takes longer than swap_wait; kCancelled if
+  // `wanted` is not wanted any more.
+  absl::Status UnloadFor(Entry& wanted, const std::vector<Entry*>& chosen)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void StartUnload(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndLoad(Entry& entry, absl::StatusOr<std::unique_ptr<LoadedModel>> model)
-      ABSL_LOCKS_EXCLUDED(mu_);
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Says that a load of the start waits because of `status`.
+  void KeepWaiting(Entry& entry, const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RunUnload(Entry& entry) ABSL_LOCKS_EXCLUDED(mu_);
   // Tells the observer how a load has ended.
   void ReportLoad(const Entry& entry, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status CheckWanted(const Entry& entry) ABSL_LOCKS_EXCLUDED(mu_);
+  // Errors: kCancelled if nobody wants the entry's load any more.
+  absl::Status CheckWanted(const Entry& entry)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Passes the entry's progress, changed by `change`, to its watchers.
   void Report(Entry& entry, const std::function<void(LoadReport&)>& change)
       ABSL_LOCKS_EXCLUDED(mu_);
   // The bytes that loaded models hold.
   ModelPlanner::BytesByDevice HeldBytes() ABSL_LOCKS_EXCLUDED(mu_);
-  // A plan's parts with their devices.
-  std::vector<PlannedPart> PartsOf(
-      const std::vector<planner::SplitPart>& parts) const;
   void NotifyReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   ModelInfo Describe(const Entry& entry) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -167,6 +244,7 @@ class ModelRegistry {
   std::function<void(bool)> ready_listener_ ABSL_GUARDED_BY(mu_);
   int64_t starting_ ABSL_GUARDED_BY(mu_) = 0;  // loads of the start
   bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
+  size_t n_awaiting_ ABSL_GUARDED_BY(mu_) = 0;  // all entries' calls
   // Its keys are constant. Last: the threads in it use everything above.
   std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mu_);
 };

@@ -50,6 +50,14 @@ struct DeviceFlags {
 struct WorkerOptions {
   std::vector<ModelFlag> models;
   bool lazy = false;  // models are loaded by LoadModel only
+  // A call for a model that is not loaded has it loaded, and idle ones unloaded
+  // for it. Only pinned models are loaded at the start.
+  bool on_demand = false;
+  std::vector<std::string> pinned;  // names of models that are never unloaded
+  // Without use for so long a model is unloaded, if it is not pinned.
+  absl::Duration keep_alive = absl::InfiniteDuration();
+  // A load waits so long for models in use to become idle.
+  absl::Duration swap_wait = absl::Minutes(1);
   planner::LoadOptions load = WorkerLoadDefaults();
   worker::Precision precision = worker::Precision::kDefault;
   // At least one, in the order in which a token passes them.

@@ -127,8 +127,9 @@ WorkerDevice* HostOf(std::vector<WorkerDevice>& devices) {
 absl::Status CheckWorkerThreads(const WorkerOptions& options, int n_transport) {
   const int n_compute =
       options.n_threads > 0 ? options.n_threads : worker::UsableThreads();
+  const int n_expiry = options.on_demand ? 1 : 0;
   return CheckThreads(n_transport + WorkPool::kMaxThreads + kOwnThreads +
-                      n_compute);
+                      n_expiry + n_compute);
 }
 
 WorkerCore::WorkerCore(const WorkerOptions& options)
@@ -172,6 +173,9 @@ absl::StatusOr<std::unique_ptr<WorkerCore>> WorkerCore::Start(
   }
   core->registry_ = std::make_unique<ModelRegistry>(
       std::move(options), core->client_.get(), core->keeper_.get());
+  if (core->registry_->loads_on_demand()) {
+    core->expiry_.emplace(*core->registry_);
+  }
   ASSIGN_OR_RETURN(core->pool_, WorkPool::Start());
   return core;
 }
@@ -208,6 +212,7 @@ void WorkerCore::AbortCalls() {
 
 void WorkerCore::End() {
   if (runtime_.has_value()) runtime_->SampleStopped();
+  expiry_.reset();
   registry_->UnloadAll();
   guard_.Stop();
 }

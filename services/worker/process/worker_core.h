@@ -16,6 +16,7 @@
 #include "services/server/byte_budget.h"
 #include "services/server/call_gate.h"
 #include "services/server/work_pool.h"
+#include "services/worker/models/expiry_thread.h"
 #include "services/worker/models/lease_keeper.h"
 #include "services/worker/models/model_registry.h"
 #include "services/worker/models/options.h"
@@ -84,6 +85,7 @@ class WorkerCore {
   std::unique_ptr<LeaseKeeper> keeper_;    // as client_
   DeviceGuard guard_;
   std::unique_ptr<ModelRegistry> registry_;
+  std::optional<ExpiryThread> expiry_;  // if models are loaded on demand
   CallGate gate_;
   std::unique_ptr<WorkPool> pool_;
 };

@@ -1,12 +1,14 @@
 #include "services/worker/process/worker_flags.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "base/dtype.h"
 #include "planner/layout/layer_split.h"
 #include "services/host/device_list.h"
@@ -76,6 +78,38 @@ void AddLoadFlags(CLI::App& app, planner::LoadOptions& load) {
       ->expected(1, 2)
       ->delimiter(',')
       ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0", "q5_1", "q4_0"}));
+}
+
+// What says which models are in memory, and for how long.
+void AddDemandFlags(CLI::App& app, WorkerOptions& options) {
+  CLI::Option* lazy = app.add_flag(
+      "--lazy", options.lazy,
+      "Load models when LoadModel asks for them, not at the start");
+  CLI::Option* on_demand = app.add_flag(
+      "--on-demand", options.on_demand,
+      "Load a model when a call for it comes, and unload others, those that "
+      "nobody has used for the longest time first, until it fits; only pinned "
+      "models are loaded at the start");
+  on_demand->excludes(lazy);
+  app.add_option("--pin", options.pinned,
+                 "Name of a model that --on-demand never unloads; repeatable")
+      ->type_name("NAME")
+      ->needs(on_demand)
+      ->check([&options](const std::string& name) {
+        const bool is_there = std::any_of(
+            options.models.begin(), options.models.end(),
+            [&name](const ModelFlag& model) { return model.name == name; });
+        return is_there ? std::string() : "there is no --model called " + name;
+      });
+  app.add_option_function<int64_t>(
+         "--keep-alive",
+         [&options](int64_t seconds) {
+           options.keep_alive = absl::Seconds(seconds);
+         },
+         "Unload a model that nobody has used for so many seconds (never)")
+      ->type_name("S")
+      ->needs(on_demand)
+      ->check(CLI::Range(int64_t{0}, kMaxCount));
 }
 
 void AddEngineFlags(CLI::App& app, WorkerOptions& options) {
@@ -165,8 +199,7 @@ std::optional<int> ParseWorkerFlags(int argc, char** argv,
                "plimsoll-worker");
   AddServerFlags(app, server);
   AddModelFlag(app, options.models);
-  app.add_flag("--lazy", options.lazy,
-               "Load models when LoadModel asks for them, not at the start");
+  AddDemandFlags(app, options);
   AddLoadFlags(app, options.load);
   AddDeviceFlags(app, devices);
   AddEngineFlags(app, options);

@@ -47,7 +47,7 @@ class FrontTest : public ::testing::Test {
     std::optional<absl::Status> end_;
   };
 
-  WorkerOptions Options() const {
+  virtual WorkerOptions Options() const {
     WorkerOptions options;
     options.models = {{"a", file_.path()}, {"b", file_.path()}};
     options.lazy = true;
@@ -80,10 +80,14 @@ class FrontTest : public ::testing::Test {
 
   // Waits until no sequence runs and nothing is held for messages.
   void AwaitIdle() {
-    while (registry_->List()[0].ready->load.running > 0 ||
-           registry_->messages().traffic().held_bytes > 0) {
+    while (IsRunning() || registry_->messages().traffic().held_bytes > 0) {
       absl::SleepFor(absl::Milliseconds(1));
     }
+  }
+
+  bool IsRunning() const {
+    const ModelInfo first = registry_->List()[0];
+    return first.ready.has_value() && first.ready->load.running > 0;
   }
 
   ClientReply Get(const std::string& target) {

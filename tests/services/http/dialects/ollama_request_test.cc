@@ -163,9 +163,27 @@ TEST_F(OllamaRequestTest, WithoutAPromptItAsksForTheModelOnly) {
   EXPECT_EQ(Messages("[]")->n_choices, 0);
   EXPECT_EQ(Generate(R"(,"keep_alive":"5m")")->n_choices, 0);
   EXPECT_EQ(Generate(R"(,"prompt":"p","keep_alive":0)")->n_choices, 1);
-  for (const char* now : {"0", R"("0")", R"("0s")"}) {
-    EXPECT_THAT(MessageOf(Generate(std::string(R"(,"keep_alive":)") + now)),
-                StartsWith("keep_alive: "));
+  EXPECT_FALSE(Generate(R"(,"prompt":"p","keep_alive":0)")->IsUnload());
+  EXPECT_FALSE(Generate(R"(,"keep_alive":"5m")")->IsUnload());
+  for (const char* now : {"0", R"("0")", R"("0s")", R"("0m")", "0.0"}) {
+    EXPECT_TRUE(Generate(std::string(R"(,"keep_alive":)") + now)->IsUnload())
+        << now;
+  }
+}
+
+TEST_F(OllamaRequestTest, KeepAliveIsSecondsOrATextWithUnits) {
+  const auto read = [](const std::string& text) {
+    return Generate(R"(,"prompt":"p","keep_alive":)" + text);
+  };
+  EXPECT_EQ(Generate(R"(,"prompt":"p")")->keep_alive, std::nullopt);
+  EXPECT_EQ(read("300")->keep_alive, absl::Seconds(300));
+  EXPECT_EQ(read("0.5")->keep_alive, absl::Milliseconds(500));
+  EXPECT_EQ(read(R"("90")")->keep_alive, absl::Seconds(90));
+  EXPECT_EQ(read(R"("1h30m")")->keep_alive, absl::Minutes(90));
+  EXPECT_EQ(read("-1")->keep_alive, absl::InfiniteDuration());
+  EXPECT_EQ(read(R"("-1m")")->keep_alive, absl::InfiniteDuration());
+  for (const char* bad : {"true", R"("soon")", R"("")", "[]"}) {
+    EXPECT_THAT(MessageOf(read(bad)), StartsWith("keep_alive: ")) << bad;
   }
 }
 

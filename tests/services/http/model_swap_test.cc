@@ -1,0 +1,115 @@
+// Requests by HTTP for models that have not room beside each other.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "services/http/json.h"
+#include "tests/services/http/front_fixture.h"
+
+namespace plimsoll::services {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ModelSwapTest : public FrontTest {
+ protected:
+  // There is memory for one of the two models.
+  WorkerOptions Options() const override {
+    static const int64_t bytes_of_one = [this] {
+      ModelRegistry registry(FrontTest::Options(), nullptr, nullptr);
+      const auto load = std::make_shared<LoadEnd>();
+      EXPECT_TRUE(registry.Load("a", FrontTest::Options().load, load).ok());
+      EXPECT_TRUE(load->Await().ok());
+      return registry.List()[0].ready->parts[0].total_bytes;
+    }();
+    WorkerOptions options = FrontTest::Options();
+    options.lazy = false;
+    options.on_demand = true;
+    options.devices[0].memory_bytes = bytes_of_one * 3 / 2;
+    return options;
+  }
+
+  std::string StateOf(const std::string& model) {
+    const ClientReply reply = Get("/v1/models/" + model);
+    return Json::parse(reply.body).at("state").get<std::string>();
+  }
+  static std::string ChatOf(const std::string& model) {
+    return R"({"model":")" + model +
+           R"(","messages":[{"role":"user","content":"hello"}],)"
+           R"("temperature":0,"max_tokens":8,"ignore_eos":true})";
+  }
+};
+
+TEST_F(ModelSwapTest, ARequestLoadsItsModel) {
+  EXPECT_EQ(StateOf("a"), "ready");
+  const Json first = PostJson("/v1/chat/completions", ChatOf("a"));
+  const Json second = PostJson("/v1/chat/completions", ChatOf("b"));
+  // Both have the same file.
+  EXPECT_EQ(first.at("choices"), second.at("choices"));
+  EXPECT_EQ(StateOf("a"), "unloaded");
+  EXPECT_EQ(StateOf("b"), "ready");
+}
+
+TEST_F(ModelSwapTest, TokenCallsLoadTheirModel) {
+  const std::string text(8'000, 'x');  // read on the pool
+  for (const std::string& prompt : {std::string("hello"), text}) {
+    for (const char* model : {"b", "a"}) {
+      const Json reply =
+          PostJson("/tokenize", R"({"model":")" + std::string(model) +
+                                    R"(","prompt":")" + prompt + R"("})");
+      EXPECT_GT(reply.at("count").get<int64_t>(), 0);
+      EXPECT_EQ(StateOf(model), "ready");
+    }
+  }
+}
+
+TEST_F(ModelSwapTest, NoRequestIsLostBetweenTwoModels) {
+  std::atomic<int> n_good = 0;
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 4; ++i) {
+    clients.emplace_back([this, i, &n_good] {
+      const std::string model = i % 2 == 0 ? "a" : "b";
+      for (int round = 0; round < 5; ++round) {
+        const ClientReply reply = Post("/v1/chat/completions", ChatOf(model));
+        EXPECT_EQ(reply.status, 200) << reply.body;
+        n_good += reply.status == 200 ? 1 : 0;
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(n_good, 20);
+}
+
+TEST_F(ModelSwapTest, AModelIsUnloadedAsOllamasClientsAsk) {
+  const Json reply = PostJson("/api/generate",
+                              R"({"model":"a","keep_alive":0,"stream":false})");
+  EXPECT_EQ(reply.at("done_reason"), "unload");
+  while (StateOf("a") != "unloaded") std::this_thread::yield();
+  const Json again =
+      PostJson("/api/generate", R"({"model":"a","stream":false})");
+  EXPECT_EQ(again.at("done_reason"), "load");
+  EXPECT_EQ(StateOf("a"), "ready");
+}
+
+TEST_F(ModelSwapTest, AnUnknownModelIsStillUnknown) {
+  EXPECT_EQ(Post("/v1/chat/completions", ChatOf("nobody")).status, 404);
+  EXPECT_EQ(Post("/tokenize", R"({"model":"nobody","prompt":"x"})").status,
+            404);
+  EXPECT_EQ(
+      Post("/api/generate", R"({"model":"nobody","keep_alive":0})").status,
+      404);
+}
+
+TEST_F(FrontTest, WithoutDemandNoModelIsUnloaded) {
+  const ClientReply reply =
+      Post("/api/generate", R"({"model":"a","keep_alive":0})");
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_THAT(reply.body, HasSubstr("models stay loaded"));
+}
+
+}  // namespace
+}  // namespace plimsoll::services
