@@ -6,7 +6,7 @@ import ollama
 import pytest
 
 from command_line import parsed, plimsoll
-from servers import CALL_SECONDS, Front
+from servers import CALL_SECONDS, Front, until
 from test_anthropic import LIGHT
 from test_openai import client_of as openai_client_of
 from test_tools import tool_model  # noqa: F401  (a fixture)
@@ -128,8 +128,13 @@ def test_models_are_listed_and_shown(client):
 def test_a_model_can_be_asked_for_without_a_prompt(client):
     assert client.generate(MODEL).done_reason == "load"
     assert client.chat(MODEL).done_reason == "load"
-    with pytest.raises(ollama.ResponseError, match="keep_alive"):
-        client.generate(MODEL, keep_alive=0)
+    assert client.ps().models
+    assert client.generate(MODEL, keep_alive=0).done_reason == "unload"
+    until(lambda: not client.ps().models, CALL_SECONDS, "the model to go")
+    assert client.generate(MODEL, keep_alive="5m").done_reason == "load"
+    left = client.ps().models[0].expires_at - datetime.datetime.now(datetime.timezone.utc)
+    assert 240 < left.total_seconds() <= 300
+    assert client.generate(MODEL, keep_alive=-1).done_reason == "load"
 
 
 def test_errors_say_what_is_wrong(client):

@@ -1,0 +1,131 @@
+"""Two real models that have not room beside each other, by HTTP and by gRPC."""
+
+import concurrent.futures
+import json
+
+import grpc
+import openai
+import pytest
+
+from asks import GREEDY, generate, text
+from command_line import plimsoll
+from servers import CALL_SECONDS, Front, Planner, Worker, until
+from test_openai import client_of, request
+
+SMOLLM2 = "SmolLM2-135M-Instruct.Q4_1"
+GEMMA3 = "gemma-3-270m-q4_k_m"
+FLAGS = ("--n-ctx=256", "--slots=2")
+PROMPT = "The sea is"
+
+
+def said(server, model):
+    """What a model says after PROMPT."""
+    reply = client_of(server).completions.create(
+        model=model, prompt=PROMPT, temperature=0, max_tokens=8
+    )
+    return reply.choices[0].text
+
+
+def ask(worker, model):
+    """A reply by gRPC."""
+    request_of = generate(model, text=text(PROMPT), sampling=GREEDY, max_tokens=4)
+    return worker.generation.Generate(request_of, timeout=CALL_SECONDS)
+
+
+def states(server):
+    """The state of each model."""
+    models = json.loads(request(server, "GET", "/v1/models")[1])["data"]
+    return {model["id"]: model["state"] for model in models}
+
+
+def await_state(server, model, state):
+    until(lambda: states(server)[model] == state, CALL_SECONDS, f"{model} {state}")
+
+
+@pytest.fixture(scope="module")
+def alone(smollm2, gemma3):
+    """What each model says in a server with room for both, and the plans' bytes."""
+    with Front(str(smollm2), str(gemma3), *FLAGS) as server:
+        models = json.loads(request(server, "GET", "/v1/models")[1])["data"]
+        assert {model["state"] for model in models} == {"ready"}
+        texts = {model["id"]: said(server, model["id"]) for model in models}
+        return texts, [model["planned_bytes"] for model in models]
+
+
+@pytest.fixture(scope="module")
+def budget(alone):
+    """Bytes for either model and not for both."""
+    _, sizes = alone
+    return max(sizes) + min(sizes) // 2
+
+
+@pytest.fixture
+def front(smollm2, gemma3, budget):
+    flags = (*FLAGS, f"--device-memory={budget}")
+    with Front(str(smollm2), str(gemma3), *flags) as server:
+        yield server
+
+
+def test_a_request_loads_its_model(front, alone):
+    texts, _ = alone
+    assert f"{GEMMA3} is loaded when a request asks for it" in front.log()
+    assert states(front) == {SMOLLM2: "ready", GEMMA3: "unloaded"}
+    for model, other in ((GEMMA3, SMOLLM2), (SMOLLM2, GEMMA3)):
+        assert said(front, model) == texts[model]
+        assert states(front) == {model: "ready", other: "unloaded"}
+    assert f"{SMOLLM2} is ready after" in front.log()
+    assert f"{GEMMA3} with " in front.log()
+    assert "was unloaded for it" in front.log()
+
+
+def test_no_request_is_lost_between_two_models(front, alone):
+    texts, _ = alone
+    asked = [SMOLLM2, GEMMA3] * 6
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        replies = list(pool.map(lambda model: said(front, model), asked))
+    assert replies == [texts[model] for model in asked]
+
+
+def test_a_model_that_nobody_uses_goes(smollm2):
+    with Front(str(smollm2), *FLAGS, "--keep-alive=1") as server:
+        await_state(server, SMOLLM2, "unloaded")
+        assert request(server, "GET", "/health")[0] == 200
+        assert said(server, SMOLLM2)
+
+
+def test_a_pinned_model_stays(smollm2, gemma3, budget):
+    flags = (*FLAGS, f"--device-memory={budget}", f"--pin={GEMMA3}")
+    with Front(str(smollm2), str(gemma3), *flags) as server:
+        assert states(server) == {SMOLLM2: "unloaded", GEMMA3: "ready"}
+        with pytest.raises(openai.APIStatusError) as caught:
+            said(server, SMOLLM2)
+        assert caught.value.status_code == 413
+        assert f"{GEMMA3} keeps " in str(caught.value)
+        assert "because it is pinned" in str(caught.value)
+
+
+def test_only_models_that_are_there_can_be_pinned(smollm2):
+    done = plimsoll("serve", str(smollm2), "--pin=nobody")
+    assert done.returncode == 2
+    assert SMOLLM2.encode() in done.stderr
+
+
+def test_leases_follow_the_models(smollm2, gemma3, budget):
+    with Planner() as planner:
+        flags = (f"--model=s={smollm2}", f"--model=g={gemma3}", *FLAGS, "--on-demand")
+        flags += (f"--planner={planner.address}", f"--device-memory={budget}")
+        with Worker(*flags) as worker:
+            worker.await_ready()
+            assert not planner.leases()
+            for model in ("s", "g", "s"):
+                reply = ask(worker, model)
+                assert reply.model == model
+                assert [lease.purpose for lease in planner.leases()] == [model]
+
+
+def test_without_demand_a_model_must_be_loaded(smollm2):
+    with Worker(f"--model=s={smollm2}", *FLAGS, "--lazy") as worker:
+        worker.await_ready()
+        with pytest.raises(grpc.RpcError) as caught:
+            ask(worker, "s")
+        assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION
