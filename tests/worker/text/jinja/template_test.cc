@@ -103,6 +103,25 @@ TEST(TemplateTest, NothingCanBeChangedOrReached) {
   EXPECT_THAT(Render("{% include 'file' %}"), StartsWith("ERROR: line 1: "));
 }
 
+TEST(TemplateTest, WhatCanBeIndexedMayStayUnusedInAFormat) {
+  EXPECT_EQ(Render("{{ 'a' % x }}{{ 'b' % [1] }}{{ 'c' % range(3) }}"), "abc");
+  EXPECT_THAT(Render("{{ 'a' % 1 }}"), HasSubstr("not all arguments"));
+  EXPECT_THAT(Render("{{ 'a' % (1, 2) }}"), HasSubstr("not all arguments"));
+}
+
+TEST(TemplateTest, ThereAreNoSets) {
+  EXPECT_THAT(Render("{{ {'a': 1}.keys() - ['a'] }}"),
+              HasSubstr("not supported"));
+  EXPECT_THAT(Render("{{ {'a': 1} - {'a': 1}.items() }}"),
+              HasSubstr("not supported"));
+  EXPECT_THAT(Render("{{ {'a': 1}.values() - ['a'] }}"),
+              HasSubstr("unsupported operand"));
+}
+
+TEST(TemplateTest, AGeneratorIsFiveWords) {
+  EXPECT_EQ(Render("{{ [1, 2]|slice(2)|wordcount }}"), "5");
+}
+
 TEST(TemplateTest, KnowsTheTimeThatItIsGiven) {
   Surroundings surroundings;
   surroundings.now = absl::FromUnixSeconds(1'700'000'000);

@@ -33,7 +33,11 @@ class PercentFormatter {
       RETURN_IF_ERROR(Field());
     }
     const bool is_tuple = values_.is_list() && values_.list().is_tuple;
-    const bool must_use = is_tuple || !(values_.is_dict() || values_.is_list());
+    // What can be indexed may stay unused, as keys might have taken parts of
+    // it.
+    const bool is_indexed = values_.is_dict() || values_.is_list() ||
+                            values_.is_range() || values_.is_undefined();
+    const bool must_use = is_tuple || !is_indexed;
     const size_t n = is_tuple ? values_.items().size() : 1;
     if (must_use && next_ < n) {
       return TypeError("not all arguments converted during string formatting");
