@@ -15,6 +15,7 @@
 #include "base/status_macros.h"
 #include "services/host/check_threads.h"
 #include "services/server/credentials.h"
+#include "services/server/executor_threads.h"
 #include "services/server/listen_address.h"
 #include "services/server/reflection.h"
 #include "services/server/token_file.h"
@@ -113,6 +114,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     return absl::UnavailableError(
         absl::StrCat("cannot listen on ", options.listen));
   }
+  StartExecutorThreads();
   server->SetReady(false);
   gate.SetCloseListener([raw = server.get()] { raw->SetReady(false); });
   server->server_->GetHealthCheckService()->SetServingStatus(kLivenessService,

@@ -1,0 +1,63 @@
+#include "services/server/executor_threads.h"
+
+#include <grpcpp/alarm.h>
+
+#include <chrono>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <system_error>
+#include <thread>
+
+#include "absl/synchronization/blocking_counter.h"
+#include "absl/synchronization/notification.h"
+
+namespace plimsoll::services {
+namespace {
+
+// As the system shows it, which cuts names.
+constexpr char kExecutorName[] = "default-executo";
+// The executor starts a thread if more than two pieces of work wait for one.
+constexpr int kAlarmsPerThread = 4;
+
+// Gives the executor work that blocks until all of it is queued.
+void FillExecutor(int n_threads) {
+  const int n_alarms = kAlarmsPerThread * n_threads;
+  absl::Notification are_queued;
+  absl::BlockingCounter n_left(n_alarms);
+  std::deque<grpc::Alarm> alarms(static_cast<size_t>(n_alarms));
+  for (grpc::Alarm& alarm : alarms) {
+    alarm.Set(std::chrono::system_clock::now(), [&](bool) {
+      are_queued.WaitForNotification();
+      n_left.DecrementCount();
+    });
+  }
+  are_queued.Notify();
+  n_left.Wait();
+}
+
+}  // namespace
+
+void StartExecutorThreads() {
+  const int n_cores = static_cast<int>(std::thread::hardware_concurrency());
+  const int n_wanted = kExecutorThreadsPerCore * n_cores;
+  for (int i = 0; i < kMaxExecutorRounds; ++i) {
+    if (ExecutorThreads() >= n_wanted) return;
+    FillExecutor(n_wanted);
+  }
+}
+
+int ExecutorThreads() {
+  int n = 0;
+  std::error_code error;
+  for (const auto& task :
+       std::filesystem::directory_iterator("/proc/self/task", error)) {
+    std::ifstream file(task.path() / "comm");
+    std::string name;
+    n += std::getline(file, name) && name == kExecutorName ? 1 : 0;
+  }
+  return n;
+}
+
+}  // namespace plimsoll::services
