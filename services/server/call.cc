@@ -177,7 +177,7 @@ grpc::ServerUnaryReactor* AnswerOnPool(grpc::CallbackServerContext* context,
                                        const google::protobuf::Message& request,
                                        google::protobuf::Message& response,
                                        PooledAnswer answer,
-                                       BeforeAnswer before) {
+                                       const BeforeAnswer& before) {
   auto* call = new PooledCall(*context, limits, pool, request, response, cost,
                               std::move(answer));
   call->Start(*context, limits.gate, request, before);

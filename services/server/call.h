@@ -151,7 +151,7 @@ grpc::ServerUnaryReactor* AnswerOnPool(grpc::CallbackServerContext* context,
                                        const google::protobuf::Message& request,
                                        google::protobuf::Message& response,
                                        PooledAnswer answer,
-                                       BeforeAnswer before = nullptr);
+                                       const BeforeAnswer& before = nullptr);
 
 }  // namespace plimsoll::services
 

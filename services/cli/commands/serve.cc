@@ -58,7 +58,7 @@ constexpr char kServeFooter[] =
     "  plimsoll serve models/ --listen 127.0.0.1:0 --device-memory 12GiB\n"
     "  plimsoll serve models/ --pin assistant --keep-alive 300";
 
-constexpr int64_t kMaxKeepAlive = 365 * 24 * 3'600;  // seconds
+constexpr int64_t kMaxKeepAlive = int64_t{365} * 24 * 3'600;  // seconds
 
 // The HTTP server's thread, and those of the command itself.
 constexpr int kFrontThreads = 2;
@@ -282,7 +282,7 @@ absl::Status LoadAll(const services::WorkerOptions& options,
                           return IsPinned(options, model.name);
                         });
   for (const services::ModelFlag& model : models) {
-    const absl::Status status = LoadOne(model, options.load, registry, streams);
+    absl::Status status = LoadOne(model, options.load, registry, streams);
     if (status.ok()) continue;
     const bool may_wait = &model != &models.front() &&
                           !IsPinned(options, model.name) &&

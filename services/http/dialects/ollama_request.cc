@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -115,24 +116,27 @@ absl::Status ReadThink(JsonFields& fields, Request& request) {
   return absl::OkStatus();
 }
 
-// Reads a duration: seconds, or a text such as 5m; negative means for ever.
+// A duration: seconds, as a number or a text, or a text such as 5m; nothing for
+// anything else.
+std::optional<absl::Duration> DurationOf(const Json& given) {
+  if (given.is_number()) return absl::Seconds(given.get<double>());
+  if (!given.is_string()) return std::nullopt;
+  const auto& text = given.get_ref<const std::string&>();
+  double seconds = 0;
+  if (absl::SimpleAtod(text, &seconds)) return absl::Seconds(seconds);
+  absl::Duration time;
+  if (absl::ParseDuration(text, &time)) return time;
+  return std::nullopt;
+}
+
+// Reads how long the model stays loaded; negative means for ever.
 absl::Status ReadKeepAlive(JsonFields& fields, TextJob& job) {
   const Json* given = fields.Find("keep_alive");
   if (given == nullptr) return absl::OkStatus();
-  double seconds = 0;
-  absl::Duration time;
-  if (given->is_number()) {
-    time = absl::Seconds(given->get<double>());
-  } else if (!given->is_string()) {
-    return fields.Bad("keep_alive", kKeepAlive);
-  } else if (const auto& text = given->get_ref<const std::string&>();
-             absl::SimpleAtod(text, &seconds)) {
-    time = absl::Seconds(seconds);
-  } else if (!absl::ParseDuration(text, &time)) {
-    return fields.Bad("keep_alive", kKeepAlive);
-  }
+  const std::optional<absl::Duration> time = DurationOf(*given);
+  if (!time.has_value()) return fields.Bad("keep_alive", kKeepAlive);
   job.keep_alive =
-      time < absl::ZeroDuration() ? absl::InfiniteDuration() : time;
+      *time < absl::ZeroDuration() ? absl::InfiniteDuration() : *time;
   return absl::OkStatus();
 }
 

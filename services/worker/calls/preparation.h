@@ -59,7 +59,7 @@ grpc::ServerUnaryReactor* AnswerPrepared(grpc::CallbackServerContext* context,
                                          const CallRoom& room,
                                          const Request& request,
                                          Response& response,
-                                         ModelAnswer answer) {
+                                         const ModelAnswer& answer) {
   ModelRegistry& registry = room.registry;
   absl::StatusOr<ServedModel> ready = registry.Serve(request.model());
   if (request.ByteSizeLong() <= kMaxInlineBytes &&

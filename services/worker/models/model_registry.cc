@@ -322,7 +322,7 @@ absl::Status ModelRegistry::MakeRoom(Entry& wanted, IfFull if_full,
       chosen.back()->gives_way = true;
     }
   }
-  const absl::Status status = UnloadFor(wanted, chosen);
+  absl::Status status = UnloadFor(wanted, chosen);
   std::vector<Answer> answers;
   for (Entry* entry : chosen) {
     absl::MutexLock lock(&mu_);

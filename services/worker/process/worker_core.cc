@@ -180,7 +180,7 @@ absl::StatusOr<std::unique_ptr<WorkerCore>> WorkerCore::Start(
   return core;
 }
 
-void WorkerCore::WatchDevices(std::function<void()> set_unready) {
+void WorkerCore::WatchDevices(const std::function<void()>& set_unready) {
   if (accelerators_.empty()) return;
   guard_.Watch({.longest_step = [this] { return registry_->LongestStep(); },
                 .probe = [this] { return CheckAll(accelerators_); },

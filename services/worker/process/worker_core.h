@@ -62,7 +62,7 @@ class WorkerCore {
   // every stream ends with kUnavailable, no lease is renewed any more, and the
   // planner hears which device is unhealthy. Only the end of the process frees
   // what it holds there.
-  void WatchDevices(std::function<void()> set_unready);
+  void WatchDevices(const std::function<void()>& set_unready);
 
   // Ends the work of all calls, for those that outlast a drain.
   void AbortCalls();
