@@ -20,6 +20,7 @@ namespace {
 constexpr char kExecutorName[] = "default-executo";
 // The executor starts a thread if more than two pieces of work wait for one.
 constexpr int kAlarmsPerThread = 4;
+constexpr int kMaxRounds = 10;
 
 // Gives the executor work that blocks until all of it is queued.
 void FillExecutor(int n_threads) {
@@ -42,7 +43,7 @@ void FillExecutor(int n_threads) {
 void StartExecutorThreads() {
   const int n_cores = static_cast<int>(std::thread::hardware_concurrency());
   const int n_wanted = kExecutorThreadsPerCore * n_cores;
-  for (int i = 0; i < kMaxExecutorRounds; ++i) {
+  for (int i = 0; i < kMaxRounds; ++i) {
     if (ExecutorThreads() >= n_wanted) return;
     FillExecutor(n_wanted);
   }

@@ -4,16 +4,14 @@
 
 namespace plimsoll::services {
 
+inline constexpr int kExecutorThreadsPerCore = 2;
+
 // gRPC's executor finishes calls. It starts threads when it has much to do, and
 // gRPC 1.51 counts one as started that the system refused: what is queued for
 // it never runs, so that a call does not end, nor does the server. This has all
 // of them started at once, two for each core, while CheckThreads says that
-// there is room. It returns when they run, or after `kMaxExecutorRounds`
-// attempts.
+// there is room. It returns when they run, or after a few attempts.
 void StartExecutorThreads();
-
-inline constexpr int kMaxExecutorRounds = 10;
-inline constexpr int kExecutorThreadsPerCore = 2;
 
 // Threads of the executor that this process has.
 int ExecutorThreads();

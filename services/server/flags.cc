@@ -32,9 +32,7 @@ std::string AddModel(const std::string& text, std::vector<ModelFlag>& models) {
     return "a name has letters, digits, '-', '_', '.' and ':' only, and at "
            "most 128 of them";
   }
-  for (const ModelFlag& other : models) {
-    if (other.name == flag.name) return "two models have one name";
-  }
+  if (HasModel(models, flag.name)) return "two models have one name";
   models.push_back(std::move(flag));
   return "";
 }
@@ -114,6 +112,12 @@ void AddServerFlags(CLI::App& app, ServerOptions& options) {
          "(30)")
       ->check(CLI::Range(0.1, 3600.0));
   app.set_version_flag("--version", PLIMSOLL_VERSION);
+}
+
+bool HasModel(const std::vector<ModelFlag>& models, const std::string& name) {
+  return std::any_of(
+      models.begin(), models.end(),
+      [&name](const ModelFlag& model) { return model.name == name; });
 }
 
 void AddModelFlag(CLI::App& app, std::vector<ModelFlag>& models) {

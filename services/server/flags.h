@@ -25,6 +25,9 @@ struct ModelFlag {
   std::string path;
 };
 
+// Whether one of `models` has this name.
+bool HasModel(const std::vector<ModelFlag>& models, const std::string& name);
+
 // Adds --listen, --metrics-listen, --drain-timeout, --version, and what says
 // who may call.
 void AddServerFlags(CLI::App& app, ServerOptions& options);

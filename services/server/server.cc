@@ -86,7 +86,7 @@ absl::Status CheckListen(const ServerOptions& options) {
 
 int GrpcThreads() {
   const auto n_cores = static_cast<int>(std::thread::hardware_concurrency());
-  return kServerThreads + kServerThreadsPerCore * n_cores;
+  return kServerThreads + kExecutorThreadsPerCore * n_cores;
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(

@@ -38,10 +38,9 @@ inline constexpr absl::Duration kMaxConnectionAge = absl::Hours(1);
 inline constexpr absl::Duration kReaderTimeout = absl::Seconds(30);
 // The deadline of a unary call that has none.
 inline constexpr absl::Duration kUnaryDeadline = absl::Minutes(10);
-// gRPC has this many threads beside those that it has for each core (measured
-// on 2 cores: 9 at the start).
+// gRPC has this many threads beside those of its executor (measured on 2 cores:
+// 8 at the start).
 inline constexpr int kServerThreads = 10;
-inline constexpr int kServerThreadsPerCore = 2;
 
 // The health service of this name is SERVING while the process lives. The empty
 // name is readiness.

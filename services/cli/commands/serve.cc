@@ -107,8 +107,7 @@ absl::StatusOr<std::vector<services::ModelFlag>> FindModels(
     // Mistakes are reported before a device is opened.
     RETURN_IF_ERROR(OpenModel(path).status());
     services::ModelFlag model{NameOf(path), path};
-    for (const services::ModelFlag& other : models) {
-      if (other.name != model.name) continue;
+    if (services::HasModel(models, model.name)) {
       return UsageError(absl::StrCat("two models are called ", model.name));
     }
     models.push_back(std::move(model));
@@ -144,10 +143,7 @@ absl::Status CheckServeFlags(const ServeFlags& flags,
 
 absl::Status CheckPinned(const services::WorkerOptions& options) {
   for (const std::string& name : options.pinned) {
-    const bool is_there = std::any_of(
-        options.models.begin(), options.models.end(),
-        [&name](const services::ModelFlag& one) { return one.name == name; });
-    if (is_there) continue;
+    if (services::HasModel(options.models, name)) continue;
     return UsageError(absl::StrCat(
         "--pin ", name, ": there is no model of this name; there are ",
         absl::StrJoin(options.models, ", ",
@@ -252,11 +248,6 @@ class LoadNews final : public services::WorkerObserver {
   Streams& streams_;
 };
 
-bool IsPinned(const services::WorkerOptions& options, const std::string& name) {
-  return std::find(options.pinned.begin(), options.pinned.end(), name) !=
-         options.pinned.end();
-}
-
 // Loads a model, if it fits beside those that are loaded.
 absl::Status LoadOne(const services::ModelFlag& model,
                      const planner::LoadOptions& load,
@@ -279,13 +270,13 @@ absl::Status LoadAll(const services::WorkerOptions& options,
   std::vector<services::ModelFlag> models = options.models;
   std::stable_partition(models.begin(), models.end(),
                         [&options](const services::ModelFlag& model) {
-                          return IsPinned(options, model.name);
+                          return options.IsPinned(model.name);
                         });
   for (const services::ModelFlag& model : models) {
     absl::Status status = LoadOne(model, options.load, registry, streams);
     if (status.ok()) continue;
     const bool may_wait = &model != &models.front() &&
-                          !IsPinned(options, model.name) &&
+                          !options.IsPinned(model.name) &&
                           services::DetailsOf(status).reason ==
                               v1::ERROR_REASON_MEMORY_BUDGET_EXCEEDED;
     if (!may_wait) return status;

@@ -61,15 +61,13 @@ grpc::ServerUnaryReactor* AnswerPrepared(grpc::CallbackServerContext* context,
                                          Response& response,
                                          const ModelAnswer& answer) {
   ModelRegistry& registry = room.registry;
-  absl::StatusOr<ServedModel> ready = registry.Serve(request.model());
+  const absl::StatusOr<ServedModel> ready = registry.Serve(request.model());
   if (request.ByteSizeLong() <= kMaxInlineBytes &&
       (ready.ok() || !registry.loads_on_demand())) {
     return AnswerUnary(context, room.limits, request, response,
                        [&](ByteBudget::Share& held) -> absl::Status {
-                         if (!ready.ok()) return ready.status();
-                         return answer(
-                             *std::exchange(ready, absl::UnknownError("taken")),
-                             NeverStop, held);
+                         return ready.ok() ? answer(*ready, NeverStop, held)
+                                           : ready.status();
                        });
   }
   const auto model = std::make_shared<ServedModel>();

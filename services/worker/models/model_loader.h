@@ -71,7 +71,7 @@ class ModelLoader {
   struct Granted {
     std::vector<planner::SplitPart> parts = {};
     std::vector<LeaseGrant> leases = {};  // one for each part, or none
-    // Of the other models, when it was planned.
+    // The bytes of the other models when it was planned.
     ModelPlanner::BytesByDevice held = {};
   };
 

@@ -46,8 +46,7 @@ ModelRegistry::ModelRegistry(WorkerOptions options, PlannerClient* client,
   for (const ModelFlag& flag : options_.models) {
     Entry& entry = entries_[flag.name];
     entry.flag = flag;
-    entry.is_pinned = std::find(options_.pinned.begin(), options_.pinned.end(),
-                                flag.name) != options_.pinned.end();
+    entry.is_pinned = options_.IsPinned(flag.name);
   }
 }
 
@@ -141,9 +140,8 @@ absl::StatusOr<std::optional<ServedModel>> ModelRegistry::ServeOrLoad(
   return std::nullopt;
 }
 
-std::vector<ModelRegistry::Answer> ModelRegistry::AnswersOf(
-    Entry& entry, const absl::Status& status) {
-  std::vector<Answer> answers;
+void ModelRegistry::TakeCalls(Entry& entry, const absl::Status& status,
+                              std::vector<Answer>& answers) {
   for (OnServed& then : std::exchange(entry.calls, {})) {
     absl::StatusOr<LoadedModel::Use> use =
         status.ok() ? UseOf(entry) : absl::StatusOr<LoadedModel::Use>(status);
@@ -153,7 +151,6 @@ std::vector<ModelRegistry::Answer> ModelRegistry::AnswersOf(
       answers.push_back({std::move(then), use.status()});
     }
   }
-  return answers;
 }
 
 void ModelRegistry::Give(std::vector<Answer> answers) {
@@ -225,7 +222,7 @@ void ModelRegistry::RunLoad(Entry& entry, const planner::LoadOptions& options,
       } else {
         EndLoad(entry, std::move(model));
       }
-      answers = AnswersOf(entry, status);
+      TakeCalls(entry, status, answers);
     }
     Give(std::move(answers));
     if (!is_retried) return;
@@ -324,12 +321,12 @@ absl::Status ModelRegistry::MakeRoom(Entry& wanted, IfFull if_full,
   }
   absl::Status status = UnloadFor(wanted, chosen);
   std::vector<Answer> answers;
-  for (Entry* entry : chosen) {
+  {
     absl::MutexLock lock(&mu_);
-    entry->gives_way = false;
-    if (entry->state != ModelState::kReady) continue;
-    for (Answer& answer : AnswersOf(*entry, absl::OkStatus())) {
-      answers.push_back(std::move(answer));
+    for (Entry* entry : chosen) {
+      entry->gives_way = false;
+      if (entry->state != ModelState::kReady) continue;
+      TakeCalls(*entry, absl::OkStatus(), answers);
     }
   }
   Give(std::move(answers));
@@ -520,10 +517,11 @@ void ModelRegistry::RunUnload(Entry& entry) {
     }
     for (const auto& done : entry.unload_waiters) done();
     entry.unload_waiters.clear();
-    if (!is_stopping_ && !entry.calls.empty()) {
+    if (is_stopping_) {
+      TakeCalls(entry, ShuttingDown(), answers);
+    } else if (!entry.calls.empty()) {
       StartLoad(entry, options_.load, IfFull::kMakeRoom);
     }
-    if (is_stopping_) answers = AnswersOf(entry, ShuttingDown());
   }
   Give(std::move(answers));
 }
@@ -559,11 +557,7 @@ void ModelRegistry::AbortAll(const absl::Status& status) {
   std::vector<Answer> answers;
   {
     absl::MutexLock lock(&mu_);
-    for (auto& [name, entry] : entries_) {
-      for (Answer& answer : AnswersOf(entry, status)) {
-        answers.push_back(std::move(answer));
-      }
-    }
+    for (auto& [name, entry] : entries_) TakeCalls(entry, status, answers);
   }
   Give(std::move(answers));
   Visit([&status](const LoadedModel& model, ModelState) {

@@ -186,9 +186,10 @@ class ModelRegistry {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<LoadedModel::Use> UseOf(const Entry& entry)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Takes the calls that wait for `entry`, with what each of them gets: the
-  // model if `status` is OK.
-  std::vector<Answer> AnswersOf(Entry& entry, const absl::Status& status)
+  // Moves the calls that wait for `entry` to the end of `answers`, with what
+  // each of them gets: the model if `status` is OK.
+  void TakeCalls(Entry& entry, const absl::Status& status,
+                 std::vector<Answer>& answers)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Give(std::vector<Answer> answers) ABSL_LOCKS_EXCLUDED(mu_);
   void StartLoad(Entry& entry, const planner::LoadOptions& options,

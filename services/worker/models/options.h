@@ -2,6 +2,7 @@
 #ifndef PLIMSOLL_SERVICES_WORKER_MODELS_OPTIONS_H_
 #define PLIMSOLL_SERVICES_WORKER_MODELS_OPTIONS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -48,6 +49,10 @@ struct DeviceFlags {
 };
 
 struct WorkerOptions {
+  bool IsPinned(const std::string& name) const {
+    return std::find(pinned.begin(), pinned.end(), name) != pinned.end();
+  }
+
   std::vector<ModelFlag> models;
   bool lazy = false;  // models are loaded by LoadModel only
   // A call for a model that is not loaded has it loaded, and idle ones unloaded

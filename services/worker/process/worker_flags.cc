@@ -1,7 +1,6 @@
 #include "services/worker/process/worker_flags.h"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -96,10 +95,9 @@ void AddDemandFlags(CLI::App& app, WorkerOptions& options) {
       ->type_name("NAME")
       ->needs(on_demand)
       ->check([&options](const std::string& name) {
-        const bool is_there = std::any_of(
-            options.models.begin(), options.models.end(),
-            [&name](const ModelFlag& model) { return model.name == name; });
-        return is_there ? std::string() : "there is no --model called " + name;
+        return HasModel(options.models, name)
+                   ? std::string()
+                   : "there is no --model called " + name;
       });
   app.add_option_function<int64_t>(
          "--keep-alive",
