@@ -550,9 +550,13 @@ struct CudaOptions {
   // steps of at least this many rows do the same with the instructions of a
   // warpgroup (wgmma).
   int64_t wgmma_rows = 9;
-  // Products of one row read weights through shared memory, on devices of
-  // compute capability 9.0 or later. The bits are the same.
+  // Products of up to eight rows read weights through shared memory, on devices
+  // of compute capability 9.0 or later. They add up in another order than those
+  // of more rows.
   bool streams_weights = true;
+  // The blocks that a multiprocessor has of such a product of one row, 1 or 2.
+  // The bits are the same.
+  int64_t stream_blocks = 1;
   // Attention of prompts uses them too, for heads of up to 256 elements.
   bool wgmma_attention = true;
   // Parts into which attention of prompts cuts the keys of heads of up to 256
@@ -578,6 +582,7 @@ inline CudaOptions BatchInvariant() {
   options.tensor_attention = CudaOptions::TensorAttention::kNone;
   options.half_product_rows = std::numeric_limits<int64_t>::max();
   options.wgmma_rows = std::numeric_limits<int64_t>::max();
+  options.streams_weights = false;
   return options;
 }
 

@@ -47,6 +47,7 @@ struct Context {
   int64_t half_product_rows;
   int64_t wgmma_rows;    // the largest number if the device has no wgmma
   bool streams_weights;  // and the device can
+  int64_t stream_blocks;
   bool wgmma_attention;  // and the device has the instructions
   int64_t prompt_attention_parts;
   bool prefetches_weights;

@@ -41,6 +41,10 @@ inline constexpr char kCudaPromptName[] = "cuda_0_prompt";
 inline constexpr char kCudaEmulatedGroupName[] = "cuda_emulated_group";
 inline constexpr char kCudaGroupName[] = "cuda_0_group";
 
+// These backends have one kernel of exact products for all rows.
+inline constexpr char kCudaEmulatedExactName[] = "cuda_emulated_exact";
+inline constexpr char kCudaExactName[] = "cuda_0_exact";
+
 // These backends have products in F16 from two rows on.
 inline constexpr char kCudaEmulatedHalfName[] = "cuda_emulated_half";
 inline constexpr char kCudaHalfName[] = "cuda_0_half";
@@ -76,6 +80,18 @@ inline std::vector<std::string> AttentionBackendNames() {
   return names;
 }
 
+// The names of BackendNames, and those whose exact products differ.
+inline std::vector<std::string> ProductBackendNames() {
+  std::vector<std::string> names = BackendNames();
+#ifdef PLIMSOLL_TEST_CUDA_EMULATION
+  names.emplace_back(kCudaEmulatedExactName);
+#endif
+#ifdef PLIMSOLL_TEST_CUDA
+  names.emplace_back(kCudaExactName);
+#endif
+  return names;
+}
+
 inline std::vector<std::string> HalfBackendNames() {
   std::vector<std::string> names;
 #ifdef PLIMSOLL_TEST_CUDA_EMULATION
@@ -102,8 +118,13 @@ inline bool IsCuda(const std::string& name) {
   return IsEmulated(name) || absl::StartsWith(name, kCudaName);
 }
 
-// Exact products, which change their kernel early with the same bits
-// (docs/cuda.md), unless the name says otherwise.
+// True if products of up to eight rows add up in an order of their own.
+inline bool StreamsWeights(const std::string& name) {
+  return name == kCudaEmulatedName || name == kCudaName;
+}
+
+// Exact products, which change their kernel early (docs/cuda.md), unless the
+// name says otherwise.
 inline CudaOptions OptionsOf(const std::string& name) {
   CudaOptions options;
   if (HasTensorAttention(name)) {
@@ -120,6 +141,8 @@ inline CudaOptions OptionsOf(const std::string& name) {
   options.half_product_rows = is_half || is_wgmma ? 2 : kNever;
   options.wgmma_rows = is_wgmma ? 2 : kNever;
   options.prompt_product_rows = 20;
+  options.streams_weights =
+      name != kCudaEmulatedExactName && name != kCudaExactName;
   return options;
 }
 

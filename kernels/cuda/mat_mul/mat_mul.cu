@@ -184,7 +184,7 @@ void Multiply(const Context& context, std::span<const MatMulArgs> products) {
     row_tiles += (args.w.rows + kTileRows - 1) / kTileRows;
   }
   const int64_t wide_batches = (n_rows + kWideRows - 1) / kWideRows;
-  if (n_rows == 1 && context.streams_weights &&
+  if (n_rows <= kGroupRows && context.streams_weights &&
       HasStreamProduct(products.front().w)) {
     MultiplyStream(context, products);
   } else if (n_rows == 1) {

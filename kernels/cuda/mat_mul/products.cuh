@@ -276,7 +276,7 @@ __device__ inline void StoreSums(const float (&sums)[kSums],
   }
 }
 
-// Products of one row, whose weights go through shared memory
+// Products of up to kGroupRows rows, whose weights go through shared memory
 // (mat_mul_stream.cu). HasStreamProduct is true for matrices whose rows are not
 // too long for that, CanStream if the device and its code can.
 void MultiplyStream(const Context& context,

@@ -1,0 +1,343 @@
+// Activations of up to eight rows in shared memory, and a warp's sums of their
+// products (mat_mul_stream.cu).
+//
+// An activation of 16 bits is 256 high + low, both signed bytes. The high and
+// the low bytes of a row are two neighbouring columns of one product, so a lane
+// has both sums of an output. Four rows fill the eight columns of a product.
+//
+// One row would leave six columns empty. So its product adds up four tiles,
+// tile j with its bytes in columns 2 j and 2 j + 1 and zeros in the others. A
+// lane then has the sums of the tile of its own columns, and scales them while
+// other lanes scale the other three. Where the halves of a tile have scales of
+// their own, two tiles with their halves take the places of four tiles.
+#ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_STREAM_ROWS_CUH_
+#define PLIMSOLL_KERNELS_CUDA_MAT_MUL_STREAM_ROWS_CUH_
+
+#include <algorithm>
+
+#include "kernels/cuda/mat_mul/products.cuh"
+
+namespace plimsoll::kernels::PLIMSOLL_CUDA {
+
+// The columns of a matrix in equal parts. The activations of eight rows fit in
+// shared memory for one part.
+inline constexpr int kMostStreamParts = 8;
+struct StreamParts {
+  static constexpr int64_t kMostTiles = 128;
+  static constexpr int64_t kUnit = kStepTiles;  // whole blocks of all types
+
+  int32_t n_parts;
+  int32_t tiles;  // of a part; the last one may have fewer
+
+  explicit StreamParts(int64_t col_tiles) {
+    const int64_t wanted = (col_tiles + kMostTiles - 1) / kMostTiles;
+    const int64_t equal = (col_tiles + wanted - 1) / wanted;
+    const int64_t whole = (equal + kUnit - 1) / kUnit * kUnit;
+    tiles = static_cast<int32_t>(whole);
+    n_parts = static_cast<int32_t>((col_tiles + whole - 1) / whole);
+  }
+  // The columns of tiles that a block of threads has activations of.
+  constexpr int64_t TilesOfBlock(int rows) const {
+    return int64_t{tiles} * (rows == 1 ? n_parts : 1);
+  }
+};
+
+// What a lane has of a tile's columns: four of each half.
+template <DType kType, int kRows>
+struct RowColumns {
+  static constexpr int kHalves = HalvesOf(kType);
+  static constexpr bool kHasHalfSums = kHalves == 2 && !HasSignedQuants(kType);
+  static constexpr int kRowBytes = 64;  // of a tile: 32 high and 32 low bytes
+
+  std::byte* values;  // [tile][row][high, low][lane % 4][half] of four bytes
+  float2* scales;     // [tile][half][row]: the scale and the scaled sum
+  int n_tiles;
+
+  static constexpr int64_t Bytes(int64_t n_tiles) {
+    const int64_t of_tile =
+        kRows * (kRowBytes + kHalves * int64_t{sizeof(float2)});
+    return (n_tiles * of_tile + 127) / 128 * 128;
+  }
+
+  __device__ RowColumns(std::byte* at, int n_tiles)
+      : values(at),
+        scales(reinterpret_cast<float2*>(at + n_tiles * kRows * kRowBytes)),
+        n_tiles(n_tiles) {}
+  __device__ std::byte* End() const { return values + Bytes(n_tiles); }
+
+  // Splits the columns of tiles from `begin` on into bytes. Rows that do not
+  // exist are zeros. Called by all kThreads threads of a block.
+  template <int kThreads>
+  __device__ void Fill(const Activations& x, int begin) const {
+    // A thread has so many fours of both halves of columns on the way.
+    constexpr int kBatch = 4;
+    const int n = n_tiles * kRows * 4;
+    for (int from = 0; from < n; from += kBatch * kThreads) {
+      uint2 fours[kBatch][2];
+      float2 scale[kBatch];
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b) {
+        const int i = from + b * kThreads + ThreadIndex();
+        const int tile = begin + i / (4 * kRows);
+        const int row = i / 4 % kRows;
+        fours[b][0] = {0, 0};
+        fours[b][1] = {0, 0};
+        scale[b] = {0, 0};
+        if (i >= n || row >= x.n_rows) continue;
+        const std::byte* packed = x.rows + int64_t{row} * x.row_bytes;
+        const std::byte* four =
+            packed + (tile * static_cast<int>(kTileCols * 2) + i % 4 * 8);
+        fours[b][0] = *reinterpret_cast<const uint2*>(four);
+        fours[b][1] = *reinterpret_cast<const uint2*>(four + 32);
+        const std::byte* of_tile = packed + (x.scales + tile * 4);
+        scale[b] = {FloatAt(of_tile, 0), FloatAt(of_tile, x.to_sums)};
+      }
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b) {
+        const int i = from + b * kThreads + ThreadIndex();
+        float2 halves[2] = {scale[b], scale[b]};
+        if constexpr (kHasHalfSums) {
+          for (int h = 0; h < 2; ++h) {
+            halves[h].y = scale[b].x * static_cast<float>(HalfSum(fours[b][h]));
+          }
+        }
+        if (i >= n) continue;
+        std::byte* to = values + i / 4 * kRowBytes + i % 4 * 8;
+        *reinterpret_cast<uint2*>(to) = {RoundedHighBytes(fours[b][0]),
+                                         RoundedHighBytes(fours[b][1])};
+        *reinterpret_cast<uint2*>(to + 32) = {LowBytes(fours[b][0]),
+                                              LowBytes(fours[b][1])};
+        if (i % 4 >= kHalves) continue;
+        const int half = i % 4;
+        scales[(i / (4 * kRows) * kHalves + half) * kRows + i / 4 % kRows] =
+            halves[half == 0 ? 0 : 1];
+      }
+    }
+  }
+
+  // The sum of the four values of each of four lanes.
+  __device__ static int32_t HalfSum(uint2 four) {
+    int32_t sum = SumOfHalves(four.x) + SumOfHalves(four.y);
+    sum += __shfl_xor_sync(kFullWarp, sum, 1);
+    sum += __shfl_xor_sync(kFullWarp, sum, 2);
+    return sum;
+  }
+  __device__ static int32_t SumOfHalves(uint32_t two) {
+    return static_cast<int16_t>(LowHalf(two)) +
+           static_cast<int16_t>(HighHalf(two));
+  }
+  // The high bytes of what is left without the low bytes, which are signed.
+  __device__ static uint32_t RoundedHighBytes(uint2 four) {
+    const auto round = [](uint32_t two) {
+      // A carry of the lower value must not reach the upper one.
+      return ((two & 0x7FFF7FFFu) + 0x00800080u) ^ (two & 0x80008000u);
+    };
+    return HighBytes({round(four.x), round(four.y)});
+  }
+};
+
+// The scales of rows g and g + 8 of a tile, for one half of its columns.
+struct PairOfScales {
+  float scale[2];
+  float offset[2];
+};
+template <DType kType>
+__device__ PairOfScales ScalesOf(const RawTile<kType>& raw, int sub, int half) {
+  PairOfScales both;
+  for (int row = 0; row < 2; ++row) {
+    const ScaleAndOffset by = Unpacked<kType>(raw.ScalesOf(row), sub, half);
+    both.scale[row] = by.scale;
+    both.offset[row] = ZeroOf(kType) != 0
+                           ? static_cast<float>(-ZeroOf(kType)) * by.scale
+                           : by.offset;
+  }
+  return both;
+}
+
+// Adds the scaled sums of a tile, or of half of it, to those of rows g and g +
+// 8. `products` are the high and the low sum of each.
+template <DType kType>
+__device__ void AddScaled(const int32_t (&products)[4], const PairOfScales& by,
+                          float2 x, float (&sums)[2]) {
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+    const int32_t total = products[2 * row] * 256 + products[2 * row + 1];
+    sums[row] = Fma(static_cast<float>(total), by.scale[row] * x.x, sums[row]);
+    if constexpr (!HasSignedQuants(kType)) {
+      sums[row] = Fma(by.offset[row], x.y, sums[row]);
+    }
+  }
+}
+
+// The tiles of a slot that a warp has.
+inline constexpr int kWarpTiles = 4;
+// Sums that are kept apart.
+inline constexpr int kPlaces = 4;
+
+// A warp's sums for a row of tiles and up to kGroupRows rows of activations.
+template <DType kType, int kRows>
+struct StreamSums {
+  static_assert(kRows == kGroupRows);
+  static constexpr int kHalves = HalvesOf(kType);
+  static constexpr int kFours = kRows / 4;  // rows, four at a time
+  static constexpr int kBlockTiles = PlanesOf(kType).block_tiles;
+  using Columns = RowColumns<kType, kRows>;
+
+  // Of rows 4 m + lane % 4 of activations.
+  float sums[kFours][kPlaces][2] = {};
+
+  // Adds the warp's tiles of a slot, which has `n_tiles`; `first` is the slot's
+  // first column of tiles.
+  __device__ void Add(const TileReader<kType, 1, true>& weights,
+                      const Columns& x, int first, int n_tiles) {
+    const int warp_tile = WarpIndex() * kWarpTiles;
+    const auto add = [&](int j) {
+      const RawTile<kType> raw = weights.LoadTile(0, static_cast<uint32_t>(j));
+      const int sub = (warp_tile + j) % kBlockTiles;
+      AddTile(raw, sub, x, first + warp_tile + j, j);
+    };
+    if (warp_tile + kWarpTiles <= n_tiles) {
+#pragma unroll
+      for (int j = 0; j < kWarpTiles; ++j) add(j);
+    } else {
+#pragma unroll
+      for (int j = 0; j < kWarpTiles; ++j) {
+        if (warp_tile + j < n_tiles) add(j);
+      }
+    }
+  }
+
+  __device__ void AddTile(const RawTile<kType>& raw, int sub, const Columns& x,
+                          int tile, int j) {
+    const int lane = LaneIndex();
+    const Tile<kType> w = Unpack(raw, sub);
+    PairOfScales by[kHalves];
+    for (int h = 0; h < kHalves; ++h) by[h] = ScalesOf(raw, sub, h);
+    const std::byte* values =
+        x.values + tile * (kRows * Columns::kRowBytes) + lane * 8;
+    const float2* scales = x.scales + tile * kHalves * kRows + lane % 4;
+#pragma unroll
+    for (int m = 0; m < kFours; ++m) {
+      const auto two = *reinterpret_cast<const uint2*>(
+          values + m * (4 * Columns::kRowBytes));
+      const uint32_t b[2] = {two.x, two.y};
+#pragma unroll
+      for (int h = 0; h < kHalves; ++h) {
+        int32_t products[4] = {};
+        if constexpr (kHalves == 2) {
+          Mma16<HasSignedQuants(kType), true>(w.a + 2 * h, b[h], products);
+        } else {
+          Mma32<HasSignedQuants(kType), true>(w.a, b, products);
+        }
+        AddScaled<kType>(products, by[h], scales[h * kRows + m * 4],
+                         sums[m][j * kHalves % kPlaces + h]);
+      }
+    }
+  }
+
+  // Moves what the warp has to `to` [output][row].
+  __device__ void Take(float* to) {
+    const int lane = LaneIndex();
+#pragma unroll
+    for (int m = 0; m < kFours; ++m) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        float(&of)[kPlaces][2] = sums[m];
+        to[(lane / 4 + r * 8) * kRows + m * 4 + lane % 4] =
+            (of[0][r] + of[1][r]) + (of[2][r] + of[3][r]);
+        for (int p = 0; p < kPlaces; ++p) of[p][r] = 0;
+      }
+    }
+  }
+};
+
+// For one row. A lane has place lane % 4.
+template <DType kType>
+struct StreamSums<kType, 1> {
+  static constexpr int kHalves = HalvesOf(kType);
+  static constexpr int kGroupTiles = kPlaces / kHalves;  // of one product
+  static constexpr int kBlockTiles = PlanesOf(kType).block_tiles;
+  using Columns = RowColumns<kType, 1>;
+
+  float sums[2] = {};
+
+  __device__ void Add(const TileReader<kType, 1, true>& weights,
+                      const Columns& x, int first, int n_tiles) {
+    const int left = n_tiles - WarpIndex() * kWarpTiles;
+    if (left >= kWarpTiles) {
+#pragma unroll
+      for (int j = 0; j < kWarpTiles; j += kGroupTiles) {
+        AddGroup<true>(weights, x, first, j, kGroupTiles);
+      }
+    } else {
+#pragma unroll
+      for (int j = 0; j < kWarpTiles; j += kGroupTiles) {
+        if (j < left) AddGroup<false>(weights, x, first, j, left - j);
+      }
+    }
+  }
+
+  // Adds tiles j ... of the warp's tiles, `n` of them unless kIsWhole.
+  template <bool kIsWhole>
+  __device__ void AddGroup(const TileReader<kType, 1, true>& weights,
+                           const Columns& x, int first, int j, int n) {
+    const int lane = LaneIndex();
+    const int warp_tile = WarpIndex() * kWarpTiles + j;
+    const int tile = first + warp_tile;
+    // The tile whose bytes this lane has, of columns lane / 4.
+    const int place = lane / 8;
+    const std::byte* values = x.values +
+                              (tile + place / kHalves) * Columns::kRowBytes +
+                              lane / 4 % 2 * 32 + lane % 4 * 8;
+    uint2 mine = {0, 0};
+    if (kIsWhole || place / kHalves < n) {
+      if constexpr (kHalves == 2) {
+        mine.x = *reinterpret_cast<const uint32_t*>(values + place % 2 * 4);
+      } else {
+        mine = *reinterpret_cast<const uint2*>(values);
+      }
+    }
+    int32_t products[4] = {};
+#pragma unroll
+    for (int i = 0; i < kGroupTiles; ++i) {
+      if (!kIsWhole && i >= n) break;
+      const RawTile<kType> raw =
+          weights.LoadTile(0, static_cast<uint32_t>(j + i));
+      const Tile<kType> w = Unpack(raw, (warp_tile + i) % kBlockTiles);
+      uint32_t b[2];
+      if constexpr (kHalves == 2) {
+        b[0] = place == 2 * i ? mine.x : 0;
+        b[1] = place == 2 * i + 1 ? mine.x : 0;
+      } else {
+        b[0] = place == i ? mine.x : 0;
+        b[1] = place == i ? mine.y : 0;
+      }
+      Mma32<HasSignedQuants(kType), true>(w.a, b, products);
+    }
+    // The tile whose sums this lane has.
+    const int own = lane % 4 / kHalves;
+    const int half = lane % 4 % kHalves;
+    if (!kIsWhole && own >= n) return;
+    const RawTile<kType> raw =
+        weights.LoadTile(0, static_cast<uint32_t>(j + own));
+    const PairOfScales by =
+        ScalesOf(raw, (warp_tile + own) % kBlockTiles, half);
+    AddScaled<kType>(products, by, x.scales[(tile + own) * kHalves + half],
+                     sums);
+  }
+
+  __device__ void Take(float* to) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float sum = sums[r];
+      sum += __shfl_xor_sync(kFullWarp, sum, 1);
+      sum += __shfl_xor_sync(kFullWarp, sum, 2);
+      if (LaneIndex() % 4 == 0) to[LaneIndex() / 4 + r * 8] = sum;
+      sums[r] = 0;
+    }
+  }
+};
+
+}  // namespace plimsoll::kernels::PLIMSOLL_CUDA
+
+#endif  // PLIMSOLL_KERNELS_CUDA_MAT_MUL_STREAM_ROWS_CUH_
