@@ -169,21 +169,21 @@ void BenchPrefill(int device, const Rates& rates) {
 struct StepWay {
   const char* name;
   bool is_held;
-  bool overlaps;    // CudaOptions::programmatic_launches
-  bool prefetches;  // CudaOptions::prefetches_weights
+  bool overlaps;          // CudaOptions::programmatic_launches
+  int64_t stream_blocks;  // CudaOptions::stream_blocks
 };
 constexpr StepWay kStepWays[] = {
-    {"calls", false, false, false},
-    {"graph", true, false, false},
-    {"graph, prefetch", true, false, true},
-    {"graph, overlap", true, true, false},
-    {"graph, overlap, prefetch", true, true, true},
+    {"calls", false, false, 1},
+    {"graph", true, false, 1},
+    {"graph, two blocks", true, false, 2},
+    {"graph, overlap", true, true, 1},
+    {"graph, overlap, two blocks", true, true, 2},
 };
 
 std::unique_ptr<Backend> BackendFor(int device, const StepWay& way) {
   CudaOptions options;
   options.programmatic_launches = way.overlaps;
-  options.prefetches_weights = way.prefetches;
+  options.stream_blocks = way.stream_blocks;
   return Must(NewCudaBackend(device, options));
 }
 

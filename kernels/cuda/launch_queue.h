@@ -26,7 +26,7 @@ class LaunchQueue {
   // a graph.
   // With more rows the kernels' own caches are worth more than overlap, which
   // takes the memory for them (kernel_graph.cc). Measured on an H200.
-  static constexpr int64_t kOverlappedRows = 1;
+  static constexpr int64_t kOverlappedRows = 64;
   static constexpr int64_t kStepBytes = int64_t{8} << 20;
   static constexpr int64_t kLeastSlot = 64;
   static constexpr size_t kMaxCalls = 8192;  // a step's calls, likewise
