@@ -179,13 +179,16 @@ absl::Status DecodeStep::Attend(const Layer& layer, int64_t index) {
 
 absl::Status DecodeStep::FeedForward(const Layer& layer) {
   RETURN_IF_ERROR(ops_.Norm(*backend_, n_rows_));
-  const MatMulArgs products[] = {Product(layer.gate, gate_, /*adds=*/false),
-                                 Product(layer.up, up_, /*adds=*/false)};
-  RETURN_IF_ERROR(backend_->MatMuls(products));
-  RETURN_IF_ERROR(
-      backend_->GatedActivation({gate_, up_, gate_, n_rows_, shape_.ffn_dim,
-                                 Activation::kGeluTanh, packed_.data()}));
-  return backend_->MatMul(Product(layer.down, ops_.x, /*adds=*/true));
+  ASSIGN_OR_RETURN(
+      const std::byte* const packed,
+      backend_->GatedMatMul({.gate = Product(layer.gate, gate_, false),
+                             .up = Product(layer.up, up_, false),
+                             .activation = Activation::kGeluTanh,
+                             .packed = packed_.data(),
+                             .keeps_floats = false}));
+  MatMulArgs down = Product(layer.down, ops_.x, /*adds=*/true);
+  down.packed = packed;
+  return backend_->MatMul(down);
 }
 
 }  // namespace plimsoll::kernels

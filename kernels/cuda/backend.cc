@@ -10,6 +10,7 @@
 #ifdef PLIMSOLL_CUDA_EMULATED
 #include "kernels/cuda/emulation/backend.h"
 #endif
+#include "kernels/cuda/mat_mul/gated_mat_mul.h"
 #include "kernels/cuda/mat_mul/pack_weights.h"
 #include "kernels/cuda/mat_mul/weight_layout.h"
 #include "kernels/cuda/ops.h"
@@ -146,6 +147,17 @@ class CudaBackend : public Backend {
   }
   absl::Status Attention(const AttentionArgs& args) override {
     return Run(args, [&] { return PLIMSOLL_CUDA::Attention(context_, args); });
+  }
+  absl::StatusOr<const std::byte*> GatedMatMul(
+      const GatedMatMulArgs& args) override {
+    RETURN_IF_ERROR(Validate(args));
+    if (!FusesGatedMatMul(context_, args)) return Backend::GatedMatMul(args);
+    const std::byte* packed = nullptr;
+    RETURN_IF_ERROR(Run(args, [&] {
+      packed = PLIMSOLL_CUDA::GatedMatMul(context_, args);
+      return absl::OkStatus();
+    }));
+    return packed;
   }
   absl::Status GatedActivation(const GatedActivationArgs& args) override {
     return Run(args, [&] {

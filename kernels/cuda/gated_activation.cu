@@ -1,5 +1,6 @@
 // The activation of the gate, times up. A warp takes 128 values, or 32 where
 // rows are not multiples of four, and packs them where that is asked for.
+#include "kernels/cuda/gated.cuh"
 #include "kernels/cuda/mat_mul/pack.cuh"
 #include "kernels/cuda/ops.h"
 
@@ -8,39 +9,6 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int64_t kWarps = kThreads / kWarpThreads;
-
-// A comparison with NaN is false, so NaN stays.
-__device__ float ClampedSwish(float gate, float up) {
-  constexpr float kLimit = kSwishLimit;
-  const float x = gate > kLimit ? kLimit : gate;
-  float factor = up > kLimit ? kLimit : up;
-  if (factor < -kLimit) factor = -kLimit;
-  return x / (1.0f + expf(-kSwishSlope * x)) * (factor + 1.0f);
-}
-
-__device__ float TanhGelu(float x) {
-  // 1 / (1 + exp(-2u)) is (1 + tanh(u)) / 2 without cancellation.
-  constexpr float kTwoSqrtTwoOverPi = 1.5957691216057308f;
-  const float u = kTwoSqrtTwoOverPi * (x + 0.044715f * x * x * x);
-  return x / (1.0f + expf(-u));
-}
-
-// The activation of `gate`, times `up`.
-__device__ float Gated(float gate, float up, Activation activation) {
-  switch (activation) {
-    case Activation::kSilu:
-      return gate / (1.0f + expf(-gate)) * up;
-    case Activation::kGeluTanh:
-      return TanhGelu(gate) * up;
-    case Activation::kRelu:
-      return (gate < 0 ? 0 : gate) * up;
-    case Activation::kSigmoid:
-      return up / (1.0f + expf(-gate));
-    case Activation::kClampedSwish:
-      break;
-  }
-  return ClampedSwish(gate, up);
-}
 
 __global__ void GateRows(GatedActivationArgs args) {
   WaitForKernelsBefore();

@@ -1,0 +1,179 @@
+// What becomes of the sums of products that stream weights (stream_tiles.cuh):
+// the warps of a block leave theirs in shared memory, and when there is no more
+// room, or no more work, all of its threads add them up and store the outputs.
+#ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_STREAM_OUTPUTS_CUH_
+#define PLIMSOLL_KERNELS_CUDA_MAT_MUL_STREAM_OUTPUTS_CUH_
+
+#include "kernels/cuda/gated.cuh"
+#include "kernels/cuda/mat_mul/pack.cuh"
+#include "kernels/cuda/mat_mul/stream_rows.cuh"
+
+namespace plimsoll::kernels::PLIMSOLL_CUDA {
+
+// What a launch computes, beside its matrices. A unit of work is a row of tiles
+// of outputs, or several.
+struct StreamWork {
+  StreamParts parts;
+  int32_t n_units;
+  int32_t n_slots;  // of the ring
+  // The blocks that have all units between them. If every block has one part of
+  // the columns, there are n_parts times as many.
+  int32_t n_groups;
+  bool accumulate;
+};
+
+// The entries that a block keeps. An entry has the sums of all warps over one
+// part of the columns for one row of tiles.
+template <int kRows>
+struct Kept {
+  static constexpr int kOutputs = static_cast<int>(kTileRows);
+  static constexpr int kEntries = kRows == 1 ? kMostStreamParts : 1;
+  static constexpr int kOfWarp = kOutputs * kRows;
+  static constexpr int kOfEntry = kProductWarps * kOfWarp;
+  // While some threads still read what was kept, others write the next.
+  static constexpr int kBuffers = 2;
+  static constexpr int64_t kBytes =
+      int64_t{kBuffers} * kEntries * kOfEntry * int64_t{sizeof(float)};
+
+  // Adds up what the warps have of an output, in the order of AddWarps.
+  __device__ static float Sum(const float* entry) {
+    float sums[kProductWarps];
+#pragma unroll
+    for (int w = 0; w < kProductWarps; ++w) sums[w] = entry[w * kOfWarp];
+#pragma unroll
+    for (int stride = kProductWarps / 2; stride > 0; stride /= 2) {
+#pragma unroll
+      for (int w = 0; w < stride; ++w) sums[w] += sums[w + stride];
+    }
+    return sums[0];
+  }
+  // The same over all parts, whose entries follow each other.
+  __device__ static float SumOfParts(const float* entry, int n_parts) {
+    float sum = Sum(entry);
+    for (int p = 1; p < n_parts; ++p) sum += Sum(entry + p * kOfEntry);
+    return sum;
+  }
+};
+
+// Outputs that are stored as they are. A unit is a row of tiles. If there is
+// more than one row of activations, every block has one part of the columns.
+template <int kRows>
+struct PlainOutputs {
+  static constexpr int kUnitTiles = 1;
+  static constexpr bool kHasAllParts = kRows == 1;
+  using Entries = Kept<kRows>;
+
+  float* sums;      // [n_parts, n_units, outputs of a tile, rows]
+  int32_t* counts;  // [n_groups], zeros
+
+  // The row of tiles, of all products, that is tile `i` of a unit.
+  __device__ static int RowTile(const Products& /*products*/, int unit,
+                                int /*i*/) {
+    return unit;
+  }
+
+  // Stores output i / kRows of a unit for row i % kRows.
+  __device__ static void Store(const Products& products, const StreamWork& work,
+                               int unit, int i, int n_rows, float sum) {
+    const Product& product = FindProduct(products, unit);
+    const int64_t output = unit * kTileRows + i / kRows;
+    const int row = i % kRows;
+    if (output >= product.w.rows || row >= n_rows) return;
+    float& to = product.out[row * product.w.rows + output];
+    const float scaled = sum * product.w.Scale();
+    to = work.accumulate ? to + scaled : scaled;
+  }
+
+  __device__ float* SumsOf(const StreamWork& work, int part, int unit) const {
+    return sums + (int64_t{part} * work.n_units + unit) * Entries::kOfWarp;
+  }
+
+  // Takes what is kept of `n` units from `first` on, each n_groups after the
+  // one before. Called by the warps that multiply.
+  __device__ void Take(const Products& products, const StreamWork& work,
+                       const float* kept, int part, int first, int n,
+                       int n_rows) const {
+    const int n_parts = kHasAllParts ? work.parts.n_parts : 1;
+    for (int at = ThreadIndex(); at < n * Entries::kOfWarp;
+         at += kProductThreads) {
+      const int unit = first + at / Entries::kOfWarp * work.n_groups;
+      const int i = at % Entries::kOfWarp;
+      const float* entry =
+          kept + at / Entries::kOfWarp * n_parts * Entries::kOfEntry + i;
+      const float sum = Entries::SumOfParts(entry, n_parts);
+      if (kHasAllParts || work.parts.n_parts == 1) {
+        Store(products, work, unit, i, n_rows, sum);
+      } else {
+        SumsOf(work, part, unit)[i] = sum;
+      }
+    }
+  }
+
+  // The last of the blocks that have the same units adds up the parts. Called
+  // by all threads, with a word of shared memory.
+  __device__ void End(const Products& products, const StreamWork& work,
+                      int group, int n_rows, int32_t* word) const {
+    const int n_parts = work.parts.n_parts;
+    if (kHasAllParts || n_parts == 1) return;
+    if (!IsLastToArrive(counts + group, n_parts, word)) return;
+    const int n_units =
+        (work.n_units - group + work.n_groups - 1) / work.n_groups;
+    for (int at = ThreadIndex(); at < n_units * Entries::kOfWarp;
+         at += BlockThreads()) {
+      const int unit = group + at / Entries::kOfWarp * work.n_groups;
+      const int i = at % Entries::kOfWarp;
+      float of_parts[kMostStreamParts];
+#pragma unroll
+      for (int p = 0; p < kMostStreamParts; ++p) {
+        if (p < n_parts) of_parts[p] = LoadWritten(SumsOf(work, p, unit) + i);
+      }
+      float sum = of_parts[0];
+#pragma unroll
+      for (int p = 1; p < kMostStreamParts; ++p) {
+        if (p < n_parts) sum += of_parts[p];
+      }
+      Store(products, work, unit, i, n_rows, sum);
+    }
+  }
+};
+
+// Outputs of one row that are the activation of the first product times the
+// second one, packed. A unit is a block of packed values: two rows of tiles of
+// both products.
+struct GatedOutputs {
+  static constexpr int kUnitTiles = 4;
+  static constexpr bool kHasAllParts = true;
+  using Entries = Kept<1>;
+
+  std::byte* packed;
+  Activation activation;
+
+  __device__ static int RowTile(const Products& products, int unit, int i) {
+    return i / 2 * products.of[0].end + unit * 2 + i % 2;
+  }
+
+  // A warp packs a unit.
+  __device__ void Take(const Products& products, const StreamWork& work,
+                       const float* kept, int /*part*/, int first, int n,
+                       int /*n_rows*/) const {
+    const int n_parts = work.parts.n_parts;
+    const int lane = LaneIndex();
+    for (int u = WarpIndex(); u < n; u += kProductWarps) {
+      const auto product = [&](int which) {
+        const int entry = u * kUnitTiles + which * 2 + lane / 16;
+        return Entries::SumOfParts(
+                   kept + entry * n_parts * Entries::kOfEntry + lane % 16,
+                   n_parts) *
+               products.of[which].w.Scale();
+      };
+      PackBlock(Gated(product(0), product(1), activation),
+                products.of[0].w.rows, first + u * work.n_groups, packed);
+    }
+  }
+  __device__ void End(const Products&, const StreamWork&, int, int,
+                      int32_t*) const {}
+};
+
+}  // namespace plimsoll::kernels::PLIMSOLL_CUDA
+
+#endif  // PLIMSOLL_KERNELS_CUDA_MAT_MUL_STREAM_OUTPUTS_CUH_

@@ -1,0 +1,217 @@
+// The kernel of integer products of up to eight rows, whose weights go through
+// shared memory (weight_stream.cuh).
+//
+// A block of threads takes units of work, rows of tiles of outputs, one after
+// another. One thread starts the copies of weights, before the kernels before
+// have ended. Eight warps multiply and meet only now and then, to add up what
+// they have.
+//
+// The order of a sum does not depend on the number of rows. Columns are cut
+// into equal parts (StreamParts), parts into slots of 32 tiles, and a warp has
+// four neighbouring tiles of each slot. It keeps four sums of an output apart:
+// one for each of these tiles, or for each half of every other tile where
+// halves have scales of their own. At the end of a part the four sums are added
+// up, then those of the warps, then those of the parts.
+#ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_STREAM_TILES_CUH_
+#define PLIMSOLL_KERNELS_CUDA_MAT_MUL_STREAM_TILES_CUH_
+
+#include <algorithm>
+
+#include "kernels/cuda/mat_mul/stream_outputs.cuh"
+#include "kernels/cuda/mat_mul/stream_rows.cuh"
+#include "kernels/cuda/mat_mul/weight_stream.cuh"
+
+namespace plimsoll::kernels::PLIMSOLL_CUDA {
+
+inline constexpr int kStreamThreads = kProductThreads + kWarpThreads;
+// Blocks of a multiprocessor, of one kernel or of two that overlap.
+inline constexpr int kStreamBlocks = 2;
+
+// The block's shared memory.
+template <DType kType, int kRows>
+struct StreamPlaces {
+  std::byte* slots;
+  RowColumns<kType, kRows> columns;
+  float* kept;
+  std::byte* barriers;  // of the ring
+  Barrier* meeting;     // of the warps that multiply
+
+  __device__ StreamPlaces(std::byte* shared, int n_slots, int n_tiles)
+      : slots(shared),
+        columns(shared + n_slots * SlotOf(kType).bytes, n_tiles),
+        kept(reinterpret_cast<float*>(columns.End())),
+        barriers(reinterpret_cast<std::byte*>(kept) + Kept<kRows>::kBytes),
+        meeting(reinterpret_cast<Barrier*>(barriers + kSlotBarrierBytes)) {}
+};
+
+// The shared memory of a block: with as many slots as fit in what two blocks
+// of a multiprocessor can have, less something for small kernels beside them.
+template <DType kType, int kRows>
+struct StreamRoom {
+  static constexpr int64_t kFewestSlots = 2;
+  static constexpr int64_t kSharedBytes = int64_t{kRows == 1 ? 104 : 112} << 10;
+
+  int64_t n_slots;
+  int64_t bytes;
+
+  explicit StreamRoom(const StreamParts& parts) {
+    const int64_t fixed =
+        RowColumns<kType, kRows>::Bytes(parts.TilesOfBlock(kRows)) +
+        Kept<kRows>::kBytes + kSlotBarrierBytes + int64_t{sizeof(Barrier)};
+    n_slots = std::clamp<int64_t>((kSharedBytes - fixed) / SlotOf(kType).bytes,
+                                  0, kMostSlots);
+    bytes = n_slots * SlotOf(kType).bytes + fixed;
+  }
+  bool Fits() const { return n_slots >= kFewestSlots; }
+};
+
+// Goes through the runs of tiles that a block multiplies, in order: unit after
+// unit, its rows of tiles, and the slots of each part.
+template <int kUnitTiles>
+struct RunCursor {
+  int unit;
+  int step;
+  int begin;  // columns of tiles, of the block
+  int end;
+  int part_tiles;
+  int tile = 0;  // of the unit
+  int col = 0;
+  int part_end = 0;
+
+  __device__ RunCursor(int unit, int step, int begin, int end, int part_tiles)
+      : unit(unit), step(step), begin(begin), end(end), part_tiles(part_tiles) {
+    Start(begin);
+  }
+  __device__ void Start(int first) {
+    col = first;
+    part_end = std::min(first + part_tiles, end);
+  }
+  __device__ int Tiles() const {
+    const int left = part_end - col;
+    return left < kSlotTiles ? left : kSlotTiles;
+  }
+  // Returns true at the end of a part.
+  __device__ bool Advance() {
+    col += kSlotTiles;
+    if (col < part_end) return false;
+    if (part_end < end) {
+      Start(part_end);
+      return true;
+    }
+    Start(begin);
+    if (++tile == kUnitTiles) {
+      tile = 0;
+      unit += step;
+    }
+    return true;
+  }
+};
+
+template <DType kType, int kRows, class Outputs>
+__global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
+    StreamTiles(const __grid_constant__ Products products, Activations x,
+                StreamWork work, Outputs outputs) {
+  LetNextKernelBegin();
+  constexpr bool kHasAllParts = Outputs::kHasAllParts;
+  using Entries = typename Outputs::Entries;
+  const auto col_tiles = static_cast<int>(products.of[0].w.at.col_tiles);
+  const int n_parts = work.parts.n_parts;
+  const auto block = static_cast<int>(blockIdx.x);
+  const int part = kHasAllParts ? 0 : block % n_parts;
+  const int group = kHasAllParts ? block : block / n_parts;
+  const int begin = part * work.parts.tiles;
+  const int end =
+      kHasAllParts ? col_tiles : std::min(begin + work.parts.tiles, col_tiles);
+  const StreamPlaces<kType, kRows> places(DynamicShared(), work.n_slots,
+                                          end - begin);
+  const WeightRing<kType> ring(places.slots, places.barriers, work.n_slots);
+  const bool copies = ThreadIndex() == kProductThreads;
+  SlotCursor at;
+  RunCursor<Outputs::kUnitTiles> run(group, work.n_groups, begin, end,
+                                     work.parts.tiles);
+  const auto copy = [&] {
+    int row_tile = Outputs::RowTile(products, run.unit, run.tile);
+    const Product& product = FindProduct(products, row_tile);
+    ring.Copy(at.slot, product.w, row_tile, run.col, run.Tiles());
+    at.Advance(work.n_slots);
+    run.Advance();
+  };
+  if (copies) {
+    ring.Init();
+    InitBarrier(places.meeting, kProductThreads);
+    PublishBarriers();
+    for (int i = 0; i < work.n_slots && run.unit < work.n_units; ++i) copy();
+  }
+  WaitForKernelsBefore();
+  places.columns.template Fill<kStreamThreads>(x, begin);
+  __syncthreads();
+  if (copies) {
+    while (run.unit < work.n_units) {
+      WaitFor(ring.empty + at.slot, at.phase ^ 1);
+      copy();
+    }
+  }
+  const int warp = WarpIndex();
+  if (warp < kProductWarps) {
+    const int unit_entries = Outputs::kUnitTiles * (kHasAllParts ? n_parts : 1);
+    int n_kept = 0;  // units
+    int n_entries = 0;
+    int first_unit = 0;  // of those that are kept
+    int parity = 0;      // of the meeting, and which buffer is written
+    StreamSums<kType, kRows> sums;
+    while (run.unit < work.n_units) {
+      const int unit = run.unit;
+      WaitFor(ring.full + at.slot, at.phase);
+      sums.Add(ring.Reader(at.slot, warp * kWarpTiles), places.columns,
+               run.col - begin, run.Tiles());
+      __syncwarp();
+      if (LaneIndex() == 0) Arrive(ring.empty + at.slot);
+      at.Advance(work.n_slots);
+      if (!run.Advance()) continue;
+      float* const kept =
+          places.kept + parity * Entries::kEntries * Entries::kOfEntry;
+      sums.Take(kept + n_entries * Entries::kOfEntry + warp * Entries::kOfWarp);
+      if (n_entries++ == 0) first_unit = unit;
+      if (run.unit == unit) continue;
+      ++n_kept;
+      const bool is_full = n_entries + unit_entries > Entries::kEntries;
+      if (!is_full && run.unit < work.n_units) continue;
+      Arrive(places.meeting);
+      WaitFor(places.meeting, parity);
+      outputs.Take(products, work, kept, part, first_unit, n_kept, x.n_rows);
+      parity ^= 1;
+      n_kept = 0;
+      n_entries = 0;
+    }
+  }
+  if (kHasAllParts || n_parts == 1) return;
+  __syncthreads();
+  outputs.End(products, work, group, x.n_rows,
+              reinterpret_cast<int32_t*>(places.kept));
+}
+
+// Launches the kernel with up to `n_blocks` blocks.
+template <DType kType, int kRows, class Outputs>
+void LaunchStream(const Context& context, const Products& products,
+                  const MatMulArgs& first, int64_t n_units, int64_t n_blocks,
+                  const Outputs& outputs) {
+  const StreamParts parts(first.w.cols / kTileCols);
+  const StreamRoom<kType, kRows> room(parts);
+  const int64_t of_group = Outputs::kHasAllParts ? 1 : parts.n_parts;
+  const int64_t n_groups =
+      std::clamp<int64_t>(n_blocks / of_group, 1, std::min(n_units, kCounts));
+  const StreamWork work = {
+      .parts = parts,
+      .n_units = static_cast<int32_t>(n_units),
+      .n_slots = static_cast<int32_t>(room.n_slots),
+      .n_groups = static_cast<int32_t>(n_groups),
+      .accumulate = first.accumulate,
+  };
+  Launch(StreamTiles<kType, kRows, Outputs>, {n_groups * of_group},
+         kStreamThreads, room.bytes, context.queue, products,
+         Activations(first), work, outputs);
+}
+
+}  // namespace plimsoll::kernels::PLIMSOLL_CUDA
+
+#endif  // PLIMSOLL_KERNELS_CUDA_MAT_MUL_STREAM_TILES_CUH_
