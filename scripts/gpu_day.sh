@@ -13,8 +13,8 @@
 #                 emulator, and models of two layers
 #
 # FOLDER, by default build/gpu_day, gets what is packed, and FOLDER.tar.xz is the
-# archive. CMAKE_BUILD_PARALLEL_LEVEL and
-# PLIMSOLL_UNITY (scripts/test.sh) are read from the environment.
+# archive. CMAKE_BUILD_PARALLEL_LEVEL and PLIMSOLL_UNITY (scripts/test.sh) are
+# read from the environment.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

@@ -50,6 +50,7 @@ tried='TopKTest StoreRowsTest AttentionValuesTest AttentionSpansTest
   GatedMatMulTest MatMulTopTest StateScanTest'
 tried_engines='KvTypeTest OneLayerTest SharedPrefixTest PreemptionTest'
 
+shards=$(($(nproc) > 15 ? 4 : $(nproc) > 7 ? 2 : 1))
 device=cuda:0
 seconds_in_all=0 # no limit
 
@@ -112,8 +113,9 @@ collect() {
 
 table=()
 failed=0
-child=0 # the process of the step that runs
-model=  # the folder of models, once there is one
+declare -A running=() # the processes of the steps that run
+begun=()              # their names and starts, in order
+model=                # the folder of models, once there is one
 
 # row TEXT: a line of the table, and of its file at once.
 row() {
@@ -121,9 +123,9 @@ row() {
   printf '%s\n' "$1" >>"$logs/table.txt"
 }
 
-# run_step NAME COMMAND...: keeps the output in a log, and a line in the table.
-run_step() {
-  local name=$1 status=0 start=$SECONDS summary seconds=$step_seconds
+# begin_step NAME COMMAND...: starts it, with its output in a log.
+begin_step() {
+  local name=$1 seconds=$step_seconds
   shift
   if ((seconds_in_all > 0 && seconds_in_all - SECONDS < seconds)); then
     seconds=$((seconds_in_all - SECONDS))
@@ -134,36 +136,73 @@ run_step() {
     return
   fi
   timeout -k 5 "$seconds" stdbuf -oL "$@" >"$logs/$name.log" 2>&1 &
-  child=$!
-  wait "$child" || status=$?
-  child=0
+  running[$name]=$!
+  begun+=("$name $EPOCHSECONDS")
+}
+
+# end_steps: waits for those that were begun, with a line in the table for each.
+end_steps() {
+  local one
+  for one in "${begun[@]}"; do
+    # shellcheck disable=SC2086 # two words
+    end_step $one
+  done
+  begun=()
+}
+
+# end_step NAME START: the step took until its log was last written to.
+end_step() {
+  local name=$1 status=0 log=$logs/$1.log summary
+  wait "${running[$name]}" || status=$?
+  unset "running[$name]"
   summary=$(grep -E \
     '^\[  (PASSED|SKIPPED|FAILED)  \] [0-9]+ test|(ERROR|RACECHECK) SUMMARY' \
-    "$logs/$name.log" | tr '\n' ' ') || true
+    "$log" | tr '\n' ' ') || true
   if ((status == 124 || status == 137)); then
     failed=1
-    status="cut off after $seconds s"
-  elif ((status == 77)) || grep -q 'there is no CUDA device' "$logs/$name.log"; then
+    status='cut off'
+  elif ((status == 77)) || grep -q 'there is no CUDA device' "$log"; then
     [[ $device == cpu ]] || failed=1
     status=skipped
   elif ((status != 0)); then
     failed=1
-    tail -n 25 "$logs/$name.log"
+    tail -n 25 "$log"
   fi
   row "$(printf '%-28s %4d s  status %-7s %s' "$name" \
-    $((SECONDS - start)) "$status" "$summary")"
+    $(($(stat -c %Y "$log") - $2)) "$status" "$summary")"
+}
+
+# run_step NAME COMMAND...: one step with nothing beside it.
+run_step() {
+  begin_step "$@"
+  end_steps
+}
+
+# begin_sharded NAME TEST...: a test as several processes, as most of a test's
+# time is a processor's, which computes what is expected.
+begin_sharded() {
+  local name=$1 i
+  shift
+  for ((i = 0; i < shards; ++i)); do
+    begin_step "${name}_$i" env GTEST_TOTAL_SHARDS="$shards" GTEST_SHARD_INDEX="$i" "$@"
+  done
 }
 
 # finish: ends what runs, removes the models and prints the table.
 finish() {
-  local status=$?
+  local status=$? one name
   trap - EXIT
   trap '' INT TERM
-  if ((child != 0)); then
-    kill "$child" 2>/dev/null || true
-    row 'cut off here'
-    wait "$child" || true
-  fi
+  for one in "${begun[@]}"; do
+    name=${one% *}
+    [[ -v running[$name] ]] || continue
+    if kill "${running[$name]}" 2>/dev/null; then
+      row "$(printf '%-28s cut off with the script' "$name")"
+    else
+      end_step "$name" "${one#* }"
+    fi
+  done
+  wait
   [[ -z $model ]] || rm -rf "$model"
   if ((${#table[@]})); then
     echo
@@ -192,9 +231,13 @@ run_kernels() {
   if [[ $device == cpu ]]; then
     filter=$(filter_of "$tried" | sed 's/\.\*/.*cuda_*/g')
   fi
+  # It has tests of the device's memory, which nothing else may take meanwhile.
+  run_step kernels "$folder/bin/kernels_test" --gtest_filter="$filter"
   for name in $tests; do
-    run_step "$name" "$folder/bin/${name}_test" --gtest_filter="$filter"
+    [[ $name != kernels ]] || continue
+    begin_sharded "$name" "$folder/bin/${name}_test" --gtest_filter="$filter"
   done
+  end_steps
 }
 
 run_bench() {
@@ -280,10 +323,11 @@ run_engines_on() {
   local name filter='*'
   [[ $device != cpu ]] || filter=$(filter_of "$tried_engines")
   for name in $engine_tests; do
-    run_step "worker_$name$2" env -C "$folder" PLIMSOLL_TEST_SAME_BITS=1 \
+    begin_sharded "worker_$name$2" env -C "$folder" PLIMSOLL_TEST_SAME_BITS=1 \
       PLIMSOLL_TEST_DEVICE="$1" "$folder/bin/worker_${name}_test" \
       --gtest_filter="$filter"
   done
+  end_steps
 }
 
 run_engines() {
