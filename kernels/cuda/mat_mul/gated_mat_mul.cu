@@ -33,7 +33,7 @@ const std::byte* GatedMatMul(const Context& context,
     if constexpr (IsTiled(kType)) {
       LaunchStream<kType, 1>(
           context, all, args.gate, args.gate.w.rows / kActivationBlock,
-          context.n_multiprocessors * context.stream_blocks, outputs);
+          context.n_multiprocessors * kStreamBlocks, outputs);
     }
   });
   return outputs.packed;

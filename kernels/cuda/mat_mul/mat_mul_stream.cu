@@ -12,13 +12,13 @@ void MultiplyRows(const Context& context,
                   std::span<const MatMulArgs> products) {
   int64_t n_units = 0;
   const Products all = ProductsOf(products, 1, n_units);
-  const int64_t of_each = kRows == 1 ? context.stream_blocks : kStreamBlocks;
   const PlainOutputs<kRows> outputs = {
       .sums = reinterpret_cast<float*>(context.scratch),
       .counts = context.counts,
   };
   LaunchStream<kType, kRows>(context, all, products.front(), n_units,
-                             context.n_multiprocessors * of_each, outputs);
+                             context.n_multiprocessors * kStreamBlocks,
+                             outputs);
 }
 
 // The scratch memory that the parts of `n_outputs` outputs take.

@@ -59,6 +59,7 @@ struct RowColumns {
     return (n_tiles * of_tile + 127) / 128 * 128;
   }
 
+  RowColumns() = default;
   __device__ RowColumns(std::byte* at, int n_tiles)
       : values(at),
         scales(reinterpret_cast<float2*>(at + n_tiles * kRows * kRowBytes)),
@@ -70,7 +71,7 @@ struct RowColumns {
   template <int kThreads>
   __device__ void Fill(const Activations& x, int begin) const {
     // A thread has so many fours of both halves of columns on the way.
-    constexpr int kBatch = 4;
+    constexpr int kBatch = 8;
     const int n = n_tiles * kRows * 4;
     for (int from = 0; from < n; from += kBatch * kThreads) {
       uint2 fours[kBatch][2];
@@ -181,28 +182,39 @@ struct StreamSums {
   static constexpr int kHalves = HalvesOf(kType);
   static constexpr int kFours = kRows / 4;  // rows, four at a time
   static constexpr int kBlockTiles = PlanesOf(kType).block_tiles;
+  // What Load returns is in the slot until Add has used it.
+  static constexpr bool kReadsAhead = false;
   using Columns = RowColumns<kType, kRows>;
 
   // Of rows 4 m + lane % 4 of activations.
   float sums[kFours][kPlaces][2] = {};
 
-  // Adds the warp's tiles of a slot, which has `n_tiles`; `first` is the slot's
-  // first column of tiles.
-  __device__ void Add(const TileReader<kType, 1, true>& weights,
-                      const Columns& x, int first, int n_tiles) {
+  // Where the warp's tiles of a slot lie.
+  struct Read {
+    TileReader<kType, 1, true> weights;
+    Columns x;
+    int tile;  // the warp's first column of tiles
+    int left;  // tiles from there on
+  };
+  __device__ static Read Load(const TileReader<kType, 1, true>& weights,
+                              const Columns& x, int first, int n_tiles) {
+    const int warp_tile = WarpIndex() * kWarpTiles;
+    return {weights, x, first + warp_tile, n_tiles - warp_tile};
+  }
+
+  __device__ void Add(const Read& read) {
     const int warp_tile = WarpIndex() * kWarpTiles;
     const auto add = [&](int j) {
-      const RawTile<kType> raw = weights.LoadTile(0, static_cast<uint32_t>(j));
-      const int sub = (warp_tile + j) % kBlockTiles;
-      AddTile(raw, sub, x, first + warp_tile + j, j);
+      AddTile(read.weights.LoadTile(0, static_cast<uint32_t>(j)),
+              (warp_tile + j) % kBlockTiles, read.x, read.tile + j, j);
     };
-    if (warp_tile + kWarpTiles <= n_tiles) {
+    if (read.left >= kWarpTiles) {
 #pragma unroll
       for (int j = 0; j < kWarpTiles; ++j) add(j);
     } else {
 #pragma unroll
       for (int j = 0; j < kWarpTiles; ++j) {
-        if (warp_tile + j < n_tiles) add(j);
+        if (j < read.left) add(j);
       }
     }
   }
@@ -256,76 +268,104 @@ template <DType kType>
 struct StreamSums<kType, 1> {
   static constexpr int kHalves = HalvesOf(kType);
   static constexpr int kGroupTiles = kPlaces / kHalves;  // of one product
+  static constexpr int kGroups = kWarpTiles / kGroupTiles;
   static constexpr int kBlockTiles = PlanesOf(kType).block_tiles;
+  static constexpr bool kReadsAhead = true;
   using Columns = RowColumns<kType, 1>;
+
+  // What a lane reads of a slot. It is used later, while the next slot is read.
+  struct Read {
+    RawTile<kType> tiles[kWarpTiles];  // without scales
+    RawTile<kType> own[kGroups];       // the scales of the lane's own tile
+    uint2 columns[kGroups];            // the lane's bytes of its columns
+    float2 scales[kGroups];            // of its own tile
+    int left;                          // tiles from the warp's first one on
+  };
 
   float sums[2] = {};
 
-  __device__ void Add(const TileReader<kType, 1, true>& weights,
-                      const Columns& x, int first, int n_tiles) {
-    const int left = n_tiles - WarpIndex() * kWarpTiles;
-    if (left >= kWarpTiles) {
-#pragma unroll
-      for (int j = 0; j < kWarpTiles; j += kGroupTiles) {
-        AddGroup<true>(weights, x, first, j, kGroupTiles);
-      }
-    } else {
-#pragma unroll
-      for (int j = 0; j < kWarpTiles; j += kGroupTiles) {
-        if (j < left) AddGroup<false>(weights, x, first, j, left - j);
-      }
-    }
-  }
+  // The tile whose bytes of activations this lane has, and the tile whose sums
+  // it has, of those of a group.
+  __device__ static int ColumnPlace() { return LaneIndex() / 8; }
+  __device__ static int OwnTile() { return LaneIndex() % 4 / kHalves; }
+  __device__ static int OwnHalf() { return LaneIndex() % 4 % kHalves; }
 
-  // Adds tiles j ... of the warp's tiles, `n` of them unless kIsWhole.
-  template <bool kIsWhole>
-  __device__ void AddGroup(const TileReader<kType, 1, true>& weights,
-                           const Columns& x, int first, int j, int n) {
+  // Reads the warp's tiles of a slot, which has `n_tiles`; `first` is the
+  // slot's first column of tiles. What lies beyond its end is read and not
+  // used.
+  __device__ static Read Load(const TileReader<kType, 1, true>& weights,
+                              const Columns& x, int first, int n_tiles) {
     const int lane = LaneIndex();
-    const int warp_tile = WarpIndex() * kWarpTiles + j;
-    const int tile = first + warp_tile;
-    // The tile whose bytes this lane has, of columns lane / 4.
-    const int place = lane / 8;
-    const std::byte* values = x.values +
-                              (tile + place / kHalves) * Columns::kRowBytes +
-                              lane / 4 % 2 * 32 + lane % 4 * 8;
-    uint2 mine = {0, 0};
-    if (kIsWhole || place / kHalves < n) {
-      if constexpr (kHalves == 2) {
-        mine.x = *reinterpret_cast<const uint32_t*>(values + place % 2 * 4);
-      } else {
-        mine = *reinterpret_cast<const uint2*>(values);
-      }
-    }
-    int32_t products[4] = {};
+    const int warp_tile = WarpIndex() * kWarpTiles;
+    Read read;
+    read.left = n_tiles - warp_tile;
 #pragma unroll
-    for (int i = 0; i < kGroupTiles; ++i) {
-      if (!kIsWhole && i >= n) break;
-      const RawTile<kType> raw =
-          weights.LoadTile(0, static_cast<uint32_t>(j + i));
-      const Tile<kType> w = Unpack(raw, (warp_tile + i) % kBlockTiles);
-      uint32_t b[2];
-      if constexpr (kHalves == 2) {
-        b[0] = place == 2 * i ? mine.x : 0;
-        b[1] = place == 2 * i + 1 ? mine.x : 0;
-      } else {
-        b[0] = place == i ? mine.x : 0;
-        b[1] = place == i ? mine.y : 0;
-      }
-      Mma32<HasSignedQuants(kType), true>(w.a, b, products);
+    for (int j = 0; j < kWarpTiles; ++j) {
+      read.tiles[j] = weights.LoadTile(0, static_cast<uint32_t>(j));
     }
-    // The tile whose sums this lane has.
-    const int own = lane % 4 / kHalves;
-    const int half = lane % 4 % kHalves;
-    if (!kIsWhole && own >= n) return;
-    const RawTile<kType> raw =
-        weights.LoadTile(0, static_cast<uint32_t>(j + own));
-    const PairOfScales by =
-        ScalesOf(raw, (warp_tile + own) % kBlockTiles, half);
-    AddScaled<kType>(products, by, x.scales[(tile + own) * kHalves + half],
-                     sums);
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+      const int own = g * kGroupTiles + OwnTile();
+      read.own[g] = weights.LoadTile(0, static_cast<uint32_t>(own));
+      read.scales[g] =
+          x.scales[(first + warp_tile + own) * kHalves + OwnHalf()];
+      const int of_columns = g * kGroupTiles + ColumnPlace() / kHalves;
+      const std::byte* columns =
+          x.values + (first + warp_tile + of_columns) * Columns::kRowBytes +
+          lane / 4 % 2 * 32 + lane % 4 * 8;
+      uint2& mine = read.columns[g];
+      if constexpr (kHalves == 2) {
+        mine = {
+            *reinterpret_cast<const uint32_t*>(columns + ColumnPlace() % 2 * 4),
+            0};
+      } else {
+        mine = *reinterpret_cast<const uint2*>(columns);
+      }
+    }
+    return read;
   }
 
+  __device__ void Add(const Read& read) {
+    const int warp_tile = WarpIndex() * kWarpTiles;
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+      const int own = g * kGroupTiles + OwnTile();
+      const int of_columns = g * kGroupTiles + ColumnPlace() / kHalves;
+      // Columns of tiles that are not there have no place.
+      const int place = of_columns < read.left ? ColumnPlace() : kPlaces;
+      // Two sums, so that products wait less for each other.
+      int32_t products[2][4] = {};
+#pragma unroll
+      for (int i = 0; i < kGroupTiles; ++i) {
+        const int j = g * kGroupTiles + i;
+        const Tile<kType> w =
+            Unpack(read.tiles[j], (warp_tile + j) % kBlockTiles);
+        Mma32<HasSignedQuants(kType), true>(
+            w.a, OperandOf(read.columns[g], place, i).b, products[i % 2]);
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) products[0][i] += products[1][i];
+      if (own >= read.left) continue;
+      const PairOfScales by =
+          ScalesOf(read.own[g], (warp_tile + own) % kBlockTiles, OwnHalf());
+      AddScaled<kType>(products[0], by, read.scales[g], sums);
+    }
+  }
+
+  // The lane's operand for tile i of a group: zeros, unless its columns are
+  // those of the tile.
+  struct Operand {
+    uint32_t b[2];
+  };
+  __device__ static Operand OperandOf(uint2 mine, int place, int i) {
+    if constexpr (kHalves == 2) {
+      return {{place == 2 * i ? mine.x : 0, place == 2 * i + 1 ? mine.x : 0}};
+    } else {
+      return {{place == i ? mine.x : 0, place == i ? mine.y : 0}};
+    }
+  }
+
+  // Moves what the warp has to `to` [output].
   __device__ void Take(float* to) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {

@@ -158,16 +158,34 @@ __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
     int n_entries = 0;
     int first_unit = 0;  // of those that are kept
     int parity = 0;      // of the meeting, and which buffer is written
-    StreamSums<kType, kRows> sums;
-    while (run.unit < work.n_units) {
-      const int unit = run.unit;
-      WaitFor(ring.full + at.slot, at.phase);
-      sums.Add(ring.Reader(at.slot, warp * kWarpTiles), places.columns,
-               run.col - begin, run.Tiles());
+    using Sums = StreamSums<kType, kRows>;
+    Sums sums;
+    const auto release = [&] {
       __syncwarp();
       if (LaneIndex() == 0) Arrive(ring.empty + at.slot);
       at.Advance(work.n_slots);
-      if (!run.Advance()) continue;
+    };
+    // Reads the slot of `of`, and lets it go if all of it is read.
+    const auto load = [&](const RunCursor<Outputs::kUnitTiles>& of) {
+      WaitFor(ring.full + at.slot, at.phase);
+      auto read = Sums::Load(ring.Reader(at.slot, warp * kWarpTiles),
+                             places.columns, of.col - begin, of.Tiles());
+      if constexpr (Sums::kReadsAhead) release();
+      return read;
+    };
+    typename Sums::Read next;
+    if (run.unit < work.n_units) next = load(run);
+    while (run.unit < work.n_units) {
+      const int unit = run.unit;
+      const typename Sums::Read read = next;
+      const bool is_end_of_part = run.Advance();
+      if (Sums::kReadsAhead && run.unit < work.n_units) next = load(run);
+      sums.Add(read);
+      if constexpr (!Sums::kReadsAhead) {
+        release();
+        if (run.unit < work.n_units) next = load(run);
+      }
+      if (!is_end_of_part) continue;
       float* const kept =
           places.kept + parity * Entries::kEntries * Entries::kOfEntry;
       sums.Take(kept + n_entries * Entries::kOfEntry + warp * Entries::kOfWarp);
