@@ -47,6 +47,8 @@ struct Context {
   int64_t half_product_rows;
   int64_t wgmma_rows;    // the largest number if the device has no wgmma
   bool streams_weights;  // and the device can
+  bool streams_few_rows;
+  int64_t few_row_parts;
   bool wgmma_attention;  // and the device has the instructions
   int64_t prompt_attention_parts;
   bool prefetches_weights;
