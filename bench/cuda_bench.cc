@@ -7,8 +7,8 @@
 // takes. Prints one table; needs nothing but a device.
 //
 // Usage: cuda_bench [DEVICE [PART...]]. Parts are attention, rest, steps, calls
-// (some steps call by call, for a profiler), prefill and decode; all but calls
-// unless some are named. Exits with 77 if there is no device.
+// (some steps call by call, for a profiler), few, prefill and decode; all but
+// calls unless some are named. Exits with 77 if there is no device.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -73,6 +73,23 @@ class Product {
                               Floats(x_), packed_.data(), Floats(out_), n_rows_,
                               false});
     });
+  }
+  // One of many products of a step that is held for a graph, on any backend of
+  // the device.
+  double RunHeld(Backend& on) {
+    constexpr int kCalls = 32;
+    const auto step = [&](int) -> absl::Status {
+      RETURN_IF_ERROR(on.BeginStep(n_rows_));
+      for (int i = 0; i < kCalls; ++i) {
+        RETURN_IF_ERROR(on.MatMul(
+            {views_[static_cast<size_t>(i) % views_.size()], Floats(x_),
+             packed_.data(), Floats(out_), n_rows_, false}));
+      }
+      RETURN_IF_ERROR(on.Synchronize());
+      return on.EndStep();
+    };
+    Must(step(0));
+    return Seconds(on, step) / kCalls;
   }
   int64_t weight_bytes() const { return weight_bytes_; }
 
@@ -165,25 +182,64 @@ void BenchPrefill(int device, const Rates& rates) {
   }
 }
 
+// Products of few rows that stream weights, with other numbers of parts, beside
+// those that do not (CudaOptions::streams_few_rows, few_row_parts).
+void BenchFewRows(int device, const Rates& rates) {
+  constexpr Shape kLaunches[] = {
+      {"q, k and v", (kHeads + 2 * kKvHeads) * kHeadDim, kModelDim, 1},
+      {"attention out", kModelDim, kHeads * kHeadDim, 1},
+      {"gate and up", 2 * kFfnDim, kModelDim, 1},
+      {"down", kModelDim, kFfnDim, 1},
+  };
+  const auto owner = Must(NewCudaBackend(device));
+  CudaOptions options;
+  options.streams_few_rows = false;
+  const auto without = Must(NewCudaBackend(device, options));
+  options.streams_few_rows = true;
+  std::vector<std::pair<int64_t, std::unique_ptr<Backend>>> forced;
+  for (const int64_t parts : {2, 3, 4, 5, 6, 8, 11, 15, 22}) {
+    options.few_row_parts = parts;
+    forced.emplace_back(parts, Must(NewCudaBackend(device, options)));
+  }
+  for (const DType dtype :
+       {DType::kQ4_0, DType::kQ8_0, DType::kQ4_K, DType::kQ6_K}) {
+    for (const int64_t n_rows : {9, 32, 64}) {
+      for (const Shape& shape : kLaunches) {
+        Product product(*owner, dtype, shape.rows, shape.cols, n_rows);
+        const auto print = [&](const std::string& way, Backend& on) {
+          const double time = product.RunHeld(on);
+          const double rate =
+              static_cast<double>(product.weight_bytes()) / time;
+          PrintLine(absl::StrCat("few ", DTypeName(dtype), " ", shape.name,
+                                 ", rows ", n_rows, ", ", way),
+                    time, Gigabytes(rate), rate / rates.copy_bytes);
+        };
+        print("without streams", *without);
+        print("streams", *owner);
+        if (dtype != DType::kQ4_0 || n_rows != 32) continue;
+        for (const auto& [parts, backend] : forced) {
+          print(absl::StrCat("parts ", parts), *backend);
+        }
+      }
+    }
+  }
+}
+
 // How a step is started, each way on a backend of its own.
 struct StepWay {
   const char* name;
   bool is_held;
-  bool overlaps;          // CudaOptions::programmatic_launches
-  int64_t stream_blocks;  // CudaOptions::stream_blocks
+  bool overlaps;  // CudaOptions::programmatic_launches
 };
 constexpr StepWay kStepWays[] = {
-    {"calls", false, false, 1},
-    {"graph", true, false, 1},
-    {"graph, two blocks", true, false, 2},
-    {"graph, overlap", true, true, 1},
-    {"graph, overlap, two blocks", true, true, 2},
+    {"calls", false, false},
+    {"graph", true, false},
+    {"graph, overlap", true, true},
 };
 
 std::unique_ptr<Backend> BackendFor(int device, const StepWay& way) {
   CudaOptions options;
   options.programmatic_launches = way.overlaps;
-  options.stream_blocks = way.stream_blocks;
   return Must(NewCudaBackend(device, options));
 }
 
@@ -527,6 +583,7 @@ int Run(int device, std::span<const std::string> parts) {
   if (has("attention")) BenchAttentions(device, **backend, rates);
   if (has("rest")) BenchRest(**backend);
   if (has("steps")) BenchSteps(device, rates);
+  if (has("few")) BenchFewRows(device, rates);
   if (has("prefill")) BenchPrefill(device, rates);
   if (has("decode")) BenchDecode(**backend, rates);
   return 0;
@@ -538,6 +595,6 @@ int Run(int device, std::span<const std::string> parts) {
 int main(int argc, char** argv) {
   std::vector<std::string> parts(argv + std::min(argc, 2), argv + argc);
   if (parts.empty())
-    parts = {"attention", "rest", "steps", "prefill", "decode"};
+    parts = {"attention", "rest", "steps", "few", "prefill", "decode"};
   return plimsoll::kernels::Run(argc > 1 ? std::atoi(argv[1]) : 0, parts);
 }

@@ -554,9 +554,11 @@ struct CudaOptions {
   // of compute capability 9.0 or later. They add up in another order than those
   // of more rows.
   bool streams_weights = true;
-  // The blocks that a multiprocessor has of such a product of one row, 1 or 2.
-  // The bits are the same.
-  int64_t stream_blocks = 1;
+  // So do products of few rows that use wgmma, up to 64 rows. They cut the
+  // columns into so many parts, if there is room for their activations, or into
+  // as many as seem best if it is 0. The bits of a row depend on both.
+  bool streams_few_rows = true;
+  int64_t few_row_parts = 0;
   // Attention of prompts uses them too, for heads of up to 256 elements.
   bool wgmma_attention = true;
   // Parts into which attention of prompts cuts the keys of heads of up to 256

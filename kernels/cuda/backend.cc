@@ -295,8 +295,9 @@ absl::Status CudaBackend::Open(int device, const CudaOptions& options) {
   context_.half_product_rows = options.half_product_rows;
   context_.wgmma_rows = facts.has_wgmma ? options.wgmma_rows
                                         : std::numeric_limits<int64_t>::max();
+  context_.streams_few_rows = options.streams_few_rows;
+  context_.few_row_parts = options.few_row_parts;
   context_.streams_weights = options.streams_weights && CanStream(facts);
-  context_.stream_blocks = options.stream_blocks;
   context_.wgmma_attention = options.wgmma_attention && facts.has_wgmma;
   context_.prompt_attention_parts = options.prompt_attention_parts;
   context_.prefetches_weights = options.prefetches_weights;

@@ -30,6 +30,14 @@ inline constexpr int64_t kResultBytes = int64_t{1} << 20;
 inline constexpr int64_t kCounts = 4'096;
 inline constexpr int64_t kCountBytes = kCounts * int64_t{sizeof(int32_t)};
 
+// A norm of one row that waits for the next operation: products of the row can
+// compute it themselves.
+struct HeldNorm {
+  bool is_held = false;
+  bool has_sum = false;  // it is all of an AddNorm, else args.norm alone
+  AddNormArgs args = {};
+};
+
 // What an operation may use; the backend owns it all.
 struct Context {
   Stream stream;
@@ -39,6 +47,7 @@ struct Context {
   std::byte* results;             // [kResultBytes], pinned
   std::vector<float>* host_rows;  // scratch of GetRows, kept between steps
   int32_t* counts;                // [kCounts], zeros between operations
+  HeldNorm* held_norm;
   int64_t n_multiprocessors;
   // These are the fields of CudaOptions.
   CudaOptions::TensorAttention tensor_attention;
@@ -47,7 +56,8 @@ struct Context {
   int64_t half_product_rows;
   int64_t wgmma_rows;    // the largest number if the device has no wgmma
   bool streams_weights;  // and the device can
-  int64_t stream_blocks;
+  bool streams_few_rows;
+  int64_t few_row_parts;
   bool wgmma_attention;  // and the device has the instructions
   int64_t prompt_attention_parts;
   bool prefetches_weights;

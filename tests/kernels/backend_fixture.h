@@ -140,6 +140,8 @@ inline CudaOptions OptionsOf(const std::string& name) {
   constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
   options.half_product_rows = is_half || is_wgmma ? 2 : kNever;
   options.wgmma_rows = is_wgmma ? 2 : kNever;
+  // Few rows have blocks that add up each other's sums.
+  options.few_row_parts = is_wgmma ? 3 : 0;
   options.prompt_product_rows = 20;
   options.streams_weights =
       name != kCudaEmulatedExactName && name != kCudaExactName;

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "kernels/cuda/attention/attention_plan.h"
+#include "kernels/cuda/mat_mul/few_split.h"
 #include "kernels/cuda/mat_mul/weight_layout.h"
 #include "kernels/cuda/mat_mul/wgmma_layout.h"
 #include "tests/kernels/backend_fixture.h"
@@ -25,6 +26,66 @@ TEST(WeightLayoutTest, ATiledMatrixTakesTheFilesBytes) {
       }
     }
   }
+}
+
+// Every quad's columns are somebody's, and a block's memory is enough.
+TEST(FewSplitTest, PartsAndBlocksCoverEverything) {
+  for (const DType dtype : WeightTypes()) {
+    if (!IsTiled(dtype)) continue;
+    for (const int64_t rows : {32, 64}) {
+      for (const int64_t n_quads : {1, 3, 60, 480}) {
+        for (const int64_t cols : {256, 1'280, 3'840, 15'360}) {
+          for (const int64_t n_multiprocessors : {1, 84, 132}) {
+            for (const int64_t wanted : {0, 1, 5}) {
+              const FewSplit split =
+                  SplitFew(dtype, rows, n_quads, cols / kTileCols,
+                           n_multiprocessors, wanted, kMostFewParts);
+              ASSERT_GT(split.n_parts, 0) << DTypeName(dtype) << ' ' << cols;
+              EXPECT_EQ(split.n_units * UnitTiles(dtype) * kTileCols, cols);
+              EXPECT_EQ(split.FirstUnit(split.n_parts), split.n_units);
+              int64_t most_units = 0;
+              for (int part = 0; part < split.n_parts; ++part) {
+                const int64_t n =
+                    split.FirstUnit(part + 1) - split.FirstUnit(part);
+                EXPECT_GT(n, 0);
+                most_units = std::max(most_units, n);
+              }
+              EXPECT_EQ(split.FirstQuad(split.n_blocks), n_quads);
+              for (int block = 0; block < split.n_blocks; ++block) {
+                EXPECT_LT(split.FirstQuad(block), split.FirstQuad(block + 1));
+              }
+              EXPECT_GE(split.n_slots, 2);
+              EXPECT_LE(
+                  most_units * UnitTiles(dtype) / 2 * FewStageBytes(rows) +
+                      kFewFixedBytes +
+                      kFewWarps * split.n_slots * RingSlotBytes(dtype),
+                  kFewSharedBytes);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// A block has little more than its share, and all blocks run at once. Short
+// rows are not cut.
+TEST(FewSplitTest, ChoosesPartsThatFillTheDevice) {
+  // Gate and up, down, and attention's output of a 12B model on 132
+  // multiprocessors.
+  for (const auto& [outputs, cols] :
+       {std::pair{30'720, 3'840}, {3'840, 15'360}, {3'840, 4'096}}) {
+    const int64_t n_quads = outputs / 64;
+    const FewSplit split = SplitFew(DType::kQ4_0, 32, n_quads, cols / kTileCols,
+                                    132, 0, kMostFewParts);
+    EXPECT_LE(split.n_parts * split.n_blocks, 132);
+    const int64_t stages = (split.n_units + split.n_parts - 1) / split.n_parts;
+    const int64_t quads = (n_quads + split.n_blocks - 1) / split.n_blocks;
+    EXPECT_LT(static_cast<double>(quads * stages * 132),
+              1.2 * static_cast<double>(n_quads * split.n_units));
+  }
+  EXPECT_EQ(SplitFew(DType::kQ4_0, 32, 60, 16, 132, 0, kMostFewParts).n_parts,
+            1);
 }
 
 // What kernels store is where the descriptor lets a product read it.

@@ -256,6 +256,7 @@ void MultiplyHalf(const Context& context,
   const int64_t cols = products.front().w.cols;
   const bool is_wgmma =
       n_rows >= context.wgmma_rows && HasWgmmaProduct(products.front().w);
+  if (is_wgmma && MultiplyFewRows(context, products)) return;
   const int64_t most =
       is_wgmma ? WgmmaRowsThatFit(context, products)
                : kScratchBytes / BatchBytes(cols / kTileCols) * kBlockRows;

@@ -298,6 +298,11 @@ void MultiplyWgmma(const Context& context,
 bool HasWgmmaProduct(const WeightMatrix& w);
 int64_t WgmmaRowsThatFit(const Context& context,
                          std::span<const MatMulArgs> products);
+// MultiplyFewRows is a kernel of its own for products of MultiplyWgmma with up
+// to 64 rows and quantised weights (mat_mul_few.cu). It returns false, and does
+// nothing, where it cannot do them.
+bool MultiplyFewRows(const Context& context,
+                     std::span<const MatMulArgs> products);
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA
 

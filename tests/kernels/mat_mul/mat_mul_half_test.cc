@@ -123,6 +123,91 @@ TEST_P(MatMulHalfTest, EveryNumberOfRowsAgrees) {
   }
 }
 
+// Of types with short blocks the columns end within a slot of a ring, and the
+// outputs within a quad of tiles and within a tile.
+TEST_P(MatMulHalfTest, FewRowsOfEveryTypeLoseTheRounding) {
+  RandomData random(25);
+  constexpr int64_t kOutputs = 90;
+  for (const DType dtype : HalfTypes()) {
+    const bool is_long = InfoOf(dtype).block_elems > 64;
+    const int64_t cols = is_long ? 1'280 : 1'216;
+    const auto bytes = random.Weights(dtype, kOutputs, cols);
+    const auto stored = Store(backend(), dtype, kOutputs, cols, bytes);
+    const auto w = Dequantized(dtype, kOutputs, cols, bytes);
+    for (const int64_t n : {9, 64}) {
+      const auto x = random.Floats(n * cols);
+      const auto out = Product(backend(), stored.view, x, n, true);
+      for (const int64_t m : {int64_t{0}, n / 2, n - 1}) {
+        for (int64_t r = 0; r < kOutputs; ++r) {
+          const Expected expected(dtype, w.data() + r * cols,
+                                  x.data() + m * cols, cols);
+          ASSERT_NEAR(out[static_cast<size_t>(m * kOutputs + r)], expected.sum,
+                      expected.tolerance)
+              << DTypeName(dtype) << " [" << m << "," << r << "] of " << n;
+        }
+      }
+    }
+  }
+}
+
+// Rows that are too long for their activations to lie in shared memory at once,
+// in products that share a launch and add to what is there. The split of the
+// columns does not depend on the rows of the step.
+TEST_P(MatMulHalfTest, LongRowsHaveTheSameBitsInAnyStepOfFewRows) {
+  RandomData random(26);
+  constexpr int64_t kMostRows = 64;
+  for (const DType dtype : {DType::kQ4_0, DType::kQ8_0, DType::kQ6_K}) {
+    const int64_t cols = dtype == DType::kQ6_K ? 4'096 : 4'032;
+    std::vector<StoredMatrix> stored;
+    std::vector<std::vector<float>> weights;
+    for (const int64_t outputs : {70, 17}) {
+      const auto bytes = random.Weights(dtype, outputs, cols);
+      stored.push_back(Store(backend(), dtype, outputs, cols, bytes));
+      weights.push_back(Dequantized(dtype, outputs, cols, bytes));
+    }
+    const auto x = random.Floats(kMostRows * cols);
+    const auto packed = Packed(backend(), x, kMostRows, cols);
+    const auto row_bytes = static_cast<size_t>(PackedRowBytes(cols));
+    // Rows [first, first + n).
+    const auto multiply = [&](int64_t first, int64_t n) {
+      std::vector<std::vector<float>> outs;
+      std::vector<MatMulArgs> products;
+      for (const StoredMatrix& matrix : stored) {
+        outs.emplace_back(static_cast<size_t>(n * matrix.view.rows), 1.0f);
+      }
+      for (size_t i = 0; i < stored.size(); ++i) {
+        products.push_back(
+            {stored[i].view, x.data() + first * cols,
+             packed.data() + static_cast<size_t>(first) * row_bytes,
+             outs[i].data(), n, /*accumulate=*/true});
+      }
+      EXPECT_TRUE(backend().MatMuls(products).ok());
+      return outs;
+    };
+    for (const auto& [n_all, first, n] :
+         {std::tuple{32, 7, 9}, std::tuple{64, 20, 33}}) {
+      const auto all = multiply(0, n_all);
+      const auto some = multiply(first, n);
+      for (size_t i = 0; i < stored.size(); ++i) {
+        const int64_t outputs = stored[i].view.rows;
+        for (int64_t m = 0; m < n; ++m) {
+          const float* row = all[i].data() + (first + m) * outputs;
+          ASSERT_EQ(Bits(some[i].data() + m * outputs, outputs),
+                    Bits(row, outputs))
+              << DTypeName(dtype) << ", row " << m << " of " << n;
+          if (m % 8 != 0) continue;
+          for (int64_t r = 0; r < outputs; ++r) {
+            const Expected expected(dtype, weights[i].data() + r * cols,
+                                    x.data() + (first + m) * cols, cols);
+            ASSERT_NEAR(row[r], expected.sum + 1, expected.tolerance + 1e-6)
+                << DTypeName(dtype) << " [" << m << "," << r << "]";
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_P(MatMulHalfTest, ProductsTogetherHaveTheBitsOfEachAloneAndAddUp) {
   RandomData random(19);
   constexpr int64_t kCols = 256;

@@ -1,0 +1,135 @@
+// How a product of few rows is divided among blocks of threads: pure
+// arithmetic. It depends on the matrices, the device and the rows that the
+// kernel is made for, and not on the rows of a step, so that a row's bits are
+// the same in every step of a kernel.
+//
+// The columns are cut into parts. A block has one part, whose activations it
+// keeps in shared memory, and some of the quads: four neighbouring tiles of
+// outputs, which a warpgroup multiplies. So a quad's sums come from as many
+// blocks as there are parts.
+#ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_FEW_SPLIT_H_
+#define PLIMSOLL_KERNELS_CUDA_MAT_MUL_FEW_SPLIT_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/cuda/mat_mul/weight_layout.h"
+#include "kernels/cuda/mat_mul/wgmma_layout.h"
+
+namespace plimsoll::kernels {
+
+inline constexpr int kQuadTiles = 4;
+inline constexpr int kFewGroups = 4;  // warpgroups of a block
+inline constexpr int kFewWarps = kFewGroups * kQuadTiles;
+// Shared memory of a block. It leaves some to the small kernels that overlap.
+inline constexpr int64_t kFewSharedBytes = int64_t{216} << 10;
+inline constexpr int64_t kMostRingSlots = 8;
+inline constexpr int64_t kMostFewParts = 64;
+// A part has at least so many stages of 64 columns, if there are so many.
+inline constexpr int64_t kFewestStages = 8;
+// The scales of rows, and the barriers of warps.
+inline constexpr int64_t kFewFixedBytes =
+    64 * 4 + kFewWarps * kMostRingSlots * 8;
+
+// The tiles of a slot of a warp's ring: whole blocks of columns, some 2 KiB.
+constexpr int64_t RingTiles(DType type) {
+  return PlanesOf(type).quants > 256 ? 4 : 8;
+}
+constexpr int64_t RingSlotBytes(DType type) {
+  return LayOut(type, kTileRows, RingTiles(type) * kTileCols).bytes;
+}
+// Columns of tiles that are whole blocks and whole stages.
+constexpr int64_t UnitTiles(DType type) {
+  return std::max<int64_t>(PlanesOf(type).block_tiles, 2);
+}
+
+struct FewSplit {
+  int32_t n_parts = 0;  // 0: there is no such division
+  int32_t n_blocks;     // of a part
+  int32_t n_quads;
+  int32_t n_units;  // of UnitTiles columns of tiles
+  int32_t n_slots;  // of a warp's ring
+
+  constexpr int32_t FirstUnit(int32_t part) const {
+    return part * n_units / n_parts;
+  }
+  constexpr int32_t FirstQuad(int32_t block) const {
+    return block * n_quads / n_blocks;
+  }
+};
+
+constexpr int64_t FewStageBytes(int64_t rows) {
+  return rows * kSwizzleRowBytes;
+}
+
+// The slots that fit beside activations of so many stages; 0 if they are too
+// few to keep some 48 KiB of a block's weights on the way.
+constexpr int64_t SlotsBeside(DType type, int64_t rows, int64_t n_stages) {
+  constexpr int64_t kBytesOnTheWay = int64_t{48} << 10;
+  const int64_t all = kFewWarps * RingSlotBytes(type);
+  const int64_t left =
+      kFewSharedBytes - kFewFixedBytes - n_stages * FewStageBytes(rows);
+  const int64_t fewest = (kBytesOnTheWay + all - 1) / all + 1;
+  const int64_t n_slots = left < 0 ? 0 : left / all;
+  return n_slots < fewest ? 0 : std::min(n_slots, kMostRingSlots);
+}
+
+// What a division into parts takes, in units of a quad's stage of 64 columns as
+// memory brings it. The ratios are estimates. A last round in which only one of
+// a block's warpgroups works takes as long as one with two. Activations come
+// from the L2 cache, once for a block. Sums go there and come back, and the
+// last warp reads some parts at a time.
+constexpr double TimeOf(int64_t rows, int64_t n_quads, int64_t n_parts,
+                        int64_t n_blocks, int64_t n_stages,
+                        int64_t n_multiprocessors) {
+  const int64_t quads = (n_quads + n_blocks - 1) / n_blocks;
+  const int64_t rounded = quads % kFewGroups == 1 ? quads + 1 : quads;
+  const int64_t waves =
+      (n_blocks * n_parts + n_multiprocessors - 1) / n_multiprocessors;
+  const double of_rows = static_cast<double>(rows) / 32.0;
+  const double block = static_cast<double>(rounded * n_stages) +
+                       1.25 * of_rows * static_cast<double>(n_stages);
+  double time = static_cast<double>(waves) * block;
+  if (n_parts > 1) {
+    time += static_cast<double>(n_parts) *
+            (1.25 + 2.9 * of_rows * static_cast<double>(n_quads) /
+                        static_cast<double>(n_multiprocessors));
+  }
+  return time;
+}
+
+// Divides quads with `col_tiles` columns of tiles among `n_multiprocessors`,
+// for a kernel of `rows` rows. `wanted` parts, or as many as seem best if it is
+// 0, and at most `most`.
+constexpr FewSplit SplitFew(DType type, int64_t rows, int64_t n_quads,
+                            int64_t col_tiles, int64_t n_multiprocessors,
+                            int64_t wanted, int64_t most) {
+  const int64_t unit = UnitTiles(type);
+  const int64_t n_units = col_tiles / unit;
+  const int64_t most_parts = std::min({n_units, most, kMostFewParts});
+  FewSplit best = {};
+  double least = 0;
+  for (int64_t parts = 1; parts <= most_parts; ++parts) {
+    const int64_t stages = (n_units + parts - 1) / parts * unit / 2;
+    const int64_t n_slots = SlotsBeside(type, rows, stages);
+    if (n_slots == 0) continue;
+    const int64_t blocks =
+        std::clamp<int64_t>(n_multiprocessors / parts, 1, n_quads);
+    const double time =
+        TimeOf(rows, n_quads, parts, blocks, stages, n_multiprocessors);
+    if (best.n_parts > 0) {
+      const bool is_short = col_tiles / 2 / parts < kFewestStages;
+      if (wanted > 0 ? parts > wanted : is_short) break;
+      if (wanted == 0 && time >= least) continue;
+    }
+    least = time;
+    best = {static_cast<int32_t>(parts), static_cast<int32_t>(blocks),
+            static_cast<int32_t>(n_quads), static_cast<int32_t>(n_units),
+            static_cast<int32_t>(n_slots)};
+  }
+  return best;
+}
+
+}  // namespace plimsoll::kernels
+
+#endif  // PLIMSOLL_KERNELS_CUDA_MAT_MUL_FEW_SPLIT_H_
