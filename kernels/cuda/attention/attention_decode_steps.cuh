@@ -6,7 +6,6 @@
 #include "kernels/cuda/async_copy.cuh"
 #include "kernels/cuda/attention/attention_decode.cuh"
 #include "kernels/cuda/mat_mul/matrix.cuh"
-#include "kernels/cuda/mat_mul/pack.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
@@ -24,6 +23,7 @@ constexpr float kWeightScale = 128.0f;
 struct BlockState {
   AttentionTile tile;
   Step steps[kWarps][2];  // the step that a warp is at, and the next one
+  int32_t is_last;        // of the task's blocks
 };
 constexpr int kBlockBytes =
     static_cast<int>((sizeof(BlockState) + 127) / 128 * 128);
@@ -48,14 +48,16 @@ struct DecodeShape {
   static constexpr int kPieces = kSlice / kPiece;
   static constexpr int kQueryBytes = kHeadDim / 16 * 512;
   static constexpr int kWarpBytes = 2 * kKeys * kRow;
+  // The weights of spans (attention_decode_results.cuh) lie where queries, keys
+  // and values were.
+  static constexpr int kSpanBytes =
+      32 + kQueries * static_cast<int>(kMaxTileSpans) * 8;
   static constexpr int kSharedBytes =
-      kBlockBytes + kQueryBytes + kWarps * kWarpBytes;
+      kBlockBytes + std::max(kQueryBytes + kWarps * kWarpBytes, kSpanBytes);
   // Blocks of a multiprocessor, by its registers and its shared memory.
   static constexpr int kBlocks =
       kHeadDim == 256 ? (kIsQuantized ? 4 : 3) : (kHeadDim == 128 ? 5 : 6);
   static_assert(kSharedBytes <= kMaxSharedBytes);
-  // A warp's results lie where its keys and values were.
-  static_assert((kHeadDim + 2) * kQueries * 4 <= kWarpBytes);
 
   // The element of a head that has column 2 t + e (e < 2) or 2 t + 6 + e of the
   // product `s` of scores. The order is that in which a lane loads keys.
@@ -104,41 +106,27 @@ struct Walk {
   }
 };
 
-// Starts copies of 16 heads, `row_bytes` apart. As many lanes as a power of two
-// copy one head; its last piece may be left over.
-template <class S>
-__device__ void CopyHeads(std::byte* to, const std::byte* from,
-                          int64_t row_bytes) {
+// Starts copies of 16 heads, the one of key j from row(j). As many lanes as a
+// power of two copy one head; its last piece may be left over.
+template <class S, class Row>
+__device__ void CopyHeads(std::byte* to, const Row& row) {
   constexpr int kPieceLanes = S::kPieces / 8 * 8;
   constexpr int kSideBySide = kWarpThreads / kPieceLanes;
   static_assert(kPieceLanes * kSideBySide == kWarpThreads &&
                 S::kPieces - kPieceLanes <= 1);
   const int lane = LaneIndex();
+  const int first = lane / kPieceLanes;
   const int at = lane % kPieceLanes * S::kPiece;
-  std::byte* place = to + lane / kPieceLanes * S::kRow + at;
-  const std::byte* source = from + lane / kPieceLanes * row_bytes + at;
+  std::byte* place = to + first * S::kRow + at;
 #pragma unroll
   for (int i = 0; i < kKeys; i += kSideBySide) {
-    StartCopy<S::kPiece>(place + i * S::kRow, source);
-    source += kSideBySide * row_bytes;
+    StartCopy<S::kPiece>(place + i * S::kRow, row(i + first) + at);
   }
   if constexpr (S::kPieces > kPieceLanes) {
     constexpr int kLast = kPieceLanes * S::kPiece;
     if (lane < kKeys) {
-      StartCopy<S::kPiece>(to + lane * S::kRow + kLast,
-                           from + lane * row_bytes + kLast);
+      StartCopy<S::kPiece>(to + lane * S::kRow + kLast, row(lane) + kLast);
     }
-  }
-}
-
-// Starts copies of the heads at row(key) of 16 keys.
-template <class S, class Row>
-__device__ void CopyScattered(std::byte* to, const Row& row) {
-#pragma unroll 1
-  for (int i = LaneIndex(); i < kKeys * S::kPieces; i += kWarpThreads) {
-    const int key = i / S::kPieces;
-    const int at = i % S::kPieces * S::kPiece;
-    StartCopy<S::kPiece>(to + key * S::kRow + at, row(key) + at);
   }
 }
 
@@ -154,15 +142,14 @@ __device__ void CopyStep(const Task& task, const Step& step,
     const bool is_in_ring = step.ring_end == kKeys;
     if (is_whole && (step.ring_end == 0 ||
                      (is_in_ring && step.cell + kKeys <= step.window))) {
-      CopyHeads<S>(to,
-                   (is_in_ring ? ring + step.cell * row_bytes
-                               : rows + step.row * row_bytes) +
-                       first,
-                   row_bytes);
+      const std::byte* from = (is_in_ring ? ring + step.cell * row_bytes
+                                          : rows + step.row * row_bytes) +
+                              first;
+      CopyHeads<S>(to, [&](int key) { return from + key * row_bytes; });
     } else {
-      CopyScattered<S>(to, [&](int key) {
-        return RowOf(step, NearestLive(step, key), rows, ring, row_bytes) +
-               first;
+      const Step own = step;
+      CopyHeads<S>(to, [&](int key) {
+        return RowOf(own, NearestLive(own, key), rows, ring, row_bytes) + first;
       });
     }
   }
@@ -180,31 +167,63 @@ __device__ void CopyValues(const AttentionShape& shape, const Task& task,
   CopyStep<S>(task, step, step.v, step.ring_v, shape.v_row_bytes, to);
 }
 
-// Stores the block's queries as operands, 16 bytes a lane for each product.
+// Brings a step's keys and values to the L2 cache. Rows that a kernel before
+// still writes are not harmed by that.
 template <class S>
-__device__ void StageDecodeQueries(const AttentionShape& shape,
-                                   const Task& task, bool is_prefix,
-                                   uint4* queries) {
-  const float* from = is_prefix ? shape.q_prefix : shape.q;
-  const int lane = LaneIndex();
-  const int query = lane / 4 % S::kQueries;
-  const bool has = task.Has(query);
-  if (has) from += task.Index(query, shape.n_heads) * S::kHead;
-  __syncthreads();
+__device__ void PrefetchStep(const AttentionShape& shape, const Task& task,
+                             const Step& step) {
+  if (!HasLive(step)) return;
+  constexpr int kLine = 128;
+  constexpr int kLines = (S::kSlice + kLine - 1) / kLine;
+  const int64_t first = int64_t{task.kv_head} * S::kSlice;
 #pragma unroll
-  for (int i = 0; i < S::kHead / 16 / kWarps; ++i) {
-    const int s = i * kWarps + WarpIndex();
-    float x[4] = {};
-    if (has) {
-      for (int e = 0; e < 4; ++e) x[e] = from[S::Element(s, lane % 4, e)];
-    }
-    const SplitPair first = Split<S::kIsBf16>(x[0], x[1]);
-    const SplitPair second = Split<S::kIsBf16>(x[2], x[3]);
-    queries[s * kWarpThreads + lane] = {first.high, first.low, second.high,
-                                        second.low};
+  for (int i = 0; i < kKeys * kLines; i += kWarpThreads) {
+    const int at = i + LaneIndex();
+    if (at >= kKeys * kLines) break;
+    const int key = NearestLive(step, at % kKeys);
+    const int64_t place = first + at / kKeys * kLine;
+    PrefetchLine(KeyRow(shape, step, key) + place);
+    PrefetchLine(ValueRow(shape, step, key) + place);
   }
-  __syncthreads();
 }
+
+// Stages the block's queries as operands, 16 bytes a lane for each product.
+template <class S>
+struct StagedQueries {
+  static constexpr int kPerWarp = S::kHead / 16 / kWarps;
+  float2 x[kPerWarp][2];
+
+  // Loads the lane's part.
+  __device__ StagedQueries(const AttentionShape& shape, const Task& task,
+                           bool is_prefix) {
+    const float* from = is_prefix ? shape.q_prefix : shape.q;
+    const int query = LaneIndex() / 4 % S::kQueries;
+    const bool has = task.Has(query);
+    if (has) from += task.Index(query, shape.n_heads) * S::kHead;
+#pragma unroll
+    for (int i = 0; i < kPerWarp; ++i) {
+      const int s = i * kWarps + WarpIndex();
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        x[i][half] = {0, 0};
+        if (!has) continue;
+        // Elements 2 half and 2 half + 1 lie side by side.
+        x[i][half] = *reinterpret_cast<const float2*>(
+            from + S::Element(s, LaneIndex() % 4, 2 * half));
+      }
+    }
+  }
+
+  __device__ void Store(uint4* queries) const {
+#pragma unroll
+    for (int i = 0; i < kPerWarp; ++i) {
+      const SplitPair first = Split<S::kIsBf16>(x[i][0].x, x[i][0].y);
+      const SplitPair second = Split<S::kIsBf16>(x[i][1].x, x[i][1].y);
+      queries[(i * kWarps + WarpIndex()) * kWarpThreads + LaneIndex()] = {
+          first.high, first.low, second.high, second.low};
+    }
+  }
+};
 
 __device__ inline uint32_t SharedWord(const std::byte* at) {
   return *reinterpret_cast<const uint32_t*>(at);
@@ -252,6 +271,7 @@ __device__ void ScoreKeys(const std::byte* keys, const uint4* queries,
                               keys + (lane / 4 + 8) * S::kRow};
   for (int n = 0; n < 2; ++n) scores[n][0] = scores[n][1] = 0;
   float sums[2][4] = {};
+  float others[2][4] = {};  // so that fewer products wait for each other
 #pragma unroll
   for (int pair = 0; pair < S::kHead / 32; ++pair) {
     const uint4 q[2] = {queries[pair * 2 * kWarpThreads + lane],
@@ -274,26 +294,29 @@ __device__ void ScoreKeys(const std::byte* keys, const uint4* queries,
         const uint4 k = *reinterpret_cast<const uint4*>(
             rows[n] + S::KeyPiece(pair, t) * 16);
         ScoreProduct(S::kIsBf16, q[0], k.x, k.y, sums[n]);
-        ScoreProduct(S::kIsBf16, q[1], k.z, k.w, sums[n]);
+        ScoreProduct(S::kIsBf16, q[1], k.z, k.w, others[n]);
       }
     }
   }
   if constexpr (!S::kIsQuantized) {
     for (int n = 0; n < 2; ++n) {
-      for (int e = 0; e < 2; ++e) scores[n][e] = sums[n][e] + sums[n][2 + e];
+      for (int e = 0; e < 2; ++e) {
+        scores[n][e] =
+            (sums[n][e] + others[n][e]) + (sums[n][2 + e] + others[n][2 + e]);
+      }
     }
   }
 }
 
-// Turns scores into weights of the lane's query. Returns what earlier sums are
+// Turns scores into weights of the lane's query, which is of row `row` of the
+// tile. Returns what earlier sums are
 // multiplied by. `state.total` is this lane's part. A score that is not a
 // number makes the total not a number.
 template <class S>
 __device__ float WeighKeys(const AttentionShape& shape, const Task& task,
-                           const Step& step, Softmax& state,
+                           const Step& step, int row, Softmax& state,
                            float scores[2][2]) {
   const int lane = LaneIndex();
-  const int64_t row = task.Row(lane / 4 % S::kQueries);
   const int64_t past = task.tile.first_position + row + 1 - step.position;
   const int64_t first =
       shape.is_ring ? FirstOfRing(task, row) - step.position : 0;
@@ -428,88 +451,33 @@ __device__ int ValueElement(int m, int i) {
   }
 }
 
-// The results of a warp, in shared memory.
-template <class S>
-struct WarpResults {
-  float max[S::kQueries];
-  float total[S::kQueries];
-  float sums[S::kQueries][S::kHead];
-};
-
-// Stores the warp's results. The low halves of weights add to the high ones.
-template <class S>
-__device__ void StoreResults(Softmax state, float* sums,
-                             WarpResults<S>* results) {
-  const int lane = LaneIndex();
-  for (int mask = 1; mask < 4; mask *= 2) {
-    state.total += __shfl_xor_sync(kFullWarp, state.total, mask);
-  }
-  if (lane % 4 == 0 && lane / 4 < S::kQueries) {
-    results->max[lane / 4] = state.max;
-    results->total[lane / 4] = state.total;
-  }
-#pragma unroll
-  for (int i = 0; i < S::kSums; ++i) {
-    float sum = sums[i];
-    if constexpr (S::kQueries == 4) {
-      sum += __shfl_xor_sync(kFullWarp, sum, 2);
-    }
-    if constexpr (S::kIsQuantized) sum *= 1.0f / kWeightScale;
-    const int query = lane % 4 * 2 + i % 2;
-    if (query < S::kQueries) {
-      results->sums[query][ValueElement<S>(i / 4, i / 2 % 2)] = sum;
-    }
-  }
-}
-
-// Merges the warps' results and writes them to `partials`.
-template <class S>
-__device__ void WriteSpan(const AttentionShape& shape, const Task& task,
-                          int64_t first_query, int64_t span,
-                          const Partials& partials, const std::byte* warps) {
-  const WarpResults<S>* all[kWarps];
-  for (int w = 0; w < kWarps; ++w) {
-    all[w] = reinterpret_cast<const WarpResults<S>*>(warps + w * S::kWarpBytes);
-  }
-  for (int i = ThreadIndex(); i < S::kQueries * S::kHead; i += kThreads) {
-    const int query = i / S::kHead;
-    const int at = i % S::kHead;
-    if (!task.Has(query)) continue;
-    float max = MinusInfinity();
-    for (int w = 0; w < kWarps; ++w) max = fmaxf(max, all[w]->max[query]);
-    const float from = max == MinusInfinity() ? 0.0f : max;
-    float sum = 0;
-    float total = 0;
-    for (int w = 0; w < kWarps; ++w) {
-      const float factor = Exponential(all[w]->max[query] - from);
-      sum = Fma(factor, all[w]->sums[query][at], sum);
-      total = Fma(factor, all[w]->total[query], total);
-    }
-    float* to =
-        partials.At(task.Index(query, shape.n_heads) - first_query, span);
-    to[at] = sum;
-    if (at == 0) {
-      to[S::kHead] = max;
-      to[S::kHead + 1] = total;
-    }
-  }
-}
-
-// Computes the warp's part of a span's steps whose pages are `pages`.
+// Computes the warp's part of a span's steps whose pages are `pages`. What it
+// does before it waits for the kernels before needs nothing but what the host
+// has given.
 template <class S>
 __device__ void AttendSteps(const AttentionShape& shape, const Task& task,
-                            Walk<S> walk, Pages pages, std::byte* shared,
-                            Softmax& state, float* sums) {
+                            Walk<S> walk, Pages pages, bool is_first,
+                            std::byte* shared, Softmax& state, float* sums) {
   Step* steps = reinterpret_cast<BlockState*>(shared)->steps[WarpIndex()];
   auto* queries = reinterpret_cast<uint4*>(shared + kBlockBytes);
   std::byte* keys =
       shared + kBlockBytes + S::kQueryBytes + WarpIndex() * S::kWarpBytes;
   std::byte* values = keys + kKeys * S::kRow;
   const int lane = LaneIndex();
+  const int row = task.Row(lane / 4 % S::kQueries);
   walk.Next(shape, task, pages, steps);
+  if (is_first) {
+    PrefetchStep<S>(shape, task, steps[0]);
+    WaitForKernelsBefore();
+  } else {
+    // All warps have used the queries of the other pages.
+    __syncthreads();
+  }
+  const StagedQueries<S> staged(shape, task, pages == Pages::kPrefix);
   CopyKeys<S>(shape, task, steps[0], keys);
   CopyValues<S>(shape, task, steps[0], values);
-  StageDecodeQueries<S>(shape, task, pages == Pages::kPrefix, queries);
+  staged.Store(queries);
+  __syncthreads();
 #pragma unroll 1
   for (int i = 0; HasLive(steps[i]); i ^= 1) {
     const Step& next = steps[i ^ 1];
@@ -520,7 +488,8 @@ __device__ void AttendSteps(const AttentionShape& shape, const Task& task,
     ScoreKeys<S>(keys, queries, scores);
     __syncwarp();
     CopyKeys<S>(shape, task, next, keys);
-    const float factor = WeighKeys<S>(shape, task, steps[i], state, scores);
+    const float factor =
+        WeighKeys<S>(shape, task, steps[i], row, state, scores);
     const float factors[2] = {__shfl_sync(kFullWarp, factor, lane % 4 * 8),
                               __shfl_sync(kFullWarp, factor, lane % 4 * 8 + 4)};
     if (factors[0] != 1.0f || factors[1] != 1.0f) {
