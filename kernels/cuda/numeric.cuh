@@ -41,7 +41,9 @@ inline int32_t FetchAndAdd(int32_t* at, int32_t n) {
   return std::exchange(*at, *at + n);
 }
 #else
-__device__ inline void FenceDevice() { __threadfence(); }
+__device__ inline void FenceDevice() {
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");
+}
 __device__ inline int32_t FetchAndAdd(int32_t* at, int32_t n) {
   return atomicAdd(at, n);
 }

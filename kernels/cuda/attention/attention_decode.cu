@@ -30,7 +30,7 @@ namespace {
 template <class S>
 __global__ void __launch_bounds__(kThreads, S::kBlocks)
     AttendDecode(AttentionShape shape, const AttentionTile* tiles,
-                 DecodeOutput output) {
+                 PageSteps pages, DecodeOutput output, bool prefetches) {
   LetNextKernelBegin();
   std::byte* shared = DynamicShared();
   auto* block = reinterpret_cast<BlockState*>(shared);
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kThreads, S::kBlocks)
   bool is_skipped[2] = {true, false};
   const bool has_one_rotation = shape.is_ring || shape.q == shape.q_prefix;
   if (!has_one_rotation) {
-    FindPages<S>(shape, tile, begin, end, is_skipped);
+    FindPages<S>(tile, pages, begin, end, is_skipped);
     // There is a pass in which the block waits for the kernels before.
     is_skipped[1] &= !is_skipped[0];
   }
@@ -77,9 +77,9 @@ __global__ void __launch_bounds__(kThreads, S::kBlocks)
   for (int pass = 0; pass < 2; ++pass) {
     if (is_skipped[pass]) continue;
     const Pages recent = has_one_rotation ? Pages::kAll : Pages::kRecent;
-    AttendSteps<S>(shape, task, {begin, end, WarpIndex()},
-                   pass == 0 ? Pages::kPrefix : recent, is_first, shared, state,
-                   sums);
+    AttendSteps<S>(shape, task, Walk<S>(shape, tile, pages, begin, end),
+                   pass == 0 ? Pages::kPrefix : recent, is_first, prefetches,
+                   shared, state, sums);
     is_first = false;
   }
   std::byte* const warps = shared + kBlockBytes + S::kQueryBytes;
@@ -87,14 +87,15 @@ __global__ void __launch_bounds__(kThreads, S::kBlocks)
       state, sums,
       reinterpret_cast<WarpResults<S>*>(warps + WarpIndex() * S::kWarpBytes));
   __syncthreads();
-  const bool is_only = tile.n_spans == 1;
-  WriteSpan<S>(shape, task, first_query, span, is_only, output, warps);
-  if (is_only) return;
+  WriteSpan<S>(shape, task, first_query, span, output.partials, warps);
   int32_t* count = output.counts + (blockIdx.x * gridDim.y + blockIdx.y);
-  if (IsLastToArrive(count, static_cast<int32_t>(tile.n_spans),
-                     &block->is_last)) {
-    MergeSpans<S>(shape, task, first_query, output, shared + kBlockBytes);
+  const auto n_spans = static_cast<int32_t>(tile.n_spans);
+  if (n_spans == 1) {
+    __syncthreads();
+  } else if (!IsLastToArrive(count, n_spans, &block->is_last)) {
+    return;
   }
+  MergeSpans<S>(shape, task, first_query, output, shared + kBlockBytes);
 }
 
 // ---- The host's side -------------------------------------------------------
@@ -103,10 +104,19 @@ template <class S>
 void LaunchDecode(const Context& context, const AttentionShape& shape,
                   const Tiles& tiles, const DecodeOutput& output) {
   static_assert(sizeof(SpanWeights<S>) <= S::kSpanBytes);
+  PageSteps pages = {1, 1};
+  if (!shape.is_ring) {
+    const int64_t tokens = shape.paged.page_tokens;
+    pages = {static_cast<int>(UnitPages(tokens, kDecodeKeys, kDecodeUnitKeys)),
+             static_cast<int>(PageSlots(tokens, kDecodeKeys) / kDecodeKeys)};
+  }
+  // A step whose kernels overlap has one row.
+  const bool prefetches = context.prefetches_weights && tiles.host.size() == 1;
   Launch(AttendDecode<S>,
          {static_cast<int64_t>(tiles.host.size()),
           shape.n_parts * shape.n_kv_heads, output.partials.n_spans},
-         kThreads, S::kSharedBytes, context.queue, shape, tiles.device, output);
+         kThreads, S::kSharedBytes, context.queue, shape, tiles.device, pages,
+         output, prefetches);
 }
 
 template <DType kType, int kQueries>

@@ -95,7 +95,7 @@ struct Columns {
   __device__ Columns(const Task& task, int index)
       : query(index / (S::kHead / 4)),
         at(index % (S::kHead / 4) * 4),
-        is_live(task.Has(query)) {}
+        is_live(index < kAll && task.Has(query)) {}
 };
 
 // Merges what the block's warps have of these columns.
@@ -125,44 +125,18 @@ __device__ Softmax MergeWarps(const std::byte* warps, const Columns<S>& columns,
   return state;
 }
 
-// Stores four columns of a query's result, and packs them. All lanes of the
-// warp take part. `total` is that of TotalWithSink.
-template <class S>
-__device__ void StoreColumns(const AttentionShape& shape, const Task& task,
-                             const Columns<S>& columns, float (&sum)[4],
-                             float total, std::byte* packed) {
-  for (float& one : sum) one = Quotient(one, total);
-  const int64_t row = task.tile.first_row + task.Row(columns.query);
-  const int64_t dim = shape.n_heads * S::kHead;
-  const int64_t column = task.Head(columns.query) * S::kHead + columns.at;
-  if (columns.is_live) StoreFour(sum, shape.out + row * dim + column);
-  if (packed != nullptr) {
-    PackFour(sum, columns.is_live, dim, column,
-             packed + row * PackedRowBytes(dim));
-  }
-}
-
-// Merges the warps' results. They are the task's if it has one span; otherwise
-// they go to the partial results.
+// Merges the warps' results and writes them to the partial results.
 template <class S>
 __device__ void WriteSpan(const AttentionShape& shape, const Task& task,
-                          int64_t first_query, int span, bool is_only,
-                          const DecodeOutput& output, const std::byte* warps) {
+                          int64_t first_query, int span,
+                          const Partials& partials, const std::byte* warps) {
 #pragma unroll 1
   for (int i = ThreadIndex(); i < Columns<S>::kAll; i += kThreads) {
     const Columns<S> columns(task, i);
-    if (!columns.is_live && (S::kHead >= 128 || !is_only)) continue;
+    if (!columns.is_live) continue;
     float sum[4];
     const Softmax state = MergeWarps<S>(warps, columns, sum);
-    if (is_only) {
-      const float total =
-          columns.is_live
-              ? TotalWithSink(shape, task.Head(columns.query), state)
-              : 0.0f;
-      StoreColumns<S>(shape, task, columns, sum, total, output.packed);
-      continue;
-    }
-    float* to = output.partials.At(
+    float* to = partials.At(
         task.Index(columns.query, shape.n_heads) - first_query, span);
     StoreFour(sum, to + columns.at);
     if (columns.at == 0) {
@@ -174,7 +148,8 @@ __device__ void WriteSpan(const AttentionShape& shape, const Task& task,
 // The weights of a task's spans, in shared memory.
 template <class S>
 struct SpanWeights {
-  float total[S::kQueries];  // with the sink
+  // What sums are multiplied by, with the sink: 0 if the row sees no key.
+  float inverse[S::kQueries];
   // At first a span's maximum and its sum of weights. The maximum becomes the
   // span's weight.
   float2 spans[S::kQueries][kMaxTileSpans];
@@ -186,6 +161,7 @@ template <class S>
 __device__ void WeighSpans(const AttentionShape& shape, const Task& task,
                            int64_t first_query, const Partials& partials,
                            SpanWeights<S>* weights) {
+  constexpr int64_t kStride = S::kHead + kStateFloats;
   const auto n_spans = static_cast<int>(task.tile.n_spans);
   const int first = (LaneIndex() - static_cast<int>(task.tile.first_span)) &
                     (kWarpThreads - 1);
@@ -197,14 +173,15 @@ __device__ void WeighSpans(const AttentionShape& shape, const Task& task,
         S::kHead;
     float2* spans = weights->spans[query];
     Softmax all = {MinusInfinity(), 0};
+#pragma unroll 1
     for (int i = first; i < n_spans; i += kWarpThreads) {
-      const auto* one =
-          reinterpret_cast<const float2*>(from + i * partials.stride);
+      const auto* one = reinterpret_cast<const float2*>(from + i * kStride);
       spans[i] = LoadWritten(one);
       all.max = fmaxf(all.max, spans[i].x);
     }
     all.max = WarpMax(all.max);
     const float base = all.max == MinusInfinity() ? 0.0f : all.max;
+#pragma unroll 1
     for (int i = first; i < n_spans; i += kWarpThreads) {
       const float weight = Exponential(spans[i].x - base);
       all.total = Fma(weight, spans[i].y, all.total);
@@ -212,13 +189,14 @@ __device__ void WeighSpans(const AttentionShape& shape, const Task& task,
     }
     all.total = WarpSum(all.total);
     if (LaneIndex() == 0) {
-      weights->total[query] = TotalWithSink(shape, task.Head(query), all);
+      const float total = TotalWithSink(shape, task.Head(query), all);
+      weights->inverse[query] = Quotient(1.0f, total);
     }
   }
 }
 
-// Merges the spans of the task's queries, in order. `shared` is no longer in
-// use by any thread of the block.
+// Merges the spans of the task's queries, in order, and packs the results.
+// `shared` is no longer in use by any thread of the block.
 template <class S>
 __device__ void MergeSpans(const AttentionShape& shape, const Task& task,
                            int64_t first_query, const DecodeOutput& output,
@@ -227,34 +205,36 @@ __device__ void MergeSpans(const AttentionShape& shape, const Task& task,
   constexpr int kLoads = S::kHead == 256 ? 16 : 8;
   auto* weights = reinterpret_cast<SpanWeights<S>*>(shared);
   const auto n_spans = static_cast<int>(task.tile.n_spans);
-  float4 loaded[kLoads];
-  const auto load = [&](const Columns<S>& columns, int begin) {
-    if (!columns.is_live) return;
-    const float* from = output.partials.At(
-        task.Index(columns.query, shape.n_heads) - first_query, begin);
-    from += columns.at;
-#pragma unroll
-    for (int j = 0; j < kLoads; ++j) {
-      if (begin + j < n_spans) {
-        loaded[j] = LoadWritten(reinterpret_cast<const float4*>(from));
-      }
-      from += output.partials.stride;
-    }
-  };
-  // The first loads run while the weights are computed.
-  const int first = ThreadIndex();
-  if (first < Columns<S>::kAll) load(Columns<S>(task, first), 0);
-  WeighSpans<S>(shape, task, first_query, output.partials, weights);
-  __syncthreads();
+  constexpr int64_t kStride = S::kHead + kStateFloats;
+  const int64_t dim = shape.n_heads * S::kHead;
+  bool has_weights = false;
+  // Every thread does at least one round, in which the weights are computed
+  // while its first loads run.
 #pragma unroll 1
-  for (int i = first; i < Columns<S>::kAll; i += kThreads) {
+  for (int i = ThreadIndex(); i < Columns<S>::kAll || !has_weights;
+       i += kThreads) {
     const Columns<S> columns(task, i);
-    if (!columns.is_live && S::kHead >= 128) continue;
+    const int64_t query = task.Index(columns.query, shape.n_heads);
+    const float* from = output.partials.At(query - first_query, 0) + columns.at;
     float sum[4] = {};
-    float total = 0;
 #pragma unroll 1
-    for (int begin = 0; columns.is_live && begin < n_spans; begin += kLoads) {
-      if (i != first || begin > 0) load(columns, begin);
+    for (int begin = 0; begin < n_spans; begin += kLoads) {
+      float4 loaded[kLoads];
+#pragma unroll
+      for (int j = 0; j < kLoads; ++j) {
+        if (columns.is_live && begin + j < n_spans) {
+          loaded[j] = LoadWritten(reinterpret_cast<const float4*>(
+              from + begin * kStride + j * kStride));
+        } else {
+          loaded[j] = {0, 0, 0, 0};
+        }
+      }
+      if (!has_weights) {
+        WeighSpans<S>(shape, task, first_query, output.partials, weights);
+        __syncthreads();
+        has_weights = true;
+      }
+      if (!columns.is_live) break;
 #pragma unroll
       for (int j = 0; j < kLoads; ++j) {
         if (begin + j >= n_spans) break;
@@ -265,8 +245,15 @@ __device__ void MergeSpans(const AttentionShape& shape, const Task& task,
         sum[3] = Fma(weight, loaded[j].w, sum[3]);
       }
     }
-    if (columns.is_live) total = weights->total[columns.query];
-    StoreColumns<S>(shape, task, columns, sum, total, output.packed);
+    if (columns.is_live) {
+      for (float& one : sum) one *= weights->inverse[columns.query];
+      StoreFour(sum, shape.out + query * S::kHead + columns.at);
+    }
+    if (output.packed == nullptr) continue;
+    const int64_t row = task.tile.first_row + task.Row(columns.query);
+    PackFour(sum, columns.is_live, dim,
+             task.Head(columns.query) * S::kHead + columns.at,
+             output.packed + row * PackedRowBytes(dim));
   }
 }
 

@@ -75,33 +75,68 @@ struct DecodeShape {
   }
 };
 
-// A warp's way through a span's steps that have live keys.
+// How units, pages and steps of a paged layer fit together. The host has
+// computed it.
+struct PageSteps {
+  int unit_pages;
+  int page_steps;
+};
+
+// A warp's way through a span's steps that have live keys: every fourth step.
 enum class Pages { kAll, kPrefix, kRecent };
 template <class S>
 struct Walk {
-  int64_t unit;
-  int64_t end;
-  int step;
+  int64_t at;    // the next step's page, or in a ring its position
+  int64_t past;  // where the span ends
+  int cell;      // the next step's place in the page, or its cell of the ring
+  int page_steps;
+
+  __device__ Walk(const AttentionShape& shape, const AttentionTile& tile,
+                  PageSteps pages, int64_t begin, int64_t end) {
+    page_steps = pages.page_steps;
+    if (shape.is_ring) {
+      at = begin * S::kKeysOfUnit + WarpIndex() * kKeys;
+      past = end * S::kKeysOfUnit;
+      cell = static_cast<int>(at % tile.window);
+      return;
+    }
+    at = begin * pages.unit_pages;
+    past = end * pages.unit_pages;
+    if (past > tile.n_pages) past = tile.n_pages;
+    cell = WarpIndex();
+    SkipPages();
+  }
+
+  // Brings `cell` back into a page.
+  __device__ void SkipPages() {
+    while (cell >= page_steps) {
+      cell -= page_steps;
+      ++at;
+    }
+  }
 
   // Stores the next step, or one without live keys at the end.
   __device__ void Next(const AttentionShape& shape, const Task& task,
                        Pages pages, Step* to) {
     Step found = {};
-    for (; unit < end; ++unit) {
-      const Unit<S> steps(shape, task, unit);
-      while (step < steps.n_steps) {
-        found = steps.At(shape, task, step);
-        step += kWarps;
-        if (HasLive(found) && (pages == Pages::kAll ||
-                               found.is_prefix == (pages == Pages::kPrefix))) {
-          if (LaneIndex() == 0) *to = found;
-          __syncwarp();
-          return;
-        }
+    while (at < past) {
+      if (shape.is_ring) {
+        found = RingStep<S>(shape, task, at, cell);
+        at += kWarps * kKeys;
+        cell += kWarps * kKeys;
+        const auto window = static_cast<int>(task.tile.window);
+        if (cell >= window) cell %= window;
+      } else {
+        found = PageStep<S>(shape, task, at, int64_t{cell} * kKeys);
+        cell += kWarps;
+        SkipPages();
       }
-      step -= steps.n_steps;
+      const bool is_wanted =
+          pages == Pages::kAll || found.is_prefix == (pages == Pages::kPrefix);
+      if (HasLive(found) && is_wanted) break;
+      found = {};
     }
-    if (LaneIndex() == 0) *to = {};
+    if (LaneIndex() == 0) *to = found;
     __syncwarp();
   }
 };
@@ -124,10 +159,24 @@ __device__ void CopyHeads(std::byte* to, const Row& row) {
   }
   if constexpr (S::kPieces > kPieceLanes) {
     constexpr int kLast = kPieceLanes * S::kPiece;
-    if (lane < kKeys) {
-      StartCopy<S::kPiece>(to + lane * S::kRow + kLast, row(lane) + kLast);
-    }
+    const std::byte* from = row(lane % kKeys) + kLast;
+    if (lane < kKeys) StartCopy<S::kPiece>(to + lane * S::kRow + kLast, from);
   }
+}
+
+// Starts copies of 16 heads whose rows lie anywhere: lane j % 16 finds the row
+// of key j.
+template <class S, class Row>
+__device__ void CopyScattered(std::byte* to, const Row& row) {
+  const auto mine =
+      reinterpret_cast<uint64_t>(row(LaneIndex() % static_cast<int>(kKeys)));
+  CopyHeads<S>(to, [&](int key) {
+    const auto low = static_cast<uint32_t>(mine);
+    const auto high = static_cast<uint32_t>(mine >> 32);
+    const uint64_t of_key = __shfl_sync(kFullWarp, low, key) |
+                            (uint64_t{__shfl_sync(kFullWarp, high, key)} << 32);
+    return reinterpret_cast<const std::byte*>(of_key);
+  });
 }
 
 // Copies a step's keys, or its values. For a key that is not live there may be
@@ -147,9 +196,9 @@ __device__ void CopyStep(const Task& task, const Step& step,
                               first;
       CopyHeads<S>(to, [&](int key) { return from + key * row_bytes; });
     } else {
-      const Step own = step;
-      CopyHeads<S>(to, [&](int key) {
-        return RowOf(own, NearestLive(own, key), rows, ring, row_bytes) + first;
+      CopyScattered<S>(to, [&](int key) {
+        return RowOf(step, NearestLive(step, key), rows, ring, row_bytes) +
+               first;
       });
     }
   }
@@ -187,43 +236,37 @@ __device__ void PrefetchStep(const AttentionShape& shape, const Task& task,
   }
 }
 
-// Stages the block's queries as operands, 16 bytes a lane for each product.
+// Stores the block's queries as operands, 16 bytes a lane for each product.
 template <class S>
-struct StagedQueries {
-  static constexpr int kPerWarp = S::kHead / 16 / kWarps;
+__device__ void StageDecodeQueries(const AttentionShape& shape,
+                                   const Task& task, bool is_prefix,
+                                   uint4* queries) {
+  constexpr int kPerWarp = S::kHead / 16 / kWarps;
+  const float* from = is_prefix ? shape.q_prefix : shape.q;
+  const int lane = LaneIndex();
+  const int query = lane / 4 % S::kQueries;
+  const bool has = task.Has(query);
+  if (has) from += task.Index(query, shape.n_heads) * S::kHead;
   float2 x[kPerWarp][2];
-
-  // Loads the lane's part.
-  __device__ StagedQueries(const AttentionShape& shape, const Task& task,
-                           bool is_prefix) {
-    const float* from = is_prefix ? shape.q_prefix : shape.q;
-    const int query = LaneIndex() / 4 % S::kQueries;
-    const bool has = task.Has(query);
-    if (has) from += task.Index(query, shape.n_heads) * S::kHead;
 #pragma unroll
-    for (int i = 0; i < kPerWarp; ++i) {
-      const int s = i * kWarps + WarpIndex();
+  for (int i = 0; i < kPerWarp; ++i) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        x[i][half] = {0, 0};
-        if (!has) continue;
-        // Elements 2 half and 2 half + 1 lie side by side.
-        x[i][half] = *reinterpret_cast<const float2*>(
-            from + S::Element(s, LaneIndex() % 4, 2 * half));
-      }
+    for (int half = 0; half < 2; ++half) {
+      x[i][half] = {0, 0};
+      if (!has) continue;
+      // Elements 2 half and 2 half + 1 lie side by side.
+      x[i][half] = *reinterpret_cast<const float2*>(
+          from + S::Element(i * kWarps + WarpIndex(), lane % 4, 2 * half));
     }
   }
-
-  __device__ void Store(uint4* queries) const {
 #pragma unroll
-    for (int i = 0; i < kPerWarp; ++i) {
-      const SplitPair first = Split<S::kIsBf16>(x[i][0].x, x[i][0].y);
-      const SplitPair second = Split<S::kIsBf16>(x[i][1].x, x[i][1].y);
-      queries[(i * kWarps + WarpIndex()) * kWarpThreads + LaneIndex()] = {
-          first.high, first.low, second.high, second.low};
-    }
+  for (int i = 0; i < kPerWarp; ++i) {
+    const SplitPair first = Split<S::kIsBf16>(x[i][0].x, x[i][0].y);
+    const SplitPair second = Split<S::kIsBf16>(x[i][1].x, x[i][1].y);
+    queries[(i * kWarps + WarpIndex()) * kWarpThreads + lane] = {
+        first.high, first.low, second.high, second.low};
   }
-};
+}
 
 __device__ inline uint32_t SharedWord(const std::byte* at) {
   return *reinterpret_cast<const uint32_t*>(at);
@@ -451,13 +494,18 @@ __device__ int ValueElement(int m, int i) {
   }
 }
 
-// Computes the warp's part of a span's steps whose pages are `pages`. What it
-// does before it waits for the kernels before needs nothing but what the host
-// has given.
+// Computes the warp's part of a span's steps whose pages are `pages`. In the
+// first such pass the thread waits for the kernels before; what it does until
+// then needs nothing but what the host has given.
+//
+// The first round of the loop only starts copies, so that there is one text of
+// all that finds and copies steps. Most rows have few steps, and then the time
+// goes to instructions that are fetched for the first time.
 template <class S>
 __device__ void AttendSteps(const AttentionShape& shape, const Task& task,
                             Walk<S> walk, Pages pages, bool is_first,
-                            std::byte* shared, Softmax& state, float* sums) {
+                            bool prefetches, std::byte* shared, Softmax& state,
+                            float* sums) {
   Step* steps = reinterpret_cast<BlockState*>(shared)->steps[WarpIndex()];
   auto* queries = reinterpret_cast<uint4*>(shared + kBlockBytes);
   std::byte* keys =
@@ -465,42 +513,45 @@ __device__ void AttendSteps(const AttentionShape& shape, const Task& task,
   std::byte* values = keys + kKeys * S::kRow;
   const int lane = LaneIndex();
   const int row = task.Row(lane / 4 % S::kQueries);
-  walk.Next(shape, task, pages, steps);
-  if (is_first) {
-    PrefetchStep<S>(shape, task, steps[0]);
-    WaitForKernelsBefore();
-  } else {
-    // All warps have used the queries of the other pages.
-    __syncthreads();
-  }
-  const StagedQueries<S> staged(shape, task, pages == Pages::kPrefix);
-  CopyKeys<S>(shape, task, steps[0], keys);
-  CopyValues<S>(shape, task, steps[0], values);
-  staged.Store(queries);
-  __syncthreads();
+  bool has_step = false;
 #pragma unroll 1
-  for (int i = 0; HasLive(steps[i]); i ^= 1) {
+  for (int i = 0; !has_step || HasLive(steps[i]); i ^= 1) {
     const Step& next = steps[i ^ 1];
     walk.Next(shape, task, pages, steps + (i ^ 1));
     float scores[2][2];
-    WaitForCopies<1>();
-    __syncwarp();
-    ScoreKeys<S>(keys, queries, scores);
-    __syncwarp();
-    CopyKeys<S>(shape, task, next, keys);
-    const float factor =
-        WeighKeys<S>(shape, task, steps[i], row, state, scores);
-    const float factors[2] = {__shfl_sync(kFullWarp, factor, lane % 4 * 8),
-                              __shfl_sync(kFullWarp, factor, lane % 4 * 8 + 4)};
-    if (factors[0] != 1.0f || factors[1] != 1.0f) {
-#pragma unroll
-      for (int s = 0; s < S::kSums; ++s) sums[s] *= factors[s % 2];
+    if (has_step) {
+      WaitForCopies<1>();
+      __syncwarp();
+      ScoreKeys<S>(keys, queries, scores);
+      __syncwarp();
+    } else if (is_first) {
+      if (prefetches) PrefetchStep<S>(shape, task, next);
+      WaitForKernelsBefore();
+    } else {
+      // All warps have used the queries of the other pages.
+      __syncthreads();
     }
-    WaitForCopies<1>();
-    __syncwarp();
-    AddValues<S>(values, scores, sums);
-    __syncwarp();
+    CopyKeys<S>(shape, task, next, keys);
+    if (has_step) {
+      const float factor =
+          WeighKeys<S>(shape, task, steps[i], row, state, scores);
+      const float factors[2] = {
+          __shfl_sync(kFullWarp, factor, lane % 4 * 8),
+          __shfl_sync(kFullWarp, factor, lane % 4 * 8 + 4)};
+      if (factors[0] != 1.0f || factors[1] != 1.0f) {
+#pragma unroll
+        for (int s = 0; s < S::kSums; ++s) sums[s] *= factors[s % 2];
+      }
+      WaitForCopies<1>();
+      __syncwarp();
+      AddValues<S>(values, scores, sums);
+      __syncwarp();
+    } else {
+      StageDecodeQueries<S>(shape, task, pages == Pages::kPrefix, queries);
+      __syncthreads();
+    }
     CopyValues<S>(shape, task, next, values);
+    has_step = true;
   }
   WaitForCopies<0>();
   __syncwarp();
@@ -509,15 +560,12 @@ __device__ void AttendSteps(const AttentionShape& shape, const Task& task,
 // Finds whether a span has no pages of the prefix, and no others. All threads
 // of the block get the same.
 template <class S>
-__device__ void FindPages(const AttentionShape& shape,
-                          const AttentionTile& tile, int64_t begin, int64_t end,
-                          bool* is_skipped) {
-  const int64_t unit_pages =
-      UnitPages(shape.paged.page_tokens, S::kStepKeys, S::kKeysOfUnit);
-  const int64_t past = end * unit_pages;
+__device__ void FindPages(const AttentionTile& tile, PageSteps pages,
+                          int64_t begin, int64_t end, bool* is_skipped) {
+  const int64_t past = end * pages.unit_pages;
   int n_prefix = 0;
   int n_recent = 0;
-  for (int64_t page = begin * unit_pages + LaneIndex();
+  for (int64_t page = begin * pages.unit_pages + LaneIndex();
        page < (past < tile.n_pages ? past : tile.n_pages);
        page += kWarpThreads) {
     if (tile.pages[page].is_prefix) {
