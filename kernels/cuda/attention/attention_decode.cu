@@ -14,11 +14,14 @@
 // have the low halves. Queries and weights lose about 2^-21 (BF16: 2^-16).
 //
 // The levels of Q8_0 are exact in F16. The scales of keys multiply the sums of
-// each block; the scales of values multiply the weights before they are split.
+// each block; the scales of values multiply both halves of the weights.
 //
 // A row's bits do not depend on the rows beside it: which keys a warp and a
 // span have depends on what the row sees, and a step of which it sees nothing
 // adds zeros.
+#include <algorithm>
+
+#include "kernels/cuda/attention/attention_decode.cuh"
 #include "kernels/cuda/attention/attention_decode_results.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {

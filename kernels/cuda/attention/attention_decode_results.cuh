@@ -8,6 +8,7 @@
 #define PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_DECODE_RESULTS_CUH_
 
 #include "kernels/cuda/attention/attention_decode_steps.cuh"
+#include "kernels/cuda/attention/attention_spans.cuh"
 #include "kernels/cuda/mat_mul/pack.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {

@@ -1,240 +1,12 @@
 // What a warp does with 16 keys in attention of generated tokens
-// (attention_decode.cu): how it brings, multiplies and weighs them.
+// (attention_decode.cu): how it multiplies and weighs them.
 #ifndef PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_DECODE_STEPS_CUH_
 #define PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_DECODE_STEPS_CUH_
 
-#include "kernels/cuda/async_copy.cuh"
-#include "kernels/cuda/attention/attention_decode.cuh"
+#include "kernels/cuda/attention/attention_decode_copies.cuh"
 #include "kernels/cuda/mat_mul/matrix.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
-
-constexpr int kWarps = 4;
-constexpr int kThreads = kWarps * kWarpThreads;
-constexpr int kKeys = static_cast<int>(kDecodeKeys);
-// Results of spans have the sums first, then the maximum and the sum of
-// weights, and begin at multiples of 32 bytes.
-constexpr int64_t kStateFloats = 8;
-// Weights of Q8_0 are multiplied by this, so that those times a small scale
-// keep their bits in F16.
-constexpr float kWeightScale = 128.0f;
-
-// What a block keeps in shared memory rather than in every lane's registers.
-struct BlockState {
-  AttentionTile tile;
-  Step steps[kWarps][2];  // the step that a warp is at, and the next one
-  int32_t is_last;        // of the task's blocks
-};
-constexpr int kBlockBytes =
-    static_cast<int>((sizeof(BlockState) + 127) / 128 * 128);
-
-template <DType kKvType, int kHeadDim, int kQueriesOfTask>
-struct DecodeShape {
-  static constexpr bool kIsQuantized = kKvType == DType::kQ8_0;
-  static constexpr bool kIsBf16 = kKvType == DType::kBF16;
-  static constexpr int kStepKeys = kKeys;
-  static constexpr int64_t kKeysOfUnit = kDecodeUnitKeys;
-  static constexpr int kSteps = static_cast<int>(kDecodeUnitKeys) / kKeys;
-  static constexpr int kHead = kHeadDim;
-  static constexpr int kQueries = kQueriesOfTask;
-  static constexpr int kSums = kHeadDim / 4;  // a lane's: 8 columns, 32 lanes
-  // A head of a stored row, and how it is copied.
-  static constexpr int kSlice = static_cast<int>(KvBytes(kKvType, kHeadDim));
-  static constexpr int kPiece =
-      kSlice % 16 == 0 ? 16 : (kSlice % 8 == 0 ? 8 : 4);
-  // Its place in shared memory: an odd multiple of 16 bytes, so that the lanes
-  // of a load meet different banks.
-  static constexpr int kRow = (kSlice + 15) / 32 * 32 + 16;
-  static constexpr int kPieces = kSlice / kPiece;
-  static constexpr int kQueryBytes = kHeadDim / 16 * 512;
-  static constexpr int kWarpBytes = 2 * kKeys * kRow;
-  // The weights of spans (attention_decode_results.cuh) lie where queries, keys
-  // and values were.
-  static constexpr int kSpanBytes =
-      32 + kQueries * static_cast<int>(kMaxTileSpans) * 8;
-  static constexpr int kSharedBytes =
-      kBlockBytes + std::max(kQueryBytes + kWarps * kWarpBytes, kSpanBytes);
-  // Blocks of a multiprocessor, by its registers and its shared memory.
-  static constexpr int kBlocks =
-      kHeadDim == 256 ? (kIsQuantized ? 4 : 3) : (kHeadDim == 128 ? 5 : 6);
-  static_assert(kSharedBytes <= kMaxSharedBytes);
-
-  // The element of a head that has column 2 t + e (e < 2) or 2 t + 6 + e of the
-  // product `s` of scores. The order is that in which a lane loads keys.
-  static __device__ int Element(int s, int t, int e) {
-    if constexpr (kIsQuantized) {
-      const int shift = s / 2 % 2 == 0 ? 2 : 0;
-      return s / 2 * 32 + (s % 2 * 16 + t * 4 + e + shift) % 32;
-    } else {
-      return KeyPiece(s / 2, t) * 8 + s % 2 * 4 + e;
-    }
-  }
-  // Which 16 bytes of a key lane t loads for two products, `pair`.
-  static __device__ int KeyPiece(int pair, int t) {
-    return pair / 2 * 8 + t * 2 + pair % 2;
-  }
-};
-
-// How units, pages and steps of a paged layer fit together. The host has
-// computed it.
-struct PageSteps {
-  int unit_pages;
-  int page_steps;
-};
-
-// A warp's way through a span's steps that have live keys: every fourth step.
-enum class Pages { kAll, kPrefix, kRecent };
-template <class S>
-struct Walk {
-  int64_t at;    // the next step's page, or in a ring its position
-  int64_t past;  // where the span ends
-  int cell;      // the next step's place in the page, or its cell of the ring
-  int page_steps;
-
-  __device__ Walk(const AttentionShape& shape, const AttentionTile& tile,
-                  PageSteps pages, int64_t begin, int64_t end) {
-    page_steps = pages.page_steps;
-    if (shape.is_ring) {
-      at = begin * S::kKeysOfUnit + WarpIndex() * kKeys;
-      past = end * S::kKeysOfUnit;
-      cell = static_cast<int>(at % tile.window);
-      return;
-    }
-    at = begin * pages.unit_pages;
-    past = end * pages.unit_pages;
-    if (past > tile.n_pages) past = tile.n_pages;
-    cell = WarpIndex();
-    SkipPages();
-  }
-
-  // Brings `cell` back into a page.
-  __device__ void SkipPages() {
-    while (cell >= page_steps) {
-      cell -= page_steps;
-      ++at;
-    }
-  }
-
-  // Stores the next step, or one without live keys at the end.
-  __device__ void Next(const AttentionShape& shape, const Task& task,
-                       Pages pages, Step* to) {
-    Step found = {};
-    while (at < past) {
-      if (shape.is_ring) {
-        found = RingStep<S>(shape, task, at, cell);
-        at += kWarps * kKeys;
-        cell += kWarps * kKeys;
-        const auto window = static_cast<int>(task.tile.window);
-        if (cell >= window) cell %= window;
-      } else {
-        found = PageStep<S>(shape, task, at, int64_t{cell} * kKeys);
-        cell += kWarps;
-        SkipPages();
-      }
-      const bool is_wanted =
-          pages == Pages::kAll || found.is_prefix == (pages == Pages::kPrefix);
-      if (HasLive(found) && is_wanted) break;
-      found = {};
-    }
-    if (LaneIndex() == 0) *to = found;
-    __syncwarp();
-  }
-};
-
-// Starts copies of 16 heads, the one of key j from row(j). As many lanes as a
-// power of two copy one head; its last piece may be left over.
-template <class S, class Row>
-__device__ void CopyHeads(std::byte* to, const Row& row) {
-  constexpr int kPieceLanes = S::kPieces / 8 * 8;
-  constexpr int kSideBySide = kWarpThreads / kPieceLanes;
-  static_assert(kPieceLanes * kSideBySide == kWarpThreads &&
-                S::kPieces - kPieceLanes <= 1);
-  const int lane = LaneIndex();
-  const int first = lane / kPieceLanes;
-  const int at = lane % kPieceLanes * S::kPiece;
-  std::byte* place = to + first * S::kRow + at;
-#pragma unroll
-  for (int i = 0; i < kKeys; i += kSideBySide) {
-    StartCopy<S::kPiece>(place + i * S::kRow, row(i + first) + at);
-  }
-  if constexpr (S::kPieces > kPieceLanes) {
-    constexpr int kLast = kPieceLanes * S::kPiece;
-    const std::byte* from = row(lane % kKeys) + kLast;
-    if (lane < kKeys) StartCopy<S::kPiece>(to + lane * S::kRow + kLast, from);
-  }
-}
-
-// Starts copies of 16 heads whose rows lie anywhere: lane j % 16 finds the row
-// of key j.
-template <class S, class Row>
-__device__ void CopyScattered(std::byte* to, const Row& row) {
-  const auto mine =
-      reinterpret_cast<uint64_t>(row(LaneIndex() % static_cast<int>(kKeys)));
-  CopyHeads<S>(to, [&](int key) {
-    const auto low = static_cast<uint32_t>(mine);
-    const auto high = static_cast<uint32_t>(mine >> 32);
-    const uint64_t of_key = __shfl_sync(kFullWarp, low, key) |
-                            (uint64_t{__shfl_sync(kFullWarp, high, key)} << 32);
-    return reinterpret_cast<const std::byte*>(of_key);
-  });
-}
-
-// Copies a step's keys, or its values. For a key that is not live there may be
-// no row, so the nearest live one is read instead; its weight is zero.
-template <class S>
-__device__ void CopyStep(const Task& task, const Step& step,
-                         const std::byte* rows, const std::byte* ring,
-                         int64_t row_bytes, std::byte* to) {
-  const int64_t first = int64_t{task.kv_head} * S::kSlice;
-  if (HasLive(step)) {
-    const bool is_whole = step.begin == 0 && step.end == kKeys;
-    const bool is_in_ring = step.ring_end == kKeys;
-    if (is_whole && (step.ring_end == 0 ||
-                     (is_in_ring && step.cell + kKeys <= step.window))) {
-      const std::byte* from = (is_in_ring ? ring + step.cell * row_bytes
-                                          : rows + step.row * row_bytes) +
-                              first;
-      CopyHeads<S>(to, [&](int key) { return from + key * row_bytes; });
-    } else {
-      CopyScattered<S>(to, [&](int key) {
-        return RowOf(step, NearestLive(step, key), rows, ring, row_bytes) +
-               first;
-      });
-    }
-  }
-  CommitCopies();
-}
-
-template <class S>
-__device__ void CopyKeys(const AttentionShape& shape, const Task& task,
-                         const Step& step, std::byte* to) {
-  CopyStep<S>(task, step, step.k, step.ring_k, shape.k_row_bytes, to);
-}
-template <class S>
-__device__ void CopyValues(const AttentionShape& shape, const Task& task,
-                           const Step& step, std::byte* to) {
-  CopyStep<S>(task, step, step.v, step.ring_v, shape.v_row_bytes, to);
-}
-
-// Brings a step's keys and values to the L2 cache. Rows that a kernel before
-// still writes are not harmed by that.
-template <class S>
-__device__ void PrefetchStep(const AttentionShape& shape, const Task& task,
-                             const Step& step) {
-  if (!HasLive(step)) return;
-  constexpr int kLine = 128;
-  constexpr int kLines = (S::kSlice + kLine - 1) / kLine;
-  const int64_t first = int64_t{task.kv_head} * S::kSlice;
-#pragma unroll
-  for (int i = 0; i < kKeys * kLines; i += kWarpThreads) {
-    const int at = i + LaneIndex();
-    if (at >= kKeys * kLines) break;
-    const int key = NearestLive(step, at % kKeys);
-    const int64_t place = first + at / kKeys * kLine;
-    PrefetchLine(KeyRow(shape, step, key) + place);
-    PrefetchLine(ValueRow(shape, step, key) + place);
-  }
-}
 
 // Stores the block's queries as operands, 16 bytes a lane for each product.
 template <class S>
@@ -287,9 +59,33 @@ __device__ uint32_t LevelWord(const std::byte* row, int block, int i) {
   return PickBytes(word, past, is_last ? 0x3254u : 0x3210u);
 }
 
-__device__ inline float ScaleOf(const std::byte* row, int block) {
-  return FloatOfHalf(*reinterpret_cast<const uint16_t*>(
-      row + block * static_cast<int>(kQ80Bytes)));
+// Stores the scales of 16 rows of Q8_0 for ScalesOf.
+template <class S>
+__device__ void GatherScales(const std::byte* rows, uint32_t* scales) {
+  const int block = LaneIndex() / 4;
+  static_assert(S::kBlocksOfHead <= kWarpThreads / 4);
+  if (block < S::kBlocksOfHead) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int pair = LaneIndex() % 4 + 4 * i;
+      const std::byte* from =
+          rows + 2 * pair * S::kRow + block * static_cast<int>(kQ80Bytes);
+      const uint32_t first = *reinterpret_cast<const uint16_t*>(from);
+      const uint32_t second =
+          *reinterpret_cast<const uint16_t*>(from + S::kRow);
+      scales[pair * S::kBlocksOfHead + block] = first | (second << 16);
+    }
+  }
+  __syncwarp();
+}
+
+// The scales of keys 2 t and 2 t + 1 (i is 0), or of those plus 8 (i is 1), in
+// block `block`, with t = lane % 4.
+template <class S>
+__device__ uint32_t ScalesOf(const uint32_t* scales, int i, int block) {
+  const auto two = *reinterpret_cast<const uint2*>(
+      scales + (LaneIndex() % 4 + 4 * i) * S::kBlocksOfHead + block / 2 * 2);
+  return block % 2 == 0 ? two.x : two.y;
 }
 
 __device__ inline void ScoreProduct(bool is_bf16, const uint4& q, uint32_t low,
@@ -307,7 +103,8 @@ __device__ inline void ScoreProduct(bool is_bf16, const uint4& q, uint32_t low,
 // [n][e] is that of query g and key 8 n + 2 t + e.
 template <class S>
 __device__ void ScoreKeys(const std::byte* keys, const uint4* queries,
-                          float scores[2][2]) {
+                          uint32_t* scales, float scores[2][2]) {
+  if constexpr (S::kIsQuantized) GatherScales<S>(keys, scales);
   const int lane = LaneIndex();
   const int t = lane % 4;
   const std::byte* rows[2] = {keys + lane / 4 * S::kRow,
@@ -329,8 +126,9 @@ __device__ void ScoreKeys(const std::byte* keys, const uint4* queries,
           ScoreProduct(false, q[s], PairOfBytes<true, 0, 1>(words[s]),
                        PairOfBytes<true, 2, 3>(words[s]), sums[n]);
         }
+        const uint32_t two = ScalesOf<S>(scales, n, pair);
         for (int e = 0; e < 2; ++e) {
-          const float d = ScaleOf(keys + (n * 8 + t * 2 + e) * S::kRow, pair);
+          const float d = FloatOfHalf(e == 0 ? LowHalf(two) : HighHalf(two));
           scores[n][e] = Fma(d, sums[n][e] + sums[n][2 + e], scores[n][e]);
         }
       } else {
@@ -402,16 +200,13 @@ struct DecodeWeights {
   static constexpr int kOperands = S::kQueries == 4 ? 1 : 2;
   uint32_t b[kOperands][2];
 
-  __device__ DecodeWeights(const float weights[2][2]) {
-    const bool is_low = LaneIndex() / 4 >= S::kQueries;
-    for (int n = 0; n < 2; ++n) {
-      const SplitPair pair = Split<S::kIsBf16>(weights[n][0], weights[n][1]);
-      if constexpr (kOperands == 1) {
-        b[0][n] = is_low ? pair.low : pair.high;
-      } else {
-        b[0][n] = pair.high;
-        b[1][n] = pair.low;
-      }
+  __device__ void Set(int n, const SplitPair& pair) {
+    if constexpr (kOperands == 1) {
+      const bool is_low = LaneIndex() / 4 >= S::kQueries;
+      b[0][n] = is_low ? pair.low : pair.high;
+    } else {
+      b[0][n] = pair.high;
+      b[1][n] = pair.low;
     }
   }
 
@@ -421,27 +216,44 @@ struct DecodeWeights {
   }
 };
 
+// A pair times scales. The high half of the result is rounded, and the low half
+// has what that loses.
+__device__ inline SplitPair Scaled(const SplitPair& pair, uint32_t scales) {
+  SplitPair scaled;
+  scaled.high = MultiplyPairs(pair.high, scales);
+  const uint32_t lost = FmaPairs(pair.high, scales, Negated(scaled.high));
+  scaled.low = FmaPairs(pair.low, scales, lost);
+  return scaled;
+}
+
 // sums += weights times values. Entry 4 m + 2 i + e of sums is of query
 // (2 t + e) % kQueries and of the element ValueElement(m, i).
 template <class S>
 __device__ void AddValues(const std::byte* values, const float weights[2][2],
-                          float* sums) {
+                          uint32_t* scales, float* sums) {
   const int lane = LaneIndex();
+  constexpr float kFactor = S::kIsQuantized ? kWeightScale : 1.0f;
+  SplitPair halves[2];
+  for (int n = 0; n < 2; ++n) {
+    halves[n] =
+        Split<S::kIsBf16>(weights[n][0] * kFactor, weights[n][1] * kFactor);
+  }
+  DecodeWeights<S> operands;
   const std::byte* rows[4];  // keys 2 t, 2 t + 1, 2 t + 8, 2 t + 9
   for (int r = 0; r < 4; ++r) {
     rows[r] = values + (lane % 4 * 2 + r / 2 * 8 + r % 2) * S::kRow;
   }
   if constexpr (S::kIsQuantized) {
+    GatherScales<S>(values, scales);
 #pragma unroll
-    for (int block = 0; block < S::kHead / 32; ++block) {
+    for (int block = 0; block < S::kBlocksOfHead; ++block) {
       uint32_t words[4];
-      float scaled[2][2];
       for (int r = 0; r < 4; ++r) {
         words[r] = LevelWord<true>(rows[r], block, lane / 4);
-        scaled[r / 2][r % 2] =
-            weights[r / 2][r % 2] * (ScaleOf(rows[r], block) * kWeightScale);
       }
-      const DecodeWeights<S> operands(scaled);
+      for (int n = 0; n < 2; ++n) {
+        operands.Set(n, Scaled(halves[n], ScalesOf<S>(scales, n, block)));
+      }
       uint32_t a[2][4];
       for (int r = 0; r < 2; ++r) {
         const uint32_t low = words[2 * r];
@@ -458,7 +270,7 @@ __device__ void AddValues(const std::byte* values, const float weights[2][2],
       }
     }
   } else {
-    const DecodeWeights<S> operands(weights);
+    for (int n = 0; n < 2; ++n) operands.Set(n, halves[n]);
 #pragma unroll
     for (int d = 0; d < S::kHead / 64; ++d) {
       uint32_t words[4][4];
@@ -511,6 +323,7 @@ __device__ void AttendSteps(const AttentionShape& shape, const Task& task,
   std::byte* keys =
       shared + kBlockBytes + S::kQueryBytes + WarpIndex() * S::kWarpBytes;
   std::byte* values = keys + kKeys * S::kRow;
+  auto* scales = reinterpret_cast<uint32_t*>(values + kKeys * S::kRow);
   const int lane = LaneIndex();
   const int row = task.Row(lane / 4 % S::kQueries);
   bool has_step = false;
@@ -522,7 +335,7 @@ __device__ void AttendSteps(const AttentionShape& shape, const Task& task,
     if (has_step) {
       WaitForCopies<1>();
       __syncwarp();
-      ScoreKeys<S>(keys, queries, scores);
+      ScoreKeys<S>(keys, queries, scales, scores);
       __syncwarp();
     } else if (is_first) {
       if (prefetches) PrefetchStep<S>(shape, task, next);
@@ -544,7 +357,7 @@ __device__ void AttendSteps(const AttentionShape& shape, const Task& task,
       }
       WaitForCopies<1>();
       __syncwarp();
-      AddValues<S>(values, scores, sums);
+      AddValues<S>(values, scores, scales, sums);
       __syncwarp();
     } else {
       StageDecodeQueries<S>(shape, task, pages == Pages::kPrefix, queries);
