@@ -543,9 +543,12 @@ Rates MeasureRates(int device) {
 void BenchAttentions(int device, Backend& backend, const Rates& rates) {
   for (const DType type : {DType::kF16, DType::kQ8_0}) {
     for (const int64_t spans : {8, 16, 32, 64}) {
+      BenchDecodeAttention(device, rates, type, 128, 1, spans);
       BenchDecodeAttention(device, rates, type, 1'024, 1, spans);
       BenchDecodeAttention(device, rates, type, 4'096, 1, spans);
       BenchDecodeAttention(device, rates, type, 131'072, 1, spans);
+      BenchDecodeAttention(device, rates, type, 1'024, 8, spans);
+      BenchDecodeAttention(device, rates, type, 1'024, 32, spans);
       BenchDecodeAttention(device, rates, type, 4'096, 8, spans);
       BenchDecodeAttention(device, rates, type, 4'096, 32, spans);
     }

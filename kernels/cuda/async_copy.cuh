@@ -29,6 +29,7 @@ void StartCopy(std::byte* shared, const std::byte* from) {
   }
   ::plimsoll::kernels::cuda_emulated::CopyLater(shared, from, kBytes);
 }
+inline void PrefetchLine(const std::byte* /*from*/) {}
 template <int kLeft>
 void WaitForCopies() {
   ::plimsoll::kernels::cuda_emulated::FinishCopies(kLeft);
@@ -49,6 +50,11 @@ __device__ void StartCopy(std::byte* shared, const std::byte* from) {
                  "n"(kBytes)
                  : "memory");
   }
+}
+// Brings the 128 bytes that `from` lies in to the L2 cache. It reads nothing.
+__device__ inline void PrefetchLine(const std::byte* from) {
+  asm volatile(
+      "prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(from)));
 }
 __device__ inline void CommitCopies() {
   asm volatile("cp.async.commit_group;" ::: "memory");

@@ -41,25 +41,29 @@ inline int32_t FetchAndAdd(int32_t* at, int32_t n) {
   return std::exchange(*at, *at + n);
 }
 #else
-__device__ inline void FenceDevice() { __threadfence(); }
+__device__ inline void FenceDevice() {
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");
+}
 __device__ inline int32_t FetchAndAdd(int32_t* at, int32_t n) {
   return atomicAdd(at, n);
 }
 #endif
 
 // All threads of a block call it when they have written what the last block
-// needs. Returns true in the last of `n_blocks` blocks, which then sees it. The
-// count is zero before and after. `shared` is a word of the block's own.
+// needs. Returns true in the last of `n_blocks` blocks, which then sees it with
+// LoadWritten. The count is zero before and after. `shared` is a word of the
+// block's own. One thread's fences are enough, because the block's barriers
+// order what the other threads write and read.
 __device__ inline bool IsLastToArrive(int32_t* count, int32_t n_blocks,
                                       int32_t* shared) {
-  FenceDevice();
   __syncthreads();
   if (threadIdx.x == 0) {
+    FenceDevice();
     *shared = FetchAndAdd(count, 1) == n_blocks - 1 ? 1 : 0;
     if (*shared != 0) *count = 0;
+    FenceDevice();
   }
   __syncthreads();
-  FenceDevice();
   return *shared != 0;
 }
 

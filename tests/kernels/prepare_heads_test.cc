@@ -211,6 +211,22 @@ TEST_P(PrepareHeadsTest, HasTheBytesOfItsPartsForEveryWidthOfHeads) {
   }
 }
 
+TEST_P(PrepareHeadsTest, HasTheBytesOfItsPartsForHeadsThatAreRotatedWhole) {
+  for (const int64_t head_dim : {32, 64, 128, 256, 512}) {
+    for (const RopeStyle style : {RopeStyle::kNorm, RopeStyle::kNeox}) {
+      for (const bool has_prefix : {false, true}) {
+        ExpectTheBytesOfItsParts({.k_type = DType::kQ8_0,
+                                  .style = style,
+                                  .head_dim = head_dim,
+                                  .n_rot = head_dim,
+                                  .has_norms = has_prefix,
+                                  .has_prefix = has_prefix,
+                                  .n_places = 2});
+      }
+    }
+  }
+}
+
 TEST_P(PrepareHeadsTest, TransformsHeadsOfEveryWidthAndQueriesForAPrefix) {
   for (const int64_t head_dim : {32, 96, 256, 512}) {
     for (const int64_t n_kv_heads : {0, 2}) {

@@ -229,7 +229,8 @@ void LaunchMerge(const Context& context, const AttentionShape& shape,
 
 absl::Status AttendInSpans(const Context& context, const AttentionShape& shape,
                            Tiles tiles, std::byte* packed) {
-  return AttendInBatches(context, shape, tiles, 2 + shape.value_dim,
+  const auto n_tiles = static_cast<int64_t>(tiles.host.size());
+  return AttendInBatches(context, shape, tiles, 2 + shape.value_dim, n_tiles,
                          [&](const Tiles& some, const Partials& partials) {
                            AttendTiles(context, shape, some, partials);
                            LaunchMerge(context, shape, some, partials, packed);

@@ -1,6 +1,6 @@
 // A block of four warps has one span of keys for a few queries that read one KV
-// head, and a second kernel merges the spans of each query. Short spans let a
-// single row fill a device.
+// head, and the block that ends last merges the spans of these queries. Short
+// spans let a single row fill a device.
 //
 // A warp takes 16 keys at a time, every fourth of the span's steps. It copies
 // them to its own part of shared memory as they are stored: the next keys while
@@ -14,38 +14,54 @@
 // have the low halves. Queries and weights lose about 2^-21 (BF16: 2^-16).
 //
 // The levels of Q8_0 are exact in F16. The scales of keys multiply the sums of
-// each block; the scales of values multiply the weights before they are split.
+// each block; the scales of values multiply both halves of the weights.
 //
 // A row's bits do not depend on the rows beside it: which keys a warp and a
 // span have depends on what the row sees, and a step of which it sees nothing
 // adds zeros.
-#include "kernels/cuda/attention/attention_decode_steps.cuh"
+#include <algorithm>
+
+#include "kernels/cuda/attention/attention_decode.cuh"
+#include "kernels/cuda/attention/attention_decode_results.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {
 
-// Block (i, s) has span s of task i: tiles, then parts of a head group, then KV
-// heads.
+// Block (t, h, s) has span s of tile t for part h % n_parts of the heads of KV
+// head h / n_parts. Before it waits for the kernels before it reads tiles and
+// page tables, which the host has given, and starts to bring keys and values.
 template <class S>
 __global__ void __launch_bounds__(kThreads, S::kBlocks)
     AttendDecode(AttentionShape shape, const AttentionTile* tiles,
-                 int64_t n_tiles, Partials partials) {
-  WaitForKernelsBefore();
+                 PageSteps pages, DecodeOutput output, bool prefetches) {
+  LetNextKernelBegin();
   std::byte* shared = DynamicShared();
-  const int64_t index = blockIdx.x;
-  const int64_t span = blockIdx.y;
-  AttentionTile& tile = reinterpret_cast<BlockState*>(shared)->tile;
-  if (ThreadIndex() == 0) tile = tiles[index % n_tiles];
+  auto* block = reinterpret_cast<BlockState*>(shared);
+  constexpr int kTileWords = sizeof(AttentionTile) / sizeof(int64_t);
+  static_assert(sizeof(AttentionTile) == kTileWords * sizeof(int64_t) &&
+                kTileWords <= kThreads);
+  if (ThreadIndex() < kTileWords) {
+    reinterpret_cast<int64_t*>(&block->tile)[ThreadIndex()] = LoadWritten(
+        reinterpret_cast<const int64_t*>(tiles + blockIdx.x) + ThreadIndex());
+  }
+  const int64_t first_query = LoadWritten(&tiles[0].first_row) * shape.n_heads;
   __syncthreads();
-  if (span >= tile.Spans()) return;
-  const auto group = static_cast<int>(shape.n_heads / shape.n_kv_heads);
+  const AttentionTile& tile = block->tile;
+  const auto span = static_cast<int>(blockIdx.z);
+  if (span >= tile.n_spans) {
+    WaitForKernelsBefore();
+    return;
+  }
+  const auto n_parts = static_cast<unsigned>(shape.n_parts);
+  const auto group = static_cast<int>(static_cast<unsigned>(shape.n_heads) /
+                                      static_cast<unsigned>(shape.n_kv_heads));
   const auto part_heads = static_cast<int>(shape.part_heads);
-  const auto part = static_cast<int>(index / n_tiles % shape.n_parts);
-  const auto kv_head = static_cast<int>(index / n_tiles / shape.n_parts);
+  const auto kv_head = static_cast<int>(blockIdx.y / n_parts);
+  const auto part = static_cast<int>(blockIdx.y % n_parts);
   const int left = group - part * part_heads;
   const Task task = {tile, kv_head, kv_head * group + part * part_heads,
                      left < part_heads ? left : part_heads, part_heads};
-  int64_t begin = (tile.FirstSpan() + span) * tile.span_units;
+  int64_t begin = (tile.first_span + span) * tile.span_units;
   int64_t end = begin + tile.span_units;
   begin = begin > tile.first_unit ? begin : tile.first_unit;
   end = end < tile.end_unit ? end : tile.end_unit;
@@ -53,162 +69,92 @@ __global__ void __launch_bounds__(kThreads, S::kBlocks)
   bool is_skipped[2] = {true, false};
   const bool has_one_rotation = shape.is_ring || shape.q == shape.q_prefix;
   if (!has_one_rotation) {
-    FindPages<S>(shape, tile, begin, end, is_skipped);
+    FindPages<S>(tile, pages, begin, end, is_skipped);
+    // There is a pass in which the block waits for the kernels before.
+    is_skipped[1] &= !is_skipped[0];
   }
   Softmax state = {MinusInfinity(), 0};
   float sums[S::kSums] = {};
+  bool is_first = true;
 #pragma unroll 1
   for (int pass = 0; pass < 2; ++pass) {
     if (is_skipped[pass]) continue;
     const Pages recent = has_one_rotation ? Pages::kAll : Pages::kRecent;
-    AttendSteps<S>(shape, task, {begin, end, WarpIndex()},
-                   pass == 0 ? Pages::kPrefix : recent, shared, state, sums);
+    AttendSteps<S>(shape, task, Walk<S>(shape, tile, pages, begin, end),
+                   pass == 0 ? Pages::kPrefix : recent, is_first, prefetches,
+                   shared, state, sums);
+    is_first = false;
   }
   std::byte* const warps = shared + kBlockBytes + S::kQueryBytes;
   StoreResults<S>(
       state, sums,
       reinterpret_cast<WarpResults<S>*>(warps + WarpIndex() * S::kWarpBytes));
   __syncthreads();
-  WriteSpan<S>(shape, task, tiles[0].first_row * shape.n_heads, span, partials,
-               warps);
-}
-
-// ---- Merging ---------------------------------------------------------------
-
-constexpr int kMergeWarps = 8;
-constexpr int kMergeThreads = kMergeWarps * kWarpThreads;
-// A warp reads this many spans before it uses the first.
-constexpr int kMergeLoads = 8;
-constexpr int kBatchSpans = kMergeWarps * kMergeLoads;
-
-// What a warp of MergeDecode has of one column, for all lanes.
-struct MergeResults {
-  float max[kMergeWarps];
-  float total[kMergeWarps];
-  float sums[kMergeWarps][kWarpThreads];
-};
-
-// Block (t, r, c) merges the spans of row r of tile t for 32 columns of its
-// heads. Span i of all that a row may have is always added up by warp
-// i % kMergeWarps, in order. It also packs the result if `packed` is not null.
-__global__ void __launch_bounds__(kMergeThreads, 3)
-    MergeDecode(AttentionShape shape, const AttentionTile* tiles,
-                Partials partials, std::byte* packed) {
-  WaitForKernelsBefore();
-  const AttentionTile tile = tiles[blockIdx.x];
-  if (blockIdx.y >= tile.n_rows) return;
-  const int lane = LaneIndex();
-  const int64_t row = tile.first_row + blockIdx.y;
-  const int64_t column = int64_t{blockIdx.z} * kWarpThreads + lane;
-  const int64_t head = column / shape.value_dim;
-  const int64_t first = tile.FirstSpan();
-  const int64_t end = first + tile.Spans();
-  const float* from =
-      partials.At((row - tiles[0].first_row) * shape.n_heads + head, 0);
-  const int64_t at = column % shape.value_dim;
-  Softmax state = {MinusInfinity(), 0};
-  float sum = 0;
-  for (int64_t begin = first / kBatchSpans * kBatchSpans + WarpIndex();
-       begin < end; begin += kBatchSpans) {
-    Softmax spans[kMergeLoads];
-    float sums[kMergeLoads];
-#pragma unroll
-    for (int i = 0; i < kMergeLoads; ++i) {
-      const int64_t span = begin + i * kMergeWarps;
-      spans[i] = {MinusInfinity(), 0};
-      sums[i] = 0;
-      if (span >= first && span < end) {
-        const float* one = from + (span - first) * partials.stride;
-        spans[i] = {one[shape.value_dim], one[shape.value_dim + 1]};
-        sums[i] = one[at];
-      }
-    }
-    float max = state.max;
-#pragma unroll
-    for (int i = 0; i < kMergeLoads; ++i) max = fmaxf(max, spans[i].max);
-    const float base = max == MinusInfinity() ? 0.0f : max;
-    const float factor = Exponential(state.max - base);
-    sum *= factor;
-    state.total *= factor;
-    state.max = max;
-#pragma unroll
-    for (int i = 0; i < kMergeLoads; ++i) {
-      const float weight = Exponential(spans[i].max - base);
-      sum = Fma(weight, sums[i], sum);
-      state.total = Fma(weight, spans[i].total, state.total);
-    }
+  WriteSpan<S>(shape, task, first_query, span, output.partials, warps);
+  int32_t* count = output.counts + (blockIdx.x * gridDim.y + blockIdx.y);
+  const auto n_spans = static_cast<int32_t>(tile.n_spans);
+  if (n_spans == 1) {
+    __syncthreads();
+  } else if (!IsLastToArrive(count, n_spans, &block->is_last)) {
+    return;
   }
-  auto* results = reinterpret_cast<MergeResults*>(DynamicShared());
-  results->sums[WarpIndex()][lane] = sum;
-  if (lane == 0) {
-    results->max[WarpIndex()] = state.max;
-    results->total[WarpIndex()] = state.total;
-  }
-  __syncthreads();
-  if (WarpIndex() > 0) return;
-  Softmax all = {MinusInfinity(), 0};
-  for (const float max : results->max) all.max = fmaxf(all.max, max);
-  const float base = all.max == MinusInfinity() ? 0.0f : all.max;
-  sum = 0;
-#pragma unroll
-  for (int w = 0; w < kMergeWarps; ++w) {
-    const float factor = Exponential(results->max[w] - base);
-    sum = Fma(factor, results->sums[w][lane], sum);
-    all.total = Fma(factor, results->total[w], all.total);
-  }
-  const float value = Quotient(sum, TotalWithSink(shape, head, all));
-  const int64_t dim = shape.n_heads * shape.value_dim;
-  shape.out[row * dim + column] = value;
-  if (packed != nullptr) {
-    PackBlock(value, dim, blockIdx.z, packed + row * PackedRowBytes(dim));
-  }
+  MergeSpans<S>(shape, task, first_query, output, shared + kBlockBytes);
 }
 
 // ---- The host's side -------------------------------------------------------
 
 template <class S>
 void LaunchDecode(const Context& context, const AttentionShape& shape,
-                  const Tiles& tiles, const Partials& partials) {
-  const auto n_tiles = static_cast<int64_t>(tiles.host.size());
+                  const Tiles& tiles, const DecodeOutput& output) {
+  static_assert(sizeof(SpanWeights<S>) <= S::kSpanBytes);
+  PageSteps pages = {1, 1};
+  if (!shape.is_ring) {
+    const int64_t tokens = shape.paged.page_tokens;
+    pages = {static_cast<int>(UnitPages(tokens, kDecodeKeys, kDecodeUnitKeys)),
+             static_cast<int>(PageSlots(tokens, kDecodeKeys) / kDecodeKeys)};
+  }
+  // A step whose kernels overlap has one row.
+  const bool prefetches = context.prefetches_weights && tiles.host.size() == 1;
   Launch(AttendDecode<S>,
-         {n_tiles * shape.n_parts * shape.n_kv_heads, partials.n_spans},
-         kThreads, S::kSharedBytes, context.queue, shape, tiles.device, n_tiles,
-         partials);
+         {static_cast<int64_t>(tiles.host.size()),
+          shape.n_parts * shape.n_kv_heads, output.partials.n_spans},
+         kThreads, S::kSharedBytes, context.queue, shape, tiles.device, pages,
+         output, prefetches);
 }
 
 template <DType kType, int kQueries>
 void LaunchForHead(const Context& context, const AttentionShape& shape,
-                   const Tiles& tiles, const Partials& partials) {
+                   const Tiles& tiles, const DecodeOutput& output) {
   if (shape.head_dim == 64) {
     LaunchDecode<DecodeShape<kType, 64, kQueries>>(context, shape, tiles,
-                                                   partials);
+                                                   output);
   } else if (shape.head_dim == 128) {
     LaunchDecode<DecodeShape<kType, 128, kQueries>>(context, shape, tiles,
-                                                    partials);
+                                                    output);
   } else {
     LaunchDecode<DecodeShape<kType, 256, kQueries>>(context, shape, tiles,
-                                                    partials);
+                                                    output);
   }
 }
 
 template <DType kType>
 void LaunchForQueries(const Context& context, const AttentionShape& shape,
-                      const Tiles& tiles, const Partials& partials) {
+                      const Tiles& tiles, const DecodeOutput& output) {
   if (DecodeQueries(shape.n_heads / shape.n_kv_heads) == 4) {
-    LaunchForHead<kType, 4>(context, shape, tiles, partials);
+    LaunchForHead<kType, 4>(context, shape, tiles, output);
   } else {
-    LaunchForHead<kType, 8>(context, shape, tiles, partials);
+    LaunchForHead<kType, 8>(context, shape, tiles, output);
   }
 }
 
 void LaunchForType(const Context& context, const AttentionShape& shape,
-                   const Tiles& tiles, const Partials& partials) {
+                   const Tiles& tiles, const DecodeOutput& output) {
   if (shape.k_type == DType::kF16) {
-    LaunchForQueries<DType::kF16>(context, shape, tiles, partials);
+    LaunchForQueries<DType::kF16>(context, shape, tiles, output);
   } else if (shape.k_type == DType::kBF16) {
-    LaunchForQueries<DType::kBF16>(context, shape, tiles, partials);
+    LaunchForQueries<DType::kBF16>(context, shape, tiles, output);
   } else {
-    LaunchForQueries<DType::kQ8_0>(context, shape, tiles, partials);
+    LaunchForQueries<DType::kQ8_0>(context, shape, tiles, output);
   }
 }
 
@@ -216,7 +162,7 @@ void LaunchForType(const Context& context, const AttentionShape& shape,
 
 bool CanAttendDecoding(const AttentionArgs& args) {
   if (args.k_type != args.v_type || !HasPromptType(args.k_type)) return false;
-  if (args.ValueDim() != args.head_dim) return false;
+  if (args.ValueDim() != args.head_dim || args.n_heads > kCounts) return false;
   if (args.head_dim != 64 && args.head_dim != 128 && args.head_dim != 256) {
     return false;
   }
@@ -245,17 +191,16 @@ bool CanAttendDecoding(const AttentionArgs& args) {
 
 absl::Status AttendDecoding(const Context& context, const AttentionShape& shape,
                             Tiles tiles, std::byte* packed) {
-  const int64_t tile_rows =
-      DecodeQueries(shape.n_heads / shape.n_kv_heads) / shape.part_heads;
+  for (const AttentionTile& tile : tiles.host) {
+    if (tile.n_spans > kMaxTileSpans) {
+      return absl::InternalError("too many spans of a decoding row");
+    }
+  }
   return AttendInBatches(
       context, shape, tiles, shape.value_dim + kStateFloats,
+      kCounts / (shape.n_parts * shape.n_kv_heads),
       [&](const Tiles& some, const Partials& partials) {
-        LaunchForType(context, shape, some, partials);
-        Launch(MergeDecode,
-               {static_cast<int64_t>(some.host.size()), tile_rows,
-                shape.n_heads * shape.value_dim / kWarpThreads},
-               kMergeThreads, sizeof(MergeResults), context.queue, shape,
-               some.device, partials, packed);
+        LaunchForType(context, shape, some, {partials, context.counts, packed});
       });
 }
 

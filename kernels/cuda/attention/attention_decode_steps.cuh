@@ -1,209 +1,43 @@
 // What a warp does with 16 keys in attention of generated tokens
-// (attention_decode.cu): how it brings, multiplies and weighs them.
+// (attention_decode.cu): how it multiplies and weighs them.
 #ifndef PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_DECODE_STEPS_CUH_
 #define PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_DECODE_STEPS_CUH_
 
-#include "kernels/cuda/async_copy.cuh"
-#include "kernels/cuda/attention/attention_decode.cuh"
+#include "kernels/cuda/attention/attention_decode_copies.cuh"
 #include "kernels/cuda/mat_mul/matrix.cuh"
-#include "kernels/cuda/mat_mul/pack.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
-
-constexpr int kWarps = 4;
-constexpr int kThreads = kWarps * kWarpThreads;
-constexpr int kKeys = static_cast<int>(kDecodeKeys);
-// Results of spans have the sums first, then the maximum and the sum of
-// weights, and begin at multiples of 32 bytes.
-constexpr int64_t kStateFloats = 8;
-// Weights of Q8_0 are multiplied by this, so that those times a small scale
-// keep their bits in F16.
-constexpr float kWeightScale = 128.0f;
-
-// What a block keeps in shared memory rather than in every lane's registers.
-struct BlockState {
-  AttentionTile tile;
-  Step steps[kWarps][2];  // the step that a warp is at, and the next one
-};
-constexpr int kBlockBytes =
-    static_cast<int>((sizeof(BlockState) + 127) / 128 * 128);
-
-template <DType kKvType, int kHeadDim, int kQueriesOfTask>
-struct DecodeShape {
-  static constexpr bool kIsQuantized = kKvType == DType::kQ8_0;
-  static constexpr bool kIsBf16 = kKvType == DType::kBF16;
-  static constexpr int kStepKeys = kKeys;
-  static constexpr int64_t kKeysOfUnit = kDecodeUnitKeys;
-  static constexpr int kSteps = static_cast<int>(kDecodeUnitKeys) / kKeys;
-  static constexpr int kHead = kHeadDim;
-  static constexpr int kQueries = kQueriesOfTask;
-  static constexpr int kSums = kHeadDim / 4;  // a lane's: 8 columns, 32 lanes
-  // A head of a stored row, and how it is copied.
-  static constexpr int kSlice = static_cast<int>(KvBytes(kKvType, kHeadDim));
-  static constexpr int kPiece =
-      kSlice % 16 == 0 ? 16 : (kSlice % 8 == 0 ? 8 : 4);
-  // Its place in shared memory: an odd multiple of 16 bytes, so that the lanes
-  // of a load meet different banks.
-  static constexpr int kRow = (kSlice + 15) / 32 * 32 + 16;
-  static constexpr int kPieces = kSlice / kPiece;
-  static constexpr int kQueryBytes = kHeadDim / 16 * 512;
-  static constexpr int kWarpBytes = 2 * kKeys * kRow;
-  static constexpr int kSharedBytes =
-      kBlockBytes + kQueryBytes + kWarps * kWarpBytes;
-  // Blocks of a multiprocessor, by its registers and its shared memory.
-  static constexpr int kBlocks =
-      kHeadDim == 256 ? (kIsQuantized ? 4 : 3) : (kHeadDim == 128 ? 5 : 6);
-  static_assert(kSharedBytes <= kMaxSharedBytes);
-  // A warp's results lie where its keys and values were.
-  static_assert((kHeadDim + 2) * kQueries * 4 <= kWarpBytes);
-
-  // The element of a head that has column 2 t + e (e < 2) or 2 t + 6 + e of the
-  // product `s` of scores. The order is that in which a lane loads keys.
-  static __device__ int Element(int s, int t, int e) {
-    if constexpr (kIsQuantized) {
-      const int shift = s / 2 % 2 == 0 ? 2 : 0;
-      return s / 2 * 32 + (s % 2 * 16 + t * 4 + e + shift) % 32;
-    } else {
-      return KeyPiece(s / 2, t) * 8 + s % 2 * 4 + e;
-    }
-  }
-  // Which 16 bytes of a key lane t loads for two products, `pair`.
-  static __device__ int KeyPiece(int pair, int t) {
-    return pair / 2 * 8 + t * 2 + pair % 2;
-  }
-};
-
-// A warp's way through a span's steps that have live keys.
-enum class Pages { kAll, kPrefix, kRecent };
-template <class S>
-struct Walk {
-  int64_t unit;
-  int64_t end;
-  int step;
-
-  // Stores the next step, or one without live keys at the end.
-  __device__ void Next(const AttentionShape& shape, const Task& task,
-                       Pages pages, Step* to) {
-    Step found = {};
-    for (; unit < end; ++unit) {
-      const Unit<S> steps(shape, task, unit);
-      while (step < steps.n_steps) {
-        found = steps.At(shape, task, step);
-        step += kWarps;
-        if (HasLive(found) && (pages == Pages::kAll ||
-                               found.is_prefix == (pages == Pages::kPrefix))) {
-          if (LaneIndex() == 0) *to = found;
-          __syncwarp();
-          return;
-        }
-      }
-      step -= steps.n_steps;
-    }
-    if (LaneIndex() == 0) *to = {};
-    __syncwarp();
-  }
-};
-
-// Starts copies of 16 heads, `row_bytes` apart. As many lanes as a power of two
-// copy one head; its last piece may be left over.
-template <class S>
-__device__ void CopyHeads(std::byte* to, const std::byte* from,
-                          int64_t row_bytes) {
-  constexpr int kPieceLanes = S::kPieces / 8 * 8;
-  constexpr int kSideBySide = kWarpThreads / kPieceLanes;
-  static_assert(kPieceLanes * kSideBySide == kWarpThreads &&
-                S::kPieces - kPieceLanes <= 1);
-  const int lane = LaneIndex();
-  const int at = lane % kPieceLanes * S::kPiece;
-  std::byte* place = to + lane / kPieceLanes * S::kRow + at;
-  const std::byte* source = from + lane / kPieceLanes * row_bytes + at;
-#pragma unroll
-  for (int i = 0; i < kKeys; i += kSideBySide) {
-    StartCopy<S::kPiece>(place + i * S::kRow, source);
-    source += kSideBySide * row_bytes;
-  }
-  if constexpr (S::kPieces > kPieceLanes) {
-    constexpr int kLast = kPieceLanes * S::kPiece;
-    if (lane < kKeys) {
-      StartCopy<S::kPiece>(to + lane * S::kRow + kLast,
-                           from + lane * row_bytes + kLast);
-    }
-  }
-}
-
-// Starts copies of the heads at row(key) of 16 keys.
-template <class S, class Row>
-__device__ void CopyScattered(std::byte* to, const Row& row) {
-#pragma unroll 1
-  for (int i = LaneIndex(); i < kKeys * S::kPieces; i += kWarpThreads) {
-    const int key = i / S::kPieces;
-    const int at = i % S::kPieces * S::kPiece;
-    StartCopy<S::kPiece>(to + key * S::kRow + at, row(key) + at);
-  }
-}
-
-// Copies a step's keys, or its values. For a key that is not live there may be
-// no row, so the nearest live one is read instead; its weight is zero.
-template <class S>
-__device__ void CopyStep(const Task& task, const Step& step,
-                         const std::byte* rows, const std::byte* ring,
-                         int64_t row_bytes, std::byte* to) {
-  const int64_t first = int64_t{task.kv_head} * S::kSlice;
-  if (HasLive(step)) {
-    const bool is_whole = step.begin == 0 && step.end == kKeys;
-    const bool is_in_ring = step.ring_end == kKeys;
-    if (is_whole && (step.ring_end == 0 ||
-                     (is_in_ring && step.cell + kKeys <= step.window))) {
-      CopyHeads<S>(to,
-                   (is_in_ring ? ring + step.cell * row_bytes
-                               : rows + step.row * row_bytes) +
-                       first,
-                   row_bytes);
-    } else {
-      CopyScattered<S>(to, [&](int key) {
-        return RowOf(step, NearestLive(step, key), rows, ring, row_bytes) +
-               first;
-      });
-    }
-  }
-  CommitCopies();
-}
-
-template <class S>
-__device__ void CopyKeys(const AttentionShape& shape, const Task& task,
-                         const Step& step, std::byte* to) {
-  CopyStep<S>(task, step, step.k, step.ring_k, shape.k_row_bytes, to);
-}
-template <class S>
-__device__ void CopyValues(const AttentionShape& shape, const Task& task,
-                           const Step& step, std::byte* to) {
-  CopyStep<S>(task, step, step.v, step.ring_v, shape.v_row_bytes, to);
-}
 
 // Stores the block's queries as operands, 16 bytes a lane for each product.
 template <class S>
 __device__ void StageDecodeQueries(const AttentionShape& shape,
                                    const Task& task, bool is_prefix,
                                    uint4* queries) {
+  constexpr int kPerWarp = S::kHead / 16 / kWarps;
   const float* from = is_prefix ? shape.q_prefix : shape.q;
   const int lane = LaneIndex();
   const int query = lane / 4 % S::kQueries;
   const bool has = task.Has(query);
   if (has) from += task.Index(query, shape.n_heads) * S::kHead;
-  __syncthreads();
+  float2 x[kPerWarp][2];
 #pragma unroll
-  for (int i = 0; i < S::kHead / 16 / kWarps; ++i) {
-    const int s = i * kWarps + WarpIndex();
-    float x[4] = {};
-    if (has) {
-      for (int e = 0; e < 4; ++e) x[e] = from[S::Element(s, lane % 4, e)];
+  for (int i = 0; i < kPerWarp; ++i) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      x[i][half] = {0, 0};
+      if (!has) continue;
+      // Elements 2 half and 2 half + 1 lie side by side.
+      x[i][half] = *reinterpret_cast<const float2*>(
+          from + S::Element(i * kWarps + WarpIndex(), lane % 4, 2 * half));
     }
-    const SplitPair first = Split<S::kIsBf16>(x[0], x[1]);
-    const SplitPair second = Split<S::kIsBf16>(x[2], x[3]);
-    queries[s * kWarpThreads + lane] = {first.high, first.low, second.high,
-                                        second.low};
   }
-  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kPerWarp; ++i) {
+    const SplitPair first = Split<S::kIsBf16>(x[i][0].x, x[i][0].y);
+    const SplitPair second = Split<S::kIsBf16>(x[i][1].x, x[i][1].y);
+    queries[(i * kWarps + WarpIndex()) * kWarpThreads + lane] = {
+        first.high, first.low, second.high, second.low};
+  }
 }
 
 __device__ inline uint32_t SharedWord(const std::byte* at) {
@@ -225,9 +59,33 @@ __device__ uint32_t LevelWord(const std::byte* row, int block, int i) {
   return PickBytes(word, past, is_last ? 0x3254u : 0x3210u);
 }
 
-__device__ inline float ScaleOf(const std::byte* row, int block) {
-  return FloatOfHalf(*reinterpret_cast<const uint16_t*>(
-      row + block * static_cast<int>(kQ80Bytes)));
+// Stores the scales of 16 rows of Q8_0 for ScalesOf.
+template <class S>
+__device__ void GatherScales(const std::byte* rows, uint32_t* scales) {
+  const int block = LaneIndex() / 4;
+  static_assert(S::kBlocksOfHead <= kWarpThreads / 4);
+  if (block < S::kBlocksOfHead) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int pair = LaneIndex() % 4 + 4 * i;
+      const std::byte* from =
+          rows + 2 * pair * S::kRow + block * static_cast<int>(kQ80Bytes);
+      const uint32_t first = *reinterpret_cast<const uint16_t*>(from);
+      const uint32_t second =
+          *reinterpret_cast<const uint16_t*>(from + S::kRow);
+      scales[pair * S::kBlocksOfHead + block] = first | (second << 16);
+    }
+  }
+  __syncwarp();
+}
+
+// The scales of keys 2 t and 2 t + 1 (i is 0), or of those plus 8 (i is 1), in
+// block `block`, with t = lane % 4.
+template <class S>
+__device__ uint32_t ScalesOf(const uint32_t* scales, int i, int block) {
+  const auto two = *reinterpret_cast<const uint2*>(
+      scales + (LaneIndex() % 4 + 4 * i) * S::kBlocksOfHead + block / 2 * 2);
+  return block % 2 == 0 ? two.x : two.y;
 }
 
 __device__ inline void ScoreProduct(bool is_bf16, const uint4& q, uint32_t low,
@@ -245,13 +103,15 @@ __device__ inline void ScoreProduct(bool is_bf16, const uint4& q, uint32_t low,
 // [n][e] is that of query g and key 8 n + 2 t + e.
 template <class S>
 __device__ void ScoreKeys(const std::byte* keys, const uint4* queries,
-                          float scores[2][2]) {
+                          uint32_t* scales, float scores[2][2]) {
+  if constexpr (S::kIsQuantized) GatherScales<S>(keys, scales);
   const int lane = LaneIndex();
   const int t = lane % 4;
   const std::byte* rows[2] = {keys + lane / 4 * S::kRow,
                               keys + (lane / 4 + 8) * S::kRow};
   for (int n = 0; n < 2; ++n) scores[n][0] = scores[n][1] = 0;
   float sums[2][4] = {};
+  float others[2][4] = {};  // so that fewer products wait for each other
 #pragma unroll
   for (int pair = 0; pair < S::kHead / 32; ++pair) {
     const uint4 q[2] = {queries[pair * 2 * kWarpThreads + lane],
@@ -266,34 +126,38 @@ __device__ void ScoreKeys(const std::byte* keys, const uint4* queries,
           ScoreProduct(false, q[s], PairOfBytes<true, 0, 1>(words[s]),
                        PairOfBytes<true, 2, 3>(words[s]), sums[n]);
         }
+        const uint32_t two = ScalesOf<S>(scales, n, pair);
         for (int e = 0; e < 2; ++e) {
-          const float d = ScaleOf(keys + (n * 8 + t * 2 + e) * S::kRow, pair);
+          const float d = FloatOfHalf(e == 0 ? LowHalf(two) : HighHalf(two));
           scores[n][e] = Fma(d, sums[n][e] + sums[n][2 + e], scores[n][e]);
         }
       } else {
         const uint4 k = *reinterpret_cast<const uint4*>(
             rows[n] + S::KeyPiece(pair, t) * 16);
         ScoreProduct(S::kIsBf16, q[0], k.x, k.y, sums[n]);
-        ScoreProduct(S::kIsBf16, q[1], k.z, k.w, sums[n]);
+        ScoreProduct(S::kIsBf16, q[1], k.z, k.w, others[n]);
       }
     }
   }
   if constexpr (!S::kIsQuantized) {
     for (int n = 0; n < 2; ++n) {
-      for (int e = 0; e < 2; ++e) scores[n][e] = sums[n][e] + sums[n][2 + e];
+      for (int e = 0; e < 2; ++e) {
+        scores[n][e] =
+            (sums[n][e] + others[n][e]) + (sums[n][2 + e] + others[n][2 + e]);
+      }
     }
   }
 }
 
-// Turns scores into weights of the lane's query. Returns what earlier sums are
+// Turns scores into weights of the lane's query, which is of row `row` of the
+// tile. Returns what earlier sums are
 // multiplied by. `state.total` is this lane's part. A score that is not a
 // number makes the total not a number.
 template <class S>
 __device__ float WeighKeys(const AttentionShape& shape, const Task& task,
-                           const Step& step, Softmax& state,
+                           const Step& step, int row, Softmax& state,
                            float scores[2][2]) {
   const int lane = LaneIndex();
-  const int64_t row = task.Row(lane / 4 % S::kQueries);
   const int64_t past = task.tile.first_position + row + 1 - step.position;
   const int64_t first =
       shape.is_ring ? FirstOfRing(task, row) - step.position : 0;
@@ -336,16 +200,13 @@ struct DecodeWeights {
   static constexpr int kOperands = S::kQueries == 4 ? 1 : 2;
   uint32_t b[kOperands][2];
 
-  __device__ DecodeWeights(const float weights[2][2]) {
-    const bool is_low = LaneIndex() / 4 >= S::kQueries;
-    for (int n = 0; n < 2; ++n) {
-      const SplitPair pair = Split<S::kIsBf16>(weights[n][0], weights[n][1]);
-      if constexpr (kOperands == 1) {
-        b[0][n] = is_low ? pair.low : pair.high;
-      } else {
-        b[0][n] = pair.high;
-        b[1][n] = pair.low;
-      }
+  __device__ void Set(int n, const SplitPair& pair) {
+    if constexpr (kOperands == 1) {
+      const bool is_low = LaneIndex() / 4 >= S::kQueries;
+      b[0][n] = is_low ? pair.low : pair.high;
+    } else {
+      b[0][n] = pair.high;
+      b[1][n] = pair.low;
     }
   }
 
@@ -355,27 +216,44 @@ struct DecodeWeights {
   }
 };
 
+// A pair times scales. The high half of the result is rounded, and the low half
+// has what that loses.
+__device__ inline SplitPair Scaled(const SplitPair& pair, uint32_t scales) {
+  SplitPair scaled;
+  scaled.high = MultiplyPairs(pair.high, scales);
+  const uint32_t lost = FmaPairs(pair.high, scales, Negated(scaled.high));
+  scaled.low = FmaPairs(pair.low, scales, lost);
+  return scaled;
+}
+
 // sums += weights times values. Entry 4 m + 2 i + e of sums is of query
 // (2 t + e) % kQueries and of the element ValueElement(m, i).
 template <class S>
 __device__ void AddValues(const std::byte* values, const float weights[2][2],
-                          float* sums) {
+                          uint32_t* scales, float* sums) {
   const int lane = LaneIndex();
+  constexpr float kFactor = S::kIsQuantized ? kWeightScale : 1.0f;
+  SplitPair halves[2];
+  for (int n = 0; n < 2; ++n) {
+    halves[n] =
+        Split<S::kIsBf16>(weights[n][0] * kFactor, weights[n][1] * kFactor);
+  }
+  DecodeWeights<S> operands;
   const std::byte* rows[4];  // keys 2 t, 2 t + 1, 2 t + 8, 2 t + 9
   for (int r = 0; r < 4; ++r) {
     rows[r] = values + (lane % 4 * 2 + r / 2 * 8 + r % 2) * S::kRow;
   }
   if constexpr (S::kIsQuantized) {
+    GatherScales<S>(values, scales);
 #pragma unroll
-    for (int block = 0; block < S::kHead / 32; ++block) {
+    for (int block = 0; block < S::kBlocksOfHead; ++block) {
       uint32_t words[4];
-      float scaled[2][2];
       for (int r = 0; r < 4; ++r) {
         words[r] = LevelWord<true>(rows[r], block, lane / 4);
-        scaled[r / 2][r % 2] =
-            weights[r / 2][r % 2] * (ScaleOf(rows[r], block) * kWeightScale);
       }
-      const DecodeWeights<S> operands(scaled);
+      for (int n = 0; n < 2; ++n) {
+        operands.Set(n, Scaled(halves[n], ScalesOf<S>(scales, n, block)));
+      }
       uint32_t a[2][4];
       for (int r = 0; r < 2; ++r) {
         const uint32_t low = words[2 * r];
@@ -392,7 +270,7 @@ __device__ void AddValues(const std::byte* values, const float weights[2][2],
       }
     }
   } else {
-    const DecodeWeights<S> operands(weights);
+    for (int n = 0; n < 2; ++n) operands.Set(n, halves[n]);
 #pragma unroll
     for (int d = 0; d < S::kHead / 64; ++d) {
       uint32_t words[4][4];
@@ -428,110 +306,65 @@ __device__ int ValueElement(int m, int i) {
   }
 }
 
-// The results of a warp, in shared memory.
-template <class S>
-struct WarpResults {
-  float max[S::kQueries];
-  float total[S::kQueries];
-  float sums[S::kQueries][S::kHead];
-};
-
-// Stores the warp's results. The low halves of weights add to the high ones.
-template <class S>
-__device__ void StoreResults(Softmax state, float* sums,
-                             WarpResults<S>* results) {
-  const int lane = LaneIndex();
-  for (int mask = 1; mask < 4; mask *= 2) {
-    state.total += __shfl_xor_sync(kFullWarp, state.total, mask);
-  }
-  if (lane % 4 == 0 && lane / 4 < S::kQueries) {
-    results->max[lane / 4] = state.max;
-    results->total[lane / 4] = state.total;
-  }
-#pragma unroll
-  for (int i = 0; i < S::kSums; ++i) {
-    float sum = sums[i];
-    if constexpr (S::kQueries == 4) {
-      sum += __shfl_xor_sync(kFullWarp, sum, 2);
-    }
-    if constexpr (S::kIsQuantized) sum *= 1.0f / kWeightScale;
-    const int query = lane % 4 * 2 + i % 2;
-    if (query < S::kQueries) {
-      results->sums[query][ValueElement<S>(i / 4, i / 2 % 2)] = sum;
-    }
-  }
-}
-
-// Merges the warps' results and writes them to `partials`.
-template <class S>
-__device__ void WriteSpan(const AttentionShape& shape, const Task& task,
-                          int64_t first_query, int64_t span,
-                          const Partials& partials, const std::byte* warps) {
-  const WarpResults<S>* all[kWarps];
-  for (int w = 0; w < kWarps; ++w) {
-    all[w] = reinterpret_cast<const WarpResults<S>*>(warps + w * S::kWarpBytes);
-  }
-  for (int i = ThreadIndex(); i < S::kQueries * S::kHead; i += kThreads) {
-    const int query = i / S::kHead;
-    const int at = i % S::kHead;
-    if (!task.Has(query)) continue;
-    float max = MinusInfinity();
-    for (int w = 0; w < kWarps; ++w) max = fmaxf(max, all[w]->max[query]);
-    const float from = max == MinusInfinity() ? 0.0f : max;
-    float sum = 0;
-    float total = 0;
-    for (int w = 0; w < kWarps; ++w) {
-      const float factor = Exponential(all[w]->max[query] - from);
-      sum = Fma(factor, all[w]->sums[query][at], sum);
-      total = Fma(factor, all[w]->total[query], total);
-    }
-    float* to =
-        partials.At(task.Index(query, shape.n_heads) - first_query, span);
-    to[at] = sum;
-    if (at == 0) {
-      to[S::kHead] = max;
-      to[S::kHead + 1] = total;
-    }
-  }
-}
-
-// Computes the warp's part of a span's steps whose pages are `pages`.
+// Computes the warp's part of a span's steps whose pages are `pages`. In the
+// first such pass the thread waits for the kernels before; what it does until
+// then needs nothing but what the host has given.
+//
+// The first round of the loop only starts copies, so that there is one text of
+// all that finds and copies steps. Most rows have few steps, and then the time
+// goes to instructions that are fetched for the first time.
 template <class S>
 __device__ void AttendSteps(const AttentionShape& shape, const Task& task,
-                            Walk<S> walk, Pages pages, std::byte* shared,
-                            Softmax& state, float* sums) {
+                            Walk<S> walk, Pages pages, bool is_first,
+                            bool prefetches, std::byte* shared, Softmax& state,
+                            float* sums) {
   Step* steps = reinterpret_cast<BlockState*>(shared)->steps[WarpIndex()];
   auto* queries = reinterpret_cast<uint4*>(shared + kBlockBytes);
   std::byte* keys =
       shared + kBlockBytes + S::kQueryBytes + WarpIndex() * S::kWarpBytes;
   std::byte* values = keys + kKeys * S::kRow;
+  auto* scales = reinterpret_cast<uint32_t*>(values + kKeys * S::kRow);
   const int lane = LaneIndex();
-  walk.Next(shape, task, pages, steps);
-  CopyKeys<S>(shape, task, steps[0], keys);
-  CopyValues<S>(shape, task, steps[0], values);
-  StageDecodeQueries<S>(shape, task, pages == Pages::kPrefix, queries);
+  const int row = task.Row(lane / 4 % S::kQueries);
+  bool has_step = false;
 #pragma unroll 1
-  for (int i = 0; HasLive(steps[i]); i ^= 1) {
+  for (int i = 0; !has_step || HasLive(steps[i]); i ^= 1) {
     const Step& next = steps[i ^ 1];
     walk.Next(shape, task, pages, steps + (i ^ 1));
     float scores[2][2];
-    WaitForCopies<1>();
-    __syncwarp();
-    ScoreKeys<S>(keys, queries, scores);
-    __syncwarp();
-    CopyKeys<S>(shape, task, next, keys);
-    const float factor = WeighKeys<S>(shape, task, steps[i], state, scores);
-    const float factors[2] = {__shfl_sync(kFullWarp, factor, lane % 4 * 8),
-                              __shfl_sync(kFullWarp, factor, lane % 4 * 8 + 4)};
-    if (factors[0] != 1.0f || factors[1] != 1.0f) {
-#pragma unroll
-      for (int s = 0; s < S::kSums; ++s) sums[s] *= factors[s % 2];
+    if (has_step) {
+      WaitForCopies<1>();
+      __syncwarp();
+      ScoreKeys<S>(keys, queries, scales, scores);
+      __syncwarp();
+    } else if (is_first) {
+      if (prefetches) PrefetchStep<S>(shape, task, next);
+      WaitForKernelsBefore();
+    } else {
+      // All warps have used the queries of the other pages.
+      __syncthreads();
     }
-    WaitForCopies<1>();
-    __syncwarp();
-    AddValues<S>(values, scores, sums);
-    __syncwarp();
+    CopyKeys<S>(shape, task, next, keys);
+    if (has_step) {
+      const float factor =
+          WeighKeys<S>(shape, task, steps[i], row, state, scores);
+      const float factors[2] = {
+          __shfl_sync(kFullWarp, factor, lane % 4 * 8),
+          __shfl_sync(kFullWarp, factor, lane % 4 * 8 + 4)};
+      if (factors[0] != 1.0f || factors[1] != 1.0f) {
+#pragma unroll
+        for (int s = 0; s < S::kSums; ++s) sums[s] *= factors[s % 2];
+      }
+      WaitForCopies<1>();
+      __syncwarp();
+      AddValues<S>(values, scores, scales, sums);
+      __syncwarp();
+    } else {
+      StageDecodeQueries<S>(shape, task, pages == Pages::kPrefix, queries);
+      __syncthreads();
+    }
     CopyValues<S>(shape, task, next, values);
+    has_step = true;
   }
   WaitForCopies<0>();
   __syncwarp();
@@ -540,15 +373,12 @@ __device__ void AttendSteps(const AttentionShape& shape, const Task& task,
 // Finds whether a span has no pages of the prefix, and no others. All threads
 // of the block get the same.
 template <class S>
-__device__ void FindPages(const AttentionShape& shape,
-                          const AttentionTile& tile, int64_t begin, int64_t end,
-                          bool* is_skipped) {
-  const int64_t unit_pages =
-      UnitPages(shape.paged.page_tokens, S::kStepKeys, S::kKeysOfUnit);
-  const int64_t past = end * unit_pages;
+__device__ void FindPages(const AttentionTile& tile, PageSteps pages,
+                          int64_t begin, int64_t end, bool* is_skipped) {
+  const int64_t past = end * pages.unit_pages;
   int n_prefix = 0;
   int n_recent = 0;
-  for (int64_t page = begin * unit_pages + LaneIndex();
+  for (int64_t page = begin * pages.unit_pages + LaneIndex();
        page < (past < tile.n_pages ? past : tile.n_pages);
        page += kWarpThreads) {
     if (tile.pages[page].is_prefix) {

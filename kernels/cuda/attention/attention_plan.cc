@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <span>
 
 namespace plimsoll::kernels {
 namespace {
@@ -109,8 +110,13 @@ void AppendDecodeTiles(const AttentionArgs& args,
                        const AttentionSegment& segment, int64_t tile_rows,
                        int64_t spans, const PageEntry* pages,
                        std::vector<AttentionTile>& tiles) {
+  const size_t n_before = tiles.size();
   AppendCut(args, segment, tile_rows, pages,
             {kDecodeUnitKeys, kDecodeKeys, spans}, tiles);
+  for (AttentionTile& tile : std::span(tiles).subspan(n_before)) {
+    tile.first_span = tile.FirstSpan();
+    tile.n_spans = tile.Spans();
+  }
 }
 
 void AppendPromptTiles(const AttentionArgs& args,

@@ -67,6 +67,10 @@ struct AttentionTile {
   int64_t live_begin;
   int64_t chunk_position;  // position of chunk row 0 of the segment
   int64_t chunk_row;       // row of that position in chunk_k and chunk_v
+  // FirstSpan() and Spans(), so that a kernel need not divide. Only
+  // AppendDecodeTiles sets them.
+  int64_t first_span;
+  int64_t n_spans;
 
   constexpr int64_t FirstSpan() const { return first_unit / span_units; }
   constexpr int64_t Spans() const {
@@ -88,6 +92,8 @@ inline constexpr int64_t kDecodeUnitKeys = 64;
 
 // A row has at most this many spans, or one more where a ring is cut.
 inline constexpr int64_t kMaxDecodeSpans = 256;
+// A tile has at most this many. Its few rows may have another span in common.
+inline constexpr int64_t kMaxTileSpans = kMaxDecodeSpans + 8;
 
 // The units of a span for a row that sees `n_units`: the least n with n_units
 // <= n * n * spans, if that gives no more than kMaxDecodeSpans spans. So both

@@ -45,15 +45,17 @@ inline int64_t RoundedSpans(int64_t n) {
   return (n + step - 1) / step * step;
 }
 
-// Returns how many of the first tiles have span results that fit in the scratch
-// memory. Its rows are consecutive with those of the next.
+// Returns how many of the first tiles, `max_tiles` at most, have span results
+// that fit in the scratch memory. Its rows are consecutive with those of the
+// next.
 inline size_t TilesThatFit(const AttentionShape& shape,
                            std::span<const AttentionTile> tiles,
-                           Partials& partials) {
+                           int64_t max_tiles, Partials& partials) {
   size_t n = 0;
   int64_t n_spans = 0;
   const int64_t first_row = tiles[0].first_row;
-  for (const AttentionTile& tile : tiles) {
+  const auto most = static_cast<size_t>(max_tiles);
+  for (const AttentionTile& tile : tiles.first(std::min(most, tiles.size()))) {
     const int64_t spans = std::max(n_spans, RoundedSpans(tile.Spans()));
     const int64_t n_rows = tile.first_row + tile.n_rows - first_row;
     // Rows of the step may come in any order; rows before the first do not fit.
@@ -68,17 +70,19 @@ inline size_t TilesThatFit(const AttentionShape& shape,
 }
 
 // Calls launch(tiles, partials) for as many tiles at a time as have room for
-// their spans in the scratch memory; a span has `stride` floats.
+// their spans in the scratch memory, `max_tiles` at most; a span has `stride`
+// floats.
 // Errors: kResourceExhausted if one tile takes more than that.
 template <class LaunchTiles>
 absl::Status AttendInBatches(const Context& context,
                              const AttentionShape& shape, Tiles tiles,
-                             int64_t stride, const LaunchTiles& launch) {
+                             int64_t stride, int64_t max_tiles,
+                             const LaunchTiles& launch) {
   Partials partials = {};
   partials.data = reinterpret_cast<float*>(context.scratch);
   partials.stride = stride;
   while (!tiles.host.empty()) {
-    const size_t n = TilesThatFit(shape, tiles.host, partials);
+    const size_t n = TilesThatFit(shape, tiles.host, max_tiles, partials);
     if (n == 0) {
       return absl::ResourceExhaustedError(absl::StrCat(
           "attention of ", shape.n_heads,

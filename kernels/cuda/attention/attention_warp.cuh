@@ -134,6 +134,51 @@ __device__ int StepKey(int64_t key) {
   return key < S::kStepKeys ? static_cast<int>(key) : S::kStepKeys;
 }
 
+// The step of a ring that begins at `position`, whose cell is `cell`.
+template <class S>
+__device__ Step RingStep(const AttentionShape& shape, const Task& task,
+                         int64_t position, int cell) {
+  const int64_t past = task.tile.first_position + task.tile.n_rows;
+  Step step = {};
+  step.position = position;
+  step.begin = StepKey<S>(FirstOfRing(task, 0) - position);
+  step.end = StepKey<S>(past - position);
+  step.k = shape.chunk_k;
+  step.v = shape.chunk_v;
+  const int64_t ring_end = task.tile.chunk_position - position;
+  step.row = static_cast<int>(task.tile.chunk_row - ring_end);
+  step.ring_end = StepKey<S>(ring_end);
+  step.ring_k = task.tile.ring_k;
+  step.ring_v = task.tile.ring_v;
+  // A ring has more cells than live keys, so from the first live key on the
+  // cells wrap around at most once. All numbers are below 2^31.
+  step.window = static_cast<int>(task.tile.window);
+  step.cell = cell + step.begin;
+  if (step.cell >= step.window) step.cell %= step.window;
+  step.cell -= step.begin;
+  return step;
+}
+
+// The step of a page, which is in the table, that begins at its cell `cell`.
+template <class S>
+__device__ Step PageStep(const AttentionShape& shape, const Task& task,
+                         int64_t page, int64_t cell) {
+  const int64_t past = task.tile.first_position + task.tile.n_rows;
+  Step step = {};
+  const PageEntry& entry = task.tile.pages[page];
+  step.position = entry.first_position + cell;
+  step.begin = StepKey<S>(entry.live_begin - cell);
+  const int64_t live_end = entry.live_end - cell;
+  step.end = StepKey<S>(live_end < past - step.position ? live_end
+                                                        : past - step.position);
+  step.is_prefix = entry.is_prefix;
+  const std::byte* base =
+      shape.paged.pool + entry.page * shape.paged.page_bytes;
+  step.k = base + shape.paged.k_offset + cell * shape.k_row_bytes;
+  step.v = base + shape.paged.v_offset + cell * shape.v_row_bytes;
+  return step;
+}
+
 // Finds the steps of a unit. S has kStepKeys, kKeysOfUnit, and kSteps, which is
 // their quotient.
 template <class S>
@@ -162,42 +207,14 @@ struct Unit {
 
   __device__ Step At(const AttentionShape& shape, const Task& task,
                      int index) const {
-    const int64_t past = task.tile.first_position + task.tile.n_rows;
-    Step step = {};
     if (shape.is_ring) {
-      step.position = first + index * S::kStepKeys;
-      step.begin = StepKey<S>(FirstOfRing(task, 0) - step.position);
-      step.end = StepKey<S>(past - step.position);
-      step.k = shape.chunk_k;
-      step.v = shape.chunk_v;
-      const int64_t ring_end = task.tile.chunk_position - step.position;
-      step.row = static_cast<int>(task.tile.chunk_row - ring_end);
-      step.ring_end = StepKey<S>(ring_end);
-      step.ring_k = task.tile.ring_k;
-      step.ring_v = task.tile.ring_v;
-      // A ring has more cells than live keys, so from the first live key on the
-      // cells wrap around at most once. All numbers are below 2^31.
-      step.window = static_cast<int>(task.tile.window);
-      step.cell =
-          (ring_cell + index * S::kStepKeys + step.begin) % step.window -
-          step.begin;
-      return step;
+      return RingStep<S>(shape, task, first + index * S::kStepKeys,
+                         ring_cell + index * S::kStepKeys);
     }
     const int64_t page = first + index / page_steps;
-    if (page >= task.tile.n_pages) return step;  // none of its keys is live
-    const PageEntry& entry = task.tile.pages[page];
-    const int64_t cell = index % page_steps * S::kStepKeys;
-    step.position = entry.first_position + cell;
-    step.begin = StepKey<S>(entry.live_begin - cell);
-    const int64_t live_end = entry.live_end - cell;
-    step.end = StepKey<S>(
-        live_end < past - step.position ? live_end : past - step.position);
-    step.is_prefix = entry.is_prefix;
-    const std::byte* base =
-        shape.paged.pool + entry.page * shape.paged.page_bytes;
-    step.k = base + shape.paged.k_offset + cell * shape.k_row_bytes;
-    step.v = base + shape.paged.v_offset + cell * shape.v_row_bytes;
-    return step;
+    if (page >= task.tile.n_pages) return {};  // none of its keys is live
+    return PageStep<S>(shape, task, page,
+                       int64_t{index % page_steps} * S::kStepKeys);
   }
 };
 

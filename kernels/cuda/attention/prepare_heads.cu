@@ -1,6 +1,10 @@
 // Prepares a layer's heads for its attention. A warp takes a head of a row, and
-// norms, rotates, transforms and stores it while it is in shared memory. The
-// bits are those of the separate operations.
+// norms, rotates, transforms and stores it. The bits are those of the separate
+// operations.
+//
+// Common heads stay in registers (PrepareWhole): whole heads of 64, 128 or 256
+// elements are rotated and none is transformed. All other heads go through
+// shared memory (PrepareEach).
 #include "base/status_macros.h"
 #include "kernels/cuda/attention/kv_load.cuh"
 #include "kernels/cuda/attention/kv_store.cuh"
@@ -143,6 +147,195 @@ __global__ void PrepareEach(PrepareHeadsArgs p) {
   StoreHead(p, v, v_head, p.v_type, p.offsets + p.n_rows + row);
 }
 
+// ---- Heads in registers ----------------------------------------------------
+
+// A lane has elements 32 i + lane of a head.
+template <int kPieces>
+using Pieces = float[kPieces];
+
+// The angles of the lane's pairs; pairs of kNeox lie in halves of the head.
+template <int kPieces>
+struct LaneAngles {
+  float2 at[kPieces];
+
+  __device__ LaneAngles(const float* angles, RopeStyle style) {
+    const bool is_neox = style == RopeStyle::kNeox;
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      if (is_neox && i >= kPieces / 2) break;
+      const int c = i * kWarpThreads + LaneIndex();
+      at[i] = reinterpret_cast<const float2*>(angles)[is_neox ? c : c / 2];
+    }
+  }
+};
+
+// The operations of RotatePair.
+template <int kPieces>
+__device__ void RotatePieces(const Pieces<kPieces>& x,
+                             const LaneAngles<kPieces>& angles, RopeStyle style,
+                             Pieces<kPieces>& out) {
+  if (style == RopeStyle::kNeox) {
+#pragma unroll
+    for (int i = 0; i < kPieces / 2; ++i) {
+      const float a = x[i];
+      const float b = x[i + kPieces / 2];
+      const float2 angle = angles.at[i];
+      out[i] = a * angle.x - b * angle.y;
+      out[i + kPieces / 2] = a * angle.y + b * angle.x;
+    }
+    return;
+  }
+  const bool is_second = LaneIndex() % 2 == 1;
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) {
+    const float other = __shfl_xor_sync(kFullWarp, x[i], 1);
+    const float2 angle = angles.at[i];
+    const float first = is_second ? other * angle.y : x[i] * angle.x;
+    const float second = is_second ? x[i] * angle.x : other * angle.y;
+    out[i] = is_second ? first + second : first - second;
+  }
+}
+
+// NormHead's operations.
+template <int kPieces>
+__device__ void NormPieces(const Pieces<kPieces>& factor, float eps,
+                           Pieces<kPieces>& x) {
+  float sums[kPieces];
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) sums[i] = WarpSum(Fma(x[i], x[i], 0.0f));
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) sum += sums[i];
+  constexpr auto kDim = static_cast<float>(kPieces * kWarpThreads);
+  const float scale = 1.0f / sqrtf(sum / kDim + eps);
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) x[i] = x[i] * scale * factor[i];
+}
+
+template <DType kType, int kPieces>
+__device__ void StorePieces(const Pieces<kPieces>& x, std::byte* out) {
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) {
+    StoreElement<kType>(x[i], i * kWarpThreads + LaneIndex(), out);
+  }
+}
+
+template <int kPieces>
+__device__ void StorePieces(const Pieces<kPieces>& x, DType dtype,
+                            std::byte* out) {
+  if (dtype == DType::kF16) {
+    StorePieces<DType::kF16>(x, out);
+  } else if (dtype == DType::kBF16) {
+    StorePieces<DType::kBF16>(x, out);
+  } else if (dtype == DType::kF32) {
+    StorePieces<DType::kF32>(x, out);
+  } else {
+    StorePieces<DType::kQ8_0>(x, out);
+  }
+}
+
+// What happens to the warp's head.
+template <int kPieces>
+struct HeadWork {
+  float* x;
+  bool is_query;
+  bool is_value;
+  int64_t kv_head;
+  const float* weight;  // null: no norm
+
+  __device__ HeadWork(const PrepareHeadsArgs& p, int64_t row, int64_t head) {
+    constexpr int64_t kDim = kPieces * kWarpThreads;
+    is_query = head < p.n_heads;
+    is_value = head >= p.n_heads + p.n_kv_heads;
+    kv_head = head - p.n_heads - (is_value ? p.n_kv_heads : 0);
+    float* kv = is_value ? p.v : p.k;
+    x = is_query ? p.q + (row * p.n_heads + head) * kDim
+                 : kv + (row * p.n_kv_heads + kv_head) * kDim;
+    weight = is_query ? p.q_norm : p.k_norm;
+    if (is_value) weight = nullptr;
+  }
+};
+
+// PrepareEach for heads of kPieces * 32 elements that are rotated whole and not
+// transformed. Weights and the host's offsets are loaded before the kernels
+// before have ended, and then all else at once.
+template <int kPieces>
+__global__ void __launch_bounds__(kThreads)
+    PrepareWhole(const __grid_constant__ PrepareHeadsArgs p) {
+  LetNextKernelBegin();
+  const int lane = LaneIndex();
+  const int64_t row = blockIdx.x;
+  const int64_t head = int64_t{blockIdx.y} * kWarps + WarpIndex();
+  if (head >= p.n_heads + 2 * p.n_kv_heads) {
+    WaitForKernelsBefore();
+    return;
+  }
+  const HeadWork<kPieces> work(p, row, head);
+  float factor[kPieces];
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) {
+    factor[i] =
+        work.weight != nullptr ? work.weight[i * kWarpThreads + lane] : 1.0f;
+  }
+  const int64_t* offsets = p.offsets + (work.is_value ? p.n_rows : 0) + row;
+  int64_t offset = work.is_query ? 0 : LoadWritten(offsets);
+  WaitForKernelsBefore();
+  float x[kPieces];
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) x[i] = work.x[i * kWarpThreads + lane];
+  if (!work.is_value) {
+    const LaneAngles<kPieces> angles(p.angles + row * p.n_rot, p.style);
+    if (work.weight != nullptr) NormPieces<kPieces>(factor, p.eps, x);
+    float rotated[kPieces];
+    if (work.is_query && p.q_prefix != nullptr) {
+      const LaneAngles<kPieces> others(p.prefix_angles + row * p.n_rot,
+                                       p.style);
+      RotatePieces<kPieces>(x, others, p.style, rotated);
+      float* out = p.q_prefix + (work.x - p.q);
+#pragma unroll
+      for (int i = 0; i < kPieces; ++i) {
+        out[i * kWarpThreads + lane] = rotated[i];
+      }
+    }
+    RotatePieces<kPieces>(x, angles, p.style, rotated);
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) x[i] = rotated[i];
+    if (work.is_query) {
+#pragma unroll
+      for (int i = 0; i < kPieces; ++i) work.x[i * kWarpThreads + lane] = x[i];
+      return;
+    }
+  }
+  const DType dtype = work.is_value ? p.v_type : p.k_type;
+  std::byte* base = p.base + KvBytes(dtype, work.kv_head * p.head_dim);
+#pragma unroll 1
+  for (int64_t place = 0;;) {
+    std::byte* out = base + offset;
+    if (++place < p.n_places) {
+      offset = LoadWritten(offsets + 2 * place * p.n_rows);
+    }
+    StorePieces<kPieces>(x, dtype, out);
+    if (place >= p.n_places) break;
+  }
+}
+
+// Returns the kernel that keeps these heads in registers, or null.
+auto* WholeKernel(const PrepareHeadsArgs& args) {
+  void (*kernel)(PrepareHeadsArgs) = nullptr;
+  if (IsTransformed(args.k_type) || IsTransformed(args.v_type) ||
+      args.n_rot != args.head_dim) {
+    return kernel;
+  }
+  // Angles are loaded two at a time.
+  const uintptr_t bits = reinterpret_cast<uintptr_t>(args.angles) |
+                         reinterpret_cast<uintptr_t>(args.prefix_angles);
+  if (bits % sizeof(float2) != 0) return kernel;
+  if (args.head_dim == 64) kernel = PrepareWhole<2>;
+  if (args.head_dim == 128) kernel = PrepareWhole<4>;
+  if (args.head_dim == 256) kernel = PrepareWhole<8>;
+  return kernel;
+}
+
 }  // namespace
 
 absl::Status PrepareHeads(const Context& context,
@@ -160,6 +353,11 @@ absl::Status PrepareHeads(const Context& context,
   if (args.head_dim <= kMaxHeadDim / 4) kernel = PrepareEach<kMaxPieces / 4>;
   if (args.head_dim <= kMaxHeadDim / 8) kernel = PrepareEach<kMaxPieces / 8>;
   const int64_t n_heads = args.n_heads + 2 * args.n_kv_heads;
+  if (auto* whole = WholeKernel(args); whole != nullptr) {
+    Launch(whole, {args.n_rows, (n_heads + kWarps - 1) / kWarps}, kThreads, 0,
+           context.queue, given);
+    return absl::OkStatus();
+  }
   Launch(kernel, {args.n_rows, (n_heads + kWarps - 1) / kWarps}, kThreads,
          kWarps * SharedFloats(args) * static_cast<int64_t>(sizeof(float)),
          context.queue, given);

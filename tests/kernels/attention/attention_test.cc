@@ -425,6 +425,44 @@ TEST(CudaAttentionTest, PromptsHaveTheBitsOfTheirKernelAndOthersOfTheirs) {
         << "row " << segment.first_row;
   }
 }
+
+// Blocks of a task count those that have ended, and there are 4,096 counts. The
+// rows of this step have more tasks, of one span and of two.
+TEST(CudaAttentionTest, MoreRowsThanThereAreCountsHaveTheBitsOfARowAlone) {
+  const auto backend = *NewEmulatedCudaBackend();
+  RandomData random(40);
+  constexpr int64_t kN = 70;
+  constexpr int64_t kHeads = 64;
+  constexpr int64_t kRows = 66;
+  const Tokens tokens = MakeTokens(random, kN, {kHeads, kHeads, 64});
+  PagedSequence sequence(tokens, kN, 64);
+  sequence.Append(*backend, 0, kN);
+  const auto table = sequence.Table(kN);
+  const auto position_of = [](int64_t r) {
+    return r % 8 == 0 ? kN - 1 : int64_t{5};
+  };
+  std::vector<float> q;
+  std::vector<AttentionSegment> segments;
+  for (int64_t r = 0; r < kRows; ++r) {
+    const auto row = tokens.q.begin() + position_of(r) * tokens.QDim();
+    q.insert(q.end(), row, row + tokens.QDim());
+    segments.push_back({r, 1, position_of(r), table, {}, 0});
+  }
+  std::vector<float> out(q.size());
+  AttentionArgs args = CommonArgs(tokens, 0, out.data());
+  args.q = args.q_prefix = q.data();
+  args.segments = segments;
+  args.paged = sequence.kv();
+  ASSERT_TRUE(backend->Attention(args).ok());
+  for (const int64_t position : {kN - 1, int64_t{5}}) {
+    const auto alone = Bits(sequence.Attend(*backend, position, 1, table));
+    for (int64_t r = 0; r < kRows; ++r) {
+      if (position_of(r) != position) continue;
+      EXPECT_EQ(Bits(out.data() + r * tokens.QDim(), tokens.QDim()), alone)
+          << "row " << r;
+    }
+  }
+}
 #endif
 
 INSTANTIATE_TEST_SUITE_P(Backends, AttentionTest,
