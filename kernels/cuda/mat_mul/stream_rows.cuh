@@ -15,6 +15,7 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/barrier.cuh"
 #include "kernels/cuda/mat_mul/products.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
@@ -42,12 +43,30 @@ struct StreamParts {
   }
 };
 
-// What a lane has of a tile's columns: four of each half.
+// Picks the low bytes of four values, as signed numbers, or their high bytes,
+// rounded to what is left without the low ones.
+struct RowBytes {
+  uint32_t half;
+  uint32_t pick;
+
+  __device__ explicit RowBytes(bool is_low)
+      : half(is_low ? 0u : 0x00800080u), pick(is_low ? 0x6420u : 0x7531u) {}
+  __device__ uint32_t Of(uint2 four) const {
+    return PickBytes(Plus(four.x), Plus(four.y), pick);
+  }
+  // A carry of the lower value must not reach the upper one.
+  __device__ uint32_t Plus(uint32_t two) const {
+    return ((two & 0x7FFF7FFFu) + half) ^ (two & 0x80008000u);
+  }
+};
+
+// The activations of up to kGroupRows rows, split into bytes.
 template <DType kType, int kRows>
-struct RowColumns {
+struct StreamColumns {
   static constexpr int kHalves = HalvesOf(kType);
   static constexpr bool kHasHalfSums = kHalves == 2 && !HasSignedQuants(kType);
   static constexpr int kRowBytes = 64;  // of a tile: 32 high and 32 low bytes
+  static constexpr int kArrivals = kProductThreads;
 
   std::byte* values;  // [tile][row][high, low][lane % 4][half] of four bytes
   float2* scales;     // [tile][half][row]: the scale and the scaled sum
@@ -59,26 +78,25 @@ struct RowColumns {
     return (n_tiles * of_tile + 127) / 128 * 128;
   }
 
-  RowColumns() = default;
-  __device__ RowColumns(std::byte* at, int n_tiles)
+  StreamColumns() = default;
+  __device__ StreamColumns(std::byte* at, int n_tiles)
       : values(at),
         scales(reinterpret_cast<float2*>(at + n_tiles * kRows * kRowBytes)),
         n_tiles(n_tiles) {}
   __device__ std::byte* End() const { return values + Bytes(n_tiles); }
 
-  // Splits the columns of tiles from `begin` on into bytes. Rows that do not
-  // exist are zeros. Called by all kThreads threads of a block.
-  template <int kThreads>
-  __device__ void Fill(const Activations& x, int begin) const {
+  // Brings the columns of tiles from `begin` on. Rows that do not exist are
+  // zeros. Called by the warps that multiply; `come` tells when all is there.
+  __device__ void Fetch(const Activations& x, int begin, Barrier* come) const {
     // A thread has so many fours of both halves of columns on the way.
-    constexpr int kBatch = 8;
+    constexpr int kBatch = 4;
     const int n = n_tiles * kRows * 4;
-    for (int from = 0; from < n; from += kBatch * kThreads) {
+    for (int from = 0; from < n; from += kBatch * kProductThreads) {
       uint2 fours[kBatch][2];
       float2 scale[kBatch];
 #pragma unroll
       for (int b = 0; b < kBatch; ++b) {
-        const int i = from + b * kThreads + ThreadIndex();
+        const int i = from + b * kProductThreads + ThreadIndex();
         const int tile = begin + i / (4 * kRows);
         const int row = i / 4 % kRows;
         fours[b][0] = {0, 0};
@@ -95,7 +113,7 @@ struct RowColumns {
       }
 #pragma unroll
       for (int b = 0; b < kBatch; ++b) {
-        const int i = from + b * kThreads + ThreadIndex();
+        const int i = from + b * kProductThreads + ThreadIndex();
         float2 halves[2] = {scale[b], scale[b]};
         if constexpr (kHasHalfSums) {
           for (int h = 0; h < 2; ++h) {
@@ -104,16 +122,18 @@ struct RowColumns {
         }
         if (i >= n) continue;
         std::byte* to = values + i / 4 * kRowBytes + i % 4 * 8;
-        *reinterpret_cast<uint2*>(to) = {RoundedHighBytes(fours[b][0]),
-                                         RoundedHighBytes(fours[b][1])};
-        *reinterpret_cast<uint2*>(to + 32) = {LowBytes(fours[b][0]),
-                                              LowBytes(fours[b][1])};
+        for (int low = 0; low < 2; ++low) {
+          const RowBytes bytes(low);
+          *reinterpret_cast<uint2*>(to + low * 32) = {bytes.Of(fours[b][0]),
+                                                      bytes.Of(fours[b][1])};
+        }
         if (i % 4 >= kHalves) continue;
         const int half = i % 4;
         scales[(i / (4 * kRows) * kHalves + half) * kRows + i / 4 % kRows] =
             halves[half == 0 ? 0 : 1];
       }
     }
+    Arrive(come);
   }
 
   // The sum of the four values of each of four lanes.
@@ -127,13 +147,39 @@ struct RowColumns {
     return static_cast<int16_t>(LowHalf(two)) +
            static_cast<int16_t>(HighHalf(two));
   }
-  // The high bytes of what is left without the low bytes, which are signed.
-  __device__ static uint32_t RoundedHighBytes(uint2 four) {
-    const auto round = [](uint32_t two) {
-      // A carry of the lower value must not reach the upper one.
-      return ((two & 0x7FFF7FFFu) + 0x00800080u) ^ (two & 0x80008000u);
-    };
-    return HighBytes({round(four.x), round(four.y)});
+};
+
+// One row's activations as they are packed.
+template <DType kType>
+struct StreamColumns<kType, 1> {
+  static constexpr int kArrivals = 1;
+
+  std::byte* values;  // [tile] of 32 values
+  int n_tiles;
+
+  // The scales of all tiles follow the values, then the scaled sums.
+  static constexpr int64_t Bytes(int64_t n_tiles) {
+    return (n_tiles * (kTileCols * 2 + 8) + 127) / 128 * 128;
+  }
+
+  __device__ StreamColumns(std::byte* at, int n_tiles)
+      : values(at), n_tiles(n_tiles) {}
+  __device__ std::byte* End() const { return values + Bytes(n_tiles); }
+  __device__ float Scale(int tile) const {
+    return FloatAt(values, n_tiles * (kTileCols * 2) + tile * 4);
+  }
+  __device__ float Sum(int tile) const {
+    return FloatAt(values, n_tiles * (kTileCols * 2 + 4) + tile * 4);
+  }
+
+  // Whole 16 bytes are copied; what is copied too much lies in the row.
+  __device__ void Fetch(const Activations& x, int /*begin*/,
+                        Barrier* come) const {
+    if (ThreadIndex() != 0) return;
+    const int bytes =
+        (n_tiles * (static_cast<int>(kTileCols) * 2 + 8) + 15) & ~15;
+    ArriveForBytes(come, bytes);
+    CopyBlock(values, x.rows, bytes, come);
   }
 };
 
@@ -184,7 +230,7 @@ struct StreamSums {
   static constexpr int kBlockTiles = PlanesOf(kType).block_tiles;
   // What Load returns is in the slot until Add has used it.
   static constexpr bool kReadsAhead = false;
-  using Columns = RowColumns<kType, kRows>;
+  using Columns = StreamColumns<kType, kRows>;
 
   // Of rows 4 m + lane % 4 of activations.
   float sums[kFours][kPlaces][2] = {};
@@ -271,21 +317,21 @@ struct StreamSums<kType, 1> {
   static constexpr int kGroups = kWarpTiles / kGroupTiles;
   static constexpr int kBlockTiles = PlanesOf(kType).block_tiles;
   static constexpr bool kReadsAhead = true;
-  using Columns = RowColumns<kType, 1>;
+  using Columns = StreamColumns<kType, 1>;
 
   // What a lane reads of a slot. It is used later, while the next slot is read.
   struct Read {
-    RawTile<kType> tiles[kWarpTiles];  // without scales
-    RawTile<kType> own[kGroups];       // the scales of the lane's own tile
-    uint2 columns[kGroups];            // the lane's bytes of its columns
-    float2 scales[kGroups];            // of its own tile
-    int left;                          // tiles from the warp's first one on
+    RawTile<kType> tiles[kWarpTiles];     // without scales
+    RawTile<kType> own[kGroups];          // the scales of the lane's own tile
+    uint2 columns[kGroups][2 / kHalves];  // four values of each half, or of one
+    float2 scales[kGroups];               // the scale and the sum of its tile
+    int left;                             // tiles from the warp's first one on
   };
 
   float sums[2] = {};
 
-  // The tile whose bytes of activations this lane has, and the tile whose sums
-  // it has, of those of a group.
+  // The tile whose columns this lane has, and the tile whose sums it has, of
+  // those of a group.
   __device__ static int ColumnPlace() { return LaneIndex() / 8; }
   __device__ static int OwnTile() { return LaneIndex() % 4 / kHalves; }
   __device__ static int OwnHalf() { return LaneIndex() % 4 % kHalves; }
@@ -295,7 +341,6 @@ struct StreamSums<kType, 1> {
   // used.
   __device__ static Read Load(const TileReader<kType, 1, true>& weights,
                               const Columns& x, int first, int n_tiles) {
-    const int lane = LaneIndex();
     const int warp_tile = WarpIndex() * kWarpTiles;
     Read read;
     read.left = n_tiles - warp_tile;
@@ -305,63 +350,70 @@ struct StreamSums<kType, 1> {
     }
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
-      const int own = g * kGroupTiles + OwnTile();
-      read.own[g] = weights.LoadTile(0, static_cast<uint32_t>(own));
-      read.scales[g] =
-          x.scales[(first + warp_tile + own) * kHalves + OwnHalf()];
-      const int of_columns = g * kGroupTiles + ColumnPlace() / kHalves;
+      const int tile = first + warp_tile + g * kGroupTiles;
+      const int own = tile + OwnTile();
+      read.own[g] = weights.LoadTile(
+          0, static_cast<uint32_t>(g * kGroupTiles + OwnTile()));
+      read.scales[g] = {x.Scale(own), 0};
+      if constexpr (!HasSignedQuants(kType) && kHalves == 1) {
+        read.scales[g].y = x.Sum(own);
+      }
       const std::byte* columns =
-          x.values + (first + warp_tile + of_columns) * Columns::kRowBytes +
-          lane / 4 % 2 * 32 + lane % 4 * 8;
-      uint2& mine = read.columns[g];
-      if constexpr (kHalves == 2) {
-        mine = {
-            *reinterpret_cast<const uint32_t*>(columns + ColumnPlace() % 2 * 4),
-            0};
-      } else {
-        mine = *reinterpret_cast<const uint2*>(columns);
+          x.values +
+          (tile + ColumnPlace() / kHalves) * static_cast<int>(kTileCols * 2) +
+          ColumnPlace() % kHalves * 32 + LaneIndex() % 4 * 8;
+#pragma unroll
+      for (int h = 0; h < 2 / kHalves; ++h) {
+        read.columns[g][h] = *reinterpret_cast<const uint2*>(columns + h * 32);
       }
     }
     return read;
   }
 
   __device__ void Add(const Read& read) {
+    constexpr bool kHasHalfSums = kHalves == 2 && !HasSignedQuants(kType);
     const int warp_tile = WarpIndex() * kWarpTiles;
+    const RowBytes bytes(LaneIndex() / 4 % 2 == 1);
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
       const int own = g * kGroupTiles + OwnTile();
       const int of_columns = g * kGroupTiles + ColumnPlace() / kHalves;
       // Columns of tiles that are not there have no place.
       const int place = of_columns < read.left ? ColumnPlace() : kPlaces;
+      uint32_t mine[2];
+      for (int h = 0; h < 2; ++h) {
+        mine[h] = bytes.Of(read.columns[g][h % (2 / kHalves)]);
+      }
       // Two sums, so that products wait less for each other.
       int32_t products[2][4] = {};
+      int32_t half_sums[4] = {};
 #pragma unroll
       for (int i = 0; i < kGroupTiles; ++i) {
         const int j = g * kGroupTiles + i;
         const Tile<kType> w =
             Unpack(read.tiles[j], (warp_tile + j) % kBlockTiles);
-        Mma32<HasSignedQuants(kType), true>(
-            w.a, OperandOf(read.columns[g], place, i).b, products[i % 2]);
+        uint32_t b[2];
+        for (int h = 0; h < 2; ++h) {
+          b[h] = place == (kHalves == 2 ? 2 * i + h : i) ? mine[h] : 0;
+        }
+        Mma32<HasSignedQuants(kType), true>(w.a, b, products[i % 2]);
+        if constexpr (kHasHalfSums) {
+          constexpr uint32_t kOnes = 0x01010101u;
+          const uint32_t ones[4] = {kOnes, kOnes, kOnes, kOnes};
+          Mma32<true, true>(ones, b, half_sums);
+        }
       }
 #pragma unroll
       for (int i = 0; i < 4; ++i) products[0][i] += products[1][i];
       if (own >= read.left) continue;
+      float2 scale = read.scales[g];
+      if constexpr (kHasHalfSums) {
+        scale.y =
+            scale.x * static_cast<float>(half_sums[0] * 256 + half_sums[1]);
+      }
       const PairOfScales by =
           ScalesOf(read.own[g], (warp_tile + own) % kBlockTiles, OwnHalf());
-      AddScaled<kType>(products[0], by, read.scales[g], sums);
-    }
-  }
-
-  // The lane's operand for tile i of a group: zeros, unless its columns are
-  // those of the tile.
-  struct Operand {
-    uint32_t b[2];
-  };
-  __device__ static Operand OperandOf(uint2 mine, int place, int i) {
-    if constexpr (kHalves == 2) {
-      return {{place == 2 * i ? mine.x : 0, place == 2 * i + 1 ? mine.x : 0}};
-    } else {
-      return {{place == i ? mine.x : 0, place == i ? mine.y : 0}};
+      AddScaled<kType>(products[0], by, scale, sums);
     }
   }
 

@@ -31,17 +31,19 @@ inline constexpr int kStreamBlocks = 2;
 template <DType kType, int kRows>
 struct StreamPlaces {
   std::byte* slots;
-  RowColumns<kType, kRows> columns;
+  StreamColumns<kType, kRows> columns;
   float* kept;
-  std::byte* barriers;  // of the ring
-  Barrier* meeting;     // of the warps that multiply
+  std::byte* barriers;    // of the ring
+  Barrier* meeting;       // of the warps that multiply
+  Barrier* columns_come;  // tells that the activations have come
 
   __device__ StreamPlaces(std::byte* shared, int n_slots, int n_tiles)
       : slots(shared),
         columns(shared + n_slots * SlotOf(kType).bytes, n_tiles),
         kept(reinterpret_cast<float*>(columns.End())),
         barriers(reinterpret_cast<std::byte*>(kept) + Kept<kRows>::kBytes),
-        meeting(reinterpret_cast<Barrier*>(barriers + kSlotBarrierBytes)) {}
+        meeting(reinterpret_cast<Barrier*>(barriers + kSlotBarrierBytes)),
+        columns_come(meeting + 1) {}
 };
 
 // The shared memory of a block: with as many slots as fit in what two blocks
@@ -56,8 +58,8 @@ struct StreamRoom {
 
   explicit StreamRoom(const StreamParts& parts) {
     const int64_t fixed =
-        RowColumns<kType, kRows>::Bytes(parts.TilesOfBlock(kRows)) +
-        Kept<kRows>::kBytes + kSlotBarrierBytes + int64_t{sizeof(Barrier)};
+        StreamColumns<kType, kRows>::Bytes(parts.TilesOfBlock(kRows)) +
+        Kept<kRows>::kBytes + kSlotBarrierBytes + 2 * int64_t{sizeof(Barrier)};
     n_slots = std::clamp<int64_t>((kSharedBytes - fixed) / SlotOf(kType).bytes,
                                   0, kMostSlots);
     bytes = n_slots * SlotOf(kType).bytes + fixed;
@@ -114,6 +116,7 @@ __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
   LetNextKernelBegin();
   constexpr bool kHasAllParts = Outputs::kHasAllParts;
   using Entries = typename Outputs::Entries;
+  using Sums = StreamSums<kType, kRows>;
   const auto col_tiles = static_cast<int>(products.of[0].w.at.col_tiles);
   const int n_parts = work.parts.n_parts;
   const auto block = static_cast<int>(blockIdx.x);
@@ -125,75 +128,82 @@ __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
   const StreamPlaces<kType, kRows> places(DynamicShared(), work.n_slots,
                                           end - begin);
   const WeightRing<kType> ring(places.slots, places.barriers, work.n_slots);
-  const bool copies = ThreadIndex() == kProductThreads;
+  const int warp = WarpIndex();
   SlotCursor at;
   RunCursor<Outputs::kUnitTiles> run(group, work.n_groups, begin, end,
                                      work.parts.tiles);
-  const auto copy = [&] {
-    int row_tile = Outputs::RowTile(products, run.unit, run.tile);
-    const Product& product = FindProduct(products, row_tile);
-    ring.Copy(at.slot, product.w, row_tile, run.col, run.Tiles());
-    at.Advance(work.n_slots);
-    run.Advance();
-  };
-  if (copies) {
+  if (ThreadIndex() == kProductThreads) {
     ring.Init();
     InitBarrier(places.meeting, kProductThreads);
+    InitBarrier(places.columns_come, Sums::Columns::kArrivals);
     PublishBarriers();
-    for (int i = 0; i < work.n_slots && run.unit < work.n_units; ++i) copy();
   }
-  WaitForKernelsBefore();
-  places.columns.template Fill<kStreamThreads>(x, begin);
   __syncthreads();
-  if (copies) {
-    while (run.unit < work.n_units) {
-      WaitFor(ring.empty + at.slot, at.phase ^ 1);
-      copy();
+  if (ThreadIndex() == kProductThreads) {
+    for (int n = 0; run.unit < work.n_units; ++n) {
+      if (n >= work.n_slots) WaitFor(ring.empty + at.slot, at.phase ^ 1);
+      int row_tile = Outputs::RowTile(products, run.unit, run.tile);
+      const Product& product = FindProduct(products, row_tile);
+      ring.Copy(at.slot, product.w, row_tile, run.col, run.Tiles());
+      at.Advance(work.n_slots);
+      run.Advance();
     }
   }
-  const int warp = WarpIndex();
+  WaitForKernelsBefore();
   if (warp < kProductWarps) {
+    places.columns.Fetch(x, begin, places.columns_come);
+    WaitFor(places.columns_come, 0);
     const int unit_entries = Outputs::kUnitTiles * (kHasAllParts ? n_parts : 1);
     int n_kept = 0;  // units
     int n_entries = 0;
     int first_unit = 0;  // of those that are kept
     int parity = 0;      // of the meeting, and which buffer is written
-    using Sums = StreamSums<kType, kRows>;
     Sums sums;
-    const auto release = [&] {
-      __syncwarp();
-      if (LaneIndex() == 0) Arrive(ring.empty + at.slot);
-      at.Advance(work.n_slots);
+    // A slot that has been read, and where its run ends.
+    struct Step {
+      typename Sums::Read read;
+      int unit;
+      bool ends_part;
+      bool ends_unit;
     };
-    // Reads the slot of `of`, and lets it go if all of it is read.
-    const auto load = [&](const RunCursor<Outputs::kUnitTiles>& of) {
-      WaitFor(ring.full + at.slot, at.phase);
-      auto read = Sums::Load(ring.Reader(at.slot, warp * kWarpTiles),
-                             places.columns, of.col - begin, of.Tiles());
-      if constexpr (Sums::kReadsAhead) release();
-      return read;
-    };
-    typename Sums::Read next;
-    if (run.unit < work.n_units) next = load(run);
-    while (run.unit < work.n_units) {
-      const int unit = run.unit;
-      const typename Sums::Read read = next;
-      const bool is_end_of_part = run.Advance();
-      if (Sums::kReadsAhead && run.unit < work.n_units) next = load(run);
-      sums.Add(read);
-      if constexpr (!Sums::kReadsAhead) {
-        release();
-        if (run.unit < work.n_units) next = load(run);
+    Step next = {};
+    bool has_next = false;
+    while (has_next || run.unit < work.n_units) {
+      Step step = next;
+      const bool has_step = has_next;
+      has_next = run.unit < work.n_units;
+      if (has_next) {
+        WaitFor(ring.full + at.slot, at.phase);
+        next.read = Sums::Load(ring.Reader(at.slot, warp * kWarpTiles),
+                               places.columns, run.col - begin, run.Tiles());
+        next.unit = run.unit;
+        next.ends_part = run.Advance();
+        next.ends_unit = run.unit != next.unit;
       }
-      if (!is_end_of_part) continue;
+      if constexpr (!Sums::kReadsAhead) {
+        step = next;
+        sums.Add(step.read);
+      }
+      if (has_next) {
+        __syncwarp();
+        if (LaneIndex() == 0) Arrive(ring.empty + at.slot);
+        at.Advance(work.n_slots);
+      }
+      if constexpr (Sums::kReadsAhead) {
+        if (!has_step) continue;
+        sums.Add(step.read);
+      } else {
+        has_next = false;
+      }
+      if (!step.ends_part) continue;
       float* const kept =
           places.kept + parity * Entries::kEntries * Entries::kOfEntry;
       sums.Take(kept + n_entries * Entries::kOfEntry + warp * Entries::kOfWarp);
-      if (n_entries++ == 0) first_unit = unit;
-      if (run.unit == unit) continue;
+      if (n_entries++ == 0) first_unit = step.unit;
+      if (!step.ends_unit) continue;
       ++n_kept;
       const bool is_full = n_entries + unit_entries > Entries::kEntries;
-      if (!is_full && run.unit < work.n_units) continue;
+      if (!is_full && (has_next || run.unit < work.n_units)) continue;
       Arrive(places.meeting);
       WaitFor(places.meeting, parity);
       outputs.Take(products, work, kept, part, first_unit, n_kept, x.n_rows);
