@@ -26,10 +26,10 @@ __device__ inline std::byte* DynamicShared() {
 // Kernels of a step's graph overlap where the device can do that (compute
 // capability 9.0): a kernel's blocks may begin while those before it still run.
 // Every kernel that a LaunchQueue gets calls WaitForKernelsBefore() in each
-// thread, before the thread reads or writes any memory but weights, which
-// nothing writes while a step runs, and but what LaunchQueue::PutSpan has given
-// it, which is copied before the step's first kernel. Then a step is what it is
-// without overlap:
+// thread, before the thread reads or writes any memory but weights and what
+// LaunchQueue::PutSpan has given it. Nothing writes weights while a step runs,
+// and what the host gives is copied before the step's first kernel begins. Then
+// a step is what it is without overlap:
 //
 // - A thread comes back from the wait when all of the kernel before has ended,
 //   with what it wrote. That kernel's threads had all waited in turn, so every

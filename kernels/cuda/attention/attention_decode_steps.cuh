@@ -8,37 +8,43 @@
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
-// Stores the block's queries as operands, 16 bytes a lane for each product.
+// A lane's part of the block's queries, on its way from memory to operands.
 template <class S>
-__device__ void StageDecodeQueries(const AttentionShape& shape,
-                                   const Task& task, bool is_prefix,
-                                   uint4* queries) {
-  constexpr int kPerWarp = S::kHead / 16 / kWarps;
-  const float* from = is_prefix ? shape.q_prefix : shape.q;
-  const int lane = LaneIndex();
-  const int query = lane / 4 % S::kQueries;
-  const bool has = task.Has(query);
-  if (has) from += task.Index(query, shape.n_heads) * S::kHead;
+struct StagedQueries {
+  static constexpr int kPerWarp = S::kHead / 16 / kWarps;
   float2 x[kPerWarp][2];
+
+  __device__ void Load(const AttentionShape& shape, const Task& task,
+                       bool is_prefix) {
+    const float* from = is_prefix ? shape.q_prefix : shape.q;
+    const int lane = LaneIndex();
+    const int query = lane / 4 % S::kQueries;
+    const bool has = task.Has(query);
+    if (has) from += task.Index(query, shape.n_heads) * S::kHead;
 #pragma unroll
-  for (int i = 0; i < kPerWarp; ++i) {
+    for (int i = 0; i < kPerWarp; ++i) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      x[i][half] = {0, 0};
-      if (!has) continue;
-      // Elements 2 half and 2 half + 1 lie side by side.
-      x[i][half] = *reinterpret_cast<const float2*>(
-          from + S::Element(i * kWarps + WarpIndex(), lane % 4, 2 * half));
+      for (int half = 0; half < 2; ++half) {
+        x[i][half] = {0, 0};
+        if (!has) continue;
+        // Elements 2 half and 2 half + 1 lie side by side.
+        x[i][half] = *reinterpret_cast<const float2*>(
+            from + S::Element(i * kWarps + WarpIndex(), lane % 4, 2 * half));
+      }
     }
   }
+
+  // Stores operands, 16 bytes a lane for each product.
+  __device__ void Store(uint4* queries) const {
 #pragma unroll
-  for (int i = 0; i < kPerWarp; ++i) {
-    const SplitPair first = Split<S::kIsBf16>(x[i][0].x, x[i][0].y);
-    const SplitPair second = Split<S::kIsBf16>(x[i][1].x, x[i][1].y);
-    queries[(i * kWarps + WarpIndex()) * kWarpThreads + lane] = {
-        first.high, first.low, second.high, second.low};
+    for (int i = 0; i < kPerWarp; ++i) {
+      const SplitPair first = Split<S::kIsBf16>(x[i][0].x, x[i][0].y);
+      const SplitPair second = Split<S::kIsBf16>(x[i][1].x, x[i][1].y);
+      queries[(i * kWarps + WarpIndex()) * kWarpThreads + LaneIndex()] = {
+          first.high, first.low, second.high, second.low};
+    }
   }
-}
+};
 
 __device__ inline uint32_t SharedWord(const std::byte* at) {
   return *reinterpret_cast<const uint32_t*>(at);
@@ -310,9 +316,9 @@ __device__ int ValueElement(int m, int i) {
 // first such pass the thread waits for the kernels before; what it does until
 // then needs nothing but what the host has given.
 //
-// The first round of the loop only starts copies, so that there is one text of
-// all that finds and copies steps. Most rows have few steps, and then the time
-// goes to instructions that are fetched for the first time.
+// The first round of the loop only starts loads and copies, so that there is
+// one text of all that finds and copies steps. Most rows have few steps, and
+// then the time goes to instructions that are fetched for the first time.
 template <class S>
 __device__ void AttendSteps(const AttentionShape& shape, const Task& task,
                             Walk<S> walk, Pages pages, bool is_first,
@@ -332,17 +338,20 @@ __device__ void AttendSteps(const AttentionShape& shape, const Task& task,
     const Step& next = steps[i ^ 1];
     walk.Next(shape, task, pages, steps + (i ^ 1));
     float scores[2][2];
+    StagedQueries<S> staged;
     if (has_step) {
       WaitForCopies<1>();
       __syncwarp();
       ScoreKeys<S>(keys, queries, scales, scores);
       __syncwarp();
-    } else if (is_first) {
-      if (prefetches) PrefetchStep<S>(shape, task, next);
-      WaitForKernelsBefore();
     } else {
-      // All warps have used the queries of the other pages.
-      __syncthreads();
+      if (is_first) {
+        if (prefetches) PrefetchStep<S>(shape, task, next);
+        WaitForKernelsBefore();
+      }
+      if constexpr (!S::kIsQuantized) {
+        staged.Load(shape, task, pages == Pages::kPrefix);
+      }
     }
     CopyKeys<S>(shape, task, next, keys);
     if (has_step) {
@@ -359,11 +368,18 @@ __device__ void AttendSteps(const AttentionShape& shape, const Task& task,
       __syncwarp();
       AddValues<S>(values, scores, scales, sums);
       __syncwarp();
-    } else {
-      StageDecodeQueries<S>(shape, task, pages == Pages::kPrefix, queries);
-      __syncthreads();
     }
     CopyValues<S>(shape, task, next, values);
+    if (!has_step) {
+      // All warps have used the queries of the other pages.
+      if (!is_first) __syncthreads();
+      if constexpr (S::kIsQuantized) {
+        // Loads before the copies would take more registers than there are.
+        staged.Load(shape, task, pages == Pages::kPrefix);
+      }
+      staged.Store(queries);
+      __syncthreads();
+    }
     has_step = true;
   }
   WaitForCopies<0>();

@@ -40,9 +40,9 @@ __device__ inline void StoreNibbles(uint32_t level, std::byte* out) {
       static_cast<uint8_t>((level & 15u) | ((other & 15u) << 4));
 }
 
+// `extent` is that of the block.
 template <DType kType>
-__device__ void StoreBlock(float x, std::byte* out) {
-  const Extent extent = ExtentOf(x);
+__device__ void StoreBlock(float x, const Extent& extent, std::byte* out) {
   if constexpr (kType == DType::kQ8_0) {
     const float d = fabsf(fmaxf(extent.max, -extent.min)) / kQ80Max;
     int8_t level = 0;
@@ -89,7 +89,7 @@ __device__ void StoreElement(float x, int64_t c, std::byte* out) {
   } else if constexpr (kType == DType::kBF16) {
     reinterpret_cast<uint16_t*>(out)[c] = BfloatOfFloat(x);
   } else {
-    StoreBlock<kType>(x, out + KvBytes(kType, c));
+    StoreBlock<kType>(x, ExtentOf(x), out + KvBytes(kType, c));
   }
 }
 

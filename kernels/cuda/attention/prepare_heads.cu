@@ -158,7 +158,7 @@ template <int kPieces>
 struct LaneAngles {
   float2 at[kPieces];
 
-  __device__ LaneAngles(const float* angles, RopeStyle style) {
+  __device__ void Load(const float* angles, RopeStyle style) {
     const bool is_neox = style == RopeStyle::kNeox;
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
@@ -214,9 +214,21 @@ __device__ void NormPieces(const Pieces<kPieces>& factor, float eps,
 
 template <DType kType, int kPieces>
 __device__ void StorePieces(const Pieces<kPieces>& x, std::byte* out) {
+  if constexpr (kType == DType::kQ8_0) {
+    // All reductions come first, so that none waits for another's block.
+    Extent extents[kPieces];
 #pragma unroll
-  for (int i = 0; i < kPieces; ++i) {
-    StoreElement<kType>(x[i], i * kWarpThreads + LaneIndex(), out);
+    for (int i = 0; i < kPieces; ++i) extents[i] = ExtentOf(x[i]);
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      StoreBlock<kType>(x[i], extents[i],
+                        out + KvBytes(kType, i * kWarpThreads));
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      StoreElement<kType>(x[i], i * kWarpThreads + LaneIndex(), out);
+    }
   }
 }
 
@@ -284,13 +296,17 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int i = 0; i < kPieces; ++i) x[i] = work.x[i * kWarpThreads + lane];
   if (!work.is_value) {
-    const LaneAngles<kPieces> angles(p.angles + row * p.n_rot, p.style);
+    const bool has_prefix = work.is_query && p.q_prefix != nullptr;
+    LaneAngles<kPieces> angles;
+    LaneAngles<kPieces> prefix_angles;
+    angles.Load(p.angles + row * p.n_rot, p.style);
+    if (has_prefix) {
+      prefix_angles.Load(p.prefix_angles + row * p.n_rot, p.style);
+    }
     if (work.weight != nullptr) NormPieces<kPieces>(factor, p.eps, x);
     float rotated[kPieces];
-    if (work.is_query && p.q_prefix != nullptr) {
-      const LaneAngles<kPieces> others(p.prefix_angles + row * p.n_rot,
-                                       p.style);
-      RotatePieces<kPieces>(x, others, p.style, rotated);
+    if (has_prefix) {
+      RotatePieces<kPieces>(x, prefix_angles, p.style, rotated);
       float* out = p.q_prefix + (work.x - p.q);
 #pragma unroll
       for (int i = 0; i < kPieces; ++i) {
