@@ -19,9 +19,13 @@ namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {
 
 constexpr int kThreads = kFewWarps * kWarpThreads;
+// With so many threads one would have 96 registers. That leaves room for a
+// block of a small kernel that overlaps.
+[[maybe_unused]] constexpr int kBoundThreads = 576;
 constexpr int kFewRows = 32;
 constexpr int kSomeRows = 64;
 static_assert(kFewSharedBytes <= kMostSharedBytes);
+static_assert(kFewFixedBytes % 128 == 0);  // so slots are aligned
 
 // What a block does: its part's columns of tiles and its quads.
 struct Share {
@@ -32,8 +36,8 @@ struct Share {
   int end_quad;
 
   __device__ Share(const FewSplit& split, int unit_tiles) {
-    part = static_cast<int>(blockIdx.x) % split.n_parts;
-    const auto block = static_cast<int>(blockIdx.x) / split.n_parts;
+    part = static_cast<int>(blockIdx.x);
+    const auto block = static_cast<int>(blockIdx.y);
     first_tile = split.FirstUnit(part) * unit_tiles;
     n_tiles = split.FirstUnit(part + 1) * unit_tiles - first_tile;
     first_quad = split.FirstQuad(block);
@@ -326,7 +330,7 @@ struct SlotProducts {
 };
 
 template <DType kType, int kRows>
-__global__ void __launch_bounds__(kThreads, 1)
+__global__ void __launch_bounds__(kBoundThreads, 1)
     MultiplyQuads(const __grid_constant__ Products products, Activations x,
                   FewSplit split, int32_t most_stages, FewParts parts,
                   bool accumulate) {
@@ -418,8 +422,8 @@ void LaunchQuads(const Context& context, std::span<const MatMulArgs> products,
                          kFewWarps * split.n_slots * RingSlotBytes(kType);
   const FewParts parts = {.sums = reinterpret_cast<float4*>(context.scratch),
                           .counts = context.counts};
-  Launch(MultiplyQuads<kType, kRows>, {int64_t{split.n_parts} * split.n_blocks},
-         kThreads, shared, context.queue, all, Activations(first), split,
+  Launch(MultiplyQuads<kType, kRows>, {split.n_parts, split.n_blocks}, kThreads,
+         shared, context.queue, all, Activations(first), split,
          static_cast<int32_t>(most_stages), parts, first.accumulate);
 }
 
