@@ -79,10 +79,10 @@ __device__ inline float InverseOfPower(float power) {
   return FloatOfBits(kTwiceOne - BitsOfFloat(power));
 }
 
-// Rounds a warp's two rows of the part's activations. The lanes of half of a
-// quarter of the warp have eight columns each of one row, so that 16 lanes
-// store to different banks. Rows beyond the end are left as they are: nobody
-// reads their sums.
+// Rounds a warp's two rows of the part's activations. A lane takes eight
+// columns of a row at a time. Eight lanes have the first row, the next eight
+// the second one, so that 16 lanes store to different banks. Rows beyond the
+// end are left as they are: nobody reads their sums.
 template <int kRows>
 struct RowRounder {
   static constexpr int kAtOnce = 8;  // a lane's loads on the way
@@ -352,7 +352,7 @@ __global__ void __launch_bounds__(kBoundThreads, 1)
   RoundRows<kRows>(x, share, places.stages, places.powers);
   PublishShared();
   __syncthreads();
-  RingPlace at;
+  SlotCursor at;
   const auto rows =
       static_cast<uint32_t>(WgmmaDescriptor(SharedAddress(places.stages), 0));
   for (int quad = first_quad; quad < share.end_quad; quad += kFewGroups) {
@@ -366,6 +366,7 @@ __global__ void __launch_bounds__(kBoundThreads, 1)
       const SlotProducts<kType, kRows> slot = {
           ring.Reader(at.slot), __shfl_sync(kFullWarp, rows + before, 0)};
       const BlockScales<kType> scales(slot.weights.LoadTile(0, 0));
+      // Slots of types with long blocks are always full.
       if (kTiles == UnitTiles(kType) || first + kTiles <= share.n_tiles) {
 #pragma unroll
         for (int i = 0; i < kTiles; i += 2)
