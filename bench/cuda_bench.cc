@@ -27,6 +27,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
+#include "bench/cuda_product.h"
 #include "bench/cuda_step.h"
 #include "bench/cuda_timing.h"
 #include "bench/must.h"
@@ -39,8 +40,6 @@ namespace plimsoll::kernels {
 namespace {
 
 constexpr int kExitNoDevice = 77;
-// More than caches hold, so that weights come from memory as in a model.
-constexpr int64_t kRotatedBytes = int64_t{512} << 20;
 constexpr int64_t kLayers = 48;
 constexpr int64_t kHeads = 16;
 constexpr int64_t kKvHeads = 8;
@@ -48,61 +47,6 @@ constexpr int64_t kHeadDim = 256;
 constexpr int64_t kModelDim = 3840;
 constexpr int64_t kFfnDim = 15'360;
 constexpr int64_t kVocabulary = 262'144;
-
-// Weights of one shape, several times, with activations for some rows.
-class Product {
- public:
-  Product(Backend& backend, DType dtype, int64_t rows, int64_t cols,
-          int64_t n_rows)
-      : backend_(backend), n_rows_(n_rows) {
-    weight_bytes_ = rows * *RowBytes(dtype, cols);
-    const int64_t copies = std::max<int64_t>(1, kRotatedBytes / weight_bytes_);
-    for (int64_t i = 0; i < copies; ++i) {
-      weights_.push_back(RandomBytes(backend, weight_bytes_));
-      views_.push_back({dtype, rows, cols, weights_.back().data()});
-    }
-    x_ = RandomFloats(backend, n_rows * cols);
-    packed_ = Must(backend.Allocate(n_rows * PackedRowBytes(cols)));
-    out_ = Must(backend.Allocate(n_rows * rows * 4));
-    Must(backend.PackActivations({Floats(x_), n_rows, cols, packed_.data()}));
-  }
-
-  double Run() {
-    return Seconds(backend_, [&](int i) {
-      return backend_.MatMul({views_[static_cast<size_t>(i) % views_.size()],
-                              Floats(x_), packed_.data(), Floats(out_), n_rows_,
-                              false});
-    });
-  }
-  // One of many products of a step that is held for a graph, on any backend of
-  // the device.
-  double RunHeld(Backend& on) {
-    constexpr int kCalls = 32;
-    const auto step = [&](int) -> absl::Status {
-      RETURN_IF_ERROR(on.BeginStep(n_rows_));
-      for (int i = 0; i < kCalls; ++i) {
-        RETURN_IF_ERROR(on.MatMul(
-            {views_[static_cast<size_t>(i) % views_.size()], Floats(x_),
-             packed_.data(), Floats(out_), n_rows_, false}));
-      }
-      RETURN_IF_ERROR(on.Synchronize());
-      return on.EndStep();
-    };
-    Must(step(0));
-    return Seconds(on, step) / kCalls;
-  }
-  int64_t weight_bytes() const { return weight_bytes_; }
-
- private:
-  Backend& backend_;
-  int64_t n_rows_;
-  int64_t weight_bytes_;
-  std::vector<Buffer> weights_;
-  std::vector<WeightMatrix> views_;
-  Buffer x_;
-  Buffer packed_;
-  Buffer out_;
-};
 
 struct Shape {
   const char* name;
@@ -183,7 +127,8 @@ void BenchPrefill(int device, const Rates& rates) {
 }
 
 // Products of few rows that stream weights, with other numbers of parts, beside
-// those that do not (CudaOptions::streams_few_rows, few_row_parts).
+// those that do not (CudaOptions::streams_few_rows, few_row_parts). Of 8 rows
+// the latter are exact (wgmma_rows).
 void BenchFewRows(int device, const Rates& rates) {
   constexpr Shape kLaunches[] = {
       {"q, k and v", (kHeads + 2 * kKvHeads) * kHeadDim, kModelDim, 1},
@@ -191,11 +136,12 @@ void BenchFewRows(int device, const Rates& rates) {
       {"gate and up", 2 * kFfnDim, kModelDim, 1},
       {"down", kModelDim, kFfnDim, 1},
   };
-  const auto owner = Must(NewCudaBackend(device));
   CudaOptions options;
   options.streams_few_rows = false;
   const auto without = Must(NewCudaBackend(device, options));
   options.streams_few_rows = true;
+  options.wgmma_rows = 1;
+  const auto owner = Must(NewCudaBackend(device, options));
   std::vector<std::pair<int64_t, std::unique_ptr<Backend>>> forced;
   for (const int64_t parts : {2, 3, 4, 5, 6, 8, 11, 15, 22}) {
     options.few_row_parts = parts;
@@ -203,7 +149,7 @@ void BenchFewRows(int device, const Rates& rates) {
   }
   for (const DType dtype :
        {DType::kQ4_0, DType::kQ8_0, DType::kQ4_K, DType::kQ6_K}) {
-    for (const int64_t n_rows : {9, 32, 64}) {
+    for (const int64_t n_rows : {8, 32, 64}) {
       for (const Shape& shape : kLaunches) {
         Product product(*owner, dtype, shape.rows, shape.cols, n_rows);
         const auto print = [&](const std::string& way, Backend& on) {

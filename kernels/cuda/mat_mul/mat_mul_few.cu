@@ -19,9 +19,13 @@ namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {
 
 constexpr int kThreads = kFewWarps * kWarpThreads;
+// With so many threads one would have 96 registers. That leaves room for a
+// block of a small kernel that overlaps.
+[[maybe_unused]] constexpr int kBoundThreads = 576;
 constexpr int kFewRows = 32;
 constexpr int kSomeRows = 64;
 static_assert(kFewSharedBytes <= kMostSharedBytes);
+static_assert(kFewFixedBytes % 128 == 0);  // so slots are aligned
 
 // What a block does: its part's columns of tiles and its quads.
 struct Share {
@@ -32,8 +36,8 @@ struct Share {
   int end_quad;
 
   __device__ Share(const FewSplit& split, int unit_tiles) {
-    part = static_cast<int>(blockIdx.x) % split.n_parts;
-    const auto block = static_cast<int>(blockIdx.x) / split.n_parts;
+    part = static_cast<int>(blockIdx.x);
+    const auto block = static_cast<int>(blockIdx.y);
     first_tile = split.FirstUnit(part) * unit_tiles;
     n_tiles = split.FirstUnit(part + 1) * unit_tiles - first_tile;
     first_quad = split.FirstQuad(block);
@@ -75,10 +79,10 @@ __device__ inline float InverseOfPower(float power) {
   return FloatOfBits(kTwiceOne - BitsOfFloat(power));
 }
 
-// Rounds a warp's two rows of the part's activations. The lanes of half of a
-// quarter of the warp have eight columns each of one row, so that 16 lanes
-// store to different banks. Rows beyond the end are left as they are: nobody
-// reads their sums.
+// Rounds a warp's two rows of the part's activations. A lane takes eight
+// columns of a row at a time. Eight lanes have the first row, the next eight
+// the second one, so that 16 lanes store to different banks. Rows beyond the
+// end are left as they are: nobody reads their sums.
 template <int kRows>
 struct RowRounder {
   static constexpr int kAtOnce = 8;  // a lane's loads on the way
@@ -326,7 +330,7 @@ struct SlotProducts {
 };
 
 template <DType kType, int kRows>
-__global__ void __launch_bounds__(kThreads, 1)
+__global__ void __launch_bounds__(kBoundThreads, 1)
     MultiplyQuads(const __grid_constant__ Products products, Activations x,
                   FewSplit split, int32_t most_stages, FewParts parts,
                   bool accumulate) {
@@ -348,7 +352,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   RoundRows<kRows>(x, share, places.stages, places.powers);
   PublishShared();
   __syncthreads();
-  RingPlace at;
+  SlotCursor at;
   const auto rows =
       static_cast<uint32_t>(WgmmaDescriptor(SharedAddress(places.stages), 0));
   for (int quad = first_quad; quad < share.end_quad; quad += kFewGroups) {
@@ -362,6 +366,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       const SlotProducts<kType, kRows> slot = {
           ring.Reader(at.slot), __shfl_sync(kFullWarp, rows + before, 0)};
       const BlockScales<kType> scales(slot.weights.LoadTile(0, 0));
+      // Slots of types with long blocks are always full.
       if (kTiles == UnitTiles(kType) || first + kTiles <= share.n_tiles) {
 #pragma unroll
         for (int i = 0; i < kTiles; i += 2)
@@ -418,8 +423,8 @@ void LaunchQuads(const Context& context, std::span<const MatMulArgs> products,
                          kFewWarps * split.n_slots * RingSlotBytes(kType);
   const FewParts parts = {.sums = reinterpret_cast<float4*>(context.scratch),
                           .counts = context.counts};
-  Launch(MultiplyQuads<kType, kRows>, {int64_t{split.n_parts} * split.n_blocks},
-         kThreads, shared, context.queue, all, Activations(first), split,
+  Launch(MultiplyQuads<kType, kRows>, {split.n_parts, split.n_blocks}, kThreads,
+         shared, context.queue, all, Activations(first), split,
          static_cast<int32_t>(most_stages), parts, first.accumulate);
 }
 

@@ -11,21 +11,9 @@
 
 #include "kernels/cuda/barrier.cuh"
 #include "kernels/cuda/mat_mul/few_split.h"
-#include "kernels/cuda/mat_mul/products.cuh"
+#include "kernels/cuda/mat_mul/weight_stream.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
-
-// Goes through the slots of a ring, in the order in which they are used.
-struct RingPlace {
-  int slot = 0;
-  int phase = 0;  // the parity of the slot's round
-
-  __device__ void Advance(int n_slots) {
-    if (++slot < n_slots) return;
-    slot = 0;
-    phase ^= 1;
-  }
-};
 
 template <DType kType>
 struct WarpRing {

@@ -236,6 +236,57 @@ TEST_P(MatMulHalfTest, ProductsTogetherHaveTheBitsOfEachAloneAndAddUp) {
   }
 }
 
+// Weights are read before the kernels before have ended, activations after. The
+// step is begun as one of one row, because only such graphs overlap.
+TEST_P(MatMulHalfTest, ProductsOfAHeldStepWaitForTheirActivations) {
+  RandomData random(27);
+  constexpr int64_t kDim = 512;
+  constexpr int64_t kFew = 12;
+  const auto first = Store(backend(), DType::kQ4_0, kDim, kDim,
+                           random.Weights(DType::kQ4_0, kDim, kDim));
+  const auto second = Store(backend(), DType::kQ8_0, kDim, kDim,
+                            random.Weights(DType::kQ8_0, kDim, kDim));
+  constexpr int64_t kBytes = kFew * kDim * 4;
+  const Buffer x = *backend().Allocate(kBytes);
+  const Buffer between = *backend().Allocate(kBytes);
+  const Buffer out = *backend().Allocate(kBytes);
+  const Buffer packed = *backend().Allocate(kFew * PackedRowBytes(kDim));
+  const auto floats = [](const Buffer& buffer) {
+    return reinterpret_cast<float*>(buffer.data());
+  };
+  const auto run = [&](bool is_held, const std::vector<float>& values) {
+    const auto bytes = std::as_bytes(std::span(values));
+    for (const Buffer* buffer : {&x, &between, &out}) {
+      EXPECT_TRUE(backend().Upload(bytes, buffer->view()).ok());
+    }
+    if (is_held) {
+      EXPECT_TRUE(backend().BeginStep(1).ok());
+    }
+    const auto multiply = [&](const StoredMatrix& w, const Buffer& from,
+                              const Buffer& to) {
+      EXPECT_TRUE(
+          backend()
+              .PackActivations({floats(from), kFew, kDim, packed.data()})
+              .ok());
+      EXPECT_TRUE(backend()
+                      .MatMul({w.view, floats(from), packed.data(), floats(to),
+                               kFew, /*accumulate=*/false})
+                      .ok());
+    };
+    multiply(first, x, between);
+    multiply(second, between, out);
+    EXPECT_TRUE(backend().Synchronize().ok());
+    if (is_held) {
+      EXPECT_TRUE(backend().EndStep().ok());
+    }
+    return Downloaded(backend(), {out.data(), kBytes});
+  };
+  for (int i = 0; i < 3; ++i) {
+    const auto values = random.Floats(kFew * kDim);
+    EXPECT_EQ(run(true, values), run(false, values)) << i;
+  }
+}
+
 TEST_P(MatMulHalfTest, WhatIsNotFiniteShowsWhereItIs) {
   RandomData random(20);
   constexpr int64_t kCols = 256;
