@@ -64,10 +64,11 @@ constexpr Shape kShapes[] = {
 };
 
 // Products of a decode step: each shape, and all of the model.
-void BenchDecode(Backend& backend, const Rates& rates) {
+void BenchDecode(Backend& backend, const Rates& rates,
+                 std::span<const int64_t> row_counts) {
   for (const DType dtype :
        {DType::kQ8_0, DType::kQ4_0, DType::kQ4_K, DType::kQ6_K, DType::kBF16}) {
-    for (const int64_t n_rows : {1, 8, 32}) {
+    for (const int64_t n_rows : row_counts) {
       double seconds = 0;
       double bytes = 0;
       for (const Shape& shape : kShapes) {
@@ -190,12 +191,13 @@ std::unique_ptr<Backend> BackendFor(int device, const StepWay& way) {
 }
 
 // Whole decode steps of the model.
-void BenchSteps(int device, const Rates& rates) {
+void BenchSteps(int device, const Rates& rates,
+                std::span<const int64_t> row_counts) {
   constexpr StepShape kShape = {kLayers,   kHeads,  kKvHeads,   kHeadDim,
                                 kModelDim, kFfnDim, kVocabulary};
   constexpr int64_t kContext = 1024;
   std::array<double, std::size(kStepWays)> alone = {};  // tokens/s of one row
-  for (const int64_t n_rows : {1, 8, 32}) {
+  for (const int64_t n_rows : row_counts) {
     const auto owner = BackendFor(device, kStepWays[0]);
     DecodeStep step(*owner, kShape, DType::kQ4_0, n_rows, kContext);
     for (size_t i = 0; i < alone.size(); ++i) {
@@ -531,10 +533,14 @@ int Run(int device, std::span<const std::string> parts) {
   if (has("calls")) RunCalls(device);
   if (has("attention")) BenchAttentions(device, **backend, rates);
   if (has("rest")) BenchRest(**backend);
-  if (has("steps")) BenchSteps(device, rates);
+  constexpr int64_t kRowCounts[] = {1, 8, 32};
+  const auto one = std::span<const int64_t>(kRowCounts).first(1);
+  if (has("step")) BenchSteps(device, rates, one);
+  if (has("steps")) BenchSteps(device, rates, kRowCounts);
   if (has("few")) BenchFewRows(device, rates);
   if (has("prefill")) BenchPrefill(device, rates);
-  if (has("decode")) BenchDecode(**backend, rates);
+  if (has("row")) BenchDecode(**backend, rates, one);
+  if (has("decode")) BenchDecode(**backend, rates, kRowCounts);
   return 0;
 }
 

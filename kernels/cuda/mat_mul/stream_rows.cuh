@@ -60,13 +60,25 @@ struct RowBytes {
   }
 };
 
+// Barriers that wait for activations: for a copy of them, and for all threads
+// that store them as they are used.
+struct ColumnBarriers {
+  Barrier* copied;
+  Barrier* ready;
+
+  // Called by one thread, before any other uses them.
+  __device__ void Init() const {
+    InitBarrier(copied, 1);
+    InitBarrier(ready, kProductThreads);
+  }
+};
+
 // The activations of up to kGroupRows rows, split into bytes.
 template <DType kType, int kRows>
 struct StreamColumns {
   static constexpr int kHalves = HalvesOf(kType);
   static constexpr bool kHasHalfSums = kHalves == 2 && !HasSignedQuants(kType);
   static constexpr int kRowBytes = 64;  // of a tile: 32 high and 32 low bytes
-  static constexpr int kArrivals = kProductThreads;
 
   std::byte* values;  // [tile][row][high, low][lane % 4][half] of four bytes
   float2* scales;     // [tile][half][row]: the scale and the scaled sum
@@ -85,9 +97,10 @@ struct StreamColumns {
         n_tiles(n_tiles) {}
   __device__ std::byte* End() const { return values + Bytes(n_tiles); }
 
-  // Brings the columns of tiles from `begin` on. Rows that do not exist are
-  // zeros. Called by the warps that multiply; `come` tells when all is there.
-  __device__ void Fetch(const Activations& x, int begin, Barrier* come) const {
+  // Brings the columns of tiles from `begin` on, and returns when all are
+  // there. Rows that do not exist are zeros. Called by the warps that multiply.
+  __device__ void Fetch(const Activations& x, int begin,
+                        const ColumnBarriers& barriers) const {
     // A thread has so many fours of both halves of columns on the way.
     constexpr int kBatch = 4;
     const int n = n_tiles * kRows * 4;
@@ -133,7 +146,8 @@ struct StreamColumns {
             halves[half == 0 ? 0 : 1];
       }
     }
-    Arrive(come);
+    Arrive(barriers.ready);
+    WaitFor(barriers.ready, 0);
   }
 
   // The sum of the four values of each of four lanes.
@@ -149,44 +163,58 @@ struct StreamColumns {
   }
 };
 
-// One row's activations as they are packed.
+// One row's activations, copied as they are packed and split in place.
 template <DType kType>
 struct StreamColumns<kType, 1> {
-  static constexpr int kArrivals = 1;
+  static constexpr int kRowBytes = 64;
 
-  std::byte* values;  // [tile] of 32 values
+  std::byte* values;  // [tile][high, low][lane % 4][half] of four bytes
   int n_tiles;
 
   // The scales of all tiles follow the values, then the scaled sums.
   static constexpr int64_t Bytes(int64_t n_tiles) {
-    return (n_tiles * (kTileCols * 2 + 8) + 127) / 128 * 128;
+    return (n_tiles * (kRowBytes + 8) + 127) / 128 * 128;
   }
 
   __device__ StreamColumns(std::byte* at, int n_tiles)
       : values(at), n_tiles(n_tiles) {}
   __device__ std::byte* End() const { return values + Bytes(n_tiles); }
   __device__ float Scale(int tile) const {
-    return FloatAt(values, n_tiles * (kTileCols * 2) + tile * 4);
+    return FloatAt(values, n_tiles * kRowBytes + tile * 4);
   }
   __device__ float Sum(int tile) const {
-    return FloatAt(values, n_tiles * (kTileCols * 2 + 4) + tile * 4);
+    return FloatAt(values, n_tiles * (kRowBytes + 4) + tile * 4);
   }
 
-  // Whole 16 bytes are copied; what is copied too much lies in the row.
   __device__ void Fetch(const Activations& x, int /*begin*/,
-                        Barrier* come) const {
-    if (ThreadIndex() != 0) return;
-    const int bytes =
-        (n_tiles * (static_cast<int>(kTileCols) * 2 + 8) + 15) & ~15;
-    ArriveForBytes(come, bytes);
-    CopyBlock(values, x.rows, bytes, come);
+                        const ColumnBarriers& barriers) const {
+    if (ThreadIndex() == 0) {
+      // Whole 16 bytes are copied; what is copied too much lies in the row.
+      const int bytes = (n_tiles * (kRowBytes + 8) + 15) & ~15;
+      ArriveForBytes(barriers.copied, bytes);
+      CopyBlock(values, x.rows, bytes, barriers.copied);
+    }
+    WaitFor(barriers.copied, 0);
+    const RowBytes high(false);
+    const RowBytes low(true);
+#pragma unroll 1
+    for (int i = ThreadIndex(); i < n_tiles * 4; i += kProductThreads) {
+      auto* const at =
+          reinterpret_cast<uint2*>(values + i / 4 * kRowBytes + i % 4 * 8);
+      const uint2 first = at[0];
+      const uint2 second = at[4];
+      at[0] = {high.Of(first), high.Of(second)};
+      at[4] = {low.Of(first), low.Of(second)};
+    }
+    Arrive(barriers.ready);
+    WaitFor(barriers.ready, 0);
   }
 };
 
 // The scales of rows g and g + 8 of a tile, for one half of its columns.
 struct PairOfScales {
   float scale[2];
-  float offset[2];
+  float offset[2];  // unused if there is a zero point
 };
 template <DType kType>
 __device__ PairOfScales ScalesOf(const RawTile<kType>& raw, int sub, int half) {
@@ -194,23 +222,28 @@ __device__ PairOfScales ScalesOf(const RawTile<kType>& raw, int sub, int half) {
   for (int row = 0; row < 2; ++row) {
     const ScaleAndOffset by = Unpacked<kType>(raw.ScalesOf(row), sub, half);
     both.scale[row] = by.scale;
-    both.offset[row] = ZeroOf(kType) != 0
-                           ? static_cast<float>(-ZeroOf(kType)) * by.scale
-                           : by.offset;
+    both.offset[row] = by.offset;
   }
   return both;
 }
 
 // Adds the scaled sums of a tile, or of half of it, to those of rows g and g +
-// 8. `products` are the high and the low sum of each.
+// 8. `products` are the high and the low sum of each, as many times as 1 / unit
+// says; `x` is the scale and the scaled sum of the activations.
 template <DType kType>
-__device__ void AddScaled(const int32_t (&products)[4], const PairOfScales& by,
-                          float2 x, float (&sums)[2]) {
+__device__ void AddScaled(const int32_t (&products)[4], float unit,
+                          const PairOfScales& by, float2 x, float (&sums)[2]) {
+  const float scale = x.x * unit;
+  const float zero = static_cast<float>(-ZeroOf(kType)) * x.y;
 #pragma unroll
   for (int row = 0; row < 2; ++row) {
-    const int32_t total = products[2 * row] * 256 + products[2 * row + 1];
-    sums[row] = Fma(static_cast<float>(total), by.scale[row] * x.x, sums[row]);
-    if constexpr (!HasSignedQuants(kType)) {
+    const auto total =
+        static_cast<float>(products[2 * row] * 256 + products[2 * row + 1]);
+    const float sum = HasSignedQuants(kType) || ZeroOf(kType) == 0
+                          ? total * scale
+                          : Fma(total, scale, zero);
+    sums[row] = Fma(sum, by.scale[row], sums[row]);
+    if constexpr (!HasSignedQuants(kType) && ZeroOf(kType) == 0) {
       sums[row] = Fma(by.offset[row], x.y, sums[row]);
     }
   }
@@ -228,40 +261,27 @@ struct StreamSums {
   static constexpr int kHalves = HalvesOf(kType);
   static constexpr int kFours = kRows / 4;  // rows, four at a time
   static constexpr int kBlockTiles = PlanesOf(kType).block_tiles;
-  // What Load returns is in the slot until Add has used it.
-  static constexpr bool kReadsAhead = false;
   using Columns = StreamColumns<kType, kRows>;
 
   // Of rows 4 m + lane % 4 of activations.
   float sums[kFours][kPlaces][2] = {};
 
-  // Where the warp's tiles of a slot lie.
-  struct Read {
-    TileReader<kType, 1, true> weights;
-    Columns x;
-    int tile;  // the warp's first column of tiles
-    int left;  // tiles from there on
-  };
-  __device__ static Read Load(const TileReader<kType, 1, true>& weights,
-                              const Columns& x, int first, int n_tiles) {
+  // Adds the warp's tiles of a slot, which has `n_tiles`; `first` is the slot's
+  // first column of tiles.
+  __device__ void Add(const TileReader<kType, 1, true>& weights,
+                      const Columns& x, int first, int n_tiles) {
     const int warp_tile = WarpIndex() * kWarpTiles;
-    return {weights, x, first + warp_tile, n_tiles - warp_tile};
-  }
-
-  __device__ void Add(const Read& read) {
-    const int warp_tile = WarpIndex() * kWarpTiles;
+    const int left = n_tiles - warp_tile;
     const auto add = [&](int j) {
-      AddTile(read.weights.LoadTile(0, static_cast<uint32_t>(j)),
-              (warp_tile + j) % kBlockTiles, read.x, read.tile + j, j);
+      AddTile(weights.LoadTile(0, static_cast<uint32_t>(j)),
+              (warp_tile + j) % kBlockTiles, x, first + warp_tile + j, j);
     };
-    if (read.left >= kWarpTiles) {
+    if (left >= kWarpTiles) {
 #pragma unroll
       for (int j = 0; j < kWarpTiles; ++j) add(j);
     } else {
-#pragma unroll
-      for (int j = 0; j < kWarpTiles; ++j) {
-        if (j < read.left) add(j);
-      }
+#pragma unroll 1
+      for (int j = 0; j < left; ++j) add(j);
     }
   }
 
@@ -287,7 +307,7 @@ struct StreamSums {
         } else {
           Mma32<HasSignedQuants(kType), true>(w.a, b, products);
         }
-        AddScaled<kType>(products, by[h], scales[h * kRows + m * 4],
+        AddScaled<kType>(products, 1, by[h], scales[h * kRows + m * 4],
                          sums[m][j * kHalves % kPlaces + h]);
       }
     }
@@ -309,112 +329,137 @@ struct StreamSums {
   }
 };
 
-// For one row. A lane has place lane % 4.
+// Types whose quants are nibbles: the lower ones of a
+// byte are columns of the first half, the upper ones of the second half.
+constexpr bool HasNibbles(DType type) {
+  return type == DType::kQ4_0 || type == DType::kQ4_1 || type == DType::kQ4_K;
+}
+
+// For one row. A lane has the columns of place lane / 8 and the sums of place
+// lane % 4.
 template <DType kType>
 struct StreamSums<kType, 1> {
   static constexpr int kHalves = HalvesOf(kType);
   static constexpr int kGroupTiles = kPlaces / kHalves;  // of one product
   static constexpr int kGroups = kWarpTiles / kGroupTiles;
   static constexpr int kBlockTiles = PlanesOf(kType).block_tiles;
-  static constexpr bool kReadsAhead = true;
+  static constexpr bool kHasHalfSums = kHalves == 2 && !HasSignedQuants(kType);
   using Columns = StreamColumns<kType, 1>;
 
-  // What a lane reads of a slot. It is used later, while the next slot is read.
-  struct Read {
-    RawTile<kType> tiles[kWarpTiles];     // without scales
-    RawTile<kType> own[kGroups];          // the scales of the lane's own tile
-    uint2 columns[kGroups][2 / kHalves];  // four values of each half, or of one
-    float2 scales[kGroups];               // the scale and the sum of its tile
-    int left;                             // tiles from the warp's first one on
-  };
-
   float sums[2] = {};
+  // The lane's columns of each tile of a group. Those that are not of its place
+  // stay zeros.
+  uint32_t columns[kGroupTiles][2] = {};
 
-  // The tile whose columns this lane has, and the tile whose sums it has, of
-  // those of a group.
-  __device__ static int ColumnPlace() { return LaneIndex() / 8; }
-  __device__ static int OwnTile() { return LaneIndex() % 4 / kHalves; }
-  __device__ static int OwnHalf() { return LaneIndex() % 4 % kHalves; }
-
-  // Reads the warp's tiles of a slot, which has `n_tiles`; `first` is the
-  // slot's first column of tiles. What lies beyond its end is read and not
-  // used.
-  __device__ static Read Load(const TileReader<kType, 1, true>& weights,
-                              const Columns& x, int first, int n_tiles) {
+  __device__ void Add(const TileReader<kType, 1, true>& weights,
+                      const Columns& x, int first, int n_tiles) {
     const int warp_tile = WarpIndex() * kWarpTiles;
-    Read read;
-    read.left = n_tiles - warp_tile;
-#pragma unroll
-    for (int j = 0; j < kWarpTiles; ++j) {
-      read.tiles[j] = weights.LoadTile(0, static_cast<uint32_t>(j));
-    }
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
-      const int tile = first + warp_tile + g * kGroupTiles;
-      const int own = tile + OwnTile();
-      read.own[g] = weights.LoadTile(
-          0, static_cast<uint32_t>(g * kGroupTiles + OwnTile()));
-      read.scales[g] = {x.Scale(own), 0};
-      if constexpr (!HasSignedQuants(kType) && kHalves == 1) {
-        read.scales[g].y = x.Sum(own);
-      }
-      const std::byte* columns =
-          x.values +
-          (tile + ColumnPlace() / kHalves) * static_cast<int>(kTileCols * 2) +
-          ColumnPlace() % kHalves * 32 + LaneIndex() % 4 * 8;
-#pragma unroll
-      for (int h = 0; h < 2 / kHalves; ++h) {
-        read.columns[g][h] = *reinterpret_cast<const uint2*>(columns + h * 32);
-      }
+      AddGroup(weights, x, first + warp_tile, n_tiles - warp_tile,
+               g * kGroupTiles);
     }
-    return read;
   }
 
-  __device__ void Add(const Read& read) {
-    constexpr bool kHasHalfSums = kHalves == 2 && !HasSignedQuants(kType);
-    const int warp_tile = WarpIndex() * kWarpTiles;
-    const RowBytes bytes(LaneIndex() / 4 % 2 == 1);
-#pragma unroll
-    for (int g = 0; g < kGroups; ++g) {
-      const int own = g * kGroupTiles + OwnTile();
-      const int of_columns = g * kGroupTiles + ColumnPlace() / kHalves;
-      // Columns of tiles that are not there have no place.
-      const int place = of_columns < read.left ? ColumnPlace() : kPlaces;
-      uint32_t mine[2];
-      for (int h = 0; h < 2; ++h) {
-        mine[h] = bytes.Of(read.columns[g][h % (2 / kHalves)]);
-      }
-      // Two sums, so that products wait less for each other.
-      int32_t products[2][4] = {};
-      int32_t half_sums[4] = {};
-#pragma unroll
-      for (int i = 0; i < kGroupTiles; ++i) {
-        const int j = g * kGroupTiles + i;
-        const Tile<kType> w =
-            Unpack(read.tiles[j], (warp_tile + j) % kBlockTiles);
-        uint32_t b[2];
-        for (int h = 0; h < 2; ++h) {
-          b[h] = place == (kHalves == 2 ? 2 * i + h : i) ? mine[h] : 0;
-        }
-        Mma32<HasSignedQuants(kType), true>(w.a, b, products[i % 2]);
-        if constexpr (kHasHalfSums) {
-          constexpr uint32_t kOnes = 0x01010101u;
-          const uint32_t ones[4] = {kOnes, kOnes, kOnes, kOnes};
-          Mma32<true, true>(ones, b, half_sums);
-        }
-      }
-#pragma unroll
-      for (int i = 0; i < 4; ++i) products[0][i] += products[1][i];
-      if (own >= read.left) continue;
-      float2 scale = read.scales[g];
-      if constexpr (kHasHalfSums) {
-        scale.y =
-            scale.x * static_cast<float>(half_sums[0] * 256 + half_sums[1]);
-      }
-      const PairOfScales by =
-          ScalesOf(read.own[g], (warp_tile + own) % kBlockTiles, OwnHalf());
-      AddScaled<kType>(products[0], by, scale, sums);
+  // Adds the tiles from `at` on of the warp's tiles, which begin at column of
+  // tiles `tile` and are `left` at most.
+  __device__ void AddGroup(const TileReader<kType, 1, true>& weights,
+                           const Columns& x, int tile, int left, int at) {
+    const int own = at + LaneIndex() % 4 / kHalves;
+    const int half = LaneIndex() % 4 % kHalves;
+    const RawTile<kType> of_own =
+        weights.LoadTile(0, static_cast<uint32_t>(own));
+    float2 scale = {x.Scale(tile + own), 0};
+    if constexpr (!HasSignedQuants(kType) && !kHasHalfSums) {
+      scale.y = x.Sum(tile + own);
     }
+    LoadColumns(x, tile + at, left - at);
+    int32_t products[4] = {};
+    float unit = 1;
+    if constexpr (HasNibbles(kType)) {
+      MultiplyNibbles(weights, at, products);
+      unit = 1.0f / 16;
+    } else {
+      Multiply(weights, at, products);
+    }
+    if constexpr (kHasHalfSums) scale.y = scale.x * HalfSum();
+    if (own >= left) return;
+    const int sub = (WarpIndex() * kWarpTiles + own) % kBlockTiles;
+    AddScaled<kType>(products, unit, ScalesOf(of_own, sub, half), scale, sums);
+  }
+
+  // Tiles that are not there have zeros.
+  __device__ void LoadColumns(const Columns& x, int tile, int left) {
+    const int place = LaneIndex() / 8;
+    const std::byte* from = x.values +
+                            (tile + place / kHalves) * Columns::kRowBytes +
+                            LaneIndex() / 4 % 2 * 32 + LaneIndex() % 4 * 8;
+#pragma unroll
+    for (int i = 0; i < kGroupTiles; ++i) {
+      if constexpr (kHalves == 2) {
+        if (place == 2 * i) columns[i][0] = WordAt(from);
+        if (place == 2 * i + 1) columns[i][1] = WordAt(from + 4);
+      } else if (place == i) {
+        const auto both = *reinterpret_cast<const uint2*>(from);
+        columns[i][0] = both.x;
+        columns[i][1] = both.y;
+      }
+    }
+    if (left >= kGroupTiles) return;
+#pragma unroll
+    for (int i = 0; i < kGroupTiles; ++i) {
+      if (i >= left) columns[i][0] = columns[i][1] = 0;
+    }
+  }
+  __device__ static uint32_t WordAt(const std::byte* from) {
+    return *reinterpret_cast<const uint32_t*>(from);
+  }
+
+  __device__ void Multiply(const TileReader<kType, 1, true>& weights, int at,
+                           int32_t (&products)[4]) const {
+#pragma unroll
+    for (int i = 0; i < kGroupTiles; ++i) {
+      const int j = at + i;
+      const Tile<kType> w =
+          Unpack(weights.LoadTile(0, static_cast<uint32_t>(j)),
+                 (WarpIndex() * kWarpTiles + j) % kBlockTiles);
+      Mma32<HasSignedQuants(kType), true>(w.a, columns[i], products);
+    }
+  }
+
+  // A byte is 16 times its upper nibble and the lower one. So products of bytes
+  // less those of lower nibbles are 16 times those of upper ones, which then
+  // need not be unpacked. The products are 16 times what they are.
+  __device__ void MultiplyNibbles(const TileReader<kType, 1, true>& weights,
+                                  int at, int32_t (&products)[4]) const {
+    constexpr uint32_t kLow = 0x0F0F0F0Fu;
+    int32_t lower[4] = {};
+    int32_t too_much[4] = {};
+#pragma unroll
+    for (int i = 0; i < kGroupTiles; ++i) {
+      const RawTile<kType> raw =
+          weights.LoadTile(0, static_cast<uint32_t>(at + i));
+      const uint32_t low[2] = {raw.quants[0] & kLow, raw.quants[1] & kLow};
+      Mma16<false, true>(low, columns[i][0], lower);
+      Mma16<false, true>(low, columns[i][1], too_much);
+      Mma16<false, true>(raw.quants, columns[i][1], products);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      products[i] += lower[i] * 16 - too_much[i];
+    }
+  }
+
+  // The sum of the columns of the lane's own half, from products with ones.
+  __device__ float HalfSum() const {
+    constexpr uint32_t kOnes = 0x01010101u;
+    const uint32_t ones[4] = {kOnes, kOnes, kOnes, kOnes};
+    int32_t half_sums[4] = {};
+#pragma unroll
+    for (int i = 0; i < kGroupTiles; ++i) {
+      Mma32<true, true>(ones, columns[i], half_sums);
+    }
+    return static_cast<float>(half_sums[0] * 256 + half_sums[1]);
   }
 
   // Moves what the warp has to `to` [output].

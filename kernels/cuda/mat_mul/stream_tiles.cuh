@@ -33,9 +33,9 @@ struct StreamPlaces {
   std::byte* slots;
   StreamColumns<kType, kRows> columns;
   float* kept;
-  std::byte* barriers;    // of the ring
-  Barrier* meeting;       // of the warps that multiply
-  Barrier* columns_come;  // tells that the activations have come
+  std::byte* barriers;  // of the ring
+  Barrier* meeting;     // of the warps that multiply
+  ColumnBarriers column_barriers;
 
   __device__ StreamPlaces(std::byte* shared, int n_slots, int n_tiles)
       : slots(shared),
@@ -43,7 +43,7 @@ struct StreamPlaces {
         kept(reinterpret_cast<float*>(columns.End())),
         barriers(reinterpret_cast<std::byte*>(kept) + Kept<kRows>::kBytes),
         meeting(reinterpret_cast<Barrier*>(barriers + kSlotBarrierBytes)),
-        columns_come(meeting + 1) {}
+        column_barriers{meeting + 1, meeting + 2} {}
 };
 
 // The shared memory of a block: with as many slots as fit in what two blocks
@@ -59,7 +59,7 @@ struct StreamRoom {
   explicit StreamRoom(const StreamParts& parts) {
     const int64_t fixed =
         StreamColumns<kType, kRows>::Bytes(parts.TilesOfBlock(kRows)) +
-        Kept<kRows>::kBytes + kSlotBarrierBytes + 2 * int64_t{sizeof(Barrier)};
+        Kept<kRows>::kBytes + kSlotBarrierBytes + 3 * int64_t{sizeof(Barrier)};
     n_slots = std::clamp<int64_t>((kSharedBytes - fixed) / SlotOf(kType).bytes,
                                   0, kMostSlots);
     bytes = n_slots * SlotOf(kType).bytes + fixed;
@@ -116,7 +116,6 @@ __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
   LetNextKernelBegin();
   constexpr bool kHasAllParts = Outputs::kHasAllParts;
   using Entries = typename Outputs::Entries;
-  using Sums = StreamSums<kType, kRows>;
   const auto col_tiles = static_cast<int>(products.of[0].w.at.col_tiles);
   const int n_parts = work.parts.n_parts;
   const auto block = static_cast<int>(blockIdx.x);
@@ -128,18 +127,18 @@ __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
   const StreamPlaces<kType, kRows> places(DynamicShared(), work.n_slots,
                                           end - begin);
   const WeightRing<kType> ring(places.slots, places.barriers, work.n_slots);
-  const int warp = WarpIndex();
-  SlotCursor at;
-  RunCursor<Outputs::kUnitTiles> run(group, work.n_groups, begin, end,
-                                     work.parts.tiles);
   if (ThreadIndex() == kProductThreads) {
     ring.Init();
+    places.column_barriers.Init();
     InitBarrier(places.meeting, kProductThreads);
-    InitBarrier(places.columns_come, Sums::Columns::kArrivals);
     PublishBarriers();
   }
   __syncthreads();
   if (ThreadIndex() == kProductThreads) {
+    SlotCursor at;
+    RunCursor<Outputs::kUnitTiles> run(group, work.n_groups, begin, end,
+                                       work.parts.tiles);
+#pragma unroll 1
     for (int n = 0; run.unit < work.n_units; ++n) {
       if (n >= work.n_slots) WaitFor(ring.empty + at.slot, at.phase ^ 1);
       int row_tile = Outputs::RowTile(products, run.unit, run.tile);
@@ -150,65 +149,45 @@ __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
     }
   }
   WaitForKernelsBefore();
-  if (warp < kProductWarps) {
-    places.columns.Fetch(x, begin, places.columns_come);
-    WaitFor(places.columns_come, 0);
+  if (WarpIndex() < kProductWarps) {
+    places.columns.Fetch(x, begin, places.column_barriers);
+    const TileReader<kType, 1, true> first_slot =
+        ring.Reader(0, WarpIndex() * kWarpTiles);
     const int unit_entries = Outputs::kUnitTiles * (kHasAllParts ? n_parts : 1);
-    int n_kept = 0;  // units
     int n_entries = 0;
-    int first_unit = 0;  // of those that are kept
-    int parity = 0;      // of the meeting, and which buffer is written
-    Sums sums;
-    // A slot that has been read, and where its run ends.
-    struct Step {
-      typename Sums::Read read;
-      int unit;
-      bool ends_part;
-      bool ends_unit;
-    };
-    Step next = {};
-    bool has_next = false;
-    while (has_next || run.unit < work.n_units) {
-      Step step = next;
-      const bool has_step = has_next;
-      has_next = run.unit < work.n_units;
-      if (has_next) {
-        WaitFor(ring.full + at.slot, at.phase);
-        next.read = Sums::Load(ring.Reader(at.slot, warp * kWarpTiles),
-                               places.columns, run.col - begin, run.Tiles());
-        next.unit = run.unit;
-        next.ends_part = run.Advance();
-        next.ends_unit = run.unit != next.unit;
-      }
-      if constexpr (!Sums::kReadsAhead) {
-        step = next;
-        sums.Add(step.read);
-      }
-      if (has_next) {
-        __syncwarp();
-        if (LaneIndex() == 0) Arrive(ring.empty + at.slot);
-        at.Advance(work.n_slots);
-      }
-      if constexpr (Sums::kReadsAhead) {
-        if (!has_step) continue;
-        sums.Add(step.read);
-      } else {
-        has_next = false;
-      }
-      if (!step.ends_part) continue;
+    int first_unit = group;  // of those that are kept
+    int parity = 0;          // of the meeting, and which buffer is written
+    SlotCursor at;
+    StreamSums<kType, kRows> sums;
+#pragma unroll 1
+    for (int unit = group; unit < work.n_units; unit += work.n_groups) {
       float* const kept =
           places.kept + parity * Entries::kEntries * Entries::kOfEntry;
-      sums.Take(kept + n_entries * Entries::kOfEntry + warp * Entries::kOfWarp);
-      if (n_entries++ == 0) first_unit = step.unit;
-      if (!step.ends_unit) continue;
-      ++n_kept;
+#pragma unroll 1
+      for (int entry = 0; entry < unit_entries; ++entry) {
+        const int part_begin =
+            begin + (kHasAllParts ? entry % n_parts * work.parts.tiles : 0);
+        const int part_end = std::min(part_begin + work.parts.tiles, end);
+#pragma unroll 1
+        for (int col = part_begin; col < part_end; col += kSlotTiles) {
+          WaitFor(ring.full + at.slot, at.phase);
+          sums.Add(first_slot.In(at.slot * WeightRing<kType>::kSlot.bytes),
+                   places.columns, col - begin, part_end - col);
+          __syncwarp();
+          if (LaneIndex() == 0) Arrive(ring.empty + at.slot);
+          at.Advance(work.n_slots);
+        }
+        sums.Take(kept + n_entries++ * Entries::kOfEntry +
+                  WarpIndex() * Entries::kOfWarp);
+      }
       const bool is_full = n_entries + unit_entries > Entries::kEntries;
-      if (!is_full && (has_next || run.unit < work.n_units)) continue;
+      if (!is_full && unit + work.n_groups < work.n_units) continue;
       Arrive(places.meeting);
       WaitFor(places.meeting, parity);
-      outputs.Take(products, work, kept, part, first_unit, n_kept, x.n_rows);
+      outputs.Take(products, work, kept, part, first_unit,
+                   (unit - first_unit) / work.n_groups + 1, x.n_rows);
+      first_unit = unit + work.n_groups;
       parity ^= 1;
-      n_kept = 0;
       n_entries = 0;
     }
   }

@@ -148,6 +148,16 @@ struct TileReader {
              group * (kPlanes.scales / 8);
   }
 
+  // The reader of the same tiles, `bytes` further.
+  __device__ TileReader In(int64_t bytes) const {
+    TileReader moved = *this;
+    moved.quants += bytes;
+    moved.highs += bytes;
+    moved.subscales += bytes;
+    moved.scales += bytes;
+    return moved;
+  }
+
   __device__ void Advance(int n_steps) {
     const int n_tiles = n_steps * kStepTiles;
     quants += n_tiles * kPlanes.quants;
