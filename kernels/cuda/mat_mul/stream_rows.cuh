@@ -280,8 +280,10 @@ struct StreamSums {
 #pragma unroll
       for (int j = 0; j < kWarpTiles; ++j) add(j);
     } else {
-#pragma unroll 1
-      for (int j = 0; j < left; ++j) add(j);
+#pragma unroll
+      for (int j = 0; j < kWarpTiles; ++j) {
+        if (j < left) add(j);
+      }
     }
   }
 
