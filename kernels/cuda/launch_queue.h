@@ -22,11 +22,12 @@ namespace plimsoll::kernels::PLIMSOLL_CUDA {
 // calls is nearly always that of the step before, although contexts grow.
 class LaunchQueue {
  public:
+  // Graphs of more rows have no programmatic edges. Up to here overlap is worth
+  // more than the caches whose memory it takes (kernel_graph.cc). Measured on an
+  // H200.
+  static constexpr int64_t kOverlappedRows = 64;
   // Bytes for the host spans of one step. A step that needs more starts without
   // a graph.
-  // With more rows the kernels' own caches are worth more than overlap, which
-  // takes the memory for them (kernel_graph.cc). Measured on an H200.
-  static constexpr int64_t kOverlappedRows = 64;
   static constexpr int64_t kStepBytes = int64_t{8} << 20;
   static constexpr int64_t kLeastSlot = 64;
   static constexpr size_t kMaxCalls = 8192;  // a step's calls, likewise
