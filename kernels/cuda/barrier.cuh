@@ -58,11 +58,11 @@ __device__ inline void InitBarrier(Barrier* barrier, int n_threads) {
       : "memory");
 #endif
 }
-// Lets copies see the barriers that this thread has made.
+// Lets copies see the barriers that this thread has made. A fence of another
+// kind would wait for all of the device's memory.
 __device__ inline void PublishBarriers() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  asm volatile("fence.proxy.async;" ::: "memory");
 #endif
 }
 // Lets products of a warpgroup see what this thread has stored in shared

@@ -47,6 +47,7 @@ struct WeightRing {
 
   // Called by one thread, before any other uses the ring.
   __device__ void Init() const {
+#pragma unroll 1
     for (int i = 0; i < n_slots; ++i) {
       InitBarrier(full + i, 1);
       InitBarrier(empty + i, kProductWarps);
