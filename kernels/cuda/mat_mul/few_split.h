@@ -27,7 +27,7 @@ inline constexpr int64_t kMostRingSlots = 8;
 inline constexpr int64_t kMostFewParts = 64;
 // A part has at least so many stages of 64 columns, if there are so many.
 inline constexpr int64_t kFewestStages = 8;
-// The scales of rows, and the barriers of warps.
+// The powers of rows, and the barriers of warps.
 inline constexpr int64_t kFewFixedBytes =
     64 * 4 + kFewWarps * kMostRingSlots * 8;
 
@@ -61,14 +61,16 @@ struct FewSplit {
 constexpr int64_t FewStageBytes(int64_t rows) {
   return rows * kSwizzleRowBytes;
 }
+// The scales of a stage's packed activations: two columns of tiles.
+constexpr int64_t FewScaleBytes(int64_t rows) { return rows * 2 * 4; }
 
 // The slots that fit beside activations of so many stages; 0 if they are too
 // few to keep some 48 KiB of a block's weights on the way.
 constexpr int64_t SlotsBeside(DType type, int64_t rows, int64_t n_stages) {
   constexpr int64_t kBytesOnTheWay = int64_t{48} << 10;
   const int64_t all = kFewWarps * RingSlotBytes(type);
-  const int64_t left =
-      kFewSharedBytes - kFewFixedBytes - n_stages * FewStageBytes(rows);
+  const int64_t left = kFewSharedBytes - kFewFixedBytes -
+                       n_stages * (FewStageBytes(rows) + FewScaleBytes(rows));
   const int64_t fewest = (kBytesOnTheWay + all - 1) / all + 1;
   const int64_t n_slots = left < 0 ? 0 : left / all;
   return n_slots < fewest ? 0 : std::min(n_slots, kMostRingSlots);

@@ -11,6 +11,7 @@
 // adds up what all parts have, in the order of the columns.
 #include <algorithm>
 
+#include "kernels/cuda/async_copy.cuh"
 #include "kernels/cuda/mat_mul/half_tiles.cuh"
 #include "kernels/cuda/mat_mul/warp_ring.cuh"
 #include "kernels/cuda/mat_mul/wgmma.cuh"
@@ -24,6 +25,24 @@ constexpr int kThreads = kFewWarps * kWarpThreads;
 [[maybe_unused]] constexpr int kBoundThreads = 576;
 constexpr int kFewRows = 32;
 constexpr int kSomeRows = 64;
+#ifdef PLIMSOLL_PHASE_TIMES
+constexpr int kPhases = 16;
+__device__ long long phase_times[160][kFewWarps][kPhases];
+__device__ inline void SetPhase(int i, long long time) {
+  if (LaneIndex() != 0) return;
+  phase_times[blockIdx.y * gridDim.x + blockIdx.x][WarpIndex()][i] = time;
+}
+__device__ inline long long GlobalTime() {
+  long long time;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time)::"memory");
+  return time;
+}
+#define PLIMSOLL_PHASE(i) SetPhase(i, clock64())
+#define PLIMSOLL_GLOBAL(i) SetPhase(i, GlobalTime())
+#else
+#define PLIMSOLL_PHASE(i)
+#define PLIMSOLL_GLOBAL(i)
+#endif
 static_assert(kFewSharedBytes <= kMostSharedBytes);
 static_assert(kFewFixedBytes % 128 == 0);  // so slots are aligned
 
@@ -45,23 +64,29 @@ struct Share {
   }
 };
 
-// The block's shared memory: activations, stage after stage of 64 columns, then
-// the powers of their rows, the barriers of all warps, and the slots.
-template <DType kType, int kRows>
+// The block's shared memory: activations, stage after stage of 64 columns, the
+// scales of their rows, the powers of the rows, the barriers of all warps, and
+// the slots.
+template <int kRows>
 struct Places {
   std::byte* stages;
+  float* scales;  // row after row, `pitch` tiles of each
+  int pitch;
   float* powers;
   std::byte* barriers;
   std::byte* slots;
 
   __device__ Places(std::byte* shared, int most_stages)
       : stages(shared),
-        powers(reinterpret_cast<float*>(shared +
+        scales(reinterpret_cast<float*>(shared +
                                         most_stages * FewStageBytes(kRows))),
+        pitch(most_stages * 2),
+        powers(scales + pitch * kRows),
         barriers(reinterpret_cast<std::byte*>(powers + kSomeRows)),
         slots(barriers +
               kFewWarps * kMostRingSlots * int64_t{sizeof(Barrier)}) {}
 
+  template <DType kType>
   __device__ WarpRing<kType> Ring(int n_slots) const {
     const int warp = WarpIndex();
     return {reinterpret_cast<uint8_t*>(
@@ -79,94 +104,111 @@ __device__ inline float InverseOfPower(float power) {
   return FloatOfBits(kTwiceOne - BitsOfFloat(power));
 }
 
-// Rounds a warp's two rows of the part's activations. A lane takes eight
-// columns of a row at a time. Eight lanes have the first row, the next eight
-// the second one, so that 16 lanes store to different banks. Rows beyond the
-// end are left as they are: nobody reads their sums.
+// Two rows of the part's activations, which a warp rounds. Their integers come
+// to where the rounded ones will be. Rows beyond the end are left as they are:
+// nobody reads their sums.
 template <int kRows>
-struct RowRounder {
-  static constexpr int kAtOnce = 8;  // a lane's loads on the way
-  const std::byte* values;           // this lane's, of the part's first stage
-  const std::byte* scales;
-  int row;
-  bool is_row;
-  int piece;  // the eight columns of a stage
-  int stage;  // the first stage of this lane
+struct RowPair {
+  static constexpr int kStage = static_cast<int>(FewStageBytes(kRows));
+  const Places<kRows>& places;
+  int first;  // row
+  int n_rows;
 
-  __device__ RowRounder(const Activations& x, const Share& share,
-                        int row_pair) {
+  __device__ void Start(const Activations& x, const Share& share) const {
     const int lane = LaneIndex();
-    row = row_pair * 2 + lane / 8 % 2;
-    is_row = row < x.n_rows;
-    piece = lane % 8;
-    stage = lane / 16;
-    const std::byte* from = x.rows + int64_t{is_row ? row : 0} * x.row_bytes;
-    values =
-        from + share.first_tile * static_cast<int>(kTileCols * 2) + piece * 16;
-    scales = from + x.scales + share.first_tile * 4;
+    const auto row_at = [&](int row) {
+      return x.rows + int64_t{row} * x.row_bytes;
+    };
+    if (const int row = first + lane / 8 % 2; row < n_rows) {
+      const int chunk = lane % 8;
+      const std::byte* from =
+          row_at(row) + (share.first_tile * static_cast<int>(kTileCols * 2) +
+                         lane / 16 * kSwizzleRowBytes + chunk * kCopyBytes);
+      std::byte* to =
+          places.stages + (lane / 16 * kStage + SwizzledByte(row, chunk));
+#pragma unroll 4
+      for (int stage = lane / 16; stage < share.n_tiles / 2; stage += 2) {
+        StartCopy(to, from);
+        from += 2 * kSwizzleRowBytes;
+        to += 2 * kStage;
+      }
+    }
+    if (const int row = first + lane / 16; row < n_rows) {
+      const std::byte* from = row_at(row) + x.scales + share.first_tile * 4;
+      float* to = places.scales + row * places.pitch;
+#pragma unroll 1
+      for (int tile = lane % 16; tile < share.n_tiles; tile += 16) {
+        StartCopy<4>(reinterpret_cast<std::byte*>(to + tile), from + tile * 4);
+      }
+    }
   }
 
-  // The row's power of two for the part.
-  __device__ float Power(int n_tiles) const {
+  // Waits for what has been started, and rounds it. Four lanes have the 64
+  // columns of a row and stage, the next four those of the other row, so that
+  // eight lanes have different banks.
+  __device__ void Round(int n_tiles) const {
+    const int lane = LaneIndex();
+    const int quarter = lane % 4;
+    const int row = first + lane / 4 % 2;
+    const float* scales = places.scales + row * places.pitch;
     float largest = 0;  // fmaxf drops the scales that are not numbers
-    for (int i = stage * 8 + piece; is_row && i < n_tiles; i += 16) {
-      largest = fmaxf(largest, FloatAt(scales, int64_t{i} * 4));
+#pragma unroll 1
+    for (int tile = lane / 8 * 4 + quarter; row < n_rows && tile < n_tiles;
+         tile += 16) {
+      largest = fmaxf(largest, scales[tile]);
     }
-    const bool is_second = row % 2 != 0;
-    const float first = WarpMax(is_second ? 0 : largest);
-    const float second = WarpMax(is_second ? largest : 0);
-    return PowerAbove(is_second ? second : first);
-  }
-
-  __device__ void Round(int n_tiles, std::byte* stages, float* powers) const {
-    const int n_stages = n_tiles / 2;
-    float inverse = 1;
-    for (int first = stage; first < n_stages + stage; first += 2 * kAtOnce) {
-      uint4 eight[kAtOnce] = {};
-      float scale[kAtOnce] = {};
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        const int at = first + 2 * i;
-        if (!is_row || at >= n_stages) continue;
-        eight[i] = *reinterpret_cast<const uint4*>(values + at * 128);
-        scale[i] = FloatAt(scales, (at * 2 + piece / 4) * 4);
-      }
-      if (first == stage) {
-        const float power = Power(n_tiles);
-        inverse = InverseOfPower(power);
-        if (LaneIndex() % 8 == 0) powers[row] = power;
-      }
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        const int at = first + 2 * i;
-        if (!is_row || at >= n_stages) continue;
-        Store(eight[i], scale[i] * inverse, stages + at * FewStageBytes(kRows));
-      }
+    for (const int other : {1, 2, 8, 16}) {
+      largest = fmaxf(largest, __shfl_xor_sync(kFullWarp, largest, other));
+    }
+    const float power = PowerAbove(largest);
+    if (row >= n_rows) return;
+    if (quarter == 0) places.powers[row] = power;
+    const float inverse = InverseOfPower(power);
+    std::byte* at = places.stages + lane / 8 * kStage;
+    const int to_even = SwizzledByte(row, 2 * quarter);
+    const int to_odd = SwizzledByte(row, 2 * quarter + 1);
+#pragma unroll 1
+    for (int stage = lane / 8; stage < n_tiles / 2; stage += 4) {
+      const float scale = scales[stage * 2 + quarter / 2] * inverse;
+      auto& even = *reinterpret_cast<uint4*>(at + to_even);
+      auto& odd = *reinterpret_cast<uint4*>(at + to_odd);
+      const uint4 low = even;
+      const uint4 high = odd;
+      even = {Pair(low.x, low.y, 0, scale), Pair(low.z, low.w, 0, scale),
+              Pair(high.x, high.y, 0, scale), Pair(high.z, high.w, 0, scale)};
+      odd = {Pair(low.x, low.y, 16, scale), Pair(low.z, low.w, 16, scale),
+             Pair(high.x, high.y, 16, scale), Pair(high.z, high.w, 16, scale)};
+      at += 4 * kStage;
     }
   }
 
-  // Stores four even columns and four odd ones of 16.
-  __device__ void Store(const uint4& eight, float scale, std::byte* to) const {
-    const uint2 first = {eight.x, eight.y};
-    const uint2 second = {eight.z, eight.w};
-    const uint2 even = {RoundedRow::Even(first, scale),
-                        RoundedRow::Even(second, scale)};
-    const uint2 odd = {RoundedRow::Odd(first, scale),
-                       RoundedRow::Odd(second, scale)};
-    const int chunk = piece / 2 * 2;
-    const int in_chunk = piece % 2 * 8;
-    *reinterpret_cast<uint2*>(to + SwizzledByte(row, chunk) + in_chunk) = even;
-    *reinterpret_cast<uint2*>(to + SwizzledByte(row, chunk + 1) + in_chunk) =
-        odd;
+  // The low (shift 0) or the high integers (16) of two words, in F16.
+  __device__ static uint32_t Pair(uint32_t a, uint32_t b, int shift,
+                                  float scale) {
+    const auto value = [&](uint32_t word) {
+      return RoundedRow::Value(static_cast<uint16_t>(word >> shift), scale);
+    };
+    return PackHalves(value(a), value(b));
   }
 };
 
 template <int kRows>
 __device__ void RoundRows(const Activations& x, const Share& share,
-                          std::byte* stages, float* powers) {
-  for (int pair = WarpIndex(); pair < kRows / 2; pair += kFewWarps) {
-    if (pair * 2 >= x.n_rows) break;
-    RowRounder<kRows>(x, share, pair).Round(share.n_tiles, stages, powers);
+                          const Places<kRows>& places) {
+  constexpr int kPairs = kRows / 2 / kFewWarps;
+#pragma unroll 1
+  for (int i = 0; i < kPairs; ++i) {
+    const int row = (WarpIndex() + i * kFewWarps) * 2;
+    RowPair<kRows>{places, row, x.n_rows}.Start(x, share);
+  }
+  CommitCopies();
+  WaitForCopies<0>();
+  __syncwarp();
+#pragma unroll 1
+  for (int i = 0; i < kPairs; ++i) {
+    const int row = (WarpIndex() + i * kFewWarps) * 2;
+    RowPair<kRows>{places, row, x.n_rows}.Round(share.n_tiles);
   }
 }
 
@@ -227,66 +269,114 @@ struct WarpCopies {
 // sums of each lane for each group of rows.
 struct FewParts {
   float4* sums;     // [tiles, parts, groups, lanes]
-  int32_t* counts;  // [quads], zeros; a byte for each tile
+  int32_t* counts;  // [blocks of a part, warps], zeros
 };
 
-// Adds up the sums of all parts in the warp that comes last to its tile, which
-// gets them all. Returns false in the others.
+// A warp's sums of its tiles.
 template <int kRows>
-__device__ bool AddParts(const FewParts& parts, const FewSplit& split, int quad,
-                         int part, int n_rows,
-                         float (&mine)[WgmmaSums(kRows)]) {
-  constexpr int kGroups = kRows / kGroupRows;
-  constexpr int kAtOnce = kRows == kFewRows ? 4 : 2;
-  const int in_quad = WarpIndex() % kQuadTiles;
-  const int lane = LaneIndex();
-  float4* all = parts.sums +
-                (int64_t{quad} * kQuadTiles + in_quad) * split.n_parts *
-                    (kGroups * kWarpThreads) +
-                lane;
-  const auto at = [&](int p, int g) {
-    return all + (p * kGroups + g) * kWarpThreads;
-  };
-#pragma unroll
-  for (int g = 0; g < kGroups; ++g) {
-    if (g * kGroupRows >= n_rows) break;
-    *at(part, g) = {mine[4 * g], mine[4 * g + 1], mine[4 * g + 2],
-                    mine[4 * g + 3]};
+struct QuadSums {
+  static constexpr int kGroups = kRows / kGroupRows;
+  static constexpr int kSums = WgmmaSums(kRows);
+  const FewParts& parts;
+  int n_parts;
+  int n_rows;
+
+  // Where a lane has what the parts left for its tile of a quad.
+  __device__ float4* At(int quad, int part) const {
+    const int tile = quad * kQuadTiles + WarpIndex() % kQuadTiles;
+    return parts.sums +
+           (int64_t{tile} * n_parts + part) * (kGroups * kWarpThreads) +
+           LaneIndex();
   }
-  FenceDevice();
-  __syncwarp();
-  const int shift = 8 * in_quad;
-  int32_t count = 0;
-  if (lane == 0) count = FetchAndAdd(parts.counts + quad, 1 << shift);
-  count = __shfl_sync(kFullWarp, count, 0);
-  if ((count >> shift & 255) != split.n_parts - 1) return false;
-  if (lane == 0) FetchAndAdd(parts.counts + quad, -(split.n_parts << shift));
-  FenceDevice();
+  __device__ void Leave(int quad, int part, const float (&mine)[kSums]) const {
+    float4* to = At(quad, part);
 #pragma unroll
-  for (int i = 0; i < WgmmaSums(kRows); ++i) mine[i] = 0;
-  for (int first = 0; first < split.n_parts; first += kAtOnce) {
-    float4 four[kAtOnce][kGroups] = {};
-#pragma unroll
-    for (int p = 0; p < kAtOnce; ++p) {
-#pragma unroll
-      for (int g = 0; g < kGroups; ++g) {
-        if (first + p >= split.n_parts || g * kGroupRows >= n_rows) continue;
-        four[p][g] = LoadWritten(at(first + p, g));
-      }
-    }
-#pragma unroll
-    for (int p = 0; p < kAtOnce; ++p) {
-#pragma unroll
-      for (int g = 0; g < kGroups; ++g) {
-        mine[4 * g] += four[p][g].x;
-        mine[4 * g + 1] += four[p][g].y;
-        mine[4 * g + 2] += four[p][g].z;
-        mine[4 * g + 3] += four[p][g].w;
-      }
+    for (int g = 0; g < kGroups; ++g) {
+      if (g * kGroupRows >= n_rows) break;
+      to[g * kWarpThreads] = {mine[4 * g], mine[4 * g + 1], mine[4 * g + 2],
+                              mine[4 * g + 3]};
     }
   }
-  return true;
-}
+
+  // True in the last of the warps that have the same tiles. It then sees what
+  // all have left.
+  __device__ bool IsLast(int block) const {
+    int32_t* at = parts.counts + (block * kFewWarps + WarpIndex());
+    FenceDevice();
+    __syncwarp();
+    int32_t count = 0;
+    if (LaneIndex() == 0) count = FetchAndAdd(at, 1);
+    count = __shfl_sync(kFullWarp, count, 0);
+    if (count != n_parts - 1) return false;
+    if (LaneIndex() == 0) *at = 0;
+    FenceDevice();
+    return true;
+  }
+
+  // Adds up what all parts have left, in the order of the columns.
+  __device__ void Add(int quad, float (&sums)[kSums]) const {
+    constexpr int kAtOnce = kRows == kFewRows ? 4 : 2;
+    const float4* from = At(quad, 0);
+#pragma unroll
+    for (float& sum : sums) sum = 0;
+#pragma unroll 1
+    for (int left = n_parts; left > 0; left -= kAtOnce) {
+      float4 four[kAtOnce][kGroups] = {};
+#pragma unroll
+      for (int p = 0; p < kAtOnce; ++p) {
+#pragma unroll
+        for (int g = 0; g < kGroups; ++g) {
+          if (p >= left || g * kGroupRows >= n_rows) continue;
+          four[p][g] = LoadWritten(from + (p * kGroups + g) * kWarpThreads);
+        }
+      }
+#pragma unroll
+      for (int p = 0; p < kAtOnce; ++p) {
+#pragma unroll
+        for (int g = 0; g < kGroups; ++g) {
+          sums[4 * g] += four[p][g].x;
+          sums[4 * g + 1] += four[p][g].y;
+          sums[4 * g + 2] += four[p][g].z;
+          sums[4 * g + 3] += four[p][g].w;
+        }
+      }
+      from += kAtOnce * kGroups * kWarpThreads;
+    }
+  }
+
+  // Stores the sums of a tile, scaled, or adds them to the outputs.
+  __device__ void Store(const float (&sums)[kSums], const QuadTile& tile,
+                        bool accumulate) const {
+    const Product& product = *tile.product;
+    const int64_t n_outputs = product.w.rows;
+    const int output =
+        tile.row_tile * static_cast<int>(kTileRows) + LaneIndex() / 4;
+    const int row = LaneIndex() % 4 * 2;
+    float* to = product.out + (row * n_outputs + output);
+    const auto for_all = [&](const auto& visit) {
+      float* at = to;
+#pragma unroll
+      for (int g = 0; g < kGroups; ++g) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const bool is_row = g * kGroupRows + row + i < n_rows;
+          if (is_row && output < n_outputs) visit(4 * g + i, at[0]);
+          if (is_row && output + 8 < n_outputs) visit(4 * g + 2 + i, at[8]);
+          at += i == 0 ? n_outputs : (kGroupRows - 1) * n_outputs;
+        }
+      }
+    };
+    const float scale = product.w.Scale();
+    if (accumulate) {
+      // All loads come before the first store.
+      float before[kSums] = {};
+      for_all([&](int i, const float& at) { before[i] = at; });
+      for_all([&](int i, float& at) { at = before[i] + sums[i] * scale; });
+    } else {
+      for_all([&](int i, float& at) { at = sums[i] * scale; });
+    }
+  }
+};
 
 // ---- Products --------------------------------------------------------------
 
@@ -313,7 +403,17 @@ struct SlotProducts {
         rows + static_cast<uint32_t>(first / 2 * (FewStageBytes(kRows) >> 4));
 #pragma unroll
     for (int c = 0; c < 2; ++c) {
+#ifdef PLIMSOLL_NO_ROUND
+      for (int i = 0; i < 8; ++i)
+        tiles[c].a[i / 4][i % 4] = raw[c].quants[i % 2] ^ raw[c].scales[0];
+#else
       tiles[c] = RoundTile<kType>(raw[c], scales, (first + c) % kShare);
+#endif
+#ifdef PLIMSOLL_NO_PRODUCTS
+      for (int i = 0; i < 8; ++i)
+        sums[i] += FloatOfBits(tiles[c].a[i / 4][i % 4]);
+      continue;
+#endif
       BeginProducts();
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -337,21 +437,32 @@ __global__ void __launch_bounds__(kBoundThreads, 1)
   using Ring = WarpRing<kType>;
   constexpr int kGroups = kRows / kGroupRows;
   constexpr int kTiles = Ring::kTiles;
+  PLIMSOLL_GLOBAL(10);
+  PLIMSOLL_PHASE(0);
   LetNextKernelBegin();
   const Share share(split, static_cast<int>(UnitTiles(kType)));
-  const Places<kType, kRows> places(DynamicShared(), most_stages);
-  const Ring ring = places.Ring(split.n_slots);
+  const Places<kRows> places(DynamicShared(), most_stages);
+  const Ring ring = places.template Ring<kType>(split.n_slots);
   const int first_quad = share.first_quad + WarpIndex() / kQuadTiles;
   WarpCopies<kType> copies;
   copies.Begin(products, share, first_quad);
   if (LaneIndex() == 0) {
     ring.Init();
+#pragma unroll 1
     for (int i = 0; i < split.n_slots; ++i) copies.Next(products, share, ring);
   }
+  PLIMSOLL_PHASE(1);
   WaitForKernelsBefore();
-  RoundRows<kRows>(x, share, places.stages, places.powers);
+  PLIMSOLL_PHASE(2);
+  RoundRows<kRows>(x, share, places);
+  PLIMSOLL_PHASE(3);
   PublishShared();
   __syncthreads();
+  PLIMSOLL_PHASE(4);
+#ifdef PLIMSOLL_PHASE_TIMES
+  int waited = 0;
+#endif
+  const QuadSums<kRows> of_quads = {parts, split.n_parts, x.n_rows};
   SlotCursor at;
   const auto rows =
       static_cast<uint32_t>(WgmmaDescriptor(SharedAddress(places.stages), 0));
@@ -359,7 +470,14 @@ __global__ void __launch_bounds__(kBoundThreads, 1)
     float sums[WgmmaSums(kRows)] = {};
     HalfTile tiles[2] = {};
     for (int first = 0; first < share.n_tiles; first += kTiles) {
+#ifdef PLIMSOLL_PHASE_TIMES
+      const auto before_wait = static_cast<int>(clock());
+#endif
       WaitFor(ring.full + at.slot, at.phase);
+#ifdef PLIMSOLL_PHASE_TIMES
+      waited += static_cast<int>(clock()) - before_wait;
+      if (quad == first_quad && first == 0) PLIMSOLL_PHASE(5);
+#endif
       // The exchange tells the compiler that all lanes have the same number.
       const auto before =
           static_cast<uint32_t>(first / 2 * (FewStageBytes(kRows) >> 4));
@@ -383,16 +501,36 @@ __global__ void __launch_bounds__(kBoundThreads, 1)
     }
     AwaitProducts<0>();
     KeepSums(sums);
+#ifdef PLIMSOLL_PHASE_TIMES
+    if (quad == first_quad) PLIMSOLL_PHASE(6);
+    if (quad + kFewGroups >= share.end_quad) PLIMSOLL_PHASE(7);
+#endif
     const QuadTile tile(products, quad);
     if (!tile.IsInProduct()) continue;
     ScaleSums<kGroups>(places.powers, 0, sums);
-    if (split.n_parts > 1 &&
-        !AddParts<kRows>(parts, split, quad, share.part, x.n_rows, sums)) {
-      continue;
+    if (split.n_parts > 1) {
+      of_quads.Leave(quad, share.part, sums);
+    } else {
+      of_quads.Store(sums, tile, accumulate);
     }
-    StoreSums<kGroups>(sums, *tile.product, tile.row_tile, 0, x.n_rows,
-                       accumulate);
   }
+  PLIMSOLL_PHASE(12);
+  if (split.n_parts > 1 && of_quads.IsLast(static_cast<int>(blockIdx.y))) {
+    PLIMSOLL_PHASE(13);
+#pragma unroll 1
+    for (int quad = first_quad; quad < share.end_quad; quad += kFewGroups) {
+      const QuadTile tile(products, quad);
+      if (!tile.IsInProduct()) continue;
+      float sums[WgmmaSums(kRows)];
+      of_quads.Add(quad, sums);
+      of_quads.Store(sums, tile, accumulate);
+    }
+  }
+#ifdef PLIMSOLL_PHASE_TIMES
+  SetPhase(9, waited);
+#endif
+  PLIMSOLL_PHASE(8);
+  PLIMSOLL_GLOBAL(11);
 }
 
 constexpr int64_t RowsOf(int64_t n_rows) {
@@ -404,11 +542,14 @@ FewSplit SplitOf(const Context& context, std::span<const MatMulArgs> products) {
   const int64_t rows = RowsOf(first.n_rows);
   int64_t n_quads = 0;
   ProductsOf(products, kQuadTiles, n_quads);
-  if (n_quads > kCounts) return {};
   const int64_t quad_bytes = kQuadTiles * kTileRows * rows * 4;
-  return SplitFew(first.w.dtype, rows, n_quads, first.w.cols / kTileCols,
-                  context.n_multiprocessors, context.few_row_parts,
-                  kScratchBytes / (n_quads * quad_bytes));
+  const FewSplit split =
+      SplitFew(first.w.dtype, rows, n_quads, first.w.cols / kTileCols,
+               context.n_multiprocessors, context.few_row_parts,
+               kScratchBytes / (n_quads * quad_bytes));
+  const bool has_counts =
+      split.n_parts == 1 || int64_t{split.n_blocks} * kFewWarps <= kCounts;
+  return has_counts ? split : FewSplit{};
 }
 
 template <DType kType, int kRows>
@@ -419,8 +560,9 @@ void LaunchQuads(const Context& context, std::span<const MatMulArgs> products,
   const Products all = ProductsOf(products, kQuadTiles, n_quads);
   const int64_t most_stages = (split.n_units + split.n_parts - 1) /
                               split.n_parts * UnitTiles(kType) / 2;
-  const int64_t shared = most_stages * FewStageBytes(kRows) + kFewFixedBytes +
-                         kFewWarps * split.n_slots * RingSlotBytes(kType);
+  const int64_t shared =
+      most_stages * (FewStageBytes(kRows) + FewScaleBytes(kRows)) +
+      kFewFixedBytes + kFewWarps * split.n_slots * RingSlotBytes(kType);
   const FewParts parts = {.sums = reinterpret_cast<float4*>(context.scratch),
                           .counts = context.counts};
   Launch(MultiplyQuads<kType, kRows>, {split.n_parts, split.n_blocks}, kThreads,
@@ -430,6 +572,7 @@ void LaunchQuads(const Context& context, std::span<const MatMulArgs> products,
 
 }  // namespace
 
+#if !defined(PLIMSOLL_PHASE_TIMES) && !defined(PLIMSOLL_ONLY_KERNEL)
 bool MultiplyFewRows(const Context& context,
                      std::span<const MatMulArgs> products) {
   const MatMulArgs& first = products.front();
@@ -451,5 +594,6 @@ bool MultiplyFewRows(const Context& context,
   });
   return true;
 }
+#endif
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA

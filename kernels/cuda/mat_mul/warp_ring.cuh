@@ -28,6 +28,7 @@ struct WarpRing {
 
   // One lane of the warp calls it, before any other uses the ring.
   __device__ void Init() const {
+#pragma unroll 1
     for (int i = 0; i < n_slots; ++i) InitBarrier(full + i, 1);
     PublishBarriers();
   }
