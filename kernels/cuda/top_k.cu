@@ -27,6 +27,7 @@ constexpr int kThreadLogits = 8;
 constexpr int64_t kChunk = int64_t{kThreads} * kThreadLogits;
 constexpr int kKept = static_cast<int>(kMaxCandidates);
 constexpr int64_t kRowsOfLaunch = 256;
+constexpr int kRankSteps = 4;  // of a loop, as straight code
 // Blocks that a multiprocessor runs at once: 64 registers for each thread.
 constexpr int kBlocksOfProcessor = 4;
 
@@ -68,8 +69,9 @@ struct Block {
   uint64_t groups[kGroups];  // the largest key of each
   uint64_t list[kListKeys];
   uint64_t bound;
-  double sums[kWarps];
-  int32_t n;  // keys in the list
+  float maxima[kWarps];
+  double sums[2][kWarps];  // of each warp: as in PartialSum
+  int32_t n;               // keys in the list
   int32_t is_last;
   int32_t last_step;  // that had a key of its last rank in the list
 };
@@ -86,12 +88,25 @@ __device__ inline uint64_t Larger(uint64_t a, uint64_t b) {
   return a > b ? a : b;
 }
 
+// A sum at a temperature of 1 is the first of the two sums.
+__device__ inline int SumsOf(float inverse) { return inverse == 1.0f ? 1 : 2; }
+
+// BlockMax with less code. Between two calls the block has other barriers.
+__device__ inline float BlockMaxOf(float x, float* maxima) {
+  x = WarpMax(x);
+  if (LaneIndex() == 0) maxima[WarpIndex()] = x;
+  __syncthreads();
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) x = fmaxf(x, maxima[w]);
+  return x;
+}
+
 // The number of keys that are larger than `key`. The two threads of a group
 // call it with the same key and get the same number. All lanes of a warp call
 // it.
 __device__ inline int RankIn(const uint64_t* keys, int n, uint64_t key) {
   int rank = 0;
-#pragma unroll 4
+#pragma unroll kRankSteps
   for (int i = ThreadIndex() % 2; i < n; i += 2) rank += keys[i] > key ? 1 : 0;
   return rank + __shfl_xor_sync(kFullWarp, rank, 1);
 }
@@ -151,100 +166,127 @@ __device__ inline void WriteLargest(const Block* block, int n, uint64_t* to,
   }
 }
 
-// The sum of exp((x - max) * scale) over the first n of each thread's logits.
-__device__ inline double SumOfExp(const float* x, int n, float max, float scale,
-                                  double* shared) {
-  double sum = 0;
-  for (int i = 0; i < kThreadLogits; ++i) {
-    if (i < n) sum += static_cast<double>(expf((x[i] - max) * scale));
-    // A difference from infinity may count as 0.
-    if (i < n && !IsFinite(x[i])) sum = static_cast<double>(NotANumber());
-  }
-  return BlockSum(sum, shared);
+// Adds up a value of each thread in two steps. First each warp's sum goes to
+// `sums`. One thread calls TotalOf after the block's next barrier.
+__device__ inline void PutWarpSum(double x, double* sums) {
+  x = WarpSum(x);
+  if (LaneIndex() == 0) sums[WarpIndex()] = x;
+}
+__device__ inline double TotalOf(const double* sums) {
+  double total = sums[0];
+#pragma unroll 1
+  for (int w = 1; w < kWarps; ++w) total += sums[w];
+  return total;
 }
 
 // Takes chunk blockIdx.x of the row at `logits`.
 __device__ inline void TakeChunk(const float* logits, int64_t n, float inverse,
                                  uint64_t* kept, PartialSum* sums,
                                  Block* block) {
-  const int64_t first = blockIdx.x * kChunk + ThreadIndex();
+  const int64_t first = blockIdx.x * kChunk;
+  const auto n_logits =
+      static_cast<int>(n - first < kChunk ? n - first : kChunk);
   float x[kThreadLogits];
   uint64_t keys[kThreadKeys];
-  float max = MinusInfinity();
-  int n_own = 0;
   for (int i = 0; i < kThreadLogits; ++i) {
-    const int64_t id = first + i * kThreads;
-    x[i] = id < n ? logits[id] : MinusInfinity();
-    if (id < n) n_own = i + 1;
+    const int at = i * kThreads + ThreadIndex();
+    x[i] = at < n_logits ? logits[first + at] : MinusInfinity();
   }
+  float max = MinusInfinity();
+  bool is_bad = false;
   for (int i = 0; i < kThreadLogits; ++i) {
-    keys[i] = i < n_own ? KeyOf(x[i], first + i * kThreads) : 0;
+    const int at = i * kThreads + ThreadIndex();
+    const uint64_t key = KeyOf(x[i], first + at);
+    keys[i] = at < n_logits ? key : 0;
+    if (at < n_logits && !IsFinite(x[i])) is_bad = true;
     max = fmaxf(max, x[i]);
   }
   keys[kThreadLogits] = 0;
-  max = BlockMax(max, reinterpret_cast<float*>(block->sums));
-  const double sum = SumOfExp(x, n_own, max, 1.0f, block->sums);
-  const double mass =
-      inverse == 1.0f ? sum : SumOfExp(x, n_own, max, inverse, block->sums);
-  if (ThreadIndex() == 0) {
-    const bool is_bad = sum != sum;
-    sums[blockIdx.x] = {sum, mass, is_bad ? 0.0 : static_cast<double>(max)};
+  max = BlockMaxOf(max, block->maxima);
+  const double of_bad = is_bad ? static_cast<double>(NotANumber()) : 0.0;
+#pragma unroll 1
+  for (int s = 0; s < SumsOf(inverse); ++s) {
+    const float scale = s == 0 ? 1.0f : inverse;
+    double sum = of_bad;
+    for (int i = 0; i < kThreadLogits; ++i) {
+      sum += static_cast<double>(expf((x[i] - max) * scale));
+    }
+    PutWarpSum(sum, block->sums[s]);
   }
   const int n_left = KeepLargest(keys, block);
+  if (ThreadIndex() == kThreads - 1) {
+    const double sum = TotalOf(block->sums[0]);
+    sums[blockIdx.x] = {sum,
+                        SumsOf(inverse) == 1 ? sum : TotalOf(block->sums[1]),
+                        sum == sum ? static_cast<double>(max) : 0.0};
+  }
   WriteLargest(block, n_left, kept + blockIdx.x, gridDim.x);
 }
 
-// Merges the sums of the row's chunks.
-__device__ inline void MergeSums(const PartialSum* sums, int n_chunks,
-                                 float inverse, RowResult* result,
-                                 Block* block) {
-  float max = MinusInfinity();
-  for (int c = ThreadIndex(); c < n_chunks; c += kThreads) {
-    max = fmaxf(max, static_cast<float>(LoadWritten(&sums[c].max)));
-  }
-  max = BlockMax(max, reinterpret_cast<float*>(block->sums));
-  double sum = 0;
-  double mass = 0;
-  for (int c = ThreadIndex(); c < n_chunks; c += kThreads) {
-    const double below = LoadWritten(&sums[c].max) - static_cast<double>(max);
-    sum += LoadWritten(&sums[c].sum) * exp(below);
-    if (inverse != 1.0f) {
-      mass += LoadWritten(&sums[c].mass) *
-              exp(below * static_cast<double>(inverse));
-    }
-  }
-  sum = BlockSum(sum, block->sums);
-  mass = inverse == 1.0f ? sum : BlockSum(mass, block->sums);
-  if (ThreadIndex() == 0) {
-    result->log_sum_exp = static_cast<double>(max) + log(sum);
-    result->mass = mass;
+// Gets a thread's part of the keys of one step of MergeChunks.
+__device__ inline void GetKept(const uint64_t* kept, int64_t n_keys, int step,
+                               uint64_t* keys) {
+  for (int i = 0; i < kThreadLogits; ++i) {
+    const int64_t at = step * kChunk + i * kThreads + ThreadIndex();
+    keys[i] = at < n_keys ? LoadWritten(kept + at) : 0;
   }
 }
 
-// Merges the keys that the row's chunks have kept. Those of one rank lie
-// together. When no key of a rank is left, none of a later rank can be.
-__device__ inline void MergeKeys(const uint64_t* kept, int n_chunks,
-                                 RowResult* result, Block* block) {
-  const int64_t n_keys = int64_t{n_chunks} * kKept;
-  if (ThreadIndex() == 0) block->last_step = -1;
-  int n = 0;
-  for (int step = 0; step * kChunk < n_keys; ++step) {
-    const int64_t first = step * kChunk + ThreadIndex();
-    const int64_t last_rank = (step + 1) * kChunk - n_chunks;
-    uint64_t keys[kThreadKeys];
-    for (int i = 0; i < kThreadLogits; ++i) {
-      const int64_t at = first + i * kThreads;
-      keys[i] = at < n_keys ? LoadWritten(kept + at) : 0;
+// Merges the sums of the row's chunks to those of the block's warps. Returns
+// the row's largest logit.
+__device__ inline float MergeSums(const PartialSum* sums, int n_chunks,
+                                  float inverse, Block* block) {
+  float max = MinusInfinity();
+#pragma unroll 1
+  for (int c = ThreadIndex(); c < n_chunks; c += kThreads) {
+    max = fmaxf(max, static_cast<float>(LoadWritten(&sums[c].max)));
+  }
+  max = BlockMaxOf(max, block->maxima);
+#pragma unroll 1
+  for (int s = 0; s < SumsOf(inverse); ++s) {
+    const double scale = s == 0 ? 1.0 : static_cast<double>(inverse);
+    double sum = 0;
+#pragma unroll 1
+    for (int c = ThreadIndex(); c < n_chunks; c += kThreads) {
+      const double below = LoadWritten(&sums[c].max) - static_cast<double>(max);
+      sum += LoadWritten(s == 0 ? &sums[c].sum : &sums[c].mass) *
+             exp(below * scale);
     }
+    PutWarpSum(sum, block->sums[s]);
+  }
+  return max;
+}
+
+// Merges what the row's chunks have left. Kept keys of one rank lie together.
+// When no key of a rank is left, none of a later rank can be.
+__device__ inline void MergeChunks(const uint64_t* kept, const PartialSum* sums,
+                                   int n_chunks, float inverse,
+                                   RowResult* result, Block* block) {
+  const int64_t n_keys = int64_t{n_chunks} * kKept;
+  uint64_t keys[kThreadKeys];
+  GetKept(kept, n_keys, 0, keys);
+  if (ThreadIndex() == 0) block->last_step = -1;
+  const float max = MergeSums(sums, n_chunks, inverse, block);
+  int n = 0;
+#pragma unroll 1
+  for (int step = 0;; GetKept(kept, n_keys, ++step, keys)) {
+    const int64_t end = (step + 1) * kChunk;
     uint64_t largest = 0;  // of the last rank that is whole in this step
     for (int i = 0; i < kThreadLogits; ++i) {
-      if (first + i * kThreads >= last_rank) largest = Larger(largest, keys[i]);
+      const int64_t from_end = kChunk - (i * kThreads + ThreadIndex());
+      if (from_end <= n_chunks) largest = Larger(largest, keys[i]);
     }
     keys[kThreadLogits] = ThreadIndex() < n ? block->list[ThreadIndex()] : 0;
     n = KeepLargest(keys, block);
+    if (end >= n_keys) break;
     if (largest >= block->bound) block->last_step = step;
     __syncthreads();
     if (block->last_step != step && n_chunks <= kChunk) break;
+  }
+  if (ThreadIndex() == kThreads - 1) {
+    const double sum = TotalOf(block->sums[0]);
+    result->log_sum_exp = static_cast<double>(max) + log(sum);
+    result->mass = SumsOf(inverse) == 1 ? sum : TotalOf(block->sums[1]);
   }
   WriteLargest(block, n, result->keys, 1);
 }
@@ -259,11 +301,9 @@ __global__ void __launch_bounds__(kThreads, kBlocksOfProcessor)
   uint64_t* kept = partials.kept + row * n_chunks * kKept;
   PartialSum* sums = partials.sums + row * n_chunks;
   TakeChunk(logits + row * n, n, inverse.of[row], kept, sums, block);
-  if (!IsLastToArrive(partials.counts + row, n_chunks, &block->is_last)) {
-    return;
+  if (IsLastToArrive(partials.counts + row, n_chunks, &block->is_last)) {
+    MergeChunks(kept, sums, n_chunks, inverse.of[row], results + row, block);
   }
-  MergeSums(sums, n_chunks, inverse.of[row], results + row, block);
-  MergeKeys(kept, n_chunks, results + row, block);
 }
 
 int64_t Chunks(int64_t n) { return (n + kChunk - 1) / kChunk; }
