@@ -1,6 +1,7 @@
 // Candidates and the sums of exponentials of whole rows.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 
@@ -31,6 +32,15 @@ Result LargestOf(Backend& backend, const std::vector<float>& logits,
   return result;
 }
 
+std::vector<int32_t> LargestIds(const float* x, int64_t n, int64_t k) {
+  std::vector<int32_t> ids(static_cast<size_t>(n));
+  std::iota(ids.begin(), ids.end(), 0);
+  std::stable_sort(ids.begin(), ids.end(),
+                   [&](int32_t a, int32_t b) { return x[a] > x[b]; });
+  ids.resize(static_cast<size_t>(k));
+  return ids;
+}
+
 TEST_P(TopKTest, ListsTheLargestInOrderWithTiesByLowestId) {
   RandomData random(10);
   for (const int64_t n : {1, 2, 63, 64, 65, 1000, 4096, 4097, 50021, 300007}) {
@@ -41,14 +51,9 @@ TEST_P(TopKTest, ListsTheLargestInOrderWithTiesByLowestId) {
     const Result result = LargestOf(backend(), logits, 2, k);
     for (int64_t row = 0; row < 2; ++row) {
       const float* x = logits.data() + row * n;
-      std::vector<int32_t> ids(static_cast<size_t>(n));
-      std::iota(ids.begin(), ids.end(), 0);
-      std::stable_sort(ids.begin(), ids.end(),
-                       [&](int32_t a, int32_t b) { return x[a] > x[b]; });
-      ids.resize(static_cast<size_t>(k));
       EXPECT_EQ(std::vector<int32_t>(result.ids.begin() + row * k,
                                      result.ids.begin() + (row + 1) * k),
-                ids)
+                LargestIds(x, n, k))
           << n;
       double sum = 0;
       for (int64_t i = 0; i < n; ++i) sum += std::exp(double{x[i]} - 20.0);
@@ -57,6 +62,55 @@ TEST_P(TopKTest, ListsTheLargestInOrderWithTiesByLowestId) {
                   20.0 + std::log(sum), 2e-6)
           << n;
     }
+  }
+}
+
+// Rows whose largest logits lie together, in every way in which a device may
+// share out a row, or are all equal.
+TEST_P(TopKTest, TheLargestMayLieAnywhere) {
+  constexpr int64_t kLogits = 150'001;
+  const std::vector<std::function<int64_t(int64_t)>> orders = {
+      [](int64_t i) { return i; },
+      [](int64_t i) { return -i; },
+      [](int64_t) { return 7; },
+      [](int64_t i) { return -i / 2048; },
+      [](int64_t i) { return -i / 300; },
+      [](int64_t i) { return -(i % 2048) * 1000 - i / 2048; },
+      [](int64_t i) { return -(i % 256) * 1000 + i / 256; },
+      [](int64_t i) { return i % 2048 < 70 ? -i / 2048 : -1000 - i; },
+      [](int64_t i) { return i % 997 == 0 ? i : -i; },
+      [](int64_t i) { return i == 149'999 ? 1 : 0; },
+  };
+  std::vector<float> logits;
+  for (const auto& order : orders) {
+    for (int64_t i = 0; i < kLogits; ++i) {
+      logits.push_back(static_cast<float>(order(i)));
+    }
+  }
+  const Result result = LargestOf(backend(), logits, std::ssize(orders), 64);
+  for (int64_t row = 0; row < std::ssize(orders); ++row) {
+    EXPECT_EQ(std::vector<int32_t>(result.ids.begin() + row * 64,
+                                   result.ids.begin() + (row + 1) * 64),
+              LargestIds(logits.data() + row * kLogits, kLogits, 64))
+        << row;
+  }
+}
+
+TEST_P(TopKTest, OtherRowsChangeNoBit) {
+  constexpr int64_t kRows = 600;
+  constexpr int64_t kLogits = 130;
+  RandomData random(14);
+  const auto logits = random.Floats(kRows * kLogits, 12.0f);
+  const Result all = LargestOf(backend(), logits, kRows, 64);
+  for (int64_t row = 0; row < kRows; ++row) {
+    const auto first = logits.begin() + row * kLogits;
+    const Result one =
+        LargestOf(backend(), std::vector<float>(first, first + kLogits), 1, 64);
+    EXPECT_EQ(one.log_sum_exp[0], all.log_sum_exp[static_cast<size_t>(row)]);
+    EXPECT_TRUE(
+        std::equal(one.ids.begin(), one.ids.end(), all.ids.begin() + row * 64));
+    EXPECT_TRUE(std::equal(one.values.begin(), one.values.end(),
+                           all.values.begin() + row * 64));
   }
 }
 
