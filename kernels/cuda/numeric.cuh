@@ -93,6 +93,7 @@ inline float FloatOfBits(uint32_t bits) { return std::bit_cast<float>(bits); }
 inline uint32_t BitsOfFloat(float x) { return std::bit_cast<uint32_t>(x); }
 inline float Fma(float a, float b, float c) { return a * b + c; }
 inline bool IsFinite(float x) { return std::isfinite(x); }
+inline int BitWidth(uint32_t x) { return static_cast<int>(std::bit_width(x)); }
 
 #else
 
@@ -111,6 +112,7 @@ __device__ inline float FloatOfBits(uint32_t bits) {
 __device__ inline uint32_t BitsOfFloat(float x) { return __float_as_uint(x); }
 __device__ inline float Fma(float a, float b, float c) { return fmaf(a, b, c); }
 __device__ inline bool IsFinite(float x) { return isfinite(x); }
+__device__ inline int BitWidth(uint32_t x) { return 32 - __clz(x); }
 
 #endif
 
@@ -192,6 +194,23 @@ template <class T>
 __device__ T WarpSum(T x) {
   return ReduceWarp(x, [](T a, T b) { return a + b; });
 }
+
+// Reductions of integers over a warp, in one instruction.
+__device__ inline uint32_t LaneSum(uint32_t x) {
+#ifdef PLIMSOLL_CUDA_EMULATED
+  return WarpSum(x);
+#else
+  return __reduce_add_sync(kFullWarp, x);
+#endif
+}
+__device__ inline uint32_t LaneMax(uint32_t x) {
+#ifdef PLIMSOLL_CUDA_EMULATED
+  return ReduceWarp(x, [](uint32_t a, uint32_t b) { return a > b ? a : b; });
+#else
+  return __reduce_max_sync(kFullWarp, x);
+#endif
+}
+__device__ inline uint32_t LaneMin(uint32_t x) { return ~LaneMax(~x); }
 
 // The sum over all threads of a block, in an order that only depends on the
 // block's size. `shared` holds one value for each warp; all threads get the

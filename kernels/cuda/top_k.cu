@@ -6,10 +6,10 @@
 // what all blocks of the row have kept, and writes the result to the host's
 // memory. Sums have one order, and chunks depend only on a row's length.
 //
-// Keys are not sorted. Each group of threads gives its largest key, and the
-// 64th of those is a bound: no smaller key is among the 64 largest. About 90
-// keys of a chunk are not below it. The place of a key in the result is the
-// number of larger ones.
+// Keys are not sorted. Each thread gives the largest of its keys, and the 64th
+// of those is a bound: no smaller key is among the 64 largest. About 70 keys of
+// a chunk are not below it. The place of a key in the result is the number of
+// larger ones.
 #include <algorithm>
 #include <array>
 
@@ -27,22 +27,20 @@ constexpr int kThreadLogits = 8;
 constexpr int64_t kChunk = int64_t{kThreads} * kThreadLogits;
 constexpr int kKept = static_cast<int>(kMaxCandidates);
 constexpr int64_t kRowsOfLaunch = 256;
-constexpr int kRankSteps = 4;  // of a loop, as straight code
+constexpr int kRankSteps = 8;  // of a loop, as straight code
 // Blocks that a multiprocessor runs at once: 64 registers for each thread.
 constexpr int kBlocksOfProcessor = 4;
 
-// A group is two threads next to each other.
-constexpr int kGroups = kThreads / 2;
-static_assert(kGroups >= kKept);
 // A thread selects from so many keys at once: its part of a chunk and one that
 // was kept before.
 constexpr int kThreadKeys = kThreadLogits + 1;
-// Keys that are not below the bound belong to kKept groups.
-constexpr int kListKeys = kKept * 2 * kThreadKeys;
-// A list of at most so many keys is not cut further. Among 2 kGroups keys a
-// group has two, so kKept groups have no more than this.
-constexpr int kFewKeys = kGroups;
-static_assert(kFewKeys >= 2 * kKept);
+// Keys that are not below the bound belong to kKept threads.
+constexpr int kListKeys = kKept * kThreadKeys;
+static_assert(kThreads >= kKept);
+// A list of at most so many keys is not cut further. Two threads find the rank
+// of each.
+constexpr int kFewKeys = kThreads / 2;
+static_assert(kFewKeys > kKept);
 
 // A chunk's part of a row's sums of exp(x - max) and of exp((x - max) /
 // temperature). They are not numbers if any logit is not finite.
@@ -66,7 +64,7 @@ struct InverseTemperatures {
 
 // A block's shared memory.
 struct Block {
-  uint64_t groups[kGroups];  // the largest key of each
+  uint64_t largest[kThreads];  // key of each thread
   uint64_t list[kListKeys];
   uint64_t bound;
   float maxima[kWarps];
@@ -101,7 +99,7 @@ __device__ inline float BlockMaxOf(float x, float* maxima) {
   return x;
 }
 
-// The number of keys that are larger than `key`. The two threads of a group
+// The number of keys that are larger than `key`. Two threads next to each other
 // call it with the same key and get the same number. All lanes of a warp call
 // it.
 __device__ inline int RankIn(const uint64_t* keys, int n, uint64_t key) {
@@ -109,6 +107,37 @@ __device__ inline int RankIn(const uint64_t* keys, int n, uint64_t key) {
 #pragma unroll kRankSteps
   for (int i = ThreadIndex() % 2; i < n; i += 2) rank += keys[i] > key ? 1 : 0;
   return rank + __shfl_xor_sync(kFullWarp, rank, 1);
+}
+
+// Returns the largest number that is common to the leading bits of kKept keys
+// or more: exactly kKept of the kThreads keys are not below it. If less than
+// kKept keys are not 0, it returns 1. One warp calls it.
+__device__ inline uint64_t BoundOf(const uint64_t* keys) {
+  uint64_t own[kWarps];
+  uint32_t most = 0;
+  uint32_t least = ~0u;
+  for (int i = 0; i < kWarps; ++i) {
+    own[i] = keys[i * kWarpThreads + LaneIndex()];
+    const auto high = static_cast<uint32_t>(own[i] >> 32);
+    most = high > most ? high : most;
+    least = high < least ? high : least;
+  }
+  most = LaneMax(most);
+  least = LaneMin(least);
+  // The bits before this one are those of all keys.
+  int bit = 31 + BitWidth(most ^ least);
+  const uint64_t low_bits = ~uint64_t{0} >> (63 - bit);
+  uint64_t bound = (uint64_t{most} << 32) & ~low_bits;
+#pragma unroll 1
+  for (; bit >= 0; --bit) {
+    const uint64_t next = bound | (uint64_t{1} << bit);
+    uint32_t n = 0;
+    for (int i = 0; i < kWarps; ++i) n += own[i] >= next ? 1 : 0;
+    n = LaneSum(n);
+    if (n >= kKept) bound = next;
+    if (n == kKept) break;
+  }
+  return bound > 0 ? bound : 1;
 }
 
 // Makes the block's list of all threads' keys, without some that are not among
@@ -119,15 +148,15 @@ __device__ inline int KeepLargest(uint64_t* keys, Block* block) {
   while (true) {
     uint64_t max = keys[0];
     for (int i = 1; i < kThreadKeys; ++i) max = Larger(max, keys[i]);
-    max = Larger(max, __shfl_xor_sync(kFullWarp, max, 1));
-    if (thread % 2 == 0) block->groups[thread / 2] = max;
-    if (thread == 0) block->bound = 1;
+    block->largest[thread] = max;
     __syncthreads();
-    if (RankIn(block->groups, kGroups, max) == kKept - 1 && max != 0 &&
-        thread % 2 == 0) {
-      block->bound = max;
+    if (WarpIndex() == 0) {
+      const uint64_t bound = BoundOf(block->largest);
+      if (thread == 0) {
+        block->bound = bound;
+        block->n = 0;
+      }
     }
-    if (thread == 0) block->n = 0;
     __syncthreads();
     const uint64_t bound = block->bound;
     int n_own = 0;
@@ -141,7 +170,7 @@ __device__ inline int KeepLargest(uint64_t* keys, Block* block) {
     __syncthreads();
     const int n = block->n;
     if (n <= kFewKeys) return n;
-    // A list of n keys becomes one of at most n / 2 + kGroups.
+    // A list of n keys becomes one of at most n / 4 + kKept.
     for (int i = 0; i < kThreadKeys; ++i) {
       const int at = i * kThreads + thread;
       keys[i] = at < n ? block->list[at] : 0;
