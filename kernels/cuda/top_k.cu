@@ -109,34 +109,43 @@ __device__ inline int RankIn(const uint64_t* keys, int n, uint64_t key) {
   return rank + __shfl_xor_sync(kFullWarp, rank, 1);
 }
 
-// Returns the largest number that is common to the leading bits of kKept keys
-// or more: exactly kKept of the kThreads keys are not below it. If less than
-// kKept keys are not 0, it returns 1. One warp calls it.
+// Sets those of the bound's bits from `bit` on with which kKept or more of the
+// warp's numbers are not below it. Returns true when exactly kKept are not.
+template <class T>
+__device__ inline bool RaiseBound(const T* own, int bit, T* bound) {
+#pragma unroll 1
+  for (; bit >= 0; --bit) {
+    const T next = *bound | (T{1} << bit);
+    uint32_t n[2] = {0, 0};
+    for (int i = 0; i < kWarps; ++i) n[i % 2] += own[i] >= next ? 1 : 0;
+    const uint32_t n_all = LaneSum(n[0] + n[1]);
+    if (n_all >= kKept) *bound = next;
+    if (n_all == kKept) return true;
+  }
+  return false;
+}
+
+// Returns a number such that exactly kKept of the kThreads keys are not below
+// it. If less than kKept keys are not 0, it returns 1. One warp calls it.
 __device__ inline uint64_t BoundOf(const uint64_t* keys) {
   uint64_t own[kWarps];
+  uint32_t high[kWarps];
   uint32_t most = 0;
   uint32_t least = ~0u;
   for (int i = 0; i < kWarps; ++i) {
     own[i] = keys[i * kWarpThreads + LaneIndex()];
-    const auto high = static_cast<uint32_t>(own[i] >> 32);
-    most = high > most ? high : most;
-    least = high < least ? high : least;
+    high[i] = static_cast<uint32_t>(own[i] >> 32);
+    most = high[i] > most ? high[i] : most;
+    least = high[i] < least ? high[i] : least;
   }
   most = LaneMax(most);
   least = LaneMin(least);
-  // The bits before this one are those of all keys.
-  int bit = 31 + BitWidth(most ^ least);
-  const uint64_t low_bits = ~uint64_t{0} >> (63 - bit);
-  uint64_t bound = (uint64_t{most} << 32) & ~low_bits;
-#pragma unroll 1
-  for (; bit >= 0; --bit) {
-    const uint64_t next = bound | (uint64_t{1} << bit);
-    uint32_t n = 0;
-    for (int i = 0; i < kWarps; ++i) n += own[i] >= next ? 1 : 0;
-    n = LaneSum(n);
-    if (n >= kKept) bound = next;
-    if (n == kKept) break;
-  }
+  // All keys have the same bits before the last n_bits of the upper half.
+  const int n_bits = BitWidth(most ^ least);
+  auto high_bound = static_cast<uint32_t>(uint64_t{most} >> n_bits << n_bits);
+  const bool is_done = RaiseBound(high, n_bits - 1, &high_bound);
+  uint64_t bound = uint64_t{high_bound} << 32;
+  if (!is_done) RaiseBound(own, 31, &bound);
   return bound > 0 ? bound : 1;
 }
 
