@@ -455,6 +455,17 @@ void BenchRest(Backend& backend) {
                                        ids.data(), sums.data()});
                 }),
         "", 0);
+    const std::vector<float> inverse(static_cast<size_t>(n_rows), 1.25f);
+    std::vector<double> masses(inverse.size());
+    PrintLine(absl::StrCat("64 largest logits at 0.8, rows ", n_rows),
+              Seconds(backend,
+                      [&](int) {
+                        return backend.TopK(
+                            {Floats(logits), n_rows, kVocabulary,
+                             kMaxCandidates, values.data(), ids.data(),
+                             sums.data(), inverse.data(), masses.data()});
+                      }),
+              "", 0);
   }
   const Buffer logits = RandomFloats(backend, kVocabulary);
   const auto sample = [&](const char* what, SampleArgs args) {
