@@ -1,11 +1,17 @@
-// The largest logits and sums of exponentials.
+// The largest logits and sums of exponentials, in one launch.
 //
 // A logit and its id make one 64-bit key, and keys have the order of the
-// result. A block of threads sorts a chunk of keys and keeps the first ones.
-// The kept keys are sorted and cut in the same way until one chunk is left.
-// Sums over chunks have one order.
+// result. A block of threads takes a chunk of a row, keeps its largest keys and
+// adds up its exponentials. The last block of a row to end does the same with
+// what all blocks of the row have kept, and writes the result to the host's
+// memory. Sums have one order, and chunks depend only on a row's length.
+//
+// Keys are not sorted. Each group of threads gives its largest key, and the
+// 64th of those is a bound: no smaller key is among the 64 largest. About 90
+// keys of a chunk are not below it. The place of a key in the result is the
+// number of larger ones.
 #include <algorithm>
-#include <limits>
+#include <array>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -17,12 +23,25 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarpThreads;
-constexpr int64_t kChunk = 2048;
-constexpr int64_t kKept = kMaxCandidates;
+constexpr int kThreadLogits = 8;
+constexpr int64_t kChunk = int64_t{kThreads} * kThreadLogits;
+constexpr int kKept = static_cast<int>(kMaxCandidates);
+constexpr int64_t kRowsOfLaunch = 256;
+// Blocks that a multiprocessor runs at once: 64 registers for each thread.
+constexpr int kBlocksOfProcessor = 4;
 
-// Shared memory has the keys, then one value for each warp for sums.
-constexpr int64_t kSharedBytes = kChunk * 8 + kWarps * 8;
-static_assert(kSharedBytes <= kUnaskedSharedBytes);
+// A group is two threads next to each other.
+constexpr int kGroups = kThreads / 2;
+static_assert(kGroups >= kKept);
+// A thread selects from so many keys at once: its part of a chunk and one that
+// was kept before.
+constexpr int kThreadKeys = kThreadLogits + 1;
+// Keys that are not below the bound belong to kKept groups.
+constexpr int kListKeys = kKept * 2 * kThreadKeys;
+// A list of at most so many keys is not cut further. Among 2 kGroups keys a
+// group has two, so kKept groups have no more than this.
+constexpr int kFewKeys = kGroups;
+static_assert(kFewKeys >= 2 * kKept);
 
 // A chunk's part of a row's sums of exp(x - max) and of exp((x - max) /
 // temperature). They are not numbers if any logit is not finite.
@@ -39,183 +58,241 @@ struct RowResult {
   uint64_t keys[kKept];
 };
 
-// Sorts kChunk keys in descending order: a bitonic network.
-__device__ void SortDescending(uint64_t* keys) {
-  for (int size = 2; size <= kChunk; size *= 2) {
-    for (int stride = size / 2; stride > 0; stride /= 2) {
-      __syncthreads();
-      for (int i = ThreadIndex(); i < kChunk / 2; i += kThreads) {
-        const int low = i / stride * 2 * stride + i % stride;
-        const bool is_descending = (low & size) == 0;
-        const uint64_t a = keys[low];
-        const uint64_t b = keys[low + stride];
-        if ((a < b) == is_descending) {
-          keys[low] = b;
-          keys[low + stride] = a;
-        }
+// 1 for rows without a temperature.
+struct InverseTemperatures {
+  std::array<float, kRowsOfLaunch> of;
+};
+
+// A block's shared memory.
+struct Block {
+  uint64_t groups[kGroups];  // the largest key of each
+  uint64_t list[kListKeys];
+  uint64_t bound;
+  double sums[kWarps];
+  int32_t n;  // keys in the list
+  int32_t is_last;
+  int32_t last_step;  // that had a key of its last rank in the list
+};
+static_assert(sizeof(Block) <= kUnaskedSharedBytes);
+
+// What the blocks of a launch leave for the last one of each row.
+struct Partials {
+  uint64_t* kept;    // [rows, kKept, chunks]: first the largest of each chunk
+  PartialSum* sums;  // [rows, chunks]
+  int32_t* counts;   // [rows], zeros
+};
+
+__device__ inline uint64_t Larger(uint64_t a, uint64_t b) {
+  return a > b ? a : b;
+}
+
+// The number of keys that are larger than `key`. The two threads of a group
+// call it with the same key and get the same number. All lanes of a warp call
+// it.
+__device__ inline int RankIn(const uint64_t* keys, int n, uint64_t key) {
+  int rank = 0;
+#pragma unroll 4
+  for (int i = ThreadIndex() % 2; i < n; i += 2) rank += keys[i] > key ? 1 : 0;
+  return rank + __shfl_xor_sync(kFullWarp, rank, 1);
+}
+
+// Makes the block's list of all threads' keys, without some that are not among
+// the kKept largest, and returns how many are left: at most kFewKeys. Keys of 0
+// are none; other keys differ. `keys` may come from the list.
+__device__ inline int KeepLargest(uint64_t* keys, Block* block) {
+  const int thread = ThreadIndex();
+  while (true) {
+    uint64_t max = keys[0];
+    for (int i = 1; i < kThreadKeys; ++i) max = Larger(max, keys[i]);
+    max = Larger(max, __shfl_xor_sync(kFullWarp, max, 1));
+    if (thread % 2 == 0) block->groups[thread / 2] = max;
+    if (thread == 0) block->bound = 1;
+    __syncthreads();
+    if (RankIn(block->groups, kGroups, max) == kKept - 1 && max != 0 &&
+        thread % 2 == 0) {
+      block->bound = max;
+    }
+    if (thread == 0) block->n = 0;
+    __syncthreads();
+    const uint64_t bound = block->bound;
+    int n_own = 0;
+    for (int i = 0; i < kThreadKeys; ++i) n_own += keys[i] >= bound ? 1 : 0;
+    if (n_own > 0) {
+      int32_t place = FetchAndAdd(&block->n, n_own);
+      for (int i = 0; i < kThreadKeys; ++i) {
+        if (keys[i] >= bound) block->list[place++] = keys[i];
       }
     }
+    __syncthreads();
+    const int n = block->n;
+    if (n <= kFewKeys) return n;
+    // A list of n keys becomes one of at most n / 2 + kGroups.
+    for (int i = 0; i < kThreadKeys; ++i) {
+      const int at = i * kThreads + thread;
+      keys[i] = at < n ? block->list[at] : 0;
+    }
   }
-  __syncthreads();
 }
 
-__device__ inline void WriteKept(const uint64_t* keys, uint64_t* kept) {
-  for (int i = ThreadIndex(); i < kKept; i += kThreads) kept[i] = keys[i];
+// Writes the kKept largest of the list's n keys, `stride` apart, the largest
+// first; zeros if there are fewer.
+__device__ inline void WriteLargest(const Block* block, int n, uint64_t* to,
+                                    int64_t stride) {
+  const int at = ThreadIndex() / 2;
+  if (WarpIndex() * kWarpThreads / 2 < n) {
+    const uint64_t key = block->list[at < n ? at : 0];
+    const int rank = RankIn(block->list, n, key);
+    if (ThreadIndex() % 2 == 0 && at < n && rank < kKept) {
+      to[rank * stride] = key;
+    }
+  }
+  if (ThreadIndex() >= n && ThreadIndex() < kKept) {
+    to[ThreadIndex() * stride] = 0;
+  }
 }
 
-// Returns 1 where no temperatures were given.
-__device__ inline float InverseOf(const float* inverse_temperatures,
-                                  int64_t row) {
-  return inverse_temperatures != nullptr ? inverse_temperatures[row] : 1.0f;
-}
-
-// The sum of exp((x - max) * scale) over the chunk that begins at `first`.
-__device__ inline double SumOfExp(const float* logits, int64_t n, int64_t first,
-                                  float max, float scale, double* shared) {
+// The sum of exp((x - max) * scale) over the first n of each thread's logits.
+__device__ inline double SumOfExp(const float* x, int n, float max, float scale,
+                                  double* shared) {
   double sum = 0;
-  for (int64_t i = ThreadIndex(); i < kChunk && first + i < n; i += kThreads) {
-    sum += static_cast<double>(expf((logits[first + i] - max) * scale));
+  for (int i = 0; i < kThreadLogits; ++i) {
+    if (i < n) sum += static_cast<double>(expf((x[i] - max) * scale));
+    // A difference from infinity may count as 0.
+    if (i < n && !IsFinite(x[i])) sum = static_cast<double>(NotANumber());
   }
   return BlockSum(sum, shared);
 }
 
-// Block (c, r) takes chunk c of row r.
-__global__ void SelectFromLogits(const float* logits, int64_t n,
-                                 const float* inverse_temperatures,
-                                 uint64_t* kept, PartialSum* sums) {
-  auto* keys = reinterpret_cast<uint64_t*>(DynamicShared());
-  auto* shared = reinterpret_cast<double*>(keys + kChunk);
-  const int64_t chunk = int64_t{blockIdx.y} * gridDim.x + blockIdx.x;
-  logits += blockIdx.y * n;
-  const int64_t first = blockIdx.x * kChunk;
+// Takes chunk blockIdx.x of the row at `logits`.
+__device__ inline void TakeChunk(const float* logits, int64_t n, float inverse,
+                                 uint64_t* kept, PartialSum* sums,
+                                 Block* block) {
+  const int64_t first = blockIdx.x * kChunk + ThreadIndex();
+  float x[kThreadLogits];
+  uint64_t keys[kThreadKeys];
   float max = MinusInfinity();
-  int bad = 0;
-  for (int64_t i = ThreadIndex(); i < kChunk; i += kThreads) {
-    const int64_t id = first + i;
-    keys[i] = 0;
-    if (id >= n) continue;
-    const float x = logits[id];
-    keys[i] = KeyOf(x, id);
-    max = fmaxf(max, x);
-    if (!IsFinite(x)) bad = 1;
+  int n_own = 0;
+  for (int i = 0; i < kThreadLogits; ++i) {
+    const int64_t id = first + i * kThreads;
+    x[i] = id < n ? logits[id] : MinusInfinity();
+    if (id < n) n_own = i + 1;
   }
-  max = BlockMax(max, reinterpret_cast<float*>(shared));
-  const float inverse = InverseOf(inverse_temperatures, blockIdx.y);
-  const double sum = SumOfExp(logits, n, first, max, 1.0f, shared);
+  for (int i = 0; i < kThreadLogits; ++i) {
+    keys[i] = i < n_own ? KeyOf(x[i], first + i * kThreads) : 0;
+    max = fmaxf(max, x[i]);
+  }
+  keys[kThreadLogits] = 0;
+  max = BlockMax(max, reinterpret_cast<float*>(block->sums));
+  const double sum = SumOfExp(x, n_own, max, 1.0f, block->sums);
   const double mass =
-      inverse == 1.0f ? sum : SumOfExp(logits, n, first, max, inverse, shared);
-  const bool is_bad = BlockSum(static_cast<double>(bad), shared) > 0;
-  SortDescending(keys);
-  WriteKept(keys, kept + chunk * kKept);
+      inverse == 1.0f ? sum : SumOfExp(x, n_own, max, inverse, block->sums);
   if (ThreadIndex() == 0) {
-    const auto nan = static_cast<double>(NotANumber());
-    sums[chunk] = {is_bad ? nan : sum, is_bad ? nan : mass,
-                   is_bad ? 0.0 : static_cast<double>(max)};
+    const bool is_bad = sum != sum;
+    sums[blockIdx.x] = {sum, mass, is_bad ? 0.0 : static_cast<double>(max)};
   }
+  const int n_left = KeepLargest(keys, block);
+  WriteLargest(block, n_left, kept + blockIdx.x, gridDim.x);
 }
 
-// Block (c, r) takes chunk c of row r's n keys.
-__global__ void SelectFromKeys(const uint64_t* from, int64_t n,
-                               uint64_t* kept) {
-  auto* keys = reinterpret_cast<uint64_t*>(DynamicShared());
-  const int64_t chunk = int64_t{blockIdx.y} * gridDim.x + blockIdx.x;
-  from += blockIdx.y * n;
-  const int64_t first = blockIdx.x * kChunk;
-  for (int64_t i = ThreadIndex(); i < kChunk; i += kThreads) {
-    keys[i] = first + i < n ? from[first + i] : 0;
-  }
-  SortDescending(keys);
-  WriteKept(keys, kept + chunk * kKept);
-}
-
-// Merges a row's result in one warp.
-__global__ void FinishRow(const uint64_t* kept, const PartialSum* sums,
-                          const float* inverse_temperatures, int64_t n_chunks,
-                          RowResult* results) {
-  const int64_t row = blockIdx.x;
-  sums += row * n_chunks;
-  const int lane = LaneIndex();
+// Merges the sums of the row's chunks.
+__device__ inline void MergeSums(const PartialSum* sums, int n_chunks,
+                                 float inverse, RowResult* result,
+                                 Block* block) {
   float max = MinusInfinity();
-  for (int64_t c = lane; c < n_chunks; c += kWarpThreads) {
-    max = fmaxf(max, static_cast<float>(sums[c].max));
+  for (int c = ThreadIndex(); c < n_chunks; c += kThreads) {
+    max = fmaxf(max, static_cast<float>(LoadWritten(&sums[c].max)));
   }
-  max = WarpMax(max);
-  const auto inverse =
-      static_cast<double>(InverseOf(inverse_temperatures, row));
+  max = BlockMax(max, reinterpret_cast<float*>(block->sums));
   double sum = 0;
   double mass = 0;
-  for (int64_t c = lane; c < n_chunks; c += kWarpThreads) {
-    const double below = sums[c].max - static_cast<double>(max);
-    sum += sums[c].sum * exp(below);
-    mass += sums[c].mass * exp(below * inverse);
+  for (int c = ThreadIndex(); c < n_chunks; c += kThreads) {
+    const double below = LoadWritten(&sums[c].max) - static_cast<double>(max);
+    sum += LoadWritten(&sums[c].sum) * exp(below);
+    if (inverse != 1.0f) {
+      mass += LoadWritten(&sums[c].mass) *
+              exp(below * static_cast<double>(inverse));
+    }
   }
-  sum = WarpSum(sum);
-  mass = WarpSum(mass);
-  RowResult& result = results[row];
-  if (lane == 0) {
-    result.log_sum_exp = static_cast<double>(max) + log(sum);
-    result.mass = mass;
+  sum = BlockSum(sum, block->sums);
+  mass = inverse == 1.0f ? sum : BlockSum(mass, block->sums);
+  if (ThreadIndex() == 0) {
+    result->log_sum_exp = static_cast<double>(max) + log(sum);
+    result->mass = mass;
   }
-  for (int64_t i = lane; i < kKept; i += kWarpThreads) {
-    result.keys[i] = kept[row * kKept + i];
+}
+
+// Merges the keys that the row's chunks have kept. Those of one rank lie
+// together. When no key of a rank is left, none of a later rank can be.
+__device__ inline void MergeKeys(const uint64_t* kept, int n_chunks,
+                                 RowResult* result, Block* block) {
+  const int64_t n_keys = int64_t{n_chunks} * kKept;
+  if (ThreadIndex() == 0) block->last_step = -1;
+  int n = 0;
+  for (int step = 0; step * kChunk < n_keys; ++step) {
+    const int64_t first = step * kChunk + ThreadIndex();
+    const int64_t last_rank = (step + 1) * kChunk - n_chunks;
+    uint64_t keys[kThreadKeys];
+    for (int i = 0; i < kThreadLogits; ++i) {
+      const int64_t at = first + i * kThreads;
+      keys[i] = at < n_keys ? LoadWritten(kept + at) : 0;
+    }
+    uint64_t largest = 0;  // of the last rank that is whole in this step
+    for (int i = 0; i < kThreadLogits; ++i) {
+      if (first + i * kThreads >= last_rank) largest = Larger(largest, keys[i]);
+    }
+    keys[kThreadLogits] = ThreadIndex() < n ? block->list[ThreadIndex()] : 0;
+    n = KeepLargest(keys, block);
+    if (largest >= block->bound) block->last_step = step;
+    __syncthreads();
+    if (block->last_step != step && n_chunks <= kChunk) break;
   }
+  WriteLargest(block, n, result->keys, 1);
+}
+
+// Block (c, r) takes chunk c of row r. `results` is in the host's memory.
+__global__ void __launch_bounds__(kThreads, kBlocksOfProcessor)
+    SelectLargest(const float* logits, int64_t n, InverseTemperatures inverse,
+                  Partials partials, RowResult* results) {
+  auto* block = reinterpret_cast<Block*>(DynamicShared());
+  const int64_t row = blockIdx.y;
+  const auto n_chunks = static_cast<int>(gridDim.x);
+  uint64_t* kept = partials.kept + row * n_chunks * kKept;
+  PartialSum* sums = partials.sums + row * n_chunks;
+  TakeChunk(logits + row * n, n, inverse.of[row], kept, sums, block);
+  if (!IsLastToArrive(partials.counts + row, n_chunks, &block->is_last)) {
+    return;
+  }
+  MergeSums(sums, n_chunks, inverse.of[row], results + row, block);
+  MergeKeys(kept, n_chunks, results + row, block);
 }
 
 int64_t Chunks(int64_t n) { return (n + kChunk - 1) / kChunk; }
 
-// Device memory for `n_rows` rows of `n` logits, in this order.
-struct Places {
-  uint64_t* kept[2];
-  PartialSum* sums;
-  RowResult* results;
-  int64_t row_bytes;
-};
-
-Places PlacesOf(std::byte* scratch, int64_t n_rows, int64_t n) {
-  const int64_t chunks = Chunks(n);
-  const int64_t kept_bytes = chunks * kKept * 8;
-  Places places;
-  places.row_bytes = 2 * kept_bytes +
-                     chunks * static_cast<int64_t>(sizeof(PartialSum)) +
-                     static_cast<int64_t>(sizeof(RowResult));
-  places.kept[0] = reinterpret_cast<uint64_t*>(scratch);
-  places.kept[1] = places.kept[0] + n_rows * chunks * kKept;
-  places.sums =
-      reinterpret_cast<PartialSum*>(places.kept[1] + n_rows * chunks * kKept);
-  places.results = reinterpret_cast<RowResult*>(places.sums + n_rows * chunks);
-  return places;
+// Device memory for one row of n logits.
+int64_t RowBytes(int64_t n) {
+  return Chunks(n) * (kKept * 8 + static_cast<int64_t>(sizeof(PartialSum)));
 }
 
 // Rows [first, first + n_rows) of `args`.
 absl::Status TopKOf(const Context& context, const TopKArgs& args, int64_t first,
                     int64_t n_rows) {
-  const Places at = PlacesOf(context.scratch, n_rows, args.n);
   const int64_t n_chunks = Chunks(args.n);
-  const float* inverse_temperatures = nullptr;
+  auto* kept = reinterpret_cast<uint64_t*>(context.scratch);
+  const Partials partials = {
+      .kept = kept,
+      .sums = reinterpret_cast<PartialSum*>(kept + n_rows * n_chunks * kKept),
+      .counts = context.counts};
+  InverseTemperatures inverse;
+  inverse.of.fill(1.0f);
   if (args.masses != nullptr) {
-    ASSIGN_OR_RETURN(
-        inverse_temperatures,
-        context.staging->PutSpan(std::span<const float>(
-            args.inverse_temperatures + first, static_cast<size_t>(n_rows))));
+    std::copy_n(args.inverse_temperatures + first, n_rows, inverse.of.begin());
   }
-  Launch(SelectFromLogits, {n_chunks, n_rows}, kThreads, kSharedBytes,
-         context.stream, args.logits + first * args.n, args.n,
-         inverse_temperatures, at.kept[0], at.sums);
-  int from = 0;
-  for (int64_t lists = n_chunks; lists > 1; lists = Chunks(lists * kKept)) {
-    Launch(SelectFromKeys, {Chunks(lists * kKept), n_rows}, kThreads,
-           kSharedBytes, context.stream, at.kept[from], lists * kKept,
-           at.kept[1 - from]);
-    from = 1 - from;
-  }
-  Launch(FinishRow, {n_rows}, kWarpThreads, 0, context.stream, at.kept[from],
-         at.sums, inverse_temperatures, n_chunks, at.results);
+  auto* results = reinterpret_cast<RowResult*>(context.results);
+  Launch(SelectLargest, {n_chunks, n_rows}, kThreads, sizeof(Block),
+         context.stream, args.logits + first * args.n, args.n, inverse,
+         partials, results);
   RETURN_IF_ERROR(LaunchStatus());
-  RETURN_IF_ERROR(CopyToHost(
-      reinterpret_cast<const std::byte*>(at.results), context.results,
-      n_rows * static_cast<int64_t>(sizeof(RowResult)), context.stream));
   RETURN_IF_ERROR(WaitForStream(context.stream));
-  const auto* results = reinterpret_cast<const RowResult*>(context.results);
   for (int64_t r = 0; r < n_rows; ++r) {
     const int64_t row = first + r;
     args.log_sum_exp[row] = results[r].log_sum_exp;
@@ -232,11 +309,10 @@ absl::Status TopKOf(const Context& context, const TopKArgs& args, int64_t first,
 }  // namespace
 
 absl::Status TopK(const Context& context, const TopKArgs& args) {
-  constexpr int64_t kMaxGrid = 65'535;  // rows are its second dimension
-  const int64_t row_bytes = PlacesOf(nullptr, 0, args.n).row_bytes;
-  const int64_t batch = std::min(
-      {kScratchBytes / row_bytes,
-       kResultBytes / static_cast<int64_t>(sizeof(RowResult)), kMaxGrid});
+  static_assert(kRowsOfLaunch <= kCounts);
+  static_assert(kRowsOfLaunch * sizeof(RowResult) <= kResultBytes);
+  const int64_t batch =
+      std::min(kScratchBytes / RowBytes(args.n), kRowsOfLaunch);
   if (batch == 0) {
     return absl::ResourceExhaustedError(
         absl::StrCat("rows of ", args.n, " logits take more than the kernels' ",
