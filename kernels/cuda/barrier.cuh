@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/cuda/simt.cuh"
+#include "kernels/cuda/numeric.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
@@ -22,6 +22,7 @@ inline void InitBarrier(Barrier* barrier, int n_threads) {
   *barrier = {static_cast<int16_t>(n_threads), static_cast<int16_t>(n_threads),
               0, 0};
 }
+inline bool IsElected() { return LaneIndex() == 0; }
 inline void PublishBarriers() {}
 inline void PublishShared() {}
 inline void Arrive(Barrier* barrier) { ArriveAt(barrier, 0); }
@@ -47,6 +48,24 @@ struct Barrier {
 
 __device__ inline uint32_t SharedAddress(const void* shared) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+}
+
+// True in one lane of a whole warp, always the same one. The compiler then
+// knows that code for this lane has one address.
+__device__ inline bool IsElected() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  uint32_t is_elected;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "elect.sync _|p, 0xFFFFFFFF;\n"
+      "selp.u32 %0, 1, 0, p;\n"
+      "}\n"
+      : "=r"(is_elected));
+  return is_elected != 0;
+#else
+  return LaneIndex() == 0;
+#endif
 }
 
 // Only one thread calls it, and the others after a barrier of the block.

@@ -40,12 +40,25 @@ inline void FenceDevice() {}
 inline int32_t FetchAndAdd(int32_t* at, int32_t n) {
   return std::exchange(*at, *at + n);
 }
+inline int32_t FetchAndAddInOrder(int32_t* at, int32_t n) {
+  return FetchAndAdd(at, n);
+}
 #else
 __device__ inline void FenceDevice() {
   asm volatile("fence.acq_rel.gpu;" ::: "memory");
 }
 __device__ inline int32_t FetchAndAdd(int32_t* at, int32_t n) {
   return atomicAdd(at, n);
+}
+// What the thread has written comes before it, and what it reads later after
+// it. It is quicker than with a fence on either side.
+__device__ inline int32_t FetchAndAddInOrder(int32_t* at, int32_t n) {
+  int32_t before;
+  asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], %2;"
+               : "=r"(before)
+               : "l"(__cvta_generic_to_global(at)), "r"(n)
+               : "memory");
+  return before;
 }
 #endif
 

@@ -41,25 +41,28 @@ TEST(FewSplitTest, PartsAndBlocksCoverEverything) {
                   SplitFew(dtype, rows, n_quads, cols / kTileCols,
                            n_multiprocessors, wanted, kMostFewParts);
               ASSERT_GT(split.n_parts, 0) << DTypeName(dtype) << ' ' << cols;
-              EXPECT_EQ(split.n_units * UnitTiles(dtype) * kTileCols, cols);
-              EXPECT_EQ(split.FirstUnit(split.n_parts), split.n_units);
+              EXPECT_EQ(split.units.First(split.n_parts) * UnitTiles(dtype) *
+                            kTileCols,
+                        cols);
               int64_t most_units = 0;
               for (int part = 0; part < split.n_parts; ++part) {
                 const int64_t n =
-                    split.FirstUnit(part + 1) - split.FirstUnit(part);
+                    split.units.First(part + 1) - split.units.First(part);
                 EXPECT_GT(n, 0);
                 most_units = std::max(most_units, n);
               }
-              EXPECT_EQ(split.FirstQuad(split.n_blocks), n_quads);
+              EXPECT_EQ(most_units, split.units.Most());
+              EXPECT_EQ(split.quads.First(split.n_blocks), n_quads);
               for (int block = 0; block < split.n_blocks; ++block) {
-                EXPECT_LT(split.FirstQuad(block), split.FirstQuad(block + 1));
+                EXPECT_LT(split.quads.First(block),
+                          split.quads.First(block + 1));
               }
               EXPECT_GE(split.n_slots, 2);
-              EXPECT_LE(
-                  most_units * UnitTiles(dtype) / 2 * FewStageBytes(rows) +
-                      kFewFixedBytes +
-                      kFewWarps * split.n_slots * RingSlotBytes(dtype),
-                  kFewSharedBytes);
+              EXPECT_LE(most_units * UnitTiles(dtype) / 2 *
+                                (FewStageBytes(rows) + FewScaleBytes(rows)) +
+                            kFewFixedBytes +
+                            kFewWarps * split.n_slots * RingSlotBytes(dtype),
+                        kFewSharedBytes);
             }
           }
         }
@@ -79,10 +82,10 @@ TEST(FewSplitTest, ChoosesPartsThatFillTheDevice) {
     const FewSplit split = SplitFew(DType::kQ4_0, 32, n_quads, cols / kTileCols,
                                     132, 0, kMostFewParts);
     EXPECT_LE(split.n_parts * split.n_blocks, 132);
-    const int64_t stages = (split.n_units + split.n_parts - 1) / split.n_parts;
-    const int64_t quads = (n_quads + split.n_blocks - 1) / split.n_blocks;
+    const int64_t stages = split.units.Most();
+    const int64_t quads = split.quads.Most();
     EXPECT_LT(static_cast<double>(quads * stages * 132),
-              1.2 * static_cast<double>(n_quads * split.n_units));
+              1.2 * static_cast<double>(n_quads * (cols / kTileCols / 2)));
   }
   EXPECT_EQ(SplitFew(DType::kQ4_0, 32, 60, 16, 132, 0, kMostFewParts).n_parts,
             1);

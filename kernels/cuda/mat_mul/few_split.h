@@ -43,19 +43,27 @@ constexpr int64_t UnitTiles(DType type) {
   return std::max<int64_t>(PlanesOf(type).block_tiles, 2);
 }
 
-struct FewSplit {
-  int32_t n_parts = 0;  // 0: there is no such division
-  int32_t n_blocks;     // of a part
-  int32_t n_quads;
-  int32_t n_units;  // of UnitTiles columns of tiles
-  int32_t n_slots;  // of a warp's ring
+// Divides `n` things among `shares`: the first ones get one more if they must.
+struct EvenShares {
+  int32_t each = 0;
+  int32_t more = 0;  // shares that have one more
 
-  constexpr int32_t FirstUnit(int32_t part) const {
-    return part * n_units / n_parts;
+  constexpr EvenShares() = default;
+  constexpr EvenShares(int64_t n, int64_t shares)
+      : each(static_cast<int32_t>(n / shares)),
+        more(static_cast<int32_t>(n % shares)) {}
+  constexpr int32_t First(int32_t share) const {
+    return share * each + (share < more ? share : more);
   }
-  constexpr int32_t FirstQuad(int32_t block) const {
-    return block * n_quads / n_blocks;
-  }
+  constexpr int32_t Most() const { return each + (more > 0 ? 1 : 0); }
+};
+
+struct FewSplit {
+  int32_t n_parts = 0;   // 0: there is no such division
+  int32_t n_blocks = 0;  // of a part
+  EvenShares units;      // a part's units of UnitTiles columns of tiles
+  EvenShares quads;      // a block's quads
+  int32_t n_slots = 0;   // of a warp's ring
 };
 
 constexpr int64_t FewStageBytes(int64_t rows) {
@@ -94,7 +102,7 @@ constexpr double TimeOf(int64_t rows, int64_t n_quads, int64_t n_parts,
   double time = static_cast<double>(waves) * block;
   if (n_parts > 1) {
     time += static_cast<double>(n_parts) *
-            (1.25 + 2.9 * of_rows * static_cast<double>(n_quads) /
+            (4.0 + 2.9 * of_rows * static_cast<double>(n_quads) /
                         static_cast<double>(n_multiprocessors));
   }
   return time;
@@ -126,7 +134,7 @@ constexpr FewSplit SplitFew(DType type, int64_t rows, int64_t n_quads,
     }
     least = time;
     best = {static_cast<int32_t>(parts), static_cast<int32_t>(blocks),
-            static_cast<int32_t>(n_quads), static_cast<int32_t>(n_units),
+            EvenShares(n_units, parts), EvenShares(n_quads, blocks),
             static_cast<int32_t>(n_slots)};
   }
   return best;

@@ -112,12 +112,21 @@ struct QuantPairs {
 
 // ---- Scales ----------------------------------------------------------------
 
-// Both halves of a pair get its low, or its high half.
+// Both halves of a pair get its low, or its high half. From these texts the
+// compiler makes modifiers of the instructions that use them.
 __device__ inline uint32_t TwiceLow(uint32_t pair) {
+#ifdef PLIMSOLL_CUDA_EMULATED
   return PickBytes(pair, pair, 0x1010u);
+#else
+  return BitsOfPair(__low2half2(PairOfBits(pair)));
+#endif
 }
 __device__ inline uint32_t TwiceHigh(uint32_t pair) {
+#ifdef PLIMSOLL_CUDA_EMULATED
   return PickBytes(pair, pair, 0x3232u);
+#else
+  return BitsOfPair(__high2half2(PairOfBits(pair)));
+#endif
 }
 
 // A row's scales of the halves of a tile's columns, and its offset, in F16,

@@ -57,10 +57,10 @@ struct Share {
   __device__ Share(const FewSplit& split, int unit_tiles) {
     part = static_cast<int>(blockIdx.x);
     const auto block = static_cast<int>(blockIdx.y);
-    first_tile = split.FirstUnit(part) * unit_tiles;
-    n_tiles = split.FirstUnit(part + 1) * unit_tiles - first_tile;
-    first_quad = split.FirstQuad(block);
-    end_quad = split.FirstQuad(block + 1);
+    first_tile = split.units.First(part) * unit_tiles;
+    n_tiles = split.units.First(part + 1) * unit_tiles - first_tile;
+    first_quad = split.quads.First(block);
+    end_quad = split.quads.First(block + 1);
   }
 };
 
@@ -269,7 +269,7 @@ struct WarpCopies {
 // sums of each lane for each group of rows.
 struct FewParts {
   float4* sums;     // [tiles, parts, groups, lanes]
-  int32_t* counts;  // [blocks of a part, warps], zeros
+  int32_t* counts;  // [quads], zeros; a byte for each tile
 };
 
 // A warp's sums of its tiles.
@@ -298,24 +298,26 @@ struct QuadSums {
     }
   }
 
-  // True in the last of the warps that have the same tiles. It then sees what
-  // all have left.
-  __device__ bool IsLast(int block) const {
-    int32_t* at = parts.counts + (block * kFewWarps + WarpIndex());
-    FenceDevice();
+  // Tells that this part's sums of a quad are there. True in the warp that
+  // comes last to its tile: it sees what all parts have left.
+  __device__ bool IsLast(int quad) const {
+    const int shift = WarpIndex() % kQuadTiles * 8;
     __syncwarp();
     int32_t count = 0;
-    if (LaneIndex() == 0) count = FetchAndAdd(at, 1);
+    if (LaneIndex() == 0) {
+      count = FetchAndAddInOrder(parts.counts + quad, 1 << shift);
+    }
     count = __shfl_sync(kFullWarp, count, 0);
-    if (count != n_parts - 1) return false;
-    if (LaneIndex() == 0) *at = 0;
-    FenceDevice();
+    if ((count >> shift & 255) != n_parts - 1) return false;
+    if (LaneIndex() == 0) {
+      FetchAndAdd(parts.counts + quad, -(n_parts << shift));
+    }
     return true;
   }
 
   // Adds up what all parts have left, in the order of the columns.
   __device__ void Add(int quad, float (&sums)[kSums]) const {
-    constexpr int kAtOnce = kRows == kFewRows ? 4 : 2;
+    constexpr int kAtOnce = kRows == kFewRows ? 3 : 1;
     const float4* from = At(quad, 0);
 #pragma unroll
     for (float& sum : sums) sum = 0;
@@ -344,36 +346,40 @@ struct QuadSums {
     }
   }
 
-  // Stores the sums of a tile, scaled, or adds them to the outputs.
-  __device__ void Store(const float (&sums)[kSums], const QuadTile& tile,
-                        bool accumulate) const {
+  // Stores the sums of a tile, scaled, or adds them to the outputs. If there
+  // are several parts, it adds up theirs first.
+  __device__ void Store(float (&sums)[kSums], const Products& products,
+                        int quad, bool accumulate) const {
+    const QuadTile tile(products, quad);
+    if (!tile.IsInProduct()) return;
+    if (n_parts > 1 && !IsLast(quad)) return;
     const Product& product = *tile.product;
-    const int64_t n_outputs = product.w.rows;
-    const int output =
-        tile.row_tile * static_cast<int>(kTileRows) + LaneIndex() / 4;
-    const int row = LaneIndex() % 4 * 2;
-    float* to = product.out + (row * n_outputs + output);
-    const auto for_all = [&](const auto& visit) {
-      float* at = to;
-#pragma unroll
-      for (int g = 0; g < kGroups; ++g) {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const bool is_row = g * kGroupRows + row + i < n_rows;
-          if (is_row && output < n_outputs) visit(4 * g + i, at[0]);
-          if (is_row && output + 8 < n_outputs) visit(4 * g + 2 + i, at[8]);
-          at += i == 0 ? n_outputs : (kGroupRows - 1) * n_outputs;
-        }
-      }
-    };
     const float scale = product.w.Scale();
-    if (accumulate) {
-      // All loads come before the first store.
-      float before[kSums] = {};
-      for_all([&](int i, const float& at) { before[i] = at; });
-      for_all([&](int i, float& at) { at = before[i] + sums[i] * scale; });
-    } else {
-      for_all([&](int i, float& at) { at = sums[i] * scale; });
+    const auto n_outputs = static_cast<uint32_t>(product.w.rows);
+    const auto output = static_cast<uint32_t>(
+        tile.row_tile * static_cast<int>(kTileRows) + LaneIndex() / 4);
+    const int row = LaneIndex() % 4 * 2;
+    const uint32_t first = static_cast<uint32_t>(row) * n_outputs + output;
+    // The rows from this one on, of each of the lane's two outputs.
+    const int rows_of[2] = {output < n_outputs ? n_rows - row : 0,
+                            output + 8 < n_outputs ? n_rows - row : 0};
+    const auto row_of = [](int i) { return i / 4 * kGroupRows + i % 2; };
+    const auto has = [&](int i) { return row_of(i) < rows_of[i / 2 % 2]; };
+    const auto at = [&](int i) {
+      return product.out +
+             (first + static_cast<uint32_t>(row_of(i)) * n_outputs +
+              static_cast<uint32_t>(i / 2 % 2 * 8));
+    };
+    float before[kSums] = {};  // its loads come before those of the parts
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) {
+      if (accumulate && has(i)) before[i] = *at(i);
+    }
+    if (n_parts > 1) Add(quad, sums);
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) {
+      const float sum = sums[i] * scale;
+      if (has(i)) *at(i) = accumulate ? before[i] + sum : sum;
     }
   }
 };
@@ -385,46 +391,66 @@ template <DType kType, int kRows>
 struct SlotProducts {
   using Ring = WarpRing<kType>;
   static constexpr int kSums = WgmmaSums(kRows);
+  static constexpr int kTiles = Ring::kTiles;
   // Of every descriptor of rows in shared memory.
   static constexpr uint64_t kHighHalf = WgmmaDescriptor(0, 0) >> 32;
   TileReader<kType, 1, true> weights;
   uint32_t rows;  // the low half of the descriptor of the slot's first columns
 
-  // Multiplies columns `first` and `first + 1` of tiles.
-  __device__ void Multiply(int first, const BlockScales<kType>& scales,
+  // Multiplies columns `first` and `first + 1` of tiles. The products before
+  // still read other tiles.
+  __device__ void Multiply(int first, uint32_t at,
+                           const BlockScales<kType>& scales,
                            float (&sums)[kSums], HalfTile (&tiles)[2]) const {
     constexpr int kShare = PlanesOf(kType).block_tiles;
-    RawTile<kType> raw[2];
 #pragma unroll
     for (int c = 0; c < 2; ++c) {
-      raw[c] = weights.LoadTile(0, static_cast<uint32_t>(first + c));
-    }
-    const uint32_t stage =
-        rows + static_cast<uint32_t>(first / 2 * (FewStageBytes(kRows) >> 4));
-#pragma unroll
-    for (int c = 0; c < 2; ++c) {
+      const RawTile<kType> raw =
+          weights.LoadTile(0, static_cast<uint32_t>(first + c));
 #ifdef PLIMSOLL_NO_ROUND
       for (int i = 0; i < 8; ++i)
-        tiles[c].a[i / 4][i % 4] = raw[c].quants[i % 2] ^ raw[c].scales[0];
+        tiles[c].a[i / 4][i % 4] = raw.quants[i % 2] ^ raw.scales[0];
 #else
-      tiles[c] = RoundTile<kType>(raw[c], scales, (first + c) % kShare);
+      tiles[c] = RoundTile<kType>(raw, scales, (first + c) % kShare);
 #endif
+    }
 #ifdef PLIMSOLL_NO_PRODUCTS
-      for (int i = 0; i < 8; ++i)
-        sums[i] += FloatOfBits(tiles[c].a[i / 4][i % 4]);
-      continue;
+    for (int i = 0; i < 16; ++i)
+      sums[i] += FloatOfBits(tiles[i / 8].a[i / 4 % 2][i % 4]);
+    return;
 #endif
-      BeginProducts();
+    constexpr int kStepChunks = kWgmmaColumns * 2 / kSwizzleChunkBytes;
+    BeginProducts();
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        constexpr int kStepChunks = kWgmmaColumns * 2 / kSwizzleChunkBytes;
-        const uint32_t step =
-            stage + static_cast<uint32_t>((c * 2 + half) * kStepChunks);
-        MultiplyGroup<kRows>(tiles[c].a[half], kHighHalf << 32 | step, sums);
+    for (int i = 0; i < 4; ++i) {
+      MultiplyGroup<kRows>(
+          tiles[i / 2].a[i % 2],
+          kHighHalf << 32 | (at + static_cast<uint32_t>(i * kStepChunks)),
+          sums);
+    }
+    CommitProducts();
+    AwaitProducts<1>();
+  }
+
+  // Multiplies the first `n` columns of tiles, whole stages.
+  __device__ void MultiplyAll(int n, float (&sums)[kSums],
+                              HalfTile (&tiles)[2][2]) const {
+    const BlockScales<kType> scales(weights.LoadTile(0, 0));
+    constexpr auto kStage = static_cast<uint32_t>(FewStageBytes(kRows) >> 4);
+    // The exchange tells the compiler that all lanes have the same number.
+    const uint32_t at = __shfl_sync(kFullWarp, rows, 0);
+    // Slots of types with long blocks are always full.
+    if (kTiles == UnitTiles(kType) || n == kTiles) {
+#pragma unroll
+      for (int i = 0; i < kTiles; i += 2) {
+        Multiply(i, at + i / 2 * kStage, scales, sums, tiles[i / 2 % 2]);
       }
-      CommitProducts();
-      // Now the tile of the other column may change.
-      AwaitProducts<1>();
+    } else {
+#pragma unroll 1
+      for (int i = 0; i < n; i += 2) {
+        Multiply(i, at + i / 2 * kStage, scales, sums, tiles[0]);
+        AwaitProducts<0>();
+      }
     }
   }
 };
@@ -446,7 +472,7 @@ __global__ void __launch_bounds__(kBoundThreads, 1)
   const int first_quad = share.first_quad + WarpIndex() / kQuadTiles;
   WarpCopies<kType> copies;
   copies.Begin(products, share, first_quad);
-  if (LaneIndex() == 0) {
+  if (IsElected()) {
     ring.Init();
 #pragma unroll 1
     for (int i = 0; i < split.n_slots; ++i) copies.Next(products, share, ring);
@@ -466,9 +492,17 @@ __global__ void __launch_bounds__(kBoundThreads, 1)
   SlotCursor at;
   const auto rows =
       static_cast<uint32_t>(WgmmaDescriptor(SharedAddress(places.stages), 0));
-  for (int quad = first_quad; quad < share.end_quad; quad += kFewGroups) {
-    float sums[WgmmaSums(kRows)] = {};
-    HalfTile tiles[2] = {};
+  float sums[WgmmaSums(kRows)];
+  for (int quad = first_quad;; quad += kFewGroups) {
+    // The sums of the quad before. With several parts they have been left, and
+    // by now others may see them without a long wait.
+    if (quad > first_quad) {
+      of_quads.Store(sums, products, quad - kFewGroups, accumulate);
+    }
+    if (quad >= share.end_quad) break;
+#pragma unroll
+    for (float& sum : sums) sum = 0;
+    HalfTile tiles[2][2] = {};
     for (int first = 0; first < share.n_tiles; first += kTiles) {
 #ifdef PLIMSOLL_PHASE_TIMES
       const auto before_wait = static_cast<int>(clock());
@@ -478,25 +512,13 @@ __global__ void __launch_bounds__(kBoundThreads, 1)
       waited += static_cast<int>(clock()) - before_wait;
       if (quad == first_quad && first == 0) PLIMSOLL_PHASE(5);
 #endif
-      // The exchange tells the compiler that all lanes have the same number.
       const auto before =
           static_cast<uint32_t>(first / 2 * (FewStageBytes(kRows) >> 4));
-      const SlotProducts<kType, kRows> slot = {
-          ring.Reader(at.slot), __shfl_sync(kFullWarp, rows + before, 0)};
-      const BlockScales<kType> scales(slot.weights.LoadTile(0, 0));
-      // Slots of types with long blocks are always full.
-      if (kTiles == UnitTiles(kType) || first + kTiles <= share.n_tiles) {
-#pragma unroll
-        for (int i = 0; i < kTiles; i += 2)
-          slot.Multiply(i, scales, sums, tiles);
-      } else {
-#pragma unroll 1
-        for (int i = 0; first + i < share.n_tiles; i += 2) {
-          slot.Multiply(i, scales, sums, tiles);
-        }
-      }
+      const SlotProducts<kType, kRows> slot = {ring.Reader(at.slot),
+                                               rows + before};
+      slot.MultiplyAll(std::min(share.n_tiles - first, kTiles), sums, tiles);
       __syncwarp();
-      if (LaneIndex() == 0) copies.Next(products, share, ring);
+      if (IsElected()) copies.Next(products, share, ring);
       at.Advance(split.n_slots);
     }
     AwaitProducts<0>();
@@ -505,26 +527,9 @@ __global__ void __launch_bounds__(kBoundThreads, 1)
     if (quad == first_quad) PLIMSOLL_PHASE(6);
     if (quad + kFewGroups >= share.end_quad) PLIMSOLL_PHASE(7);
 #endif
-    const QuadTile tile(products, quad);
-    if (!tile.IsInProduct()) continue;
     ScaleSums<kGroups>(places.powers, 0, sums);
-    if (split.n_parts > 1) {
-      of_quads.Leave(quad, share.part, sums);
-    } else {
-      of_quads.Store(sums, tile, accumulate);
-    }
-  }
-  PLIMSOLL_PHASE(12);
-  if (split.n_parts > 1 && of_quads.IsLast(static_cast<int>(blockIdx.y))) {
-    PLIMSOLL_PHASE(13);
-#pragma unroll 1
-    for (int quad = first_quad; quad < share.end_quad; quad += kFewGroups) {
-      const QuadTile tile(products, quad);
-      if (!tile.IsInProduct()) continue;
-      float sums[WgmmaSums(kRows)];
-      of_quads.Add(quad, sums);
-      of_quads.Store(sums, tile, accumulate);
-    }
+    if (split.n_parts > 1) of_quads.Leave(quad, share.part, sums);
+    PLIMSOLL_PHASE(12);
   }
 #ifdef PLIMSOLL_PHASE_TIMES
   SetPhase(9, waited);
@@ -543,13 +548,10 @@ FewSplit SplitOf(const Context& context, std::span<const MatMulArgs> products) {
   int64_t n_quads = 0;
   ProductsOf(products, kQuadTiles, n_quads);
   const int64_t quad_bytes = kQuadTiles * kTileRows * rows * 4;
-  const FewSplit split =
-      SplitFew(first.w.dtype, rows, n_quads, first.w.cols / kTileCols,
-               context.n_multiprocessors, context.few_row_parts,
-               kScratchBytes / (n_quads * quad_bytes));
-  const bool has_counts =
-      split.n_parts == 1 || int64_t{split.n_blocks} * kFewWarps <= kCounts;
-  return has_counts ? split : FewSplit{};
+  if (n_quads > kCounts) return {};
+  return SplitFew(first.w.dtype, rows, n_quads, first.w.cols / kTileCols,
+                  context.n_multiprocessors, context.few_row_parts,
+                  kScratchBytes / (n_quads * quad_bytes));
 }
 
 template <DType kType, int kRows>
@@ -558,8 +560,7 @@ void LaunchQuads(const Context& context, std::span<const MatMulArgs> products,
   const MatMulArgs& first = products.front();
   int64_t n_quads = 0;
   const Products all = ProductsOf(products, kQuadTiles, n_quads);
-  const int64_t most_stages = (split.n_units + split.n_parts - 1) /
-                              split.n_parts * UnitTiles(kType) / 2;
+  const int64_t most_stages = split.units.Most() * UnitTiles(kType) / 2;
   const int64_t shared =
       most_stages * (FewStageBytes(kRows) + FewScaleBytes(kRows)) +
       kFewFixedBytes + kFewWarps * split.n_slots * RingSlotBytes(kType);
