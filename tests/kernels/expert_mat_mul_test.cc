@@ -257,8 +257,11 @@ class ExpertMatMulTest : public BackendTest {
       double size = 0;
       for (const double y : expected) size = std::max(size, std::abs(y));
       for (size_t c = 0; c < expected.size(); ++c) {
-        // The sum over a few experts is rounded a few times.
-        ASSERT_NEAR(alone[c], expected[c], size * 0x1p-20);
+        // The sum over a few experts is rounded a few times. If dense products
+        // of one row add up in another order, packed values between may differ
+        // by a step.
+        const double tolerance = StreamsWeights(GetParam()) ? 0x1p-17 : 0x1p-20;
+        ASSERT_NEAR(alone[c], expected[c], size * tolerance);
       }
     }
   }

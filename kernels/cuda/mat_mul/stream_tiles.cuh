@@ -140,6 +140,8 @@ __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
                                        work.parts.tiles);
 #pragma unroll 1
     for (int n = 0; run.unit < work.n_units; ++n) {
+      // The first slots are empty, the others once the activations have come.
+      if (n == work.n_slots) WaitForKernelsBefore();
       if (n >= work.n_slots) WaitFor(ring.empty + at.slot, at.phase ^ 1);
       int row_tile = Outputs::RowTile(products, run.unit, run.tile);
       const Product& product = FindProduct(products, row_tile);
