@@ -370,12 +370,18 @@ struct QuadSums {
              (first + static_cast<uint32_t>(row_of(i)) * n_outputs +
               static_cast<uint32_t>(i / 2 % 2 * 8));
     };
-    float before[kSums] = {};  // its loads come before those of the parts
+    float before[kSums] = {};
+    const auto load = [&] {
 #pragma unroll
-    for (int i = 0; i < kSums; ++i) {
-      if (accumulate && has(i)) before[i] = *at(i);
-    }
+      for (int i = 0; i < kSums; ++i) {
+        if (accumulate && has(i)) before[i] = *at(i);
+      }
+    };
+    // All loads come before the first store, and if there are registers for
+    // them, before those of the parts.
+    if constexpr (kRows == kFewRows) load();
     if (n_parts > 1) Add(quad, sums);
+    if constexpr (kRows != kFewRows) load();
 #pragma unroll
     for (int i = 0; i < kSums; ++i) {
       const float sum = sums[i] * scale;
