@@ -71,12 +71,7 @@ struct TileRun {
     };
     const int sizes[4] = {
         bytes_of(kPlanes.quants, 1), bytes_of(kPlanes.highs, 1),
-        bytes_of(kPlanes.subscales, kShare),
-#ifdef PLIMSOLL_NO_SCALE_COPY
-        0};
-#else
-        bytes_of(kPlanes.scales, kShare)};
-#endif
+        bytes_of(kPlanes.subscales, kShare), bytes_of(kPlanes.scales, kShare)};
     ArriveForBytes(ring.full + slot, sizes[0] + sizes[1] + sizes[2] + sizes[3]);
     std::byte* to =
         reinterpret_cast<std::byte*>(ring.slots + slot * Ring::kSlot.bytes);
@@ -90,11 +85,9 @@ struct TileRun {
     if constexpr (kPlanes.subscales != 0) {
       copy(Ring::kSlot.subscales, subscales, sizes[2]);
     }
-#ifndef PLIMSOLL_NO_SCALE_COPY
     if constexpr (kPlanes.scales != 0) {
       copy(Ring::kSlot.scales, scales, sizes[3]);
     }
-#endif
   }
 };
 
