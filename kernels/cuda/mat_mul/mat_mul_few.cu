@@ -25,24 +25,6 @@ constexpr int kThreads = kFewWarps * kWarpThreads;
 [[maybe_unused]] constexpr int kBoundThreads = 576;
 constexpr int kFewRows = 32;
 constexpr int kSomeRows = 64;
-#ifdef PLIMSOLL_PHASE_TIMES
-constexpr int kPhases = 16;
-__device__ long long phase_times[160][kFewWarps][kPhases];
-__device__ inline void SetPhase(int i, long long time) {
-  if (LaneIndex() != 0) return;
-  phase_times[blockIdx.y * gridDim.x + blockIdx.x][WarpIndex()][i] = time;
-}
-__device__ inline long long GlobalTime() {
-  long long time;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time)::"memory");
-  return time;
-}
-#define PLIMSOLL_PHASE(i) SetPhase(i, clock64())
-#define PLIMSOLL_GLOBAL(i) SetPhase(i, GlobalTime())
-#else
-#define PLIMSOLL_PHASE(i)
-#define PLIMSOLL_GLOBAL(i)
-#endif
 static_assert(kFewSharedBytes <= kMostSharedBytes);
 static_assert(kFewFixedBytes % 128 == 0);  // so slots are aligned
 
@@ -370,12 +352,18 @@ struct QuadSums {
              (first + static_cast<uint32_t>(row_of(i)) * n_outputs +
               static_cast<uint32_t>(i / 2 % 2 * 8));
     };
-    float before[kSums] = {};  // its loads come before those of the parts
+    float before[kSums] = {};
+    const auto load = [&] {
 #pragma unroll
-    for (int i = 0; i < kSums; ++i) {
-      if (accumulate && has(i)) before[i] = *at(i);
-    }
+      for (int i = 0; i < kSums; ++i) {
+        if (accumulate && has(i)) before[i] = *at(i);
+      }
+    };
+    // All loads come before the first store, and if there are registers for
+    // them, before those of the parts.
+    if constexpr (kRows == kFewRows) load();
     if (n_parts > 1) Add(quad, sums);
+    if constexpr (kRows != kFewRows) load();
 #pragma unroll
     for (int i = 0; i < kSums; ++i) {
       const float sum = sums[i] * scale;
@@ -407,18 +395,8 @@ struct SlotProducts {
     for (int c = 0; c < 2; ++c) {
       const RawTile<kType> raw =
           weights.LoadTile(0, static_cast<uint32_t>(first + c));
-#ifdef PLIMSOLL_NO_ROUND
-      for (int i = 0; i < 8; ++i)
-        tiles[c].a[i / 4][i % 4] = raw.quants[i % 2] ^ raw.scales[0];
-#else
       tiles[c] = RoundTile<kType>(raw, scales, (first + c) % kShare);
-#endif
     }
-#ifdef PLIMSOLL_NO_PRODUCTS
-    for (int i = 0; i < 16; ++i)
-      sums[i] += FloatOfBits(tiles[i / 8].a[i / 4 % 2][i % 4]);
-    return;
-#endif
     constexpr int kStepChunks = kWgmmaColumns * 2 / kSwizzleChunkBytes;
     BeginProducts();
 #pragma unroll
@@ -463,8 +441,6 @@ __global__ void __launch_bounds__(kBoundThreads, 1)
   using Ring = WarpRing<kType>;
   constexpr int kGroups = kRows / kGroupRows;
   constexpr int kTiles = Ring::kTiles;
-  PLIMSOLL_GLOBAL(10);
-  PLIMSOLL_PHASE(0);
   LetNextKernelBegin();
   const Share share(split, static_cast<int>(UnitTiles(kType)));
   const Places<kRows> places(DynamicShared(), most_stages);
@@ -477,17 +453,10 @@ __global__ void __launch_bounds__(kBoundThreads, 1)
 #pragma unroll 1
     for (int i = 0; i < split.n_slots; ++i) copies.Next(products, share, ring);
   }
-  PLIMSOLL_PHASE(1);
   WaitForKernelsBefore();
-  PLIMSOLL_PHASE(2);
   RoundRows<kRows>(x, share, places);
-  PLIMSOLL_PHASE(3);
   PublishShared();
   __syncthreads();
-  PLIMSOLL_PHASE(4);
-#ifdef PLIMSOLL_PHASE_TIMES
-  int waited = 0;
-#endif
   const QuadSums<kRows> of_quads = {parts, split.n_parts, x.n_rows};
   SlotCursor at;
   const auto rows =
@@ -504,14 +473,7 @@ __global__ void __launch_bounds__(kBoundThreads, 1)
     for (float& sum : sums) sum = 0;
     HalfTile tiles[2][2] = {};
     for (int first = 0; first < share.n_tiles; first += kTiles) {
-#ifdef PLIMSOLL_PHASE_TIMES
-      const auto before_wait = static_cast<int>(clock());
-#endif
       WaitFor(ring.full + at.slot, at.phase);
-#ifdef PLIMSOLL_PHASE_TIMES
-      waited += static_cast<int>(clock()) - before_wait;
-      if (quad == first_quad && first == 0) PLIMSOLL_PHASE(5);
-#endif
       const auto before =
           static_cast<uint32_t>(first / 2 * (FewStageBytes(kRows) >> 4));
       const SlotProducts<kType, kRows> slot = {ring.Reader(at.slot),
@@ -523,19 +485,9 @@ __global__ void __launch_bounds__(kBoundThreads, 1)
     }
     AwaitProducts<0>();
     KeepSums(sums);
-#ifdef PLIMSOLL_PHASE_TIMES
-    if (quad == first_quad) PLIMSOLL_PHASE(6);
-    if (quad + kFewGroups >= share.end_quad) PLIMSOLL_PHASE(7);
-#endif
     ScaleSums<kGroups>(places.powers, 0, sums);
     if (split.n_parts > 1) of_quads.Leave(quad, share.part, sums);
-    PLIMSOLL_PHASE(12);
   }
-#ifdef PLIMSOLL_PHASE_TIMES
-  SetPhase(9, waited);
-#endif
-  PLIMSOLL_PHASE(8);
-  PLIMSOLL_GLOBAL(11);
 }
 
 constexpr int64_t RowsOf(int64_t n_rows) {
@@ -573,7 +525,6 @@ void LaunchQuads(const Context& context, std::span<const MatMulArgs> products,
 
 }  // namespace
 
-#if !defined(PLIMSOLL_PHASE_TIMES) && !defined(PLIMSOLL_ONLY_KERNEL)
 bool MultiplyFewRows(const Context& context,
                      std::span<const MatMulArgs> products) {
   const MatMulArgs& first = products.front();
@@ -595,6 +546,5 @@ bool MultiplyFewRows(const Context& context,
   });
   return true;
 }
-#endif
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA
