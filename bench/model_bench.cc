@@ -4,7 +4,7 @@
 // a downloaded model.
 //
 // usage: model_bench [--device cuda:0] [--file PATH] [--type q4_0|q8_0]
-//                    [--layers 48] [--prompt 4096] [--tokens 64]
+//                    [--layers 48] [--prompt 4096] [--tokens 128]
 //                    [--memory-mib 4096] [--n-ubatch 512] [--piece-rows N]
 //                    [--overlap on|off] [--wgmma-attention on|off]
 // Several devices with commas, such as cuda:0,cpu, share the model's layers:
@@ -62,7 +62,7 @@ struct Flags {
   DType type = DType::kQ4_0;
   int64_t layers = 48;
   int64_t prompt = 4'096;
-  int64_t tokens = 64;
+  int64_t tokens = 128;
   int64_t memory_mib = 4'096;
   int64_t n_ubatch = 512;
   int64_t piece_rows = 0;  // the engine's
@@ -76,9 +76,7 @@ class Clocked final : public worker::TokenSink {
   bool OnOutput(worker::StepOutput& output) override {
     absl::MutexLock lock(&mu_);
     if (output.tokens.empty()) return true;
-    if (n_tokens_ == 0) first_ = absl::Now();
-    n_tokens_ += static_cast<int64_t>(output.tokens.size());
-    last_ = absl::Now();
+    times_.insert(times_.end(), output.tokens.size(), absl::Now());
     return true;
   }
   void OnEnd(const absl::Status& status, const worker::FinishInfo&) override {
@@ -87,26 +85,20 @@ class Clocked final : public worker::TokenSink {
   }
   bool Abandoned() const override { return false; }
 
-  struct Result {
-    absl::Time first;
-    absl::Time last;
-    int64_t n_tokens;
-  };
-  Result Await() {
+  // Waits for the end and returns when each token came.
+  std::vector<absl::Time> Await() {
     absl::MutexLock lock(&mu_);
     const auto has_ended = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) {
       return end_.has_value();
     };
     mu_.Await(absl::Condition(&has_ended));
     Must(*end_);
-    return {first_, last_, n_tokens_};
+    return times_;
   }
 
  private:
   absl::Mutex mu_;
-  absl::Time first_ ABSL_GUARDED_BY(mu_);
-  absl::Time last_ ABSL_GUARDED_BY(mu_);
-  int64_t n_tokens_ ABSL_GUARDED_BY(mu_) = 0;
+  std::vector<absl::Time> times_ ABSL_GUARDED_BY(mu_);
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
 };
 
@@ -220,16 +212,21 @@ double DecodeRate(worker::Engine& engine, int64_t n, int64_t n_tokens) {
         engine.Submit(Request(kShortPrompt, n_tokens, static_cast<uint32_t>(i)),
                       sinks.back()));
   }
-  // All but their first tokens, from the first one's first to the last one's
-  // last: prompts of the others are in it, so it is a little too slow.
-  absl::Time begin = absl::InfiniteFuture();
-  absl::Time end = absl::InfinitePast();
-  int64_t tokens = 0;
+  // While all of them decode: from the last one's first token to the first
+  // one's last. Before, prompts of some share the steps.
+  std::vector<std::vector<absl::Time>> times;
+  absl::Time begin = absl::InfinitePast();
+  absl::Time end = absl::InfiniteFuture();
   for (const auto& sink : sinks) {
-    const Clocked::Result result = sink->Await();
-    begin = std::min(begin, result.first);
-    end = std::max(end, result.last);
-    tokens += result.n_tokens - 1;
+    times.push_back(sink->Await());
+    begin = std::max(begin, times.back().front());
+    end = std::min(end, times.back().back());
+  }
+  if (end <= begin) return 0;
+  int64_t tokens = 0;
+  for (const auto& of_one : times) {
+    tokens += std::ranges::count_if(
+        of_one, [&](absl::Time at) { return begin < at && at <= end; });
   }
   return static_cast<double>(tokens) / absl::ToDoubleSeconds(end - begin);
 }
@@ -239,7 +236,7 @@ double PrefillRate(worker::Engine& engine, int64_t n_prompt, uint32_t seed) {
   const absl::Time begin = absl::Now();
   Must(engine.Submit(Request(n_prompt, 1, seed), sink));
   return static_cast<double>(n_prompt) /
-         absl::ToDoubleSeconds(sink->Await().first - begin);
+         absl::ToDoubleSeconds(sink->Await().front() - begin);
 }
 
 // Bytes that copies in the device's memory read and write per second; 0 if
