@@ -541,7 +541,7 @@ struct CudaOptions {
   // Attention of a generated token that sees n times 64 keys has up to some
   // sqrt(n * decode_spans) spans. More give more parallel work, and more to
   // merge. It changes bits.
-  int64_t decode_spans = 16;
+  int64_t decode_spans = 8;
   // Steps of at least this many rows round weights and activations of packed
   // products to F16 (2^-12 of each), at twice the rate or more. A weight beyond
   // 65,504 becomes infinite.
