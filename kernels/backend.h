@@ -539,8 +539,7 @@ struct CudaOptions {
   enum class TensorAttention { kNone, kPrompts, kAll };
   TensorAttention tensor_attention = TensorAttention::kPrompts;
   // Attention of a generated token that sees n times 64 keys has up to some
-  // sqrt(n * decode_spans) spans. More give more parallel work, and more to
-  // merge. It changes bits.
+  // sqrt(n * decode_spans) spans, to compute at the same time and to merge.
   int64_t decode_spans = 8;
   // Steps of at least this many rows round weights and activations of packed
   // products to F16 (2^-12 of each), at twice the rate or more. A weight beyond
@@ -551,15 +550,13 @@ struct CudaOptions {
   // warpgroup (wgmma).
   int64_t wgmma_rows = 9;
   // Products of up to eight rows read weights through shared memory, on devices
-  // of compute capability 9.0 or later. They add up in another order than those
-  // of more rows.
+  // of compute capability 9.0 or later, and add up in an order of their own.
   bool streams_weights = true;
-  // So do products of few rows that use wgmma, up to 64 rows. They cut the
-  // columns into so many parts, if there is room for their activations, or into
-  // as many as seem best if it is 0. The bits of a row depend on both.
+  // So do products of up to 64 rows with wgmma. Their columns are in so many
+  // parts, or in as many as seem best (0). A row's bits depend on both.
   bool streams_few_rows = true;
   int64_t few_row_parts = 0;
-  // Attention of prompts uses them too, for heads of up to 256 elements.
+  // Attention of prompts uses wgmma too, for heads of up to 256 elements.
   bool wgmma_attention = true;
   // Parts into which attention of prompts cuts the keys of heads of up to 256
   // elements, at most 4, so that a step of few rows fills the device; 0: as
@@ -568,7 +565,7 @@ struct CudaOptions {
   // Products that are not rounded to F16 use blocks of 128 rows from this many
   // rows on. The bits are the same.
   int64_t prompt_product_rows = 128;
-  // Kernels of a graph of one row may begin before earlier ones have ended, on
+  // Kernels of graphs of few rows may begin before earlier ones have ended, on
   // devices of compute capability 9.0 or later with a driver for CUDA 12.3 or
   // later. The bits are the same.
   bool programmatic_launches = true;

@@ -23,8 +23,8 @@ namespace plimsoll::kernels::PLIMSOLL_CUDA {
 class LaunchQueue {
  public:
   // Graphs of more rows have no programmatic edges. Up to here overlap is worth
-  // more than the caches whose memory it takes (kernel_graph.cc). Measured on an
-  // H200.
+  // more than the caches whose memory it takes (kernel_graph.cc). Measured on
+  // an H200.
   static constexpr int64_t kOverlappedRows = 64;
   // Bytes for the host spans of one step. A step that needs more starts without
   // a graph.
