@@ -103,7 +103,7 @@ constexpr double TimeOf(int64_t rows, int64_t n_quads, int64_t n_parts,
   if (n_parts > 1) {
     time += static_cast<double>(n_parts) *
             (4.0 + 2.9 * of_rows * static_cast<double>(n_quads) /
-                        static_cast<double>(n_multiprocessors));
+                       static_cast<double>(n_multiprocessors));
   }
   return time;
 }
