@@ -362,7 +362,7 @@ int64_t QuantisedBlocks(DType dtype) {
 TEST(CudaMatMulTest, BlocksOfManyRowsHaveTheBitsOfSingleRows) {
   RandomData random(12);
   const auto backend = *NewEmulatedCudaBackend(BatchInvariant());
-  const BackendUnderTest single = MakeBackend(kCudaEmulatedName, 1);
+  const BackendUnderTest single = MakeBackend(kCudaEmulatedExactName, 1);
   ASSERT_LE(BatchInvariant().prompt_product_rows, kBlockRows);
   for (const DType dtype : WeightTypes()) {
     const int64_t block = InfoOf(dtype).block_elems;
