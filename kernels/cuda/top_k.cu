@@ -338,9 +338,10 @@ __global__ void __launch_bounds__(kThreads, kBlocksOfProcessor)
   const auto n_chunks = static_cast<int>(gridDim.x);
   uint64_t* kept = partials.kept + row * n_chunks * kKept;
   PartialSum* sums = partials.sums + row * n_chunks;
-  TakeChunk(logits + row * n, n, inverse.of[row], kept, sums, block);
+  const float of_row = inverse.of[static_cast<size_t>(row)];
+  TakeChunk(logits + row * n, n, of_row, kept, sums, block);
   if (IsLastToArrive(partials.counts + row, n_chunks, &block->is_last)) {
-    MergeChunks(kept, sums, n_chunks, inverse.of[row], results + row, block);
+    MergeChunks(kept, sums, n_chunks, of_row, results + row, block);
   }
 }
 

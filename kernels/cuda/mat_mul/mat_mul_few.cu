@@ -421,12 +421,14 @@ struct SlotProducts {
     if (kTiles == UnitTiles(kType) || n == kTiles) {
 #pragma unroll
       for (int i = 0; i < kTiles; i += 2) {
-        Multiply(i, at + i / 2 * kStage, scales, sums, tiles[i / 2 % 2]);
+        Multiply(i, at + static_cast<uint32_t>(i / 2) * kStage, scales, sums,
+                 tiles[i / 2 % 2]);
       }
     } else {
 #pragma unroll 1
       for (int i = 0; i < n; i += 2) {
-        Multiply(i, at + i / 2 * kStage, scales, sums, tiles[0]);
+        Multiply(i, at + static_cast<uint32_t>(i / 2) * kStage, scales, sums,
+                 tiles[0]);
         AwaitProducts<0>();
       }
     }
