@@ -29,7 +29,7 @@ constexpr int kKept = static_cast<int>(kMaxCandidates);
 constexpr int64_t kRowsOfLaunch = 256;
 constexpr int kRankSteps = 8;  // of a loop, as straight code
 // Blocks that a multiprocessor runs at once: 64 registers for each thread.
-constexpr int kBlocksOfProcessor = 4;
+[[maybe_unused]] constexpr int kBlocksOfProcessor = 4;
 
 // A thread selects from so many keys at once: its part of a chunk and one that
 // was kept before.

@@ -392,8 +392,8 @@ void FinishCopiesFor(Block& block, EmulatedBarrier* barrier) {
   for (const BlockCopy& one : block.copies) {
     if (!is_for(one)) continue;
     std::memcpy(one.copy.to, one.copy.from, one.copy.bytes);
-    barrier->bytes_left =
-        static_cast<int16_t>(barrier->bytes_left - one.copy.bytes / 16);
+    barrier->bytes_left = static_cast<int16_t>(
+        barrier->bytes_left - static_cast<int>(one.copy.bytes / 16));
   }
   if (std::erase_if(block.copies, is_for) > 0) {
     EndPhaseIfComplete(block, barrier);
