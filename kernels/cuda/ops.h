@@ -30,14 +30,6 @@ inline constexpr int64_t kResultBytes = int64_t{1} << 20;
 inline constexpr int64_t kCounts = 4'096;
 inline constexpr int64_t kCountBytes = kCounts * int64_t{sizeof(int32_t)};
 
-// A norm of one row that waits for the next operation: products of the row can
-// compute it themselves.
-struct HeldNorm {
-  bool is_held = false;
-  bool has_sum = false;  // it is all of an AddNorm, else args.norm alone
-  AddNormArgs args = {};
-};
-
 // What an operation may use; the backend owns it all.
 struct Context {
   Stream stream;
@@ -47,7 +39,6 @@ struct Context {
   std::byte* results;             // [kResultBytes], pinned
   std::vector<float>* host_rows;  // scratch of GetRows, kept between steps
   int32_t* counts;                // [kCounts], zeros between operations
-  HeldNorm* held_norm;
   int64_t n_multiprocessors;
   // These are the fields of CudaOptions.
   CudaOptions::TensorAttention tensor_attention;
