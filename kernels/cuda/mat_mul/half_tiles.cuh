@@ -116,14 +116,14 @@ struct QuantPairs {
 // compiler makes modifiers of the instructions that use them.
 __device__ inline uint32_t TwiceLow(uint32_t pair) {
 #ifdef PLIMSOLL_CUDA_EMULATED
-  return PickBytes(pair, pair, 0x1010u);
+  return LowHalves(pair, pair);
 #else
   return BitsOfPair(__low2half2(PairOfBits(pair)));
 #endif
 }
 __device__ inline uint32_t TwiceHigh(uint32_t pair) {
 #ifdef PLIMSOLL_CUDA_EMULATED
-  return PickBytes(pair, pair, 0x3232u);
+  return HighHalves(pair, pair);
 #else
   return BitsOfPair(__high2half2(PairOfBits(pair)));
 #endif

@@ -236,7 +236,7 @@ struct WarpCopies {
   __device__ void Next(const Products& products, const Share& share,
                        const Ring& ring) {
     if (quad >= share.end_quad) return;
-    run.Copy(ring, slot, std::min(left, int{Ring::kTiles}));
+    ring.Copy(run, slot, std::min(left, int{Ring::kTiles}));
     if (++slot == ring.n_slots) slot = 0;
     left -= Ring::kTiles;
     if (left > 0) return;
@@ -380,7 +380,7 @@ struct SlotProducts {
   using Ring = WarpRing<kType>;
   static constexpr int kSums = WgmmaSums(kRows);
   static constexpr int kTiles = Ring::kTiles;
-  // Of every descriptor of rows in shared memory.
+  // All descriptors of rows in shared memory have this half.
   static constexpr uint64_t kHighHalf = WgmmaDescriptor(0, 0) >> 32;
   TileReader<kType, 1, true> weights;
   uint32_t rows;  // the low half of the descriptor of the slot's first columns

@@ -47,7 +47,7 @@ struct Kept {
     }
     return sums[0];
   }
-  // The same over all parts, whose entries follow each other.
+  // Adds up the sums of all parts, whose entries follow each other.
   __device__ static float SumOfParts(const float* entry, int n_parts) {
     float sum = Sum(entry);
     for (int p = 1; p < n_parts; ++p) sum += Sum(entry + p * kOfEntry);

@@ -90,7 +90,6 @@ struct StreamColumns {
     return (n_tiles * of_tile + 127) / 128 * 128;
   }
 
-  StreamColumns() = default;
   __device__ StreamColumns(std::byte* at, int n_tiles)
       : values(at),
         scales(reinterpret_cast<float2*>(at + n_tiles * kRows * kRowBytes)),
@@ -263,7 +262,7 @@ struct StreamSums {
   static constexpr int kBlockTiles = PlanesOf(kType).block_tiles;
   using Columns = StreamColumns<kType, kRows>;
 
-  // Of rows 4 m + lane % 4 of activations.
+  // sums[m] are those of row 4 m + lane % 4 of activations.
   float sums[kFours][kPlaces][2] = {};
 
   // Adds the warp's tiles of a slot, which has `n_tiles`; `first` is the slot's

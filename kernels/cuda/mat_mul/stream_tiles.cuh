@@ -92,20 +92,14 @@ struct RunCursor {
     const int left = part_end - col;
     return left < kSlotTiles ? left : kSlotTiles;
   }
-  // Returns true at the end of a part.
-  __device__ bool Advance() {
+  __device__ void Advance() {
     col += kSlotTiles;
-    if (col < part_end) return false;
-    if (part_end < end) {
-      Start(part_end);
-      return true;
-    }
+    if (col < part_end) return;
+    if (part_end < end) return Start(part_end);
     Start(begin);
-    if (++tile == kUnitTiles) {
-      tile = 0;
-      unit += step;
-    }
-    return true;
+    if (++tile < kUnitTiles) return;
+    tile = 0;
+    unit += step;
   }
 };
 

@@ -28,10 +28,66 @@ inline constexpr int kMostSlots = 16;
 inline constexpr int64_t kSlotBarrierBytes =
     2 * kMostSlots * int64_t{sizeof(Barrier)};
 
+// Where a run of tiles lies in the planes of a matrix.
+template <DType kType>
+struct TileRun {
+  static constexpr TilePlanes kPlanes = PlanesOf(kType);
+  static constexpr int64_t kShare = kPlanes.block_tiles;
+  const uint8_t* quants;
+  const uint8_t* highs;
+  const uint8_t* subscales;
+  const uint8_t* scales;
+
+  // The run begins with the first tile of a block.
+  __device__ void Begin(const DeviceMatrix& w, int row_tile, int first) {
+    const int64_t tile = w.at.Tile(row_tile, first);
+    const int64_t block = tile / kShare;
+    quants = w.data + tile * kPlanes.quants;
+    highs = w.data + w.at.highs + tile * kPlanes.highs;
+    subscales = w.data + w.at.subscales + block * kPlanes.subscales;
+    scales = w.data + w.at.scales + block * kPlanes.scales;
+  }
+
+  // Starts the copy of the next `n_tiles` tiles, whole blocks, to a slot that
+  // is laid out as `at`. Barrier `full` tells that they have come.
+  __device__ void Copy(uint8_t* slot, TiledMatrix at, Barrier* full,
+                       int n_tiles) {
+    const auto bytes_of = [&](int64_t plane, int64_t unit_tiles) {
+      return n_tiles / static_cast<int>(unit_tiles) * static_cast<int>(plane);
+    };
+    const int sizes[4] = {
+        bytes_of(kPlanes.quants, 1), bytes_of(kPlanes.highs, 1),
+        bytes_of(kPlanes.subscales, kShare), bytes_of(kPlanes.scales, kShare)};
+    ArriveForBytes(full, sizes[0] + sizes[1] + sizes[2] + sizes[3]);
+    const auto copy = [&](int64_t to, const uint8_t*& from, int bytes) {
+      CopyBlock(reinterpret_cast<std::byte*>(slot + to),
+                reinterpret_cast<const std::byte*>(from), bytes, full);
+      from += bytes;
+    };
+    copy(0, quants, sizes[0]);
+    if constexpr (kPlanes.highs != 0) copy(at.highs, highs, sizes[1]);
+    if constexpr (kPlanes.subscales != 0) {
+      copy(at.subscales, subscales, sizes[2]);
+    }
+    if constexpr (kPlanes.scales != 0) copy(at.scales, scales, sizes[3]);
+  }
+};
+
+// Where a lane reads the tiles from column of tiles `first` on of a slot that
+// is laid out as `at`.
+template <DType kType>
+__device__ TileReader<kType, 1, true> SlotReader(const uint8_t* slot,
+                                                 TiledMatrix at, int first) {
+  TileReader<kType, 1, true> reader;
+  const DeviceMatrix matrix = {slot, at, kTileRows, at.col_tiles * kTileCols,
+                               nullptr};
+  reader.Begin(matrix, 0, first);
+  return reader;
+}
+
 template <DType kType>
 struct WeightRing {
   static constexpr TiledMatrix kSlot = SlotOf(kType);
-  static constexpr TilePlanes kPlanes = PlanesOf(kType);
 
   uint8_t* slots;
   Barrier* full;
@@ -58,35 +114,14 @@ struct WeightRing {
   // `first` on, to a slot that is empty.
   __device__ void Copy(int slot, const DeviceMatrix& w, int row_tile, int first,
                        int n_tiles) const {
-    const int64_t tile = w.at.Tile(row_tile, first);
-    constexpr int64_t kShare = kPlanes.block_tiles;
-    const int64_t n_blocks = n_tiles / kShare;
-    ArriveForBytes(
-        full + slot,
-        static_cast<int>(n_tiles * (kPlanes.quants + kPlanes.highs) +
-                         n_blocks * (kPlanes.subscales + kPlanes.scales)));
-    const auto copy = [&](int64_t to, int64_t from, int64_t bytes) {
-      if (bytes == 0) return;
-      CopyBlock(reinterpret_cast<std::byte*>(slots + slot * kSlot.bytes + to),
-                reinterpret_cast<const std::byte*>(w.data + from),
-                static_cast<int>(bytes), full + slot);
-    };
-    copy(0, tile * kPlanes.quants, n_tiles * kPlanes.quants);
-    copy(kSlot.highs, w.at.highs + tile * kPlanes.highs,
-         n_tiles * kPlanes.highs);
-    copy(kSlot.subscales, w.at.subscales + tile / kShare * kPlanes.subscales,
-         n_blocks * kPlanes.subscales);
-    copy(kSlot.scales, w.at.scales + tile / kShare * kPlanes.scales,
-         n_blocks * kPlanes.scales);
+    TileRun<kType> run;
+    run.Begin(w, row_tile, first);
+    run.Copy(slots + slot * kSlot.bytes, kSlot, full + slot, n_tiles);
   }
 
-  // Where a lane reads a warp's tiles of a slot.
-  __device__ TileReader<kType, 1, true> Reader(int slot, int warp) const {
-    TileReader<kType, 1, true> reader;
-    const DeviceMatrix matrix = {slots + slot * kSlot.bytes, kSlot, kTileRows,
-                                 kSlotTiles * kTileCols, nullptr};
-    reader.Begin(matrix, 0, warp);
-    return reader;
+  // Where a lane reads the tiles of a slot from the `first` one on.
+  __device__ TileReader<kType, 1, true> Reader(int slot, int first) const {
+    return SlotReader<kType>(slots + slot * kSlot.bytes, kSlot, first);
   }
 };
 

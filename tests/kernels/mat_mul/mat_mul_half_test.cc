@@ -123,8 +123,8 @@ TEST_P(MatMulHalfTest, EveryNumberOfRowsAgrees) {
   }
 }
 
-// Of types with short blocks the columns end within a slot of a ring, and the
-// outputs within a quad of tiles and within a tile.
+// The columns of types with short blocks end within a slot of a ring. The
+// outputs end within a quad of tiles and within a tile.
 TEST_P(MatMulHalfTest, FewRowsOfEveryTypeLoseTheRounding) {
   RandomData random(25);
   constexpr int64_t kOutputs = 90;
