@@ -123,6 +123,14 @@ inline bool StreamsWeights(const std::string& name) {
   return name == kCudaEmulatedName || name == kCudaName;
 }
 
+// The names of ProductBackendNames whose products of one row have the order of
+// all exact ones.
+inline std::vector<std::string> ExactBackendNames() {
+  std::vector<std::string> names = ProductBackendNames();
+  std::erase_if(names, StreamsWeights);
+  return names;
+}
+
 // Exact products, which change their kernel early (docs/cuda.md), unless the
 // name says otherwise.
 inline CudaOptions OptionsOf(const std::string& name) {
