@@ -25,17 +25,22 @@ std::string AttendingLayers(const ModelShape& shape) {
 
 std::string KvFormula(const ModelShape& shape, const LoadOptions& options,
                       const KvBytes& kv) {
-  return absl::StrCat(
+  std::string formula =
       options.kv_tokens
           ? absl::StrCat("a pool of ", kv.n_pages)
-          : absl::StrCat(options.n_slots, " slots x ", kv.pages_per_slot),
-      kv.page_tokens == 1 ? " cells x " : " pages x ", kv.page_bytes,
-      " bytes (",
-      kv.page_tokens == 1 ? std::string()
-                          : absl::StrCat(kv.page_tokens, " tokens a page, "),
-      KvTypes(shape, options),
-      options.engine.flash_attention ? "" : ", no flash attention",
-      AttendingLayers(shape), ")");
+          : absl::StrCat(options.n_slots, " slots x ", kv.pages_per_slot);
+  if (kv.page_tokens == 1) {
+    absl::StrAppend(&formula, " cells x ", kv.page_bytes, " bytes (");
+  } else {
+    absl::StrAppend(&formula, " pages x ", kv.page_bytes, " bytes (",
+                    kv.page_tokens, " tokens a page, ");
+  }
+  absl::StrAppend(&formula, KvTypes(shape, options));
+  if (!options.engine.flash_attention) {
+    absl::StrAppend(&formula, ", no flash attention");
+  }
+  absl::StrAppend(&formula, AttendingLayers(shape), ")");
+  return formula;
 }
 
 std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,

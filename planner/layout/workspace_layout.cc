@@ -109,8 +109,9 @@ Sizes SizesOf(const ModelShape& shape, int64_t n_rows, int64_t n_sampled,
   const Checked rows = n_rows;
   // There is a second base only if some layers have a window.
   const Checked angles = floats(widths.head_dim) * (widths.has_windows ? 2 : 1);
-  const int64_t widest = std::max(
-      {shape.model_dim, widths.product, widths.ffn, shape.branch_rank});
+  const int64_t products = std::max(widths.product, widths.ffn);
+  const int64_t widest =
+      std::max({shape.model_dim, shape.branch_rank, products});
   const bool has_streams = shape.n_streams > 1;
   const Checked residual =
       floats(shape.model_dim) * (has_streams ? shape.n_streams + 1 : 1);

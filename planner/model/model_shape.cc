@@ -361,6 +361,10 @@ absl::StatusOr<Numbers> ReadNumbers(const GgufHeader& header) {
   return numbers;
 }
 
+bool IsGateUp(const GgufTensor& tensor) {
+  return absl::EndsWith(tensor.name, ".ffn_gate_up_exps.weight");
+}
+
 TensorContext ContextOf(const Numbers& numbers, const GgufHeader& header) {
   const ModelShape& shape = numbers.shape;
   return {.shape = shape,
@@ -370,11 +374,7 @@ TensorContext ContextOf(const Numbers& numbers, const GgufHeader& header) {
               shape.layers.front().Attends() &&
               (header.FindTensor("blk.0.attn_qkv.weight") != nullptr ||
                (header.tensors.empty() && numbers.architecture->is_qkv_fused)),
-          .is_gate_up_fused = absl::c_any_of(
-              header.tensors,
-              [](const GgufTensor& tensor) {
-                return absl::EndsWith(tensor.name, ".ffn_gate_up_exps.weight");
-              }),
+          .is_gate_up_fused = absl::c_any_of(header.tensors, IsGateUp),
           .n_draft_layers = numbers.n_draft_layers};
 }
 

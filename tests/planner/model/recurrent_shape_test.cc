@@ -132,6 +132,26 @@ TEST(RecurrentShapeTest, APlanHasARegionOfStates) {
   EXPECT_EQ(without->FindRegion("state"), nullptr);
 }
 
+TEST(RecurrentShapeTest, EnginesThatReserveByRulesHaveStatesToo) {
+  LoadOptions options;
+  options.n_ctx = 8'192;
+  options.n_slots = 2;
+  options.engine.policy = ReservePolicy::kDense;
+  const auto plan = Layout(ShapeIn(Lfm2Numbers(), true), options,
+                           CommittedCpuProfile(), 64 * kGiB);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const Region* const state = plan->FindRegion("state");
+  ASSERT_NE(state, nullptr);
+  EXPECT_EQ(state->bytes, 2 * 163'840);
+}
+
+TEST(RecurrentShapeTest, OnlyLayersThatAttendBindAContext) {
+  const auto plan = Layout(ShapeIn(Lfm2Numbers(), true), LoadOptions(),
+                           CommittedCpuProfile(), 2 * kGiB);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->binding_term, "kv_full: keys and values of 6 full layers");
+}
+
 TEST(RecurrentShapeTest, StatesThatDoNotFitAreNamed) {
   LoadOptions options;
   options.n_ctx = 64;
@@ -281,6 +301,14 @@ TEST(RecurrentShapeTest, WidthsUpToTheirLimitsAndNotPastThem) {
   EXPECT_TRUE(ShapeOf(Small("lfm2").Int("shortconv.l_cache", 8)).ok());
   ExpectInvalid(Small("lfm2").Int("shortconv.l_cache", 9), "l_cache");
   ExpectInvalid(Small("lfm2").Int("shortconv.l_cache", 1), "l_cache");
+  // 255 * 4,096 values, 16 * 128 queries and as many keys are 2^20 channels.
+  const HeaderNumbers wide = Small("granitehybrid")
+                                 .Int("ssm.time_step_rank", 4'096)
+                                 .Int("ssm.inner_size", 255 * 4'096)
+                                 .Int("ssm.group_count", 16);
+  EXPECT_TRUE(ShapeOf(HeaderNumbers(wide).Int("ssm.state_size", 128)).ok());
+  ExpectInvalid(HeaderNumbers(wide).Int("ssm.state_size", 129),
+                "small enough for 1048576 channels");
   // A delta net's queries are as wide as its values.
   ExpectInvalid(Small("qwen35").Int("ssm.inner_size", 128), "ssm.inner_size");
 }
