@@ -135,9 +135,16 @@ struct FromFile {
   using VP = hn::Vec<DP>;
 
   static HWY_INLINE void AddProducts(VC w, VC a, VP& sum) {
+#if HWY_TARGET == HWY_AVX3_DL
+    // Written in assembly: Highway 1.0.3 has AVX-VNNI among this path's
+    // attributes, so clang would use its encoding, which CPUs with AVX-512
+    // alone refuse as an illegal instruction.
+    asm("vpdpwssd %2, %1, %0" : "+v"(sum.raw) : "v"(w.raw), "v"(a.raw));
+#else
     VP more = hn::Zero(DP());
     sum = hn::ReorderWidenMulAccumulate(DP(), w, a, sum, more);
     sum = hn::Add(sum, more);
+#endif
   }
 
   // One vector of what several vectors of four lanes have.
