@@ -152,6 +152,17 @@ TEST(RecurrentShapeTest, OnlyLayersThatAttendBindAContext) {
   EXPECT_EQ(plan->binding_term, "kv_full: keys and values of 6 full layers");
 }
 
+TEST(RecurrentShapeTest, AFormulaNamesACacheWithoutFlashAttention) {
+  LoadOptions options;
+  options.n_ctx = 8'192;
+  options.engine.flash_attention = false;
+  const auto plan = Layout(ShapeIn(Lfm2Numbers(), true), options,
+                           CommittedCpuProfile(), 64 * kGiB);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(plan->FindRegion("kv_full")->formula,
+              HasSubstr(", no flash attention"));
+}
+
 TEST(RecurrentShapeTest, StatesThatDoNotFitAreNamed) {
   LoadOptions options;
   options.n_ctx = 64;
