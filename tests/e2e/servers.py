@@ -24,6 +24,12 @@ START_SECONDS = 30  # a slow machine, a sanitizer
 READY_SECONDS = 120
 CALL_SECONDS = 120  # bounds every call of a test; none comes near it
 
+# Its redzones and quarantine are in no bound.
+without_sanitizer = pytest.mark.skipif(
+    bool(os.environ.get("PLIMSOLL_SANITIZE")),
+    reason="a sanitizer takes memory of its own",
+)
+
 
 def binary(name):
     """The path of a binary of the build under test."""

@@ -2,7 +2,6 @@
 and the model says what it should."""
 
 import json
-import os
 import resource
 import signal
 import subprocess
@@ -15,7 +14,7 @@ from checkpoints import (
     GEMMAS, checkpoint_tensors, family_models, golden, read_gguf, write_checkpoint,
     write_safetensors,
 )
-from servers import CALL_SECONDS, binary
+from servers import CALL_SECONDS, binary, without_sanitizer
 
 CASES = (
     "llama", "llama31", "qwen2", "qwen3", "gemma", "gemma2", "gemma3",
@@ -219,10 +218,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 """
 
 
-@pytest.mark.skipif(
-    bool(os.environ.get("PLIMSOLL_SANITIZE")),
-    reason="a sanitizer takes memory of its own",
-)
+@without_sanitizer
 def test_memory_does_not_grow_with_the_model(tmp_path):
     model, _ = model_of("qwen3", layers=1, ff=1 << 17)
     folder = write_checkpoint(tmp_path / "checkpoint", model, "qwen3")

@@ -12,16 +12,11 @@ import pytest
 from asks import GREEDY, generate, stream, text
 from conftest import model_file, model_flag
 from mute_client import MuteClient
-from servers import CALL_SECONDS, Planner, Worker, binary, refused, until
+from servers import (CALL_SECONDS, Planner, Worker, binary, refused, until,
+                     without_sanitizer)
 from stubs import admin, common, generation as gen, model as v1, session, tokenizer as tok
 
 MIB = 1 << 20
-
-# Its redzones and quarantine are in no bound.
-without_sanitizer = pytest.mark.skipif(
-    bool(os.environ.get("PLIMSOLL_SANITIZE")),
-    reason="a sanitizer takes memory of its own",
-)
 
 
 def memory(server):
