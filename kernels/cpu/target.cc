@@ -8,8 +8,6 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #endif
 
 #include <algorithm>
@@ -21,58 +19,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "kernels/cpu/trap_probe.h"
+#include "kernels/cpu/amx_probe.h"
 
 namespace plimsoll::kernels {
 namespace {
 
 #if defined(__x86_64__)
-// True if the CPU has tiles of bytes, the system saves their state, and it
-// permits this process to use them. Some systems say yes to all three and still
-// trap.
-bool AskForAmx() {
-  unsigned a = 0;
-  unsigned b = 0;
-  unsigned c = 0;
-  unsigned d = 0;
-  constexpr unsigned kAmxTileAndInt8 = 3u << 24;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
-  if ((d & kAmxTileAndInt8) != kAmxTileAndInt8) return false;
-  constexpr unsigned kOsxsave = 1u << 27;
-  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & kOsxsave) == 0) return false;
-  unsigned low = 0;
-  unsigned high = 0;
-  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  constexpr unsigned kTileStates = 3u << 17;
-  if ((low & kTileStates) != kTileStates) return false;
-  constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
-  constexpr int kTileData = 18;
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-}
-
-// Makes one product of bytes, in tiles of 16 rows of 64 bytes.
-void MultiplyTiles() {
-  struct {
-    uint8_t palette = 1;
-    uint8_t start_row = 0;
-    uint8_t reserved[14] = {};
-    uint16_t row_bytes[16] = {64, 64, 64};
-    uint8_t rows[16] = {16, 16, 16};
-  } config;
-  static_assert(sizeof(config) == 64);
-  asm volatile(
-      "ldtilecfg %0\n\t"
-      "tilezero %%tmm0\n\t"
-      "tilezero %%tmm1\n\t"
-      "tilezero %%tmm2\n\t"
-      "tdpbssd %%tmm2, %%tmm1, %%tmm0\n\t"
-      "tilerelease"
-      :
-      : "m"(config));
-}
-
-bool HasAmx() { return AskForAmx() && RunsWithoutTrap(MultiplyTiles); }
-
 // True if the CPU has integer products of 256 bits, even without AVX-512.
 // Builds of clang have no kernels for them (pairs-inl.h).
 bool HasAvxVnni() {
@@ -85,9 +37,10 @@ bool HasAvxVnni() {
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kAvxVnni) != 0;
 }
 #else
-bool HasAmx() { return false; }
 bool HasAvxVnni() { return false; }
 #endif
+
+bool HasAmx() { return ProbeAmx() == AmxState::kRuns; }
 
 bool Always() { return true; }
 
