@@ -206,12 +206,14 @@ absl::StatusOr<CgroupMemory> ReadCgroupMemory(const std::string& root) {
   CgroupMemory memory;
   ASSIGN_OR_RETURN(const auto folders, FoldersOf(root, "memory"));
   for (const auto& [is_v2, folder] : folders) {
-    ASSIGN_OR_RETURN(
-        const std::optional<int64_t> limit,
-        ReadBytes(absl::StrCat(
-            folder, is_v2 ? "/memory.max" : "/memory.limit_in_bytes")));
+    std::string limit_file =
+        absl::StrCat(folder, is_v2 ? "/memory.max" : "/memory.limit_in_bytes");
+    ASSIGN_OR_RETURN(const std::optional<int64_t> limit, ReadBytes(limit_file));
     if (!limit) continue;
-    KeepSmaller(memory.limit_bytes, *limit);
+    if (*limit < memory.limit_bytes.value_or(*limit + 1)) {
+      memory.limit_bytes = limit;
+      memory.limit_file = std::move(limit_file);
+    }
     ASSIGN_OR_RETURN(
         const std::optional<int64_t> used,
         ReadBytes(absl::StrCat(
@@ -222,6 +224,33 @@ absl::StatusOr<CgroupMemory> ReadCgroupMemory(const std::string& root) {
     KeepSmaller(memory.available_bytes, std::max<int64_t>(*limit - held, 0));
   }
   return memory;
+}
+
+std::optional<int64_t> ReadCgroupSwap(const std::string& root) {
+  std::optional<int64_t> least;
+  const auto folders = FoldersOf(root, "memory");
+  if (!folders.ok()) return std::nullopt;
+  for (const auto& [is_v2, folder] : *folders) {
+    if (!is_v2) continue;
+    const auto limit = ReadCount(absl::StrCat(folder, "/memory.swap.max"));
+    if (limit) KeepSmaller(least, *limit);
+  }
+  return least;
+}
+
+std::optional<CgroupTasks> ReadCgroupTasks(const std::string& root) {
+  std::optional<CgroupTasks> least;
+  const auto folders = FoldersOf(root, "pids");
+  if (!folders.ok()) return std::nullopt;
+  for (const auto& [is_v2, folder] : *folders) {
+    std::string limit_file = absl::StrCat(folder, "/pids.max");
+    const auto limit = ReadCount(limit_file);
+    const auto used = ReadCount(absl::StrCat(folder, "/pids.current"));
+    if (!limit || !used) continue;
+    if (least && least->limit - least->used <= *limit - *used) continue;
+    least = CgroupTasks{*limit, *used, std::move(limit_file)};
+  }
+  return least;
 }
 
 std::optional<int64_t> ReadCgroupCpus(const std::string& root) {

@@ -1,5 +1,5 @@
-// What the control groups of this process leave it: memory and CPU time. It
-// reads version 1, version 2, and both at once.
+// What the control groups of this process leave it: memory, CPU time, threads.
+// It reads version 1, version 2, and both at once.
 #ifndef PLIMSOLL_WORKER_DEVICE_CGROUP_H_
 #define PLIMSOLL_WORKER_DEVICE_CGROUP_H_
 
@@ -15,6 +15,7 @@ namespace plimsoll::worker {
 // above it.
 struct CgroupMemory {
   std::optional<int64_t> limit_bytes;  // the smallest limit; absent = none
+  std::string limit_file;              // that has the smallest limit
   // The smallest rest of a cgroup: its limit less what it uses. File pages that
   // the kernel can drop at once count as not used. Absent = no cgroup has both
   // numbers.
@@ -25,6 +26,20 @@ struct CgroupMemory {
 // in front of every path that is read, for tests. Errors: kUnavailable if a
 // limit or what is used cannot be read, so that nobody knows what is left.
 absl::StatusOr<CgroupMemory> ReadCgroupMemory(const std::string& root = "");
+
+// The bytes of swap that the cgroups of version 2 allow this process. Absent if
+// they limit none, or if a limit cannot be read.
+std::optional<int64_t> ReadCgroupSwap(const std::string& root = "");
+
+// The threads and processes of the cgroup that leaves the fewest, of all that
+// limit them.
+struct CgroupTasks {
+  int64_t limit;
+  int64_t used;
+  std::string limit_file;
+};
+// Absent if no cgroup limits threads, or if a file cannot be read.
+std::optional<CgroupTasks> ReadCgroupTasks(const std::string& root = "");
 
 // CPUs that the smallest quota allows, rounded up. Absent if there is no quota,
 // or none that can be read.

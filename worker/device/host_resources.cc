@@ -10,10 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
 #include "kernels/cpu/thread_pool.h"
 #include "worker/device/cgroup.h"
 #include "worker/device/kernel_file.h"
@@ -21,26 +18,11 @@
 namespace plimsoll::worker {
 namespace {
 
-// The value of "Key:   123 kB" in the text of /proc/meminfo or
-// /proc/self/status, in bytes.
-std::optional<int64_t> Kilobytes(absl::string_view text,
-                                 absl::string_view key) {
-  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
-    absl::string_view rest = line;
-    if (!absl::ConsumePrefix(&rest, key)) continue;
-    if (!absl::ConsumePrefix(&rest, ":")) continue;
-    int64_t kilobytes = 0;
-    absl::ConsumeSuffix(&rest, "kB");
-    if (absl::SimpleAtoi(rest, &kilobytes)) return kilobytes * 1024;
-  }
-  return std::nullopt;
-}
-
-std::optional<int64_t> ReadKilobytes(const std::string& path,
-                                     absl::string_view key) {
+std::optional<int64_t> ReadBytesOfKey(const std::string& path,
+                                      absl::string_view key) {
   const absl::StatusOr<std::string> text = ReadKernelFile(path);
   if (!text.ok()) return std::nullopt;
-  return Kilobytes(*text, key);
+  return BytesOfKey(*text, key);
 }
 
 int64_t PhysicalBytes() {
@@ -64,7 +46,7 @@ int64_t AvailableMemoryBytes(const std::string& root) {
       ReadKernelFile(root + "/proc/meminfo");
   int64_t available = 0;
   if (meminfo.ok()) {
-    available = Kilobytes(*meminfo, "MemAvailable").value_or(0);
+    available = BytesOfKey(*meminfo, "MemAvailable").value_or(0);
   } else if (absl::IsNotFound(meminfo.status())) {
     available = PhysicalBytes();  // a machine without /proc
   }
@@ -83,15 +65,15 @@ int UsableThreads() {
 }
 
 int64_t PeakResidentBytes() {
-  return ReadKilobytes("/proc/self/status", "VmHWM").value_or(0);
+  return ReadBytesOfKey("/proc/self/status", "VmHWM").value_or(0);
 }
 
 int64_t ResidentBytes() {
-  return ReadKilobytes("/proc/self/status", "VmRSS").value_or(0);
+  return ReadBytesOfKey("/proc/self/status", "VmRSS").value_or(0);
 }
 
 int64_t ExactResidentBytes() {
-  const auto bytes = ReadKilobytes("/proc/self/smaps_rollup", "Rss");
+  const auto bytes = ReadBytesOfKey("/proc/self/smaps_rollup", "Rss");
   return bytes ? *bytes : ResidentBytes();
 }
 

@@ -7,7 +7,10 @@
 #include <cstring>
 
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -38,6 +41,19 @@ absl::StatusOr<std::string> ReadKernelFile(const std::string& path) {
   close(fd);
   if (n_bytes != 0) return Failed(path, why);
   return text;
+}
+
+std::optional<int64_t> BytesOfKey(absl::string_view text,
+                                  absl::string_view key) {
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    absl::string_view rest = line;
+    if (!absl::ConsumePrefix(&rest, key)) continue;
+    if (!absl::ConsumePrefix(&rest, ":")) continue;
+    int64_t kilobytes = 0;
+    absl::ConsumeSuffix(&rest, "kB");
+    if (absl::SimpleAtoi(rest, &kilobytes)) return kilobytes * 1024;
+  }
+  return std::nullopt;
 }
 
 }  // namespace plimsoll::worker

@@ -4,9 +4,12 @@
 #define PLIMSOLL_WORKER_DEVICE_KERNEL_FILE_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace plimsoll::worker {
 
@@ -17,6 +20,11 @@ constexpr size_t kMaxKernelFileBytes = size_t{16} << 20;
 // file; kUnavailable if it cannot be read (for example if no descriptor is
 // left) or has more than kMaxKernelFileBytes.
 absl::StatusOr<std::string> ReadKernelFile(const std::string& path);
+
+// The value of the line "KEY:   123 kB" in the text of /proc/meminfo or
+// /proc/self/status, in bytes. Absent if there is no such line.
+std::optional<int64_t> BytesOfKey(absl::string_view text,
+                                  absl::string_view key);
 
 }  // namespace plimsoll::worker
 

@@ -3,13 +3,13 @@
 #include "worker/device/cgroup.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
 
+#include "tests/worker/fake_tree.h"
 #include "worker/device/host_resources.h"
 
 namespace plimsoll::worker {
@@ -19,18 +19,10 @@ constexpr int64_t kMiB = 1 << 20;
 
 std::string Mib(int64_t mib) { return std::to_string(mib * kMiB); }
 
-// What stands for the folder "/".
 class CgroupTest : public ::testing::Test {
  protected:
-  CgroupTest() : root_(::testing::TempDir() + "plimsoll-cgroup-XXXXXX") {
-    EXPECT_NE(mkdtemp(root_.data()), nullptr);
-  }
-  ~CgroupTest() override { std::filesystem::remove_all(root_); }
-
   void Write(const std::string& path, const std::string& text) {
-    const std::filesystem::path file = root_ + path;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file) << text << "\n";
+    tree_.Write(path, text);
   }
   void WriteMount(const std::string& root, const std::string& point,
                   const std::string& type) {
@@ -85,17 +77,14 @@ class CgroupTest : public ::testing::Test {
   int64_t Available() { return Memory().available_bytes.value_or(-1) / kMiB; }
   int64_t Limit() { return Memory().limit_bytes.value_or(-1) / kMiB; }
 
-  // In its place lies what can be opened, and not read, even by root.
-  void MakeUnreadable(const std::string& path) {
-    std::filesystem::remove(root_ + path);
-    std::filesystem::create_directories(root_ + path);
-  }
+  void MakeUnreadable(const std::string& path) { tree_.MakeUnreadable(path); }
   void ExpectNothingFree(const std::string& why) {
     EXPECT_TRUE(absl::IsUnavailable(ReadCgroupMemory(root_).status())) << why;
     EXPECT_EQ(AvailableMemoryBytes(root_), 0) << why;
   }
 
-  std::string root_;
+  const testing::FakeTree tree_;
+  const std::string& root_ = tree_.root();
 };
 
 TEST_F(CgroupTest, FilePagesOfVersion2CountAsAvailable) {
@@ -315,6 +304,56 @@ TEST_F(CgroupTest, TheSmallestQuotaOfCpuTimeCounts) {
     Write("/sys/fs/cgroup/a/b/cpu.max", text);
     EXPECT_EQ(ReadCgroupCpus(root_), 2) << text;
   }
+}
+
+TEST_F(CgroupTest, TheFileWithTheSmallestLimitIsNamed) {
+  Write("/proc/self/cgroup", "0::/a/b");
+  MountV2("/", "/sys/fs/cgroup");
+  EXPECT_EQ(Memory().limit_file, "");
+  GroupV2("/sys/fs/cgroup/a/b", "max", {.current = 10});
+  EXPECT_EQ(Memory().limit_file, "");
+  GroupV2("/sys/fs/cgroup/a", Mib(1'000), {.current = 20});
+  EXPECT_EQ(Memory().limit_file, root_ + "/sys/fs/cgroup/a/memory.max");
+  GroupV2("/sys/fs/cgroup/a/b", Mib(999), {.current = 10});
+  EXPECT_EQ(Memory().limit_file, root_ + "/sys/fs/cgroup/a/b/memory.max");
+  // Of two equal limits it is the inner one's.
+  GroupV2("/sys/fs/cgroup/a", Mib(999), {.current = 20});
+  EXPECT_EQ(Memory().limit_file, root_ + "/sys/fs/cgroup/a/b/memory.max");
+}
+
+TEST_F(CgroupTest, TheSmallestLimitOfSwapCounts) {
+  Write("/proc/self/cgroup", "0::/a/b");
+  MountV2("/", "/sys/fs/cgroup");
+  EXPECT_FALSE(ReadCgroupSwap(root_).has_value());
+  Write("/sys/fs/cgroup/a/b/memory.swap.max", "max");
+  EXPECT_FALSE(ReadCgroupSwap(root_).has_value());
+  Write("/sys/fs/cgroup/a/b/memory.swap.max", Mib(7));
+  EXPECT_EQ(ReadCgroupSwap(root_), 7 * kMiB);
+  Write("/sys/fs/cgroup/a/memory.swap.max", "0");
+  EXPECT_EQ(ReadCgroupSwap(root_), 0);
+}
+
+TEST_F(CgroupTest, TheCgroupThatLeavesTheFewestThreadsCounts) {
+  Write("/proc/self/cgroup", "8:pids:/job\n0::/a");
+  MountV2("/", "/sys/fs/cgroup");
+  EXPECT_FALSE(ReadCgroupTasks(root_).has_value());
+  Write("/sys/fs/cgroup/a/pids.max", "max");
+  Write("/sys/fs/cgroup/a/pids.current", "12");
+  EXPECT_FALSE(ReadCgroupTasks(root_).has_value());
+  Write("/sys/fs/cgroup/a/pids.max", "100");
+  auto tasks = ReadCgroupTasks(root_);
+  ASSERT_TRUE(tasks.has_value());
+  EXPECT_EQ(tasks->limit, 100);
+  EXPECT_EQ(tasks->used, 12);
+  EXPECT_EQ(tasks->limit_file, root_ + "/sys/fs/cgroup/a/pids.max");
+  // A larger limit of which more is used leaves less.
+  WriteMount("/", "/sys/fs/cgroup/pids", "cgroup cgroup rw,pids");
+  Write("/sys/fs/cgroup/pids/job/pids.max", "1000");
+  Write("/sys/fs/cgroup/pids/job/pids.current", "950");
+  tasks = ReadCgroupTasks(root_);
+  ASSERT_TRUE(tasks.has_value());
+  EXPECT_EQ(tasks->limit, 1'000);
+  EXPECT_EQ(tasks->limit_file, root_ + "/sys/fs/cgroup/pids/job/pids.max");
 }
 
 TEST(CgroupOfThisProcessTest, WithoutDescriptorsNothingIsFree) {

@@ -49,5 +49,17 @@ TEST_F(KernelFileTest, AbsentIsNotUnreadable) {
   EXPECT_TRUE(absl::IsUnavailable(ReadKernelFile(folder_).status()));
 }
 
+TEST(BytesOfKeyTest, AKeyIsAWholeNameAtTheBeginningOfALine) {
+  const std::string text =
+      "MemTotal:       24684084 kB\nSwapTotal: 5 kB\nHugePages_Total:       7\n"
+      "SwapTotalMore: 9 kB\nBroken: x kB\n";
+  EXPECT_EQ(BytesOfKey(text, "MemTotal"), int64_t{24'684'084} * 1'024);
+  EXPECT_EQ(BytesOfKey(text, "SwapTotal"), 5 * 1'024);
+  for (const char* key : {"Total", "Swap", "Broken", "Absent"}) {
+    EXPECT_FALSE(BytesOfKey(text, key).has_value()) << key;
+  }
+  EXPECT_FALSE(BytesOfKey("", "MemTotal").has_value());
+}
+
 }  // namespace
 }  // namespace plimsoll::worker
