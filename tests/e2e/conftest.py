@@ -8,7 +8,7 @@ import pytest
 
 import stubs
 from gguf_header import with_changed_vocabulary
-from servers import Planner, Worker
+from servers import BUILD_DIR, Planner, Worker
 
 CACHE_DIR = pathlib.Path(
     os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
@@ -79,6 +79,15 @@ def goldens():
         return json.loads(path.read_text(encoding="utf-8"))
 
     return read
+
+
+@pytest.fixture
+def failing_threads(monkeypatch):
+    """Programs that start from here on can be refused threads."""
+    library = BUILD_DIR / "lib" / "failing_threads.so"
+    if os.environ.get("PLIMSOLL_SANITIZE") or not library.is_file():
+        pytest.skip("needs failing_threads.so, and no sanitizer")
+    monkeypatch.setenv("LD_PRELOAD", str(library))
 
 
 @pytest.fixture

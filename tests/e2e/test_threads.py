@@ -13,7 +13,7 @@ from grpc_reflection.v1alpha import reflection_pb2_grpc as alpha_grpc
 
 import stubs
 from conftest import model_flag
-from servers import BUILD_DIR, CALL_SECONDS, Planner, Worker, binary, refused
+from servers import CALL_SECONDS, Planner, Worker, binary, refused
 
 N_STREAMS = 100  # streams of each kind; a connection may have 128
 # Without this, channels to one address share a connection.
@@ -56,15 +56,6 @@ def test_an_open_stream_takes_no_thread(start):
         for channel in channels:
             channel.close()
         assert server.serving("liveness")
-
-
-@pytest.fixture
-def failing_threads(monkeypatch):
-    """Servers that start from here on can be refused threads."""
-    library = BUILD_DIR / "lib" / "failing_threads.so"
-    if os.environ.get("PLIMSOLL_SANITIZE") or not library.is_file():
-        pytest.skip("needs failing_threads.so, and no sanitizer")
-    monkeypatch.setenv("LD_PRELOAD", str(library))
 
 
 @pytest.fixture

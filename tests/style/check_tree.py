@@ -106,6 +106,12 @@ FOLDERS = {
         "services/server", "services/generation", "services/planner",
         "services/cli/terminal", "services/cli/flags",
     ),
+    "services/cli/doctor": (
+        "services/host", "services/wire", "services/server", "services/http",
+        "services/worker/models", "services/worker/process",
+        "services/cli/terminal", "services/cli/flags",
+        "services/cli/backends",
+    ),
     "services/cli/chat": (
         "services/wire", "services/cli/terminal", "services/cli/flags",
         "services/cli/views", "services/cli/backends",
@@ -115,7 +121,7 @@ FOLDERS = {
         "services/convert", "services/planner", "services/http",
         "services/metrics", "services/server", "services/worker/models", "services/worker/process",
         "services/cli/terminal", "services/cli/flags", "services/cli/views",
-        "services/cli/backends", "services/cli/chat",
+        "services/cli/backends", "services/cli/chat", "services/cli/doctor",
     ),
     # The two programs.
     "services": (

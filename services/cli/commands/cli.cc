@@ -91,6 +91,7 @@ int Run(const std::vector<std::string>& args, Streams& streams) {
   AddTemplate(app, commands);
   AddConstraint(app, commands);
   AddVerify(app, commands);
+  AddDoctor(app, commands);
   AddConvert(app, commands);
   AddModels(app, commands);
   AddDevices(app, commands);

@@ -32,6 +32,7 @@ void AddVerify(CLI::App& app, Commands& commands);
 void AddModels(CLI::App& app, Commands& commands);
 void AddDescribe(CLI::App& models, Commands& commands);
 void AddConvert(CLI::App& app, Commands& commands);
+void AddDoctor(CLI::App& app, Commands& commands);
 void AddConstraint(CLI::App& app, Commands& commands);
 void AddDevices(CLI::App& app, Commands& commands);
 void AddPlace(CLI::App& app, Commands& commands);

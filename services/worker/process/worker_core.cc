@@ -124,12 +124,16 @@ WorkerDevice* HostOf(std::vector<WorkerDevice>& devices) {
 
 }  // namespace
 
-absl::Status CheckWorkerThreads(const WorkerOptions& options, int n_transport) {
+int WorkerThreads(const WorkerOptions& options, int n_transport) {
   const int n_compute =
       options.n_threads > 0 ? options.n_threads : worker::UsableThreads();
   const int n_expiry = options.on_demand ? 1 : 0;
-  return CheckThreads(n_transport + WorkPool::kMaxThreads + kOwnThreads +
-                      n_expiry + n_compute);
+  return n_transport + WorkPool::kMaxThreads + kOwnThreads + n_expiry +
+         n_compute;
+}
+
+absl::Status CheckWorkerThreads(const WorkerOptions& options, int n_transport) {
+  return CheckThreads(WorkerThreads(options, n_transport));
 }
 
 WorkerCore::WorkerCore(const WorkerOptions& options)

@@ -31,8 +31,10 @@ namespace plimsoll::services {
 // well. It is EX_TEMPFAIL of sysexits.h.
 inline constexpr int kExitDeviceLost = 75;
 
-// Errors: kResourceExhausted if the system does not give all threads that a
-// process has with one model, `n_transport` of them for its transport.
+// The threads that a process has with one model, `n_transport` of them for its
+// transport.
+int WorkerThreads(const WorkerOptions& options, int n_transport);
+// Errors: kResourceExhausted if the system does not give all WorkerThreads.
 absl::Status CheckWorkerThreads(const WorkerOptions& options, int n_transport);
 
 // A device with memory of its own, as it was at the start: one that hangs may

@@ -1,0 +1,23 @@
+// What one check of `plimsoll doctor` has found.
+#ifndef PLIMSOLL_SERVICES_CLI_DOCTOR_DIAGNOSIS_H_
+#define PLIMSOLL_SERVICES_CLI_DOCTOR_DIAGNOSIS_H_
+
+#include <string>
+
+namespace plimsoll::cli {
+
+// A warning: it works, but not as well as it could, or not for long. An error:
+// something does not work.
+enum class Health { kOk, kSkipped, kWarning, kError };
+
+struct Diagnosis {
+  std::string name;
+  Health health = Health::kOk;
+  std::string found = {};  // a sentence
+  // What to do, for a warning or an error; else empty.
+  std::string fix = {};
+};
+
+}  // namespace plimsoll::cli
+
+#endif  // PLIMSOLL_SERVICES_CLI_DOCTOR_DIAGNOSIS_H_

@@ -1,0 +1,25 @@
+#include "services/cli/doctor/hint.h"
+
+#include "absl/strings/ascii.h"
+
+namespace plimsoll::cli {
+namespace {
+
+std::string OneLine(absl::string_view text) {
+  std::string line(text);
+  absl::RemoveExtraAsciiWhitespace(&line);
+  return line;
+}
+
+}  // namespace
+
+Hint SplitHint(absl::string_view message) {
+  constexpr absl::string_view kMark = "\n  try: ";
+  const size_t mark = message.find(kMark);
+  if (mark == absl::string_view::npos) return {OneLine(message), ""};
+  const absl::string_view rest = message.substr(mark + kMark.size());
+  return {OneLine(message.substr(0, mark)),
+          OneLine(rest.substr(0, rest.find(kMark)))};
+}
+
+}  // namespace plimsoll::cli
