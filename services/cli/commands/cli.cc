@@ -34,8 +34,8 @@ void AddGlobals(CLI::App& app, GlobalFlags* globals) {
                  "configured with")
       ->type_name("HOST:PORT");
   app.add_option("--planner", globals->planner.address,
-                 "A planner's address, for plan, what-if, place, devices and "
-                 "leases")
+                 "A planner's address, for plan, what-if, place, devices, "
+                 "leases and doctor")
       ->type_name("HOST:PORT");
   services::AddClientFlags(app, globals->address.security);
 }

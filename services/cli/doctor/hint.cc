@@ -1,14 +1,14 @@
 #include "services/cli/doctor/hint.h"
 
-#include "absl/strings/ascii.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 
 namespace plimsoll::cli {
 namespace {
 
 std::string OneLine(absl::string_view text) {
-  std::string line(text);
-  absl::RemoveExtraAsciiWhitespace(&line);
-  return line;
+  return absl::StrJoin(
+      absl::StrSplit(text, absl::ByAnyChar(" \n"), absl::SkipEmpty()), " ");
 }
 
 }  // namespace

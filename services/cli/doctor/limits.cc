@@ -46,8 +46,8 @@ Diagnosis CheckDescriptors(const LimitReadings& limits) {
                    " in the systemd unit");
   if (n < kOwnDescriptors) {
     found.health = Health::kError;
-    absl::StrAppend(&found.found, ", and a server has ", kOwnDescriptors,
-                    " without any connection");
+    absl::StrAppend(&found.found,
+                    ", which is too few for a server and its models");
     return found;
   }
   found.health = Health::kWarning;

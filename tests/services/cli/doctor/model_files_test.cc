@@ -90,7 +90,9 @@ TEST(ModelCheckTest, WhatIsNoRegularFileIsAnError) {
 
 TEST_F(WrittenModelTest, AModelThatIsTooLargeIsAnErrorWhereItWasNamed) {
   planner::TinyModel large;
-  large.ffn_dim = 1'000'000'000;  // 380 GiB of weights
+  large.n_layers = 32;  // 6.4 TiB of weights
+  large.model_dim = 1 << 16;
+  large.ffn_dim = 1 << 20;
   Write(planner::BuilderOf(large));
   const Diagnosis named = CheckModel(path_, ModelOrigin::kNamed);
   EXPECT_EQ(named.health, Health::kError) << named.found;

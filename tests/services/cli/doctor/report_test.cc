@@ -47,7 +47,7 @@ TEST(ReportTest, ColoursChangeNoColumn) {
 TEST(ReportTest, LongTextsAreWrapped) {
   std::vector<Diagnosis> one = {{.name = "swap",
                                  .health = Health::kWarning,
-                                 .found = std::string(60, 'a') + " b c d",
+                                 .found = std::string(58, 'a') + " b c d",
                                  .fix = std::string(57, 'e') + " f"}};
   const std::string text = RenderReport(one, Style());
   for (const std::string& line :
