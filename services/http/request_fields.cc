@@ -96,6 +96,26 @@ absl::Status ReadLogprobs(JsonFields& fields, v1::ResponseOptions& response) {
   return absl::OkStatus();
 }
 
+absl::Status ReadNamedSchema(JsonFields& fields,
+                             v1::StreamGenerateRequest& request) {
+  const Json* schema = fields.Find("schema");
+  if (schema == nullptr) return fields.Bad("schema", "is missing");
+  request.mutable_constraint()->set_json_schema(Dump(*schema));
+  // The reply is as the schema says in any case.
+  fields.Ignore({"name", "description", "strict"});
+  return fields.End();
+}
+
+absl::Status ReadTemplateArguments(JsonFields& fields, v1::ChatPrompt& chat) {
+  const Json* given = fields.Find("chat_template_kwargs");
+  if (given == nullptr) return absl::OkStatus();
+  if (!given->is_object()) {
+    return fields.Bad("chat_template_kwargs", "must be an object");
+  }
+  chat.set_template_arguments(Dump(*given));
+  return absl::OkStatus();
+}
+
 void AddTemplateArgument(const std::string& name, const Json& value,
                          v1::ChatPrompt& chat) {
   Json arguments = Json::parse(chat.template_arguments(), /*cb=*/nullptr,

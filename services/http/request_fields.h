@@ -47,6 +47,13 @@ absl::Status ReadStops(JsonFields& fields, const std::string& name,
 // Reads "logprobs", a flag, and "top_logprobs".
 absl::Status ReadLogprobs(JsonFields& fields, v1::ResponseOptions& response);
 
+// Reads a schema that a reply has to follow, with its "name", "description" and
+// "strict", from an object that has nothing else.
+absl::Status ReadNamedSchema(JsonFields& fields,
+                             v1::StreamGenerateRequest& request);
+
+// Reads "chat_template_kwargs", the variables of a model's own template.
+absl::Status ReadTemplateArguments(JsonFields& fields, v1::ChatPrompt& chat);
 // Adds a variable of a model's own template to those that `chat` has.
 void AddTemplateArgument(const std::string& name, const Json& value,
                          v1::ChatPrompt& chat);

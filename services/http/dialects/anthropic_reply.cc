@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "services/http/dialects/reply_parts.h"
 #include "services/http/http_errors.h"
 #include "services/http/json.h"
 
@@ -99,13 +100,6 @@ void SetStop(const v1::FinishInfo* finish, Json& json) {
   }
 }
 
-// Text that was meant as a call and is none stays text: nothing is lost.
-std::string TextOf(const ReplyFormat::Part& part) {
-  std::string text = part.text();
-  for (const v1::ToolCall& call : part.tool_calls()) text += call.text();
-  return text;
-}
-
 class MessagesFormat final : public ReplyFormat {
  public:
   explicit MessagesFormat(ReplyHead head) : head_(std::move(head)) {}
@@ -114,7 +108,7 @@ class MessagesFormat final : public ReplyFormat {
                   std::string& events) override {
     if (!is_begun_) Begin(events);
     if (!part.reasoning().empty()) AppendThought(part.reasoning(), events);
-    const std::string text = TextOf(part);
+    const std::string text = PlainText(part);
     if (!text.empty()) AppendText(text, events);
     for (const v1::ToolCall& call : part.tool_calls()) {
       if (call.error().empty()) AppendCall(call, events);
@@ -141,7 +135,7 @@ class MessagesFormat final : public ReplyFormat {
     if (!reply.reasoning().empty()) {
       content.push_back(ThoughtBlock(reply.reasoning()));
     }
-    const std::string text = TextOf(reply);
+    const std::string text = PlainText(reply);
     if (!text.empty()) content.push_back(TextBlock(text));
     for (const v1::ToolCall& call : reply.tool_calls()) {
       if (!call.error().empty()) continue;
@@ -170,8 +164,7 @@ class MessagesFormat final : public ReplyFormat {
   }
 
   static void Append(const Json& event, std::string& events) {
-    absl::StrAppend(&events, "event: ", event["type"].get<std::string>(),
-                    "\ndata: ", Dump(event), "\n\n");
+    AppendNamedEvent(event["type"].get<std::string>(), Dump(event), events);
   }
 
   Json Message(Json content, const v1::FinishInfo* finish, Json usage) const {

@@ -117,6 +117,7 @@ absl::Status ReadMessage(const Json& json, const std::string& path,
   return fields.End();
 }
 
+// {"type": "function", "function": {"name": N, ...}}
 absl::Status ReadTool(const Json& json, const std::string& path,
                       v1::Tool& tool) {
   ASSIGN_OR_RETURN(JsonFields fields, JsonFields::Of(json, path));
@@ -126,15 +127,7 @@ absl::Status ReadTool(const Json& json, const std::string& path,
   RETURN_IF_ERROR(fields.End());
   ASSIGN_OR_RETURN(JsonFields inner,
                    JsonFields::Of(*function, absl::StrCat(path, "function.")));
-  ASSIGN_OR_RETURN(const auto name, inner.Text("name"));
-  ASSIGN_OR_RETURN(const auto description, inner.Text("description"));
-  tool.set_name(name.value_or(""));
-  tool.set_description(description.value_or(""));
-  const Json* parameters = inner.Find("parameters");
-  if (parameters != nullptr) tool.set_parameters(Dump(*parameters));
-  // The model's format does not say which calls are strict.
-  inner.Ignore({"strict"});
-  return inner.End();
+  return ReadFunction(inner, tool);
 }
 
 // {"type": "function", "function": {"name": N}}
@@ -146,30 +139,22 @@ absl::Status ReadNamedChoice(const Json& json, v1::ChatPrompt& chat) {
   RETURN_IF_ERROR(choice.End());
   ASSIGN_OR_RETURN(JsonFields inner,
                    JsonFields::Of(*function, "tool_choice.function."));
-  ASSIGN_OR_RETURN(const auto name, inner.Text("name"));
-  if (name.value_or("").empty()) return inner.Bad("name", "is missing");
-  chat.set_tool_choice(v1::TOOL_CHOICE_REQUIRED);
-  chat.set_required_tool(*name);
-  return inner.End();
+  return RequireFunction(inner, chat);
 }
 
-absl::Status ReadTools(JsonFields& fields, v1::ChatPrompt& chat) {
-  ASSIGN_OR_RETURN(const auto parallel, fields.Bool("parallel_tool_calls"));
-  if (parallel.has_value()) chat.set_parallel_tool_calls(*parallel);
-  const Json* choice = fields.Find("tool_choice");
-  RETURN_IF_ERROR(ReadFunctions(fields, chat));
-  if (choice == nullptr || chat.tools_size() == 0) return absl::OkStatus();
-  if (choice->is_object()) return ReadNamedChoice(*choice, chat);
-  if (*choice == "none") {
-    chat.clear_tools();
-  } else if (*choice == "required") {
-    chat.set_tool_choice(v1::TOOL_CHOICE_REQUIRED);
-  } else if (*choice != "auto") {
-    return fields.Bad("tool_choice",
-                      "must be auto, none, required or a function");
+absl::Status ReadToolList(JsonFields& fields, const ToolSpelling& spelling,
+                          v1::ChatPrompt& chat) {
+  const Json* tools = fields.Find("tools");
+  if (tools == nullptr) return absl::OkStatus();
+  if (!tools->is_array()) return fields.Bad("tools", "must be an array");
+  for (const Json& tool : *tools) {
+    const std::string path = absl::StrCat("tools[", chat.tools_size(), "].");
+    RETURN_IF_ERROR(spelling.read_tool(tool, path, *chat.add_tools()));
   }
   return absl::OkStatus();
 }
+
+constexpr ToolSpelling kWrapped = {ReadTool, ReadNamedChoice};
 
 }  // namespace
 
@@ -184,18 +169,50 @@ absl::Status ReadConversation(JsonFields& fields, v1::ChatPrompt& chat) {
         absl::StrCat("messages[", chat.messages_size(), "].");
     RETURN_IF_ERROR(ReadMessage(message, path, names, *chat.add_messages()));
   }
-  return ReadTools(fields, chat);
+  return ReadToolUse(fields, kWrapped, chat);
 }
 
 absl::Status ReadFunctions(JsonFields& fields, v1::ChatPrompt& chat) {
-  const Json* tools = fields.Find("tools");
-  if (tools == nullptr) return absl::OkStatus();
-  if (!tools->is_array()) return fields.Bad("tools", "must be an array");
-  for (const Json& tool : *tools) {
-    const std::string path = absl::StrCat("tools[", chat.tools_size(), "].");
-    RETURN_IF_ERROR(ReadTool(tool, path, *chat.add_tools()));
+  return ReadToolList(fields, kWrapped, chat);
+}
+
+absl::Status ReadToolUse(JsonFields& fields, const ToolSpelling& spelling,
+                         v1::ChatPrompt& chat) {
+  ASSIGN_OR_RETURN(const auto parallel, fields.Bool("parallel_tool_calls"));
+  if (parallel.has_value()) chat.set_parallel_tool_calls(*parallel);
+  const Json* choice = fields.Find("tool_choice");
+  RETURN_IF_ERROR(ReadToolList(fields, spelling, chat));
+  if (choice == nullptr || chat.tools_size() == 0) return absl::OkStatus();
+  if (choice->is_object()) return spelling.read_choice(*choice, chat);
+  if (*choice == "none") {
+    chat.clear_tools();
+  } else if (*choice == "required") {
+    chat.set_tool_choice(v1::TOOL_CHOICE_REQUIRED);
+  } else if (*choice != "auto") {
+    return fields.Bad("tool_choice",
+                      "must be auto, none, required or a function");
   }
   return absl::OkStatus();
+}
+
+absl::Status ReadFunction(JsonFields& function, v1::Tool& tool) {
+  ASSIGN_OR_RETURN(const auto name, function.Text("name"));
+  ASSIGN_OR_RETURN(const auto description, function.Text("description"));
+  tool.set_name(name.value_or(""));
+  tool.set_description(description.value_or(""));
+  const Json* parameters = function.Find("parameters");
+  if (parameters != nullptr) tool.set_parameters(Dump(*parameters));
+  // The model's format does not say which calls are strict.
+  function.Ignore({"strict"});
+  return function.End();
+}
+
+absl::Status RequireFunction(JsonFields& function, v1::ChatPrompt& chat) {
+  ASSIGN_OR_RETURN(const auto name, function.Text("name"));
+  if (name.value_or("").empty()) return function.Bad("name", "is missing");
+  chat.set_tool_choice(v1::TOOL_CHOICE_REQUIRED);
+  chat.set_required_tool(*name);
+  return function.End();
 }
 
 }  // namespace plimsoll::services

@@ -1,7 +1,9 @@
-// Reads a conversation and its tools in OpenAI's dialect. Ollama's has the same
-// form of tools.
+// Reads a conversation and its tools in OpenAI's dialect. Others have the same
+// form of tools, or nearly so.
 #ifndef PLIMSOLL_SERVICES_HTTP_DIALECTS_CHAT_MESSAGES_H_
 #define PLIMSOLL_SERVICES_HTTP_DIALECTS_CHAT_MESSAGES_H_
+
+#include <string>
 
 #include "absl/status/status.h"
 #include "plimsoll/v1/common.pb.h"
@@ -14,8 +16,27 @@ namespace plimsoll::services {
 // Errors: kInvalidArgument naming the field.
 absl::Status ReadConversation(JsonFields& fields, v1::ChatPrompt& chat);
 
-// Reads "tools". Errors: as above.
+// Reads "tools". Errors of this and of what follows: as above.
 absl::Status ReadFunctions(JsonFields& fields, v1::ChatPrompt& chat);
+
+// How an API spells a tool, and the choice of one.
+struct ToolSpelling {
+  // Reads one of "tools"; `path` goes before names in errors.
+  absl::Status (*read_tool)(const Json& json, const std::string& path,
+                            v1::Tool& tool);
+  // Reads "tool_choice" if it is an object.
+  absl::Status (*read_choice)(const Json& json, v1::ChatPrompt& chat);
+};
+
+// Reads "tools", "tool_choice" and "parallel_tool_calls".
+absl::Status ReadToolUse(JsonFields& fields, const ToolSpelling& spelling,
+                         v1::ChatPrompt& chat);
+
+// Reads the fields of a function: "name", "description" and "parameters".
+absl::Status ReadFunction(JsonFields& function, v1::Tool& tool);
+
+// Reads the "name" of the function that has to be called.
+absl::Status RequireFunction(JsonFields& function, v1::ChatPrompt& chat);
 
 }  // namespace plimsoll::services
 

@@ -108,12 +108,7 @@ absl::Status ReadResponseFormat(JsonFields& fields, Request& request) {
   if (wrapped == nullptr) return format.Bad("json_schema", "is missing");
   ASSIGN_OR_RETURN(JsonFields inner,
                    JsonFields::Of(*wrapped, "response_format.json_schema."));
-  const Json* schema = inner.Find("schema");
-  if (schema == nullptr) return inner.Bad("schema", "is missing");
-  request.mutable_constraint()->set_json_schema(Dump(*schema));
-  // The reply is as the schema says in any case.
-  inner.Ignore({"name", "description", "strict"});
-  RETURN_IF_ERROR(inner.End());
+  RETURN_IF_ERROR(ReadNamedSchema(inner, request));
   return format.End();
 }
 
@@ -162,11 +157,7 @@ absl::Status ReadCommon(JsonFields& fields, TextJob& job, Request& rest) {
 
 // Reads what a model's own template is told beside the conversation.
 absl::Status ReadArguments(JsonFields& fields, v1::ChatPrompt& chat) {
-  const Json* given = fields.Find("chat_template_kwargs");
-  if (given != nullptr && !given->is_object()) {
-    return fields.Bad("chat_template_kwargs", "must be an object");
-  }
-  if (given != nullptr) chat.set_template_arguments(Dump(*given));
+  RETURN_IF_ERROR(ReadTemplateArguments(fields, chat));
   ASSIGN_OR_RETURN(const auto effort, fields.Text("reasoning_effort"));
   if (effort.has_value()) {
     AddTemplateArgument("reasoning_effort", *effort, chat);
