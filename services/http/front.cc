@@ -16,6 +16,8 @@
 #include "services/http/dialects/ollama_request.h"
 #include "services/http/dialects/openai_reply.h"
 #include "services/http/dialects/openai_request.h"
+#include "services/http/dialects/responses_reply.h"
+#include "services/http/dialects/responses_request.h"
 #include "services/http/http_errors.h"
 #include "services/http/json.h"
 #include "services/http/metrics_server.h"
@@ -33,18 +35,30 @@ constexpr absl::Duration kEndGrace = absl::Seconds(1);
 
 constexpr absl::string_view kModels = "/v1/models";
 constexpr absl::string_view kStatus = "/plimsoll/status";
-constexpr TextDialect kChat = {ReadChatCompletion, NewChatFormat,
+constexpr absl::string_view kResponses = "/v1/responses";
+
+// A reader that needs nothing but the body.
+template <absl::StatusOr<TextJob> (*kRead)(const Json& body)>
+absl::StatusOr<TextJob> BodyOnly(const Json& body, ReadRoom& /*room*/) {
+  return kRead(body);
+}
+
+constexpr TextDialect kChat = {BodyOnly<ReadChatCompletion>, NewChatFormat,
                                ErrorResponse};
-constexpr TextDialect kCompletions = {ReadCompletion, NewCompletionFormat,
-                                      ErrorResponse};
-constexpr TextDialect kMessages = {ReadMessages, NewMessagesFormat,
+constexpr TextDialect kCompletions = {BodyOnly<ReadCompletion>,
+                                      NewCompletionFormat, ErrorResponse};
+constexpr TextDialect kResponse = {.read = ReadResponse,
+                                   .new_format = NewResponseFormat,
+                                   .error = ErrorResponse,
+                                   .asks_for_more = "previous_response_id"};
+constexpr TextDialect kMessages = {BodyOnly<ReadMessages>, NewMessagesFormat,
                                    AnthropicError};
 
 constexpr char kLines[] = "application/x-ndjson";
-constexpr TextDialect kOllamaChat = {ReadOllamaChat, NewOllamaChatFormat,
-                                     OllamaError, kLines};
+constexpr TextDialect kOllamaChat = {BodyOnly<ReadOllamaChat>,
+                                     NewOllamaChatFormat, OllamaError, kLines};
 constexpr TextDialect kOllamaGenerate = {
-    ReadOllamaGenerate, NewOllamaGenerateFormat, OllamaError, kLines};
+    BodyOnly<ReadOllamaGenerate>, NewOllamaGenerateFormat, OllamaError, kLines};
 
 Json ToJson(const ModelInfo& model, int64_t created_s) {
   Json json;
@@ -94,6 +108,7 @@ void AnswerText(const HttpRoom& room, HttpRequest request,
 PostHandler PostAt(absl::string_view path) {
   if (path == "/v1/chat/completions") return AnswerText<kChat>;
   if (path == "/v1/completions") return AnswerText<kCompletions>;
+  if (path == kResponses) return AnswerText<kResponse>;
   if (path == "/v1/messages") return AnswerText<kMessages>;
   if (path == "/v1/messages/count_tokens") return AnswerCountTokens;
   if (path == "/api/chat") return AnswerText<kOllamaChat>;
@@ -115,6 +130,25 @@ ModelLister ListerAt(absl::string_view path) {
   return nullptr;
 }
 
+// The id in the path of one response; "" if it is another path.
+std::string ResponseId(absl::string_view path) {
+  if (!absl::ConsumePrefix(&path, kResponses) ||
+      !absl::ConsumePrefix(&path, "/") || absl::StrContains(path, '/')) {
+    return "";
+  }
+  return std::string(path);
+}
+
+HttpResponse OneResponse(const HttpRoom& room, const HttpRequest& request,
+                         const std::string& id) {
+  const ResponseShelf shelf{room.responses, request.tenant};
+  if (request.method == "DELETE") return DeletedResponse(shelf, id);
+  if (request.method == "GET" || request.method == "HEAD") {
+    return StoredResponse(shelf, id);
+  }
+  return WrongMethod("GET, HEAD, DELETE");
+}
+
 // Whether everybody may have it: health, and the files of the page.
 bool IsOpen(absl::string_view path) {
   return path == "/health" || FindPageFile(path) != nullptr;
@@ -132,7 +166,9 @@ absl::Status CheckToken(TokenFile& tokens, HttpRequest& request) {
               "Authorization: Bearer TOKEN"
             : "the token is not valid here");
   }
-  const bool is_read = PostAt(request.path) == nullptr;
+  // A response has what a user said.
+  const bool is_read =
+      PostAt(request.path) == nullptr && ResponseId(request.path).empty();
   if (identity->role < (is_read ? Role::kViewer : Role::kUser)) {
     return absl::PermissionDeniedError(absl::StrCat(
         "a token of role ", RoleName(identity->role),
@@ -201,6 +237,9 @@ void Front::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
   if (const PostHandler answer = PostAt(path)) {
     if (request.method != "POST") return reply->Send(WrongMethod("POST"));
     return answer(room_, std::move(request), std::move(reply));
+  }
+  if (const std::string id = ResponseId(path); !id.empty()) {
+    return reply->Send(OneResponse(room_, request, id));
   }
   const bool is_model = absl::StartsWith(path, absl::StrCat(kModels, "/"));
   const ModelLister list = ListerAt(path);

@@ -114,8 +114,9 @@ std::string ErrorMessage(const absl::Status& status) {
 std::string ErrorBody(const absl::Status& status) {
   const std::string message = ErrorMessage(status);
   const int http_status = HttpStatusOf(status);
-  return BodyOf(http_status, message,
-                http_status == 400 ? FieldOf(message) : "", CodeOf(status));
+  const bool is_of_request = http_status == 400 || http_status == 404;
+  return BodyOf(http_status, message, is_of_request ? FieldOf(message) : "",
+                CodeOf(status));
 }
 
 HttpResponse ErrorResponse(const absl::Status& status) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
@@ -19,6 +20,12 @@ namespace {
 // there.
 constexpr size_t kEventBytes = 64 << 10;
 
+bool IsSmall(const TextDialect& dialect, const std::string& body) {
+  return body.size() <= kMaxInlineBytes &&
+         (dialect.asks_for_more == nullptr ||
+          !absl::StrContains(body, dialect.asks_for_more));
+}
+
 bool HasConstraint(const TextJob& job) {
   return job.prompts.front().has_constraint();
 }
@@ -30,15 +37,13 @@ class TextCall::Choice final : public GenerationCall {
  public:
   using Part = ReplyFormat::Part;
 
-  // `call` owns it; `held` is an empty share.
-  Choice(TextCall& call, ByteBudget::Share held)
-      : GenerationCall(call.start_), call_(call) {
+  // `call` owns it.
+  explicit Choice(TextCall& call) : GenerationCall(call.start_), call_(call) {
+    ByteBudget& messages = call.room_.registry.messages();
+    const std::string& peer = call.request_.peer;
     absl::MutexLock lock(&mu_);
-    if (call.job_.is_streamed) {
-      held_ = std::move(held);
-    } else {
-      meter_ = ReplyMeter(std::move(held));
-    }
+    if (call.job_.is_streamed) held_ = messages.Enter(peer);
+    if (IsKept()) meter_ = ReplyMeter(messages.Enter(peer));
   }
 
   // The engine's reference keeps the call alive.
@@ -67,12 +72,12 @@ class TextCall::Choice final : public GenerationCall {
       return true;
     }
     const int64_t bytes = WireBytes(output);
-    if (call_.job_.is_streamed) {
-      if (!HasRoom(bytes)) {
-        is_behind_ = true;
-        return false;
-      }
-    } else if (refusal_ = meter_.Add(bytes); !refusal_.ok()) {
+    if (call_.job_.is_streamed && !HasRoom(bytes)) {
+      is_behind_ = true;
+      return false;
+    }
+    if (IsKept()) refusal_ = meter_.Add(bytes);
+    if (!refusal_.ok()) {
       is_abandoned_ = true;
       return true;
     }
@@ -82,6 +87,11 @@ class TextCall::Choice final : public GenerationCall {
     has_part_ = true;
     call_.OnPart();
     return true;
+  }
+
+  // Whether all of the reply is in memory until its end.
+  bool IsKept() const {
+    return !call_.job_.is_streamed || call_.job_.keeps_reply;
   }
 
   // Whether so many bytes more may wait; a part of any size may wait alone.
@@ -110,14 +120,13 @@ class TextCall::Choice final : public GenerationCall {
   int64_t part_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   bool is_behind_ ABSL_GUARDED_BY(mu_) = false;  // the client is
   ByteBudget::Share held_ ABSL_GUARDED_BY(mu_);  // of a stream
-  ReplyMeter meter_ ABSL_GUARDED_BY(mu_);        // of a whole reply
-  // Status of a whole reply that is too long.
+  ReplyMeter meter_ ABSL_GUARDED_BY(mu_);        // of a reply that is kept
+  // Status of a kept reply that is too long.
   absl::Status refusal_ ABSL_GUARDED_BY(mu_);
 };
 
 void TextCall::Start(const HttpRoom& room, const TextDialect& dialect,
                      HttpRequest request, std::shared_ptr<HttpReply> reply) {
-  const size_t n_bytes = request.body.size();
   const auto call = std::make_shared<TextCall>(
       room, dialect, std::move(request), std::move(reply));
   auto pass = room.gate.Enter();
@@ -129,7 +138,7 @@ void TextCall::Start(const HttpRoom& room, const TextDialect& dialect,
     self->room_.pool.Cancel(*self->stop_);
     self->AbandonAll();
   });
-  call->Run(n_bytes <= kMaxInlineBytes, &TextCall::Read);
+  call->Run(call->is_inline_, &TextCall::Read);
 }
 
 TextCall::TextCall(const HttpRoom& room, const TextDialect& dialect,
@@ -140,7 +149,8 @@ TextCall::TextCall(const HttpRoom& room, const TextDialect& dialect,
       reply_(std::move(reply)),
       stop_(std::make_shared<CallStop>(absl::Now() + kUnaryDeadline)),
       request_(std::move(request)),
-      n_bytes_(request_.body.size()) {}
+      n_bytes_(request_.body.size()),
+      is_inline_(IsSmall(dialect, request_.body)) {}
 
 TextCall::~TextCall() = default;
 
@@ -151,7 +161,8 @@ void TextCall::Run(bool is_small, absl::Status (TextCall::*step)()) {
     if (!status.ok()) self->Fail(status);
   };
   if (is_small) return work(absl::OkStatus());
-  const WorkCost cost = n_bytes_ <= kMaxQuickBytes &&
+  const size_t n_bytes = n_bytes_ + static_cast<size_t>(job_.turn_bytes);
+  const WorkCost cost = n_bytes <= kMaxQuickBytes &&
                                 (job_.prompts.empty() || !HasConstraint(job_))
                             ? WorkCost::kQuick
                             : WorkCost::kLong;
@@ -159,7 +170,7 @@ void TextCall::Run(bool is_small, absl::Status (TextCall::*step)()) {
                                                  .cost = cost,
                                                  .stop = stop_,
                                                  .work = work,
-                                                 .request_bytes = n_bytes_});
+                                                 .request_bytes = n_bytes});
   if (!queued.ok()) work(queued);
 }
 
@@ -168,10 +179,12 @@ absl::Status TextCall::Read() {
   RETURN_IF_ERROR(request_.held.Grow(kJsonPerByte * n_bytes));
   {
     ASSIGN_OR_RETURN(const Json body, ReadBody(request_.body));
-    ASSIGN_OR_RETURN(job_, dialect_.read(body));
+    ReadRoom read_room{{room_.responses, request_.tenant}, request_.held};
+    ASSIGN_OR_RETURN(job_, dialect_.read(body, read_room));
   }
   request_.body = {};
-  request_.held.Shrink(kHeldPerByte * n_bytes);
+  request_.held.Shrink(kHeldPerByte * (n_bytes + job_.turn_bytes) +
+                       job_.held_bytes);
   return job_.IsUnload() ? Unload() : AwaitModel();
 }
 
@@ -187,8 +200,12 @@ absl::Status TextCall::AwaitModel() {
           }));
   if (!model.has_value()) return absl::OkStatus();
   model_ = *std::move(model);
-  // A small body was read on the server's thread, which compiles no constraint.
-  if (n_bytes_ > kMaxInlineBytes || !HasConstraint(job_)) return Submit();
+  // The server's thread compiles no constraint, and quick work does not become
+  // long work.
+  const bool is_other_work =
+      is_inline_ ? HasConstraint(job_)
+                 : static_cast<size_t>(job_.turn_bytes) > kMaxQuickBytes;
+  if (!is_other_work) return Submit();
   Run(/*is_small=*/false, &TextCall::Submit);
   return absl::OkStatus();
 }
@@ -226,7 +243,7 @@ absl::Status TextCall::Submit() {
       RETURN_IF_ERROR(AddChoices(model, request));
     }
   }
-  request_.held.Shrink(0);
+  request_.held.Shrink(job_.held_bytes);
   OnChoiceEnd(absl::OkStatus());
   return absl::OkStatus();
 }
@@ -258,7 +275,7 @@ absl::Status TextCall::AddChoices(const ServedModel& model,
     one.options.sampling.seed += static_cast<uint64_t>(i);
     one.options.deadline =
         job_.is_streamed ? absl::InfiniteFuture() : start_ + kUnaryDeadline;
-    auto made = std::make_unique<Choice>(*this, messages.Enter(request_.peer));
+    auto made = std::make_unique<Choice>(*this);
     Choice& choice = *made;
     {
       absl::MutexLock lock(&mu_);

@@ -16,6 +16,7 @@
 #include "services/generation/generation.h"
 #include "services/http/http_message.h"
 #include "services/http/json.h"
+#include "services/http/response_store.h"
 #include "services/http/text_job.h"
 #include "services/server/call_gate.h"
 #include "services/server/call_stop.h"
@@ -29,6 +30,13 @@ struct HttpRoom {
   ModelRegistry& registry;
   CallGate& gate;
   WorkPool& pool;
+  ResponseStore& responses;
+};
+
+// What a dialect may use while it reads a body.
+struct ReadRoom {
+  ResponseShelf responses;  // the caller's
+  ByteBudget::Share& held;  // of the body; it may be grown
 };
 
 // Bytes that a call holds for each byte of its body while it reads it: the
@@ -40,11 +48,14 @@ using ErrorWriter = HttpResponse (*)(const absl::Status& status);
 
 // How a dialect reads a request and writes a reply.
 struct TextDialect {
-  absl::StatusOr<TextJob> (*read)(const Json& body);
+  absl::StatusOr<TextJob> (*read)(const Json& body, ReadRoom& room);
   std::unique_ptr<ReplyFormat> (*new_format)(const TextJob& job,
                                              ReplyHead head);
   ErrorWriter error;
   const char* stream_type = "text/event-stream";
+  // A body with this text may have the server read more than the body. Null:
+  // none does.
+  const char* asks_for_more = nullptr;
 };
 
 // A call has one sequence for each reply that it asks for. A stream's parts
@@ -110,6 +121,8 @@ class TextCall final : public EventSource,
   CallGate::Pass pass_;
   HttpRequest request_;   // its body until it is read
   const size_t n_bytes_;  // of the body
+  // Whether the server's thread reads the body.
+  const bool is_inline_;
   TextJob job_;
   ServedModel model_;                    // once it is there, until Submit
   std::unique_ptr<ReplyFormat> format_;  // once the first prompt is read

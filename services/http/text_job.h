@@ -18,6 +18,8 @@ namespace plimsoll::services {
 // A request may ask for so many replies at once, to all prompts together.
 inline constexpr int kMaxChoices = 16;
 
+struct ResponseDraft;
+
 struct TextJob {
   // One for each prompt; they differ in nothing else.
   std::vector<v1::StreamGenerateRequest> prompts;
@@ -31,6 +33,14 @@ struct TextJob {
   int64_t least_n_ctx = 0;
   bool is_streamed = false;
   bool has_usage = false;  // whether a stream says at its end what it used
+  // Whether the format of a stream keeps the whole reply to its end.
+  bool keeps_reply = false;
+  // Bytes that it holds to its end beside its prompts.
+  int64_t held_bytes = 0;
+  // Bytes of JSON of earlier turns that were read beside the body.
+  int64_t turn_bytes = 0;
+  // What a reply of /v1/responses needs of its request; null elsewhere.
+  std::shared_ptr<ResponseDraft> response = nullptr;
 
   // It asks for no reply, but that the model be unloaded when nobody uses it.
   bool IsUnload() const {

@@ -28,6 +28,7 @@
 #include "services/host/heap.h"
 #include "services/host/runtime_store.h"
 #include "services/http/front.h"
+#include "services/http/response_store.h"
 #include "services/metrics/worker_metrics.h"
 #include "services/server/listen_address.h"
 #include "services/server/token_file.h"
@@ -323,6 +324,7 @@ absl::Status Serve(const ServeFlags& flags, services::WorkerOptions options,
   LoadNews news(streams);
   services::ObserverList observers({&metrics, &news});
   options.observer = &observers;
+  services::ResponseStore responses;
   ASSIGN_OR_RETURN(const auto core, services::WorkerCore::Start(options));
   if (!flags.tokens.empty()) {
     auto tokens = services::TokenFile::Open(flags.tokens, absl::Now);
@@ -331,11 +333,11 @@ absl::Status Serve(const ServeFlags& flags, services::WorkerOptions options,
   }
   ASSIGN_OR_RETURN(
       const auto front,
-      services::Front::Start(flags.http,
-                             {core->registry(), core->gate(), core->pool()},
-                             [&metrics, &core](bool is_ready) {
-                               return metrics.Text(core->registry(), is_ready);
-                             }));
+      services::Front::Start(
+          flags.http, {core->registry(), core->gate(), core->pool(), responses},
+          [&metrics, &core](bool is_ready) {
+            return metrics.Text(core->registry(), is_ready);
+          }));
   core->WatchDevices([&front] { front->SetReady(false); });
   absl::Status status = LoadAll(options, core->registry(), streams);
   if (status.ok()) {

@@ -66,9 +66,10 @@ class FrontTest : public ::testing::Test {
   void SetUp() override {
     registry_ = std::make_unique<ModelRegistry>(Options(), nullptr, nullptr);
     pool_ = *WorkPool::Start();
-    front_ = *Front::Start({}, {*registry_, gate_, *pool_}, [](bool is_ready) {
-      return is_ready ? std::string("ready 1\n") : "ready 0\n";
-    });
+    front_ = *Front::Start(
+        {}, {*registry_, gate_, *pool_, responses_}, [](bool is_ready) {
+          return is_ready ? std::string("ready 1\n") : "ready 0\n";
+        });
     const auto load = std::make_shared<LoadEnd>();
     ASSERT_TRUE(registry_->Load("a", Options().load, load).ok());
     ASSERT_TRUE(load->Await().ok());
@@ -135,6 +136,7 @@ class FrontTest : public ::testing::Test {
   plimsoll::testing::TemporaryFile file_{plimsoll::testing::RandomModelBytes(
       plimsoll::testing::FindRandomModel("llama_f32"))};
   CallGate gate_;
+  ResponseStore responses_;
   std::unique_ptr<ModelRegistry> registry_;
   std::unique_ptr<WorkPool> pool_;
   std::unique_ptr<Front> front_;

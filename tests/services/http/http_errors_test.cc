@@ -26,6 +26,9 @@ TEST(HttpErrorsTest, NamesTheParameterInHttpsWords) {
   EXPECT_TRUE(ErrorOf(absl::InvalidArgumentError("no field: none"))
                   .at("param")
                   .is_null());
+  EXPECT_EQ(
+      ErrorOf(absl::NotFoundError("response_id: there is none")).at("param"),
+      "response_id");
 }
 
 TEST(HttpErrorsTest, APromptThatIsTooLongHasOpenAisCode) {

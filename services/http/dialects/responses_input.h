@@ -1,0 +1,46 @@
+// Reads the items of a conversation in the form of OpenAI's responses.
+#ifndef PLIMSOLL_SERVICES_HTTP_DIALECTS_RESPONSES_INPUT_H_
+#define PLIMSOLL_SERVICES_HTTP_DIALECTS_RESPONSES_INPUT_H_
+
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "plimsoll/v1/common.pb.h"
+#include "services/http/json.h"
+
+namespace plimsoll::services {
+
+// Builds a conversation. Items of the assistant in a row become one message, as
+// models see it: what it thought, what it said and the calls that it made. The
+// tool that an output is of is found by the id of its call, which may be an
+// item of an earlier turn.
+class ItemReader {
+ public:
+  // `chat` outlives it.
+  explicit ItemReader(v1::ChatPrompt& chat) : chat_(chat) {}
+
+  // Adds a system message, unless the text is empty.
+  void AddInstructions(const std::string& text);
+  // Adds a user's text, or an array of items. `name` is the array's in errors.
+  // Errors: kInvalidArgument naming the field.
+  absl::Status Read(const Json& input, const std::string& name);
+
+ private:
+  absl::Status ReadItem(const Json& json, const std::string& path);
+  absl::Status ReadMessage(JsonFields& item, const std::string& path);
+  absl::Status ReadReasoning(JsonFields& item, const std::string& path);
+  absl::Status ReadCall(JsonFields& item);
+  absl::Status ReadOutput(JsonFields& item, const std::string& path);
+
+  v1::ChatMessage& Add(v1::ChatRole role);
+  // The last message if it is the assistant's, else null.
+  v1::ChatMessage* LastReply();
+
+  v1::ChatPrompt& chat_;
+  std::map<std::string, std::string> names_;  // of tools, by ids of calls
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_HTTP_DIALECTS_RESPONSES_INPUT_H_
