@@ -51,7 +51,7 @@ class EventSource {
   // some are being sent: so a client that does not read is not asked for. It
   // must not block.
   virtual Events Take() = 0;
-  // Of the whole stream.
+  // The media type of the stream.
   virtual const char* content_type() const { return "text/event-stream"; }
 };
 

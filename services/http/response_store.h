@@ -55,7 +55,8 @@ class StoredTurn {
 class ResponseStore {
  public:
   static constexpr size_t kMaxResponses = 4'096;
-  // Of all turns, with those that are only part of later responses.
+  // The bound counts all turns, also those that are only part of later
+  // responses.
   static constexpr int64_t kMaxBytes = 16 << 20;
 
   // Keeps a response under an id that nobody can guess. `previous` is the turn

@@ -19,12 +19,12 @@ namespace plimsoll::services {
 inline constexpr std::array kWaitBounds = {
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,  0.25, 0.5,
     0.75,  1.0,   2.5,  5.0,  7.5,  10.0, 20.0, 40.0, 80.0, 160.0};
-// As it advises for the time per output token, with some below, for small
-// models.
+// OpenTelemetry's bounds for the time per output token, and shorter ones for
+// small models.
 inline constexpr std::array kTokenBounds = {
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1,
     0.15,  0.2,    0.3,   0.4,  0.5,   0.75, 1.0,   2.5};
-// As it advises for a request's duration, with two more.
+// OpenTelemetry's bounds for a request's duration, and two longer ones.
 inline constexpr std::array kRequestBounds = {
     0.01, 0.02, 0.04,  0.08,  0.16,  0.32,  0.64,   1.28,
     2.56, 5.12, 10.24, 20.48, 40.96, 81.92, 163.84, 327.68};

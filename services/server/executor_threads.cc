@@ -16,7 +16,7 @@
 namespace plimsoll::services {
 namespace {
 
-// As the system shows it, which cuts names.
+// The name of gRPC's executor threads, cut to the 15 bytes that Linux keeps.
 constexpr char kExecutorName[] = "default-executo";
 // The executor starts a thread if more than two pieces of work wait for one.
 constexpr int kAlarmsPerThread = 4;

@@ -85,7 +85,7 @@ def test_the_second_worker_plans_with_what_the_first_measured(any_model, tmp_pat
             after = memory(second)
             assert after.rss_bytes <= after.plan.total_bytes
             assert after.measured.peak_rss_bytes <= after.plan.total_bytes
-            # And not far off, but for messages, of which there are few.
+            # The plan is close to that, but for the room for messages, of which few came.
             messages = region_of(after.plan, "messages").bytes
             assert messages == 128 * MIB
             rest = after.plan.total_bytes - messages

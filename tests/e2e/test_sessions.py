@@ -177,7 +177,7 @@ def test_turns_that_were_said_before_have_limits(keeper):
         return sv1.SessionTurn(message=message, **fields)
 
     most = open_session(keeper, "smollm2", turns=[turn(text="b")] * 2048)
-    # Those that fit are there.
+    # The session has the turns that fit.
     assert 10 < most.turns < 300 and most.live_tokens <= 768
     assert most.turns == most.live_turns and most.evicted_tokens == 0
     assert text_of(say(keeper, "smollm2", most.session_id, "Hello"))

@@ -37,7 +37,7 @@ inline constexpr char kCudaName[] = "cuda_0";
 // These backends use the kernel of prompts for attention of every row.
 inline constexpr char kCudaEmulatedPromptName[] = "cuda_emulated_prompt";
 inline constexpr char kCudaPromptName[] = "cuda_0_prompt";
-// The same with the instructions of a warpgroup.
+// These backends use the kernel of prompts with a warpgroup's instructions.
 inline constexpr char kCudaEmulatedGroupName[] = "cuda_emulated_group";
 inline constexpr char kCudaGroupName[] = "cuda_0_group";
 

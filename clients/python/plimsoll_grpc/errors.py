@@ -130,7 +130,7 @@ REASONS: dict[str, tuple[type[PlimsollError], str]] = {
     "INTERNAL": (InternalError, "Report it with metadata's request_id."),
 }
 
-# The same for errors that the server did not explain: they come from gRPC.
+# Classes and advice for errors that come from gRPC itself, without a reason of the server's.
 _CODES: dict[grpc.StatusCode, tuple[type[PlimsollError], str]] = {
     grpc.StatusCode.UNAVAILABLE: (
         UnavailableError,

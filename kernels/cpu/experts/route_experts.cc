@@ -46,7 +46,8 @@ class RowScores {
       const float bias =
           args.choice_bias == nullptr ? 0.0f : args.choice_bias[e];
       const float key = scores_[e] + bias;
-      // NaN counts as the smallest one. Those that are taken are below all.
+      // NaN counts as the smallest key. An expert that is taken gets a key
+      // below all others.
       keys_[e] = key > kLowest ? std::min(key, -kLowest) : kLowest;
     }
     if (routing_.n_groups_used < routing_.n_groups) DropGroups();

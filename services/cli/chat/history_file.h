@@ -20,7 +20,7 @@ std::string HistoryPath();
 // run at the same time may share it. Not thread-safe.
 class HistoryFile {
  public:
-  // As many lines are kept, of at most so many bytes each. Longer ones are not.
+  // The file keeps this many lines. A longer line is not kept.
   static constexpr size_t kMaxLines = 1'000;
   static constexpr size_t kMaxLineBytes = 4'096;
 

@@ -23,7 +23,7 @@ std::string CacheDirectory();
 // Paths of a folder's *.gguf files, sorted. A model in several files is listed
 // by its first one.
 std::vector<std::string> ModelsIn(const std::string& folder);
-// Those of the cache.
+// Paths of the models in the cache, as ModelsIn lists them.
 std::vector<std::string> CachedModels();
 
 // Returns `model` if there is such a file or it contains a slash; else the

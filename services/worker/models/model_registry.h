@@ -100,9 +100,9 @@ class ModelRegistry {
   absl::StatusOr<ServedModel> Serve(const std::string& name)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // As Serve. But with WorkerOptions::on_demand a model that is not there is
-  // loaded: then nothing is returned, and `then` is called later. It must not
-  // block.
+  // Does what Serve does. But with WorkerOptions::on_demand a model that is not
+  // there is loaded: then nothing is returned, and `then` is called later. It
+  // must not block.
   // Errors: as Use, but not that the model is not loaded or not ready;
   // kResourceExhausted if kMaxAwaiting calls wait. `then` is never called after
   // an error.

@@ -173,7 +173,7 @@ TEST(MemoryPlanTest, ParkedContextsAreGivenUpFirst) {
       PlanOf(Smollm2(), options, PlanOf(Smollm2(), least).total_bytes);
   ASSERT_FALSE(all.suggestions.empty());
   EXPECT_EQ(all.suggestions[0].change.n_parked, 0);
-  // And where it makes the context longer.
+  // It is also suggested where it makes the context longer.
   options = {};
   options.n_parked = 1;
   const MemoryPlan solved = PlanOf(Smollm2(), options, budget);

@@ -200,7 +200,7 @@ void LeaseSimulation::RestartPlanner() {
   }
 }
 
-// As a planner does for the leases that it restored.
+// Watches the holders again, as a planner does for the leases it restored.
 void LeaseSimulation::Rewatch() {
   std::vector<int> holders;
   for (const NaiveBook::Entry& e : naive_.entries) {

@@ -31,7 +31,7 @@ class LedgerRestartTest : public ::testing::Test {
     Start({.is_first = true});
   }
 
-  // As a planner's process does; ends the one before.
+  // A planner's process. A new one ends the one before.
   struct Process {
     bool is_first = false;
     int64_t first_epoch = 1;

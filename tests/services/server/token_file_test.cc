@@ -17,7 +17,7 @@ namespace {
 class TokenFileTest : public ::testing::Test {
  protected:
   void Write(const std::string& text) const {
-    // As a new file, so that its inode differs.
+    // The file is replaced by a new one, so that its inode differs.
     std::ofstream(path_ + ".new") << text;
     ASSERT_EQ(std::rename((path_ + ".new").c_str(), path_.c_str()), 0);
   }

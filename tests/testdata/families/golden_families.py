@@ -141,7 +141,7 @@ base = shared.base
 GRANITE = dict(dim=128, ff=64, tied=True, embd_std=0.2, head_norm=3.0,
                attention_scale=0.1, embedding_scale=3.0, residual_scale=0.6,
                logit_scale=1.6, experts=6, used=2)
-# Those of which this folder has goldens.
+# The cases of which this folder has goldens.
 CASES = {
     "llama4-chunks": base("llama4", layers=5, ff=128, rope_base=5e5,
                           experts=4, used=2, expert_ff=64, moe_step=2,

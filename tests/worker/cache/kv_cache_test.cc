@@ -305,7 +305,7 @@ TEST_F(KvCacheTest, WhatIsTakenBackLeavesWhatWasThere) {
         EXPECT_EQ(cache_->Pages(0)[i].page, before[i].page);
         EXPECT_EQ(cache_->Pages(0)[i].live_end, before[i].live_end);
       }
-      // And it goes on as if nothing had been there.
+      // The sequence goes on as if nothing had been there.
       ASSERT_TRUE(cache_->Extend(0, 200).ok());
       EXPECT_EQ(cache_->Pages(0).back().live_end,
                 prefix % 64 == 0 ? 200 - 192 : 200 - prefix - 128);

@@ -316,7 +316,7 @@ TEST_F(CgroupTest, TheFileWithTheSmallestLimitIsNamed) {
   EXPECT_EQ(Memory().limit_file, root_ + "/sys/fs/cgroup/a/memory.max");
   GroupV2("/sys/fs/cgroup/a/b", Mib(999), {.current = 10});
   EXPECT_EQ(Memory().limit_file, root_ + "/sys/fs/cgroup/a/b/memory.max");
-  // Of two equal limits it is the inner one's.
+  // If two limits are equal, the inner group's file is named.
   GroupV2("/sys/fs/cgroup/a", Mib(999), {.current = 20});
   EXPECT_EQ(Memory().limit_file, root_ + "/sys/fs/cgroup/a/b/memory.max");
 }

@@ -177,7 +177,7 @@ TEST_P(ConstrainedTest, HoweverAmbiguousAReplyGoesOnAndKeepsItsForm) {
     const Generated got =
         Generate(*engine_, Constrained(grammar, {.temperature = 0.0f}));
     ASSERT_TRUE(got.status.ok()) << got.status;
-    // The same readings are left out when it is read again.
+    // Reading the text again leaves out the same readings.
     GrammarState state(grammar);
     for (const char byte : BytesOf(got)) {
       state.BeginStep();

@@ -456,7 +456,7 @@ TEST_P(DeviceRowTest, PlainDrawsAmongTheCandidatesNeedNoRow) {
           Ladder(), Chain(Plain(temperature, seed), {.top_logprobs = 0}));
     }
     EXPECT_GE(n_sampled, n_outside) << temperature;
-    // And a few that lie too near to the border of two.
+    // A few more are sampled that lie too near to the border of two.
     EXPECT_LE(n_sampled, n_outside + 0.04 * kDraws) << temperature;
   }
 }

@@ -27,7 +27,7 @@ class LatentAttentionMixer final : public Sublayer {
   LatentAttentionMixer(int64_t layer, StepContext& context,
                        AttentionScratch& scratch);
 
-  // As in AttentionMixer.
+  // AttentionMixer describes both.
   static absl::string_view Missing(const planner::Architecture& architecture);
   static bool Reads(absl::string_view tensor);
 
