@@ -185,11 +185,6 @@ struct TileReader {
   // block.
   __device__ RawTile<kType> LoadTile(int t, uint32_t n_tiles) const {
     RawTile<kType> raw;
-    const auto load_two = [](const uint8_t* from, uint32_t* to) {
-      const auto words = LoadFrom<uint2, kIsShared>(from, 0);
-      to[0] = words.x;
-      to[1] = words.y;
-    };
     const auto at = [&](const uint8_t* plane, int64_t tile_bytes) {
       return plane + to_row[t] * tile_bytes + n_tiles * tile_bytes;
     };
@@ -203,12 +198,12 @@ struct TileReader {
       quant = of_block(quants, kQuantTiles * kPlanes.quants);
       const uint32_t sub = first_sub + n_tiles % static_cast<uint32_t>(kShare);
       for (int half = 0; half < 2; ++half) {
-        load_two(quant + TernaryWordAt(LaneDigit(sub, half), 0),
-                 raw.quants + 2 * half);
+        LoadTwo(quant + TernaryWordAt(LaneDigit(sub, half), 0),
+                raw.quants + 2 * half);
       }
     } else if constexpr (RawTile<kType>::kHasGrid) {
       for (int k = 0; k < RawTile<kType>::kWords / 2; ++k) {
-        load_two(quant + k * 64, raw.quants + 2 * k);
+        LoadTwo(quant + k * 64, raw.quants + 2 * k);
       }
     } else if constexpr (RawTile<kType>::kWords == 4) {
       const auto words = LoadFrom<uint4, kIsShared>(quant, 0);
@@ -217,13 +212,13 @@ struct TileReader {
       raw.quants[2] = words.z;
       raw.quants[3] = words.w;
     } else if constexpr (RawTile<kType>::kWords == 2) {
-      load_two(quant, raw.quants);
+      LoadTwo(quant, raw.quants);
     } else {
       raw.quants[0] = LoadFrom<uint32_t, kIsShared>(quant, 0);
     }
     const uint8_t* high = at(highs, kPlanes.highs);
     if constexpr (kPlanes.highs == 64) {
-      load_two(high, raw.highs);
+      LoadTwo(high, raw.highs);
     } else if constexpr (kType == DType::kQ6_K) {
       raw.highs[0] = LoadFrom<uint32_t, kIsShared>(high, 0);
     }
@@ -234,18 +229,25 @@ struct TileReader {
           sub, n_tiles % kInBlock * (kPlanes.subscales / kShare));
     } else {
       for (int i = 0; i < kPlanes.subscales / 64; ++i) {
-        load_two(sub + i * 64, raw.subscales + 2 * i);
+        LoadTwo(sub + i * 64, raw.subscales + 2 * i);
       }
     }
     const uint8_t* scale = of_block(scales, kPlanes.scales);
     if constexpr (HasPairScales(kType)) {
-      load_two(scale, raw.scales);
+      LoadTwo(scale, raw.scales);
     } else if constexpr (kType == DType::kMxfp4) {
       raw.scales[0] = LoadFrom<uint16_t, kIsShared>(scale, 0);
     } else if constexpr (kPlanes.scales != 0) {
       raw.scales[0] = LoadFrom<uint32_t, kIsShared>(scale, 0);
     }
     return raw;
+  }
+
+ private:
+  static __device__ void LoadTwo(const uint8_t* from, uint32_t* to) {
+    const auto words = LoadFrom<uint2, kIsShared>(from, 0);
+    to[0] = words.x;
+    to[1] = words.y;
   }
 };
 
