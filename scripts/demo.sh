@@ -18,6 +18,8 @@ device_memory=2GiB
 start_seconds=120  # to listen; loading the model is included
 
 logs=$(mktemp -d)
+# They are read before a program that has just been started may have made them.
+touch "$logs/plimsoll-planner.log" "$logs/plimsoll-worker.log"
 planner_pid=
 worker_pid=
 
