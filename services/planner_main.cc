@@ -1,5 +1,6 @@
 // plimsoll-planner: plans models on devices and grants their memory.
 #include <grpcpp/impl/service_type.h>
+#include <unistd.h>
 
 #include <memory>
 #include <string>
@@ -51,6 +52,8 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> StartMetrics(
 }
 
 absl::Status Run(const ServerOptions& options, const PlannerOptions& flags) {
+  ASSIGN_OR_RETURN(const auto log,
+                   LogThread::Start(options.log, STDERR_FILENO));
   auto models = ReadModels(flags.models);
   if (!models.ok()) return models.status();
   auto catalogue = LoadCatalogue(flags.catalogue);

@@ -3,35 +3,59 @@
 #ifndef PLIMSOLL_SERVICES_HOST_LOG_H_
 #define PLIMSOLL_SERVICES_HOST_LOG_H_
 
-#include <initializer_list>
-#include <string>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "services/host/background.h"
+#include "services/host/log_line.h"
 
 namespace plimsoll::services {
 
-enum class LogLevel {
-  kInfo,     // normal work of the process
-  kWarning,  // something is missing, and serving goes on
-  kError,    // something is refused until an operator or time mends it
+struct LogSettings {
+  LogLevel least = LogLevel::kInfo;  // less important lines are not written
+  LogFormat format = LogFormat::kText;
 };
 
-// A name and a value that tools can read out of a line: "model", "device",
-// "bytes", "request_id", "error".
-struct LogField {
-  absl::string_view name;
-  std::string value;
-};
-
-// Writes one line: the time, the level, the message, and the fields as
-// name=value. A value with spaces or quotes is quoted, and control characters
-// are escaped, so nobody can forge a line. Thread-safe.
+// Writes one line, at once or, while a LogThread is there, soon. Of equal
+// warnings and errors only so many are shown in some time (LogRepeats): the
+// field "hidden" of a later line counts the others. Thread-safe.
 void Log(LogLevel level, absl::string_view message,
-         std::initializer_list<LogField> fields = {});
+         const std::vector<LogField>& fields = {});
 
-// The line that Log writes, without its time.
-std::string LogLine(LogLevel level, absl::string_view message,
-                    std::initializer_list<LogField> fields);
+// While it exists, a thread of its own writes the lines, so that Log never
+// waits for who reads them. Lines that cannot be written are dropped and
+// counted, and a line says how many. A process has one at most.
+class LogThread {
+ public:
+  // Lines that wait to be written take this many bytes at most.
+  static constexpr size_t kMaxBytes = 1 << 20;
+  // If a reader takes nothing for so long, a line is dropped.
+  static constexpr absl::Duration kPatience = absl::Seconds(1);
+
+  // Lines go to `fd`, which must stay open. From now on the process ignores
+  // SIGPIPE.
+  // Errors: kResourceExhausted if the system gives no thread.
+  static absl::StatusOr<std::unique_ptr<LogThread>> Start(
+      const LogSettings& settings, int fd);
+  // Writes what waits, for about kPatience at most. Later lines are written at
+  // once.
+  ~LogThread();
+  LogThread(const LogThread&) = delete;
+  LogThread& operator=(const LogThread&) = delete;
+
+ private:
+  LogThread() = default;
+
+  Background thread_;
+};
+
+// Lines that were dropped since the process began.
+int64_t DroppedLogLines();
 
 }  // namespace plimsoll::services
 

@@ -100,7 +100,7 @@ absl::Status Ledger::TakeOver(const planner::LeaseImage& image,
     if (Watch(lease.process, now).ok()) continue;
     Log(LogLevel::kInfo,
         "a holder has ended meanwhile: its bytes are free again",
-        {{"holder", lease.holder}, {"bytes", absl::StrCat(lease.bytes)}});
+        {{"holder", lease.holder}, {"bytes", lease.bytes}});
     book_.ProcessDied(lease.process);
   }
   feed_.TouchAll();
@@ -136,7 +136,7 @@ void Ledger::OnProcessEnd(const std::string& process) {
   const int64_t freed_bytes = book_.ProcessDied(process);
   if (freed_bytes == 0) return;
   Log(LogLevel::kInfo, "a holder has ended: its bytes are free again",
-      {{"bytes", absl::StrCat(freed_bytes)}});
+      {{"bytes", freed_bytes}});
   FlushJournal();
   feed_.TouchAll();
 }
@@ -340,7 +340,7 @@ absl::Status Ledger::Release(const v1::ReleaseRequest& request,
     Log(LogLevel::kWarning, "a load lacked bytes that were granted",
         {{"purpose", lease->purpose},
          {"device", lease->device_id},
-         {"bytes", absl::StrCat(shortfall)}});
+         {"bytes", shortfall}});
   }
   ForgetIdle(lease->process, now);
   // The bytes are free, whether or not the journal can be written.

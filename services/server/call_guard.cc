@@ -49,7 +49,7 @@ void CallGuard::CountRefusal() {
     n_refused = std::exchange(n_refused_, 0);
   }
   Log(LogLevel::kWarning, "calls were refused: no valid token, or a low role",
-      {{"calls", absl::StrCat(n_refused)}});
+      {{"calls", n_refused}});
 }
 
 }  // namespace plimsoll::services

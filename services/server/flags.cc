@@ -1,14 +1,17 @@
 #include "services/server/flags.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <map>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "services/host/timed_writer.h"
 
 namespace plimsoll::services {
 namespace {
@@ -83,6 +86,23 @@ void AddClientFlags(CLI::App& app, ClientSecurity& security) {
       ->type_name("FILE");
 }
 
+void AddLogFlags(CLI::App& app, LogSettings& log) {
+  static const std::map<std::string, LogLevel> levels = {
+      {"info", LogLevel::kInfo},
+      {"warning", LogLevel::kWarning},
+      {"error", LogLevel::kError}};
+  app.add_option("--log-level", log.least,
+                 "The least important lines that are written on stderr")
+      ->transform(CLI::CheckedTransformer(levels))
+      ->default_str("info");
+  static const std::map<std::string, LogFormat> formats = {
+      {"text", LogFormat::kText}, {"json", LogFormat::kJson}};
+  app.add_option("--log-format", log.format,
+                 "How a line is written: text, or json, an object a line")
+      ->transform(CLI::CheckedTransformer(formats))
+      ->default_str("text");
+}
+
 void AddServerFlags(CLI::App& app, ServerOptions& options) {
   app.add_option("--listen", options.listen,
                  "HOST:PORT to listen on; port 0 takes any")
@@ -111,6 +131,7 @@ void AddServerFlags(CLI::App& app, ServerOptions& options) {
          "Seconds after which a call whose client reads nothing is cancelled "
          "(30)")
       ->check(CLI::Range(0.1, 3600.0));
+  AddLogFlags(app, options.log);
   app.set_version_flag("--version", PLIMSOLL_VERSION);
 }
 
@@ -176,13 +197,14 @@ std::optional<int> ParseFlags(CLI::App& app, int argc, char** argv) {
 }
 
 void AnnounceAddress(const std::string& address) {
-  std::printf("listening on %s\n", address.c_str());
-  std::fflush(stdout);
+  TimedWriter(STDOUT_FILENO)
+      .Write(absl::StrCat("listening on ", address), LogThread::kPatience);
 }
 
 int ExitCode(const absl::Status& status) {
   if (status.ok()) return 0;
-  std::fprintf(stderr, "error: %s\n", std::string(status.message()).c_str());
+  TimedWriter(STDERR_FILENO)
+      .Write(absl::StrCat("error: ", status.message()), LogThread::kPatience);
   const bool is_usage = status.code() == absl::StatusCode::kInvalidArgument ||
                         status.code() == absl::StatusCode::kFailedPrecondition;
   return is_usage ? 2 : 1;

@@ -28,8 +28,11 @@ struct ModelFlag {
 // Whether one of `models` has this name.
 bool HasModel(const std::vector<ModelFlag>& models, const std::string& name);
 
-// Adds --listen, --metrics-listen, --drain-timeout, --version, and what says
-// who may call.
+// Adds --log-level and --log-format.
+void AddLogFlags(CLI::App& app, LogSettings& log);
+
+// Adds --listen, --metrics-listen, --drain-timeout, --version, what says who
+// may call, and those of AddLogFlags.
 void AddServerFlags(CLI::App& app, ServerOptions& options);
 
 // Adds the flags for calls of a server: --tls-ca, --tls-client-cert,

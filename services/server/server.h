@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "services/host/log.h"
 #include "services/server/call_gate.h"
 #include "services/server/tls_files.h"
 
@@ -54,6 +55,7 @@ struct ServerOptions {
   std::string tokens = "";  // a file of tokens; empty: everybody may call
   absl::Duration drain_timeout = absl::Seconds(30);
   absl::Duration reader_timeout = kReaderTimeout;
+  LogSettings log = {};
 };
 
 // Checks options.listen and options.tls. Errors: kInvalidArgument if the

@@ -62,7 +62,7 @@ void TokenFile::Refresh(absl::Time now) {
   }
   tokens_ = *std::move(tokens);
   Log(LogLevel::kInfo, "the file of tokens was read again",
-      {{"tokens", absl::StrCat(tokens_.size())}});
+      {{"tokens", tokens_.size()}});
 }
 
 std::optional<Identity> TokenFile::Find(absl::string_view authorization) {

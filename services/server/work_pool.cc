@@ -76,8 +76,7 @@ absl::StatusOr<std::unique_ptr<WorkPool>> WorkPool::Start(
   if (pool->n_threads() < wanted) {
     Log(LogLevel::kWarning,
         "the system starts fewer threads to compute on than wanted",
-        {{"started", absl::StrCat(pool->n_threads())},
-         {"wanted", absl::StrCat(wanted)}});
+        {{"started", pool->n_threads()}, {"wanted", wanted}});
   }
   absl::MutexLock lock(&pool->mu_);
   pool->n_started_ = pool->n_threads();

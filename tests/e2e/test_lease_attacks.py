@@ -86,7 +86,7 @@ def test_first_does_not_count_with_the_journal_elsewhere(tmp_path, before, after
         held = hold(server)
         server.kill()
     with planner(after) as server:
-        assert "--first DOES NOT COUNT" in server.log()
+        until(lambda: "--first DOES NOT COUNT" in server.log())
         grants_after_its_recovery(server, held)
 
 

@@ -117,7 +117,7 @@ def test_a_profile_that_makes_no_sense_is_not_used(smollm2, tmp_path, content):
     path.write_text(content)
     with Worker(model_flag("smollm2"), *flags(tmp_path)) as server:
         server.await_ready()
-        assert "the runtime profile is not used" in server.log()
+        until(lambda: "the runtime profile is not used" in server.log())
         assert path.name in server.log()
         assert runtime(memory(server).plan).basis == common.BASIS_ESTIMATED
     assert profiles(tmp_path)  # replaced

@@ -236,7 +236,7 @@ bool LeaseKeeper::ReleaseStrays() {
     if (known.count(lease.id) > 0) continue;
     Log(LogLevel::kWarning,
         "the planner has a lease that nothing here uses; it is released",
-        {{"purpose", lease.purpose}, {"bytes", absl::StrCat(lease.bytes)}});
+        {{"purpose", lease.purpose}, {"bytes", lease.bytes}});
     if (IsSilence(client_.Release(lease))) return false;
   }
   return true;

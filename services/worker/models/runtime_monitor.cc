@@ -129,11 +129,9 @@ bool RuntimeMonitor::Measure() {
   }
   Log(LogLevel::kInfo,
       "the idle process was measured; what it takes beside its plans is "
-      "planned "
-      "from now on",
-      {{"bytes", absl::StrCat(bytes)},
-       {"planned_bytes",
-        absl::StrCat(MeasuredRuntimeBytes(*published_, PlannedLoad()))}});
+      "planned from now on",
+      {{"bytes", bytes},
+       {"planned_bytes", MeasuredRuntimeBytes(*published_, PlannedLoad())}});
   return true;
 }
 

@@ -1,15 +1,14 @@
 #include "services/worker/process/log_observer.h"
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "services/host/log.h"
 
 namespace plimsoll::services {
 namespace {
 
-std::string Milliseconds(absl::Duration duration) {
-  return absl::StrCat(absl::ToInt64Milliseconds(duration));
+int64_t Milliseconds(absl::Duration duration) {
+  return absl::ToInt64Milliseconds(duration);
 }
 
 }  // namespace
@@ -23,9 +22,9 @@ void LogObserver::OnRequestEnd(const std::string& model,
        {"model", model},
        {"tenant", request.tenant},
        {"status", absl::StatusCodeToString(request.status.code())},
-       {"prompt_tokens", absl::StrCat(info.n_prompt)},
-       {"cached_tokens", absl::StrCat(info.n_cached)},
-       {"generated_tokens", absl::StrCat(info.n_generated)},
+       {"prompt_tokens", info.n_prompt},
+       {"cached_tokens", info.n_cached},
+       {"generated_tokens", info.n_generated},
        {"queued_ms", Milliseconds(info.queued)},
        {"first_token_ms", Milliseconds(info.first_token)},
        {"decode_ms", Milliseconds(info.decode)}});
@@ -37,9 +36,10 @@ void LogObserver::OnLoadEnd(const LoadRecord& load) {
         {{"model", load.model}, {"error", std::string(load.status.message())}});
     return;
   }
-  Log(LogLevel::kInfo, absl::StrCat("a model is ready: ", load.note),
+  Log(LogLevel::kInfo, "a model is ready",
       {{"model", load.model},
-       {"bytes", absl::StrCat(load.total_bytes)},
+       {"note", load.note},
+       {"bytes", load.total_bytes},
        {"load_ms", Milliseconds(load.time)}});
 }
 
@@ -62,7 +62,7 @@ void LogObserver::OnLease(const LeaseRecord& lease) {
       {{"lease", lease.lease_id},
        {"device", lease.device_id},
        {"purpose", lease.purpose},
-       {"bytes", absl::StrCat(lease.bytes)}});
+       {"bytes", lease.bytes}});
 }
 
 }  // namespace plimsoll::services

@@ -1,6 +1,7 @@
 #include "services/worker/process/worker_process.h"
 
 #include <grpcpp/impl/service_type.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <memory>
@@ -41,6 +42,8 @@ absl::Status RunWorker(const ServerOptions& server_options,
     RETURN_IF_ERROR(
         CheckClientSecurity(options.planner_security, options.planner));
   }
+  ASSIGN_OR_RETURN(const auto log,
+                   LogThread::Start(server_options.log, STDERR_FILENO));
   const bool has_metrics = !server_options.metrics_listen.empty();
   // Before any of gRPC's is started, which its calls to a planner need.
   RETURN_IF_ERROR(

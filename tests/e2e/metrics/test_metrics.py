@@ -64,8 +64,10 @@ def metrics_of(address):
 
 def metrics_address(server):
     """Where a server said on stderr that its metrics are."""
-    match = re.search(r"metrics are served address=(\S+)", server.log())
-    assert match, server.log()
+    match = until(
+        lambda: re.search(r"metrics are served address=(\S+)", server.log()),
+        what="the address of metrics",
+    )
     return match[1]
 
 

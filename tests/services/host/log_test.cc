@@ -1,34 +1,160 @@
 #include "services/host/log.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <array>
+#include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "services/host/log_repeats.h"
 
 namespace plimsoll::services {
 namespace {
 
-TEST(LogTest, ALineHasItsLevelItsMessageAndItsFields) {
-  EXPECT_EQ(LogLine(LogLevel::kInfo, "draining", {}), "INFO draining");
-  EXPECT_EQ(LogLine(LogLevel::kWarning, "a lease was lost",
-                    {{"model", "gemma"}, {"bytes", "1024"}}),
-            "WARNING a lease was lost model=gemma bytes=1024");
+constexpr char kDropped[] = "lines of this log were dropped";
+
+// A log whose lines go through a pipe to the test.
+class LogTest : public ::testing::Test {
+ protected:
+  LogTest() { EXPECT_EQ(pipe2(ends_.data(), O_CLOEXEC), 0); }
+  ~LogTest() override {
+    log_.reset();
+    for (const int end : ends_) close(end);
+  }
+
+  void Start(const LogSettings& settings = {}) {
+    auto log = LogThread::Start(settings, ends_[1]);
+    ASSERT_TRUE(log.ok()) << log.status();
+    log_ = *std::move(log);
+  }
+
+  // Ends the log and returns all lines that nobody has read, but for what they
+  // say of lines that tests before this one dropped.
+  std::vector<std::string> End() {
+    log_.reset();
+    std::vector<std::string> lines = ReadThere();
+    std::erase_if(lines, [](const std::string& line) {
+      return line.find(kDropped) != std::string::npos;
+    });
+    return lines;
+  }
+
+  // Reads what is in the pipe now.
+  std::vector<std::string> ReadThere() {
+    fcntl(ends_[0], F_SETFL, O_NONBLOCK);
+    std::string all;
+    std::array<char, 65'536> buffer;
+    ssize_t n;
+    while ((n = read(ends_[0], buffer.data(), buffer.size())) > 0) {
+      all.append(buffer.data(), static_cast<size_t>(n));
+    }
+    return absl::StrSplit(all, '\n', absl::SkipEmpty());
+  }
+
+  std::array<int, 2> ends_ = {-1, -1};
+  std::unique_ptr<LogThread> log_;
+};
+
+TEST_F(LogTest, WhatWaitsIsWrittenAtTheEnd) {
+  Start();
+  for (int i = 0; i < 100; ++i) Log(LogLevel::kInfo, "m", {{"i", i}});
+  const std::vector<std::string> lines = End();
+  ASSERT_EQ(lines.size(), 100u);
+  EXPECT_TRUE(lines.front().ends_with(" INFO m i=0")) << lines.front();
+  EXPECT_TRUE(lines.back().ends_with(" INFO m i=99")) << lines.back();
 }
 
-TEST(LogTest, AValueThatIsNotOneWordIsQuoted) {
-  EXPECT_EQ(LogLine(LogLevel::kError, "m", {{"error", "no such file"}}),
-            "ERROR m error=\"no such file\"");
-  EXPECT_EQ(LogLine(LogLevel::kError, "m", {{"tenant", ""}}),
-            "ERROR m tenant=\"\"");
-  EXPECT_EQ(LogLine(LogLevel::kError, "m", {{"file", R"(a "b" \c)"}}),
-            R"(ERROR m file="a \"b\" \\c")");
-  EXPECT_EQ(LogLine(LogLevel::kError, "m", {{"file", "a=b"}}),
-            "ERROR m file=\"a=b\"");
+TEST_F(LogTest, LessImportantLinesAreNotWritten) {
+  Start({.least = LogLevel::kWarning});
+  Log(LogLevel::kInfo, "an info");
+  Log(LogLevel::kWarning, "a warning");
+  Log(LogLevel::kError, "an error");
+  const std::vector<std::string> lines = End();
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_TRUE(lines[0].ends_with("WARNING a warning"));
+  EXPECT_TRUE(lines[1].ends_with("ERROR an error"));
 }
 
-TEST(LogTest, NobodyForgesALine) {
-  const std::string line =
-      LogLine(LogLevel::kInfo, "m\n2026 ERROR", {{"request_id", "x\ny"}});
-  EXPECT_EQ(line, R"(INFO m\x0a2026 ERROR request_id=x\x0ay)");
+TEST_F(LogTest, LinesAreJsonIfTheyAreToBe) {
+  Start({.format = LogFormat::kJson});
+  Log(LogLevel::kInfo, "m", {{"bytes", 5}});
+  const std::vector<std::string> lines = End();
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(nlohmann::json::parse(lines[0])["bytes"], 5);
+}
+
+TEST_F(LogTest, RepeatedWarningsAreHiddenAndInfosAreNot) {
+  Start();
+  constexpr int kMany = 3 * LogRepeats::kMaxShown;
+  for (int i = 0; i < kMany; ++i) {
+    Log(LogLevel::kInfo, "repeated info");
+    Log(LogLevel::kWarning, "repeated warning", {{"i", i}});
+  }
+  EXPECT_EQ(End().size(), size_t{kMany + LogRepeats::kMaxShown});
+}
+
+TEST_F(LogTest, NobodyWaitsForAReaderThatReadsNothing) {
+  Start();
+  const int64_t before = DroppedLogLines();
+  const std::string kilobyte(1'000, 'x');
+  // Fills the pipe, then what may wait.
+  const absl::Time begin = absl::Now();
+  while (DroppedLogLines() == before) {
+    Log(LogLevel::kInfo, "long", {{"f", kilobyte}});
+    ASSERT_LT(absl::Now() - begin, absl::Minutes(1));
+  }
+  Log(LogLevel::kInfo, "lost");
+  // Reads until there is room again. A line then says how many are missing.
+  std::vector<std::string> lines;
+  const auto has_told = [&lines] {
+    return !lines.empty() &&
+           lines.back().find("after a pause") != std::string::npos;
+  };
+  while (!has_told()) {
+    for (std::string& line : ReadThere()) lines.push_back(std::move(line));
+    Log(LogLevel::kInfo, "after a pause");
+    absl::SleepFor(absl::Milliseconds(1));
+    ASSERT_LT(absl::Now() - begin, absl::Minutes(1));
+  }
+  const std::string all = absl::StrJoin(lines, "\n");
+  EXPECT_NE(all.find(kDropped), std::string::npos);
+}
+
+TEST_F(LogTest, AnEndDoesNotWaitForAReaderThatReadsNothing) {
+  Start();
+  const int64_t before = DroppedLogLines();
+  const std::string kilobyte(1'000, 'x');
+  for (int i = 0; i < 500; ++i) Log(LogLevel::kInfo, "m", {{"f", kilobyte}});
+  const absl::Time begin = absl::Now();
+  log_.reset();
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(30));
+  EXPECT_GT(DroppedLogLines(), before);
+}
+
+TEST_F(LogTest, AReaderThatIsGoneEndsNothing) {
+  Start();
+  const int64_t before = DroppedLogLines();
+  close(ends_[0]);
+  ends_[0] = -1;
+  Log(LogLevel::kInfo, "m");
+  log_.reset();
+  EXPECT_EQ(DroppedLogLines(), before + 1);
+}
+
+TEST_F(LogTest, ALogMayBeginAgain) {
+  Start();
+  Log(LogLevel::kInfo, "first");
+  EXPECT_EQ(End().size(), 1u);
+  Start();
+  Log(LogLevel::kInfo, "second");
+  EXPECT_EQ(End().size(), 1u);
 }
 
 }  // namespace

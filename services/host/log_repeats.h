@@ -1,0 +1,42 @@
+// Keeps a line that comes again and again from filling the log.
+#ifndef PLIMSOLL_SERVICES_HOST_LOG_REPEATS_H_
+#define PLIMSOLL_SERVICES_HOST_LOG_REPEATS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace plimsoll::services {
+
+// Counts the lines of each message. Not thread-safe.
+class LogRepeats {
+ public:
+  // Of lines with the same message, this many are shown in so much time.
+  static constexpr int kMaxShown = 20;
+  static constexpr absl::Duration kWindow = absl::Seconds(10);
+  // Beyond this many messages all counts begin again.
+  static constexpr size_t kMaxMessages = 1'024;
+
+  // Takes a line at `now`, which must not go back. Returns how many lines of
+  // this message were not shown since the last one that was, or nothing if this
+  // one must not be shown.
+  std::optional<int64_t> Take(absl::string_view message, absl::Time now);
+
+ private:
+  struct Count {
+    absl::Time begin;  // of the window
+    int n_shown = 0;
+    int64_t n_hidden = 0;
+  };
+
+  absl::flat_hash_map<std::string, Count> counts_;
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_HOST_LOG_REPEATS_H_

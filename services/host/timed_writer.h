@@ -1,0 +1,38 @@
+// Writes to a file of the process that another one reads, and never waits
+// longer than it is told.
+#ifndef PLIMSOLL_SERVICES_HOST_TIMED_WRITER_H_
+#define PLIMSOLL_SERVICES_HOST_TIMED_WRITER_H_
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace plimsoll::services {
+
+// A writer of lines to a pipe, a terminal, a socket or a file. A reader that
+// reads nothing makes a write fail, and so does one that is gone. The process
+// must ignore SIGPIPE. Not thread-safe.
+class TimedWriter {
+ public:
+  // Writes to `fd`, which must stay open.
+  explicit TimedWriter(int fd);
+  ~TimedWriter();
+  TimedWriter(const TimedWriter&) = delete;
+  TimedWriter& operator=(const TimedWriter&) = delete;
+
+  // Writes the line and a newline. Returns false if not all of it could be
+  // written in `timeout`. A line of which only a part was written is ended
+  // before the next one.
+  bool Write(absl::string_view line, absl::Duration timeout);
+
+ private:
+  bool WriteAll(absl::string_view bytes, absl::Duration timeout);
+
+  int fd_;
+  bool is_own_ = false;  // fd_ was opened here
+  bool is_socket_ = false;
+  bool is_in_line_ = false;  // the last line has no end yet
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_HOST_TIMED_WRITER_H_

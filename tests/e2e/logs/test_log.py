@@ -1,0 +1,103 @@
+"""The log of planner and worker: its forms, and readers that do not read it."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from asks import GREEDY, generate, text
+from conftest import model_flag
+from servers import CALL_SECONDS, START_SECONDS, Planner, Worker, binary, until
+
+MIB = 1 << 20
+
+
+class Pipe:
+    """A named pipe that a server has as its standard error."""
+
+    def __init__(self, path):
+        os.mkfifo(path)
+        self.setup = f"exec 2>{path}"
+        # Opened for both, so that neither end waits for the other.
+        self.end = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+
+    def fill(self):
+        """Leaves no room for another byte."""
+        for size in (4096, 1):
+            try:
+                while True:
+                    os.write(self.end, b"x" * size)
+            except BlockingIOError:
+                pass
+
+    def close(self):
+        """Ends what reads it."""
+        os.close(self.end)
+
+
+@pytest.fixture
+def pipe(tmp_path):
+    pipe = Pipe(tmp_path / "stderr")
+    yield pipe
+
+
+def ends_well(server):
+    """Sends SIGTERM and returns whether it ends with status 0."""
+    server.terminate()
+    return server.process.wait(timeout=START_SECONDS) == 0
+
+
+def test_a_full_pipe_stops_nothing(pipe):
+    pipe.fill()
+    # It writes a line at once, and one when it ends.
+    with Planner(setup=pipe.setup, first=False) as planner:
+        assert planner.serving() and not planner.devices()
+        assert ends_well(planner)
+    pipe.close()
+
+
+def test_a_reader_that_is_gone_ends_nothing(pipe):
+    with Planner(setup=pipe.setup) as planner:
+        pipe.close()
+        assert planner.serving()
+        assert ends_well(planner)
+
+
+def test_lines_of_json_are_objects():
+    flags = ("--log-format=json", "--log-requests", "--n-ctx=512")
+    with Worker(model_flag("smollm2"), *flags) as worker:
+        worker.await_ready()
+        worker.generation.Generate(
+            generate("smollm2", text=text("Hello"), sampling=GREEDY, max_tokens=3),
+            timeout=CALL_SECONDS,
+        )
+        until(lambda: "a request has ended" in worker.log(), what="its line")
+        lines = [json.loads(line) for line in worker.log().splitlines()]
+    for line in lines:
+        assert list(line)[:3] == ["time", "level", "message"]
+        assert line["level"] in ("info", "warning", "error")
+    ready = next(line for line in lines if line["message"] == "a model is ready")
+    assert ready["model"] == "smollm2" and ready["bytes"] > 100 * MIB
+    request = next(line for line in lines if "has ended" in line["message"])
+    assert request["generated_tokens"] == 3 and request["request_id"]
+    assert request["status"] == "OK"
+
+
+def test_less_important_lines_are_left_out():
+    with Planner("--log-level=error", first=False) as planner:
+        assert ends_well(planner)
+        assert planner.log() == ""
+    with Planner(first=False) as planner:
+        assert ends_well(planner)
+        assert " INFO draining\n" in planner.log()
+
+
+@pytest.mark.parametrize("flag", ["--log-level=loud", "--log-format=xml"])
+@pytest.mark.parametrize("program", ["plimsoll-planner", "plimsoll-worker"])
+def test_another_word_is_refused(program, flag):
+    done = subprocess.run(
+        [binary(program), flag], capture_output=True, timeout=START_SECONDS
+    )
+    assert done.returncode == 2
+    assert flag.split("=")[0] in done.stderr.decode()
