@@ -66,7 +66,7 @@ std::optional<std::string> OutputOf(const std::string& command) {
 class ShellTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::filesystem::path(testing::TempDir()) /
+    folder_ = std::filesystem::path(::testing::TempDir()) /
               absl::StrCat("plimsoll-completion-", ::getpid());
     std::filesystem::create_directories(folder_);
   }
