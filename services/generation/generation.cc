@@ -1,5 +1,7 @@
 #include "services/generation/generation.h"
 
+#include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -7,6 +9,8 @@
 #include "base/status_macros.h"
 #include "services/generation/call_constraint.h"
 #include "services/generation/message_bytes.h"
+#include "services/generation/metered_sink.h"
+#include "services/generation/quota_book.h"
 #include "services/wire/errors.h"
 #include "services/wire/from_proto.h"
 #include "services/wire/to_proto.h"
@@ -67,6 +71,78 @@ absl::Status Hold(const v1::ChatPrompt& chat, StopCheck stop,
   return absl::OkStatus();
 }
 
+// Checks what a tenant's quota says of a single request, whose input has so
+// many bytes, and bounds a reply that has no bound.
+absl::Status ApplyQuota(const ServedModel& model, size_t n_input_bytes,
+                        worker::GenerateOptions& options) {
+  if (model.quotas == nullptr) return absl::OkStatus();
+  const Quota quota = model.quotas->QuotaOf(options.claim.tenant);
+  if (quota.prompt_bytes.has_value() &&
+      n_input_bytes > static_cast<size_t>(*quota.prompt_bytes)) {
+    return QuotaRefusal({"prompt_bytes", *quota.prompt_bytes, 0,
+                         static_cast<int64_t>(n_input_bytes), std::nullopt});
+  }
+  if (!quota.max_tokens.has_value()) return absl::OkStatus();
+  if (options.max_tokens > *quota.max_tokens) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("stopping.max_tokens: the tenant's quota is ",
+                     *quota.max_tokens, ", got ", options.max_tokens));
+  }
+  if (options.max_tokens == 0) options.max_tokens = *quota.max_tokens;
+  return absl::OkStatus();
+}
+
+// The bytes of a request's input on the wire.
+template <typename Request>
+size_t InputBytes(const Request& request) {
+  switch (request.input_case()) {
+    case Request::kText:
+      return request.text().text().size();
+    case Request::kTokens:
+      return request.tokens().ByteSizeLong();
+    case Request::kChat:
+      return request.chat().ByteSizeLong();
+    default:
+      return 0;
+  }
+}
+
+// The bytes that a context of so many tokens takes of a slot.
+int64_t KvBytes(const worker::Engine& engine, int64_t n_tokens) {
+  int64_t slot = 0;
+  for (const worker::EnginePart& part : engine.parts()) {
+    slot += part.plan.bytes_per_slot;
+  }
+  const double share = static_cast<double>(std::min(n_tokens, engine.n_ctx())) /
+                       static_cast<double>(engine.n_ctx());
+  return static_cast<int64_t>(std::ceil(static_cast<double>(slot) * share));
+}
+
+// Charges the sequence to its tenant. Returns the sink that gives back what it
+// does not use. Errors: those of QuotaBook::Admit.
+absl::StatusOr<std::shared_ptr<worker::TokenSink>> Metered(
+    const ServedModel& model, const worker::GenerateOptions& options,
+    std::shared_ptr<worker::TokenSink> sink) {
+  const worker::Engine& engine = *model.engine;
+  QuotaBook::Request request;
+  request.tenant = options.claim.tenant;
+  request.n_prompt = static_cast<int64_t>(options.prompt_ids.size());
+  const bool can_roll = options.roll.policy == worker::ContextPolicy::kRoll;
+  const bool has_session = !options.session_id.empty();
+  request.n_reply = options.max_tokens;
+  if (request.n_reply == 0) {
+    request.n_reply =
+        engine.n_ctx() - (can_roll || has_session ? 0 : request.n_prompt);
+    request.n_reply = std::max(request.n_reply, int64_t{1});
+  }
+  request.kv_bytes =
+      KvBytes(engine, has_session ? engine.n_ctx()
+                                  : request.n_prompt + request.n_reply);
+  request.is_admitted = options.is_admitted;
+  ASSIGN_OR_RETURN(auto hold, model.quotas->Admit(std::move(request)));
+  return std::make_shared<MeteredSink>(std::move(hold), std::move(sink));
+}
+
 void FillCaller(const Caller& caller, worker::GenerateOptions& options) {
   options.request_id = caller.request_id;
   options.claim = caller.claim;
@@ -83,6 +159,8 @@ absl::StatusOr<Generation> PrepareAny(ServedModel model, const Caller& caller,
                              request.response(), request.context_policy()));
   RETURN_IF_ERROR(FillRoll(request.roll(), generation.options));
   FillCaller(caller, generation.options);
+  RETURN_IF_ERROR(
+      ApplyQuota(generation.model, InputBytes(request), generation.options));
   RETURN_IF_ERROR(caller.stop());
   ASSIGN_OR_RETURN(generation.constraint_notes,
                    FillConstraint(request, generation.options, caller.stop,
@@ -166,6 +244,8 @@ absl::StatusOr<Generation> Prepare(ServedModel model, const Caller& caller,
                              request.response(), v1::CONTEXT_POLICY_ROLL));
   worker::GenerateOptions& options = generation.options;
   FillCaller(caller, options);
+  RETURN_IF_ERROR(
+      ApplyQuota(generation.model, request.message().size(), options));
   ASSIGN_OR_RETURN(generation.constraint_notes,
                    FillConstraint(request, options, caller.stop,
                                   &generation.model.engine->constraints()));
@@ -196,6 +276,8 @@ absl::StatusOr<Generation> Prepare(ServedModel model, const Caller& caller,
   generation.model = std::move(model);
   RETURN_IF_ERROR(caller.held.Grow(WorkBytes(request)));
   FillCaller(caller, generation.options);
+  worker::GenerateOptions& options = generation.options;
+  RETURN_IF_ERROR(ApplyQuota(generation.model, InputBytes(request), options));
   ASSIGN_OR_RETURN(generation.prompt,
                    FittingPrompt(generation.model, request,
                                  /*can_roll=*/false, caller.stop));
@@ -203,7 +285,6 @@ absl::StatusOr<Generation> Prepare(ServedModel model, const Caller& caller,
     return absl::InvalidArgumentError(
         "input: the prompt is empty, so nothing comes before a continuation");
   }
-  worker::GenerateOptions& options = generation.options;
   options.sampling.temperature = 0;
   options.max_tokens = 1;  // the least there is; nobody reads it
   options.prompt_logprobs = true;
@@ -222,6 +303,9 @@ v1::PromptInfo DescribePrompt(const Generation& generation,
 absl::Status Submit(const ServedModel& model, worker::GenerateOptions options,
                     std::shared_ptr<worker::TokenSink> sink) {
   const size_t n_prompt = options.prompt_ids.size();
+  if (model.quotas != nullptr) {
+    ASSIGN_OR_RETURN(sink, Metered(model, options, std::move(sink)));
+  }
   const absl::Status status =
       model.engine->Submit(std::move(options), std::move(sink));
   return status.ok() ? status : Refusal(status, model, n_prompt);

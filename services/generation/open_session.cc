@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -9,6 +11,7 @@
 #include "base/status_macros.h"
 #include "services/generation/message_bytes.h"
 #include "services/generation/prompt.h"
+#include "services/generation/quota_book.h"
 #include "services/wire/from_proto.h"
 #include "services/wire/to_proto.h"
 
@@ -73,6 +76,18 @@ absl::StatusOr<std::vector<worker::SessionTurn>> TurnsFrom(
   return turns;
 }
 
+// Errors: kResourceExhausted if the tenant's quota allows no more sessions.
+absl::Status CheckSessions(const ServedModel& model,
+                           const std::string& tenant) {
+  if (model.quotas == nullptr) return absl::OkStatus();
+  const std::optional<int64_t> most = model.quotas->QuotaOf(tenant).sessions;
+  if (!most.has_value()) return absl::OkStatus();
+  const auto n_open =
+      static_cast<int64_t>(model.engine->Sessions(tenant).size());
+  if (n_open < *most) return absl::OkStatus();
+  return QuotaRefusal({"sessions", *most, n_open, 1});
+}
+
 }  // namespace
 
 absl::StatusOr<v1::Session> OpenSession(const ServedModel& model,
@@ -90,6 +105,7 @@ absl::StatusOr<v1::Session> OpenSession(const ServedModel& model,
   if (!options.ok()) return EncodeStatus(options.status(), limits);
   ASSIGN_OR_RETURN(options->turns, TurnsFrom(request, choice.format,
                                              *model.engine, caller.stop));
+  RETURN_IF_ERROR(CheckSessions(model, caller.claim.tenant));
   options->owner = caller.claim.tenant;
   options->peer = caller.claim.peer;
   const auto info = model.engine->OpenSession(*std::move(options));

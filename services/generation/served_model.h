@@ -13,6 +13,8 @@
 
 namespace plimsoll::services {
 
+class QuotaBook;
+
 struct ServedModel {
   explicit operator bool() const { return engine != nullptr; }
 
@@ -27,6 +29,8 @@ struct ServedModel {
   // The model is not unloaded while a copy of this exists. Null if the model
   // outlives its calls anyway.
   std::shared_ptr<const void> use = nullptr;
+  // What tenants may take. Outlives all calls; null if there are no quotas.
+  QuotaBook* quotas = nullptr;
 };
 
 }  // namespace plimsoll::services

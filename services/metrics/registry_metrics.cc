@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "planner/layout/memory_plan.h"
+#include "services/generation/quota_book.h"
 #include "services/http/server_status.h"
 #include "services/metrics/worker_metric_list.h"
 #include "services/worker/models/loaded_model.h"
@@ -168,6 +169,23 @@ void AddMemory(ModelRegistry& registry, Scrape& scrape) {
     if (bytes.is_host && bytes.has_mapping) continue;
     scrape.Add(kPlanErrorRatio, {device},
                Ratio(*bytes.measured, bytes.planned) - 1.0);
+  }
+}
+
+void AddTenants(ModelRegistry& registry, Scrape& scrape) {
+  if (registry.quotas() == nullptr) return;
+  for (const auto& [name, usage] : registry.quotas()->Usage()) {
+    const Scrape::Label tenant{"tenant", name};
+    scrape.Add(kTenantRequests, {tenant, {"decision", "admitted"}},
+               usage.requests);
+    scrape.Add(kTenantRequests, {tenant, {"decision", "refused"}},
+               usage.refused);
+    scrape.Add(kTenantTokens, {tenant, {"kind", "prompt"}},
+               usage.prompt_tokens);
+    scrape.Add(kTenantTokens, {tenant, {"kind", "cached"}},
+               usage.cached_tokens);
+    scrape.Add(kTenantTokens, {tenant, {"kind", "generated"}},
+               usage.generated_tokens);
   }
 }
 

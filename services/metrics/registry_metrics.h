@@ -16,6 +16,9 @@ void AddModels(const std::vector<ModelInfo>& models, Scrape& scrape);
 // Adds the plans of the models in memory, beside what was measured.
 void AddMemory(ModelRegistry& registry, Scrape& scrape);
 
+// Adds what tenants took, if there are quotas.
+void AddTenants(ModelRegistry& registry, Scrape& scrape);
+
 }  // namespace plimsoll::services
 
 #endif  // PLIMSOLL_SERVICES_METRICS_REGISTRY_METRICS_H_

@@ -5,6 +5,8 @@ namespace plimsoll::services {
 std::span<const Metric* const> WorkerMetricList() {
   static constexpr const Metric* kList[] = {&kReady,
                                             &kResidentBytes,
+                                            &kTenantRequests,
+                                            &kTenantTokens,
                                             &kModelState,
                                             &kRequestsRunning,
                                             &kRequestsWaiting,

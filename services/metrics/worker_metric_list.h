@@ -17,6 +17,15 @@ inline constexpr Metric kResidentBytes = {"process_resident_memory_bytes",
                                           MetricType::kGauge, "",
                                           "Resident memory of the process."};
 
+// Tenants, if there are quotas.
+inline constexpr Metric kTenantRequests = {
+    "plimsoll_tenant_requests_total", MetricType::kCounter, "tenant, decision",
+    "Requests of a tenant that its quota admitted or refused."};
+inline constexpr Metric kTenantTokens = {
+    "plimsoll_tenant_tokens_total", MetricType::kCounter, "tenant, kind",
+    "Tokens of a tenant: prompt tokens that were computed or cached, and "
+    "generated ones."};
+
 // Models, as they are now.
 inline constexpr Metric kModelState = {
     "plimsoll_model_state", MetricType::kGauge, "model, state",

@@ -63,6 +63,7 @@ std::string WorkerMetrics::Text(ModelRegistry& registry, bool is_ready) const {
   Scrape scrape(WorkerMetricList());
   scrape.Add(kReady, {}, is_ready ? 1.0 : 0.0);
   scrape.Add(kResidentBytes, {}, worker::ResidentBytes());
+  AddTenants(registry, scrape);
   AddModels(registry.List(), scrape);
   AddMemory(registry, scrape);
   AddCounts(scrape);

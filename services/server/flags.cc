@@ -141,6 +141,20 @@ bool HasModel(const std::vector<ModelFlag>& models, const std::string& name) {
       [&name](const ModelFlag& model) { return model.name == name; });
 }
 
+void AddQuotaFlag(CLI::App& app, std::string& file) {
+  app.add_option("--quotas", file,
+                 "A file of what each tenant may take; needs --tokens, and is "
+                 "read again when it changes (no quotas)")
+      ->type_name("FILE");
+}
+
+absl::Status CheckQuotaFlag(const std::string& quotas,
+                            const std::string& tokens) {
+  if (quotas.empty() || !tokens.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--quotas needs --tokens: without tokens a caller chooses its tenant");
+}
+
 void AddModelFlag(CLI::App& app, std::vector<ModelFlag>& models) {
   app.add_option_function<std::vector<std::string>>(
          "--model",

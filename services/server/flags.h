@@ -40,6 +40,12 @@ void AddServerFlags(CLI::App& app, ServerOptions& options);
 // environment is the token.
 void AddClientFlags(CLI::App& app, ClientSecurity& security);
 
+// Adds --quotas.
+void AddQuotaFlag(CLI::App& app, std::string& file);
+// Errors: kInvalidArgument for quotas without tokens.
+absl::Status CheckQuotaFlag(const std::string& quotas,
+                            const std::string& tokens);
+
 // Adds --model, which may be repeated.
 void AddModelFlag(CLI::App& app, std::vector<ModelFlag>& models);
 

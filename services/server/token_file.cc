@@ -1,7 +1,5 @@
 #include "services/server/token_file.h"
 
-#include <sys/stat.h>
-
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -29,31 +27,16 @@ absl::StatusOr<std::vector<TokenEntry>> ReadTokens(const std::string& path) {
 }
 
 absl::StatusOr<std::shared_ptr<TokenFile>> TokenFile::Open(
-    std::string path, std::function<absl::Time()> clock) {
-  std::shared_ptr<TokenFile> file(
-      new TokenFile(std::move(path), std::move(clock)));
+    const std::string& path, std::function<absl::Time()> clock) {
+  std::shared_ptr<TokenFile> file(new TokenFile(path, std::move(clock)));
   absl::MutexLock lock(&file->mu_);
-  file->looked_at_ = file->clock_();
-  file->stamp_ = file->StampNow();
-  ASSIGN_OR_RETURN(file->tokens_, ReadTokens(file->path_));
+  ASSIGN_OR_RETURN(file->tokens_, ReadTokens(path));
   return file;
 }
 
-std::optional<TokenFile::Stamp> TokenFile::StampNow() const {
-  struct stat now = {};
-  if (stat(path_.c_str(), &now) != 0) return std::nullopt;
-  return Stamp{now.st_dev, now.st_ino, now.st_size,
-               absl::TimeFromTimespec(now.st_mtim)};
-}
-
 void TokenFile::Refresh(absl::Time now) {
-  // A clock that was set back does not stop the looking.
-  if (now >= looked_at_ && now < looked_at_ + kPollInterval) return;
-  looked_at_ = now;
-  const std::optional<Stamp> stamp = StampNow();
-  if (stamp == stamp_) return;
-  stamp_ = stamp;
-  auto tokens = ReadTokens(path_);
+  if (!watch_.HasChanged(now)) return;
+  auto tokens = ReadTokens(watch_.path());
   if (!tokens.ok()) {
     Log(LogLevel::kError,
         "the file of tokens is bad; those that were read last stay valid",

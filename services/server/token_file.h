@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "services/host/file_watch.h"
 #include "services/server/token_list.h"
 
 namespace plimsoll::services {
@@ -37,16 +38,14 @@ inline const std::string& TenantOf(const Identity& identity,
 // Errors: kInvalidArgument naming the file and what is wrong with it.
 absl::StatusOr<std::vector<TokenEntry>> ReadTokens(const std::string& path);
 
-// The file is looked at again by the first call after kPollInterval. One that
-// is bad or gone by then changes nothing but the log: the tokens that were read
-// last stay. Thread-safe. The server and its calls share it.
+// The file is looked at again by the first call after FileWatch::kPollInterval.
+// One that is bad or gone by then changes nothing but the log: the tokens that
+// were read last stay. Thread-safe. The server and its calls share it.
 class TokenFile {
  public:
-  static constexpr absl::Duration kPollInterval = absl::Seconds(1);
-
   // Errors: kInvalidArgument naming the file and what is wrong with it.
   static absl::StatusOr<std::shared_ptr<TokenFile>> Open(
-      std::string path, std::function<absl::Time()> clock);
+      const std::string& path, std::function<absl::Time()> clock);
 
   // Returns whose token is in the header `authorization`, "Bearer TOKEN".
   // Returns nothing if the token is not in the file or has expired.
@@ -54,28 +53,15 @@ class TokenFile {
       ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  // What tells two states of the file apart.
-  struct Stamp {
-    uint64_t device = 0;
-    uint64_t inode = 0;
-    int64_t bytes = 0;
-    absl::Time changed;
-    bool operator==(const Stamp&) const = default;
-  };
+  TokenFile(const std::string& path, std::function<absl::Time()> clock)
+      : clock_(std::move(clock)), watch_(path, clock_()) {}
 
-  TokenFile(std::string path, std::function<absl::Time()> clock)
-      : path_(std::move(path)), clock_(std::move(clock)) {}
-
-  // Absent if there is no file.
-  std::optional<Stamp> StampNow() const;
   void Refresh(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  const std::string path_;
   const std::function<absl::Time()> clock_;
   absl::Mutex mu_;
+  FileWatch watch_ ABSL_GUARDED_BY(mu_);
   std::vector<TokenEntry> tokens_ ABSL_GUARDED_BY(mu_);
-  std::optional<Stamp> stamp_ ABSL_GUARDED_BY(mu_);
-  absl::Time looked_at_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace plimsoll::services

@@ -83,7 +83,8 @@ FOLDERS = {
         "services/generation", "services/worker/models",
     ),
     "services/metrics": (
-        "services/host", "services/wire", "services/server", "services/http",
+        "services/host", "services/wire", "services/server",
+        "services/generation", "services/http",
         "services/planner", "services/worker/models",
     ),
     "services/worker/calls": (

@@ -113,6 +113,10 @@ REASONS: dict[str, tuple[type[PlimsollError], str]] = {
     "QUEUE_FULL": (BusyError, "Call again after retry_after seconds."),
     "SESSION_BUSY": (BusyError, "Wait for the end of the session's other call."),
     "SESSION_LIMIT": (BusyError, "Close a session, or wait until one is idle."),
+    "QUOTA_EXCEEDED": (
+        BusyError,
+        "Call again after retry_after seconds; without one the request never fits.",
+    ),
     "MODEL_NOT_READY": (UnavailableError, "Wait until the model is loaded."),
     "DRAINING": (UnavailableError, "Call another server."),
     "PLANNER_UNAVAILABLE": (UnavailableError, "Start the worker's planner."),

@@ -1,4 +1,6 @@
 // `plimsoll serve`: planner, models and the HTTP front in one process.
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
@@ -26,10 +28,12 @@
 #include "services/host/clock.h"
 #include "services/host/device_list.h"
 #include "services/host/heap.h"
+#include "services/host/log.h"
 #include "services/host/runtime_store.h"
 #include "services/http/front.h"
 #include "services/http/response_store.h"
 #include "services/metrics/worker_metrics.h"
+#include "services/server/flags.h"
 #include "services/server/listen_address.h"
 #include "services/server/token_file.h"
 #include "services/wire/errors.h"
@@ -68,6 +72,8 @@ struct ServeFlags {
   std::vector<std::string> models;
   services::HttpOptions http;
   std::string tokens;
+  std::string quotas;
+  services::LogSettings log;
   bool is_insecure = false;
   int64_t drain_s = 30;
   std::vector<std::string> pinned;
@@ -132,6 +138,9 @@ absl::Status CheckServeFlags(const ServeFlags& flags,
                         out->append(fs::path(path).stem().string());
                       })));
   }
+  const absl::Status quotas =
+      services::CheckQuotaFlag(flags.quotas, flags.tokens);
+  if (!quotas.ok()) return UsageError(quotas.message());
   const auto listen = services::ParseListen(flags.http.listen);
   if (!listen.ok()) return UsageError(listen.status().message());
   if (flags.is_insecure) return absl::OkStatus();
@@ -308,6 +317,7 @@ services::WorkerOptions ToWorkerOptions(const ServeFlags& flags) {
   options.drain_timeout = absl::Seconds(flags.drain_s);
   options.clock = services::BootTime;
   options.profile_folder = services::DefaultProfileFolder();
+  options.quota_file = flags.quotas;
   options.on_demand = true;
   options.pinned = flags.pinned;
   if (flags.keep_alive_s.has_value()) {
@@ -319,6 +329,8 @@ services::WorkerOptions ToWorkerOptions(const ServeFlags& flags) {
 // Serves until a signal comes. The devices of `options` outlive it.
 absl::Status Serve(const ServeFlags& flags, services::WorkerOptions options,
                    Streams& streams) {
+  ASSIGN_OR_RETURN(const auto log,
+                   services::LogThread::Start(flags.log, STDERR_FILENO));
   RETURN_IF_ERROR(services::CheckWorkerThreads(options, kFrontThreads));
   services::WorkerMetrics metrics(options);
   LoadNews news(streams);
@@ -421,6 +433,8 @@ void AddServe(CLI::App& app, Commands& commands) {
   AddCount(*command, "--keep-alive", &flags->keep_alive_s, 0, kMaxKeepAlive,
            "S",
            "Unload a model that nobody has used for so many seconds (never)");
+  services::AddQuotaFlag(*command, flags->quotas);
+  services::AddLogFlags(*command, flags->log);
   AddLoadFlags(*command, &flags->load);
   command->callback([flags, &commands] {
     commands.run = [flags, &commands] { return RunServe(*flags, commands); };

@@ -52,10 +52,14 @@ std::string RateNote(const LoadedModel& model) {
 
 }  // namespace
 
-ServedModel Served(LoadedModel::Use use) {
+ServedModel Served(LoadedModel::Use use, QuotaBook* quotas) {
   const LoadedModel& model = *use;
-  return {model.name, model.engine.get(), model.chat_format, model.own_template,
-          std::make_shared<LoadedModel::Use>(std::move(use))};
+  return {model.name,
+          model.engine.get(),
+          model.chat_format,
+          model.own_template,
+          std::make_shared<LoadedModel::Use>(std::move(use)),
+          quotas};
 }
 
 ReadyModel DescribeReady(const LoadedModel& model) {

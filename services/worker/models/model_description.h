@@ -16,7 +16,7 @@
 namespace plimsoll::services {
 
 // The model as the calls see it that use it.
-ServedModel Served(LoadedModel::Use use);
+ServedModel Served(LoadedModel::Use use, QuotaBook* quotas);
 
 ReadyModel DescribeReady(const LoadedModel& model);
 

@@ -112,7 +112,7 @@ absl::StatusOr<LoadedModel::Use> ModelRegistry::UseOf(const Entry& entry) {
 
 absl::StatusOr<ServedModel> ModelRegistry::Serve(const std::string& name) {
   ASSIGN_OR_RETURN(LoadedModel::Use use, Use(name));
-  return Served(std::move(use));
+  return Served(std::move(use), options_.quotas);
 }
 
 absl::StatusOr<std::optional<ServedModel>> ModelRegistry::ServeOrLoad(
@@ -122,7 +122,7 @@ absl::StatusOr<std::optional<ServedModel>> ModelRegistry::ServeOrLoad(
   const bool is_ready = entry->state == ModelState::kReady && !entry->gives_way;
   if (is_ready || !options_.on_demand) {
     ASSIGN_OR_RETURN(LoadedModel::Use use, UseOf(*entry));
-    return Served(std::move(use));
+    return Served(std::move(use), options_.quotas);
   }
   if (is_stopping_) return NotReady(entry->flag.name, "is being unloaded");
   if (entry->is_start && !entry->last_error.empty()) {
@@ -146,7 +146,8 @@ void ModelRegistry::TakeCalls(Entry& entry, const absl::Status& status,
     absl::StatusOr<LoadedModel::Use> use =
         status.ok() ? UseOf(entry) : absl::StatusOr<LoadedModel::Use>(status);
     if (use.ok()) {
-      answers.push_back({std::move(then), Served(*std::move(use))});
+      answers.push_back(
+          {std::move(then), Served(*std::move(use), options_.quotas)});
     } else {
       answers.push_back({std::move(then), use.status()});
     }

@@ -95,6 +95,9 @@ class ModelRegistry {
   absl::StatusOr<LoadedModel::Use> Use(const std::string& name)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // What tenants may take; null if there are no quotas.
+  QuotaBook* quotas() const { return options_.quotas; }
+
   // The ready model of this name, as a call that generates keeps it.
   // Errors: as Use.
   absl::StatusOr<ServedModel> Serve(const std::string& name)

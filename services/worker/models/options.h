@@ -29,6 +29,7 @@ inline planner::LoadOptions WorkerLoadDefaults() {
 }
 
 class ByteBudget;
+class QuotaBook;
 class RuntimeMonitor;
 class WorkerObserver;
 
@@ -89,9 +90,12 @@ struct WorkerOptions {
   // May be null.
   WorkerObserver* observer = nullptr;
   bool logs_requests = false;  // a log line for each request that has ended
+  std::string quota_file;      // what tenants may take; empty: no quotas
   // Counts the messages of all calls, and outlives the registry. If null, the
   // registry makes one of kMessageBytes.
   ByteBudget* messages = nullptr;
+  // What tenants may take; outlives the registry. Null: there are no quotas.
+  QuotaBook* quotas = nullptr;
 };
 
 }  // namespace plimsoll::services

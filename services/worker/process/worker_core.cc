@@ -146,6 +146,11 @@ absl::StatusOr<std::unique_ptr<WorkerCore>> WorkerCore::Start(
     WorkerOptions options) {
   std::unique_ptr<WorkerCore> core(new WorkerCore(options));
   options.messages = &core->messages_;
+  if (!options.quota_file.empty()) {
+    ASSIGN_OR_RETURN(core->quotas_,
+                     QuotaBook::Open(options.quota_file, options.clock));
+    options.quotas = core->quotas_.get();
+  }
   if (options.observer == nullptr) options.observer = &core->log_;
   WorkerDevice* const host = HostOf(options.devices);
   std::optional<RuntimeMonitor>& runtime = core->runtime_;

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "services/generation/message_bytes.h"
+#include "services/generation/quota_book.h"
 #include "services/server/byte_budget.h"
 #include "services/server/call_gate.h"
 #include "services/server/work_pool.h"
@@ -49,7 +50,8 @@ struct Accelerator {
 class WorkerCore {
  public:
   // The devices of `options` outlive it.
-  // Errors: kResourceExhausted if the system gives no thread for the pool.
+  // Errors: kResourceExhausted if the system gives no thread for the pool;
+  // those of QuotaBook::Open.
   static absl::StatusOr<std::unique_ptr<WorkerCore>> Start(
       WorkerOptions options);
   WorkerCore(const WorkerCore&) = delete;
@@ -77,6 +79,7 @@ class WorkerCore {
               const std::function<void()>& set_unready);
 
   ByteBudget messages_{kMessageBytes};
+  std::unique_ptr<QuotaBook> quotas_;  // null without a file of them
   LogObserver log_;
   const std::vector<Accelerator> accelerators_;
   const bool has_host_;  // among the devices

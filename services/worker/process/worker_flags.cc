@@ -205,6 +205,7 @@ std::optional<int> ParseWorkerFlags(int argc, char** argv,
       "--log-requests", options.logs_requests,
       "Write a line on stderr for each request that has ended: its id, "
       "tenant, status, tokens and times, never its text");
+  AddQuotaFlag(app, options.quota_file);
   app.add_option("--planner", options.planner,
                  "HOST:PORT of a planner (none: the worker plans by itself)");
   AddClientFlags(app, options.planner_security);

@@ -38,6 +38,7 @@ struct Observers {
 absl::Status RunWorker(const ServerOptions& server_options,
                        WorkerOptions options) {
   RETURN_IF_ERROR(CheckListen(server_options));
+  RETURN_IF_ERROR(CheckQuotaFlag(options.quota_file, server_options.tokens));
   if (!options.planner.empty()) {
     RETURN_IF_ERROR(
         CheckClientSecurity(options.planner_security, options.planner));

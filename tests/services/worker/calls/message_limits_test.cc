@@ -208,7 +208,7 @@ TEST_F(MessageLimitsTest, WhatAPromptThatWaitsTakesIsCounted) {
   const int64_t held = messages().traffic().held_bytes - held_before;
   EXPECT_GE(held, ByteBudget::kMaxSmallBytes);
   EXPECT_LE(held, 10 * kIds);
-  if (!testing::kIsSanitized) {
+  if (!plimsoll::testing::kIsSanitized) {
     EXPECT_LE(HeapBytes() - heap_before, held + (2 << 20));
   }
   streams.clear();

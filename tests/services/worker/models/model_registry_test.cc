@@ -229,7 +229,7 @@ TEST(ModelRegistryTest, AnOmittedContextIsTheLargestThatFits) {
     if (message.has_plan()) n_ctx = message.plan().n_ctx();
   }
   ASSERT_TRUE(reader->Finish().ok());
-  EXPECT_EQ(n_ctx, testing::kRandomContext);
+  EXPECT_EQ(n_ctx, plimsoll::testing::kRandomContext);
 }
 
 TEST(ModelRegistryTest, MemoryIsThePlanBesideWhatWasMeasured) {

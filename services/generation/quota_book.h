@@ -1,0 +1,151 @@
+// Holds each tenant to its quota, and counts what it took.
+#ifndef PLIMSOLL_SERVICES_GENERATION_QUOTA_BOOK_H_
+#define PLIMSOLL_SERVICES_GENERATION_QUOTA_BOOK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "services/generation/quota.h"
+#include "services/host/file_watch.h"
+
+namespace plimsoll::services {
+
+// A limit that a request of a tenant would pass.
+struct PassedLimit {
+  // When a request that runs may have ended; nobody knows better.
+  static constexpr absl::Duration kRetry = absl::Seconds(1);
+
+  absl::string_view limit;  // the name of Quota's field
+  int64_t most;
+  int64_t taken;  // by what the tenant has already
+  int64_t wanted;
+  std::optional<absl::Duration> retry = kRetry;  // nothing: it never fits
+};
+
+// The error that says so: kResourceExhausted, with details.
+absl::Status QuotaRefusal(const PassedLimit& passed);
+
+// What a tenant took since the process began.
+struct TenantUsage {
+  int64_t requests = 0;  // that were admitted
+  int64_t refused = 0;
+  int64_t prompt_tokens = 0;  // computed
+  int64_t cached_tokens = 0;  // of prompts, found in the cache
+  int64_t generated_tokens = 0;
+};
+
+// Tenants share nothing here: what one takes never makes another's call fail.
+// The file of quotas is looked at again now and then (FileWatch). A file that
+// is bad or gone by then changes nothing but the log. Thread-safe.
+class QuotaBook {
+ public:
+  // Beyond this many tenants, those that are new are counted as one, with the
+  // name kOtherTenants and the default quota.
+  static constexpr size_t kMaxTenants = 8'192;
+  static constexpr char kOtherTenants[] = "(others)";
+
+  // What a request may take, as it is admitted.
+  struct Request {
+    std::string tenant;
+    int64_t n_prompt = 0;      // tokens
+    int64_t n_reply = 0;       // tokens at most
+    int64_t kv_bytes = 0;      // of its context
+    bool is_admitted = false;  // part of a call that was: it is not refused
+  };
+
+  // A request that was admitted, until its end. Thread-safe as the book is. The
+  // book outlives it.
+  class Hold {
+   public:
+    ~Hold();
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+    // Counts tokens of the reply. The first ones end the wait.
+    void AddGenerated(int64_t n_tokens);
+    // Says what became of the prompt: how many of its tokens were computed, and
+    // how many were found in the cache. Without it the prompt costs nothing.
+    void SetPrompt(int64_t n_computed, int64_t n_cached);
+
+   private:
+    friend class QuotaBook;
+    Hold(QuotaBook& book, Request request)
+        : book_(book), request_(std::move(request)) {}
+
+    QuotaBook& book_;
+    const Request request_;
+    // Guarded by the book's mutex.
+    bool is_waiting_ = true;
+    int64_t n_charged_ = 0;
+    int64_t n_computed_ = 0;
+    int64_t n_cached_ = 0;
+    int64_t n_generated_ = 0;
+  };
+
+  // Errors: those of ReadQuotas.
+  static absl::StatusOr<std::unique_ptr<QuotaBook>> Open(
+      const std::string& path, std::function<absl::Time()> clock);
+
+  // Charges the tokens of the request, but no more than may be taken at once.
+  // What it does not use is given back at its end, and so are tokens of its
+  // prompt that were in the cache. A tenant that took more than it was charged
+  // for waits longer for its next request.
+  // Errors: kResourceExhausted with details naming the limit, what is taken and
+  // what was wanted; with a time to retry, unless the request can never be
+  // admitted.
+  absl::StatusOr<std::unique_ptr<Hold>> Admit(Request request)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Returns the limits of a tenant as they are now.
+  Quota QuotaOf(const std::string& tenant) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Returns what each tenant took, by name.
+  std::map<std::string, TenantUsage> Usage() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  struct Tenant {
+    // Refills the tokens.
+    void Fill(const Quota& quota, absl::Time now);
+    absl::Status Check(const Quota& quota, const Request& request) const;
+
+    TenantUsage usage;
+    int64_t n_requests = 0;  // now
+    int64_t n_waiting = 0;   // of these
+    int64_t kv_bytes = 0;    // of these
+    // Tokens that may be taken at `filled_at`; less than 0 after too many.
+    double tokens = 0;
+    absl::Time filled_at = absl::InfinitePast();
+  };
+
+  QuotaBook(const std::string& path, std::function<absl::Time()> clock)
+      : clock_(std::move(clock)), watch_(path, clock_()) {}
+
+  // Reads the file again if it was changed. The steps of engines take mu_, so
+  // it is not held while the disk is waited for.
+  void Refresh(absl::Time now) ABSL_LOCKS_EXCLUDED(file_mu_, mu_);
+  Tenant& Find(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void End(const Hold& hold) ABSL_LOCKS_EXCLUDED(mu_);
+
+  const std::function<absl::Time()> clock_;
+  absl::Mutex file_mu_ ABSL_ACQUIRED_BEFORE(mu_);
+  FileWatch watch_ ABSL_GUARDED_BY(file_mu_);
+  absl::Mutex mu_;
+  Quotas quotas_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, Tenant> tenants_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_GENERATION_QUOTA_BOOK_H_

@@ -1,0 +1,229 @@
+#include "services/generation/quota_book.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "services/wire/errors.h"
+#include "tests/services/temporary_folder.h"
+
+namespace plimsoll::services {
+namespace {
+
+using ::testing::HasSubstr;
+using Hold = std::unique_ptr<QuotaBook::Hold>;
+
+class QuotaBookTest : public ::testing::Test {
+ protected:
+  void Write(const std::string& json) const { std::ofstream(path_) << json; }
+  // Opens a book with these limits for everybody.
+  void Open(const std::string& limits) {
+    Write(R"({"default": )" + limits + "}");
+    auto book = QuotaBook::Open(path_, [this] { return now_; });
+    ASSERT_TRUE(book.ok()) << book.status();
+    book_ = *std::move(book);
+  }
+  // A request that must be admitted.
+  Hold Take(QuotaBook::Request request) {
+    auto hold = book_->Admit(std::move(request));
+    EXPECT_TRUE(hold.ok()) << hold.status();
+    return hold.ok() ? *std::move(hold) : nullptr;
+  }
+  // What a request is refused with.
+  ErrorDetails Refused(QuotaBook::Request request) {
+    const auto hold = book_->Admit(std::move(request));
+    EXPECT_EQ(hold.status().code(), absl::StatusCode::kResourceExhausted);
+    ErrorDetails details = DetailsOf(hold.status());
+    EXPECT_EQ(details.reason, v1::ERROR_REASON_QUOTA_EXCEEDED);
+    return details;
+  }
+  static QuotaBook::Request Of(const std::string& tenant, int64_t n_prompt = 1,
+                               int64_t n_reply = 1, int64_t kv_bytes = 1) {
+    return {.tenant = tenant,
+            .n_prompt = n_prompt,
+            .n_reply = n_reply,
+            .kv_bytes = kv_bytes};
+  }
+
+  testing::TemporaryFolder folder_;
+  const std::string path_ = folder_.File("quotas.json");
+  absl::Time now_ = absl::FromUnixSeconds(1'800'000'000);
+  std::unique_ptr<QuotaBook> book_;
+};
+
+TEST_F(QuotaBookTest, WithoutLimitsEverythingIsAdmitted) {
+  Open("{}");
+  std::vector<Hold> holds;
+  for (int i = 0; i < 100; ++i) {
+    holds.push_back(Take(Of("a", 1 << 20, 1 << 20, int64_t{1} << 40)));
+  }
+}
+
+TEST_F(QuotaBookTest, SoManyRequestsAreAdmittedAtOnce) {
+  Open(R"({"requests": 2})");
+  const Hold first = Take(Of("a"));
+  Hold second = Take(Of("a"));
+  const ErrorDetails refused = Refused(Of("a"));
+  EXPECT_EQ(refused.metadata.at("quota"), "requests");
+  EXPECT_EQ(refused.metadata.at("limit"), "2");
+  EXPECT_EQ(refused.metadata.at("taken"), "2");
+  EXPECT_EQ(refused.metadata.at("wanted"), "1");
+  EXPECT_TRUE(refused.retry_after.has_value());
+  const Hold of_another = Take(Of("b"));
+  second = nullptr;
+  second = Take(Of("a"));
+}
+
+TEST_F(QuotaBookTest, ARequestWaitsUntilItHasAToken) {
+  Open(R"({"waiting": 1})");
+  const Hold first = Take(Of("a"));
+  EXPECT_EQ(Refused(Of("a")).metadata.at("quota"), "waiting");
+  first->AddGenerated(0);
+  EXPECT_EQ(Refused(Of("a")).metadata.at("quota"), "waiting");
+  first->AddGenerated(1);
+  first->AddGenerated(1);
+  Hold second = Take(Of("a"));
+  EXPECT_EQ(Refused(Of("a")).metadata.at("quota"), "waiting");
+  second = nullptr;
+  second = Take(Of("a"));
+}
+
+TEST_F(QuotaBookTest, ContextsTakeSoManyBytes) {
+  Open(R"({"kv_bytes": 100})");
+  Hold most = Take(Of("a", 1, 1, 100));
+  EXPECT_TRUE(Refused(Of("a", 1, 1, 1)).retry_after.has_value());
+  most = nullptr;
+  const ErrorDetails never = Refused(Of("a", 1, 1, 101));
+  EXPECT_EQ(never.metadata.at("wanted"), "101");
+  EXPECT_FALSE(never.retry_after.has_value());
+}
+
+TEST_F(QuotaBookTest, TokensAreChargedAndComeBackWithTime) {
+  Open(R"({"tokens_per_second": 10, "burst_tokens": 100})");
+  const Hold first = Take(Of("a", 60, 40));
+  const ErrorDetails refused = Refused(Of("a", 15, 5));
+  EXPECT_EQ(refused.metadata.at("quota"), "tokens_per_second");
+  EXPECT_EQ(refused.retry_after, absl::Seconds(2));
+  now_ += absl::Seconds(2) - absl::Milliseconds(1);
+  Refused(Of("a", 15, 5));
+  now_ += absl::Milliseconds(1);
+  const Hold second = Take(Of("a", 15, 5));
+  const Hold of_another = Take(Of("b", 60, 40));
+}
+
+TEST_F(QuotaBookTest, WithoutABurstAMinuteOfTokensMayBeTakenAtOnce) {
+  Open(R"({"tokens_per_second": 10})");
+  const Hold all = Take(Of("a", 300, 300));
+  EXPECT_EQ(Refused(Of("a", 0, 1)).retry_after, absl::Milliseconds(100));
+}
+
+TEST_F(QuotaBookTest, WhatARequestDoesNotUseIsGivenBack) {
+  Open(R"({"tokens_per_second": 1, "burst_tokens": 100})");
+  Hold hold = Take(Of("a", 50, 50));
+  hold->AddGenerated(10);
+  hold->SetPrompt(/*n_computed=*/20, /*n_cached=*/30);
+  hold = nullptr;
+  // 30 were used.
+  Refused(Of("a", 0, 71));
+  hold = Take(Of("a", 0, 70));
+  // A request that never ran costs nothing.
+  hold = nullptr;
+  hold = Take(Of("a", 0, 70));
+}
+
+TEST_F(QuotaBookTest, WhatWasTakenBeyondTheChargeIsOwed) {
+  Open(R"({"tokens_per_second": 1, "burst_tokens": 100})");
+  // More than may be taken at once: it needs all of that, and no more.
+  Hold hold = Take(Of("a", 500, 500));
+  hold->AddGenerated(150);
+  hold = nullptr;
+  EXPECT_EQ(Refused(Of("a", 0, 1)).retry_after, absl::Seconds(51));
+  now_ += absl::Hours(1);
+  hold = Take(Of("a", 100, 0));
+  EXPECT_EQ(Refused(Of("a", 0, 1)).retry_after, absl::Seconds(1));
+}
+
+TEST_F(QuotaBookTest, APartOfACallThatWasAdmittedIsNotRefused) {
+  Open(R"({"requests": 1, "tokens_per_second": 1, "burst_tokens": 10})");
+  const Hold first = Take(Of("a", 5, 5));
+  QuotaBook::Request part = Of("a", 5, 5);
+  part.is_admitted = true;
+  Hold second = Take(part);
+  second->SetPrompt(5, 0);
+  second = nullptr;
+  // But it is charged.
+  EXPECT_EQ(Refused(Of("a", 0, 1)).metadata.at("quota"), "requests");
+}
+
+TEST_F(QuotaBookTest, TheFileIsReadAgain) {
+  Open(R"({"requests": 1})");
+  const Hold first = Take(Of("a"));
+  Write(R"({"default": {"requests": 2}})");
+  Refused(Of("a"));
+  now_ += FileWatch::kPollInterval;
+  const Hold second = Take(Of("a"));
+  // A bad file changes nothing.
+  Write(R"({"default": {"requests": 0}})");
+  now_ += FileWatch::kPollInterval;
+  EXPECT_EQ(Refused(Of("a")).metadata.at("limit"), "2");
+  EXPECT_EQ(book_->QuotaOf("a").requests, 2);
+}
+
+TEST_F(QuotaBookTest, AFileThatComesToLimitTokensBeginsWithAll) {
+  Open("{}");
+  Hold hold = Take(Of("a", 1'000, 1'000));
+  hold->AddGenerated(1'000);
+  Write(R"({"default": {"tokens_per_second": 1, "burst_tokens": 100}})");
+  now_ += FileWatch::kPollInterval;
+  const Hold all = Take(Of("a", 100, 0));
+  hold = nullptr;  // it was not charged, so nothing is owed
+  EXPECT_EQ(Refused(Of("a", 0, 1)).retry_after, absl::Seconds(1));
+}
+
+TEST_F(QuotaBookTest, ABadFileIsAnErrorAtTheStart) {
+  Write("[]");
+  const auto book = QuotaBook::Open(path_, [this] { return now_; });
+  EXPECT_EQ(book.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(book.status().message(), HasSubstr(path_));
+}
+
+TEST_F(QuotaBookTest, UsageIsCountedByTenant) {
+  Open(R"({"requests": 1})");
+  {
+    const Hold hold = Take(Of("a", 30, 10));
+    Refused(Of("a"));
+    hold->AddGenerated(3);
+    hold->AddGenerated(2);
+    hold->SetPrompt(20, 10);
+  }
+  { const Hold hold = Take(Of("b")); }
+  const auto usage = book_->Usage();
+  ASSERT_EQ(usage.size(), 2u);
+  const TenantUsage& a = usage.at("a");
+  EXPECT_EQ(a.requests, 1);
+  EXPECT_EQ(a.refused, 1);
+  EXPECT_EQ(a.prompt_tokens, 20);
+  EXPECT_EQ(a.cached_tokens, 10);
+  EXPECT_EQ(a.generated_tokens, 5);
+  EXPECT_EQ(usage.at("b").requests, 1);
+  EXPECT_EQ(usage.at("b").prompt_tokens, 0);
+}
+
+TEST_F(QuotaBookTest, ManyTenantsTakeBoundedMemory) {
+  Open(R"({"requests": 1})");
+  for (size_t i = 0; i < QuotaBook::kMaxTenants; ++i) {
+    Take(Of(std::to_string(i)));
+  }
+  EXPECT_EQ(book_->Usage().count(QuotaBook::kOtherTenants), 0u);
+  const Hold one_more = Take(Of("new"));
+  Refused(Of("newer"));  // they are counted as one
+  EXPECT_EQ(book_->Usage().at(QuotaBook::kOtherTenants).requests, 1);
+  EXPECT_EQ(book_->Usage().size(), QuotaBook::kMaxTenants + 1);
+}
+
+}  // namespace
+}  // namespace plimsoll::services
