@@ -11,6 +11,7 @@
 #include "base/status_macros.h"
 #include "services/host/background.h"
 #include "services/host/log.h"
+#include "services/host/service_manager.h"
 #include "services/http/metrics_server.h"
 #include "services/metrics/planner_metrics.h"
 #include "services/planner/ledger.h"
@@ -76,9 +77,13 @@ absl::Status Run(const ServerOptions& options, const PlannerOptions& flags) {
                         options.reader_timeout);
   auto server = Server::Start(options, {service.get()}, gate);
   if (!server.ok()) return server.status();
+  // It hangs if the ledger's lock does, and then no call is answered either.
+  ServiceManager manager([&ledger] { ledger.Tick(); });
   (*server)->SetReady(true);
   AnnounceAddress((*server)->address());
+  manager.Ready();
   AwaitSignal();
+  manager.Stopping();
   Log(LogLevel::kInfo, "draining");
   ledger.feed().End();
   (*server)->Drain([&pool] { (*pool)->Abort(); });

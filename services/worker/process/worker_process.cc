@@ -10,6 +10,7 @@
 
 #include "base/status_macros.h"
 #include "services/host/log.h"
+#include "services/host/service_manager.h"
 #include "services/http/metrics_server.h"
 #include "services/metrics/worker_metrics.h"
 #include "services/server/flags.h"
@@ -48,7 +49,8 @@ absl::Status RunWorker(const ServerOptions& server_options,
   const bool has_metrics = !server_options.metrics_listen.empty();
   // Before any of gRPC's is started, which its calls to a planner need.
   RETURN_IF_ERROR(
-      CheckWorkerThreads(options, GrpcThreads() + (has_metrics ? 1 : 0)));
+      CheckWorkerThreads(options, GrpcThreads() + (has_metrics ? 1 : 0) +
+                                      (WantedBeat().has_value() ? 1 : 0)));
   std::optional<Observers> observers;
   if (has_metrics) options.observer = &observers.emplace(options).both;
   ASSIGN_OR_RETURN(const auto core, WorkerCore::Start(std::move(options)));
@@ -84,8 +86,12 @@ absl::Status RunWorker(const ServerOptions& server_options,
   core->WatchDevices([&set_ready] { set_ready(false); });
   registry.LoadAtStart();
   registry.SetReadyListener(set_ready);
+  // It hangs if the registry's lock does. The device guard watches the steps.
+  ServiceManager manager([&registry] { registry.LongestStep(); });
   AnnounceAddress(server->address());
+  manager.Ready();
   AwaitSignal();
+  manager.Stopping();
   Log(LogLevel::kInfo, "draining");
   server->Drain([&core] { core->AbortCalls(); });
   core->End();

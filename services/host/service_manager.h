@@ -1,0 +1,76 @@
+// Tells the service manager that started this process, such as systemd, when it
+// is ready, that it is alive and when it stops.
+#ifndef PLIMSOLL_SERVICES_HOST_SERVICE_MANAGER_H_
+#define PLIMSOLL_SERVICES_HOST_SERVICE_MANAGER_H_
+
+#include <sys/un.h>
+
+#include <condition_variable>
+#include <cstddef>
+#include <functional>
+#include <mutex>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "services/host/background.h"
+
+namespace plimsoll::services {
+
+// The longest address of a manager's socket that the system takes.
+inline constexpr size_t kMaxManagerAddressBytes =
+    sizeof(sockaddr_un::sun_path) - 1;
+// The shortest time between two beats, however short the watchdog's time is.
+inline constexpr absl::Duration kLeastBeat = absl::Milliseconds(1);
+// The longest, however long it is.
+inline constexpr absl::Duration kMostBeat = absl::Hours(1);
+
+// Sends one message, such as "READY=1", to the socket `address`: a path, or a
+// name that begins with '@' (an abstract one). Never blocks.
+// Errors: kInvalidArgument if it is neither or too long; kUnavailable if the
+// message cannot be sent.
+// Source: sd_notify(3).
+absl::Status TellManager(absl::string_view address, absl::string_view message);
+
+// Returns how often the manager has to hear from this process, by
+// $WATCHDOG_USEC and $WATCHDOG_PID: twice in the watchdog's time, within
+// kLeastBeat and kMostBeat. Absent if it does not have to, or if the variables
+// are of another process.
+std::optional<absl::Duration> WantedBeat();
+
+// Does nothing if no manager is named in the environment ($NOTIFY_SOCKET), and
+// writes a warning if it cannot be told. Used by one thread.
+class ServiceManager {
+ public:
+  // While the process is alive, `check` returns soon. While the process hangs,
+  // it does not, and the manager's watchdog ends the process. It is called on a
+  // thread of its own; what it uses must outlive this object.
+  explicit ServiceManager(std::function<void()> check);
+  ~ServiceManager();
+  ServiceManager(const ServiceManager&) = delete;
+  ServiceManager& operator=(const ServiceManager&) = delete;
+
+  // Says that the process serves, and from then on that it is alive, if the
+  // manager wants to hear it. Throws std::system_error if the system gives no
+  // thread for that.
+  void Ready();
+  // Says that the process ends by itself. It still says that it is alive, until
+  // this object ends.
+  void Stopping();
+
+ private:
+  void Beat(absl::Duration interval);
+
+  const std::function<void()> check_;
+  // Its waits keep to the steady clock. Those of absl::Mutex keep to the time
+  // of day, and one that jumps back would make a beat late.
+  std::mutex mu_;
+  std::condition_variable ended_;
+  bool has_ended_ = false;  // guarded by mu_
+  Background thread_;       // last: it uses everything above
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_HOST_SERVICE_MANAGER_H_
