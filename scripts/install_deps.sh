@@ -2,13 +2,14 @@
 # Installs the Debian packages that building, testing or checking needs.
 #
 # Usage: scripts/install_deps.sh [--build] [--test] [--clients] [--browser]
-#   [--ci] [--neon]
+#   [--ci] [--neon] [--packages]
 #   --build  compiler, CMake and libraries of the three binaries (the default)
 #   --test   what the test suite and the benchmarks add
 #   --clients  what the examples of clients/ need (Debian 12)
 #   --browser  Chromium, in which the page of `plimsoll serve` is tested
 #   --ci     what .ci/run adds: clang, sanitizers, linters (Debian 12)
 #   --neon   what the preset `neon` needs: cross compiler and emulator for ARM
+#   --packages  what scripts/package.sh adds, with its tests (Debian 12)
 # Packages that are already installed are left alone; without missing packages
 # nothing is run. sudo is used only if you are not root.
 set -euo pipefail
@@ -36,6 +37,7 @@ ci_packages=(
   libfuzzer-14-dev shellcheck
 )
 neon_packages=(cmake g++-aarch64-linux-gnu ninja-build qemu-user)
+package_packages=(binutils debootstrap dpkg-dev file lintian patchelf)
 
 check_system() {
   local id=unknown version=unknown
@@ -86,6 +88,7 @@ for argument in "$@"; do
     --browser) wanted+=("${browser_packages[@]}") ;;
     --ci) wanted+=("${ci_packages[@]}") ;;
     --neon) wanted+=("${neon_packages[@]}") ;;
+    --packages) wanted+=("${package_packages[@]}") ;;
     *) die "unknown argument $argument; see the head of this script" ;;
   esac
 done

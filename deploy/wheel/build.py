@@ -1,0 +1,192 @@
+"""Makes the wheel `plimsoll-llm`: our programs and the libraries that they need.
+
+Usage: build.py PREFIX VERSION FOLDER
+
+PREFIX is a folder into which `cmake --install --component programs` has put the
+programs. The wheel is written into FOLDER, and its name on stdout; the folder
+`wheel` beside PREFIX has its files. Needs patchelf, readelf, and libraries that
+are Debian packages. The same programs and libraries make the same wheel.
+"""
+
+import base64
+import hashlib
+import json
+import pathlib
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import urllib.parse
+import zipfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import licences  # noqa: E402  (it lies in the folder above)
+
+PROGRAMS = ("plimsoll", "plimsoll-planner", "plimsoll-worker")
+COMMANDS = {
+    "plimsoll": "plimsoll",
+    "plimsoll-planner": "planner",
+    "plimsoll-worker": "worker",
+}
+# What every system with the glibc of the tag has (PEP 600's policies agree).
+OF_THE_SYSTEM = re.compile(
+    r"(ld-linux-[\w-]+|lib(c|m|dl|rt|pthread|resolv|gcc_s|stdc\+\+))\.so\.\d+"
+)
+GLIBC = (2, 36)
+TAG = f"py3-none-manylinux_{GLIBC[0]}_{GLIBC[1]}_{platform.machine()}"
+# The oldest time that a zip file can say.
+TIME = (1980, 1, 1, 0, 0, 0)
+
+
+def said(*command):
+    """What a command prints."""
+    words = [str(word) for word in command]
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+
+def libraries_of(programs):
+    """The paths of the libraries that the programs need and that go along."""
+    found = {}
+    for program in programs:
+        for line in said("ldd", program).splitlines():
+            words = line.split()
+            if "not found" in line:
+                raise SystemExit(f"error: {program}: {line.strip()}")
+            if len(words) > 2 and words[1] == "=>":
+                found[words[0]] = pathlib.Path(words[2])
+    return {
+        name: path
+        for name, path in sorted(found.items())
+        if not OF_THE_SYSTEM.fullmatch(name)
+    }
+
+
+def check_glibc(files):
+    """Refuses files that need a newer glibc than the tag says."""
+    for file in files:
+        for major, minor in re.findall(r"\bGLIBC_(\d+)\.(\d+)", said("readelf", "-V", file)):
+            if (int(major), int(minor)) > GLIBC:
+                raise SystemExit(
+                    f"error: {file} needs glibc {major}.{minor}, the wheel is for "
+                    f"{GLIBC[0]}.{GLIBC[1]}; make it on Debian 12"
+                )
+
+
+def fill(package, prefix):
+    """Puts programs, data and libraries into the package; returns the latter."""
+    shutil.copytree(HERE / "plimsoll_llm", package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(prefix / "bin", package / "bin")
+    shutil.copytree(prefix / "share" / "plimsoll", package / "share" / "plimsoll")
+    programs = [package / "bin" / name for name in PROGRAMS]
+    libraries = libraries_of(programs)
+    (package / "lib").mkdir()
+    for name, path in libraries.items():
+        shutil.copyfile(path, package / "lib" / name)
+    for program in programs:
+        # RPATH and not RUNPATH: it holds for libraries of libraries, too.
+        said("patchelf", "--force-rpath", "--set-rpath", "$ORIGIN/../lib", program)
+    check_glibc([*programs, *(package / "lib").iterdir()])
+    return libraries
+
+
+def component(package):
+    """What a list of parts (CycloneDX) says of a Debian package."""
+    version = said("dpkg-query", "-W", "-f", "${Version}\\n", package).split()[0]
+    address = "@".join(urllib.parse.quote(word, safe="") for word in (package, version))
+    return {
+        "type": "library",
+        "name": package,
+        "version": version,
+        "purl": f"pkg:deb/debian/{address}",
+    }
+
+
+def write_parts(path, version, packages):
+    """Writes which packages' code the wheel has, for scanners of weaknesses."""
+    parts = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {
+            "component": {"type": "application", "name": "plimsoll-llm", "version": version}
+        },
+        "components": [component(package) for package in packages],
+    }
+    path.parent.mkdir()
+    path.write_text(json.dumps(parts, indent=1) + "\n")
+
+
+def write_info(info, version, libraries):
+    """Writes the files that pip reads, all but the list of files."""
+    named = licences.copy_licences(info / "licenses", libraries.values())
+    shutil.copyfile(HERE.parents[1] / "LICENSE", info / "licenses" / "LICENSE")
+    # The folder that PEP 770 names.
+    write_parts(info / "sboms" / "plimsoll.cdx.json", version, named)
+    lines = [
+        "Metadata-Version: 2.4",
+        "Name: plimsoll-llm",
+        f"Version: {version}",
+        "Summary: Plans the memory of language models, loads them and streams text",
+        "License-Expression: Apache-2.0",
+        *(f"License-File: {name}" for name in ("LICENSE", *named)),
+        "Requires-Python: >=3.9",
+        "Description-Content-Type: text/markdown",
+        "",
+        (HERE / "README.md").read_text(encoding="utf-8"),
+    ]
+    (info / "METADATA").write_text("\n".join(lines), encoding="utf-8")
+    (info / "WHEEL").write_text(
+        "Wheel-Version: 1.0\nGenerator: plimsoll\nRoot-Is-Purelib: false\n"
+        f"Tag: {TAG}\n"
+    )
+    (info / "entry_points.txt").write_text(
+        "[console_scripts]\n"
+        + "".join(f"{name} = plimsoll_llm:{to}\n" for name, to in COMMANDS.items())
+    )
+
+
+def digest(data):
+    """A file's hash, as RECORD has it."""
+    coded = base64.urlsafe_b64encode(hashlib.sha256(data).digest())
+    return f"sha256={coded.decode().rstrip('=')}"
+
+
+def pack(folder, info, wheel):
+    """Writes all files of `folder` into the wheel, and the list of them."""
+    record = info / "RECORD"
+    rows = []
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    for path in files:
+        data = path.read_bytes()
+        rows.append(f"{path.relative_to(folder)},{digest(data)},{len(data)}\n")
+    record.write_text("".join(rows) + f"{record.relative_to(folder)},,\n")
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as out:
+        for path in (*files, record):
+            entry = zipfile.ZipInfo(str(path.relative_to(folder)), TIME)
+            mode = 0o755 if path.parent.name == "bin" else 0o644
+            entry.external_attr = (0o100000 | mode) << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            out.writestr(entry, path.read_bytes())
+
+
+def main():
+    if len(sys.argv) != 4:
+        raise SystemExit(__doc__)
+    prefix, version, out = pathlib.Path(sys.argv[1]), sys.argv[2], pathlib.Path(sys.argv[3])
+    tree = prefix.parent / "wheel"
+    shutil.rmtree(tree, ignore_errors=True)
+    tree.mkdir(parents=True)
+    libraries = fill(tree / "plimsoll_llm", prefix)
+    info = tree / f"plimsoll_llm-{version}.dist-info"
+    info.mkdir()
+    write_info(info, version, libraries)
+    out.mkdir(parents=True, exist_ok=True)
+    wheel = out / f"plimsoll_llm-{version}-{TAG}.whl"
+    pack(tree, info, wheel)
+    print(wheel)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+#!/usr/bin/env bash
+# Installs a package in a bare Debian 12 that has nothing of what built it, and
+# runs tests/packages/smoke.sh there.
+#
+# Usage: bare_debian.sh FOLDER MODEL deb FILE.deb
+#        bare_debian.sh FOLDER MODEL wheels PROGRAMS.whl CLIENT.whl
+#
+# Needs root and debootstrap. FOLDER keeps the bare system, so that later runs
+# need not fetch it again, and lists of packages are those of this machine: its
+# mirror, and its settings of proxies and certificates.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../../scripts/lib.sh"
+
+suite=bookworm
+tests_dir=$repo_root/tests/packages
+
+# mirror: where this machine gets the suite's packages from; nothing if that is
+# not known, and debootstrap has a default.
+mirror() {
+  # shellcheck disable=SC2016  # apt fills these in
+  apt-get indextargets --format '$(REPO_URI)' "Codename: $suite" \
+    'Component: main' | sed -e 's,/$,,' -n -e 1p
+}
+
+# make_base: the bare system, unless it is there already.
+make_base() {
+  [[ ! -e $base/.complete ]] || return 0
+  local from
+  from=$(mirror)
+  remove "$base"
+  mkdir -p "$base"
+  debootstrap --variant=minbase "$suite" "$base" ${from:+"$from"} >&2
+  printf 'Types: deb\nURIs: %s\nSuites: %s\nComponents: main\n' \
+    "$(awk '{ print $2; exit }' "$base/etc/apt/sources.list")" "$suite" \
+    >"$base/etc/apt/sources.list.d/debian.sources"
+  : >"$base/etc/apt/sources.list"
+  touch "$base/.complete"
+}
+
+# share_network: what this machine needs to reach a network. The package
+# ca-certificates makes a bundle of its own, with what is in the second place.
+share_network() {
+  local place
+  cp -r /etc/apt/apt.conf.d/. "$root/etc/apt/apt.conf.d/"
+  cp -L /etc/resolv.conf "$root/etc/"
+  for place in etc/ssl/certs/ca-certificates.crt \
+    usr/local/share/ca-certificates/kept-bundle.crt; do
+    install -D -m 644 /etc/ssl/certs/ca-certificates.crt "$root/$place" || true
+  done
+  cp /etc/pip.conf "$root/etc/" 2>/dev/null || true
+}
+
+# remove FOLDER: never what is mounted there.
+remove() {
+  umount "$1/proc" 2>/dev/null || true
+  rm -rf --one-file-system "$1"
+}
+
+# enter COMMAND...: runs it in the system under test.
+enter() {
+  chroot "$root" env HOME=/opt LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
+    PATH=/opt/venv/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
+}
+
+install_packages() {
+  enter apt-get -q update >&2
+  enter apt-get -q install -y --no-install-recommends "$@" </dev/null >&2
+}
+
+smoke() { enter /opt/smoke.sh /opt/model.gguf; }
+
+# absent PATH: the package must have left nothing there.
+absent() { [[ ! -e $root$1 ]] || die "$1 is still there"; }
+
+test_deb() {
+  cp "$1" "$root/opt/plimsoll.deb"
+  install_packages /opt/plimsoll.deb
+  smoke
+  enter getent passwd plimsoll >&2 || die "there is no user plimsoll"
+  enter test ! -e /etc/systemd/system/multi-user.target.wants/plimsoll-worker.service ||
+    die "the package enables a service"
+  enter systemd-analyze verify --man=no plimsoll-planner.service \
+    plimsoll-worker.service >&2
+  # shellcheck disable=SC1091  # of the system under test
+  enter bash -c 'source /usr/share/bash-completion/completions/plimsoll' ||
+    die "bash does not take the completion"
+  install -D -m 600 /dev/null "$root/var/lib/plimsoll/planner/leases.db"
+  # Nothing changes when it is installed again, and settings survive.
+  echo 'PLIMSOLL_WORKER_FLAGS="--lazy"' >"$root/etc/default/plimsoll-worker"
+  enter dpkg -i /opt/plimsoll.deb >&2
+  grep -q lazy "$root/etc/default/plimsoll-worker" || die "a setting is lost"
+  enter apt-get -q purge -y plimsoll </dev/null >&2
+  absent /usr/bin/plimsoll
+  absent /etc/default/plimsoll-worker
+  absent /var/lib/plimsoll
+}
+
+# The wheel says what is in it, and under which licences.
+check_parts() {
+  local info package
+  info=$(find "$root/opt/venv" -name 'plimsoll_llm-*.dist-info')
+  for package in libssl3 libgrpc29 libcli11-dev; do
+    grep -q "\"$package\"" "$info/sboms/plimsoll.cdx.json" ||
+      die "the list of parts lacks $package"
+    [[ -s $info/licenses/$package ]] || die "there is no licence of $package"
+  done
+}
+
+test_wheels() {
+  local programs=$1 client=$2
+  cp "$programs" "$client" "$root/opt/"
+  install_packages python3 python3-venv
+  [[ -z $(find "$root/usr/lib" "$root/lib" -name 'libgrpc*' -o -name 'libabsl*') ]] ||
+    die "the system has libraries that the wheel shall bring"
+  enter python3 -m venv /opt/venv
+  enter pip install --quiet --no-index "/opt/${programs##*/}" >&2
+  check_parts
+  smoke
+  enter pip install --quiet "/opt/${client##*/}" >&2
+  enter python3 /opt/client_smoke.py /opt/model.gguf
+  enter pip uninstall --quiet -y plimsoll-llm plimsoll-grpc >&2
+  absent /opt/venv/bin/plimsoll
+}
+
+(($# >= 4)) || die "see the head of this script"
+((EUID == 0)) || die "a system of its own needs root"
+command -v debootstrap >/dev/null ||
+  die "there is no debootstrap; scripts/install_deps.sh --packages installs it"
+base=$1/$suite root=$1/test-$3 model=$2 kind=$3
+shift 3
+make_base
+remove "$root"
+cp -a "$base" "$root"
+trap 'remove "$root"' EXIT
+share_network
+mount -t proc proc "$root/proc"
+cp "$tests_dir/smoke.sh" "$tests_dir/client_smoke.py" "$root/opt/"
+cp -L "$model" "$root/opt/model.gguf"
+"test_$kind" "$@"
