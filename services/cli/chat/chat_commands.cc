@@ -7,7 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "services/cli/terminal/nearest.h"
+#include "base/nearest.h"
 #include "services/cli/terminal/terminal.h"
 
 namespace plimsoll::cli {

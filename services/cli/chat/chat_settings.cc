@@ -6,8 +6,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "base/nearest.h"
 #include "base/status_macros.h"
-#include "services/cli/terminal/nearest.h"
 #include "services/cli/terminal/terminal.h"
 #include "worker/sampling/sampler.h"
 

@@ -1,15 +1,22 @@
-#include "services/cli/terminal/nearest.h"
+// Finds the name that was meant by one that does not exist.
+#ifndef PLIMSOLL_BASE_NEAREST_H_
+#define PLIMSOLL_BASE_NEAREST_H_
 
 #include <algorithm>
+#include <cstddef>
+#include <span>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
 
-namespace plimsoll::cli {
-namespace {
+namespace plimsoll {
+
+// Longer words are compared by their first bytes.
+inline constexpr size_t kMaxComparedBytes = 64;
 
 // The restricted Damerau-Levenshtein distance.
-size_t Distance(absl::string_view a, absl::string_view b) {
+inline size_t LetterDistance(absl::string_view a, absl::string_view b) {
   // Rows i - 2, i - 1 and i of the table.
   std::vector<size_t> before(b.size() + 1);
   std::vector<size_t> last(b.size() + 1);
@@ -30,18 +37,21 @@ size_t Distance(absl::string_view a, absl::string_view b) {
   return row[b.size()];
 }
 
-}  // namespace
-
-absl::string_view Nearest(absl::string_view word,
-                          std::span<const absl::string_view> names) {
+// Returns the first of `names` that begins with `word` or, if there is none,
+// the first one with the fewest letters that are wrong, missing, too many or
+// swapped with their neighbour. Requires a name.
+inline absl::string_view Nearest(absl::string_view word,
+                                 std::span<const absl::string_view> names) {
   const absl::string_view compared = word.substr(0, kMaxComparedBytes);
   for (const absl::string_view name : names) {
     if (!compared.empty() && absl::StartsWith(name, compared)) return name;
   }
   return *std::min_element(
       names.begin(), names.end(), [&](auto one, auto other) {
-        return Distance(compared, one) < Distance(compared, other);
+        return LetterDistance(compared, one) < LetterDistance(compared, other);
       });
 }
 
-}  // namespace plimsoll::cli
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_BASE_NEAREST_H_

@@ -1,11 +1,11 @@
-#include "services/cli/terminal/nearest.h"
+#include "base/nearest.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-namespace plimsoll::cli {
+namespace plimsoll {
 namespace {
 
 constexpr absl::string_view kNames[] = {"/set", "/save", "/system", "/reset",
@@ -29,4 +29,4 @@ TEST(NearestTest, TakesAnyWord) {
 }
 
 }  // namespace
-}  // namespace plimsoll::cli
+}  // namespace plimsoll
