@@ -5,6 +5,53 @@
 #include "worker/device/host_resources.h"
 
 namespace plimsoll::services {
+namespace {
+
+void AddModelCounts(const std::string& name, const ModelCounts& counts,
+                    Scrape& scrape) {
+  const Scrape::Label model{"model", name};
+  for (size_t i = 0; i < kResults.size(); ++i) {
+    scrape.Add(kRequests, {model, {"result", kResults[i]}},
+               counts.results[i].load());
+  }
+  scrape.Add(kAdmission, {model, {"decision", "admitted"}, {"reason", ""}},
+             counts.admitted.load());
+  for (size_t i = 0; i < kRefusals.size(); ++i) {
+    scrape.Add(kAdmission,
+               {model, {"decision", "refused"}, {"reason", kRefusals[i]}},
+               counts.refused[i].load());
+  }
+  scrape.Add(kLoads, {model, {"result", "ok"}}, counts.loads.load());
+  scrape.Add(kLoads, {model, {"result", "error"}}, counts.failed_loads.load());
+  scrape.Add(kUnloads, {model}, counts.unloads.load());
+  if (counts.loads + counts.failed_loads > 0) {
+    scrape.Add(kLoadSeconds, {model, {"phase", "total"}},
+               counts.load_seconds.load());
+  }
+  scrape.Add(kPromptTokens, {model, {"cached", "false"}},
+             counts.computed_tokens.load());
+  scrape.Add(kPromptTokens, {model, {"cached", "true"}},
+             counts.cached_tokens.load());
+  scrape.Add(kEvictions, {model}, counts.evictions.load());
+  scrape.Add(kEvictedTokens, {model}, counts.evicted_tokens.load());
+  scrape.Add(kStepSeconds, {model}, counts.step.Read());
+  scrape.Add(kInterTokenLatency, {model}, counts.inter_token.Read());
+  scrape.Add(kQueueSeconds, {model}, counts.queued.Read());
+  scrape.Add(kRequestPromptTokens, {model}, counts.prompt_tokens.Read());
+  scrape.Add(kRequestGenerationTokens, {model}, counts.generated_tokens.Read());
+  const Scrape::Label alias{"gen_ai_request_model", name};
+  const auto first_token = counts.first_token.Read();
+  scrape.Add(kTimeToFirstToken, {model}, first_token);
+  scrape.Add(kGenAiFirstToken, {alias}, first_token);
+  const auto per_token = counts.per_token.Read();
+  scrape.Add(kTimePerOutputToken, {model}, per_token);
+  scrape.Add(kGenAiPerToken, {alias}, per_token);
+  const auto request = counts.request.Read();
+  scrape.Add(kRequestSeconds, {model}, request);
+  scrape.Add(kGenAiDuration, {alias}, request);
+}
+
+}  // namespace
 
 WorkerMetrics::WorkerMetrics(const WorkerOptions& options) {
   for (const ModelFlag& model : options.models) models_[model.name];
@@ -13,7 +60,17 @@ WorkerMetrics::WorkerMetrics(const WorkerOptions& options) {
 
 ModelCounts* WorkerMetrics::CountsOf(const std::string& model) {
   const auto found = models_.find(model);
-  return found == models_.end() ? nullptr : &found->second;
+  if (found != models_.end()) return &found->second;
+  AddedModel* added = newest_.load(std::memory_order_acquire);
+  while (added != nullptr && added->name != model) added = added->next;
+  return added == nullptr ? nullptr : &added->counts;
+}
+
+void WorkerMetrics::OnModelAdded(const std::string& model) {
+  absl::MutexLock lock(&mu_);
+  if (CountsOf(model) != nullptr) return;
+  AddedModel& added = added_.emplace_back(model, newest_.load());
+  newest_.store(&added, std::memory_order_release);
 }
 
 void WorkerMetrics::OnSubmit(const std::string& model,
@@ -72,48 +129,11 @@ std::string WorkerMetrics::Text(ModelRegistry& registry, bool is_ready) const {
 
 void WorkerMetrics::AddCounts(Scrape& scrape) const {
   for (const auto& [name, counts] : models_) {
-    const Scrape::Label model{"model", name};
-    for (size_t i = 0; i < kResults.size(); ++i) {
-      scrape.Add(kRequests, {model, {"result", kResults[i]}},
-                 counts.results[i].load());
-    }
-    scrape.Add(kAdmission, {model, {"decision", "admitted"}, {"reason", ""}},
-               counts.admitted.load());
-    for (size_t i = 0; i < kRefusals.size(); ++i) {
-      scrape.Add(kAdmission,
-                 {model, {"decision", "refused"}, {"reason", kRefusals[i]}},
-                 counts.refused[i].load());
-    }
-    scrape.Add(kLoads, {model, {"result", "ok"}}, counts.loads.load());
-    scrape.Add(kLoads, {model, {"result", "error"}},
-               counts.failed_loads.load());
-    scrape.Add(kUnloads, {model}, counts.unloads.load());
-    if (counts.loads + counts.failed_loads > 0) {
-      scrape.Add(kLoadSeconds, {model, {"phase", "total"}},
-                 counts.load_seconds.load());
-    }
-    scrape.Add(kPromptTokens, {model, {"cached", "false"}},
-               counts.computed_tokens.load());
-    scrape.Add(kPromptTokens, {model, {"cached", "true"}},
-               counts.cached_tokens.load());
-    scrape.Add(kEvictions, {model}, counts.evictions.load());
-    scrape.Add(kEvictedTokens, {model}, counts.evicted_tokens.load());
-    scrape.Add(kStepSeconds, {model}, counts.step.Read());
-    scrape.Add(kInterTokenLatency, {model}, counts.inter_token.Read());
-    scrape.Add(kQueueSeconds, {model}, counts.queued.Read());
-    scrape.Add(kRequestPromptTokens, {model}, counts.prompt_tokens.Read());
-    scrape.Add(kRequestGenerationTokens, {model},
-               counts.generated_tokens.Read());
-    const Scrape::Label alias{"gen_ai_request_model", name};
-    const auto first_token = counts.first_token.Read();
-    scrape.Add(kTimeToFirstToken, {model}, first_token);
-    scrape.Add(kGenAiFirstToken, {alias}, first_token);
-    const auto per_token = counts.per_token.Read();
-    scrape.Add(kTimePerOutputToken, {model}, per_token);
-    scrape.Add(kGenAiPerToken, {alias}, per_token);
-    const auto request = counts.request.Read();
-    scrape.Add(kRequestSeconds, {model}, request);
-    scrape.Add(kGenAiDuration, {alias}, request);
+    AddModelCounts(name, counts, scrape);
+  }
+  for (const AddedModel* added = newest_.load(std::memory_order_acquire);
+       added != nullptr; added = added->next) {
+    AddModelCounts(added->name, added->counts, scrape);
   }
   for (const auto& [id, counts] : devices_) {
     const Scrape::Label device{"device", id};

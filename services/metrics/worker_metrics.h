@@ -2,11 +2,16 @@
 #ifndef PLIMSOLL_SERVICES_METRICS_WORKER_METRICS_H_
 #define PLIMSOLL_SERVICES_METRICS_WORKER_METRICS_H_
 
+#include <atomic>
+#include <deque>
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
 #include "services/metrics/model_counts.h"
 #include "services/metrics/scrape.h"
 #include "services/worker/models/model_registry.h"
@@ -22,7 +27,8 @@ class WorkerMetrics final : public WorkerObserver {
  public:
   explicit WorkerMetrics(const WorkerOptions& options);
 
-  // They take no lock, and allocate nothing.
+  // Only the first takes a lock or allocates.
+  void OnModelAdded(const std::string& model) override ABSL_LOCKS_EXCLUDED(mu_);
   void OnSubmit(const std::string& model, const absl::Status& status) override;
   void OnStep(const std::string& model,
               const worker::StepRecord& step) override;
@@ -37,10 +43,23 @@ class WorkerMetrics final : public WorkerObserver {
   std::string Text(ModelRegistry& registry, bool is_ready) const;
 
  private:
+  struct AddedModel {
+    AddedModel(std::string name, AddedModel* next)
+        : name(std::move(name)), next(next) {}
+
+    const std::string name;
+    AddedModel* const next;  // the one that was added before it, or null
+    ModelCounts counts = {};
+  };
+
   // Null for a model that is not configured.
   ModelCounts* CountsOf(const std::string& model);
   void AddCounts(Scrape& scrape) const;
 
+  absl::Mutex mu_;
+  // What the list of added models is made of; adding one moves none.
+  std::deque<AddedModel> added_ ABSL_GUARDED_BY(mu_);
+  std::atomic<AddedModel*> newest_ = nullptr;
   // The keys are constant.
   std::map<std::string, ModelCounts, std::less<>> models_;
   std::map<std::string, LeaseCounts, std::less<>> devices_;

@@ -129,10 +129,24 @@ class ModelRegistry {
   absl::Status Unload(const std::string& name, std::function<void()> done)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Adds those of `models` that it has not; a call of them, or LoadModel, loads
+  // them.
+  // Errors, after which nothing is added: kFailedPrecondition if the worker
+  // loads its models at the start, if `models` lack one that it has, or if one
+  // has another file; kUnavailable while it drains.
+  absl::Status AddModels(const std::vector<ModelFlag>& models)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   // Says how long a model stays loaded without use, until it is unloaded; the
   // next time it has WorkerOptions::keep_alive again.
   // Errors: as Use for the name.
   absl::Status SetKeepAlive(const std::string& name, absl::Duration keep_alive)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Replaces WorkerOptions::keep_alive, also of models that have it already; a
+  // model that SetKeepAlive gave another one keeps that.
+  void SetDefaultKeepAlive(absl::Duration keep_alive) ABSL_LOCKS_EXCLUDED(mu_);
+  // Replaces WorkerOptions::pinned. Loads and unloads nothing.
+  void SetPinned(const std::vector<std::string>& names)
       ABSL_LOCKS_EXCLUDED(mu_);
   // Unloads the models that nobody has used for their keep_alive.
   void UnloadExpired() ABSL_LOCKS_EXCLUDED(mu_);
@@ -248,8 +262,10 @@ class ModelRegistry {
   std::function<void(bool)> ready_listener_ ABSL_GUARDED_BY(mu_);
   int64_t starting_ ABSL_GUARDED_BY(mu_) = 0;  // loads of the start
   bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
-  size_t n_awaiting_ ABSL_GUARDED_BY(mu_) = 0;  // all entries' calls
-  // Its keys are constant. Last: the threads in it use everything above.
+  absl::Duration keep_alive_ ABSL_GUARDED_BY(mu_);  // of the next loads
+  size_t n_awaiting_ ABSL_GUARDED_BY(mu_) = 0;      // all entries' calls
+  // Entries are added and never removed. Last: the threads in it use everything
+  // above.
   std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mu_);
 };
 

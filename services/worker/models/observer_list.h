@@ -29,6 +29,9 @@ class ObserverList final : public WorkerObserver {
                     const worker::RequestRecord& request) override {
     for (WorkerObserver* one : observers_) one->OnRequestEnd(model, request);
   }
+  void OnModelAdded(const std::string& model) override {
+    for (WorkerObserver* one : observers_) one->OnModelAdded(model);
+  }
   void OnLoadEnd(const LoadRecord& load) override {
     for (WorkerObserver* one : observers_) one->OnLoadEnd(load);
   }

@@ -48,6 +48,8 @@ class WorkerObserver {
                       const worker::StepRecord& /*step*/) {}
   virtual void OnRequestEnd(const std::string& /*model*/,
                             const worker::RequestRecord& /*request*/) {}
+  // A model was added to those of the start.
+  virtual void OnModelAdded(const std::string& /*model*/) {}
   virtual void OnLoadEnd(const LoadRecord& /*load*/) {}
   virtual void OnUnload(const std::string& /*model*/) {}
   virtual void OnLease(const LeaseRecord& /*lease*/) {}

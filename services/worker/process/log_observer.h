@@ -2,8 +2,10 @@
 #ifndef PLIMSOLL_SERVICES_WORKER_PROCESS_LOG_OBSERVER_H_
 #define PLIMSOLL_SERVICES_WORKER_PROCESS_LOG_OBSERVER_H_
 
+#include <atomic>
 #include <string>
 
+#include "services/worker/models/options.h"
 #include "services/worker/models/worker_observer.h"
 
 namespace plimsoll::services {
@@ -13,7 +15,12 @@ namespace plimsoll::services {
 class LogObserver final : public WorkerObserver {
  public:
   enum class Requests { kNotLogged, kLogged };
+  // What --log-requests asks for.
+  static Requests RequestsOf(const WorkerOptions& options) {
+    return options.logs_requests ? Requests::kLogged : Requests::kNotLogged;
+  }
   explicit LogObserver(Requests requests) : requests_(requests) {}
+  void SetRequests(Requests requests) { requests_ = requests; }
 
   void OnRequestEnd(const std::string& model,
                     const worker::RequestRecord& request) override;
@@ -22,7 +29,7 @@ class LogObserver final : public WorkerObserver {
   void OnLease(const LeaseRecord& lease) override;
 
  private:
-  const Requests requests_;
+  std::atomic<Requests> requests_;
 };
 
 }  // namespace plimsoll::services

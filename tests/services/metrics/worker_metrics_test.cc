@@ -239,5 +239,17 @@ TEST_F(WorkerMetricsTest, ModelsThatAreNotConfiguredAreNotCounted) {
   EXPECT_THAT(Text(), Not(HasSubstr("\"c\"")));
 }
 
+TEST_F(WorkerMetricsTest, ModelsThatWereAddedAreCounted) {
+  for (const std::string name : {"c", "d", "c", "a"}) {
+    metrics_->OnModelAdded(name);
+  }
+  metrics_->OnUnload("c");
+  metrics_->OnUnload("d");
+  metrics_->OnUnload("d");
+  EXPECT_THAT(Value(R"(plimsoll_unloads_total{model="a"})"), Optional(0.0));
+  EXPECT_THAT(Value(R"(plimsoll_unloads_total{model="c"})"), Optional(1.0));
+  EXPECT_THAT(Value(R"(plimsoll_unloads_total{model="d"})"), Optional(2.0));
+}
+
 }  // namespace
 }  // namespace plimsoll::services

@@ -347,6 +347,70 @@ TEST_F(ModelDemandTest, AKeepAliveHoldsUntilTheModelIsUnloaded) {
             absl::StatusCode::kNotFound);
 }
 
+TEST_F(ModelDemandTest, ANewKeepAliveIsThatOfModelsWhichHadTheOldOne) {
+  const auto worker = NewWorker(2.1);
+  ModelRegistry& registry = *worker->registry;
+  ASSERT_TRUE(Generate(*worker, "a").ok());
+  ASSERT_TRUE(Generate(*worker, "b").ok());
+  ASSERT_TRUE(registry.SetKeepAlive("b", absl::Seconds(9)).ok());
+  registry.SetDefaultKeepAlive(absl::Seconds(5));
+  const auto models = registry.List();
+  ASSERT_EQ(models.size(), 2u);
+  EXPECT_EQ(models[0].keep_alive, absl::Seconds(5));
+  EXPECT_EQ(models[1].keep_alive, absl::Seconds(9));
+  registry.SetDefaultKeepAlive(absl::ZeroDuration());
+  worker->AwaitNothingHeld();
+  while (StateOf(*worker, "a") != v1::MODEL_STATE_ABSENT) {
+    registry.UnloadExpired();  // the call may leave a moment later
+  }
+  EXPECT_EQ(StateOf(*worker, "b"), v1::MODEL_STATE_READY);
+  ASSERT_TRUE(Generate(*worker, "a").ok());
+  EXPECT_EQ(registry.List()[0].keep_alive, absl::ZeroDuration());
+}
+
+TEST_F(ModelDemandTest, WhichModelsArePinnedMayChange) {
+  const auto worker = NewWorker(
+      1.5, nullptr, [](WorkerOptions& options) { options.pinned = {"a"}; });
+  worker->registry->LoadAtStart();
+  AwaitState(*worker, "a", v1::MODEL_STATE_READY);
+  EXPECT_FALSE(Generate(*worker, "b").ok());
+  worker->registry->SetPinned({"b"});
+  EXPECT_EQ(StateOf(*worker, "b"), v1::MODEL_STATE_ABSENT);
+  ASSERT_TRUE(Generate(*worker, "b").ok());
+  EXPECT_FALSE(Generate(*worker, "a").ok());
+}
+
+TEST_F(ModelDemandTest, ModelsMayBeAdded) {
+  const auto worker = NewWorker();
+  const std::string file = worker->file.path();
+  ASSERT_TRUE(Generate(*worker, "a").ok());
+  EXPECT_EQ(Generate(*worker, "c").status().code(),
+            absl::StatusCode::kNotFound);
+  ASSERT_TRUE(
+      worker->registry->AddModels({{"a", file}, {"b", file}, {"c", file}})
+          .ok());
+  EXPECT_EQ(StateOf(*worker, "a"), v1::MODEL_STATE_READY);
+  ASSERT_TRUE(Generate(*worker, "c").ok());
+  EXPECT_EQ(StateOf(*worker, "a"), v1::MODEL_STATE_ABSENT);
+  EXPECT_TRUE(Generate(*worker, "a").ok());
+}
+
+TEST_F(ModelDemandTest, ModelsMayNotGoNorChangeTheirFile) {
+  const auto worker = NewWorker();
+  const std::string file = worker->file.path();
+  ModelRegistry& registry = *worker->registry;
+  EXPECT_THAT(registry.AddModels({{"a", file}, {"c", file}}).message(),
+              HasSubstr("a model is gone"));
+  EXPECT_THAT(
+      registry.AddModels({{"c", file}, {"a", file}, {"b", "other.gguf"}})
+          .message(),
+      HasSubstr("model b has another file"));
+  EXPECT_EQ(registry.List().size(), 2u);
+  registry.UnloadAll();
+  EXPECT_EQ(registry.AddModels({{"a", file}, {"b", file}, {"c", file}}).code(),
+            absl::StatusCode::kUnavailable);
+}
+
 TEST_F(ModelDemandTest, SoManyCallsMayWaitAndNoMore) {
   const auto worker = NewWorker();
   ModelRegistry& registry = *worker->registry;
@@ -408,6 +472,16 @@ TEST(ModelDemandOffTest, ACallForAModelThatIsNotLoadedIsRefused) {
   const grpc::Status status = worker.generation->Generate(
       &context, GreedyRequest<v1::GenerateRequest>("hello", 4), &response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+}
+
+TEST(ModelDemandOffTest, ModelsOfTheStartCannotBeAddedLater) {
+  TestWorker worker(nullptr, std::nullopt, nullptr,
+                    plimsoll::testing::FindRandomModel("llama_f32"),
+                    [](WorkerOptions& options) { options.lazy = false; });
+  const std::string file = worker.file.path();
+  EXPECT_EQ(worker.registry->AddModels({{"a", file}, {"b", file}, {"c", file}})
+                .code(),
+            absl::StatusCode::kFailedPrecondition);
 }
 
 }  // namespace
