@@ -2,12 +2,11 @@
 #include <grpcpp/impl/service_type.h>
 #include <unistd.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "services/host/background.h"
 #include "services/host/log.h"
@@ -18,32 +17,16 @@
 #include "services/planner/open_ledger.h"
 #include "services/planner/planner.h"
 #include "services/planner/planner_flags.h"
+#include "services/planner/planner_reload.h"
 #include "services/planner/planner_service.h"
 #include "services/server/flags.h"
 #include "services/server/server.h"
 #include "services/server/work_pool.h"
+#include "services/settings/settings.h"
 #include "services/sources/catalogue_file.h"
-#include "services/sources/plan_source.h"
 
 namespace plimsoll::services {
 namespace {
-
-// Reads the header of every configured model.
-absl::StatusOr<Planner::Models> ReadModels(
-    const std::vector<ModelFlag>& flags) {
-  Planner::Models models;
-  for (const ModelFlag& flag : flags) {
-    auto source = OpenPlanSource(flag.path);
-    if (!source.ok()) {
-      return absl::Status(
-          source.status().code(),
-          absl::StrCat("model ", flag.name, ": ", source.status().message()));
-    }
-    models[flag.name] =
-        std::make_shared<const planner::ModelShape>(std::move(source->shape));
-  }
-  return models;
-}
 
 // Listens for Prometheus, if it is to. Errors: those of MetricsServer::Start.
 absl::StatusOr<std::unique_ptr<MetricsServer>> StartMetrics(
@@ -52,10 +35,14 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> StartMetrics(
   return MetricsServer::Start(listen, std::move(source));
 }
 
-absl::Status Run(const ServerOptions& options, const PlannerOptions& flags) {
+using Reread = std::function<absl::StatusOr<PlannerFlags>()>;
+
+absl::Status Run(const PlannerFlags& all_flags, const Reread& reread) {
+  const ServerOptions& options = all_flags.server;
+  const PlannerOptions& flags = all_flags.options;
   ASSIGN_OR_RETURN(const auto log,
                    LogThread::Start(options.log, STDERR_FILENO));
-  auto models = ReadModels(flags.models);
+  auto models = ReadPlannerModels(flags.models);
   if (!models.ok()) return models.status();
   auto catalogue = LoadCatalogue(flags.catalogue);
   if (!catalogue.ok()) return catalogue.status();
@@ -82,7 +69,12 @@ absl::Status Run(const ServerOptions& options, const PlannerOptions& flags) {
   (*server)->SetReady(true);
   AnnounceAddress((*server)->address());
   manager.Ready();
-  AwaitSignal();
+  Settings settings = all_flags.settings;
+  std::function<void()> on_hangup;
+  if (reread != nullptr) {
+    on_hangup = [&] { ReloadPlanner(reread(), planner, settings); };
+  }
+  AwaitSignal(on_hangup);
   manager.Stopping();
   Log(LogLevel::kInfo, "draining");
   ledger.feed().End();
@@ -92,12 +84,14 @@ absl::Status Run(const ServerOptions& options, const PlannerOptions& flags) {
 
 int Main(int argc, char** argv) {
   HoldSignals();
-  ServerOptions options;
-  PlannerOptions flags;
-  if (const auto code = ParsePlannerFlags(argc, argv, options, flags)) {
-    return *code;
+  PlannerFlags flags;
+  if (const auto code = ParsePlannerFlags(argc, argv, flags)) return *code;
+  Reread reread;
+  if (!flags.settings.path.empty()) {
+    HoldHangup();
+    reread = [=] { return ReadPlannerFlagsAgain(argc, argv); };
   }
-  return ExitCode(NeedsThreads([&] { return Run(options, flags); }));
+  return ExitCode(NeedsThreads([&] { return Run(flags, reread); }));
 }
 
 }  // namespace

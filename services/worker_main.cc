@@ -20,6 +20,7 @@
 #include "services/worker/process/worker_devices.h"
 #include "services/worker/process/worker_flags.h"
 #include "services/worker/process/worker_process.h"
+#include "services/worker/process/worker_reload.h"
 #include "worker/device/compute_device.h"
 
 namespace plimsoll::services {
@@ -59,18 +60,21 @@ absl::StatusOr<ComputeDevices> FillDevices(const DeviceFlags& flags,
 int Main(int argc, char** argv) {
   KeepHeapSmall();
   HoldSignals();
-  ServerOptions server;
-  WorkerOptions options;
-  DeviceFlags flags;
-  if (const auto code = ParseWorkerFlags(argc, argv, server, options, flags)) {
-    return *code;
+  WorkerFlags flags;
+  if (const auto code = ParseWorkerFlags(argc, argv, flags)) return *code;
+  WorkerReload reload = {.in_effect = flags.settings, .read_again = nullptr};
+  if (!flags.settings.path.empty()) {
+    HoldHangup();
+    reload.read_again = [=] { return ReadWorkerFlagsAgain(argc, argv); };
   }
-  options.drain_timeout = server.drain_timeout;
-  const auto devices = FillDevices(flags, options);
+  WorkerOptions& options = flags.options;
+  options.drain_timeout = flags.server.drain_timeout;
+  const auto devices = FillDevices(flags.devices, options);
   if (!devices.ok()) return ExitCode(devices.status());
   FillDefaults(options);
-  return ExitCode(
-      NeedsThreads([&] { return RunWorker(server, std::move(options)); }));
+  return ExitCode(NeedsThreads([&] {
+    return RunWorker(flags.server, std::move(options), std::move(reload));
+  }));
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ absl::StatusOr<Planner::Shape> Planner::ShapeOf(
     const v1::ModelSource& source) const {
   switch (source.source_case()) {
     case v1::ModelSource::kModel: {
+      absl::MutexLock lock(&mu_);
       const auto found = models_.find(source.model());
       if (found != models_.end()) return found->second;
       return WithDetails(
@@ -34,6 +35,11 @@ absl::StatusOr<Planner::Shape> Planner::ShapeOf(
       return std::make_shared<const planner::ModelShape>(std::move(shape));
     }
   }
+}
+
+void Planner::SetModels(Models models) {
+  absl::MutexLock lock(&mu_);
+  models_ = std::move(models);
 }
 
 absl::Status Planner::DescribeModel(const v1::DescribeModelRequest& request,

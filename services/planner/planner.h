@@ -8,8 +8,10 @@
 #include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "base/stop_check.h"
 #include "planner/layout/device_profile.h"
 #include "planner/model/model_shape.h"
@@ -31,6 +33,10 @@ class Planner {
   // `ledger` must outlive it.
   Planner(Models models, Ledger& ledger)
       : models_(std::move(models)), ledger_(ledger) {}
+
+  // Replaces the models that requests may name. A request that has found its
+  // model goes on with it.
+  void SetModels(Models models) ABSL_LOCKS_EXCLUDED(mu_);
 
   absl::Status DescribeModel(const v1::DescribeModelRequest& request,
                              v1::DescribeModelResponse& response) const;
@@ -71,7 +77,8 @@ class Planner {
   }
 
  private:
-  const Models models_;
+  mutable absl::Mutex mu_;
+  Models models_ ABSL_GUARDED_BY(mu_);
   Ledger& ledger_;
 };
 

@@ -3,18 +3,23 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "services/settings/settings_flags.h"
+
 namespace plimsoll::services {
 namespace {
 
 using planner::LeaseTimes;
 
 template <typename Time>
-void AddSecondsFlag(CLI::App& app, const std::string& name, Time& time,
-                    absl::Duration min, const std::string& help) {
-  app.add_option_function<double>(
-         name,
-         [&time](const double& seconds) { time = absl::Seconds(seconds); },
-         help)
+CLI::Option* AddSecondsFlag(CLI::App& app, const std::string& name, Time& time,
+                            absl::Duration min, const std::string& help) {
+  return app
+      .add_option_function<double>(
+          name,
+          [&time](const double& seconds) { time = absl::Seconds(seconds); },
+          help)
       ->check(CLI::Range(absl::ToDoubleSeconds(min),
                          absl::ToDoubleSeconds(LeaseTimes::kMaxTime)));
 }
@@ -22,27 +27,32 @@ void AddSecondsFlag(CLI::App& app, const std::string& name, Time& time,
 void AddTimeFlags(CLI::App& app, LeaseTimes& times,
                   std::optional<absl::Duration>& recovery) {
   AddSecondsFlag(app, "--lease-ttl", times.ttl, LeaseTimes::kMinTtl,
-                 "Seconds that a lease lives without a renewal (10)");
+                 "Seconds that a lease lives without a renewal")
+      ->default_str(absl::StrCat(absl::ToDoubleSeconds(times.ttl)));
   AddSecondsFlag(app, "--lease-grace", times.grace, LeaseTimes::kMinGrace,
                  "Seconds from the end of a reservation until a reading of the "
                  "device may prove it gone; as long as a message may be on its "
-                 "way (5)");
+                 "way")
+      ->default_str(absl::StrCat(absl::ToDoubleSeconds(times.grace)));
   AddSecondsFlag(app, "--recovery-time", recovery, LeaseTimes::kMinTtl,
                  "Seconds without grants after a start that may have forgotten "
                  "leases; not less than the --lease-ttl of this and of earlier "
                  "planners (10, or --lease-ttl if that is more)");
 }
 
-}  // namespace
+// What the flags leave to be decided by others of them.
+struct OpenChoices {
+  std::optional<absl::Duration> recovery;
+};
 
-std::optional<int> ParsePlannerFlags(int argc, char** argv,
-                                     ServerOptions& server,
-                                     PlannerOptions& options) {
-  CLI::App app(
+void AddPlannerFlags(CLI::App& app, PlannerFlags& flags, OpenChoices& open) {
+  app.description(
       "Plans how much of a device's memory a language model may use, and "
-      "grants it.",
-      "plimsoll-planner");
-  AddServerFlags(app, server);
+      "grants it.");
+  app.name("plimsoll-planner");
+  PlannerOptions& options = flags.options;
+  AddSettingsFlags(app, flags.settings);
+  AddServerFlags(app, flags.server);
   AddModelFlag(app, options.models);
   app.add_option("--catalogue", options.catalogue,
                  "A CSV file of devices beside those that are installed");
@@ -55,14 +65,37 @@ std::optional<int> ParsePlannerFlags(int argc, char** argv,
   app.add_flag("--first", options.is_first,
                "Grant at once: no earlier planner's leases are still held; "
                "does not count where a planner has been before");
-  std::optional<absl::Duration> recovery;
-  AddTimeFlags(app, options.times, recovery);
+  AddTimeFlags(app, options.times, open.recovery);
+}
+
+absl::Status CompletePlannerFlags(const OpenChoices& open,
+                                  PlannerOptions& options) {
+  options.times.recovery = open.recovery.value_or(
+      std::max(LeaseTimes::kDefaultTtl, options.times.ttl));
+  return planner::CheckLeaseTimes(options.times);
+}
+
+}  // namespace
+
+std::optional<int> ParsePlannerFlags(int argc, char** argv,
+                                     PlannerFlags& flags) {
+  CLI::App app;
+  OpenChoices open;
+  AddPlannerFlags(app, flags, open);
   if (const auto code = ParseFlags(app, argc, argv)) return code;
-  options.times.recovery =
-      recovery.value_or(std::max(LeaseTimes::kDefaultTtl, options.times.ttl));
-  const absl::Status status = planner::CheckLeaseTimes(options.times);
+  const absl::Status status = CompletePlannerFlags(open, flags.options);
   if (!status.ok()) return ExitCode(status);
-  return std::nullopt;
+  return PrintIfAsked(flags.settings);
+}
+
+absl::StatusOr<PlannerFlags> ReadPlannerFlagsAgain(int argc, char** argv) {
+  CLI::App app;
+  PlannerFlags flags;
+  OpenChoices open;
+  AddPlannerFlags(app, flags, open);
+  RETURN_IF_ERROR(ReadFlagsAgain(app, argc, argv));
+  RETURN_IF_ERROR(CompletePlannerFlags(open, flags.options));
+  return flags;
 }
 
 }  // namespace plimsoll::services

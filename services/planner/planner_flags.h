@@ -1,4 +1,4 @@
-// Parses the command line of plimsoll-planner.
+// The flags of plimsoll-planner.
 #ifndef PLIMSOLL_SERVICES_PLANNER_PLANNER_FLAGS_H_
 #define PLIMSOLL_SERVICES_PLANNER_PLANNER_FLAGS_H_
 
@@ -6,9 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "planner/lease/lease.h"
 #include "services/server/flags.h"
 #include "services/server/server.h"
+#include "services/settings/settings.h"
 
 namespace plimsoll::services {
 
@@ -20,10 +22,21 @@ struct PlannerOptions {
   planner::LeaseTimes times = {};
 };
 
-// Parses the flags. Returns the exit code if the process is to end now.
+// All that a planner is told.
+struct PlannerFlags {
+  ServerOptions server = {};
+  PlannerOptions options = {};
+  Settings settings = {.section = "planner"};
+};
+
+// Parses the flags, and reads what the environment and a file say. Returns the
+// exit code if the process is to end now.
 std::optional<int> ParsePlannerFlags(int argc, char** argv,
-                                     ServerOptions& server,
-                                     PlannerOptions& options);
+                                     PlannerFlags& flags);
+
+// Does the same in a process that runs already, for what has changed since.
+// Errors: kInvalidArgument with what is wrong.
+absl::StatusOr<PlannerFlags> ReadPlannerFlagsAgain(int argc, char** argv);
 
 }  // namespace plimsoll::services
 

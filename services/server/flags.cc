@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "services/host/timed_writer.h"
+#include "services/server/listen_address.h"
 
 namespace plimsoll::services {
 namespace {
@@ -45,6 +46,11 @@ int64_t Checked(uint64_t bytes, const std::string& name) {
     throw CLI::ValidationError(name, "is too large");
   }
   return static_cast<int64_t>(bytes);
+}
+
+// Returns what is wrong with an address to listen on, or nothing.
+std::string CheckAddress(const std::string& address) {
+  return std::string(ParseListen(address, "it").status().message());
 }
 
 void AddSecurityFlags(CLI::App& app, ServerOptions& options) {
@@ -106,7 +112,8 @@ void AddLogFlags(CLI::App& app, LogSettings& log) {
 void AddServerFlags(CLI::App& app, ServerOptions& options) {
   app.add_option("--listen", options.listen,
                  "HOST:PORT to listen on; port 0 takes any")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(CheckAddress);
   app.add_flag("--insecure,--i-understand-this-is-insecure",
                options.allow_insecure,
                "Listen on an address that is not loopback without TLS, or "
@@ -114,22 +121,26 @@ void AddServerFlags(CLI::App& app, ServerOptions& options) {
   app.add_option("--metrics-listen", options.metrics_listen,
                  "HOST:PORT on which Prometheus gets /metrics, over HTTP "
                  "without TLS and without authentication; port 0 takes any "
-                 "(none: there are no metrics)");
+                 "(none: there are no metrics)")
+      ->check([](const std::string& address) {
+        return address.empty() ? std::string() : CheckAddress(address);
+      });
   AddSecurityFlags(app, options);
   app.add_option_function<double>(
          "--drain-timeout",
          [&options](const double& seconds) {
            options.drain_timeout = absl::Seconds(seconds);
          },
-         "Seconds that running calls get after SIGTERM (30)")
+         "Seconds that running calls get after SIGTERM")
+      ->default_str(absl::StrCat(absl::ToDoubleSeconds(options.drain_timeout)))
       ->check(CLI::Range(0.0, 3600.0));
   app.add_option_function<double>(
          "--reader-timeout",
          [&options](const double& seconds) {
            options.reader_timeout = absl::Seconds(seconds);
          },
-         "Seconds after which a call whose client reads nothing is cancelled "
-         "(30)")
+         "Seconds after which a call whose client reads nothing is cancelled")
+      ->default_str(absl::StrCat(absl::ToDoubleSeconds(options.reader_timeout)))
       ->check(CLI::Range(0.1, 3600.0));
   AddLogFlags(app, options.log);
   app.set_version_flag("--version", PLIMSOLL_VERSION);
@@ -208,6 +219,15 @@ std::optional<int> ParseFlags(CLI::App& app, int argc, char** argv) {
     return code == 0 ? 0 : 2;
   }
   return std::nullopt;
+}
+
+absl::Status ReadFlagsAgain(CLI::App& app, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return absl::InvalidArgumentError(error.what());
+  }
+  return absl::OkStatus();
 }
 
 void AnnounceAddress(const std::string& address) {

@@ -63,6 +63,10 @@ void AddBytesListFlag(CLI::App& app, const std::string& name,
 // --help, 2 for a mistake, which was printed.
 std::optional<int> ParseFlags(CLI::App& app, int argc, char** argv);
 
+// Parses the flags of a process that runs already. Prints nothing.
+// Errors: kInvalidArgument with the mistake.
+absl::Status ReadFlagsAgain(CLI::App& app, int argc, char** argv);
+
 // Prints "listening on ADDRESS" on standard output at once.
 void AnnounceAddress(const std::string& address);
 

@@ -69,6 +69,15 @@ absl::StatusOr<std::shared_ptr<CallGuard>> NewGuard(const std::string& file) {
   return std::make_shared<CallGuard>(std::move(tokens), absl::Now);
 }
 
+// The signals that ask the process to end.
+sigset_t EndSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  return set;
+}
+
 }  // namespace
 
 absl::Status CheckListen(const ServerOptions& options) {
@@ -150,23 +159,26 @@ void Server::Drain(const std::function<void()>& abort) {
 }
 
 void HoldSignals() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
+  const sigset_t set = EndSignals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
-void AwaitSignal() {
+void HoldHangup() {
   sigset_t set;
   sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGHUP);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+void AwaitSignal(const std::function<void()>& on_hangup) {
+  const sigset_t ends = EndSignals();
+  sigset_t set = ends;
+  if (on_hangup != nullptr) sigaddset(&set, SIGHUP);
   int signal = 0;
-  sigwait(&set, &signal);
+  while (sigwait(&set, &signal) == 0 && signal == SIGHUP) on_hangup();
   // From now on the system's own reaction to the signals applies: it ends the
   // process.
-  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  pthread_sigmask(SIG_UNBLOCK, &ends, nullptr);
 }
 
 }  // namespace plimsoll::services

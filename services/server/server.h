@@ -107,8 +107,13 @@ class Server {
 // Makes SIGTERM and SIGINT wait for AwaitSignal(). Call it before any thread
 // starts.
 void HoldSignals();
-// Returns on the first of these signals; a second one ends the process at once.
-void AwaitSignal();
+// Makes SIGHUP wait, too, which else ends the process. Call it before any
+// thread starts.
+void HoldHangup();
+// Returns on the first of the signals of HoldSignals(); a second one ends the
+// process at once. Until then it calls `on_hangup`, which needs HoldHangup(),
+// at each SIGHUP.
+void AwaitSignal(const std::function<void()>& on_hangup = nullptr);
 
 }  // namespace plimsoll::services
 

@@ -250,6 +250,14 @@ def encoded(texts):
     return {name: text.encode() for name, text in texts.items()}
 
 
+SETTINGS = {
+    "plain": (
+        "[planner]\nlisten = '127.0.0.1:7070'  # here\nfirst = true\n[worker]\n"
+        "slots = 8\nprompt-share = 0.47\nmodel = ['a=a.gguf',\n \"b=b.gguf\",]\n"
+    ),
+    "signs": '[serve]\r\na = "\\u00e9\\U0001F600\\t\\\\"\r\nb = [1_0, -2e+3, inf]\r\n',
+}
+
 SEEDS = {
     "chat_template_fuzz": template_seeds(),
     "config_json_fuzz": encoded(CONFIGS),
@@ -259,6 +267,7 @@ SEEDS = {
     "lease_ops_fuzz": lease_seeds(),
     "model_shape_fuzz": shape_seeds(),
     "safetensors_fuzz": safetensors_seeds(),
+    "settings_file_fuzz": encoded(SETTINGS),
     "tokenizer_build_fuzz": build_seeds(),
     "tokenizer_encode_fuzz": encoded(TEXTS),
     "tool_call_fuzz": tool_seeds(),

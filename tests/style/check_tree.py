@@ -70,9 +70,11 @@ FOLDERS = {
     "services/sources": ("services/host", "services/wire"),
     "services/convert": ("services/sources",),
     "services/server": ("services/host", "services/wire"),
+    "services/settings": ("services/host", "services/server"),
     "services/generation": ("services/host", "services/wire", "services/server"),
     "services/planner": (
         "services/host", "services/wire", "services/sources", "services/server",
+        "services/settings",
     ),
     "services/worker/models": (
         "services/host", "services/wire", "services/sources", "services/server",
@@ -93,8 +95,8 @@ FOLDERS = {
     ),
     "services/worker/process": (
         "services/host", "services/wire", "services/server",
-        "services/generation", "services/http", "services/metrics",
-        "services/worker/models", "services/worker/calls",
+        "services/settings", "services/generation", "services/http",
+        "services/metrics", "services/worker/models", "services/worker/calls",
     ),
     "services/cli/terminal": ("services/wire",),
     "services/cli/views": ("services/cli/terminal",),
@@ -120,15 +122,17 @@ FOLDERS = {
     "services/cli/commands": (
         "services/host", "services/wire", "services/sources",
         "services/convert", "services/planner", "services/http",
-        "services/metrics", "services/server", "services/worker/models", "services/worker/process",
+        "services/metrics", "services/server", "services/settings",
+        "services/worker/models", "services/worker/process",
         "services/cli/terminal", "services/cli/flags", "services/cli/views",
         "services/cli/backends", "services/cli/chat", "services/cli/doctor",
     ),
     # The two programs.
     "services": (
         "services/host", "services/sources", "services/server",
-        "services/http", "services/metrics", "services/planner",
-        "services/worker/models", "services/worker/process",
+        "services/settings", "services/http", "services/metrics",
+        "services/planner", "services/worker/models",
+        "services/worker/process",
     ),
 }
 MAX_FILES = 40  # code files in a folder

@@ -36,6 +36,8 @@
 #include "services/server/flags.h"
 #include "services/server/listen_address.h"
 #include "services/server/token_file.h"
+#include "services/settings/settings.h"
+#include "services/settings/settings_flags.h"
 #include "services/wire/errors.h"
 #include "services/worker/models/observer_list.h"
 #include "services/worker/process/worker_core.h"
@@ -69,6 +71,7 @@ constexpr int64_t kMaxKeepAlive = int64_t{365} * 24 * 3'600;  // seconds
 constexpr int kFrontThreads = 2;
 
 struct ServeFlags {
+  services::Settings settings = {.section = "serve"};
   std::vector<std::string> models;
   services::HttpOptions http;
   std::string tokens;
@@ -366,6 +369,10 @@ absl::Status Serve(const ServeFlags& flags, services::WorkerOptions options,
 }
 
 absl::Status RunServe(const ServeFlags& flags, const Commands& commands) {
+  if (flags.settings.is_printed) {
+    commands.streams.out << services::PrintSettings(flags.settings);
+    return absl::OkStatus();
+  }
   RETURN_IF_ERROR(CheckServeFlags(flags, commands.globals));
   services::KeepHeapSmall();
   services::WorkerOptions options = ToWorkerOptions(flags);
@@ -396,6 +403,7 @@ void AddServe(CLI::App& app, Commands& commands) {
   flags->http.listen = "127.0.0.1:8080";
   flags->load.slots = services::WorkerLoadDefaults().n_slots;
   flags->load.parked_slots = services::WorkerLoadDefaults().n_parked;
+  services::AddSettingsFlags(*command, flags->settings);
   command
       ->add_option("models", flags->models,
                    "GGUF files, names in the cache, or folders of files; "

@@ -137,8 +137,7 @@ absl::Status CheckWorkerThreads(const WorkerOptions& options, int n_transport) {
 }
 
 WorkerCore::WorkerCore(const WorkerOptions& options)
-    : log_(options.logs_requests ? LogObserver::Requests::kLogged
-                                 : LogObserver::Requests::kNotLogged),
+    : log_(LogObserver::RequestsOf(options)),
       accelerators_(AcceleratorsOf(options)),
       has_host_(accelerators_.size() < options.devices.size()) {}
 

@@ -60,6 +60,8 @@ class WorkerCore {
   ModelRegistry& registry() { return *registry_; }
   CallGate& gate() { return gate_; }
   WorkPool& pool() { return *pool_; }
+  // The observer that a worker without another one has.
+  LogObserver& log() { return log_; }
 
   // Has the process exit with kExitDeviceLost if an accelerator is lost: it
   // reports an error, or a step hangs. `set_unready` is called first; then

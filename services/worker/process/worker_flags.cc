@@ -9,9 +9,11 @@
 
 #include "absl/time/time.h"
 #include "base/dtype.h"
+#include "base/status_macros.h"
 #include "planner/layout/layer_split.h"
 #include "services/host/device_list.h"
 #include "services/server/flags.h"
+#include "services/settings/settings_flags.h"
 
 namespace plimsoll::services {
 namespace {
@@ -64,7 +66,8 @@ void AddLoadFlags(CLI::App& app, planner::LoadOptions& load) {
            load.engine.host_weights.tables = home == "host";
          },
          "Where tables lie of which steps read single rows, as per-layer "
-         "embeddings; host: they stay in the mapped file (device)")
+         "embeddings; host: they stay in the mapped file")
+      ->default_str("device")
       ->check(CLI::IsMember({"device", "host"}));
   app.add_option_function<std::vector<std::string>>(
          "--kv-type",
@@ -73,7 +76,8 @@ void AddLoadFlags(CLI::App& app, planner::LoadOptions& load) {
            load.v_type = FindDType(absl::string_view(names.back()))->dtype;
          },
          "Element type of the KV cache, or of keys and of values: f32, f16, "
-         "bf16, q8_0, q5_1 or q4_0 (f16)")
+         "bf16, q8_0, q5_1 or q4_0")
+      ->default_str("f16")
       ->expected(1, 2)
       ->delimiter(',')
       ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0", "q5_1", "q4_0"}));
@@ -187,19 +191,17 @@ void AddDeviceFlags(CLI::App& app, DeviceFlags& devices) {
       });
 }
 
-}  // namespace
-
-std::optional<int> ParseWorkerFlags(int argc, char** argv,
-                                    ServerOptions& server,
-                                    WorkerOptions& options,
-                                    DeviceFlags& devices) {
-  CLI::App app("Loads language models exactly to their plan and serves them.",
-               "plimsoll-worker");
-  AddServerFlags(app, server);
+void AddWorkerFlags(CLI::App& app, WorkerFlags& flags) {
+  app.description(
+      "Loads language models exactly to their plan and serves them.");
+  app.name("plimsoll-worker");
+  WorkerOptions& options = flags.options;
+  AddSettingsFlags(app, flags.settings);
+  AddServerFlags(app, flags.server);
   AddModelFlag(app, options.models);
   AddDemandFlags(app, options);
   AddLoadFlags(app, options.load);
-  AddDeviceFlags(app, devices);
+  AddDeviceFlags(app, flags.devices);
   AddEngineFlags(app, options);
   app.add_flag(
       "--log-requests", options.logs_requests,
@@ -213,7 +215,23 @@ std::optional<int> ParseWorkerFlags(int argc, char** argv,
                  "Folder where this worker keeps what it measured of its own "
                  "overhead, for the plans of later ones "
                  "($XDG_STATE_HOME/plimsoll/profiles)");
-  return ParseFlags(app, argc, argv);
+}
+
+}  // namespace
+
+std::optional<int> ParseWorkerFlags(int argc, char** argv, WorkerFlags& flags) {
+  CLI::App app;
+  AddWorkerFlags(app, flags);
+  if (const auto code = ParseFlags(app, argc, argv)) return code;
+  return PrintIfAsked(flags.settings);
+}
+
+absl::StatusOr<WorkerFlags> ReadWorkerFlagsAgain(int argc, char** argv) {
+  CLI::App app;
+  WorkerFlags flags;
+  AddWorkerFlags(app, flags);
+  RETURN_IF_ERROR(ReadFlagsAgain(app, argc, argv));
+  return flags;
 }
 
 }  // namespace plimsoll::services

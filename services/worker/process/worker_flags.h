@@ -4,16 +4,28 @@
 
 #include <optional>
 
+#include "absl/status/statusor.h"
 #include "services/server/server.h"
+#include "services/settings/settings.h"
 #include "services/worker/models/options.h"
 
 namespace plimsoll::services {
 
-// Parses the command line. Returns the exit code if the process is to end now.
-std::optional<int> ParseWorkerFlags(int argc, char** argv,
-                                    ServerOptions& server,
-                                    WorkerOptions& options,
-                                    DeviceFlags& devices);
+// All that a worker is told.
+struct WorkerFlags {
+  ServerOptions server = {};
+  WorkerOptions options = {};
+  DeviceFlags devices = {};
+  Settings settings = {.section = "worker"};
+};
+
+// Parses the command line, and reads what the environment and a file say.
+// Returns the exit code if the process is to end now.
+std::optional<int> ParseWorkerFlags(int argc, char** argv, WorkerFlags& flags);
+
+// Does the same in a process that runs already, for what has changed since.
+// Errors: kInvalidArgument with what is wrong.
+absl::StatusOr<WorkerFlags> ReadWorkerFlagsAgain(int argc, char** argv);
 
 }  // namespace plimsoll::services
 

@@ -25,19 +25,26 @@ namespace {
 // The observers of a worker with metrics.
 struct Observers {
   explicit Observers(const WorkerOptions& options)
-      : log(options.logs_requests ? LogObserver::Requests::kLogged
-                                  : LogObserver::Requests::kNotLogged),
-        metrics(options) {}
+      : log(LogObserver::RequestsOf(options)), metrics(options) {}
 
   LogObserver log;
   WorkerMetrics metrics;
   ObserverList both{{&log, &metrics}};
 };
 
+// Returns at the signal that ends the worker.
+void AwaitEnd(ModelRegistry& registry, LogObserver& log, WorkerReload& reload) {
+  if (reload.read_again == nullptr) {
+    AwaitSignal();
+    return;
+  }
+  AwaitSignal([&] { ReloadWorker(reload, registry, log); });
+}
+
 }  // namespace
 
 absl::Status RunWorker(const ServerOptions& server_options,
-                       WorkerOptions options) {
+                       WorkerOptions options, WorkerReload reload) {
   RETURN_IF_ERROR(CheckListen(server_options));
   RETURN_IF_ERROR(CheckQuotaFlag(options.quota_file, server_options.tokens));
   if (!options.planner.empty()) {
@@ -90,7 +97,7 @@ absl::Status RunWorker(const ServerOptions& server_options,
   ServiceManager manager([&registry] { registry.LongestStep(); });
   AnnounceAddress(server->address());
   manager.Ready();
-  AwaitSignal();
+  AwaitEnd(registry, has_metrics ? observers->log : core->log(), reload);
   manager.Stopping();
   Log(LogLevel::kInfo, "draining");
   server->Drain([&core] { core->AbortCalls(); });

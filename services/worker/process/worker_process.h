@@ -6,17 +6,19 @@
 #include "absl/status/status.h"
 #include "services/server/server.h"
 #include "services/worker/models/options.h"
+#include "services/worker/process/worker_reload.h"
 
 namespace plimsoll::services {
 
 // Serves until a signal comes, drains, and returns. The devices of `options`
-// outlive it; HoldSignals was called.
+// outlive it; HoldSignals was called. If `reload` can read the settings again,
+// it does so at each SIGHUP, and HoldHangup was called.
 //
 // The loss of a device ends the process (WorkerCore::WatchDevices).
 //
 // Errors: those of Server::Start.
 absl::Status RunWorker(const ServerOptions& server_options,
-                       WorkerOptions options);
+                       WorkerOptions options, WorkerReload reload = {});
 
 }  // namespace plimsoll::services
 

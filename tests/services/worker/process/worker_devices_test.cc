@@ -38,12 +38,12 @@ Parsed Parse(std::vector<std::string> args) {
   args.insert(args.begin(), "plimsoll-worker");
   std::vector<char*> argv;
   for (std::string& arg : args) argv.push_back(arg.data());
-  ServerOptions server;
-  WorkerOptions options;
+  WorkerFlags flags;
   Parsed parsed;
   ::testing::internal::CaptureStderr();
-  parsed.code = ParseWorkerFlags(static_cast<int>(argv.size()), argv.data(),
-                                 server, options, parsed.flags);
+  parsed.code =
+      ParseWorkerFlags(static_cast<int>(argv.size()), argv.data(), flags);
+  parsed.flags = flags.devices;
   parsed.error = ::testing::internal::GetCapturedStderr();
   return parsed;
 }

@@ -1,0 +1,44 @@
+#include "services/planner/planner_reload.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "services/settings/reload.h"
+#include "services/sources/plan_source.h"
+
+namespace plimsoll::services {
+
+absl::StatusOr<Planner::Models> ReadPlannerModels(
+    const std::vector<ModelFlag>& flags) {
+  Planner::Models models;
+  for (const ModelFlag& flag : flags) {
+    auto source = OpenPlanSource(flag.path);
+    if (!source.ok()) {
+      return absl::Status(
+          source.status().code(),
+          absl::StrCat("model ", flag.name, ": ", source.status().message()));
+    }
+    models[flag.name] =
+        std::make_shared<const planner::ModelShape>(std::move(source->shape));
+  }
+  return models;
+}
+
+void ReloadPlanner(const absl::StatusOr<PlannerFlags>& flags, Planner& planner,
+                   Settings& in_effect) {
+  if (!flags.ok()) {
+    LogBadSettings(flags.status());
+    return;
+  }
+  const auto set_models = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(Planner::Models models,
+                     ReadPlannerModels(flags->options.models));
+    planner.SetModels(std::move(models));
+    return absl::OkStatus();
+  };
+  ApplySettings(flags->settings, {{"model", set_models}}, in_effect);
+}
+
+}  // namespace plimsoll::services

@@ -1,0 +1,28 @@
+// The settings that a planner reads again while it runs.
+#ifndef PLIMSOLL_SERVICES_PLANNER_PLANNER_RELOAD_H_
+#define PLIMSOLL_SERVICES_PLANNER_PLANNER_RELOAD_H_
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "services/planner/planner.h"
+#include "services/planner/planner_flags.h"
+#include "services/server/flags.h"
+#include "services/settings/settings.h"
+
+namespace plimsoll::services {
+
+// Reads the header of every configured model.
+// Errors: those of OpenPlanSource, with the model's name.
+absl::StatusOr<Planner::Models> ReadPlannerModels(
+    const std::vector<ModelFlag>& flags);
+
+// Gives `planner` what has changed of `model` since `in_effect`, the only
+// setting of a planner that may change while it runs. The log says what
+// happened; flags that are in error change nothing.
+void ReloadPlanner(const absl::StatusOr<PlannerFlags>& flags, Planner& planner,
+                   Settings& in_effect);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_PLANNER_PLANNER_RELOAD_H_

@@ -1,0 +1,47 @@
+// What a program was told to do, value by value, and where each comes from.
+#ifndef PLIMSOLL_SERVICES_SETTINGS_SETTINGS_H_
+#define PLIMSOLL_SERVICES_SETTINGS_SETTINGS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "services/settings/settings_file.h"
+
+namespace plimsoll::services {
+
+// The variable that names the file of settings of every program.
+inline constexpr char kSettingsVariable[] = "PLIMSOLL_CONFIG";
+
+// The value of one flag.
+struct Setting {
+  std::string key;  // the flag's name without its dashes
+  SettingKind kind = SettingKind::kSingle;
+  // As flags take them. Empty: it is not set, and the program decides.
+  std::vector<std::string> values = {};
+  // "--slots", "$PLIMSOLL_WORKER_SLOTS", "FILE:7" or "default".
+  std::string where = {};
+};
+
+// All settings of a program.
+struct Settings {
+  std::string section;            // its section in the file
+  std::string path = {};          // the file; empty: none
+  bool is_printed = false;        // --print-config
+  std::vector<Setting> all = {};  // in the order of the flags
+  // Variables that begin as the program's do and that no flag has.
+  std::vector<std::string> unread = {};
+};
+
+// The environment's variable for a key of a section: of "n-ctx" of "worker" it
+// is PLIMSOLL_WORKER_N_CTX.
+std::string VariableOf(absl::string_view section, absl::string_view key);
+
+// The settings as a file that gives the same ones, with a comment on each line
+// that says where its value comes from. No setting is a secret: those of
+// secrets name files.
+std::string PrintSettings(const Settings& settings);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_SETTINGS_SETTINGS_H_
