@@ -1,14 +1,12 @@
 #include "services/http/http_connection.h"
 
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/error.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/read.hpp>
-#include <cerrno>
 #include <chrono>
 
 #include "absl/strings/match.h"
@@ -114,19 +112,36 @@ void SocketReply::End(bool is_gone) {
 
 void HttpConnection::Start() {
   error_code ignored;
-  stream_.socket().set_option(tcp::no_delay(true), ignored);
-  const tcp::endpoint end = stream_.socket().remote_endpoint(ignored);
+  stream_.tcp().socket().set_option(tcp::no_delay(true), ignored);
+  const tcp::endpoint end = stream_.tcp().socket().remote_endpoint(ignored);
   const std::string address = end.address().to_string(ignored);
   peer_ =
       PeerOf(end.address().is_v4() ? absl::StrCat("ipv4:", address, ":0")
                                    : absl::StrCat("ipv6:[", address, "]:0"));
-  AwaitRequest();
+  if (!stream_.speaks_tls()) return AwaitRequest();
+  core_->handshakes.push_back(this);
+  stream_.tcp().expires_after(ToChrono(limits_.handshake_time));
+  stream_.AsyncHandshake([self = shared_from_this()](const error_code& error) {
+    self->OnHandshake(error);
+  });
+}
+
+void HttpConnection::OnHandshake(const error_code& error) {
+  if (is_closed_) return;
+  core_->handshakes.remove(this);
+  if (!error) return AwaitRequest();
+  stream_.LeaveTls();
+  // The client may have sent more already, so closing at once might keep it
+  // from reading why.
+  if (!IsPlainHttp(error)) return Linger();
+  request_id_ = RandomId();
+  Refuse(ErrorResponse(400, "this port speaks TLS; call it by https://"));
 }
 
 void HttpConnection::AwaitRequest() {
   buffer_ = beast::flat_buffer(limits_.header_bytes + kSlackBytes);
   const bool is_first = n_requests_ == 0;
-  stream_.expires_after(
+  stream_.tcp().expires_after(
       ToChrono(is_first ? limits_.header_time : limits_.idle_time));
   stream_.async_read_some(buffer_.prepare(kFirstBytes),
                           Bind(&HttpConnection::OnFirstBytes));
@@ -139,7 +154,7 @@ void HttpConnection::OnFirstBytes(const error_code& error, size_t bytes) {
   parser_->header_limit(static_cast<std::uint32_t>(limits_.header_bytes));
   parser_->body_limit(limits_.body_bytes);
   request_id_ = RandomId();
-  stream_.expires_after(ToChrono(limits_.header_time));
+  stream_.tcp().expires_after(ToChrono(limits_.header_time));
   http::async_read_header(stream_, buffer_, *parser_,
                           Bind(&HttpConnection::OnHeader));
 }
@@ -193,7 +208,7 @@ void HttpConnection::OnHeader(const error_code& error, size_t bytes) {
     return ReadBody();
   }
   static constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
-  stream_.expires_after(ToChrono(limits_.reader_time));
+  stream_.tcp().expires_after(ToChrono(limits_.reader_time));
   asio::async_write(stream_, asio::buffer(kContinue, sizeof(kContinue) - 1),
                     Bind(&HttpConnection::OnContinueSent));
 }
@@ -229,7 +244,7 @@ void HttpConnection::OnContinueSent(const error_code& error, size_t) {
 
 void HttpConnection::ReadBody() {
   if (parser_->is_done()) return Dispatch();
-  stream_.expires_after(ToChrono(limits_.body_time));
+  stream_.tcp().expires_after(ToChrono(limits_.body_time));
   http::async_read(stream_, buffer_, *parser_, Bind(&HttpConnection::OnBody));
 }
 
@@ -258,26 +273,35 @@ void HttpConnection::Dispatch() {
   keeps_alive_ &= buffer_.size() == 0;
   parser_.reset();
   buffer_ = beast::flat_buffer();
-  stream_.expires_never();
+  stream_.tcp().expires_never();
   reply_ = std::make_shared<SocketReply>(core_->context, weak_from_this());
   WatchPeer();
   core_->handler(std::move(request), reply_);
 }
 
+// TLS tells by reading alone whether a client is gone, so this reads what might
+// be the next request.
 void HttpConnection::WatchPeer() {
-  stream_.socket().async_wait(
-      tcp::socket::wait_read,
-      [self = shared_from_this(), watched = reply_](const error_code& error) {
-        if (error || !self->Owns(watched.get())) return;
-        char first = 0;
-        const ssize_t n = recv(self->stream_.socket().native_handle(), &first,
-                               1, MSG_PEEK | MSG_DONTWAIT);
-        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK)) {
-          return self->Gone();
-        }
-        // The next request came too early; the present one is still answered.
-        self->keeps_alive_ = false;
-      });
+  buffer_ = beast::flat_buffer(limits_.header_bytes + kSlackBytes);
+  is_watching_ = true;
+  stream_.async_read_some(buffer_.prepare(kFirstBytes),
+                          Bind(&HttpConnection::OnWatched));
+}
+
+void HttpConnection::OnWatched(const error_code& error, size_t bytes) {
+  is_watching_ = false;
+  if (is_closed_) return;
+  if (reply_ != nullptr) {
+    if (error) return Gone();
+    // The next request came too early; the present one is still answered.
+    keeps_alive_ = false;
+    return;
+  }
+  // EndReply has cancelled it, unless a quick client was first.
+  if (error && error != asio::error::operation_aborted) return Close();
+  if (!StaysOpen()) return Linger();
+  if (error) return AwaitRequest();
+  OnFirstBytes(error, bytes);
 }
 
 void HttpConnection::Refuse(HttpResponse response) {
@@ -331,7 +355,7 @@ void HttpConnection::Pump() {
 void HttpConnection::Write() {
   is_writing_ = true;
   const size_t n = std::min(out_.size() - n_written_, kWriteBytes);
-  stream_.expires_after(ToChrono(limits_.reader_time));
+  stream_.tcp().expires_after(ToChrono(limits_.reader_time));
   asio::async_write(stream_, asio::buffer(out_.data() + n_written_, n),
                     Bind(&HttpConnection::OnWritten));
 }
@@ -344,7 +368,7 @@ void HttpConnection::OnWritten(const error_code& error, size_t bytes) {
   if (n_written_ < out_.size()) return Write();
   out_.clear();
   n_written_ = 0;
-  stream_.expires_never();
+  stream_.tcp().expires_never();
   if (is_last_) return EndReply();
   Pump();
 }
@@ -356,9 +380,8 @@ void HttpConnection::EndReply() {
   is_last_ = false;
   reply_->End(/*is_gone=*/false);
   reply_.reset();
-  error_code ignored;
-  stream_.socket().cancel(ignored);  // ends the watch of the peer
-  if (!keeps_alive_ || core_->is_draining) return Linger();
+  if (is_watching_) return stream_.tcp().cancel();  // OnWatched goes on
+  if (!StaysOpen()) return Linger();
   AwaitRequest();
 }
 
@@ -370,10 +393,18 @@ void HttpConnection::Gone() {
 // Closing at once would reset the connection where more of a request comes, and
 // the client might lose the reply.
 void HttpConnection::Linger() {
+  stream_.tcp().expires_after(ToChrono(limits_.linger_time));
+  if (!stream_.speaks_tls()) return DropRest();
+  stream_.AsyncEndTls([self = shared_from_this()](const error_code&) {
+    self->stream_.LeaveTls();
+    if (!self->is_closed_) self->DropRest();
+  });
+}
+
+void HttpConnection::DropRest() {
   error_code ignored;
-  stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+  stream_.tcp().socket().shutdown(tcp::socket::shutdown_send, ignored);
   buffer_ = beast::flat_buffer(kFirstBytes * 2);
-  stream_.expires_after(ToChrono(limits_.linger_time));
   stream_.async_read_some(buffer_.prepare(kFirstBytes),
                           Bind(&HttpConnection::OnLingered));
 }
@@ -393,11 +424,12 @@ void HttpConnection::Drain() {
 void HttpConnection::Close() {
   if (std::exchange(is_closed_, true)) return;
   error_code ignored;
-  stream_.socket().close(ignored);
+  stream_.tcp().socket().close(ignored);
   source_.reset();
   if (reply_ != nullptr) reply_->End(/*is_gone=*/true);
   reply_.reset();
   held_ = {};
+  core_->handshakes.remove(this);
   core_->connections.erase(this);
   core_->Count();
 }

@@ -1,18 +1,19 @@
 // One connection of the HTTP server, and the replies on it. Only the server's
-// two files include this one: Boost's headers take long to compile.
+// own files include this one: Boost's headers take long to compile.
 #ifndef PLIMSOLL_SERVICES_HTTP_HTTP_CONNECTION_H_
 #define PLIMSOLL_SERVICES_HTTP_HTTP_CONNECTION_H_
 
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/context.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -24,6 +25,8 @@
 #include "absl/synchronization/mutex.h"
 #include "services/http/http_message.h"
 #include "services/http/http_server.h"
+#include "services/http/http_stream.h"
+#include "services/http/http_tls.h"
 #include "services/server/byte_budget.h"
 
 namespace plimsoll::services {
@@ -45,8 +48,10 @@ struct ServerCore {
   // Replies use it, too, and may outlive the server.
   const std::shared_ptr<boost::asio::io_context> context =
       std::make_shared<boost::asio::io_context>(1);
+  std::unique_ptr<HttpTls> tls;  // null: the server speaks none
   bool is_draining = false;
   std::map<HttpConnection*, std::shared_ptr<HttpConnection>> connections;
+  std::list<HttpConnection*> handshakes;  // those that go on, oldest first
 
   void Count() ABSL_LOCKS_EXCLUDED(mu) {
     absl::MutexLock lock(&mu);
@@ -93,11 +98,13 @@ class SocketReply final : public HttpReply,
 class HttpConnection final
     : public std::enable_shared_from_this<HttpConnection> {
  public:
+  // Without `tls` it speaks none.
   HttpConnection(std::shared_ptr<ServerCore> core,
-                 boost::asio::ip::tcp::socket socket)
+                 boost::asio::ip::tcp::socket socket,
+                 boost::asio::ssl::context* tls)
       : core_(std::move(core)),
         limits_(core_->options.limits),
-        stream_(std::move(socket)) {}
+        stream_(std::move(socket), tls) {}
 
   void Start();
   // Closes the connection, now or after the reply to the present request.
@@ -121,6 +128,7 @@ class HttpConnection final
     };
   }
 
+  void OnHandshake(const boost::system::error_code& error);
   void AwaitRequest();
   void OnFirstBytes(const boost::system::error_code& error, size_t bytes);
   void OnHeader(const boost::system::error_code& error, size_t bytes);
@@ -136,18 +144,21 @@ class HttpConnection final
   void Dispatch();
   // Notices that the client goes away while its request is worked on.
   void WatchPeer();
+  void OnWatched(const boost::system::error_code& error, size_t bytes);
   void Refuse(HttpResponse response);
   void FailToRead(const boost::system::error_code& error);
   void Write();
   void OnWritten(const boost::system::error_code& error, size_t bytes);
   void EndReply();
   void Gone();
+  bool StaysOpen() const { return keeps_alive_ && !core_->is_draining; }
   void Linger();
+  void DropRest();
   void OnLingered(const boost::system::error_code& error, size_t bytes);
 
   const std::shared_ptr<ServerCore> core_;
   const HttpLimits& limits_;
-  boost::beast::tcp_stream stream_;
+  HttpStream stream_;
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
   std::string peer_;
@@ -156,7 +167,8 @@ class HttpConnection final
   int64_t n_requests_ = 0;
   size_t n_lingered_ = 0;
   bool keeps_alive_ = true;
-  bool is_head_ = false;  // the reply has no body
+  bool is_head_ = false;      // the reply has no body
+  bool is_watching_ = false;  // a read waits while a request is worked on
   bool is_closed_ = false;
 
   std::shared_ptr<SocketReply> reply_;   // while a request is worked on

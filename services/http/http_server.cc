@@ -12,10 +12,12 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "services/host/background.h"
 #include "services/http/http_connection.h"
 #include "services/http/http_errors.h"
+#include "services/http/http_tls.h"
 #include "services/http/reply_bytes.h"
 #include "services/server/listen_address.h"
 
@@ -58,6 +60,10 @@ class HttpServer::Impl {
   absl::Status Listen() {
     ASSIGN_OR_RETURN(const ListenAddress listen,
                      ParseListen(core_->options.listen));
+    if (core_->options.tls.is_on()) {
+      ASSIGN_OR_RETURN(core_->tls,
+                       HttpTls::Open(core_->options.tls, absl::Now));
+    }
     error_code error;
     tcp::resolver resolver(*core_->context);
     const auto found = resolver.resolve(listen.host, listen.port,
@@ -110,9 +116,10 @@ class HttpServer::Impl {
     acceptor_.async_accept([this](const error_code& error, tcp::socket socket) {
       if (!acceptor_.is_open()) return;
       if (error) return Pause();
-      if (core_->connections.size() < core_->options.limits.connections) {
-        auto connection =
-            std::make_shared<HttpConnection>(core_, std::move(socket));
+      if (MakeRoom()) {
+        auto connection = std::make_shared<HttpConnection>(
+            core_, std::move(socket),
+            core_->tls == nullptr ? nullptr : &core_->tls->Current());
         core_->connections[connection.get()] = connection;
         core_->Count();
         connection->Start();
@@ -123,6 +130,18 @@ class HttpServer::Impl {
     });
   }
 
+  // Returns whether there may be another connection. Handshakes that never end
+  // keep nobody out: the oldest one gives way.
+  bool MakeRoom() {
+    const HttpLimits& limits = core_->options.limits;
+    const size_t n_most =
+        core_->tls == nullptr ? limits.connections : limits.tls_connections;
+    if (core_->connections.size() < n_most) return true;
+    if (core_->handshakes.empty()) return false;
+    core_->handshakes.front()->Close();
+    return true;
+  }
+
   // The system has no socket left.
   void Pause() {
     pause_.expires_after(kAcceptPause);
@@ -131,8 +150,10 @@ class HttpServer::Impl {
     });
   }
 
-  // Sends as much of a refusal as the socket takes at once.
-  static void TurnAway(tcp::socket& socket) {
+  // Sends as much of a refusal as the socket takes at once. Within TLS there is
+  // none: it would take a handshake.
+  void TurnAway(tcp::socket& socket) const {
+    if (core_->tls != nullptr) return;
     const HttpResponse refusal =
         ErrorResponse(503, "there are as many connections as there may be");
     const std::string text = absl::StrCat(

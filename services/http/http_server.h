@@ -15,11 +15,15 @@
 #include "services/http/http_message.h"
 #include "services/server/byte_budget.h"
 #include "services/server/server.h"
+#include "services/server/tls_files.h"
 
 namespace plimsoll::services {
 
-// The limits of a server. What all connections buffer for headers is at most
-// kMaxBufferBytes.
+// What OpenSSL and its buffers take for a connection with TLS, at most.
+inline constexpr size_t kTlsBytes = 128 << 10;
+
+// The limits of a server. What all connections buffer, for headers and for TLS,
+// is at most kMaxBufferBytes.
 struct HttpLimits {
   // Bytes of the request line and of all headers. Beyond: 431.
   size_t header_bytes = 15 << 10;
@@ -29,9 +33,14 @@ struct HttpLimits {
   size_t body_bytes = 2 << 20;
   // Connections at one time. Beyond: 503, and the connection is closed.
   size_t connections = 4'096;
+  // The same for a server that speaks TLS. If one of them has not ended its
+  // handshake, the one that began first is closed instead.
+  size_t tls_connections = 448;
   // Requests of one connection, one after the other. After the last one it is
   // closed.
   int64_t requests_per_connection = 10'000;
+  // Time for the handshake of TLS. Beyond: the connection is closed.
+  absl::Duration handshake_time = absl::Seconds(10);
   // Time for a request line and its headers, from their first byte, and for the
   // first byte of a new connection. Beyond: the connection is closed, as it is
   // for the next four.
@@ -51,12 +60,17 @@ static_assert((HttpLimits().header_bytes + (1 << 10)) *
                       HttpLimits().connections <=
                   kMaxBufferBytes,
               "the plan counts what connections buffer");
+static_assert((HttpLimits().header_bytes + (1 << 10) + kTlsBytes) *
+                      HttpLimits().tls_connections <=
+                  kMaxBufferBytes,
+              "the plan counts what connections with TLS buffer");
 
 struct HttpOptions {
   std::string listen = "127.0.0.1:0";           // HOST:PORT, port 0 = any
   std::vector<std::string> allowed_hosts = {};  // names, beside addresses
   bool allows_any_host = false;                 // whatever Host says
   std::vector<std::string> allowed_origins = {};
+  ServerTls tls = {};  // its files; off: plain HTTP
   HttpLimits limits = {};
 };
 
@@ -68,8 +82,9 @@ class HttpServer {
  public:
   // `messages` counts the bodies of requests; it outlives the server, as
   // whatever `handler` uses does.
-  // Errors: kInvalidArgument if options.listen is not HOST:PORT; kUnavailable
-  // if it cannot listen there; kResourceExhausted without another thread.
+  // Errors: kInvalidArgument if options.listen is not HOST:PORT, and those of
+  // ReadServerTls; kUnavailable if it cannot listen there; kResourceExhausted
+  // without another thread.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(HttpOptions options,
                                                            ByteBudget& messages,
                                                            HttpHandler handler);

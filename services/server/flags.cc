@@ -53,24 +53,24 @@ std::string CheckAddress(const std::string& address) {
   return std::string(ParseListen(address, "it").status().message());
 }
 
-void AddSecurityFlags(CLI::App& app, ServerOptions& options) {
-  app.add_option("--tls-cert", options.tls.cert,
+}  // namespace
+
+void AddSecurityFlags(CLI::App& app, ServerTls& tls, std::string& tokens) {
+  app.add_option("--tls-cert", tls.cert,
                  "Speak TLS: the server's certificate and those up to the CA "
                  "(PEM); it is read again when it changes")
       ->type_name("FILE");
-  app.add_option("--tls-key", options.tls.key,
+  app.add_option("--tls-key", tls.key,
                  "The private key of --tls-cert (PEM, without a password)")
       ->type_name("FILE");
-  app.add_option("--tls-client-ca", options.tls.client_ca,
+  app.add_option("--tls-client-ca", tls.client_ca,
                  "Take only clients with a certificate of a CA in this file")
       ->type_name("FILE");
-  app.add_option("--tokens", options.tokens,
+  app.add_option("--tokens", tokens,
                  "Take only calls with a token of this file, which plimsoll "
                  "token new writes; it is read again when it changes")
       ->type_name("FILE");
 }
-
-}  // namespace
 
 void AddClientFlags(CLI::App& app, ClientSecurity& security) {
   if (const char* token = std::getenv("PLIMSOLL_TOKEN")) {
@@ -125,7 +125,7 @@ void AddServerFlags(CLI::App& app, ServerOptions& options) {
       ->check([](const std::string& address) {
         return address.empty() ? std::string() : CheckAddress(address);
       });
-  AddSecurityFlags(app, options);
+  AddSecurityFlags(app, options.tls, options.tokens);
   app.add_option_function<double>(
          "--drain-timeout",
          [&options](const double& seconds) {

@@ -35,6 +35,10 @@ void AddLogFlags(CLI::App& app, LogSettings& log);
 // may call, and those of AddLogFlags.
 void AddServerFlags(CLI::App& app, ServerOptions& options);
 
+// Adds what says who may call a server: --tls-cert, --tls-key, --tls-client-ca
+// and --tokens.
+void AddSecurityFlags(CLI::App& app, ServerTls& tls, std::string& tokens);
+
 // Adds the flags for calls of a server: --tls-ca, --tls-client-cert,
 // --tls-client-key and --token-file. Without the last one PLIMSOLL_TOKEN of the
 // environment is the token.

@@ -32,9 +32,9 @@ BioPtr OpenBytes(const std::string& bytes) {
 // Answers OpenSSL's question for a password: there is none.
 int NoPassword(char*, int, int, void*) { return -1; }
 
-// Reads the first certificate of a file.
-absl::StatusOr<X509Ptr> ReadCertificate(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string pem, ReadSmallFile(path, kMaxPemBytes));
+// Returns the first certificate of a file's text.
+absl::StatusOr<X509Ptr> ParseCertificate(const std::string& path,
+                                         const std::string& pem) {
   const BioPtr bytes = OpenBytes(pem);
   X509Ptr certificate(
       PEM_read_bio_X509(bytes.get(), nullptr, &NoPassword, nullptr),
@@ -45,8 +45,8 @@ absl::StatusOr<X509Ptr> ReadCertificate(const std::string& path) {
       absl::StrCat(path, ": there is no certificate in it (PEM)"));
 }
 
-absl::StatusOr<KeyPtr> ReadKey(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string pem, ReadSmallFile(path, kMaxPemBytes));
+absl::StatusOr<KeyPtr> ParseKey(const std::string& path,
+                                const std::string& pem) {
   const BioPtr bytes = OpenBytes(pem);
   KeyPtr key(
       PEM_read_bio_PrivateKey(bytes.get(), nullptr, &NoPassword, nullptr),
@@ -57,21 +57,32 @@ absl::StatusOr<KeyPtr> ReadKey(const std::string& path) {
       path, ": there is no private key in it (PEM, without a password)"));
 }
 
-// Checks a certificate and its key.
-absl::Status CheckPair(const std::string& cert, const std::string& key) {
-  ASSIGN_OR_RETURN(const X509Ptr certificate, ReadCertificate(cert));
-  ASSIGN_OR_RETURN(const KeyPtr private_key, ReadKey(key));
+// Reads a file that has a certificate.
+absl::StatusOr<std::string> ReadCertificates(const std::string& path) {
+  ASSIGN_OR_RETURN(std::string pem, ReadSmallFile(path, kMaxPemBytes));
+  RETURN_IF_ERROR(ParseCertificate(path, pem).status());
+  return pem;
+}
+
+// Reads a certificate and its key.
+absl::StatusOr<ServerPem> ReadPair(const std::string& cert,
+                                   const std::string& key) {
+  ServerPem pem;
+  ASSIGN_OR_RETURN(pem.cert, ReadSmallFile(cert, kMaxPemBytes));
+  ASSIGN_OR_RETURN(const X509Ptr certificate, ParseCertificate(cert, pem.cert));
+  ASSIGN_OR_RETURN(pem.key, ReadSmallFile(key, kMaxPemBytes));
+  ASSIGN_OR_RETURN(const KeyPtr private_key, ParseKey(key, pem.key));
   const bool is_pair =
       X509_check_private_key(certificate.get(), private_key.get()) == 1;
   ERR_clear_error();
-  if (is_pair) return absl::OkStatus();
+  if (is_pair) return pem;
   return absl::InvalidArgumentError(
       absl::StrCat(key, ": is not the key of ", cert));
 }
 
 }  // namespace
 
-absl::Status CheckServerTls(const ServerTls& tls) {
+absl::StatusOr<ServerPem> ReadServerTls(const ServerTls& tls) {
   if (tls.cert.empty() != tls.key.empty()) {
     return absl::InvalidArgumentError(
         "--tls-cert and --tls-key go together; give both");
@@ -80,10 +91,15 @@ absl::Status CheckServerTls(const ServerTls& tls) {
     return absl::InvalidArgumentError(
         "--tls-client-ca needs TLS; give --tls-cert and --tls-key too");
   }
-  if (!tls.is_on()) return absl::OkStatus();
-  RETURN_IF_ERROR(CheckPair(tls.cert, tls.key));
-  if (tls.client_ca.empty()) return absl::OkStatus();
-  return ReadCertificate(tls.client_ca).status();
+  if (!tls.is_on()) return ServerPem();
+  ASSIGN_OR_RETURN(ServerPem pem, ReadPair(tls.cert, tls.key));
+  if (tls.client_ca.empty()) return pem;
+  ASSIGN_OR_RETURN(pem.client_ca, ReadCertificates(tls.client_ca));
+  return pem;
+}
+
+absl::Status CheckServerTls(const ServerTls& tls) {
+  return ReadServerTls(tls).status();
 }
 
 absl::Status CheckClientSecurity(const ClientSecurity& security,
@@ -97,10 +113,10 @@ absl::Status CheckClientSecurity(const ClientSecurity& security,
         "--tls-client-cert needs TLS; give --tls-ca too");
   }
   if (security.is_tls() && security.ca != ClientSecurity::kSystem) {
-    RETURN_IF_ERROR(ReadCertificate(security.ca).status());
+    RETURN_IF_ERROR(ReadCertificates(security.ca).status());
   }
   if (!security.cert.empty()) {
-    RETURN_IF_ERROR(CheckPair(security.cert, security.key));
+    RETURN_IF_ERROR(ReadPair(security.cert, security.key).status());
   }
   if (!security.has_token()) return absl::OkStatus();
   if (!security.token_file.empty()) {

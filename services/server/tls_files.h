@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace plimsoll::services {
@@ -34,8 +35,21 @@ struct ClientSecurity {
   bool has_token() const { return !token_file.empty() || !token.empty(); }
 };
 
+// What the files of a server have.
+struct ServerPem {
+  std::string cert = "";
+  std::string key = "";
+  std::string client_ca = "";
+
+  bool operator==(const ServerPem&) const = default;
+};
+
+// Reads the files; without any there is nothing in it.
 // Errors: kInvalidArgument if a file lacks another one, cannot be read or is no
 // certificate, or if a key is not that of its certificate.
+absl::StatusOr<ServerPem> ReadServerTls(const ServerTls& tls);
+
+// Returns the errors of ReadServerTls.
 absl::Status CheckServerTls(const ServerTls& tls);
 
 // Checks what a client needs for calls of `address`, HOST:PORT.

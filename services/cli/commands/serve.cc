@@ -34,7 +34,7 @@
 #include "services/http/response_store.h"
 #include "services/metrics/worker_metrics.h"
 #include "services/server/flags.h"
-#include "services/server/listen_address.h"
+#include "services/server/server.h"
 #include "services/server/token_file.h"
 #include "services/settings/settings.h"
 #include "services/settings/settings_flags.h"
@@ -63,7 +63,10 @@ constexpr char kServeFooter[] =
     "  plimsoll serve model.gguf\n"
     "  plimsoll serve SmolLM2-135M-Instruct.Q4_1 --slots 8 --n-ctx 8192\n"
     "  plimsoll serve models/ --listen 127.0.0.1:0 --device-memory 12GiB\n"
-    "  plimsoll serve models/ --pin assistant --keep-alive 300";
+    "  plimsoll serve models/ --pin assistant --keep-alive 300\n"
+    "  plimsoll serve model.gguf --listen 0.0.0.0:8080 --tokens tokens.json "
+    "\\\n"
+    "    --tls-cert tls/server.pem --tls-key tls/server-key.pem";
 
 constexpr int64_t kMaxKeepAlive = int64_t{365} * 24 * 3'600;  // seconds
 
@@ -144,14 +147,12 @@ absl::Status CheckServeFlags(const ServeFlags& flags,
   const absl::Status quotas =
       services::CheckQuotaFlag(flags.quotas, flags.tokens);
   if (!quotas.ok()) return UsageError(quotas.message());
-  const auto listen = services::ParseListen(flags.http.listen);
-  if (!listen.ok()) return UsageError(listen.status().message());
-  if (flags.is_insecure) return absl::OkStatus();
-  const absl::Status local = services::CheckLoopback(
-      *listen,
-      "Give --insecure to do it anyway; with --tokens, behind a proxy "
-      "that speaks TLS, it is safe");
-  return local.ok() ? local : UsageError(local.message());
+  const absl::Status listen =
+      services::CheckListen({.listen = flags.http.listen,
+                             .allow_insecure = flags.is_insecure,
+                             .tls = flags.http.tls,
+                             .tokens = flags.tokens});
+  return listen.ok() ? listen : UsageError(listen.message());
 }
 
 absl::Status CheckPinned(const services::WorkerOptions& options) {
@@ -300,10 +301,25 @@ absl::Status LoadAll(const services::WorkerOptions& options,
   return absl::OkStatus();
 }
 
-void Announce(const std::string& address, const std::string& model,
-              Streams& streams) {
-  streams.out << "listening on http://" << address << "\n"
-              << "try: curl http://" << address
+// What curl needs to know, beside the address.
+std::string CurlFlags(const ServeFlags& flags) {
+  std::string words;
+  if (flags.http.tls.is_on()) words += " --cacert CA.pem";
+  if (!flags.http.tls.client_ca.empty()) {
+    words += " --cert CLIENT.pem --key CLIENT-KEY.pem";
+  }
+  if (!flags.tokens.empty()) {
+    words += " -H \"Authorization: Bearer $PLIMSOLL_TOKEN\"";
+  }
+  return words;
+}
+
+void Announce(const std::string& address, const ServeFlags& flags,
+              const std::string& model, Streams& streams) {
+  const std::string url =
+      absl::StrCat(flags.http.tls.is_on() ? "https://" : "http://", address);
+  streams.out << "listening on " << url << "\n"
+              << "try: curl" << CurlFlags(flags) << " " << url
               << "/v1/chat/completions -d '{\"model\": \"" << model
               << "\", \"messages\": [{\"role\": \"user\", \"content\": \"Why "
                  "is the sea salty?\"}]}'\n"
@@ -357,7 +373,7 @@ absl::Status Serve(const ServeFlags& flags, services::WorkerOptions options,
   absl::Status status = LoadAll(options, core->registry(), streams);
   if (status.ok()) {
     front->SetReady(true);
-    Announce(front->address(), options.models.front().name, streams);
+    Announce(front->address(), flags, options.models.front().name, streams);
     news.Begin();
     while (!Interrupted()) absl::SleepFor(kInterruptPoll);
     news.End();
@@ -414,13 +430,9 @@ void AddServe(CLI::App& app, Commands& commands) {
                    "Where to listen; port 0 takes any (127.0.0.1:8080)")
       ->type_name("HOST:PORT");
   command->add_flag("--insecure", flags->is_insecure,
-                    "Listen on an address that is not loopback, without TLS");
-  command
-      ->add_option("--tokens", flags->tokens,
-                   "Answer only requests with a token of this file, which "
-                   "plimsoll token new writes, as \"Authorization: Bearer "
-                   "TOKEN\"")
-      ->type_name("FILE");
+                    "Listen on an address that is not loopback without TLS, or "
+                    "without asking who calls");
+  services::AddSecurityFlags(*command, flags->http.tls, flags->tokens);
   command
       ->add_option("--allow-host", flags->http.allowed_hosts,
                    "A name that requests may call this server by, beside "

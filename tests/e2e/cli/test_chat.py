@@ -29,7 +29,10 @@ class Terminal:
     def __init__(self, *arguments, columns=80, **environment):
         self.shown = b""
         self.seen = 0
-        pid, self.fd = pty.fork()
+        try:
+            pid, self.fd = pty.fork()
+        except OSError as error:  # a bare chroot has no /dev/pts
+            pytest.skip(f"this system gives no terminal: {error}")
         if pid == 0:
             os.environ.update(TERM="xterm", LC_ALL="C.UTF-8", **environment)
             os.environ.pop("NO_COLOR", None)

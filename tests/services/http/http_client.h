@@ -32,7 +32,7 @@ class HttpClient {
   // `address` is an IPv4 address with a port. `receive_bytes` is the size of
   // the socket's buffer, if not 0.
   explicit HttpClient(const std::string& address, int receive_bytes = 0)
-      : address_(address), socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+      : address_(address), socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
     const size_t colon = address.rfind(':');
     sockaddr_in to{};
     to.sin_family = AF_INET;
@@ -48,7 +48,7 @@ class HttpClient {
     EXPECT_EQ(connect(socket_, reinterpret_cast<sockaddr*>(&to), sizeof(to)),
               0);
   }
-  ~HttpClient() { Close(); }
+  virtual ~HttpClient() { Close(); }
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
@@ -57,11 +57,10 @@ class HttpClient {
     socket_ = -1;
   }
 
-  void Send(const std::string& bytes) const {
+  void Send(const std::string& bytes) {
     size_t sent = 0;
     while (sent < bytes.size()) {
-      const ssize_t n =
-          send(socket_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+      const ssize_t n = Transmit(bytes.data() + sent, bytes.size() - sent);
       if (n <= 0) return;  // the server has closed; the reply says why
       sent += static_cast<size_t>(n);
     }
@@ -122,10 +121,20 @@ class HttpClient {
   // Whether the server closes the connection, without another byte.
   bool IsClosed() { return !ReadBytes(1).has_value(); }
 
+ protected:
+  // What the connection sends and receives: 0 or less if it has ended.
+  virtual ssize_t Transmit(const char* bytes, size_t n) {
+    return send(socket_, bytes, n, MSG_NOSIGNAL);
+  }
+  virtual ssize_t Receive(char* bytes, size_t n) {
+    return recv(socket_, bytes, n, 0);
+  }
+  int socket() const { return socket_; }
+
  private:
   bool Fill() {
     char bytes[4096];
-    const ssize_t n = recv(socket_, bytes, sizeof(bytes), 0);
+    const ssize_t n = Receive(bytes, sizeof(bytes));
     if (n <= 0) return false;
     buffer_.append(bytes, static_cast<size_t>(n));
     return true;

@@ -3,16 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
+#include "tests/services/http/echo_server.h"
 #include "tests/services/http/http_client.h"
 
 namespace plimsoll::services {
@@ -20,51 +18,6 @@ namespace {
 
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
-
-// A server whose handler says what it was asked.
-struct EchoServer {
-  static void Echo(HttpRequest request, std::shared_ptr<HttpReply> reply) {
-    reply->Send({.body = absl::StrCat(request.method, " ", request.path, " ",
-                                      request.body)});
-  }
-
-  explicit EchoServer(const HttpLimits& limits = {}, HttpHandler handler = Echo)
-      : server(*HttpServer::Start({.listen = "127.0.0.1:0",
-                                   .allowed_hosts = {"models.lan"},
-                                   .allowed_origins = {"https://chat.lan"},
-                                   .limits = limits},
-                                  messages, std::move(handler))) {}
-
-  HttpClient Connect() const { return HttpClient(server->address()); }
-  void AwaitConnections(size_t n) const {
-    while (server->n_connections() != n) absl::SleepFor(absl::Milliseconds(1));
-  }
-
-  ByteBudget messages{64 << 20};
-  std::unique_ptr<HttpServer> server;
-};
-
-// Events that a test adds.
-class TestEvents final : public EventSource {
- public:
-  Events Take() override {
-    absl::MutexLock lock(&mu_);
-    return std::exchange(events_, {});
-  }
-  void Add(const std::string& bytes, bool is_last = false) {
-    absl::MutexLock lock(&mu_);
-    events_.bytes += bytes;
-    events_.is_last = is_last;
-  }
-  bool is_empty() {
-    absl::MutexLock lock(&mu_);
-    return events_.bytes.empty();
-  }
-
- private:
-  absl::Mutex mu_;
-  Events events_ ABSL_GUARDED_BY(mu_);
-};
 
 TEST(HttpServerTest, AnswersRequestsOneAfterTheOther) {
   const EchoServer echo;

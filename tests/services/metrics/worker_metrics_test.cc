@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <fstream>
 #include <optional>
 #include <set>
 #include <string>
@@ -13,9 +14,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "services/generation/quota_book.h"
 #include "services/metrics/worker_metric_list.h"
 #include "services/worker/models/observer_list.h"
 #include "tests/services/metrics/scrape_text.h"
+#include "tests/services/temporary_folder.h"
 #include "tests/services/worker/worker_fixture.h"
 
 namespace plimsoll::services {
@@ -202,11 +205,37 @@ TEST_F(WorkerMetricsTest, AScrapeHasTheMetricsOfTheList) {
   EXPECT_EQ(types.size(), WorkerMetricList().size());
   for (const Metric* metric : WorkerMetricList()) {
     ASSERT_EQ(types.count(metric->name), 1u) << metric->name;
+    if (metric == &kTenantRequests || metric == &kTenantTokens) continue;
     std::set<std::string> labels;
     if (*metric->labels != '\0') labels = absl::StrSplit(metric->labels, ", ");
     if (metric->type == MetricType::kHistogram) labels.insert("le");
     EXPECT_EQ(LabelsIn(text, metric->name), labels) << metric->name;
   }
+}
+
+TEST_F(WorkerMetricsTest, TenantsAreCountedIfThereAreQuotas) {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.File("quotas.json");
+  std::ofstream(path) << "{}";
+  const auto book = *QuotaBook::Open(path, BootTime);
+  TestWorker worker(nullptr, std::nullopt, nullptr,
+                    plimsoll::testing::FindRandomModel("llama_f32"),
+                    [&book](WorkerOptions& o) { o.quotas = book.get(); });
+  const auto hold = *book->Admit({.tenant = "team-a"});
+  hold->AddGenerated(7);
+  const std::string text = metrics_->Text(*worker.registry, true);
+  EXPECT_THAT(ValueOf(text,
+                      "plimsoll_tenant_requests_total"
+                      R"({tenant="team-a",decision="admitted"})"),
+              Optional(1.0));
+  EXPECT_THAT(ValueOf(text,
+                      "plimsoll_tenant_tokens_total"
+                      R"({tenant="team-a",kind="generated"})"),
+              Optional(7.0));
+  EXPECT_EQ(LabelsIn(text, kTenantRequests.name),
+            (std::set<std::string>{"tenant", "decision"}));
+  EXPECT_EQ(LabelsIn(text, kTenantTokens.name),
+            (std::set<std::string>{"tenant", "kind"}));
 }
 
 TEST_F(WorkerMetricsTest, NothingOfAClientIsInAScrape) {

@@ -1,0 +1,74 @@
+// What a connection of the HTTP server reads and writes. Only the server's own
+// files include this one: Boost's headers take long to compile.
+#ifndef PLIMSOLL_SERVICES_HTTP_HTTP_STREAM_H_
+#define PLIMSOLL_SERVICES_HTTP_HTTP_STREAM_H_
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/stream.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <optional>
+#include <utility>
+
+namespace plimsoll::services {
+
+// A socket, or TLS on it. It is what Boost calls an AsyncReadStream and an
+// AsyncWriteStream, hence the names of its functions.
+class HttpStream {
+ public:
+  using executor_type = boost::beast::tcp_stream::executor_type;
+
+  // It is a bare socket if `tls` is null. Connections outlive their context.
+  HttpStream(boost::asio::ip::tcp::socket socket,
+             boost::asio::ssl::context* tls)
+      : tcp_(std::move(socket)) {
+    if (tls != nullptr) tls_.emplace(tcp_, *tls);
+    speaks_tls_ = tls != nullptr;
+  }
+
+  bool speaks_tls() const { return speaks_tls_; }
+  // From now on, the bare socket is read and written.
+  void LeaveTls() { speaks_tls_ = false; }
+
+  // The bare socket, whose time limits hold for TLS too.
+  boost::beast::tcp_stream& tcp() { return tcp_; }
+  executor_type get_executor() { return tcp_.get_executor(); }
+
+  template <typename Buffers, typename Handler>
+  void async_read_some(const Buffers& buffers, Handler&& handler) {
+    if (speaks_tls_) {
+      tls_->async_read_some(buffers, std::forward<Handler>(handler));
+    } else {
+      tcp_.async_read_some(buffers, std::forward<Handler>(handler));
+    }
+  }
+  template <typename Buffers, typename Handler>
+  void async_write_some(const Buffers& buffers, Handler&& handler) {
+    if (speaks_tls_) {
+      tls_->async_write_some(buffers, std::forward<Handler>(handler));
+    } else {
+      tcp_.async_write_some(buffers, std::forward<Handler>(handler));
+    }
+  }
+
+  // Only where it speaks TLS. `handler` takes an error.
+  template <typename Handler>
+  void AsyncHandshake(Handler handler) {
+    tls_->async_handshake(boost::asio::ssl::stream_base::server,
+                          std::move(handler));
+  }
+  // Tells the client that nothing follows, and awaits that it says so too.
+  template <typename Handler>
+  void AsyncEndTls(Handler handler) {
+    tls_->async_shutdown(std::move(handler));
+  }
+
+ private:
+  boost::beast::tcp_stream tcp_;
+  std::optional<boost::asio::ssl::stream<boost::beast::tcp_stream&>> tls_;
+  bool speaks_tls_ = false;
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_HTTP_HTTP_STREAM_H_

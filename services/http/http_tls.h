@@ -1,0 +1,57 @@
+// The certificates of the HTTP server. Only the server's own files include this
+// one: Boost's headers take long to compile.
+#ifndef PLIMSOLL_SERVICES_HTTP_HTTP_TLS_H_
+#define PLIMSOLL_SERVICES_HTTP_HTTP_TLS_H_
+
+#include <boost/asio/ssl/context.hpp>
+#include <boost/system/error_code.hpp>
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "services/server/tls_files.h"
+
+namespace plimsoll::services {
+
+// Bytes of the certificates that a client shows.
+inline constexpr size_t kMaxClientChainBytes = 32 << 10;
+
+// Used by the server's thread only.
+class HttpTls {
+ public:
+  // Between two looks at the files.
+  static constexpr absl::Duration kPollInterval = absl::Seconds(1);
+
+  // `files` has a certificate. Errors: those of ReadServerTls; kInvalidArgument
+  // also if OpenSSL takes less of a file than that.
+  static absl::StatusOr<std::unique_ptr<HttpTls>> Open(
+      ServerTls files, std::function<absl::Time()> clock);
+
+  // What a new connection takes. It is valid until the next call, and
+  // connections keep what they need of it. Where the files have changed it has
+  // what they say now; if they are bad, it stays and the log says so.
+  boost::asio::ssl::context& Current();
+
+ private:
+  HttpTls(ServerTls files, std::function<absl::Time()> clock)
+      : files_(std::move(files)), clock_(std::move(clock)) {}
+
+  absl::Status Read();
+
+  const ServerTls files_;
+  const std::function<absl::Time()> clock_;
+  absl::Time looked_at_ = absl::InfinitePast();
+  ServerPem pem_;  // of `context_`
+  std::unique_ptr<boost::asio::ssl::context> context_;
+  absl::Status last_;  // of the last look, so that the log says it once
+};
+
+// Whether a handshake failed because the client spoke HTTP without TLS.
+bool IsPlainHttp(const boost::system::error_code& error);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_HTTP_HTTP_TLS_H_
