@@ -173,6 +173,10 @@ absl::Status WhatIf::CheckAxes(StopCheck stop) const {
     options.n_ctx = n_ctx.value_or(1);
     RETURN_IF_ERROR(ValidateOptions(options));
   }
+  if (!base_.n_cpu_experts) {
+    return absl::InvalidArgumentError(
+        "a what-if takes a number of n_cpu_experts, and chooses none");
+  }
   options = base_;
   options.n_ctx = 1;
   const auto check = [&](const WhatIfAxes::Device& device,
@@ -208,7 +212,7 @@ absl::Status WhatIf::LayoutAllWeights(StopCheck stop) {
     for (const ModelShape& shape : shapes) {
       ASSIGN_OR_RETURN(
           const WeightLayout layout,
-          LayoutWeights(shape, device.profile, HomesOf(base_.engine)));
+          LayoutWeights(shape, device.profile, HomesOf(shape, base_)));
       weights_.push_back({layout.bytes, CanRun(shape, device.profile)});
     }
   }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "planner/layout/auto_context.h"
 #include "planner/layout/change.h"
+#include "planner/layout/cpu_experts.h"
 #include "planner/layout/kv_cache_bytes.h"
 
 namespace plimsoll::planner {
@@ -19,6 +20,8 @@ constexpr double kWorthwhile = 0.98;
 constexpr std::array<DType, 6> kFileTypes = {DType::kQ8_0, DType::kQ6_K,
                                              DType::kQ5_K, DType::kQ4_K,
                                              DType::kQ3_K, DType::kQ2_K};
+
+const Change kAllExperts = {.n_cpu_experts = LoadOptions::kMaxCpuExperts};
 
 class Adviser {
  public:
@@ -90,10 +93,44 @@ class Adviser {
     if (change) Try(*change);
   }
 
+  // The experts of as few more layers as are enough go to host memory.
+  void TryExperts() {
+    const int64_t n_more = MovableExperts();
+    if (n_more == 0 || !FitsWith(kAllExperts)) return;
+    const int64_t n_now = NumCpuExperts();
+    int64_t failing = 0;
+    int64_t fitting = n_more;
+    while (fitting - failing > 1) {
+      const int64_t middle = failing + (fitting - failing) / 2;
+      (FitsWith({.n_cpu_experts = n_now + middle}) ? fitting : failing) =
+          middle;
+    }
+    Try({.n_cpu_experts = n_now + fitting});
+  }
+
+  // All experts go to host memory, if that makes the context longer.
+  void TryLongerWithExperts() {
+    const int64_t n_more = MovableExperts();
+    if (n_more > 0) TryLonger({.n_cpu_experts = NumCpuExperts() + n_more});
+  }
+
   std::vector<Suggestion> Take() { return std::move(suggestions_); }
   bool empty() const { return suggestions_.empty(); }
 
  private:
+  // How many more layers' experts the CPU could compute.
+  int64_t MovableExperts() const {
+    const bool may_move =
+        CheckCpuExperts(inputs_.shape(),
+                        Changed(inputs_.options(), kAllExperts),
+                        inputs_.profile())
+            .ok();
+    return may_move ? NumExpertLayers(inputs_.shape()) - NumCpuExperts() : 0;
+  }
+  int64_t NumCpuExperts() const {
+    return inputs_.options().n_cpu_experts.value_or(0);
+  }
+
   bool FitsWith(const Change& change) const {
     const LoadOptions options = Changed(inputs_.options(), change);
     const auto inputs = inputs_.With(options);
@@ -103,9 +140,13 @@ class Adviser {
   // The number of elements in matrices that stay on the device.
   double MatrixElements() const {
     const HostWeights& host = inputs_.options().engine.host_weights;
+    const WeightHomes homes = HomesOf(inputs_.shape(), inputs_.options());
     double elements = 0;
     for (const WeightTensor& tensor : inputs_.shape().weights) {
-      if (tensor.is_vector || StaysOnHost(tensor.kind, host)) continue;
+      if (tensor.is_vector || StaysOnHost(tensor.kind, host) ||
+          IsCpuExpert(tensor, homes.cpu_experts_end)) {
+        continue;
+      }
       elements += static_cast<double>(tensor.cols) *
                   static_cast<double>(tensor.rows) *
                   static_cast<double>(tensor.n_matrices);
@@ -159,7 +200,7 @@ std::vector<DType> SmallerKvTypes(const PlanInputs& inputs,
 }
 
 // Weights that the host could keep and does not. This engine keeps tables,
-// others only those of per-layer embeddings.
+// others experts and tables of per-layer embeddings.
 HostWeights MovableWeights(const PlanInputs& inputs) {
   HostWeights movable;
   if (inputs.profile().kind == "cpu") return movable;
@@ -167,10 +208,10 @@ HostWeights MovableWeights(const PlanInputs& inputs) {
   const HostWeights& host = rules.host_weights;
   for (const WeightTensor& tensor : inputs.shape().weights) {
     if (StaysOnHost(tensor.kind, host)) continue;
-    movable.experts |= tensor.kind == WeightKind::kExpert;
     if (rules.policy == ReservePolicy::kExact) {
       movable.tables |= IsTable(inputs.shape(), tensor) && !host.tables;
     } else {
+      movable.experts |= tensor.kind == WeightKind::kExpert;
       movable.per_layer_embeddings |=
           tensor.kind == WeightKind::kPerLayerEmbedding;
     }
@@ -268,6 +309,7 @@ std::vector<Suggestion> SuggestChanges(const PlanInputs& inputs,
     if (has_parked) adviser.TryLonger({.n_parked = 0});
     for (const DType type : types) adviser.TryLonger({.kv_type = type});
     if (!on_host.empty()) adviser.TryLonger(on_host);
+    adviser.TryLongerWithExperts();
     if (options.n_slots > 1) adviser.TryLonger({.n_slots = 1});
     adviser.TryWeights({});
     return adviser.Take();
@@ -276,6 +318,7 @@ std::vector<Suggestion> SuggestChanges(const PlanInputs& inputs,
   adviser.TryUbatch();
   for (const DType type : types) adviser.Try({.kv_type = type});
   if (!on_host.empty()) adviser.Try(on_host);
+  adviser.TryExperts();
   adviser.TrySlots();
   adviser.TryContext({});
   // Every reduction at once, for when no single one is enough.

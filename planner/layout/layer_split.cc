@@ -5,9 +5,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "planner/layout/auto_context.h"
 #include "planner/layout/change.h"
@@ -16,16 +14,6 @@
 
 namespace plimsoll::planner {
 namespace {
-
-// The layer of "blk.N.…", or nothing for what belongs to none.
-std::optional<int64_t> LayerOf(absl::string_view name) {
-  if (!absl::ConsumePrefix(&name, "blk.")) return std::nullopt;
-  int64_t layer = 0;
-  if (!absl::SimpleAtoi(name.substr(0, name.find('.')), &layer)) {
-    return std::nullopt;
-  }
-  return layer;
-}
 
 // Which parts a tensor goes to: those with its layer or, without one, the
 // first, the last or all of them.
@@ -396,6 +384,11 @@ absl::StatusOr<SplitPlan> SplitLayers(const ModelShape& shape,
         absl::StrCat("a split of ", shape.n_layers, " layers over ", n_devices,
                      " devices: their product is ", shape.n_layers * n_devices,
                      ", at most ", kMaxSplitLayers, " is accepted"));
+  }
+  if (options.n_cpu_experts != 0) {
+    return absl::InvalidArgumentError(
+        "n_cpu_experts is not 0, but layers are shared by devices; leave it "
+        "out, and let the CPU be the last device to take whole layers");
   }
   const Slicer slicer(shape);
   const SplitProblem problem = {slicer, devices, stop};

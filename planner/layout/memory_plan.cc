@@ -10,6 +10,7 @@
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "planner/layout/auto_context.h"
+#include "planner/layout/cpu_experts.h"
 #include "planner/layout/explain.h"
 #include "planner/layout/plan_regions.h"
 #include "planner/layout/region_formulas.h"
@@ -61,6 +62,7 @@ absl::Status Validate(const ModelShape& shape, const LoadOptions& options,
   RETURN_IF_ERROR(ValidateShape(shape));
   RETURN_IF_ERROR(ValidateOptions(options));
   RETURN_IF_ERROR(ValidateProfile(profile));
+  RETURN_IF_ERROR(CheckCpuExperts(shape, options, profile));
   if (budget_bytes >= 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("budget_bytes is ", budget_bytes, ", not at least 0"));
@@ -130,11 +132,18 @@ auto WithInputs(const ModelShape& file_shape, const LoadOptions& options,
                    StoredShape::Create(file_shape, options.engine.weight_type));
   ASSIGN_OR_RETURN(
       WeightLayout weights,
-      LayoutWeights(stored.get(), profile, HomesOf(options.engine)));
+      LayoutWeights(stored.get(), profile, HomesOf(stored.get(), options)));
   ASSIGN_OR_RETURN(const PlanInputs inputs,
                    PlanInputs::Create(stored.get(), options, profile,
                                       weights.bytes, budget_bytes));
-  return use(inputs, weights);
+  if (options.n_cpu_experts == 0) return use(inputs, weights);
+  LoadOptions decided = options;
+  decided.n_cpu_experts =
+      DecideCpuExperts(inputs, CapOf(stored.get(), options).n_ctx);
+  ASSIGN_OR_RETURN(weights, LayoutWeights(stored.get(), profile,
+                                          HomesOf(stored.get(), decided)));
+  ASSIGN_OR_RETURN(const PlanInputs with_experts, inputs.With(decided));
+  return use(with_experts, weights);
 }
 
 // Bytes on the device before the allocator rounds.
@@ -162,20 +171,31 @@ void AddMargins(const PlanInputs& inputs, const RegionSizes& sizes,
   plan.bytes_per_slot = Growth(*with_slot, sizes.n_ctx, sizes);
 }
 
-std::vector<std::string> WhyNotRunnable(const ModelShape& shape,
-                                        const LoadOptions& options,
-                                        const DeviceProfile& profile) {
+// Says which types of weights a device, or the CPU beside it, cannot run.
+std::vector<std::string> TypesNotRun(const PlanInputs& inputs) {
   std::vector<std::string> reasons;
-  std::array<bool, kDTypeRows.size()> seen = {};
-  for (const WeightTensor& tensor : shape.weights) {
-    bool& is_seen = seen[static_cast<size_t>(tensor.dtype)];
+  std::array<std::array<bool, kDTypeRows.size()>, 2> seen = {};
+  const int64_t cpu_experts_end =
+      HomesOf(inputs.shape(), inputs.options()).cpu_experts_end;
+  for (const WeightTensor& tensor : inputs.shape().weights) {
+    const bool is_for_cpu = IsCpuExpert(tensor, cpu_experts_end);
+    bool& is_seen = seen[is_for_cpu ? 1 : 0][static_cast<size_t>(tensor.dtype)];
     if (tensor.is_vector || is_seen) continue;
     is_seen = true;
+    const DeviceProfile& profile =
+        is_for_cpu ? HostProfile() : inputs.profile();
     if (FindStorageRule(profile, tensor.dtype) != nullptr) continue;
     reasons.push_back(absl::StrCat("tensor \"", tensor.name, "\" is of type ",
                                    DTypeName(tensor.dtype), ", which device \"",
                                    profile.id, "\" cannot run"));
   }
+  return reasons;
+}
+
+std::vector<std::string> WhyNotRunnable(const PlanInputs& inputs) {
+  const LoadOptions& options = inputs.options();
+  const DeviceProfile& profile = inputs.profile();
+  std::vector<std::string> reasons = TypesNotRun(inputs);
   const auto check_kv = [&](DType type) {
     if (HasKvType(profile, type)) return;
     reasons.push_back(absl::StrCat("device \"", profile.id,
@@ -197,8 +217,10 @@ int64_t PowerOfTwoFrom(int64_t value) {
   return power;
 }
 
+// `asked` are the options before n_cpu_experts was decided.
 absl::StatusOr<MemoryPlan> Layout(const PlanInputs& inputs,
-                                  WeightLayout& weights) {
+                                  WeightLayout& weights,
+                                  const LoadOptions& asked) {
   MemoryPlan plan = {};
   ASSIGN_OR_RETURN(RegionSizes sizes, Decide(inputs, SizeRegions, plan));
   ExplainRegions(inputs, sizes);
@@ -217,12 +239,14 @@ absl::StatusOr<MemoryPlan> Layout(const PlanInputs& inputs,
   plan.regions = std::move(sizes.regions);
   plan.workspace = sizes.workspace;
   plan.weights = std::move(weights.placements);
-  plan.not_runnable =
-      WhyNotRunnable(inputs.shape(), inputs.options(), inputs.profile());
+  plan.cpu_weights = std::move(weights.cpu_placements);
+  plan.cpu_workspace = sizes.cpu_workspace;
+  plan.not_runnable = WhyNotRunnable(inputs);
   if (const Region* reserve = plan.FindRegion("reserve")) {
     plan.reserve_bytes = reserve->bytes;
   }
   plan.n_ctx_reason = ContextReason(inputs, plan, cap);
+  plan.cpu_experts_reason = CpuExpertsReason(inputs, plan, asked);
   AddMargins(inputs, sizes, plan);
   if (!plan.fits || plan.context_limit == ContextLimit::kMemory) {
     plan.suggestions = SuggestChanges(inputs, plan, sizes.n_ctx, cap);
@@ -242,6 +266,7 @@ LoadOptions Changed(LoadOptions options, const Change& change) {
   options.v_type = change.kv_type.value_or(options.v_type);
   options.n_parked = change.n_parked.value_or(options.n_parked);
   options.n_slots = change.n_slots.value_or(options.n_slots);
+  if (change.n_cpu_experts) options.n_cpu_experts = change.n_cpu_experts;
   if (change.n_ctx) options.n_ctx = change.n_ctx;
   if (change.max_inference_len) {
     options.max_inference_len = change.max_inference_len;
@@ -262,8 +287,8 @@ absl::StatusOr<MemoryPlan> Layout(const ModelShape& shape,
                                   const DeviceProfile& profile,
                                   int64_t budget_bytes) {
   return WithInputs(shape, options, profile, budget_bytes,
-                    [](const PlanInputs& inputs, WeightLayout& weights) {
-                      return Layout(inputs, weights);
+                    [&](const PlanInputs& inputs, WeightLayout& weights) {
+                      return Layout(inputs, weights, options);
                     });
 }
 

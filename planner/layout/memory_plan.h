@@ -70,6 +70,7 @@ struct LoadOptions {
   static constexpr int64_t kMaxIdleSessions = 65'536;
   static constexpr int64_t kMaxDraftTokens = 15;
   static constexpr int64_t kMaxParked = 4'096;
+  static constexpr int64_t kMaxCpuExperts = ModelShape::kMaxLayers;
 
   // Tokens of context per slot; absent = the largest that fits.
   std::optional<int64_t> n_ctx;
@@ -86,6 +87,11 @@ struct LoadOptions {
   int64_t n_draft = 0;          // guessed and verified in one step, per slot
   // Contexts that may wait in host memory while other contexts use their slots.
   int64_t n_parked = 0;
+  // The experts of this many layers, the first ones that have experts, lie in
+  // host memory, where the CPU computes them; more than there are means all.
+  // Absent = DecideCpuExperts chooses. Only on devices with memory of their
+  // own.
+  std::optional<int64_t> n_cpu_experts = 0;
   DType k_type = DType::kF16;
   DType v_type = DType::kF16;
   int64_t margin_bytes = 0;
@@ -133,6 +139,7 @@ struct Change {
   std::optional<DType> kv_type = std::nullopt;  // type of keys and of values
   std::optional<int64_t> n_parked = std::nullopt;
   std::optional<int64_t> n_slots = std::nullopt;
+  std::optional<int64_t> n_cpu_experts = std::nullopt;
   std::optional<int64_t> n_ctx = std::nullopt;
   std::optional<int64_t> max_inference_len = std::nullopt;
   std::optional<DType> weight_type = std::nullopt;  // type of every matrix
@@ -166,10 +173,14 @@ struct PlanNumbers {
 };
 
 struct MemoryPlan : PlanNumbers {
-  LoadOptions options;  // the requested options, counts clamped
-  int64_t n_rows;       // rows of a step: min(n_ubatch, n_ctx rounded to pages)
-  int64_t n_sampled;    // rows whose logits are kept
+  // The requested options, with counts clamped and n_cpu_experts decided.
+  LoadOptions options;
+  int64_t n_rows;     // rows of a step: min(n_ubatch, n_ctx rounded to pages)
+  int64_t n_sampled;  // rows whose logits are kept
   std::string n_ctx_reason;  // one sentence with numbers
+  // Why options.n_cpu_experts is that number, in one sentence. It is empty if
+  // no experts were to lie in host memory.
+  std::string cpu_experts_reason;
   int64_t budget_bytes;
   int64_t host_bytes;     // regions in host memory, not in total_bytes
   int64_t mapped_bytes;   // regions in a mapped file, in no other sum
@@ -180,6 +191,11 @@ struct MemoryPlan : PlanNumbers {
   std::vector<Region> regions;
   WorkspacePlan workspace;
   std::vector<WeightPlacement> weights;  // by index in ModelShape::weights
+  // Of what the CPU computes: places in the region experts_host, by index in
+  // ModelShape::weights, and buffers in experts_workspace. Without such experts
+  // both are empty.
+  std::vector<WeightPlacement> cpu_weights;
+  WorkspacePlan cpu_workspace;
   // Why the device's backend cannot run this plan yet, one sentence each. The
   // bytes are right all the same.
   std::vector<std::string> not_runnable;
@@ -195,6 +211,8 @@ struct MemoryPlan : PlanNumbers {
   std::vector<Suggestion> suggestions;
 
   const Region* FindRegion(absl::string_view name) const;
+  // True if the CPU computes some of the model's experts.
+  bool HasCpuExperts() const { return !cpu_weights.empty(); }
 };
 
 // Computes the plan. It alone decides n_ctx = min(requested or solved,

@@ -11,106 +11,12 @@
 #include "absl/strings/str_join.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
+#include "planner/layout/cpu_experts.h"
 
 namespace plimsoll::planner {
 namespace {
 
 constexpr int64_t kRowMultiple = 16;
-
-absl::Status TooBig() {
-  return absl::OutOfRangeError("the plan does not fit in int64 bytes");
-}
-
-absl::StatusOr<int64_t> Fitting(Checked value) {
-  if (const auto bytes = value.Get()) return *bytes;
-  return TooBig();
-}
-
-// `value` rounded up to a power of two: divisions would be most of the time.
-Checked AlignUp(Checked value, int64_t alignment) {
-  const Checked padded = value + (alignment - 1);
-  if (padded.overflow()) return padded;
-  return *padded.Get() & -alignment;
-}
-
-// Rows of every element type are padded to a multiple of this; a type that the
-// device has no rule for is counted as it is in the file.
-class RowMultiples {
- public:
-  RowMultiples() { multiples_.fill(1); }
-  explicit RowMultiples(const DeviceProfile& profile) : RowMultiples() {
-    for (const StorageRule& rule : profile.storage) {
-      multiples_[static_cast<size_t>(rule.dtype)] = rule.row_multiple;
-    }
-  }
-  int64_t operator[](DType dtype) const {
-    return multiples_[static_cast<size_t>(dtype)];
-  }
-
- private:
-  std::array<int64_t, kDTypeRows.size()> multiples_;
-};
-
-// Nothing if the tensor is empty, its rows are no whole blocks of `dtype` or
-// its bytes do not fit in int64.
-std::optional<int64_t> StoredBytes(const WeightTensor& tensor, DType dtype,
-                                   const RowMultiples& multiples) {
-  if (tensor.cols <= 0 || tensor.rows <= 0 || tensor.n_matrices <= 0) {
-    return std::nullopt;
-  }
-  if (tensor.is_vector) {
-    return (Checked(tensor.cols) * kFloatBytes * tensor.n_matrices).Get();
-  }
-  const DTypeInfo& info = InfoOf(dtype);
-  if (tensor.cols % info.block_elems != 0) return std::nullopt;
-  const auto rows = CheckedRoundUp(tensor.rows, multiples[dtype]);
-  if (!rows) return std::nullopt;
-  return (Checked(tensor.cols / info.block_elems) * info.block_bytes * *rows *
-          tensor.n_matrices)
-      .Get();
-}
-
-struct WeightSums {
-  Checked device = 0;
-  Checked host = 0;
-  Checked mapped = 0;
-  Checked file = 0;
-
-  // Adds a tensor of so many bytes in the file if it does not lie on the
-  // device. Returns whether it does not.
-  bool AddElsewhere(const ModelShape& shape, const WeightTensor& tensor,
-                    const WeightHomes& homes, int64_t in_file) {
-    if (StaysOnHost(tensor.kind, homes.host)) {
-      host += in_file;
-      return true;
-    }
-    const bool is_mapped = (homes.is_mapped && !tensor.is_vector) ||
-                           (homes.host.tables && IsTable(shape, tensor));
-    if (!is_mapped) return false;
-    mapped += in_file;
-    file += in_file;
-    return true;
-  }
-
-  absl::StatusOr<WeightBytes> Get() const {
-    WeightBytes bytes = {};
-    ASSIGN_OR_RETURN(bytes.device, Fitting(device));
-    ASSIGN_OR_RETURN(bytes.host, Fitting(host));
-    ASSIGN_OR_RETURN(bytes.mapped, Fitting(mapped));
-    ASSIGN_OR_RETURN(bytes.file, Fitting(file));
-    return bytes;
-  }
-};
-
-absl::Status WhyNotStored(const WeightTensor& tensor) {
-  if (tensor.cols <= 0 || tensor.rows <= 0 || tensor.n_matrices <= 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tensor \"", tensor.name, "\" is empty"));
-  }
-  if (tensor.is_vector) return TooBig();
-  RETURN_IF_ERROR(RowBytes(tensor.dtype, tensor.cols).status());
-  return TooBig();
-}
 
 // Rows of a step whose logits are kept: of each slot's newest token and of the
 // guesses after it.
@@ -154,11 +60,6 @@ absl::Status CheckKvType(absl::string_view name, DType type) {
 
 }  // namespace
 
-bool StaysOnHost(WeightKind kind, const HostWeights& host) {
-  return (kind == WeightKind::kExpert && host.experts) ||
-         (kind == WeightKind::kPerLayerEmbedding && host.per_layer_embeddings);
-}
-
 // Adds up the regions of one context, in the arena's order, then those outside.
 class RegionSizer {
  public:
@@ -176,10 +77,10 @@ class RegionSizer {
     } else {
       AddReserved();
     }
-    ASSIGN_OR_RETURN(sizes_.total_bytes, Fitting(total_));
-    ASSIGN_OR_RETURN(sizes_.host_bytes, Fitting(host_));
+    ASSIGN_OR_RETURN(sizes_.total_bytes, PlanBytes(total_));
+    ASSIGN_OR_RETURN(sizes_.host_bytes, PlanBytes(host_));
     sizes_.mapped_bytes = inputs_.mapped_bytes_;
-    ASSIGN_OR_RETURN(sizes_.rounding_bytes, Fitting(rounding_));
+    ASSIGN_OR_RETURN(sizes_.rounding_bytes, PlanBytes(rounding_));
     return std::move(sizes_);
   }
 
@@ -270,6 +171,7 @@ class RegionSizer {
     if (inputs_.weights_.host > 0) {
       AddHost("weights_host", inputs_.weights_.host, Basis::kDerived);
     }
+    RETURN_IF_ERROR(AddCpuExperts());
     if (options.n_parked > 0 && !parks_in_arena) {
       AddHost("kv_parked", parked, Basis::kDerived);
     }
@@ -288,6 +190,24 @@ class RegionSizer {
     if (sizes_.kv.state_bytes > 0) {
       AddToArena("state", sizes_.kv.all_state_bytes);
     }
+  }
+
+  // One allocation of the CPU's, which rounds it up.
+  absl::Status AddCpuExperts() {
+    if (inputs_.weights_.cpu_experts == 0) return absl::OkStatus();
+    const DeviceProfile& host = HostProfile();
+    ASSIGN_OR_RETURN(
+        const WorkspacePlan workspace,
+        ExpertWorkspaceLayout(inputs_.shape(), sizes_.n_rows, host));
+    ASSIGN_OR_RETURN(
+        const int64_t experts,
+        PlanBytes(AlignUp(inputs_.weights_.cpu_experts, host.alignment)));
+    const Checked allocated = RoundedUp(host.allocation, host.granularity_bytes,
+                                        Checked(experts) + workspace.bytes);
+    AddHost("experts_host", experts, Basis::kDerived);
+    AddHost("experts_workspace", allocated + -experts, Basis::kDerived);
+    if (with_regions_) sizes_.cpu_workspace = workspace;
+    return absl::OkStatus();
   }
 
   // Nobody reserves these bytes: they are the page cache's.
@@ -340,51 +260,6 @@ class RegionSizer {
   RegionSizes sizes_ = {};
 };
 
-absl::StatusOr<WeightLayout> LayoutWeights(const ModelShape& shape,
-                                           const DeviceProfile& profile,
-                                           const WeightHomes& homes) {
-  WeightLayout layout = {};
-  layout.placements.reserve(shape.weights.size());
-  const RowMultiples multiples(profile);
-  WeightSums sums;
-  for (const WeightTensor& tensor : shape.weights) {
-    if (sums.AddElsewhere(shape, tensor, homes, tensor.file_bytes)) {
-      layout.placements.push_back({-1, tensor.file_bytes});
-      continue;
-    }
-    const auto bytes = StoredBytes(tensor, tensor.dtype, multiples);
-    if (!bytes) return WhyNotStored(tensor);
-    const Checked offset = AlignUp(sums.device, profile.alignment);
-    layout.placements.push_back({offset.Get().value_or(0), *bytes});
-    sums.device = offset + *bytes;
-    sums.file += tensor.file_bytes;
-  }
-  ASSIGN_OR_RETURN(layout.bytes, sums.Get());
-  return layout;
-}
-
-absl::StatusOr<WeightBytes> WeightBytesAs(const ModelShape& shape,
-                                          const DeviceProfile& profile,
-                                          const WeightHomes& homes,
-                                          DType dtype) {
-  const RowMultiples multiples(profile);
-  const RowMultiples unpadded;
-  WeightSums sums;
-  for (const WeightTensor& tensor : shape.weights) {
-    const DType stored = StorableType(dtype, tensor.cols);
-    const auto in_file = tensor.is_vector
-                             ? std::optional<int64_t>(tensor.file_bytes)
-                             : StoredBytes(tensor, stored, unpadded);
-    if (!in_file) return TooBig();
-    if (sums.AddElsewhere(shape, tensor, homes, *in_file)) continue;
-    const auto bytes = StoredBytes(tensor, stored, multiples);
-    if (!bytes) return TooBig();
-    sums.device = AlignUp(sums.device, profile.alignment) + *bytes;
-    sums.file += *in_file;
-  }
-  return sums.Get();
-}
-
 absl::Status ValidateOptions(const LoadOptions& options) {
   constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
   const AllocationChoice allocation = options.engine.allocation.value_or(
@@ -409,6 +284,8 @@ absl::Status ValidateOptions(const LoadOptions& options) {
               LoadOptions::kMaxIdleSessions},
         Field{"n_draft", options.n_draft, 0, LoadOptions::kMaxDraftTokens},
         Field{"n_parked", options.n_parked, 0, LoadOptions::kMaxParked},
+        Field{"n_cpu_experts", options.n_cpu_experts.value_or(0), 0,
+              LoadOptions::kMaxCpuExperts},
         Field{"margin_bytes", options.margin_bytes, 0, kAny},
         Field{"ring_tokens", options.engine.ring_tokens, 0,
               ModelShape::kMaxContext},
@@ -473,12 +350,12 @@ absl::StatusOr<PlanInputs> PlanInputs::Create(const ModelShape& shape,
 
 absl::StatusOr<PlanInputs> PlanInputs::With(const LoadOptions& options) const {
   WeightBytes weights = weights_;
-  const WeightHomes homes = HomesOf(options.engine);
+  const WeightHomes homes = HomesOf(*shape_, options);
   if (options.engine.weight_type &&
       options.engine.weight_type != options_->engine.weight_type) {
     ASSIGN_OR_RETURN(weights, WeightBytesAs(*shape_, *profile_, homes,
                                             *options.engine.weight_type));
-  } else if (homes != HomesOf(options_->engine)) {
+  } else if (homes != HomesOf(*shape_, *options_)) {
     ASSIGN_OR_RETURN(const WeightLayout layout,
                      LayoutWeights(*shape_, *profile_, homes));
     weights = layout.bytes;

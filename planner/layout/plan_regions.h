@@ -8,55 +8,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "planner/layout/memory_plan.h"
+#include "planner/layout/weight_layout.h"
 
 namespace plimsoll::planner {
-
-struct WeightBytes {
-  int64_t device = 0;  // laid out as the device stores them
-  int64_t host = 0;    // weights that stay in host memory
-  int64_t mapped = 0;  // weights that stay in the mapped file
-  int64_t file = 0;    // all but those in host memory, as the file has them
-};
-
-struct WeightLayout {
-  std::vector<WeightPlacement> placements;  // by index in ModelShape::weights
-  WeightBytes bytes;
-};
-
-// Where the weights lie that are not on the device.
-struct WeightHomes {
-  HostWeights host = {};   // tables are in the mapped file, others in memory
-  bool is_mapped = false;  // all other matrices stay in the mapped file
-
-  friend bool operator==(const WeightHomes&, const WeightHomes&) = default;
-};
-inline WeightHomes HomesOf(const EngineRules& rules) {
-  WeightHomes homes = {rules.host_weights, rules.mmap_weights};
-  if (rules.policy != ReservePolicy::kExact) {
-    // A reserve policy counts weights as they are in the file, wherever they
-    // lie.
-    homes.host.tables = homes.is_mapped = false;
-  }
-  return homes;
-}
-
-// Whether weights of this kind stay in host memory.
-bool StaysOnHost(WeightKind kind, const HostWeights& host);
-
-// Places the weights in the file's order: matrices in the device's storage
-// rule, vectors as float32, each aligned; what has another home stays there as
-// it is in the file.
-// Errors: kInvalidArgument; kOutOfRange on overflow.
-absl::StatusOr<WeightLayout> LayoutWeights(const ModelShape& shape,
-                                           const DeviceProfile& profile,
-                                           const WeightHomes& homes = {});
-
-// The bytes of the same with every matrix in `dtype`, as WithWeightType has
-// them.
-absl::StatusOr<WeightBytes> WeightBytesAs(const ModelShape& shape,
-                                          const DeviceProfile& profile,
-                                          const WeightHomes& homes,
-                                          DType dtype);
 
 // Errors: kInvalidArgument naming the field of the options that is out of
 // range.
@@ -117,12 +71,13 @@ struct RegionSizes {
   int64_t n_rows;
   int64_t n_sampled;
   KvBytes kv;
-  WorkspacePlan workspace;  // empty in SizeTotals
-  int64_t arena_bytes;      // sum of the regions in it
-  int64_t total_bytes;      // on the device
-  int64_t rounding_bytes;   // the part of total_bytes that the allocator adds
-  int64_t host_bytes;       // elsewhere
-  int64_t mapped_bytes;     // pages of the mapped file, wherever they are
+  WorkspacePlan workspace;      // empty in SizeTotals
+  WorkspacePlan cpu_workspace;  // likewise, for experts that the CPU computes
+  int64_t arena_bytes;          // sum of the regions in it
+  int64_t total_bytes;          // on the device
+  int64_t rounding_bytes;  // the part of total_bytes that the allocator adds
+  int64_t host_bytes;      // elsewhere
+  int64_t mapped_bytes;    // pages of the mapped file, wherever they are
   std::vector<Region> regions;  // without formulas; empty in SizeTotals
 };
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "planner/layout/cpu_experts.h"
 
 namespace plimsoll::planner {
 namespace {
@@ -107,6 +108,15 @@ std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
   }
   if (region == "messages") {
     return "requests and replies, in calls and in gRPC; more are refused";
+  }
+  if (region == "experts_host") {
+    return absl::StrCat("the experts of ", options.n_cpu_experts.value_or(0),
+                        " of ", NumExpertLayers(inputs.shape()),
+                        " layers, as the CPU stores them");
+  }
+  if (region == "experts_workspace") {
+    return absl::StrCat("one step of ", sizes.n_rows,
+                        " rows of these experts + the allocator's rounding");
   }
   if (region == "weights_host") return "experts and tables kept on the host";
   if (region == "weights_mmap") {

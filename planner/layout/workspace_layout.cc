@@ -96,63 +96,82 @@ absl::Status BuffersTooBig() {
 constexpr int64_t kRoutingWordBytes = 4;
 constexpr int64_t kRoutingPlaceBytes = 4 * kRoutingWordBytes;
 
-using Sizes = std::array<Checked, kNumStepBuffers>;
+// The bytes of each buffer.
+class Sizes {
+ public:
+  void Set(StepBuffer buffer, Checked bytes) {
+    bytes_[static_cast<size_t>(buffer)] = bytes;
+  }
+  Checked operator[](size_t buffer) const { return bytes_.at(buffer); }
+
+ private:
+  std::array<Checked, kNumStepBuffers> bytes_ = {0, 0, 0, 0, 0, 0, 0, 0, 0,
+                                                 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                                                 0, 0, 0, 0, 0, 0, 0};
+};
+
+Checked Floats(int64_t n) { return Checked(n) * kFloatBytes; }
+
+// A packed row of `n` activations.
+Checked Packed(int64_t n, const WorkspaceParameters& parameters) {
+  return Checked(CeilDiv(n, parameters.activation_block)) *
+         parameters.activation_block_bytes;
+}
+
+// The buffers that only experts have.
+void SetExpertSizes(const ModelShape& shape, int64_t n_rows, Sizes& sizes) {
+  if (shape.n_experts == 0) return;
+  const Checked places = Checked(n_rows) * shape.n_experts_used;
+  sizes.Set(kRouting, places * kRoutingPlaceBytes +
+                          Checked(shape.n_experts + 1) * kRoutingWordBytes);
+  sizes.Set(kExpertRows, places * Floats(shape.model_dim));
+}
 
 Sizes SizesOf(const ModelShape& shape, int64_t n_rows, int64_t n_sampled,
               bool has_rings, const StepWidths& widths,
               const WorkspaceParameters& parameters) {
-  const auto packed = [&parameters](int64_t n) {
-    return Checked(CeilDiv(n, parameters.activation_block)) *
-           parameters.activation_block_bytes;
-  };
-  const auto floats = [](int64_t n) { return Checked(n) * kFloatBytes; };
   const Checked rows = n_rows;
   // There is a second base only if some layers have a window.
-  const Checked angles = floats(widths.head_dim) * (widths.has_windows ? 2 : 1);
+  const Checked angles = Floats(widths.head_dim) * (widths.has_windows ? 2 : 1);
   const int64_t products = std::max(widths.product, widths.ffn);
   const int64_t widest =
       std::max({shape.model_dim, shape.branch_rank, products});
   const bool has_streams = shape.n_streams > 1;
   const Checked residual =
-      floats(shape.model_dim) * (has_streams ? shape.n_streams + 1 : 1);
+      Floats(shape.model_dim) * (has_streams ? shape.n_streams + 1 : 1);
 
-  Sizes sizes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-                 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+  Sizes sizes;
   const auto set = [&sizes](StepBuffer buffer, Checked bytes) {
-    sizes[static_cast<size_t>(buffer)] = bytes;
+    sizes.Set(buffer, bytes);
   };
   set(kResidual, rows * residual);
-  set(kNormed, rows * floats(shape.model_dim));
-  set(kActivations, rows * packed(widest));
+  set(kNormed, rows * Floats(shape.model_dim));
+  set(kActivations, rows * Packed(widest, parameters));
   set(kAngles, rows * angles);
   set(kPrefixAngles, rows * angles);
-  set(kQuery, rows * floats(std::max(widths.query, widths.recurrent)));
-  set(kPrefixQuery, rows * floats(widths.query));
-  set(kBranch, rows * floats(shape.branch_rank));
-  set(kHeads, rows * floats(widths.heads));
-  set(kKey, rows * floats(widths.kv));
-  set(kValue, rows * floats(widths.kv));
+  set(kQuery, rows * Floats(std::max(widths.query, widths.recurrent)));
+  set(kPrefixQuery, rows * Floats(widths.query));
+  set(kBranch, rows * Floats(shape.branch_rank));
+  set(kHeads, rows * Floats(widths.heads));
+  set(kKey, rows * Floats(widths.kv));
+  set(kValue, rows * Floats(widths.kv));
   if (has_rings) {
     set(kChunkKey, rows * widths.chunk_key_bytes);
     set(kChunkValue, rows * widths.chunk_value_bytes);
   }
-  set(kAttention, rows * floats(widths.attended));
-  set(kGate, rows * floats(widths.ffn));
-  set(kUp, rows * floats(widths.ffn));
-  set(kRouter, rows * floats(shape.n_experts));
-  if (shape.n_experts > 0) {
-    const Checked places = rows * shape.n_experts_used;
-    set(kRouting, places * kRoutingPlaceBytes +
-                      Checked(shape.n_experts + 1) * kRoutingWordBytes);
-    set(kExpertRows, places * floats(shape.model_dim));
-  }
-  if (widths.has_ffn_sums) set(kFfnSum, rows * floats(shape.model_dim));
-  set(kPerLayer, rows * floats(shape.ple_dim) * shape.n_layers);
+  set(kAttention, rows * Floats(widths.attended));
+  set(kGate, rows * Floats(widths.ffn));
+  set(kUp, rows * Floats(widths.ffn));
+  set(kRouter, rows * Floats(shape.n_experts));
+  SetExpertSizes(shape, n_rows, sizes);
+  if (widths.has_ffn_sums) set(kFfnSum, rows * Floats(shape.model_dim));
+  set(kPerLayer, rows * Floats(shape.ple_dim) * shape.n_layers);
   if (has_streams) {
-    set(kMixing, rows * floats(shape.n_streams) * (shape.n_streams + 1));
+    set(kMixing, rows * Floats(shape.n_streams) * (shape.n_streams + 1));
   }
   set(kSampled, Checked(n_sampled) * residual);
-  set(kSampledActivations, Checked(n_sampled) * packed(shape.model_dim));
+  set(kSampledActivations,
+      Checked(n_sampled) * Packed(shape.model_dim, parameters));
   set(kScratch, parameters.kernel_scratch_bytes);
   return sizes;
 }
@@ -227,6 +246,32 @@ int64_t EndBelow(uint32_t meets, const WorkspacePlan& plan) {
   return end;
 }
 
+absl::Status BadRows(int64_t n_rows, int64_t n_sampled) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("a step's rows must be positive, got n_rows ", n_rows,
+                   " and n_sampled ", n_sampled));
+}
+
+// Places the buffers. `keeps_chunks` is true if later layers read the chunks
+// beside rings.
+absl::StatusOr<WorkspacePlan> Place(const Sizes& sizes, bool keeps_chunks,
+                                    int64_t alignment) {
+  const Lifetimes& lifetimes = keeps_chunks ? kSharingLifetimes : kLifetimes;
+  const Meets& meets = keeps_chunks ? kSharingMeets : kMeets;
+  WorkspacePlan plan = {};
+  for (size_t i = 0; i < lifetimes.size(); ++i) {
+    const Lifetime& lifetime = lifetimes[i];
+    const auto index = static_cast<size_t>(lifetime.buffer);
+    const Checked padded = Checked(EndBelow(meets[i], plan)) + (alignment - 1);
+    if ((padded + sizes[index]).overflow()) return BuffersTooBig();
+    const int64_t offset = *padded.Get() & -alignment;
+    const int64_t bytes = *sizes[index].Get();
+    plan.buffers[index] = {offset, bytes, lifetime.first, lifetime.last};
+    plan.bytes = std::max(plan.bytes, offset + bytes);
+  }
+  return plan;
+}
+
 }  // namespace
 
 const char* StepBufferName(StepBuffer buffer) {
@@ -283,28 +328,32 @@ absl::StatusOr<WorkspacePlan> WorkspaceLayout(const ModelShape& shape,
                                               bool has_rings,
                                               const DeviceProfile& profile) {
   if (n_rows <= 0 || n_sampled <= 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a step's rows must be positive, got n_rows ", n_rows,
-                     " and n_sampled ", n_sampled));
+    return BadRows(n_rows, n_sampled);
   }
   const Sizes sizes =
       SizesOf(shape, n_rows, n_sampled, has_rings, widths, profile.workspace);
-  const bool keeps_chunks = has_rings && widths.shares_windows;
-  const Lifetimes& lifetimes = keeps_chunks ? kSharingLifetimes : kLifetimes;
-  const Meets& meets = keeps_chunks ? kSharingMeets : kMeets;
-  WorkspacePlan plan = {};
-  for (size_t i = 0; i < lifetimes.size(); ++i) {
-    const Lifetime& lifetime = lifetimes[i];
-    const auto index = static_cast<size_t>(lifetime.buffer);
-    const Checked padded =
-        Checked(EndBelow(meets[i], plan)) + (profile.alignment - 1);
-    if ((padded + sizes[index]).overflow()) return BuffersTooBig();
-    const int64_t offset = *padded.Get() & -profile.alignment;
-    const int64_t bytes = *sizes[index].Get();
-    plan.buffers[index] = {offset, bytes, lifetime.first, lifetime.last};
-    plan.bytes = std::max(plan.bytes, offset + bytes);
+  return Place(sizes, has_rings && widths.shares_windows, profile.alignment);
+}
+
+absl::StatusOr<WorkspacePlan> ExpertWorkspaceLayout(
+    const ModelShape& shape, int64_t n_rows, const DeviceProfile& profile) {
+  if (n_rows <= 0) return BadRows(n_rows, /*n_sampled=*/n_rows);
+  Widen widen;
+  int64_t ffn = 0;  // of all experts of a token
+  for (const LayerShape& layer : shape.layers) {
+    widen(ffn, Checked(shape.n_experts_used) * layer.expert_ffn_dim);
   }
-  return plan;
+  if (widen.overflow) return BuffersTooBig();
+  const Checked rows = n_rows;
+  Sizes sizes;
+  sizes.Set(kNormed, rows * Floats(shape.model_dim));
+  sizes.Set(kActivations,
+            rows * Packed(std::max(shape.model_dim, ffn), profile.workspace));
+  sizes.Set(kGate, rows * Floats(ffn));
+  sizes.Set(kUp, rows * Floats(ffn));
+  SetExpertSizes(shape, n_rows, sizes);
+  sizes.Set(kScratch, profile.workspace.kernel_scratch_bytes);
+  return Place(sizes, /*keeps_chunks=*/false, profile.alignment);
 }
 
 }  // namespace plimsoll::planner

@@ -107,6 +107,15 @@ absl::StatusOr<WorkspacePlan> WorkspaceLayout(const ModelShape& shape,
                                               bool has_rings,
                                               const DeviceProfile& profile);
 
+// Lays out the buffers with which the CPU computes a step's experts for another
+// device: kNormed has the experts' inputs, then their sums. All other buffers
+// that no expert needs are empty.
+//
+// Requires a valid profile.
+// Errors: those of WorkspaceLayout.
+absl::StatusOr<WorkspacePlan> ExpertWorkspaceLayout(
+    const ModelShape& shape, int64_t n_rows, const DeviceProfile& profile);
+
 }  // namespace plimsoll::planner
 
 #endif  // PLIMSOLL_PLANNER_LAYOUT_WORKSPACE_LAYOUT_H_

@@ -7,7 +7,9 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "planner/gguf/gguf_stream.h"
@@ -404,6 +406,15 @@ DType StorableType(DType wanted, int64_t cols) {
     if (cols % InfoOf(candidate).block_elems == 0) return candidate;
   }
   return DType::kF16;
+}
+
+std::optional<int64_t> LayerOf(absl::string_view tensor) {
+  if (!absl::ConsumePrefix(&tensor, "blk.")) return std::nullopt;
+  int64_t layer = 0;
+  if (!absl::SimpleAtoi(tensor.substr(0, tensor.find('.')), &layer)) {
+    return std::nullopt;
+  }
+  return layer;
 }
 
 absl::StatusOr<ModelShape> ShapeFromGguf(const GgufHeader& header) {

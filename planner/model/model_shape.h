@@ -4,10 +4,12 @@
 #define PLIMSOLL_PLANNER_MODEL_MODEL_SHAPE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "base/dtype.h"
 #include "planner/gguf/gguf_reader.h"
 
@@ -194,6 +196,10 @@ struct ModelShape {
 // Source: GGUF keys `general.architecture`, `A.block_count`,
 // `A.embedding_length`, `A.attention.*`, ...
 absl::StatusOr<ModelShape> ShapeFromGguf(const GgufHeader& header);
+
+// The layer that a tensor's name says, N in "blk.N.…"; nothing if it belongs to
+// no layer.
+std::optional<int64_t> LayerOf(absl::string_view tensor);
 
 // True if rows of the tensor are gathered and nothing else: it is a table of
 // per-layer embeddings, or that of tokens where these layers make no logits

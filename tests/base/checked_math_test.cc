@@ -33,6 +33,10 @@ TEST(CheckedMathTest, RoundsUpWithoutWrapping) {
   EXPECT_EQ(RoundUp(65, 64).Get(), 128);
   EXPECT_TRUE(RoundUp(kMax, 64).overflow());
   EXPECT_TRUE(RoundUp(Checked::Overflow(), 64).overflow());
+  EXPECT_EQ(AlignUp(65, 64).Get(), 128);
+  EXPECT_EQ(AlignUp(64, 64).Get(), 64);
+  EXPECT_TRUE(AlignUp(kMax, 64).overflow());
+  EXPECT_TRUE(AlignUp(Checked::Overflow(), 64).overflow());
 }
 
 TEST(CheckedMathTest, CeilDivDoesNotOverflow) {

@@ -17,7 +17,7 @@ constexpr auto kGemma4LayerTensors = std::to_array<TensorRole>({
     {"ffn_gate_inp.scale", When::kExperts, Presence::kRequired,
      VectorOf(Dim::kModel)},
     {"ffn_down_exps.scale", When::kExperts, Presence::kRequired,
-     VectorOf(Dim::kExperts)},
+     VectorOf(Dim::kExperts), WeightKind::kExpert},
     {"pre_ffw_norm_2.weight", When::kExperts, Presence::kRequired,
      VectorOf(Dim::kModel)},
     {"post_ffw_norm_1.weight", When::kExperts, Presence::kRequired,

@@ -204,14 +204,14 @@ TEST(SuggestionsTest, NameWeightsThatTheHostCouldKeep) {
   const int64_t needed = PlanOf(Sparse(), options, kGiB, Gpu()).total_bytes;
   const MemoryPlan plan = PlanOf(Sparse(), options, needed - 16 * kMiB, Gpu());
   EXPECT_FALSE(plan.fits);
-  const HostWeights both = {.experts = true, .tables = true};
-  const auto found =
-      std::find_if(plan.suggestions.begin(), plan.suggestions.end(),
-                   [&](const Suggestion& s) {
-                     return s.change == Change{.host_weights = both};
-                   });
-  ASSERT_NE(found, plan.suggestions.end());
-  EXPECT_GE(found->saves_bytes, 16 * kMiB);
+  const auto suggests = [&](const Change& change) {
+    return std::any_of(plan.suggestions.begin(), plan.suggestions.end(),
+                       [&](const Suggestion& s) {
+                         return s.change == change &&
+                                s.saves_bytes >= 16 * kMiB;
+                       });
+  };
+  EXPECT_TRUE(suggests({.n_cpu_experts = 1}) || suggests({.n_cpu_experts = 2}));
   for (const Suggestion& suggestion :
        PlanOf(Sparse(), options, needed - 16 * kMiB).suggestions) {
     EXPECT_EQ(suggestion.change.host_weights, HostWeights());
