@@ -121,4 +121,12 @@ planner::DeviceProfile LocalCpuProfile() {
   return profile;
 }
 
+planner::LoadOptions BoundByHostMemory(planner::LoadOptions options) {
+  if (options.n_cpu_experts == 0) return options;
+  auto& budget = options.engine.host_budget_bytes;
+  const int64_t free_bytes = AvailableMemoryBytes();
+  budget = std::min(budget.value_or(free_bytes), free_bytes);
+  return options;
+}
+
 }  // namespace plimsoll::worker

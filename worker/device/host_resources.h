@@ -8,6 +8,7 @@
 
 #include "kernels/backend.h"
 #include "planner/layout/device_profile.h"
+#include "planner/layout/memory_plan.h"
 
 namespace plimsoll::worker {
 
@@ -40,6 +41,11 @@ planner::DeviceProfile ProfileOf(const kernels::DeviceInfo& info);
 
 // The profile of this machine's CPU, with its memory as it is now.
 planner::DeviceProfile LocalCpuProfile();
+
+// The options for a plan on a device of this machine that has memory of its
+// own: where experts are to lie in host memory, they take no more than is free
+// now.
+planner::LoadOptions BoundByHostMemory(planner::LoadOptions options);
 
 }  // namespace plimsoll::worker
 

@@ -25,6 +25,9 @@ struct MemoryReport {
   // the host. Where several parts share a device, the first part has the number
   // of all of them.
   std::optional<int64_t> device_taken_bytes;
+  // The CPU's arena, if it computes experts of layers on another device.
+  int64_t host_planned_bytes = 0;
+  int64_t host_allocated_bytes = 0;
 };
 
 // How busy an engine is.

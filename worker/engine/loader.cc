@@ -34,8 +34,18 @@ kernels::BufferView StatesOf(const Stage& stage) {
 
 int64_t ArenaBytes(std::span<const Stage> stages) {
   int64_t bytes = 0;
-  for (const Stage& stage : stages) bytes += stage.plan->arena_bytes;
+  for (const Stage& stage : stages) {
+    bytes += stage.plan->arena_bytes;
+    if (stage.host != nullptr) bytes += stage.host->plan.arena_bytes;
+  }
   return bytes;
+}
+
+int64_t WeightBytes(const Stage& stage) {
+  const int64_t bytes = BytesToLoad(stage.shape, *stage.plan);
+  return stage.host == nullptr
+             ? bytes
+             : bytes + BytesToLoad(stage.shape, stage.host->plan);
 }
 
 // A device with its own memory computes without the host's threads.
@@ -72,7 +82,7 @@ absl::StatusOr<EngineResources> EngineLoader::Load(
 }
 
 absl::Status EngineLoader::OpenDevices() {
-  const bool has_host = AnyOnHost(loaded_.parts);
+  const bool has_host = AnyOnHost(loaded_.stages);
   const int n_threads = PoolThreads(has_host, options_.n_threads);
   loaded_.pool =
       std::make_unique<kernels::ThreadPool>(n_threads, /*pin=*/has_host);
@@ -84,6 +94,8 @@ absl::Status EngineLoader::OpenDevices() {
   }
   for (Stage& stage : loaded_.stages) {
     ASSIGN_OR_RETURN(stage.backend, stage.device->NewBackend(*loaded_.pool));
+    if (stage.host == nullptr) continue;
+    ASSIGN_OR_RETURN(stage.host->backend, LocalCpu().NewBackend(*loaded_.pool));
   }
   if (has_host) loaded_.pool->LeaveWorkersCpus();
   return absl::OkStatus();
@@ -102,6 +114,12 @@ absl::Status EngineLoader::AllocateArenas() {
     ASSIGN_OR_RETURN(stage.arena,
                      Arena::Allocate(plan, *stage.backend, fence_all));
     done += plan.arena_bytes;
+    if (stage.host != nullptr) {
+      HostPart& host = *stage.host;
+      ASSIGN_OR_RETURN(host.arena,
+                       Arena::Allocate(host.plan, *host.backend, fence_all));
+      done += host.plan.arena_bytes;
+    }
     RETURN_IF_ERROR(stage.backend->UseScratch(
         StepBufferView(stage, planner::StepBuffer::kScratch)));
     kv.push_back({.shape = &stage.shape,
@@ -137,6 +155,20 @@ absl::Status EngineLoader::AllocateParked() {
   return absl::OkStatus();
 }
 
+void EngineLoader::FillHostInputs() {
+  for (Stage& stage : loaded_.stages) {
+    if (stage.host == nullptr) continue;
+    HostPart& host = *stage.host;
+    host.inputs = {.shape = &stage.shape,
+                   .plan = &host.plan,
+                   .arena = &host.arena,
+                   .backend = host.backend.get(),
+                   .cache = nullptr,
+                   .precision = options_.precision,
+                   .first_layer = stage.first_layer};
+  }
+}
+
 GraphInputs EngineLoader::InputsOf(const Stage& stage) const {
   return {.shape = &stage.shape,
           .plan = stage.plan,
@@ -145,10 +177,12 @@ GraphInputs EngineLoader::InputsOf(const Stage& stage) const {
           .cache = loaded_.cache.get(),
           .precision = options_.precision,
           .mapping = loaded_.mapping.get(),
-          .first_layer = stage.first_layer};
+          .first_layer = stage.first_layer,
+          .host = stage.host == nullptr ? nullptr : &stage.host->inputs};
 }
 
 absl::Status EngineLoader::BuildGraph() {
+  FillHostInputs();
   if (loaded_.stages.size() > 1) return BuildPipeline();
   ASSIGN_OR_RETURN(loaded_.model, BuildModel(file_.header(),
                                              InputsOf(loaded_.stages.front())));
@@ -187,9 +221,7 @@ absl::Status EngineLoader::BuildPipeline() {
 
 absl::Status EngineLoader::FillWeights() {
   int64_t total = 0;
-  for (const Stage& stage : loaded_.stages) {
-    total += BytesToLoad(stage.shape, *stage.plan);
-  }
+  for (const Stage& stage : loaded_.stages) total += WeightBytes(stage);
   int64_t done = 0;
   for (const Stage& stage : loaded_.stages) {
     const auto fence_all = [&](const LoadProgress& at) {
@@ -197,6 +229,9 @@ absl::Status EngineLoader::FillWeights() {
     };
     RETURN_IF_ERROR(LoadWeights(file_, InputsOf(stage), fence_all));
     done += BytesToLoad(stage.shape, *stage.plan);
+    if (stage.host == nullptr) continue;
+    RETURN_IF_ERROR(LoadWeights(file_, stage.host->inputs, fence_all));
+    done += BytesToLoad(stage.shape, stage.host->plan);
   }
   return loaded_.model->FinishLoad();
 }

@@ -46,6 +46,8 @@ class EngineLoader {
 
   // The graph of a model whose parts lie on several stages.
   absl::Status BuildPipeline();
+  // What the CPU's part of each stage is made of.
+  void FillHostInputs();
   // What a stage's graph is made of.
   GraphInputs InputsOf(const Stage& stage) const;
 

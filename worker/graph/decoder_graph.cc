@@ -175,7 +175,9 @@ absl::Status DecoderGraph::Step(const StepBatch& batch) {
         backend.Upload(std::as_bytes(inputs().input.subspan(first, n)), rows));
   }
   absl::Status status;
-  if (batch.only_decodes) status = backend.BeginStep(n_rows);
+  // A step that waits for the CPU in each of its layers is no one piece.
+  const bool is_one_piece = batch.only_decodes && inputs().host == nullptr;
+  if (is_one_piece) status = backend.BeginStep(n_rows);
   if (status.ok()) status = Compute(batch);
   status.Update(backend.EndStep());
   if (!status.ok() || context_.HasLogits()) return status;

@@ -1,5 +1,8 @@
 #include "worker/graph/expert_network.h"
 
+#include <cstddef>
+#include <span>
+
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -11,11 +14,13 @@ using planner::StepBuffer;
 ExpertNetwork::ExpertNetwork(const ExpertNames& names,
                              const ExpertChoice& choice, StepContext& context)
     : context_(context),
+      home_(context.HomeOf(
+          absl::StrCat(names.prefix, "ffn_down", names.suffix, ".weight"))),
       router_(
           context.Matrix(absl::StrCat(names.prefix, names.router, ".weight"))),
       choice_(choice) {
   const auto experts = [&](const char* role) {
-    return context.Experts(
+    return home_.Experts(
         absl::StrCat(names.prefix, role, names.suffix, ".weight"));
   };
   up_ = experts("ffn_up");
@@ -24,14 +29,13 @@ ExpertNetwork::ExpertNetwork(const ExpertNames& names,
       absl::StrCat(names.prefix, "ffn_gate", names.suffix, ".weight"));
   gate_ = has_gates ? experts("ffn_gate") : up_;
   down_ = experts("ffn_down");
-  const auto bias = [&](absl::string_view role, absl::string_view suffix) {
-    return FindVector(context.inputs(),
-                      absl::StrCat(names.prefix, role, suffix, ".bias"));
+  const auto bias = [&](const StepContext& at, absl::string_view name) {
+    return FindVector(at.inputs(), absl::StrCat(names.prefix, name, ".bias"));
   };
-  router_bias_ = bias(names.router, "");
-  gate_bias_ = bias("ffn_gate", names.suffix);
-  up_bias_ = bias("ffn_up", names.suffix);
-  down_bias_ = bias("ffn_down", names.suffix);
+  router_bias_ = bias(context, names.router);
+  gate_bias_ = bias(home_, absl::StrCat("ffn_gate", names.suffix));
+  up_bias_ = bias(home_, absl::StrCat("ffn_up", names.suffix));
+  down_bias_ = bias(home_, absl::StrCat("ffn_down", names.suffix));
 }
 
 bool ExpertNetwork::Reads(absl::string_view tensor) {
@@ -42,8 +46,8 @@ bool ExpertNetwork::Reads(absl::string_view tensor) {
   return absl::c_linear_search(kTensors, tensor);
 }
 
-kernels::ExpertRows ExpertNetwork::Rows() const {
-  return kernels::ExpertRowsAt(context_.Bytes(StepBuffer::kRouting),
+kernels::ExpertRows ExpertNetwork::Rows(const StepContext& at) const {
+  return kernels::ExpertRowsAt(at.Bytes(StepBuffer::kRouting),
                                context_.n_rows(), router_.rows, choice_.n_used);
 }
 
@@ -52,16 +56,55 @@ absl::Status ExpertNetwork::Route(const ProductInput& x) {
   RETURN_IF_ERROR(context_.Project(x, {{router_, logits}}));
   RETURN_IF_ERROR(context_.AddBiases({{router_bias_, logits, router_.rows}}));
   return context_.backend().RouteExperts({.logits = logits,
-                                          .to = Rows(),
+                                          .to = Rows(context_),
                                           .routing = choice_.routing,
                                           .choice_bias = choice_.bias});
 }
 
 absl::Status ExpertNetwork::Compute(const ProductInput& x, float* out,
                                     bool accumulate) {
-  kernels::Backend& backend = context_.backend();
-  const kernels::ExpertRows rows = Rows();
-  float* const gated = context_.Buffer(StepBuffer::kGate);
+  if (&home_ != &context_) return ComputeOnHost(x, out, accumulate);
+  return ComputeAtHome(x, out, accumulate);
+}
+
+absl::Status ExpertNetwork::ComputeOnHost(const ProductInput& x, float* out,
+                                          bool accumulate) {
+  kernels::Backend& device = context_.backend();
+  const int64_t n_rows = context_.n_rows();
+  const int64_t bytes =
+      n_rows * context_.model_dim() * static_cast<int64_t>(sizeof(float));
+  // A download only reads what it copies.
+  const auto on_device = [](const float* data, int64_t n_bytes) {
+    return kernels::BufferView{
+        reinterpret_cast<std::byte*>(const_cast<float*>(data)), n_bytes};
+  };
+  const auto on_host = [this](StepBuffer buffer, int64_t n_bytes) {
+    return std::span(home_.Bytes(buffer), static_cast<size_t>(n_bytes));
+  };
+  home_.Begin(n_rows);
+  const std::span<std::byte> rows = on_host(StepBuffer::kNormed, bytes);
+  RETURN_IF_ERROR(device.Download(on_device(x.x, bytes), rows));
+  const int64_t routing_bytes =
+      kernels::ExpertRowsBytes(n_rows, router_.rows, choice_.n_used);
+  RETURN_IF_ERROR(
+      device.Download({context_.Bytes(StepBuffer::kRouting), routing_bytes},
+                      on_host(StepBuffer::kRouting, routing_bytes)));
+  float* const sums = home_.Normed();
+  ASSIGN_OR_RETURN(const ProductInput input,
+                   home_.AsInput(sums, context_.model_dim()));
+  // The inputs have been read when their sums take their place.
+  RETURN_IF_ERROR(ComputeAtHome(input, sums, /*accumulate=*/false));
+  if (!accumulate) return device.Upload(rows, on_device(out, bytes));
+  float* const added = context_.Buffer(StepBuffer::kExpertRows);
+  RETURN_IF_ERROR(device.Upload(rows, on_device(added, bytes)));
+  return context_.MixStreams({.x = out, .y = added, .out = out});
+}
+
+absl::Status ExpertNetwork::ComputeAtHome(const ProductInput& x, float* out,
+                                          bool accumulate) {
+  kernels::Backend& backend = home_.backend();
+  const kernels::ExpertRows rows = Rows(home_);
+  float* const gated = home_.Buffer(StepBuffer::kGate);
   ASSIGN_OR_RETURN(const std::byte* const packed,
                    backend.GatedExpertMatMul(
                        {.rows = rows,
@@ -70,10 +113,10 @@ absl::Status ExpertNetwork::Compute(const ProductInput& x, float* out,
                         .x = x.x,
                         .packed = x.packed,
                         .activation = context_.parameters().activation,
-                        .gathered = context_.Bytes(StepBuffer::kExpertRows),
+                        .gathered = home_.Bytes(StepBuffer::kExpertRows),
                         .out = gated,
-                        .up_out = context_.Buffer(StepBuffer::kUp),
-                        .packed_out = context_.PackedInputs(gate_.first.rows),
+                        .up_out = home_.Buffer(StepBuffer::kUp),
+                        .packed_out = home_.PackedInputs(gate_.first.rows),
                         .keeps_floats = IsFloatType(down_.first.dtype),
                         .gate_bias = gate_bias_,
                         .up_bias = up_bias_,
@@ -83,7 +126,7 @@ absl::Status ExpertNetwork::Compute(const ProductInput& x, float* out,
        .w = down_,
        .x = gated,
        .packed = packed,
-       .products = context_.Buffer(StepBuffer::kExpertRows),
+       .products = home_.Buffer(StepBuffer::kExpertRows),
        .out = out,
        .accumulate = accumulate,
        .bias = down_bias_,

@@ -1,5 +1,6 @@
 // A router with its experts: it gives each row some of many gated networks, and
-// their outputs are added, each with its weight.
+// their outputs are added, each with its weight. The experts may lie in host
+// memory, where the CPU computes them; the router is always on the device.
 #ifndef PLIMSOLL_WORKER_GRAPH_EXPERT_NETWORK_H_
 #define PLIMSOLL_WORKER_GRAPH_EXPERT_NETWORK_H_
 
@@ -46,9 +47,18 @@ class ExpertNetwork {
   absl::Status Compute(const ProductInput& x, float* out, bool accumulate);
 
  private:
-  kernels::ExpertRows Rows() const;
+  // The rows of the experts, in the buffers of `at`.
+  kernels::ExpertRows Rows(const StepContext& at) const;
+  // Compute with the buffers and the backend of home_.
+  absl::Status ComputeAtHome(const ProductInput& x, float* out,
+                             bool accumulate);
+  // Compute on the CPU: the rows and the router's choice go to host memory, and
+  // one sum for each row comes back.
+  absl::Status ComputeOnHost(const ProductInput& x, float* out,
+                             bool accumulate);
 
   StepContext& context_;
+  StepContext& home_;  // where the experts' matrices and biases are
   kernels::WeightMatrix router_;
   const float* router_bias_;  // [n_experts]; may be null
   ExpertChoice choice_;

@@ -103,6 +103,9 @@ struct GraphInputs {
   // layer, which has logits.
   std::span<const float> input = {};
   std::span<float> output = {};
+  // What the CPU computes of these layers for a device with memory of its own:
+  // experts, whose weights lie in an arena of the host's. Or null.
+  const GraphInputs* host = nullptr;
 };
 
 // Bytes of the file that LoadWeights reads.

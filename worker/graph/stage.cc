@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
+#include "planner/layout/cpu_experts.h"
 #include "planner/layout/layer_split.h"
 #include "worker/graph/runnable.h"
 
@@ -83,9 +84,22 @@ absl::Status CheckPlan(const planner::ModelShape& shape,
       plan.budget_bytes, ": ", plan.missing_bytes, " bytes are missing"));
 }
 
+// One pool of threads computes for one part at a time.
+absl::Status CheckHostPart(const Stage& stage, size_t n_parts) {
+  if (n_parts == 1 && !stage.device->is_host()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "experts may lie in host memory only if all layers lie on one device "
+      "with memory of its own");
+}
+
 bool IsSameHardware(const ComputeDevice& a, const ComputeDevice& b) {
   if (&a == &b || (a.is_host() && b.is_host())) return true;
   return !a.unique_id().empty() && a.unique_id() == b.unique_id();
+}
+
+bool AnyPartOnHost(std::span<const EnginePart> parts) {
+  return std::ranges::any_of(
+      parts, [](const EnginePart& part) { return DeviceOf(part).is_host(); });
 }
 
 }  // namespace
@@ -104,22 +118,27 @@ absl::StatusOr<std::vector<Stage>> StagesOf(const planner::ModelShape& shape,
         planner::ModelShape slice,
         planner::SliceLayers(shape, part.first_layer, part.n_layers));
     RETURN_IF_ERROR(CheckPlan(slice, part.plan, i));
-    stages.push_back({.shape = std::move(slice),
-                      .first_layer = part.first_layer,
-                      .plan = &part.plan,
-                      .device = &DeviceOf(part)});
+    Stage& stage = stages.emplace_back(Stage{.shape = std::move(slice),
+                                             .first_layer = part.first_layer,
+                                             .plan = &part.plan,
+                                             .device = &DeviceOf(part)});
+    if (!part.plan.HasCpuExperts()) continue;
+    RETURN_IF_ERROR(CheckHostPart(stage, parts.size()));
+    stage.host = std::make_unique<HostPart>(
+        HostPart{.plan = planner::HostPlanOf(part.plan)});
   }
   return stages;
 }
 
-bool AnyOnHost(std::span<const EnginePart> parts) {
-  return std::ranges::any_of(
-      parts, [](const EnginePart& part) { return DeviceOf(part).is_host(); });
+bool AnyOnHost(std::span<const Stage> stages) {
+  return std::ranges::any_of(stages, [](const Stage& stage) {
+    return stage.device->is_host() || stage.host != nullptr;
+  });
 }
 
 std::vector<size_t> LanesOf(std::span<const EnginePart> parts) {
   std::vector<const ComputeDevice*> devices;  // one for each lane
-  if (AnyOnHost(parts)) devices.push_back(&LocalCpu());
+  if (AnyPartOnHost(parts)) devices.push_back(&LocalCpu());
   std::vector<size_t> lanes;
   for (const EnginePart& part : parts) {
     const ComputeDevice& device = DeviceOf(part);

@@ -17,8 +17,17 @@
 #include "worker/device/arena.h"
 #include "worker/device/compute_device.h"
 #include "worker/graph/engine_part.h"
+#include "worker/graph/model.h"
 
 namespace plimsoll::worker {
+
+// What the CPU computes for a stage on a device with memory of its own.
+struct HostPart {
+  planner::MemoryPlan plan;  // planner::HostPlanOf
+  std::unique_ptr<kernels::Backend> backend = nullptr;
+  Arena arena = {};
+  GraphInputs inputs = {};  // of the members above and the stage
+};
 
 struct Stage {
   planner::ModelShape shape;  // shape of these layers
@@ -29,6 +38,7 @@ struct Stage {
   Arena arena = {};
   // Memory for the plan's kv_parked, if it is not in the arena.
   kernels::Buffer parked = {};
+  std::unique_ptr<HostPart> host = nullptr;  // if the CPU has experts of it
   int64_t allocations_at_load = 0;
   int64_t free_before = 0;  // before the load; not on the host
   std::optional<int64_t> device_taken_bytes = std::nullopt;  // by the load
@@ -44,7 +54,8 @@ absl::StatusOr<std::vector<Stage>> StagesOf(const planner::ModelShape& shape,
 inline const ComputeDevice& DeviceOf(const EnginePart& part) {
   return part.device != nullptr ? *part.device : LocalCpu();
 }
-bool AnyOnHost(std::span<const EnginePart> parts);
+// True if the CPU computes anything of a model.
+bool AnyOnHost(std::span<const Stage> stages);
 // The lane that computes each part when parts compute at the same time. Each
 // device has one lane, because parts on one device would only slow each other
 // down; lanes are numbered without gaps. Lane 0, the step thread, is the

@@ -40,6 +40,9 @@ StepContext::StepContext(const GraphInputs& inputs,
       parameters_(parameters),
       workspace_(inputs.arena->Region(*inputs.plan, "workspace")),
       weights_(inputs.arena->Region(*inputs.plan, "weights")) {
+  if (inputs.host != nullptr) {
+    host_ = std::make_unique<StepContext>(*inputs.host, parameters);
+  }
   const auto rows = static_cast<size_t>(inputs.plan->n_rows);
   from_offsets_.reserve(rows);
   to_offsets_.reserve(rows);
@@ -97,6 +100,11 @@ kernels::ExpertMatrices StepContext::Experts(absl::string_view name) const {
           .matrix_bytes =
               IsInArena(i) ? inputs_.plan->weights[i].bytes / weight.n_matrices
                            : weight.file_stride};
+}
+
+StepContext& StepContext::HomeOf(absl::string_view weight) {
+  const bool is_on_host = host_ != nullptr && host_->IsInArena(IndexOf(weight));
+  return is_on_host ? *host_ : *this;
 }
 
 const float* StepContext::Vector(absl::string_view name) const {

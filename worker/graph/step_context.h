@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -98,6 +99,10 @@ class StepContext {
   const float* Vector(absl::string_view name) const;
   // The weight's matrices, one of each expert or of each head.
   kernels::ExpertMatrices Experts(absl::string_view name) const;
+
+  // The context of what computes with the weight: this one, or that of the CPU
+  // if the weight lies in host memory for it.
+  StepContext& HomeOf(absl::string_view weight);
 
   // The buffers of the step.
   std::byte* Bytes(planner::StepBuffer buffer) const {
@@ -193,6 +198,7 @@ class StepContext {
 
   GraphInputs inputs_;
   GraphParameters parameters_;
+  std::unique_ptr<StepContext> host_;  // of inputs_.host
   kernels::BufferView workspace_;
   kernels::BufferView weights_;
   int64_t n_rows_ = 0;

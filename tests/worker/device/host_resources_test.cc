@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "base/dtype.h"
 #include "kernels/quant/kv_row.h"
 #include "planner/layout/device_profile.h"
@@ -94,6 +96,20 @@ TEST(DeviceTest, TheCommittedProfileIsTheActualOne) {
     ASSERT_NE(other, nullptr) << DTypeName(rule.dtype);
     EXPECT_EQ(rule.row_multiple, other->row_multiple);
   }
+}
+
+TEST(DeviceTest, TheHostBoundsExpertsAndNothingElse) {
+  planner::LoadOptions options;
+  EXPECT_EQ(BoundByHostMemory(options).engine.host_budget_bytes, std::nullopt);
+  options.n_cpu_experts = 1;
+  const auto free_bytes = BoundByHostMemory(options).engine.host_budget_bytes;
+  ASSERT_TRUE(free_bytes.has_value());
+  EXPECT_GT(*free_bytes, 0);
+  options.engine.host_budget_bytes = 100;
+  EXPECT_EQ(BoundByHostMemory(options).engine.host_budget_bytes, 100);
+  options.engine.host_budget_bytes = std::numeric_limits<int64_t>::max();
+  EXPECT_LE(*BoundByHostMemory(options).engine.host_budget_bytes,
+            TotalMemoryBytes());
 }
 
 }  // namespace

@@ -18,13 +18,13 @@
 #include "kernels/backend.h"
 #include "planner/layout/layer_split.h"
 #include "planner/layout/memory_plan.h"
+#include "tests/worker/engine/hooked_device.h"
 #include "worker/device/compute_device.h"
 #include "worker/device/model_file.h"
 #include "worker/graph/runnable.h"
 #ifdef PLIMSOLL_TEST_CUDA_EMULATION
 #include "kernels/cuda/emulation/backend.h"
 #include "tests/worker/engine/guarded_memory.h"
-#include "tests/worker/engine/hooked_backend.h"
 #endif
 
 namespace plimsoll::testing {
@@ -42,6 +42,14 @@ worker::Precision TestPrecision() {
   return std::getenv("PLIMSOLL_TEST_SAME_BITS") != nullptr
              ? worker::Precision::kInvariant
              : worker::Precision::kDefault;
+}
+
+// The number that a variable has; nothing if it has none.
+std::optional<int64_t> TestNumber(const char* variable) {
+  const char* const text = std::getenv(variable);
+  int64_t n = 0;
+  if (text == nullptr || !absl::SimpleAtoi(text, &n)) return std::nullopt;
+  return n;
 }
 
 absl::StatusOr<Devices> OpenDevices(absl::string_view names) {
@@ -113,6 +121,7 @@ absl::StatusOr<std::unique_ptr<worker::ComputeDevice>> OpenTestDevice(
         kernels::ReadEmulatedCudaMemory);
   }
 #endif
+  if (name == kFarDevice) return std::make_unique<FarDevice>();
   absl::string_view rest = name;
   int index = 0;
   if (absl::ConsumePrefix(&rest, "cuda:") && absl::SimpleAtoi(rest, &index)) {
@@ -144,6 +153,9 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
   load.n_draft = setup.n_draft;
   load.engine.mmap_weights = setup.mmap_weights;
   load.engine.host_weights.tables = setup.host_tables;
+  const bool is_default = setup.devices.empty() && setup.device == nullptr;
+  load.n_cpu_experts = setup.n_cpu_experts.value_or(
+      is_default ? TestNumber("PLIMSOLL_TEST_CPU_EXPERTS").value_or(0) : 0);
   load.kv_tokens = setup.kv_tokens;
   load.k_type = setup.kv_type;
   load.v_type = setup.v_type.value_or(setup.kv_type);
@@ -162,11 +174,8 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
   options.n_threads = setup.n_threads;
   options.max_queued = setup.max_queued;
   options.piece_rows = setup.piece_rows;
-  const char* const piece_rows = std::getenv("PLIMSOLL_TEST_PIECE_ROWS");
-  int64_t n = 0;
-  if (!setup.piece_rows && piece_rows != nullptr &&
-      absl::SimpleAtoi(piece_rows, &n)) {
-    options.piece_rows = n;
+  if (!setup.piece_rows) {
+    options.piece_rows = TestNumber("PLIMSOLL_TEST_PIECE_ROWS");
   }
   options.prefix_cache_bytes = setup.prefix_cache_bytes;
   options.clock = setup.clock;

@@ -24,8 +24,9 @@ namespace plimsoll::testing {
 // Resident memory of this process.
 int64_t ResidentBytes();
 
-// "cpu", "cuda:0", or the emulated one, whose memory the host cannot touch
-// between operations.
+// "cpu", "cuda:0", the CPU as a device that says that its memory is its own, or
+// the emulated one, whose memory the host cannot touch between operations.
+inline constexpr char kFarDevice[] = "far";
 inline constexpr char kEmulatedDevice[] = "cuda_emulated";
 absl::StatusOr<std::unique_ptr<worker::ComputeDevice>> OpenTestDevice(
     const std::string& name,
@@ -42,6 +43,9 @@ struct EngineSetup {
   std::optional<int64_t> kv_tokens = std::nullopt;
   bool mmap_weights = false;
   bool host_tables = false;
+  // Absent: on a device that the test does not name, what the variable
+  // PLIMSOLL_TEST_CPU_EXPERTS says, else none.
+  std::optional<int64_t> n_cpu_experts = std::nullopt;
   DType kv_type = DType::kF32;
   std::optional<DType> v_type = std::nullopt;  // type of values, if another
   worker::Precision precision = worker::Precision::kExact;

@@ -38,6 +38,17 @@ class HookedDevice : public worker::ComputeDevice {
   const BackendHooks hooks_;
 };
 
+// The CPU as a device that says that its memory is its own.
+class FarDevice : public HookedDevice {
+ public:
+  FarDevice() : HookedDevice({}) {}
+  planner::DeviceProfile Profile() const override {
+    planner::DeviceProfile profile = HookedDevice::Profile();
+    profile.kind = "gpu";
+    return profile;
+  }
+};
+
 // A device of which every operation fails once it is lost.
 class LosableDevice final : public HookedDevice {
  public:

@@ -27,8 +27,8 @@
 namespace plimsoll::worker {
 namespace {
 
+using ::plimsoll::testing::FarDevice;
 using ::plimsoll::testing::FindRandomModel;
-using ::plimsoll::testing::HookedDevice;
 using ::plimsoll::testing::RandomModelBytes;
 using ::plimsoll::testing::TemporaryFile;
 using ::testing::ElementsAre;
@@ -62,19 +62,26 @@ const std::vector<HostRegion>& HostRegions() {
       {"vocab", "Tokenizer",
        [](const auto& loaded) { return loaded.tokenizer->MemoryBytes(); }},
       {"kv_parked", "Stage::parked", ParkedBytes},
+      {"experts_host", "HostPart::arena",
+       [](const auto& loaded) {
+         return loaded.stages[0].host->plan.FindRegion("weights")->bytes;
+       }},
+      {"experts_workspace", "HostPart::arena",
+       [](const auto& loaded) {
+         const HostPart& host = *loaded.stages[0].host;
+         return host.arena.bytes() - host.plan.FindRegion("weights")->bytes;
+       }},
       {"runtime", "the process"},
       {"messages", "services::ByteBudget"},
       {"margin", "the allocator; what is left of it stays free"}};
   return *regions;
 }
 
-// The CPU as a device that says that its memory is its own.
-class FarDevice final : public HookedDevice {
+// A device of a process that has bytes for messages.
+class ServingDevice final : public FarDevice {
  public:
-  FarDevice() : HookedDevice({}) {}
   planner::DeviceProfile Profile() const override {
-    planner::DeviceProfile profile = HookedDevice::Profile();
-    profile.kind = "gpu";
+    planner::DeviceProfile profile = FarDevice::Profile();
     profile.message_bytes = 1 << 20;
     return profile;
   }
@@ -111,8 +118,8 @@ class LoaderTest : public ::testing::Test {
       const int64_t n_layers = cuts[i + 1] - cuts[i];
       const auto slice = planner::SliceLayers(shape, cuts[i], n_layers);
       ASSERT_TRUE(slice.ok()) << slice.status();
-      const auto plan = planner::Layout(*slice, EveryFeature(),
-                                        device.Profile(), int64_t{1} << 40);
+      const auto plan = planner::Layout(*slice, features_, device.Profile(),
+                                        int64_t{1} << 40);
       ASSERT_TRUE(plan.ok()) << plan.status();
       parts.push_back({&device, cuts[i], n_layers, *plan});
     }
@@ -166,6 +173,15 @@ class LoaderTest : public ::testing::Test {
     return all;
   }
 
+  std::vector<std::string> HostRegionNames() const {
+    std::vector<std::string> names;
+    for (const planner::Region& region : loaded_->plan().regions) {
+      if (region.on_host) names.emplace_back(region.name);
+    }
+    return names;
+  }
+
+  planner::LoadOptions features_ = EveryFeature();
   std::optional<TemporaryFile> file_;
   std::unique_ptr<ModelFile> opened_;
   EngineOptions options_;
@@ -186,15 +202,23 @@ TEST_F(LoaderTest, EachRegionOfAPlanHasAReader) {
 }
 
 TEST_F(LoaderTest, EachRegionOfADevicesPlanHasAReader) {
-  const FarDevice device;
+  const ServingDevice device;
   Load(device, {});
   ExpectEachRegionHasAReader();
-  std::vector<std::string> on_host;
-  for (const planner::Region& region : loaded_->plan().regions) {
-    if (region.on_host) on_host.emplace_back(region.name);
-  }
-  EXPECT_THAT(on_host, ElementsAre("tables", "candidates", "vocab", "kv_parked",
-                                   "messages"));
+  EXPECT_THAT(HostRegionNames(), ElementsAre("tables", "candidates", "vocab",
+                                             "kv_parked", "messages"));
+}
+
+TEST_F(LoaderTest, ExpertsOfTheCpuHaveAReader) {
+  const ServingDevice device;
+  features_.n_cpu_experts = 2;
+  Load(device, {}, "qwen3moe_q4_0");
+  ExpectEachRegionHasAReader();
+  EXPECT_THAT(HostRegionNames(),
+              ElementsAre("tables", "candidates", "vocab", "experts_host",
+                          "experts_workspace", "kv_parked", "messages"));
+  EXPECT_THAT(loaded_->stages[0].host->arena.Asked(),
+              ElementsAre("weights", "workspace"));
 }
 
 TEST_F(LoaderTest, EachRegionOfAPartsPlanHasAReader) {

@@ -20,6 +20,7 @@
 namespace plimsoll::worker {
 namespace {
 
+using ::plimsoll::planner::LoadOptions;
 using ::plimsoll::testing::EngineSetup;
 using ::plimsoll::testing::FamilyModel;
 using ::plimsoll::testing::Generate;
@@ -32,6 +33,12 @@ using ::plimsoll::testing::OpenTestDevice;
 
 // The goldens are float32; an exact engine differs by rounding alone.
 constexpr double kTolerance = 0.003;
+
+constexpr const char* kExpertFamilies[] = {
+    "deepseek2", "deepseek2-yarn",    "gemma4-26b",     "glm4moe",
+    "qwen3moe",  "mixtral",           "qwen2moe",       "gpt-oss",
+    "llama4",    "granitemoe-shared", "ernie4_5-moe",   "qwen35moe",
+    "qwen3next", "granitehybrid",     "nemotron_h_moe", "gpt-oss-mxfp4"};
 
 class FamiliesTest : public ::testing::TestWithParam<const char*> {
  protected:
@@ -162,6 +169,27 @@ INSTANTIATE_TEST_SUITE_P(All, FamilyTablesTest,
                          ::testing::Values("gemma3n", "gemma4-e2b"),
                          plimsoll::testing::NameOfFamily);
 
+// Families with experts, of which the CPU computes some or all for a device
+// that says that its memory is its own.
+using FamilyExpertsTest = FamiliesTest;
+
+TEST_P(FamilyExpertsTest, GiveThemWithExpertsInHostMemory) {
+  const auto device = OpenTestDevice(plimsoll::testing::kFarDevice);
+  ASSERT_TRUE(device.ok()) << device.status();
+  for (const int64_t n_layers : {int64_t{1}, LoadOptions::kMaxCpuExperts}) {
+    SCOPED_TRACE(n_layers);
+    auto engine = Load({.n_cpu_experts = n_layers, .device = device->get()});
+    ASSERT_NE(engine, nullptr);
+    EXPECT_GT(engine->Memory().host_allocated_bytes, 0);
+    ExpectGolden(*engine, SIZE_MAX);
+  }
+  Report("experts");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FamilyExpertsTest,
+                         ::testing::ValuesIn(kExpertFamilies),
+                         plimsoll::testing::NameOfFamily);
+
 using PackedFamiliesTest = FamiliesTest;
 
 // Activations are packed for quantised weights only, whose answers are not the
@@ -227,6 +255,16 @@ TEST_P(CudaFamiliesTest, GiveTheOraclesTokensAndProbabilities) {
 INSTANTIATE_TEST_SUITE_P(Emulated, CudaFamiliesTest,
                          ::testing::ValuesIn(plimsoll::testing::NamesOfFamilies(
                              /*only_emulated=*/true)),
+                         plimsoll::testing::NameOfFamily);
+
+using CudaFamilyExpertsTest = CudaFamiliesTest;
+
+TEST_P(CudaFamilyExpertsTest, GiveThemWithExpertsInHostMemory) {
+  ExpectGoldenWith({.n_cpu_experts = LoadOptions::kMaxCpuExperts}, "experts");
+}
+
+INSTANTIATE_TEST_SUITE_P(Emulated, CudaFamilyExpertsTest,
+                         ::testing::ValuesIn(kExpertFamilies),
                          plimsoll::testing::NameOfFamily);
 
 using CudaFamilyTablesTest = CudaFamiliesTest;
