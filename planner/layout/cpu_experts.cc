@@ -138,8 +138,8 @@ absl::Status CheckCpuExperts(const ModelShape& shape,
                              const DeviceProfile& profile) {
   if (options.n_cpu_experts == 0) return absl::OkStatus();
   const auto refuse = [](absl::string_view why) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("n_cpu_experts is not 0, but ", why));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "n_cpu_experts asks for experts in host memory, but ", why));
   };
   if (profile.kind == "cpu") {
     return refuse(

@@ -387,8 +387,9 @@ absl::StatusOr<SplitPlan> SplitLayers(const ModelShape& shape,
   }
   if (options.n_cpu_experts != 0) {
     return absl::InvalidArgumentError(
-        "n_cpu_experts is not 0, but layers are shared by devices; leave it "
-        "out, and let the CPU be the last device to take whole layers");
+        "n_cpu_experts asks for experts in host memory, but devices share the "
+        "layers; leave it out, and let the CPU be the last device, which takes "
+        "whole layers");
   }
   const Slicer slicer(shape);
   const SplitProblem problem = {slicer, devices, stop};

@@ -51,6 +51,10 @@ std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
     if (options.engine.mmap_weights) {
       return "norms and biases; all else stays in the mapped file";
     }
+    if (options.n_cpu_experts.value_or(0) > 0) {
+      return absl::StrCat("all but the experts of ", *options.n_cpu_experts,
+                          " layers, as stored on the device");
+    }
     if (options.engine.host_weights.tables && sizes.mapped_bytes > 0) {
       return "all but tables, which stay in the mapped file";
     }

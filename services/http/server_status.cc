@@ -54,6 +54,9 @@ Json ToJson(const LoadedModel::Part& part, const worker::EnginePart& layers,
   json["n_layers"] = layers.n_layers;
   json["total_bytes"] = layers.plan.total_bytes;
   json["n_ctx_reason"] = layers.plan.n_ctx_reason;
+  if (!layers.plan.cpu_experts_reason.empty()) {
+    json["cpu_experts_reason"] = layers.plan.cpu_experts_reason;
+  }
   json["regions"] = Json::array();
   for (const planner::Region& region : layers.plan.regions) {
     json["regions"].push_back(ToJson(region));
@@ -62,6 +65,10 @@ Json ToJson(const LoadedModel::Part& part, const worker::EnginePart& layers,
                       {"arena_bytes", measured.allocated_bytes},
                       {"vocab_bytes", measured.vocab_bytes},
                       {"table_bytes", measured.table_bytes}};
+  if (measured.host_planned_bytes > 0) {
+    json["measured"]["host_planned_bytes"] = measured.host_planned_bytes;
+    json["measured"]["host_bytes"] = measured.host_allocated_bytes;
+  }
   return json;
 }
 

@@ -10,7 +10,9 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "planner/layout/memory_plan.h"
 #include "services/host/timed_writer.h"
 #include "services/server/listen_address.h"
 
@@ -209,6 +211,20 @@ CLI::Option* AddBytesFlag(CLI::App& app, const std::string& name,
           },
           help)
       ->transform(CLI::AsSizeValue(false));
+}
+
+absl::StatusOr<std::optional<int64_t>> ParseCpuExperts(
+    const std::string& text) {
+  constexpr int64_t kMost = planner::LoadOptions::kMaxCpuExperts;
+  if (text == "auto") return std::optional<int64_t>();
+  if (text == "all") return std::optional<int64_t>(kMost);
+  int64_t n = 0;
+  if (absl::SimpleAtoi(text, &n) && n >= 0 && n <= kMost) {
+    return std::optional<int64_t>(n);
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", text.substr(0, 40),
+      "' is not a number of layers; write all, auto, or 0 to ", kMost));
 }
 
 std::optional<int> ParseFlags(CLI::App& app, int argc, char** argv) {

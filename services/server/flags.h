@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "services/server/server.h"
 #include "services/server/tls_files.h"
 
@@ -62,6 +63,14 @@ CLI::Option* AddBytesFlag(CLI::App& app, const std::string& name,
 // Adds an option for several sizes with commas between them.
 void AddBytesListFlag(CLI::App& app, const std::string& name,
                       std::vector<int64_t>& bytes, const std::string& help);
+
+// The value of --cpu-experts: "all", "auto", which gives nothing, or a number
+// of layers. Errors: kInvalidArgument saying what is allowed.
+absl::StatusOr<std::optional<int64_t>> ParseCpuExperts(const std::string& text);
+inline constexpr char kCpuExpertsHelp[] =
+    "Layers, from the first one on, whose experts lie in host memory, where "
+    "the CPU computes them, while all else is on a GPU; auto: as few as make "
+    "room for the context, or for 4096 tokens where that is solved too (0)";
 
 // Parses the flags. Returns the exit code if the process must end now: 0 after
 // --help, 2 for a mistake, which was printed.

@@ -44,6 +44,7 @@ std::string FlagsOf(const planner::Change& change) {
   flags.Add("--kv-type", change.kv_type);
   flags.Add("--parked-slots", change.n_parked);
   flags.Add("--slots", change.n_slots);
+  flags.Add("--cpu-experts", change.n_cpu_experts);
   flags.Add("--n-ctx", change.n_ctx);
   flags.Add("--max-inference-len", change.max_inference_len);
   flags.Add("--weights", change.weight_type);

@@ -89,6 +89,21 @@ absl::StatusOr<planner::RingRule> FromProto(v1::RingRule rule) {
   }
 }
 
+absl::Status FillCpuExperts(const v1::LoadOptions& message,
+                            planner::LoadOptions& options) {
+  if (message.has_n_cpu_experts() && message.auto_cpu_experts()) {
+    return Bad("n_cpu_experts", "is a number, and auto_cpu_experts is true");
+  }
+  if (message.has_n_cpu_experts()) {
+    options.n_cpu_experts = message.n_cpu_experts();
+  } else if (message.has_auto_cpu_experts()) {
+    options.n_cpu_experts = message.auto_cpu_experts()
+                                ? std::optional<int64_t>()
+                                : std::optional<int64_t>(0);
+  }
+  return absl::OkStatus();
+}
+
 // Sets the options that plan for other engines.
 absl::Status FillOtherEngines(const v1::LoadOptions& message,
                               planner::LoadOptions& options) {
@@ -285,6 +300,7 @@ absl::StatusOr<planner::LoadOptions> FromProto(
   }
   if (message.has_n_draft()) options.n_draft = message.n_draft();
   if (message.has_n_parked()) options.n_parked = message.n_parked();
+  RETURN_IF_ERROR(FillCpuExperts(message, options));
   if (message.has_margin_bytes()) {
     ASSIGN_OR_RETURN(options.margin_bytes,
                      Signed(message.margin_bytes(), "margin_bytes"));

@@ -222,6 +222,11 @@ v1::LoadOptions ToProto(const planner::LoadOptions& options) {
   message.set_k_type(ToProto(options.k_type));
   message.set_v_type(ToProto(options.v_type));
   message.set_margin_bytes(ToUint64(options.margin_bytes));
+  if (!options.n_cpu_experts.has_value()) {
+    message.set_auto_cpu_experts(true);
+  } else if (*options.n_cpu_experts > 0) {
+    message.set_n_cpu_experts(ToUint32(*options.n_cpu_experts));
+  }
   SetOtherEngines(options, message);
   return message;
 }
@@ -260,6 +265,7 @@ v1::MemoryPlan ToProto(const planner::MemoryPlan& plan) {
     message.set_mapped_bytes(ToUint64(plan.mapped_bytes));
   }
   message.set_binding_term(plan.binding_term);
+  message.set_cpu_experts_reason(plan.cpu_experts_reason);
   message.set_marginal_bytes_per_token(ToUint64(plan.bytes_per_token));
   message.set_marginal_bytes_per_slot(ToUint64(plan.bytes_per_slot));
   for (const std::string& reason : plan.not_runnable) {
@@ -391,6 +397,10 @@ v1::MemoryReport ToProto(const worker::MemoryReport& report) {
       ToUint32(report.device_allocations_after_load));
   message.set_peak_rss_bytes(ToUint64(report.peak_rss_bytes));
   message.set_vocab_bytes(ToUint64(report.vocab_bytes));
+  if (report.host_planned_bytes > 0) {
+    message.set_host_planned_bytes(ToUint64(report.host_planned_bytes));
+    message.set_host_allocated_bytes(ToUint64(report.host_allocated_bytes));
+  }
   return message;
 }
 

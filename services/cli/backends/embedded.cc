@@ -39,6 +39,9 @@ void NotePlan(const LoadFlags& flags, const planner::MemoryPlan& plan,
                 << flags.n_ctx.tokens << ": " << Printable(plan.n_ctx_reason)
                 << "\n";
   }
+  if (!plan.cpu_experts_reason.empty()) {
+    streams.err << "note: " << Printable(plan.cpu_experts_reason) << "\n";
+  }
 }
 
 // Finds how `loaded` renders conversations.
@@ -122,6 +125,7 @@ planner::LoadOptions ToLoadOptions(const LoadFlags& flags, int64_t n_ctx_train,
   options.n_draft = flags.draft_tokens;
   options.kv_tokens = flags.kv_tokens;
   options.n_parked = flags.parked_slots;
+  options.n_cpu_experts = flags.cpu_experts;
   options.n_ubatch = flags.n_ubatch;
   options.k_type = flags.kv.k;
   options.v_type = flags.kv.v;
@@ -181,14 +185,22 @@ absl::StatusOr<std::vector<std::optional<int64_t>>> MemoryOfEach(
 
 namespace {
 
+// The options where the model is on `devices`: if that is one with memory of
+// its own, experts in host memory take no more than is free.
+planner::LoadOptions BoundByHost(planner::LoadOptions options,
+                                 const services::ComputeDevices& devices) {
+  const bool is_apart = devices.size() == 1 && !devices.front()->is_host();
+  return is_apart ? worker::BoundByHostMemory(std::move(options)) : options;
+}
+
 // Chooses which layers go on which device. If there is one device, it gets the
 // whole model.
 absl::StatusOr<std::vector<planner::SplitPart>> Place(
     const planner::ModelShape& shape, const LoadFlags& flags,
     const services::ComputeDevices& devices, Streams& streams) {
   ASSIGN_OR_RETURN(const auto memory, MemoryOfEach(flags, devices.size()));
-  const planner::LoadOptions options =
-      ToLoadOptions(flags, shape.n_ctx_train, ContextDefault::kShort);
+  const planner::LoadOptions options = BoundByHost(
+      ToLoadOptions(flags, shape.n_ctx_train, ContextDefault::kShort), devices);
   std::vector<planner::SplitDevice> budgets;
   for (size_t i = 0; i < devices.size(); ++i) {
     budgets.push_back(BudgetHere(shape, flags, *devices[i], memory[i]));

@@ -112,6 +112,17 @@ absl::StatusOr<Here> DeviceHere(const std::string& name,
                         budget_bytes.value_or(device.memory_bytes))}};
 }
 
+// The options for a plan on this device. Of a device of the catalogue nobody
+// knows the host.
+planner::LoadOptions OptionsFor(const PlanFlags& flags,
+                                const planner::ModelShape& shape,
+                                const Here& here) {
+  planner::LoadOptions options = ToLoadOptions(
+      flags.load, shape.n_ctx_train, ContextDefault::kLongestThatFits);
+  const bool is_apart = here.device != nullptr && !here.device->is_host();
+  return is_apart ? worker::BoundByHostMemory(std::move(options)) : options;
+}
+
 absl::StatusOr<Planned> PlanEmbedded(const PlanFlags& flags) {
   const std::string path = ResolveModel(flags.model);
   ASSIGN_OR_RETURN(const auto memory, MemoryOfEach(flags.load, 1));
@@ -121,9 +132,7 @@ absl::StatusOr<Planned> PlanEmbedded(const PlanFlags& flags) {
                               memory.front()));
   ASSIGN_OR_RETURN(
       const planner::MemoryPlan plan,
-      planner::Layout(source.shape,
-                      ToLoadOptions(flags.load, source.shape.n_ctx_train,
-                                    ContextDefault::kLongestThatFits),
+      planner::Layout(source.shape, OptionsFor(flags, source.shape, here),
                       here.target.profile, here.target.budget_bytes));
   return Planned{services::ToProto(plan),
                  absl::StrCat(std::filesystem::path(path).filename().string(),
@@ -265,9 +274,7 @@ absl::StatusOr<std::string> PlanPod(const PlanFlags& flags) {
                           .runtime_bytes = PlanAsWorker(load, profile)};
   ASSIGN_OR_RETURN(
       const planner::MemoryPlan plan,
-      planner::Layout(source.shape,
-                      ToLoadOptions(flags.load, source.shape.n_ctx_train,
-                                    ContextDefault::kLongestThatFits),
+      planner::Layout(source.shape, OptionsFor(flags, source.shape, here),
                       profile, here.target.budget_bytes));
   RETURN_IF_ERROR(worker::CheckRunnable(source.shape, plan));
   if (!plan.fits) return DoesNotFit(services::ToProto(plan));

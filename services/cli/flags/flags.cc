@@ -14,6 +14,7 @@
 #include "planner/model/model_shape.h"
 #include "services/cli/terminal/bytes.h"
 #include "services/host/device_list.h"
+#include "services/server/flags.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -232,6 +233,9 @@ void AddPlanFlags(CLI::App& app, LoadFlags* flags) {
   AddParsed(app, "--tables", &flags->host_tables, parse_tables, "device|host",
             "Where tables lie of which steps read single rows, as per-layer "
             "embeddings; host: they stay in the mapped file (device)")
+      ->group(group);
+  AddParsed(app, "--cpu-experts", &flags->cpu_experts,
+            services::ParseCpuExperts, "all|auto|N", services::kCpuExpertsHelp)
       ->group(group);
   AddParsed(app, "--device-memory", &flags->device_memory, ParseBudgets,
             "BYTES[,...]",

@@ -61,7 +61,8 @@ struct LoadFlags {
   std::optional<int64_t> kv_tokens;
   bool mmap_weights = false;
   bool host_tables = false;
-  std::vector<int64_t> device_memory;  // none, one, or one for each device
+  std::optional<int64_t> cpu_experts = 0;  // absent = auto
+  std::vector<int64_t> device_memory;      // none, one, or one for each device
   // AddEngineFlags adds the flags from here on.
   planner::ReservePolicy policy = planner::ReservePolicy::kExact;
   std::optional<planner::AllocationChoice> allocation;

@@ -52,6 +52,10 @@ std::string PlannedBesideMeasured(const v1::GetMemoryResponse& response,
     if (region.name() == "vocab") vocab = region.bytes();
   }
   add("arena", measured.planned_bytes(), measured.allocated_bytes());
+  if (measured.host_planned_bytes() > 0) {
+    add("experts on the host", measured.host_planned_bytes(),
+        measured.host_allocated_bytes());
+  }
   add("vocab", vocab, measured.vocab_bytes());
   // The reply does not say which of several devices is the host.
   if (response.parts().empty()) {

@@ -158,6 +158,10 @@ std::string RenderPlan(const v1::MemoryPlan& plan, absl::string_view title,
     }
   };
   if (!plan.binding_term().empty()) say("binds", plan.binding_term());
+  if (!plan.cpu_experts_reason().empty()) {
+    say("experts", absl::StrCat(plan.cpu_experts_reason(), "; host memory: ",
+                                FormatBytes(Signed(plan.host_bytes()))));
+  }
   for (const std::string& reason : plan.not_runnable()) {
     say("note", absl::StrCat(reason, "; the bytes are right all the same"));
   }

@@ -62,6 +62,9 @@ std::vector<std::string> ArgsOf(const planner::MemoryPlan& plan,
   if (options.kv_tokens.has_value()) {
     args.push_back(absl::StrCat("--kv-tokens=", *options.kv_tokens));
   }
+  if (options.n_cpu_experts.value_or(0) > 0) {
+    args.push_back(absl::StrCat("--cpu-experts=", *options.n_cpu_experts));
+  }
   if (options.engine.mmap_weights) args.push_back("--mmap");
   // The driver counts what is claimed and enforces nothing.
   if (!IsOnHost(model)) {

@@ -122,8 +122,10 @@ int64_t PlannedResidentBytes(const LoadedModel& model) {
 }
 
 std::string LoadNote(const LoadedModel& model) {
-  return absl::StrCat(model.engine->plan().n_ctx_reason, RateNote(model),
-                      PartsNote(model));
+  const planner::MemoryPlan& plan = model.engine->plan();
+  return absl::StrCat(
+      plan.n_ctx_reason, plan.cpu_experts_reason.empty() ? "" : "; ",
+      plan.cpu_experts_reason, RateNote(model), PartsNote(model));
 }
 
 }  // namespace plimsoll::services

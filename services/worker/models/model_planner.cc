@@ -10,6 +10,7 @@
 #include "services/sources/header_bytes.h"
 #include "services/wire/errors.h"
 #include "services/wire/to_proto.h"
+#include "worker/device/host_resources.h"
 #include "worker/graph/runnable.h"
 
 namespace plimsoll::services {
@@ -82,11 +83,15 @@ absl::Status CheckAllRunnable(const worker::ModelFile& file,
 absl::StatusOr<std::vector<planner::SplitPart>> ModelPlanner::Plan(
     const worker::ModelFile& file, const planner::LoadOptions& options,
     const std::string& name, const BytesByDevice& held) const {
-  if (client_ == nullptr) return PlanHere(file, options, name, held);
+  const bool is_apart = options_.devices.size() == 1 &&
+                        !options_.devices.front().compute->is_host();
+  const planner::LoadOptions bounded =
+      is_apart ? worker::BoundByHostMemory(options) : options;
+  if (client_ == nullptr) return PlanHere(file, bounded, name, held);
   const PlannedModel model = {
       .header = HeaderBytes(file.header(), file.shape().vocab),
       .file_bytes = file.Size(),
-      .options = options,
+      .options = bounded,
       .purpose = name};
   return options_.devices.size() == 1 ? PlanThere(model, file, held)
                                       : SplitThere(model, file, held);
@@ -167,6 +172,7 @@ absl::StatusOr<ModelPlanner::Parts> ModelPlanner::PlanThere(
   // The worker lays out the same plan itself; the totals must agree.
   planner::LoadOptions exact = model.options;
   exact.n_ctx = wire.n_ctx();
+  exact.n_cpu_experts = wire.options().n_cpu_experts();
   ASSIGN_OR_RETURN(planner::MemoryPlan plan,
                    planner::Layout(file.shape(), exact, profile,
                                    static_cast<int64_t>(wire.total_bytes())));
@@ -176,6 +182,7 @@ absl::StatusOr<ModelPlanner::Parts> ModelPlanner::PlanThere(
     return OtherBytes(wire.total_bytes(), plan.total_bytes);
   }
   plan.n_ctx_reason = wire.n_ctx_reason();
+  plan.cpu_experts_reason = wire.cpu_experts_reason();
   return Whole(std::move(plan), file);
 }
 

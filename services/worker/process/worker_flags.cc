@@ -69,6 +69,18 @@ void AddLoadFlags(CLI::App& app, planner::LoadOptions& load) {
          "embeddings; host: they stay in the mapped file")
       ->default_str("device")
       ->check(CLI::IsMember({"device", "host"}));
+  app.add_option_function<std::string>(
+         "--cpu-experts",
+         [&load](const std::string& text) {
+           const auto n = ParseCpuExperts(text);
+           if (!n.ok()) {
+             throw CLI::ValidationError("--cpu-experts",
+                                        std::string(n.status().message()));
+           }
+           load.n_cpu_experts = *n;
+         },
+         kCpuExpertsHelp)
+      ->type_name("all|auto|N");
   app.add_option_function<std::vector<std::string>>(
          "--kv-type",
          [&load](const std::vector<std::string>& names) {

@@ -277,6 +277,15 @@ TEST(WhatIfTest, AModelOfManyLayersHasFewerPoints) {
               HasSubstr("251000 points, at most 250000 of a model with 512"));
 }
 
+TEST(WhatIfTest, ItChoosesNoNumberOfLayersWithExpertsOnTheHost) {
+  LoadOptions base;
+  base.n_cpu_experts.reset();
+  const absl::Status status =
+      WhatIf::Create(Smollm2(), base, OneDevice(kGiB)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("takes a number"), std::string::npos);
+}
+
 TEST(WhatIfTest, AGridWhoseSizeOverflowsIsRefused) {
   WhatIfAxes axes = OneDevice(kGiB);
   axes.n_slots.assign(WhatIfAxes::kMaxPoints, 1);

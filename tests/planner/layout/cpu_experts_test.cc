@@ -127,6 +127,8 @@ TEST(CpuExpertsPlanTest, ThePlanHasTheBytesOfBoth) {
             weights->bytes + workspace->bytes);
   EXPECT_EQ(none.arena_bytes - some.arena_bytes, weights->bytes);
   EXPECT_THAT(weights->formula, HasSubstr("3 of 7 layers"));
+  EXPECT_EQ(some.FindRegion("weights")->formula,
+            "all but the experts of 3 layers, as stored on the device");
   EXPECT_EQ(some.cpu_experts_reason,
             "the experts of 3 of 7 layers were asked to be in host memory");
   const MemoryPlan host = HostPlanOf(some);

@@ -18,6 +18,7 @@ TEST(ChangeWordsTest, EveryFieldHasItsFlag) {
   EXPECT_EQ(FlagsOf({.kv_type = DType::kQ8_0}), "--kv-type q8_0");
   EXPECT_EQ(FlagsOf({.n_parked = 0}), "--parked-slots 0");
   EXPECT_EQ(FlagsOf({.n_slots = 1}), "--slots 1");
+  EXPECT_EQ(FlagsOf({.n_cpu_experts = 12}), "--cpu-experts 12");
   EXPECT_EQ(FlagsOf({.n_ctx = 4'096}), "--n-ctx 4096");
   EXPECT_EQ(FlagsOf({.max_inference_len = 512}), "--max-inference-len 512");
   EXPECT_EQ(FlagsOf({.weight_type = DType::kQ4_K}), "--weights q4_K");

@@ -239,6 +239,33 @@ TEST(FromProtoTest, WhereWeightsLieSurvivesTheWayThereAndBack) {
   EXPECT_EQ(back->engine.host_weights, options.engine.host_weights);
 }
 
+TEST(FromProtoTest, ExpertsOfTheCpuSurviveTheWayThereAndBack) {
+  EXPECT_FALSE(ToProto(planner::LoadOptions()).has_n_cpu_experts());
+  EXPECT_FALSE(ToProto(planner::LoadOptions()).has_auto_cpu_experts());
+  for (const std::optional<int64_t> n : {std::optional<int64_t>(), {0}, {3}}) {
+    planner::LoadOptions options;
+    options.n_cpu_experts = n;
+    const auto back = FromProto(ToProto(options), planner::LoadOptions{});
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_EQ(back->n_cpu_experts, n);
+  }
+  planner::LoadOptions defaults;
+  defaults.n_cpu_experts.reset();
+  v1::LoadOptions message;
+  EXPECT_EQ(FromProto(message, defaults)->n_cpu_experts, std::nullopt);
+  message.set_auto_cpu_experts(false);
+  EXPECT_EQ(FromProto(message, defaults)->n_cpu_experts, 0);
+  message.set_n_cpu_experts(512);
+  EXPECT_EQ(FromProto(message, defaults)->n_cpu_experts, 512);
+  message.set_n_cpu_experts(513);
+  EXPECT_EQ(FromProto(message, defaults).status().code(),
+            Code::kInvalidArgument);
+  message.set_n_cpu_experts(3);
+  message.set_auto_cpu_experts(true);
+  EXPECT_EQ(FromProto(message, defaults).status().code(),
+            Code::kInvalidArgument);
+}
+
 TEST(FromProtoTest, AnotherFileAndAProjectorSurviveTheWayThereAndBack) {
   planner::LoadOptions options;
   options.engine.weight_type = DType::kQ4_K;

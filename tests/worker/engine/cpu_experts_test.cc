@@ -13,6 +13,7 @@
 #include "planner/layout/memory_plan.h"
 #include "tests/worker/engine/engine_fixture.h"
 #include "tests/worker/engine/engine_harness.h"
+#include "tests/worker/engine/session_fixture.h"
 #include "tests/worker/random_model.h"
 #include "worker/device/compute_device.h"
 #include "worker/device/model_file.h"
@@ -31,7 +32,6 @@ using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::kEmulatedDevice;
 using ::plimsoll::testing::kFarDevice;
 using ::plimsoll::testing::OpenTestDevice;
-using ::plimsoll::testing::RandomIds;
 using ::plimsoll::testing::RepeatingPrompt;
 using ::plimsoll::testing::SameBits;
 using ::testing::HasSubstr;
@@ -172,6 +172,40 @@ TEST_P(CpuExpertsTest, RollsAsOnTheCpu) {
   EXPECT_GT(apart.evictions.size(), 0u);
   EXPECT_EQ(apart.evictions.size(), on_cpu.evictions.size());
   EXPECT_EQ(apart.ids(), on_cpu.ids());
+}
+
+// A session's messages, each beside one prompt of all that was said.
+class CpuExpertsSessionTest : public SessionTest {};
+
+TEST_F(CpuExpertsSessionTest, RepliesHaveTheBitsOfOnePrompt) {
+  const auto device = OpenTestDevice(kFarDevice);
+  ASSERT_TRUE(device.ok()) << device.status();
+  EngineSetup setup = {.n_ctx = 256,
+                       .n_slots = 2,
+                       .n_cpu_experts = kAll,
+                       .precision = Precision::kDefault,
+                       .device = device->get(),
+                       .prefix_cache_bytes = 0};
+  Load("qwen3moe_q4_0", setup);
+  Open(Chat("s"));
+  const auto append = [](const Ids& more, Ids& ids) {
+    ids.insert(ids.end(), more.begin(), more.end());
+  };
+  Ids ids = Frame().opening;
+  for (const uint32_t turn : {1u, 2u, 3u}) {
+    SCOPED_TRACE(turn);
+    const Ids content = RandomIds(9, turn);
+    const Generated reply = Say("s", content, 5);
+    ASSERT_TRUE(reply.status.ok()) << reply.status;
+    if (turn > 1) append(Frame().after_reply, ids);
+    append(content, ids);
+    append(Frame().after_user, ids);
+    const Generated fresh = Fresh(ids, 5);
+    ASSERT_TRUE(fresh.status.ok()) << fresh.status;
+    EXPECT_TRUE(SameBits(reply, fresh));
+    append(reply.ids(), ids);
+  }
+  engine_.reset();  // before its device
 }
 
 // The load counts both arenas, and a fence may stop it in the host's part.

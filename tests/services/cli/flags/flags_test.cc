@@ -6,6 +6,7 @@
 
 #include "services/cli/backends/embedded.h"
 #include "services/cli/flags/request.h"
+#include "services/server/flags.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -29,6 +30,20 @@ TEST(ParseContextTest, TakesTokensAutoAndMax) {
   EXPECT_EQ(ParseContext("max")->kind, ContextFlag::Kind::kMax);
   EXPECT_FALSE(ParseContext("0").ok());
   EXPECT_FALSE(ParseContext("all").ok());
+}
+
+TEST(ParseCpuExpertsTest, TakesANumberAllAndAuto) {
+  using services::ParseCpuExperts;
+  constexpr int64_t kMost = planner::LoadOptions::kMaxCpuExperts;
+  EXPECT_EQ(*ParseCpuExperts("auto"), std::nullopt);
+  EXPECT_EQ(*ParseCpuExperts("all"), kMost);
+  EXPECT_EQ(*ParseCpuExperts("0"), 0);
+  EXPECT_EQ(*ParseCpuExperts("512"), kMost);
+  for (const char* text : {"513", "-1", "", "some", "1.5"}) {
+    EXPECT_THAT(std::string(ParseCpuExperts(text).status().message()),
+                HasSubstr("write all, auto, or 0 to 512"))
+        << text;
+  }
 }
 
 TEST(ParseKvTypesTest, TakesOneTypeForBothOrOneEach) {
