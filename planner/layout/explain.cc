@@ -21,7 +21,7 @@ constexpr std::array<DType, 6> kFileTypes = {DType::kQ8_0, DType::kQ6_K,
                                              DType::kQ5_K, DType::kQ4_K,
                                              DType::kQ3_K, DType::kQ2_K};
 
-const Change kAllExperts = {.n_cpu_experts = LoadOptions::kMaxCpuExperts};
+constexpr Change kAllExperts = {.n_cpu_experts = LoadOptions::kMaxCpuExperts};
 
 class Adviser {
  public:

@@ -28,10 +28,11 @@ void DeviceGuard::Watch(Options options) {
 
 absl::Status DeviceGuard::Look(const Options& options) {
   const absl::Duration step = options.longest_step();
-  if (step > options.max_step) {
+  const absl::Duration max_step = options.max_step();
+  if (step > max_step) {
     return absl::UnavailableError(absl::StrCat(
         "a step has run for ", absl::FormatDuration(step), ", more than ",
-        absl::FormatDuration(options.max_step), ": the device hangs"));
+        absl::FormatDuration(max_step), ": the device hangs"));
   }
   if (step > absl::ZeroDuration()) return absl::OkStatus();
   return options.probe();

@@ -20,7 +20,7 @@ class DeviceGuard {
  public:
   // A step that takes longer hangs. The largest steps take some seconds.
   static constexpr absl::Duration kMaxStep = absl::Seconds(30);
-  // The limit of a step in which the host computes some of the layers.
+  // The limit of a step in which the host computes some layers or experts.
   static constexpr absl::Duration kMaxStepWithHost = absl::Minutes(10);
   static constexpr absl::Duration kInterval = absl::Seconds(1);
 
@@ -33,7 +33,8 @@ class DeviceGuard {
     // Is called once, on the guard's thread, with the reason of the loss.
     std::function<void(const absl::Status&)> on_lost;
     absl::Duration interval = kInterval;
-    absl::Duration max_step = kMaxStep;
+    // Returns the limit of a step that runs now.
+    std::function<absl::Duration()> max_step = [] { return kMaxStep; };
   };
 
   DeviceGuard() = default;

@@ -60,6 +60,15 @@ std::vector<Accelerator> LostOnes(const std::vector<Accelerator>& devices) {
   return lost;
 }
 
+// Whether the CPU computes experts of a model that lies on another device.
+bool HasCpuExperts(ModelRegistry& registry) {
+  bool has_experts = false;
+  registry.Visit([&has_experts](const LoadedModel& model, ModelState) {
+    has_experts |= model.engine->plan().HasCpuExperts();
+  });
+  return has_experts;
+}
+
 // What a driver takes of the host is its devices' doing: such a process is
 // measured apart from those on the CPU alone.
 RuntimeMonitor::Options MonitorOptions(
@@ -196,8 +205,12 @@ void WorkerCore::WatchDevices(const std::function<void()>& set_unready) {
                     [this, set_unready](const absl::Status& error) {
                       OnLost(error, set_unready);
                     },
-                .max_step = has_host_ ? DeviceGuard::kMaxStepWithHost
-                                      : DeviceGuard::kMaxStep});
+                .max_step =
+                    [this] {
+                      return has_host_ || HasCpuExperts(*registry_)
+                                 ? DeviceGuard::kMaxStepWithHost
+                                 : DeviceGuard::kMaxStep;
+                    }});
 }
 
 void WorkerCore::OnLost(const absl::Status& error,

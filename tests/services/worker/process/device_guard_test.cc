@@ -81,7 +81,7 @@ TEST(DeviceGuardTest, StepsWithTheHostMayTakeLonger) {
       .longest_step = [&step] { return step; },
       .probe = [] { return absl::OkStatus(); },
       .on_lost = [](const absl::Status&) {},
-      .max_step = DeviceGuard::kMaxStepWithHost};
+      .max_step = [] { return DeviceGuard::kMaxStepWithHost; }};
   EXPECT_TRUE(DeviceGuard::Look(options).ok());
   step += absl::Milliseconds(1);
   EXPECT_THAT(std::string(DeviceGuard::Look(options).message()),
