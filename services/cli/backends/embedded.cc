@@ -190,7 +190,7 @@ namespace {
 planner::LoadOptions BoundByHost(planner::LoadOptions options,
                                  const services::ComputeDevices& devices) {
   const bool is_apart = devices.size() == 1 && !devices.front()->is_host();
-  return is_apart ? worker::BoundByHostMemory(std::move(options)) : options;
+  return is_apart ? worker::BoundByHostMemory(options) : options;
 }
 
 // Chooses which layers go on which device. If there is one device, it gets the

@@ -120,7 +120,7 @@ planner::LoadOptions OptionsFor(const PlanFlags& flags,
   planner::LoadOptions options = ToLoadOptions(
       flags.load, shape.n_ctx_train, ContextDefault::kLongestThatFits);
   const bool is_apart = here.device != nullptr && !here.device->is_host();
-  return is_apart ? worker::BoundByHostMemory(std::move(options)) : options;
+  return is_apart ? worker::BoundByHostMemory(options) : options;
 }
 
 absl::StatusOr<Planned> PlanEmbedded(const PlanFlags& flags) {
