@@ -1,6 +1,8 @@
 // The server's API. Paths are relative, so that a proxy may have the page below
 // a path of its own.
 
+import {authorization, REFUSED} from "./token.js";
+
 // A refusal, with the server's own words.
 export class ApiError extends Error {
   constructor(message, status = 0) {
@@ -10,14 +12,16 @@ export class ApiError extends Error {
 }
 
 async function request(path, options) {
+  const headers = {...options.headers, ...authorization()};
   let response;
   try {
-    response = await fetch(path, options);
+    response = await fetch(path, {...options, headers});
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ApiError("the server does not answer");
   }
   if (response.ok) return response;
+  if (response.status === 401) document.dispatchEvent(new Event(REFUSED));
   let message = `the server says ${response.status}`;
   try {
     message = (await response.json()).error.message;

@@ -6,6 +6,7 @@ import {Chat} from "./chat.js";
 import {el, setText} from "./dom.js";
 import {MemoryPanel} from "./memory.js";
 import {Settings} from "./settings.js";
+import {TokenDialog} from "./token.js";
 
 // Between two looks at the server, in milliseconds.
 const POLL_TIME = 2000;
@@ -61,20 +62,29 @@ async function look() {
       known = states;
     }
     showState(status.state);
-  } catch {
-    showState("unreachable");
+  } catch (error) {
+    showState(refusalOf(error.status));
   } finally {
     clearTimeout(alarm);
   }
 }
 
+function refusalOf(httpStatus) {
+  if (httpStatus === 401) return "locked";
+  return httpStatus === 403 ? "forbidden" : "unreachable";
+}
+
 function showState(state) {
-  const words = {ok: "ready", unreachable: "no answer"};
+  const words = {
+    ok: "ready", unreachable: "no answer", locked: "needs a token",
+    forbidden: "the token's role is too low",
+  };
   setText($("state"), words[state] ?? state);
   $("state").dataset.state = state;
 }
 
 let wake = () => {};  // looks at once
+new TokenDialog($("token"), $("forget"), () => wake());
 document.addEventListener("visibilitychange", () => wake());
 
 async function keepLooking() {
