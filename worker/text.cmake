@@ -12,7 +12,7 @@ add_library(plimsoll_text_base STATIC
   text/utf8.cc)
 target_link_libraries(plimsoll_text_base
   PUBLIC plimsoll_base
-  PRIVATE nlohmann_json::nlohmann_json PkgConfig::PCRE2)
+  PRIVATE absl::flat_hash_set nlohmann_json::nlohmann_json PkgConfig::PCRE2)
 add_library(plimsoll_text_tokenizer STATIC
   text/tokenizer/char_classes.cc
   text/tokenizer/merge_table.cc
