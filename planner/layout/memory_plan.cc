@@ -140,8 +140,10 @@ auto WithInputs(const ModelShape& file_shape, const LoadOptions& options,
   LoadOptions decided = options;
   decided.n_cpu_experts =
       DecideCpuExperts(inputs, CapOf(stored.get(), options).n_ctx);
-  ASSIGN_OR_RETURN(weights, LayoutWeights(stored.get(), profile,
-                                          HomesOf(stored.get(), decided)));
+  if (!options.n_cpu_experts) {
+    ASSIGN_OR_RETURN(weights, LayoutWeights(stored.get(), profile,
+                                            HomesOf(stored.get(), decided)));
+  }
   ASSIGN_OR_RETURN(const PlanInputs with_experts, inputs.With(decided));
   return use(with_experts, weights);
 }

@@ -191,7 +191,7 @@ struct MemoryPlan : PlanNumbers {
   std::vector<Region> regions;
   WorkspacePlan workspace;
   std::vector<WeightPlacement> weights;  // by index in ModelShape::weights
-  // Of what the CPU computes: places in the region experts_host, by index in
+  // What the CPU computes has places in the region experts_host, by index in
   // ModelShape::weights, and buffers in experts_workspace. Without such experts
   // both are empty.
   std::vector<WeightPlacement> cpu_weights;

@@ -21,8 +21,8 @@ struct WeightBytes {
 
 struct WeightLayout {
   std::vector<WeightPlacement> placements;  // by index in ModelShape::weights
-  // The same for experts that the CPU computes: offsets among them, -1 for all
-  // other weights. Empty if there are none.
+  // Experts that the CPU computes have their offsets among them here, and all
+  // other weights -1. It is empty if there are no such experts.
   std::vector<WeightPlacement> cpu_placements;
   WeightBytes bytes;
 };
@@ -51,8 +51,8 @@ absl::StatusOr<WeightLayout> LayoutWeights(const ModelShape& shape,
                                            const DeviceProfile& profile,
                                            const WeightHomes& homes = {});
 
-// The bytes of the same with every matrix in `dtype`, as WithWeightType has
-// them.
+// The bytes of such a layout with every matrix in `dtype`, as WithWeightType
+// has them.
 absl::StatusOr<WeightBytes> WeightBytesAs(const ModelShape& shape,
                                           const DeviceProfile& profile,
                                           const WeightHomes& homes,

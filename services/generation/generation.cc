@@ -139,7 +139,7 @@ absl::StatusOr<std::shared_ptr<worker::TokenSink>> Metered(
       KvBytes(engine, has_session ? engine.n_ctx()
                                   : request.n_prompt + request.n_reply);
   request.is_admitted = options.is_admitted;
-  ASSIGN_OR_RETURN(auto hold, model.quotas->Admit(std::move(request)));
+  ASSIGN_OR_RETURN(auto hold, model.quotas->Admit(request));
   return std::make_shared<MeteredSink>(std::move(hold), std::move(sink));
 }
 

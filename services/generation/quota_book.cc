@@ -108,7 +108,7 @@ QuotaBook::Tenant& QuotaBook::Find(const std::string& name) {
 }
 
 absl::StatusOr<std::unique_ptr<QuotaBook::Hold>> QuotaBook::Admit(
-    Request request) {
+    const Request& request) {
   const absl::Time now = clock_();
   Refresh(now);
   absl::MutexLock lock(&mu_);
@@ -126,9 +126,9 @@ absl::StatusOr<std::unique_ptr<QuotaBook::Hold>> QuotaBook::Admit(
   ++tenant.n_requests;
   ++tenant.n_waiting;
   tenant.kv_bytes += request.kv_bytes;
-  auto hold = absl::WrapUnique(new Hold(*this, std::move(request)));
+  auto hold = absl::WrapUnique(new Hold(*this, tenant, request.kv_bytes));
   if (quota.tokens_per_second.has_value()) {
-    hold->n_charged_ = static_cast<int64_t>(ChargeOf(quota, hold->request_));
+    hold->n_charged_ = static_cast<int64_t>(ChargeOf(quota, request));
     tenant.tokens -= static_cast<double>(hold->n_charged_);
   }
   return hold;
@@ -149,10 +149,10 @@ std::map<std::string, TenantUsage> QuotaBook::Usage() {
 
 void QuotaBook::End(const Hold& hold) {
   absl::MutexLock lock(&mu_);
-  Tenant& tenant = Find(hold.request_.tenant);
+  Tenant& tenant = hold.tenant_;
   --tenant.n_requests;
   if (hold.is_waiting_) --tenant.n_waiting;
-  tenant.kv_bytes -= hold.request_.kv_bytes;
+  tenant.kv_bytes -= hold.kv_bytes_;
   tenant.usage.prompt_tokens += hold.n_computed_;
   tenant.usage.cached_tokens += hold.n_cached_;
   if (hold.n_charged_ == 0) return;
@@ -165,11 +165,10 @@ QuotaBook::Hold::~Hold() { book_.End(*this); }
 void QuotaBook::Hold::AddGenerated(int64_t n_tokens) {
   if (n_tokens == 0) return;
   absl::MutexLock lock(&book_.mu_);
-  Tenant& tenant = book_.Find(request_.tenant);
-  if (is_waiting_) --tenant.n_waiting;
+  if (is_waiting_) --tenant_.n_waiting;
   is_waiting_ = false;
   n_generated_ += n_tokens;
-  tenant.usage.generated_tokens += n_tokens;
+  tenant_.usage.generated_tokens += n_tokens;
 }
 
 void QuotaBook::Hold::SetPrompt(int64_t n_computed, int64_t n_cached) {

@@ -50,6 +50,8 @@ struct TenantUsage {
 // The file of quotas is looked at again now and then (FileWatch). A file that
 // is bad or gone by then changes nothing but the log. Thread-safe.
 class QuotaBook {
+  struct Tenant;
+
  public:
   // Beyond this many tenants, those that are new are counted as one, with the
   // name kOtherTenants and the default quota.
@@ -81,12 +83,13 @@ class QuotaBook {
 
    private:
     friend class QuotaBook;
-    Hold(QuotaBook& book, Request request)
-        : book_(book), request_(std::move(request)) {}
+    Hold(QuotaBook& book, Tenant& tenant, int64_t kv_bytes)
+        : book_(book), tenant_(tenant), kv_bytes_(kv_bytes) {}
 
     QuotaBook& book_;
-    const Request request_;
-    // Guarded by the book's mutex.
+    // The book keeps all tenants. Guarded by its mutex, as all that follows.
+    Tenant& tenant_;
+    const int64_t kv_bytes_;
     bool is_waiting_ = true;
     int64_t n_charged_ = 0;
     int64_t n_computed_ = 0;
@@ -105,7 +108,7 @@ class QuotaBook {
   // Errors: kResourceExhausted with details naming the limit, what is taken and
   // what was wanted; with a time to retry, unless the request can never be
   // admitted.
-  absl::StatusOr<std::unique_ptr<Hold>> Admit(Request request)
+  absl::StatusOr<std::unique_ptr<Hold>> Admit(const Request& request)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Returns the limits of a tenant as they are now.

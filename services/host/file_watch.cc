@@ -7,7 +7,7 @@
 namespace plimsoll::services {
 
 FileWatch::FileWatch(std::string path, absl::Time now)
-    : path_(std::move(path)), stamp_(StampNow()), looked_at_(now) {}
+    : path_(std::move(path)), stamp_(StampNow()), timer_(now) {}
 
 std::optional<FileWatch::Stamp> FileWatch::StampNow() const {
   struct stat now = {};
@@ -17,9 +17,7 @@ std::optional<FileWatch::Stamp> FileWatch::StampNow() const {
 }
 
 bool FileWatch::HasChanged(absl::Time now) {
-  // A clock that was set back does not stop the looking.
-  if (now >= looked_at_ && now < looked_at_ + kPollInterval) return false;
-  looked_at_ = now;
+  if (!timer_.IsDue(now)) return false;
   const std::optional<Stamp> stamp = StampNow();
   if (stamp == stamp_) return false;
   stamp_ = stamp;

@@ -7,21 +7,19 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "services/host/poll_timer.h"
 
 namespace plimsoll::services {
 
 // Not thread-safe.
 class FileWatch {
  public:
-  // The file is looked at no more often than this.
-  static constexpr absl::Duration kPollInterval = absl::Seconds(1);
-
   // Takes the file as it is at `now` for known.
   FileWatch(std::string path, absl::Time now);
 
   // Returns whether the file differs from what it was at the last look, and
-  // remembers it as it is now. Returns false without a look if the last one was
-  // less than kPollInterval before `now`. A file that is gone has changed.
+  // remembers it as it is now. Returns false without a look if none is due
+  // (PollTimer). A file that is gone has changed.
   bool HasChanged(absl::Time now);
 
   const std::string& path() const { return path_; }
@@ -41,7 +39,7 @@ class FileWatch {
 
   std::string path_;
   std::optional<Stamp> stamp_;
-  absl::Time looked_at_;
+  PollTimer timer_;
 };
 
 }  // namespace plimsoll::services

@@ -77,8 +77,9 @@ void ProcessLog::Add(LogLevel level, absl::string_view message,
                      std::vector<LogField> fields) {
   const auto admission = Admit(level, message);
   if (!admission.has_value()) return;
-  if (admission->n_hidden > 0)
+  if (admission->n_hidden > 0) {
     fields.push_back({"hidden", admission->n_hidden});
+  }
   Push(LogLine(admission->format, absl::Now(), level, message, fields));
 }
 

@@ -16,7 +16,7 @@ namespace plimsoll::services {
 // Counts the lines of each message. Not thread-safe.
 class LogRepeats {
  public:
-  // Of lines with the same message, this many are shown in so much time.
+  // At most this many lines with the same message are shown in a window.
   static constexpr int kMaxShown = 20;
   static constexpr absl::Duration kWindow = absl::Seconds(10);
   // Beyond this many messages all counts begin again.

@@ -33,8 +33,8 @@ struct HttpLimits {
   size_t body_bytes = 2 << 20;
   // Connections at one time. Beyond: 503, and the connection is closed.
   size_t connections = 4'096;
-  // The same for a server that speaks TLS. If one of them has not ended its
-  // handshake, the one that began first is closed instead.
+  // Connections at one time of a server that speaks TLS. If one of them has not
+  // ended its handshake, the one that began first is closed instead.
   size_t tls_connections = 448;
   // Requests of one connection, one after the other. After the last one it is
   // closed.

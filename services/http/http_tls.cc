@@ -85,7 +85,6 @@ absl::StatusOr<std::unique_ptr<context>> NewContext(const ServerTls& files,
 absl::StatusOr<std::unique_ptr<HttpTls>> HttpTls::Open(
     ServerTls files, std::function<absl::Time()> clock) {
   std::unique_ptr<HttpTls> tls(new HttpTls(std::move(files), std::move(clock)));
-  tls->looked_at_ = tls->clock_();
   RETURN_IF_ERROR(tls->Read());
   return tls;
 }
@@ -99,10 +98,7 @@ absl::Status HttpTls::Read() {
 }
 
 context& HttpTls::Current() {
-  const absl::Time now = clock_();
-  // A clock that was set back does not stop the looking.
-  if (now >= looked_at_ && now < looked_at_ + kPollInterval) return *context_;
-  looked_at_ = now;
+  if (!timer_.IsDue(clock_())) return *context_;
   const context* before = context_.get();
   const absl::Status status = Read();
   if (!status.ok() && status != last_) {

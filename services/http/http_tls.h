@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "services/host/poll_timer.h"
 #include "services/server/tls_files.h"
 
 namespace plimsoll::services {
@@ -22,9 +23,6 @@ inline constexpr size_t kMaxClientChainBytes = 32 << 10;
 // Used by the server's thread only.
 class HttpTls {
  public:
-  // Between two looks at the files.
-  static constexpr absl::Duration kPollInterval = absl::Seconds(1);
-
   // `files` has a certificate. Errors: those of ReadServerTls; kInvalidArgument
   // also if OpenSSL takes less of a file than that.
   static absl::StatusOr<std::unique_ptr<HttpTls>> Open(
@@ -37,13 +35,13 @@ class HttpTls {
 
  private:
   HttpTls(ServerTls files, std::function<absl::Time()> clock)
-      : files_(std::move(files)), clock_(std::move(clock)) {}
+      : files_(std::move(files)), clock_(std::move(clock)), timer_(clock_()) {}
 
   absl::Status Read();
 
   const ServerTls files_;
   const std::function<absl::Time()> clock_;
-  absl::Time looked_at_ = absl::InfinitePast();
+  PollTimer timer_;
   ServerPem pem_;  // of `context_`
   std::unique_ptr<boost::asio::ssl::context> context_;
   absl::Status last_;  // of the last look, so that the log says it once

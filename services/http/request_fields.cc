@@ -96,6 +96,22 @@ absl::Status ReadLogprobs(JsonFields& fields, v1::ResponseOptions& response) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::optional<JsonFields>> ReadStream(JsonFields& fields,
+                                                     TextJob& job) {
+  ASSIGN_OR_RETURN(const auto stream, fields.Bool("stream"));
+  job.is_streamed = stream.value_or(false);
+  const Json* options = fields.Find("stream_options");
+  if (options == nullptr) return std::nullopt;
+  if (!job.is_streamed) {
+    return fields.Bad("stream_options", "means nothing without stream");
+  }
+  ASSIGN_OR_RETURN(JsonFields inner,
+                   JsonFields::Of(*options, "stream_options."));
+  // Padding against readers of an encrypted stream's lengths; there is none.
+  inner.Ignore({"include_obfuscation"});
+  return std::optional<JsonFields>(std::move(inner));
+}
+
 absl::Status ReadNamedSchema(JsonFields& fields,
                              v1::StreamGenerateRequest& request) {
   const Json* schema = fields.Find("schema");

@@ -5,12 +5,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "plimsoll/v1/generation.pb.h"
 #include "services/http/json.h"
+#include "services/http/text_job.h"
 
 namespace plimsoll::services {
 
@@ -46,6 +49,11 @@ absl::Status ReadStops(JsonFields& fields, const std::string& name,
 
 // Reads "logprobs", a flag, and "top_logprobs".
 absl::Status ReadLogprobs(JsonFields& fields, v1::ResponseOptions& response);
+
+// Reads "stream" into `job` and returns the fields of "stream_options", if it
+// is there, for the caller to read what its API has of them and to end them.
+absl::StatusOr<std::optional<JsonFields>> ReadStream(JsonFields& fields,
+                                                     TextJob& job);
 
 // Reads a schema that a reply has to follow, with its "name", "description" and
 // "strict", from an object that has nothing else.

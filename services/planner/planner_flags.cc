@@ -12,29 +12,18 @@ namespace {
 
 using planner::LeaseTimes;
 
-template <typename Time>
-CLI::Option* AddSecondsFlag(CLI::App& app, const std::string& name, Time& time,
-                            absl::Duration min, const std::string& help) {
-  return app
-      .add_option_function<double>(
-          name,
-          [&time](const double& seconds) { time = absl::Seconds(seconds); },
-          help)
-      ->check(CLI::Range(absl::ToDoubleSeconds(min),
-                         absl::ToDoubleSeconds(LeaseTimes::kMaxTime)));
-}
-
 void AddTimeFlags(CLI::App& app, LeaseTimes& times,
                   std::optional<absl::Duration>& recovery) {
-  AddSecondsFlag(app, "--lease-ttl", times.ttl, LeaseTimes::kMinTtl,
-                 "Seconds that a lease lives without a renewal")
-      ->default_str(absl::StrCat(absl::ToDoubleSeconds(times.ttl)));
-  AddSecondsFlag(app, "--lease-grace", times.grace, LeaseTimes::kMinGrace,
+  AddSecondsFlag(app, "--lease-ttl", times.ttl,
+                 {LeaseTimes::kMinTtl, LeaseTimes::kMaxTime},
+                 "Seconds that a lease lives without a renewal");
+  AddSecondsFlag(app, "--lease-grace", times.grace,
+                 {LeaseTimes::kMinGrace, LeaseTimes::kMaxTime},
                  "Seconds from the end of a reservation until a reading of the "
                  "device may prove it gone; as long as a message may be on its "
-                 "way")
-      ->default_str(absl::StrCat(absl::ToDoubleSeconds(times.grace)));
-  AddSecondsFlag(app, "--recovery-time", recovery, LeaseTimes::kMinTtl,
+                 "way");
+  AddSecondsFlag(app, "--recovery-time", recovery,
+                 {LeaseTimes::kMinTtl, LeaseTimes::kMaxTime},
                  "Seconds without grants after a start that may have forgotten "
                  "leases; not less than the --lease-ttl of this and of earlier "
                  "planners (10, or --lease-ttl if that is more)");

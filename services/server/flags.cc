@@ -55,6 +55,19 @@ std::string CheckAddress(const std::string& address) {
   return std::string(ParseListen(address, "it").status().message());
 }
 
+// Adds an option for a Duration, or for one that may be absent.
+template <typename Time>
+CLI::Option* AddTime(CLI::App& app, const std::string& name, Time& time,
+                     const TimeBounds& bounds, const std::string& help) {
+  return app
+      .add_option_function<double>(
+          name,
+          [&time](const double& seconds) { time = absl::Seconds(seconds); },
+          help)
+      ->check(CLI::Range(absl::ToDoubleSeconds(bounds.least),
+                         absl::ToDoubleSeconds(bounds.most)));
+}
+
 }  // namespace
 
 void AddSecurityFlags(CLI::App& app, ServerTls& tls, std::string& tokens) {
@@ -94,6 +107,19 @@ void AddClientFlags(CLI::App& app, ClientSecurity& security) {
       ->type_name("FILE");
 }
 
+void AddSecondsFlag(CLI::App& app, const std::string& name,
+                    absl::Duration& time, const TimeBounds& bounds,
+                    const std::string& help) {
+  AddTime(app, name, time, bounds, help)
+      ->default_str(absl::StrCat(absl::ToDoubleSeconds(time)));
+}
+
+void AddSecondsFlag(CLI::App& app, const std::string& name,
+                    std::optional<absl::Duration>& time,
+                    const TimeBounds& bounds, const std::string& help) {
+  AddTime(app, name, time, bounds, help);
+}
+
 void AddLogFlags(CLI::App& app, LogSettings& log) {
   static const std::map<std::string, LogLevel> levels = {
       {"info", LogLevel::kInfo},
@@ -128,22 +154,13 @@ void AddServerFlags(CLI::App& app, ServerOptions& options) {
         return address.empty() ? std::string() : CheckAddress(address);
       });
   AddSecurityFlags(app, options.tls, options.tokens);
-  app.add_option_function<double>(
-         "--drain-timeout",
-         [&options](const double& seconds) {
-           options.drain_timeout = absl::Seconds(seconds);
-         },
-         "Seconds that running calls get after SIGTERM")
-      ->default_str(absl::StrCat(absl::ToDoubleSeconds(options.drain_timeout)))
-      ->check(CLI::Range(0.0, 3600.0));
-  app.add_option_function<double>(
-         "--reader-timeout",
-         [&options](const double& seconds) {
-           options.reader_timeout = absl::Seconds(seconds);
-         },
-         "Seconds after which a call whose client reads nothing is cancelled")
-      ->default_str(absl::StrCat(absl::ToDoubleSeconds(options.reader_timeout)))
-      ->check(CLI::Range(0.1, 3600.0));
+  AddSecondsFlag(app, "--drain-timeout", options.drain_timeout,
+                 {absl::ZeroDuration(), absl::Hours(1)},
+                 "Seconds that running calls get after SIGTERM");
+  AddSecondsFlag(
+      app, "--reader-timeout", options.reader_timeout,
+      {absl::Milliseconds(100), absl::Hours(1)},
+      "Seconds after which a call whose client reads nothing is cancelled");
   AddLogFlags(app, options.log);
   app.set_version_flag("--version", PLIMSOLL_VERSION);
 }

@@ -29,6 +29,19 @@ struct ModelFlag {
 // Whether one of `models` has this name.
 bool HasModel(const std::vector<ModelFlag>& models, const std::string& name);
 
+// What a time may be; both ends are included.
+struct TimeBounds {
+  absl::Duration least;
+  absl::Duration most;
+};
+// Adds an option for a time in seconds. Its default is what `time` is.
+void AddSecondsFlag(CLI::App& app, const std::string& name,
+                    absl::Duration& time, const TimeBounds& bounds,
+                    const std::string& help);
+void AddSecondsFlag(CLI::App& app, const std::string& name,
+                    std::optional<absl::Duration>& time,
+                    const TimeBounds& bounds, const std::string& help);
+
 // Adds --log-level and --log-format.
 void AddLogFlags(CLI::App& app, LogSettings& log);
 

@@ -38,7 +38,7 @@ inline const std::string& TenantOf(const Identity& identity,
 // Errors: kInvalidArgument naming the file and what is wrong with it.
 absl::StatusOr<std::vector<TokenEntry>> ReadTokens(const std::string& path);
 
-// The file is looked at again by the first call after FileWatch::kPollInterval.
+// The file is looked at again by the first call after PollTimer::kInterval.
 // One that is bad or gone by then changes nothing but the log: the tokens that
 // were read last stay. Thread-safe. The server and its calls share it.
 class TokenFile {

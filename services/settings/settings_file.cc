@@ -25,15 +25,10 @@ namespace plimsoll::services {
 namespace {
 
 constexpr char kByteOrderMark[] = "\xef\xbb\xbf";
-constexpr uint32_t kLastCodePoint = 0x10FFFF;
 
 bool IsWordCharacter(char c) {
   return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' ||
          c == '_' || c == '+' || c == '.' || c == ':';
-}
-
-bool IsSurrogate(uint32_t code_point) {
-  return code_point >= 0xD800 && code_point <= 0xDFFF;
 }
 
 // Whether `word` is `digits` with at most single '_' between them.
@@ -307,7 +302,7 @@ absl::Status SettingsReader::ReadEscape(std::string& text) {
                         digits.size() == n_digits &&
                         absl::c_all_of(digits, absl::ascii_isxdigit) &&
                         absl::SimpleHexAtoi(digits, &code_point);
-  if (!is_whole || code_point > kLastCodePoint || IsSurrogate(code_point)) {
+  if (!is_whole || !worker::IsCharacter(code_point)) {
     return Mistake(
         "after \\ comes b, t, n, f, r, \", \\, or a code point, as u00E9; a "
         "text in '...' has no such signs");

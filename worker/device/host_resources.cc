@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "kernels/cpu/thread_pool.h"
 #include "worker/device/cgroup.h"
+#include "worker/device/compute_device.h"
 #include "worker/device/kernel_file.h"
 
 namespace plimsoll::worker {
@@ -121,7 +122,9 @@ planner::DeviceProfile LocalCpuProfile() {
   return profile;
 }
 
-planner::LoadOptions BoundByHostMemory(planner::LoadOptions options) {
+planner::LoadOptions BoundByHostMemory(planner::LoadOptions options,
+                                       const ComputeDevice* device) {
+  if (device == nullptr || device->is_host()) return options;
   if (options.n_cpu_experts == 0) return options;
   auto& budget = options.engine.host_budget_bytes;
   const int64_t free_bytes = AvailableMemoryBytes();

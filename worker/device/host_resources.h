@@ -12,6 +12,8 @@
 
 namespace plimsoll::worker {
 
+class ComputeDevice;
+
 // Bytes of memory that this process may still use: the system's available
 // memory, or what its cgroups leave if that is less. In both, a file's cached
 // pages count as available if they can be dropped at once. Returns 0 if either
@@ -42,10 +44,11 @@ planner::DeviceProfile ProfileOf(const kernels::DeviceInfo& info);
 // The profile of this machine's CPU, with its memory as it is now.
 planner::DeviceProfile LocalCpuProfile();
 
-// The options for a plan on a device of this machine that has memory of its
-// own: where experts are to lie in host memory, they take no more than is free
-// now.
-planner::LoadOptions BoundByHostMemory(planner::LoadOptions options);
+// The options for a plan on `device` of this machine: if that has memory of its
+// own and experts are to lie in host memory, they take no more than is free
+// now. Without a device, or on the host, the options stay as they are.
+planner::LoadOptions BoundByHostMemory(planner::LoadOptions options,
+                                       const ComputeDevice* device);
 
 }  // namespace plimsoll::worker
 

@@ -13,6 +13,12 @@ namespace plimsoll::worker {
 
 inline constexpr uint32_t kMaxCodePoint = 0x10FFFF;
 
+// True for a code point that a text can have: surrogates are none.
+constexpr bool IsCharacter(int64_t value) {
+  return value >= 0 && value <= kMaxCodePoint &&
+         (value < 0xD800 || value > 0xDFFF);
+}
+
 // A range of code points; both ends are included.
 struct CodePointRange {
   uint32_t first;

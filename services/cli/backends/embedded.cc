@@ -185,22 +185,15 @@ absl::StatusOr<std::vector<std::optional<int64_t>>> MemoryOfEach(
 
 namespace {
 
-// The options where the model is on `devices`: if that is one with memory of
-// its own, experts in host memory take no more than is free.
-planner::LoadOptions BoundByHost(planner::LoadOptions options,
-                                 const services::ComputeDevices& devices) {
-  const bool is_apart = devices.size() == 1 && !devices.front()->is_host();
-  return is_apart ? worker::BoundByHostMemory(options) : options;
-}
-
 // Chooses which layers go on which device. If there is one device, it gets the
 // whole model.
 absl::StatusOr<std::vector<planner::SplitPart>> Place(
     const planner::ModelShape& shape, const LoadFlags& flags,
     const services::ComputeDevices& devices, Streams& streams) {
   ASSIGN_OR_RETURN(const auto memory, MemoryOfEach(flags, devices.size()));
-  const planner::LoadOptions options = BoundByHost(
-      ToLoadOptions(flags, shape.n_ctx_train, ContextDefault::kShort), devices);
+  const planner::LoadOptions options = worker::BoundByHostMemory(
+      ToLoadOptions(flags, shape.n_ctx_train, ContextDefault::kShort),
+      devices.size() == 1 ? devices.front().get() : nullptr);
   std::vector<planner::SplitDevice> budgets;
   for (size_t i = 0; i < devices.size(); ++i) {
     budgets.push_back(BudgetHere(shape, flags, *devices[i], memory[i]));

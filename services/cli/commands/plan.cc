@@ -117,10 +117,10 @@ absl::StatusOr<Here> DeviceHere(const std::string& name,
 planner::LoadOptions OptionsFor(const PlanFlags& flags,
                                 const planner::ModelShape& shape,
                                 const Here& here) {
-  planner::LoadOptions options = ToLoadOptions(
-      flags.load, shape.n_ctx_train, ContextDefault::kLongestThatFits);
-  const bool is_apart = here.device != nullptr && !here.device->is_host();
-  return is_apart ? worker::BoundByHostMemory(options) : options;
+  return worker::BoundByHostMemory(
+      ToLoadOptions(flags.load, shape.n_ctx_train,
+                    ContextDefault::kLongestThatFits),
+      here.device.get());
 }
 
 absl::StatusOr<Planned> PlanEmbedded(const PlanFlags& flags) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "services/cli/terminal/bytes.h"
 #include "services/cli/terminal/table.h"
 
 namespace plimsoll::cli {
@@ -68,10 +69,6 @@ std::string Paragraph(const std::string& text, int64_t indent, int64_t width) {
   return out;
 }
 
-std::string Plural(int64_t n, absl::string_view word) {
-  return absl::StrCat(n, " ", word, n == 1 ? "" : "s");
-}
-
 }  // namespace
 
 bool HasError(const std::vector<Diagnosis>& diagnoses) {
@@ -100,10 +97,10 @@ std::string RenderReport(const std::vector<Diagnosis>& diagnoses,
         &out, Blanks(indent),
         Paragraph(absl::StrCat("fix: ", diagnosis.fix), indent, width));
   }
-  absl::StrAppend(&out, Blanks(kIndent),
-                  Plural(CountOf(diagnoses, Health::kError), "error"), ", ",
-                  Plural(CountOf(diagnoses, Health::kWarning), "warning"),
-                  "\n");
+  absl::StrAppend(
+      &out, Blanks(kIndent),
+      FormatCounted(CountOf(diagnoses, Health::kError), "error"), ", ",
+      FormatCounted(CountOf(diagnoses, Health::kWarning), "warning"), "\n");
   return out;
 }
 

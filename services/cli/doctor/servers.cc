@@ -21,10 +21,6 @@ namespace {
 // A server that answers later would not do for a worker either.
 constexpr std::chrono::seconds kAnswerTimeout{5};
 
-std::string Counted(int64_t n, absl::string_view one, absl::string_view many) {
-  return absl::StrCat(FormatCount(n), " ", n == 1 ? one : many);
-}
-
 std::string FixFor(const absl::Status& status, const std::string& advice) {
   switch (status.code()) {
     case absl::StatusCode::kUnauthenticated:
@@ -110,9 +106,9 @@ Diagnosis CheckPlanner(const Endpoint& address,
   Diagnosis found{
       .name = "planner",
       .found = absl::StrCat(
-          address.address, " answers: ",
-          Counted(leases.leases_size(), "lease", "leases"), " on ",
-          Counted(planner->devices.devices_size(), "device", "devices"))};
+          address.address,
+          " answers: ", FormatCounted(leases.leases_size(), "lease"), " on ",
+          FormatCounted(planner->devices.devices_size(), "device"))};
   if (leases.journal() == v1::JOURNAL_STATE_FAILED) {
     found.health = Health::kError;
     absl::StrAppend(&found.found,
@@ -150,9 +146,9 @@ Diagnosis CheckWorker(const Endpoint& address,
   Diagnosis found{
       .name = "worker",
       .found = absl::StrCat(
-          address.address, " answers: ",
-          Counted(worker->models_size(), "loaded model", "loaded models"), ", ",
-          Counted(worker->running_calls(), "running call", "running calls"))};
+          address.address,
+          " answers: ", FormatCounted(worker->models_size(), "loaded model"),
+          ", ", FormatCounted(worker->running_calls(), "running call"))};
   if (!worker->draining()) return found;
   found.health = Health::kWarning;
   absl::StrAppend(&found.found, "; it drains and refuses new calls");

@@ -128,6 +128,10 @@ std::string FormatBytes(int64_t bytes) {
       kUnits[unit].name);
 }
 
+std::string FormatCounted(int64_t count, absl::string_view what) {
+  return absl::StrCat(FormatCount(count), " ", what, count == 1 ? "" : "s");
+}
+
 std::string FormatCount(int64_t count) {
   const std::string digits = absl::StrCat(count);
   const size_t first = digits[0] == '-' ? 1 : 0;

@@ -29,6 +29,9 @@ std::string FormatBytes(int64_t bytes);
 // Writes a count like "1,234,567".
 std::string FormatCount(int64_t count);
 
+// Writes "1 device" or "1,234 devices".
+std::string FormatCounted(int64_t count, absl::string_view what);
+
 }  // namespace plimsoll::cli
 
 #endif  // PLIMSOLL_SERVICES_CLI_TERMINAL_BYTES_H_

@@ -14,10 +14,6 @@ namespace {
 
 constexpr int64_t kLoadBarCells = 10;
 
-std::string Counted(int64_t n, absl::string_view what) {
-  return absl::StrCat(FormatCount(n), " ", what, n == 1 ? "" : "s");
-}
-
 // Shows how full a device is: "[####......]".
 std::string LoadBar(const v1::FilledDevice& device, const Style& style) {
   const int64_t used =
@@ -80,7 +76,7 @@ std::string Certificates(const v1::PlaceModelsResponse& placement) {
   std::string out;
   for (const v1::UnplacedModel& model : placement.unplaced()) {
     absl::StrAppend(&out, out.empty() ? "" : "\n", Printable(model.name()),
-                    ", ", Counted(model.n_replicas(), "replica"), ": ",
+                    ", ", FormatCounted(model.n_replicas(), "replica"), ": ",
                     Printable(model.reason()));
   }
   return out;
@@ -99,17 +95,18 @@ std::string RenderPlacement(const v1::PlaceModelsResponse& placement,
                   Paint(style, all ? Color::kGreen : Color::kRed,
                         all ? "PLACED" : "NOT ALL PLACED"),
                   ": ", FormatCount(placement.n_placed()), " of ",
-                  Counted(placement.n_wanted(), "replica"), " on ",
+                  FormatCounted(placement.n_wanted(), "replica"), " on ",
                   FormatCount(placement.n_devices_used()), " of ",
-                  Counted(n_devices, "device"), "\n");
+                  FormatCounted(n_devices, "device"), "\n");
   std::vector<std::string> lines = {absl::StrCat("bound: ", Proof(placement))};
   if (n_unused > 0) {
-    lines.push_back(absl::StrCat("unused: ", Counted(n_unused, "device")));
+    lines.push_back(
+        absl::StrCat("unused: ", FormatCounted(n_unused, "device")));
   }
   for (const v1::UnplacedModel& model : placement.unplaced()) {
     lines.push_back(absl::StrCat("no place: ", Printable(model.name()), ", ",
-                                 Counted(model.n_replicas(), "replica"), ": ",
-                                 Printable(model.reason())));
+                                 FormatCounted(model.n_replicas(), "replica"),
+                                 ": ", Printable(model.reason())));
   }
   if (placement.wanted_bytes() > placement.available_bytes()) {
     lines.push_back(absl::StrCat(

@@ -73,21 +73,12 @@ absl::Status ReadStopping(JsonFields& fields, v1::StoppingOptions& stopping) {
   return absl::OkStatus();
 }
 
-absl::Status ReadStream(JsonFields& fields, TextJob& job) {
-  ASSIGN_OR_RETURN(const auto stream, fields.Bool("stream"));
-  job.is_streamed = stream.value_or(false);
-  const Json* options = fields.Find("stream_options");
-  if (options == nullptr) return absl::OkStatus();
-  if (!job.is_streamed) {
-    return fields.Bad("stream_options", "means nothing without stream");
-  }
-  ASSIGN_OR_RETURN(JsonFields inner,
-                   JsonFields::Of(*options, "stream_options."));
-  ASSIGN_OR_RETURN(const auto usage, inner.Bool("include_usage"));
+absl::Status ReadStreamAndUsage(JsonFields& fields, TextJob& job) {
+  ASSIGN_OR_RETURN(std::optional<JsonFields> options, ReadStream(fields, job));
+  if (!options.has_value()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const auto usage, options->Bool("include_usage"));
   job.has_usage = usage.value_or(false);
-  // Padding against readers of an encrypted stream's lengths; there is none.
-  inner.Ignore({"include_obfuscation"});
-  return inner.End();
+  return options->End();
 }
 
 absl::Status ReadResponseFormat(JsonFields& fields, Request& request) {
@@ -146,7 +137,7 @@ absl::Status ReadCommon(JsonFields& fields, TextJob& job, Request& rest) {
   rest.set_model(model.value_or(""));
   RETURN_IF_ERROR(ReadSampling(fields, *rest.mutable_sampling()));
   RETURN_IF_ERROR(ReadStopping(fields, *rest.mutable_stopping()));
-  RETURN_IF_ERROR(ReadStream(fields, job));
+  RETURN_IF_ERROR(ReadStreamAndUsage(fields, job));
   RETURN_IF_ERROR(ReadContext(fields, job, rest));
   RETURN_IF_ERROR(ReadResponseFormat(fields, rest));
   ASSIGN_OR_RETURN(const auto n, fields.Int("n", 1, kMaxChoices));

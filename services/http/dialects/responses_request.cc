@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -54,18 +55,8 @@ absl::Status ReadDrawing(JsonFields& fields, TextJob& job, Request& request) {
                    fields.Int("max_output_tokens", 1, kMaxCount));
   request.mutable_stopping()->set_max_tokens(
       static_cast<uint32_t>(tokens.value_or(0)));
-  ASSIGN_OR_RETURN(const auto stream, fields.Bool("stream"));
-  job.is_streamed = stream.value_or(false);
-  const Json* options = fields.Find("stream_options");
-  if (options == nullptr) return absl::OkStatus();
-  if (!job.is_streamed) {
-    return fields.Bad("stream_options", "means nothing without stream");
-  }
-  ASSIGN_OR_RETURN(JsonFields inner,
-                   JsonFields::Of(*options, "stream_options."));
-  // Padding against readers of an encrypted stream's lengths; there is none.
-  inner.Ignore({"include_obfuscation"});
-  return inner.End();
+  ASSIGN_OR_RETURN(std::optional<JsonFields> options, ReadStream(fields, job));
+  return options.has_value() ? options->End() : absl::OkStatus();
 }
 
 absl::Status ReadTextFormat(JsonFields& fields, Request& request) {

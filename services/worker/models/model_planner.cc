@@ -83,18 +83,17 @@ absl::Status CheckAllRunnable(const worker::ModelFile& file,
 absl::StatusOr<std::vector<planner::SplitPart>> ModelPlanner::Plan(
     const worker::ModelFile& file, const planner::LoadOptions& options,
     const std::string& name, const BytesByDevice& held) const {
-  const bool is_apart = options_.devices.size() == 1 &&
-                        !options_.devices.front().compute->is_host();
-  const planner::LoadOptions bounded =
-      is_apart ? worker::BoundByHostMemory(options) : options;
+  const bool is_alone = options_.devices.size() == 1;
+  const planner::LoadOptions bounded = worker::BoundByHostMemory(
+      options, is_alone ? options_.devices.front().compute : nullptr);
   if (client_ == nullptr) return PlanHere(file, bounded, name, held);
   const PlannedModel model = {
       .header = HeaderBytes(file.header(), file.shape().vocab),
       .file_bytes = file.Size(),
       .options = bounded,
       .purpose = name};
-  return options_.devices.size() == 1 ? PlanThere(model, file, held)
-                                      : SplitThere(model, file, held);
+  return is_alone ? PlanThere(model, file, held)
+                  : SplitThere(model, file, held);
 }
 
 absl::Status ModelPlanner::DoesNotFit(

@@ -38,8 +38,7 @@ class Pipe:
 
 @pytest.fixture
 def pipe(tmp_path):
-    pipe = Pipe(tmp_path / "stderr")
-    yield pipe
+    return Pipe(tmp_path / "stderr")
 
 
 def ends_well(server):

@@ -386,7 +386,8 @@ TEST(CpuExpertsPropertyTest, EachLayerMovesBytesFromTheDeviceToTheHost) {
   }
 }
 
-// Of a type that the CPU runs and the device does not, and the other way round.
+// One type runs on the CPU and not on the device, and another the other way
+// round.
 TEST(CpuExpertsPlanTest, TheCpusTypesCountForItsExperts) {
   DeviceProfile profile = BareGpu();
   std::erase_if(profile.storage, [](const StorageRule& rule) {

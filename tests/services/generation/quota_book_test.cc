@@ -164,11 +164,11 @@ TEST_F(QuotaBookTest, TheFileIsReadAgain) {
   const Hold first = Take(Of("a"));
   Write(R"({"default": {"requests": 2}})");
   Refused(Of("a"));
-  now_ += FileWatch::kPollInterval;
+  now_ += PollTimer::kInterval;
   const Hold second = Take(Of("a"));
   // A bad file changes nothing.
   Write(R"({"default": {"requests": 0}})");
-  now_ += FileWatch::kPollInterval;
+  now_ += PollTimer::kInterval;
   EXPECT_EQ(Refused(Of("a")).metadata.at("limit"), "2");
   EXPECT_EQ(book_->QuotaOf("a").requests, 2);
 }
@@ -178,7 +178,7 @@ TEST_F(QuotaBookTest, AFileThatComesToLimitTokensBeginsWithAll) {
   Hold hold = Take(Of("a", 1'000, 1'000));
   hold->AddGenerated(1'000);
   Write(R"({"default": {"tokens_per_second": 1, "burst_tokens": 100}})");
-  now_ += FileWatch::kPollInterval;
+  now_ += PollTimer::kInterval;
   const Hold all = Take(Of("a", 100, 0));
   hold = nullptr;  // it was not charged, so nothing is owed
   EXPECT_EQ(Refused(Of("a", 0, 1)).retry_after, absl::Seconds(1));

@@ -15,7 +15,7 @@ class FileWatchTest : public ::testing::Test {
  protected:
   void Write(const std::string& text) const { std::ofstream(path_) << text; }
   // The time of the next look.
-  absl::Time Later() { return now_ += FileWatch::kPollInterval; }
+  absl::Time Later() { return now_ += PollTimer::kInterval; }
 
   testing::TemporaryFolder folder_;
   const std::string path_ = folder_.File("file");
@@ -42,8 +42,8 @@ TEST_F(FileWatchTest, TheFileIsLookedAtNoMoreOftenThanAnInterval) {
   FileWatch watch(path_, now_);
   Write("and two");
   const absl::Duration tick = absl::Nanoseconds(1);
-  EXPECT_FALSE(watch.HasChanged(now_ + FileWatch::kPollInterval - tick));
-  EXPECT_TRUE(watch.HasChanged(now_ + FileWatch::kPollInterval));
+  EXPECT_FALSE(watch.HasChanged(now_ + PollTimer::kInterval - tick));
+  EXPECT_TRUE(watch.HasChanged(now_ + PollTimer::kInterval));
 }
 
 TEST_F(FileWatchTest, AClockThatWasSetBackDoesNotStopTheLooking) {

@@ -200,7 +200,7 @@ TEST_F(HttpTlsTest, NewConnectionsGetTheNewCertificate) {
   const auto tls = *HttpTls::Open(Server(), [&now] { return now; });
   const void* first = &tls->Current();
   WriteServer();
-  now += HttpTls::kPollInterval - absl::Nanoseconds(1);
+  now += PollTimer::kInterval - absl::Nanoseconds(1);
   EXPECT_EQ(&tls->Current(), first) << "it was looked at a moment ago";
   now += absl::Nanoseconds(1);
   EXPECT_NE(&tls->Current(), first);
@@ -213,7 +213,7 @@ TEST_F(HttpTlsTest, ABadFileKeepsWhatWasReadLastAndIsLoggedOnce) {
   Write("server.pem", "nonsense");
   ::testing::internal::CaptureStderr();
   for (int i = 0; i < 3; ++i) {
-    now += HttpTls::kPollInterval;
+    now += PollTimer::kInterval;
     EXPECT_EQ(&tls->Current(), first);
   }
   const std::string log = ::testing::internal::GetCapturedStderr();
@@ -222,7 +222,7 @@ TEST_F(HttpTlsTest, ABadFileKeepsWhatWasReadLastAndIsLoggedOnce) {
   EXPECT_EQ(log.find("there is no certificate in it", at + 1),
             std::string::npos);
   WriteServer();
-  now += HttpTls::kPollInterval;
+  now += PollTimer::kInterval;
   EXPECT_NE(&tls->Current(), first);
 }
 

@@ -70,7 +70,7 @@ TEST_F(TokenFileTest, ReadsAChangedFileAgain) {
   const auto file = Open();
   Write({{"bob", HashToken("two"), "t", Role::kUser}});
   EXPECT_TRUE(file->Find("Bearer one").has_value());
-  now_ += FileWatch::kPollInterval;
+  now_ += PollTimer::kInterval;
   EXPECT_FALSE(file->Find("Bearer one").has_value());
   EXPECT_TRUE(file->Find("Bearer two").has_value());
 }
@@ -87,13 +87,13 @@ TEST_F(TokenFileTest, ABadFileLeavesTheTokensAsTheyWere) {
   Write({{"ada", HashToken("one"), "t", Role::kUser}});
   const auto file = Open();
   Write("{\"tokens\": [");
-  now_ += FileWatch::kPollInterval;
+  now_ += PollTimer::kInterval;
   EXPECT_TRUE(file->Find("Bearer one").has_value());
   std::remove(path_.c_str());
-  now_ += FileWatch::kPollInterval;
+  now_ += PollTimer::kInterval;
   EXPECT_TRUE(file->Find("Bearer one").has_value());
   Write(FormatTokenList({}));
-  now_ += FileWatch::kPollInterval;
+  now_ += PollTimer::kInterval;
   EXPECT_FALSE(file->Find("Bearer one").has_value());
 }
 

@@ -6,6 +6,8 @@
 #include <limits>
 
 #include "base/dtype.h"
+#include "kernels/backend.h"
+#include "kernels/cpu/thread_pool.h"
 #include "kernels/quant/kv_row.h"
 #include "planner/layout/device_profile.h"
 #include "worker/device/compute_device.h"
@@ -98,18 +100,30 @@ TEST(DeviceTest, TheCommittedProfileIsTheActualOne) {
   }
 }
 
-TEST(DeviceTest, TheHostBoundsExpertsAndNothingElse) {
+TEST(DeviceTest, TheHostBoundsExpertsBesideADeviceAndNothingElse) {
+  kernels::ThreadPool pool(1);
+  const auto apart =
+      OpenAccelerator([&] { return LocalCpu().NewBackend(pool); },
+                      [] {
+                        return kernels::DeviceMemory{1, 1, 0};
+                      });
+  ASSERT_TRUE(apart.ok()) << apart.status();
+  const auto bound = [&](const planner::LoadOptions& options) {
+    return BoundByHostMemory(options, apart->get()).engine.host_budget_bytes;
+  };
   planner::LoadOptions options;
-  EXPECT_EQ(BoundByHostMemory(options).engine.host_budget_bytes, std::nullopt);
+  EXPECT_EQ(bound(options), std::nullopt);
   options.n_cpu_experts = 1;
-  const auto free_bytes = BoundByHostMemory(options).engine.host_budget_bytes;
-  ASSERT_TRUE(free_bytes.has_value());
-  EXPECT_GT(*free_bytes, 0);
+  ASSERT_TRUE(bound(options).has_value());
+  EXPECT_GT(*bound(options), 0);
+  const ComputeDevice* const no_device = nullptr;
+  for (const ComputeDevice* none : {&LocalCpu(), no_device})
+    EXPECT_EQ(BoundByHostMemory(options, none).engine.host_budget_bytes,
+              std::nullopt);
   options.engine.host_budget_bytes = 100;
-  EXPECT_EQ(BoundByHostMemory(options).engine.host_budget_bytes, 100);
+  EXPECT_EQ(bound(options), 100);
   options.engine.host_budget_bytes = std::numeric_limits<int64_t>::max();
-  EXPECT_LE(*BoundByHostMemory(options).engine.host_budget_bytes,
-            TotalMemoryBytes());
+  EXPECT_LE(*bound(options), TotalMemoryBytes());
 }
 
 }  // namespace

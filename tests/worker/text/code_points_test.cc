@@ -30,6 +30,14 @@ bool Spells(const std::vector<ByteSequence>& sequences,
                      });
 }
 
+TEST(CodePointsTest, SurrogatesAndWhatIsAboveTheLastAreNoCharacters) {
+  for (const int64_t c : {0, 0x61, 0xD7FF, 0xE000, 0x10FFFF})
+    EXPECT_TRUE(IsCharacter(c)) << c;
+  for (const int64_t c : {int64_t{-1}, int64_t{0xD800}, int64_t{0xDFFF},
+                          int64_t{0x110000}, int64_t{0x10000000061}})
+    EXPECT_FALSE(IsCharacter(c)) << c;
+}
+
 TEST(CodePointsTest, RangesAreMergedAndHaveNoSurrogates) {
   const CodePoints set =
       Normalized({{5, 9}, {1, 3}, {4, 4}, {8, 12}, {0xD7FF, 0xE000}, {99, 98}});

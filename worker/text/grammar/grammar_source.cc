@@ -86,7 +86,7 @@ absl::StatusOr<uint32_t> TakeHexEscape(size_t n_digits,
         absl::StrCat("an escape needs ", n_digits, " hex digits"));
   }
   text.remove_prefix(n_digits);
-  if (value > kMaxCodePoint || (value >= 0xD800 && value <= 0xDFFF)) {
+  if (!IsCharacter(value)) {
     return absl::InvalidArgumentError("an escape is no code point");
   }
   return value;

@@ -78,6 +78,12 @@ TEST(FormatBytesTest, TakesTheLargestUnitThatFits) {
   EXPECT_EQ(FormatBytes(-2'048), "-2.0 KiB");
 }
 
+TEST(FormatCountedTest, ManyHaveAnS) {
+  EXPECT_EQ(FormatCounted(0, "device"), "0 devices");
+  EXPECT_EQ(FormatCounted(1, "device"), "1 device");
+  EXPECT_EQ(FormatCounted(1'234, "running call"), "1,234 running calls");
+}
+
 TEST(FormatCountTest, GroupsByThousands) {
   EXPECT_EQ(FormatCount(0), "0");
   EXPECT_EQ(FormatCount(999), "999");

@@ -6,20 +6,17 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "services/http/json.h"
 #include "services/wire/errors.h"
+#include "tests/services/http/dialects/named_events_fixture.h"
 
 namespace plimsoll::services {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::Pair;
-using Part = ReplyFormat::Part;
 
-class AnthropicReplyTest : public ::testing::Test {
+class AnthropicReplyTest : public NamedEventsTest {
  protected:
   AnthropicReplyTest() {
     ReplyHead head{.id = "id", .created_s = 1, .model = {}};
@@ -28,57 +25,9 @@ class AnthropicReplyTest : public ::testing::Test {
     format_ = NewMessagesFormat({}, std::move(head));
   }
 
-  static Part Text(const std::string& text) {
-    Part part;
-    part.set_text(text);
-    return part;
-  }
-  static Part Call(const std::string& name, const std::string& arguments) {
-    Part part;
-    v1::ToolCall& call = *part.add_tool_calls();
-    call.set_name(name);
-    call.set_arguments(arguments);
-    return part;
-  }
-  static Part End(v1::FinishReason reason) {
-    Part part;
-    part.mutable_finish()->set_finish_reason(reason);
-    v1::TokenUsage& usage = *part.mutable_finish()->mutable_usage();
-    usage.set_prompt_tokens(9);
-    usage.set_cached_tokens(4);
-    usage.set_generated_tokens(3);
-    return part;
-  }
-
-  // The events of a stream of these parts; checks that each has its own name.
   std::vector<Json> Stream(const std::vector<Part>& parts) {
-    std::string bytes;
-    for (const Part& part : parts) format_->AppendPart(0, part, bytes);
-    format_->AppendEnd(bytes);
-    return Events(bytes);
+    return Events(NamedEventsTest::Stream(parts));
   }
-  static std::vector<Json> Events(const std::string& bytes) {
-    std::vector<Json> events;
-    for (absl::string_view event :
-         absl::StrSplit(bytes, "\n\n", absl::SkipEmpty())) {
-      const std::vector<absl::string_view> lines = absl::StrSplit(event, '\n');
-      EXPECT_EQ(lines.size(), 2u) << event;
-      absl::string_view data = lines.back();
-      EXPECT_TRUE(absl::ConsumePrefix(&data, "data: "));
-      events.push_back(Json::parse(std::string(data)));
-      EXPECT_EQ(
-          lines.front(),
-          absl::StrCat("event: ", events.back()["type"].get<std::string>()));
-    }
-    return events;
-  }
-  static std::vector<std::string> Types(const std::vector<Json>& events) {
-    std::vector<std::string> types;
-    for (const Json& event : events) types.push_back(event["type"]);
-    return types;
-  }
-
-  std::unique_ptr<ReplyFormat> format_;
 };
 
 TEST_F(AnthropicReplyTest, AStreamOfTextIsOneBlock) {

@@ -7,21 +7,18 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "services/http/dialects/responses_request.h"
 #include "services/http/json.h"
 #include "services/wire/errors.h"
+#include "tests/services/http/dialects/named_events_fixture.h"
 
 namespace plimsoll::services {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::StartsWith;
-using Part = ReplyFormat::Part;
 
-class ResponsesReplyTest : public ::testing::Test {
+class ResponsesReplyTest : public NamedEventsTest {
  protected:
   ResponsesReplyTest() { Begin(R"({"input":"hi"})"); }
 
@@ -35,68 +32,29 @@ class ResponsesReplyTest : public ::testing::Test {
     format_ = NewResponseFormat(job, std::move(head));
   }
 
-  static Part Text(const std::string& text) {
-    Part part;
-    part.set_text(text);
-    return part;
-  }
   static Part Thought(const std::string& text) {
     Part part;
     part.set_reasoning(text);
     return part;
   }
-  static Part Call(const std::string& name, const std::string& arguments) {
-    Part part;
-    v1::ToolCall& call = *part.add_tool_calls();
-    call.set_name(name);
-    call.set_arguments(arguments);
-    return part;
-  }
-  static Part End(v1::FinishReason reason) {
-    Part part;
-    part.mutable_finish()->set_finish_reason(reason);
-    v1::TokenUsage& usage = *part.mutable_finish()->mutable_usage();
-    usage.set_prompt_tokens(9);
-    usage.set_cached_tokens(4);
-    usage.set_generated_tokens(3);
-    return part;
-  }
 
   // The events of a stream of these parts.
   std::vector<Json> Stream(const std::vector<Part>& parts) {
-    std::string bytes;
-    for (const Part& part : parts) format_->AppendPart(0, part, bytes);
-    format_->AppendEnd(bytes);
-    return Events(bytes);
+    return Events(NamedEventsTest::Stream(parts));
   }
   // Checks that each event has its name and its number.
   static std::vector<Json> Events(const std::string& bytes) {
-    std::vector<Json> events;
-    for (absl::string_view event :
-         absl::StrSplit(bytes, "\n\n", absl::SkipEmpty())) {
-      const std::vector<absl::string_view> lines = absl::StrSplit(event, '\n');
-      EXPECT_EQ(lines.size(), 2u) << event;
-      absl::string_view data = lines.back();
-      EXPECT_TRUE(absl::ConsumePrefix(&data, "data: "));
-      events.push_back(Json::parse(std::string(data)));
-      EXPECT_EQ(
-          lines.front(),
-          absl::StrCat("event: ", events.back()["type"].get<std::string>()));
-      EXPECT_EQ(events.back()["sequence_number"], events.size() - 1);
+    std::vector<Json> events = NamedEventsTest::Events(bytes);
+    for (size_t i = 0; i < events.size(); ++i) {
+      EXPECT_EQ(events[i]["sequence_number"], i);
     }
     return events;
-  }
-  static std::vector<std::string> Types(const std::vector<Json>& events) {
-    std::vector<std::string> types;
-    for (const Json& event : events) types.push_back(event["type"]);
-    return types;
   }
   Json Whole(const Part& reply) { return Json::parse(format_->Whole({reply})); }
 
   ResponseStore store_;
   ResponseShelf shelf_{store_, "t"};
   ByteBudget budget_{64 << 20};
-  std::unique_ptr<ReplyFormat> format_;
 };
 
 TEST_F(ResponsesReplyTest, AStreamOfTextIsOneMessage) {

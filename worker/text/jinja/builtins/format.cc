@@ -201,9 +201,7 @@ class PercentFormatter {
       out_.Append(FormatText(value.text(), padding));
       return absl::OkStatus();
     }
-    if (!value.is_integer() || value.integer() < 0 ||
-        value.integer() > kMaxCodePoint ||
-        (value.integer() >= 0xD800 && value.integer() < 0xE000)) {
+    if (!value.is_integer() || !IsCharacter(value.integer())) {
       return TypeError("%c requires int or char");
     }
     std::string character;

@@ -121,8 +121,7 @@ absl::Status TakeEscape(absl::string_view& text, std::string& out) {
   size_t n_digits = 0;
   const uint32_t code =
       TakeNumber(text, is_octal ? 8 : 16, is_octal ? 3 : n_wanted, n_digits);
-  if ((!is_octal && n_digits < n_wanted) || code > kMaxCodePoint ||
-      (code >= 0xD800 && code < 0xE000)) {
+  if ((!is_octal && n_digits < n_wanted) || !IsCharacter(code)) {
     return absl::InvalidArgumentError("an escape is no character");
   }
   AppendUtf8(code, out);
