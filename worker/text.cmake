@@ -73,6 +73,7 @@ add_library(plimsoll_text_chat STATIC
   text/chat/chat_template.cc
   text/chat/model_template.cc
   text/chat/python_calls.cc
+  text/chat/reasoning_limit.cc
   text/chat/reply_format.cc
   text/chat/reply_splitter.cc
   text/chat/tool_call.cc

@@ -54,16 +54,36 @@ absl::StatusOr<Prompt> FittingPrompt(const ServedModel& model,
   return prompt;
 }
 
+// Limits the reasoning of a reply, if the request does. Where a chat format
+// marks none there is nothing to limit.
+template <typename Request>
+absl::Status LimitReasoning(const Request& request, Generation& generation) {
+  if (!request.stopping().has_max_reasoning_tokens()) return absl::OkStatus();
+  bool is_chat = false;
+  if constexpr (requires { request.chat(); }) is_chat = request.has_chat();
+  if (!is_chat) {
+    return absl::InvalidArgumentError(
+        "stopping.max_reasoning_tokens: only a reply to input.chat has marks "
+        "of reasoning; send the conversation there, or leave the limit out");
+  }
+  if (!generation.prompt.reading) return absl::OkStatus();
+  generation.options.reasoning = worker::LimitReasoning(
+      *generation.prompt.reading, request.stopping().max_reasoning_tokens(),
+      generation.model.engine->tokenizer());
+  return absl::OkStatus();
+}
+
 // Holds the reply's calls of tools.
 absl::Status Hold(const v1::ChatPrompt& chat, StopCheck stop,
                   Generation& generation) {
   if (generation.prompt.chat_format != worker::kTemplateFormat) {
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(worker::SchemaNotes notes,
-                   HoldCalls(chat, generation.prompt.reading,
-                             generation.model.engine->constraints(), stop,
-                             generation.options));
+  worker::Engine& engine = *generation.model.engine;
+  ASSIGN_OR_RETURN(
+      worker::SchemaNotes notes,
+      HoldCalls(chat, generation.prompt.reading, engine.tokenizer(),
+                engine.constraints(), stop, generation.options));
   for (std::string& note : notes) {
     if (generation.constraint_notes.size() == worker::kMaxSchemaNotes) break;
     generation.constraint_notes.push_back(std::move(note));
@@ -172,6 +192,8 @@ absl::StatusOr<Generation> PrepareAny(ServedModel model, const Caller& caller,
   RETURN_IF_ERROR(caller.stop());
   generation.options.prompt_ids = std::move(generation.prompt.ids);
   generation.options.tool_markers = generation.prompt.tool_markers;
+  RETURN_IF_ERROR(LimitReasoning(request, generation));
+  if (!generation.prompt.splits_reply) generation.prompt.reading.reset();
   if (generation.prompt.reading) {
     generation.options.shown_tokens =
         worker::TokensToShow(generation.prompt.reading->format,
@@ -243,6 +265,7 @@ absl::StatusOr<Generation> Prepare(ServedModel model, const Caller& caller,
                    FromProto(request.sampling(), request.stopping(),
                              request.response(), v1::CONTEXT_POLICY_ROLL));
   worker::GenerateOptions& options = generation.options;
+  RETURN_IF_ERROR(LimitReasoning(request, generation));
   FillCaller(caller, options);
   RETURN_IF_ERROR(
       ApplyQuota(generation.model, request.message().size(), options));

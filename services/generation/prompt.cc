@@ -83,6 +83,7 @@ absl::StatusOr<Prompt> FromChat(const ServedModel& model,
     result.ids = std::move(chat.ids);
     result.text = std::move(chat.text);
     result.reading = std::move(chat.reading);
+    result.splits_reply = chat.splits_reply;
     result.chat_format = std::string(worker::kTemplateFormat);
     result.chat_format_reason = "the file's template";
     return result;

@@ -141,6 +141,37 @@ void AddTemplateArgument(const std::string& name, const Json& value,
   chat.set_template_arguments(Dump(arguments));
 }
 
+absl::Status ReadReasoning(JsonFields& fields,
+                           v1::StreamGenerateRequest& request) {
+  const Json* given = fields.Find("reasoning");
+  if (given == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(JsonFields reasoning, JsonFields::Of(*given, "reasoning."));
+  ASSIGN_OR_RETURN(const auto effort, reasoning.Text("effort"));
+  v1::ChatPrompt& chat = *request.mutable_chat();
+  // "none" means no reasoning at all, for which templates have another
+  // variable.
+  if (effort == "none") {
+    AddTemplateArgument("enable_thinking", false, chat);
+  } else if (effort.has_value()) {
+    AddTemplateArgument("reasoning_effort", *effort, chat);
+  }
+  RETURN_IF_ERROR(
+      ReadThoughtLimit(reasoning, "max_tokens", *request.mutable_stopping()));
+  // Reasoning comes as it is, and the model's template decides which of it the
+  // model sees again.
+  reasoning.Ignore({"context", "generate_summary", "summary"});
+  return reasoning.End();
+}
+
+absl::Status ReadThoughtLimit(JsonFields& fields, const std::string& name,
+                              v1::StoppingOptions& stopping) {
+  ASSIGN_OR_RETURN(const auto tokens, fields.Int(name, 0, kMaxCount));
+  if (tokens.has_value()) {
+    stopping.set_max_reasoning_tokens(static_cast<uint32_t>(*tokens));
+  }
+  return absl::OkStatus();
+}
+
 std::string ToolResponse(const std::string& text) {
   return worker::ReadSchemaJson(text).ok() ? text : Dump(Json(text));
 }

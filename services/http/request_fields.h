@@ -66,6 +66,15 @@ absl::Status ReadTemplateArguments(JsonFields& fields, v1::ChatPrompt& chat);
 void AddTemplateArgument(const std::string& name, const Json& value,
                          v1::ChatPrompt& chat);
 
+// Reads "reasoning", an object that says how much a model may think: "effort",
+// for its own template, and "max_tokens".
+absl::Status ReadReasoning(JsonFields& fields,
+                           v1::StreamGenerateRequest& request);
+
+// Reads how many tokens a model may think.
+absl::Status ReadThoughtLimit(JsonFields& fields, const std::string& name,
+                              v1::StoppingOptions& stopping);
+
 // What a tool said, as the JSON that models read: `text` itself if it is JSON,
 // otherwise a JSON string of it.
 std::string ToolResponse(const std::string& text);

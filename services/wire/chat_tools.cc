@@ -138,8 +138,8 @@ absl::StatusOr<EncodedChat> EncodeTemplatePrompt(
                    worker::EncodeTemplated(tokenizer, segments, limits));
   chat.text = worker::ChatText(segments);
   const worker::ReplyFormat& format = own.reply_format();
-  const bool splits = !prompt.has_split_reply() || prompt.split_reply();
-  if (splits && !format.IsPlain()) {
+  chat.splits_reply = !prompt.has_split_reply() || prompt.split_reply();
+  if (!format.IsPlain()) {
     chat.reading = worker::ReplyReading{
         .format = format,
         .tools = tools,

@@ -28,8 +28,9 @@ struct EncodedChat {
   // The tokens around calls in the reply, if the format and the vocabulary have
   // them.
   std::optional<worker::ToolMarkers> tool_markers;
-  // How the reply is split, if a model's own template has marks.
+  // How the parts of the reply are marked, if a model's own template has marks.
   std::optional<worker::ReplyReading> reading;
+  bool splits_reply = true;  // the parts are told apart for the client
 };
 
 // Errors: kInvalidArgument naming the field, also if the request has tools and

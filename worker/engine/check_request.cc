@@ -42,6 +42,18 @@ absl::Status CheckIds(absl::string_view field, const std::vector<int32_t>& ids,
   return absl::OkStatus();
 }
 
+absl::Status CheckReasoning(const ReasoningLimit& limit, int32_t vocab_size) {
+  if (limit.max_tokens < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "reasoning.max_tokens must not be negative, got ", limit.max_tokens));
+  }
+  if (limit.end.empty()) {
+    return absl::InvalidArgumentError(
+        "reasoning.end: no token ends the reasoning");
+  }
+  return CheckIds("reasoning.end", limit.end, vocab_size);
+}
+
 }  // namespace
 
 absl::Status CheckRequest(const GenerateOptions& options, int64_t n_ctx,
@@ -64,6 +76,9 @@ absl::Status CheckRequest(const GenerateOptions& options, int64_t n_ctx,
     return absl::InvalidArgumentError(absl::StrCat(
         "top_logprobs must be in [0, ", GenerateOptions::kMaxTopLogprobs,
         "], got ", options.top_logprobs));
+  }
+  if (options.reasoning) {
+    RETURN_IF_ERROR(CheckReasoning(*options.reasoning, vocab_size));
   }
   if (options.constraint != nullptr && options.ignore_eos) {
     return absl::InvalidArgumentError(

@@ -13,6 +13,7 @@
 #include "worker/sampling/logit_bias.h"
 #include "worker/sampling/sampler.h"
 #include "worker/scheduling/fair_queue.h"
+#include "worker/text/chat/reasoning_limit.h"
 #include "worker/text/chat/tool_reader.h"
 
 namespace plimsoll::worker {
@@ -47,6 +48,9 @@ struct GenerateOptions {
   // Control tokens, in ascending order, whose texts are part of the reply's
   // text; the texts of others are not.
   std::vector<int32_t> shown_tokens;
+  // How long the reply may reason; absent: as long as it likes. A constraint
+  // that forbids the end of the reasoning comes before it.
+  std::optional<ReasoningLimit> reasoning;
   // Candidates reported for each token. -1 reports neither candidates nor
   // log-probabilities; 0 reports the log-probability of the drawn token only.
   int top_logprobs = -1;

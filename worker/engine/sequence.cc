@@ -29,6 +29,19 @@ Sequence::Sequence(int64_t id, Arrival arrival, SequenceStart start)
     history().Newest(limit, newest);
     recent_.emplace(newest, limit);
   }
+  if (options_.reasoning) {
+    reasoning_.emplace(*std::move(options_.reasoning));
+    ForceNext();
+  }
+}
+
+void Sequence::ForceNext() {
+  forced_ = reasoning_->Next();
+  if (!forced_ || mask() == nullptr) return;
+  mask()->BeginStep();
+  if (mask()->Allows(*forced_)) return;
+  reasoning_->GiveUp();
+  forced_.reset();
 }
 
 // Reserves all memory that the sequence will need, so that no step allocates.
@@ -76,6 +89,12 @@ void Sequence::Accept(TokenOutput token, const Tokenizer& tokenizer,
     tokenizer.AppendBytes(id, is_shown, bytes_);
   }
   text_.Push(bytes_, output_.text);
+  if (reasoning_) {
+    bytes_.clear();
+    tokenizer.AppendBytes(id, /*render_special=*/true, bytes_);
+    reasoning_->Push(id, bytes_);
+    ForceNext();
+  }
   output_.tokens.push_back(std::move(token));
   reason_ = ReasonToStop(id, tokenizer, n_ctx);
   if (reason_ == FinishReason::kUnknown) return;

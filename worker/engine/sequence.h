@@ -23,6 +23,7 @@
 #include "worker/sampling/prompt_scorer.h"
 #include "worker/sampling/row_sampler.h"
 #include "worker/sampling/token_history.h"
+#include "worker/text/chat/reasoning_limit.h"
 #include "worker/text/grammar/token_mask.h"
 #include "worker/text/text_stream.h"
 #include "worker/text/tokenizer/tokenizer.h"
@@ -86,7 +87,8 @@ class Sequence {
             .draft = draft_,
             .most_draft_tokens = options_.draft_tokens,
             .n_generated = n_generated(),
-            .top_logprobs = options_.top_logprobs};
+            .top_logprobs = options_.top_logprobs,
+            .forced = forced_};
   }
 
   // Evicts the oldest tokens of the full context, which has `n_live` tokens.
@@ -157,6 +159,8 @@ class Sequence {
   // The reason to stop after `token`, or kUnknown to go on.
   FinishReason ReasonToStop(int32_t token, const Tokenizer& tokenizer,
                             int64_t n_ctx) const;
+  // Finds out whether the limit of reasoning decides the next token.
+  void ForceNext();
 
   int64_t id_;
   GenerateOptions options_;
@@ -171,6 +175,8 @@ class Sequence {
   SequenceStart start_;
   std::vector<int64_t> snapshots_at_;
   std::optional<RecentTokens> recent_;
+  std::optional<ReasoningGuard> reasoning_;
+  std::optional<int32_t> forced_;  // the next token, if it is no draw
   std::atomic<int64_t> n_generated_ = 0;
   int64_t n_evictions_ = 0;
   int64_t n_evicted_before_ = start_.history.n_evicted();

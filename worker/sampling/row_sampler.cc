@@ -227,9 +227,31 @@ absl::StatusOr<TokenOutput> RowSampler::Draw(const DrawRequest& request,
   TokenOutput token;
   token.candidates = std::move(buffer);
   token.candidates.clear();
-  ASSIGN_OR_RETURN(token.id, DrawToken(request));
+  ASSIGN_OR_RETURN(token.id, request.forced
+                                 ? TakeForced(request, *request.forced)
+                                 : DrawToken(request));
   if (request.top_logprobs >= 0) AddLogprobs(request, token);
   return token;
+}
+
+// A device reports the logit of a token that is no candidate only by a draw.
+absl::StatusOr<int32_t> RowSampler::TakeForced(const DrawRequest& request,
+                                               int32_t id) {
+  const bool is_reported =
+      request.top_logprobs >= 0 && !backend_.Device().is_host_memory;
+  if (!is_reported ||
+      std::ranges::find(sorted_, id, &LogitEntry::id) != sorted_.end()) {
+    return id;
+  }
+  const auto bit = static_cast<uint32_t>(id);
+  only_.assign(static_cast<size_t>(vocab_size_ + 63) / 64, 0);
+  only_[bit / 64] = uint64_t{1} << (bit % 64);
+  ASSIGN_OR_RETURN(
+      sampled_, backend_.Sample({.logits = model_.Logits() + row_ * vocab_size_,
+                                 .n = vocab_size_,
+                                 .top_k = 1,
+                                 .allowed = only_}));
+  return id;
 }
 
 absl::StatusOr<int32_t> RowSampler::DrawToken(const DrawRequest& request) {

@@ -30,6 +30,8 @@ struct DrawRequest {
   int64_t most_draft_tokens;       // that a step may have
   int64_t n_generated;             // the draw's index in its stream
   int top_logprobs;                // candidates to report; -1 = none
+  // The token that comes without a draw; absent: one is drawn.
+  std::optional<int32_t> forced = std::nullopt;
 };
 
 // Whether the model can compute more logits of a step's rows after the step.
@@ -68,6 +70,8 @@ class RowSampler {
                                    std::vector<Candidate> buffer = {});
 
  private:
+  // Takes `id` for the drawn token.
+  absl::StatusOr<int32_t> TakeForced(const DrawRequest& request, int32_t id);
   // Draws the token, from the candidates if they decide it.
   absl::StatusOr<int32_t> DrawToken(const DrawRequest& request);
   // Draws the token if `sorted`, the first of all tokens in order, decide it.
@@ -122,6 +126,7 @@ class RowSampler {
   int64_t row_ = 0;                            // the current row
   kernels::SampledToken sampled_ = {};         // DrawOnDevice receives it
   std::vector<kernels::LogitChange> changes_;  // DrawOnDevice sends them
+  std::vector<uint64_t> only_;                 // the mask of a forced token
   std::vector<LogitEntry> sorted_;             // the current row's candidates
   std::vector<int32_t> known_ids_;             // ids of best_, ascending
   // [vocab]; only where rows are in the host's memory. The plan counts it

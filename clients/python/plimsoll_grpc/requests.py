@@ -35,6 +35,7 @@ class ReplyOptions(TypedDict, total=False):
     logit_bias: Sequence[v1.LogitBias]
     draft_tokens: int
     max_tokens: int
+    max_reasoning_tokens: int
     stop_strings: Sequence[str]
     stop_token_ids: Sequence[int]
     ignore_eos: bool

@@ -2,6 +2,8 @@
 // it comes.
 #include "services/cli/commands/generate.h"
 
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -60,10 +62,12 @@ absl::Status CheckFlags(const GenerateFlags& flags,
         "worker");
   }
   if (flags.raw && !(flags.system.empty() && flags.chat_format.empty() &&
-                     flags.tool_flags.file.empty())) {
+                     flags.tool_flags.file.empty() &&
+                     !flags.sampling.max_reasoning_tokens.has_value())) {
     return UsageError(
-        "--raw has no chat format, so --system, --chat-format and --tools mean "
-        "nothing with it; leave out one or the other");
+        "--raw has no chat format, so --system, --chat-format, --tools and "
+        "--max-reasoning-tokens mean nothing with it; leave out one or the "
+        "other");
   }
   if (flags.tool_flags.must && flags.tool_flags.file.empty()) {
     return UsageError("--must-call needs --tools FILE");
@@ -230,6 +234,12 @@ void AddGenerate(CLI::App& app, Commands& commands) {
   AddOutput(*command, &flags->output, {"text", "json"});
   AddLoadFlags(*command, &flags->load);
   AddSamplingFlags(*command, &flags->sampling);
+  AddCount(*command, "--max-reasoning-tokens",
+           &flags->sampling.max_reasoning_tokens, 0,
+           std::numeric_limits<int32_t>::max(), "N",
+           "Tokens of reasoning before it is ended; 0: no reasoning; default: "
+           "as many as the model likes")
+      ->group("Sampling");
   AddRollFlags(*command, &flags->roll);
   AddConstraintFlags(*command, &flags->constraint);
   AddToolFlags(*command, &flags->tool_flags);

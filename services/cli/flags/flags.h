@@ -85,6 +85,7 @@ struct SamplingFlags {
   worker::SamplingOptions sampling;
   worker::LogitBiasOptions logit_bias;
   std::optional<int64_t> max_tokens;
+  std::optional<int64_t> max_reasoning_tokens;
   std::vector<std::string> stop;
   std::vector<int64_t> stop_tokens;
   bool ignore_eos = false;

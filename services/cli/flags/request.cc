@@ -33,6 +33,10 @@ v1::StreamGenerateRequest ToRequest(const SamplingFlags& flags,
   if (flags.max_tokens.has_value()) {
     stopping.set_max_tokens(services::ToUint32(*flags.max_tokens));
   }
+  if (flags.max_reasoning_tokens.has_value()) {
+    stopping.set_max_reasoning_tokens(
+        services::ToUint32(*flags.max_reasoning_tokens));
+  }
   for (const std::string& text : flags.stop) stopping.add_stop_strings(text);
   for (int64_t id : flags.stop_tokens) {
     stopping.add_stop_token_ids(services::ToUint32(id));

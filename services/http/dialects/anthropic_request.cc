@@ -12,7 +12,7 @@ namespace {
 using Request = v1::StreamGenerateRequest;
 
 // "adaptive" leaves it to the model whether it thinks.
-absl::Status ReadThinking(JsonFields& fields, v1::ChatPrompt& chat) {
+absl::Status ReadThinking(JsonFields& fields, Request& request) {
   const Json* given = fields.Find("thinking");
   if (given == nullptr) return absl::OkStatus();
   ASSIGN_OR_RETURN(JsonFields thinking, JsonFields::Of(*given, "thinking."));
@@ -21,9 +21,12 @@ absl::Status ReadThinking(JsonFields& fields, v1::ChatPrompt& chat) {
     return thinking.Bad("type", "must be enabled, disabled or adaptive");
   }
   if (type != "adaptive") {
-    AddTemplateArgument("enable_thinking", type == "enabled", chat);
+    AddTemplateArgument("enable_thinking", type == "enabled",
+                        *request.mutable_chat());
   }
-  thinking.Ignore({"display", "budget_tokens"});
+  RETURN_IF_ERROR(
+      ReadThoughtLimit(thinking, "budget_tokens", *request.mutable_stopping()));
+  thinking.Ignore({"display"});
   return thinking.End();
 }
 
@@ -50,7 +53,7 @@ absl::Status ReadCommon(JsonFields& fields, Request& request) {
   ASSIGN_OR_RETURN(const auto model, fields.Text("model"));
   request.set_model(model.value_or(""));
   RETURN_IF_ERROR(ReadAnthropicConversation(fields, *request.mutable_chat()));
-  RETURN_IF_ERROR(ReadThinking(fields, *request.mutable_chat()));
+  RETURN_IF_ERROR(ReadThinking(fields, request));
   RETURN_IF_ERROR(ReadOutput(fields, request));
   // They are about caches, accounts and prices: this server keeps prefixes by
   // itself and has neither of the others.

@@ -146,14 +146,16 @@ absl::Status ReadCommon(JsonFields& fields, TextJob& job, Request& rest) {
   return absl::OkStatus();
 }
 
-// Reads what a model's own template is told beside the conversation.
-absl::Status ReadArguments(JsonFields& fields, v1::ChatPrompt& chat) {
+// Reads what a model's own template is told beside the conversation, and how
+// long the model may think.
+absl::Status ReadArguments(JsonFields& fields, Request& request) {
+  v1::ChatPrompt& chat = *request.mutable_chat();
   RETURN_IF_ERROR(ReadTemplateArguments(fields, chat));
   ASSIGN_OR_RETURN(const auto effort, fields.Text("reasoning_effort"));
   if (effort.has_value()) {
     AddTemplateArgument("reasoning_effort", *effort, chat);
   }
-  return absl::OkStatus();
+  return ReadReasoning(fields, request);
 }
 
 absl::Status CheckChoices(const JsonFields& fields, const TextJob& job) {
@@ -225,7 +227,7 @@ absl::StatusOr<TextJob> ReadChatCompletion(const Json& body) {
   RETURN_IF_ERROR(ReadCommon(fields, job, request));
   RETURN_IF_ERROR(ReadLogprobs(fields, *request.mutable_response()));
   RETURN_IF_ERROR(ReadConversation(fields, *request.mutable_chat()));
-  RETURN_IF_ERROR(ReadArguments(fields, *request.mutable_chat()));
+  RETURN_IF_ERROR(ReadArguments(fields, request));
   RETURN_IF_ERROR(fields.End());
   job.prompts.push_back(std::move(request));
   return job;

@@ -79,24 +79,6 @@ absl::Status ReadTextFormat(JsonFields& fields, Request& request) {
   return format.End();
 }
 
-// "none" means no reasoning at all, for which templates have another variable.
-absl::Status ReadEffort(JsonFields& fields, v1::ChatPrompt& chat) {
-  RETURN_IF_ERROR(ReadTemplateArguments(fields, chat));
-  const Json* given = fields.Find("reasoning");
-  if (given == nullptr) return absl::OkStatus();
-  ASSIGN_OR_RETURN(JsonFields reasoning, JsonFields::Of(*given, "reasoning."));
-  ASSIGN_OR_RETURN(const auto effort, reasoning.Text("effort"));
-  if (effort == "none") {
-    AddTemplateArgument("enable_thinking", false, chat);
-  } else if (effort.has_value()) {
-    AddTemplateArgument("reasoning_effort", *effort, chat);
-  }
-  // Reasoning comes as it is, and the model's template decides which of it the
-  // model sees again.
-  reasoning.Ignore({"context", "generate_summary", "summary"});
-  return reasoning.End();
-}
-
 absl::Status ReadIncluded(JsonFields& fields) {
   ASSIGN_OR_RETURN(const std::vector<std::string> names,
                    fields.Texts("include", kMaxIncluded));
@@ -268,7 +250,8 @@ absl::StatusOr<TextJob> ReadResponse(const Json& body, ReadRoom& room) {
   RETURN_IF_ERROR(ReadDrawing(fields, job, request));
   RETURN_IF_ERROR(ReadConversationOf(fields, room, draft, job, chat));
   RETURN_IF_ERROR(ReadTextFormat(fields, request));
-  RETURN_IF_ERROR(ReadEffort(fields, chat));
+  RETURN_IF_ERROR(ReadTemplateArguments(fields, chat));
+  RETURN_IF_ERROR(ReadReasoning(fields, request));
   RETURN_IF_ERROR(CheckMetadata(fields));
   ASSIGN_OR_RETURN(const auto is_kept, fields.Bool("store"));
   draft.is_kept = is_kept.value_or(true);

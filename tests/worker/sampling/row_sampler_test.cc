@@ -9,6 +9,7 @@
 #include <cmath>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <span>
 #include <utility>
@@ -106,7 +107,9 @@ class RowSamplerTest : public ::testing::TestWithParam<bool> {
     ApplyLogitBias(wanted.logit_bias, sequence.recent(), logits);
     Sampler sampler(std::ssize(row));
     TokenOutput token;
-    token.id = sampler.Sample(logits, wanted.sampling, 0).value();
+    const std::optional<int32_t> forced = sequence.NextDraw().forced;
+    token.id =
+        forced ? *forced : sampler.Sample(logits, wanted.sampling, 0).value();
     const float chosen = row[static_cast<size_t>(token.id)];
     token.rank =
         std::ranges::count_if(row, [&](float other) { return other > chosen; });
@@ -357,6 +360,28 @@ SamplingOptions Plain(float temperature, uint64_t seed) {
           .seed = seed};
 }
 
+// Has a reply begin with token `id`, which ends its reasoning.
+GenerateOptions Forced(int32_t id, GenerateOptions options) {
+  options.reasoning =
+      ReasoningLimit{.max_tokens = 0,
+                     .reading = {.format = FindReplyFormat("<think>"),
+                                 .begins_reasoning = true},
+                     .end = {id}};
+  return options;
+}
+
+TEST_P(RowSamplerTest, AForcedTokenComesInAnyCase) {
+  for (const int32_t id : {0, 1, 63, 64, 800, 999}) {
+    for (const SamplingOptions& sampling : {kGreedy, Plain(1, 7)}) {
+      Sampled(Ladder(), Forced(id, Chain(sampling, {})));
+      Sampled(Ladder(), Forced(id, Chain(sampling, {.top_logprobs = 5})));
+      Sampled(
+          Ladder(),
+          Forced(id, Chain(sampling, {.bias = {.biases = {{id, -1'000}}}})));
+    }
+  }
+}
+
 class DeviceRowTest : public RowSamplerTest {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceRowTest);
 
@@ -440,6 +465,15 @@ TEST_P(DeviceRowTest, ATokenBelowTheCandidatesHasItsLogprobFromTheDevice) {
   EXPECT_EQ(Sampled(Ladder(), Chain(kGreedy, {.bias = {.biases = {{800, 900}}},
                                               .top_logprobs = 0})),
             1);
+}
+
+TEST_P(DeviceRowTest, AForcedTokenIsLookedUpForItsLogprobOnly) {
+  const GenerateOptions reported = Chain(kGreedy, {.top_logprobs = 0});
+  EXPECT_EQ(Sampled(Ladder(), Forced(800, Chain(kGreedy, {}))), 0);
+  EXPECT_EQ(Sampled(Ladder(), Forced(800, reported)), 1);
+  EXPECT_EQ(Sampled(Ladder(), Forced(3, Chain(kGreedy, {.top_logprobs = 5}))),
+            0)
+      << "a candidate";
 }
 
 TEST_P(DeviceRowTest, PlainDrawsAmongTheCandidatesNeedNoRow) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/match.h"
+#include "absl/strings/strip.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -14,39 +15,69 @@ struct CallRow {
   absl::string_view sign;
   MarkPair marks;
   CallSyntax syntax;
+  CallForm form = CallForm::kFree;
+  MarkPair all_calls = {};
 };
 constexpr CallRow kCalls[] = {
     {"<|channel|>",
      {"<|channel|>commentary to=functions.", "<|call|>"},
-     CallSyntax::kChannel},
+     CallSyntax::kChannel,
+     CallForm::kChannel},
     {"<function=", {"<tool_call>", "</tool_call>"}, CallSyntax::kParameters},
     {"<arg_key>", {"<tool_call>", "</tool_call>"}, CallSyntax::kPairs},
-    {"<tool_call>", {"<tool_call>", "</tool_call>"}, CallSyntax::kJson},
-    {"<TOOLCALL>", {"<TOOLCALL>", "</TOOLCALL>"}, CallSyntax::kJson},
+    {"<tool_call>",
+     {"<tool_call>", "</tool_call>"},
+     CallSyntax::kJson,
+     CallForm::kObject},
+    {"<TOOLCALL>",
+     {"<TOOLCALL>", "</TOOLCALL>"},
+     CallSyntax::kJson,
+     CallForm::kList},
     {"<|tool_call>", {"<|tool_call>", "<tool_call|>"}, CallSyntax::kKeywords},
     {"<|tool_call_start|>",
      {"<|tool_call_start|>", "<|tool_call_end|>"},
      CallSyntax::kPython},
     {"<|tool_call_argument_begin|>",
      {"<|tool_call_begin|>", "<|tool_call_end|>"},
-     CallSyntax::kKimi},
+     CallSyntax::kKimi,
+     CallForm::kCounted,
+     {"<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"}},
     {"<｜tool▁call▁begin｜>",
      {"<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"},
-     CallSyntax::kDeepSeek},
+     CallSyntax::kDeepSeek,
+     CallForm::kSeparated,
+     {"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"}},
     {"<|START_ACTION|>",
      {"<|START_ACTION|>", "<|END_ACTION|>"},
-     CallSyntax::kJson},
-    {"[TOOL_CALLS]", {"[TOOL_CALLS]", ""}, CallSyntax::kNamedJson},
-    {"<|tool_call|>", {"<|tool_call|>", ""}, CallSyntax::kJson},
+     CallSyntax::kJson,
+     CallForm::kToolList},
+    {"[CALL_ID]",
+     {"[TOOL_CALLS]", ""},
+     CallSyntax::kNamedJson,
+     CallForm::kNamedById},
+    {"[ARGS]", {"[TOOL_CALLS]", ""}, CallSyntax::kNamedJson, CallForm::kNamed},
+    {"[TOOL_CALLS]",
+     {"[TOOL_CALLS]", ""},
+     CallSyntax::kNamedJson,
+     CallForm::kList},
+    {"<|tool_call|>",
+     {"<|tool_call|>", ""},
+     CallSyntax::kJson,
+     CallForm::kList},
     {"<|python_tag|>", {"", ""}, CallSyntax::kBareJson},
 };
+// A template with this sign has the arguments of kSeparated in blocks.
+constexpr absl::string_view kFence = "```json";
 
 struct ReasoningRow {
   absl::string_view sign;
   MarkPair marks;
+  absl::string_view after = {};  // empty = line breaks, if the template has any
 };
 constexpr ReasoningRow kReasoning[] = {
-    {"<|channel|>", {"<|channel|>analysis<|message|>", "<|end|>"}},
+    {"<|channel|>",
+     {"<|channel|>analysis<|message|>", "<|end|>"},
+     "<|start|>assistant<|channel|>final<|message|>"},
     {"<|channel>thought", {"<|channel>thought", "<channel|>"}},
     {"<|START_THINKING|>", {"<|START_THINKING|>", "<|END_THINKING|>"}},
     {"<seed:think>", kThinkMarks[1]},
@@ -74,6 +105,23 @@ const std::vector<DroppedRow>& Dropped() {
   return *rows;
 }
 
+// The line breaks that strings of the template have behind `mark`, where they
+// have most of them.
+absl::string_view BreaksAfter(absl::string_view mark,
+                              absl::string_view chat_template) {
+  constexpr absl::string_view kEscape = "\\n";
+  constexpr absl::string_view kBreaks = "\n\n";
+  size_t most = 0;
+  for (size_t at = chat_template.find(mark); at != absl::string_view::npos;
+       at = chat_template.find(mark, at + mark.size())) {
+    absl::string_view rest = chat_template.substr(at + mark.size());
+    size_t n = 0;
+    while (n < kBreaks.size() && absl::ConsumePrefix(&rest, kEscape)) ++n;
+    most = std::max(most, n);
+  }
+  return kBreaks.substr(0, most);
+}
+
 }  // namespace
 
 ReplyFormat FindReplyFormat(absl::string_view chat_template) {
@@ -86,10 +134,22 @@ ReplyFormat FindReplyFormat(absl::string_view chat_template) {
   if (call != std::end(kCalls)) {
     format.call = call->marks;
     format.syntax = call->syntax;
+    format.form = call->form;
+    format.all_calls = call->all_calls;
+    if (format.form == CallForm::kSeparated &&
+        absl::StrContains(chat_template, kFence)) {
+      format.form = CallForm::kFenced;
+    }
   }
   const auto* const reasoning =
       std::find_if(std::begin(kReasoning), std::end(kReasoning), has_sign);
-  if (reasoning != std::end(kReasoning)) format.reasoning = reasoning->marks;
+  if (reasoning != std::end(kReasoning)) {
+    format.reasoning = reasoning->marks;
+    format.after_reasoning =
+        reasoning->after.empty()
+            ? BreaksAfter(reasoning->marks.close, chat_template)
+            : reasoning->after;
+  }
   const auto dropped =
       std::find_if(Dropped().begin(), Dropped().end(), has_sign);
   if (dropped != Dropped().end()) format.dropped = dropped->marks;
@@ -98,9 +158,9 @@ ReplyFormat FindReplyFormat(absl::string_view chat_template) {
 
 std::vector<int32_t> TokensToShow(const ReplyFormat& format,
                                   const Tokenizer& tokenizer) {
-  std::vector<absl::string_view> marks = {format.reasoning.open,
-                                          format.reasoning.close,
-                                          format.call.open, format.call.close};
+  std::vector<absl::string_view> marks = {
+      format.reasoning.open, format.reasoning.close, format.call.open,
+      format.call.close,     format.all_calls.open,  format.all_calls.close};
   marks.insert(marks.end(), format.dropped.begin(), format.dropped.end());
   // These stand inside of calls.
   constexpr absl::string_view kInside[] = {

@@ -26,6 +26,21 @@ enum class CallSyntax {
   kKimi,        // functions.N:I<|tool_call_argument_begin|>{...}
 };
 
+// How a call can be held to its tool's schema while it is written: what stands
+// around its arguments, which are JSON.
+enum class CallForm {
+  kFree,       // it cannot: it is no JSON, or no mark begins it
+  kObject,     // {"name": N, "arguments": {...}}
+  kList,       // an array of kObject
+  kToolList,   // [{"tool_call_id": I, "tool_name": N, "parameters": {...}}]
+  kNamed,      // N[ARGS]{...}
+  kNamedById,  // N[CALL_ID]I[ARGS]{...}
+  kChannel,    // N json<|message|>{...}
+  kSeparated,  // N<｜tool▁sep｜>{...}
+  kFenced,     // function<｜tool▁sep｜>N and {...} in a block of JSON
+  kCounted,    // functions.N:I<|tool_call_argument_begin|>{...}
+};
+
 // Text between two marks. If `close` is empty, it goes on to the reply's end or
 // to the next `open`.
 struct MarkPair {
@@ -41,8 +56,12 @@ inline constexpr MarkPair kThinkMarks[] = {{"<think>", "</think>"},
 
 struct ReplyFormat {
   MarkPair reasoning;  // without marks there is none
+  // What the template writes between reasoning and the answer.
+  absl::string_view after_reasoning = {};
   MarkPair call;
   CallSyntax syntax = CallSyntax::kNone;
+  CallForm form = CallForm::kFree;
+  MarkPair all_calls = {};  // the marks around all calls; may be empty
   // Marks that are no part of what the model says.
   std::vector<absl::string_view> dropped = {};
 

@@ -17,8 +17,8 @@ namespace plimsoll::worker {
 
 // How the reply to a prompt is to be read.
 struct ReplyReading {
-  ReplyFormat format;
-  std::vector<Tool> tools;        // without tools, no calls are looked for
+  ReplyFormat format = {};
+  std::vector<Tool> tools = {};   // without tools, no calls are looked for
   bool begins_reasoning = false;  // the prompt ends inside of reasoning
 };
 
@@ -41,6 +41,8 @@ class ReplySplitter {
   void Push(absl::string_view text, ReplyPart& part);
   // Adds what is held back at the end.
   void Finish(ReplyPart& part);
+  // True between the marks of reasoning.
+  bool is_reasoning() const { return state_ == State::kReasoning; }
 
  private:
   enum class State { kText, kReasoning, kCall };

@@ -196,6 +196,14 @@ TEST_F(AnthropicRequestTest, ThoughtsGoToTheTemplate) {
   ASSERT_TRUE(on.ok()) << on.status();
   EXPECT_EQ(on->prompts[0].chat().template_arguments(),
             R"({"enable_thinking":true})");
+  EXPECT_EQ(on->prompts[0].stopping().max_reasoning_tokens(), 9'999u);
+  EXPECT_FALSE(Hello(R"("thinking":{"type":"adaptive"})")
+                   ->prompts[0]
+                   .stopping()
+                   .has_max_reasoning_tokens());
+  EXPECT_THAT(
+      MessageOf(Hello(R"("thinking":{"type":"enabled","budget_tokens":-1})")),
+      StartsWith("thinking.budget_tokens: "));
   const auto said = Messages(
       R"([{"role":"user","content":"a"},{"role":"assistant","content":[)"
       R"({"type":"thinking","thinking":"hm","signature":""},)"

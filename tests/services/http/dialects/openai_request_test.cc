@@ -245,5 +245,23 @@ TEST(OpenAiRequestTest, ArgumentsGoToTheTemplate) {
   EXPECT_FALSE(Chat(R"("chat_template_kwargs":"low")").ok());
 }
 
+TEST(OpenAiRequestTest, ReasoningHasALimit) {
+  const auto limit = [](const std::string& reasoning) {
+    const auto job = Chat(R"("reasoning":)" + reasoning);
+    EXPECT_TRUE(job.ok()) << job.status();
+    const v1::StoppingOptions& stopping = job->prompts[0].stopping();
+    return stopping.has_max_reasoning_tokens()
+               ? static_cast<int64_t>(stopping.max_reasoning_tokens())
+               : -1;
+  };
+  EXPECT_EQ(limit(R"({"max_tokens":0})"), 0);
+  EXPECT_EQ(limit(R"({"max_tokens":2147483647})"), 2'147'483'647);
+  EXPECT_EQ(limit(R"({"effort":"low"})"), -1);
+  EXPECT_FALSE(Chat(R"("reasoning":{"max_tokens":2147483648})").ok());
+  EXPECT_FALSE(Chat(R"("reasoning":{"max_tokens":-1})").ok());
+  EXPECT_FALSE(Chat(R"("reasoning":{"depth":1})").ok());
+  EXPECT_FALSE(Chat(R"("reasoning":3)").ok());
+}
+
 }  // namespace
 }  // namespace plimsoll::services

@@ -128,6 +128,11 @@ TEST_F(ResponsesRequestTest, EffortGoesToTheTemplate) {
   EXPECT_EQ(arguments(R"("reasoning":{"effort":"none"})"),
             R"({"enable_thinking":false})");
   EXPECT_EQ(arguments(R"("reasoning":{"effort":null})"), "");
+  EXPECT_EQ(Hello(R"("reasoning":{"max_tokens":9})")
+                ->prompts[0]
+                .stopping()
+                .max_reasoning_tokens(),
+            9u);
   EXPECT_EQ(arguments(R"("chat_template_kwargs":{"a":1})"), R"({"a":1})");
   EXPECT_THAT(MessageOf(Hello(R"("reasoning":{"depth":1})")),
               StartsWith("reasoning.depth: "));

@@ -1,0 +1,57 @@
+// Ends the reasoning in a reply after a number of tokens.
+#ifndef PLIMSOLL_WORKER_TEXT_CHAT_REASONING_LIMIT_H_
+#define PLIMSOLL_WORKER_TEXT_CHAT_REASONING_LIMIT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "worker/text/chat/reply_splitter.h"
+#include "worker/text/tokenizer/tokenizer.h"
+
+namespace plimsoll::worker {
+
+// What a request says about the reasoning in its reply.
+struct ReasoningLimit {
+  int64_t max_tokens = 0;         // between the marks; 0 = no reasoning
+  ReplyReading reading = {};      // how reasoning is found in the reply
+  std::vector<int32_t> end = {};  // the tokens that end it; at least one
+};
+
+// The limit for a reply that is read so. Its reasoning ends with the mark and
+// with what the model's template writes behind it. Returns nothing if such a
+// reply has no marks of reasoning.
+std::optional<ReasoningLimit> LimitReasoning(const ReplyReading& reading,
+                                             int64_t max_tokens,
+                                             const Tokenizer& tokenizer);
+
+// Follows one reply token by token, and says when its reasoning has to end. It
+// depends on the tokens of the reply only.
+class ReasoningGuard {
+ public:
+  explicit ReasoningGuard(ReasoningLimit limit);
+
+  // Takes the reply's next token. `bytes` are its text, in which marks show.
+  void Push(int32_t id, absl::string_view bytes);
+  // The token that must come next; absent if the model decides.
+  std::optional<int32_t> Next() const;
+  // Notes that Next() may not come here. What is left of the tokens that end
+  // reasoning is dropped, and reasoning that goes on has no limit any more.
+  void GiveUp();
+
+ private:
+  ReasoningLimit limit_;
+  ReplySplitter splitter_;
+  ReplyPart part_;          // scratch
+  int64_t n_tokens_ = 0;    // of reasoning, in the whole reply
+  bool is_ending_ = false;  // the tokens of limit_.end come
+  // How many tokens of limit_.end came, one after the other, last.
+  size_t n_came_ = 0;
+  bool has_given_up_ = false;
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_TEXT_CHAT_REASONING_LIMIT_H_
