@@ -66,6 +66,7 @@ target_link_libraries(plimsoll_text_jinja
   PRIVATE absl::flat_hash_set absl::str_format nlohmann_json::nlohmann_json
     PkgConfig::PCRE2)
 add_library(plimsoll_text_chat STATIC
+  text/chat/call_end.cc
   text/chat/call_syntax.cc
   text/chat/chat_format.cc
   text/chat/chat_function_gemma.cc

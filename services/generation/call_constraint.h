@@ -11,14 +11,16 @@
 #include "worker/engine/generate_options.h"
 #include "worker/text/chat/reply_splitter.h"
 #include "worker/text/schema/constraint.h"
+#include "worker/text/tokenizer/tokenizer.h"
 
 namespace plimsoll::services {
 
 // Constrains the reply to `chat`, which a model's own template rendered and
-// which `reading` splits if it is split, from the mark of
-// a call on, and from its begin on if a call is required. Calls are held if
-// they are JSON between marks that are no control tokens, and if the request
-// has no constraint of its own; other replies stay free.
+// which `reading` splits if it is split, from the mark of a call on, and from
+// its begin on if a call is required. Calls are held if their arguments are
+// JSON behind a mark, and if the request has no constraint of its own; other
+// replies stay free. Marks that are control tokens are among
+// options.shown_tokens.
 // Returns what of a schema says nothing about the calls, or why the arguments
 // are only held to be objects.
 // Errors: kInvalidArgument if a call is required that cannot be held; those of
@@ -26,8 +28,8 @@ namespace plimsoll::services {
 absl::StatusOr<worker::SchemaNotes> HoldCalls(
     const v1::ChatPrompt& chat,
     const std::optional<worker::ReplyReading>& reading,
-    worker::ConstraintCache& cache, StopCheck stop,
-    worker::GenerateOptions& options);
+    const worker::Tokenizer& tokenizer, worker::ConstraintCache& cache,
+    StopCheck stop, worker::GenerateOptions& options);
 
 }  // namespace plimsoll::services
 

@@ -216,28 +216,29 @@ def test_an_unknown_keyword_frees_the_arguments_only(plain_worker):
     assert any("arguments are any objects" in note for note in reply.constraint_notes)
 
 
-def test_marks_that_are_control_tokens_are_found(own_template):
-    """The mark is the only token that is likely, so each call is empty."""
+def test_marks_that_are_control_tokens_are_found_and_held(own_template):
     mark, control = 46, 3
     path = own_template("{{ messages[0].content }}[TOOL_CALLS]",
                         {mark: ("[TOOL_CALLS]", control)})
     likely = v1.SamplingOptions(
         temperature=0, logit_bias=[v1.LogitBias(id=mark, bias=100)])
-    with Worker(f"--model=m={path}", "--n-ctx=128", "--slots=1") as server:
+    with Worker(f"--model=m={path}", "--n-ctx=512", "--slots=1") as server:
         worker = server.await_ready()
-        request = generate("m", chat=asked(), sampling=likely, max_tokens=3)
-        reply = worker.generation.Generate(request, timeout=CALL_SECONDS)
-        assert [token.id for token in reply.tokens] == [mark] * 3
-        assert reply.text == "" and len(reply.tool_calls) == 3
-        assert all(call.error for call in reply.tool_calls)
+        prompt = asked(tools=(), parallel_tool_calls=False)
+        prompt.tools.extend(held_tools())
+        for choice in (common.TOOL_CHOICE_AUTO, common.TOOL_CHOICE_REQUIRED):
+            prompt.tool_choice = choice
+            request = generate("m", chat=prompt, sampling=likely, max_tokens=300)
+            reply = worker.generation.Generate(request, timeout=CALL_SECONDS)
+            assert [token.id for token in reply.tokens].count(mark) == 1
+            assert reply.text == "" and reply.tool_calls
+            for call in reply.tool_calls:
+                check_call(call)
         free = asked(split_reply=False)
         request = generate("m", chat=free, sampling=likely, max_tokens=3)
         reply = worker.generation.Generate(request, timeout=CALL_SECONDS)
+        assert [token.id for token in reply.tokens] == [mark] * 3
         assert reply.text == "" and not reply.tool_calls, "the marks are no text"
-        must = asked(tool_choice=common.TOOL_CHOICE_REQUIRED)
-        with refused(grpc.StatusCode.INVALID_ARGUMENT) as failures:
-            worker.generation.Generate(generate("m", chat=must))
-        assert "cannot be required" in failures[0].message
 
 
 def test_the_command_prints_calls(thinker, tmp_path):

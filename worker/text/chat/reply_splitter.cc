@@ -10,8 +10,33 @@
 #include "worker/text/mark_end.h"
 
 namespace plimsoll::worker {
+namespace {
+
+// True if calls have JSON's strings.
+bool HasStrings(CallSyntax syntax) {
+  switch (syntax) {
+    case CallSyntax::kJson:
+    case CallSyntax::kNamedJson:
+    case CallSyntax::kBareJson:
+    case CallSyntax::kChannel:
+    case CallSyntax::kDeepSeek:
+    case CallSyntax::kKimi:
+      return true;
+    case CallSyntax::kNone:
+    case CallSyntax::kParameters:
+    case CallSyntax::kPairs:
+    case CallSyntax::kPython:
+    case CallSyntax::kKeywords:
+      break;
+  }
+  return false;
+}
+
+}  // namespace
+
 ReplySplitter::ReplySplitter(ReplyReading reading)
-    : reading_(std::move(reading)) {
+    : reading_(std::move(reading)),
+      has_strings_(HasStrings(reading_.format.syntax)) {
   const ReplyFormat& format = reading_.format;
   if (!format.reasoning.open.empty()) {
     marks_.push_back({format.reasoning.open, State::kReasoning});
@@ -105,13 +130,24 @@ bool ReplySplitter::AdvanceReasoning(ReplyPart& part) {
   return true;
 }
 
+size_t ReplySplitter::FindEndOfCall(absl::string_view mark) {
+  if (has_strings_) {
+    const size_t at = call_end_.Find(held_, mark);
+    const bool is_too_long =
+        static_cast<int64_t>(held_.size()) > kMaxToolCallBytes;
+    if (at != absl::string_view::npos || !is_too_long) return at;
+  }
+  return absl::string_view(held_).find(mark);
+}
+
 bool ReplySplitter::AdvanceCall(ReplyPart& part) {
   const absl::string_view close = reading_.format.call.close;
   const absl::string_view end =
       close.empty() ? reading_.format.call.open : close;
-  const size_t at = absl::string_view(held_).find(end);
+  const size_t at = FindEndOfCall(end);
   if (at == absl::string_view::npos) {
     if (static_cast<int64_t>(held_.size()) <= kMaxToolCallBytes) return false;
+    call_end_ = CallEnd();
     // It cannot become a call any more, and what follows is text.
     AddCall(std::exchange(held_, {}), part);
     state_ = State::kText;
@@ -119,6 +155,7 @@ bool ReplySplitter::AdvanceCall(ReplyPart& part) {
   }
   AddCall(absl::string_view(held_).substr(0, at), part);
   held_.erase(0, at + end.size());
+  call_end_ = CallEnd();
   if (!close.empty()) state_ = State::kText;
   is_fresh_ = true;
   return true;
@@ -165,6 +202,12 @@ void ReplySplitter::AddCalls(std::vector<ToolCall> calls, ReplyPart& part) {
 }
 
 void ReplySplitter::Finish(ReplyPart& part) {
+  // A quote without a match may have hidden the end of a call.
+  if (state_ == State::kCall) {
+    has_strings_ = false;
+    while (Advance(part)) {
+    }
+  }
   const std::string rest = std::exchange(held_, {});
   switch (state_) {
     case State::kReasoning:

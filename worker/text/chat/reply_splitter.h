@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "worker/text/chat/call_end.h"
 #include "worker/text/chat/reply_format.h"
 #include "worker/text/chat/tool_call.h"
 #include "worker/text/chat/tool_reader.h"
@@ -57,6 +58,8 @@ class ReplySplitter {
   bool AdvanceText(ReplyPart& part);
   bool AdvanceReasoning(ReplyPart& part);
   bool AdvanceCall(ReplyPart& part);
+  // Where the call that held_ begins with ends; npos if it goes on.
+  size_t FindEndOfCall(absl::string_view mark);
 
   void AddText(absl::string_view text, ReplyPart& part);
   void AddReasoning(absl::string_view text, ReplyPart& part);
@@ -70,6 +73,8 @@ class ReplySplitter {
   std::vector<Mark> marks_;  // those that end a run of text
   State state_ = State::kText;
   std::string held_;
+  CallEnd call_end_;
+  bool has_strings_;       // a mark in a JSON string is no end of a call
   std::string space_;      // white space that may belong to a mark
   bool is_fresh_ = true;   // nothing was said since the reply or part began
   bool has_said_ = false;  // some text was shown

@@ -1,11 +1,13 @@
-// What a constrained stream may say: a context-free grammar over bytes, as a
-// small program.
+// What a constrained stream may say: a context-free grammar over bytes, and
+// over the few control tokens that it asks for, as a small program.
 #ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_H_
 #define PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_H_
 
 #include <array>
 #include <bitset>
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace plimsoll::worker {
@@ -20,6 +22,7 @@ struct GrammarInstruction {
     kFail,    // the rule can no longer complete
     kByte,    // the byte `arg`, then `next`
     kSet,     // a byte of set number `arg`, then `next`
+    kToken,   // the token `arg` of the grammar's tokens, then `next`
     kSplit,   // `next` or `arg`
     kCall,    // the rule whose entry is `arg`, then `next`
   };
@@ -48,6 +51,13 @@ struct GrammarExit {
   bool is_empty;  // the end can also be reached without a byte
 };
 
+// A control token, which has no bytes, in a text that a grammar is made of.
+struct GrammarMark {
+  std::string text;  // stands for the token
+  int32_t id;
+  bool is_free;  // may stand where any text may
+};
+
 // GrammarBuilder makes it and guarantees that every rule can end, that no rule
 // begins with itself, and that kFail stands for whatever leads nowhere.
 // Immutable, so thread-safe.
@@ -60,6 +70,7 @@ struct Grammar {
   // At most this many rules are open at once. Text that would nest deeper may
   // not follow.
   static constexpr uint32_t kMaxDepth = 4'096;
+  static constexpr size_t kMaxTokens = 64;
 
   // The instruction at kReturnPc is the only kReturn.
   static constexpr uint32_t kReturnPc = 0;
@@ -68,6 +79,7 @@ struct Grammar {
   std::vector<GrammarCopy> copies;  // [program]
   std::vector<GrammarExit> exits;   // [program]
   std::vector<ByteSet> sets;
+  std::vector<int32_t> tokens;  // ids of control tokens
   uint32_t start = kReturnPc;
   // Bytes that all instructions treat alike are one class.
   std::array<uint8_t, 256> class_of = {};

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "worker/text/grammar/grammar_exits.h"
@@ -50,6 +51,58 @@ GrammarBuilder::Expr GrammarBuilder::Add(Node node) {
 
 GrammarBuilder::Expr GrammarBuilder::Literal(absl::string_view bytes) {
   return Add({.kind = Kind::kLiteral, .literal = std::string(bytes)});
+}
+
+void GrammarBuilder::AddMark(const GrammarMark& mark) {
+  if (marks_.size() == Grammar::kMaxTokens) {
+    return Fail(absl::InvalidArgumentError(absl::StrCat(
+        "it asks for more than ", Grammar::kMaxTokens, " tokens")));
+  }
+  marks_.push_back(mark);
+  grammar_.tokens.push_back(mark.id);
+}
+
+// Of marks that begin alike, the longest one that is there counts.
+std::vector<size_t> GrammarBuilder::SymbolsOf(absl::string_view text) const {
+  std::vector<size_t> symbols;
+  while (!text.empty()) {
+    size_t n_longest = 0;
+    size_t symbol = static_cast<uint8_t>(text[0]);
+    for (size_t i = 0; i < marks_.size(); ++i) {
+      const std::string& mark = marks_[i].text;
+      if (mark.size() <= n_longest || !absl::StartsWith(text, mark)) continue;
+      n_longest = mark.size();
+      symbol = kFirstMark + i;
+    }
+    symbols.push_back(symbol);
+    text.remove_prefix(std::max<size_t>(n_longest, 1));
+  }
+  return symbols;
+}
+
+GrammarBuilder::Expr GrammarBuilder::Marked(absl::string_view text) {
+  std::vector<Expr> parts = {Literal("")};
+  for (const size_t symbol : SymbolsOf(text)) parts.push_back(AnyOf({symbol}));
+  return Sequence(std::move(parts));
+}
+
+GrammarBuilder::Expr GrammarBuilder::AnyOf(const std::vector<size_t>& symbols) {
+  ByteSet bytes;
+  std::vector<Expr> choices;
+  for (const size_t symbol : symbols) {
+    if (symbol < kFirstMark) {
+      bytes.set(symbol);
+    } else {
+      const auto number = static_cast<uint32_t>(symbol - kFirstMark);
+      choices.push_back(Add({.kind = Kind::kToken, .arg = number}));
+    }
+  }
+  if (bytes.count() == 1 && choices.empty()) {
+    const auto byte = static_cast<char>(symbols[0]);
+    return Literal({&byte, 1});
+  }
+  if (bytes.any()) choices.push_back(Set(bytes));
+  return Choice(std::move(choices));
 }
 
 GrammarBuilder::Expr GrammarBuilder::Set(const ByteSet& set) {
@@ -148,8 +201,8 @@ GrammarBuilder::Expr GrammarBuilder::Repeat(Expr part, int64_t min,
     return part;
   }
   const Kind kind = At(part).kind;
-  const bool is_short =
-      kind == Kind::kSet || kind == Kind::kRule || At(part).literal.size() == 1;
+  const bool is_short = kind == Kind::kSet || kind == Kind::kToken ||
+                        kind == Kind::kRule || At(part).literal.size() == 1;
   if ((is_limited ? max : min) > 1 && !is_short) {
     // The copies are calls of one rule, instead of copies of the whole part.
     const int32_t rule = NewRule("repeated");
@@ -172,33 +225,36 @@ GrammarBuilder::Expr GrammarBuilder::Rule(int32_t rule) {
   return Add({.kind = Kind::kRule, .arg = static_cast<uint32_t>(rule)});
 }
 
-// The states are the bytes of the trigger that were read. Source: Knuth, Morris
-// and Pratt, "Fast pattern matching in strings", 1977.
+// The states are the symbols of the trigger that were read. Source: Knuth,
+// Morris and Pratt, "Fast pattern matching in strings", 1977.
 GrammarBuilder::Expr GrammarBuilder::AfterTrigger(absl::string_view trigger,
                                                   Expr after, bool is_needed) {
-  const size_t n = trigger.size();
+  const std::vector<size_t> symbols = SymbolsOf(trigger);
+  const size_t n = symbols.size();
+  const size_t n_symbols = kFirstMark + marks_.size();
   std::vector<int32_t> rules;
   for (size_t i = 0; i < n; ++i) rules.push_back(NewRule("before trigger"));
-  // next[i] has the state after each byte; `border` is the state that the
-  // trigger's bytes without the first lead to.
-  std::vector<std::array<size_t, 256>> next(n);
+  // next[i] has the state after each symbol; `border` is the state that the
+  // trigger's symbols without the first lead to.
+  std::vector<std::vector<size_t>> next(n);
   size_t border = 0;
   for (size_t i = 0; i < n; ++i) {
-    const auto own = static_cast<uint8_t>(trigger[i]);
-    if (i == 0) {
-      next[0].fill(0);
-    } else {
-      next[i] = next[border];
-    }
+    const size_t own = symbols[i];
+    next[i] = i == 0 ? std::vector<size_t>(n_symbols, 0) : next[border];
     if (i > 0) border = next[border][own];
     next[i][own] = i + 1;
-    std::map<size_t, ByteSet> ways;
-    for (size_t b = 0; b < 256; ++b) ways[next[i][b]].set(b);
+    std::map<size_t, std::vector<size_t>> ways;
+    for (size_t symbol = 0; symbol < n_symbols; ++symbol) {
+      const size_t to = next[i][symbol];
+      const bool is_free =
+          symbol < kFirstMark || marks_[symbol - kFirstMark].is_free;
+      if (is_free || to > 0) ways[to].push_back(symbol);
+    }
     std::vector<Expr> choices;
     if (!is_needed) choices.push_back(Literal(""));
-    for (const auto& [to, bytes] : ways) {
+    for (const auto& [to, taken] : ways) {
       choices.push_back(
-          Sequence({Set(bytes), to == n ? after : Rule(rules[to])}));
+          Sequence({AnyOf(taken), to == n ? after : Rule(rules[to])}));
     }
     Define(rules[i], Choice(std::move(choices)));
   }
@@ -233,6 +289,8 @@ uint32_t GrammarBuilder::Emit(Expr expr, uint32_t next) {
       return EmitWords(node.words, 0, next);
     case Kind::kSet:
       return Push({Op::kSet, next, node.arg});
+    case Kind::kToken:
+      return Push({Op::kToken, next, node.arg});
     case Kind::kSequence:
       for (size_t i = node.parts.size(); i-- > 0;) {
         next = Emit(node.parts[i], next);
@@ -368,6 +426,7 @@ std::vector<bool> GrammarBuilder::ReachEnd(bool only_empty) const {
       case Op::kFail:
         return false;
       case Op::kByte:
+      case Op::kToken:
         return !only_empty && reaches[one.next];
       case Op::kSet:
         return !only_empty && grammar_.sets[one.arg].any() && reaches[one.next];

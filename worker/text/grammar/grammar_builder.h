@@ -36,7 +36,12 @@ class GrammarBuilder {
   static constexpr int kMaxDepth = 512;  // depth of nested expressions
   static constexpr size_t kMaxExpressions = 1 << 18;
 
+  // Has the text of a mark stand for its token in the texts of Marked and
+  // AfterTrigger.
+  void AddMark(const GrammarMark& mark);
+
   Expr Literal(absl::string_view bytes);  // may be empty
+  Expr Marked(absl::string_view text);    // bytes and marks; may be empty
   Expr Chars(const CodePoints& set);      // one code point, as UTF-8
   Expr Sequence(std::vector<Expr> parts);
   Expr Choice(std::vector<Expr> choices);  // an empty one matches nothing
@@ -51,7 +56,8 @@ class GrammarBuilder {
   Expr Rule(int32_t rule);
 
   // Any text, in which `trigger` (not empty) has its first end where it ends,
-  // and then `after`; or a text without it, unless the trigger is needed.
+  // and then `after`; or a text without it, unless the trigger is needed. Marks
+  // that are free may stand in the text.
   Expr AfterTrigger(absl::string_view trigger, Expr after,
                     bool is_needed = false);
 
@@ -68,6 +74,7 @@ class GrammarBuilder {
     kLiteral,
     kWords,  // one of these words
     kSet,
+    kToken,
     kSequence,
     kChoice,
     kRepeat,
@@ -76,7 +83,7 @@ class GrammarBuilder {
   struct Node {
     Kind kind;
     int depth = 1;
-    uint32_t arg = 0;  // set or rule
+    uint32_t arg = 0;  // set, token or rule
     int64_t min = 0;
     int64_t max = 0;
     std::string literal = {};
@@ -95,6 +102,10 @@ class GrammarBuilder {
   }
   Expr Add(Node node);
   Expr Set(const ByteSet& set);
+  // A text as bytes, and kFirstMark + the number of each mark in it.
+  static constexpr size_t kFirstMark = 256;
+  std::vector<size_t> SymbolsOf(absl::string_view text) const;
+  Expr AnyOf(const std::vector<size_t>& symbols);
   // An expression that matches one of `words`, which are literals.
   Expr Words(std::vector<std::string> words);
   void Fail(absl::Status status);
@@ -121,6 +132,7 @@ class GrammarBuilder {
 
   std::vector<Node> nodes_;  // after an error all are the first
   std::vector<RuleInfo> rules_;
+  std::vector<GrammarMark> marks_;  // in the order of the grammar's tokens
   std::vector<int32_t> to_emit_;
   std::vector<uint32_t> calls_;  // kCall instructions
   std::unordered_map<ByteSet, uint32_t> set_numbers_;

@@ -67,6 +67,7 @@ class ExitFinder {
         return;
       case Op::kByte:
       case Op::kSet:
+      case Op::kToken:
         return Add(after.depth, {pc, pc});
       case Op::kSplit:
         return Add(after.depth, {pc, after.nearest});

@@ -62,7 +62,7 @@ class PlaceCounter {
       if (one.op == Op::kCall) {
         body.calls[{grammar_.copies[one.next].chain, one.arg}].insert(one.next);
       }
-      if (one.op == Op::kByte || one.op == Op::kSet) {
+      if (one.op == Op::kByte || one.op == Op::kSet || one.op == Op::kToken) {
         ++body.places[grammar_.copies[at].chain];
       }
     }

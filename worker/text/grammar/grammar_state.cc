@@ -1,6 +1,7 @@
 #include "worker/text/grammar/grammar_state.h"
 
 #include <algorithm>
+#include <bitset>
 #include <utility>
 
 #include "absl/hash/hash.h"
@@ -68,7 +69,7 @@ constexpr size_t kTimesKept = 4;
 
 GrammarState::GrammarState(std::shared_ptr<const Grammar> grammar)
     : grammar_(std::move(grammar)),
-      n_classes_(grammar_->class_bytes.size()),
+      n_classes_(grammar_->class_bytes.size() + grammar_->tokens.size()),
       room_(RoomAtStart()),
       frames_(1, Frame{Grammar::kReturnPc, kBottom, 0, 0, 0}) {
   ForgetFrames();
@@ -84,8 +85,8 @@ absl::StatusOr<std::optional<size_t>> GrammarState::MostStacks(int64_t max_work,
   for (size_t i = 1; i < states_.size(); ++i) {
     RETURN_IF_ERROR(stop());
     const size_t n_before = states_.size();
-    for (const uint8_t byte : grammar_->class_bytes) {
-      const State after = Next(static_cast<State>(i), byte);
+    for (size_t by_class = 0; by_class < n_classes_; ++by_class) {
+      const State after = NextByClass(static_cast<State>(i), by_class);
       SpendWork(1);
       if (is_exhausted() || was_thinned_) return std::nullopt;
       most = std::max(most, StacksOf(after).size());
@@ -123,18 +124,25 @@ uint32_t GrammarState::FrameOn(uint32_t return_pc, uint32_t below) {
   return found->second;
 }
 
-GrammarState::State GrammarState::Compute(State state, uint8_t byte) {
-  const size_t at = state * n_classes_ + grammar_->class_of[byte];
+bool GrammarState::Takes(const GrammarInstruction& one, size_t by_class) const {
+  const size_t n_byte_classes = grammar_->class_bytes.size();
+  if (by_class >= n_byte_classes) {
+    return one.op == Op::kToken && one.arg == by_class - n_byte_classes;
+  }
+  // The byte stands for all of its class.
+  const uint8_t byte = grammar_->class_bytes[by_class];
+  return (one.op == Op::kByte && one.arg == byte) ||
+         (one.op == Op::kSet && grammar_->sets[one.arg].test(byte));
+}
+
+GrammarState::State GrammarState::Compute(State state, size_t by_class) {
+  const size_t at = state * n_classes_ + by_class;
   open_.clear();
   // Looking at a stack costs little beside following it.
   SpendWork(StacksOf(state).size() / 8);
   for (const Stack& stack : StacksOf(state)) {
     const GrammarInstruction& one = grammar_->program[stack.pc];
-    // The byte stands for all of its class.
-    const bool fits =
-        (one.op == Op::kByte && one.arg == byte) ||
-        (one.op == Op::kSet && grammar_->sets[one.arg].test(byte));
-    if (fits) open_.push_back({one.next, stack.frame});
+    if (Takes(one, by_class)) open_.push_back({one.next, stack.frame});
   }
   const State after = Close();
   next_[at] = after;
@@ -188,6 +196,7 @@ void GrammarState::Follow() {
         break;
       case Op::kByte:
       case Op::kSet:
+      case Op::kToken:
         closed_.push_back(stack);
         break;
       case Op::kSplit:
@@ -349,13 +358,18 @@ GrammarState::State GrammarState::Intern() {
   const bool accepts = closed_.front() == Stack{Grammar::kReturnPc, kBottom};
   states_.push_back({begin, stacks_.size(), accepts});
   ByteSet may_follow;
+  std::bitset<Grammar::kMaxTokens> tokens;
   for (const Stack& stack : closed_) {
     const GrammarInstruction& one = grammar_->program[stack.pc];
     if (one.op == Op::kByte) may_follow.set(one.arg);
     if (one.op == Op::kSet) may_follow |= grammar_->sets[one.arg];
+    if (one.op == Op::kToken) tokens.set(one.arg);
   }
   for (const uint8_t byte : grammar_->class_bytes) {
     next_.push_back(may_follow.test(byte) ? kUnknown : kDead);
+  }
+  for (size_t i = 0; i < grammar_->tokens.size(); ++i) {
+    next_.push_back(tokens.test(i) ? kUnknown : kDead);
   }
   return number;
 }
@@ -363,11 +377,16 @@ GrammarState::State GrammarState::Intern() {
 bool GrammarState::Advance(absl::string_view bytes) {
   State state = current_;
   for (const char one : bytes) {
-    const auto byte = static_cast<uint8_t>(one);
-    const State known = Known(state, byte);
-    state = known != kUnknown ? known : Compute(state, byte);
+    state = After(state, grammar_->class_of[static_cast<uint8_t>(one)]);
     if (state == kDead) return false;
   }
+  current_ = state;
+  return true;
+}
+
+bool GrammarState::AdvanceToken(size_t number) {
+  const State state = After(current_, ClassOfToken(number));
+  if (state == kDead) return false;
   current_ = state;
   return true;
 }

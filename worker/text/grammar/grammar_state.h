@@ -65,12 +65,14 @@ class GrammarState {
   bool MayFollow(State state, uint8_t byte) const {
     return next_[state * n_classes_ + grammar_->class_of[byte]] != kDead;
   }
+  // True if the token with this number in the grammar's tokens may follow.
+  bool MayFollowToken(State state, size_t number) const {
+    return next_[state * n_classes_ + ClassOfToken(number)] != kDead;
+  }
   // The state after `byte`. Returns kDead if `byte` may not follow, or if the
   // step's work is used up and the state is not known; see is_exhausted().
   State Next(State state, uint8_t byte) {
-    const State known = Known(state, byte);
-    return known != kUnknown || is_exhausted() ? KnownOrDead(known)
-                                               : Compute(state, byte);
+    return NextByClass(state, grammar_->class_of[byte]);
   }
   // True if the text so far is a whole text of the grammar.
   bool Accepts(State state) const { return states_[state].accepts; }
@@ -78,6 +80,8 @@ class GrammarState {
   // Makes the state after `bytes` the current one, whatever work that takes.
   // Returns false, and changes nothing, if they may not follow.
   bool Advance(absl::string_view bytes);
+  // Advance() by one token of the grammar's tokens.
+  bool AdvanceToken(size_t number);
 
   // True if the step's work is used up, so that Next finds known states only.
   bool is_exhausted() const { return work_ > max_work_; }
@@ -86,6 +90,7 @@ class GrammarState {
   // True if a limit made a state drop stacks.
   bool was_thinned() const { return was_thinned_; }
   int64_t MemoryBytes() const;
+  const Grammar& grammar() const { return *grammar_; }
 
  private:
   static constexpr State kUnknown = ~State{0};
@@ -131,13 +136,29 @@ class GrammarState {
     const StateInfo& info = states_[state];
     return {stacks_.data() + info.begin, info.end - info.begin};
   }
-  State Known(State state, uint8_t byte) const {
-    return next_[state * n_classes_ + grammar_->class_of[byte]];
+  // Tokens are classes of their own, behind those of bytes.
+  size_t ClassOfToken(size_t number) const {
+    return grammar_->class_bytes.size() + number;
+  }
+  State KnownByClass(State state, size_t by_class) const {
+    return next_[state * n_classes_ + by_class];
+  }
+  State NextByClass(State state, size_t by_class) {
+    const State known = KnownByClass(state, by_class);
+    return known != kUnknown || is_exhausted() ? KnownOrDead(known)
+                                               : Compute(state, by_class);
+  }
+  // The state after one of a class, whatever work that takes.
+  State After(State state, size_t by_class) {
+    const State known = KnownByClass(state, by_class);
+    return known != kUnknown ? known : Compute(state, by_class);
   }
   static State KnownOrDead(State known) {
     return known == kUnknown ? kDead : known;
   }
-  State Compute(State state, uint8_t byte);
+  State Compute(State state, size_t by_class);
+  // True if the instruction takes what is in a class.
+  bool Takes(const GrammarInstruction& one, size_t by_class) const;
   // Follows everything but bytes from `open_`, and makes a state of the stacks
   // that it reaches.
   State Close();

@@ -20,12 +20,23 @@ void TokenMask::BeginStep() {
   for (Mask& mask : masks_) mask.state.reset();
 }
 
+std::optional<size_t> TokenMask::MarkThatMayFollow(int32_t id) const {
+  const std::vector<int32_t>& tokens = grammar_tokens();
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] != id) continue;
+    if (state_.MayFollowToken(state_.current(), i)) return i;
+  }
+  return std::nullopt;
+}
+
 bool TokenMask::Allows(int32_t id) {
   const Tokenizer& tokenizer = index_.tokenizer();
-  if (tokenizer.IsEnd(id)) return state_.Accepts(state_.current());
+  if (tokenizer.IsEnd(id)) {
+    return state_.Accepts(state_.current()) || MarkThatMayFollow(id);
+  }
   bytes_.clear();
   tokenizer.AppendBytes(id, /*render_special=*/false, bytes_);
-  if (bytes_.empty()) return false;
+  if (bytes_.empty()) return MarkThatMayFollow(id).has_value();
   GrammarState::State state = state_.current();
   const char last = bytes_.back();
   bytes_.pop_back();
@@ -94,6 +105,12 @@ absl::StatusOr<std::span<const uint64_t>> TokenMask::AllowedTokens() {
       is_any = true;
     }
   }
+  for (const int32_t id : grammar_tokens()) {
+    if (!MarkThatMayFollow(id)) continue;
+    const auto mark = static_cast<uint32_t>(id);
+    mask.bits[mark / 64] |= uint64_t{1} << (mark % 64);
+    is_any = true;
+  }
   for (int i = 1; i < kMaxSearches && !is_any && state_.is_exhausted(); ++i) {
     state_.GrantWork();
     is_any = Walk(mask.bits);
@@ -117,6 +134,8 @@ absl::Status TokenMask::Accept(int32_t id) {
   bytes_.clear();
   tokenizer.AppendBytes(id, /*render_special=*/false, bytes_);
   if (!bytes_.empty() && state_.Advance(bytes_)) return absl::OkStatus();
+  const std::optional<size_t> mark = MarkThatMayFollow(id);
+  if (mark && state_.AdvanceToken(*mark)) return absl::OkStatus();
   return absl::InternalError(
       absl::StrCat("token ", id, " was drawn, but the constraint forbids it"));
 }

@@ -19,8 +19,9 @@
 namespace plimsoll::worker {
 
 // The mask of one stream. A text token is allowed if its bytes may follow; a
-// token that ends generation is allowed if the text so far is complete; no
-// other token is ever allowed. Not thread-safe.
+// token that ends generation is allowed if the text so far is complete; a
+// control token is allowed where the grammar asks for it; no other token is
+// ever allowed. Not thread-safe.
 class TokenMask {
  public:
   // It keeps this many masks, by state. Inside a string there is mostly one
@@ -65,6 +66,11 @@ class TokenMask {
   }
   // Number of prefixes of the longest token, from the empty one to itself.
   size_t n_depths() const { return size_t{index_.longest_token_bytes()} + 1; }
+  const std::vector<int32_t>& grammar_tokens() const {
+    return state_.grammar().tokens;
+  }
+  // The number in the grammar's tokens of a token that may come next.
+  std::optional<size_t> MarkThatMayFollow(int32_t id) const;
   // Sets the bits of all text tokens that are known to be allowed in the
   // current state. Returns whether there are any.
   bool Walk(std::vector<uint64_t>& bits);

@@ -9,18 +9,42 @@
 namespace plimsoll::worker {
 namespace {
 
+// Appends a text so that no other text could be there.
+void AddTo(std::string& key, absl::string_view text) {
+  absl::StrAppend(&key, text.size(), ":", text);
+}
+
+std::string KeyOf(const SchemaFrame& frame) {
+  std::string key = absl::StrCat(
+      frame.is_first, frame.begins_passage, frame.has_space, frame.repeats, ":",
+      frame.choices.size(), ":", frame.marks.size(), ":");
+  for (const std::string* text :
+       {&frame.trigger, &frame.passage_open, &frame.passage_close, &frame.close,
+        &frame.outer_open, &frame.outer_close}) {
+    AddTo(key, *text);
+  }
+  for (const FrameChoice& choice : frame.choices) {
+    absl::StrAppend(&key, choice.before.size(), ":");
+    for (const std::vector<std::string>& part : choice.before) {
+      absl::StrAppend(&key, part.size(), ":");
+      for (const std::string& text : part) AddTo(key, text);
+    }
+    AddTo(key, choice.after);
+  }
+  for (const GrammarMark& mark : frame.marks) {
+    absl::StrAppend(&key, mark.id, mark.is_free ? "f" : "n");
+    AddTo(key, mark.text);
+  }
+  return key;
+}
+
 // Tells sources apart.
 std::string KeyOf(const ConstraintSource& source) {
   const SchemaOptions& options = source.options;
-  const SchemaFrame& frame = source.frame;
   return absl::StrCat(static_cast<int>(source.form), options.closed_objects,
                       options.any_order, options.any_spelling,
                       options.refuse_unknown, options.ignore_formats, ":",
-                      frame.is_first, frame.begins_passage, frame.repeats, ":",
-                      frame.passage_open.size(), ":", frame.passage_open,
-                      frame.passage_close.size(), ":", frame.passage_close,
-                      frame.trigger.size(), ":", frame.trigger,
-                      frame.close.size(), ":", frame.close, source.text);
+                      KeyOf(source.frame), source.text);
 }
 
 }  // namespace
@@ -60,7 +84,8 @@ int64_t GrammarBytes(const Grammar& grammar) {
                                   sizeof(GrammarInstruction) +
                               grammar.copies.capacity() * sizeof(GrammarCopy) +
                               grammar.exits.capacity() * sizeof(GrammarExit) +
-                              grammar.sets.capacity() * sizeof(ByteSet));
+                              grammar.sets.capacity() * sizeof(ByteSet) +
+                              grammar.tokens.capacity() * sizeof(int32_t));
 }
 
 absl::StatusOr<Constraint> ConstraintCache::Get(const ConstraintSource& source,

@@ -33,17 +33,21 @@ class SchemaWriter {
 
   absl::StatusOr<std::shared_ptr<const Grammar>> Write(
       const SchemaFrame& frame) {
-    int32_t root = RuleOf(0);
+    for (const GrammarMark& mark : frame.marks) builder_.AddMark(mark);
+    int32_t root = 0;
+    if (frame.trigger.empty()) {
+      root = RuleOf(0);
+    } else {
+      ASSIGN_OR_RETURN(const Expr value, FramedValue(frame));
+      const Expr framed = Framed(value, frame);
+      root = builder_.NewRule("#");
+      builder_.Define(root, framed);
+    }
     while (!left_.empty() && builder_.ok()) {
       const PlanNumber number = left_.back();
       left_.pop_back();
       ASSIGN_OR_RETURN(const Expr value, Value(number));
       builder_.Define(*rules_[static_cast<size_t>(number)], value);
-    }
-    if (!frame.trigger.empty()) {
-      const Expr framed = Framed(builder_.Rule(root), frame);
-      root = builder_.NewRule("#");
-      builder_.Define(root, framed);
     }
     return builder_.Build(root);
   }
@@ -54,21 +58,64 @@ class SchemaWriter {
                            kMaxFrameSpace);
   }
 
-  Expr Framed(Expr value, const SchemaFrame& frame) {
-    if (!frame.close.empty()) {
-      const Expr space = FrameSpace();
-      value = AsRule(builder_.Sequence(
-          {space, value, space, builder_.Literal(frame.close)}));
-      if (frame.repeats) {
-        const Expr more =
-            builder_.Sequence({space, builder_.Literal(frame.trigger), value});
-        value = AsRule(builder_.Sequence(
-            {value, builder_.Repeat(more, 0, GrammarBuilder::kUnlimited)}));
-      }
+  // The schema's text, or one of them in what stands around it.
+  absl::StatusOr<Expr> FramedValue(const SchemaFrame& frame) {
+    if (frame.choices.empty()) return builder_.Rule(RuleOf(0));
+    const std::vector<ArrayPlan>& arrays = plan_.values[0].arrays;
+    if (arrays.size() != 1 || arrays[0].prefix.size() != frame.choices.size()) {
+      return absl::InvalidArgumentError(
+          "the schemas of several texts exclude one another");
     }
+    std::vector<Expr> texts;
+    for (size_t i = 0; i < frame.choices.size(); ++i) {
+      std::vector<Expr> parts;
+      for (const std::vector<std::string>& part : frame.choices[i].before) {
+        parts.push_back(FramePart(part));
+      }
+      parts.push_back(Later(arrays[0].prefix[i]));
+      parts.push_back(builder_.Marked(frame.choices[i].after));
+      texts.push_back(builder_.Sequence(std::move(parts)));
+    }
+    return AsRule(builder_.Choice(std::move(texts)));
+  }
+  Expr FramePart(const std::vector<std::string>& texts) {
+    if (texts.empty()) {
+      return builder_.Repeat(
+          builder_.Chars({{'0', '9'}, {'A', 'Z'}, {'a', 'z'}}), 1, kMaxFrameId);
+    }
+    std::vector<Expr> choices;
+    for (const std::string& text : texts) {
+      choices.push_back(builder_.Marked(text));
+    }
+    return builder_.Choice(std::move(choices));
+  }
+
+  // What may follow a trigger: one text or several.
+  Expr AfterOpen(Expr value, const SchemaFrame& frame) {
+    const Expr space = FrameSpace();
+    const Expr inside = frame.has_space ? space : builder_.Literal("");
+    if (frame.has_space || !frame.close.empty()) {
+      value = AsRule(builder_.Sequence(
+          {inside, value, inside, builder_.Marked(frame.close)}));
+    }
+    if (frame.repeats) {
+      const Expr more =
+          builder_.Sequence({space, builder_.Marked(frame.trigger), value});
+      value = AsRule(builder_.Sequence(
+          {value, builder_.Repeat(more, 0, GrammarBuilder::kUnlimited)}));
+    }
+    if (frame.outer_close.empty()) return value;
+    return AsRule(builder_.Sequence(
+        {value, builder_.Optional(builder_.Sequence(
+                    {space, builder_.Marked(frame.outer_close)}))}));
+  }
+
+  Expr Framed(Expr value, const SchemaFrame& frame) {
+    value = AfterOpen(value, frame);
     if (!frame.is_first) return builder_.AfterTrigger(frame.trigger, value);
-    const Expr first = AsRule(builder_.Sequence(
-        {FrameSpace(), builder_.Literal(frame.trigger), value}));
+    const Expr first = AsRule(
+        builder_.Sequence({FrameSpace(), builder_.Marked(frame.outer_open),
+                           builder_.Marked(frame.trigger), value}));
     if (frame.passage_close.empty()) return first;
     const Expr passage = builder_.AfterTrigger(frame.passage_close, first,
                                                /*is_needed=*/true);
@@ -76,7 +123,7 @@ class SchemaWriter {
     return builder_.Choice(
         {first,
          builder_.Sequence(
-             {FrameSpace(), builder_.Literal(frame.passage_open), passage})});
+             {FrameSpace(), builder_.Marked(frame.passage_open), passage})});
   }
 
   int32_t RuleOf(PlanNumber number) {

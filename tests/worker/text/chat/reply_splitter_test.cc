@@ -108,6 +108,25 @@ TEST(ReplySplitter, MarksInAnAnswerAreText) {
             "R{}T{The mark <think>a</think> begins it.}");
 }
 
+TEST(ReplySplitter, AMarkInAStringIsAPartOfIt) {
+  EXPECT_EQ(
+      Split(
+          Reading(kQwen),
+          R"(<tool_call>{"name": "light", "arguments": {"room": "</tool_call>)"
+          R"("}}</tool_call>b)"),
+      R"(R{}T{b}C{light {"room":"</tool_call>"}})");
+  EXPECT_EQ(Split(Reading(kMistral),
+                  R"([TOOL_CALLS]light[ARGS]{"room":"[TOOL_CALLS]\""})"
+                  R"([TOOL_CALLS]light[ARGS]{})"),
+            R"(R{}T{}C{light {"room":"[TOOL_CALLS]\""}}C{light {}})");
+}
+
+TEST(ReplySplitter, AQuoteWithoutAMatchHidesNoCallForEver) {
+  EXPECT_EQ(Split(Reading(kQwen), R"(<tool_call>{"name": "light}</tool_call>b)"
+                                  R"(<tool_call>{"name":"light"}</tool_call>)"),
+            R"(R{}T{b}E{{"name": "light}}C{light {}})");
+}
+
 TEST(ReplySplitter, WithoutToolsCallsAreText) {
   ReplyReading reading = Reading(kQwen);
   reading.tools.clear();

@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/worker/text/grammar/grammar_match.h"
+#include "worker/text/grammar/grammar_state.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -35,6 +38,69 @@ TEST(GrammarBuilderTest, BytesThatNothingTellsApartAreOneClass) {
   EXPECT_EQ((*grammar)->class_bytes.size(), 5u);
   EXPECT_EQ((*grammar)->class_of['d'], (*grammar)->class_of['c']);
   EXPECT_NE((*grammar)->class_of['a'], (*grammar)->class_of['c']);
+}
+
+// True if the grammar takes the symbols, and a whole text ends with them. A
+// negative one, -1 - N, is the token N of the grammar's tokens.
+bool Takes(const std::shared_ptr<const Grammar>& grammar,
+           const std::vector<int>& symbols) {
+  GrammarState state(grammar);
+  for (const int one : symbols) {
+    const auto byte = static_cast<char>(one);
+    const bool fits = one < 0
+                          ? state.AdvanceToken(static_cast<size_t>(-1 - one))
+                          : state.Advance({&byte, 1});
+    if (!fits) return false;
+  }
+  return state.Accepts(state.current());
+}
+
+TEST(GrammarBuilderTest, AMarkIsItsTokenAndTheLongestOneCounts) {
+  GrammarBuilder builder;
+  builder.AddMark({.text = "<a", .id = 7, .is_free = true});
+  builder.AddMark({.text = "<a>", .id = 9, .is_free = true});
+  const auto grammar = BuildOf(builder, builder.Marked("x<a><a<b"));
+  ASSERT_TRUE(grammar.ok()) << grammar.status();
+  EXPECT_THAT((*grammar)->tokens, ::testing::ElementsAre(7, 9));
+  EXPECT_TRUE(Takes(*grammar, {'x', -2, -1, '<', 'b'}));
+  EXPECT_FALSE(Takes(*grammar, {'x', '<', 'a', '>', -1, '<', 'b'}));
+  EXPECT_FALSE(Takes(*grammar, {'x', -1, '>', -1, '<', 'b'}));
+  EXPECT_FALSE(Takes(*grammar, {'x', -2, -1, '<'}));
+}
+
+TEST(GrammarBuilderTest, OnlyMarksThatAreFreeStandBeforeATrigger) {
+  GrammarBuilder builder;
+  builder.AddMark({.text = "<free>", .id = 1, .is_free = true});
+  builder.AddMark({.text = "<end>", .id = 2, .is_free = false});
+  const auto grammar = BuildOf(
+      builder,
+      builder.AfterTrigger(
+          "<free>to<end>",
+          builder.Sequence({builder.Literal("1"), builder.Marked("<end>")})));
+  ASSERT_TRUE(grammar.ok()) << grammar.status();
+  EXPECT_TRUE(Takes(*grammar, {'a', -1, 't', -1, 'o'}));
+  EXPECT_TRUE(Takes(*grammar, {-1, -1, 't', 'o', -2, '1', -2}));
+  EXPECT_FALSE(Takes(*grammar, {-1, 't', 'o', -2}));
+  EXPECT_FALSE(Takes(*grammar, {-1, 't', 'o', -2, '2'}));
+  EXPECT_FALSE(Takes(*grammar, {'a', -2})) << "a mark that is not free";
+}
+
+TEST(GrammarBuilderTest, MarksAreLimited) {
+  for (const size_t n : {Grammar::kMaxTokens, Grammar::kMaxTokens + 1}) {
+    GrammarBuilder builder;
+    for (size_t i = 0; i < n; ++i) {
+      builder.AddMark({.text = absl::StrCat("<", i, ">"),
+                       .id = static_cast<int32_t>(i),
+                       .is_free = true});
+    }
+    const auto grammar = BuildOf(builder, builder.Marked("<63>"));
+    EXPECT_EQ(grammar.ok(), n == Grammar::kMaxTokens);
+    if (grammar.ok()) {
+      EXPECT_TRUE(Takes(*grammar, {-64}));
+    } else {
+      EXPECT_THAT(Message(grammar.status()), HasSubstr("more than 64 tokens"));
+    }
+  }
 }
 
 TEST(GrammarBuilderTest, ARuleWithoutADefinitionIsNamed) {

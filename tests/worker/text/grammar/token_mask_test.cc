@@ -11,6 +11,7 @@
 #include "tests/sanitized.h"
 #include "tests/worker/text/tokenizer/gguf_fixture.h"
 #include "worker/text/grammar/gbnf.h"
+#include "worker/text/grammar/grammar_builder.h"
 #include "worker/text/schema/schema_grammar.h"
 
 namespace plimsoll::worker {
@@ -160,6 +161,44 @@ TEST(TokenMaskTest, TheEndIsAllowedWhereTheTextIsComplete) {
     EXPECT_EQ(IsSet(*bits, id), id == end);
   }
   EXPECT_TRUE(mask.Accept(end).ok());
+}
+
+// "a", then the control token or the end token, then "b".
+TEST(TokenMaskTest, AControlTokenIsAllowedWhereTheGrammarAsksForIt) {
+  const auto tokenizer = SmallTokenizer();
+  const TokenIndex index(*tokenizer);
+  const int32_t control = *tokenizer->Find("<control>");
+  const int32_t end = tokenizer->end_tokens().at(0);
+  GrammarBuilder builder;
+  builder.AddMark({.text = "<1>", .id = control, .is_free = true});
+  builder.AddMark({.text = "<2>", .id = end, .is_free = false});
+  const int32_t root = builder.NewRule("root");
+  builder.Define(
+      root, builder.Sequence(
+                {builder.Literal("a"),
+                 builder.Choice({builder.Marked("<1>"), builder.Marked("<2>")}),
+                 builder.Literal("b")}));
+  const auto grammar = builder.Build(root);
+  ASSERT_TRUE(grammar.ok()) << grammar.status();
+  TokenMask mask(*grammar, index);
+  const auto expect_only = [&](const std::vector<int32_t>& ids) {
+    mask.BeginStep();
+    const auto bits = mask.AllowedTokens();
+    ASSERT_TRUE(bits.ok()) << bits.status();
+    for (int32_t id = 0; id < tokenizer->vocab_size(); ++id) {
+      const bool is_expected = std::ranges::count(ids, id) > 0;
+      EXPECT_EQ(IsSet(*bits, id), is_expected) << id;
+      EXPECT_EQ(mask.Allows(id), is_expected) << id;
+    }
+  };
+  expect_only({'a'});
+  EXPECT_FALSE(mask.Accept(control).ok());
+  ASSERT_TRUE(mask.Accept('a').ok());
+  expect_only({control, end});
+  ASSERT_TRUE(mask.Accept(control).ok());
+  expect_only({'b'});
+  ASSERT_TRUE(mask.Accept('b').ok());
+  expect_only({end});
 }
 
 TEST(TokenMaskTest, ATokenThatIsForbiddenIsNotAccepted) {

@@ -1,0 +1,26 @@
+// Finds where a call of a tool ends while its text comes.
+#ifndef PLIMSOLL_WORKER_TEXT_CHAT_CALL_END_H_
+#define PLIMSOLL_WORKER_TEXT_CHAT_CALL_END_H_
+
+#include <cstddef>
+
+#include "absl/strings/string_view.h"
+
+namespace plimsoll::worker {
+
+// Looks for a mark outside of JSON's strings: one inside of them is a part of
+// an argument. It looks at each byte once.
+class CallEnd {
+ public:
+  // `text` is the call's text so far, which only grows from call to call.
+  // Returns where `mark` begins; npos if it is not there yet.
+  size_t Find(absl::string_view text, absl::string_view mark);
+
+ private:
+  size_t at_ = 0;  // bytes that were looked at
+  bool is_string_ = false;
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_TEXT_CHAT_CALL_END_H_
