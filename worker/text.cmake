@@ -85,6 +85,7 @@ target_link_libraries(plimsoll_text_chat
   PRIVATE absl::flat_hash_map nlohmann_json::nlohmann_json)
 add_library(plimsoll_text_grammar STATIC
   text/grammar/char_automaton.cc
+  text/grammar/frame_writer.cc
   text/grammar/gbnf.cc
   text/grammar/grammar_builder.cc
   text/grammar/grammar_exits.cc
@@ -95,6 +96,8 @@ add_library(plimsoll_text_grammar STATIC
   text/grammar/regex_automaton.cc
   text/grammar/regex_grammar.cc
   text/grammar/regex_tree.cc
+  text/grammar/schema_frame.cc
+  text/grammar/text_before.cc
   text/grammar/token_mask.cc)
 target_link_libraries(plimsoll_text_grammar
   PUBLIC plimsoll_text_tokenizer absl::flat_hash_map

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "services/generation/call_forms.h"
 
 namespace plimsoll::services {
 namespace {
@@ -30,8 +31,6 @@ struct CallRules {
 };
 
 constexpr char kAnyArguments[] = R"({"type": "object"})";
-// What a channel's header may have between a tool's name and the message.
-constexpr const char* kContentTypes[] = {"", " json", " <|constrain|>json"};
 
 // True if the properties of a tool's schema are all the arguments there are.
 // A required name that is no property is one more.
@@ -67,64 +66,27 @@ Json ArgumentsSchema(const worker::Tool& tool, size_t number, bool is_any) {
   return arguments;
 }
 
-// Calls that are objects, or items of a list.
-Json ObjectSchema(const worker::Tool& tool, Json arguments,
-                  worker::CallForm form) {
+// The schema of a call that is JSON.
+Json CallSchema(const worker::Tool& tool, Json arguments,
+                worker::CallForm form) {
+  const CallKeys keys = KeysOf(form);
+  Json properties;
+  Json required;
+  if (keys.id != nullptr) {
+    properties[keys.id] = {{"type", "string"},
+                           {"maxLength", worker::kMaxFrameId}};
+    required.push_back(keys.id);
+  }
+  properties[keys.name]["const"] = tool.name;
+  properties[keys.arguments] = std::move(arguments);
+  required.push_back(keys.name);
+  required.push_back(keys.arguments);
   Json schema;
   schema["type"] = "object";
-  if (form == worker::CallForm::kToolList) {
-    schema["properties"]["tool_call_id"] = {{"type", "string"},
-                                            {"maxLength", worker::kMaxFrameId}};
-    schema["properties"]["tool_name"]["const"] = tool.name;
-    schema["properties"]["parameters"] = std::move(arguments);
-    schema["required"] = {"tool_call_id", "tool_name", "parameters"};
-  } else {
-    schema["properties"]["name"]["const"] = tool.name;
-    schema["properties"]["arguments"] = std::move(arguments);
-    schema["required"] = {"name", "arguments"};
-  }
+  schema["properties"] = std::move(properties);
+  schema["required"] = std::move(required);
   schema["additionalProperties"] = false;
   return schema;
-}
-
-// What stands around the arguments of a call.
-worker::FrameChoice NamedFrame(const std::string& name, worker::CallForm form) {
-  using Form = worker::CallForm;
-  const std::vector<std::string> id;  // without texts it is one
-  switch (form) {
-    case Form::kNamed:
-      return {.before = {{absl::StrCat(name, "[ARGS]")}}};
-    case Form::kNamedById:
-      return {.before = {{absl::StrCat(name, "[CALL_ID]")}, id, {"[ARGS]"}}};
-    case Form::kChannel:
-      return {.before = {{name},
-                         {std::begin(kContentTypes), std::end(kContentTypes)},
-                         {"<|message|>"}}};
-    case Form::kSeparated:
-      return {.before = {{absl::StrCat(name, "<｜tool▁sep｜>")}}};
-    case Form::kFenced:
-      return {.before = {{absl::StrCat("function<｜tool▁sep｜>", name,
-                                       "\n```json\n")}},
-              .after = "\n```"};
-    case Form::kCounted:
-      return {.before = {{absl::StrCat("functions.", name, ":")},
-                         id,
-                         {"<|tool_call_argument_begin|>"}}};
-    case Form::kFree:
-    case Form::kObject:
-    case Form::kList:
-    case Form::kToolList:
-      break;
-  }
-  return {};
-}
-
-bool IsList(worker::CallForm form) {
-  return form == worker::CallForm::kList || form == worker::CallForm::kToolList;
-}
-
-bool IsObject(worker::CallForm form) {
-  return form == worker::CallForm::kObject || IsList(form);
 }
 
 // The schema of what stands between the marks of a call. With names around the
@@ -135,13 +97,12 @@ std::string CallsSchema(const std::vector<worker::Tool>& tools,
   for (size_t i = 0; i < tools.size(); ++i) {
     if (!rules.Allows(tools[i])) continue;
     Json arguments = ArgumentsSchema(tools[i], i, is_any);
-    items.push_back(
-        IsObject(rules.form)
-            ? ObjectSchema(tools[i], std::move(arguments), rules.form)
-            : std::move(arguments));
+    items.push_back(IsJson(rules.form)
+                        ? CallSchema(tools[i], std::move(arguments), rules.form)
+                        : std::move(arguments));
   }
   Json schema;
-  if (!IsObject(rules.form)) {
+  if (!IsJson(rules.form)) {
     schema["type"] = "array";
     schema["minItems"] = items.size();
     schema["prefixItems"] = std::move(items);
@@ -161,27 +122,35 @@ std::string CallsSchema(const std::vector<worker::Tool>& tools,
 // Where calls stand in a reply.
 worker::SchemaFrame CallFrame(const worker::ReplyReading& reading,
                               const CallRules& rules) {
+  using Form = worker::CallForm;
   const worker::ReplyFormat& format = reading.format;
+  const bool has_list = IsList(rules.form) || rules.form == Form::kPython;
   worker::SchemaFrame frame = {
       .trigger = std::string(format.call.open),
       .is_first = rules.is_required,
+      .may_be_text = rules.form == Form::kBare && !rules.is_required,
       .passage_open = std::string(format.reasoning.open),
       .passage_close = std::string(format.reasoning.close),
       .begins_passage = reading.begins_reasoning,
-      .has_space = IsObject(rules.form),
+      .has_space = IsJson(rules.form) || rules.form == Form::kParameters,
       .close = std::string(format.call.close),
-      .repeats = rules.may_repeat && !IsList(rules.form),
+      .repeats = rules.may_repeat && !has_list && rules.form != Form::kBare,
       .outer_open = std::string(format.all_calls.open),
       .outer_close = std::string(format.all_calls.close)};
-  if (rules.form == worker::CallForm::kChannel) {
+  if (rules.form == Form::kChannel) {
     // The mark that ends a call ends the reply, too.
     frame.repeats = false;
     frame.passage_close += kNextMessage;
   }
-  if (IsObject(rules.form)) return frame;
+  if (IsJson(rules.form)) return frame;
+  frame.spelling = SpellingOf(rules.form, frame.close);
+  if (rules.form == Form::kPython) {
+    frame.list = worker::FrameList{
+        .open = "[", .close = "]", .repeats = rules.may_repeat};
+  }
   for (const worker::Tool& tool : reading.tools) {
     if (!rules.Allows(tool)) continue;
-    frame.choices.push_back(NamedFrame(tool.name, rules.form));
+    frame.choices.push_back(ChoiceOf(tool, rules.form));
   }
   return frame;
 }
@@ -200,17 +169,20 @@ std::vector<worker::GrammarMark> MarksOf(const std::vector<int32_t>& ids,
   return marks;
 }
 
+absl::Status CannotRequire(absl::string_view why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("chat.tool_choice: a call cannot be required: ", why));
+}
+
 // Why the calls of a reply cannot be held; empty if they can.
 absl::string_view WhyFree(const std::optional<worker::ReplyReading>& reading,
                           const worker::GenerateOptions& options) {
-  if (!reading) {
-    return "the reply is not split, or how the model writes calls is not known";
-  }
+  constexpr absl::string_view kUnknown =
+      "the reply is not split, or how the model writes calls is not known";
+  if (!reading) return kUnknown;
   if (reading->tools.empty()) return "there are no tools";
   if (options.constraint != nullptr) return "the request has a constraint";
-  if (reading->format.form == worker::CallForm::kFree) {
-    return "the model's template does not write calls as JSON behind a mark";
-  }
+  if (reading->format.form == worker::CallForm::kFree) return kUnknown;
   return "";
 }
 
@@ -224,8 +196,7 @@ absl::StatusOr<worker::SchemaNotes> HoldCalls(
   const bool is_required = chat.tool_choice() == v1::TOOL_CHOICE_REQUIRED;
   if (const absl::string_view why = WhyFree(reading, options); !why.empty()) {
     if (!is_required) return worker::SchemaNotes();
-    return absl::InvalidArgumentError(
-        absl::StrCat("chat.tool_choice: a call cannot be required: ", why));
+    return CannotRequire(why);
   }
   const CallRules rules = {.form = reading->format.form,
                            .is_required = is_required,
@@ -248,8 +219,14 @@ absl::StatusOr<worker::SchemaNotes> HoldCalls(
   worker::SchemaNotes notes;
   if (!made.ok()) {
     RETURN_IF_ERROR(stop());
-    notes.push_back(absl::StrCat("tools: arguments are any objects: ",
-                                 made.status().message()));
+    const absl::string_view why = made.status().message();
+    if (source.frame.spelling.members) {
+      // Only arguments that are listed can be written.
+      if (is_required) return CannotRequire(why);
+      notes.push_back(absl::StrCat("tools: calls are free: ", why));
+      return notes;
+    }
+    notes.push_back(absl::StrCat("tools: arguments are any objects: ", why));
     source.text = CallsSchema(reading->tools, rules, /*is_any=*/true);
     made = cache.Get(source, stop);
     RETURN_IF_ERROR(made.status());

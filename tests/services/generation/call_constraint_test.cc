@@ -38,8 +38,8 @@ const std::vector<worker::Tool>& Tools() {
   return *tools;
 }
 
-// How a family writes calls. In `call` and `wrong` the arguments of light are
-// {"room":"hall","level":3} and {"room":"cellar"}.
+// How a family writes calls. In `call` the arguments of light are
+// {"room":"hall","level":3}, and `wrong` has the room "cellar".
 struct Family {
   const char* name;
   const char* sign;   // what its template has
@@ -138,7 +138,40 @@ const std::vector<Family>& Families() {
        R"({"room":"cellar"}<|tool_call_end|>)",
        {"<|tool_calls_section_begin|>", "<|tool_calls_section_end|>",
         "<|tool_call_begin|>", "<|tool_call_end|>",
-        "<|tool_call_argument_begin|>"}}};
+        "<|tool_call_argument_begin|>"}},
+      {"QwenCoder",
+       "<tool_call> <function=",
+       "",
+       "<tool_call>\n<function=light>\n<parameter=room>\nhall\n</parameter>\n"
+       "<parameter=level>\n3\n</parameter>\n</function>\n</tool_call>",
+       "<tool_call>\n<function=light>\n<parameter=room>\ncellar\n</parameter>",
+       {"<tool_call>", "</tool_call>"}},
+      {"Glm",
+       "<tool_call> <arg_key>",
+       "",
+       "<tool_call>light\n<arg_key>room</arg_key>\n<arg_value>hall"
+       "</arg_value>\n<arg_key>level</arg_key>\n<arg_value>3</arg_value>\n"
+       "</tool_call>",
+       "<tool_call>light\n<arg_key>room</arg_key>\n<arg_value>cellar",
+       {"<tool_call>", "</tool_call>"}},
+      {"Gemma",
+       "<|tool_call>",
+       "",
+       "<|tool_call>call:light{room:<|\"|>hall<|\"|>,level:3}<tool_call|>",
+       "<|tool_call>call:light{room:<|\"|>cellar<|\"|>}<tool_call|>",
+       {"<|tool_call>", "<tool_call|>", "<|\"|>"}},
+      {"Lfm2",
+       "<|tool_call_start|>",
+       "",
+       "<|tool_call_start|>[light(room=\"hall\", level=3)]<|tool_call_end|>",
+       "<|tool_call_start|>[light(room=\"cellar\")]<|tool_call_end|>",
+       {"<|tool_call_start|>", "<|tool_call_end|>"}},
+      {"Llama",
+       "<|python_tag|>",
+       "",
+       R"({"name": "light", "parameters": {"room": "hall", "level": 3}})",
+       R"({"name": "light", "parameters": {"room": "cellar"}})",
+       {"<|python_tag|>"}}};
   return *families;
 }
 
@@ -250,7 +283,7 @@ TEST_P(CallConstraintTest, ACallIsAsItsToolSaysAndNotOtherwise) {
     EXPECT_TRUE(MayEnd(mask, right));
     worker::TokenMask other = Mask(chat);
     const std::string wrong = absl::StrCat(family().first, family().wrong);
-    EXPECT_THAT(Say(other, wrong), ::testing::EndsWith("\"room\":\""));
+    EXPECT_EQ(Say(other, wrong), wrong.substr(0, wrong.find("cellar")));
   }
 }
 
@@ -343,6 +376,110 @@ INSTANTIATE_TEST_SUITE_P(Families, CallConstraintTest,
                                    : "Text");
                          });
 
+// Strings without quotes or escapes: they hold what ends nothing.
+struct RawCase {
+  const char* family;
+  const char* before;
+  const char* after;
+  std::vector<const char*> never;
+};
+
+class RawStringTest : public ::testing::TestWithParam<TokenType> {};
+
+TEST_P(RawStringTest, AStringEndsWithItsMarkOnly) {
+  const RawCase raw_cases[] = {
+      {"QwenCoder",
+       "<tool_call>\n<function=write>\n<parameter=text>\n",
+       "\n</parameter>\n</function>\n</tool_call>",
+       {"</function>", "</tool_call>"}},
+      {"Glm",
+       "<tool_call>write\n<arg_key>text</arg_key>\n<arg_value>",
+       "</arg_value>\n</tool_call>",
+       {"</tool_call>"}},
+      {"Gemma",
+       "<|tool_call>call:write{text:<|\"|>",
+       "<|\"|>}<tool_call|>",
+       {"<tool_call|>"}}};
+  constexpr char kText[] =
+      "<p class=\"a\">1 \\ 2</p>\n\n</param </parameter\n</ <|\" é";
+  for (const RawCase& one : raw_cases) {
+    SCOPED_TRACE(one.family);
+    const auto family = std::find_if(
+        Families().begin(), Families().end(), [&](const Family& f) {
+          return f.name == absl::string_view(one.family);
+        });
+    ASSERT_NE(family, Families().end());
+    const auto tokenizer = MarkTokenizer({&*family, GetParam()});
+    const std::optional<worker::ReplyReading> reading =
+        worker::ReplyReading{.format = worker::FindReplyFormat(family->sign),
+                             .tools = {{.name = "write",
+                                        .description = "",
+                                        .parameters = R"({"properties": {
+                       "text": {"type": "string"}}, "required": ["text"]})"}}};
+    worker::ConstraintCache cache;
+    worker::GenerateOptions options;
+    options.shown_tokens = worker::TokensToShow(reading->format, *tokenizer);
+    ASSERT_TRUE(
+        HoldCalls(Required(), reading, *tokenizer, cache, NeverStop, options)
+            .ok());
+    ASSERT_NE(options.constraint, nullptr);
+    const worker::TokenIndex index(*tokenizer);
+    // Says a call with this text, byte by byte. Returns whether it may.
+    const auto may_say = [&](const std::string& text) {
+      worker::TokenMask mask(options.constraint, index);
+      std::vector<int32_t> ids = *tokenizer->Encode(one.before, true);
+      for (const char c : text) ids.push_back(static_cast<uint8_t>(c));
+      const auto after = *tokenizer->Encode(one.after, true);
+      ids.insert(ids.end(), after.begin(), after.end());
+      return std::all_of(ids.begin(), ids.end(), [&](int32_t id) {
+        mask.BeginStep();
+        return mask.Allows(id) && mask.Accept(id).ok();
+      });
+    };
+    EXPECT_TRUE(may_say(kText));
+    worker::ReplySplitter splitter(*reading);
+    worker::ReplyPart part;
+    splitter.Push(absl::StrCat(one.before, kText, one.after), part);
+    splitter.Finish(part);
+    ASSERT_EQ(part.calls.size(), 1u);
+    ASSERT_TRUE(part.calls[0].call.ok()) << part.calls[0].call.status();
+    EXPECT_EQ(part.calls[0].call->arguments,
+              absl::StrCat("{\"text\":", worker::JsonString(kText), "}"));
+    for (const char* word : one.never) {
+      EXPECT_FALSE(may_say(absl::StrCat("a ", word, " b"))) << word;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Marks, RawStringTest,
+                         ::testing::Values(TokenType::kUserDefined,
+                                           TokenType::kControl));
+
+TEST(CallsThatCannotBeHeldTest, ANameThatIsAPartOfTheSyntaxFreesThem) {
+  const auto family = std::find_if(
+      Families().begin(), Families().end(),
+      [](const Family& f) { return f.name == absl::string_view("QwenCoder"); });
+  ASSERT_NE(family, Families().end());
+  const auto tokenizer = MarkTokenizer({&*family, TokenType::kUserDefined});
+  const std::optional<worker::ReplyReading> reading = worker::ReplyReading{
+      .format = worker::FindReplyFormat(family->sign),
+      .tools = {{.name = "write",
+                 .description = "",
+                 .parameters = R"({"properties": {"a>b": {}}})"}}};
+  worker::ConstraintCache cache;
+  worker::GenerateOptions options;
+  const auto notes =
+      HoldCalls({}, reading, *tokenizer, cache, NeverStop, options);
+  ASSERT_TRUE(notes.ok()) << notes.status();
+  EXPECT_THAT(*notes,
+              ::testing::ElementsAre(HasSubstr("name cannot be 'a>b'")));
+  EXPECT_EQ(options.constraint, nullptr);
+  const auto required =
+      HoldCalls(Required(), reading, *tokenizer, cache, NeverStop, options);
+  EXPECT_THAT(std::string(required.status().message()),
+              HasSubstr("name cannot be 'a>b'"));
+}
+
 TEST(CallsThatCannotBeHeldTest, ARequiredOneIsRefusedWithTheReason) {
   const Case tested = {Families().data(), TokenType::kUserDefined};
   const auto tokenizer = MarkTokenizer(tested);
@@ -356,12 +493,10 @@ TEST(CallsThatCannotBeHeldTest, ARequiredOneIsRefusedWithTheReason) {
   };
   EXPECT_THAT(why(std::nullopt), HasSubstr("the reply is not split"));
   EXPECT_THAT(why(worker::ReplyReading{}), HasSubstr("there are no tools"));
-  for (const char* sign : {"<function=", "<arg_key>", "<|python_tag|>"}) {
-    EXPECT_THAT(why(worker::ReplyReading{
-                    .format = worker::FindReplyFormat(sign), .tools = Tools()}),
-                HasSubstr("does not write calls as JSON behind a mark"))
-        << sign;
-  }
+  EXPECT_THAT(
+      why(worker::ReplyReading{.format = worker::FindReplyFormat("<think>"),
+                               .tools = Tools()}),
+      HasSubstr("how the model writes calls is not known"));
 }
 
 }  // namespace

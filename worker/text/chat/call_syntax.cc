@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
@@ -125,17 +126,13 @@ absl::StatusOr<Calls> NamedJsonCalls(absl::string_view text) {
   return One(NamedCall(name, text.substr(begin)));
 }
 
-// The schemas of a tool's parameters, by their names.
-Json ParametersOf(absl::Span<const Tool> tools, absl::string_view name) {
+// The names of the parameters that are strings, of the tool `name`.
+std::vector<std::string> StringsOf(absl::Span<const Tool> tools,
+                                   absl::string_view name) {
   for (const Tool& tool : tools) {
-    if (tool.name != name) continue;
-    const auto json = ParseJson(tool.parameters);
-    if (!json.ok() || !json->is_object()) break;
-    const auto properties = json->find("properties");
-    if (properties == json->end() || !properties->is_object()) break;
-    return *properties;
+    if (tool.name == name) return StringParameters(tool);
   }
-  return Json::object();
+  return {};
 }
 
 // The arguments of a call whose values stand without quotes.
@@ -143,7 +140,7 @@ class PlainArguments {
  public:
   PlainArguments(absl::Span<const Tool> tools, absl::string_view name)
       : name_(absl::StripAsciiWhitespace(name)),
-        parameters_(ParametersOf(tools, name_)) {}
+        strings_(StringsOf(tools, name_)) {}
 
   absl::Status Add(absl::string_view key, absl::string_view value) {
     key = absl::StripAsciiWhitespace(key);
@@ -152,7 +149,7 @@ class PlainArguments {
                                  "' is named twice"));
     }
     Json& to = json_[std::string(key)];
-    if (!IsString(key)) {
+    if (absl::c_count(strings_, key) == 0) {
       if (auto json = ParseJson(absl::StripAsciiWhitespace(value)); json.ok()) {
         to = *std::move(json);
         return absl::OkStatus();
@@ -164,16 +161,8 @@ class PlainArguments {
   absl::StatusOr<ToolCall> Call() const { return MakeCall(name_, json_); }
 
  private:
-  // True if a parameter is a string by its schema.
-  bool IsString(absl::string_view key) const {
-    const auto schema = parameters_.find(std::string(key));
-    if (schema == parameters_.end() || !schema->is_object()) return false;
-    const auto type = schema->find("type");
-    return type != schema->end() && *type == "string";
-  }
-
   absl::string_view name_;
-  const Json parameters_;
+  const std::vector<std::string> strings_;
   Json json_ = Json::object();
 };
 
@@ -256,7 +245,30 @@ absl::StatusOr<Calls> KimiCalls(absl::string_view text) {
   return One(NamedCall(name.substr(0, name.rfind(':')), text));
 }
 
+// True if a schema says by its type or its values that there are only strings.
+bool IsStringSchema(const Json& schema) {
+  if (!schema.is_object()) return false;
+  const auto type = schema.find("type");
+  if (type != schema.end()) return *type == "string";
+  const auto values = schema.find("enum");
+  return values != schema.end() && values->is_array() && !values->empty() &&
+         std::all_of(values->begin(), values->end(),
+                     [](const Json& value) { return value.is_string(); });
+}
+
 }  // namespace
+
+std::vector<std::string> StringParameters(const Tool& tool) {
+  std::vector<std::string> names;
+  const auto json = ParseJson(tool.parameters);
+  if (!json.ok() || !json->is_object()) return names;
+  const auto properties = json->find("properties");
+  if (properties == json->end() || !properties->is_object()) return names;
+  for (const auto& [name, schema] : properties->items()) {
+    if (IsStringSchema(schema)) names.push_back(name);
+  }
+  return names;
+}
 
 absl::StatusOr<std::vector<ToolCall>> ParseCalls(CallSyntax syntax,
                                                  absl::string_view text,

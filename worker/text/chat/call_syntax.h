@@ -2,6 +2,7 @@
 #ifndef PLIMSOLL_WORKER_TEXT_CHAT_CALL_SYNTAX_H_
 #define PLIMSOLL_WORKER_TEXT_CHAT_CALL_SYNTAX_H_
 
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -20,6 +21,10 @@ namespace plimsoll::worker {
 absl::StatusOr<std::vector<ToolCall>> ParseCalls(CallSyntax syntax,
                                                  absl::string_view text,
                                                  absl::Span<const Tool> tools);
+
+// The names of a tool's parameters that are strings by their type or by their
+// values. Syntaxes without quotes have their texts as they are.
+std::vector<std::string> StringParameters(const Tool& tool);
 
 }  // namespace plimsoll::worker
 

@@ -26,19 +26,24 @@ enum class CallSyntax {
   kKimi,        // functions.N:I<|tool_call_argument_begin|>{...}
 };
 
-// How a call can be held to its tool's schema while it is written: what stands
-// around its arguments, which are JSON.
+// How a call is held to its tool's schema while it is written: what stands
+// around its arguments, which are JSON in the first forms.
 enum class CallForm {
-  kFree,       // it cannot: it is no JSON, or no mark begins it
-  kObject,     // {"name": N, "arguments": {...}}
-  kList,       // an array of kObject
-  kToolList,   // [{"tool_call_id": I, "tool_name": N, "parameters": {...}}]
-  kNamed,      // N[ARGS]{...}
-  kNamedById,  // N[CALL_ID]I[ARGS]{...}
-  kChannel,    // N json<|message|>{...}
-  kSeparated,  // N<｜tool▁sep｜>{...}
-  kFenced,     // function<｜tool▁sep｜>N and {...} in a block of JSON
-  kCounted,    // functions.N:I<|tool_call_argument_begin|>{...}
+  kFree,        // it is not: nobody knows how calls are written
+  kObject,      // {"name": N, "arguments": {...}}
+  kList,        // an array of kObject
+  kToolList,    // [{"tool_call_id": I, "tool_name": N, "parameters": {...}}]
+  kNamed,       // N[ARGS]{...}
+  kNamedById,   // N[CALL_ID]I[ARGS]{...}
+  kChannel,     // N json<|message|>{...}
+  kSeparated,   // N<｜tool▁sep｜>{...}
+  kFenced,      // function<｜tool▁sep｜>N and {...} in a block of JSON
+  kCounted,     // functions.N:I<|tool_call_argument_begin|>{...}
+  kBare,        // {"name": N, "parameters": {...}}, without marks
+  kParameters,  // <function=N><parameter=K>V</parameter></function>
+  kPairs,       // N<arg_key>K</arg_key><arg_value>V</arg_value>
+  kKeywords,    // call:N{K:V}, with <|"|> around strings
+  kPython,      // [N(K=V)]
 };
 
 // Text between two marks. If `close` is empty, it goes on to the reply's end or

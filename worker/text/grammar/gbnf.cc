@@ -14,6 +14,7 @@
 #include "worker/text/code_points.h"
 #include "worker/text/grammar/grammar_builder.h"
 #include "worker/text/grammar/grammar_source.h"
+#include "worker/text/grammar/text_before.h"
 #include "worker/text/utf8.h"
 
 namespace plimsoll::worker {
@@ -49,7 +50,8 @@ class GbnfParser {
     if (!trigger.empty()) {
       const Expr after = builder_.Rule(rule);
       rule = builder_.NewRule("trigger");
-      builder_.Define(rule, builder_.AfterTrigger(trigger, after));
+      builder_.Define(
+          rule, TextBefore({.trigger = std::string(trigger)}, after, builder_));
     }
     return builder_.Build(rule);
   }

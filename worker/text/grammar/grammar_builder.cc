@@ -63,11 +63,12 @@ void GrammarBuilder::AddMark(const GrammarMark& mark) {
 }
 
 // Of marks that begin alike, the longest one that is there counts.
-std::vector<size_t> GrammarBuilder::SymbolsOf(absl::string_view text) const {
-  std::vector<size_t> symbols;
+std::vector<GrammarBuilder::Symbol> GrammarBuilder::SymbolsOf(
+    absl::string_view text) const {
+  std::vector<Symbol> symbols;
   while (!text.empty()) {
     size_t n_longest = 0;
-    size_t symbol = static_cast<uint8_t>(text[0]);
+    Symbol symbol = static_cast<uint8_t>(text[0]);
     for (size_t i = 0; i < marks_.size(); ++i) {
       const std::string& mark = marks_[i].text;
       if (mark.size() <= n_longest || !absl::StartsWith(text, mark)) continue;
@@ -82,14 +83,14 @@ std::vector<size_t> GrammarBuilder::SymbolsOf(absl::string_view text) const {
 
 GrammarBuilder::Expr GrammarBuilder::Marked(absl::string_view text) {
   std::vector<Expr> parts = {Literal("")};
-  for (const size_t symbol : SymbolsOf(text)) parts.push_back(AnyOf({symbol}));
+  for (const Symbol symbol : SymbolsOf(text)) parts.push_back(AnyOf({symbol}));
   return Sequence(std::move(parts));
 }
 
-GrammarBuilder::Expr GrammarBuilder::AnyOf(const std::vector<size_t>& symbols) {
+GrammarBuilder::Expr GrammarBuilder::AnyOf(const std::vector<Symbol>& symbols) {
   ByteSet bytes;
   std::vector<Expr> choices;
-  for (const size_t symbol : symbols) {
+  for (const Symbol symbol : symbols) {
     if (symbol < kFirstMark) {
       bytes.set(symbol);
     } else {
@@ -223,42 +224,6 @@ void GrammarBuilder::Define(int32_t rule, Expr definition) {
 
 GrammarBuilder::Expr GrammarBuilder::Rule(int32_t rule) {
   return Add({.kind = Kind::kRule, .arg = static_cast<uint32_t>(rule)});
-}
-
-// The states are the symbols of the trigger that were read. Source: Knuth,
-// Morris and Pratt, "Fast pattern matching in strings", 1977.
-GrammarBuilder::Expr GrammarBuilder::AfterTrigger(absl::string_view trigger,
-                                                  Expr after, bool is_needed) {
-  const std::vector<size_t> symbols = SymbolsOf(trigger);
-  const size_t n = symbols.size();
-  const size_t n_symbols = kFirstMark + marks_.size();
-  std::vector<int32_t> rules;
-  for (size_t i = 0; i < n; ++i) rules.push_back(NewRule("before trigger"));
-  // next[i] has the state after each symbol; `border` is the state that the
-  // trigger's symbols without the first lead to.
-  std::vector<std::vector<size_t>> next(n);
-  size_t border = 0;
-  for (size_t i = 0; i < n; ++i) {
-    const size_t own = symbols[i];
-    next[i] = i == 0 ? std::vector<size_t>(n_symbols, 0) : next[border];
-    if (i > 0) border = next[border][own];
-    next[i][own] = i + 1;
-    std::map<size_t, std::vector<size_t>> ways;
-    for (size_t symbol = 0; symbol < n_symbols; ++symbol) {
-      const size_t to = next[i][symbol];
-      const bool is_free =
-          symbol < kFirstMark || marks_[symbol - kFirstMark].is_free;
-      if (is_free || to > 0) ways[to].push_back(symbol);
-    }
-    std::vector<Expr> choices;
-    if (!is_needed) choices.push_back(Literal(""));
-    for (const auto& [to, taken] : ways) {
-      choices.push_back(
-          Sequence({AnyOf(taken), to == n ? after : Rule(rules[to])}));
-    }
-    Define(rules[i], Choice(std::move(choices)));
-  }
-  return Rule(rules[0]);
 }
 
 uint32_t GrammarBuilder::Push(GrammarInstruction instruction) {

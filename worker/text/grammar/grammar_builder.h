@@ -36,13 +36,25 @@ class GrammarBuilder {
   static constexpr int kMaxDepth = 512;  // depth of nested expressions
   static constexpr size_t kMaxExpressions = 1 << 18;
 
+  // A byte, or kFirstMark and the number of a mark.
+  using Symbol = size_t;
+  static constexpr Symbol kFirstMark = 256;
+
   // Has the text of a mark stand for its token in the texts of Marked and
-  // AfterTrigger.
+  // SymbolsOf.
   void AddMark(const GrammarMark& mark);
+  // A text as bytes and marks.
+  std::vector<Symbol> SymbolsOf(absl::string_view text) const;
+  size_t n_symbols() const { return kFirstMark + marks_.size(); }
+  // True if the symbol may stand where any text may.
+  bool IsFree(Symbol symbol) const {
+    return symbol < kFirstMark || marks_[symbol - kFirstMark].is_free;
+  }
 
   Expr Literal(absl::string_view bytes);  // may be empty
   Expr Marked(absl::string_view text);    // bytes and marks; may be empty
   Expr Chars(const CodePoints& set);      // one code point, as UTF-8
+  Expr AnyOf(const std::vector<Symbol>& symbols);  // one of them
   Expr Sequence(std::vector<Expr> parts);
   Expr Choice(std::vector<Expr> choices);  // an empty one matches nothing
   // `part` repeated from `min` to `max` times.
@@ -54,12 +66,6 @@ class GrammarBuilder {
   int32_t NewRule(absl::string_view name);
   void Define(int32_t rule, Expr definition);
   Expr Rule(int32_t rule);
-
-  // Any text, in which `trigger` (not empty) has its first end where it ends,
-  // and then `after`; or a text without it, unless the trigger is needed. Marks
-  // that are free may stand in the text.
-  Expr AfterTrigger(absl::string_view trigger, Expr after,
-                    bool is_needed = false);
 
   // Builds the grammar of `root`.
   // Errors: kInvalidArgument naming a rule that is not defined, can never end
@@ -102,10 +108,6 @@ class GrammarBuilder {
   }
   Expr Add(Node node);
   Expr Set(const ByteSet& set);
-  // A text as bytes, and kFirstMark + the number of each mark in it.
-  static constexpr size_t kFirstMark = 256;
-  std::vector<size_t> SymbolsOf(absl::string_view text) const;
-  Expr AnyOf(const std::vector<size_t>& symbols);
   // An expression that matches one of `words`, which are literals.
   Expr Words(std::vector<std::string> words);
   void Fail(absl::Status status);

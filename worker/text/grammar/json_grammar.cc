@@ -4,7 +4,10 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "worker/text/grammar/text_before.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -12,6 +15,17 @@ namespace {
 using Expr = GrammarBuilder::Expr;
 
 constexpr int kMaxIndent = 20;
+constexpr int64_t kMaxBareKeyBytes = 64;
+
+// True for a name that cannot be taken for a part of the syntax.
+bool IsBareKey(absl::string_view text) {
+  return !text.empty() && text.size() <= kMaxBareKeyBytes &&
+         !absl::ascii_isdigit(static_cast<unsigned char>(text[0])) &&
+         std::all_of(text.begin(), text.end(), [](char c) {
+           return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+                  c == '_';
+         });
+}
 
 // Characters that a string holds as a backslash and a letter.
 struct ShortEscape {
@@ -33,6 +47,10 @@ bool Contains(const CodePoints& set, uint32_t code_point) {
   return std::any_of(set.begin(), set.end(), [&](const CodePointRange& r) {
     return r.first <= code_point && code_point <= r.last;
   });
+}
+
+std::string HexEscape(uint32_t code_point) {
+  return absl::StrCat("\\u", absl::Hex(code_point, absl::kZeroPad4));
 }
 
 std::vector<uint32_t> Decoded(absl::string_view text) {
@@ -61,6 +79,7 @@ Expr JsonGrammar::Space() {
 }
 
 Expr JsonGrammar::MakeSpace() {
+  if (!spelling_.has_space) return builder_.Literal("");
   const Expr space = builder_.Literal(" ");
   return builder_.Choice(
       {builder_.Literal(""), space,
@@ -70,10 +89,15 @@ Expr JsonGrammar::MakeSpace() {
 
 Expr JsonGrammar::StringChar(const CodePoints& set) {
   if (!builder_.ok()) return builder_.Literal("");
+  if (spelling_.raw) {
+    const uint32_t first = static_cast<uint8_t>(spelling_.raw->end[0]);
+    return builder_.Chars(Intersection(set, Complement({{first, first}})));
+  }
   const CodePoints wanted = Normalized(set);
   // Sets that need many instructions are rules.
   const bool is_small = !wanted.empty() && wanted.back().last < 0x80 &&
-                        wanted.front().first >= 0x20 && !any_spelling_;
+                        wanted.front().first >= 0x20 && !spelling_.is_any &&
+                        spelling_.escaped.empty();
   if (is_small) return MakeStringChar(wanted);
   std::vector<uint32_t> key;
   for (const CodePointRange& one : wanted) {
@@ -89,7 +113,11 @@ Expr JsonGrammar::StringChar(const CodePoints& set) {
 }
 
 Expr JsonGrammar::MakeStringChar(const CodePoints& wanted) {
-  const CodePoints escaped = {{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
+  CodePoints escaped = {{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
+  for (const char c : spelling_.escaped) {
+    const auto code_point = uint32_t{static_cast<uint8_t>(c)};
+    escaped.push_back({code_point, code_point});
+  }
   std::vector<Expr> choices;
   if (const CodePoints plain = Intersection(wanted, Complement(escaped));
       !plain.empty()) {
@@ -118,7 +146,12 @@ Expr JsonGrammar::MakeStringChar(const CodePoints& wanted) {
         builder_.Sequence({backslash, builder_.Literal(high ? "u001" : "u000"),
                            builder_.Chars(low_digits)}));
   }
-  if (any_spelling_) AddEscapes(wanted, choices);
+  for (const char c : spelling_.escaped) {
+    const auto code_point = uint32_t{static_cast<uint8_t>(c)};
+    if (!Contains(wanted, code_point)) continue;
+    choices.push_back(builder_.Literal(HexEscape(code_point)));
+  }
+  if (spelling_.is_any) AddEscapes(wanted, choices);
   return builder_.Choice(std::move(choices));
 }
 
@@ -195,27 +228,59 @@ void JsonGrammar::AddEscapes(const CodePoints& set,
   }
 }
 
-Expr JsonGrammar::Text(absl::string_view text) {
+Expr JsonGrammar::Quoted(Expr chars) {
+  if (spelling_.raw) {
+    return builder_.Sequence({builder_.Marked(spelling_.raw->open), chars,
+                              builder_.Marked(spelling_.raw->close)});
+  }
   const Expr quote = builder_.Literal("\"");
-  std::vector<Expr> parts = {quote};
+  return builder_.Sequence({quote, chars, quote});
+}
+
+Expr JsonGrammar::Text(absl::string_view text) {
+  if (spelling_.raw) {
+    // A text that cannot be told from its end is none.
+    if (text.find(spelling_.raw->end[0]) != absl::string_view::npos) {
+      return builder_.Choice({});
+    }
+    return Quoted(builder_.Literal(text));
+  }
+  std::vector<Expr> parts;
   for (const uint32_t c : Decoded(text)) {
     parts.push_back(StringText(c));
   }
-  parts.push_back(quote);
-  return builder_.Sequence(std::move(parts));
+  return Quoted(builder_.Sequence(std::move(parts)));
+}
+
+Expr JsonGrammar::Key(absl::string_view text) {
+  return spelling_.has_bare_keys && IsBareKey(text) ? builder_.Literal(text)
+                                                    : Text(text);
+}
+
+Expr JsonGrammar::AnyKey() {
+  if (!spelling_.has_bare_keys) return String();
+  return builder_.Choice(
+      {String(), builder_.Sequence(
+                     {builder_.Chars({{'A', 'Z'}, {'_', '_'}, {'a', 'z'}}),
+                      builder_.Repeat(
+                          builder_.Chars(
+                              {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}),
+                          0, kMaxBareKeyBytes - 1)})});
 }
 
 Expr JsonGrammar::StringText(uint32_t code_point) {
-  if (any_spelling_) return StringChar({{code_point, code_point}});
+  if (spelling_.is_any) return StringChar({{code_point, code_point}});
   // One spelling: a literal, which joins its neighbours.
   for (const ShortEscape& one : kShortEscapes) {
     if (one.code_point != code_point) continue;
     return builder_.Literal(
         absl::StrCat("\\", std::string(1, static_cast<char>(one.letter))));
   }
-  if (code_point < 0x20) {
-    return builder_.Literal(
-        absl::StrCat("\\u", absl::Hex(code_point, absl::kZeroPad4)));
+  const bool is_escaped =
+      code_point < 0x80 &&
+      absl::StrContains(spelling_.escaped, static_cast<char>(code_point));
+  if (code_point < 0x20 || is_escaped) {
+    return builder_.Literal(HexEscape(code_point));
   }
   std::string bytes;
   AppendUtf8(code_point, bytes);
@@ -224,22 +289,33 @@ Expr JsonGrammar::StringText(uint32_t code_point) {
 
 Expr JsonGrammar::MakeAnyChar() { return StringChar(Complement({})); }
 
+Expr JsonGrammar::MakeRawString() {
+  const RawStrings& raw = *spelling_.raw;
+  const TextEnd end = {.trigger = raw.end,
+                       .never = raw.never,
+                       .is_needed = true,
+                       .has_marks = false};
+  return builder_.Sequence({builder_.Marked(raw.open),
+                            TextBefore(end, builder_.Literal(""), builder_)});
+}
+
 Expr JsonGrammar::String(int64_t min, int64_t max) {
-  const Expr quote = builder_.Literal("\"");
   if (min == 0 && max == GrammarBuilder::kUnlimited) {
+    if (spelling_.raw) {
+      return Once(raw_string_, "string", &JsonGrammar::MakeRawString);
+    }
     const Expr any_char =
         Once(any_char_, "character", &JsonGrammar::MakeAnyChar);
-    return builder_.Sequence({quote, builder_.Repeat(any_char, 0, max), quote});
+    return Quoted(builder_.Repeat(any_char, 0, max));
   }
   const auto [found, is_new] = lengths_.try_emplace({min, max}, 0);
   if (is_new) {
     found->second = builder_.NewRule("string");
-    std::vector<Expr> parts = {quote, Exactly(min)};
+    std::vector<Expr> parts = {Exactly(min)};
     const bool is_limited = max != GrammarBuilder::kUnlimited;
     parts.push_back(is_limited ? UpTo(max - min)
                                : builder_.Repeat(Exactly(1), 0, max));
-    parts.push_back(quote);
-    builder_.Define(found->second, builder_.Sequence(std::move(parts)));
+    builder_.Define(found->second, Quoted(builder_.Sequence(std::move(parts))));
   }
   return builder_.Rule(found->second);
 }
@@ -277,8 +353,7 @@ Expr JsonGrammar::StringExcept(const std::vector<std::string>& excluded) {
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
   if (names.empty()) return String();
-  const Expr quote = builder_.Literal("\"");
-  return builder_.Sequence({quote, ExceptFrom(names, 0), quote});
+  return Quoted(ExceptFrom(names, 0));
 }
 
 Expr JsonGrammar::OtherFrom(const CodePoints& excluded) {
@@ -337,7 +412,7 @@ Expr JsonGrammar::Integer() {
 
 Expr JsonGrammar::MakeInteger() {
   const Expr plain = MakeWhole();
-  if (!any_spelling_ || plain_integers_) return plain;
+  if (!spelling_.is_any || spelling_.plain_integers) return plain;
   const Expr zeros = builder_.Sequence(
       {builder_.Literal("."),
        builder_.Repeat(builder_.Literal("0"), 1, kMaxDigits)});
@@ -372,14 +447,16 @@ Expr JsonGrammar::MakeNumber() {
             Digits(1, kMaxExponentDigits)}))});
 }
 
-Expr JsonGrammar::Boolean() {
-  return builder_.Choice({builder_.Literal("true"), builder_.Literal("false")});
-}
+Expr JsonGrammar::Boolean() { return builder_.Choice({True(), False()}); }
 
-Expr JsonGrammar::Null() { return builder_.Literal("null"); }
+Expr JsonGrammar::True() { return builder_.Literal(spelling_.true_word); }
 
-Expr JsonGrammar::Bracketed(const char* open, std::optional<Expr> inner,
-                            bool may_be_empty, const char* close) {
+Expr JsonGrammar::False() { return builder_.Literal(spelling_.false_word); }
+
+Expr JsonGrammar::Null() { return builder_.Literal(spelling_.null_word); }
+
+Expr JsonGrammar::Bracketed(absl::string_view open, std::optional<Expr> inner,
+                            bool may_be_empty, absl::string_view close) {
   std::vector<Expr> choices;
   if (may_be_empty) choices.push_back(builder_.Literal(""));
   if (inner) choices.push_back(builder_.Sequence({Space(), *inner, Space()}));
@@ -393,7 +470,8 @@ Expr JsonGrammar::Array(std::optional<Expr> items, bool may_be_empty) {
 }
 
 Expr JsonGrammar::Object(std::optional<Expr> members, bool may_be_empty) {
-  return Bracketed("{", members, may_be_empty, "}");
+  return Bracketed(spelling_.object_open, members, may_be_empty,
+                   spelling_.object_close);
 }
 
 Expr JsonGrammar::Member(Expr key, Expr value) {
@@ -401,7 +479,7 @@ Expr JsonGrammar::Member(Expr key, Expr value) {
 }
 
 Expr JsonGrammar::Comma() {
-  return builder_.Sequence({builder_.Literal(","), Space()});
+  return builder_.Sequence({builder_.Literal(spelling_.comma), Space()});
 }
 
 Expr JsonGrammar::Any() { return Once(any_, "value", &JsonGrammar::MakeAny); }
@@ -414,7 +492,7 @@ Expr JsonGrammar::MakeAny() {
                               GrammarBuilder::kUnlimited)});
   };
   return builder_.Choice(
-      {Object(list_of(Member(String(), value)), /*may_be_empty=*/true),
+      {Object(list_of(Member(AnyKey(), value)), /*may_be_empty=*/true),
        Array(list_of(value), /*may_be_empty=*/true), String(), Number(),
        Boolean(), Null()});
 }

@@ -1,4 +1,4 @@
-// JSON in one canonical spelling, as parts of a grammar.
+// JSON in one spelling, as parts of a grammar.
 #ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_JSON_GRAMMAR_H_
 #define PLIMSOLL_WORKER_TEXT_GRAMMAR_JSON_GRAMMAR_H_
 
@@ -12,6 +12,7 @@
 
 #include "absl/strings/string_view.h"
 #include "worker/text/grammar/grammar_builder.h"
+#include "worker/text/grammar/json_spelling.h"
 
 namespace plimsoll::worker {
 
@@ -26,29 +27,31 @@ class JsonGrammar {
   static constexpr int kMaxDigits = 16;
   static constexpr int kMaxExponentDigits = 2;
 
-  // With `any_spelling` strings and numbers have every spelling of JSON; with
-  // `plain_integers` integers have digits only.
-  explicit JsonGrammar(GrammarBuilder& builder, bool any_spelling = false,
-                       bool plain_integers = false)
-      : builder_(builder),
-        any_spelling_(any_spelling),
-        plain_integers_(plain_integers) {}
+  explicit JsonGrammar(GrammarBuilder& builder, JsonSpelling spelling = {})
+      : builder_(builder), spelling_(std::move(spelling)) {}
 
+  const JsonSpelling& spelling() const { return spelling_; }
   // The white space between tokens: nothing, a space, or a line feed and at
   // most 20 spaces. Without a limit a model might never end it.
   Expr Space();
   // One code point of `set` in a string: itself or, if JSON forbids that, its
   // shortest escape.
   Expr StringChar(const CodePoints& set);
+  // A string of these characters, with its quotes.
+  Expr Quoted(Expr chars);
+  // The name `text` of a member.
+  Expr Key(absl::string_view text);
   // The string `text`, which is UTF-8, with its quotes.
   Expr Text(absl::string_view text);
   // Any string of `min` to `max` code points.
   Expr String(int64_t min = 0, int64_t max = GrammarBuilder::kUnlimited);
-  // Any string except `excluded`.
+  // Any string except `excluded`, which is empty for raw strings.
   Expr StringExcept(const std::vector<std::string>& excluded);
   Expr Number();
   Expr Integer();
   Expr Boolean();
+  Expr True();
+  Expr False();
   Expr Null();
   // "[" items "]"; `items` (with commas) cannot be empty. `may_be_empty` also
   // allows none.
@@ -66,8 +69,8 @@ class JsonGrammar {
  private:
   static constexpr int64_t kBlock = 256;
 
-  Expr Bracketed(const char* open, std::optional<Expr> inner, bool may_be_empty,
-                 const char* close);
+  Expr Bracketed(absl::string_view open, std::optional<Expr> inner,
+                 bool may_be_empty, absl::string_view close);
   Expr Digits(int64_t min, int64_t max);
   Expr Once(std::optional<int32_t>& rule, const char* name,
             Expr (JsonGrammar::*make)());
@@ -77,6 +80,8 @@ class JsonGrammar {
   Expr MakeWhole();
   Expr StringText(uint32_t code_point);
   Expr MakeAnyChar();
+  Expr MakeRawString();
+  Expr AnyKey();
   Expr MakeAny();
   // The rest of a string whose code points before `depth` are those of the
   // sorted `names`: anything but the rest of one of them.
@@ -93,12 +98,12 @@ class JsonGrammar {
   void AddEscapes(const CodePoints& set, std::vector<Expr>& choices);
 
   GrammarBuilder& builder_;
-  const bool any_spelling_;
-  const bool plain_integers_;
+  const JsonSpelling spelling_;
   std::optional<int32_t> space_;
   std::optional<int32_t> number_;
   std::optional<int32_t> integer_;
   std::optional<int32_t> any_char_;
+  std::optional<int32_t> raw_string_;
   std::optional<int32_t> block_;
   std::optional<int32_t> any_;
   // The rules of strings, by their lengths.

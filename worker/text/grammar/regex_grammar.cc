@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/status_macros.h"
 #include "worker/text/grammar/grammar_spread.h"
+#include "worker/text/grammar/text_before.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -93,8 +95,10 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileRegex(
   GrammarBuilder builder(stop);
   const int32_t root = builder.NewRule("regex");
   const Expr all = AddRegex(tree, {}, builder);
-  builder.Define(root,
-                 trigger.empty() ? all : builder.AfterTrigger(trigger, all));
+  builder.Define(
+      root, trigger.empty()
+                ? all
+                : TextBefore({.trigger = std::string(trigger)}, all, builder));
   ASSIGN_OR_RETURN(const std::shared_ptr<Grammar> grammar, builder.Build(root));
   if (trigger.empty()) RETURN_IF_ERROR(ProveBounded(grammar, stop));
   return grammar;

@@ -9,35 +9,6 @@
 namespace plimsoll::worker {
 namespace {
 
-// Appends a text so that no other text could be there.
-void AddTo(std::string& key, absl::string_view text) {
-  absl::StrAppend(&key, text.size(), ":", text);
-}
-
-std::string KeyOf(const SchemaFrame& frame) {
-  std::string key = absl::StrCat(
-      frame.is_first, frame.begins_passage, frame.has_space, frame.repeats, ":",
-      frame.choices.size(), ":", frame.marks.size(), ":");
-  for (const std::string* text :
-       {&frame.trigger, &frame.passage_open, &frame.passage_close, &frame.close,
-        &frame.outer_open, &frame.outer_close}) {
-    AddTo(key, *text);
-  }
-  for (const FrameChoice& choice : frame.choices) {
-    absl::StrAppend(&key, choice.before.size(), ":");
-    for (const std::vector<std::string>& part : choice.before) {
-      absl::StrAppend(&key, part.size(), ":");
-      for (const std::string& text : part) AddTo(key, text);
-    }
-    AddTo(key, choice.after);
-  }
-  for (const GrammarMark& mark : frame.marks) {
-    absl::StrAppend(&key, mark.id, mark.is_free ? "f" : "n");
-    AddTo(key, mark.text);
-  }
-  return key;
-}
-
 // Tells sources apart.
 std::string KeyOf(const ConstraintSource& source) {
   const SchemaOptions& options = source.options;

@@ -14,6 +14,7 @@
 #include "absl/synchronization/mutex.h"
 #include "base/stop_check.h"
 #include "worker/text/grammar/grammar.h"
+#include "worker/text/grammar/schema_frame.h"
 #include "worker/text/schema/schema_options.h"
 
 namespace plimsoll::worker {

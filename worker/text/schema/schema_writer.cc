@@ -5,8 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "worker/text/grammar/frame_writer.h"
 #include "worker/text/grammar/json_grammar.h"
 #include "worker/text/grammar/regex_grammar.h"
 #include "worker/text/schema/object_writer.h"
@@ -16,30 +18,35 @@ namespace {
 
 using Expr = GrammarBuilder::Expr;
 
-// White space before or after a text in a frame.
-constexpr int64_t kMaxFrameSpace = 4;
+// A name with one of these could be taken for a part of a call.
+constexpr char kNoName[] = "<>=,:(){}[]'\"\\ \t\r\n";
 
 class SchemaWriter {
  public:
   SchemaWriter(const SchemaPlan& plan, SchemaPlanner& planner,
-               const SchemaOptions& options, StopCheck stop)
+               const SchemaOptions& options, const SchemaFrame& frame,
+               StopCheck stop)
       : plan_(plan),
         planner_(planner),
         options_(options),
+        frame_(frame),
         builder_(stop),
-        json_(builder_, options.any_spelling,
-              planner.index().IntegersArePlain()),
+        json_(builder_, SpellingOf(options, planner.index(), frame)),
         rules_(plan.values.size()) {}
 
-  absl::StatusOr<std::shared_ptr<const Grammar>> Write(
-      const SchemaFrame& frame) {
-    for (const GrammarMark& mark : frame.marks) builder_.AddMark(mark);
+  absl::StatusOr<std::shared_ptr<const Grammar>> Write() {
+    for (const GrammarMark& mark : frame_.marks) builder_.AddMark(mark);
+    if (const auto& members = frame_.spelling.members; members) {
+      members_.emplace(builder_, members->list);
+      if (members->strings) {
+        strings_.emplace(builder_, JsonSpelling{.raw = members->strings});
+      }
+    }
     int32_t root = 0;
-    if (frame.trigger.empty()) {
+    if (frame_.IsEmpty()) {
       root = RuleOf(0);
     } else {
-      ASSIGN_OR_RETURN(const Expr value, FramedValue(frame));
-      const Expr framed = Framed(value, frame);
+      ASSIGN_OR_RETURN(const Expr framed, Framed());
       root = builder_.NewRule("#");
       builder_.Define(root, framed);
     }
@@ -53,77 +60,84 @@ class SchemaWriter {
   }
 
  private:
-  Expr FrameSpace() {
-    return builder_.Repeat(builder_.Chars({{' ', ' '}, {'\n', '\n'}}), 0,
-                           kMaxFrameSpace);
+  // The values of a call's arguments have a spelling of their own.
+  static JsonSpelling SpellingOf(const SchemaOptions& options,
+                                 const SchemaIndex& index,
+                                 const SchemaFrame& frame) {
+    JsonSpelling spelling = frame.spelling.values;
+    spelling.is_any = options.any_spelling;
+    spelling.plain_integers = index.IntegersArePlain();
+    return spelling;
   }
 
-  // The schema's text, or one of them in what stands around it.
-  absl::StatusOr<Expr> FramedValue(const SchemaFrame& frame) {
-    if (frame.choices.empty()) return builder_.Rule(RuleOf(0));
+  // The schema's text, or several, in the frame.
+  absl::StatusOr<Expr> Framed() {
+    FrameWriter writer(frame_, builder_);
+    if (frame_.choices.empty()) return writer.Write(builder_.Rule(RuleOf(0)));
     const std::vector<ArrayPlan>& arrays = plan_.values[0].arrays;
-    if (arrays.size() != 1 || arrays[0].prefix.size() != frame.choices.size()) {
+    if (arrays.size() != 1 ||
+        arrays[0].prefix.size() != frame_.choices.size()) {
       return absl::InvalidArgumentError(
           "the schemas of several texts exclude one another");
     }
     std::vector<Expr> texts;
-    for (size_t i = 0; i < frame.choices.size(); ++i) {
-      std::vector<Expr> parts;
-      for (const std::vector<std::string>& part : frame.choices[i].before) {
-        parts.push_back(FramePart(part));
-      }
-      parts.push_back(Later(arrays[0].prefix[i]));
-      parts.push_back(builder_.Marked(frame.choices[i].after));
-      texts.push_back(builder_.Sequence(std::move(parts)));
+    for (size_t i = 0; i < frame_.choices.size(); ++i) {
+      ASSIGN_OR_RETURN(const Expr text, Arguments(arrays[0].prefix[i],
+                                                  frame_.choices[i].strings));
+      texts.push_back(text);
     }
-    return AsRule(builder_.Choice(std::move(texts)));
+    return writer.Write(texts);
   }
-  Expr FramePart(const std::vector<std::string>& texts) {
-    if (texts.empty()) {
-      return builder_.Repeat(
-          builder_.Chars({{'0', '9'}, {'A', 'Z'}, {'a', 'z'}}), 1, kMaxFrameId);
-    }
+
+  // A call's arguments, some of which are `strings`.
+  absl::StatusOr<Expr> Arguments(PlanNumber number,
+                                 const std::vector<std::string>& strings) {
+    if (!frame_.spelling.members) return Later(number);
+    const ValuePlan& plan = plan_.values[static_cast<size_t>(number)];
+    const std::string path = PathOf(number);
     std::vector<Expr> choices;
-    for (const std::string& text : texts) {
-      choices.push_back(builder_.Marked(text));
+    for (const ObjectPlan& object : plan.objects) {
+      if (!object.last.empty()) {
+        return SchemaError(path, "a member whose name is not listed is needed");
+      }
+      ObjectParts parts = {.min = object.min, .max = object.max};
+      for (const ObjectPlan::Named& one : object.named) {
+        const bool is_string = std::ranges::count(strings, one.name) > 0;
+        ASSIGN_OR_RETURN(const Expr member, Argument(one, is_string, path));
+        parts.named.push_back({AsRule(member), one.is_required});
+      }
+      ASSIGN_OR_RETURN(const Expr text, WriteObject(parts, options_.any_order,
+                                                    path, *members_, builder_));
+      choices.push_back(text);
     }
     return builder_.Choice(std::move(choices));
   }
 
-  // What may follow a trigger: one text or several.
-  Expr AfterOpen(Expr value, const SchemaFrame& frame) {
-    const Expr space = FrameSpace();
-    const Expr inside = frame.has_space ? space : builder_.Literal("");
-    if (frame.has_space || !frame.close.empty()) {
-      value = AsRule(builder_.Sequence(
-          {inside, value, inside, builder_.Marked(frame.close)}));
+  absl::StatusOr<Expr> Argument(const ObjectPlan::Named& member, bool is_string,
+                                const std::string& path) {
+    const MemberSpelling& spelling = *frame_.spelling.members;
+    if (member.name.empty() ||
+        member.name.find_first_of(kNoName) != std::string::npos) {
+      return SchemaError(path, absl::StrCat("a member's name cannot be '",
+                                            absl::CEscape(member.name),
+                                            "' in this model's calls"));
     }
-    if (frame.repeats) {
-      const Expr more =
-          builder_.Sequence({space, builder_.Marked(frame.trigger), value});
-      value = AsRule(builder_.Sequence(
-          {value, builder_.Repeat(more, 0, GrammarBuilder::kUnlimited)}));
+    std::vector<Expr> parts = {LooseText(spelling.before_name, builder_),
+                               builder_.Literal(member.name),
+                               LooseText(spelling.after_name, builder_)};
+    const ValuePlan& plan = plan_.values[static_cast<size_t>(member.value)];
+    if (is_string && strings_) {
+      std::vector<Expr> texts;
+      for (const StringShape& one : plan.strings) {
+        RETURN_IF_ERROR(AddString(one, *strings_, texts));
+      }
+      parts.push_back(builder_.Choice(std::move(texts)));
+    } else {
+      parts.push_back(Later(member.value));
+      parts.push_back(LooseText(spelling.after_value, builder_));
     }
-    if (frame.outer_close.empty()) return value;
-    return AsRule(builder_.Sequence(
-        {value, builder_.Optional(builder_.Sequence(
-                    {space, builder_.Marked(frame.outer_close)}))}));
-  }
-
-  Expr Framed(Expr value, const SchemaFrame& frame) {
-    value = AfterOpen(value, frame);
-    if (!frame.is_first) return builder_.AfterTrigger(frame.trigger, value);
-    const Expr first = AsRule(
-        builder_.Sequence({FrameSpace(), builder_.Marked(frame.outer_open),
-                           builder_.Marked(frame.trigger), value}));
-    if (frame.passage_close.empty()) return first;
-    const Expr passage = builder_.AfterTrigger(frame.passage_close, first,
-                                               /*is_needed=*/true);
-    if (frame.begins_passage) return passage;
-    return builder_.Choice(
-        {first,
-         builder_.Sequence(
-             {FrameSpace(), builder_.Marked(frame.passage_open), passage})});
+    parts.push_back(LooseText(spelling.after_member, builder_));
+    return builder_.Sequence(std::move(parts));
   }
 
   int32_t RuleOf(PlanNumber number) {
@@ -154,10 +168,10 @@ class SchemaWriter {
     if (plan.is_any) return json_.Any();
     std::vector<Expr> choices;
     if (plan.may_be_null) choices.push_back(json_.Null());
-    if (plan.may_be_true) choices.push_back(builder_.Literal("true"));
-    if (plan.may_be_false) choices.push_back(builder_.Literal("false"));
+    if (plan.may_be_true) choices.push_back(json_.True());
+    if (plan.may_be_false) choices.push_back(json_.False());
     for (const StringShape& one : plan.strings) {
-      RETURN_IF_ERROR(AddString(one, choices));
+      RETURN_IF_ERROR(AddString(one, json_, choices));
     }
     for (const NumberShape& one : plan.numbers) {
       RETURN_IF_ERROR(AddNumber(one, choices));
@@ -191,41 +205,39 @@ class SchemaWriter {
     return absl::OkStatus();
   }
 
-  absl::Status AddString(const StringShape& shape, std::vector<Expr>& choices) {
+  // Adds the strings of a shape as `json` writes them.
+  absl::Status AddString(const StringShape& shape, JsonGrammar& json,
+                         std::vector<Expr>& choices) {
     if (shape.values) {
       for (const std::string& value : *shape.values) {
-        choices.push_back(json_.Text(value));
+        choices.push_back(json.Text(value));
       }
       return absl::OkStatus();
     }
+    const auto write_char = [&json](const CodePoints& set) {
+      return json.StringChar(set);
+    };
     const bool has_length =
         shape.min > 0 || shape.max != GrammarBuilder::kUnlimited;
     if (!planner_.sets().IsPlain(shape)) {
       ASSIGN_OR_RETURN(const TextSet* set, planner_.sets().Of(shape));
-      choices.push_back(Quoted(WriteAutomaton(
-          set->automaton, *set->classes,
-          [this](const CodePoints& one) { return json_.StringChar(one); },
-          builder_)));
+      choices.push_back(json.Quoted(
+          WriteAutomaton(set->automaton, *set->classes, write_char, builder_)));
     } else if (!shape.patterns.empty()) {
       const SchemaPattern& pattern =
           planner_.patterns().At(shape.patterns[0].pattern);
-      choices.push_back(Quoted(AddRegex(
-          pattern.tree,
-          {.is_search = pattern.is_search,
-           .chars =
-               [this](const CodePoints& s) { return json_.StringChar(s); }},
+      choices.push_back(json.Quoted(AddRegex(
+          pattern.tree, {.is_search = pattern.is_search, .chars = write_char},
           builder_)));
     } else if (has_length) {
-      choices.push_back(json_.String(shape.min, shape.max));
+      choices.push_back(json.String(shape.min, shape.max));
+    } else if (shape.excluded.empty() || !json.spelling().raw) {
+      choices.push_back(json.StringExcept(shape.excluded));
     } else {
-      choices.push_back(json_.StringExcept(shape.excluded));
+      return absl::InvalidArgumentError(
+          "strings that exclude texts cannot stand without quotes");
     }
     return absl::OkStatus();
-  }
-
-  Expr Quoted(Expr inner) {
-    const Expr quote = builder_.Literal("\"");
-    return builder_.Sequence({quote, inner, quote});
   }
 
   Expr Array(const ArrayPlan& plan) {
@@ -290,7 +302,7 @@ class SchemaWriter {
     ObjectParts parts = {.min = plan.min, .max = plan.max};
     for (const ObjectPlan::Named& one : plan.named) {
       parts.named.push_back(
-          {AsRule(json_.Member(json_.Text(one.name), Later(one.value))),
+          {AsRule(json_.Member(json_.Key(one.name), Later(one.value))),
            one.is_required});
     }
     for (const bool is_last : {false, true}) {
@@ -298,10 +310,16 @@ class SchemaWriter {
       for (const ObjectPlan::Others& one : is_last ? plan.last : plan.others) {
         std::vector<Expr> names;
         for (const StringShape& shape : one.names) {
-          RETURN_IF_ERROR(AddString(shape, names));
+          // Raw strings cannot leave out the names that are listed.
+          if (json_.spelling().raw && !shape.excluded.empty()) continue;
+          RETURN_IF_ERROR(AddString(shape, json_, names));
         }
+        if (names.empty()) continue;
         members.push_back(
             json_.Member(builder_.Choice(std::move(names)), Later(one.value)));
+      }
+      if (members.empty() && is_last && !plan.last.empty()) {
+        return SchemaError(path, "a member whose name is not listed is needed");
       }
       if (members.empty()) continue;
       (is_last ? parts.last : parts.other) =
@@ -313,8 +331,11 @@ class SchemaWriter {
   const SchemaPlan& plan_;
   SchemaPlanner& planner_;
   const SchemaOptions& options_;
+  const SchemaFrame& frame_;
   GrammarBuilder builder_;
   JsonGrammar json_;
+  std::optional<JsonGrammar> members_;  // of a call's arguments
+  std::optional<JsonGrammar> strings_;  // among these
   std::vector<std::optional<int32_t>> rules_;
   std::vector<PlanNumber> left_;
 };
@@ -324,7 +345,7 @@ class SchemaWriter {
 absl::StatusOr<std::shared_ptr<const Grammar>> WriteSchema(
     const SchemaPlan& plan, SchemaPlanner& planner,
     const SchemaOptions& options, StopCheck stop, const SchemaFrame& frame) {
-  return SchemaWriter(plan, planner, options, stop).Write(frame);
+  return SchemaWriter(plan, planner, options, frame, stop).Write();
 }
 
 std::string NumberText(const Decimal& number) {

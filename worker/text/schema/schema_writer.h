@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "base/stop_check.h"
 #include "worker/text/grammar/grammar.h"
+#include "worker/text/grammar/schema_frame.h"
 #include "worker/text/schema/plan.h"
 #include "worker/text/schema/schema_options.h"
 

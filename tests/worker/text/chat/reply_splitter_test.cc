@@ -103,6 +103,19 @@ TEST(ReplySplitter, ReasoningThatThePromptOpened) {
   EXPECT_EQ(Split(reading, "It never ends"), "R{It never ends}T{}");
 }
 
+TEST(ReplySplitter, AValueWithoutQuotesIsAStringIfItsSchemaSaysSo) {
+  ReplyReading reading = Reading(kQwenCoder);
+  reading.tools[0].parameters = R"({"properties": {
+      "a": {"type": "string"}, "b": {"enum": ["5", "6"]}, "c": {},
+      "d": {"enum": ["5", 5]}}})";
+  std::string call = "<tool_call><function=light>";
+  for (const char* name : {"a", "b", "c", "d"}) {
+    absl::StrAppend(&call, "<parameter=", name, ">5</parameter>");
+  }
+  EXPECT_EQ(Split(reading, absl::StrCat(call, "</function></tool_call>")),
+            R"(R{}T{}C{light {"a":"5","b":"5","c":5,"d":5}})");
+}
+
 TEST(ReplySplitter, MarksInAnAnswerAreText) {
   EXPECT_EQ(Split(Reading(kQwen), "The mark <think>a</think> begins it."),
             "R{}T{The mark <think>a</think> begins it.}");

@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/worker/text/grammar/grammar_match.h"
-#include "worker/text/grammar/grammar_state.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -40,21 +39,6 @@ TEST(GrammarBuilderTest, BytesThatNothingTellsApartAreOneClass) {
   EXPECT_NE((*grammar)->class_of['a'], (*grammar)->class_of['c']);
 }
 
-// True if the grammar takes the symbols, and a whole text ends with them. A
-// negative one, -1 - N, is the token N of the grammar's tokens.
-bool Takes(const std::shared_ptr<const Grammar>& grammar,
-           const std::vector<int>& symbols) {
-  GrammarState state(grammar);
-  for (const int one : symbols) {
-    const auto byte = static_cast<char>(one);
-    const bool fits = one < 0
-                          ? state.AdvanceToken(static_cast<size_t>(-1 - one))
-                          : state.Advance({&byte, 1});
-    if (!fits) return false;
-  }
-  return state.Accepts(state.current());
-}
-
 TEST(GrammarBuilderTest, AMarkIsItsTokenAndTheLongestOneCounts) {
   GrammarBuilder builder;
   builder.AddMark({.text = "<a", .id = 7, .is_free = true});
@@ -66,23 +50,6 @@ TEST(GrammarBuilderTest, AMarkIsItsTokenAndTheLongestOneCounts) {
   EXPECT_FALSE(Takes(*grammar, {'x', '<', 'a', '>', -1, '<', 'b'}));
   EXPECT_FALSE(Takes(*grammar, {'x', -1, '>', -1, '<', 'b'}));
   EXPECT_FALSE(Takes(*grammar, {'x', -2, -1, '<'}));
-}
-
-TEST(GrammarBuilderTest, OnlyMarksThatAreFreeStandBeforeATrigger) {
-  GrammarBuilder builder;
-  builder.AddMark({.text = "<free>", .id = 1, .is_free = true});
-  builder.AddMark({.text = "<end>", .id = 2, .is_free = false});
-  const auto grammar = BuildOf(
-      builder,
-      builder.AfterTrigger(
-          "<free>to<end>",
-          builder.Sequence({builder.Literal("1"), builder.Marked("<end>")})));
-  ASSERT_TRUE(grammar.ok()) << grammar.status();
-  EXPECT_TRUE(Takes(*grammar, {'a', -1, 't', -1, 'o'}));
-  EXPECT_TRUE(Takes(*grammar, {-1, -1, 't', 'o', -2, '1', -2}));
-  EXPECT_FALSE(Takes(*grammar, {-1, 't', 'o', -2}));
-  EXPECT_FALSE(Takes(*grammar, {-1, 't', 'o', -2, '2'}));
-  EXPECT_FALSE(Takes(*grammar, {'a', -2})) << "a mark that is not free";
 }
 
 TEST(GrammarBuilderTest, MarksAreLimited) {

@@ -51,6 +51,21 @@ inline std::optional<std::string> RandomText(
   }
 }
 
+// True if the grammar takes the symbols, and a whole text ends with them. A
+// negative one, -1 - N, is the token N of the grammar's tokens.
+inline bool Takes(const std::shared_ptr<const Grammar>& grammar,
+                  const std::vector<int>& symbols) {
+  GrammarState state(grammar);
+  for (const int one : symbols) {
+    const auto byte = static_cast<char>(one);
+    const bool fits = one < 0
+                          ? state.AdvanceToken(static_cast<size_t>(-1 - one))
+                          : state.Advance({&byte, 1});
+    if (!fits) return false;
+  }
+  return state.Accepts(state.current());
+}
+
 }  // namespace plimsoll::worker
 
 #endif  // PLIMSOLL_TESTS_WORKER_TEXT_GRAMMAR_GRAMMAR_MATCH_H_

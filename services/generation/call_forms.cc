@@ -1,0 +1,162 @@
+#include "services/generation/call_forms.h"
+
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "worker/text/chat/call_syntax.h"
+
+namespace plimsoll::services {
+namespace {
+
+using Form = worker::CallForm;
+
+// What a channel's header may have between a tool's name and the message.
+constexpr const char* kContentTypes[] = {"", " json", " <|constrain|>json"};
+
+// JSON between marks that are text has no '<' in its strings.
+worker::JsonSpelling JsonBetweenMarks() { return {.escaped = "<"}; }
+
+worker::ArgumentSpelling Parameters(const std::string& close) {
+  return {.values = JsonBetweenMarks(),
+          .members = worker::MemberSpelling{
+              .list = {.has_space = false,
+                       .object_open = "",
+                       .object_close = "",
+                       .comma = ""},
+              .before_name = "<parameter=",
+              .after_name = ">\n",
+              .after_value = "\n</parameter>",
+              .after_member = "\n",
+              .strings = worker::RawStrings{.close = "\n</parameter>",
+                                            .end = "</parameter>",
+                                            .never = {"</function>", close}}}};
+}
+
+worker::ArgumentSpelling Pairs(const std::string& close) {
+  return {.values = JsonBetweenMarks(),
+          .members = worker::MemberSpelling{
+              .list = {.has_space = false,
+                       .object_open = "",
+                       .object_close = "",
+                       .comma = ""},
+              .before_name = "<arg_key>",
+              .after_name = "</arg_key>\n<arg_value>",
+              .after_value = "</arg_value>",
+              .after_member = "\n",
+              .strings = worker::RawStrings{.close = "</arg_value>",
+                                            .end = "</arg_value>",
+                                            .never = {close}}}};
+}
+
+worker::ArgumentSpelling Keywords(const std::string& close) {
+  constexpr char kQuote[] = "<|\"|>";
+  return {.values = {.has_space = false,
+                     .has_bare_keys = true,
+                     .raw = worker::RawStrings{.open = kQuote,
+                                               .close = kQuote,
+                                               .end = kQuote,
+                                               .never = {close}}}};
+}
+
+worker::ArgumentSpelling Python() {
+  return {.values = {.true_word = "True",
+                     .false_word = "False",
+                     .null_word = "None"},
+          .members = worker::MemberSpelling{
+              .list = {.object_open = "(", .object_close = ")"},
+              .after_name = "="}};
+}
+
+}  // namespace
+
+bool IsList(Form form) {
+  return form == Form::kList || form == Form::kToolList;
+}
+
+bool IsJson(Form form) {
+  return form == Form::kObject || form == Form::kBare || IsList(form);
+}
+
+CallKeys KeysOf(Form form) {
+  if (form == Form::kToolList) {
+    return {
+        .id = "tool_call_id", .name = "tool_name", .arguments = "parameters"};
+  }
+  return {.id = nullptr,
+          .name = "name",
+          .arguments = form == Form::kBare ? "parameters" : "arguments"};
+}
+
+worker::FrameChoice ChoiceOf(const worker::Tool& tool, Form form) {
+  const std::string& name = tool.name;
+  const std::vector<std::string> id;  // without texts it is one
+  const std::vector<std::string> line_feed = {"\n", ""};
+  switch (form) {
+    case Form::kNamed:
+      return {.before = {{absl::StrCat(name, "[ARGS]")}}};
+    case Form::kNamedById:
+      return {.before = {{absl::StrCat(name, "[CALL_ID]")}, id, {"[ARGS]"}}};
+    case Form::kChannel:
+      return {.before = {{name},
+                         {std::begin(kContentTypes), std::end(kContentTypes)},
+                         {"<|message|>"}}};
+    case Form::kSeparated:
+      return {.before = {{absl::StrCat(name, "<｜tool▁sep｜>")}}};
+    case Form::kFenced:
+      return {.before = {{absl::StrCat("function<｜tool▁sep｜>", name,
+                                       "\n```json\n")}},
+              .after = "\n```"};
+    case Form::kCounted:
+      return {.before = {{absl::StrCat("functions.", name, ":")},
+                         id,
+                         {"<|tool_call_argument_begin|>"}}};
+    case Form::kParameters:
+      return {.before = {{absl::StrCat("<function=", name, ">")}, line_feed},
+              .after = "</function>",
+              .strings = worker::StringParameters(tool)};
+    case Form::kPairs:
+      return {.before = {{name}, line_feed},
+              .strings = worker::StringParameters(tool)};
+    case Form::kKeywords:
+      return {.before = {{absl::StrCat("call:", name)}}};
+    case Form::kPython:
+      return {.before = {{name}}};
+    case Form::kFree:
+    case Form::kObject:
+    case Form::kList:
+    case Form::kToolList:
+    case Form::kBare:
+      break;
+  }
+  return {};
+}
+
+worker::ArgumentSpelling SpellingOf(Form form, const std::string& close) {
+  switch (form) {
+    case Form::kParameters:
+      return Parameters(close);
+    case Form::kPairs:
+      return Pairs(close);
+    case Form::kKeywords:
+      return Keywords(close);
+    case Form::kPython:
+      return Python();
+    case Form::kFree:
+    case Form::kObject:
+    case Form::kList:
+    case Form::kToolList:
+    case Form::kNamed:
+    case Form::kNamedById:
+    case Form::kChannel:
+    case Form::kSeparated:
+    case Form::kFenced:
+    case Form::kCounted:
+    case Form::kBare:
+      break;
+  }
+  return {};
+}
+
+}  // namespace plimsoll::services

@@ -1,0 +1,37 @@
+// How the families of models write calls of tools: what stands around the
+// arguments, and how the arguments are spelled.
+#ifndef PLIMSOLL_SERVICES_GENERATION_CALL_FORMS_H_
+#define PLIMSOLL_SERVICES_GENERATION_CALL_FORMS_H_
+
+#include <string>
+
+#include "worker/text/chat/reply_format.h"
+#include "worker/text/chat/tool_call.h"
+#include "worker/text/grammar/schema_frame.h"
+
+namespace plimsoll::services {
+
+// True if the calls between two marks are a JSON array.
+bool IsList(worker::CallForm form);
+// True if calls are JSON with the tool's name in it; otherwise the name stands
+// before the arguments.
+bool IsJson(worker::CallForm form);
+
+// The names of a call's members, for a form that IsJson.
+struct CallKeys {
+  const char* id;  // nullptr = there is none
+  const char* name;
+  const char* arguments;
+};
+CallKeys KeysOf(worker::CallForm form);
+
+// What stands around the arguments of a call of `tool`, for other forms.
+worker::FrameChoice ChoiceOf(const worker::Tool& tool, worker::CallForm form);
+// How these arguments are spelled. Strings never have `close`, the mark that
+// ends a call, where they have no escapes.
+worker::ArgumentSpelling SpellingOf(worker::CallForm form,
+                                    const std::string& close);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_GENERATION_CALL_FORMS_H_

@@ -1,0 +1,47 @@
+// Writes what stands around the text of a schema in a reply.
+#ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_FRAME_WRITER_H_
+#define PLIMSOLL_WORKER_TEXT_GRAMMAR_FRAME_WRITER_H_
+
+#include <string>
+#include <vector>
+
+#include "worker/text/grammar/grammar_builder.h"
+#include "worker/text/grammar/schema_frame.h"
+
+namespace plimsoll::worker {
+
+class FrameWriter {
+ public:
+  using Expr = GrammarBuilder::Expr;
+
+  // Both must outlive it.
+  FrameWriter(const SchemaFrame& frame, GrammarBuilder& builder)
+      : frame_(frame), builder_(builder) {}
+
+  // The reply in which `value`, the schema's text, stands.
+  Expr Write(Expr value);
+  // The same for as many texts as frame.choices has.
+  Expr Write(const std::vector<Expr>& values);
+
+ private:
+  Expr Space();
+  Expr AsRule(Expr definition);
+  // One of the texts, or an id.
+  Expr Part(const std::vector<std::string>& texts);
+  Expr List(Expr value);
+  // What may follow a trigger: one text or several.
+  Expr AfterOpen(Expr value);
+  // A text that cannot be taken for the schema's.
+  Expr OtherText();
+
+  const SchemaFrame& frame_;
+  GrammarBuilder& builder_;
+};
+
+// A text with marks, whose line feeds may be left out.
+GrammarBuilder::Expr LooseText(const std::string& text,
+                               GrammarBuilder& builder);
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_TEXT_GRAMMAR_FRAME_WRITER_H_

@@ -1,0 +1,95 @@
+// Where the text of a schema stands in a reply, and how a call's arguments are
+// written.
+#ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_SCHEMA_FRAME_H_
+#define PLIMSOLL_WORKER_TEXT_GRAMMAR_SCHEMA_FRAME_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "worker/text/grammar/grammar.h"
+#include "worker/text/grammar/json_spelling.h"
+
+namespace plimsoll::worker {
+
+// How the members of a call's arguments are written, if not as those of an
+// object. Line feeds in these texts may be left out.
+struct MemberSpelling {
+  JsonSpelling list = {};  // what stands around all members and between them
+  std::string before_name = {};
+  std::string after_name = {};
+  std::string after_value = {};
+  std::string after_member = {};
+  // How the members of FrameChoice::strings are written, with what ends them
+  // instead of after_value; absent: as other values.
+  std::optional<RawStrings> strings = {};
+};
+
+// How a call's arguments are written.
+struct ArgumentSpelling {
+  JsonSpelling values = {};
+  std::optional<MemberSpelling> members = {};  // absent: as one value
+};
+
+// What stands around one of several texts of a schema.
+struct FrameChoice {
+  // One text of each list comes before it, in order. A text may be empty, and a
+  // list without texts is an id: 1 to kMaxFrameId letters and digits.
+  std::vector<std::vector<std::string>> before = {};
+  std::string after = {};
+  std::vector<std::string> strings = {};  // names of members that are strings
+};
+inline constexpr int64_t kMaxFrameId = 16;
+
+// What stands around the texts between two marks.
+struct FrameList {
+  std::string open;
+  std::string close;
+  bool repeats;  // there may be several texts, with commas
+};
+
+// Where the text of a schema stands in a reply.
+struct SchemaFrame {
+  // The schema's text follows this one, and everything before it is free. A
+  // reply without it is allowed, too. Empty = the reply is the schema's text.
+  std::string trigger = {};
+  // The reply begins with the trigger, but for one passage of free text.
+  bool is_first = false;
+  // Without a trigger: the reply may be another text that does not begin with
+  // '{' or '['.
+  bool may_be_text = false;
+  // The marks of that passage; empty = there is none.
+  std::string passage_open = {};
+  std::string passage_close = {};
+  bool begins_passage = false;  // the reply begins inside of it
+  // White space may stand around the schema's text.
+  bool has_space = false;
+  // What ends the schema's text.
+  std::string close = {};
+  // After `close`, the trigger and such a text may come again.
+  bool repeats = false;
+  // The marks around all such texts. The first one is needed if the reply
+  // begins with them; elsewhere it is free text.
+  std::string outer_open = {};
+  std::string outer_close = {};
+  // If there are any, the schema is an array of as many items, by
+  // "prefixItems", and the text is one of the items in its choice.
+  std::vector<FrameChoice> choices = {};
+  ArgumentSpelling spelling = {};  // of these items
+  std::optional<FrameList> list = {};
+  // Parts of the texts above that are control tokens.
+  std::vector<GrammarMark> marks = {};
+
+  // True if the schema's text is the whole reply.
+  bool IsEmpty() const {
+    return trigger.empty() && choices.empty() && !has_space && !may_be_text;
+  }
+};
+
+// Tells frames apart.
+std::string KeyOf(const SchemaFrame& frame);
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_TEXT_GRAMMAR_SCHEMA_FRAME_H_
