@@ -67,6 +67,7 @@ target_link_libraries(plimsoll_text_jinja
     PkgConfig::PCRE2)
 add_library(plimsoll_text_chat STATIC
   text/chat/call_end.cc
+  text/chat/call_stream.cc
   text/chat/call_syntax.cc
   text/chat/chat_format.cc
   text/chat/chat_function_gemma.cc

@@ -24,6 +24,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Calls = std::vector<ToolCall>;
 
+constexpr absl::string_view kFence = "```";
+
 absl::Status NoCall(absl::string_view what) {
   return absl::InvalidArgumentError(what);
 }
@@ -74,12 +76,12 @@ absl::StatusOr<ToolCall> NamedCall(absl::string_view name,
 
 absl::StatusOr<ToolCall> CallOf(const Json& json) {
   if (!json.is_object()) return NoCall("a call is not an object");
-  for (const char* name : {"name", "tool_name", "function"}) {
+  for (const char* name : kCallNameKeys) {
     const auto at = json.find(name);
     if (at == json.end()) continue;
     if (at->is_object()) return CallOf(*at);
     if (!at->is_string()) return NoCall("the name of a call is not a string");
-    for (const char* arguments : {"arguments", "parameters", "args"}) {
+    for (const char* arguments : kCallArgumentKeys) {
       const auto given = json.find(arguments);
       if (given != json.end()) {
         return MakeCall(at->get_ref<const std::string&>(), *given);
@@ -113,17 +115,23 @@ absl::StatusOr<Calls> One(absl::StatusOr<ToolCall> call) {
   return calls;
 }
 
+absl::StatusOr<Calls> HeadedCalls(CallSyntax syntax, absl::string_view text) {
+  const auto head = TakeCallHead(syntax, text);
+  if (!head) return NoCall("the call has no name with arguments behind it");
+  if (head->is_fenced) {
+    const auto inner = TakeUntil(text, kFence);
+    if (!inner) return NoCall("the block with the arguments is not closed");
+    text = *inner;
+  }
+  return One(NamedCall(head->name, text));
+}
+
 absl::StatusOr<Calls> NamedJsonCalls(absl::string_view text) {
   text = absl::StripAsciiWhitespace(text);
   if (absl::StartsWith(text, "[") || absl::StartsWith(text, "{")) {
     return JsonCalls(text);
   }
-  const size_t begin = std::min(text.find('{'), text.size());
-  absl::string_view name = text.substr(0, begin);
-  for (const absl::string_view mark : {"[CALL_ID]", "[ARGS]"}) {
-    name = name.substr(0, name.find(mark));
-  }
-  return One(NamedCall(name, text.substr(begin)));
+  return HeadedCalls(CallSyntax::kNamedJson, text);
 }
 
 // The names of the parameters that are strings, of the tool `name`.
@@ -217,32 +225,38 @@ absl::StatusOr<Calls> KeywordCalls(absl::string_view text) {
                                                {{"<|\"|>", mark}})));
 }
 
-absl::StatusOr<Calls> ChannelCalls(absl::string_view text) {
-  const auto header = TakeUntil(text, "<|message|>");
-  if (!header) return NoCall("there is no '<|message|>'");
-  const absl::string_view name =
-      header->substr(0, header->find_first_of(" <\n"));
-  return One(NamedCall(name, text));
-}
-
-absl::StatusOr<Calls> DeepSeekCalls(absl::string_view text) {
-  const auto name = TakeUntil(text, "<｜tool▁sep｜>");
-  if (!name) return NoCall("there is no '<｜tool▁sep｜>'");
-  if (absl::StripAsciiWhitespace(*name) != "function") {
-    return One(NamedCall(*name, text));
+std::optional<CallHead> TakeNamedHead(absl::string_view& text) {
+  const size_t begin = text.find('{');
+  if (begin == absl::string_view::npos) return std::nullopt;
+  absl::string_view name = text.substr(0, begin);
+  text.remove_prefix(begin);
+  for (const absl::string_view mark : {"[CALL_ID]", "[ARGS]"}) {
+    name = name.substr(0, name.find(mark));
   }
-  const auto inner = TakeUntil(text, "```json\n");
-  const auto arguments = inner ? TakeUntil(text, "```") : std::nullopt;
-  if (!arguments) return NoCall("the arguments are not in a block of JSON");
-  return One(NamedCall(*inner, *arguments));
+  return CallHead{name};
 }
 
-absl::StatusOr<Calls> KimiCalls(absl::string_view text) {
+std::optional<CallHead> TakeChannelHead(absl::string_view& text) {
+  const auto header = TakeUntil(text, "<|message|>");
+  if (!header) return std::nullopt;
+  return CallHead{header->substr(0, header->find_first_of(" <\n"))};
+}
+
+std::optional<CallHead> TakeDeepSeekHead(absl::string_view& text) {
+  const auto name = TakeUntil(text, "<｜tool▁sep｜>");
+  if (!name) return std::nullopt;
+  if (absl::StripAsciiWhitespace(*name) != "function") return CallHead{*name};
+  const auto inner = TakeUntil(text, absl::StrCat(kFence, "json\n"));
+  if (!inner) return std::nullopt;
+  return CallHead{*inner, /*is_fenced=*/true};
+}
+
+std::optional<CallHead> TakeKimiHead(absl::string_view& text) {
   const auto id = TakeUntil(text, "<|tool_call_argument_begin|>");
-  if (!id) return NoCall("there is no '<|tool_call_argument_begin|>'");
+  if (!id) return std::nullopt;
   absl::string_view name = absl::StripAsciiWhitespace(*id);
   absl::ConsumePrefix(&name, "functions.");
-  return One(NamedCall(name.substr(0, name.rfind(':')), text));
+  return CallHead{name.substr(0, name.rfind(':'))};
 }
 
 // True if a schema says by its type or its values that there are only strings.
@@ -270,6 +284,22 @@ std::vector<std::string> StringParameters(const Tool& tool) {
   return names;
 }
 
+std::optional<CallHead> TakeCallHead(CallSyntax syntax,
+                                     absl::string_view& text) {
+  switch (syntax) {
+    case CallSyntax::kNamedJson:
+      return TakeNamedHead(text);
+    case CallSyntax::kChannel:
+      return TakeChannelHead(text);
+    case CallSyntax::kDeepSeek:
+      return TakeDeepSeekHead(text);
+    case CallSyntax::kKimi:
+      return TakeKimiHead(text);
+    default:
+      return std::nullopt;
+  }
+}
+
 absl::StatusOr<std::vector<ToolCall>> ParseCalls(CallSyntax syntax,
                                                  absl::string_view text,
                                                  absl::Span<const Tool> tools) {
@@ -294,11 +324,9 @@ absl::StatusOr<std::vector<ToolCall>> ParseCalls(CallSyntax syntax,
     case CallSyntax::kKeywords:
       return KeywordCalls(text);
     case CallSyntax::kChannel:
-      return ChannelCalls(text);
     case CallSyntax::kDeepSeek:
-      return DeepSeekCalls(text);
     case CallSyntax::kKimi:
-      return KimiCalls(text);
+      return HeadedCalls(syntax, text);
   }
   return NoCall("the model's replies have no calls");
 }

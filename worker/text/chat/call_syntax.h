@@ -2,6 +2,7 @@
 #ifndef PLIMSOLL_WORKER_TEXT_CHAT_CALL_SYNTAX_H_
 #define PLIMSOLL_WORKER_TEXT_CHAT_CALL_SYNTAX_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,25 @@
 #include "worker/text/chat/tool_call.h"
 
 namespace plimsoll::worker {
+
+// The members of a call in JSON that have its name and its arguments. The first
+// key that a call has is taken.
+inline constexpr const char* kCallNameKeys[] = {"name", "tool_name",
+                                                "function"};
+inline constexpr const char* kCallArgumentKeys[] = {"arguments", "parameters",
+                                                    "args"};
+
+// What stands before the arguments of a call whose name is no JSON.
+struct CallHead {
+  absl::string_view name;
+  bool is_fenced = false;  // the arguments end at a line of three backquotes
+};
+
+// Takes the head of a call off the front of `text`, for the syntaxes
+// kNamedJson, kChannel, kDeepSeek and kKimi. Absent if the head is not there or
+// not complete; `text` is then of no use.
+std::optional<CallHead> TakeCallHead(CallSyntax syntax,
+                                     absl::string_view& text);
 
 // Reads what stands between the marks of a call. Some syntaxes write values
 // without quotes: such a value is a string if the parameters in `tools` say so

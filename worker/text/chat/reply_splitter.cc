@@ -36,7 +36,8 @@ bool HasStrings(CallSyntax syntax) {
 
 ReplySplitter::ReplySplitter(ReplyReading reading)
     : reading_(std::move(reading)),
-      has_strings_(HasStrings(reading_.format.syntax)) {
+      has_strings_(HasStrings(reading_.format.syntax)),
+      call_(reading_.format.syntax) {
   const ReplyFormat& format = reading_.format;
   if (!format.reasoning.open.empty()) {
     marks_.push_back({format.reasoning.open, State::kReasoning});
@@ -144,17 +145,25 @@ bool ReplySplitter::AdvanceCall(ReplyPart& part) {
   const absl::string_view close = reading_.format.call.close;
   const absl::string_view end =
       close.empty() ? reading_.format.call.open : close;
+  constexpr auto kMost = static_cast<size_t>(kMaxToolCallBytes);
   const size_t at = FindEndOfCall(end);
-  if (at == absl::string_view::npos) {
-    if (static_cast<int64_t>(held_.size()) <= kMaxToolCallBytes) return false;
+  const absl::string_view held = held_;
+  const bool is_closed = at != absl::string_view::npos;
+  const size_t n = is_closed ? at : held.size() - EndThatBegins(end, held);
+  if (n > kMost) {
     call_end_ = CallEnd();
     // It cannot become a call any more, and what follows is text.
-    AddCall(std::exchange(held_, {}), part);
+    AddCall(held.substr(0, kMost + 1), part);
+    held_.erase(0, kMost + 1);
     state_ = State::kText;
+    return true;
+  }
+  if (!is_closed) {
+    StreamCall(held.substr(0, n), part);
     return false;
   }
-  AddCall(absl::string_view(held_).substr(0, at), part);
-  held_.erase(0, at + end.size());
+  AddCall(held.substr(0, n), part);
+  held_.erase(0, n + end.size());
   call_end_ = CallEnd();
   if (!close.empty()) state_ = State::kText;
   is_fresh_ = true;
@@ -187,18 +196,30 @@ void ReplySplitter::AddReasoning(absl::string_view text, ReplyPart& part) {
   is_fresh_ = false;
 }
 
+void ReplySplitter::StreamCall(absl::string_view text, ReplyPart& part) {
+  call_.Push(text, n_calls_, part.deltas);
+}
+
 void ReplySplitter::AddCall(absl::string_view text, ReplyPart& part) {
-  has_call_ = true;
-  auto calls = ParseCalls(reading_.format.syntax, text, reading_.tools);
-  if (calls.ok()) {
-    AddCalls(*std::move(calls), part);
-  } else {
-    part.calls.push_back({calls.status(), std::string(text)});
-  }
+  StreamCall(text.substr(0, static_cast<size_t>(kMaxToolCallBytes)), part);
+  EndCall(ParseCalls(reading_.format.syntax, text, reading_.tools), text, part);
+}
+
+void ReplySplitter::EndCall(absl::StatusOr<std::vector<ToolCall>> calls,
+                            absl::string_view text, ReplyPart& part) {
+  const CallStream ended =
+      std::exchange(call_, CallStream(reading_.format.syntax));
+  calls = ended.Finish(std::move(calls));
+  if (calls.ok()) return AddCalls(*std::move(calls), part);
+  part.calls.push_back({calls.status(), std::string(text)});
+  ++n_calls_;
 }
 
 void ReplySplitter::AddCalls(std::vector<ToolCall> calls, ReplyPart& part) {
-  for (ToolCall& call : calls) part.calls.push_back({std::move(call), ""});
+  for (ToolCall& call : calls) {
+    part.calls.push_back({std::move(call), ""});
+    ++n_calls_;
+  }
 }
 
 void ReplySplitter::Finish(ReplyPart& part) {
@@ -217,9 +238,10 @@ void ReplySplitter::Finish(ReplyPart& part) {
       if (reading_.format.call.close.empty()) {
         AddCall(rest, part);
       } else {
-        part.calls.push_back(
-            {absl::InvalidArgumentError("the reply ended before the call did"),
-             rest});
+        StreamCall(rest, part);
+        EndCall(
+            absl::InvalidArgumentError("the reply ended before the call did"),
+            rest, part);
       }
       return;
     case State::kText:
@@ -231,7 +253,7 @@ void ReplySplitter::Finish(ReplyPart& part) {
     if (calls.ok()) return AddCalls(*std::move(calls), part);
   }
   AddText(rest, part);
-  if (!has_call_) part.text += std::exchange(space_, {});
+  if (n_calls_ == 0) part.text += std::exchange(space_, {});
 }
 
 }  // namespace plimsoll::worker

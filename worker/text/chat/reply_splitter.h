@@ -3,6 +3,7 @@
 #define PLIMSOLL_WORKER_TEXT_CHAT_REPLY_SPLITTER_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "worker/text/chat/call_end.h"
+#include "worker/text/chat/call_stream.h"
 #include "worker/text/chat/reply_format.h"
 #include "worker/text/chat/tool_call.h"
 #include "worker/text/chat/tool_reader.h"
@@ -27,14 +29,17 @@ struct ReplyReading {
 struct ReplyPart {
   std::string text;
   std::string reasoning;
-  std::vector<ReadToolCall> calls;
+  std::vector<ReadToolCall> calls;  // that are complete
+  // More of calls that become complete in this part or in a later one.
+  std::vector<CallDelta> deltas;
 };
 
 // Takes the text of one reply in any pieces: the parts together do not depend
 // on how it was cut. What may be a mark is held back. Reasoning counts where a
 // reply or a part of it begins, so that its marks may stand in an answer. White
 // space around reasoning and before a call belongs to the marks. A call that is
-// not valid, or that the end cuts off, is reported with its text.
+// not valid, or that the end cuts off, is reported with its text, also where
+// pieces of it were reported before.
 class ReplySplitter {
  public:
   explicit ReplySplitter(ReplyReading reading);
@@ -63,9 +68,14 @@ class ReplySplitter {
 
   void AddText(absl::string_view text, ReplyPart& part);
   void AddReasoning(absl::string_view text, ReplyPart& part);
+  // Hands on what `text`, the call so far, has brought.
+  void StreamCall(absl::string_view text, ReplyPart& part);
   // Reads the call that `text` is.
   void AddCall(absl::string_view text, ReplyPart& part);
-  static void AddCalls(std::vector<ToolCall> calls, ReplyPart& part);
+  // Ends the open call with what was read from its `text`.
+  void EndCall(absl::StatusOr<std::vector<ToolCall>> calls,
+               absl::string_view text, ReplyPart& part);
+  void AddCalls(std::vector<ToolCall> calls, ReplyPart& part);
   // True while the whole reply may be a call without marks.
   bool MayBeBareCall() const;
 
@@ -75,10 +85,11 @@ class ReplySplitter {
   std::string held_;
   CallEnd call_end_;
   bool has_strings_;       // a mark in a JSON string is no end of a call
+  CallStream call_;        // the open call, or the next one
+  int64_t n_calls_ = 0;    // that are complete, those with an error included
   std::string space_;      // white space that may belong to a mark
   bool is_fresh_ = true;   // nothing was said since the reply or part began
   bool has_said_ = false;  // some text was shown
-  bool has_call_ = false;
   bool has_mark_ = false;
 };
 

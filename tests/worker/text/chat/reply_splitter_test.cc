@@ -12,6 +12,7 @@ namespace plimsoll::worker {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 const std::vector<Tool>& Tools() {
   static const auto* const tools =
@@ -57,24 +58,69 @@ std::string Show(const ReplyPart& part) {
   return shown;
 }
 
-std::string Split(const ReplyReading& reading, absl::string_view reply,
-                  size_t piece) {
+// The pieces of each call, joined.
+std::string ShowPieces(const ReplyPart& part) {
+  std::string shown;
+  for (const CallDelta& delta : part.deltas) {
+    if (!delta.name.empty()) {
+      absl::StrAppend(&shown, "D", delta.index, "{", delta.name, " ");
+    }
+    absl::StrAppend(&shown, delta.arguments);
+  }
+  return shown;
+}
+
+// A piece comes before the call that it belongs to, and a valid call has the
+// arguments of its pieces.
+void ExpectCallsHaveTheirPieces(const ReplyPart& part) {
+  for (size_t i = 0; i < part.calls.size(); ++i) {
+    std::string name;
+    std::string arguments;
+    for (const CallDelta& delta : part.deltas) {
+      if (delta.index != static_cast<int64_t>(i)) continue;
+      name += delta.name;
+      arguments += delta.arguments;
+    }
+    if (name.empty() || !part.calls[i].call.ok()) continue;
+    EXPECT_EQ(name, part.calls[i].call->name);
+    EXPECT_EQ(arguments, part.calls[i].call->arguments);
+  }
+}
+
+ReplyPart PartOf(const ReplyReading& reading, absl::string_view reply,
+                 size_t piece) {
   ReplySplitter splitter(reading);
   ReplyPart part;
   for (size_t i = 0; i < reply.size(); i += piece) {
     splitter.Push(reply.substr(i, piece), part);
   }
   splitter.Finish(part);
-  return Show(part);
+  ExpectCallsHaveTheirPieces(part);
+  return part;
 }
 
-// The parts, which must not depend on how the reply is cut.
-std::string Split(const ReplyReading& reading, absl::string_view reply) {
-  const std::string whole = Split(reading, reply, reply.size() + 1);
+std::string Split(const ReplyReading& reading, absl::string_view reply,
+                  size_t piece) {
+  return Show(PartOf(reading, reply, piece));
+}
+
+// The whole reply, which must not depend on how it is cut.
+ReplyPart PartOf(const ReplyReading& reading, absl::string_view reply) {
+  ReplyPart whole = PartOf(reading, reply, reply.size() + 1);
   for (size_t piece = 1; piece < reply.size(); ++piece) {
-    EXPECT_EQ(Split(reading, reply, piece), whole) << piece;
+    const ReplyPart part = PartOf(reading, reply, piece);
+    EXPECT_EQ(Show(part), Show(whole)) << piece;
+    EXPECT_EQ(ShowPieces(part), ShowPieces(whole)) << piece;
   }
   return whole;
+}
+
+std::string Split(const ReplyReading& reading, absl::string_view reply) {
+  return Show(PartOf(reading, reply));
+}
+
+std::string Pieces(const ReplyReading& reading, absl::string_view reply) {
+  return ShowPieces(PartOf(reading, reply));
 }
 
 TEST(ReplySplitter, PlainReplyIsTextAsItIs) {
@@ -152,6 +198,7 @@ constexpr char kLight[] = R"(C{light {"room":"the hall","level":3}})";
 struct Family {
   const char* sign;
   const char* reply;
+  bool is_streamed = true;
 };
 
 TEST(ReplySplitter, CallsOfAllFamilies) {
@@ -162,26 +209,31 @@ TEST(ReplySplitter, CallsOfAllFamilies) {
       {kQwenCoder,
        "<tool_call>\n<function=light>\n<parameter=room>\nthe hall\n"
        "</parameter>\n<parameter=level>\n3\n</parameter>\n</function>\n"
-       "</tool_call>"},
+       "</tool_call>",
+       false},
       {kGlm,
        "<tool_call>light\n<arg_key>room</arg_key>\n<arg_value>the hall"
        "</arg_value>\n<arg_key>level</arg_key>\n<arg_value>3</arg_value>\n"
-       "</tool_call>"},
+       "</tool_call>",
+       false},
       {kMistral, R"([TOOL_CALLS]light[ARGS]{"room":"the hall","level":3})"},
       {kMistral,
        R"([TOOL_CALLS][{"name":"light","arguments":{"room":"the hall",)"
        R"("level":3},"id":"123456789"}])"},
       {kLlama,
-       R"({"name": "light", "parameters": {"room": "the hall", "level": 3}})"},
+       R"({"name": "light", "parameters": {"room": "the hall", "level": 3}})",
+       false},
       {kLlama,
        R"(<|python_tag|>{"name": "light", "parameters": {"room": "the hall", )"
-       R"("level": 3}})"},
+       R"("level": 3}})",
+       false},
       {kGptOss,
        "<|channel|>commentary to=functions.light <|constrain|>json<|message|>"
        R"({"room":"the hall","level":3}<|call|>)"},
       {kLfm2,
        "<|tool_call_start|>[light(room='the hall', level=3)]"
-       "<|tool_call_end|>"},
+       "<|tool_call_end|>",
+       false},
       {kDeepSeek,
        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>light<｜tool▁sep｜>"
        R"({"room":"the hall","level":3})"
@@ -203,10 +255,14 @@ TEST(ReplySplitter, CallsOfAllFamilies) {
        R"("level":3}}])"},
       {kGemma4,
        "<|tool_call>call:light{room:<|\"|>the hall<|\"|>,level:3}"
-       "<tool_call|>"}};
+       "<tool_call|>",
+       false}};
   for (const Family& family : families) {
-    EXPECT_EQ(Split(Reading(family.sign), family.reply),
-              absl::StrCat("R{}T{}", kLight))
+    const ReplyPart part = PartOf(Reading(family.sign), family.reply);
+    EXPECT_EQ(Show(part), absl::StrCat("R{}T{}", kLight)) << family.reply;
+    EXPECT_EQ(
+        ShowPieces(part),
+        family.is_streamed ? R"(D0{light {"room":"the hall","level":3})" : "")
         << family.reply;
   }
 }
@@ -238,6 +294,56 @@ TEST(ReplySplitter, CallsThatAreNotValidAreReported) {
             R"(R{}T{{"answer": 42}})");
 }
 
+TEST(ReplySplitter, ArgumentsComeWhileTheModelWritesThem) {
+  ReplySplitter splitter(Reading(kQwen));
+  const auto push = [&](absl::string_view text) {
+    ReplyPart part;
+    splitter.Push(text, part);
+    return absl::StrCat(ShowPieces(part), Show(part));
+  };
+  EXPECT_EQ(push("On.<tool_call>\n{\"name\": \"light"), "R{}T{On.}");
+  EXPECT_EQ(push("\", \"arguments\": "), "R{}T{}");
+  EXPECT_EQ(push("{"), "D0{light {R{}T{}");
+  EXPECT_EQ(push("\"room\": \"the "), "\"room\":\"the R{}T{}");
+  EXPECT_EQ(push("hall <"), "hall R{}T{}");  // what may be a mark waits
+  EXPECT_EQ(push("\"}"), "<\"}R{}T{}");
+  EXPECT_EQ(push("}\n</tool_call>"), R"(R{}T{}C{light {"room":"the hall <"}})");
+}
+
+TEST(ReplySplitter, EachCallHasItsPlace) {
+  constexpr char kTwo[] =
+      R"(<tool_call>{"name":"a","arguments":{"x":1}}</tool_call>)"
+      R"(<tool_call>{"name":"-"}</tool_call>)"
+      R"(<tool_call>{"name":"b","arguments":{}}</tool_call>)";
+  EXPECT_EQ(Pieces(Reading(kQwen), kTwo), R"(D0{a {"x":1}D2{b {})");
+  constexpr char kOpenEnded[] =
+      R"([TOOL_CALLS]a[ARGS]{"x":1}[TOOL_CALLS]b[ARGS]{"x":2})";
+  EXPECT_EQ(Pieces(Reading(kMistral), kOpenEnded),
+            R"(D0{a {"x":1}D1{b {"x":2})");
+  // Of a list the first call is streamed, and the places go on behind all.
+  constexpr char kList[] =
+      R"(<tool_call>[{"name":"a","arguments":{}},{"name":"b"}]</tool_call>)"
+      R"(<tool_call>{"name":"c","arguments":{}}</tool_call>)";
+  EXPECT_EQ(Pieces(Reading(kQwen), kList), "D0{a {}D2{c {}");
+  EXPECT_EQ(Split(Reading(kQwen), kList), "R{}T{}C{a {}}C{b {}}C{c {}}");
+}
+
+TEST(ReplySplitter, ACallMayFailAfterItsPieces) {
+  constexpr char kBroken[] =
+      R"(<tool_call>{"name":"a","arguments":{"x":tru}}</tool_call>.)";
+  EXPECT_EQ(Pieces(Reading(kQwen), kBroken), R"(D0{a {"x":tru})");
+  EXPECT_EQ(Split(Reading(kQwen), kBroken),
+            R"(R{}T{.}E{{"name":"a","arguments":{"x":tru}}})");
+  constexpr char kCut[] = R"(<tool_call>{"name":"a","arguments":{"x":"1</tool)";
+  EXPECT_EQ(Pieces(Reading(kQwen), kCut), R"(D0{a {"x":"1</tool)");
+  EXPECT_EQ(Split(Reading(kQwen), kCut),
+            R"(R{}T{}E{{"name":"a","arguments":{"x":"1</tool})");
+  constexpr char kTwice[] =
+      R"(<tool_call>{"tool_name":"a","args":{"x":1},"name":"b"}</tool_call>)";
+  EXPECT_EQ(Pieces(Reading(kQwen), kTwice), R"(D0{a {"x":1})");
+  EXPECT_THAT(Split(Reading(kQwen), kTwice), HasSubstr("E{"));
+}
+
 TEST(ReplySplitter, ArgumentsAreWhatTheSchemaSays) {
   EXPECT_EQ(Split(Reading(kQwenCoder),
                   "<tool_call><function=light><parameter=room>12</parameter>"
@@ -254,8 +360,14 @@ TEST(ReplySplitter, CallsAreLimited) {
                         "</tool_call>");
   };
   constexpr auto kMost = static_cast<size_t>(kMaxToolCallBytes);
-  EXPECT_THAT(Split(Reading(kQwen), reply(kMost), 1000), HasSubstr("C{light"));
-  EXPECT_THAT(Split(Reading(kQwen), reply(kMost + 1), 1000), HasSubstr("E{"));
+  for (const size_t piece : {size_t{1000}, kMost - 3, 2 * kMost}) {
+    EXPECT_THAT(Split(Reading(kQwen), reply(kMost), piece),
+                HasSubstr("C{light"));
+    const ReplyPart part = PartOf(Reading(kQwen), reply(kMost + 1), piece);
+    EXPECT_THAT(Show(part), StartsWith("R{}T{</tool_call>}E{"));
+    EXPECT_EQ(ShowPieces(part),
+              ShowPieces(PartOf(Reading(kQwen), reply(kMost + 1), 7)));
+  }
   // Nothing keeps a call that never ends.
   EXPECT_THAT(
       Split(Reading(kQwen),

@@ -1,0 +1,69 @@
+// Hands on the arguments of a call while the model writes them.
+#ifndef PLIMSOLL_WORKER_TEXT_CHAT_CALL_STREAM_H_
+#define PLIMSOLL_WORKER_TEXT_CHAT_CALL_STREAM_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "worker/text/chat/reply_format.h"
+#include "worker/text/chat/tool_call.h"
+
+namespace plimsoll::worker {
+
+// A call whose arguments begin later in its text is only reported when it is
+// complete.
+inline constexpr size_t kMaxCallHeadBytes = 1'024;
+
+// More of a call that is not complete yet.
+struct CallDelta {
+  // The place of the call among all calls of the reply, those with an error
+  // included.
+  int64_t index = 0;
+  std::string name = {};       // only in the call's first piece
+  std::string arguments = {};  // may be empty in the call's first piece
+};
+
+// Follows the text of one call. It streams calls whose arguments are one JSON
+// object behind the name. White space between the parts of that object is left
+// out; all else stays as the model wrote it. Of a list of calls only the first
+// one is streamed. The pieces do not depend on how the text was cut, except in
+// where one ends and the next begins.
+class CallStream {
+ public:
+  explicit CallStream(CallSyntax syntax) : syntax_(syntax) {}
+
+  // Takes all of the call's text that has come so far, and appends to `deltas`
+  // what is new. `index` is the call's.
+  void Push(absl::string_view text, int64_t index,
+            std::vector<CallDelta>& deltas);
+  // Takes the calls that were read from the complete text. A call that was
+  // streamed has the arguments of its pieces.
+  // Errors: that of `calls`; kInvalidArgument if the text said something else
+  // after the pieces had been sent.
+  absl::StatusOr<std::vector<ToolCall>> Finish(
+      absl::StatusOr<std::vector<ToolCall>> calls) const;
+
+ private:
+  enum class State { kHead, kArguments, kEnd };
+
+  void FindHead(absl::string_view text);
+  // Appends the arguments in `text` to arguments_.
+  void TakeArguments(absl::string_view text);
+
+  CallSyntax syntax_;
+  State state_ = State::kHead;
+  std::string name_;       // empty if the call is not streamed
+  std::string arguments_;  // of all pieces
+  size_t n_read_ = 0;      // bytes of the text
+  int depth_ = 0;          // of lists and objects
+  bool is_in_string_ = false;
+  bool is_escaped_ = false;  // the next byte follows a backslash
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_TEXT_CHAT_CALL_STREAM_H_
