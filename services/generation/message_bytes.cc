@@ -16,6 +16,8 @@ constexpr int64_t kTokenBytes = 20;
 constexpr int64_t kCandidateBytes = 13;
 constexpr int64_t kScoreBytes = 5;
 constexpr int64_t kEvictionBytes = 48;
+// The frame and the place of a piece of a call.
+constexpr int64_t kCallPieceBytes = 16;
 // A token that is scored: its id in a vector, in the engine and in the reply,
 // and its log-probability.
 constexpr int64_t kScoredPerId = 16;
@@ -59,8 +61,9 @@ int64_t WireBytes(std::span<const int32_t> ids) {
 }
 
 int64_t WireBytes(const worker::StepOutput& output) {
-  // Calls of tools repeat what the text says.
+  // Calls of tools repeat what their pieces say.
   int64_t bytes = 2 * static_cast<int64_t>(output.text.size());
+  if (!output.text.empty()) bytes += kCallPieceBytes;
   for (const worker::TokenOutput& token : output.tokens) {
     bytes += kTokenBytes +
              kCandidateBytes * static_cast<int64_t>(token.candidates.size());

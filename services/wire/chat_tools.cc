@@ -160,6 +160,18 @@ v1::ToolCall ToProto(const worker::ReadToolCall& read) {
   return message;
 }
 
+void AddDelta(const worker::CallDelta& delta,
+              google::protobuf::RepeatedPtrField<v1::ToolCallDelta>& deltas) {
+  const auto index = static_cast<uint32_t>(delta.index);
+  const bool goes_on =
+      !deltas.empty() && deltas[deltas.size() - 1].index() == index;
+  v1::ToolCallDelta& piece =
+      goes_on ? deltas[deltas.size() - 1] : *deltas.Add();
+  piece.set_index(index);
+  piece.mutable_name()->append(delta.name);
+  piece.mutable_arguments()->append(delta.arguments);
+}
+
 v1::FinishReason ReplyTools::Reason(const worker::FinishInfo& info) const {
   if (info.reason == worker::FinishReason::kEndToken && has_call_) {
     return v1::FINISH_REASON_TOOL_CALL;

@@ -3,6 +3,8 @@
 #ifndef PLIMSOLL_SERVICES_WIRE_CHAT_TOOLS_H_
 #define PLIMSOLL_SERVICES_WIRE_CHAT_TOOLS_H_
 
+#include <google/protobuf/repeated_ptr_field.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -49,6 +51,11 @@ absl::StatusOr<EncodedChat> EncodeTemplatePrompt(
 
 v1::ToolCall ToProto(const worker::ReadToolCall& read);
 
+// Adds what came of a call to `deltas`, where pieces of one call in a row are
+// one.
+void AddDelta(const worker::CallDelta& delta,
+              google::protobuf::RepeatedPtrField<v1::ToolCallDelta>& deltas);
+
 // Tells text, reasoning and calls of one reply apart while it comes. Used by
 // one thread at a time.
 class ReplyTools {
@@ -62,8 +69,8 @@ class ReplyTools {
     if (reading) splitter_.emplace(*std::move(reading));
   }
 
-  // Adds to `message` the text of `output` and the calls that it completes.
-  // Some kinds of message have no calls.
+  // Adds to `message` the text of `output`, the calls that it completes and the
+  // pieces of calls. Some kinds of message have no calls, or no pieces.
   template <typename Message>
   void Append(const worker::StepOutput& output, Message& message) {
     if (splitter_) {
@@ -106,6 +113,11 @@ class ReplyTools {
     message.mutable_text()->append(part.text);
     if constexpr (requires { message.mutable_reasoning(); }) {
       message.mutable_reasoning()->append(part.reasoning);
+    }
+    if constexpr (requires { message.mutable_tool_call_deltas(); }) {
+      for (const worker::CallDelta& delta : part.deltas) {
+        AddDelta(delta, *message.mutable_tool_call_deltas());
+      }
     }
     for (const worker::ReadToolCall& call : part.calls) Add(call, message);
   }

@@ -30,6 +30,7 @@ from plimsoll_grpc.events import (
     Text,
     Thought,
     ToolCalled,
+    ToolCallPiece,
 )
 from plimsoll_grpc.requests import Prompt, assistant, system, tool, user
 from plimsoll_grpc.sync import HeldLease, Planner, Replies, Session, Stream, Worker
@@ -59,6 +60,7 @@ __all__ = [
     "Text",
     "TooLongError",
     "Thought",
+    "ToolCallPiece",
     "ToolCalled",
     "UnavailableError",
     "UnsupportedModelError",

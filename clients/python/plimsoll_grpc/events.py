@@ -39,6 +39,20 @@ class PromptScored:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCallPiece:
+    """More of a call that the model still writes.
+
+    `index` is the place among all ToolCalled events of the reply, and `name` is
+    set only in the first piece. The ToolCalled event follows with the whole
+    call, or with an error. Not every model's calls come in pieces.
+    """
+
+    index: int
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
 class ToolCalled:
     """A call of a tool by the model, or why it is none (`call.error`)."""
 
@@ -59,7 +73,16 @@ class Finished:
     finish: v1.FinishInfo
 
 
-Event = Started | Thought | Text | PromptScored | ToolCalled | Evicted | Finished
+Event = (
+    Started
+    | Thought
+    | Text
+    | PromptScored
+    | ToolCallPiece
+    | ToolCalled
+    | Evicted
+    | Finished
+)
 
 
 def events_of(part: v1.StreamGenerateResponse | v1.ChatResponse) -> Iterator[Event]:
@@ -73,6 +96,8 @@ def events_of(part: v1.StreamGenerateResponse | v1.ChatResponse) -> Iterator[Eve
     if part.text or part.tokens:
         yield Text(part.text, part.tokens)
     if isinstance(part, v1.StreamGenerateResponse):
+        for piece in part.tool_call_deltas:
+            yield ToolCallPiece(piece.index, piece.name, piece.arguments)
         for call in part.tool_calls:
             yield ToolCalled(call)
     for eviction in part.evictions:

@@ -80,6 +80,29 @@ def test_a_stream_has_the_parts_of_the_whole(worker):
     assert len(thoughts) > 1, "reasoning comes as it is written"
 
 
+def test_arguments_come_while_they_are_written(worker):
+    request = stream("t", chat=asked(), sampling=GREEDY, constraint=forced(REPLY))
+    parts = list(worker.generation.StreamGenerate(request, timeout=CALL_SECONDS))
+    pieces = [piece for part in parts for piece in part.tool_call_deltas]
+    assert len(pieces) > 3
+    assert [piece.name for piece in pieces if piece.name] == [pieces[0].name] == ["light"]
+    assert {piece.index for piece in pieces} == {0}
+    assert "".join(piece.arguments for piece in pieces) == ARGUMENTS
+    (call,) = [call for part in parts for call in part.tool_calls]
+    assert call.arguments == ARGUMENTS
+
+
+def test_a_call_that_is_cut_has_pieces_and_an_error(worker):
+    cut = REPLY[: REPLY.index("hall\"")]
+    request = stream("t", chat=asked(), sampling=GREEDY, constraint=forced(cut))
+    parts = list(worker.generation.StreamGenerate(request, timeout=CALL_SECONDS))
+    pieces = [piece for part in parts for piece in part.tool_call_deltas]
+    assert "".join(piece.arguments for piece in pieces) == '{"room":"'
+    (call,) = [call for part in parts for call in part.tool_calls]
+    assert call.error and not call.name
+    assert parts[-1].finish.finish_reason == v1.FINISH_REASON_END_TOKEN
+
+
 def test_nothing_is_split_where_nobody_wants_it(worker):
     request = generate("t", chat=asked(split_reply=False), sampling=GREEDY,
                        constraint=forced(REPLY))

@@ -9,6 +9,7 @@
 
 #include "plimsoll/v1/generation.pb.h"
 #include "plimsoll/v1/tokenizer.pb.h"
+#include "services/wire/chat_tools.h"
 #include "services/wire/errors.h"
 #include "services/wire/to_proto.h"
 
@@ -49,6 +50,15 @@ TEST(MessageBytesTest, AStepIsCountedAsMoreThanItIs) {
   // What it takes in memory is covered, too.
   EXPECT_GE(WireBytes(output) * kReplyPerByte,
             static_cast<int64_t>(reply.SpaceUsedLong()) + exact);
+}
+
+TEST(MessageBytesTest, PiecesOfCallsAreCovered) {
+  worker::StepOutput output;
+  output.text = "x";
+  v1::StreamGenerateResponse reply;
+  AddDelta({.index = worker::kMaxToolCalls, .name = {}, .arguments = "x"},
+           *reply.mutable_tool_call_deltas());
+  EXPECT_GE(WireBytes(output), static_cast<int64_t>(reply.ByteSizeLong()));
 }
 
 TEST(MessageBytesTest, TokensWithoutCandidatesAreCoveredInMemory) {
