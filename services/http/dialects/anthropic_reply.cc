@@ -107,12 +107,11 @@ class MessagesFormat final : public ReplyFormat {
   void AppendPart(int /*index*/, const Part& part,
                   std::string& events) override {
     if (!is_begun_) Begin(events);
+    const PartOrder::Parts parts = order_.Of(part);
+    for (const PartOrder::Step& step : parts.first) AppendStep(step, events);
     if (!part.reasoning().empty()) AppendThought(part.reasoning(), events);
-    const std::string text = PlainText(part);
-    if (!text.empty()) AppendText(text, events);
-    for (const v1::ToolCall& call : part.tool_calls()) {
-      if (call.error().empty()) AppendCall(call, events);
-    }
+    if (!parts.text.empty()) AppendText(parts.text, events);
+    for (const PartOrder::Step& step : parts.then) AppendStep(step, events);
     if (!part.has_finish()) return;
     CloseBlock(events);
     Json event = Event("message_delta");
@@ -148,7 +147,7 @@ class MessagesFormat final : public ReplyFormat {
   }
 
  private:
-  enum class Open { kNone, kText, kThought };
+  enum class Open { kNone, kText, kThought, kCall };
 
   static Json Event(const char* type) {
     Json event;
@@ -230,21 +229,42 @@ class MessagesFormat final : public ReplyFormat {
     AppendDelta("thinking_delta", "thinking", text, events);
   }
 
-  void CloseBlock(std::string& events) {
+  // Says of a call that is none why, in a field that no client has to know.
+  void CloseBlock(std::string& events, const std::string& error = "") {
     if (std::exchange(open_, Open::kNone) == Open::kNone) return;
-    Append(BlockEvent("content_block_stop"), events);
+    Json event = BlockEvent("content_block_stop");
+    if (!error.empty()) event["error"] = error;
+    Append(event, events);
   }
 
-  void AppendCall(const v1::ToolCall& call, std::string& events) {
+  void AppendStep(const PartOrder::Step& step, std::string& events) {
+    if (step.piece != nullptr) {
+      if (!step.piece->name().empty()) OpenCall(step.piece->name(), events);
+      AppendArguments(step.piece->arguments(), events);
+    } else if (step.had_pieces) {
+      CloseBlock(events, step.call->error());
+    } else if (step.call->error().empty()) {
+      OpenCall(step.call->name(), events);
+      AppendArguments(step.call->arguments(), events);
+      CloseBlock(events);
+    }
+  }
+
+  void OpenCall(const std::string& name, std::string& events) {
     CloseBlock(events);
-    OpenBlock(CallBlock(call.name(), Json::object()), events);
-    AppendDelta("input_json_delta", "partial_json", call.arguments(), events);
-    Append(BlockEvent("content_block_stop"), events);
+    OpenBlock(CallBlock(name, Json::object()), events);
+    open_ = Open::kCall;
+  }
+
+  void AppendArguments(const std::string& json, std::string& events) const {
+    if (json.empty()) return;
+    AppendDelta("input_json_delta", "partial_json", json, events);
   }
 
   const ReplyHead head_;
   bool is_begun_ = false;    // message_start was written
   Open open_ = Open::kNone;  // the last block, if it may grow
+  PartOrder order_;          // of a stream
   int64_t n_blocks_ = 0;     // of a stream so far
   int64_t n_calls_ = 0;
 };

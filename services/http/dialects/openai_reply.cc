@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "services/http/dialects/reply_parts.h"
 #include "services/http/dialects/token_json.h"
 #include "services/http/http_errors.h"
 #include "services/http/json.h"
@@ -152,6 +153,7 @@ class ChatFormat final : public OpenAiFormat {
   ChatFormat(const TextJob& job, ReplyHead head)
       : OpenAiFormat(job, std::move(head), "chatcmpl-"),
         begun_(static_cast<size_t>(n_replies(job))),
+        orders_(static_cast<size_t>(n_replies(job))),
         n_calls_(static_cast<size_t>(n_replies(job))) {}
 
  private:
@@ -167,7 +169,9 @@ class ChatFormat final : public OpenAiFormat {
     return json;
   }
 
-  Json Call(const v1::ToolCall& call, int index, size_t number) const {
+  // A call, or the first piece of one.
+  template <typename Call>
+  static Json CallJson(const Call& call, int index, size_t number) {
     Json json;
     json["id"] = absl::StrCat("call_", index, "_", number);
     json["type"] = "function";
@@ -197,30 +201,19 @@ class ChatFormat final : public OpenAiFormat {
       choices.push_back(Choice(index, Json::object(), nullptr, nullptr));
       AddEvictions(part, choices.back());
     }
+    const PartOrder::Parts parts = orders_[at].Of(part);
+    AddCalls(index, parts.first, choices);
     if (!part.reasoning().empty()) {
       choices.push_back(Choice(index, {{"reasoning_content", part.reasoning()}},
                                nullptr, nullptr));
     }
-    // Text that was meant as a call and is none stays text: nothing is lost.
-    std::string text = part.text();
-    Json calls = Json::array();
-    for (const v1::ToolCall& call : part.tool_calls()) {
-      text += call.text();
-      if (!call.error().empty()) continue;
-      const size_t number = n_calls_[at]++;
-      Json json = Call(call, index, number);
-      json["index"] = number;
-      calls.push_back(std::move(json));
-    }
     Json logprobs = Logprobs(part);
-    if (!text.empty() || (has_logprobs() && !logprobs["content"].empty())) {
-      choices.push_back(
-          Choice(index, {{"content", text}}, std::move(logprobs), nullptr));
+    if (!parts.text.empty() ||
+        (has_logprobs() && !logprobs["content"].empty())) {
+      choices.push_back(Choice(index, {{"content", parts.text}},
+                               std::move(logprobs), nullptr));
     }
-    if (!calls.empty()) {
-      choices.push_back(
-          Choice(index, {{"tool_calls", std::move(calls)}}, nullptr, nullptr));
-    }
+    AddCalls(index, parts.then, choices);
     if (part.has_finish()) {
       choices.push_back(Choice(index, Json::object(), nullptr,
                                FinishWord(part.finish().finish_reason())));
@@ -228,13 +221,49 @@ class ChatFormat final : public OpenAiFormat {
     return choices;
   }
 
+  // Adds the pieces of calls and the calls without pieces. A call that fails
+  // after its pieces is named in a field that no client has to know.
+  void AddCalls(int index, const std::vector<PartOrder::Step>& steps,
+                std::vector<Json>& choices) {
+    size_t& n_calls = n_calls_[static_cast<size_t>(index)];
+    Json calls = Json::array();
+    Json errors = Json::array();
+    for (const PartOrder::Step& step : steps) {
+      const bool is_piece = step.piece != nullptr;
+      if (!is_piece && !step.call->error().empty()) {
+        if (!step.had_pieces) continue;
+        errors.push_back(
+            {{"index", n_calls - 1}, {"error", step.call->error()}});
+        continue;
+      }
+      if (!is_piece && step.had_pieces) continue;
+      Json json;
+      if (is_piece && step.piece->name().empty()) {
+        json["function"]["arguments"] = step.piece->arguments();
+      } else {
+        json = is_piece ? CallJson(*step.piece, index, n_calls)
+                        : CallJson(*step.call, index, n_calls);
+        ++n_calls;
+      }
+      json["index"] = n_calls - 1;
+      calls.push_back(std::move(json));
+    }
+    if (!calls.empty()) {
+      choices.push_back(
+          Choice(index, {{"tool_calls", std::move(calls)}}, nullptr, nullptr));
+    }
+    if (errors.empty()) return;
+    choices.push_back(Choice(index, Json::object(), nullptr, nullptr));
+    choices.back()["tool_call_errors"] = std::move(errors);
+  }
+
   Json WholeChoice(int index, const Part& reply) override {
-    std::string text = reply.text();
+    // Text that was meant as a call and is none stays text: nothing is lost.
+    const std::string text = PlainText(reply);
     Json calls = Json::array();
     for (const v1::ToolCall& call : reply.tool_calls()) {
-      text += call.text();
-      if (call.error().empty())
-        calls.push_back(Call(call, index, calls.size()));
+      if (!call.error().empty()) continue;
+      calls.push_back(CallJson(call, index, calls.size()));
     }
     Json message;
     message["role"] = "assistant";
@@ -254,8 +283,9 @@ class ChatFormat final : public OpenAiFormat {
     return choice;
   }
 
-  std::vector<bool> begun_;      // replies of which a part was written
-  std::vector<size_t> n_calls_;  // of each reply so far
+  std::vector<bool> begun_;        // replies of which a part was written
+  std::vector<PartOrder> orders_;  // of each reply
+  std::vector<size_t> n_calls_;    // of each reply that have begun
 };
 
 class CompletionFormat final : public OpenAiFormat {

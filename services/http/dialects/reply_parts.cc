@@ -1,5 +1,7 @@
 #include "services/http/dialects/reply_parts.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace plimsoll::services {
@@ -8,6 +10,34 @@ std::string PlainText(const ReplyFormat::Part& part) {
   std::string text = part.text();
   for (const v1::ToolCall& call : part.tool_calls()) text += call.text();
   return text;
+}
+
+PartOrder::Parts PartOrder::Of(const ReplyFormat::Part& part) {
+  Parts parts;
+  parts.text = part.text();
+  bool is_first = has_pieces_;
+  int n_pieces = 0;
+  const auto take = [&](Step step) {
+    (is_first ? parts.first : parts.then).push_back(step);
+  };
+  const auto take_pieces = [&] {
+    for (; n_pieces < part.tool_call_deltas_size(); ++n_pieces) {
+      const v1::ToolCallDelta& piece = part.tool_call_deltas(n_pieces);
+      if (piece.index() != n_calls_) return;
+      has_pieces_ = true;
+      take({.piece = &piece});
+    }
+  };
+  for (const v1::ToolCall& call : part.tool_calls()) {
+    take_pieces();
+    const bool had_pieces = std::exchange(has_pieces_, false);
+    if (!had_pieces) parts.text += call.text();
+    take({.call = &call, .had_pieces = had_pieces});
+    is_first = false;
+    ++n_calls_;
+  }
+  take_pieces();
+  return parts;
 }
 
 void AppendNamedEvent(absl::string_view name, absl::string_view data,

@@ -2,7 +2,9 @@
 #ifndef PLIMSOLL_SERVICES_HTTP_DIALECTS_REPLY_PARTS_H_
 #define PLIMSOLL_SERVICES_HTTP_DIALECTS_REPLY_PARTS_H_
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "services/http/text_job.h"
@@ -12,6 +14,30 @@ namespace plimsoll::services {
 // The text of a part. What was meant as a call and is none stays text: nothing
 // is lost.
 std::string PlainText(const ReplyFormat::Part& part);
+
+// Puts what the parts of one streamed reply say into an order in which nothing
+// stands between the pieces of a call.
+class PartOrder {
+ public:
+  // A piece of a call, or its end.
+  struct Step {
+    const v1::ToolCallDelta* piece = nullptr;  // null at the end
+    const v1::ToolCall* call = nullptr;        // null at a piece
+    bool had_pieces = false;                   // of the call that ends
+  };
+  // The texts and the steps of a part. The steps point into the part.
+  struct Parts {
+    std::vector<Step> first;  // of the call that an earlier part began
+    std::string text;         // without what was sent as pieces of a call
+    std::vector<Step> then;
+  };
+
+  Parts Of(const ReplyFormat::Part& part);
+
+ private:
+  uint32_t n_calls_ = 0;     // that are complete
+  bool has_pieces_ = false;  // the next call has some
+};
 
 // Appends a server-sent event with a name.
 void AppendNamedEvent(absl::string_view name, absl::string_view data,

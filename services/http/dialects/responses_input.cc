@@ -81,11 +81,11 @@ absl::Status ItemReader::Read(const Json& input, const std::string& name) {
 absl::Status ItemReader::ReadItem(const Json& json, const std::string& path) {
   ASSIGN_OR_RETURN(JsonFields item, JsonFields::Of(json, path));
   ASSIGN_OR_RETURN(const auto type, item.Text("type"));
-  // Items of replies come back with them.
-  item.Ignore({"id", "status"});
+  ASSIGN_OR_RETURN(const auto status, item.Text("status"));
+  item.Ignore({"id"});  // items of replies come back with it
   if (!type.has_value() || type == "message") return ReadMessage(item, path);
   if (type == "reasoning") return ReadReasoning(item, path);
-  if (type == "function_call") return ReadCall(item);
+  if (type == "function_call") return ReadCall(item, status == "incomplete");
   if (type == "function_call_output") return ReadOutput(item, path);
   return item.Bad("type",
                   "must be message, reasoning, function_call or "
@@ -128,12 +128,16 @@ absl::Status ItemReader::ReadReasoning(JsonFields& item,
   return absl::OkStatus();
 }
 
-absl::Status ItemReader::ReadCall(JsonFields& item) {
+absl::Status ItemReader::ReadCall(JsonFields& item, bool is_incomplete) {
   ASSIGN_OR_RETURN(const auto id, item.Text("call_id"));
   ASSIGN_OR_RETURN(const auto name, item.Text("name"));
   ASSIGN_OR_RETURN(const auto arguments, item.Text("arguments"));
   if (id.value_or("").empty()) return item.Bad("call_id", "is missing");
   RETURN_IF_ERROR(item.End());
+  if (is_incomplete) {
+    left_out_.insert(*id);
+    return absl::OkStatus();
+  }
   v1::ChatMessage* last = LastReply();
   v1::ToolCall& call = *(last != nullptr ? *last : Add(v1::CHAT_ROLE_ASSISTANT))
                             .add_tool_calls();
@@ -145,8 +149,9 @@ absl::Status ItemReader::ReadCall(JsonFields& item) {
 
 absl::Status ItemReader::ReadOutput(JsonFields& item, const std::string& path) {
   ASSIGN_OR_RETURN(const auto id, item.Text("call_id"));
+  const bool is_left_out = left_out_.contains(id.value_or(""));
   const auto name = names_.find(id.value_or(""));
-  if (name == names_.end()) {
+  if (name == names_.end() && !is_left_out) {
     return item.Bad("call_id", "is not the id of a call before it");
   }
   ASSIGN_OR_RETURN(
@@ -154,6 +159,7 @@ absl::Status ItemReader::ReadOutput(JsonFields& item, const std::string& path) {
       JoinParts(item, "output", path, "input_text", "output_text"));
   item.Ignore({"name"});
   RETURN_IF_ERROR(item.End());
+  if (is_left_out) return absl::OkStatus();
   v1::ChatMessage& message = Add(v1::CHAT_ROLE_TOOL);
   message.set_tool_name(name->second);
   message.set_content(ToolResponse(text));

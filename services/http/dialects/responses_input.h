@@ -3,6 +3,7 @@
 #define PLIMSOLL_SERVICES_HTTP_DIALECTS_RESPONSES_INPUT_H_
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -14,7 +15,8 @@ namespace plimsoll::services {
 // Builds a conversation. Items of the assistant in a row become one message, as
 // models see it: what it thought, what it said and the calls that it made. The
 // tool that an output is of is found by the id of its call, which may be an
-// item of an earlier turn.
+// item of an earlier turn. A call that is incomplete is left out, and so is its
+// output.
 class ItemReader {
  public:
   // `chat` outlives it.
@@ -30,7 +32,7 @@ class ItemReader {
   absl::Status ReadItem(const Json& json, const std::string& path);
   absl::Status ReadMessage(JsonFields& item, const std::string& path);
   absl::Status ReadReasoning(JsonFields& item, const std::string& path);
-  absl::Status ReadCall(JsonFields& item);
+  absl::Status ReadCall(JsonFields& item, bool is_incomplete);
   absl::Status ReadOutput(JsonFields& item, const std::string& path);
 
   v1::ChatMessage& Add(v1::ChatRole role);
@@ -39,6 +41,7 @@ class ItemReader {
 
   v1::ChatPrompt& chat_;
   std::map<std::string, std::string> names_;  // of tools, by ids of calls
+  std::set<std::string> left_out_;            // ids of incomplete calls
 };
 
 }  // namespace plimsoll::services

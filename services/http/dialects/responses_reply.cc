@@ -107,7 +107,7 @@ class ResponseFormat final : public ReplyFormat {
   }
 
  private:
-  enum class Open { kNone, kReasoning, kMessage };
+  enum class Open { kNone, kReasoning, kMessage, kCall };
 
   std::string id() const { return absl::StrCat("resp_", key_); }
   std::string ItemId(const char* prefix) const {
@@ -193,11 +193,11 @@ class ResponseFormat final : public ReplyFormat {
     if (part.tokens_size() > 0) {
       reasoning_.Add(head_.model.engine->tokenizer(), part);
     }
+    const PartOrder::Parts parts = order_.Of(part);
+    for (const PartOrder::Step& step : parts.first) TakeStep(step, events);
     Say(Open::kReasoning, part.reasoning(), events);
-    Say(Open::kMessage, PlainText(part), events);
-    for (const v1::ToolCall& call : part.tool_calls()) {
-      if (call.error().empty()) AddCall(call, events);
-    }
+    Say(Open::kMessage, parts.text, events);
+    for (const PartOrder::Step& step : parts.then) TakeStep(step, events);
     if (!part.has_finish()) return;
     finish_ = part.finish();
     CloseItem(IsCut(finish_) ? "incomplete" : "completed", events);
@@ -278,6 +278,7 @@ class ResponseFormat final : public ReplyFormat {
 
   void CloseItem(const char* status, std::string* events) {
     if (open_ == Open::kNone) return;
+    if (open_ == Open::kCall) return CloseCall(status, events);
     const Json part = OpenPart(text_);
     const Json item = OpenItem(status, Json::array({part}));
     if (events != nullptr) {
@@ -295,30 +296,68 @@ class ResponseFormat final : public ReplyFormat {
     ++n_items_;
   }
 
-  void AddCall(const v1::ToolCall& call, std::string* events) {
-    CloseItem("completed", events);
+  void TakeStep(const PartOrder::Step& step, std::string* events) {
+    if (step.piece != nullptr) {
+      if (!step.piece->name().empty()) OpenCall(step.piece->name(), events);
+      AddArguments(step.piece->arguments(), events);
+    } else if (step.had_pieces) {
+      CloseItem(step.call->error().empty() ? "completed" : "incomplete",
+                events);
+    } else if (step.call->error().empty()) {
+      OpenCall(step.call->name(), events);
+      AddArguments(step.call->arguments(), events);
+      CloseItem("completed", events);
+    }
+  }
+
+  // The open call.
+  Json CallItem(const char* status) const {
     Json item;
     item["id"] = ItemId("fc");
     item["type"] = "function_call";
-    item["status"] = "in_progress";
+    item["status"] = status;
     item["call_id"] = ItemId("call");
-    item["name"] = call.name();
-    item["arguments"] = "";
-    const Json begun = item;
-    item["status"] = "completed";
-    item["arguments"] = call.arguments();
+    item["name"] = call_name_;
+    item["arguments"] = text_;
+    return item;
+  }
+
+  // An event about the arguments of the open call.
+  void AppendOfCall(const char* what, const Json& more, std::string& events) {
+    Json fields = {{"item_id", ItemId("fc")}, {"output_index", n_items_}};
+    fields.update(more);
+    Append(absl::StrCat("response.function_call_arguments.", what), fields,
+           events);
+  }
+
+  void OpenCall(const std::string& name, std::string* events) {
+    CloseItem("completed", events);
+    open_ = Open::kCall;
+    call_name_ = name;
+    if (events == nullptr) return;
+    AppendItem("response.output_item.added", CallItem("in_progress"), *events);
+  }
+
+  void AddArguments(const std::string& json, std::string* events) {
+    text_ += json;
+    if (events == nullptr || json.empty()) return;
+    AppendOfCall("delta", {{"delta", json}}, *events);
+  }
+
+  // The arguments of a call that is incomplete are never done, so that nobody
+  // makes it.
+  void CloseCall(const std::string& status, std::string* events) {
+    const Json item = CallItem(status.c_str());
     if (events != nullptr) {
-      AppendItem("response.output_item.added", begun, *events);
-      Json of_item = {{"item_id", item["id"]}, {"output_index", n_items_}};
-      Json delta = of_item;
-      delta["delta"] = call.arguments();
-      Append("response.function_call_arguments.delta", delta, *events);
-      of_item["name"] = call.name();
-      of_item["arguments"] = call.arguments();
-      Append("response.function_call_arguments.done", of_item, *events);
+      if (status == "completed") {
+        AppendOfCall("done", {{"name", call_name_}, {"arguments", text_}},
+                     *events);
+      }
       AppendItem("response.output_item.done", item, *events);
     }
     AddItem(item);
+    open_ = Open::kNone;
+    text_.clear();
   }
 
   const std::shared_ptr<ResponseDraft> draft_;
@@ -328,7 +367,9 @@ class ResponseFormat final : public ReplyFormat {
   int64_t n_items_ = 0;      // that are complete
   std::string output_;       // those, as JSON with commas between them
   Open open_ = Open::kNone;  // the item after them, if one has begun
-  std::string text_;         // of the open item
+  std::string text_;         // of the open item, or its arguments
+  std::string call_name_;    // of the open item, if it is a call
+  PartOrder order_;
   ReasoningCount reasoning_;
   v1::FinishInfo finish_;  // once it has come
 };

@@ -248,26 +248,6 @@ def test_a_call_and_its_output(caller):
     assert caught.value.param == "input[0].call_id"
 
 
-def test_a_call_in_a_stream(caller):
-    with caller.responses.stream(
-        input="Hall, please.", model="model", tools=[LIGHT],
-        tool_choice={"type": "function", "name": "light"}, max_output_tokens=100,
-        temperature=0,
-    ) as stream:
-        events = list(stream)
-    kinds = [event.type for event in events]
-    begin = kinds.index("response.function_call_arguments.delta")
-    assert kinds[begin - 1 : begin + 3] == [
-        "response.output_item.added", "response.function_call_arguments.delta",
-        "response.function_call_arguments.done", "response.output_item.done",
-    ]
-    # The model may say more behind the call, until it is cut.
-    output = events[-1].response.output
-    call = next(item for item in output if item.type == "function_call")
-    assert events[begin].snapshot == call.arguments
-    assert json.loads(call.arguments)["room"] in ("hall", "attic")
-
-
 def test_reasoning_is_an_item(thinker):
     options = {"input": "Think.", "model": "model", "max_output_tokens": 16,
                "temperature": 0,

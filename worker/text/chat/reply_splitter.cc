@@ -132,13 +132,8 @@ bool ReplySplitter::AdvanceReasoning(ReplyPart& part) {
 }
 
 size_t ReplySplitter::FindEndOfCall(absl::string_view mark) {
-  if (has_strings_) {
-    const size_t at = call_end_.Find(held_, mark);
-    const bool is_too_long =
-        static_cast<int64_t>(held_.size()) > kMaxToolCallBytes;
-    if (at != absl::string_view::npos || !is_too_long) return at;
-  }
-  return absl::string_view(held_).find(mark);
+  return has_strings_ ? call_end_.Find(held_, mark)
+                      : absl::string_view(held_).find(mark);
 }
 
 bool ReplySplitter::AdvanceCall(ReplyPart& part) {

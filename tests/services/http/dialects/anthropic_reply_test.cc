@@ -76,6 +76,44 @@ TEST_F(AnthropicReplyTest, EachCallIsABlockOfAStream) {
   EXPECT_EQ(events[13]["delta"]["stop_reason"], "tool_use");
 }
 
+TEST_F(AnthropicReplyTest, ArgumentsComeInPieces) {
+  Part last = Call("f", R"({"x":1})");
+  last.set_text("b");
+  const std::vector<Json> events =
+      Stream({Text("a"), Piece(0, "f", ""), Piece(0, "", R"({"x")"),
+              Piece(0, "", ":1}"), last, Call("g", "{}"),
+              End(v1::FINISH_REASON_TOOL_CALL)});
+  EXPECT_THAT(
+      Types(events),
+      ElementsAre("message_start", "content_block_start", "content_block_delta",
+                  "content_block_stop", "content_block_start",
+                  "content_block_delta", "content_block_delta",
+                  "content_block_stop", "content_block_start",
+                  "content_block_delta", "content_block_stop",
+                  "content_block_start", "content_block_delta",
+                  "content_block_stop", "message_delta", "message_stop"));
+  EXPECT_EQ(events[4]["content_block"]["name"], "f");
+  EXPECT_EQ(events[5]["delta"]["partial_json"], R"({"x")");
+  EXPECT_EQ(events[6]["delta"]["partial_json"], ":1}");
+  EXPECT_EQ(events[6]["index"], 1);
+  EXPECT_FALSE(events[7].contains("error"));
+  EXPECT_EQ(events[9]["delta"]["text"], "b");
+  EXPECT_EQ(events[11]["content_block"]["name"], "g");
+  EXPECT_NE(events[11]["content_block"]["id"],
+            events[4]["content_block"]["id"]);
+}
+
+TEST_F(AnthropicReplyTest, ACallThatFailsAfterItsPiecesSaysWhy) {
+  const std::vector<Json> events = Stream(
+      {Piece(0, "f", "{"), BrokenCall(), End(v1::FINISH_REASON_MAX_TOKENS)});
+  EXPECT_THAT(
+      Types(events),
+      ElementsAre("message_start", "content_block_start", "content_block_delta",
+                  "content_block_stop", "message_delta", "message_stop"));
+  EXPECT_EQ(events[3]["error"], "it is cut off");
+  EXPECT_EQ(events[4]["delta"]["stop_reason"], "max_tokens");
+}
+
 TEST_F(AnthropicReplyTest, AStreamWithoutTextHasNoBlock) {
   EXPECT_THAT(Types(Stream({End(v1::FINISH_REASON_END_TOKEN)})),
               ElementsAre("message_start", "message_delta", "message_stop"));

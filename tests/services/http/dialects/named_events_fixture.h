@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,6 +31,23 @@ class NamedEventsTest : public ::testing::Test {
     v1::ToolCall& call = *part.add_tool_calls();
     call.set_name(name);
     call.set_arguments(arguments);
+    return part;
+  }
+  // A piece of a call; the first one has a name.
+  static Part Piece(uint32_t index, const std::string& name,
+                    const std::string& arguments) {
+    Part part;
+    v1::ToolCallDelta& piece = *part.add_tool_call_deltas();
+    piece.set_index(index);
+    piece.set_name(name);
+    piece.set_arguments(arguments);
+    return part;
+  }
+  static Part BrokenCall() {
+    Part part;
+    v1::ToolCall& call = *part.add_tool_calls();
+    call.set_error("it is cut off");
+    call.set_text("call:f{");
     return part;
   }
   static Part End(v1::FinishReason reason) {

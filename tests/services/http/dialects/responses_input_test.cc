@@ -44,6 +44,18 @@ TEST(ResponsesInputTest, MessagesHaveRolesAndParts) {
   EXPECT_EQ(chat.messages(3).content(), "d");
 }
 
+TEST(ResponsesInputTest, IncompleteCallsAreLeftOut) {
+  const v1::ChatPrompt chat = Items(
+      R"([{"role":"user","content":"q"},)"
+      R"({"type":"function_call","call_id":"1","name":"f","arguments":"{",)"
+      R"("status":"incomplete"},)"
+      R"({"type":"function_call_output","call_id":"1","output":"no JSON"},)"
+      R"({"role":"user","content":"again"}])");
+  ASSERT_EQ(chat.messages_size(), 2);
+  EXPECT_EQ(chat.messages(0).content(), "q");
+  EXPECT_EQ(chat.messages(1).content(), "again");
+}
+
 TEST(ResponsesInputTest, ItemsOfOneReplyAreOneMessage) {
   const v1::ChatPrompt chat = Items(
       R"([{"role":"user","content":"q"},)"

@@ -155,6 +155,61 @@ TEST_F(ResponsesReplyTest, EachCallIsAnItem) {
   EXPECT_EQ(events[12]["output_index"], 2);
 }
 
+TEST_F(ResponsesReplyTest, ArgumentsComeInPieces) {
+  Part last = Call("f", R"({"x":1})");
+  last.set_text("b");
+  const std::vector<Json> events =
+      Stream({Piece(0, "f", ""), Piece(0, "", R"({"x")"), Piece(0, "", ":1}"),
+              last, End(v1::FINISH_REASON_TOOL_CALL)});
+  const std::vector<std::string> types = Types(events);
+  EXPECT_THAT(
+      std::vector<std::string>(types.begin() + 2, types.begin() + 8),
+      ElementsAre("response.output_item.added",
+                  "response.function_call_arguments.delta",
+                  "response.function_call_arguments.delta",
+                  "response.function_call_arguments.done",
+                  "response.output_item.done", "response.output_item.added"));
+  EXPECT_EQ(events[2]["item"]["name"], "f");
+  EXPECT_EQ(events[2]["item"]["arguments"], "");
+  EXPECT_EQ(events[3]["delta"], R"({"x")");
+  EXPECT_EQ(events[4]["delta"], ":1}");
+  EXPECT_EQ(events[4]["item_id"], events[2]["item"]["id"]);
+  EXPECT_EQ(events[5]["arguments"], R"({"x":1})");
+  EXPECT_EQ(events[6]["item"]["arguments"], R"({"x":1})");
+  EXPECT_EQ(events[6]["item"]["status"], "completed");
+  EXPECT_EQ(events[7]["item"]["type"], "message");
+  const Json& output = events.back()["response"]["output"];
+  ASSERT_EQ(output.size(), 2u);
+  EXPECT_EQ(output[0], events[6]["item"]);
+}
+
+TEST_F(ResponsesReplyTest, ACallThatFailsAfterItsPiecesIsIncomplete) {
+  const std::vector<Json> events =
+      Stream({Piece(0, "f", "{\"x"), BrokenCall(), Text("b"),
+              End(v1::FINISH_REASON_END_TOKEN)});
+  const std::vector<std::string> types = Types(events);
+  EXPECT_THAT(
+      std::vector<std::string>(types.begin() + 2, types.begin() + 6),
+      ElementsAre("response.output_item.added",
+                  "response.function_call_arguments.delta",
+                  "response.output_item.done", "response.output_item.added"));
+  EXPECT_EQ(events[4]["item"]["status"], "incomplete");
+  EXPECT_EQ(events[4]["item"]["arguments"], "{\"x");
+  const Json& output = events.back()["response"]["output"];
+  ASSERT_EQ(output.size(), 2u);
+  EXPECT_EQ(output[0], events[4]["item"]);
+  EXPECT_EQ(output[1]["content"][0]["text"], "b");
+}
+
+TEST_F(ResponsesReplyTest, AnErrorLeavesAnOpenCallIncomplete) {
+  std::string bytes;
+  format_->AppendPart(0, Piece(0, "f", "{"), bytes);
+  format_->AppendError(absl::InternalError("bug"), bytes);
+  const Json response = Events(bytes).back()["response"];
+  EXPECT_EQ(response["output"][0]["type"], "function_call");
+  EXPECT_EQ(response["output"][0]["status"], "incomplete");
+}
+
 TEST_F(ResponsesReplyTest, AWholeResponseHasTheItemsOfAStream) {
   Part reply = End(v1::FINISH_REASON_TOOL_CALL);
   reply.set_reasoning("hm");
