@@ -77,7 +77,7 @@ constexpr CallRow kCalls[] = {
     {"<|python_tag|>", {"", ""}, CallSyntax::kBareJson, CallForm::kBare},
 };
 // A template with this sign has the arguments of kSeparated in blocks.
-constexpr absl::string_view kFence = "```json";
+constexpr absl::string_view kFenceSign = "```json";
 
 struct ReasoningRow {
   absl::string_view sign;
@@ -147,7 +147,7 @@ ReplyFormat FindReplyFormat(absl::string_view chat_template) {
     format.form = call->form;
     format.all_calls = call->all_calls;
     if (format.form == CallForm::kSeparated &&
-        absl::StrContains(chat_template, kFence)) {
+        absl::StrContains(chat_template, kFenceSign)) {
       format.form = CallForm::kFenced;
     }
   }
