@@ -251,7 +251,6 @@ void Engine::Impl::StepLoop() {
   bool has_run = false;
   while (has_run || AwaitWork()) {
     step_began_ = absl::ToUnixNanos(options_.clock());
-    Sweep();
     if (!PlanStep()) break;
     resources_.pool->LeaveWorkersCpus();
     has_run = !step_.empty();
@@ -292,10 +291,14 @@ void Engine::Impl::Sweep() {
 }
 
 bool Engine::Impl::PlanStep() {
-  absl::MutexLock lock(&mu_);
-  if (stopping_) return false;
-  planner_.PlanStep(book_, options_.clock(), step_);
-  return true;
+  while (true) {
+    Sweep();
+    absl::MutexLock lock(&mu_);
+    if (stopping_) return false;
+    if (has_news_) continue;
+    planner_.PlanStep(book_, options_.clock(), step_);
+    return true;
+  }
 }
 
 bool Engine::Impl::RunStep() {

@@ -96,7 +96,8 @@ class Engine::Impl {
   bool AwaitWork() ABSL_LOCKS_EXCLUDED(mu_);
   // Ends abandoned and late streams, and offers held-back output again.
   void Sweep() ABSL_LOCKS_EXCLUDED(mu_);
-  // Plans the next step. Returns false at the end.
+  // Plans a step of the streams that Sweep has seen and left: a stream that
+  // comes late computes no row. Returns false at the end.
   bool PlanStep() ABSL_LOCKS_EXCLUDED(mu_);
   // Runs the planned step. Returns false if a device is lost: no step can come
   // any more.

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -411,6 +413,46 @@ TEST_F(SessionTest, APassedDeadlineBeforeAnyRowLosesNothing) {
   late.deadline = absl::InfinitePast();
   EXPECT_EQ(Generate(*engine_, late).status.code(),
             absl::StatusCode::kDeadlineExceeded);
+  content = RandomIds(3, random);
+  transcript.AddMessage(content);
+  EXPECT_TRUE(SameBits(Say("a", content, 5), Fresh(transcript.Live(), 5)));
+}
+
+// Calls `look` each time the engine asks whether somebody still reads.
+class WatchedSink : public CollectSink {
+ public:
+  explicit WatchedSink(std::function<void()> look) : look_(std::move(look)) {}
+  bool Abandoned() const override {
+    look_();
+    return CollectSink::Abandoned();
+  }
+
+ private:
+  const std::function<void()> look_;
+};
+
+// The engine looks at its streams, and plans a step of them after that. A
+// message comes in between.
+TEST_F(SessionTest, ALateMessageComputesNoRowWhenEverItComes) {
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 2});
+  Open(Chat("a"));
+  std::mt19937 random(9);
+  Transcript transcript(Frame());
+  Ids content = RandomIds(9, random);
+  transcript.AddMessage(content);
+  GenerateOptions late = Message("a", content, 5);
+  late.deadline = absl::InfinitePast();
+  const auto late_sink = std::make_shared<CollectSink>();
+  std::atomic<bool> has_come = false;
+  const auto other = std::make_shared<WatchedSink>([&] {
+    if (has_come.exchange(true)) return;
+    EXPECT_TRUE(engine_->Submit(std::move(late), late_sink).ok());
+  });
+  ASSERT_TRUE(engine_->Submit(PlainText(RandomIds(4, random), 3), other).ok());
+  EXPECT_TRUE(other->Await().status.ok());
+  const Generated got = late_sink->Await();
+  EXPECT_EQ(got.status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(got.status.message(), HasSubstr("after 0 generated tokens"));
   content = RandomIds(3, random);
   transcript.AddMessage(content);
   EXPECT_TRUE(SameBits(Say("a", content, 5), Fresh(transcript.Live(), 5)));
