@@ -18,36 +18,44 @@ constexpr const char* kContentTypes[] = {"", " json", " <|constrain|>json"};
 // JSON between marks that are text has no '<' in its strings.
 worker::JsonSpelling JsonBetweenMarks() { return {.escaped = "<"}; }
 
-worker::ArgumentSpelling Parameters(const std::string& close) {
+// Arguments as tags around a name and its value.
+struct Tags {
+  const char* before_name;
+  const char* after_name;
+  const char* after_value;
+  const char* end;  // ends a string that no schema binds
+};
+
+worker::ArgumentSpelling Tagged(const Tags& tags,
+                                const std::vector<std::string>& never) {
   return {.values = JsonBetweenMarks(),
           .members = worker::MemberSpelling{
               .list = {.has_space = false,
                        .object_open = "",
                        .object_close = "",
                        .comma = ""},
-              .before_name = "<parameter=",
-              .after_name = ">\n",
-              .after_value = "\n</parameter>",
+              .before_name = tags.before_name,
+              .after_name = tags.after_name,
+              .after_value = tags.after_value,
               .after_member = "\n",
-              .strings = worker::RawStrings{.close = "\n</parameter>",
-                                            .end = "</parameter>",
-                                            .never = {"</function>", close}}}};
+              .strings = worker::RawStrings{
+                  .close = tags.after_value, .end = tags.end, .never = never}}};
+}
+
+worker::ArgumentSpelling Parameters(const std::string& close) {
+  return Tagged({.before_name = "<parameter=",
+                 .after_name = ">\n",
+                 .after_value = "\n</parameter>",
+                 .end = "</parameter>"},
+                {"</function>", close});
 }
 
 worker::ArgumentSpelling Pairs(const std::string& close) {
-  return {.values = JsonBetweenMarks(),
-          .members = worker::MemberSpelling{
-              .list = {.has_space = false,
-                       .object_open = "",
-                       .object_close = "",
-                       .comma = ""},
-              .before_name = "<arg_key>",
-              .after_name = "</arg_key>\n<arg_value>",
-              .after_value = "</arg_value>",
-              .after_member = "\n",
-              .strings = worker::RawStrings{.close = "</arg_value>",
-                                            .end = "</arg_value>",
-                                            .never = {close}}}};
+  return Tagged({.before_name = "<arg_key>",
+                 .after_name = "</arg_key>\n<arg_value>",
+                 .after_value = "</arg_value>",
+                 .end = "</arg_value>"},
+                {close});
 }
 
 worker::ArgumentSpelling Keywords(const std::string& close) {

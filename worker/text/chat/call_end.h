@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "absl/strings/string_view.h"
+#include "worker/text/json_strings.h"
 
 namespace plimsoll::worker {
 
@@ -18,7 +19,7 @@ class CallEnd {
 
  private:
   size_t at_ = 0;  // bytes that were looked at
-  bool is_string_ = false;
+  JsonStrings strings_;
 };
 
 }  // namespace plimsoll::worker

@@ -170,17 +170,10 @@ void CallStream::FindHead(absl::string_view text) {
 void CallStream::TakeArguments(absl::string_view text) {
   for (; n_read_ < text.size() && state_ == State::kArguments; ++n_read_) {
     const char byte = text[n_read_];
-    if (is_in_string_) {
-      is_in_string_ = byte != '"' || is_escaped_;
-      is_escaped_ = byte == '\\' && !is_escaped_;
-    } else if (absl::ascii_isspace(static_cast<unsigned char>(byte))) {
-      continue;
-    } else if (byte == '"') {
-      is_in_string_ = true;
-    } else if (byte == '{' || byte == '[') {
-      ++depth_;
-    } else if (byte == '}' || byte == ']') {
-      --depth_;
+    if (!strings_.Take(byte)) {
+      if (absl::ascii_isspace(static_cast<unsigned char>(byte))) continue;
+      if (byte == '{' || byte == '[') ++depth_;
+      if (byte == '}' || byte == ']') --depth_;
     }
     arguments_ += byte;
     if (depth_ == 0) state_ = State::kEnd;

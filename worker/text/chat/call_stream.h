@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "worker/text/chat/reply_format.h"
 #include "worker/text/chat/tool_call.h"
+#include "worker/text/json_strings.h"
 
 namespace plimsoll::worker {
 
@@ -60,8 +61,7 @@ class CallStream {
   std::string arguments_;  // of all pieces
   size_t n_read_ = 0;      // bytes of the text
   int depth_ = 0;          // of lists and objects
-  bool is_in_string_ = false;
-  bool is_escaped_ = false;  // the next byte follows a backslash
+  JsonStrings strings_;
 };
 
 }  // namespace plimsoll::worker

@@ -32,6 +32,14 @@ struct ReplyPart {
   std::vector<ReadToolCall> calls;  // that are complete
   // More of calls that become complete in this part or in a later one.
   std::vector<CallDelta> deltas;
+
+  // Empties it, and keeps its memory.
+  void Clear() {
+    text.clear();
+    reasoning.clear();
+    calls.clear();
+    deltas.clear();
+  }
 };
 
 // Takes the text of one reply in any pieces: the parts together do not depend

@@ -12,6 +12,7 @@ namespace plimsoll::worker {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
 const std::vector<Tool>& Tools() {
@@ -373,6 +374,17 @@ TEST(ReplySplitter, CallsAreLimited) {
       Split(Reading(kQwen),
             absl::StrCat("<tool_call>", std::string(3 * kMost, 'x')), 1000),
       HasSubstr("T{xxx"));
+}
+
+TEST(ReplySplitter, AClearedPartIsEmpty) {
+  ReplyPart part = {.text = "a", .reasoning = "b"};
+  part.calls.emplace_back();
+  part.deltas.emplace_back();
+  part.Clear();
+  EXPECT_THAT(part.text, IsEmpty());
+  EXPECT_THAT(part.reasoning, IsEmpty());
+  EXPECT_THAT(part.calls, IsEmpty());
+  EXPECT_THAT(part.deltas, IsEmpty());
 }
 
 TEST(ReplySplitter, PythonValues) {
