@@ -201,11 +201,8 @@ std::unique_ptr<worker::Tokenizer> MarkTokenizer(const Case& tested) {
   const std::vector<worker::FixtureToken> vocab = worker::ByteLevelVocab(more);
   const auto n_vocab = static_cast<uint32_t>(vocab.size());
   worker::GgufFixture fixture;
-  worker::AddVocab(fixture, vocab)
-      .String("tokenizer.ggml.model", "gpt2")
-      .String("tokenizer.ggml.pre", "gpt-2")
-      .U32("tokenizer.ggml.eos_token_id", n_vocab - 1)
-      .Strings("tokenizer.ggml.merges", {});
+  worker::AddBpeVocab(fixture, vocab)
+      .U32("tokenizer.ggml.eos_token_id", n_vocab - 1);
   if (tested.family->end != nullptr && tested.type == TokenType::kControl) {
     const auto end = std::find_if(vocab.begin(), vocab.end(),
                                   [&](const worker::FixtureToken& token) {

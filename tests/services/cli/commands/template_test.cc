@@ -43,14 +43,11 @@ TEST(TemplateTest, PrintsWhatIsRenderedAndNoLineFeed) {
 
 TEST(TemplateTest, AModelHasATemplateAndTokens) {
   worker::GgufFixture fixture;
-  worker::AddVocab(
+  worker::AddBpeVocab(
       fixture, worker::ByteLevelVocab({{"<s>", worker::TokenType::kControl},
                                        {"</s>", worker::TokenType::kControl}}))
-      .String("tokenizer.ggml.model", "gpt2")
-      .String("tokenizer.ggml.pre", "gpt-2")
       .U32("tokenizer.ggml.bos_token_id", 256)
       .U32("tokenizer.ggml.eos_token_id", 257)
-      .Strings("tokenizer.ggml.merges", {})
       .String("tokenizer.chat_template",
               "{{ bos_token }}{{ messages[0].content | trim }}{{ eos_token }}");
   const std::vector<std::byte> bytes = fixture.Bytes();

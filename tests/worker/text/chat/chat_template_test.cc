@@ -118,10 +118,7 @@ TEST(EncodeChatTest, ControlTextInContentStaysText) {
   std::vector<FixtureToken> tokens =
       ByteLevelVocab({{"<|im_start|>", TokenType::kControl},
                       {"<|im_end|>", TokenType::kControl}});
-  const auto tokenizer = AddVocab(fixture, tokens)
-                             .String("tokenizer.ggml.model", "gpt2")
-                             .String("tokenizer.ggml.pre", "gpt-2")
-                             .Strings("tokenizer.ggml.merges", {})
+  const auto tokenizer = AddBpeVocab(fixture, tokens)
                              .U32("tokenizer.ggml.bos_token_id", 256)
                              .Bool("tokenizer.ggml.add_bos_token", true)
                              .Load();
@@ -242,14 +239,11 @@ TEST(ChatFormatNameTest, NamesAreParsedBack) {
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerOfBytes() {
   GgufFixture fixture;
-  return AddVocab(fixture,
-                  ByteLevelVocab({{"<|im_start|>", TokenType::kControl},
-                                  {"<|im_end|>", TokenType::kControl},
-                                  {"<start_of_turn>", TokenType::kControl},
-                                  {"<end_of_turn>", TokenType::kControl}}))
-      .String("tokenizer.ggml.model", "gpt2")
-      .String("tokenizer.ggml.pre", "gpt-2")
-      .Strings("tokenizer.ggml.merges", {})
+  return AddBpeVocab(fixture,
+                     ByteLevelVocab({{"<|im_start|>", TokenType::kControl},
+                                     {"<|im_end|>", TokenType::kControl},
+                                     {"<start_of_turn>", TokenType::kControl},
+                                     {"<end_of_turn>", TokenType::kControl}}))
       .U32("tokenizer.ggml.bos_token_id", 256)
       .Bool("tokenizer.ggml.add_bos_token", true)
       .Load();

@@ -30,12 +30,9 @@ std::unique_ptr<Tokenizer> MarkTokenizer() {
   }
   const std::vector<FixtureToken> vocab = ByteLevelVocab(more);
   GgufFixture fixture;
-  auto tokenizer = AddVocab(fixture, vocab)
-                       .String("tokenizer.ggml.model", "gpt2")
-                       .String("tokenizer.ggml.pre", "gpt-2")
+  auto tokenizer = AddBpeVocab(fixture, vocab)
                        .U32("tokenizer.ggml.eos_token_id",
                             static_cast<uint32_t>(vocab.size()) - 1)
-                       .Strings("tokenizer.ggml.merges", {})
                        .Load();
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
   return *std::move(tokenizer);

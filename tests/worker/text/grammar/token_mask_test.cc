@@ -47,12 +47,9 @@ std::unique_ptr<Tokenizer> SmallTokenizer() {
   more.push_back({"<end>", TokenType::kControl});
   const std::vector<FixtureToken> vocab = ByteLevelVocab(more);
   GgufFixture fixture;
-  auto tokenizer = AddVocab(fixture, vocab)
-                       .String("tokenizer.ggml.model", "gpt2")
-                       .String("tokenizer.ggml.pre", "gpt-2")
+  auto tokenizer = AddBpeVocab(fixture, vocab)
                        .U32("tokenizer.ggml.eos_token_id",
                             static_cast<uint32_t>(vocab.size()) - 1)
-                       .Strings("tokenizer.ggml.merges", {})
                        .Load();
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
   return *std::move(tokenizer);
@@ -212,11 +209,7 @@ TEST(TokenMaskTest, ATokenThatIsForbiddenIsNotAccepted) {
 TEST(TokenMaskTest, WhatNoTokenSpellsIsAnError) {
   std::vector<FixtureToken> tokens = {{"a"}, {"b"}};
   GgufFixture fixture;
-  const auto tokenizer = AddVocab(fixture, tokens)
-                             .String("tokenizer.ggml.model", "gpt2")
-                             .String("tokenizer.ggml.pre", "gpt-2")
-                             .Strings("tokenizer.ggml.merges", {})
-                             .Load();
+  const auto tokenizer = AddBpeVocab(fixture, tokens).Load();
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   const TokenIndex index(**tokenizer);
   TokenMask mask(*CompileGbnf("root ::= \"ac\""), index);
@@ -264,11 +257,7 @@ TEST(TokenMaskTest, HoweverAmbiguousEveryTokenThatIsAllowedIsAccepted) {
 TEST(TokenMaskTest, WithoutTokensOfOneByteOneIsStillFound) {
   GgufFixture fixture;
   const std::vector<FixtureToken> tokens = {{"aaaaaaaaaaaa"}};
-  const auto tokenizer = AddVocab(fixture, tokens)
-                             .String("tokenizer.ggml.model", "gpt2")
-                             .String("tokenizer.ggml.pre", "gpt-2")
-                             .Strings("tokenizer.ggml.merges", {})
-                             .Load();
+  const auto tokenizer = AddBpeVocab(fixture, tokens).Load();
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   const TokenIndex index(**tokenizer);
   TokenMask mask(
@@ -282,11 +271,7 @@ TEST(TokenMaskTest, WithoutTokensOfOneByteOneIsStillFound) {
     ASSERT_TRUE(mask.Accept(0).ok());
   }
   GgufFixture far;
-  const auto too_long = AddVocab(far, {{std::string(500, 'a')}})
-                            .String("tokenizer.ggml.model", "gpt2")
-                            .String("tokenizer.ggml.pre", "gpt-2")
-                            .Strings("tokenizer.ggml.merges", {})
-                            .Load();
+  const auto too_long = AddBpeVocab(far, {{std::string(500, 'a')}}).Load();
   ASSERT_TRUE(too_long.ok()) << too_long.status();
   const TokenIndex far_index(**too_long);
   TokenMask searching(

@@ -129,6 +129,15 @@ inline GgufFixture& AddVocab(GgufFixture& fixture,
       .F32s("tokenizer.ggml.scores", scores);
 }
 
+// A vocabulary that byte pair encoding uses as gpt-2 does, without merges.
+inline GgufFixture& AddBpeVocab(GgufFixture& fixture,
+                                const std::vector<FixtureToken>& tokens) {
+  return AddVocab(fixture, tokens)
+      .String("tokenizer.ggml.model", "gpt2")
+      .String("tokenizer.ggml.pre", "gpt-2")
+      .Strings("tokenizer.ggml.merges", {});
+}
+
 // The text of the code point that byte-level BPE writes for `byte`.
 inline std::string MappedByteText(int byte) {
   int shifted = 256;
