@@ -377,7 +377,9 @@ TEST(ReplySplitter, CallsAreLimited) {
 }
 
 TEST(ReplySplitter, AClearedPartIsEmpty) {
-  ReplyPart part = {.text = "a", .reasoning = "b"};
+  ReplyPart part;
+  part.text = "a";
+  part.reasoning = "b";
   part.calls.emplace_back();
   part.deltas.emplace_back();
   part.Clear();
