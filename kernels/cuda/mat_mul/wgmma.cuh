@@ -48,52 +48,66 @@ struct ProductRows {
   }
 };
 
-// A warp computes its own 16 outputs, so the emulator needs no warpgroup.
+// The values of an operand in shared memory whose bytes are at `byte_of(k)`.
+template <typename ByteOf>
+void ReadHalves(ByteOf byte_of, float (&values)[kWgmmaColumns]) {
+  for (int k = 0; k < kWgmmaColumns; ++k) {
+    uint16_t bits;
+    std::memcpy(&bits, DynamicShared() + byte_of(k), 2);
+    values[k] = Widened<false>(bits);
+  }
+}
+
+// Adds the products of a thread's two rows with its columns, whose element k is
+// at `byte_of(column, k)`. A warp computes its own 16 rows, so the emulator
+// needs no warpgroup.
+template <typename ByteOf>
+void AddProducts(const float (&rows)[2][kWgmmaColumns], ByteOf byte_of,
+                 int n_sums, float* d) {
+  for (int i = 0; i < n_sums; i += 4) {
+    for (int j = 0; j < 2; ++j) {
+      const int column = i / 4 * 8 + LaneIndex() % 4 * 2 + j;
+      float values[kWgmmaColumns];
+      ReadHalves([&](int k) { return byte_of(column, k); }, values);
+      for (int row = 0; row < 2; ++row) {
+        float sum = d[i + 2 * row + j];
+        for (int k = 0; k < kWgmmaColumns; ++k) sum += rows[row][k] * values[k];
+        d[i + 2 * row + j] = sum;
+      }
+    }
+  }
+}
+
 template <int kRows>
 void MultiplyGroup(const uint32_t* a, uint64_t b, float* d) {
   const ProductRows rows(a);
-  const int place = LaneIndex() % 4;
-  for (int i = 0; i < WgmmaSums(kRows); ++i) {
-    const int column = i / 4 * 8 + place * 2 + i % 2;
-    for (int k = 0; k < kWgmmaColumns; ++k) {
-      uint16_t bits;
-      std::memcpy(&bits, DynamicShared() + WgmmaByte(b, column, k), 2);
-      d[i] += rows.at[i / 2 % 2][k] * Widened<false>(bits);
-    }
-  }
+  AddProducts(
+      rows.at, [b](int column, int k) { return WgmmaByte(b, column, k); },
+      WgmmaSums(kRows), d);
 }
 
 // d = a b^T, or d += a b^T, for operands of 64 rows in shared memory.
 template <bool kAdds>
 void MultiplyShared(uint64_t a, uint64_t b, float* d) {
-  const auto at = [](uint64_t descriptor, int row, int column) {
-    uint16_t bits;
-    std::memcpy(&bits, DynamicShared() + WgmmaByte(descriptor, row, column), 2);
-    return Widened<false>(bits);
-  };
-  const int first = WarpIndex() % 4 * 16 + LaneIndex() / 4;
-  for (int i = 0; i < 32; ++i) {
-    const int row = first + i / 2 % 2 * 8;
-    const int column = i / 4 * 8 + LaneIndex() % 4 * 2 + i % 2;
-    float sum = kAdds ? d[i] : 0.0f;
-    for (int k = 0; k < kWgmmaColumns; ++k)
-      sum += at(a, row, k) * at(b, column, k);
-    d[i] = sum;
+  constexpr int kSums = 32;
+  if constexpr (!kAdds) std::fill(d, d + kSums, 0.0f);
+  float rows[2][kWgmmaColumns];
+  for (int i = 0; i < 2; ++i) {
+    const int row = WarpIndex() % 4 * 16 + LaneIndex() / 4 + 8 * i;
+    ReadHalves([&](int k) { return WgmmaByte(a, row, k); }, rows[i]);
   }
+  AddProducts(
+      rows, [b](int column, int k) { return WgmmaByte(b, column, k); }, kSums,
+      d);
 }
 
 // d += a b for a `b` of kColumns columns that lies transposed.
 template <int kColumns>
 void MultiplyTransposed(const uint32_t* a, uint64_t b, float* d) {
   const ProductRows rows(a);
-  for (int i = 0; i < kColumns / 2; ++i) {
-    const int column = i / 4 * 8 + LaneIndex() % 4 * 2 + i % 2;
-    for (int k = 0; k < kWgmmaColumns; ++k) {
-      uint16_t bits;
-      std::memcpy(&bits, DynamicShared() + TransposedByte(b, k, column), 2);
-      d[i] += rows.at[i / 2 % 2][k] * Widened<false>(bits);
-    }
-  }
+  AddProducts(
+      rows.at, [b](int column, int k) { return TransposedByte(b, k, column); },
+      kColumns / 2, d);
 }
 
 #else
