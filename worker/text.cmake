@@ -16,12 +16,14 @@ target_link_libraries(plimsoll_text_base
 add_library(plimsoll_text_tokenizer STATIC
   text/tokenizer/char_classes.cc
   text/tokenizer/merge_table.cc
+  text/tokenizer/plain_tokens.cc
   text/tokenizer/pretokenizer.cc
   text/tokenizer/pretokenizer_names.cc
   text/tokenizer/pretokenizer_rule.cc
   text/tokenizer/space_mark.cc
   text/tokenizer/special_tokens.cc
   text/tokenizer/token_index.cc
+  text/tokenizer/token_list.cc
   text/tokenizer/tokenizer.cc
   text/tokenizer/tokenizer_bpe.cc
   text/tokenizer/tokenizer_char_bpe.cc
@@ -94,6 +96,8 @@ add_library(plimsoll_text_grammar STATIC
   text/grammar/grammar_spread.cc
   text/grammar/grammar_state.cc
   text/grammar/json_grammar.cc
+  text/grammar/mask_walk.cc
+  text/grammar/plain_steps.cc
   text/grammar/regex_automaton.cc
   text/grammar/regex_grammar.cc
   text/grammar/regex_tree.cc

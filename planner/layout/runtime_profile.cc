@@ -21,10 +21,10 @@ constexpr int64_t kSlotBytes = 64 << 10;
 // A row takes its token, its position and its place, in vectors that double.
 constexpr int64_t kRowBytes = 64;
 // A token takes a biased logit and, in a row that is sorted whole, a logit with
-// its id, a weight as a double and a number. It also takes 12 bytes in the
+// its id, a weight as a double and a number. It also takes 19 bytes in the
 // index of tokens by their bytes, which the first reply with a constraint
 // makes.
-constexpr int64_t kTokenBytes = 36;
+constexpr int64_t kTokenBytes = 43;
 // Code, libraries, server and channels take this before anything else.
 constexpr int64_t kCpuBaseBytes = 22 * kMiB;
 

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "worker/text/plain_text.h"
+
 namespace plimsoll::worker {
 
 using ByteSet = std::bitset<256>;
@@ -58,6 +60,13 @@ struct GrammarMark {
   bool is_free;  // may stand where any text may
 };
 
+// A class of bytes that goes on with text of a kind.
+struct PlainStep {
+  uint8_t by_class;
+  PlainText::Position after;
+  friend bool operator==(const PlainStep&, const PlainStep&) = default;
+};
+
 // GrammarBuilder makes it and guarantees that every rule can end, that no rule
 // begins with itself, and that kFail stands for whatever leads nowhere.
 // Immutable, so thread-safe.
@@ -84,6 +93,11 @@ struct Grammar {
   // Bytes that all instructions treat alike are one class.
   std::array<uint8_t, 256> class_of = {};
   std::vector<uint8_t> class_bytes;  // one byte of each class
+  // What goes on with text, by its kind and position; empty where no text of
+  // the kind can be.
+  std::array<std::array<std::vector<PlainStep>, PlainText::kPositions>,
+             PlainText::kKinds>
+      plain_steps;
 };
 
 }  // namespace plimsoll::worker

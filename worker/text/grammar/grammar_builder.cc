@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "worker/text/grammar/grammar_exits.h"
+#include "worker/text/grammar/plain_steps.h"
 
 namespace plimsoll::worker {
 
@@ -18,6 +19,14 @@ namespace {
 
 // The cost of adding an expression, in units of a step.
 constexpr size_t kNodeUnits = 4;
+
+ByteSet BytesIn(const ByteRange& range) {
+  ByteSet bytes;
+  for (int b = range.first; b <= range.last; ++b) {
+    bytes.set(static_cast<size_t>(b));
+  }
+  return bytes;
+}
 
 }  // namespace
 
@@ -121,26 +130,27 @@ GrammarBuilder::Expr GrammarBuilder::Chars(const CodePoints& set) {
     AppendUtf8(set[0].first, bytes);
     return Literal(bytes);
   }
-  // First bytes that have the same continuation are grouped.
-  std::map<ByteSequence, ByteSet> first_bytes;
-  for (const ByteSequence& sequence : Utf8Sequences(set)) {
-    const ByteSequence rest(sequence.begin() + 1, sequence.end());
-    ByteSet& first = first_bytes[rest];
-    for (int b = sequence[0].first; b <= sequence[0].last; ++b) {
-      first.set(static_cast<size_t>(b));
+  return OneOf(Utf8Sequences(set));
+}
+
+// The recursion is as deep as a character has bytes.
+GrammarBuilder::Expr GrammarBuilder::OneOf(
+    const std::vector<ByteSequence>& sequences) {
+  ByteSet single;
+  // Sequences with the same last byte share the instruction for it.
+  std::map<ByteRange, std::vector<ByteSequence>> fronts;
+  for (const ByteSequence& sequence : sequences) {
+    if (sequence.size() > 1) {
+      fronts[sequence.back()].emplace_back(sequence.begin(),
+                                           sequence.end() - 1);
+    } else {
+      single |= BytesIn(sequence[0]);
     }
   }
   std::vector<Expr> choices;
-  for (const auto& [rest, first] : first_bytes) {
-    std::vector<Expr> parts = {Set(first)};
-    for (const ByteRange& range : rest) {
-      ByteSet bytes;
-      for (int b = range.first; b <= range.last; ++b) {
-        bytes.set(static_cast<size_t>(b));
-      }
-      parts.push_back(Set(bytes));
-    }
-    choices.push_back(Sequence(std::move(parts)));
+  if (single.any()) choices.push_back(Set(single));
+  for (const auto& [last, front] : fronts) {
+    choices.push_back(Sequence({OneOf(front), Set(BytesIn(last))}));
   }
   return Choice(std::move(choices));
 }
@@ -546,6 +556,7 @@ absl::StatusOr<std::shared_ptr<Grammar>> GrammarBuilder::Build(int32_t root) {
                      " rules deep"));
   }
   ClassifyBytes();
+  FindPlainSteps(grammar_);
   return std::make_shared<Grammar>(std::move(grammar_));
 }
 

@@ -108,6 +108,8 @@ class GrammarBuilder {
   }
   Expr Add(Node node);
   Expr Set(const ByteSet& set);
+  // An expression that matches one of `sequences`.
+  Expr OneOf(const std::vector<ByteSequence>& sequences);
   // An expression that matches one of `words`, which are literals.
   Expr Words(std::vector<std::string> words);
   void Fail(absl::Status status);

@@ -144,9 +144,72 @@ GrammarState::State GrammarState::Compute(State state, size_t by_class) {
     const GrammarInstruction& one = grammar_->program[stack.pc];
     if (Takes(one, by_class)) open_.push_back({one.next, stack.frame});
   }
-  const State after = Close();
-  next_[at] = after;
+  // Many bytes of a state lead to the same one.
+  const std::span<const Stack> last(last_open_.data(), n_last_open_);
+  if (!last.empty() && std::ranges::equal(open_, last)) {
+    open_.clear();
+    return next_[at] = last_after_;
+  }
+  n_last_open_ = open_.size() <= kMaxRepeated ? open_.size() : 0;
+  std::copy_n(open_.begin(), n_last_open_, last_open_.begin());
+  last_after_ = Close();
+  return next_[at] = last_after_;
+}
+
+GrammarState::State GrammarState::AfterPlain(State state, PlainText::Kind kind,
+                                             PlainText::Position at) {
+  const KnownPlain& known = states_[state].plain[kind];
+  if (known.at == at) return known.after;
+  const State after = FindAfterPlain(state, kind, at);
+  if (work_ <= kMaxPlainWork) states_[state].plain[kind] = {at, after};
   return after;
+}
+
+// The recursion is as deep as a character has bytes.
+GrammarState::State GrammarState::FindAfterPlain(State state,
+                                                 PlainText::Kind kind,
+                                                 PlainText::Position at) {
+  const std::vector<PlainStep>& steps = grammar_->plain_steps[kind][at];
+  if (steps.empty()) return kMixed;
+  const auto is_dead = [&](const PlainStep& step) {
+    return KnownByClass(state, step.by_class) == kDead;
+  };
+  // Mostly this is all there is to look at.
+  const bool is_first_dead = is_dead(steps.front());
+  for (const PlainStep& step : steps) {
+    if (is_dead(step) != is_first_dead) return kMixed;
+  }
+  if (is_first_dead) return kDead;
+  State all = kUnknown;
+  for (const PlainStep& step : steps) {
+    if (work_ > kMaxPlainWork) return kMixed;
+    State after = NextByClass(state, step.by_class);
+    if (step.after != PlainText::kStart) {
+      after = AfterPlain(after, kind, step.after);
+    }
+    if (after == kDead || after == kMixed) return kMixed;
+    if (all == kUnknown) all = after;
+    if (all != after) return kMixed;
+  }
+  return all;
+}
+
+std::optional<uint32_t> GrammarState::FindPlainRoom(State state,
+                                                    PlainText::Kind kind,
+                                                    PlainText::Position at,
+                                                    uint32_t max) {
+  if (at != PlainText::kStart) {
+    state = AfterPlain(state, kind, at);
+    if (state == kDead || state == kMixed) return std::nullopt;
+  }
+  for (uint32_t n = 0; n < max; ++n) {
+    const State after = AfterPlain(state, kind, PlainText::kStart);
+    if (after == kMixed) return std::nullopt;
+    if (after == kDead) return n;
+    if (after == state) return max;
+    state = after;
+  }
+  return max;
 }
 
 void GrammarState::Open(uint32_t pc, uint32_t frame) {
@@ -447,6 +510,7 @@ void GrammarState::ForgetFrames() {
 }
 
 void GrammarState::Clear() {
+  n_last_open_ = 0;
   stacks_.clear();
   states_.assign(1, StateInfo{0, 0, false});
   next_.assign(n_classes_, kDead);

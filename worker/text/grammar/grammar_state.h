@@ -2,6 +2,7 @@
 #ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_STATE_H_
 #define PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_STATE_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "base/stop_check.h"
 #include "worker/text/grammar/grammar.h"
+#include "worker/text/plain_text.h"
 
 namespace plimsoll::worker {
 
@@ -74,6 +76,17 @@ class GrammarState {
   State Next(State state, uint8_t byte) {
     return NextByClass(state, grammar_->class_of[byte]);
   }
+  // How many characters of a kind may follow, up to `max`: any text of so many
+  // may, and none of more. They begin behind the character in which the state
+  // stands, if `at` says that it does; any rest of that character may follow.
+  // Returns nothing if it depends on the characters, or if finding out takes
+  // too much of the step's work.
+  std::optional<uint32_t> PlainRoom(State state, PlainText::Kind kind,
+                                    PlainText::Position at, uint32_t max) {
+    const KnownPlain& known = states_[state].plain[kind];
+    if (known.at == at && known.after == kMixed) return std::nullopt;
+    return FindPlainRoom(state, kind, at, max);
+  }
   // True if the text so far is a whole text of the grammar.
   bool Accepts(State state) const { return states_[state].accepts; }
 
@@ -94,6 +107,13 @@ class GrammarState {
 
  private:
   static constexpr State kUnknown = ~State{0};
+  // Not one state, but several.
+  static constexpr State kMixed = kUnknown - 1;
+  // Beyond this work of a step, no plain text is looked at.
+  static constexpr int64_t kMaxPlainWork = kMaxStepWork / 4;
+  // A step's stacks are compared with those of the step computed before it if
+  // there are at most so many.
+  static constexpr size_t kMaxRepeated = 8;
   // An instruction and the frame below it.
   struct Stack {
     uint32_t pc;
@@ -112,10 +132,16 @@ class GrammarState {
     uint32_t shape;  // hash of the chains of what is open
     uint64_t key;    // hash of what is open
   };
+  // What AfterPlain said of a position.
+  struct KnownPlain {
+    PlainText::Position at = PlainText::kOutside;
+    State after = kUnknown;
+  };
   struct StateInfo {
     size_t begin;  // its stacks, all at bytes or at the end
     size_t end;
     bool accepts;
+    std::array<KnownPlain, PlainText::kKinds> plain = {};
   };
   // A stack with the keys by which it is sorted. They never depend on frame
   // numbers, which depend on what was looked at before.
@@ -157,6 +183,13 @@ class GrammarState {
     return known == kUnknown ? kDead : known;
   }
   State Compute(State state, size_t by_class);
+  std::optional<uint32_t> FindPlainRoom(State state, PlainText::Kind kind,
+                                        PlainText::Position at, uint32_t max);
+  // The state that every rest of a character of a kind leads to: kDead if none
+  // may follow, kMixed if there is not one state or if it is not known.
+  State AfterPlain(State state, PlainText::Kind kind, PlainText::Position at);
+  State FindAfterPlain(State state, PlainText::Kind kind,
+                       PlainText::Position at);
   // True if the instruction takes what is in a class.
   bool Takes(const GrammarInstruction& one, size_t by_class) const;
   // Follows everything but bytes from `open_`, and makes a state of the stacks
@@ -202,6 +235,10 @@ class GrammarState {
   std::vector<State> next_;                           // [states, classes]
   absl::flat_hash_map<size_t, State> state_numbers_;  // by hash
   State current_ = kDead;
+  // What the last computed step opened, and the state that it led to.
+  std::array<Stack, kMaxRepeated> last_open_ = {};
+  size_t n_last_open_ = 0;
+  State last_after_ = kDead;
   int64_t work_ = 0;
   int64_t max_work_ = kMaxStepWork;
   bool was_thinned_ = false;

@@ -362,16 +362,42 @@ Expr JsonGrammar::OtherFrom(const CodePoints& excluded) {
   for (const CodePointRange& one : excluded) key.push_back(one.first);
   const auto [found, is_new] = others_.try_emplace(std::move(key), 0);
   if (is_new) {
-    const Expr any_char =
-        Once(any_char_, "character", &JsonGrammar::MakeAnyChar);
     found->second = builder_.NewRule("other key");
-    builder_.Define(
-        found->second,
-        builder_.Sequence(
-            {StringChar(Complement(excluded)),
-             builder_.Repeat(any_char, 0, GrammarBuilder::kUnlimited)}));
+    builder_.Define(found->second, MakeOther(excluded));
   }
   return builder_.Rule(found->second);
+}
+
+Expr JsonGrammar::MakeRest() {
+  return builder_.Repeat(
+      Once(any_char_, "character", &JsonGrammar::MakeAnyChar), 0,
+      GrammarBuilder::kUnlimited);
+}
+
+Expr JsonGrammar::MakeWideRest() {
+  return builder_.Sequence({StringChar({{0x80, kMaxCodePoint}}),
+                            Once(rest_, "characters", &JsonGrammar::MakeRest)});
+}
+
+// Names mostly differ in ASCII. All other characters have one rule, so that
+// streams meet few states behind them.
+Expr JsonGrammar::MakeOther(const CodePoints& excluded) {
+  const CodePoints first = Complement(excluded);
+  const Expr rest = Once(rest_, "characters", &JsonGrammar::MakeRest);
+  std::vector<Expr> choices;
+  const CodePoints ascii = Intersection(first, {{0, 0x7F}});
+  if (!ascii.empty()) {
+    choices.push_back(builder_.Sequence({StringChar(ascii), rest}));
+  }
+  const CodePoints wide = {{0x80, kMaxCodePoint}};
+  if (Intersection(excluded, wide).empty()) {
+    choices.push_back(
+        Once(wide_rest_, "characters", &JsonGrammar::MakeWideRest));
+  } else {
+    choices.push_back(
+        builder_.Sequence({StringChar(Intersection(first, wide)), rest}));
+  }
+  return builder_.Choice(std::move(choices));
 }
 
 // The recursion is as deep as a name is long; the caller limits that.

@@ -88,6 +88,11 @@ class JsonGrammar {
   Expr ExceptFrom(std::span<const std::vector<uint32_t>> names, size_t depth);
   // The rest of a string that does not begin with a code point of `excluded`.
   Expr OtherFrom(const CodePoints& excluded);
+  Expr MakeOther(const CodePoints& excluded);
+  // Any characters up to the end of a string, and the same behind one that is
+  // not ASCII.
+  Expr MakeRest();
+  Expr MakeWideRest();
   // Exactly `n`, or at most `n`, code points of a string. Many are counted in
   // blocks, which are stored once.
   Expr Exactly(int64_t n);
@@ -103,6 +108,8 @@ class JsonGrammar {
   std::optional<int32_t> number_;
   std::optional<int32_t> integer_;
   std::optional<int32_t> any_char_;
+  std::optional<int32_t> rest_;
+  std::optional<int32_t> wide_rest_;
   std::optional<int32_t> raw_string_;
   std::optional<int32_t> block_;
   std::optional<int32_t> any_;

@@ -9,10 +9,9 @@ namespace plimsoll::worker {
 // The states have room for all of their steps.
 TokenMask::TokenMask(std::shared_ptr<const Grammar> grammar,
                      const TokenIndex& index)
-    : index_(index), state_(std::move(grammar)) {
+    : index_(index), state_(std::move(grammar)), walk_(index) {
   for (Mask& mask : masks_) mask.bits.reserve(n_words());
   bytes_.reserve(index.longest_token_bytes());
-  states_.reserve(n_depths());
 }
 
 void TokenMask::BeginStep() {
@@ -46,43 +45,6 @@ bool TokenMask::Allows(int32_t id) {
   return state_.MayFollow(state, static_cast<uint8_t>(last));
 }
 
-bool TokenMask::Walk(std::vector<uint64_t>& bits) {
-  bool is_any = false;
-  states_.assign(n_depths(), state_.current());
-  for (int64_t i = 0; i < index_.size();) {
-    const TokenIndex::Entry entry = index_.At(i);
-    const auto id = static_cast<uint32_t>(entry.id);
-    if (entry.bytes.empty()) {
-      // The token has the text of the token before, which is allowed: otherwise
-      // this one would have been skipped.
-      bits[id / 64] |= uint64_t{1} << (id % 64);
-      ++i;
-      continue;
-    }
-    uint32_t depth = entry.n_shared;
-    GrammarState::State state = states_[depth];
-    const char last = entry.bytes.back();
-    for (const char byte : entry.bytes.substr(0, entry.bytes.size() - 1)) {
-      state = state_.Next(state, static_cast<uint8_t>(byte));
-      if (state == GrammarState::kDead) break;
-      states_[++depth] = state;
-    }
-    if (!state_.MayFollow(state, static_cast<uint8_t>(last))) {
-      // Tokens with the same beginning, up to the byte that may not follow, may
-      // not follow either.
-      i = index_.SkipTo(i + 1, depth);
-      continue;
-    }
-    is_any = true;
-    bits[id / 64] |= uint64_t{1} << (id % 64);
-    // The state after this token serves the tokens that begin with it.
-    ++i;
-    if (i == index_.size() || index_.At(i).n_shared <= depth) continue;
-    states_[depth + 1] = state_.Next(state, static_cast<uint8_t>(last));
-  }
-  return is_any;
-}
-
 absl::StatusOr<std::span<const uint64_t>> TokenMask::AllowedTokens() {
   const GrammarState::State state = state_.current();
   ++n_uses_;
@@ -96,8 +58,8 @@ absl::StatusOr<std::span<const uint64_t>> TokenMask::AllowedTokens() {
       [](const Mask& a, const Mask& b) { return a.last_use < b.last_use; });
   mask.state.reset();
   const Tokenizer& tokenizer = index_.tokenizer();
-  mask.bits.assign(n_words(), 0);
-  bool is_any = Walk(mask.bits);
+  mask.bits.resize(n_words());
+  bool is_any = walk_.Fill(state_, mask.bits);
   if (state_.Accepts(state)) {
     for (const int32_t id : tokenizer.end_tokens()) {
       const auto end = static_cast<uint32_t>(id);
@@ -113,7 +75,7 @@ absl::StatusOr<std::span<const uint64_t>> TokenMask::AllowedTokens() {
   }
   for (int i = 1; i < kMaxSearches && !is_any && state_.is_exhausted(); ++i) {
     state_.GrantWork();
-    is_any = Walk(mask.bits);
+    is_any = walk_.Fill(state_, mask.bits);
   }
   if (!is_any) {
     // Every state leads to the grammar's end.
@@ -141,12 +103,11 @@ absl::Status TokenMask::Accept(int32_t id) {
 }
 
 int64_t TokenMask::MemoryBytes() const {
-  int64_t bytes = state_.MemoryBytes();
+  int64_t bytes = state_.MemoryBytes() + walk_.MemoryBytes();
   for (const Mask& mask : masks_) {
     bytes += static_cast<int64_t>(mask.bits.capacity() * sizeof(uint64_t));
   }
-  return bytes +
-         static_cast<int64_t>(states_.capacity() * sizeof(GrammarState::State));
+  return bytes;
 }
 
 }  // namespace plimsoll::worker

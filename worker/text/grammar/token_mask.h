@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "worker/text/grammar/grammar.h"
 #include "worker/text/grammar/grammar_state.h"
+#include "worker/text/grammar/mask_walk.h"
 #include "worker/text/tokenizer/token_index.h"
 
 namespace plimsoll::worker {
@@ -64,23 +65,18 @@ class TokenMask {
   size_t n_words() const {
     return (static_cast<size_t>(index_.tokenizer().vocab_size()) + 63) / 64;
   }
-  // Number of prefixes of the longest token, from the empty one to itself.
-  size_t n_depths() const { return size_t{index_.longest_token_bytes()} + 1; }
   const std::vector<int32_t>& grammar_tokens() const {
     return state_.grammar().tokens;
   }
   // The number in the grammar's tokens of a token that may come next.
   std::optional<size_t> MarkThatMayFollow(int32_t id) const;
-  // Sets the bits of all text tokens that are known to be allowed in the
-  // current state. Returns whether there are any.
-  bool Walk(std::vector<uint64_t>& bits);
 
   const TokenIndex& index_;
   GrammarState state_;
+  MaskWalk walk_;
   std::array<Mask, kMaxMasks> masks_;
   int64_t n_uses_ = 0;
-  std::string bytes_;                        // scratch of Allows
-  std::vector<GrammarState::State> states_;  // scratch of Walk, by depth
+  std::string bytes_;  // scratch of Allows
 };
 
 }  // namespace plimsoll::worker

@@ -50,13 +50,18 @@ absl::StatusOr<Constraint> CompileConstraint(const ConstraintSource& source,
 }
 
 int64_t GrammarBytes(const Grammar& grammar) {
+  size_t n_steps = 0;
+  for (const auto& of_kind : grammar.plain_steps) {
+    for (const auto& steps : of_kind) n_steps += steps.capacity();
+  }
   return static_cast<int64_t>(sizeof(Grammar) +
                               grammar.program.capacity() *
                                   sizeof(GrammarInstruction) +
                               grammar.copies.capacity() * sizeof(GrammarCopy) +
                               grammar.exits.capacity() * sizeof(GrammarExit) +
                               grammar.sets.capacity() * sizeof(ByteSet) +
-                              grammar.tokens.capacity() * sizeof(int32_t));
+                              grammar.tokens.capacity() * sizeof(int32_t) +
+                              n_steps * sizeof(PlainStep));
 }
 
 absl::StatusOr<Constraint> ConstraintCache::Get(const ConstraintSource& source,

@@ -1,0 +1,71 @@
+// Finds all tokens of a vocabulary that may follow in a grammar.
+#ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_MASK_WALK_H_
+#define PLIMSOLL_WORKER_TEXT_GRAMMAR_MASK_WALK_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "worker/text/grammar/grammar_state.h"
+#include "worker/text/plain_text.h"
+#include "worker/text/tokenizer/token_index.h"
+
+namespace plimsoll::worker {
+
+// It goes through the tokens in the order of their bytes. What cannot follow is
+// left out with all that begins with it. Where any text of a kind may follow,
+// tokens of this kind are not looked at one by one. Not thread-safe.
+class MaskWalk {
+ public:
+  // `index` must outlive it.
+  explicit MaskWalk(const TokenIndex& index);
+
+  // Sets the bits of all text tokens that are known to be allowed in the
+  // current state of `grammar`, and clears all others. Returns whether there
+  // are any.
+  bool Fill(GrammarState& grammar, std::span<uint64_t> bits);
+
+  int64_t MemoryBytes() const;
+
+ private:
+  using State = GrammarState::State;
+  using Kind = PlainText::Kind;
+  using Range = PlainTokens::Range;
+  // Where the bytes up to one of a token lead.
+  struct Node {
+    State state;
+    std::array<PlainText::Position, PlainText::kKinds> at;  // by kind
+  };
+
+  Node NodeAfter(GrammarState& grammar, const Node& node, uint8_t byte) const;
+  // True if any text of the kind may follow that is as long as its tokens.
+  bool IsFree(GrammarState& grammar, const Node& node, Kind kind) const;
+  // A kind of which any text may follow. With `set`, all tokens of that kind
+  // must also be of the kind found.
+  std::optional<Kind> FreeKind(GrammarState& grammar, const Node& node,
+                               std::optional<Kind> set) const;
+  // The kind of which most tokens begin with a byte behind which any text of
+  // the kind may follow; nothing if there is none.
+  std::optional<Kind> MostlyFreeKind(GrammarState& grammar) const;
+  // Fills the bits of the list's range. Before, those of tokens of the kind
+  // `set` are set, and all others are not.
+  void WalkAll(GrammarState& grammar, Range range, std::optional<Kind> set,
+               std::span<uint64_t> bits);
+  // Sets the bits of others() of a kind within a range of these. They have the
+  // first `n_known` bytes in common; nodes_ has these.
+  void WalkOthers(GrammarState& grammar, Kind kind, Range range,
+                  uint32_t n_known, std::span<uint64_t> bits);
+  // Sets or clears the bits of the kind's tokens in a range of the list.
+  void SetPlain(Kind kind, Range range, bool value,
+                std::span<uint64_t> bits) const;
+
+  const TokenIndex& index_;
+  std::vector<Node> nodes_;  // by bytes, from none to the longest token
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_TEXT_GRAMMAR_MASK_WALK_H_
