@@ -160,6 +160,7 @@ GrammarState::State GrammarState::AfterPlain(State state, PlainText::Kind kind,
                                              PlainText::Position at) {
   const KnownPlain& known = states_[state].plain[kind];
   if (known.at == at) return known.after;
+  if (work_ > kMaxPlainWork) return kMixed;
   const State after = FindAfterPlain(state, kind, at);
   if (work_ <= kMaxPlainWork) states_[state].plain[kind] = {at, after};
   return after;
