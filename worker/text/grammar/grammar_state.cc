@@ -190,9 +190,48 @@ GrammarState::State GrammarState::FindAfterPlain(State state,
     }
     if (after == kDead || after == kMixed) return kMixed;
     if (all == kUnknown) all = after;
-    if (all != after) return kMixed;
+    if (all != after) return FindFree(state, kind, at);
   }
   return all;
+}
+
+GrammarState::State GrammarState::FindFree(State state, PlainText::Kind kind,
+                                           PlainText::Position at) {
+  free_[0] = {state, at};
+  n_free_ = 1;
+  for (size_t i = 0; i < n_free_; ++i) {
+    if (AddFreeAfter(kind, free_[i])) continue;
+    // Those that were too many must not be looked at again from each of them.
+    const bool is_large = n_free_ == kMaxFreeStates;
+    if (is_large) RememberFree(kind, kMixed);
+    return kMixed;
+  }
+  RememberFree(kind, kFree);
+  return kFree;
+}
+
+bool GrammarState::AddFreeAfter(PlainText::Kind kind, const FreePlace& place) {
+  for (const PlainStep& step : grammar_->plain_steps[kind][place.at]) {
+    if (work_ > kMaxPlainWork) return false;
+    const FreePlace after = {NextByClass(place.state, step.by_class),
+                             step.after};
+    if (after.state == kDead) return false;
+    const KnownPlain& known = states_[after.state].plain[kind];
+    const bool is_known = known.at == after.at;
+    if (is_known && known.after == kMixed) return false;
+    if (is_known && known.after == kFree) continue;
+    const std::span<const FreePlace> all(free_.data(), n_free_);
+    if (std::ranges::find(all, after) != all.end()) continue;
+    if (n_free_ == kMaxFreeStates) return false;
+    free_[n_free_++] = after;
+  }
+  return true;
+}
+
+void GrammarState::RememberFree(PlainText::Kind kind, State after) {
+  for (const FreePlace& place : std::span(free_.data(), n_free_)) {
+    states_[place.state].plain[kind] = {place.at, after};
+  }
 }
 
 std::optional<uint32_t> GrammarState::FindPlainRoom(State state,
@@ -201,13 +240,14 @@ std::optional<uint32_t> GrammarState::FindPlainRoom(State state,
                                                     uint32_t max) {
   if (at != PlainText::kStart) {
     state = AfterPlain(state, kind, at);
+    if (state == kFree) return max;
     if (state == kDead || state == kMixed) return std::nullopt;
   }
   for (uint32_t n = 0; n < max; ++n) {
     const State after = AfterPlain(state, kind, PlainText::kStart);
     if (after == kMixed) return std::nullopt;
     if (after == kDead) return n;
-    if (after == state) return max;
+    if (after == state || after == kFree) return max;
     state = after;
   }
   return max;

@@ -87,6 +87,9 @@ class GrammarState {
     if (known.at == at && known.after == kMixed) return std::nullopt;
     return FindPlainRoom(state, kind, at, max);
   }
+  // True if the step's work for PlainRoom is used up: it finds what it has found
+  // before, and nothing else.
+  bool is_plain_exhausted() const { return work_ > kMaxPlainWork; }
   // True if the text so far is a whole text of the grammar.
   bool Accepts(State state) const { return states_[state].accepts; }
 
@@ -109,8 +112,12 @@ class GrammarState {
   static constexpr State kUnknown = ~State{0};
   // Not one state, but several.
   static constexpr State kMixed = kUnknown - 1;
+  // Several states, behind all of which any text of the kind may follow.
+  static constexpr State kFree = kUnknown - 2;
   // Beyond this work of a step, no plain text is looked at.
-  static constexpr int64_t kMaxPlainWork = kMaxStepWork / 4;
+  static constexpr int64_t kMaxPlainWork = kMaxStepWork / 2;
+  // At most so many states are looked at to find that any text may follow.
+  static constexpr size_t kMaxFreeStates = 64;
   // A step's stacks are compared with those of the step computed before it if
   // there are at most so many.
   static constexpr size_t kMaxRepeated = 8;
@@ -136,6 +143,12 @@ class GrammarState {
   struct KnownPlain {
     PlainText::Position at = PlainText::kOutside;
     State after = kUnknown;
+  };
+  // A state, and where it stands within a character.
+  struct FreePlace {
+    State state;
+    PlainText::Position at;
+    friend bool operator==(const FreePlace&, const FreePlace&) = default;
   };
   struct StateInfo {
     size_t begin;  // its stacks, all at bytes or at the end
@@ -186,10 +199,19 @@ class GrammarState {
   std::optional<uint32_t> FindPlainRoom(State state, PlainText::Kind kind,
                                         PlainText::Position at, uint32_t max);
   // The state that every rest of a character of a kind leads to: kDead if none
-  // may follow, kMixed if there is not one state or if it is not known.
+  // may follow, kFree or kMixed if there is not one state, kMixed also if it is
+  // not known.
   State AfterPlain(State state, PlainText::Kind kind, PlainText::Position at);
   State FindAfterPlain(State state, PlainText::Kind kind,
                        PlainText::Position at);
+  // kFree if any text of a kind may follow a state, whatever states it leads
+  // to; otherwise kMixed.
+  State FindFree(State state, PlainText::Kind kind, PlainText::Position at);
+  // Adds the states that a place leads to to `free_`. Returns false if it leads
+  // nowhere, or if they are too many.
+  bool AddFreeAfter(PlainText::Kind kind, const FreePlace& place);
+  // Has the states of `free_` lead to `after`.
+  void RememberFree(PlainText::Kind kind, State after);
   // True if the instruction takes what is in a class.
   bool Takes(const GrammarInstruction& one, size_t by_class) const;
   // Follows everything but bytes from `open_`, and makes a state of the stacks
@@ -235,6 +257,8 @@ class GrammarState {
   std::vector<State> next_;                           // [states, classes]
   absl::flat_hash_map<size_t, State> state_numbers_;  // by hash
   State current_ = kDead;
+  std::array<FreePlace, kMaxFreeStates> free_ = {};  // used by FindFree
+  size_t n_free_ = 0;
   // What the last computed step opened, and the state that it led to.
   std::array<Stack, kMaxRepeated> last_open_ = {};
   size_t n_last_open_ = 0;

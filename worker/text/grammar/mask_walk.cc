@@ -28,6 +28,7 @@ MaskWalk::MaskWalk(const TokenIndex& index)
 bool MaskWalk::Fill(GrammarState& grammar, std::span<uint64_t> bits) {
   nodes_[0] = {grammar.current(), {}};
   nodes_[0].at.fill(PlainText::kStart);
+  n_bound_places_ = 0;
   std::optional<uint32_t> room;
   for (const Kind kind : kKinds) {
     room = grammar.PlainRoom(grammar.current(), kind, PlainText::kStart,
@@ -35,7 +36,7 @@ bool MaskWalk::Fill(GrammarState& grammar, std::span<uint64_t> bits) {
     if (!room) continue;
     const PlainTokens& tokens = index_.plain(kind);
     std::ranges::copy(tokens.UpTo(*room), bits.begin());
-    WalkOthers(grammar, kind, {0, tokens.others().size()}, 0, bits);
+    WalkEach(grammar, tokens.others(), {0, tokens.others().size()}, 0, bits);
     for (const Range& range : tokens.rest()) {
       WalkAll(grammar, range, std::nullopt, bits);
     }
@@ -119,6 +120,11 @@ void MaskWalk::SetPlain(Kind kind, Range range, bool value,
 void MaskWalk::WalkAll(GrammarState& grammar, Range range,
                        std::optional<Kind> set, std::span<uint64_t> bits) {
   for (int64_t i = range.begin; i < range.end;) {
+    if (!set &&
+        (n_bound_places_ >= kMaxBoundPlaces || grammar.is_plain_exhausted())) {
+      WalkEach(grammar, index_.list(), {i, range.end}, 0, bits);
+      return;
+    }
     const TokenIndex::Entry entry = index_.At(i);
     uint32_t depth = entry.n_shared;
     std::optional<Kind> free;
@@ -135,6 +141,7 @@ void MaskWalk::WalkAll(GrammarState& grammar, Range range,
       if (is_leaf) break;
       nodes_[depth + 1] = NodeAfter(grammar, node, byte);
       free = FreeKind(grammar, nodes_[++depth], set);
+      n_bound_places_ = free ? 0 : n_bound_places_ + 1;
       if (free) break;
     }
     if (is_dead) {
@@ -147,8 +154,8 @@ void MaskWalk::WalkAll(GrammarState& grammar, Range range,
       const int64_t end = index_.SkipTo(i + 1, depth - 1);
       if (free != set) SetPlain(*free, {i, end}, true, bits);
       const PlainTokens& tokens = index_.plain(*free);
-      WalkOthers(grammar, *free, {tokens.OtherFrom(i), tokens.OtherFrom(end)},
-                 depth, bits);
+      WalkEach(grammar, tokens.others(),
+               {tokens.OtherFrom(i), tokens.OtherFrom(end)}, depth, bits);
       i = end;
     } else {
       // A token with the text of the token before is here, too.
@@ -158,11 +165,11 @@ void MaskWalk::WalkAll(GrammarState& grammar, Range range,
   }
 }
 
-void MaskWalk::WalkOthers(GrammarState& grammar, Kind kind, Range range,
-                          uint32_t n_known, std::span<uint64_t> bits) {
-  const TokenList& others = index_.plain(kind).others();
+void MaskWalk::WalkEach(GrammarState& grammar, const TokenList& list,
+                        Range range, uint32_t n_known,
+                        std::span<uint64_t> bits) {
   for (int64_t i = range.begin; i < range.end;) {
-    const TokenList::Entry entry = others.At(i);
+    const TokenList::Entry entry = list.At(i);
     // Only the first one may have bytes that are known.
     uint32_t depth = std::max(entry.n_shared, n_known);
     bool is_dead = false;
@@ -171,14 +178,13 @@ void MaskWalk::WalkOthers(GrammarState& grammar, Kind kind, Range range,
       const State state = nodes_[depth].state;
       is_dead = !grammar.MayFollow(state, byte);
       if (is_dead) break;
-      const bool is_leaf =
-          depth + 1 == entry.n_shared + entry.bytes.size() &&
-          (i + 1 == range.end || others.Shared(i + 1) <= depth);
+      const bool is_leaf = depth + 1 == entry.n_shared + entry.bytes.size() &&
+                           (i + 1 == range.end || list.Shared(i + 1) <= depth);
       if (is_leaf) break;
       nodes_[++depth].state = grammar.Next(state, byte);
     }
     if (is_dead) {
-      i = std::min(range.end, others.SkipTo(i + 1, depth));
+      i = std::min(range.end, list.SkipTo(i + 1, depth));
     } else {
       SetBit(bits, entry.id);
       ++i;

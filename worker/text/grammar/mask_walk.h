@@ -54,15 +54,19 @@ class MaskWalk {
   // `set` are set, and all others are not.
   void WalkAll(GrammarState& grammar, Range range, std::optional<Kind> set,
                std::span<uint64_t> bits);
-  // Sets the bits of others() of a kind within a range of these. They have the
-  // first `n_known` bytes in common; nodes_ has these.
-  void WalkOthers(GrammarState& grammar, Kind kind, Range range,
-                  uint32_t n_known, std::span<uint64_t> bits);
+  // Sets the bits of tokens within a range of a list, and looks at each of
+  // them. They have the first `n_known` bytes in common; nodes_ has these.
+  void WalkEach(GrammarState& grammar, const TokenList& list, Range range,
+                uint32_t n_known, std::span<uint64_t> bits);
   // Sets or clears the bits of the kind's tokens in a range of the list.
   void SetPlain(Kind kind, Range range, bool value,
                 std::span<uint64_t> bits) const;
 
+  // Behind so many places in a row where no text is free, none is looked for.
+  static constexpr int kMaxBoundPlaces = 1'024;
+
   const TokenIndex& index_;
+  int n_bound_places_ = 0;   // in a row, at the end of those of the step
   std::vector<Node> nodes_;  // by bytes, from none to the longest token
 };
 
