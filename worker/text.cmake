@@ -75,11 +75,14 @@ add_library(plimsoll_text_chat STATIC
   text/chat/chat_function_gemma.cc
   text/chat/chat_segments.cc
   text/chat/chat_template.cc
+  text/chat/marked_text.cc
   text/chat/model_template.cc
   text/chat/python_calls.cc
   text/chat/reasoning_limit.cc
   text/chat/reply_format.cc
   text/chat/reply_splitter.cc
+  text/chat/template_frame.cc
+  text/chat/template_probe.cc
   text/chat/tool_call.cc
   text/chat/tool_reader.cc
   text/chat/tool_text.cc)

@@ -279,15 +279,16 @@ absl::StatusOr<Generation> Prepare(ServedModel model, const Caller& caller,
   // A message must fit: what rolls out of the context are earlier turns.
   const worker::EncodeLimits limits = {.max_tokens = engine.n_ctx(),
                                        .stop = caller.stop};
-  auto ids = worker::EncodeContent(engine.tokenizer(), session->format,
-                                   request.message(), limits);
+  auto ids =
+      EncodeMessage(*session, engine.tokenizer(), request.message(), limits);
   if (!ids.ok()) return EncodeStatus(ids.status(), limits);
   options.prompt_ids = *std::move(ids);
-  if (options.prompt_ids.empty()) {
+  if (request.message().empty() || options.prompt_ids.empty()) {
     return absl::InvalidArgumentError("message: it is empty");
   }
-  generation.prompt.chat_format =
-      std::string(worker::ChatFormatName(session->format));
+  generation.prompt.chat_format = std::string(
+      session->own_frame != nullptr ? worker::kTemplateFormat
+                                    : worker::ChatFormatName(session->format));
   request.clear_message();
   caller.held.Shrink(HeldBytes(request, options.prompt_ids));
   return generation;

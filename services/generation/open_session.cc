@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "services/generation/message_bytes.h"
 #include "services/generation/prompt.h"
@@ -20,18 +21,50 @@ namespace {
 
 using worker::SessionOptions;
 
+// Sets how the session's chat is rendered, with its system message.
+absl::Status SetFrame(const ServedModel& model,
+                      const v1::OpenSessionRequest& request,
+                      const worker::EncodeLimits& limits,
+                      SessionOptions& options) {
+  const worker::Tokenizer& tokenizer = model.engine->tokenizer();
+  const std::string* system =
+      request.has_system() ? &request.system() : nullptr;
+  if (!request.has_chat_format() && UsesOwnTemplate(model)) {
+    ASSIGN_OR_RETURN(options.own_frame,
+                     worker::TemplateFrame::Find(tokenizer, model.own_template,
+                                                 system, absl::Now(), limits));
+    options.frame = options.own_frame->ids();
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(
+      const worker::ChatFormatChoice choice,
+      ChooseFormat(
+          model, request.has_chat_format() ? &request.chat_format() : nullptr));
+  options.format = choice.format;
+  ASSIGN_OR_RETURN(options.frame, worker::EncodeFrame(tokenizer, choice.format,
+                                                      system, limits));
+  return absl::OkStatus();
+}
+
 // A turn as tokens. A reply of ids is taken as it is, but for the end token at
-// its end, which the chat's frame has too.
+// its end, which the chat's frame has too. A model's own template renders a
+// reply of text together with its message.
 absl::StatusOr<worker::SessionTurn> TurnFrom(
-    const v1::SessionTurn& turn, worker::ChatFormat format,
+    const v1::SessionTurn& turn, const SessionOptions& options,
     const worker::Tokenizer& tokenizer, const worker::EncodeLimits& limits) {
   worker::SessionTurn result;
-  ASSIGN_OR_RETURN(
-      result.content,
-      worker::EncodeContent(tokenizer, format, turn.message(), limits));
+  if (options.own_frame != nullptr && turn.has_text()) {
+    ASSIGN_OR_RETURN(result.content,
+                     options.own_frame->EncodeTurn(tokenizer, turn.message(),
+                                                   turn.text(), limits));
+    return result;
+  }
+  ASSIGN_OR_RETURN(result.content,
+                   EncodeMessage(options, tokenizer, turn.message(), limits));
   if (turn.has_text()) {
-    ASSIGN_OR_RETURN(result.reply, worker::EncodeContent(tokenizer, format,
-                                                         turn.text(), limits));
+    ASSIGN_OR_RETURN(
+        result.reply,
+        worker::EncodeContent(tokenizer, options.format, turn.text(), limits));
     return result;
   }
   for (const uint32_t id : turn.tokens().ids()) {
@@ -50,7 +83,7 @@ absl::StatusOr<worker::SessionTurn> TurnFrom(
 
 // The newest turns of a request, and no more of them than a context could hold.
 absl::StatusOr<std::vector<worker::SessionTurn>> TurnsFrom(
-    const v1::OpenSessionRequest& request, worker::ChatFormat format,
+    const v1::OpenSessionRequest& request, const SessionOptions& options,
     const worker::Engine& engine, StopCheck stop) {
   if (request.turns_size() > SessionOptions::kMaxTurns) {
     return absl::InvalidArgumentError(
@@ -66,9 +99,9 @@ absl::StatusOr<std::vector<worker::SessionTurn>> TurnsFrom(
   int64_t n_tokens = 0;
   for (int i = request.turns_size() - 1; i >= 0 && n_tokens <= engine.n_ctx();
        --i) {
-    ASSIGN_OR_RETURN(
-        worker::SessionTurn turn,
-        TurnFrom(request.turns(i), format, engine.tokenizer(), {.stop = stop}));
+    ASSIGN_OR_RETURN(worker::SessionTurn turn,
+                     TurnFrom(request.turns(i), options, engine.tokenizer(),
+                              {.stop = stop}));
     n_tokens += static_cast<int64_t>(turn.content.size() + turn.reply.size());
     turns.push_back(std::move(turn));
   }
@@ -94,21 +127,17 @@ absl::StatusOr<v1::Session> OpenSession(const ServedModel& model,
                                         const Caller& caller,
                                         const v1::OpenSessionRequest& request) {
   RETURN_IF_ERROR(caller.held.Grow(WorkBytes(request)));
-  ASSIGN_OR_RETURN(
-      const worker::ChatFormatChoice choice,
-      ChooseFormat(
-          model, request.has_chat_format() ? &request.chat_format() : nullptr));
   const worker::EncodeLimits limits = {.max_tokens = model.engine->n_ctx(),
                                        .stop = caller.stop};
-  auto options =
-      FromProto(request, choice.format, model.engine->tokenizer(), limits);
-  if (!options.ok()) return EncodeStatus(options.status(), limits);
-  ASSIGN_OR_RETURN(options->turns, TurnsFrom(request, choice.format,
-                                             *model.engine, caller.stop));
+  ASSIGN_OR_RETURN(SessionOptions options, FromProto(request));
+  absl::Status framed = SetFrame(model, request, limits, options);
+  if (!framed.ok()) return EncodeStatus(std::move(framed), limits);
+  ASSIGN_OR_RETURN(options.turns,
+                   TurnsFrom(request, options, *model.engine, caller.stop));
   RETURN_IF_ERROR(CheckSessions(model, caller.claim.tenant));
-  options->owner = caller.claim.tenant;
-  options->peer = caller.claim.peer;
-  const auto info = model.engine->OpenSession(*std::move(options));
+  options.owner = caller.claim.tenant;
+  options.peer = caller.claim.peer;
+  const auto info = model.engine->OpenSession(std::move(options));
   if (!info.ok()) return SessionStatus(info.status());
   return DescribeSession(model, *info);
 }

@@ -10,17 +10,13 @@
 
 namespace plimsoll::services {
 
+bool UsesOwnTemplate(const ServedModel& model) {
+  return !model.chat_format.ok() && model.own_template != nullptr;
+}
+
 absl::StatusOr<worker::ChatFormatChoice> ChooseFormat(const ServedModel& model,
                                                       const std::string* name) {
-  if (name == nullptr) {
-    if (model.chat_format.ok() || model.own_template == nullptr) {
-      return model.chat_format;
-    }
-    return absl::UnimplementedError(
-        "the model's template is no built-in chat format, which a session "
-        "needs: choose one with chat_format, or send the whole conversation "
-        "with each request");
-  }
+  if (name == nullptr) return model.chat_format;
   ASSIGN_OR_RETURN(const worker::ChatFormat format,
                    worker::ParseChatFormat(*name));
   return worker::ChatFormatChoice{format, "the request's chat_format"};
@@ -74,8 +70,7 @@ absl::StatusOr<Prompt> FromChat(const ServedModel& model,
                                 const v1::ChatPrompt& prompt,
                                 const worker::EncodeLimits& limits) {
   Prompt result;
-  if (!prompt.has_chat_format() && !model.chat_format.ok() &&
-      model.own_template != nullptr) {
+  if (!prompt.has_chat_format() && UsesOwnTemplate(model)) {
     ASSIGN_OR_RETURN(
         EncodedChat chat,
         EncodeTemplatePrompt(model.engine->tokenizer(), *model.own_template,

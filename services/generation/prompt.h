@@ -10,7 +10,9 @@
 #include "absl/status/statusor.h"
 #include "plimsoll/v1/common.pb.h"
 #include "services/generation/served_model.h"
+#include "worker/text/chat/chat_template.h"
 #include "worker/text/chat/reply_splitter.h"
+#include "worker/text/chat/template_frame.h"
 
 namespace plimsoll::services {
 
@@ -24,6 +26,10 @@ struct Prompt {
   std::string chat_format;                          // its name
   std::string chat_format_reason;                   // why it was chosen
 };
+
+// True if conversations are rendered by the template of the model's file unless
+// a request names a chat format.
+bool UsesOwnTemplate(const ServedModel& model);
 
 // Returns the chat format `name` or, if that is null, the model's.
 // Errors: kInvalidArgument; kUnimplemented if the model's format is not known.
@@ -45,6 +51,20 @@ absl::StatusOr<Prompt> FromIds(const ServedModel& model,
 absl::StatusOr<Prompt> FromChat(const ServedModel& model,
                                 const v1::ChatPrompt& prompt,
                                 const worker::EncodeLimits& limits = {});
+
+// Token ids of what a user says in a session: the words alone, or the turn up
+// to its reply if the model's own template renders it. `session` is a
+// worker::SessionOptions or a worker::SessionInfo.
+// Errors: those of worker::EncodeContent and TemplateFrame::EncodeMessage.
+template <typename Session>
+absl::StatusOr<std::vector<int32_t>> EncodeMessage(
+    const Session& session, const worker::Tokenizer& tokenizer,
+    const std::string& message, const worker::EncodeLimits& limits) {
+  if (session.own_frame != nullptr) {
+    return session.own_frame->EncodeMessage(tokenizer, message, limits);
+  }
+  return worker::EncodeContent(tokenizer, session.format, message, limits);
+}
 
 // The error of an encoding within `limits`, with details if the bytes alone are
 // too many.

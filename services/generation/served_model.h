@@ -21,7 +21,7 @@ struct ServedModel {
   std::string name;
   worker::Engine* engine = nullptr;
   // If it is an error, the model has no built-in chat format: conversations are
-  // rendered by its own template, and sessions fail.
+  // rendered by its own template.
   absl::StatusOr<worker::ChatFormatChoice> chat_format =
       absl::UnimplementedError("no chat format");
   // The template of the file if there is no chat_format; null without one.

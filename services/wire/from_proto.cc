@@ -454,16 +454,9 @@ absl::StatusOr<worker::GenerateOptions> FromProto(
 }
 
 absl::StatusOr<worker::SessionOptions> FromProto(
-    const v1::OpenSessionRequest& request, worker::ChatFormat format,
-    const worker::Tokenizer& tokenizer, const worker::EncodeLimits& limits) {
+    const v1::OpenSessionRequest& request) {
   worker::SessionOptions options;
   options.id = request.session_id().empty() ? RandomId() : request.session_id();
-  options.format = format;
-  ASSIGN_OR_RETURN(
-      options.frame,
-      worker::EncodeFrame(tokenizer, format,
-                          request.has_system() ? &request.system() : nullptr,
-                          limits));
   ASSIGN_OR_RETURN(options.roll_method,
                    RollMethodFrom("roll_method", request.roll_method()));
   if (request.has_evict_to()) options.evict_to = request.evict_to();

@@ -52,12 +52,10 @@ absl::StatusOr<worker::GenerateOptions> FromProto(
     const v1::SamplingOptions& sampling, const v1::StoppingOptions& stopping,
     const v1::ResponseOptions& response, v1::ContextPolicy policy);
 
-// Converts all but the owner; a request without an id gets a new one. `format`
-// is the parsed chat_format of the request.
+// Converts all but the owner, the turns, and how the chat is rendered. A
+// request without an id gets a new one.
 absl::StatusOr<worker::SessionOptions> FromProto(
-    const v1::OpenSessionRequest& request, worker::ChatFormat format,
-    const worker::Tokenizer& tokenizer,
-    const worker::EncodeLimits& limits = {});
+    const v1::OpenSessionRequest& request);
 
 // Sets how the context of `options` rolls.
 // Errors: kInvalidArgument naming the field, also if the policy does not roll

@@ -83,6 +83,7 @@ absl::StatusOr<TokenHistory> Session::NextTurn(
 SessionInfo Session::Describe(int64_t reserved_bytes, absl::Time now) const {
   return {.id = options.id,
           .format = options.format,
+          .own_frame = options.own_frame,
           .is_busy = is_busy,
           .n_turns = n_turns,
           .n_live_turns = history.n_turns(),

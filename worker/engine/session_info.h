@@ -3,6 +3,7 @@
 #define PLIMSOLL_WORKER_ENGINE_SESSION_INFO_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "absl/time/time.h"
 #include "worker/cache/roll_plan.h"
 #include "worker/text/chat/chat_template.h"
+#include "worker/text/chat/template_frame.h"
 
 namespace plimsoll::worker {
 
@@ -31,7 +33,10 @@ struct SessionOptions {
   std::string owner;      // a tenant; other tenants cannot see the session
   std::string peer = {};  // who opened it, like Claim::peer
   ChatFormat format = ChatFormat::kChatMl;
-  ChatFrame frame;  // made for `format`; its opening is pinned
+  // The frame of a model's own template, which is used in place of `format`;
+  // null without one.
+  std::shared_ptr<const TemplateFrame> own_frame = nullptr;
+  ChatFrame frame;  // made for own_frame or `format`; its opening is pinned
   RollMethod roll_method = RollMethod::kShift;
   std::optional<int64_t> evict_to;  // like RollOptions::evict_to
   // The session is closed when no call has used it for this long.
@@ -45,6 +50,8 @@ struct SessionOptions {
 struct SessionInfo {
   std::string id;
   ChatFormat format;
+  // SessionOptions::own_frame.
+  std::shared_ptr<const TemplateFrame> own_frame = nullptr;
   bool is_busy;             // a call runs or waits
   int64_t n_turns;          // begun so far, evicted ones included
   int64_t n_live_turns;     // with at least one token in the context

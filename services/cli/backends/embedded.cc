@@ -55,7 +55,7 @@ absl::Status SettleChat(const worker::ModelFile& file, const ChatWish& wish,
     return absl::OkStatus();
   }
   auto choice = worker::ChooseChatFormat(file.header());
-  if (!choice.ok() && !wish.is_session) {
+  if (!choice.ok()) {
     ASSIGN_OR_RETURN(loaded.own_template,
                      worker::ModelTemplate::Load(file.header()));
     if (loaded.own_template != nullptr) return absl::OkStatus();

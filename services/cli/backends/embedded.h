@@ -64,8 +64,7 @@ struct LoadedModel {
 // The chat format that a load must find before it reads the weights.
 struct ChatWish {
   bool wanted = false;
-  std::string name;         // --chat-format; empty: the model's own
-  bool is_session = false;  // only a built-in format will do
+  std::string name;  // --chat-format; empty: the model's own
 };
 
 // Opens the devices of --device for --precision. Errors: a usage error that

@@ -75,8 +75,7 @@ absl::StatusOr<std::unique_ptr<Generator>> MakeGenerator(
   ASSIGN_OR_RETURN(
       LoadedModel model,
       LoadHere(flags.model, flags.load,
-               {.wanted = true, .name = flags.chat_format, .is_session = true},
-               commands.streams));
+               {.wanted = true, .name = flags.chat_format}, commands.streams));
   return NewEmbeddedGenerator(std::move(model));
 }
 

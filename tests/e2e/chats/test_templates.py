@@ -8,7 +8,7 @@ import pytest
 from asks import GREEDY, chat, generate
 from command_line import at, parsed, plimsoll
 from servers import CALL_SECONDS, Worker, refused
-from stubs import session, tokenizer as tv1
+from stubs import generation as v1, session, tokenizer as tv1
 
 TEMPLATE = """{{ bos_token }}
 {%- for message in messages %}
@@ -16,6 +16,14 @@ TEMPLATE = """{{ bos_token }}
     {{- '[' ~ message.role | upper ~ '] ' ~ message.content | trim }}<end_of_turn>
 {% endfor %}
 {%- if add_generation_prompt %}[MODEL]{% endif %}"""
+# Turns of this one can be cut. It is not recognised as Gemma's.
+CUT = """{{ bos_token }}{% set start = '<start_of' ~ '_turn>' %}
+{%- for message in messages %}
+    {{- start ~ ('model' if message.role == 'assistant' else message.role) ~ ':\\n' }}
+    {{- message.content | trim }}<end_of_turn>
+{% endfor %}
+{%- if add_generation_prompt %}{{ start }}model:
+{% endif %}"""
 EXPECTED = "<bos>[USER] Hi there<end_of_turn>\n[MODEL]"
 BOS, END_OF_TURN = 2, 106
 
@@ -65,9 +73,58 @@ def test_a_worker_and_the_command_generate_the_same(own_worker, own_model):
     assert parsed(here)["text"] == parsed(there)["text"] == reply.text
 
 
-def test_sessions_say_that_they_need_a_built_in_format(own_worker, own_model):
+def test_sessions_say_why_a_template_cannot_be_cut(own_worker, own_model):
     with refused(grpc.StatusCode.UNIMPLEMENTED) as failures:
         own_worker.sessions.OpenSession(session.OpenSessionRequest(model="own"))
+    assert 'replies begin behind "<end_of_turn>\\n[MODEL]"' in failures[0].message
     assert "chat_format" in failures[0].message
     done = plimsoll("chat", "--model", str(own_model), stdin=b"")
     assert done.returncode == 1 and b"--chat-format" in done.stderr
+    assert b"cannot be cut" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def cut_model(own_template):
+    return own_template(CUT)
+
+
+@pytest.fixture(scope="module")
+def cut_worker(cut_model):
+    flags = ("--n-ctx=256", "--slots=2")
+    with Worker(f"--model=cut={cut_model}", *flags) as server:
+        yield server.await_ready()
+
+
+def test_a_session_says_what_the_whole_conversation_does(cut_worker):
+    """Until turns leave, with each reply as the text that it was."""
+    opened = cut_worker.sessions.OpenSession(
+        session.OpenSessionRequest(model="cut"), timeout=CALL_SECONDS).session
+    assert opened.chat_format == "template"
+    said = []
+    for message in (" Hi there ", "Name a city.", "And a river?"):
+        said.append(message)
+        whole = cut_worker.generation.Generate(
+            generate("cut", chat=chat(*said), sampling=GREEDY, max_tokens=8),
+            timeout=CALL_SECONDS)
+        parts = list(cut_worker.sessions.Chat(
+            session.ChatRequest(
+                model="cut", session_id=opened.session_id, message=message,
+                sampling=GREEDY, stopping=v1.StoppingOptions(max_tokens=8)),
+            timeout=CALL_SECONDS))
+        ids = [token.id for part in parts for token in part.tokens]
+        assert ids == [token.id for token in whole.tokens]
+        said.append("".join(part.text for part in parts))
+    cut_worker.sessions.CloseSession(
+        session.CloseSessionRequest(model="cut", session_id=opened.session_id))
+
+
+def test_the_terminal_chat_uses_the_template(cut_worker, cut_model):
+    lines = "\n".join(f"Tell me about the number {i}." for i in range(6))
+    lines += "\n/regenerate\n/undo 2\nGo on.\n"
+    flags = ("--temperature", "0", "--max-tokens", "32", "--system", "Be brief.")
+    here = plimsoll("chat", "--model", str(cut_model), "--n-ctx", "256", *flags,
+                    stdin=lines.encode())
+    assert here.returncode == 0, here.stderr.decode()
+    assert len(here.stdout) > 100
+    there = at(cut_worker, "chat", "--model", "cut", *flags, stdin=lines.encode())
+    assert there.stdout == here.stdout, there.stderr.decode()

@@ -1,11 +1,12 @@
 #include "worker/text/chat/model_template.h"
 
-#include <string>
+#include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "worker/text/chat/chat_segments.h"
 #include "worker/text/jinja/json_value.h"
+#include "worker/text/jinja/syntax/lexer.h"
 #include "worker/text/utf8.h"
 
 namespace plimsoll::worker {
@@ -109,6 +110,19 @@ absl::Status SetArguments(absl::string_view json, Dict& variables) {
   return absl::OkStatus();
 }
 
+// The constant strings of a template that was parsed, each once.
+absl::StatusOr<std::vector<std::string>> StringsOf(absl::string_view source) {
+  ASSIGN_OR_RETURN(std::vector<jinja::Token> tokens, jinja::Tokenize(source));
+  std::vector<std::string> strings;
+  for (jinja::Token& token : tokens) {
+    if (token.kind != jinja::TokenKind::kString) continue;
+    strings.push_back(std::move(token.text));
+  }
+  std::sort(strings.begin(), strings.end());
+  strings.erase(std::unique(strings.begin(), strings.end()), strings.end());
+  return strings;
+}
+
 Value TokenText(const Tokenizer& tokenizer, int32_t id) {
   std::string text;
   tokenizer.AppendBytes(id, /*render_special=*/true, text);
@@ -132,20 +146,16 @@ class TemplatedEncoder {
   }
 
   absl::Status Scaffold(absl::string_view text) {
-    ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
-                     tokenizer_.Encode(text, /*parse_special=*/true, stop_));
-    for (const int32_t id : ids) {
-      if (tokenizer_.Type(id) != TokenType::kControl) continue;
-      std::string token;
-      tokenizer_.AppendBytes(id, /*render_special=*/true, token);
-      const size_t at = text.find(token);
-      if (at == absl::string_view::npos) continue;
-      absl::StrAppend(&text_, text.substr(0, at));
+    ASSIGN_OR_RETURN(const std::vector<ScaffoldToken> tokens,
+                     FindControlTokens(tokenizer_, text, stop_));
+    size_t done = 0;
+    for (const ScaffoldToken& token : tokens) {
+      absl::StrAppend(&text_, text.substr(done, token.begin - done));
       RETURN_IF_ERROR(Flush());
-      ids_.push_back(id);
-      text.remove_prefix(at + token.size());
+      ids_.push_back(token.id);
+      done = token.end;
     }
-    absl::StrAppend(&text_, text);
+    absl::StrAppend(&text_, text.substr(done));
     return absl::OkStatus();
   }
 
@@ -191,8 +201,9 @@ absl::StatusOr<std::shared_ptr<const ModelTemplate>> ModelTemplate::Load(
   ASSIGN_OR_RETURN(const auto eos, header.Int("tokenizer.ggml.eos_token_id"));
   std::optional<int32_t> eos_id;
   if (eos && *eos >= 0 && *eos < INT32_MAX) eos_id = static_cast<int32_t>(*eos);
-  return std::shared_ptr<const ModelTemplate>(
-      new ModelTemplate(*std::move(program), FindReplyFormat(*text), eos_id));
+  ASSIGN_OR_RETURN(std::vector<std::string> strings, StringsOf(*text));
+  return std::shared_ptr<const ModelTemplate>(new ModelTemplate(
+      *std::move(program), FindReplyFormat(*text), std::move(strings), eos_id));
 }
 
 absl::StatusOr<std::vector<ChatSegment>> ModelTemplate::Render(
@@ -234,7 +245,25 @@ absl::StatusOr<std::vector<ChatSegment>> ModelTemplate::Render(
   return out.Take();
 }
 
-absl::StatusOr<std::vector<int32_t>> EncodeTemplated(
+absl::StatusOr<std::vector<ScaffoldToken>> FindControlTokens(
+    const Tokenizer& tokenizer, absl::string_view scaffold, StopCheck stop) {
+  ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
+                   tokenizer.Encode(scaffold, /*parse_special=*/true, stop));
+  std::vector<ScaffoldToken> tokens;
+  size_t begin = 0;
+  for (const int32_t id : ids) {
+    if (tokenizer.Type(id) != TokenType::kControl) continue;
+    std::string text;
+    tokenizer.AppendBytes(id, /*render_special=*/true, text);
+    const size_t at = scaffold.find(text, begin);
+    if (at == absl::string_view::npos) continue;
+    begin = at + text.size();
+    tokens.push_back({at, begin, id});
+  }
+  return tokens;
+}
+
+absl::StatusOr<std::vector<int32_t>> EncodeTemplatedPart(
     const Tokenizer& tokenizer, const std::vector<ChatSegment>& segments,
     const EncodeLimits& limits) {
   RETURN_IF_ERROR(CheckSegmentsFit(tokenizer, segments, limits));
@@ -243,7 +272,14 @@ absl::StatusOr<std::vector<int32_t>> EncodeTemplated(
     RETURN_IF_ERROR(segment.is_scaffold ? encoder.Scaffold(segment.text)
                                         : encoder.Content(segment.text));
   }
-  ASSIGN_OR_RETURN(std::vector<int32_t> ids, encoder.Finish());
+  return encoder.Finish();
+}
+
+absl::StatusOr<std::vector<int32_t>> EncodeTemplated(
+    const Tokenizer& tokenizer, const std::vector<ChatSegment>& segments,
+    const EncodeLimits& limits) {
+  ASSIGN_OR_RETURN(std::vector<int32_t> ids,
+                   EncodeTemplatedPart(tokenizer, segments, limits));
   const bool adds_bos = tokenizer.add_bos() && tokenizer.bos();
   if (adds_bos && (ids.empty() || ids[0] != *tokenizer.bos())) {
     ids.insert(ids.begin(), *tokenizer.bos());

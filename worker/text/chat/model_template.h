@@ -2,9 +2,11 @@
 #ifndef PLIMSOLL_WORKER_TEXT_CHAT_MODEL_TEMPLATE_H_
 #define PLIMSOLL_WORKER_TEXT_CHAT_MODEL_TEMPLATE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -44,16 +46,21 @@ class ModelTemplate {
 
   // How the model's replies mark reasoning and calls.
   const ReplyFormat& reply_format() const { return reply_format_; }
+  // The constant strings in the template's tags, each once. What a template
+  // looks for in a message is among them.
+  const std::vector<std::string>& strings() const { return strings_; }
 
  private:
   ModelTemplate(jinja::Template program, ReplyFormat reply_format,
-                std::optional<int32_t> eos)
+                std::vector<std::string> strings, std::optional<int32_t> eos)
       : program_(std::move(program)),
         reply_format_(std::move(reply_format)),
+        strings_(std::move(strings)),
         eos_(eos) {}
 
   const jinja::Template program_;
   const ReplyFormat reply_format_;
+  const std::vector<std::string> strings_;
   const std::optional<int32_t> eos_;
 };
 
@@ -66,6 +73,25 @@ class ModelTemplate {
 absl::StatusOr<std::vector<int32_t>> EncodeTemplated(
     const Tokenizer& tokenizer, const std::vector<ChatSegment>& segments,
     const EncodeLimits& limits = {});
+
+// EncodeTemplated of a part that stands behind a control token: BOS comes only
+// where the template asks for it.
+absl::StatusOr<std::vector<int32_t>> EncodeTemplatedPart(
+    const Tokenizer& tokenizer, const std::vector<ChatSegment>& segments,
+    const EncodeLimits& limits = {});
+
+// A control token in scaffold: the bytes [begin, end) of the scaffold.
+struct ScaffoldToken {
+  size_t begin;
+  size_t end;
+  int32_t id;
+};
+
+// The control tokens of a scaffold, in order, as EncodeTemplated finds them.
+// Errors: those of `stop`.
+absl::StatusOr<std::vector<ScaffoldToken>> FindControlTokens(
+    const Tokenizer& tokenizer, absl::string_view scaffold,
+    StopCheck stop = NeverStop);
 
 }  // namespace plimsoll::worker
 
