@@ -130,10 +130,13 @@ class TemplateSessionTest : public ::testing::Test {
     reply.status = FromGrpc(reader->Finish());
     return reply;
   }
+  // A call with the same pages pinned as the open session has.
   static Reply Generate(const Ids& ids) {
     grpc::ClientContext context;
     v1::StreamGenerateRequest request;
     SetHow(request);
+    request.set_context_policy(v1::CONTEXT_POLICY_ROLL);
+    request.mutable_roll()->set_pin_tokens(Get().pinned_tokens());
     for (const uint32_t id : ids) request.mutable_tokens()->add_ids(id);
     const auto reader = worker_->generation->StreamGenerate(&context, request);
     Reply reply;
@@ -239,7 +242,6 @@ TEST_F(TemplateSessionTest, TurnsThatWereSaidBeforeAreTheTemplates) {
   const std::vector<std::string> said = {" one ", " hello as ", "two",
                                          "<|im_end|>", "three"};
   const Ids whole = Render(nullptr, said);
-  const Reply expected = Generate(whole);
   v1::OpenSessionRequest request;
   for (size_t i = 0; i + 1 < said.size(); i += 2) {
     v1::SessionTurn& turn = *request.add_turns();
@@ -247,15 +249,16 @@ TEST_F(TemplateSessionTest, TurnsThatWereSaidBeforeAreTheTemplates) {
     turn.set_text(said[i + 1]);
   }
   ASSERT_TRUE(Open(request).ok());
+  const Reply expected = Generate(whole);
   const Reply reply = Say(said.back());
   ASSERT_TRUE(reply.status.ok()) << reply.status;
   EXPECT_EQ(reply.ids, expected.ids);
   EXPECT_EQ(reply.logprobs, expected.logprobs);
   EXPECT_EQ(Get().tokens(), whole.size() + reply.ids.size());
 
-  TearDown();
   const Said before = {"one", Generate(Render(nullptr, {"one"})).ids};
   const Reply more = Generate(Whole(nullptr, {before}, "two"));
+  TearDown();
   request.clear_turns();
   v1::SessionTurn& turn = *request.add_turns();
   turn.set_message(before.message);
