@@ -356,6 +356,10 @@ absl::StatusOr<bool> Contains(Evaluator& evaluator, const Value& container,
   const bool is_keys =
       container.is_view() && container.view().kind == View::Kind::kKeys;
   if (container.is_dict() || is_keys) {
+    // A dict's values equal only themselves, and none has them as a key.
+    const bool is_values =
+        item.is_view() && item.view().kind == View::Kind::kValues;
+    if (is_values) return false;
     if (!IsHashable(item)) return Unhashable(item);
     return (is_keys ? container.view().dict : container.dict())->Find(item) !=
            nullptr;
