@@ -84,7 +84,6 @@ add_library(plimsoll_text_chat STATIC
   text/chat/template_frame.cc
   text/chat/template_probe.cc
   text/chat/tool_call.cc
-  text/chat/tool_reader.cc
   text/chat/tool_text.cc)
 target_link_libraries(plimsoll_text_chat
   PUBLIC plimsoll_text_tokenizer plimsoll_text_jinja

@@ -5,7 +5,9 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "services/generation/call_forms.h"
@@ -51,9 +53,37 @@ bool ListsAllNames(const Json& arguments) {
          });
 }
 
+// Sorts the members of all objects by their names, without regard to case.
+Json Sorted(Json json) {
+  if (!json.is_structured()) return json;  // such a value's range is itself
+  for (Json& inner : json) inner = Sorted(std::move(inner));
+  if (!json.is_object()) return json;
+  struct Member {
+    std::string lower;
+    absl::string_view name;
+    Json* value;
+  };
+  std::vector<Member> members;
+  members.reserve(json.size());
+  for (auto it = json.begin(); it != json.end(); ++it) {
+    members.push_back({absl::AsciiStrToLower(it.key()), it.key(), &*it});
+  }
+  std::stable_sort(
+      members.begin(), members.end(),
+      [](const Member& a, const Member& b) { return a.lower < b.lower; });
+  Json::object_t sorted;  // a vector; names are not looked up again
+  sorted.reserve(members.size());
+  for (const Member& member : members) {
+    sorted.emplace_back(std::string(member.name), std::move(*member.value));
+  }
+  return sorted;
+}
+
 // The schema of a tool's arguments. Each tool's parameters are a resource of
-// their own, so that references in them stay among them.
-Json ArgumentsSchema(const worker::Tool& tool, size_t number, bool is_any) {
+// their own, so that references in them stay among them. Properties are written
+// in the schema's order.
+Json ArgumentsSchema(const worker::Tool& tool, size_t number, bool is_any,
+                     worker::CallForm form) {
   Json arguments = Json::parse(
       is_any || tool.parameters.empty() ? kAnyArguments : tool.parameters,
       /*cb=*/nullptr, /*allow_exceptions=*/false);
@@ -63,7 +93,8 @@ Json ArgumentsSchema(const worker::Tool& tool, size_t number, bool is_any) {
   }
   if (!arguments.contains("type")) arguments["type"] = "object";
   if (ListsAllNames(arguments)) arguments["additionalProperties"] = false;
-  return arguments;
+  if (!IsSorted(form)) return arguments;
+  return Sorted(std::move(arguments));
 }
 
 // The schema of a call that is JSON.
@@ -89,6 +120,14 @@ Json CallSchema(const worker::Tool& tool, Json arguments,
   return schema;
 }
 
+// The schema of a call, or of its arguments if the name stands around them.
+Json ItemSchema(const worker::Tool& tool, size_t number, bool is_any,
+                worker::CallForm form) {
+  Json arguments = ArgumentsSchema(tool, number, is_any, form);
+  if (!IsJson(form)) return arguments;
+  return CallSchema(tool, std::move(arguments), form);
+}
+
 // The schema of what stands between the marks of a call. With names around the
 // arguments it is an array of the arguments of each tool.
 std::string CallsSchema(const std::vector<worker::Tool>& tools,
@@ -96,10 +135,7 @@ std::string CallsSchema(const std::vector<worker::Tool>& tools,
   Json items = Json::array();
   for (size_t i = 0; i < tools.size(); ++i) {
     if (!rules.Allows(tools[i])) continue;
-    Json arguments = ArgumentsSchema(tools[i], i, is_any);
-    items.push_back(IsJson(rules.form)
-                        ? CallSchema(tools[i], std::move(arguments), rules.form)
-                        : std::move(arguments));
+    items.push_back(ItemSchema(tools[i], i, is_any, rules.form));
   }
   Json schema;
   if (!IsJson(rules.form)) {
@@ -143,7 +179,7 @@ worker::SchemaFrame CallFrame(const worker::ReplyReading& reading,
     frame.passage_close += kNextMessage;
   }
   if (IsJson(rules.form)) return frame;
-  frame.spelling = SpellingOf(rules.form, frame.close);
+  frame.spelling = SpellingOf(format);
   if (rules.form == Form::kPython) {
     frame.list = worker::FrameList{
         .open = "[", .close = "]", .repeats = rules.may_repeat};

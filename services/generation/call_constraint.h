@@ -15,16 +15,14 @@
 
 namespace plimsoll::services {
 
-// Constrains the reply to `chat`, which a model's own template rendered and
-// which `reading` splits if it is split, from the mark of a call on, and from
-// its begin on if a call is required. Calls are held if it is known how the
-// model writes them, and if the request has no constraint of its own; other
-// replies stay free. Marks that are control tokens are among
-// options.shown_tokens.
-// Returns what of a schema says nothing about the calls, or why the arguments
-// are only held to be objects, or why the calls are free.
-// Errors: kInvalidArgument if a call is required that cannot be held; those of
-// `stop`.
+// Constrains the reply to `chat`, which `reading` splits if it is split, from
+// the mark of a call on, and from its begin on if a call is required. Calls are
+// held if it is known how the model writes them, and if the request has no
+// constraint of its own; other replies stay free. Marks that are control tokens
+// are among options.shown_tokens. Returns what of a schema says nothing about
+// the calls, or why the arguments are only held to be objects, or why the calls
+// are free. Errors: kInvalidArgument if a call is required that cannot be held;
+// those of `stop`.
 absl::StatusOr<worker::SchemaNotes> HoldCalls(
     const v1::ChatPrompt& chat,
     const std::optional<worker::ReplyReading>& reading,

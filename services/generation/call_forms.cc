@@ -2,6 +2,7 @@
 
 #include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -58,14 +59,20 @@ worker::ArgumentSpelling Pairs(const std::string& close) {
                 {close});
 }
 
-worker::ArgumentSpelling Keywords(const std::string& close) {
-  constexpr char kQuote[] = "<|\"|>";
+// A string has no mark of calls, even one that ends nothing: in the next prompt
+// such a mark would be other tokens than in the reply.
+worker::ArgumentSpelling Keywords(const worker::ReplyFormat& format) {
+  const std::string quote(format.quote);
+  std::vector<std::string> never = {std::string(format.call.close),
+                                    std::string(format.call.open)};
+  never.reserve(never.size() + format.dropped.size());
+  for (const absl::string_view mark : format.dropped) never.emplace_back(mark);
   return {.values = {.has_space = false,
                      .has_bare_keys = true,
-                     .raw = worker::RawStrings{.open = kQuote,
-                                               .close = kQuote,
-                                               .end = kQuote,
-                                               .never = {close}}}};
+                     .raw = worker::RawStrings{.open = quote,
+                                               .close = quote,
+                                               .end = quote,
+                                               .never = std::move(never)}}};
 }
 
 worker::ArgumentSpelling Python() {
@@ -141,14 +148,17 @@ worker::FrameChoice ChoiceOf(const worker::Tool& tool, Form form) {
   return {};
 }
 
-worker::ArgumentSpelling SpellingOf(Form form, const std::string& close) {
-  switch (form) {
+bool IsSorted(Form form) { return form == Form::kKeywords; }
+
+worker::ArgumentSpelling SpellingOf(const worker::ReplyFormat& format) {
+  const std::string close(format.call.close);
+  switch (format.form) {
     case Form::kParameters:
       return Parameters(close);
     case Form::kPairs:
       return Pairs(close);
     case Form::kKeywords:
-      return Keywords(close);
+      return Keywords(format);
     case Form::kPython:
       return Python();
     case Form::kFree:

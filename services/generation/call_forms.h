@@ -3,8 +3,6 @@
 #ifndef PLIMSOLL_SERVICES_GENERATION_CALL_FORMS_H_
 #define PLIMSOLL_SERVICES_GENERATION_CALL_FORMS_H_
 
-#include <string>
-
 #include "worker/text/chat/reply_format.h"
 #include "worker/text/chat/tool_call.h"
 #include "worker/text/grammar/schema_frame.h"
@@ -27,10 +25,12 @@ CallKeys KeysOf(worker::CallForm form);
 
 // What stands around the arguments of a call of `tool`, for other forms.
 worker::FrameChoice ChoiceOf(const worker::Tool& tool, worker::CallForm form);
-// How these arguments are spelled. Strings never have `close`, the mark that
-// ends a call, where they have no escapes.
-worker::ArgumentSpelling SpellingOf(worker::CallForm form,
-                                    const std::string& close);
+// How these arguments are spelled. Where strings have no escapes, they never
+// have the mark that ends a call.
+worker::ArgumentSpelling SpellingOf(const worker::ReplyFormat& format);
+// True if the models were trained on arguments that are sorted by their names,
+// without regard to case.
+bool IsSorted(worker::CallForm form);
 
 }  // namespace plimsoll::services
 

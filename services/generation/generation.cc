@@ -76,9 +76,6 @@ absl::Status LimitReasoning(const Request& request, Generation& generation) {
 // Holds the reply's calls of tools.
 absl::Status Hold(const v1::ChatPrompt& chat, StopCheck stop,
                   Generation& generation) {
-  if (generation.prompt.chat_format != worker::kTemplateFormat) {
-    return absl::OkStatus();
-  }
   worker::Engine& engine = *generation.model.engine;
   ASSIGN_OR_RETURN(
       worker::SchemaNotes notes,
@@ -191,7 +188,6 @@ absl::StatusOr<Generation> PrepareAny(ServedModel model, const Caller& caller,
                                                     can_roll, caller.stop));
   RETURN_IF_ERROR(caller.stop());
   generation.options.prompt_ids = std::move(generation.prompt.ids);
-  generation.options.tool_markers = generation.prompt.tool_markers;
   RETURN_IF_ERROR(LimitReasoning(request, generation));
   if (!generation.prompt.splits_reply) generation.prompt.reading.reset();
   if (generation.prompt.reading) {

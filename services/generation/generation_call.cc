@@ -9,8 +9,7 @@ absl::Status GenerationCall::Submit(Generation generation,
   {
     absl::MutexLock lock(&mu_);
     model_ = generation.model;
-    tools_ = {model_.engine->tokenizer(), generation.prompt.tool_markers,
-              std::move(generation.prompt.reading)};
+    tools_ = ReplyTools(std::move(generation.prompt.reading));
   }
   return services::Submit(generation.model, std::move(generation.options),
                           std::move(self));

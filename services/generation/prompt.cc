@@ -92,7 +92,7 @@ absl::StatusOr<Prompt> FromChat(const ServedModel& model,
                                     prompt, limits));
   result.ids = std::move(chat.ids);
   result.text = std::move(chat.text);
-  result.tool_markers = chat.tool_markers;
+  result.reading = std::move(chat.reading);
   result.chat_format = std::string(worker::ChatFormatName(choice.format));
   result.chat_format_reason = choice.reason;
   return result;

@@ -19,12 +19,11 @@ namespace plimsoll::services {
 struct Prompt {
   std::vector<int32_t> ids;
   // These are set for conversations only.
-  std::optional<worker::ToolMarkers> tool_markers;  // around calls in its reply
-  std::optional<worker::ReplyReading> reading;      // how its reply is marked
-  bool splits_reply = true;                         // by these marks
-  std::string text;                                 // to show to people
-  std::string chat_format;                          // its name
-  std::string chat_format_reason;                   // why it was chosen
+  std::optional<worker::ReplyReading> reading;  // how its reply is marked
+  bool splits_reply = true;                     // by these marks
+  std::string text;                             // to show to people
+  std::string chat_format;                      // its name
+  std::string chat_format_reason;               // why it was chosen
 };
 
 // True if conversations are rendered by the template of the model's file unless

@@ -9,7 +9,7 @@
 #include "base/status_macros.h"
 #include "services/wire/from_proto.h"
 #include "services/wire/to_proto.h"
-#include "worker/text/chat/chat_segments.h"
+#include "worker/text/chat/chat_function_gemma.h"
 
 namespace plimsoll::services {
 namespace {
@@ -50,39 +50,45 @@ bool EndsInReasoning(const worker::ReplyFormat& format,
                         format.reasoning.open);
 }
 
-absl::StatusOr<bool> MustCall(worker::ChatFormat format,
-                              const v1::ChatPrompt& prompt) {
-  if (!prompt.required_tool().empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("chat.required_tool: format ",
-                     worker::ChatFormatName(format), " cannot name a tool"));
+// Checks what a request says about calls, for a built-in format.
+absl::Status CheckToolChoice(worker::ChatFormat format,
+                             const v1::ChatPrompt& prompt) {
+  if (!v1::ToolChoice_IsValid(prompt.tool_choice())) {
+    return absl::InvalidArgumentError("chat.tool_choice is not a known choice");
   }
-  if (prompt.has_parallel_tool_calls() && !prompt.parallel_tool_calls() &&
-      prompt.tools_size() > 0) {
+  const bool is_required = prompt.tool_choice() == v1::TOOL_CHOICE_REQUIRED;
+  const bool has_tools = format == worker::ChatFormat::kFunctionGemma;
+  if (!has_tools && (is_required || !prompt.required_tool().empty())) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "chat.parallel_tool_calls: format ", worker::ChatFormatName(format),
-        " cannot hold a reply to one call"));
+        is_required ? "chat.tool_choice" : "chat.required_tool", ": format ",
+        worker::ChatFormatName(format), " has no tools"));
   }
-  switch (prompt.tool_choice()) {
-    case v1::TOOL_CHOICE_UNSPECIFIED:
-    case v1::TOOL_CHOICE_AUTO:
-      return false;
-    case v1::TOOL_CHOICE_REQUIRED:
-      break;
-    default:
-      return absl::InvalidArgumentError(
-          "chat.tool_choice is not a known choice");
-  }
-  if (format != worker::ChatFormat::kFunctionGemma) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("chat.tool_choice: format ",
-                     worker::ChatFormatName(format), " has no tools"));
-  }
-  if (prompt.has_add_generation_prompt() && !prompt.add_generation_prompt()) {
+  if (is_required && prompt.has_add_generation_prompt() &&
+      !prompt.add_generation_prompt()) {
     return absl::InvalidArgumentError(
         "chat.tool_choice means nothing without add_generation_prompt");
   }
-  return true;
+  return absl::OkStatus();
+}
+
+// How replies in a built-in format are marked; absent if nothing is.
+// Errors: kInvalidArgument if the request needs marks that the vocabulary
+// lacks.
+absl::StatusOr<std::optional<worker::ReplyReading>> ReadingOf(
+    const worker::Tokenizer& tokenizer, worker::ChatFormat format,
+    const v1::ChatPrompt& prompt, std::vector<worker::Tool> tools) {
+  std::optional<worker::ReplyReading> reading;
+  if (format != worker::ChatFormat::kFunctionGemma) return reading;
+  if (worker::HasToolMarkers(tokenizer)) {
+    reading.emplace();
+    reading->format = worker::FunctionGemmaReplies();
+    reading->tools = std::move(tools);
+  } else if (HasTools(prompt)) {
+    return absl::InvalidArgumentError(
+        "chat.tools: the model's vocabulary has no markers of tools, such as "
+        "<start_function_call>");
+  }
+  return reading;
 }
 
 }  // namespace
@@ -92,29 +98,18 @@ absl::StatusOr<EncodedChat> EncodeChatPrompt(
     const v1::ChatPrompt& prompt, const worker::EncodeLimits& limits) {
   ASSIGN_OR_RETURN(const std::vector<worker::ChatMessage> messages,
                    FromProto(prompt));
-  ASSIGN_OR_RETURN(const std::vector<worker::Tool> tools, ToolsOf(prompt));
+  ASSIGN_OR_RETURN(std::vector<worker::Tool> tools, ToolsOf(prompt));
   const bool add_generation_prompt =
       !prompt.has_add_generation_prompt() || prompt.add_generation_prompt();
   ASSIGN_OR_RETURN(
       const std::vector<worker::ChatSegment> segments,
       worker::RenderChat(format, messages, add_generation_prompt, tools));
-  ASSIGN_OR_RETURN(const bool must_call, MustCall(format, prompt));
+  RETURN_IF_ERROR(CheckToolChoice(format, prompt));
   EncodedChat chat;
-  if (format == worker::ChatFormat::kFunctionGemma) {
-    chat.tool_markers = worker::FindToolMarkers(tokenizer);
-    if (!chat.tool_markers && (must_call || HasTools(prompt))) {
-      return absl::InvalidArgumentError(
-          "chat.tools: the model's vocabulary has no markers of tools, such as "
-          "<start_function_call>");
-    }
-  }
+  ASSIGN_OR_RETURN(chat.reading,
+                   ReadingOf(tokenizer, format, prompt, std::move(tools)));
   ASSIGN_OR_RETURN(chat.ids, worker::EncodeChat(tokenizer, segments, limits));
   chat.text = worker::ChatText(segments);
-  if (must_call) {
-    chat.ids.push_back(chat.tool_markers->call_begin);
-    absl::StrAppend(&chat.text, worker::kCallBegin);
-    chat.tool_markers->is_call_open = true;
-  }
   return chat;
 }
 

@@ -1,5 +1,5 @@
-// Conversations with tools: turns a request into token ids, and a reply's
-// tokens into calls.
+// Conversations with tools: turns a request into token ids, and a reply's text
+// into its parts.
 #ifndef PLIMSOLL_SERVICES_WIRE_CHAT_TOOLS_H_
 #define PLIMSOLL_SERVICES_WIRE_CHAT_TOOLS_H_
 
@@ -19,7 +19,7 @@
 #include "worker/text/chat/chat_template.h"
 #include "worker/text/chat/model_template.h"
 #include "worker/text/chat/reply_splitter.h"
-#include "worker/text/chat/tool_reader.h"
+#include "worker/text/chat/tool_call.h"
 
 namespace plimsoll::services {
 
@@ -27,10 +27,8 @@ namespace plimsoll::services {
 struct EncodedChat {
   std::vector<int32_t> ids;
   std::string text;  // to show to people
-  // The tokens around calls in the reply, if the format and the vocabulary have
-  // them.
-  std::optional<worker::ToolMarkers> tool_markers;
-  // How the parts of the reply are marked, if a model's own template has marks.
+  // How the parts of the reply are marked, if the format or the model's own
+  // template has marks.
   std::optional<worker::ReplyReading> reading;
   bool splits_reply = true;  // the parts are told apart for the client
 };
@@ -61,11 +59,8 @@ void AddDelta(const worker::CallDelta& delta,
 class ReplyTools {
  public:
   ReplyTools() = default;  // for a reply that is only text
-  // The tokenizer must outlive it.
-  ReplyTools(const worker::Tokenizer& tokenizer,
-             const std::optional<worker::ToolMarkers>& markers,
-             std::optional<worker::ReplyReading> reading = std::nullopt) {
-    if (markers) reader_.emplace(tokenizer, *markers);
+  // Without `reading` the reply is only text.
+  explicit ReplyTools(std::optional<worker::ReplyReading> reading) {
     if (reading) splitter_.emplace(*std::move(reading));
   }
 
@@ -73,24 +68,19 @@ class ReplyTools {
   // pieces of calls. Some kinds of message have no calls, or no pieces.
   template <typename Message>
   void Append(const worker::StepOutput& output, Message& message) {
-    if (splitter_) {
-      worker::ReplyPart part;
-      splitter_->Push(output.text, part);
-      AddPart(part, message);
-    } else {
+    if (!splitter_) {
       message.mutable_text()->append(output.text);
+      return;
     }
-    if (!reader_) return;
-    for (const worker::TokenOutput& token : output.tokens) {
-      Add(reader_->Push(token.id), message);
-    }
+    worker::ReplyPart part;
+    splitter_->Push(output.text, part);
+    AddPart(part, message);
   }
 
   // Adds what was held back and the call that the end of the reply cut off.
   // Returns why the reply ended.
   template <typename Message>
   v1::FinishReason End(const worker::FinishInfo& info, Message& message) {
-    if (reader_) Add(reader_->Finish(), message);
     if (splitter_) {
       worker::ReplyPart part;
       splitter_->Finish(part);
@@ -100,14 +90,6 @@ class ReplyTools {
   }
 
  private:
-  template <typename Message>
-  void Add(const std::optional<worker::ReadToolCall>& read, Message& message) {
-    if (!read) return;
-    has_call_ |= read->call.ok();
-    if constexpr (requires { message.add_tool_calls(); }) {
-      *message.add_tool_calls() = ToProto(*read);
-    }
-  }
   template <typename Message>
   void AddPart(const worker::ReplyPart& part, Message& message) {
     message.mutable_text()->append(part.text);
@@ -119,11 +101,15 @@ class ReplyTools {
         AddDelta(delta, *message.mutable_tool_call_deltas());
       }
     }
-    for (const worker::ReadToolCall& call : part.calls) Add(call, message);
+    for (const worker::ReadToolCall& read : part.calls) {
+      has_call_ |= read.call.ok();
+      if constexpr (requires { message.add_tool_calls(); }) {
+        *message.add_tool_calls() = ToProto(read);
+      }
+    }
   }
   v1::FinishReason Reason(const worker::FinishInfo& info) const;
 
-  std::optional<worker::ToolReader> reader_;
   std::optional<worker::ReplySplitter> splitter_;
   bool has_call_ = false;  // a call without an error
 };

@@ -176,3 +176,11 @@ def test_tools_and_their_responses_are_in_the_prompt(tool_model):  # noqa: F811
         declared = count(asked, [TOOL])
         assert declared > count(asked) + 10
         assert count(answered, [TOOL]) > declared + 10
+
+
+def test_a_template_with_calls_has_tools(own_template):
+    model = own_template("{{ messages[0].content }}<tool_call>")
+    with Front(str(model), f"--n-ctx={N_CTX}", "--slots=1") as server:
+        client = client_of(server)
+        (name,) = [model.model for model in client.list().models]
+        assert client.show(name).capabilities == ["completion", "tools"]

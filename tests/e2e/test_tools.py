@@ -20,6 +20,7 @@ MARKERS = [
     "<start_function_call>", "<end_function_call>",
     "<start_function_response>", "<end_function_response>", "<escape>",
 ]
+CONTROL = 3
 USER_DEFINED = 4  # so that a grammar can ask for them
 TEMPLATE = "{{ '<start_of_turn>' }}{{ '<start_function_declaration>' }}"
 CALL = (
@@ -235,14 +236,77 @@ def test_the_command_has_calls_of_its_own_model_in_json(
     assert reply["text"] == ""
 
 
-def test_a_required_call_is_begun_for_the_model(wide_worker):
-    prompt = chat(
-        "Hall", tools=[tool()], tool_choice=common.TOOL_CHOICE_REQUIRED
-    )
-    request = forced(
-        wide_worker, CALL.removeprefix("<start_function_call>"), chat=prompt
-    )
-    reply = reply_to(wide_worker, request)
-    assert reply.prompt_ids[-1] == FIRST + 2
-    assert reply.tool_calls == [common.ToolCall(name="light", arguments=ARGUMENTS)]
+# Arguments that are short, however the model writes them.
+ROOMS = {
+    "type": "object",
+    "properties": {"room": {"enum": ["the hall", "attic"]}, "on": {"type": "boolean"}},
+    "required": ["room", "on"],
+}
+
+
+def held(**fields):
+    """A conversation with such a tool, whose reply has at most one call."""
+    tools = [tool(parameters=ROOMS)]
+    return chat("Hall", tools=tools, parallel_tool_calls=False, **fields)
+
+
+@pytest.fixture(scope="module", params=[CONTROL, USER_DEFINED])
+def any_markers(request, own_template):
+    """A worker whose model has the markers as tokens of either type."""
+    if request.param == USER_DEFINED:
+        yield request.getfixturevalue("wide_worker")
+        return
+    changes = {FIRST + i: (text, CONTROL) for i, text in enumerate(MARKERS)}
+    model = own_template(TEMPLATE, changes)
+    with Worker(f"--model=fg={model}", "--n-ctx=512", "--slots=1") as server:
+        yield server.await_ready()
+
+
+def test_a_required_call_is_the_reply(any_markers):
+    prompt = held(tool_choice=common.TOOL_CHOICE_REQUIRED)
+    request = generate(chat=prompt, sampling=GREEDY, max_tokens=200)
+    reply = reply_to(any_markers, request)
+    assert FIRST + 2 not in reply.prompt_ids
+    (call,) = reply.tool_calls
+    assert call.name == "light" and not call.error
+    arguments = json.loads(call.arguments)
+    assert list(arguments) == ["on", "room"]
+    assert arguments["room"] in ("the hall", "attic")
     assert reply.finish_reason == v1.FINISH_REASON_TOOL_CALL
+    assert reply.text == ""
+
+
+def test_a_required_tool_is_the_one_that_is_called(any_markers):
+    for name in ("light", "heat"):
+        prompt = held(tool_choice=common.TOOL_CHOICE_REQUIRED, required_tool=name)
+        prompt.tools.add(name="heat", parameters='{"type":"object","properties":{}}')
+        request = generate(chat=prompt, sampling=GREEDY, max_tokens=200)
+        (call,) = reply_to(any_markers, request).tool_calls
+        assert call.name == name and not call.error
+
+
+def test_a_call_that_the_model_begins_is_held_to_its_tool(any_markers):
+    begins = v1.SamplingOptions(
+        temperature=0, logit_bias=[v1.LogitBias(id=FIRST + 2, bias=1000)]
+    )
+    request = stream(chat=held(), sampling=begins, max_tokens=200)
+    parts = list(any_markers.generation.StreamGenerate(request, timeout=CALL_SECONDS))
+    (call,) = [call for part in parts for call in part.tool_calls]
+    assert call.name == "light" and not call.error
+    assert list(json.loads(call.arguments)) == ["on", "room"]
+    assert "".join(part.text for part in parts) == ""
+    assert not any(part.tool_call_deltas for part in parts)
+    assert parts[-1].finish.finish_reason == v1.FINISH_REASON_TOOL_CALL
+
+
+def test_the_command_requires_a_call(any_markers, tmp_path):
+    file = tmp_path / "tools.json"
+    tools = [{**LIGHT, "parameters": ROOMS}]
+    file.write_text(json.dumps(tools), encoding="utf-8")
+    done = at(
+        any_markers, "generate", "--tools", str(file), "--must-call",
+        "--prompt", "Hall", "--temperature", "0", "--max-tokens", "300",
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    call = json.loads(done.stdout.decode().splitlines()[0])
+    assert call["name"] == "light" and list(call["arguments"]) == ["on", "room"]

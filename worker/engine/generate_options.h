@@ -14,7 +14,6 @@
 #include "worker/sampling/sampler.h"
 #include "worker/scheduling/fair_queue.h"
 #include "worker/text/chat/reasoning_limit.h"
-#include "worker/text/chat/tool_reader.h"
 
 namespace plimsoll::worker {
 
@@ -42,9 +41,6 @@ struct GenerateOptions {
   // grammar the reply ends with an end token, and that token can be drawn only
   // where the text is complete.
   std::shared_ptr<const Grammar> constraint;
-  // The tokens that begin and end a tool call. The reply's text leaves out the
-  // calls between them; the reply's tokens still contain them.
-  std::optional<ToolMarkers> tool_markers;
   // Control tokens, in ascending order, whose texts are part of the reply's
   // text; the texts of others are not.
   std::vector<int32_t> shown_tokens;

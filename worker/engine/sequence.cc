@@ -18,7 +18,6 @@ Sequence::Sequence(int64_t id, Arrival arrival, SequenceStart start)
       options_(std::move(arrival.options)),
       sink_(std::move(arrival.sink)),
       text_(options_.stop_strings),
-      calls_(options_.tool_markers),
       start_(std::move(start)),
       n_scored_(options_.first_scored - 1),
       submitted_(arrival.time) {
@@ -83,11 +82,9 @@ void Sequence::Accept(TokenOutput token, const Tokenizer& tokenizer,
   }
   ++n_generated_;
   bytes_.clear();
-  if (!calls_.Covers(id)) {
-    const bool is_shown = std::binary_search(options_.shown_tokens.begin(),
-                                             options_.shown_tokens.end(), id);
-    tokenizer.AppendBytes(id, is_shown, bytes_);
-  }
+  const bool is_shown = std::binary_search(options_.shown_tokens.begin(),
+                                           options_.shown_tokens.end(), id);
+  tokenizer.AppendBytes(id, is_shown, bytes_);
   text_.Push(bytes_, output_.text);
   if (reasoning_) {
     bytes_.clear();

@@ -166,7 +166,6 @@ class Sequence {
   GenerateOptions options_;
   std::shared_ptr<TokenSink> sink_;
   TextStream text_;
-  ToolSilence calls_;
   StepOutput output_;                            // not yet taken by the sink
   std::vector<std::vector<Candidate>> buffers_;  // for candidates, unused
   std::vector<int64_t> turns_;                   // scratch of Evict

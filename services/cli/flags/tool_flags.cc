@@ -61,12 +61,12 @@ void AddToolFlags(CLI::App& app, ToolFlags* flags) {
          "--tools", flags->file,
          "Functions that the model may call: a JSON array of {\"name\", "
          "\"description\", \"parameters\"}; calls are printed as a "
-         "JSON object a line. Needs a model of format functiongemma; - "
-         "is standard input")
+         "JSON object a line. Needs a model whose chat format has tools; - is "
+         "standard input")
       ->type_name("FILE")
       ->group("Tools");
   app.add_flag("--must-call", flags->must,
-               "The reply begins with a call of one of the tools")
+               "The reply has a call of one of the tools")
       ->group("Tools");
 }
 

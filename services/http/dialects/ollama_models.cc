@@ -74,9 +74,7 @@ Json Show(const ModelInfo& model) {
   info["general.architecture"] = ready.architecture;
   info["general.name"] = ready.display_name;
   info[absl::StrCat(ready.architecture, ".context_length")] = ready.n_ctx_train;
-  if (ready.chat_format == "functiongemma") {
-    json["capabilities"].push_back("tools");
-  }
+  if (ready.has_tools) json["capabilities"].push_back("tools");
   return json;
 }
 

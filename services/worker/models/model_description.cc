@@ -72,8 +72,12 @@ ReadyModel DescribeReady(const LoadedModel& model) {
   if (model.chat_format.ok()) {
     ready.chat_format =
         std::string(worker::ChatFormatName(model.chat_format->format));
+    ready.has_tools =
+        model.chat_format->format == worker::ChatFormat::kFunctionGemma;
   } else if (model.own_template != nullptr) {
     ready.chat_format = std::string(worker::kTemplateFormat);
+    ready.has_tools =
+        model.own_template->reply_format().syntax != worker::CallSyntax::kNone;
   }
   for (size_t i = 0; i < model.parts.size(); ++i) {
     const worker::EnginePart& part = model.engine->parts()[i];

@@ -42,6 +42,7 @@ struct ReadyModel {
   int64_t n_ctx_train = 0;
   int64_t weight_bytes = 0;      // in the file
   std::string chat_format;       // empty if none is known
+  bool has_tools = false;        // calls are found in replies of that format
   std::vector<ModelPart> parts;  // at least one, in the order of their layers
   worker::EngineLoad load;
   // When its last use ended; absent while a call or a session uses it.

@@ -157,9 +157,18 @@ const std::vector<Family>& Families() {
       {"Gemma",
        "<|tool_call>",
        "",
-       "<|tool_call>call:light{room:<|\"|>hall<|\"|>,level:3}<tool_call|>",
+       "<|tool_call>call:light{level:3,room:<|\"|>hall<|\"|>}<tool_call|>",
        "<|tool_call>call:light{room:<|\"|>cellar<|\"|>}<tool_call|>",
        {"<|tool_call>", "<tool_call|>", "<|\"|>"}},
+      {"FunctionGemma",
+       "<start_function_call>",
+       "",
+       "<start_function_call>call:light{level:3,room:<escape>hall<escape>}"
+       "<end_function_call>",
+       "<start_function_call>call:light{room:<escape>cellar<escape>}"
+       "<end_function_call>",
+       {"<start_function_call>", "<end_function_call>", "<escape>",
+        "<start_function_response>"}},
       {"Lfm2",
        "<|tool_call_start|>",
        "",
@@ -305,6 +314,21 @@ TEST_P(CallConstraintTest, OtherControlTokensStayForbidden) {
   EXPECT_FALSE(mask.Allows(*tokenizer_->Find("<other>")));
 }
 
+TEST_P(CallConstraintTest, ATokenThatEndsAReplyComesOnlyWhereItMayEnd) {
+  const auto wait = tokenizer_->Find("<start_function_response>");
+  if (!wait) return;
+  ASSERT_TRUE(tokenizer_->IsEnd(*wait));
+  worker::TokenMask mask = Mask(Required());
+  const std::string call = family().call;
+  const size_t n_inside = call.find("hall") + 2;
+  EXPECT_EQ(Say(mask, call.substr(0, n_inside)), call.substr(0, n_inside));
+  mask.BeginStep();
+  EXPECT_FALSE(mask.Allows(*wait));
+  EXPECT_EQ(Say(mask, call.substr(n_inside)), call.substr(n_inside));
+  mask.BeginStep();
+  EXPECT_TRUE(mask.Allows(*wait));
+}
+
 TEST_P(CallConstraintTest, OnlyTheRequiredToolIsCalled) {
   v1::ChatPrompt chat = Required();
   chat.set_required_tool("say");
@@ -396,9 +420,15 @@ TEST_P(RawStringTest, AStringEndsWithItsMarkOnly) {
       {"Gemma",
        "<|tool_call>call:write{text:<|\"|>",
        "<|\"|>}<tool_call|>",
-       {"<tool_call|>"}}};
+       {"<tool_call|>", "<|tool_call>"}},
+      {"FunctionGemma",
+       "<start_function_call>call:write{text:<escape>",
+       "<escape>}<end_function_call>",
+       {"<end_function_call>", "<start_function_call>",
+        "<start_function_response>"}}};
   constexpr char kText[] =
-      "<p class=\"a\">1 \\ 2</p>\n\n</param </parameter\n</ <|\" é";
+      "<p class=\"a\">1 \\ 2</p>\n\n</param </parameter\n</ <|\" <escape <end_ "
+      "é";
   for (const RawCase& one : raw_cases) {
     SCOPED_TRACE(one.family);
     const auto family = std::find_if(
@@ -451,6 +481,45 @@ TEST_P(RawStringTest, AStringEndsWithItsMarkOnly) {
 INSTANTIATE_TEST_SUITE_P(Marks, RawStringTest,
                          ::testing::Values(TokenType::kUserDefined,
                                            TokenType::kControl));
+
+TEST(SortedArgumentsTest, GemmasModelsWriteThemInTheOrderOfTheirTemplates) {
+  const auto family =
+      std::find_if(Families().begin(), Families().end(), [](const Family& f) {
+        return f.name == absl::string_view("FunctionGemma");
+      });
+  ASSERT_NE(family, Families().end());
+  const auto tokenizer = MarkTokenizer({&*family, TokenType::kUserDefined});
+  const std::optional<worker::ReplyReading> reading = worker::ReplyReading{
+      .format = worker::FindReplyFormat(family->sign),
+      .tools = {{.name = "f",
+                 .description = "",
+                 .parameters = R"({"type": "object", "properties": {
+                     "c": {"type": "array", "items": {
+                         "type": "object", "properties": {
+                             "z": {"const": 1}, "Y": {"const": 2}},
+                         "required": ["z", "Y"]}},
+                     "B": {"const": 3}, "a": {"const": 4}},
+                     "required": ["c", "B", "a"]})"}}};
+  worker::ConstraintCache cache;
+  worker::GenerateOptions options;
+  ASSERT_TRUE(
+      HoldCalls(Required(), reading, *tokenizer, cache, NeverStop, options)
+          .ok());
+  const worker::TokenIndex index(*tokenizer);
+  const auto may_say = [&](absl::string_view arguments) {
+    worker::TokenMask mask(options.constraint, index);
+    const std::string call = absl::StrCat("<start_function_call>call:f",
+                                          arguments, "<end_function_call>");
+    const auto ids = *tokenizer->Encode(call, /*parse_special=*/true);
+    return std::all_of(ids.begin(), ids.end(), [&](int32_t id) {
+      mask.BeginStep();
+      return mask.Allows(id) && mask.Accept(id).ok();
+    });
+  };
+  EXPECT_TRUE(may_say("{a:4,B:3,c:[{Y:2,z:1}]}"));
+  EXPECT_FALSE(may_say("{a:4,B:3,c:[{z:1,Y:2}]}"));
+  EXPECT_FALSE(may_say("{c:[{Y:2,z:1}],B:3,a:4}"));
+}
 
 TEST(CallsThatCannotBeHeldTest, ANameThatIsAPartOfTheSyntaxFreesThem) {
   const auto family = std::find_if(

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -23,18 +24,24 @@ using ::testing::HasSubstr;
 constexpr int32_t kNormal = 1;
 constexpr int32_t kUserDefined = 4;  // so that a grammar can force them
 constexpr char kArguments[] = R"({"room":"hall","on":true})";
+constexpr char kSortedArguments[] = R"({"on":true,"room":"hall"})";
 // 13 tokens of the vocabulary below.
 constexpr char kForced[] =
     "root ::= \"<start_function_call>call:set_light{room:<escape>hall<escape>,"
     "on:true}<end_function_call>\"";
+
+constexpr const char* kWords[] = {"call:", "set_light", "{",    "room:", "hall",
+                                  ",",     "on:",       "true", "}"};
+// The markers and these words are the vocabulary's last tokens.
+constexpr auto kFirstMarker = static_cast<int32_t>(
+    kRandomVocab - std::size(worker::kToolMarkers) - std::size(kWords));
 
 RandomModel FunctionModel() {
   RandomModel model = plimsoll::testing::FindRandomModel("gemma_q5_0");
   for (const absl::string_view marker : worker::kToolMarkers) {
     model.last_tokens.emplace_back(std::string(marker), kUserDefined);
   }
-  for (const char* text :
-       {"call:", "set_light", "{", "room:", "hall", ",", "on:", "true", "}"}) {
+  for (const char* text : kWords) {
     model.last_tokens.emplace_back(text, kNormal);
   }
   return model;
@@ -77,13 +84,27 @@ class ChatToolsTest : public ::testing::Test {
     chat.set_chat_format("functiongemma");
     AddMessage(v1::CHAT_ROLE_USER, user, chat);
     request.mutable_sampling()->set_temperature(0);
-    const auto n = static_cast<int32_t>(FunctionModel().last_tokens.size());
-    for (int32_t id = kRandomVocab - n; id < kRandomVocab; ++id) {
+    for (int32_t id = kFirstMarker; id < kRandomVocab; ++id) {
       v1::LogitBias& bias = *request.mutable_sampling()->add_logit_bias();
       bias.set_id(static_cast<uint32_t>(id));
       bias.set_bias(1'000);
     }
     request.mutable_constraint()->set_gbnf(gbnf);
+    return request;
+  }
+
+  // A request whose calls are held to the one that they can be. The model
+  // writes the longest tokens.
+  static v1::GenerateRequest Held(const std::string& user) {
+    auto request = Forced("", user, "b");
+    request.clear_constraint();
+    v1::ChatPrompt& chat = *request.mutable_chat();
+    chat.set_parallel_tool_calls(false);
+    v1::Tool& tool = *chat.add_tools();
+    tool.set_name("set_light");
+    tool.set_parameters(R"({"type": "object", "properties": {
+        "room": {"enum": ["hall"]}, "on": {"const": true}},
+        "required": ["room", "on"]})");
     return request;
   }
 
@@ -237,22 +258,78 @@ TEST_F(ChatToolsTest, TheModelGoesOnBehindTheResponse) {
   EXPECT_EQ(response.finish_reason(), v1::FINISH_REASON_END_TOKEN);
 }
 
-TEST_F(ChatToolsTest, ARequiredCallBeginsInThePrompt) {
-  auto request =
-      Forced("root ::= \"call:set_light{on:true}<end_function_call>k\"", "hi");
+TEST_F(ChatToolsTest, ARequiredCallIsTheReply) {
+  auto request = Held("hi");
   request.mutable_chat()->set_tool_choice(v1::TOOL_CHOICE_REQUIRED);
-  v1::GenerateResponse response = Ask(request);
+  const v1::GenerateResponse response = Ask(request);
+  EXPECT_EQ(response.constraint_notes_size(), 0);
   ASSERT_EQ(response.tool_calls_size(), 1);
-  EXPECT_EQ(response.tool_calls(0).arguments(), R"({"on":true})");
-  EXPECT_EQ(response.text(), "k");
+  EXPECT_EQ(response.tool_calls(0).name(), "set_light");
+  EXPECT_EQ(response.tool_calls(0).arguments(), kSortedArguments);
+  EXPECT_EQ(response.text(), "");
   EXPECT_EQ(response.finish_reason(), v1::FINISH_REASON_TOOL_CALL);
-  // The model may say something else, but not unnoticed.
-  request.mutable_constraint()->set_gbnf("root ::= \"k\"");
-  response = Ask(request);
+}
+
+TEST_F(ChatToolsTest, ARequiredToolIsTheOneThatIsCalled) {
+  for (const std::string name : {"set_light", "say_ok"}) {
+    auto request = Held("hi");
+    v1::ChatPrompt& chat = *request.mutable_chat();
+    v1::Tool& other = *chat.add_tools();
+    other.set_name("say_ok");
+    other.set_parameters(R"({"type": "object", "properties": {}})");
+    chat.set_tool_choice(v1::TOOL_CHOICE_REQUIRED);
+    chat.set_required_tool(name);
+    const v1::GenerateResponse response = Ask(request);
+    ASSERT_EQ(response.tool_calls_size(), 1);
+    EXPECT_EQ(response.tool_calls(0).name(), name);
+    EXPECT_EQ(response.tool_calls(0).error(), "");
+    chat.set_required_tool("other");
+    EXPECT_THAT(Refusal(request), HasSubstr("it is none of the tools"));
+  }
+}
+
+// The model would write the marker of a call again and again.
+TEST_F(ChatToolsTest, ACallThatTheModelBeginsIsHeldToItsTool) {
+  auto request = Held("hi");
+  request.mutable_sampling()->clear_logit_bias();
+  v1::LogitBias& bias = *request.mutable_sampling()->add_logit_bias();
+  bias.set_id(kFirstMarker + 2);
+  bias.set_bias(1'000);
+  const v1::GenerateResponse response = Ask(request);
   ASSERT_EQ(response.tool_calls_size(), 1);
-  EXPECT_EQ(response.tool_calls(0).text(), "k");
-  EXPECT_NE(response.tool_calls(0).error(), "");
-  EXPECT_EQ(response.finish_reason(), v1::FINISH_REASON_END_TOKEN);
+  EXPECT_EQ(response.tool_calls(0).name(), "set_light");
+  EXPECT_EQ(response.tool_calls(0).arguments(), kSortedArguments);
+  EXPECT_EQ(response.finish_reason(), v1::FINISH_REASON_TOOL_CALL);
+}
+
+TEST_F(ChatToolsTest, APromptWithARequiredCallIsThePromptWithout) {
+  v1::ApplyChatTemplateRequest apply;
+  *apply.mutable_chat() = Held("hi").chat();
+  apply.set_model("b");
+  v1::ApplyChatTemplateResponse applied[2];
+  for (const bool is_required : {false, true}) {
+    grpc::ClientContext context;
+    if (is_required) {
+      apply.mutable_chat()->set_tool_choice(v1::TOOL_CHOICE_REQUIRED);
+    }
+    ASSERT_TRUE(
+        worker_->tokenizer
+            ->ApplyChatTemplate(&context, apply, &applied[is_required ? 1 : 0])
+            .ok());
+  }
+  EXPECT_EQ(applied[0].text(), applied[1].text());
+  EXPECT_THAT(applied[1].text(), ::testing::EndsWith("model\n"));
+}
+
+TEST_F(ChatToolsTest, ACallCannotBeRequiredThatCannotBeHeld) {
+  auto request = Held("hi");
+  v1::ChatPrompt& chat = *request.mutable_chat();
+  chat.set_tool_choice(v1::TOOL_CHOICE_REQUIRED);
+  request.mutable_constraint()->set_gbnf("root ::= \"k\"");
+  EXPECT_THAT(Refusal(request), HasSubstr("the request has a constraint"));
+  request.clear_constraint();
+  chat.clear_tools();
+  EXPECT_THAT(Refusal(request), HasSubstr("there are no tools"));
 }
 
 TEST_F(ChatToolsTest, ACallCannotBeRequiredWhereThereIsNone) {
@@ -264,6 +341,10 @@ TEST_F(ChatToolsTest, ACallCannotBeRequiredWhereThereIsNone) {
   chat.clear_add_generation_prompt();
   chat.set_chat_format("gemma3");
   EXPECT_THAT(Refusal(request), HasSubstr("format gemma3 has no tools"));
+  chat.clear_tool_choice();
+  chat.set_required_tool("f");
+  EXPECT_THAT(Refusal(request),
+              HasSubstr("chat.required_tool: format gemma3 has no tools"));
   chat.set_tool_choice(static_cast<v1::ToolChoice>(99));
   EXPECT_THAT(Refusal(request), HasSubstr("not a known choice"));
 }

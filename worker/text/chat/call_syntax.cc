@@ -218,11 +218,10 @@ absl::StatusOr<Calls> PairCalls(absl::string_view text,
   return One(arguments.Call());
 }
 
-// Gemma 4 writes FunctionGemma's calls with another mark around strings.
-absl::StatusOr<Calls> KeywordCalls(absl::string_view text) {
+absl::StatusOr<Calls> KeywordCalls(absl::string_view text,
+                                   absl::string_view quote) {
   const std::string mark(1, kEscapeMark);
-  return One(ParseToolCall(absl::StrReplaceAll(absl::StripAsciiWhitespace(text),
-                                               {{"<|\"|>", mark}})));
+  return One(ParseToolCall(absl::StrReplaceAll(text, {{quote, mark}})));
 }
 
 std::optional<CallHead> TakeNamedHead(absl::string_view& text) {
@@ -300,14 +299,14 @@ std::optional<CallHead> TakeCallHead(CallSyntax syntax,
   }
 }
 
-absl::StatusOr<std::vector<ToolCall>> ParseCalls(CallSyntax syntax,
+absl::StatusOr<std::vector<ToolCall>> ParseCalls(const ReplyFormat& format,
                                                  absl::string_view text,
                                                  absl::Span<const Tool> tools) {
   if (static_cast<int64_t>(text.size()) > kMaxToolCallBytes) {
     return NoCall(
         absl::StrCat("the call is longer than ", kMaxToolCallBytes, " bytes"));
   }
-  switch (syntax) {
+  switch (format.syntax) {
     case CallSyntax::kNone:
       break;
     case CallSyntax::kJson:
@@ -322,11 +321,11 @@ absl::StatusOr<std::vector<ToolCall>> ParseCalls(CallSyntax syntax,
     case CallSyntax::kPython:
       return ParsePythonCalls(text);
     case CallSyntax::kKeywords:
-      return KeywordCalls(text);
+      return KeywordCalls(text, format.quote);
     case CallSyntax::kChannel:
     case CallSyntax::kDeepSeek:
     case CallSyntax::kKimi:
-      return HeadedCalls(syntax, text);
+      return HeadedCalls(format.syntax, text);
   }
   return NoCall("the model's replies have no calls");
 }

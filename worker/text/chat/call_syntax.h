@@ -33,12 +33,12 @@ struct CallHead {
 std::optional<CallHead> TakeCallHead(CallSyntax syntax,
                                      absl::string_view& text);
 
-// Reads what stands between the marks of a call. Some syntaxes write values
+// Reads what stands between the marks of a call. Some formats write values
 // without quotes: such a value is a string if the parameters in `tools` say so
 // or if it is not JSON.
 // Errors: kInvalidArgument saying what is wrong, also beyond kMaxToolCallBytes
 // and kMaxToolCallDepth.
-absl::StatusOr<std::vector<ToolCall>> ParseCalls(CallSyntax syntax,
+absl::StatusOr<std::vector<ToolCall>> ParseCalls(const ReplyFormat& format,
                                                  absl::string_view text,
                                                  absl::Span<const Tool> tools);
 

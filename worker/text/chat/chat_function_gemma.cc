@@ -2,7 +2,9 @@
 // their responses inside the model's turn.
 #include "worker/text/chat/chat_function_gemma.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -160,5 +162,18 @@ absl::StatusOr<std::vector<ChatSegment>> RenderFunctionGemma(
     bool add_generation_prompt) {
   return Renderer(messages, tools).Render(add_generation_prompt);
 }
+
+bool HasToolMarkers(const Tokenizer& tokenizer) {
+  return std::all_of(std::begin(kToolMarkers), std::end(kToolMarkers),
+                     [&tokenizer](absl::string_view marker) {
+                       const auto id = tokenizer.Find(marker);
+                       if (!id) return false;
+                       const TokenType type = tokenizer.Type(*id);
+                       return type == TokenType::kControl ||
+                              type == TokenType::kUserDefined;
+                     });
+}
+
+ReplyFormat FunctionGemmaReplies() { return FindReplyFormat(kCallBegin); }
 
 }  // namespace plimsoll::worker

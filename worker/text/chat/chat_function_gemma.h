@@ -6,7 +6,9 @@
 
 #include "absl/status/statusor.h"
 #include "worker/text/chat/chat_template.h"
+#include "worker/text/chat/reply_format.h"
 #include "worker/text/chat/tool_call.h"
+#include "worker/text/tokenizer/tokenizer.h"
 
 namespace plimsoll::worker {
 
@@ -19,6 +21,13 @@ namespace plimsoll::worker {
 absl::StatusOr<std::vector<ChatSegment>> RenderFunctionGemma(
     const std::vector<ChatMessage>& messages, const std::vector<Tool>& tools,
     bool add_generation_prompt);
+
+// True if the vocabulary has all markers of the format, as control tokens or as
+// user-defined ones.
+bool HasToolMarkers(const Tokenizer& tokenizer);
+
+// How the model's replies mark calls.
+ReplyFormat FunctionGemmaReplies();
 
 }  // namespace plimsoll::worker
 

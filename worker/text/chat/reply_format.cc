@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
+#include "worker/text/chat/chat_segments.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -17,6 +18,8 @@ struct CallRow {
   CallSyntax syntax;
   CallForm form = CallForm::kFree;
   MarkPair all_calls = {};
+  absl::string_view quote = {};
+  bool has_undeclared_calls = false;
 };
 constexpr CallRow kCalls[] = {
     {"<|channel|>",
@@ -42,7 +45,16 @@ constexpr CallRow kCalls[] = {
     {"<|tool_call>",
      {"<|tool_call>", "<tool_call|>"},
      CallSyntax::kKeywords,
-     CallForm::kKeywords},
+     CallForm::kKeywords,
+     /*all_calls=*/{},
+     /*quote=*/"<|\"|>"},
+    {kCallBegin,
+     {kCallBegin, kCallEnd},
+     CallSyntax::kKeywords,
+     CallForm::kKeywords,
+     /*all_calls=*/{},
+     /*quote=*/kEscape,
+     /*has_undeclared_calls=*/true},
     {"<|tool_call_start|>",
      {"<|tool_call_start|>", "<|tool_call_end|>"},
      CallSyntax::kPython,
@@ -111,6 +123,7 @@ const std::vector<DroppedRow>& Dropped() {
        {"<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"}},
       {"<|START_RESPONSE|>", {"<|START_RESPONSE|>", "<|END_RESPONSE|>"}},
       {"<|python_tag|>", {"<|python_tag|>"}},
+      {kCallBegin, {kResponseBegin}},
   };
   return *rows;
 }
@@ -119,14 +132,14 @@ const std::vector<DroppedRow>& Dropped() {
 // have most of them.
 absl::string_view BreaksAfter(absl::string_view mark,
                               absl::string_view chat_template) {
-  constexpr absl::string_view kEscape = "\\n";
+  constexpr absl::string_view kLineFeed = "\\n";
   constexpr absl::string_view kBreaks = "\n\n";
   size_t most = 0;
   for (size_t at = chat_template.find(mark); at != absl::string_view::npos;
        at = chat_template.find(mark, at + mark.size())) {
     absl::string_view rest = chat_template.substr(at + mark.size());
     size_t n = 0;
-    while (n < kBreaks.size() && absl::ConsumePrefix(&rest, kEscape)) ++n;
+    while (n < kBreaks.size() && absl::ConsumePrefix(&rest, kLineFeed)) ++n;
     most = std::max(most, n);
   }
   return kBreaks.substr(0, most);
@@ -146,6 +159,8 @@ ReplyFormat FindReplyFormat(absl::string_view chat_template) {
     format.syntax = call->syntax;
     format.form = call->form;
     format.all_calls = call->all_calls;
+    format.quote = call->quote;
+    format.has_undeclared_calls = call->has_undeclared_calls;
     if (format.form == CallForm::kSeparated &&
         absl::StrContains(chat_template, kFenceSign)) {
       format.form = CallForm::kFenced;
@@ -170,14 +185,13 @@ std::vector<int32_t> TokensToShow(const ReplyFormat& format,
                                   const Tokenizer& tokenizer) {
   std::vector<absl::string_view> marks = {
       format.reasoning.open, format.reasoning.close, format.call.open,
-      format.call.close,     format.all_calls.open,  format.all_calls.close};
+      format.call.close,     format.all_calls.open,  format.all_calls.close,
+      format.quote};
   marks.insert(marks.end(), format.dropped.begin(), format.dropped.end());
   // These stand inside of calls.
   constexpr absl::string_view kInside[] = {
-      "<|\"|>",        "[ARGS]",
-      "[CALL_ID]",     "<|tool_call_argument_begin|>",
-      "<|constrain|>", "<｜tool▁sep｜>",
-      "<|message|>"};
+      "[ARGS]",        "[CALL_ID]",      "<|tool_call_argument_begin|>",
+      "<|constrain|>", "<｜tool▁sep｜>", "<|message|>"};
   if (format.syntax != CallSyntax::kNone) {
     marks.insert(marks.end(), std::begin(kInside), std::end(kInside));
   }

@@ -20,7 +20,7 @@ enum class CallSyntax {
   kParameters,  // <function=N><parameter=K>V</parameter></function>
   kPairs,       // N<arg_key>K</arg_key><arg_value>V</arg_value> (GLM)
   kPython,      // [N(K=V, ...), ...] (LFM2)
-  kKeywords,    // call:N{K:V}, with marks around strings (Gemma 4)
+  kKeywords,    // call:N{K:V}, with marks around strings (Gemma)
   kChannel,     // N ... <|message|>{...} (gpt-oss)
   kDeepSeek,    // N<sep>{...}, or function<sep>N and {...} in a fence
   kKimi,        // functions.N:I<|tool_call_argument_begin|>{...}
@@ -42,7 +42,7 @@ enum class CallForm {
   kBare,        // {"name": N, "parameters": {...}}, without marks
   kParameters,  // <function=N><parameter=K>V</parameter></function>
   kPairs,       // N<arg_key>K</arg_key><arg_value>V</arg_value>
-  kKeywords,    // call:N{K:V}, with <|"|> around strings
+  kKeywords,    // call:N{K:V}, with marks around strings
   kPython,      // [N(K=V)]
 };
 
@@ -66,7 +66,11 @@ struct ReplyFormat {
   MarkPair call;
   CallSyntax syntax = CallSyntax::kNone;
   CallForm form = CallForm::kFree;
-  MarkPair all_calls = {};  // the marks around all calls; may be empty
+  MarkPair all_calls = {};       // the marks around all calls; may be empty
+  absl::string_view quote = {};  // the mark around strings of kKeywords
+  // Calls are looked for even if the request has no tools: the model may have
+  // been trained for its tools.
+  bool has_undeclared_calls = false;
   // Marks that are no part of what the model says.
   std::vector<absl::string_view> dropped = {};
 

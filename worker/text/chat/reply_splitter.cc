@@ -42,7 +42,8 @@ ReplySplitter::ReplySplitter(ReplyReading reading)
   if (!format.reasoning.open.empty()) {
     marks_.push_back({format.reasoning.open, State::kReasoning});
   }
-  if (!format.call.open.empty() && !reading_.tools.empty()) {
+  const bool has_calls = !reading_.tools.empty() || format.has_undeclared_calls;
+  if (!format.call.open.empty() && has_calls) {
     marks_.push_back({format.call.open, State::kCall});
   }
   for (const absl::string_view mark : format.dropped) {
@@ -197,7 +198,7 @@ void ReplySplitter::StreamCall(absl::string_view text, ReplyPart& part) {
 
 void ReplySplitter::AddCall(absl::string_view text, ReplyPart& part) {
   StreamCall(text.substr(0, static_cast<size_t>(kMaxToolCallBytes)), part);
-  EndCall(ParseCalls(reading_.format.syntax, text, reading_.tools), text, part);
+  EndCall(ParseCalls(reading_.format, text, reading_.tools), text, part);
 }
 
 void ReplySplitter::EndCall(absl::StatusOr<std::vector<ToolCall>> calls,
@@ -244,7 +245,7 @@ void ReplySplitter::Finish(ReplyPart& part) {
   }
   if (reading_.format.syntax == CallSyntax::kBareJson && !has_said_ &&
       !reading_.tools.empty()) {
-    auto calls = ParseCalls(CallSyntax::kBareJson, rest, reading_.tools);
+    auto calls = ParseCalls(reading_.format, rest, reading_.tools);
     if (calls.ok()) return AddCalls(*std::move(calls), part);
   }
   AddText(rest, part);

@@ -14,14 +14,14 @@
 #include "worker/text/chat/call_stream.h"
 #include "worker/text/chat/reply_format.h"
 #include "worker/text/chat/tool_call.h"
-#include "worker/text/chat/tool_reader.h"
 
 namespace plimsoll::worker {
 
 // How the reply to a prompt is to be read.
 struct ReplyReading {
   ReplyFormat format = {};
-  std::vector<Tool> tools = {};   // without tools, no calls are looked for
+  // Without tools, calls are looked for only if format.has_undeclared_calls.
+  std::vector<Tool> tools = {};
   bool begins_reasoning = false;  // the prompt ends inside of reasoning
 };
 

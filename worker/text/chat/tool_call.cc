@@ -158,7 +158,7 @@ class Parser : TextCursor {
     if (!is_word && !IsNumber(plain)) {
       return Bad(absl::StrCat("'", absl::CEscape(Shown(plain)),
                               "' is no number, true, false, null or string "
-                              "between <escape>"));
+                              "between its marks"));
     }
     absl::StrAppend(&json_, plain);
     return absl::OkStatus();
@@ -217,18 +217,6 @@ absl::StatusOr<ToolCall> ParseToolCall(absl::string_view text) {
         absl::StrCat("the call is longer than ", kMaxToolCallBytes, " bytes"));
   }
   return Parser(text).Call();
-}
-
-std::string ReadableToolText(absl::string_view text) {
-  std::string readable;
-  for (const char c : text) {
-    if (c == kEscapeMark) {
-      readable += "<escape>";
-    } else {
-      readable += c;
-    }
-  }
-  return readable;
 }
 
 }  // namespace plimsoll::worker

@@ -24,6 +24,12 @@ struct ToolCall {
   std::string arguments;  // a JSON object
 };
 
+// A call as it was found in a reply.
+struct ReadToolCall {
+  absl::StatusOr<ToolCall> call;  // an error if it is no valid call
+  std::string text;               // the model's own text, beside an error
+};
+
 // Limits; each has a test at it and one past it.
 inline constexpr int64_t kMaxTools = 64;          // in a conversation
 inline constexpr int64_t kMaxToolBytes = 65'536;  // name, text and parameters
@@ -32,8 +38,8 @@ inline constexpr int64_t kMaxToolCalls = 64;          // in one message
 inline constexpr int64_t kMaxToolCallBytes = 65'536;  // in a call's text
 inline constexpr int kMaxToolCallDepth = 64;          // lists and objects
 
-// Stands for the token <escape> in a call's text. UTF-8 never has this byte, so
-// nobody can have written it.
+// Stands for the mark around strings in a call's text. UTF-8 never has this
+// byte, so nobody can have written it.
 inline constexpr char kEscapeMark = '\xFF';
 
 // True for a letter or '_', followed by letters, digits, '_', '-' and '.';
@@ -45,16 +51,13 @@ absl::Status CheckToolName(absl::string_view name);
 // Writes `text` as a JSON string. Ill-formed UTF-8 becomes U+FFFD.
 std::string JsonString(absl::string_view text);
 
-// Parses a call: the text between <start_function_call> and
-// <end_function_call>, "call:NAME{key:value,...}", with kEscapeMark around
-// strings. A value is such a string, a JSON number, true, false, null, [a,b] or
-// {key:value}; a key is a string or plain text. White space between them is
-// ignored. FunctionGemma was trained on this syntax.
+// Parses the text between the marks of a call, "call:NAME{key:value,...}", with
+// kEscapeMark around strings. A value is such a string, a JSON number, true,
+// false, null, [a,b] or {key:value}; a key is a string or plain text. White
+// space between them is ignored. FunctionGemma and Gemma 4 were trained on this
+// syntax.
 // Errors: kInvalidArgument saying what is wrong.
 absl::StatusOr<ToolCall> ParseToolCall(absl::string_view text);
-
-// Shows `text` to people, with "<escape>" in place of the marks.
-std::string ReadableToolText(absl::string_view text);
 
 }  // namespace plimsoll::worker
 

@@ -31,6 +31,7 @@ constexpr char kGlm[] = "<think> <tool_call> <arg_key>";
 constexpr char kMistral[] = "[THINK] [TOOL_CALLS]";
 constexpr char kLlama[] = "<|python_tag|>";
 constexpr char kGemma4[] = "<|channel>thought <|tool_call>";
+constexpr char kFunctionGemma[] = "<start_function_call>";
 constexpr char kGptOss[] = "<|channel|>";
 constexpr char kLfm2[] = "<|tool_call_start|>";
 constexpr char kDeepSeek[] =
@@ -194,6 +195,20 @@ TEST(ReplySplitter, WithoutToolsCallsAreText) {
             "R{}T{<tool_call>\n{}\n</tool_call>}");
 }
 
+TEST(ReplySplitter, SomeModelsHaveToolsThatNoRequestDeclares) {
+  ReplyReading reading = Reading(kFunctionGemma);
+  reading.tools.clear();
+  EXPECT_EQ(Split(reading,
+                  "a <start_function_call>call:f{k:<escape>v<escape>}"
+                  "<end_function_call><start_function_response>"),
+            R"(R{}T{a}C{f {"k":"v"}})");
+  // The marks of another model's strings are none here.
+  EXPECT_EQ(Split(reading,
+                  "<start_function_call>call:f{k:<|\"|>v<|\"|>}"
+                  "<end_function_call>"),
+            "R{}T{}E{call:f{k:<|\"|>v<|\"|>}}");
+}
+
 constexpr char kLight[] = R"(C{light {"room":"the hall","level":3}})";
 
 struct Family {
@@ -257,6 +272,10 @@ TEST(ReplySplitter, CallsOfAllFamilies) {
       {kGemma4,
        "<|tool_call>call:light{room:<|\"|>the hall<|\"|>,level:3}"
        "<tool_call|>",
+       false},
+      {kFunctionGemma,
+       "<start_function_call>call:light{room:<escape>the hall<escape>,level:3}"
+       "<end_function_call><start_function_response>",
        false}};
   for (const Family& family : families) {
     const ReplyPart part = PartOf(Reading(family.sign), family.reply);

@@ -1,5 +1,6 @@
 // FunctionGemma's conversations: what a model reads, and calls in what it
 // writes.
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,9 +10,11 @@
 #include "gtest/gtest.h"
 #include "tests/worker/text/chat/chat_pieces.h"
 #include "tests/worker/text/tokenizer/gguf_fixture.h"
+#include "worker/text/chat/chat_function_gemma.h"
 #include "worker/text/chat/chat_segments.h"
 #include "worker/text/chat/chat_template.h"
-#include "worker/text/chat/tool_reader.h"
+#include "worker/text/chat/reply_splitter.h"
+#include "worker/text/text_stream.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -286,34 +289,55 @@ TEST_P(MarkerTypeTest, TheModelStopsWhereItWaitsForAResponse) {
   EXPECT_FALSE(tokenizer_->IsEnd(kCallEndId));
 }
 
-// Reads a reply; calls as text, errors as "! " and their text.
-class ToolReaderTest : public MarkerTypeTest {
+// Reads a reply as an engine shows it; calls as text, errors as "! " and their
+// text.
+class ToolReplyTest : public MarkerTypeTest {
  protected:
   void Push(const std::vector<int32_t>& ids) {
     for (const int32_t id : ids) {
-      Note(reader_.Push(id));
-      if (!silence_.Covers(id)) tokenizer_->AppendBytes(id, false, text_);
+      const bool is_shown =
+          std::binary_search(shown_.begin(), shown_.end(), id);
+      std::string bytes;
+      tokenizer_->AppendBytes(id, is_shown, bytes);
+      Split(stream_.Push(bytes));
     }
   }
-  void Note(const std::optional<ReadToolCall>& read) {
-    if (!read) return;
-    read_.push_back(
-        read->call.ok()
-            ? read->call->name + read->call->arguments
-            : absl::StrCat(read->call.status().message(), "! ", read->text));
+  void Finish() {
+    Split(stream_.Finish());
+    splitter_.Finish(part_);
+    Note();
   }
-  const std::optional<ToolMarkers> markers_ = FindToolMarkers(*tokenizer_);
-  ToolReader reader_{*tokenizer_, *markers_};
-  ToolSilence silence_{markers_};
+  void Split(const std::string& text) {
+    splitter_.Push(text, part_);
+    Note();
+  }
+  void Note() {
+    text_ += part_.text;
+    for (const ReadToolCall& read : part_.calls) {
+      read_.push_back(
+          read.call.ok()
+              ? read.call->name + read.call->arguments
+              : absl::StrCat(read.call.status().message(), "! ", read.text));
+    }
+    EXPECT_TRUE(part_.deltas.empty()) << "calls come whole";
+    part_.Clear();
+  }
+
+  const std::vector<int32_t> shown_ =
+      TokensToShow(FunctionGemmaReplies(), *tokenizer_);
+  TextStream stream_{{}};
+  // The request has no tools.
+  ReplySplitter splitter_{{.format = FunctionGemmaReplies()}};
+  ReplyPart part_;
   std::vector<std::string> read_;
   std::string text_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Types, ToolReaderTest,
+INSTANTIATE_TEST_SUITE_P(Types, ToolReplyTest,
                          ::testing::Values(TokenType::kControl,
                                            TokenType::kUserDefined));
 
-TEST_P(ToolReaderTest, CallsComeWhenTheyAreCompleteAndAreNoText) {
+TEST_P(ToolReplyTest, CallsComeWhenTheyAreCompleteAndAreNoText) {
   Push(Bytes("Well. "));
   Push({kCallBeginId});
   Push(Bytes("call:f{k:"));
@@ -327,20 +351,20 @@ TEST_P(ToolReaderTest, CallsComeWhenTheyAreCompleteAndAreNoText) {
   Push({kCallBeginId});
   Push(Bytes("call:g{}"));
   Push({kCallEndId, kResponseBeginId});
-  Note(reader_.Finish());
+  Finish();
   EXPECT_THAT(read_, ElementsAre("f{\"k\":\"\xC3\xA9}\"}", "g{}"));
-  EXPECT_EQ(text_, "Well. ");
+  EXPECT_EQ(text_, "Well.");
 }
 
-TEST_P(ToolReaderTest, TextThatLooksLikeAMarkIsNone) {
+TEST_P(ToolReplyTest, MarksAreFoundByTheirText) {
   Push({kCallBeginId});
   Push(Bytes("call:f{k:<escape>v<escape>}"));
   Push({kCallEndId});
-  ASSERT_EQ(read_.size(), 1u);
-  EXPECT_THAT(read_[0], HasSubstr("'<escape>v<escape>' is no number"));
+  Push(Bytes("<start_function_call>call:g{}<end_function_call>"));
+  EXPECT_THAT(read_, ElementsAre("f{\"k\":\"v\"}", "g{}"));
 }
 
-TEST_P(ToolReaderTest, WhatIsCutOffIsReported) {
+TEST_P(ToolReplyTest, WhatIsCutOffIsReported) {
   Push({kCallBeginId});
   Push(Bytes("call:f{k:"));
   Push({kEscapeId});
@@ -348,27 +372,31 @@ TEST_P(ToolReaderTest, WhatIsCutOffIsReported) {
   Push({kCallBeginId});
   Push(Bytes("call:g{"));
   Push({kTurnEndId});
-  Note(reader_.Finish());
-  Note(reader_.Finish());
+  Finish();
   EXPECT_THAT(read_, ElementsAre("the reply ended before the call did! "
-                                 "call:f{k:<escape>a\xEF\xBF\xBD",
-                                 "the reply ended before the call did! "
-                                 "call:g{"));
+                                 "call:f{k:<escape>a\xEF\xBF\xBD"
+                                 "<start_function_call>call:g{"));
+  EXPECT_EQ(text_, "");
 }
 
-TEST_P(ToolReaderTest, ACallThatGrowsTooLongIsNotKept) {
-  const auto long_call = [this](int64_t bytes) {
-    const std::string head = "call:f{k:";
+TEST_P(ToolReplyTest, ACallThatGrowsTooLongIsNotKept) {
+  const std::string head = "call:f{k:";
+  const std::string escape(kEscape);
+  const auto long_call = [&](int64_t bytes) {
+    const size_t n =
+        static_cast<size_t>(bytes) - head.size() - 2 * escape.size() - 1;
     Push({kCallBeginId});
     Push(Bytes(head));
     Push({kEscapeId});
-    Push(Bytes(std::string(static_cast<size_t>(bytes) - head.size() - 3, 'x')));
+    Push(Bytes(std::string(n, 'x')));
     Push({kEscapeId});
     Push(Bytes("}"));
     Push({kCallEndId});
   };
   long_call(kMaxToolCallBytes);
+  EXPECT_EQ(text_, "");
   long_call(kMaxToolCallBytes + 1);
+  EXPECT_EQ(text_, kCallEnd) << "what follows a call that is too long is text";
   long_call(kMaxToolCallBytes * 3);
   ASSERT_EQ(read_.size(), 3u);
   EXPECT_THAT(read_[0], HasSubstr("f{\"k\":\"xx"));
@@ -377,16 +405,21 @@ TEST_P(ToolReaderTest, ACallThatGrowsTooLongIsNotKept) {
   EXPECT_LE(read_[2].size(), static_cast<size_t>(kMaxToolCallBytes) + 100);
 }
 
-TEST_P(ToolReaderTest, AnEndWithoutABeginningIsNothing) {
+TEST_P(ToolReplyTest, AnEndWithoutABeginningIsText) {
   Push(Bytes("a"));
   Push({kCallEndId, kEscapeId});
   Push(Bytes("b"));
-  Note(reader_.Finish());
+  Finish();
   EXPECT_TRUE(read_.empty());
+  EXPECT_EQ(text_, "a<end_function_call><escape>b");
 }
 
-TEST(FindToolMarkersTest, AVocabularyWithoutThemHasNone) {
-  EXPECT_EQ(FindToolMarkers(*SpmTokenizer(TokenType::kNormal)), std::nullopt);
+TEST_P(ToolReplyTest, TheMarkersAreInTheVocabulary) {
+  EXPECT_TRUE(HasToolMarkers(*tokenizer_));
+}
+
+TEST(HasToolMarkersTest, OrdinaryTokensAreNone) {
+  EXPECT_FALSE(HasToolMarkers(*SpmTokenizer(TokenType::kNormal)));
 }
 
 }  // namespace
