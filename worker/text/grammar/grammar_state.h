@@ -87,8 +87,8 @@ class GrammarState {
     if (known.at == at && known.after == kMixed) return std::nullopt;
     return FindPlainRoom(state, kind, at, max);
   }
-  // True if the step's work for PlainRoom is used up: it finds what it has found
-  // before, and nothing else.
+  // True if the step's work for PlainRoom is used up: it finds what it has
+  // found before, and nothing else.
   bool is_plain_exhausted() const { return work_ > kMaxPlainWork; }
   // True if the text so far is a whole text of the grammar.
   bool Accepts(State state) const { return states_[state].accepts; }
