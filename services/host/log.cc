@@ -30,6 +30,7 @@ class ProcessLog {
   void Begin(const LogSettings& settings) ABSL_LOCKS_EXCLUDED(mu_);
   // Lines are written at once from now on. Makes WriteLines end soon.
   void End() ABSL_LOCKS_EXCLUDED(mu_);
+  bool has_lines() ABSL_LOCKS_EXCLUDED(mu_);
   // Writes lines until End was called.
   void WriteLines(int fd) ABSL_LOCKS_EXCLUDED(mu_);
   int64_t n_dropped() ABSL_LOCKS_EXCLUDED(mu_);
@@ -121,6 +122,11 @@ void ProcessLog::End() {
   end_ = BootTime() + LogThread::kPatience;
 }
 
+bool ProcessLog::has_lines() {
+  absl::MutexLock lock(&mu_);
+  return !lines_.empty();
+}
+
 std::optional<std::string> ProcessLog::Next(absl::Duration& patience) {
   absl::MutexLock lock(&mu_);
   mu_.Await(absl::Condition(this, &ProcessLog::HasNews));
@@ -178,6 +184,13 @@ absl::StatusOr<std::unique_ptr<LogThread>> LogThread::Start(
 }
 
 LogThread::~LogThread() { TheLog().End(); }
+
+// A sleep is not longer if the system's clock is set back, as a wait would be.
+void FlushLog() {
+  constexpr absl::Duration kLook = absl::Milliseconds(1);
+  const absl::Time end = BootTime() + LogThread::kPatience;
+  while (TheLog().has_lines() && BootTime() < end) absl::SleepFor(kLook);
+}
 
 int64_t DroppedLogLines() { return TheLog().n_dropped(); }
 

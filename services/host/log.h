@@ -54,6 +54,10 @@ class LogThread {
   Background thread_;
 };
 
+// Waits until all lines so far are written, for LogThread::kPatience at most. A
+// process calls it that is about to end without destructors.
+void FlushLog();
+
 // Lines that were dropped since the process began.
 int64_t DroppedLogLines();
 

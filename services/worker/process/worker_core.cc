@@ -223,6 +223,7 @@ void WorkerCore::OnLost(const absl::Status& error,
   // Streams that ended are read to their ends; what hangs is not waited for.
   gate_.Close();
   gate_.AwaitIdle(kLossGrace);
+  FlushLog();
   std::_Exit(kExitDeviceLost);
 }
 

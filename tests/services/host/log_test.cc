@@ -71,6 +71,22 @@ TEST_F(LogTest, WhatWaitsIsWrittenAtTheEnd) {
   EXPECT_TRUE(lines.back().ends_with(" INFO m i=99")) << lines.back();
 }
 
+TEST_F(LogTest, WhatWaitsIsWrittenWhenItIsFlushed) {
+  Start();
+  for (int i = 0; i < 100; ++i) Log(LogLevel::kInfo, "m", {{"i", i}});
+  FlushLog();
+  EXPECT_EQ(ReadThere().size(), 100u);
+}
+
+TEST_F(LogTest, AFlushDoesNotWaitForAReaderThatReadsNothing) {
+  Start();
+  const std::string line(LogThread::kMaxBytes / 4, 'x');
+  Log(LogLevel::kInfo, line);  // more than a pipe has room for
+  const absl::Time begin = absl::Now();
+  FlushLog();
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(30));
+}
+
 TEST_F(LogTest, LessImportantLinesAreNotWritten) {
   Start({.least = LogLevel::kWarning});
   Log(LogLevel::kInfo, "an info");
