@@ -96,8 +96,9 @@ absl::StatusOr<FrameText> FindParts(const MarkedText& rendered,
                  after_user != frame.after_user) {
         return Uncut(absl::StrCat(
             "it looks back: between turns it has ",
-            Quoted(after_user + " ... " + after_reply), " in one place and ",
-            Quoted(frame.after_user + " ... " + frame.after_reply),
+            Quoted(absl::StrCat(after_user, " ... ", after_reply)),
+            " in one place and ",
+            Quoted(absl::StrCat(frame.after_user, " ... ", frame.after_reply)),
             " in another"));
       }
     }
