@@ -282,9 +282,7 @@ absl::StatusOr<Generation> Prepare(ServedModel model, const Caller& caller,
   if (request.message().empty() || options.prompt_ids.empty()) {
     return absl::InvalidArgumentError("message: it is empty");
   }
-  generation.prompt.chat_format = std::string(
-      session->own_frame != nullptr ? worker::kTemplateFormat
-                                    : worker::ChatFormatName(session->format));
+  generation.prompt.chat_format = std::string(session->format_name());
   request.clear_message();
   caller.held.Shrink(HeldBytes(request, options.prompt_ids));
   return generation;

@@ -57,7 +57,7 @@ absl::Status CheckToolChoice(worker::ChatFormat format,
     return absl::InvalidArgumentError("chat.tool_choice is not a known choice");
   }
   const bool is_required = prompt.tool_choice() == v1::TOOL_CHOICE_REQUIRED;
-  const bool has_tools = format == worker::ChatFormat::kFunctionGemma;
+  const bool has_tools = worker::FormatHasTools(format);
   if (!has_tools && (is_required || !prompt.required_tool().empty())) {
     return absl::InvalidArgumentError(absl::StrCat(
         is_required ? "chat.tool_choice" : "chat.required_tool", ": format ",
@@ -78,7 +78,7 @@ absl::StatusOr<std::optional<worker::ReplyReading>> ReadingOf(
     const worker::Tokenizer& tokenizer, worker::ChatFormat format,
     const v1::ChatPrompt& prompt, std::vector<worker::Tool> tools) {
   std::optional<worker::ReplyReading> reading;
-  if (format != worker::ChatFormat::kFunctionGemma) return reading;
+  if (!worker::FormatHasTools(format)) return reading;
   if (worker::HasToolMarkers(tokenizer)) {
     reading.emplace();
     reading->format = worker::FunctionGemmaReplies();

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "services/wire/change_words.h"
-#include "worker/text/chat/model_template.h"
 
 namespace plimsoll::services {
 namespace {
@@ -515,9 +514,7 @@ void AppendOutput(const worker::StepOutput& output, v1::ChatResponse& part) {
 v1::Session ToProto(const worker::SessionInfo& info) {
   v1::Session message;
   message.set_session_id(info.id);
-  message.set_chat_format(std::string(
-      info.own_frame != nullptr ? worker::kTemplateFormat
-                                : worker::ChatFormatName(info.format)));
+  message.set_chat_format(std::string(info.format_name()));
   message.set_busy(info.is_busy);
   message.set_turns(ToUint64(info.n_turns));
   message.set_live_turns(ToUint32(info.n_live_turns));

@@ -8,9 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "worker/cache/roll_plan.h"
+#include "worker/text/chat/chat_format.h"
 #include "worker/text/chat/chat_template.h"
+#include "worker/text/chat/model_template.h"
 #include "worker/text/chat/template_frame.h"
 
 namespace plimsoll::worker {
@@ -65,6 +68,11 @@ struct SessionInfo {
   absl::Duration age;
   absl::Duration idle;  // since the last call ended; 0 while one runs
   absl::Duration ttl;
+
+  // The format's name, or kTemplateFormat.
+  absl::string_view format_name() const {
+    return own_frame != nullptr ? kTemplateFormat : ChatFormatName(format);
+  }
 };
 
 }  // namespace plimsoll::worker

@@ -72,8 +72,7 @@ ReadyModel DescribeReady(const LoadedModel& model) {
   if (model.chat_format.ok()) {
     ready.chat_format =
         std::string(worker::ChatFormatName(model.chat_format->format));
-    ready.has_tools =
-        model.chat_format->format == worker::ChatFormat::kFunctionGemma;
+    ready.has_tools = worker::FormatHasTools(model.chat_format->format);
   } else if (model.own_template != nullptr) {
     ready.chat_format = std::string(worker::kTemplateFormat);
     ready.has_tools =

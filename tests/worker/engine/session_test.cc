@@ -402,20 +402,35 @@ TEST_F(SessionTest, WhatACancelledCallSaidStays) {
   EXPECT_TRUE(SameBits(next, Fresh(transcript.Live(), 5)));
 }
 
-TEST_F(SessionTest, APassedDeadlineBeforeAnyRowLosesNothing) {
-  Load("llama_f32", {.n_ctx = 256, .n_slots = 2});
-  Open(Chat("a"));
-  std::mt19937 random(9);
-  Transcript transcript(Frame());
-  Ids content = RandomIds(9, random);
-  transcript.AddMessage(content);
-  GenerateOptions late = Message("a", content, 5);
-  late.deadline = absl::InfinitePast();
-  EXPECT_EQ(Generate(*engine_, late).status.code(),
+// A session and a message to it whose deadline has passed.
+class LateMessageTest : public SessionTest {
+ protected:
+  LateMessageTest() {
+    Load("llama_f32", {.n_ctx = 256, .n_slots = 2});
+    Open(Chat("a"));
+    transcript_.emplace(Frame());
+    const Ids content = RandomIds(9, random_);
+    transcript_->AddMessage(content);
+    late_ = Message("a", content, 5);
+    late_.deadline = absl::InfinitePast();
+  }
+
+  // The next reply is that to both messages.
+  void ExpectNothingLost() {
+    const Ids content = RandomIds(3, random_);
+    transcript_->AddMessage(content);
+    EXPECT_TRUE(SameBits(Say("a", content, 5), Fresh(transcript_->Live(), 5)));
+  }
+
+  std::mt19937 random_{9};
+  std::optional<Transcript> transcript_;
+  GenerateOptions late_;
+};
+
+TEST_F(LateMessageTest, APassedDeadlineBeforeAnyRowLosesNothing) {
+  EXPECT_EQ(Generate(*engine_, late_).status.code(),
             absl::StatusCode::kDeadlineExceeded);
-  content = RandomIds(3, random);
-  transcript.AddMessage(content);
-  EXPECT_TRUE(SameBits(Say("a", content, 5), Fresh(transcript.Live(), 5)));
+  ExpectNothingLost();
 }
 
 // Calls `look` each time the engine asks whether somebody still reads.
@@ -433,29 +448,19 @@ class WatchedSink : public CollectSink {
 
 // The engine looks at its streams, and plans a step of them after that. A
 // message comes in between.
-TEST_F(SessionTest, ALateMessageComputesNoRowWhenEverItComes) {
-  Load("llama_f32", {.n_ctx = 256, .n_slots = 2});
-  Open(Chat("a"));
-  std::mt19937 random(9);
-  Transcript transcript(Frame());
-  Ids content = RandomIds(9, random);
-  transcript.AddMessage(content);
-  GenerateOptions late = Message("a", content, 5);
-  late.deadline = absl::InfinitePast();
+TEST_F(LateMessageTest, ComputesNoRowWhenEverItComes) {
   const auto late_sink = std::make_shared<CollectSink>();
   std::atomic<bool> has_come = false;
   const auto other = std::make_shared<WatchedSink>([&] {
     if (has_come.exchange(true)) return;
-    EXPECT_TRUE(engine_->Submit(std::move(late), late_sink).ok());
+    EXPECT_TRUE(engine_->Submit(std::move(late_), late_sink).ok());
   });
-  ASSERT_TRUE(engine_->Submit(PlainText(RandomIds(4, random), 3), other).ok());
+  ASSERT_TRUE(engine_->Submit(PlainText(RandomIds(4, random_), 3), other).ok());
   EXPECT_TRUE(other->Await().status.ok());
   const Generated got = late_sink->Await();
   EXPECT_EQ(got.status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(got.status.message(), HasSubstr("after 0 generated tokens"));
-  content = RandomIds(3, random);
-  transcript.AddMessage(content);
-  EXPECT_TRUE(SameBits(Say("a", content, 5), Fresh(transcript.Live(), 5)));
+  ExpectNothingLost();
 }
 
 TEST_F(SessionTest, PenaltiesFollowTheWholeConversation) {

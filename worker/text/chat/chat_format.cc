@@ -130,6 +130,10 @@ absl::string_view ChatFormatName(ChatFormat format) {
   return "";
 }
 
+bool FormatHasTools(ChatFormat format) {
+  return format == ChatFormat::kFunctionGemma;
+}
+
 absl::StatusOr<ChatFormat> ParseChatFormat(absl::string_view name) {
   for (const ChatFormat format :
        {ChatFormat::kChatMl, ChatFormat::kFunctionGemma, ChatFormat::kGemma3,

@@ -20,6 +20,8 @@ enum class ChatFormat {
 // Names as --chat-format takes them: "smollm2", "chatml", "gemma3",
 // "functiongemma".
 absl::string_view ChatFormatName(ChatFormat format);
+// True if conversations in the format may have tools.
+bool FormatHasTools(ChatFormat format);
 // Errors: kInvalidArgument listing the names that there are.
 absl::StatusOr<ChatFormat> ParseChatFormat(absl::string_view name);
 

@@ -32,7 +32,7 @@ absl::Status CheckTools(ChatFormat format,
     }
     has_tools |= has_calls || message.role == ChatRole::kTool;
   }
-  if (has_tools && format != ChatFormat::kFunctionGemma) {
+  if (has_tools && !FormatHasTools(format)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "format ", ChatFormatName(format), " has no tools; functiongemma has"));
   }

@@ -23,7 +23,7 @@ class MarkedText {
 
   // The bytes [begin, end). Requires begin <= end <= size().
   MarkedText Slice(size_t begin, size_t end) const;
-  // The same bytes as segments.
+  // Returns the bytes [begin, end) as segments.
   std::vector<ChatSegment> Segments(size_t begin, size_t end) const;
   void Append(const MarkedText& more);
   void AppendScaffold(absl::string_view text) { Append(text, kScaffold); }

@@ -201,7 +201,7 @@ GrammarState::State GrammarState::FindFree(State state, PlainText::Kind kind,
   n_free_ = 1;
   for (size_t i = 0; i < n_free_; ++i) {
     if (AddFreeAfter(kind, free_[i])) continue;
-    // Those that were too many must not be looked at again from each of them.
+    // If there are too many states, the search is not begun again from each.
     const bool is_large = n_free_ == kMaxFreeStates;
     if (is_large) RememberFree(kind, kMixed);
     return kMixed;

@@ -168,7 +168,7 @@ class TemplateSessionTest : public ::testing::Test {
     EXPECT_EQ(response.chat_format(), "template");
     return {response.ids().begin(), response.ids().end()};
   }
-  // The same with replies of tokens, and a last message.
+  // Now replies are given as tokens, and a last message follows.
   static Ids Whole(const std::string* system, const std::vector<Said>& turns,
                    const std::string& message) {
     Ids ids;

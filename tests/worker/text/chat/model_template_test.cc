@@ -23,13 +23,12 @@ constexpr absl::string_view kTurns =
 // A vocabulary of bytes (ids 0-255) and some control tokens.
 GgufFixture Fixture(absl::string_view source) {
   GgufFixture fixture;
-  AddVocab(fixture, ByteLevelVocab({{"<|im_start|>", TokenType::kControl},
-                                    {"<|im_end|>", TokenType::kControl},
-                                    {"<s>", TokenType::kControl},
-                                    {"ab"}}))
-      .String("tokenizer.ggml.model", "gpt2")
-      .String("tokenizer.ggml.pre", "gpt-2")
-      .Strings("tokenizer.ggml.merges", {"a b"})
+  AddBpeVocab(fixture,
+              ByteLevelVocab({{"<|im_start|>", TokenType::kControl},
+                              {"<|im_end|>", TokenType::kControl},
+                              {"<s>", TokenType::kControl},
+                              {"ab"}}),
+              {"a b"})
       .U32("tokenizer.ggml.bos_token_id", 258)
       .U32("tokenizer.ggml.eos_token_id", 257)
       .Bool("tokenizer.ggml.add_bos_token", true);

@@ -28,14 +28,7 @@ std::unique_ptr<Tokenizer> MarkTokenizer() {
        {"<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<eos>"}) {
     more.push_back({mark, TokenType::kControl});
   }
-  const std::vector<FixtureToken> vocab = ByteLevelVocab(more);
-  GgufFixture fixture;
-  auto tokenizer = AddBpeVocab(fixture, vocab)
-                       .U32("tokenizer.ggml.eos_token_id",
-                            static_cast<uint32_t>(vocab.size()) - 1)
-                       .Load();
-  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
-  return *std::move(tokenizer);
+  return ByteTokenizer(more);
 }
 
 class ReasoningLimitTest : public ::testing::Test {

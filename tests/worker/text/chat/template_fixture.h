@@ -32,10 +32,7 @@ struct TemplateFixture {
       tokens.push_back({std::move(pair)});
     }
     GgufFixture fixture;
-    AddVocab(fixture, ByteLevelVocab(std::move(tokens)))
-        .String("tokenizer.ggml.model", "gpt2")
-        .String("tokenizer.ggml.pre", "gpt-2")
-        .Strings("tokenizer.ggml.merges", merges)
+    AddBpeVocab(fixture, ByteLevelVocab(std::move(tokens)), merges)
         .U32("tokenizer.ggml.bos_token_id", 256)
         .U32("tokenizer.ggml.eos_token_id", 257)
         .Bool("tokenizer.ggml.add_bos_token", adds_bos)

@@ -203,7 +203,7 @@ TEST(TemplateFrameTest, RefusesReplyBeginningsThatDiffer) {
       Why(Changed("prompt %}<turn>model\n", "prompt %}<turn>model\n<think>\n"));
   EXPECT_THAT(why, HasSubstr("replies begin behind"));
   EXPECT_THAT(why, HasSubstr("<turn>model\\n<think>\\n\""));
-  // The same beginning in all replies is none that differs.
+  // A beginning that all replies have can be cut.
   EXPECT_TRUE(
       Find(Load(Changed("<turn>model\n", "<turn>model\n<think>\n"))).ok());
 }

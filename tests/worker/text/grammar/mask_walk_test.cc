@@ -98,14 +98,7 @@ std::unique_ptr<Tokenizer> MixedTokenizer() {
   }
   more.push_back({"<mark>", TokenType::kControl});
   more.push_back({"<end>", TokenType::kControl});
-  const std::vector<FixtureToken> vocab = ByteLevelVocab(more);
-  GgufFixture fixture;
-  auto tokenizer = AddBpeVocab(fixture, vocab)
-                       .U32("tokenizer.ggml.eos_token_id",
-                            static_cast<uint32_t>(vocab.size()) - 1)
-                       .Load();
-  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
-  return *std::move(tokenizer);
+  return ByteTokenizer(more);
 }
 
 // Every token looked at on its own, byte by byte.

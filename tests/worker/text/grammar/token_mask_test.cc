@@ -45,14 +45,7 @@ std::unique_ptr<Tokenizer> SmallTokenizer() {
   more.push_back({"<unused>", TokenType::kUnused});
   more.push_back({"<control>", TokenType::kControl});
   more.push_back({"<end>", TokenType::kControl});
-  const std::vector<FixtureToken> vocab = ByteLevelVocab(more);
-  GgufFixture fixture;
-  auto tokenizer = AddBpeVocab(fixture, vocab)
-                       .U32("tokenizer.ggml.eos_token_id",
-                            static_cast<uint32_t>(vocab.size()) - 1)
-                       .Load();
-  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
-  return *std::move(tokenizer);
+  return ByteTokenizer(more);
 }
 
 // Vocabularies of SPM have byte tokens and spaces of their own.

@@ -2,6 +2,8 @@
 #ifndef PLIMSOLL_TESTS_WORKER_TEXT_TOKENIZER_GGUF_FIXTURE_H_
 #define PLIMSOLL_TESTS_WORKER_TEXT_TOKENIZER_GGUF_FIXTURE_H_
 
+#include <gtest/gtest.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -129,13 +131,19 @@ inline GgufFixture& AddVocab(GgufFixture& fixture,
       .F32s("tokenizer.ggml.scores", scores);
 }
 
-// A vocabulary that byte pair encoding uses as gpt-2 does, without merges.
+// A vocabulary that byte pair encoding uses as gpt-2 does, with `merges` such
+// as "a b".
 inline GgufFixture& AddBpeVocab(GgufFixture& fixture,
-                                const std::vector<FixtureToken>& tokens) {
+                                const std::vector<FixtureToken>& tokens,
+                                const std::vector<std::string>& merges) {
   return AddVocab(fixture, tokens)
       .String("tokenizer.ggml.model", "gpt2")
       .String("tokenizer.ggml.pre", "gpt-2")
-      .Strings("tokenizer.ggml.merges", {});
+      .Strings("tokenizer.ggml.merges", merges);
+}
+inline GgufFixture& AddBpeVocab(GgufFixture& fixture,
+                                const std::vector<FixtureToken>& tokens) {
+  return AddBpeVocab(fixture, tokens, {});
 }
 
 // The text of the code point that byte-level BPE writes for `byte`.
@@ -162,6 +170,20 @@ inline std::vector<FixtureToken> ByteLevelVocab(
   }
   for (FixtureToken& token : more) tokens.push_back(std::move(token));
   return tokens;
+}
+
+// A tokenizer of all bytes (ids 0-255) and of `more` tokens. The last of these
+// ends replies.
+inline std::unique_ptr<Tokenizer> ByteTokenizer(
+    const std::vector<FixtureToken>& more) {
+  const std::vector<FixtureToken> vocab = ByteLevelVocab(more);
+  GgufFixture fixture;
+  auto tokenizer = AddBpeVocab(fixture, vocab)
+                       .U32("tokenizer.ggml.eos_token_id",
+                            static_cast<uint32_t>(vocab.size()) - 1)
+                       .Load();
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
+  return *std::move(tokenizer);
 }
 
 }  // namespace plimsoll::worker
