@@ -96,6 +96,16 @@ TEST(TemplateTest, ErrorsNameTheLine) {
 
 // The sandbox of jinja2 does not let templates change lists, and here is
 // nothing of the host to reach.
+// Jinja2 drops what a literal on the left decides before it looks for names.
+TEST(TemplateTest, UnknownNamesBehindADecidingLiteralAreNotLookedFor) {
+  EXPECT_EQ(Render("{{ () and x | nosuch }}"), "()");
+  EXPECT_EQ(Render("{{ [1] or x is nosuch }}"), "[1]");
+  EXPECT_EQ(Render("{{ not 1 and x | nosuch }}"), "False");
+  EXPECT_EQ(Render("{{ (0 and 1) and 1 is nosuch }}"), "0");
+  EXPECT_THAT(Render("{{ [1] and x | nosuch }}"), HasSubstr("named 'nosuch'"));
+  EXPECT_THAT(Render("{{ [x] or x | nosuch }}"), HasSubstr("named 'nosuch'"));
+}
+
 TEST(TemplateTest, NothingCanBeChangedOrReached) {
   EXPECT_THAT(Render("{{ [].append(1) }}"), HasSubstr("unsafe"));
   EXPECT_THAT(Render("{{ {}.pop('a') }}"), HasSubstr("unsafe"));

@@ -1,5 +1,6 @@
 #include "worker/text/jinja/syntax/checks.h"
 
+#include <optional>
 #include <string>
 
 #include "absl/container/flat_hash_set.h"
@@ -30,6 +31,44 @@ struct Place {
   }
   Place Function() const { return {false, false, is_below_loop}; }
 };
+
+// Whether a value that the template itself spells out is true; nothing for one
+// that is computed.
+std::optional<bool> LiteralTruth(const Expression& node) {
+  switch (node.kind) {
+    case ExpressionKind::kConstant:
+      return node.constant.Truth();
+    case ExpressionKind::kTuple:
+    case ExpressionKind::kList:
+    case ExpressionKind::kDict:
+      for (const ExpressionPtr& operand : node.operands) {
+        if (!LiteralTruth(*operand).has_value()) return std::nullopt;
+      }
+      return !node.operands.empty();
+    case ExpressionKind::kNot: {
+      const std::optional<bool> truth = LiteralTruth(*node.operands[0]);
+      if (!truth.has_value()) return std::nullopt;
+      return !*truth;
+    }
+    case ExpressionKind::kAnd:
+    case ExpressionKind::kOr: {
+      const std::optional<bool> left = LiteralTruth(*node.operands[0]);
+      const bool is_or = node.kind == ExpressionKind::kOr;
+      if (!left.has_value() || *left == is_or) return left;
+      return LiteralTruth(*node.operands[1]);
+    }
+    default:
+      return std::nullopt;
+  }
+}
+
+// True for an `and` or an `or` whose left part is a literal that decides it.
+// Jinja2 drops the right part before it looks for unknown names.
+bool IsDecidedByLeft(const Expression& node) {
+  const bool is_or = node.kind == ExpressionKind::kOr;
+  if (!is_or && node.kind != ExpressionKind::kAnd) return false;
+  return LiteralTruth(*node.operands[0]) == is_or;
+}
 
 class Checker {
  public:
@@ -140,6 +179,7 @@ class Checker {
                        absl::StrCat("No ", is_filter ? "filter" : "test",
                                     " named '", node->name, "'."));
     }
+    if (IsDecidedByLeft(*node)) return Check(node->operands[0], inner);
     for (const ExpressionPtr& operand : node->operands) {
       RETURN_IF_ERROR(Check(operand, inner));
     }
