@@ -173,16 +173,19 @@ std::string TestName(
                       DTypeName(types.v));
 }
 
-// Sanitizers, which are slow, see each type once as keys and once as values.
+// Each type once as keys and once as values. The long run has more pairs.
 std::vector<KvTypes> TestedTypes() {
   std::vector<KvTypes> types = {
-      {DType::kQ8_0, DType::kF16},  {DType::kF16, DType::kBF16},
-      {DType::kF32, DType::kQ8_0},  {DType::kBF16, DType::kF32},
+      {DType::kF16, DType::kF16},   {DType::kQ8_0, DType::kQ8_0},
+      {DType::kF32, DType::kBF16},  {DType::kBF16, DType::kF32},
       {DType::kQ4_0, DType::kQ5_1}, {DType::kQ5_1, DType::kQ4_0}};
-  if (testing::kIsSanitized) return types;
-  for (const DType type :
-       {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0}) {
-    types.push_back({type, type});
+  if (testing::kIsSanitized || !testing::kIsLong) return types;
+  for (const KvTypes more : {KvTypes{DType::kF32, DType::kF32},
+                             {DType::kBF16, DType::kBF16},
+                             {DType::kQ8_0, DType::kF16},
+                             {DType::kF16, DType::kBF16},
+                             {DType::kF32, DType::kQ8_0}}) {
+    types.push_back(more);
   }
   return types;
 }
