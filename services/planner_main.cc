@@ -2,12 +2,14 @@
 #include <grpcpp/impl/service_type.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "base/status_macros.h"
+#include "plimsoll/v1/planner.grpc.pb.h"
 #include "services/host/background.h"
 #include "services/host/log.h"
 #include "services/host/service_manager.h"
@@ -35,6 +37,46 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> StartMetrics(
   return MetricsServer::Start(listen, std::move(source));
 }
 
+// Answers health checks while the planner is on standby: it lives and is not
+// ready.
+class StandbyServer {
+ public:
+  // Listens, unless the planner that has the journal has the address, too.
+  void Start(const ServerOptions& options) {
+    auto server = Server::Start(options, {&no_calls_}, gate_);
+    if (server.ok()) {
+      server_ = *std::move(server);
+      return;
+    }
+    Log(LogLevel::kInfo, "on standby without health checks",
+        {{"reason", std::string(server.status().message())}});
+  }
+
+ private:
+  v1::PlannerService::CallbackService no_calls_;  // each is UNIMPLEMENTED
+  CallGate gate_;
+  std::unique_ptr<Server> server_;
+};
+
+// Opens the ledger, after a time on standby if the flags say so.
+absl::StatusOr<LedgerOptions> AwaitLedger(const PlannerFlags& flags) {
+  StandbyServer standby;
+  bool is_first_wait = true;
+  ASSIGN_OR_RETURN(LedgerOptions ledger,
+                   OpenLedger(flags.options, [&](absl::Duration patience) {
+                     if (std::exchange(is_first_wait, false)) {
+                       standby.Start(flags.server);
+                     }
+                     return SignalComes(patience);
+                   }));
+  // The other planner grants what this one would grant too.
+  ledger.on_taken_over = [] {
+    FlushLog();
+    std::_Exit(1);
+  };
+  return ledger;
+}
+
 using Reread = std::function<absl::StatusOr<PlannerFlags>()>;
 
 absl::Status Run(const PlannerFlags& all_flags, const Reread& reread) {
@@ -46,7 +88,8 @@ absl::Status Run(const PlannerFlags& all_flags, const Reread& reread) {
   if (!models.ok()) return models.status();
   auto catalogue = LoadCatalogue(flags.catalogue);
   if (!catalogue.ok()) return catalogue.status();
-  auto ledger_options = OpenLedger(flags);
+  auto ledger_options = AwaitLedger(all_flags);
+  if (absl::IsCancelled(ledger_options.status())) return absl::OkStatus();
   if (!ledger_options.ok()) return ledger_options.status();
   PlannerMetrics metrics;
   ledger_options->observer = &metrics;

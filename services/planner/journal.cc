@@ -140,7 +140,9 @@ absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(
   auto journal =
       std::unique_ptr<Journal>(new Journal(path, std::move(clock), vfs));
   const absl::Status status = journal->Start();
-  if (absl::IsFailedPrecondition(status)) return status;
+  if (absl::IsAborted(status) || absl::IsFailedPrecondition(status)) {
+    return status;
+  }
   if (!status.ok()) {
     journal->history_.found = JournalFound::kUnusable;
     Log(LogLevel::kError,
@@ -229,7 +231,9 @@ absl::Status Journal::Start() {
 bool Journal::Resume() {
   if (is_open_ || has_failed_) return false;
   const absl::Status status = Start();
-  if (absl::IsFailedPrecondition(status)) Fail(status);
+  if (absl::IsAborted(status) || absl::IsFailedPrecondition(status)) {
+    Fail(status);
+  }
   if (!status.ok()) return false;
   Log(LogLevel::kInfo, "the journal can be used now");
   image_.is_partial = false;  // the book has recovered since its own start
@@ -362,6 +366,7 @@ absl::Status Journal::Read() {
     return absl::DataLossError(absl::StrCat("its schema is ", schema));
   }
   ASSIGN_OR_RETURN(nonce_, QueryText("SELECT boot_nonce FROM meta"));
+  file_nonce_ = nonce_;
   ASSIGN_OR_RETURN(image_.next_epoch, QueryInt("SELECT next_epoch FROM meta"));
   ASSIGN_OR_RETURN(const int64_t is_partial,
                    QueryInt("SELECT is_partial FROM meta"));
@@ -410,6 +415,24 @@ absl::Status Journal::PutNonce() {
       Run(absl::StrCat("UPDATE meta SET boot_nonce='", nonce, "'").c_str()));
   nonce_ = nonce;
   return absl::OkStatus();
+}
+
+absl::Status Journal::VerifyNonce() {
+  ASSIGN_OR_RETURN(const std::string found,
+                   QueryText("SELECT boot_nonce FROM meta"));
+  if (found == nonce_ || found == file_nonce_) {
+    file_nonce_ = found;
+    return absl::OkStatus();
+  }
+  is_taken_over_ = true;
+  last_code_ = SQLITE_OK;  // no write will ever succeed
+  return absl::AbortedError("another planner has taken the journal over");
+}
+
+void Journal::CheckOwner() {
+  if (has_failed_ || !is_open_) return;
+  const absl::Status status = VerifyNonce();
+  if (absl::IsAborted(status)) Fail(status);
 }
 
 absl::Status Journal::Prune() {
@@ -512,7 +535,10 @@ absl::Status Journal::Save(absl::FunctionRef<absl::Status()> work) {
   }
   last_code_ = SQLITE_FULL;  // the mark's errors pass, as those of a full disk
   if (!was_good_) {
-    status = Transact([this] { return PutNonce(); });
+    status = Transact([this] {
+      RETURN_IF_ERROR(VerifyNonce());
+      return PutNonce();
+    });
     has_mark_ = false;
   }
   if (status.ok() && !has_mark_) {
@@ -521,6 +547,7 @@ absl::Status Journal::Save(absl::FunctionRef<absl::Status()> work) {
   }
   if (status.ok()) {
     status = Transact([&] {
+      RETURN_IF_ERROR(VerifyNonce());
       RETURN_IF_ERROR(PutNoted());
       RETURN_IF_ERROR(work());
       return Prune();

@@ -55,8 +55,8 @@ class Journal final : public planner::LeaseJournal {
   // renamed to PATH.bad-SECONDS, with a loud log line, and a new one is begun.
   // If no journal can be opened, Write refuses until Resume opens one. `clock`
   // is the book's clock; `vfs` is SQLite's file system, null = its default.
-  // Errors: kFailedPrecondition if another process uses the journal, or if it
-  // has several names.
+  // Errors: kAborted if another process uses the journal; kFailedPrecondition
+  // if it has several names.
   static absl::StatusOr<std::unique_ptr<Journal>> Open(
       const std::string& path, std::function<absl::Time()> clock,
       const char* vfs = nullptr);
@@ -71,6 +71,11 @@ class Journal final : public planner::LeaseJournal {
   // Returns the file's path without symbolic links; empty if its folder does
   // not exist.
   const std::string& path() const { return path_; }
+  // Looks whether another planner has written its name into the file since,
+  // which can happen only if this one has lost the lock. From then on nothing
+  // is written, and is_taken_over() is true. Write looks by itself.
+  void CheckOwner();
+  bool is_taken_over() const { return is_taken_over_; }
   // Returns whether the last write reached the disk.
   bool can_write() const { return !has_failed_ && is_open_ && was_good_; }
 
@@ -94,7 +99,8 @@ class Journal final : public planner::LeaseJournal {
   Journal(std::string path, std::function<absl::Time()> clock, const char* vfs);
 
   // Locks the file and loads it, or a new one in its place.
-  // Errors: kFailedPrecondition, as Open; kUnavailable if it cannot be used.
+  // Errors: kAborted and kFailedPrecondition, as Open; kUnavailable if it
+  // cannot be used.
   absl::Status Start();
   // Opens, checks and reads. Errors: kDataLoss if the file is not a sound
   // journal; kUnavailable if it cannot be used.
@@ -113,6 +119,8 @@ class Journal final : public planner::LeaseJournal {
   absl::Status Put(const planner::Lease& lease, const std::string& request_id);
   absl::Status PutNoted();
   absl::Status PutNonce();
+  // Errors: kAborted if the file has the name of another planner's run.
+  absl::Status VerifyNonce();
   // Returns the line of the mark for this journal in state `state`.
   std::string About(absl::string_view state) const;
   // Writes the mark of a journal that is in use.
@@ -141,7 +149,9 @@ class Journal final : public planner::LeaseJournal {
   int64_t n_rows_ = 0;  // an upper bound
   bool is_open_ = false;
   bool has_mark_ = false;  // the mark has its current text
-  std::string nonce_;      // the name of the last run in the file
+  std::string nonce_;  // the name of the last run, as it shall be in the file
+  std::string file_nonce_;  // as it was found there last
+  bool is_taken_over_ = false;
   bool has_failed_ = false;
   bool was_good_ = true;  // the last write reached the disk
   planner::LeaseImage image_;

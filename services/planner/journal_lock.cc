@@ -57,8 +57,9 @@ absl::Status JournalLock::Take(const std::string& path) {
       const int why = errno;
       Release();
       if (why != EWOULDBLOCK) return NoFile(path, std::strerror(why));
-      return absl::FailedPreconditionError(
-          "another process uses this journal; two planners must not share one");
+      return absl::AbortedError(
+          "another process uses this journal; two planners must not share one "
+          "(one with --standby waits for it)");
     }
     struct stat file {};
     if (fstat(fd_, &file) == 0 && file.st_nlink > 1) {

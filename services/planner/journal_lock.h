@@ -30,8 +30,8 @@ class JournalLock {
   JournalLock& operator=(const JournalLock&) = delete;
 
   // Locks the file at `path` (a resolved path), and makes it if there is none.
-  // Releases a lock that was held before. Errors: kFailedPrecondition if
-  // another process holds the file, or if it has a second name (a planner that
+  // Releases a lock that was held before. Errors: kAborted if another process
+  // holds the file; kFailedPrecondition if it has a second name (a planner that
   // opens it by that name would look for the log beside that name);
   // kUnavailable if it cannot be opened.
   absl::Status Take(const std::string& path);

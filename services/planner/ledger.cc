@@ -70,6 +70,7 @@ Ledger::Ledger(LedgerOptions options)
       journal_(std::move(options.journal)),
       times_(options.times),
       observer_(options.observer),
+      on_taken_over_(std::move(options.on_taken_over)),
       book_(options.first_epoch, journal_.get(), options.times),
       first_epoch_(options.first_epoch),
       feed_([this](const std::optional<Ids>& ids) { return StatesOf(ids); }),
@@ -156,6 +157,14 @@ void Ledger::Tick() {
   }
   MarkWholeIfRecovered(now);
   FlushJournal();
+  if (!CheckOwner().ok() && on_taken_over_ != nullptr) on_taken_over_();
+}
+
+absl::Status Ledger::CheckOwner() {
+  if (journal_ == nullptr) return absl::OkStatus();
+  journal_->CheckOwner();
+  if (!journal_->is_taken_over()) return absl::OkStatus();
+  return absl::UnavailableError("another planner has taken the journal over");
 }
 
 void Ledger::MarkWholeIfRecovered(absl::Time now) {
@@ -266,6 +275,7 @@ absl::Status Ledger::Confirm(const v1::ConfirmRequest& request,
   ASSIGN_OR_RETURN(const int64_t measured,
                    Signed(request.measured_bytes(), "measured_bytes"));
   absl::MutexLock lock(&mu_);
+  RETURN_IF_ERROR(CheckOwner());
   const absl::Time now = clock_();
   const absl::StatusOr<planner::Lease> lease =
       book_.Confirm(request.lease_id(), epoch, measured, now);
@@ -310,6 +320,7 @@ absl::Status Ledger::Renew(const v1::RenewRequest& request,
                            v1::RenewResponse& response) {
   ASSIGN_OR_RETURN(const int64_t epoch, Signed(request.epoch(), "epoch"));
   absl::MutexLock lock(&mu_);
+  RETURN_IF_ERROR(CheckOwner());
   const absl::Time now = clock_();
   const absl::StatusOr<planner::Lease> lease =
       request.has_presented() ? Present(request, epoch, now)

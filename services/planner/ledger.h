@@ -38,6 +38,9 @@ struct LedgerOptions {
   int64_t first_epoch = 1;
   planner::LeaseTimes times = {};
   LedgerObserver* observer = nullptr;  // it outlives the ledger
+  // Called, with the ledger's lock held, once another planner has taken the
+  // journal over; null = nobody wants to know.
+  std::function<void()> on_taken_over = nullptr;
 };
 
 // Thread-safe. Every method that takes a request answers one call of
@@ -115,6 +118,11 @@ class Ledger {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnProcessEnd(const std::string& process) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Errors: kUnavailable if another planner has the journal. Whoever holds a
+  // lease must hear of that planner before its time to live is over, so this
+  // one prolongs none.
+  absl::Status CheckOwner() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   absl::Status Refusal(const absl::Status& status,
                        const v1::ReserveRequest& request, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -149,6 +157,7 @@ class Ledger {
   const std::unique_ptr<Journal> journal_ ABSL_PT_GUARDED_BY(mu_);
   const planner::LeaseTimes times_;
   LedgerObserver* const observer_;
+  const std::function<void()> on_taken_over_;
   absl::Mutex mu_;
   planner::LeaseBook book_ ABSL_GUARDED_BY(mu_);
   const int64_t first_epoch_;

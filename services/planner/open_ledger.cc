@@ -1,5 +1,6 @@
 #include "services/planner/open_ledger.h"
 
+#include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -34,9 +35,31 @@ bool HasMarkOfHost() {
   return was_there || !status.ok();
 }
 
+// Opens the journal, once no other process has it if the planner is on standby.
+absl::StatusOr<std::unique_ptr<Journal>> OpenJournal(
+    const PlannerOptions& options,
+    const std::function<bool(absl::Duration)>& ends_within) {
+  for (bool is_told = false;; is_told = true) {
+    auto journal = Journal::Open(options.journal, BootTime);
+    if (!absl::IsAborted(journal.status())) return journal;
+    if (!options.is_standby) {
+      return absl::FailedPreconditionError(journal.status().message());
+    }
+    if (!is_told) {
+      Log(LogLevel::kInfo, "on standby: another planner has the journal",
+          {{"file", options.journal}});
+    }
+    if (ends_within(kStandbyPoll)) {
+      return absl::CancelledError("ended on standby");
+    }
+  }
+}
+
 }  // namespace
 
-absl::StatusOr<LedgerOptions> OpenLedger(const PlannerOptions& options) {
+absl::StatusOr<LedgerOptions> OpenLedger(
+    const PlannerOptions& options,
+    const std::function<bool(absl::Duration)>& ends_within) {
   LedgerOptions ledger;
   ledger.clock = BootTime;
   ledger.times = options.times;
@@ -49,7 +72,7 @@ absl::StatusOr<LedgerOptions> OpenLedger(const PlannerOptions& options) {
     Log(LogLevel::kWarning,
         "no --journal: a restart forgets the leases, and asks for them again");
   } else {
-    ASSIGN_OR_RETURN(ledger.journal, Journal::Open(options.journal, BootTime));
+    ASSIGN_OR_RETURN(ledger.journal, OpenJournal(options, ends_within));
     evidence.journal = ledger.journal->history().found;
     evidence.has_mark = ledger.journal->history().has_mark;
   }

@@ -3,16 +3,30 @@
 #ifndef PLIMSOLL_SERVICES_PLANNER_OPEN_LEDGER_H_
 #define PLIMSOLL_SERVICES_PLANNER_OPEN_LEDGER_H_
 
+#include <functional>
+
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "services/planner/ledger.h"
 #include "services/planner/planner_flags.h"
 
 namespace plimsoll::services {
 
+// How often a planner on standby looks whether the journal is free.
+inline constexpr absl::Duration kStandbyPoll = absl::Milliseconds(250);
+
 // Opens the journal, if there is one, and collects what planner::StartOf needs
 // to know. If --first does not count, logs why.
-// Errors: kFailedPrecondition, as Journal::Open returns it.
-absl::StatusOr<LedgerOptions> OpenLedger(const PlannerOptions& options);
+//
+// With --standby, waits while another process has the journal. `ends_within`
+// waits for the time that it is given, and returns true if the process is to
+// end.
+// Errors: kFailedPrecondition if another process has the journal and there is
+// no --standby, and as Journal::Open returns it; kCancelled if the wait was
+// ended.
+absl::StatusOr<LedgerOptions> OpenLedger(
+    const PlannerOptions& options,
+    const std::function<bool(absl::Duration)>& ends_within);
 
 }  // namespace plimsoll::services
 

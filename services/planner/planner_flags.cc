@@ -54,11 +54,19 @@ void AddPlannerFlags(CLI::App& app, PlannerFlags& flags, OpenChoices& open) {
   app.add_flag("--first", options.is_first,
                "Grant at once: no earlier planner's leases are still held; "
                "does not count where a planner has been before");
+  app.add_flag("--standby", options.is_standby,
+               "While another planner has the journal, wait for it and answer "
+               "health checks only (not ready); then grant at once with its "
+               "leases. Both must be on one host");
   AddTimeFlags(app, options.times, open.recovery);
 }
 
 absl::Status CompletePlannerFlags(const OpenChoices& open,
                                   PlannerOptions& options) {
+  if (options.is_standby && options.journal.empty()) {
+    return absl::InvalidArgumentError(
+        "--standby needs --journal: it waits for the one of another planner");
+  }
   options.times.recovery = open.recovery.value_or(
       std::max(LeaseTimes::kDefaultTtl, options.times.ttl));
   return planner::CheckLeaseTimes(options.times);

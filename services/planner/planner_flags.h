@@ -16,9 +16,10 @@ namespace plimsoll::services {
 
 struct PlannerOptions {
   std::vector<ModelFlag> models;
-  std::string catalogue;  // a file of devices; empty = none
-  std::string journal;    // a file; empty = none
-  bool is_first = false;  // --first: no earlier lease may be held
+  std::string catalogue;    // a file of devices; empty = none
+  std::string journal;      // a file; empty = none
+  bool is_first = false;    // --first: no earlier lease may be held
+  bool is_standby = false;  // --standby: waits for the journal
   planner::LeaseTimes times = {};
 };
 

@@ -170,6 +170,12 @@ void HoldHangup() {
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
+bool SignalComes(absl::Duration patience) {
+  const sigset_t ends = EndSignals();
+  const timespec time = absl::ToTimespec(patience);
+  return sigtimedwait(&ends, nullptr, &time) > 0;
+}
+
 void AwaitSignal(const std::function<void()>& on_hangup) {
   const sigset_t ends = EndSignals();
   sigset_t set = ends;

@@ -110,6 +110,9 @@ void HoldSignals();
 // Makes SIGHUP wait, too, which else ends the process. Call it before any
 // thread starts.
 void HoldHangup();
+// Waits for one of the signals of HoldSignals() and returns true, or false
+// after `patience`.
+bool SignalComes(absl::Duration patience);
 // Returns on the first of the signals of HoldSignals(); a second one ends the
 // process at once. Until then it calls `on_hangup`, which needs HoldHangup(),
 // at each SIGHUP.

@@ -160,7 +160,42 @@ TEST_F(JournalTest, AnIdThatIsUsedAgainIsANewLease) {
 TEST_F(JournalTest, TwoPlannersDoNotShareOne) {
   const auto journal = Open();
   const auto second = Journal::Open(path_, [this] { return now_; });
-  EXPECT_TRUE(absl::IsFailedPrecondition(second.status()));
+  EXPECT_TRUE(absl::IsAborted(second.status()));
+}
+
+// Only if a lock was lost can another planner have written its name.
+TEST_F(JournalTest, ATakenOverJournalIsWrittenNoMore) {
+  const auto journal = Open();
+  ASSERT_TRUE(journal->Write({LeaseOf("a", 1), "r"}, 2).ok());
+  journal->CheckOwner();
+  EXPECT_FALSE(journal->is_taken_over());
+  RunSql("UPDATE meta SET boot_nonce='another'");
+  EXPECT_FALSE(journal->Write({LeaseOf("b", 2), "s"}, 3).ok());
+  EXPECT_TRUE(journal->is_taken_over());
+  EXPECT_FALSE(journal->can_write());
+  // Nor after it has its name in the file again.
+  EXPECT_FALSE(journal->Write({LeaseOf("b", 2), "s"}, 3).ok());
+}
+
+TEST_F(JournalTest, ATakenOverJournalIsNoticedWithoutAWrite) {
+  const auto journal = Open();
+  RunSql("UPDATE meta SET boot_nonce='another'");
+  journal->CheckOwner();
+  EXPECT_TRUE(journal->is_taken_over());
+  EXPECT_FALSE(journal->can_write());
+}
+
+// What this planner wrote itself, or failed to write, is no other planner's.
+TEST_F(JournalTest, AFullDiskIsNoTakeover) {
+  const auto journal = Open();
+  SetVfsFaults({.at = 1, .write_code = SQLITE_FULL});
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(journal->Write({LeaseOf("a", 1), "r"}, 2).ok());
+    journal->CheckOwner();
+  }
+  EXPECT_FALSE(journal->is_taken_over());
+  SetVfsFaults({});
+  EXPECT_TRUE(journal->Write({LeaseOf("a", 1), "r"}, 2).ok());
 }
 
 TEST_F(JournalTest, ItIsTheFileThatIsLockedAndNotItsName) {
@@ -171,11 +206,11 @@ TEST_F(JournalTest, ItIsTheFileThatIsLockedAndNotItsName) {
   const auto journal = Open();
   const auto linked =
       Journal::Open(other + "/link.db", [this] { return now_; });
-  EXPECT_TRUE(absl::IsFailedPrecondition(linked.status())) << linked.status();
+  EXPECT_TRUE(absl::IsAborted(linked.status())) << linked.status();
   std::filesystem::rename(path_, folder_.File("moved.db"));
   const auto moved =
       Journal::Open(folder_.File("moved.db"), [this] { return now_; });
-  EXPECT_TRUE(absl::IsFailedPrecondition(moved.status())) << moved.status();
+  EXPECT_TRUE(absl::IsAborted(moved.status())) << moved.status();
 }
 
 TEST_F(JournalTest, ALinkLeadsToTheSameJournal) {
@@ -195,7 +230,7 @@ TEST_F(JournalTest, ALinkMayBeThereBeforeTheJournal) {
     ASSERT_TRUE(journal.ok()) << journal.status();
     EXPECT_TRUE((*journal)->can_write());
     const auto second = Journal::Open(path_, [this] { return now_; });
-    EXPECT_TRUE(absl::IsFailedPrecondition(second.status()));
+    EXPECT_TRUE(absl::IsAborted(second.status()));
   }
   const std::string circle = folder_.File("circle.db");
   std::filesystem::create_symlink("circle.db", circle);

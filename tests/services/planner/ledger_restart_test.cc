@@ -264,6 +264,23 @@ TEST_F(LedgerRestartTest, AFailingJournalStopsGrantsAndNothingElse) {
             v1::ERROR_REASON_JOURNAL_FAILED);
 }
 
+TEST_F(LedgerRestartTest, ATakenOverLedgerGrantsAndProlongsNothing) {
+  ASSERT_TRUE(Register({}).ok());
+  const auto a = Reserve("a", 100);
+  const auto b = Reserve("b", 100);
+  ASSERT_TRUE(a.ok() && b.ok() && Confirm(*a).ok());
+  sqlite3* other = nullptr;
+  ASSERT_EQ(sqlite3_open(path_.c_str(), &other), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(other, "UPDATE meta SET boot_nonce='another'", nullptr,
+                         nullptr, nullptr),
+            SQLITE_OK);
+  sqlite3_close(other);
+  EXPECT_EQ(Renew(*a, true).status().code(), Code::kUnavailable);
+  EXPECT_EQ(Renew(*a, false).status().code(), Code::kUnavailable);
+  EXPECT_EQ(Confirm(*b).code(), Code::kUnavailable);
+  EXPECT_EQ(Reserve("c", 1).status().code(), Code::kUnavailable);
+}
+
 TEST_F(LedgerRestartTest, AKilledHoldersBytesAreFree) {
   ASSERT_TRUE(Register({}).ok());
   Sleeper sleeper;
