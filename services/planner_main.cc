@@ -2,6 +2,7 @@
 #include <grpcpp/impl/service_type.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <functional>
 #include <memory>
@@ -30,11 +31,12 @@
 namespace plimsoll::services {
 namespace {
 
-// Listens for Prometheus, if it is to. Errors: those of MetricsServer::Start.
+// Listens for Prometheus and probes, if it is to. Errors: those of
+// MetricsServer::Start.
 absl::StatusOr<std::unique_ptr<MetricsServer>> StartMetrics(
-    const std::string& listen, MetricsServer::Source source) {
+    const std::string& listen, MetricsServer::Sources sources) {
   if (listen.empty()) return nullptr;
-  return MetricsServer::Start(listen, std::move(source));
+  return MetricsServer::Start(listen, std::move(sources));
 }
 
 // Answers health checks while the planner is on standby: it lives and is not
@@ -96,9 +98,11 @@ absl::Status Run(const PlannerFlags& all_flags, const Reread& reread) {
   Ledger ledger(*std::move(ledger_options));
   Planner planner(*std::move(models), ledger);
   CallGate gate;
-  auto scraped = StartMetrics(options.metrics_listen, [&] {
-    return metrics.Text(ledger, !gate.is_closed());
-  });
+  std::atomic<bool> listens = false;
+  const auto takes_calls = [&] { return listens && !gate.is_closed(); };
+  const auto text = [&] { return metrics.Text(ledger, takes_calls()); };
+  auto scraped = StartMetrics(options.metrics_listen,
+                              {.metrics = text, .is_ready = takes_calls});
   if (!scraped.ok()) return scraped.status();
   auto pool = WorkPool::Start();
   if (!pool.ok()) return pool.status();
@@ -110,6 +114,7 @@ absl::Status Run(const PlannerFlags& all_flags, const Reread& reread) {
   // It hangs if the ledger's lock does, and then no call is answered either.
   ServiceManager manager([&ledger] { ledger.Tick(); });
   (*server)->SetReady(true);
+  listens = true;
   AnnounceAddress((*server)->address());
   manager.Ready();
   Settings settings = all_flags.settings;

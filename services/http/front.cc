@@ -151,7 +151,7 @@ HttpResponse OneResponse(const HttpRoom& room, const HttpRequest& request,
 
 // Whether everybody may have it: health, and the files of the page.
 bool IsOpen(absl::string_view path) {
-  return path == "/health" || FindPageFile(path) != nullptr;
+  return path == kHealthPath || FindPageFile(path) != nullptr;
 }
 
 // Returns OK if the request may go on where callers need a token; its tenant is
@@ -245,8 +245,8 @@ void Front::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
   const ModelLister list = ListerAt(path);
   const PageFile* file = FindPageFile(path);
   const bool is_metrics = path == kMetricsPath && metrics_ != nullptr;
-  if (path != "/health" && path != kStatus && !is_metrics && list == nullptr &&
-      !is_model && file == nullptr) {
+  if (path != kHealthPath && path != kStatus && !is_metrics &&
+      list == nullptr && !is_model && file == nullptr) {
     return reply->Send(ErrorResponse(404, "there is nothing at this path"));
   }
   if (request.method != "GET" && request.method != "HEAD") {
@@ -255,7 +255,7 @@ void Front::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
   if (file != nullptr) {
     return reply->Send(PageResponse(*file, request.if_none_match));
   }
-  if (path == "/health") return reply->Send(Health());
+  if (path == kHealthPath) return reply->Send(Health());
   if (path == kStatus) return reply->Send(Status());
   if (is_metrics) return reply->Send(Metrics());
   const std::vector<ModelInfo> models = room_.registry.List();

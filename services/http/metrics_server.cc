@@ -18,10 +18,10 @@ HttpResponse MetricsResponse(std::string text) {
 }
 
 absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(
-    const std::string& listen, Source source) {
+    const std::string& listen, Sources sources) {
   ASSIGN_OR_RETURN(const ListenAddress address,
                    ParseListen(listen, "--metrics-listen"));
-  std::unique_ptr<MetricsServer> server(new MetricsServer(std::move(source)));
+  std::unique_ptr<MetricsServer> server(new MetricsServer(std::move(sources)));
   HttpOptions options{.listen = listen};
   // On loopback, a page of a browser could get at the numbers by a name of its
   // own. Elsewhere scrapers call this server by any name.
@@ -42,13 +42,18 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(
 }
 
 void MetricsServer::Handle(const HttpRequest& request, HttpReply& reply) const {
-  if (request.path != kMetricsPath) {
-    return reply.Send(ErrorResponse(404, "only /metrics is here"));
+  const bool is_health = request.path == kHealthPath;
+  if (!is_health && request.path != kMetricsPath) {
+    return reply.Send(ErrorResponse(404, "only /metrics and /health are here"));
   }
   if (request.method != "GET" && request.method != "HEAD") {
     return reply.Send(WrongMethod("GET, HEAD"));
   }
-  reply.Send(MetricsResponse(source_()));
+  if (!is_health) return reply.Send(MetricsResponse(sources_.metrics()));
+  if (sources_.is_ready()) {
+    return reply.Send({.status = 200, .body = R"({"status":"ok"})"});
+  }
+  reply.Send({.status = 503, .body = R"({"status":"not ready"})"});
 }
 
 }  // namespace plimsoll::services

@@ -1,4 +1,4 @@
-// A listener for Prometheus, which has nothing but GET /metrics.
+// A listener for Prometheus and for probes: GET /metrics and GET /health.
 #ifndef PLIMSOLL_SERVICES_HTTP_METRICS_SERVER_H_
 #define PLIMSOLL_SERVICES_HTTP_METRICS_SERVER_H_
 
@@ -17,6 +17,7 @@
 namespace plimsoll::services {
 
 inline constexpr char kMetricsPath[] = "/metrics";
+inline constexpr char kHealthPath[] = "/health";
 
 // Returns the reply to a scrape with this text.
 HttpResponse MetricsResponse(std::string text);
@@ -26,13 +27,15 @@ class MetricsServer {
  public:
   static constexpr size_t kMaxConnections = 16;
 
-  // Returns what a scrape is answered with. It is called on the server's own
-  // thread.
-  using Source = std::function<std::string()>;
+  // Both are called on the server's own thread.
+  struct Sources {
+    std::function<std::string()> metrics;  // what a scrape is answered with
+    std::function<bool()> is_ready;        // whether the process takes calls
+  };
 
-  // What `source` uses outlives the server. Errors: those of HttpServer::Start.
+  // What `sources` use outlives the server. Errors: those of HttpServer::Start.
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(
-      const std::string& listen, Source source);
+      const std::string& listen, Sources sources);
   MetricsServer(const MetricsServer&) = delete;
   MetricsServer& operator=(const MetricsServer&) = delete;
 
@@ -43,10 +46,10 @@ class MetricsServer {
   // No request has a body that counts.
   static constexpr int64_t kBodyBytes = 64 << 10;
 
-  explicit MetricsServer(Source source) : source_(std::move(source)) {}
+  explicit MetricsServer(Sources sources) : sources_(std::move(sources)) {}
   void Handle(const HttpRequest& request, HttpReply& reply) const;
 
-  const Source source_;
+  const Sources sources_;
   ByteBudget messages_{kBodyBytes};
   std::unique_ptr<HttpServer> server_;  // last: its thread uses what is above
 };

@@ -147,9 +147,9 @@ void AddServerFlags(CLI::App& app, ServerOptions& options) {
                "Listen on an address that is not loopback without TLS, or "
                "without asking who calls");
   app.add_option("--metrics-listen", options.metrics_listen,
-                 "HOST:PORT on which Prometheus gets /metrics, over HTTP "
-                 "without TLS and without authentication; port 0 takes any "
-                 "(none: there are no metrics)")
+                 "HOST:PORT on which Prometheus gets /metrics, and a probe "
+                 "/health, over HTTP without TLS and without authentication; "
+                 "port 0 takes any (none: there are no metrics)")
       ->check([](const std::string& address) {
         return address.empty() ? std::string() : CheckAddress(address);
       });

@@ -66,11 +66,13 @@ absl::Status RunWorker(const ServerOptions& server_options,
   std::atomic<bool> is_ready = false;
   std::unique_ptr<MetricsServer> metrics;
   if (has_metrics) {
-    ASSIGN_OR_RETURN(metrics,
-                     MetricsServer::Start(server_options.metrics_listen, [&] {
-                       return observers->metrics.Text(
-                           registry, is_ready && !gate.is_closed());
-                     }));
+    const auto takes_calls = [&] { return is_ready && !gate.is_closed(); };
+    const auto text = [&observers, &registry, takes_calls] {
+      return observers->metrics.Text(registry, takes_calls());
+    };
+    ASSIGN_OR_RETURN(metrics, MetricsServer::Start(
+                                  server_options.metrics_listen,
+                                  {.metrics = text, .is_ready = takes_calls}));
   }
   const absl::Duration patience = server_options.reader_timeout;
   const auto generation =

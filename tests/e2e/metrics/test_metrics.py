@@ -132,6 +132,19 @@ def test_a_planner_says_what_is_held(pair):
     assert values[granted] == 1
 
 
+def test_health_is_there_for_probes_that_speak_no_grpc(pair):
+    planner, worker = pair
+    for server in pair:
+        status, _, body = scrape(metrics_address(server), path="/health")
+        assert (status, body) == (200, '{"status":"ok"}')
+    worker.admin.Drain(stubs.admin.DrainRequest(), timeout=CALL_SECONDS)
+    status, _, body = scrape(metrics_address(worker), path="/health")
+    assert (status, body) == (503, '{"status":"not ready"}')
+    # Which is no reason to end it.
+    assert scrape(metrics_address(worker))[0] == 200
+    assert scrape(metrics_address(planner), path="/health")[0] == 200
+
+
 def test_the_listener_has_nothing_else(pair):
     planner, worker = pair
     for server in pair:

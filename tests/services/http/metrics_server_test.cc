@@ -17,8 +17,11 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::unique_ptr<MetricsServer> StartOn(const std::string& listen) {
-  return *MetricsServer::Start(listen, [] { return std::string("a 1\n"); });
+std::unique_ptr<MetricsServer> StartOn(const std::string& listen,
+                                       bool is_ready = true) {
+  return *MetricsServer::Start(listen,
+                               {.metrics = [] { return std::string("a 1\n"); },
+                                .is_ready = [is_ready] { return is_ready; }});
 }
 
 TEST(MetricsServerTest, AnswersGetAndHead) {
@@ -35,11 +38,25 @@ TEST(MetricsServerTest, AnswersGetAndHead) {
   EXPECT_THAT(head.head, HasSubstr("content-length: 4"));
 }
 
+TEST(MetricsServerTest, HealthIsThatOfTheProcess) {
+  const auto ready = StartOn("127.0.0.1:0");
+  HttpClient client(ready->address());
+  const ClientReply good = client.Get("/health");
+  EXPECT_EQ(good.status, 200);
+  EXPECT_EQ(good.body, R"({"status":"ok"})");
+  EXPECT_EQ(client.Post("/health", "").status, 405);
+  const auto busy = StartOn("127.0.0.1:0", /*is_ready=*/false);
+  const ClientReply bad = HttpClient(busy->address()).Get("/health");
+  EXPECT_EQ(bad.status, 503);
+  EXPECT_EQ(bad.body, R"({"status":"not ready"})");
+}
+
 TEST(MetricsServerTest, HasNothingElse) {
   const auto server = StartOn("127.0.0.1:0");
   HttpClient client(server->address());
   EXPECT_EQ(client.Get("/").status, 404);
   EXPECT_EQ(client.Get("/metrics/").status, 404);
+  EXPECT_EQ(client.Get("/health/").status, 404);
   EXPECT_EQ(client.Get("/v1/models").status, 404);
   const ClientReply post = client.Post("/metrics", "");
   EXPECT_EQ(post.status, 405);
@@ -74,7 +91,8 @@ TEST(MetricsServerTest, ManyConnectionsAreTurnedAway) {
 
 TEST(MetricsServerTest, AMistakeNamesTheFlag) {
   const auto server =
-      MetricsServer::Start("9090", [] { return std::string(); });
+      MetricsServer::Start("9090", {.metrics = [] { return std::string(); },
+                                    .is_ready = [] { return true; }});
   EXPECT_EQ(server.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(server.status().message()),
               HasSubstr("--metrics-listen takes HOST:PORT"));
