@@ -10,19 +10,18 @@ are Debian packages. The same programs and libraries make the same wheel.
 
 import base64
 import hashlib
-import json
 import pathlib
 import platform
 import re
 import shutil
-import subprocess
 import sys
-import urllib.parse
 import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
-import licences  # noqa: E402  (it lies in the folder above)
+import licences  # noqa: E402  (these lie in the folder above)
+import parts  # noqa: E402
+from parts import said  # noqa: E402
 
 PROGRAMS = ("plimsoll", "plimsoll-planner", "plimsoll-worker")
 COMMANDS = {
@@ -40,25 +39,11 @@ TAG = f"py3-none-manylinux_{GLIBC[0]}_{GLIBC[1]}_{platform.machine()}"
 TIME = (1980, 1, 1, 0, 0, 0)
 
 
-def said(*command):
-    """What a command prints."""
-    words = [str(word) for word in command]
-    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
-
-
 def libraries_of(programs):
     """The paths of the libraries that the programs need and that go along."""
-    found = {}
-    for program in programs:
-        for line in said("ldd", program).splitlines():
-            words = line.split()
-            if "not found" in line:
-                raise SystemExit(f"error: {program}: {line.strip()}")
-            if len(words) > 2 and words[1] == "=>":
-                found[words[0]] = pathlib.Path(words[2])
     return {
         name: path
-        for name, path in sorted(found.items())
+        for name, path in parts.libraries_of(programs).items()
         if not OF_THE_SYSTEM.fullmatch(name)
     }
 
@@ -91,39 +76,14 @@ def fill(package, prefix):
     return libraries
 
 
-def component(package):
-    """What a list of parts (CycloneDX) says of a Debian package."""
-    version = said("dpkg-query", "-W", "-f", "${Version}\\n", package).split()[0]
-    address = "@".join(urllib.parse.quote(word, safe="") for word in (package, version))
-    return {
-        "type": "library",
-        "name": package,
-        "version": version,
-        "purl": f"pkg:deb/debian/{address}",
-    }
-
-
-def write_parts(path, version, packages):
-    """Writes which packages' code the wheel has, for scanners of weaknesses."""
-    parts = {
-        "bomFormat": "CycloneDX",
-        "specVersion": "1.6",
-        "version": 1,
-        "metadata": {
-            "component": {"type": "application", "name": "plimsoll-llm", "version": version}
-        },
-        "components": [component(package) for package in packages],
-    }
-    path.parent.mkdir()
-    path.write_text(json.dumps(parts, indent=1) + "\n")
-
-
 def write_info(info, version, libraries):
     """Writes the files that pip reads, all but the list of files."""
     named = licences.copy_licences(info / "licenses", libraries.values())
     shutil.copyfile(HERE.parents[1] / "LICENSE", info / "licenses" / "LICENSE")
+    along = parts.needed(libraries.values(), parts.BROUGHT_ALONG)
     # The folder that PEP 770 names.
-    write_parts(info / "sboms" / "plimsoll.cdx.json", version, named)
+    path = info / "sboms" / "plimsoll.cdx.json"
+    parts.write(path, "plimsoll-llm", version, parts.compiled_in() + along)
     lines = [
         "Metadata-Version: 2.4",
         "Name: plimsoll-llm",

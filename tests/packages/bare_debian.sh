@@ -73,10 +73,19 @@ smoke() { enter /opt/smoke.sh /opt/model.gguf; }
 # absent PATH: the package must have left nothing there.
 absent() { [[ ! -e $root$1 ]] || die "$1 is still there"; }
 
+# check_parts LIST: a list of parts has what the programs have and need.
+check_parts() {
+  local package
+  for package in libssl3 libgrpc29 libcli11-dev; do
+    grep -q "\"$package\"" "$1" || die "$1 lacks $package"
+  done
+}
+
 test_deb() {
   cp "$1" "$root/opt/plimsoll.deb"
   install_packages /opt/plimsoll.deb
   smoke
+  check_parts "$root/usr/share/doc/plimsoll/plimsoll.cdx.json"
   enter getent passwd plimsoll >&2 || die "there is no user plimsoll"
   enter test ! -e /etc/systemd/system/multi-user.target.wants/plimsoll-worker.service ||
     die "the package enables a service"
@@ -97,12 +106,11 @@ test_deb() {
 }
 
 # The wheel says what is in it, and under which licences.
-check_parts() {
+check_wheel_parts() {
   local info package
   info=$(find "$root/opt/venv" -name 'plimsoll_llm-*.dist-info')
+  check_parts "$info/sboms/plimsoll.cdx.json"
   for package in libssl3 libgrpc29 libcli11-dev; do
-    grep -q "\"$package\"" "$info/sboms/plimsoll.cdx.json" ||
-      die "the list of parts lacks $package"
     [[ -s $info/licenses/$package ]] || die "there is no licence of $package"
   done
 }
@@ -115,7 +123,7 @@ test_wheels() {
     die "the system has libraries that the wheel shall bring"
   enter python3 -m venv /opt/venv
   enter pip install --quiet --no-index "/opt/${programs##*/}" >&2
-  check_parts
+  check_wheel_parts
   smoke
   enter pip install --quiet "/opt/${client##*/}" >&2
   enter python3 /opt/client_smoke.py /opt/model.gguf
