@@ -4,76 +4,57 @@ Usage: manifests_test.py [-v]   with the Python of .ci/requirements.txt; the
 binaries are looked for in $PLIMSOLL_BUILD (build/release)
 """
 
-import functools
 import hashlib
 import os
 import pathlib
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 import tempfile
+import tomllib
 import unittest
 
+import overlays
 import render
+import pod_settings
+from overlays import BUILD_DIR, TOOLS_DIR, containers, rendered, run, server, settings_of
 
-BUILD_DIR = pathlib.Path(
-    os.environ.get("PLIMSOLL_BUILD", render.SOURCE_DIR / "build" / "release")
-)
 CRDS_DIR = render.SOURCE_DIR.parent / "shared" / "suites" / "crds"
 CACHE_DIR = pathlib.Path(
     os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
 )
 KUBERNETES = "1.37"
-TOOLS_DIR = pathlib.Path(sys.executable).parent
 # What ends a worker beside its calls: see base/worker.yaml.
 END_SECONDS = 10
-CUSTOM_GROUPS = ("gateway.networking.k8s.io", "monitoring.coreos.com")
+CUSTOM_GROUPS = (
+    "cert-manager.io",
+    "gateway.networking.k8s.io",
+    "inference.networking.k8s.io",
+    "keda.sh",
+    "monitoring.coreos.com",
+    "serving.kserve.io",
+)
 WITHOUT_NAMESPACE = ("Namespace",)
-
-rendered = functools.lru_cache(maxsize=None)(render.render)
-
-
-def pods(overlay):
-    """The controllers of an overlay that have pods."""
-    kinds = ("Deployment", "StatefulSet")
-    return [o for o in rendered(overlay) if o["kind"] in kinds]
-
-
-def containers(controller):
-    """All containers of a controller's pods, with those that run first."""
-    spec = controller["spec"]["template"]["spec"]
-    return spec.get("initContainers", []) + spec["containers"]
-
-
-def flag(container, name):
-    """The value of a flag of the container's command; None without it."""
-    for word in container["command"] + container.get("args", []):
-        if word.startswith(f"{name}="):
-            return word.split("=", 1)[1]
-    return None
-
-
-def run(*command, **options):
-    """Runs a command; returns its code and all that it says."""
-    words = [str(word) for word in command]
-    done = subprocess.run(words, capture_output=True, text=True, **options)
-    return done.returncode, done.stdout + done.stderr
+# It watches pods, so it asks the API server.
+WITH_TOKEN = ("plimsoll-picker",)
 
 
 class OverlayTest(unittest.TestCase):
     """Every promise holds in every overlay."""
 
     def each(self):
-        for overlay in render.overlay_names():
+        for overlay in overlays.names():
             with self.subTest(overlay):
                 yield overlay
 
     def each_pod(self):
         for overlay in self.each():
-            for controller in pods(overlay):
-                yield controller
+            yield from overlays.pods(overlay)
+
+    def each_server(self):
+        for overlay in self.each():
+            for controller in overlays.servers(overlay):
+                yield overlay, controller
 
     def test_kubernetes_takes_it_strictly(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -125,8 +106,9 @@ class OverlayTest(unittest.TestCase):
 
     def test_pods_are_restricted(self):
         for controller in self.each_pod():
-            spec = controller["spec"]["template"]["spec"]
-            self.assertFalse(spec["automountServiceAccountToken"])
+            spec = overlays.pod_spec(controller)
+            if controller["metadata"]["name"] not in WITH_TOKEN:
+                self.assertFalse(spec["automountServiceAccountToken"])
             self.assertIs(spec["securityContext"]["runAsNonRoot"], True)
             self.assertGreater(spec["securityContext"]["runAsUser"], 0)
             profile = spec["securityContext"]["seccompProfile"]
@@ -136,29 +118,26 @@ class OverlayTest(unittest.TestCase):
                 self.assertIs(context["readOnlyRootFilesystem"], True)
                 self.assertIs(context["allowPrivilegeEscalation"], False)
                 self.assertEqual(context["capabilities"], {"drop": ["ALL"]})
-            for volume in spec["volumes"]:
+            for volume in spec.get("volumes", []):
                 self.assertNotIn("hostPath", volume)
 
     def test_every_mount_has_its_volume(self):
         for controller in self.each_pod():
-            volumes = controller["spec"]["template"]["spec"]["volumes"]
+            volumes = overlays.pod_spec(controller).get("volumes", [])
             claims = controller["spec"].get("volumeClaimTemplates", [])
             names = {v["name"] for v in volumes}
             names |= {c["metadata"]["name"] for c in claims}
             for container in containers(controller):
-                for mount in container["volumeMounts"]:
+                for mount in container.get("volumeMounts", []):
                     self.assertIn(mount["name"], names)
 
     def test_every_account_exists_and_has_no_token(self):
         for overlay in self.each():
-            accounts = {
-                o["metadata"]["name"]: o
-                for o in rendered(overlay)
-                if o["kind"] == "ServiceAccount"
-            }
-            for controller in pods(overlay):
-                name = controller["spec"]["template"]["spec"]["serviceAccountName"]
-                self.assertFalse(accounts[name]["automountServiceAccountToken"])
+            accounts = overlays.of_kind(overlay, "ServiceAccount")
+            for controller in overlays.pods(overlay):
+                name = overlays.pod_spec(controller).get("serviceAccountName")
+                if name is not None and name not in WITH_TOKEN:
+                    self.assertFalse(accounts[name]["automountServiceAccountToken"])
 
     def test_memory_is_asked_for_as_it_is_limited(self):
         for controller in self.each_pod():
@@ -169,64 +148,84 @@ class OverlayTest(unittest.TestCase):
                 )
                 self.assertIn("cpu", resources["requests"])
 
-    def test_probes_ask_named_services_on_the_port_that_is_listened_on(self):
-        wanted = {
-            "startupProbe": "liveness",
-            "livenessProbe": "liveness",
-            "readinessProbe": "",
-        }
-        for controller in self.each_pod():
-            for container in controller["spec"]["template"]["spec"]["containers"]:
-                port = int(flag(container, "--listen").rpartition(":")[2])
-                self.assertEqual(container["ports"][0]["containerPort"], port)
-                for probe, service in wanted.items():
-                    grpc = container[probe]["grpc"]
-                    self.assertEqual(grpc, {"port": port, "service": service})
+    def test_probes_ask_where_they_are_answered(self):
+        for overlay, controller in self.each_server():
+            container = server(controller)
+            told = settings_of(overlay, controller)
+            port = overlays.port_of(told["listen"])
+            self.assertIn(port, [p["containerPort"] for p in container["ports"]])
+            named = {p["name"]: p["containerPort"] for p in container["ports"]}
+            for name, service, path in (
+                ("startupProbe", "liveness", "alive"),
+                ("livenessProbe", "liveness", "alive"),
+                ("readinessProbe", "", "/health"),
+            ):
+                probe = container[name]
+                if container["command"][0] != "plimsoll" and "tls-cert" not in told:
+                    self.assertEqual(probe["grpc"], {"port": port, "service": service})
+                    continue
+                # The kubelet's gRPC probes speak no TLS.
+                self.assertNotIn("grpc", probe)
+                asked = dict(probe["httpGet"])
+                number = asked.pop("port")
+                number = named.get(number, number)
+                if container["command"][0] == "plimsoll":
+                    self.assertEqual(number, port)
+                    scheme = "HTTPS" if "tls-cert" in told else "HTTP"
+                    alive = "/v1/models"
+                else:
+                    self.assertEqual(number, overlays.port_of(told["metrics-listen"]))
+                    scheme, alive = "HTTP", "/metrics"
+                self.assertEqual(asked.pop("scheme", "HTTP"), scheme)
+                path = alive if path == "alive" else path
+                self.assertEqual(asked, {"path": path})
 
     def test_metrics_are_scraped_where_they_are_served(self):
-        items = rendered("fleet")
-        (monitor,) = [o for o in items if o["kind"] == "PodMonitor"]
+        n_scraped = 0
+        for overlay in self.each():
+            for monitor in overlays.of_kind(overlay, "PodMonitor").values():
+                n_scraped += 1
+                self.check_monitor(overlay, monitor)
+        self.assertGreater(n_scraped, 0)
+
+    def check_monitor(self, overlay, monitor):
+        """All servers have the monitor's port and label, and a policy opens it."""
         (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
-        (policy,) = [o for o in items if o["metadata"]["name"] == "plimsoll-metrics"]
+        policy = overlays.of_kind(overlay, "NetworkPolicy")["plimsoll-metrics"]
         opened = [port["port"] for port in policy["spec"]["ingress"][0]["ports"]]
         self.assertEqual(opened, [endpoint["port"]])
-        for controller in pods("fleet"):
+        for controller in overlays.servers(overlay):
             template = controller["spec"]["template"]
             for selector in (monitor["spec"]["selector"], policy["spec"]["podSelector"]):
                 wanted = selector["matchLabels"].items()
                 self.assertLessEqual(wanted, template["metadata"]["labels"].items())
-            container = template["spec"]["containers"][0]
-            ports = {p["name"]: p["containerPort"] for p in container["ports"]}
-            served = flag(container, "--metrics-listen").rpartition(":")[2]
-            self.assertEqual(ports[endpoint["port"]], int(served))
+            served = overlays.port_of(settings_of(overlay, controller)["metrics-listen"])
+            port = overlays.port_named(server(controller), endpoint["port"])
+            self.assertEqual(port, served)
 
     def test_the_grace_period_fits_the_drain(self):
-        for controller in self.each_pod():
-            spec = controller["spec"]["template"]["spec"]
-            container = spec["containers"][0]
-            hook = container.get("lifecycle", {}).get("preStop", {})
+        for overlay, controller in self.each_server():
+            spec = overlays.pod_spec(controller)
+            hook = server(controller).get("lifecycle", {}).get("preStop", {})
             seconds = hook.get("sleep", {}).get("seconds", 0) + END_SECONDS
-            seconds += int(flag(container, "--drain-timeout"))
+            seconds += int(settings_of(overlay, controller)["drain-timeout"])
             self.assertEqual(spec["terminationGracePeriodSeconds"], seconds)
 
     def test_addresses_lead_to_services_that_exist(self):
-        for overlay in self.each():
-            services = {
-                o["metadata"]["name"]: o["spec"]
-                for o in rendered(overlay)
-                if o["kind"] == "Service"
-            }
-            for controller in pods(overlay):
-                labels = controller["spec"]["template"]["metadata"]["labels"]
-                container = controller["spec"]["template"]["spec"]["containers"][0]
-                planner = flag(container, "--planner")
-                if planner is None:
-                    name, port = controller["metadata"]["name"], 7070
-                else:
-                    name, _, port = planner.partition(":")
-                    own = services[controller["spec"]["serviceName"]]
-                    self.assertLessEqual(own["selector"].items(), labels.items())
-                self.assertEqual(services[name]["ports"][0]["port"], int(port))
+        for overlay, controller in self.each_server():
+            services = overlays.of_kind(overlay, "Service")
+            told = settings_of(overlay, controller)
+            labels = controller["spec"]["template"]["metadata"]["labels"]
+            name = controller["spec"].get("serviceName", controller["metadata"]["name"])
+            if name in services:  # KServe makes one by itself
+                spec = services[name]["spec"]
+                self.assertLessEqual(spec["selector"].items(), labels.items())
+                port = overlays.port_of(told["listen"])
+                self.assertEqual([p["port"] for p in spec["ports"]], [port])
+            if "planner" in told:
+                name, _, port = told["planner"].partition(":")
+                ports = services[name]["spec"]["ports"]
+                self.assertEqual([p["port"] for p in ports], [int(port)])
 
     def test_a_claim_of_a_pod_has_a_template_and_a_container(self):
         for overlay in self.each():
@@ -236,8 +235,8 @@ class OverlayTest(unittest.TestCase):
                 if o["kind"] == "ResourceClaimTemplate"
             }
             used = set()
-            for controller in pods(overlay):
-                spec = controller["spec"]["template"]["spec"]
+            for controller in overlays.pods(overlay):
+                spec = overlays.pod_spec(controller)
                 claims = spec.get("resourceClaims", [])
                 used |= {claim["resourceClaimTemplateName"] for claim in claims}
                 resources = spec["containers"][0]["resources"]
@@ -254,7 +253,7 @@ class FetchTest(unittest.TestCase):
 
     def fetch(self, folder, url, sha256):
         """Runs its script with the folder as /models; returns its exit code."""
-        controller = next(o for o in pods("single-gpu") if o["kind"] == "StatefulSet")
+        controller = overlays.of_kind("single-gpu", "StatefulSet")["plimsoll-worker"]
         *shell, script = containers(controller)[0]["command"]
         script = script.replace("/models/", f"{folder}/").replace("--retry 5", "")
         settings = {"MODEL_FILE": "m.gguf", "MODEL_URL": url, "MODEL_SHA256": sha256}
@@ -281,7 +280,7 @@ class PlanTest(unittest.TestCase):
         plimsoll = BUILD_DIR / "bin" / "plimsoll"
         self.assertTrue(plimsoll.is_file(), f"build {plimsoll}")
         n_compared = 0
-        for overlay in render.overlay_names():
+        for overlay in overlays.names():
             folder = render.OVERLAYS_DIR / overlay
             if not (folder / "model.yaml").is_file():
                 continue
@@ -298,15 +297,37 @@ class PlanTest(unittest.TestCase):
                 n_compared += 1
         self.assertGreater(n_compared, 0)
 
-    def test_the_flags_of_the_manifests_exist(self):
-        for overlay in render.overlay_names():
-            for controller in pods(overlay):
-                container = controller["spec"]["template"]["spec"]["containers"][0]
-                program, *words = container["command"] + container.get("args", [])
-                _, known = run(BUILD_DIR / "bin" / program, "--help")
-                for word in words:
-                    name = word.partition("=")[0]
-                    self.assertRegex(known, rf"(?m)^  {name}\b")
+    def test_programs_take_the_settings_of_the_manifests(self):
+        for overlay in overlays.names():
+            for controller in overlays.servers(overlay):
+                with self.subTest(overlay, pod=controller["metadata"]["name"]):
+                    wanted = settings_of(overlay, controller)
+                    said = self.print_config(overlay, controller)
+                    read = {key: str(value) for key, value in said.items()}
+                    self.assertLessEqual(set(wanted), set(read))
+                    for key, value in wanted.items():
+                        if not isinstance(said[key], list):
+                            self.assertEqual(read[key].lower(), value.lower(), key)
+
+    def print_config(self, overlay, controller):
+        """The settings that the program itself says would count."""
+        spec, container = overlays.pod_spec(controller), server(controller)
+        program = container["command"][0]
+        variables = {v["name"]: v["value"] for v in container.get("env", [])}
+        words = pod_settings.words_of(container)
+        with tempfile.TemporaryDirectory() as folder:
+            for i, word in enumerate(words):
+                if word.startswith("--config="):
+                    path = word.partition("=")[2]
+                    file = pathlib.Path(folder, pathlib.Path(path).name)
+                    objects = rendered(overlay)
+                    file.write_text(pod_settings.mounted_file(objects, spec, container, path))
+                    words[i] = f"--config={file}"
+            code, said = run(
+                BUILD_DIR / "bin" / program, *words, "--print-config", env=variables
+            )
+        self.assertEqual(code, 0, said)
+        return tomllib.loads(said)[pod_settings.SECTIONS[program]]
 
 
 if __name__ == "__main__":

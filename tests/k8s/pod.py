@@ -115,7 +115,9 @@ class MemoryCgroup:
 class Pod:
     """One container of a pod's manifest, with what its kubelet does to it."""
 
-    def __init__(self, name, template, address, *, hosts, volumes, binaries, log):
+    def __init__(
+        self, name, template, address, *, hosts, volumes, binaries, drain_seconds, log
+    ):
         self.name = name
         self.address = address
         self.spec = template["spec"]
@@ -125,6 +127,7 @@ class Pod:
         self.cgroup = MemoryCgroup(name, self.limit_bytes)
         self.is_ready = False
         self.failure = None  # why its container had to be killed
+        self.drain_seconds = drain_seconds
         self.drain_ends = None  # when it may end the calls that are left
         self.log = log
         self._start(hosts, volumes, binaries)
@@ -240,7 +243,7 @@ class Pod:
         if hook:
             time.sleep(hook["sleep"]["seconds"])
         signalled = time.monotonic()
-        self.drain_ends = signalled + self._drain_seconds()
+        self.drain_ends = signalled + self.drain_seconds
         os.kill(self.pid(), 15)
         try:
             code = self.process.wait(grace - (signalled - start))
@@ -251,11 +254,6 @@ class Pod:
         self.close()
         assert code == 0, f"{self.name} ended with {code}"
         return took
-
-    def _drain_seconds(self):
-        flag = "--drain-timeout="
-        words = self.container["command"]
-        return next(float(w[len(flag) :]) for w in words if w.startswith(flag))
 
     def kill(self):
         """Ends it with SIGKILL, as the kernel does for lack of memory."""

@@ -69,8 +69,12 @@ class Cluster:
         self.models = models
         self.folder = folder
         kinds = {o["kind"]: o for o in objects}
-        self.planner_template = kinds["Deployment"]["spec"]["template"]
+        self.objects = objects
+        self.planner_of = kinds["Deployment"]
         self.worker = kinds["StatefulSet"]
+        for name, files in pod_settings.config_maps(objects).items():
+            for file, text in files.items():
+                (self._volume(name) / file).write_text(text)
         self.workers = {}  # by ordinal; a pod that ends is not among them
         self.planner = None
         self.log = open(folder / "pods.log", "wb")
@@ -88,7 +92,16 @@ class Cluster:
         os.chmod(path, 0o777)  # a kubelet would set the group
         return path
 
-    def _pod(self, name, template, address, volumes):
+    def _pod(self, name, controller, address, volumes):
+        template = controller["spec"]["template"]
+        mounts = template["spec"]["containers"][0]["volumeMounts"]
+        for volume in template["spec"]["volumes"]:
+            if "configMap" in volume:
+                (path,) = [
+                    m["mountPath"] for m in mounts if m["name"] == volume["name"]
+                ]
+                volumes[path] = self._volume(volume["configMap"]["name"])
+        told = pod_settings.settings_of(self.objects, controller)
         return pod.Pod(
             name,
             template,
@@ -96,6 +109,7 @@ class Cluster:
             hosts=self.folder / "hosts",
             volumes=volumes,
             binaries=self.binaries,
+            drain_seconds=float(told["drain-timeout"]),
             log=self.log,
         )
 
@@ -103,7 +117,7 @@ class Cluster:
         """Its Service has one address, whichever pod is behind it."""
         volumes = {"/var/lib/plimsoll": self._volume("journal")}
         self.planner = self._pod(
-            "plimsoll-planner", self.planner_template, self.planner_address, volumes
+            "plimsoll-planner", self.planner_of, self.planner_address, volumes
         )
 
     def start_worker(self, ordinal):
@@ -115,7 +129,7 @@ class Cluster:
             "/models": self.models,
             "/var/lib/plimsoll": self._volume(f"state-{address}"),
         }
-        started = self._pod(name, self.worker["spec"]["template"], address, volumes)
+        started = self._pod(name, self.worker, address, volumes)
         with self.lock:
             self.workers[ordinal] = started
         return started
@@ -357,5 +371,6 @@ if __name__ == "__main__":
         import asks
         import grpc
         import pod
+        import pod_settings
         import stubs
     main()
