@@ -48,6 +48,8 @@ class ComposeTest(unittest.TestCase):
             self.assertEqual(service["security_opt"], ["no-new-privileges:true"])
             self.assertEqual(service["user"], "65532:65532")
             self.assertNotIn("privileged", service)
+            # What is swapped out would count as free.
+            self.assertEqual(service["memswap_limit"], service["mem_limit"])
             for port in service["ports"]:
                 self.assertRegex(port, r"^127\.0\.0\.1:\d+:\d+$")
 

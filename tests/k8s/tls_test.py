@@ -6,20 +6,16 @@ looked for in $PLIMSOLL_BUILD (build/release). Needs openssl
 """
 
 import pathlib
-import re
 import shutil
 import subprocess
 import tempfile
-import time
 import unittest
-import urllib.error
-import urllib.request
 
 import overlays
-from overlays import BUILD_DIR, of_kind, server
+from overlays import BUILD_DIR, of_kind
+from program import Program, await_true
 
 OVERLAY = "kind-tls"
-START_SECONDS = 60
 EXTENDED = {"server auth": "serverAuth", "client auth": "clientAuth"}
 
 
@@ -67,65 +63,6 @@ class Issuer:
         shutil.copyfile(self.cert, folder / "ca.crt")
 
 
-class Program:
-    """The program of a pod, with its settings, on this machine's loopback."""
-
-    def __init__(self, name, folder, *flags):
-        kind = "Deployment" if "planner" in name else "StatefulSet"
-        self.container = server(of_kind(OVERLAY, kind)[name])
-        environment = {"XDG_STATE_HOME": str(folder / f"{name}-state")}
-        places = {"/tls/": f"{folder / name}/", "/tokens/": f"{folder}/"}
-        for variable in self.container["env"]:
-            if variable["name"] != "XDG_STATE_HOME":
-                value = variable["value"]
-                for path, place in places.items():
-                    value = value.replace(path, place)
-                environment[variable["name"]] = value
-        command = [BUILD_DIR / "bin" / self.container["command"][0], *flags]
-        command += ["--listen=localhost:0", "--metrics-listen=127.0.0.1:0"]
-        self.log = folder / f"{name}.log"
-        with open(self.log, "wb") as log:
-            self.process = subprocess.Popen(
-                [str(word) for word in command], env=environment, stdout=log, stderr=log
-            )
-
-    def said(self, pattern):
-        """What the log says, once it says so."""
-        deadline = time.monotonic() + START_SECONDS
-        while True:
-            text = self.log.read_text()
-            match = re.search(pattern, text)
-            if match:
-                return match[1]
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                raise AssertionError(text)
-            time.sleep(0.05)
-
-    def port(self):
-        return overlays.port_of(self.said(r"listening on (\S+)"))
-
-    def passes(self, probe):
-        """Whether an HTTP probe of the manifest passes, asked of the process."""
-        address = self.said(r"metrics are served address=(\S+)")
-        path = self.container[probe]["httpGet"]["path"]
-        try:
-            with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as reply:
-                return reply.status == 200
-        except urllib.error.HTTPError:
-            return False
-
-    def await_pass(self, probe):
-        deadline = time.monotonic() + START_SECONDS
-        while not self.passes(probe):
-            assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.05)
-
-    def close(self):
-        self.process.terminate()
-        code = self.process.wait(START_SECONDS)
-        assert code == 0, (code, self.log.read_text())
-
-
 @unittest.skipUnless(shutil.which("openssl"), "there is no openssl")
 class TlsRunTest(unittest.TestCase):
     def setUp(self):
@@ -142,8 +79,15 @@ class TlsRunTest(unittest.TestCase):
             token = call(BUILD_DIR / "bin" / "plimsoll", *new, *tokens)
             (self.folder / f"{name}.token").write_text(token.split()[-1])
 
-    def start(self, name, *flags):
-        program = Program(name, self.folder, *flags)
+    def start(self, name, *words):
+        """One of both, with its secrets and without a model."""
+        places = {
+            "/tls/": f"{self.folder / name}/",
+            "/tokens/": f"{self.folder}/",
+            "/var/lib/plimsoll/": f"{self.folder}/",
+        }
+        words += ("--listen=localhost:0", "--metrics-listen=127.0.0.1:0")
+        program = Program(OVERLAY, name, self.folder, places, *words)
         self.addCleanup(program.close)
         return program
 
@@ -154,20 +98,20 @@ class TlsRunTest(unittest.TestCase):
 
     def test_the_worker_gets_to_the_planner_and_probes_pass(self):
         planner = self.start("plimsoll-planner")
-        port = planner.port()
-        flags = (f"--planner=localhost:{port}", "--device-id=host/cpu", "--threads=1")
-        worker = self.start("plimsoll-worker", *flags)
+        port = overlays.port_of(planner.said(r"listening on (\S+)"))
+        # It loads nothing, so it is ready.
+        words = (f"--planner=localhost:{port}", "--device-id=host/cpu", "--lazy")
+        worker = self.start("plimsoll-worker", *words)
         for program in (planner, worker):
-            for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
-                program.await_pass(probe)
+            program.await_probes(program.said(r"metrics are served address=(\S+)"))
         own = self.folder / "plimsoll-client"
         tls = ("--tls-ca", own / "ca.crt")
         cert = ("--tls-client-cert", own / "tls.crt", "--tls-client-key", own / "tls.key")
         token = ("--token-file", self.folder / "ada.token")
-        deadline = time.monotonic() + START_SECONDS
-        while "host/cpu" not in self.devices(port, *tls, *cert, *token)[1]:
-            self.assertLess(time.monotonic(), deadline, worker.log.read_text())
-            time.sleep(0.2)
+        await_true(
+            worker.log.read_text,
+            lambda: "host/cpu" in self.devices(port, *tls, *cert, *token)[1],
+        )
         # Neither a certificate nor a token alone is enough.
         self.assertNotEqual(self.devices(port, *tls, *token)[0], 0)
         self.assertNotEqual(self.devices(port, *tls, *cert)[0], 0)
