@@ -154,31 +154,39 @@ class OverlayTest(unittest.TestCase):
             told = settings_of(overlay, controller)
             port = overlays.port_of(told["listen"])
             self.assertIn(port, [p["containerPort"] for p in container["ports"]])
-            named = {p["name"]: p["containerPort"] for p in container["ports"]}
-            for name, service, path in (
-                ("startupProbe", "liveness", "alive"),
-                ("livenessProbe", "liveness", "alive"),
-                ("readinessProbe", "", "/health"),
-            ):
-                probe = container[name]
-                if container["command"][0] != "plimsoll" and "tls-cert" not in told:
-                    self.assertEqual(probe["grpc"], {"port": port, "service": service})
-                    continue
-                # The kubelet's gRPC probes speak no TLS.
-                self.assertNotIn("grpc", probe)
-                asked = dict(probe["httpGet"])
-                number = asked.pop("port")
-                number = named.get(number, number)
-                if container["command"][0] == "plimsoll":
-                    self.assertEqual(number, port)
-                    scheme = "HTTPS" if "tls-cert" in told else "HTTP"
-                    alive = "/v1/models"
-                else:
-                    self.assertEqual(number, overlays.port_of(told["metrics-listen"]))
-                    scheme, alive = "HTTP", "/metrics"
-                self.assertEqual(asked.pop("scheme", "HTTP"), scheme)
-                path = alive if path == "alive" else path
-                self.assertEqual(asked, {"path": path})
+            has_tls = "tls-cert" in told
+            if container["command"][0] == "plimsoll":
+                scheme = "HTTPS" if has_tls else "HTTP"
+                self.check_http_probes(container, port, scheme, alive="/v1/models")
+            elif has_tls:  # and the kubelet's gRPC probes speak none
+                metrics = overlays.port_of(told["metrics-listen"])
+                self.check_http_probes(container, metrics, "HTTP", alive="/metrics")
+            else:
+                self.check_grpc_probes(container, port)
+
+    def check_grpc_probes(self, container, port):
+        """Readiness is health "", and the rest is `liveness`."""
+        for probe, service in (
+            ("startupProbe", "liveness"),
+            ("livenessProbe", "liveness"),
+            ("readinessProbe", ""),
+        ):
+            wanted = {"port": port, "service": service}
+            self.assertEqual(container[probe]["grpc"], wanted)
+
+    def check_http_probes(self, container, port, scheme, alive):
+        """Readiness is /health, and the rest is a path that is always answered."""
+        named = {p["name"]: p["containerPort"] for p in container["ports"]}
+        for probe, path in (
+            ("startupProbe", alive),
+            ("livenessProbe", alive),
+            ("readinessProbe", "/health"),
+        ):
+            self.assertNotIn("grpc", container[probe])
+            asked = {"scheme": "HTTP", **container[probe]["httpGet"]}
+            asked["port"] = named.get(asked["port"], asked["port"])
+            wanted = {"port": port, "path": path, "scheme": scheme}
+            self.assertEqual(asked, wanted)
 
     def test_metrics_are_scraped_where_they_are_served(self):
         n_scraped = 0

@@ -6,8 +6,8 @@ import pathlib
 import subprocess
 import sys
 
-import render
 import pod_settings
+import render
 
 BUILD_DIR = pathlib.Path(
     os.environ.get("PLIMSOLL_BUILD", render.SOURCE_DIR / "build" / "release")
