@@ -22,9 +22,10 @@ OpenAI's interface, and as one command that needs no server.
 
 The services of planner and worker are neither enabled nor started.")
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-# Makes the user; any of them will do.
+# Makes the user; any of them will do. libcurl is opened at run time, so that no
+# tool finds it; newer systems call its package libcurl4t64.
 set(CPACK_DEBIAN_PACKAGE_DEPENDS
-  "systemd | systemd-standalone-sysusers | systemd-sysusers")
+  "systemd | systemd-standalone-sysusers | systemd-sysusers, libcurl4 | libcurl4t64")
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "ca-certificates")
 set(debian_dir ${CMAKE_SOURCE_DIR}/deploy/debian)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA

@@ -29,6 +29,9 @@ COMMANDS = {
     "plimsoll-planner": "planner",
     "plimsoll-worker": "worker",
 }
+# What `plimsoll pull` opens at run time. The system's own could need a newer OpenSSL
+# than the one that goes along.
+OPENED = ("libcurl.so.4",)
 # What every system with the glibc of the tag has (PEP 600's policies agree).
 OF_THE_SYSTEM = re.compile(
     r"(ld-linux-[\w-]+|lib(c|m|dl|rt|pthread|resolv|gcc_s|stdc\+\+))\.so\.\d+"
@@ -39,11 +42,26 @@ TAG = f"py3-none-manylinux_{GLIBC[0]}_{GLIBC[1]}_{platform.machine()}"
 TIME = (1980, 1, 1, 0, 0, 0)
 
 
+def opened_libraries():
+    """The paths of the libraries of OPENED, by name."""
+    found = {}
+    for line in said("/sbin/ldconfig", "-p").splitlines():
+        name, _, rest = line.strip().partition(" ")
+        if name in OPENED:
+            found.setdefault(name, pathlib.Path(rest.rpartition("=> ")[2]))
+    for name in OPENED:
+        if name not in found:
+            raise SystemExit(f"error: there is no {name}")
+    return found
+
+
 def libraries_of(programs):
     """The paths of the libraries that the programs need and that go along."""
+    opened = opened_libraries()
+    found = opened | parts.libraries_of([*programs, *opened.values()])
     return {
         name: path
-        for name, path in parts.libraries_of(programs).items()
+        for name, path in sorted(found.items())
         if not OF_THE_SYSTEM.fullmatch(name)
     }
 

@@ -110,7 +110,7 @@ check_wheel_parts() {
   local info package
   info=$(find "$root/opt/venv" -name 'plimsoll_llm-*.dist-info')
   check_parts "$info/sboms/plimsoll.cdx.json"
-  for package in libssl3 libgrpc29 libcli11-dev; do
+  for package in libssl3 libgrpc29 libcurl4 libcli11-dev; do
     [[ -s $info/licenses/$package ]] || die "there is no licence of $package"
   done
 }

@@ -57,6 +57,8 @@ says 'plimsoll ' "$(plimsoll version)"
 says 'FITS' "$(plimsoll plan "$model" --device-memory 2GiB)"
 # The catalogue of devices is found.
 says 'FITS' "$(plimsoll plan "$model" --device rtx-4090)"
+# libcurl is found: the error is that nobody listens there.
+says 'http://127.0.0.1:1' "$(plimsoll pull http://127.0.0.1:1/m.gguf 2>&1 || true)"
 
 start serve plimsoll serve "$model" --listen 127.0.0.1:0 --n-ctx 512
 serve=$pid

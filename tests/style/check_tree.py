@@ -71,6 +71,7 @@ FOLDERS = {
     "services/convert": ("services/sources",),
     "services/server": ("services/host", "services/wire"),
     "services/settings": ("services/host", "services/server"),
+    "services/fetch": ("services/server",),
     "services/generation": ("services/host", "services/wire", "services/server"),
     "services/planner": (
         "services/host", "services/wire", "services/sources", "services/server",
@@ -121,8 +122,8 @@ FOLDERS = {
     ),
     "services/cli/commands": (
         "services/host", "services/wire", "services/sources",
-        "services/convert", "services/planner", "services/http",
-        "services/metrics", "services/server", "services/settings",
+        "services/convert", "services/fetch", "services/planner",
+        "services/http", "services/metrics", "services/server", "services/settings",
         "services/worker/models", "services/worker/process",
         "services/cli/terminal", "services/cli/flags", "services/cli/views",
         "services/cli/backends", "services/cli/chat", "services/cli/doctor",
@@ -158,6 +159,7 @@ ONLY_IN = (
     (r"grpc.*|.*\.pb\.h|google/.*", ("services/", "clients/", "tests/")),
     (r"cuda.*|cublas.*", ("kernels/cuda/", "tests/kernels/")),
     (r"boost/.*", ("services/http/http_",)),
+    (r"curl/.*", ("services/fetch/curl_library",)),
     (r"prometheus/.*", ("services/metrics/",)),
     (r"histedit\.h", ("services/cli/chat/line_editor",)),
     (r"tests/.*", ("tests/",)),

@@ -92,6 +92,7 @@ int Run(const std::vector<std::string>& args, Streams& streams) {
   AddConstraint(app, commands);
   AddVerify(app, commands);
   AddDoctor(app, commands);
+  AddPull(app, commands);
   AddConvert(app, commands);
   AddModels(app, commands);
   AddDevices(app, commands);

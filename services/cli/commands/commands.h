@@ -31,6 +31,7 @@ void AddTemplate(CLI::App& app, Commands& commands);
 void AddVerify(CLI::App& app, Commands& commands);
 void AddModels(CLI::App& app, Commands& commands);
 void AddDescribe(CLI::App& models, Commands& commands);
+void AddPull(CLI::App& app, Commands& commands);
 void AddConvert(CLI::App& app, Commands& commands);
 void AddDoctor(CLI::App& app, Commands& commands);
 void AddConstraint(CLI::App& app, Commands& commands);

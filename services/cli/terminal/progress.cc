@@ -14,8 +14,10 @@ constexpr int64_t kLinePercent = 25;
 std::string Rate(int64_t bytes, absl::Duration elapsed) {
   const double seconds = absl::ToDoubleSeconds(elapsed);
   if (seconds <= 0) return "";
-  return absl::StrFormat(", %.1f GB/s",
-                         static_cast<double>(bytes) / seconds / 1e9);
+  const double rate = static_cast<double>(bytes) / seconds;
+  // Networks are slower than disks.
+  if (rate < 1e8) return absl::StrFormat(", %.1f MB/s", rate / 1e6);
+  return absl::StrFormat(", %.1f GB/s", rate / 1e9);
 }
 
 }  // namespace
@@ -37,8 +39,9 @@ void Progress::Update(int64_t bytes_done, int64_t bytes_total, absl::Time now) {
 
 void Progress::Draw(int64_t percent, int64_t bytes_done,
                     absl::Duration elapsed) {
-  const std::string state = absl::StrCat(
-      percent, " %, ", FormatBytes(bytes_done), Rate(bytes_done, elapsed));
+  const std::string state =
+      absl::StrCat(percent, " %, ", FormatBytes(bytes_done),
+                   Rate(bytes_done - bytes_before_, elapsed));
   if (!streams_.err_style.is_tty) {
     if (percent > 0) {
       streams_.err << verb_ << " " << name_ << ": " << state << "\n";

@@ -14,12 +14,13 @@ namespace plimsoll::cli {
 class Progress {
  public:
   // `now` is when it began, on a monotonic clock. A line says `verb` and the
-  // name.
+  // name. The rate does not count `bytes_before`, which were there already.
   Progress(std::string name, absl::Time now, Streams& streams,
-           std::string verb = "loading")
+           std::string verb = "loading", int64_t bytes_before = 0)
       : name_(std::move(name)),
         verb_(std::move(verb)),
         start_(now),
+        bytes_before_(bytes_before),
         streams_(streams) {}
   // Ends the line of an unfinished bar.
   ~Progress();
@@ -35,6 +36,7 @@ class Progress {
   const std::string name_;
   const std::string verb_;
   const absl::Time start_;
+  const int64_t bytes_before_;
   Streams& streams_;
   int64_t last_percent_ = -1;
   bool line_is_open_ = false;

@@ -1,0 +1,83 @@
+// Requests that follow redirects and show tokens to those whom they are for.
+#ifndef PLIMSOLL_SERVICES_FETCH_SESSION_H_
+#define PLIMSOLL_SERVICES_FETCH_SESSION_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "services/fetch/fields.h"
+#include "services/fetch/transport.h"
+#include "services/fetch/url.h"
+
+namespace plimsoll::fetch {
+
+inline constexpr int kMaxRedirects = 8;
+inline constexpr size_t kMaxTokenBytes = 16 << 10;
+// A whole document, such as a manifest, takes at most this long.
+inline constexpr absl::Duration kDocumentTime = absl::Minutes(5);
+
+// The error that a reply's status means; `what` was asked for.
+absl::Status StatusOfReply(const ReplyHead& head, absl::string_view what);
+
+// Not thread-safe.
+class FetchSession {
+ public:
+  FetchSession(std::unique_ptr<Transport> transport, bool allows_plain_http)
+      : transport_(std::move(transport)),
+        allows_plain_http_(allows_plain_http) {}
+
+  // Shows `token` to the server of `origin` alone. With a registry's token,
+  // USER:PASSWORD, a token for one repository is asked for.
+  // Errors: kInvalidArgument if it has characters that a field has not or is
+  // longer than kMaxTokenBytes; kFailedPrecondition if others could read it.
+  absl::Status ShowToken(const Url& origin, absl::string_view token);
+  // Answers the challenges of a registry's server. `password` is empty or
+  // USER:PASSWORD; only the registry's own server gets it.
+  // Errors: those of ShowToken.
+  absl::Status AnswerChallenges(const Url& registry,
+                                absl::string_view password);
+
+  // GETs `url`; `sink` gets the last reply, whatever its status.
+  // Errors: those of Transport::Get; kFailedPrecondition for plain HTTP where
+  // it is not allowed, and for a redirect from TLS to none; kDataLoss for more
+  // than kMaxRedirects redirects, or one that leads nowhere; kPermissionDenied
+  // if a registry's challenge cannot be answered.
+  absl::Status Get(const Url& url, const std::vector<std::string>& fields,
+                   absl::Duration limit, ReplySink& sink);
+
+  struct Document {
+    ReplyHead head;
+    std::string body;
+  };
+  // GETs a document of at most `max_bytes`; `what` it is stands in errors.
+  // Errors: those of Get and of StatusOfReply; kResourceExhausted if it is
+  // longer.
+  absl::StatusOr<Document> GetDocument(const Url& url,
+                                       const std::vector<std::string>& fields,
+                                       size_t max_bytes,
+                                       absl::string_view what);
+
+ private:
+  // One exchange; a reply that leads on does not reach `sink`.
+  struct Hop;
+  // Gets a token for what `head`, a refusal of the registry, wants.
+  absl::Status Answer(const ReplyHead& head);
+
+  std::unique_ptr<Transport> transport_;
+  bool allows_plain_http_;
+  std::string origin_;         // who gets the field below
+  std::string authorization_;  // empty, or "Authorization: ..."
+  std::string registry_;       // whose challenges are answered
+  std::string password_;       // "Authorization: Basic ...", for that origin
+};
+
+}  // namespace plimsoll::fetch
+
+#endif  // PLIMSOLL_SERVICES_FETCH_SESSION_H_

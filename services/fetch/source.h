@@ -1,0 +1,52 @@
+// Where a model may be pulled from, as a person writes it.
+#ifndef PLIMSOLL_SERVICES_FETCH_SOURCE_H_
+#define PLIMSOLL_SERVICES_FETCH_SOURCE_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "services/fetch/url.h"
+
+namespace plimsoll::fetch {
+
+enum class SourceKind { kUrl, kRegistry, kHub };
+
+// One of three forms:
+//   https://HOST/PATH/FILE.gguf
+//   oci://REGISTRY/REPOSITORY[:TAG|@sha256:DIGEST]
+//   hf:OWNER/REPOSITORY[:QUANT|/FILE.gguf][@REVISION]
+struct PullSource {
+  SourceKind kind = SourceKind::kUrl;
+  std::string text;        // as it was written
+  Url url;                 // of a URL
+  std::string registry;    // HOST or HOST:PORT
+  std::string repository;  // of a registry, or OWNER/REPOSITORY of a hub
+  std::string reference;   // a tag ("latest" if none is named) or "sha256:..."
+  std::string quant;       // of a hub: "Q4_K_M"; empty if none is named
+  std::string file;        // of a hub: a path; empty if none is named
+  std::string revision;    // of a hub: a branch, tag or commit ("main")
+
+  // True if the source always means the same bytes.
+  bool is_pinned() const;
+};
+
+// Errors: kInvalidArgument that shows the form and names what does not fit.
+absl::StatusOr<PullSource> ParseSource(absl::string_view text);
+
+// True for 64 digits of hex in lower case.
+bool IsSha256(absl::string_view text);
+
+inline constexpr size_t kMaxFileNameBytes = 200;
+
+// Checks a name that a file of the cache gets. It cannot leave the cache's
+// folder, is not hidden, and is printed as it is.
+// Errors: kInvalidArgument if it does not end in ".gguf", is longer than
+// kMaxFileNameBytes, begins with a dot, or has other characters than letters,
+// digits and "-._+ ()".
+absl::Status CheckFileName(absl::string_view name);
+
+}  // namespace plimsoll::fetch
+
+#endif  // PLIMSOLL_SERVICES_FETCH_SOURCE_H_

@@ -1,0 +1,55 @@
+// URLs of HTTP: their parts, where a redirect leads, and which may be asked.
+#ifndef PLIMSOLL_SERVICES_FETCH_URL_H_
+#define PLIMSOLL_SERVICES_FETCH_URL_H_
+
+#include <cstddef>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace plimsoll::fetch {
+
+inline constexpr size_t kMaxUrlBytes = 8'192;
+
+// The parts of an absolute URL. Scheme and host are in lower case.
+struct Url {
+  std::string scheme;  // "http" or "https"
+  std::string host;    // an IPv6 address has no brackets here
+  std::string port;    // empty: the scheme's
+  std::string path;    // from the first slash, with the query
+
+  bool is_tls() const { return scheme == "https"; }
+  // "https://host:port", with the port always; equal for one server.
+  std::string Origin() const;
+  // The URL as text; it has no fragment.
+  std::string Text() const;
+  // Text() without the query, which may have secrets.
+  std::string Place() const;
+  // The last part of the path, without the query, decoded.
+  std::string LastPart() const;
+};
+
+// Parses an absolute URL.
+// Errors: kInvalidArgument if it is longer than kMaxUrlBytes, has characters
+// that a URL has not, another scheme than http and https, no host, or a user
+// name or password.
+absl::StatusOr<Url> ParseUrl(absl::string_view text);
+
+// Where `location`, the field of a redirect that `base` answered with, leads.
+// Errors: those of ParseUrl.
+absl::StatusOr<Url> ResolveUrl(const Url& base, absl::string_view location);
+
+// `text` with all bytes but letters, digits and "-._~" as %XX; a slash stays
+// if `keeps_slashes`.
+std::string PercentEncode(absl::string_view text, bool keeps_slashes);
+
+// Checks that `url` may be asked: by TLS, on loopback, or because
+// `allows_plain`.
+// Errors: kFailedPrecondition that names the flag.
+absl::Status CheckPlainHttp(const Url& url, bool allows_plain);
+
+}  // namespace plimsoll::fetch
+
+#endif  // PLIMSOLL_SERVICES_FETCH_URL_H_

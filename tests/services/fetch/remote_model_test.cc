@@ -1,0 +1,266 @@
+// Which files a URL, a registry's manifest and a hub's list mean.
+#include "services/fetch/remote_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "services/fetch/digest.h"
+#include "tests/services/fetch/fake_transport.h"
+
+namespace plimsoll::fetch {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::FakeReply;
+using testing::FakeRequest;
+using testing::FakeTransport;
+using ::testing::HasSubstr;
+
+const std::string kHex(64, 'a');
+
+std::vector<std::string> Names(
+    const absl::StatusOr<std::vector<RemoteFile>>& files) {
+  std::vector<std::string> names;
+  if (!files.ok()) return {std::string(files.status().message())};
+  for (const RemoteFile& file : *files) names.push_back(file.name);
+  return names;
+}
+
+TEST(FilesOfUrlTest, AUrlNamesItsFile) {
+  EXPECT_THAT(
+      Names(FilesOfUrl(*ParseSource("https://a.example/x/m.gguf?y=1"), "")),
+      ElementsAre("m.gguf"));
+  EXPECT_THAT(
+      Names(FilesOfUrl(*ParseSource("https://a.example/get"), "n.gguf")),
+      ElementsAre("n.gguf"));
+}
+
+TEST(FilesOfUrlTest, ANameThatLeavesTheFolderIsRefused) {
+  for (const char* url :
+       {"https://a.example/get", "https://a.example/",
+        "https://a.example/..%2F..%2Fm.gguf", "https://a.example/.m.gguf"}) {
+    EXPECT_THAT(Names(FilesOfUrl(*ParseSource(url), "")),
+                ElementsAre(HasSubstr("--name")))
+        << url;
+  }
+}
+
+TEST(FilesOfUrlTest, AllPartsAreFetched) {
+  const auto files = FilesOfUrl(
+      *ParseSource("https://a.example/x/m-00001-of-00003.gguf?y=1"), "");
+  EXPECT_THAT(Names(files),
+              ElementsAre("m-00001-of-00003.gguf", "m-00002-of-00003.gguf",
+                          "m-00003-of-00003.gguf"));
+  EXPECT_EQ((*files)[2].url.Text(),
+            "https://a.example/x/m-00003-of-00003.gguf?y=1");
+  EXPECT_THAT(Names(FilesOfUrl(
+                  *ParseSource("https://a.example/m-00002-of-00003.gguf"), "")),
+              ElementsAre(HasSubstr("name the first")));
+}
+
+TEST(RegistryUrlTest, LoopbackHasNoTlsUnlessItIsAskedFor) {
+  const auto url = [](const char* source, bool is_tls, bool is_plain) {
+    return RegistryUrl(*ParseSource(source), is_tls, is_plain)->Origin();
+  };
+  EXPECT_EQ(url("oci://r.example/m", false, false), "https://r.example:443");
+  EXPECT_EQ(url("oci://r.example/m", false, true), "http://r.example:80");
+  EXPECT_EQ(url("oci://127.0.0.1:5000/m", false, false),
+            "http://127.0.0.1:5000");
+  EXPECT_EQ(url("oci://127.0.0.1:5000/m", true, false),
+            "https://127.0.0.1:5000");
+}
+
+std::string Layer(const std::string& type, const std::string& title,
+                  const std::string& digest = "sha256:" + kHex) {
+  std::string text = "{\"mediaType\": \"" + type + "\", \"digest\": \"" +
+                     digest + "\", \"size\": 7";
+  if (!title.empty()) {
+    text += ", \"annotations\": {\"org.opencontainers.image.title\": \"" +
+            title + "\"}";
+  }
+  return text + "}";
+}
+
+absl::StatusOr<std::vector<RemoteFile>> OfLayers(const std::string& layers,
+                                                 const std::string& name = "") {
+  return FilesOfManifest(*ParseSource("oci://r.example/team/m:0.6b"),
+                         *ParseUrl("https://r.example"),
+                         "{\"layers\": [" + layers + "]}", name);
+}
+
+TEST(FilesOfManifestTest, LayersAreFoundByTypeAndByTitle) {
+  const std::string other = Layer("application/json", "config.json");
+  EXPECT_THAT(Names(OfLayers(other + "," +
+                             Layer("application/octet-stream", "q.gguf"))),
+              ElementsAre("q.gguf"));
+  EXPECT_THAT(Names(OfLayers(Layer("application/vnd.x.gguf.v3", ""))),
+              ElementsAre("m-0.6b.gguf"));
+  EXPECT_THAT(Names(OfLayers(Layer("application/vnd.x.gguf.v3", ""), "n.gguf")),
+              ElementsAre("n.gguf"));
+  const auto files = OfLayers(Layer("application/vnd.x.gguf.v3", "q.gguf"));
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_EQ(files->front().url.Text(),
+            "https://r.example/v2/team/m/blobs/sha256:" + kHex);
+  EXPECT_EQ(files->front().sha256, kHex);
+  EXPECT_EQ(files->front().bytes, 7);
+}
+
+TEST(FilesOfManifestTest, AModelComesBeforeItsProjector) {
+  EXPECT_THAT(
+      Names(OfLayers(Layer("x", "mmproj-q.gguf") + "," + Layer("x", "q.gguf"))),
+      ElementsAre("q.gguf", "mmproj-q.gguf"));
+}
+
+TEST(FilesOfManifestTest, ATitleCannotLeaveTheFolder) {
+  EXPECT_THAT(Names(OfLayers(Layer("x", "../../q.gguf"))),
+              ElementsAre("q.gguf"));
+  EXPECT_THAT(Names(OfLayers(Layer("x", "../.q.gguf"))),
+              ElementsAre("m-0.6b.gguf"));
+}
+
+TEST(FilesOfManifestTest, WhatIsNoManifestIsRefused) {
+  EXPECT_TRUE(absl::IsNotFound(
+      OfLayers(Layer("application/json", "config.json")).status()));
+  EXPECT_TRUE(absl::IsNotFound(OfLayers("").status()));
+  EXPECT_TRUE(absl::IsDataLoss(
+      OfLayers(Layer("x", "q.gguf", "sha512:" + kHex)).status()));
+  EXPECT_TRUE(absl::IsDataLoss(OfLayers(Layer("x", "q.gguf", kHex)).status()));
+  EXPECT_TRUE(absl::IsDataLoss(
+      OfLayers(Layer("x", "q.gguf") + "," + Layer("y", "q.gguf")).status()));
+  for (const char* text : {"", "[", "7", "{}", "{\"layers\": 7}",
+                           "{\"layers\": [{\"mediaType\": \"gguf\"}]}"}) {
+    EXPECT_FALSE(FilesOfManifest(*ParseSource("oci://r.example/m"),
+                                 *ParseUrl("https://r.example"), text, "")
+                     .ok())
+        << text;
+  }
+}
+
+TEST(FilesOfManifestTest, MostLayersAreReadAndOneMoreIsNot) {
+  std::string layers = Layer("x", "q.gguf");
+  for (int i = 1; i < 4'096; ++i) layers += ",7";
+  EXPECT_TRUE(OfLayers(layers).ok());
+  EXPECT_TRUE(absl::IsDataLoss(OfLayers(layers + ",7").status()));
+}
+
+absl::StatusOr<std::vector<RemoteFile>> FromRegistry(
+    const std::string& source_text, const FakeTransport::Answer& answer) {
+  std::vector<FakeRequest> requests;
+  FetchSession session(std::make_unique<FakeTransport>(requests, answer),
+                       false);
+  const PullSource source = *ParseSource(source_text);
+  return FilesOfRegistry(session, source, *RegistryUrl(source, true, false),
+                         "");
+}
+
+TEST(FilesOfRegistryTest, AManifestHasTheDigestThatWasAskedFor) {
+  const std::string manifest = "{\"layers\": [" + Layer("x", "q.gguf") + "]}";
+  const auto answer = [&](const FakeRequest&) {
+    return FakeReply{{200, {}}, manifest};
+  };
+  EXPECT_TRUE(
+      FromRegistry("oci://r.example/m@sha256:" + TextDigest(manifest), answer)
+          .ok());
+  const absl::Status status =
+      FromRegistry("oci://r.example/m@sha256:" + kHex, answer).status();
+  EXPECT_TRUE(absl::IsDataLoss(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr(TextDigest(manifest)));
+}
+
+TEST(FilesOfRegistryTest, AnIndexOfOneIsFollowed) {
+  const std::string manifest = "{\"layers\": [" + Layer("x", "q.gguf") + "]}";
+  const std::string digest = "sha256:" + TextDigest(manifest);
+  std::string index = "{\"manifests\": [{\"digest\": \"" + digest + "\"}]}";
+  const auto answer = [&](const FakeRequest& request) {
+    return FakeReply{{200, {}},
+                     request.url.ends_with(digest) ? manifest : index};
+  };
+  EXPECT_THAT(Names(FromRegistry("oci://r.example/m", answer)),
+              ElementsAre("q.gguf"));
+  index = "{\"manifests\": [{}, {}]}";
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      FromRegistry("oci://r.example/m", answer).status()));
+  // An index of indices ends at the second one.
+  index = "{\"manifests\": [{\"digest\": \"sha256:" + kHex + "\"}]}";
+  EXPECT_TRUE(
+      absl::IsDataLoss(FromRegistry("oci://r.example/m", answer).status()));
+}
+
+constexpr char kList[] = R"({
+  "sha": "0123456789012345678901234567890123456789",
+  "siblings": [
+    {"rfilename": "README.md", "size": 5},
+    {"rfilename": "m-Q4_K_M.gguf", "size": 7, "lfs": {"sha256":
+      "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}},
+    {"rfilename": "m-Q4_K.gguf", "size": 8},
+    {"rfilename": "mmproj-Q8_0.gguf", "size": 9},
+    {"rfilename": "BF16/m-BF16-00001-of-00002.gguf", "size": 10},
+    {"rfilename": "BF16/m-BF16-00002-of-00002.gguf", "size": 11}
+  ]})";
+
+absl::StatusOr<std::vector<RemoteFile>> OfList(const std::string& source,
+                                               const std::string& list = kList,
+                                               const std::string& name = "") {
+  return FilesOfList(*ParseSource(source), *ParseUrl("https://h.example/x/"),
+                     list, name);
+}
+
+TEST(FilesOfListTest, AQuantChoosesAFile) {
+  const auto files = OfList("hf:o/r:q4_k_m");
+  ASSERT_TRUE(files.ok()) << files.status();
+  ASSERT_THAT(Names(files), ElementsAre("m-Q4_K_M.gguf"));
+  EXPECT_EQ(files->front().url.Text(),
+            "https://h.example/x/o/r/resolve/"
+            "0123456789012345678901234567890123456789/m-Q4_K_M.gguf");
+  EXPECT_EQ(files->front().bytes, 7);
+  EXPECT_EQ(files->front().sha256, kHex);
+  EXPECT_THAT(Names(OfList("hf:o/r:Q4_K")), ElementsAre("m-Q4_K.gguf"));
+  EXPECT_THAT(Names(OfList("hf:o/r/m-Q4_K.gguf")), ElementsAre("m-Q4_K.gguf"));
+  EXPECT_THAT(Names(OfList("hf:o/r:Q4_K", kList, "n.gguf")),
+              ElementsAre("n.gguf"));
+}
+
+TEST(FilesOfListTest, PartsComeTogether) {
+  const auto files = OfList("hf:o/r:BF16");
+  EXPECT_THAT(Names(files), ElementsAre("m-BF16-00001-of-00002.gguf",
+                                        "m-BF16-00002-of-00002.gguf"));
+  EXPECT_THAT((*files)[1].url.path, HasSubstr("/BF16/m-BF16-00002"));
+  EXPECT_THAT(Names(OfList("hf:o/r",
+                           R"({"siblings": [{"rfilename":
+                               "m-00001-of-00002.gguf"}]})")),
+              ElementsAre(HasSubstr("lacks 'm-00002-of-00002.gguf'")));
+}
+
+TEST(FilesOfListTest, WhatCannotBeChosenIsListed) {
+  const absl::Status several = OfList("hf:o/r").status();
+  EXPECT_TRUE(absl::IsInvalidArgument(several));
+  EXPECT_THAT(std::string(several.message()), HasSubstr("m-Q4_K_M.gguf"));
+  const absl::Status none = OfList("hf:o/r:Q9").status();
+  EXPECT_TRUE(absl::IsNotFound(none));
+  EXPECT_THAT(std::string(none.message()), HasSubstr("m-Q4_K_M.gguf"));
+  EXPECT_TRUE(absl::IsNotFound(OfList("hf:o/r/other.gguf").status()));
+  EXPECT_TRUE(
+      absl::IsNotFound(OfList("hf:o/r", "{\"siblings\": []}").status()));
+}
+
+TEST(FilesOfListTest, ANameCannotLeaveTheFolder) {
+  const auto files =
+      OfList("hf:o/r", R"({"siblings": [{"rfilename": "../../m.gguf"}]})");
+  EXPECT_THAT(Names(files), ElementsAre("m.gguf"));
+  EXPECT_FALSE(
+      OfList("hf:o/r", R"({"siblings": [{"rfilename": "a/..gguf"}]})").ok());
+}
+
+TEST(FilesOfListTest, WhatIsNoListIsRefused) {
+  for (const char* text : {"", "[", "7", "{}", "{\"siblings\": 7}"}) {
+    EXPECT_TRUE(absl::IsDataLoss(OfList("hf:o/r", text).status())) << text;
+  }
+  EXPECT_TRUE(absl::IsNotFound(
+      OfList("hf:o/r", "{\"siblings\": [7, {\"rfilename\": 7}]}").status()));
+}
+
+}  // namespace
+}  // namespace plimsoll::fetch
