@@ -221,7 +221,7 @@ absl::Status Download(FetchSession& session, RemoteFile& file, PartFile& part,
     const int64_t size = part.size();
     PartSink sink(file, part, hooks, listed_bytes,
                   std::min(size, bytes_before));
-    const absl::Status status =
+    absl::Status status =
         session.Get(file.url, fields, absl::InfiniteDuration(), sink);
     if (status.ok() && sink.is_whole()) break;
     if (status.ok() && sink.is_file()) {

@@ -16,7 +16,6 @@
 namespace plimsoll::fetch {
 namespace {
 
-constexpr size_t kMaxListedFiles = 100'000;
 constexpr size_t kMaxNamedModels = 16;  // in an error
 
 // The list's files by path.

@@ -25,7 +25,7 @@ namespace plimsoll::fetch {
 namespace {
 
 constexpr absl::Duration kLockPoll = absl::Milliseconds(50);
-constexpr size_t kMaxOriginBytes = 4 << 10;
+constexpr size_t kMaxOriginBytes = 32 << 10;  // a URL may have 8 KiB
 
 absl::Status FileError(const std::string& path, int error) {
   const std::string message =

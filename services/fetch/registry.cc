@@ -22,7 +22,6 @@ constexpr char kManifestTypes[] =
     "application/vnd.oci.image.index.v1+json, "
     "application/vnd.docker.distribution.manifest.v2+json, "
     "application/vnd.docker.distribution.manifest.list.v2+json";
-constexpr size_t kMaxLayers = 4'096;
 constexpr size_t kMaxNamedLayers = 8;  // in an error
 
 std::string TextOfMember(const nlohmann::json& json, const char* name) {
@@ -49,7 +48,7 @@ bool IsModelLayer(const nlohmann::json& layer) {
 // The name of a layer without a good title: the repository's and the tag's.
 std::string NameOfLayer(const PullSource& source, const nlohmann::json& layer) {
   const std::string title = TitleOf(layer);
-  const std::string last = title.substr(title.rfind('/') + 1);
+  std::string last = title.substr(title.rfind('/') + 1);
   if (CheckFileName(last).ok()) return last;
   const std::string& whole = source.repository;
   const std::string version =

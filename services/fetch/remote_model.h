@@ -17,6 +17,8 @@ namespace plimsoll::fetch {
 // A registry's manifest, and a hub's list of files.
 inline constexpr size_t kMaxManifestBytes = 4 << 20;
 inline constexpr size_t kMaxListBytes = 16 << 20;
+inline constexpr size_t kMaxLayers = 4'096;
+inline constexpr size_t kMaxListedFiles = 100'000;
 
 // The file of a URL, or all parts if it is the first of several.
 // Errors: kInvalidArgument if the name is not CheckFileName's and `name` is

@@ -11,8 +11,6 @@
 namespace plimsoll::fetch {
 namespace {
 
-constexpr size_t kMaxTokenReplyBytes = 256 << 10;
-
 // Visible ASCII, so that no line of a head can begin inside of it.
 absl::Status CheckToken(absl::string_view token) {
   const bool is_plain =
@@ -100,12 +98,10 @@ struct FetchSession::Hop final : public ReplySink {
   absl::Status OnBody(absl::string_view bytes) override {
     if (!leads_on) return sink.OnBody(bytes);
     n_dropped += bytes.size();
-    // What says nothing need not be read to its end.
-    if (n_dropped > kMaxTokenReplyBytes) {
-      return absl::ResourceExhaustedError(
-          "a reply that leads elsewhere has a body without end");
-    }
-    return absl::OkStatus();
+    if (n_dropped <= kMaxDroppedBytes) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a reply that leads elsewhere has more than ",
+                     kMaxDroppedBytes, " bytes"));
   }
 
   ReplySink& sink;

@@ -20,6 +20,9 @@ namespace plimsoll::fetch {
 
 inline constexpr int kMaxRedirects = 8;
 inline constexpr size_t kMaxTokenBytes = 16 << 10;
+inline constexpr size_t kMaxTokenReplyBytes = 256 << 10;
+// The body of a reply that leads elsewhere.
+inline constexpr size_t kMaxDroppedBytes = 256 << 10;
 // A whole document, such as a manifest, takes at most this long.
 inline constexpr absl::Duration kDocumentTime = absl::Minutes(5);
 

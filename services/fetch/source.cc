@@ -14,8 +14,6 @@
 namespace plimsoll::fetch {
 namespace {
 
-constexpr size_t kMaxSourceBytes = 1'024;
-constexpr size_t kMaxTagBytes = 128;
 constexpr char kRegistryForm[] =
     "oci://REGISTRY/REPOSITORY[:TAG|@sha256:DIGEST]";
 constexpr char kHubForm[] = "hf:OWNER/REPOSITORY[:QUANT|/FILE.gguf][@REVISION]";

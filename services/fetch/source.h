@@ -38,6 +38,8 @@ absl::StatusOr<PullSource> ParseSource(absl::string_view text);
 // True for 64 digits of hex in lower case.
 bool IsSha256(absl::string_view text);
 
+inline constexpr size_t kMaxSourceBytes = 1'024;
+inline constexpr size_t kMaxTagBytes = 128;
 inline constexpr size_t kMaxFileNameBytes = 200;
 
 // Checks a name that a file of the cache gets. It cannot leave the cache's

@@ -12,7 +12,6 @@
 namespace plimsoll::fetch {
 namespace {
 
-constexpr size_t kMaxHostBytes = 253;
 constexpr char kHexDigits[] = "0123456789ABCDEF";
 
 absl::Status BadUrl(absl::string_view text, absl::string_view why) {

@@ -12,6 +12,7 @@
 namespace plimsoll::fetch {
 
 inline constexpr size_t kMaxUrlBytes = 8'192;
+inline constexpr size_t kMaxHostBytes = 253;
 
 // The parts of an absolute URL. Scheme and host are in lower case.
 struct Url {

@@ -127,10 +127,12 @@ absl::Status RunModels(const std::string& output, const Commands& commands) {
   }
   if (output == "json") return PrintJson(response, streams.out);
   if (response.models().empty()) {
-    streams.err << (address.empty()
-                        ? absl::StrCat("no models in ", CacheDirectory(),
-                                       "; scripts/fetch_model.sh gets one\n")
-                        : "the worker has no models\n");
+    streams.err
+        << (address.empty()
+                ? absl::StrCat(
+                      "no models in ", CacheDirectory(),
+                      "; 'plimsoll pull' or scripts/fetch_model.sh gets one\n")
+                : "the worker has no models\n");
     return absl::OkStatus();
   }
   streams.out << (address.empty() ? CacheTable(response, streams.out_style)

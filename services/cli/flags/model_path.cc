@@ -29,7 +29,7 @@ absl::Status Explained(const std::string& path, const absl::Status& error) {
   return absl::NotFoundError(
       absl::StrCat(status.message(),
                    "\n  try: 'plimsoll models' lists those in the cache; "
-                   "scripts/fetch_model.sh gets one"));
+                   "'plimsoll pull' or scripts/fetch_model.sh gets one"));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 what each of them may do wrong."""
 
 import json
+import re
 import signal
 import subprocess
 import threading
@@ -92,7 +93,8 @@ def test_a_url_is_fetched_and_not_again(server, cache):
 
 def test_progress_has_lines_without_a_terminal(server):
     done = pull(f"{server.url}/{NAME}")
-    assert f"fetching {NAME}: 100 %" in done.stderr.decode()
+    line = rf"^fetching {NAME}: 100 %, 256\.\d KiB(, [\d.]+ [MG]B/s)?$"
+    assert re.search(line, done.stderr.decode(), re.MULTILINE)
     assert sha256(DATA) in done.stdout.decode()
     assert "nobody named one" in done.stdout.decode()
 
@@ -427,6 +429,33 @@ def test_usage_errors(server):
     assert "neither a URL" in refused("m.gguf", code=2)
     assert "64 digits" in refused(f"{server.url}/{NAME}", "--sha256", "abc", code=2)
     assert "--address" in refused(f"{server.url}/{NAME}", "--address", "x:1", code=2)
+
+
+class Talker(LocalServer):
+    """Answers 404 with a head of as many bytes as it is told."""
+
+    n_bytes = 0
+
+    def reply(self, handler):
+        head = b"HTTP/1.1 404 no\r\nContent-Length: 0\r\nX: "
+        end = b"\r\n\r\n"
+        filling = b"x" * (self.n_bytes - len(head) - len(end))
+        handler.wfile.write(head + filling + end)
+
+
+def test_the_longest_head_is_read_and_one_byte_more_is_not():
+    with Talker() as server:
+        server.n_bytes = 64 << 10
+        assert "answers 404" in refused(f"{server.url}/{NAME}")
+        server.n_bytes += 1
+        assert "more than 65536 bytes" in refused(f"{server.url}/{NAME}")
+
+
+def test_the_most_files_are_asked_for_and_one_more_is_not(server):
+    assert "answers 404" in refused(f"{server.url}/s-00001-of-00256.gguf")
+    n_asked = len(server.asked)
+    assert "at most 256" in refused(f"{server.url}/s-00001-of-00257.gguf")
+    assert len(server.asked) == n_asked
 
 
 class Boaster(LocalServer):

@@ -141,7 +141,7 @@ TEST(FilesOfManifestTest, WhatIsNoManifestIsRefused) {
 
 TEST(FilesOfManifestTest, MostLayersAreReadAndOneMoreIsNot) {
   std::string layers = Layer("x", "q.gguf");
-  for (int i = 1; i < 4'096; ++i) layers += ",7";
+  for (size_t i = 1; i < kMaxLayers; ++i) layers += ",7";
   EXPECT_TRUE(OfLayers(layers).ok());
   EXPECT_TRUE(absl::IsDataLoss(OfLayers(layers + ",7").status()));
 }
@@ -252,6 +252,17 @@ TEST(FilesOfListTest, ANameCannotLeaveTheFolder) {
   EXPECT_THAT(Names(files), ElementsAre("m.gguf"));
   EXPECT_FALSE(
       OfList("hf:o/r", R"({"siblings": [{"rfilename": "a/..gguf"}]})").ok());
+}
+
+TEST(FilesOfListTest, MostFilesAreReadAndOneMoreIsNot) {
+  std::string siblings = R"({"rfilename": "m.gguf"})";
+  for (size_t i = 1; i < kMaxListedFiles; ++i) siblings += ",7";
+  const auto found = [&] {
+    return OfList("hf:o/r", "{\"siblings\": [" + siblings + "]}").status();
+  };
+  EXPECT_TRUE(found().ok());
+  siblings += ",7";
+  EXPECT_TRUE(absl::IsDataLoss(found()));
 }
 
 TEST(FilesOfListTest, WhatIsNoListIsRefused) {

@@ -120,6 +120,20 @@ TEST_F(FetchSessionTest, ARedirectDoesNotLeadOutOfTls) {
   EXPECT_THAT(requests_, SizeIs(1));
 }
 
+TEST_F(FetchSessionTest, ARedirectHasAsManyBytesAsItMayAndNotOneMore) {
+  size_t n_bytes = kMaxDroppedBytes;
+  FetchSession session = Open([&](const FakeRequest& request) {
+    if (request.url.ends_with("/2")) return FakeReply{{200, {}}, "x"};
+    FakeReply reply = Leads("/2");
+    reply.body = std::string(n_bytes, 'x');
+    return reply;
+  });
+  EXPECT_TRUE(Ask(session, "https://a.example/1").ok());
+  ++n_bytes;
+  EXPECT_TRUE(
+      absl::IsResourceExhausted(Ask(session, "https://a.example/1").status()));
+}
+
 TEST_F(FetchSessionTest, ARedirectToNoUrlIsAnError) {
   FetchSession session =
       Open([](const FakeRequest&) { return Leads("file:///etc/passwd"); });
@@ -187,6 +201,24 @@ TEST_F(FetchSessionTest, AnUnansweredChallengeEnds) {
   EXPECT_TRUE(
       absl::IsPermissionDenied(Ask(session, "https://r.example/v2/").status()));
   EXPECT_THAT(requests_, SizeIs(3));
+}
+
+TEST_F(FetchSessionTest, ATokensReplyHasAsManyBytesAsItMayAndNotOneMore) {
+  size_t n_bytes = kMaxTokenReplyBytes;
+  FetchSession session = Open([&](const FakeRequest& request) {
+    FakeReply reply = Registry(request, "https://auth.example/token");
+    if (request.url.find("/token") != std::string::npos) {
+      reply.body.resize(n_bytes, ' ');
+    }
+    return reply;
+  });
+  const Url registry = *ParseUrl("https://r.example/");
+  ASSERT_TRUE(session.AnswerChallenges(registry, "").ok());
+  ++n_bytes;
+  EXPECT_TRUE(absl::IsResourceExhausted(
+      Ask(session, "https://r.example/v2/").status()));
+  --n_bytes;
+  EXPECT_TRUE(Ask(session, "https://r.example/v2/").ok());
 }
 
 TEST_F(FetchSessionTest, ATokenServiceThatGivesNoneIsAnError) {

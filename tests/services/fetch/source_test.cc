@@ -88,8 +88,15 @@ TEST(PullSourceTest, ErrorsShowTheForm) {
 
 TEST(PullSourceTest, TheLongestSourceIsReadAndOneByteMoreIsNot) {
   const std::string head = "https://a.example/";
-  EXPECT_TRUE(ParseSource(head + std::string(1'024 - head.size(), 'x')).ok());
-  EXPECT_FALSE(ParseSource(head + std::string(1'025 - head.size(), 'x')).ok());
+  const size_t room = kMaxSourceBytes - head.size();
+  EXPECT_TRUE(ParseSource(head + std::string(room, 'x')).ok());
+  EXPECT_FALSE(ParseSource(head + std::string(room + 1, 'x')).ok());
+}
+
+TEST(PullSourceTest, TheLongestTagIsReadAndOneByteMoreIsNot) {
+  const std::string head = "oci://r.example/m:";
+  EXPECT_TRUE(ParseSource(head + std::string(kMaxTagBytes, 't')).ok());
+  EXPECT_FALSE(ParseSource(head + std::string(kMaxTagBytes + 1, 't')).ok());
 }
 
 TEST(PullSourceTest, FileNamesStayInTheFolder) {

@@ -58,6 +58,12 @@ TEST(FetchUrlTest, TheLongestUrlIsReadAndOneByteMoreIsNot) {
       ParseUrl(head + std::string(kMaxUrlBytes - head.size() + 1, 'x')).ok());
 }
 
+TEST(FetchUrlTest, TheLongestHostIsReadAndOneByteMoreIsNot) {
+  const std::string longest(kMaxHostBytes, 'h');
+  EXPECT_TRUE(ParseUrl("https://" + longest + "/").ok());
+  EXPECT_FALSE(ParseUrl("https://" + longest + "h/").ok());
+}
+
 TEST(FetchUrlTest, RedirectsLeadToAbsoluteAndRelativePlaces) {
   const std::string base = "https://a.example:8443/x/y?q=1";
   EXPECT_EQ(Resolved(base, "http://b.example/z"), "http://b.example/z");
