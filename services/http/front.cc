@@ -19,6 +19,7 @@
 #include "services/http/dialects/responses_reply.h"
 #include "services/http/dialects/responses_request.h"
 #include "services/http/http_errors.h"
+#include "services/http/http_models.h"
 #include "services/http/json.h"
 #include "services/http/metrics_server.h"
 #include "services/http/page.h"
@@ -188,18 +189,21 @@ HttpResponse RefusalOf(const absl::Status& status) {
 
 }  // namespace
 
-Front::Front(const HttpRoom& room, MetricsSource metrics)
+Front::Front(const HttpRoom& room, MetricsSource metrics, ReadySource is_ready)
     : room_(room),
       metrics_(std::move(metrics)),
+      ready_source_(std::move(is_ready)),
       start_s_(absl::ToUnixSeconds(absl::Now())) {}
 
 absl::StatusOr<std::unique_ptr<Front>> Front::Start(HttpOptions options,
                                                     const HttpRoom& room,
-                                                    MetricsSource metrics) {
-  std::unique_ptr<Front> front(new Front(room, std::move(metrics)));
+                                                    MetricsSource metrics,
+                                                    ReadySource is_ready) {
+  std::unique_ptr<Front> front(
+      new Front(room, std::move(metrics), std::move(is_ready)));
   ASSIGN_OR_RETURN(
       front->server_,
-      HttpServer::Start(std::move(options), room.registry.messages(),
+      HttpServer::Start(std::move(options), room.models.messages(),
                         [raw = front.get()](HttpRequest request,
                                             std::shared_ptr<HttpReply> reply) {
                           raw->Handle(std::move(request), std::move(reply));
@@ -209,7 +213,9 @@ absl::StatusOr<std::unique_ptr<Front>> Front::Start(HttpOptions options,
 
 std::string Front::State() const {
   if (room_.gate.is_closed()) return "draining";
-  return is_ready_ ? "ok" : "loading";
+  const bool is_ready =
+      ready_source_ != nullptr ? ready_source_() : is_ready_.load();
+  return is_ready ? "ok" : "loading";
 }
 
 HttpResponse Front::Health() const {
@@ -219,7 +225,7 @@ HttpResponse Front::Health() const {
 }
 
 HttpResponse Front::Status() const {
-  HttpResponse response{.body = Dump(ServerStatus(room_.registry, State()))};
+  HttpResponse response{.body = Dump(room_.models.Status(State()))};
   response.headers.emplace_back("Cache-Control", "no-store");
   return response;
 }
@@ -258,7 +264,7 @@ void Front::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
   if (path == kHealthPath) return reply->Send(Health());
   if (path == kStatus) return reply->Send(Status());
   if (is_metrics) return reply->Send(Metrics());
-  const std::vector<ModelInfo> models = room_.registry.List();
+  const std::vector<ModelInfo> models = room_.models.List();
   if (list != nullptr) return reply->Send(list(models, start_s_));
   path.remove_prefix(kModels.size() + 1);
   reply->Send(OneModel(models, path, start_s_));

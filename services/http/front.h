@@ -1,4 +1,5 @@
-// The front door: what the paths of HTTP answer, for models of this process.
+// The front door: what the paths of HTTP answer, for models of this process or
+// of workers.
 #ifndef PLIMSOLL_SERVICES_HTTP_FRONT_H_
 #define PLIMSOLL_SERVICES_HTTP_FRONT_H_
 
@@ -21,13 +22,16 @@ class Front {
  public:
   // Returns what /metrics says. It is called on the server's thread.
   using MetricsSource = std::function<std::string(bool is_ready)>;
+  // Says whether requests can be answered. It is called on any thread.
+  using ReadySource = std::function<bool()>;
 
   // What is in `room` outlives it, and what `metrics` uses, which may be null:
-  // then there are none. It is not ready at first.
+  // then there are none. It is ready when `is_ready` says so; if that is null,
+  // it is not at first, and SetReady changes it.
   // Errors: those of HttpServer::Start.
   static absl::StatusOr<std::unique_ptr<Front>> Start(
       HttpOptions options, const HttpRoom& room,
-      MetricsSource metrics = nullptr);
+      MetricsSource metrics = nullptr, ReadySource is_ready = nullptr);
   Front(const Front&) = delete;
   Front& operator=(const Front&) = delete;
 
@@ -42,7 +46,7 @@ class Front {
   void Drain(absl::Duration timeout, const std::function<void()>& abort);
 
  private:
-  Front(const HttpRoom& room, MetricsSource metrics);
+  Front(const HttpRoom& room, MetricsSource metrics, ReadySource is_ready);
 
   void Handle(HttpRequest request, std::shared_ptr<HttpReply> reply);
   // The word of /health.
@@ -53,6 +57,7 @@ class Front {
 
   const HttpRoom room_;
   const MetricsSource metrics_;
+  const ReadySource ready_source_;
   const int64_t start_s_;  // Unix time
   std::atomic<bool> is_ready_ = false;
   std::unique_ptr<HttpServer> server_;  // last: its thread uses what is above

@@ -259,6 +259,7 @@ void HttpConnection::Dispatch() {
   request.method = ToString(parsed.method_string());
   request.path = ToString(parsed.target());
   request.path.resize(std::min(request.path.find('?'), request.path.size()));
+  request.session = ToString(parsed["x-plimsoll-session"]);
   request.if_none_match = Header(http::field::if_none_match);
   request.authorization = Header(http::field::authorization);
   if (const auto key = parsed.find("x-api-key");

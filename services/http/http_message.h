@@ -20,9 +20,10 @@ struct HttpRequest {
   std::string if_none_match;  // the header of this name
   // "Bearer TOKEN", also where a client sends its token as x-api-key.
   std::string authorization = "";
-  std::string tenant = "";  // whom the token belongs to, if there is one
-  std::string peer;         // as PeerOf names it
-  std::string request_id;   // the client's x-request-id, or a new one
+  std::string session = "";  // the header X-Plimsoll-Session
+  std::string tenant = "";   // whom the token belongs to, if there is one
+  std::string peer;          // as PeerOf names it
+  std::string request_id;    // the client's x-request-id, or a new one
   // The memory of the body. The code that answers may grow it.
   ByteBudget::Share held = {};
 };

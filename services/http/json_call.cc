@@ -5,12 +5,11 @@
 
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
-#include "services/generation/served_model.h"
+#include "services/http/http_models.h"
 #include "services/server/call_gate.h"
 #include "services/server/call_stop.h"
 #include "services/server/server.h"
 #include "services/server/work_pool.h"
-#include "services/wire/errors.h"
 
 namespace plimsoll::services {
 namespace {
@@ -22,7 +21,8 @@ struct JsonCall {
   HttpRequest request;
   std::shared_ptr<HttpReply> reply;
   CallGate::Pass pass = {};
-  ServedModel model = {};  // one that had to be loaded, so that it stays
+  // Keeps a model that had to be loaded.
+  std::shared_ptr<const void> model = nullptr;
   std::shared_ptr<CallStop> stop =
       std::make_shared<CallStop>(absl::Now() + kUnaryDeadline);
 };
@@ -34,10 +34,9 @@ absl::StatusOr<Json> Answer(JsonCall& call) {
   RETURN_IF_ERROR(held.Grow(kJsonPerByte * n_bytes));
   ASSIGN_OR_RETURN(const Json body, ReadBody(call.request.body));
   ASSIGN_OR_RETURN(JsonFields fields, JsonFields::Of(body));
-  ByteBudget::Share work =
-      call.room.registry.messages().Enter(call.request.peer);
-  return call.path.answer(
-      call.room, fields, [&call] { return call.stop->Check(); }, work);
+  ByteBudget::Share work = call.room.models.messages().Enter(call.request.peer);
+  const auto stop = [&call] { return call.stop->Check(); };
+  return call.path.answer(call.room.models, fields, {call.request, stop, work});
 }
 
 // Answers `call`, and ends it.
@@ -45,10 +44,13 @@ void Run(const std::shared_ptr<JsonCall>& call, const absl::Status& queued);
 
 void Queue(const std::shared_ptr<JsonCall>& call) {
   const size_t n_bytes = call->request.body.size();
+  // Quick work never waits for work that waits for others.
+  const bool is_quick =
+      n_bytes <= kMaxQuickBytes && !call->room.models.waits_for_tokens();
   const auto work = [call](const absl::Status& queued) { Run(call, queued); };
   const absl::Status queued = call->room.pool.Submit(
       {.peer = call->request.peer,
-       .cost = n_bytes <= kMaxQuickBytes ? WorkCost::kQuick : WorkCost::kLong,
+       .cost = is_quick ? WorkCost::kQuick : WorkCost::kLong,
        .stop = call->stop,
        .work = work,
        .request_bytes = n_bytes});
@@ -59,28 +61,19 @@ void Queue(const std::shared_ptr<JsonCall>& call) {
 // Returns false, and does nothing, if the error is another one or stays.
 bool LoadsFirst(const std::shared_ptr<JsonCall>& call,
                 const absl::Status& error) {
-  const ErrorDetails details = DetailsOf(error);
-  const bool is_absent = details.reason == v1::ERROR_REASON_MODEL_NOT_LOADED ||
-                         details.reason == v1::ERROR_REASON_MODEL_NOT_READY;
-  if (!is_absent || call->model || !call->room.registry.loads_on_demand()) {
-    return false;
-  }
-  const auto go_on = [call](absl::StatusOr<ServedModel> loaded) {
-    if (!loaded.ok()) return Run(call, loaded.status());
-    call->model = *std::move(loaded);
-    Queue(call);
-  };
-  auto served =
-      call->room.registry.ServeOrLoad(details.metadata.at("model"), go_on);
-  if (!served.ok()) return false;
-  if (served->has_value()) go_on(**std::move(served));
-  return true;
+  if (call->model != nullptr) return false;
+  return call->room.models.LoadFirst(
+      error, [call](absl::StatusOr<std::shared_ptr<const void>> loaded) {
+        if (!loaded.ok()) return Run(call, loaded.status());
+        call->model = *std::move(loaded);
+        Queue(call);
+      });
 }
 
 void Run(const std::shared_ptr<JsonCall>& call, const absl::Status& queued) {
   auto json = queued.ok() ? Answer(*call) : queued;
   if (queued.ok() && !json.ok() && LoadsFirst(call, json.status())) return;
-  call->model = {};
+  call->model = nullptr;
   call->reply->Send(json.ok() ? HttpResponse{.body = Dump(*json)}
                               : call->path.error(json.status()));
 }
@@ -97,7 +90,9 @@ void AnswerJson(const HttpRoom& room, const JsonPath& path, HttpRequest request,
   call->pass = *std::move(pass);
   call->reply->OnGone(
       [stop = call->stop, &pool = room.pool] { pool.Cancel(*stop); });
-  if (n_bytes <= kMaxInlineBytes) return Run(call, absl::OkStatus());
+  if (n_bytes <= kMaxInlineBytes && !room.models.waits_for_tokens()) {
+    return Run(call, absl::OkStatus());
+  }
   Queue(call);
 }
 

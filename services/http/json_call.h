@@ -5,19 +5,18 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "base/stop_check.h"
 #include "services/http/http_message.h"
+#include "services/http/http_models.h"
 #include "services/http/json.h"
 #include "services/http/text_call.h"
-#include "services/server/byte_budget.h"
 
 namespace plimsoll::services {
 
 // What a path does.
 struct JsonPath {
-  // Answers the fields of a body. It may grow `held`, which is empty.
-  absl::StatusOr<Json> (*answer)(const HttpRoom& room, JsonFields& fields,
-                                 StopCheck stop, ByteBudget::Share& held);
+  // Answers the fields of a body.
+  absl::StatusOr<Json> (*answer)(HttpModels& models, JsonFields& fields,
+                                 const TokenCaller& caller);
   ErrorWriter error;
 };
 

@@ -59,6 +59,12 @@ class ResponseStore {
   // responses.
   static constexpr int64_t kMaxBytes = 16 << 20;
 
+  // One that `keeps` nothing is that of a process without state: requests that
+  // need it are refused.
+  explicit ResponseStore(bool keeps = true) : keeps_(keeps) {}
+
+  bool keeps() const { return keeps_; }
+
   // Keeps a response under an id that nobody can guess. `previous` is the turn
   // before it, or null. A response that is larger than the store leaves at
   // once.
@@ -88,6 +94,7 @@ class ResponseStore {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Erase(Entries::iterator entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  const bool keeps_;
   // Calls may hold turns for longer than the store exists.
   const std::shared_ptr<std::atomic<int64_t>> bytes_ =
       std::make_shared<std::atomic<int64_t>>(0);

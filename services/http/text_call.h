@@ -5,7 +5,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -15,19 +17,19 @@
 #include "absl/time/time.h"
 #include "services/generation/generation.h"
 #include "services/http/http_message.h"
+#include "services/http/http_models.h"
 #include "services/http/json.h"
 #include "services/http/response_store.h"
 #include "services/http/text_job.h"
 #include "services/server/call_gate.h"
 #include "services/server/call_stop.h"
 #include "services/server/work_pool.h"
-#include "services/worker/models/model_registry.h"
 
 namespace plimsoll::services {
 
 // Where calls by HTTP run. All of it outlives them.
 struct HttpRoom {
-  ModelRegistry& registry;
+  HttpModels& models;
   CallGate& gate;
   WorkPool& pool;
   ResponseStore& responses;
@@ -58,16 +60,24 @@ struct TextDialect {
   const char* asks_for_more = nullptr;
 };
 
-// A call has one sequence for each reply that it asks for. A stream's parts
-// wait in its choices until the server takes them, so a client that does not
-// read pauses its own sequences and no other; a client that goes away ends
-// them. The engine and the server's reply share it. Thread-safe.
-class TextCall final : public EventSource,
-                       public std::enable_shared_from_this<TextCall> {
+bool HasConstraint(const TextJob& job);
+// Errors: kInvalidArgument if the job wants a longer context than a slot has.
+absl::Status CheckContext(const TextJob& job, const std::string& model,
+                          int64_t n_ctx);
+
+// A call has one source, a choice, for each reply that it asks for. A stream's
+// parts wait in its choices until the server takes them, so a client that does
+// not read pauses its own choices and no other; a client that goes away ends
+// them. The choices and the server's reply share the call. A class of its own
+// says where choices come from. Thread-safe.
+class TextCall : public EventSource,
+                 public std::enable_shared_from_this<TextCall> {
  public:
   // At most so many bytes of a choice wait, counted as on the wire of
   // plimsoll.v1.
   static constexpr int64_t kMaxPendingBytes = 64 << 10;
+  // Bytes of a request's key of affinity; longer ones are cut.
+  static constexpr size_t kMaxAffinityBytes = 256;
 
   // Answers `request` by `reply`. A small one is prepared at once, another one
   // on the pool.
@@ -81,37 +91,48 @@ class TextCall final : public EventSource,
   Events Take() override;
   const char* content_type() const override { return dialect_.stream_type; }
 
- private:
-  class Choice;
+ protected:
+  using Part = ReplyFormat::Part;
+
+  // One reply of a call, which owns it. Thread-safe.
+  class Choice {
+   public:
+    virtual ~Choice() = default;
+    // Takes what has come since the last time, and lets more come. Returns
+    // false if there is nothing.
+    virtual bool TakePart(Part& part) = 0;
+    // Says that nobody reads any more.
+    virtual void Abandon() = 0;
+  };
+
+  // The body is read, and `job_` has what it asks for. Adds the choices, then
+  // or later, and calls OnChoiceEnd once more when all are there.
+  virtual absl::Status Begin() = 0;
 
   // Runs `step` at once if `is_small`, else on the pool. Its error ends the
   // call.
-  void Run(bool is_small, absl::Status (TextCall::*step)());
-  // Reads the body, and then has Submit run when the model is there.
-  absl::Status Read();
-  absl::Status AwaitModel();
-  // Carries out a job that IsUnload.
-  absl::Status Unload();
-  // Turns the prompts into tokens and submits a sequence for each choice.
-  absl::Status Submit();
-  // `n_prompt` is the number of tokens of the first prompt.
+  void Run(bool is_small, std::function<absl::Status()> step);
+  // Makes what writes the reply. `n_prompt` is the number of tokens of the
+  // first prompt.
   void MakeFormat(const ServedModel& model, size_t n_prompt);
-  absl::Status AddChoices(const ServedModel& model,
-                          v1::StreamGenerateRequest& request);
-  // Ends all sequences because of `status`, and the reply with it.
+  // Adds a choice, before anything of it comes. It counts as open.
+  // Errors: kCancelled if the client is gone.
+  absl::Status AddChoice(std::unique_ptr<Choice> choice)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // A choice could not start.
+  void DropChoice() { --n_open_; }
+  // Ends all choices because of `status`, and the reply with it. Instead of the
+  // last OnChoiceEnd of Begin.
   void Fail(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
-  void AbandonAll() ABSL_LOCKS_EXCLUDED(mu_);
-  Choice& ChoiceAt(size_t index) ABSL_LOCKS_EXCLUDED(mu_);
+  // Has all choices end, and then the reply, because of `status`.
+  void Break(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
   // A choice has a part for the stream.
   void OnPart();
-  // A choice has ended.
+  // A choice has ended, or all are there.
   void OnChoiceEnd(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
-  // All choices have ended.
-  void Finish() ABSL_LOCKS_EXCLUDED(mu_);
-  void SendWhole() ABSL_LOCKS_EXCLUDED(mu_);
-  HttpResponse WholeReply() ABSL_LOCKS_EXCLUDED(mu_);
-  // Replies that are asked for.
-  size_t n_replies() const;
+  // Whether all of a reply is in memory until its end.
+  bool IsKept() const { return !job_.is_streamed || job_.keeps_reply; }
+  ByteBudget& messages() const { return room_.models.messages(); }
 
   const HttpRoom room_;
   const TextDialect dialect_;
@@ -124,15 +145,25 @@ class TextCall final : public EventSource,
   // Whether the server's thread reads the body.
   const bool is_inline_;
   TextJob job_;
-  ServedModel model_;                    // once it is there, until Submit
-  std::unique_ptr<ReplyFormat> format_;  // once the first prompt is read
-  std::vector<ByteBudget::Share> held_;  // of each prompt, until the end
-
-  std::atomic<int> n_open_ = 1;  // choices that go on, and the submission
-  std::atomic<bool> is_streaming_ = false;
+  std::unique_ptr<ReplyFormat> format_;  // before the first part comes
   std::atomic<bool> is_failed_ = false;
   // Bytes on the wire of plimsoll.v1 of all that came.
   std::atomic<int64_t> whole_bytes_ = 0;
+
+ private:
+  // Reads the body, and then begins.
+  absl::Status Read();
+  void AbandonAll() ABSL_LOCKS_EXCLUDED(mu_);
+  Choice& ChoiceAt(size_t index) ABSL_LOCKS_EXCLUDED(mu_);
+  // All choices have ended.
+  void Finish() ABSL_LOCKS_EXCLUDED(mu_);
+  void SendWhole() ABSL_LOCKS_EXCLUDED(mu_);
+  HttpResponse WholeReply() ABSL_LOCKS_EXCLUDED(mu_);
+  // Replies that are asked for.
+  size_t n_replies() const;
+
+  std::atomic<int> n_open_ = 1;  // choices that go on, and the beginning
+  std::atomic<bool> is_streaming_ = false;
   absl::Mutex mu_;
   // It only grows. The choices call this call while they have their own lock,
   // so it is never called into them with `mu_` held.

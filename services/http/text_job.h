@@ -29,6 +29,9 @@ struct TextJob {
   int n_choices = 1;
   // How long the model stays loaded without use from now on.
   std::optional<absl::Duration> keep_alive;
+  // What this request has in common with others that reuse its work; empty:
+  // only how the prompt begins.
+  std::string affinity = "";
   // Tokens of context that a slot must have at least.
   int64_t least_n_ctx = 0;
   bool is_streamed = false;

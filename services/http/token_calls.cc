@@ -7,13 +7,11 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "services/generation/message_bytes.h"
-#include "services/generation/prompt.h"
-#include "services/generation/tokenize.h"
 #include "services/http/dialects/anthropic_reply.h"
 #include "services/http/dialects/anthropic_request.h"
 #include "services/http/dialects/chat_messages.h"
 #include "services/http/http_errors.h"
+#include "services/http/http_models.h"
 #include "services/http/json.h"
 #include "services/http/json_call.h"
 #include "services/wire/to_proto.h"
@@ -40,75 +38,74 @@ absl::Status ReadText(JsonFields& fields, v1::TokenizeRequest& request) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<int32_t>> ChatIds(const ServedModel& model,
-                                             JsonFields& fields,
-                                             StopCheck stop) {
-  v1::ChatPrompt chat;
+absl::StatusOr<TokenAnswer> ChatIds(HttpModels& models,
+                                    const std::string& model,
+                                    JsonFields& fields,
+                                    const TokenCaller& caller) {
+  v1::ApplyChatTemplateRequest request;
+  request.set_model(model);
+  v1::ChatPrompt& chat = *request.mutable_chat();
   RETURN_IF_ERROR(ReadConversation(fields, chat));
   ASSIGN_OR_RETURN(const auto opens, fields.Bool("add_generation_prompt"));
   chat.set_add_generation_prompt(opens.value_or(true));
   RETURN_IF_ERROR(fields.End());
-  ASSIGN_OR_RETURN(Prompt prompt, FromChat(model, chat, {.stop = stop}));
-  return std::move(prompt.ids);
+  return models.Render(request, caller);
 }
 
-absl::StatusOr<std::vector<int32_t>> TextIds(const ServedModel& model,
-                                             JsonFields& fields, StopCheck stop,
-                                             ByteBudget::Share& held) {
+absl::StatusOr<TokenAnswer> TextIds(HttpModels& models,
+                                    const std::string& model,
+                                    JsonFields& fields,
+                                    const TokenCaller& caller) {
   v1::TokenizeRequest request;
+  request.set_model(model);
   RETURN_IF_ERROR(ReadText(fields, request));
   RETURN_IF_ERROR(fields.End());
-  v1::TokenizeResponse response;
-  RETURN_IF_ERROR(Tokenize(model, request, stop, held, response));
-  return std::vector<int32_t>(response.ids().begin(), response.ids().end());
+  return models.Tokenize(request, caller);
 }
 
-absl::StatusOr<Json> TokenizeFields(const HttpRoom& room, JsonFields& fields,
-                                    StopCheck stop, ByteBudget::Share& held) {
+absl::StatusOr<Json> TokenizeFields(HttpModels& models, JsonFields& fields,
+                                    const TokenCaller& caller) {
   ASSIGN_OR_RETURN(const auto name, fields.Text("model"));
-  ASSIGN_OR_RETURN(const ServedModel model,
-                   room.registry.Serve(name.value_or("")));
+  const std::string model = name.value_or("");
   const bool is_chat = fields.Find("messages") != nullptr;
-  ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
-                   is_chat ? ChatIds(model, fields, stop)
-                           : TextIds(model, fields, stop, held));
+  ASSIGN_OR_RETURN(const TokenAnswer answer,
+                   is_chat ? ChatIds(models, model, fields, caller)
+                           : TextIds(models, model, fields, caller));
   Json json;
-  json["tokens"] = ids;
-  json["count"] = ids.size();
-  json["max_model_len"] = model.engine->n_ctx();
+  json["tokens"] = answer.ids;
+  json["count"] = answer.ids.size();
+  json["max_model_len"] = answer.n_ctx;
   return json;
 }
 
-absl::StatusOr<Json> DetokenizeFields(const HttpRoom& room, JsonFields& fields,
-                                      StopCheck stop, ByteBudget::Share& held) {
+absl::StatusOr<Json> DetokenizeFields(HttpModels& models, JsonFields& fields,
+                                      const TokenCaller& caller) {
   ASSIGN_OR_RETURN(const auto name, fields.Text("model"));
   ASSIGN_OR_RETURN(const std::vector<int64_t> ids,
                    fields.Ints("tokens", 0, kMaxId));
   RETURN_IF_ERROR(fields.End());
-  ASSIGN_OR_RETURN(const ServedModel model,
-                   room.registry.Serve(name.value_or("")));
   v1::DetokenizeRequest request;
+  request.set_model(name.value_or(""));
   for (const int64_t id : ids) request.add_ids(ToUint32(id));
   request.set_render_special(true);
-  v1::DetokenizeResponse response;
-  RETURN_IF_ERROR(Detokenize(model, request, stop, held, response));
+  ASSIGN_OR_RETURN(const TokenAnswer answer,
+                   models.Detokenize(request, caller));
   Json json;
-  json["prompt"] = response.text();
-  json["content"] = response.text();
+  json["prompt"] = answer.text;
+  json["content"] = answer.text;
   return json;
 }
 
-absl::StatusOr<Json> CountFields(const HttpRoom& room, JsonFields& fields,
-                                 StopCheck stop, ByteBudget::Share& held) {
+absl::StatusOr<Json> CountFields(HttpModels& models, JsonFields& fields,
+                                 const TokenCaller& caller) {
   v1::StreamGenerateRequest request;
   RETURN_IF_ERROR(ReadMessagesToCount(fields, request));
-  ASSIGN_OR_RETURN(const ServedModel model,
-                   room.registry.Serve(request.model()));
-  RETURN_IF_ERROR(held.Grow(WorkBytes(request)));
-  ASSIGN_OR_RETURN(const Prompt prompt,
-                   FromChat(model, request.chat(), {.stop = stop}));
+  v1::ApplyChatTemplateRequest rendered;
+  rendered.set_model(request.model());
+  rendered.mutable_chat()->Swap(request.mutable_chat());
+  ASSIGN_OR_RETURN(const TokenAnswer answer, models.Render(rendered, caller));
   Json json;
-  json["input_tokens"] = prompt.ids.size();
+  json["input_tokens"] = answer.ids.size();
   return json;
 }
 

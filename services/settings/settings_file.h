@@ -18,8 +18,8 @@ namespace plimsoll::services {
 inline constexpr size_t kMaxSettingsBytes = 1 << 20;
 
 // The sections that a file may have.
-inline constexpr std::array<absl::string_view, 3> kSections = {
-    "planner", "worker", "serve"};
+inline constexpr std::array<absl::string_view, 4> kSections = {
+    "planner", "worker", "serve", "gateway"};
 
 enum class SettingKind {
   kSingle,  // a text or a number

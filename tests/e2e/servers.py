@@ -11,6 +11,7 @@ import tempfile
 import time
 
 import grpc
+import httpx
 import pytest
 from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -180,6 +181,32 @@ class Front(Server):
     def __init__(self, *flags):
         super().__init__("plimsoll", "serve", *flags)
         self.url = f"http://{self.address}"
+
+
+class Gateway(Server):
+    """plimsoll-gateway before `workers`."""
+
+    def __init__(self, *flags, workers=()):
+        flags += tuple(f"--worker={worker.address}" for worker in workers)
+        super().__init__("plimsoll-gateway", *flags)
+        self.url = f"http://{self.address}"
+
+    def word(self):
+        """The status and the word of /health."""
+        reply = httpx.get(f"{self.url}/health", timeout=CALL_SECONDS)
+        return reply.status_code, reply.json()["status"]
+
+    def await_ready(self):
+        """Returns itself once a worker is ready."""
+        until(lambda: self.word() == (200, "ok"), READY_SECONDS, "readiness")
+        return self
+
+    def metrics(self):
+        """The values of /metrics by the name with its labels."""
+        text = httpx.get(f"{self.url}/metrics", timeout=CALL_SECONDS).text
+        lines = [line for line in text.splitlines() if not line.startswith("#")]
+        return {name: float(value) for name, value in
+                (line.rsplit(" ", 1) for line in lines)}
 
 
 class Planner(Server):

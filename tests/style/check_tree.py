@@ -90,6 +90,11 @@ FOLDERS = {
         "services/generation", "services/http",
         "services/planner", "services/worker/models",
     ),
+    "services/gateway": (
+        "services/host", "services/wire", "services/server",
+        "services/settings", "services/generation", "services/http",
+        "services/metrics", "services/worker/models",
+    ),
     "services/worker/calls": (
         "services/host", "services/wire", "services/server",
         "services/generation", "services/worker/models",
@@ -128,11 +133,11 @@ FOLDERS = {
         "services/cli/terminal", "services/cli/flags", "services/cli/views",
         "services/cli/backends", "services/cli/chat", "services/cli/doctor",
     ),
-    # The two programs.
+    # The programs.
     "services": (
         "services/host", "services/sources", "services/server",
         "services/settings", "services/http", "services/metrics",
-        "services/planner", "services/worker/models",
+        "services/planner", "services/gateway", "services/worker/models",
         "services/worker/process",
     ),
 }

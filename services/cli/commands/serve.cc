@@ -31,6 +31,7 @@
 #include "services/host/log.h"
 #include "services/host/runtime_store.h"
 #include "services/http/front.h"
+#include "services/http/local/local_models.h"
 #include "services/http/response_store.h"
 #include "services/metrics/worker_metrics.h"
 #include "services/server/flags.h"
@@ -357,6 +358,7 @@ absl::Status Serve(const ServeFlags& flags, services::WorkerOptions options,
   options.observer = &observers;
   services::ResponseStore responses;
   ASSIGN_OR_RETURN(const auto core, services::WorkerCore::Start(options));
+  services::LocalModels models(core->registry());
   if (!flags.tokens.empty()) {
     auto tokens = services::TokenFile::Open(flags.tokens, absl::Now);
     if (!tokens.ok()) return UsageError(tokens.status().message());
@@ -364,11 +366,11 @@ absl::Status Serve(const ServeFlags& flags, services::WorkerOptions options,
   }
   ASSIGN_OR_RETURN(
       const auto front,
-      services::Front::Start(
-          flags.http, {core->registry(), core->gate(), core->pool(), responses},
-          [&metrics, &core](bool is_ready) {
-            return metrics.Text(core->registry(), is_ready);
-          }));
+      services::Front::Start(flags.http,
+                             {models, core->gate(), core->pool(), responses},
+                             [&metrics, &core](bool is_ready) {
+                               return metrics.Text(core->registry(), is_ready);
+                             }));
   core->WatchDevices([&front] { front->SetReady(false); });
   absl::Status status = LoadAll(options, core->registry(), streams);
   if (status.ok()) {

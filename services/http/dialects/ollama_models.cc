@@ -78,16 +78,15 @@ Json Show(const ModelInfo& model) {
   return json;
 }
 
-absl::StatusOr<Json> ShowFields(const HttpRoom& room, JsonFields& fields,
-                                StopCheck /*stop*/,
-                                ByteBudget::Share& /*held*/) {
+absl::StatusOr<Json> ShowFields(HttpModels& models, JsonFields& fields,
+                                const TokenCaller& /*caller*/) {
   ASSIGN_OR_RETURN(const auto model, fields.Text("model"));
   ASSIGN_OR_RETURN(const auto older, fields.Text("name"));
   // There is nothing more to say.
   fields.Ignore({"verbose"});
   RETURN_IF_ERROR(fields.End());
   const std::string name = model.value_or(older.value_or(""));
-  for (const ModelInfo& info : room.registry.List()) {
+  for (const ModelInfo& info : models.List()) {
     if (info.name == name) return Show(info);
   }
   return absl::NotFoundError(absl::StrCat("model '", name, "' not found"));

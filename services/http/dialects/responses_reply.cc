@@ -46,6 +46,12 @@ HttpResponse NoSuchResponse() {
 // How many tokens of a reply its reasoning takes.
 class ReasoningCount {
  public:
+  // Without the tokens' bytes, those that came with reasoning alone count.
+  void Add(const ReplyFormat::Part& part) {
+    if (part.text().empty() && !part.reasoning().empty()) {
+      n_alone_ += part.tokens_size();
+    }
+  }
   void Add(const worker::Tokenizer& tokenizer, const ReplyFormat::Part& part) {
     n_bytes_ += part.reasoning().size();
     std::string bytes;
@@ -61,7 +67,7 @@ class ReasoningCount {
   // are no part of its text, so this leaves out as many tokens as they are.
   int64_t tokens() const {
     size_t n_left = n_bytes_;
-    int64_t n = 0;
+    int64_t n = n_alone_;
     for (const uint8_t bytes : token_bytes_) {
       if (n_left == 0) break;
       n_left -= std::min<size_t>(n_left, bytes);
@@ -72,6 +78,7 @@ class ReasoningCount {
 
  private:
   size_t n_bytes_ = 0;
+  int64_t n_alone_ = 0;
   std::vector<uint8_t> token_bytes_;
 };
 
@@ -190,7 +197,9 @@ class ResponseFormat final : public ReplyFormat {
 
   // Takes a part of the reply; without `events` none are written.
   void Take(const Part& part, std::string* events) {
-    if (part.tokens_size() > 0) {
+    if (head_.model.engine == nullptr) {
+      reasoning_.Add(part);
+    } else if (part.tokens_size() > 0) {
       reasoning_.Add(head_.model.engine->tokenizer(), part);
     }
     const PartOrder::Parts parts = order_.Of(part);

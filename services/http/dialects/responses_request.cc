@@ -177,6 +177,11 @@ absl::Status ReadTurns(const JsonFields& fields, const ResponseDraft& draft,
 absl::Status FindPrevious(JsonFields& fields, ResponseDraft& draft) {
   ASSIGN_OR_RETURN(const auto id, fields.Text("previous_response_id"));
   if (!id.has_value()) return absl::OkStatus();
+  if (!draft.shelf.store.keeps()) {
+    return fields.Bad("previous_response_id",
+                      "this server keeps no responses: send the conversation "
+                      "as input");
+  }
   draft.previous = draft.shelf.store.Find(draft.shelf.tenant, *id);
   if (draft.previous != nullptr) return absl::OkStatus();
   return absl::NotFoundError(absl::StrCat(
@@ -214,7 +219,7 @@ Json ValueOr(const Json& object, const std::string& name,
 
 // The fields that a response repeats of its request. What is absent, and for
 // which the worker has a default, is null.
-Json EchoOf(const Json& body) {
+Json EchoOf(const Json& body, bool is_kept) {
   const Json none = Json::object();
   Json echo;
   for (const char* name :
@@ -228,7 +233,7 @@ Json EchoOf(const Json& body) {
   const Json reasoning = ValueOr(body, "reasoning", none);
   echo["reasoning"]["effort"] = ValueOr(reasoning, "effort", nullptr);
   echo["reasoning"]["summary"] = nullptr;
-  echo["store"] = ValueOr(body, "store", true);
+  echo["store"] = is_kept;
   echo["text"]["format"] =
       ValueOr(ValueOr(body, "text", none), "format", {{"type", "text"}});
   echo["tool_choice"] = ValueOr(body, "tool_choice", "auto");
@@ -254,10 +259,14 @@ absl::StatusOr<TextJob> ReadResponse(const Json& body, ReadRoom& room) {
   RETURN_IF_ERROR(ReadReasoning(fields, request));
   RETURN_IF_ERROR(CheckMetadata(fields));
   ASSIGN_OR_RETURN(const auto is_kept, fields.Bool("store"));
-  draft.is_kept = is_kept.value_or(true);
+  const bool keeps = draft.shelf.store.keeps();
+  if (is_kept == true && !keeps) {
+    return fields.Bad("store", "must be false: this server keeps no responses");
+  }
+  draft.is_kept = is_kept.value_or(keeps);
   RETURN_IF_ERROR(RefuseWhatIsNotHere(fields));
   RETURN_IF_ERROR(fields.End());
-  draft.echo = Dump(EchoOf(body));
+  draft.echo = Dump(EchoOf(body, draft.is_kept));
   job.keeps_reply = true;
   job.held_bytes = static_cast<int64_t>(draft.echo.size() + draft.input.size());
   job.prompts.push_back(std::move(request));

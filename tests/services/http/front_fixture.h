@@ -18,6 +18,7 @@
 #include "services/host/clock.h"
 #include "services/http/front.h"
 #include "services/http/json.h"
+#include "services/http/local/local_models.h"
 #include "tests/services/http/http_client.h"
 #include "tests/worker/random_model.h"
 #include "worker/device/host_resources.h"
@@ -65,9 +66,10 @@ class FrontTest : public ::testing::Test {
 
   void SetUp() override {
     registry_ = std::make_unique<ModelRegistry>(Options(), nullptr, nullptr);
+    models_ = std::make_unique<LocalModels>(*registry_);
     pool_ = *WorkPool::Start();
     front_ = *Front::Start(
-        {}, {*registry_, gate_, *pool_, responses_}, [](bool is_ready) {
+        {}, {*models_, gate_, *pool_, responses_}, [](bool is_ready) {
           return is_ready ? std::string("ready 1\n") : "ready 0\n";
         });
     const auto load = std::make_shared<LoadEnd>();
@@ -138,6 +140,7 @@ class FrontTest : public ::testing::Test {
   CallGate gate_;
   ResponseStore responses_;
   std::unique_ptr<ModelRegistry> registry_;
+  std::unique_ptr<LocalModels> models_;
   std::unique_ptr<WorkPool> pool_;
   std::unique_ptr<Front> front_;
 };

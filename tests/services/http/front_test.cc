@@ -61,7 +61,7 @@ TEST_F(FrontTest, MetricsFollowReadiness) {
 }
 
 TEST_F(FrontTest, WithoutMetricsThereIsNothing) {
-  const auto bare = *Front::Start({}, {*registry_, gate_, *pool_, responses_});
+  const auto bare = *Front::Start({}, {*models_, gate_, *pool_, responses_});
   EXPECT_EQ(HttpClient(bare->address()).Get("/metrics").status, 404);
 }
 

@@ -16,6 +16,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "services/metrics/gateway_metric_list.h"
 #include "services/metrics/metric.h"
 #include "services/metrics/planner_metric_list.h"
 #include "services/metrics/worker_metric_list.h"
@@ -34,7 +35,9 @@ std::string Read(const std::string& path) {
 std::vector<const Metric*> AllMetrics() {
   const auto worker = WorkerMetricList();
   const auto planner = PlannerMetricList();
+  const auto gateway = GatewayMetricList();
   std::vector<const Metric*> all(worker.begin(), worker.end());
+  all.insert(all.end(), gateway.begin(), gateway.end());
   all.insert(all.end(), planner.begin(), planner.end());
   return all;
 }

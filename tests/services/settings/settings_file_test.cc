@@ -185,7 +185,7 @@ TEST(SettingsFileTest, AnUnknownSectionHasTheNearest) {
 TEST(SettingsFileTest, AKeyOutsideOfASectionIsRefused) {
   EXPECT_EQ(ErrorOf("listen = 'a'\n[worker]\n"),
             "a.toml:1: listen stands outside of a section; put it below "
-            "[planner] or [worker] or [serve]");
+            "[planner] or [worker] or [serve] or [gateway]");
 }
 
 TEST(SettingsFileTest, OtherValuesAreRefusedInEverySection) {

@@ -276,5 +276,23 @@ TEST_F(ResponsesRequestTest, TurnsCountInTheBudgetOfMessages) {
       absl::StatusCode::kResourceExhausted);
 }
 
+TEST_F(ResponsesRequestTest, AProcessThatKeepsNothingSaysSo) {
+  ResponseStore none(/*keeps=*/false);
+  ByteBudget::Share held = budget_.Enter("peer");
+  ReadRoom room{{none, "t"}, held};
+  const auto read = [&room](const std::string& fields) {
+    return ReadResponse(
+        Json::parse(absl::StrCat(R"({"input":"hi")", fields, "}")), room);
+  };
+  const auto job = read("");
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_FALSE(job->response->is_kept);
+  EXPECT_EQ(Json::parse(job->response->echo)["store"], false);
+  EXPECT_TRUE(read(R"(,"store":false)").ok());
+  EXPECT_THAT(MessageOf(read(R"(,"store":true)")), HasSubstr("store"));
+  EXPECT_THAT(MessageOf(read(R"(,"previous_response_id":"resp_1")")),
+              HasSubstr("keeps no responses"));
+}
+
 }  // namespace
 }  // namespace plimsoll::services

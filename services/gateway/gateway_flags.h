@@ -1,0 +1,36 @@
+// The flags of plimsoll-gateway.
+#ifndef PLIMSOLL_SERVICES_GATEWAY_GATEWAY_FLAGS_H_
+#define PLIMSOLL_SERVICES_GATEWAY_GATEWAY_FLAGS_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "services/gateway/worker_set.h"
+#include "services/server/server.h"
+#include "services/settings/settings.h"
+
+namespace plimsoll::services {
+
+// All that a gateway is told.
+struct GatewayFlags {
+  ServerOptions server = {.listen = "127.0.0.1:8000"};
+  std::vector<std::string> allowed_hosts = {};
+  std::vector<std::string> allowed_origins = {};
+  WorkerSetOptions workers = {};
+  Settings settings = {.section = "gateway"};
+};
+
+// Parses the flags, and reads what the environment and a file say. Returns the
+// exit code if the process is to end now.
+std::optional<int> ParseGatewayFlags(int argc, char** argv,
+                                     GatewayFlags& flags);
+
+// Checks what the flags say of workers, and removes "dns:///" from the name.
+// Errors: kInvalidArgument.
+absl::Status CheckWorkers(WorkerSetOptions& options);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_GATEWAY_GATEWAY_FLAGS_H_

@@ -1,0 +1,29 @@
+#include "services/gateway/gateway_metrics.h"
+
+#include "services/metrics/gateway_metric_list.h"
+#include "services/metrics/scrape.h"
+
+namespace plimsoll::services {
+
+std::string GatewayMetricsText(const WorkerBook& book,
+                               const GatewayCounts& counts, bool is_ready) {
+  Scrape scrape(GatewayMetricList());
+  scrape.Add(kGatewayReady, {}, is_ready ? 1.0 : 0.0);
+  scrape.Add(kGatewayReplies, {{"result", "ok"}}, counts.n_ok.load());
+  scrape.Add(kGatewayReplies, {{"result", "failed"}}, counts.n_failed.load());
+  scrape.Add(kGatewayReplies, {{"result", "left"}}, counts.n_left.load());
+  scrape.Add(kGatewayRetries, {}, counts.n_retries.load());
+  scrape.Add(kGatewayBroken, {}, counts.n_broken.load());
+  scrape.Add(kGatewayGivenWay, {}, book.n_given_way());
+  for (const auto& [id, worker] : book.workers()) {
+    const Scrape::Labels labels = {{"worker", id}};
+    scrape.Add(kGatewayWorkerReady, labels, worker.facts.is_ready ? 1.0 : 0.0);
+    scrape.Add(kGatewayWorkerInFlight, labels, worker.in_flight);
+    scrape.Add(kGatewayWorkerInFlightBytes, labels, worker.in_flight_bytes);
+    scrape.Add(kGatewayWorkerRequests, labels, worker.n_requests);
+    scrape.Add(kGatewayWorkerGone, labels, worker.n_gone);
+  }
+  return scrape.Text();
+}
+
+}  // namespace plimsoll::services

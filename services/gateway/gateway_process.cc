@@ -1,0 +1,101 @@
+#include "services/gateway/gateway_process.h"
+
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/status_macros.h"
+#include "services/gateway/gateway_counts.h"
+#include "services/gateway/gateway_metrics.h"
+#include "services/gateway/remote_models.h"
+#include "services/gateway/remote_text_call.h"
+#include "services/gateway/worker_set.h"
+#include "services/generation/message_bytes.h"
+#include "services/host/check_threads.h"
+#include "services/host/log.h"
+#include "services/host/service_manager.h"
+#include "services/http/front.h"
+#include "services/http/metrics_server.h"
+#include "services/http/response_store.h"
+#include "services/server/executor_threads.h"
+#include "services/server/flags.h"
+#include "services/server/token_file.h"
+#include "services/server/work_pool.h"
+
+namespace plimsoll::services {
+namespace {
+
+// Threads beside gRPC's and the pool's: of HTTP, of metrics, of the workers'
+// name and state, and of the log.
+constexpr int kOwnThreads = 5;
+
+HttpOptions HttpOptionsOf(const GatewayFlags& flags) {
+  HttpOptions options{.listen = flags.server.listen,
+                      .allowed_hosts = flags.allowed_hosts,
+                      .allowed_origins = flags.allowed_origins,
+                      .tls = flags.server.tls};
+  options.limits.reader_time = flags.server.reader_timeout;
+  return options;
+}
+
+}  // namespace
+
+absl::Status RunGateway(const GatewayFlags& flags) {
+  RETURN_IF_ERROR(CheckListen(flags.server));
+  ASSIGN_OR_RETURN(const auto log,
+                   LogThread::Start(flags.server.log, STDERR_FILENO));
+  RETURN_IF_ERROR(
+      CheckThreads(GrpcThreads() + WorkPool::kMaxThreads + kOwnThreads));
+  CallGate gate;
+  if (!flags.server.tokens.empty()) {
+    ASSIGN_OR_RETURN(auto tokens,
+                     TokenFile::Open(flags.server.tokens, absl::Now));
+    gate.SetTokens(std::move(tokens));
+  }
+  ByteBudget messages(kMessageBytes);
+  GatewayCounts counts;
+  RemoteCalls calls;
+  ResponseStore responses(/*keeps=*/false);
+  WorkerSet workers(flags.workers);
+  StartExecutorThreads();
+  // Its work waits for workers, and takes no core from anybody.
+  ASSIGN_OR_RETURN(const auto pool,
+                   WorkPool::Start({.n_threads = WorkPool::kMaxThreads}));
+  RemoteModels models({workers, counts, calls}, messages);
+  const auto metrics_text = [&](bool is_ready) {
+    return GatewayMetricsText(workers.Book(), counts, is_ready);
+  };
+  std::unique_ptr<MetricsServer> metrics;
+  if (!flags.server.metrics_listen.empty()) {
+    ASSIGN_OR_RETURN(
+        metrics, MetricsServer::Start(flags.server.metrics_listen, [&] {
+          return metrics_text(workers.has_ready() && !gate.is_closed());
+        }));
+  }
+  ASSIGN_OR_RETURN(
+      auto front,
+      Front::Start(HttpOptionsOf(flags), {models, gate, *pool, responses},
+                   metrics_text, [&workers] { return workers.has_ready(); }));
+  // It hangs if the lock of the workers' book does.
+  ServiceManager manager([&workers] { workers.has_ready(); });
+  AnnounceAddress(absl::StrCat(
+      flags.server.tls.is_on() ? "https://" : "http://", front->address()));
+  manager.Ready();
+  AwaitSignal();
+  manager.Stopping();
+  Log(LogLevel::kInfo, "draining");
+  front->Drain(flags.server.drain_timeout, [&calls, &pool] {
+    pool->Abort();
+    calls.AbortAll();
+  });
+  front.reset();
+  // gRPC ends the cancelled calls soon, and they use what is above.
+  gate.AwaitIdle(absl::InfiniteDuration());
+  return absl::OkStatus();
+}
+
+}  // namespace plimsoll::services

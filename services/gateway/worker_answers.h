@@ -1,0 +1,52 @@
+// How calls to workers end: whether a worker was gone, and whether another one
+// may be asked.
+#ifndef PLIMSOLL_SERVICES_GATEWAY_WORKER_ANSWERS_H_
+#define PLIMSOLL_SERVICES_GATEWAY_WORKER_ANSWERS_H_
+
+#include <grpcpp/support/status.h>
+
+#include <cstddef>
+#include <string>
+
+#include "absl/status/status.h"
+#include "plimsoll/v1/generation.pb.h"
+
+namespace grpc {
+class ClientContext;
+}  // namespace grpc
+
+namespace plimsoll::services {
+
+struct HttpRequest;
+
+// A request goes to so many workers at most, one after the other.
+inline constexpr int kMaxTries = 3;
+
+// Whether nobody answered, or the connection broke. A worker's own errors have
+// details.
+bool IsGone(const grpc::Status& status);
+// Whether another worker may do better: IsGone, or the worker drains, has lost
+// its device, or has not loaded the model.
+bool MayDoBetter(const grpc::Status& status);
+// The status for the client.
+absl::Status StatusOfAnswer(const grpc::Status& status);
+
+// Adds what a worker is told of the client: the request's id and the tenant.
+void AddCaller(const HttpRequest& request, grpc::ClientContext& context);
+
+inline constexpr size_t kLeastKeyBytes = 256;
+inline constexpr size_t kMostKeyBytes = 1'024;
+// The key of a request that names none: the model and how the input begins, as
+// workers keep the work of prompts that begin alike. Of a conversation these
+// are its first messages, as many as have kLeastKeyBytes, and of a text or of
+// ids kMostKeyBytes, or kLeastKeyBytes of a shorter one. Empty if the input is
+// too short to keep work of.
+std::string PrefixKey(const v1::StreamGenerateRequest& request);
+
+// Appends a message of a stream to what has come before it.
+void AppendMessage(v1::StreamGenerateResponse& message,
+                   v1::StreamGenerateResponse& all);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_GATEWAY_WORKER_ANSWERS_H_

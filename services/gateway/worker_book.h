@@ -1,0 +1,109 @@
+// Decides which worker a request goes to, by what is known of the workers and
+// of the requests that run.
+#ifndef PLIMSOLL_SERVICES_GATEWAY_WORKER_BOOK_H_
+#define PLIMSOLL_SERVICES_GATEWAY_WORKER_BOOK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace plimsoll::services {
+
+// What a request wants of a worker.
+struct WorkerWish {
+  std::string model;
+  // Requests with the same key go to the same worker, if it has not too much to
+  // do. Empty: the worker with the least to do.
+  std::string key = "";
+  int64_t bytes = 0;  // of the request; see WorkerBook::kRequestBytes
+  std::set<std::string> tried = {};  // workers that it does not go to
+};
+
+// How a request to a worker has ended.
+enum class WorkerEnd {
+  kAnswered,  // the worker answered, also by an error
+  kGone,      // there was no answer, or it broke off
+  kLeft,      // the client went away, which says nothing about the worker
+};
+
+// Two books with the same workers send the same key to the same worker, also in
+// two processes. Not thread-safe; the time is an argument.
+class WorkerBook {
+ public:
+  static constexpr size_t kMaxWorkers = 256;
+  // A request counts with so many bytes beside its own.
+  static constexpr int64_t kRequestBytes = 1 << 10;
+  // Up to so many bytes in flight a worker is not busy, whatever others have.
+  static constexpr int64_t kFreeBytes = 16 << 10;
+  // A worker with more than so many times the mean of bytes in flight, of the
+  // workers that a request may go to, gets no request because of its key.
+  static constexpr double kMaxShare = 1.25;
+  // A worker that was gone gets no request for so long, if there are others;
+  // twice as long each further time in a row, up to the second value.
+  static constexpr absl::Duration kEjectTime = absl::Seconds(2);
+  static constexpr absl::Duration kMaxEjectTime = absl::Seconds(30);
+
+  // What a worker says of itself.
+  struct Facts {
+    bool is_ready = false;
+    std::set<std::string> models = {};  // all that are configured
+    std::set<std::string> loaded = {};  // those that are ready
+  };
+  struct Worker {
+    Facts facts = {};
+    int64_t in_flight = 0;        // requests
+    int64_t in_flight_bytes = 0;  // with kRequestBytes for each
+    int64_t n_requests = 0;       // that it ever got
+    int64_t n_gone = 0;           // of these, those that it did not answer
+    int n_gone_in_row = 0;
+    absl::Time ejected_until = absl::InfinitePast();
+    uint64_t last_turn = 0;
+  };
+
+  // The workers from now on, kMaxWorkers at most; further ones are left out.
+  // Those that it knows stay as they are. Of those that are no more, the ends
+  // of requests may still be told.
+  void SetWorkers(const std::vector<std::string>& ids);
+  // Does nothing for a worker that it does not know.
+  void SetFacts(const std::string& id, Facts facts);
+
+  // Returns the worker that `wish` goes to, and counts the request as in flight
+  // there. Workers that are not ready are out, and those that were just gone if
+  // there are others. Workers that have loaded the model go before those that
+  // would have to.
+  // Errors: kUnavailable, with a retry delay, if no worker is left.
+  absl::StatusOr<std::string> Enter(const WorkerWish& wish, absl::Time now);
+  // The request with these bytes has ended at that worker.
+  void Leave(const std::string& id, int64_t bytes, WorkerEnd end,
+             absl::Time now);
+
+  // Requests that did not go to the worker of their key because of its share.
+  int64_t n_given_way() const { return n_given_way_; }
+  bool has_ready() const;
+  const std::map<std::string, Worker>& workers() const { return workers_; }
+
+ private:
+  using Entry = std::map<std::string, Worker>::value_type;
+
+  std::vector<Entry*> Allowed(const WorkerWish& wish, absl::Time now);
+  Entry& Choose(const WorkerWish& wish, std::vector<Entry*>& allowed);
+
+  std::map<std::string, Worker> workers_;
+  uint64_t turn_ = 0;
+  int64_t n_given_way_ = 0;
+};
+
+// How strongly a key draws a request to a worker. The same in every process.
+uint64_t KeyScore(absl::string_view key, absl::string_view worker);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_GATEWAY_WORKER_BOOK_H_

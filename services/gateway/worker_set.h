@@ -1,0 +1,152 @@
+// The workers behind a gateway: connections to them, and what they say of
+// themselves.
+#ifndef PLIMSOLL_SERVICES_GATEWAY_WORKER_SET_H_
+#define PLIMSOLL_SERVICES_GATEWAY_WORKER_SET_H_
+
+#include <grpcpp/channel.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "plimsoll/v1/model.pb.h"
+#include "services/gateway/worker_book.h"
+#include "services/host/background.h"
+#include "services/server/tls_files.h"
+#include "services/worker/models/model_info.h"
+
+namespace plimsoll::services {
+
+struct WorkerSetOptions {
+  std::vector<std::string> workers;  // HOST:PORT
+  std::string name = "";             // NAME:PORT that is looked up; empty: none
+  ClientSecurity security = {};
+};
+
+// One worker's connections. Requests that run share it with the set, which may
+// drop the worker. Thread-safe.
+class WorkerLink {
+ public:
+  // A worker takes 128 streams on a connection, so there are several.
+  static constexpr size_t kMaxConnections = 4;
+
+  // `tls_name` is the name of the worker's certificate; empty: the address's.
+  WorkerLink(const std::string& id, const ClientSecurity& security,
+             const std::string& tls_name);
+
+  const std::string& id() const { return id_; }
+  // For one request.
+  std::shared_ptr<grpc::Channel> channel();
+  // For questions about the worker itself: no stream is in their way.
+  const std::shared_ptr<grpc::Channel>& own_channel() const {
+    return own_channel_;
+  }
+
+ private:
+  const std::string id_;
+  const std::shared_ptr<grpc::Channel> own_channel_;
+  std::vector<std::shared_ptr<grpc::Channel>> channels_;
+  std::atomic<size_t> next_ = 0;
+};
+
+// Thread-safe, except for construction and destruction. It outlives all calls.
+class WorkerSet {
+ public:
+  // Every worker is asked so often how it is.
+  static constexpr absl::Duration kInterval = absl::Milliseconds(500);
+  // One that has not answered by then is not ready.
+  static constexpr absl::Duration kAnswerTime = absl::Seconds(2);
+  // The name is looked up so often.
+  static constexpr absl::Duration kLookupInterval = absl::Seconds(5);
+
+  // Throws std::system_error if the system gives no thread.
+  explicit WorkerSet(WorkerSetOptions options);
+  ~WorkerSet();
+  WorkerSet(const WorkerSet&) = delete;
+  WorkerSet& operator=(const WorkerSet&) = delete;
+
+  // A request's place at a worker. The destructor gives it back; then the
+  // client has left unless End was called.
+  class Place {
+   public:
+    Place(WorkerSet& set, std::shared_ptr<WorkerLink> link, int64_t bytes)
+        : set_(set), link_(std::move(link)), bytes_(bytes) {}
+    ~Place() { set_.Leave(link_->id(), bytes_, end_); }
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+
+    WorkerLink& link() { return *link_; }
+    void End(WorkerEnd end) { end_ = end; }
+
+   private:
+    WorkerSet& set_;
+    const std::shared_ptr<WorkerLink> link_;
+    const int64_t bytes_;
+    WorkerEnd end_ = WorkerEnd::kLeft;
+  };
+
+  // Errors: those of WorkerBook::Enter.
+  absl::StatusOr<std::unique_ptr<Place>> Enter(const WorkerWish& wish)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The model that a request means by `name`: one of the workers' models, or
+  // the only one for an empty name.
+  // Errors: kNotFound; kInvalidArgument for an empty name where there are
+  // several; kUnavailable, with a retry delay, if no worker has answered yet.
+  absl::StatusOr<ModelInfo> FindModel(const std::string& name)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // All workers' models, by name. One that several have is as it is where it is
+  // ready, with the shortest context of these.
+  std::vector<ModelInfo> Models() ABSL_LOCKS_EXCLUDED(mu_);
+  // A copy of what is known of the workers.
+  WorkerBook Book() ABSL_LOCKS_EXCLUDED(mu_);
+  bool has_ready() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  struct Poll;
+  struct Known {
+    std::shared_ptr<WorkerLink> link;
+    std::vector<ModelInfo> models = {};
+  };
+
+  void Leave(const std::string& id, int64_t bytes, WorkerEnd end)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Looks the name up, over and over.
+  void LookUp() ABSL_LOCKS_EXCLUDED(mu_);
+  // Asks all workers, over and over.
+  void Watch() ABSL_LOCKS_EXCLUDED(mu_);
+  void AskAll() ABSL_LOCKS_EXCLUDED(mu_);
+  void OnAnswer(const std::string& id, const absl::Status& status,
+                const v1::ListModelsResponse& response)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void SetAddresses(const std::vector<std::string>& found)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Returns false, at once, when the set ends.
+  bool Sleep(absl::Duration time) ABSL_LOCKS_EXCLUDED(mu_);
+
+  const WorkerSetOptions options_;
+  absl::Mutex mu_;
+  WorkerBook book_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, Known> known_ ABSL_GUARDED_BY(mu_);
+  bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
+  Background lookup_;  // last: both use everything above
+  Background watch_;
+};
+
+// The addresses, as HOST:PORT, that `name`, NAME:PORT, has now.
+// Errors: kUnavailable if it has none.
+absl::StatusOr<std::vector<std::string>> LookUpAll(const std::string& name);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_GATEWAY_WORKER_SET_H_

@@ -1,0 +1,23 @@
+// plimsoll-gateway: serves the models of workers over HTTP.
+#include "services/gateway/gateway_flags.h"
+#include "services/gateway/gateway_process.h"
+#include "services/host/background.h"
+#include "services/host/heap.h"
+#include "services/server/flags.h"
+#include "services/server/server.h"
+
+namespace plimsoll::services {
+namespace {
+
+int Main(int argc, char** argv) {
+  KeepHeapSmall();
+  HoldSignals();
+  GatewayFlags flags;
+  if (const auto code = ParseGatewayFlags(argc, argv, flags)) return *code;
+  return ExitCode(NeedsThreads([&] { return RunGateway(flags); }));
+}
+
+}  // namespace
+}  // namespace plimsoll::services
+
+int main(int argc, char** argv) { return plimsoll::services::Main(argc, argv); }
