@@ -3,7 +3,7 @@
 # fixes the prefix: `cmake --install BUILD --prefix FOLDER` and DESTDIR both hold.
 include(GNUInstallDirs)
 
-install(TARGETS plimsoll plimsoll-planner plimsoll-worker
+install(TARGETS plimsoll plimsoll-gateway plimsoll-planner plimsoll-worker
   RUNTIME COMPONENT programs)
 install(FILES data/devices.csv
   DESTINATION ${CMAKE_INSTALL_DATADIR}/plimsoll COMPONENT programs)

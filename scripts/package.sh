@@ -19,7 +19,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 build=$repo_root/build/package
 dist=$repo_root/dist
 bare=$repo_root/build/bare
-programs=(plimsoll plimsoll-planner plimsoll-worker)
+programs=(plimsoll plimsoll-gateway plimsoll-planner plimsoll-worker)
 kinds=()
 is_tested=
 made=() # files in dist/

@@ -23,9 +23,10 @@ import licences  # noqa: E402  (these lie in the folder above)
 import parts  # noqa: E402
 from parts import said  # noqa: E402
 
-PROGRAMS = ("plimsoll", "plimsoll-planner", "plimsoll-worker")
+PROGRAMS = ("plimsoll", "plimsoll-gateway", "plimsoll-planner", "plimsoll-worker")
 COMMANDS = {
     "plimsoll": "plimsoll",
+    "plimsoll-gateway": "gateway",
     "plimsoll-planner": "planner",
     "plimsoll-worker": "worker",
 }

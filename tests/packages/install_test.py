@@ -28,7 +28,7 @@ class Installed(unittest.TestCase):
     def check_files(self, prefix, config):
         share = prefix / "share"
         for path in (
-            *(prefix / "bin" / f"plimsoll{end}" for end in ("", "-planner", "-worker")),
+            *(prefix / "bin" / f"plimsoll{end}" for end in ("", "-gateway", "-planner", "-worker")),
             *(prefix / "lib/systemd/system" / unit for unit in UNITS),
             prefix / "lib/sysusers.d/plimsoll.conf",
             config / "default/plimsoll-planner",

@@ -16,6 +16,11 @@ def plimsoll():
     _become("plimsoll")
 
 
+def gateway():
+    """The command `plimsoll-gateway`."""
+    _become("plimsoll-gateway")
+
+
 def planner():
     """The command `plimsoll-planner`."""
     _become("plimsoll-planner")

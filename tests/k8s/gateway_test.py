@@ -1,0 +1,122 @@
+"""components/http-gateway with the base: valid, safe, and reachable.
+
+Usage: gateway_test.py [-v]   with the Python of .ci/requirements.txt; the
+binaries are looked for in $PLIMSOLL_BUILD (build/release)
+"""
+
+import functools
+import os
+import pathlib
+import tempfile
+import unittest
+
+import render
+from manifests_test import BUILD_DIR, END_SECONDS, KUBERNETES, TOOLS_DIR, flag, run
+
+KUSTOMIZATION = """\
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [{top}/base]
+components: [{top}/components/http-gateway]
+"""
+
+
+@functools.lru_cache(maxsize=None)
+def rendered_text():
+    """The base with the component, as YAML."""
+    top = render.OVERLAYS_DIR.parent
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder).resolve()
+        text = KUSTOMIZATION.format(top=os.path.relpath(top, folder))
+        (folder / "kustomization.yaml").write_text(text)
+        code, said = run(render.KUBECTL, "kustomize", folder)
+    assert code == 0, said
+    return said
+
+
+def item(kind, name):
+    """One object."""
+    return next(o for o in render.yaml.safe_load_all(rendered_text())
+                if (o["kind"], o["metadata"]["name"]) == (kind, name))
+
+
+class HttpGatewayTest(unittest.TestCase):
+    def setUp(self):
+        self.deployment = item("Deployment", "plimsoll-gateway")
+        self.template = self.deployment["spec"]["template"]
+        (self.container,) = self.template["spec"]["containers"]
+
+    def test_kubernetes_takes_it_strictly(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            file.write(rendered_text())
+            file.flush()
+            code, said = run(TOOLS_DIR / "kubernetes-validate", "--strict",
+                             "--kubernetes-version", KUBERNETES, file.name)
+        self.assertEqual(code, 0, said)
+
+    def test_its_pods_are_restricted(self):
+        spec = self.template["spec"]
+        self.assertFalse(spec["automountServiceAccountToken"])
+        self.assertIs(spec["securityContext"]["runAsNonRoot"], True)
+        self.assertEqual(spec["securityContext"]["seccompProfile"],
+                         {"type": "RuntimeDefault"})
+        context = self.container["securityContext"]
+        self.assertIs(context["readOnlyRootFilesystem"], True)
+        self.assertIs(context["allowPrivilegeEscalation"], False)
+        self.assertEqual(context["capabilities"], {"drop": ["ALL"]})
+        resources = self.container["resources"]
+        self.assertEqual(resources["requests"]["memory"],
+                         resources["limits"]["memory"])
+        account = item("ServiceAccount", spec["serviceAccountName"])
+        self.assertFalse(account["automountServiceAccountToken"])
+
+    def test_it_listens_where_it_is_asked(self):
+        (port,) = self.container["ports"]
+        listens = int(flag(self.container, "--listen").rpartition(":")[2])
+        self.assertEqual(port["containerPort"], listens)
+        service = item("Service", "plimsoll-gateway")["spec"]
+        self.assertEqual(service["ports"][0]["port"], listens)
+        labels = self.template["metadata"]["labels"].items()
+        for selector in (service["selector"],
+                         item("PodDisruptionBudget", "plimsoll-gateway")
+                         ["spec"]["selector"]["matchLabels"]):
+            self.assertLessEqual(selector.items(), labels)
+        probe = self.container["readinessProbe"]["httpGet"]
+        self.assertEqual(probe, {"path": "/health", "port": port["name"]})
+        # Clients call it by the names of its service.
+        hosts = [word.partition("=")[2] for word in self.container["command"]
+                 if word.startswith("--allow-host=")]
+        self.assertIn("plimsoll-gateway.plimsoll.svc", hosts)
+
+    def test_it_finds_the_workers_and_may_call_them(self):
+        name, _, port = flag(self.container, "--workers").removeprefix(
+            "dns:///").partition(":")
+        service = item("Service", name)["spec"]
+        self.assertEqual(service["clusterIP"], "None")
+        self.assertEqual(service["ports"][0]["port"], int(port))
+        (goes,) = [rule for rule in
+                   item("NetworkPolicy", "plimsoll-http-gateway")["spec"]["egress"]
+                   if rule["ports"][0]["port"] == int(port)]
+        self.assertLessEqual(goes["to"][0]["podSelector"]["matchLabels"].items(),
+                             service["selector"].items())
+        comes = item("NetworkPolicy", "plimsoll-worker-from-gateway")["spec"]
+        self.assertEqual(comes["podSelector"]["matchLabels"], service["selector"])
+        callers = comes["ingress"][0]["from"][0]["podSelector"]["matchLabels"]
+        self.assertLessEqual(callers.items(),
+                             self.template["metadata"]["labels"].items())
+
+    def test_the_grace_period_fits_the_drain(self):
+        seconds = self.container["lifecycle"]["preStop"]["sleep"]["seconds"]
+        seconds += int(flag(self.container, "--drain-timeout")) + END_SECONDS
+        self.assertEqual(self.template["spec"]["terminationGracePeriodSeconds"],
+                         seconds)
+
+    def test_its_flags_exist(self):
+        program, *words = self.container["command"]
+        _, known = run(BUILD_DIR / "bin" / program, "--help")
+        for word in words:
+            self.assertRegex(known, rf"(?m)^  {word.partition('=')[0]}\b")
+
+
+if __name__ == "__main__":
+    unittest.main()
