@@ -375,7 +375,7 @@ absl::Status RemoteTextCall::AddChoices(v1::StreamGenerateRequest prompt) {
                                          static_cast<uint64_t>(i), wish);
     Stream& stream = *made;
     RETURN_IF_ERROR(AddChoice(std::move(made)));
-    const absl::Status status = stream.Start();
+    absl::Status status = stream.Start();
     if (status.ok()) continue;
     ++remote_.counts.n_failed;
     DropChoice();
