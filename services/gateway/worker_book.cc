@@ -71,10 +71,10 @@ std::vector<WorkerBook::Entry*> WorkerBook::Allowed(const WorkerWish& wish,
     }
     const bool is_loaded = worker.facts.loaded.count(wish.model) > 0;
     const bool is_ejected = now < worker.ejected_until;
-    best[(is_loaded ? 0 : 2) + (is_ejected ? 1 : 0)].push_back(&entry);
+    best[(is_loaded ? 0U : 2U) + (is_ejected ? 1U : 0U)].push_back(&entry);
   }
   // One that was gone, with the model, goes behind one that would load it.
-  for (const size_t rank : {0, 2, 1, 3}) {
+  for (const size_t rank : {0U, 2U, 1U, 3U}) {
     if (!best[rank].empty()) return std::move(best[rank]);
   }
   return {};
