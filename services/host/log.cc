@@ -30,6 +30,7 @@ class ProcessLog {
   void Begin(const LogSettings& settings) ABSL_LOCKS_EXCLUDED(mu_);
   // Lines are written at once from now on. Makes WriteLines end soon.
   void End() ABSL_LOCKS_EXCLUDED(mu_);
+  void SetLeast(LogLevel least) ABSL_LOCKS_EXCLUDED(mu_);
   bool has_lines() ABSL_LOCKS_EXCLUDED(mu_);
   // Writes lines until End was called.
   void WriteLines(int fd) ABSL_LOCKS_EXCLUDED(mu_);
@@ -122,6 +123,11 @@ void ProcessLog::End() {
   end_ = BootTime() + LogThread::kPatience;
 }
 
+void ProcessLog::SetLeast(LogLevel least) {
+  absl::MutexLock lock(&mu_);
+  settings_.least = least;
+}
+
 bool ProcessLog::has_lines() {
   absl::MutexLock lock(&mu_);
   return !lines_.empty();
@@ -184,6 +190,8 @@ absl::StatusOr<std::unique_ptr<LogThread>> LogThread::Start(
 }
 
 LogThread::~LogThread() { TheLog().End(); }
+
+void SetLogLevel(LogLevel least) { TheLog().SetLeast(least); }
 
 // A sleep is not longer if the system's clock is set back, as a wait would be.
 void FlushLog() {

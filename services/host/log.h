@@ -54,6 +54,9 @@ class LogThread {
   Background thread_;
 };
 
+// Less important lines than `least` are not written from now on. Thread-safe.
+void SetLogLevel(LogLevel least);
+
 // Waits until all lines so far are written, for LogThread::kPatience at most. A
 // process calls it that is about to end without destructors.
 void FlushLog();

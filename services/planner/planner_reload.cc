@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "services/host/log.h"
 #include "services/settings/reload.h"
 #include "services/sources/plan_source.h"
 
@@ -38,7 +39,12 @@ void ReloadPlanner(const absl::StatusOr<PlannerFlags>& flags, Planner& planner,
     planner.SetModels(std::move(models));
     return absl::OkStatus();
   };
-  ApplySettings(flags->settings, {{"model", set_models}}, in_effect);
+  const auto set_level = [&] {
+    SetLogLevel(flags->server.log.least);
+    return absl::OkStatus();
+  };
+  ApplySettings(flags->settings,
+                {{"model", set_models}, {"log-level", set_level}}, in_effect);
 }
 
 }  // namespace plimsoll::services

@@ -17,9 +17,9 @@ namespace plimsoll::services {
 absl::StatusOr<Planner::Models> ReadPlannerModels(
     const std::vector<ModelFlag>& flags);
 
-// Gives `planner` what has changed of `model` since `in_effect`, the only
-// setting of a planner that may change while it runs. The log says what
-// happened; flags that are in error change nothing.
+// Gives `planner` what has changed of `model` since `in_effect`, and the log
+// what has changed of `log-level`; other settings of a planner stay while it
+// runs. The log says what happened; flags that are in error change nothing.
 void ReloadPlanner(const absl::StatusOr<PlannerFlags>& flags, Planner& planner,
                    Settings& in_effect);
 

@@ -28,18 +28,6 @@ constexpr char kProgramFooter[] =
     "Exit codes: 0 ok, 1 error, 2 usage, 3 does not fit.\n"
     "'plimsoll COMMAND --help' explains a command.";
 
-void AddGlobals(CLI::App& app, GlobalFlags* globals) {
-  app.add_option("--address", globals->address.address,
-                 "A worker's address; --model is then a name that it was "
-                 "configured with")
-      ->type_name("HOST:PORT");
-  app.add_option("--planner", globals->planner.address,
-                 "A planner's address, for plan, what-if, place, devices, "
-                 "leases and doctor")
-      ->type_name("HOST:PORT");
-  services::AddClientFlags(app, globals->address.security);
-}
-
 // Gives the planner what the worker is shown, and checks both.
 absl::Status CheckGlobals(GlobalFlags& globals) {
   globals.planner.security = globals.address.security;
@@ -73,12 +61,24 @@ int Parse(CLI::App& app, const std::vector<std::string>& args,
 
 }  // namespace
 
+void AddGlobals(CLI::App& app, GlobalFlags* globals) {
+  app.add_option("--address", globals->address.address,
+                 "A worker's address, also unix:/PATH; --model is then a name "
+                 "that it was configured with")
+      ->type_name("HOST:PORT");
+  app.add_option("--planner", globals->planner.address,
+                 "A planner's address, also unix:/PATH, for plan, what-if, "
+                 "place, devices, leases and doctor")
+      ->type_name("HOST:PORT");
+  services::AddClientFlags(app, globals->address.security);
+}
+
 int Run(const std::vector<std::string>& args, Streams& streams) {
   CLI::App app(kProgramDescription, "plimsoll");
   app.footer(kProgramFooter);
   app.require_subcommand(0, 1);
   app.fallthrough();
-  Commands commands{streams, {}, {}};
+  Commands commands{streams, {}, {}, args};
   AddGlobals(app, &commands.globals);
   AddPlan(app, commands);
   AddWhatIf(app, commands);

@@ -5,6 +5,8 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "services/cli/flags/flags.h"
@@ -18,7 +20,11 @@ struct Commands {
   GlobalFlags globals;
   // Runs the chosen command; parsing sets it.
   std::function<absl::Status()> run;
+  std::vector<std::string> args = {};  // of the command line, without the name
 };
+
+// Adds the flags that stand before a command.
+void AddGlobals(CLI::App& app, GlobalFlags* globals);
 
 void AddPlan(CLI::App& app, Commands& commands);
 void AddWhatIf(CLI::App& app, Commands& commands);

@@ -7,10 +7,8 @@
 #include <limits>
 #include <memory>
 #include <optional>
-#include <system_error>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -19,6 +17,7 @@
 #include "base/status_macros.h"
 #include "services/cli/backends/embedded.h"
 #include "services/cli/commands/commands.h"
+#include "services/cli/commands/serve_flags.h"
 #include "services/cli/flags/model_path.h"
 #include "services/cli/terminal/bytes.h"
 #include "services/cli/terminal/failure.h"
@@ -69,65 +68,8 @@ constexpr char kServeFooter[] =
     "\\\n"
     "    --tls-cert tls/server.pem --tls-key tls/server-key.pem";
 
-constexpr int64_t kMaxKeepAlive = int64_t{365} * 24 * 3'600;  // seconds
-
 // The HTTP server's thread, and those of the command itself.
 constexpr int kFrontThreads = 2;
-
-struct ServeFlags {
-  services::Settings settings = {.section = "serve"};
-  std::vector<std::string> models;
-  services::HttpOptions http;
-  std::string tokens;
-  std::string quotas;
-  services::LogSettings log;
-  bool is_insecure = false;
-  int64_t drain_s = 30;
-  std::vector<std::string> pinned;
-  std::optional<int64_t> keep_alive_s;
-  LoadFlags load;
-};
-
-// A name for clients: the file's, with '-' for characters that names have not.
-std::string NameOf(const std::string& path) {
-  std::string name = fs::path(path).stem().string();
-  name.resize(std::min(name.size(), services::ModelFlag::kMaxNameBytes));
-  for (char& c : name) {
-    const bool is_good = absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
-                         c == '-' || c == '_' || c == '.' || c == ':';
-    if (!is_good) c = '-';
-  }
-  return name;
-}
-
-// The files that the operands mean, with their names.
-absl::StatusOr<std::vector<services::ModelFlag>> FindModels(
-    const std::vector<std::string>& operands) {
-  std::vector<std::string> paths;
-  for (const std::string& operand : operands) {
-    std::error_code error;
-    if (!fs::is_directory(operand, error)) {
-      paths.push_back(ResolveModel(operand));
-      continue;
-    }
-    const std::vector<std::string> found = ModelsIn(operand);
-    if (found.empty()) {
-      return UsageError(absl::StrCat(operand, " has no file *.gguf"));
-    }
-    paths.insert(paths.end(), found.begin(), found.end());
-  }
-  std::vector<services::ModelFlag> models;
-  for (const std::string& path : paths) {
-    // Mistakes are reported before a device is opened.
-    RETURN_IF_ERROR(OpenModel(path).status());
-    services::ModelFlag model{NameOf(path), path};
-    if (services::HasModel(models, model.name)) {
-      return UsageError(absl::StrCat("two models are called ", model.name));
-    }
-    models.push_back(std::move(model));
-  }
-  return models;
-}
 
 absl::Status CheckServeFlags(const ServeFlags& flags,
                              const GlobalFlags& globals) {
@@ -154,19 +96,6 @@ absl::Status CheckServeFlags(const ServeFlags& flags,
                              .tls = flags.http.tls,
                              .tokens = flags.tokens});
   return listen.ok() ? listen : UsageError(listen.message());
-}
-
-absl::Status CheckPinned(const services::WorkerOptions& options) {
-  for (const std::string& name : options.pinned) {
-    if (services::HasModel(options.models, name)) continue;
-    return UsageError(absl::StrCat(
-        "--pin ", name, ": there is no model of this name; there are ",
-        absl::StrJoin(options.models, ", ",
-                      [](std::string* out, const services::ModelFlag& one) {
-                        out->append(one.name);
-                      })));
-  }
-  return absl::OkStatus();
 }
 
 // Waits for one load. Shared with the registry, which may keep it for longer.
@@ -346,9 +275,11 @@ services::WorkerOptions ToWorkerOptions(const ServeFlags& flags) {
   return options;
 }
 
-// Serves until a signal comes. The devices of `options` outlive it.
-absl::Status Serve(const ServeFlags& flags, services::WorkerOptions options,
-                   Streams& streams) {
+// Serves until a signal comes. The devices of `options` outlive it. `args` are
+// those of the command line.
+absl::Status Serve(const ServeFlags& flags,
+                   const std::vector<std::string>& args,
+                   services::WorkerOptions options, Streams& streams) {
   ASSIGN_OR_RETURN(const auto log,
                    services::LogThread::Start(flags.log, STDERR_FILENO));
   RETURN_IF_ERROR(services::CheckWorkerThreads(options, kFrontThreads));
@@ -377,7 +308,12 @@ absl::Status Serve(const ServeFlags& flags, services::WorkerOptions options,
     front->SetReady(true);
     Announce(front->address(), flags, options.models.front().name, streams);
     news.Begin();
-    while (!Interrupted()) absl::SleepFor(kInterruptPoll);
+    services::Settings in_effect = flags.settings;
+    while (!Interrupted()) {
+      absl::SleepFor(kInterruptPoll);
+      if (!TakeHangup()) continue;
+      ReloadServe(ReadServeFlagsAgain(args), core->registry(), in_effect);
+    }
     news.End();
   }
   front->Drain(status.ok() ? options.drain_timeout : absl::ZeroDuration(),
@@ -397,7 +333,8 @@ absl::Status RunServe(const ServeFlags& flags, const Commands& commands) {
   ASSIGN_OR_RETURN(options.models, FindModels(flags.models));
   RETURN_IF_ERROR(CheckPinned(options));
   RETURN_IF_ERROR(MemoryOfEach(flags.load, flags.load.devices.size()).status());
-  const InterruptScope interrupts;
+  const InterruptScope interrupts(flags.settings.path.empty() ? Hangup::kEnds
+                                                              : Hangup::kNoted);
   ASSIGN_OR_RETURN(const services::ComputeDevices devices,
                    OpenDevices(flags.load.devices, flags.load));
   std::vector<const worker::ComputeDevice*> opened;
@@ -408,8 +345,9 @@ absl::Status RunServe(const ServeFlags& flags, const Commands& commands) {
                                  .memory_bytes = flags.load.device_memory,
                                  .ids = ""},
                                 "", opened));
-  return services::NeedsThreads(
-      [&] { return Serve(flags, std::move(options), commands.streams); });
+  return services::NeedsThreads([&] {
+    return Serve(flags, commands.args, std::move(options), commands.streams);
+  });
 }
 
 }  // namespace
@@ -418,46 +356,7 @@ void AddServe(CLI::App& app, Commands& commands) {
   CLI::App* command = app.add_subcommand("serve", kServeDescription);
   command->footer(kServeFooter);
   auto flags = std::make_shared<ServeFlags>();
-  flags->http.listen = "127.0.0.1:8080";
-  flags->load.slots = services::WorkerLoadDefaults().n_slots;
-  flags->load.parked_slots = services::WorkerLoadDefaults().n_parked;
-  services::AddSettingsFlags(*command, flags->settings);
-  command
-      ->add_option("models", flags->models,
-                   "GGUF files, names in the cache, or folders of files; "
-                   "clients call a model by its file's name without .gguf")
-      ->type_name("FILE...");
-  command
-      ->add_option("--listen", flags->http.listen,
-                   "Where to listen; port 0 takes any (127.0.0.1:8080)")
-      ->type_name("HOST:PORT");
-  command->add_flag("--insecure", flags->is_insecure,
-                    "Listen on an address that is not loopback without TLS, or "
-                    "without asking who calls");
-  services::AddSecurityFlags(*command, flags->http.tls, flags->tokens);
-  command
-      ->add_option("--allow-host", flags->http.allowed_hosts,
-                   "A name that requests may call this server by, beside "
-                   "addresses and localhost; repeatable")
-      ->type_name("NAME");
-  command
-      ->add_option("--allow-origin", flags->http.allowed_origins,
-                   "An origin whose pages may send requests, such as "
-                   "https://chat.example.com; repeatable")
-      ->type_name("ORIGIN");
-  AddCount(*command, "--drain-timeout", &flags->drain_s, 0, 3'600, "S",
-           "Seconds that running calls get after SIGTERM (30)");
-  command
-      ->add_option("--pin", flags->pinned,
-                   "Name of a model that is never unloaded for another one; "
-                   "repeatable")
-      ->type_name("NAME");
-  AddCount(*command, "--keep-alive", &flags->keep_alive_s, 0, kMaxKeepAlive,
-           "S",
-           "Unload a model that nobody has used for so many seconds (never)");
-  services::AddQuotaFlag(*command, flags->quotas);
-  services::AddLogFlags(*command, flags->log);
-  AddLoadFlags(*command, &flags->load);
+  AddServeFlags(*command, *flags);
   command->callback([flags, &commands] {
     commands.run = [flags, &commands] { return RunServe(*flags, commands); };
   });

@@ -4,15 +4,18 @@
 namespace plimsoll::cli {
 namespace {
 
-// This is the one global variable: a signal handler can reach nothing else.
-// It holds the signal's number; 0 if none came.
+// These are the only global variables: a signal handler can reach nothing else.
+// The first one holds the number of the signal that asks to end; 0 if none
+// came.
 volatile std::sig_atomic_t g_interrupted = 0;
+volatile std::sig_atomic_t g_hung_up = 0;
 
 void OnSignal(int signal) { g_interrupted = signal; }
+void OnHangup(int) { g_hung_up = 1; }
 
 }  // namespace
 
-InterruptScope::InterruptScope() {
+InterruptScope::InterruptScope(Hangup hangup) {
   if (!Terminated()) g_interrupted = 0;
   struct sigaction action = {};
   action.sa_handler = OnSignal;
@@ -23,7 +26,10 @@ InterruptScope::InterruptScope() {
   // the signal twice.
   action.sa_flags = 0;
   sigaction(SIGHUP, nullptr, &old_hangup_);
-  if (old_hangup_.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
+  if (hangup == Hangup::kNoted) action.sa_handler = OnHangup;
+  if (hangup == Hangup::kNoted || old_hangup_.sa_handler != SIG_IGN) {
+    sigaction(SIGHUP, &action, nullptr);
+  }
 }
 
 InterruptScope::~InterruptScope() {
@@ -35,6 +41,11 @@ InterruptScope::~InterruptScope() {
 }
 
 bool Interrupted() { return g_interrupted != 0; }
+bool TakeHangup() {
+  if (g_hung_up == 0) return false;
+  g_hung_up = 0;
+  return true;
+}
 void ForgetInterrupt() { g_interrupted = 0; }
 bool Terminated() {
   return g_interrupted == SIGTERM || g_interrupted == SIGHUP;

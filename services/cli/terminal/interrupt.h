@@ -11,6 +11,12 @@ namespace plimsoll::cli {
 // A waiting command checks this often whether it was interrupted.
 inline constexpr absl::Duration kInterruptPoll = absl::Milliseconds(50);
 
+// What SIGHUP means.
+enum class Hangup {
+  kEnds,   // the terminal is gone: the process is to end
+  kNoted,  // TakeHangup() tells of it, and nothing else happens
+};
+
 // While an object of this class lives, SIGINT, SIGTERM and, unless it is
 // ignored, SIGHUP set a flag. At its beginning it forgets an earlier Ctrl-C. A
 // second SIGINT or SIGTERM kills the process, so that nothing can hang; a
@@ -18,7 +24,7 @@ inline constexpr absl::Duration kInterruptPoll = absl::Milliseconds(50);
 // later. Objects are not nested.
 class InterruptScope {
  public:
-  InterruptScope();
+  explicit InterruptScope(Hangup hangup = Hangup::kEnds);
   ~InterruptScope();
   InterruptScope(const InterruptScope&) = delete;
   InterruptScope& operator=(const InterruptScope&) = delete;
@@ -33,6 +39,9 @@ class InterruptScope {
 bool Interrupted();
 // Returns true if it was no Ctrl-C but asks the process to end.
 bool Terminated();
+// Returns true once after each SIGHUP that was noted; several at a time may be
+// one.
+bool TakeHangup();
 // Clears the flag: who asks what goes on after Ctrl-C.
 void ForgetInterrupt();
 

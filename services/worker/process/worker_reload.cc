@@ -1,6 +1,7 @@
 #include "services/worker/process/worker_reload.h"
 
 #include "absl/status/status.h"
+#include "services/host/log.h"
 #include "services/settings/reload.h"
 
 namespace plimsoll::services {
@@ -18,6 +19,11 @@ void ReloadWorker(WorkerReload& reload, ModelRegistry& registry,
       {"log-requests",
        [&] {
          log.SetRequests(LogObserver::RequestsOf(options));
+         return absl::OkStatus();
+       }},
+      {"log-level",
+       [&] {
+         SetLogLevel(flags->server.log.least);
          return absl::OkStatus();
        }},
   };

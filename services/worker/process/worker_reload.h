@@ -19,9 +19,9 @@ struct WorkerReload {
 };
 
 // Reads the settings again and applies what has changed of `model`, as far as
-// models were added, of `log-requests` and, if models are loaded on demand, of
-// `pin` and `keep-alive`. The log says what happened; flags that are in error
-// change nothing.
+// models were added, of `log-requests`, `log-level` and, if models are loaded
+// on demand, of `pin` and `keep-alive`. The log says what happened; flags that
+// are in error change nothing.
 void ReloadWorker(WorkerReload& reload, ModelRegistry& registry,
                   LogObserver& log);
 

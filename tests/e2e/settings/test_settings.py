@@ -1,8 +1,10 @@
 """Settings from a file, the environment and flags; what SIGHUP reads again."""
 
+import json
 import os
 import signal
 import subprocess
+import urllib.request
 
 import pytest
 
@@ -237,6 +239,58 @@ def test_a_planner_reads_its_file_again(config):
         assert describe(planner, "a") == first
         planner.terminate()
         assert planner.process.wait(timeout=CALL_SECONDS) == 0
+
+
+@pytest.mark.parametrize("section", PROGRAMS)
+def test_the_level_of_the_log_changes(config, section):
+    server = {"planner": Planner, "worker": Worker}[section]
+    flag = config(f"[{section}]\nlog-level = 'error'\n")
+    with server(flag) as running:
+        config(f"[{section}]\nlog-level = 'info'\n")
+        assert "changed=log-level\n" in hang_up(running, "were read again")
+        # A pending SIGHUP comes before a pending SIGTERM.
+        config(f"[{section}]\nlog-level = 'error'\n")
+        running.process.send_signal(signal.SIGHUP)
+        running.terminate()
+        assert running.process.wait(timeout=CALL_SECONDS) == 0
+        assert "draining" not in running.log()
+
+
+def test_serve_reads_its_file_again(config, smollm2, gemma3):
+    def write(models, lines=""):
+        listed = ", ".join(f"'{model}'" for model in models)
+        return config(f"[serve]\nn-ctx = 256\nmodels = [{listed}]\n{lines}")
+
+    def names(front):
+        with urllib.request.urlopen(
+            f"{front.url}/v1/models", timeout=CALL_SECONDS
+        ) as reply:
+            return {model["id"] for model in json.load(reply)["data"]}
+
+    flag = write([smollm2], "log-level = 'error'\n")
+    with Front(flag) as front:
+        (first,) = names(front)
+        write([smollm2, gemma3], "keep-alive = 600\nslots = 3\n")
+        said = hang_up(front, "new values of settings")
+        assert "changed=models,keep-alive,log-level\n" in said
+        assert "keys=slots\n" in said
+        assert len(names(front)) == 2
+
+        write([smollm2, gemma3], "pin = 'nobody'\n")
+        said = hang_up(front, "were read again")
+        assert "could not be changed key=pin" in said and "nobody" in said
+
+        write([gemma3], f"pin = '{first}'\n")
+        assert "a model is gone" in hang_up(front, "were read again")
+        assert first in names(front)
+
+        write([smollm2, gemma3], f"pin = '{first}'\n")
+        assert "changed=pin" in hang_up(front, "were read again")
+        config("[serve")
+        said = hang_up(front, "the settings are bad")
+        assert "plimsoll.toml:1:" in said
+        front.terminate()
+        assert front.process.wait(timeout=CALL_SECONDS) == 0
 
 
 def test_without_a_file_a_hangup_ends_a_server():

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "services/host/log.h"
 #include "tests/planner/tiny_models.h"
 #include "tests/services/planner/ledger_fixture.h"
 #include "tests/services/temporary_folder.h"
@@ -80,6 +81,22 @@ TEST_F(PlannerReloadTest, AModelThatCannotBeReadChangesNothing) {
                               HasSubstr("model c: ")));
   EXPECT_TRUE(Knows("a"));
   EXPECT_FALSE(Knows("b"));
+}
+
+TEST_F(PlannerReloadTest, TheLevelOfTheLogChanges) {
+  const auto logs = [] {
+    ::testing::internal::CaptureStderr();
+    Log(LogLevel::kInfo, "a line");
+    return !::testing::internal::GetCapturedStderr().empty();
+  };
+  const std::string model = "model = ['a=" + model_ + "']\n";
+  EXPECT_TRUE(logs());
+  Write(model + "log-level = 'warning'\n");
+  Reload();
+  EXPECT_FALSE(logs());
+  Write(model);
+  EXPECT_THAT(Reload(), HasSubstr("changed=log-level"));
+  EXPECT_TRUE(logs());
 }
 
 TEST_F(PlannerReloadTest, ABadFileChangesNothing) {

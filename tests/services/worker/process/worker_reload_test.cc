@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "services/host/log.h"
 #include "tests/services/temporary_folder.h"
 #include "tests/services/worker/worker_fixture.h"
 
@@ -66,6 +67,20 @@ class WorkerReloadTest : public ::testing::Test {
   LogObserver log_{LogObserver::Requests::kNotLogged};
   WorkerReload reload_;
 };
+
+TEST_F(WorkerReloadTest, TheLevelOfTheLogChanges) {
+  const auto logs = [] {
+    ::testing::internal::CaptureStderr();
+    Log(LogLevel::kInfo, "a line");
+    return !::testing::internal::GetCapturedStderr().empty();
+  };
+  Write("log-level = 'error'\n");
+  Reload();
+  EXPECT_FALSE(logs());
+  Write("");
+  EXPECT_THAT(Reload(), HasSubstr("changed=log-level"));
+  EXPECT_TRUE(logs());
+}
 
 TEST_F(WorkerReloadTest, WhatMayChangeChanges) {
   EXPECT_FALSE(LogsRequests());

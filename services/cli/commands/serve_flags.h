@@ -1,0 +1,63 @@
+// The flags of `plimsoll serve`, and the settings of it that may change while
+// it runs.
+#ifndef PLIMSOLL_SERVICES_CLI_COMMANDS_SERVE_FLAGS_H_
+#define PLIMSOLL_SERVICES_CLI_COMMANDS_SERVE_FLAGS_H_
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "services/cli/flags/flags.h"
+#include "services/http/front.h"
+#include "services/server/flags.h"
+#include "services/settings/settings.h"
+#include "services/worker/models/model_registry.h"
+#include "services/worker/models/options.h"
+
+namespace plimsoll::cli {
+
+struct ServeFlags {
+  services::Settings settings = {.section = "serve"};
+  std::vector<std::string> models;
+  services::HttpOptions http;
+  std::string tokens;
+  std::string quotas;
+  services::LogSettings log;
+  bool is_insecure = false;
+  int64_t drain_s = 30;
+  std::vector<std::string> pinned;
+  std::optional<int64_t> keep_alive_s;
+  LoadFlags load;
+};
+
+void AddServeFlags(CLI::App& command, ServeFlags& flags);
+
+// The files that the operands mean, with their names.
+// Errors: UsageError; those of OpenModel.
+absl::StatusOr<std::vector<services::ModelFlag>> FindModels(
+    const std::vector<std::string>& operands);
+
+// Errors: UsageError if a model that is to be pinned is not among
+// options.models.
+absl::Status CheckPinned(const services::WorkerOptions& options);
+
+// Reads the flags of a server again that `args` started: from the command line,
+// from the environment as it was, and from the file of settings. Prints
+// nothing. Errors: kInvalidArgument with the mistake.
+absl::StatusOr<ServeFlags> ReadServeFlagsAgain(
+    const std::vector<std::string>& args);
+
+// Applies what has changed since `in_effect` of `models`, as far as models were
+// added, of `pin`, `keep-alive` and `log-level`. The log says what happened;
+// flags that are in error change nothing.
+void ReloadServe(const absl::StatusOr<ServeFlags>& flags,
+                 services::ModelRegistry& registry,
+                 services::Settings& in_effect);
+
+}  // namespace plimsoll::cli
+
+#endif  // PLIMSOLL_SERVICES_CLI_COMMANDS_SERVE_FLAGS_H_
