@@ -203,6 +203,13 @@ class LeaseBook {
   // It is false for an unhealthy device and for one that is not registered.
   bool IsHealthy(const std::string& device_id) const;
 
+  // Returns who holds a lease that lives or was released lately, else null. It
+  // is good until the book changes.
+  const std::string* HolderOf(const std::string& lease_id) const {
+    const auto found = leases_.find(lease_id);
+    return found == leases_.end() ? nullptr : &found->second.lease.holder;
+  }
+
   std::vector<BookedDevice> Devices() const;  // they are in order of their ids
   std::vector<Lease> Leases() const;          // the live ones are, too
 

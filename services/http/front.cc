@@ -25,8 +25,9 @@
 #include "services/http/page.h"
 #include "services/http/server_status.h"
 #include "services/http/token_calls.h"
+#include "services/server/access/identity.h"
+#include "services/server/call_guard.h"
 #include "services/server/roles.h"
-#include "services/server/token_file.h"
 
 namespace plimsoll::services {
 namespace {
@@ -157,9 +158,9 @@ bool IsOpen(absl::string_view path) {
 
 // Returns OK if the request may go on where callers need a token; its tenant is
 // then the token's. Errors: kUnauthenticated; kPermissionDenied.
-absl::Status CheckToken(TokenFile& tokens, HttpRequest& request) {
+absl::Status CheckCaller(const CallGuard& guard, HttpRequest& request) {
   if (IsOpen(request.path)) return absl::OkStatus();
-  const auto identity = tokens.Find(request.authorization);
+  const auto identity = guard.Identify(request.authorization, std::nullopt);
   if (!identity.has_value()) {
     return absl::UnauthenticatedError(
         request.authorization.empty()
@@ -235,8 +236,8 @@ HttpResponse Front::Metrics() const {
 }
 
 void Front::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
-  if (const auto tokens = room_.gate.tokens()) {
-    const absl::Status status = CheckToken(*tokens, request);
+  if (const auto guard = room_.gate.guard()) {
+    const absl::Status status = CheckCaller(*guard, request);
     if (!status.ok()) return reply->Send(RefusalOf(status));
   }
   absl::string_view path = request.path;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "services/host/log.h"
@@ -51,6 +52,11 @@ absl::Status LeaseError(absl::Status status, const std::string& id) {
       {unknown ? v1::ERROR_REASON_LEASE_NOT_FOUND : v1::ERROR_REASON_LEASE_LOST,
        {{"lease_id", id}},
        std::nullopt});
+}
+
+// What the book calls something of `owner` that a request names.
+std::string OwnedName(const std::string& owner, const std::string& name) {
+  return owner.empty() || name.empty() ? name : absl::StrCat(owner, " ", name);
 }
 
 // Returns the name of the process in the book. An identity that is not valid
@@ -193,15 +199,29 @@ absl::StatusOr<Ledger::Device> Ledger::FindDevice(const std::string& id,
   return device;
 }
 
+absl::Status Ledger::CheckOwner(const std::string& lease_id,
+                                const std::string& owner) {
+  if (owner.empty()) return absl::OkStatus();
+  const std::string* holder = book_.HolderOf(lease_id);
+  // Owners have no spaces.
+  if (holder == nullptr ||
+      absl::StartsWith(*holder, absl::StrCat(owner, " "))) {
+    return absl::OkStatus();
+  }
+  return absl::PermissionDeniedError("the lease belongs to another worker");
+}
+
 absl::Status Ledger::Reserve(const v1::ReserveRequest& request,
-                             v1::ReserveResponse& response) {
-  absl::Status status = Grant(request, response);
+                             v1::ReserveResponse& response,
+                             const std::string& owner) {
+  absl::Status status = Grant(request, response, owner);
   if (observer_ != nullptr) observer_->OnReserve(status);
   return status;
 }
 
 absl::Status Ledger::Grant(const v1::ReserveRequest& request,
-                           v1::ReserveResponse& response) {
+                           v1::ReserveResponse& response,
+                           const std::string& owner) {
   ASSIGN_OR_RETURN(const int64_t bytes, Signed(request.bytes(), "bytes"));
   ASSIGN_OR_RETURN(const std::string process,
                    NameOf(request.has_process(), request.process()));
@@ -210,10 +230,10 @@ absl::Status Ledger::Grant(const v1::ReserveRequest& request,
   RETURN_IF_ERROR(Watch(process, now));
   const bool is_watched = watch_.IsWatching(process);
   const absl::StatusOr<planner::Lease> lease =
-      book_.Reserve({.request_id = request.request_id(),
+      book_.Reserve({.request_id = OwnedName(owner, request.request_id()),
                      .lease_id = RandomId(),
                      .device_id = request.device_id(),
-                     .holder = request.holder(),
+                     .holder = OwnedName(owner, request.holder()),
                      .purpose = request.purpose(),
                      .bytes = bytes,
                      .process = process},
@@ -270,13 +290,15 @@ absl::Status Ledger::Read(const std::string& device_id, uint64_t free_bytes,
 }
 
 absl::Status Ledger::Confirm(const v1::ConfirmRequest& request,
-                             v1::ConfirmResponse& response) {
+                             v1::ConfirmResponse& response,
+                             const std::string& owner) {
   ASSIGN_OR_RETURN(const int64_t epoch, Signed(request.epoch(), "epoch"));
   ASSIGN_OR_RETURN(const int64_t measured,
                    Signed(request.measured_bytes(), "measured_bytes"));
   absl::MutexLock lock(&mu_);
   RETURN_IF_ERROR(CheckOwner());
   const absl::Time now = clock_();
+  RETURN_IF_ERROR(CheckOwner(request.lease_id(), owner));
   const absl::StatusOr<planner::Lease> lease =
       book_.Confirm(request.lease_id(), epoch, measured, now);
   if (!lease.ok()) return LeaseError(lease.status(), request.lease_id());
@@ -292,13 +314,15 @@ absl::Status Ledger::Confirm(const v1::ConfirmRequest& request,
 }
 
 absl::StatusOr<planner::Lease> Ledger::Present(const v1::RenewRequest& request,
-                                               int64_t epoch, absl::Time now) {
+                                               int64_t epoch,
+                                               const std::string& owner,
+                                               absl::Time now) {
   const v1::PresentedLease& presented = request.presented();
   planner::Lease claim;
   claim.id = request.lease_id();
   claim.epoch = epoch;
   claim.device_id = presented.device_id();
-  claim.holder = presented.holder();
+  claim.holder = OwnedName(owner, presented.holder());
   claim.purpose = presented.purpose();
   ASSIGN_OR_RETURN(claim.bytes, Signed(presented.bytes(), "presented.bytes"));
   ASSIGN_OR_RETURN(claim.measured_bytes, Signed(presented.measured_bytes(),
@@ -317,13 +341,15 @@ absl::StatusOr<planner::Lease> Ledger::Present(const v1::RenewRequest& request,
 }
 
 absl::Status Ledger::Renew(const v1::RenewRequest& request,
-                           v1::RenewResponse& response) {
+                           v1::RenewResponse& response,
+                           const std::string& owner) {
   ASSIGN_OR_RETURN(const int64_t epoch, Signed(request.epoch(), "epoch"));
   absl::MutexLock lock(&mu_);
   RETURN_IF_ERROR(CheckOwner());
   const absl::Time now = clock_();
+  RETURN_IF_ERROR(CheckOwner(request.lease_id(), owner));
   const absl::StatusOr<planner::Lease> lease =
-      request.has_presented() ? Present(request, epoch, now)
+      request.has_presented() ? Present(request, epoch, owner, now)
                               : book_.Renew(request.lease_id(), epoch, now);
   if (!lease.ok()) return LeaseError(lease.status(), request.lease_id());
   if (request.has_device_free_bytes()) {
@@ -337,13 +363,15 @@ absl::Status Ledger::Renew(const v1::RenewRequest& request,
 }
 
 absl::Status Ledger::Release(const v1::ReleaseRequest& request,
-                             v1::ReleaseResponse& response) {
+                             v1::ReleaseResponse& response,
+                             const std::string& owner) {
   ASSIGN_OR_RETURN(const int64_t epoch, Signed(request.epoch(), "epoch"));
   ASSIGN_OR_RETURN(const int64_t shortfall,
                    Signed(request.shortfall_bytes(), "shortfall_bytes"));
   absl::MutexLock lock(&mu_);
   const absl::Time now = clock_();
   book_.Expire(now);
+  RETURN_IF_ERROR(CheckOwner(request.lease_id(), owner));
   const absl::StatusOr<planner::Lease> lease =
       book_.Release(request.lease_id(), epoch, shortfall);
   if (!lease.ok()) return LeaseError(lease.status(), request.lease_id());
@@ -422,12 +450,14 @@ Ledger::States Ledger::StatesOf(const std::optional<Ids>& ids) {
 }
 
 absl::Status Ledger::RegisterDevice(const v1::RegisterDeviceRequest& request,
-                                    v1::RegisterDeviceResponse& response) {
+                                    v1::RegisterDeviceResponse& response,
+                                    const std::string& owner) {
   ASSIGN_OR_RETURN(const planner::DeviceProfile profile,
                    FromProto(request.profile()));
   ASSIGN_OR_RETURN(const int64_t headroom_bytes,
                    Signed(request.headroom_bytes(), "headroom_bytes"));
-  if (request.holder().size() > planner::LeaseBook::kMaxIdBytes) {
+  const std::string holder = OwnedName(owner, request.holder());
+  if (holder.size() > planner::LeaseBook::kMaxIdBytes) {
     return absl::InvalidArgumentError("holder has more than 256 bytes");
   }
   planner::BookedDevice device{.id = profile.id,
@@ -441,9 +471,9 @@ absl::Status Ledger::RegisterDevice(const v1::RegisterDeviceRequest& request,
   absl::MutexLock lock(&mu_);
   book_.Expire(clock_());
   // A failed device does not become healthy because its holder says so.
-  ASSIGN_OR_RETURN(const std::string evicted,
-                   book_.RegisterDevice(
-                       device, request.unhealthy() ? "" : request.holder()));
+  ASSIGN_OR_RETURN(
+      const std::string evicted,
+      book_.RegisterDevice(device, request.unhealthy() ? "" : holder));
   FlushJournal();  // its reading may have freed something
   if (!evicted.empty()) {
     devices_.erase(evicted);
@@ -458,7 +488,7 @@ absl::Status Ledger::RegisterDevice(const v1::RegisterDeviceRequest& request,
     registered.message = std::move(message);
   }
   if (request.unhealthy()) {
-    RETURN_IF_ERROR(book_.MarkUnhealthy(profile.id, request.holder()));
+    RETURN_IF_ERROR(book_.MarkUnhealthy(profile.id, holder));
   }
   feed_.Touch(profile.id);
   *response.mutable_device() = ToProto(StateOf(profile.id, registered));

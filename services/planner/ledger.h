@@ -68,16 +68,25 @@ class Ledger {
                                     const std::string& purpose = "")
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // `owner` is the caller's Identity::lease_owner. One that is not empty stands
+  // in front of the holders that its calls name, with a space behind it.
+  // Errors of calls about a lease: also kPermissionDenied if it is another
+  // owner's.
   absl::Status Reserve(const v1::ReserveRequest& request,
-                       v1::ReserveResponse& response) ABSL_LOCKS_EXCLUDED(mu_);
+                       v1::ReserveResponse& response,
+                       const std::string& owner = "") ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Confirm(const v1::ConfirmRequest& request,
-                       v1::ConfirmResponse& response) ABSL_LOCKS_EXCLUDED(mu_);
+                       v1::ConfirmResponse& response,
+                       const std::string& owner = "") ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Renew(const v1::RenewRequest& request,
-                     v1::RenewResponse& response) ABSL_LOCKS_EXCLUDED(mu_);
+                     v1::RenewResponse& response, const std::string& owner = "")
+      ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Release(const v1::ReleaseRequest& request,
-                       v1::ReleaseResponse& response) ABSL_LOCKS_EXCLUDED(mu_);
+                       v1::ReleaseResponse& response,
+                       const std::string& owner = "") ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status RegisterDevice(const v1::RegisterDeviceRequest& request,
-                              v1::RegisterDeviceResponse& response)
+                              v1::RegisterDeviceResponse& response,
+                              const std::string& owner = "")
       ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status ListDevices(v1::ListDevicesResponse& response)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -103,7 +112,11 @@ class Ledger {
 
   // Reserves, and leaves telling the observer to the caller.
   absl::Status Grant(const v1::ReserveRequest& request,
-                     v1::ReserveResponse& response) ABSL_LOCKS_EXCLUDED(mu_);
+                     v1::ReserveResponse& response, const std::string& owner)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Errors: kPermissionDenied if the lease is not `owner`'s.
+  absl::Status CheckOwner(const std::string& lease_id, const std::string& owner)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Watches the process `name` from now on, if that is possible, and tells the
   // book that it lives. Errors: kFailedPrecondition if the process has ended.
   absl::Status Watch(const std::string& name, absl::Time now)
@@ -127,7 +140,9 @@ class Ledger {
                        const v1::ReserveRequest& request, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<planner::Lease> Present(const v1::RenewRequest& request,
-                                         int64_t epoch, absl::Time now)
+                                         int64_t epoch,
+                                         const std::string& owner,
+                                         absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Records the free bytes that the device itself reports.
   absl::Status Read(const std::string& device_id, uint64_t free_bytes,

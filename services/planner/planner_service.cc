@@ -1,12 +1,16 @@
 #include "services/planner/planner_service.h"
 
+#include <optional>
+#include <string>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
 #include "services/planner/placement_queries.h"
 #include "services/planner/watch_call.h"
 #include "services/planner/what_if_queries.h"
 #include "services/server/call.h"
+#include "services/server/credentials.h"
 
 namespace plimsoll::services {
 namespace {
@@ -86,37 +90,51 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
   ServerUnaryReactor* Reserve(CallbackServerContext* context,
                               const v1::ReserveRequest* request,
                               v1::ReserveResponse* response) override {
-    return AnswerUnary(context, limits_, *request, *response,
-                       [&] { return ledger_.Reserve(*request, *response); });
+    return AnswerUnary(
+        context, limits_, *request, *response, [&]() -> absl::Status {
+          ASSIGN_OR_RETURN(const std::string owner, OwnerOf(*context));
+          return ledger_.Reserve(*request, *response, owner);
+        });
   }
 
   ServerUnaryReactor* Confirm(CallbackServerContext* context,
                               const v1::ConfirmRequest* request,
                               v1::ConfirmResponse* response) override {
-    return AnswerUnary(context, limits_, *request, *response,
-                       [&] { return ledger_.Confirm(*request, *response); });
+    return AnswerUnary(
+        context, limits_, *request, *response, [&]() -> absl::Status {
+          ASSIGN_OR_RETURN(const std::string owner, OwnerOf(*context));
+          return ledger_.Confirm(*request, *response, owner);
+        });
   }
 
   ServerUnaryReactor* Renew(CallbackServerContext* context,
                             const v1::RenewRequest* request,
                             v1::RenewResponse* response) override {
-    return AnswerUnary(context, limits_, *request, *response,
-                       [&] { return ledger_.Renew(*request, *response); });
+    return AnswerUnary(
+        context, limits_, *request, *response, [&]() -> absl::Status {
+          ASSIGN_OR_RETURN(const std::string owner, OwnerOf(*context));
+          return ledger_.Renew(*request, *response, owner);
+        });
   }
 
   ServerUnaryReactor* Release(CallbackServerContext* context,
                               const v1::ReleaseRequest* request,
                               v1::ReleaseResponse* response) override {
-    return AnswerUnary(context, limits_, *request, *response,
-                       [&] { return ledger_.Release(*request, *response); });
+    return AnswerUnary(
+        context, limits_, *request, *response, [&]() -> absl::Status {
+          ASSIGN_OR_RETURN(const std::string owner, OwnerOf(*context));
+          return ledger_.Release(*request, *response, owner);
+        });
   }
 
   ServerUnaryReactor* RegisterDevice(
       CallbackServerContext* context, const v1::RegisterDeviceRequest* request,
       v1::RegisterDeviceResponse* response) override {
-    return AnswerUnary(context, limits_, *request, *response, [&] {
-      return ledger_.RegisterDevice(*request, *response);
-    });
+    return AnswerUnary(
+        context, limits_, *request, *response, [&]() -> absl::Status {
+          ASSIGN_OR_RETURN(const std::string owner, OwnerOf(*context));
+          return ledger_.RegisterDevice(*request, *response, owner);
+        });
   }
 
   ServerUnaryReactor* ListDevices(CallbackServerContext* context,
@@ -182,6 +200,16 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
   }
 
  private:
+  // The owner of the leases that the caller may touch; "" for all of them.
+  absl::StatusOr<std::string> OwnerOf(
+      const CallbackServerContext& context) const {
+    const auto guard = limits_.gate.guard();
+    if (guard == nullptr) return std::string();
+    std::optional<Identity> caller = CallerOf(context, *guard);
+    if (caller.has_value()) return std::move(caller->lease_owner);
+    return absl::UnauthenticatedError("the token is not valid any more");
+  }
+
   Planner& planner_;
   Ledger& ledger_;
   WorkPool& pool_;

@@ -48,14 +48,14 @@ void CallGate::SetCloseListener(std::function<void()> listener) {
   close_listener_ = std::move(listener);
 }
 
-void CallGate::SetTokens(std::shared_ptr<TokenFile> tokens) {
+void CallGate::SetGuard(std::shared_ptr<const CallGuard> guard) {
   absl::MutexLock lock(&mu_);
-  tokens_ = std::move(tokens);
+  guard_ = std::move(guard);
 }
 
-std::shared_ptr<TokenFile> CallGate::tokens() const {
+std::shared_ptr<const CallGuard> CallGate::guard() const {
   absl::MutexLock lock(&mu_);
-  return tokens_;
+  return guard_;
 }
 
 int64_t CallGate::NotifyWhenIdle(std::function<void()> told) {

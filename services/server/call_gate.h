@@ -1,5 +1,5 @@
 // Counts the running calls, and refuses new ones once the server drains. It
-// also knows the tokens by which a server tells its callers apart.
+// also knows by what the server tells its callers apart.
 #ifndef PLIMSOLL_SERVICES_SERVER_CALL_GATE_H_
 #define PLIMSOLL_SERVICES_SERVER_CALL_GATE_H_
 
@@ -16,7 +16,7 @@
 
 namespace plimsoll::services {
 
-class TokenFile;
+class CallGuard;
 
 // Thread-safe. It outlives every pass.
 class CallGate {
@@ -56,9 +56,10 @@ class CallGate {
   // ends the last call makes that call, with whatever locks it holds: `told`
   // must not block and must not use the gate. Returns the id for Forget().
   int64_t NotifyWhenIdle(std::function<void()> told) ABSL_LOCKS_EXCLUDED(mu_);
-  // The tokens of this server's callers; null if it does not ask for any.
-  void SetTokens(std::shared_ptr<TokenFile> tokens) ABSL_LOCKS_EXCLUDED(mu_);
-  std::shared_ptr<TokenFile> tokens() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Who says who calls; null if this server does not ask.
+  void SetGuard(std::shared_ptr<const CallGuard> guard)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  std::shared_ptr<const CallGuard> guard() const ABSL_LOCKS_EXCLUDED(mu_);
 
   // Drops the function that NotifyWhenIdle() registered under `id`.
   void Forget(int64_t id) ABSL_LOCKS_EXCLUDED(mu_);
@@ -70,7 +71,7 @@ class CallGate {
   int64_t running_ ABSL_GUARDED_BY(mu_) = 0;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   std::function<void()> close_listener_ ABSL_GUARDED_BY(mu_);
-  std::shared_ptr<TokenFile> tokens_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<const CallGuard> guard_ ABSL_GUARDED_BY(mu_);
   int64_t next_id_ ABSL_GUARDED_BY(mu_) = 1;
   std::map<int64_t, std::function<void()>> idle_waiters_ ABSL_GUARDED_BY(mu_);
 };

@@ -1,5 +1,7 @@
 #include "services/server/call_guard.h"
 
+#include <unistd.h>
+
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -8,32 +10,67 @@
 
 namespace plimsoll::services {
 
+CallGuard::CallGuard(std::shared_ptr<TokenFile> tokens,
+                     std::function<absl::Time()> clock,
+                     std::vector<Grant> grants)
+    : tokens_(std::move(tokens)),
+      clock_(std::move(clock)),
+      grants_(std::move(grants)) {}
+
 absl::Status CallGuard::Judge(absl::string_view path,
-                              absl::string_view authorization) const {
+                              absl::string_view authorization,
+                              const std::optional<Identity>& known) const {
   const MethodRule* rule = FindMethodRule(path);
   if (rule != nullptr && !rule->least.has_value()) return absl::OkStatus();
-  const std::optional<Identity> identity = tokens_->Find(authorization);
-  if (!identity.has_value()) {
-    return absl::UnauthenticatedError(
-        authorization.empty()
-            ? "this server wants a token: send it as \"authorization: Bearer "
-              "TOKEN\", or give plimsoll --token-file"
-            : "the token is not valid here");
-  }
+  const std::optional<Identity> identity = Identify(authorization, known);
+  if (!identity.has_value()) return NoIdentity(authorization);
   if (rule == nullptr) {
     return absl::PermissionDeniedError("no role may call this method");
   }
   if (identity->role < *rule->least) {
     return absl::PermissionDeniedError(absl::StrCat(
-        "a token of role ", RoleName(identity->role), " may not call ",
+        "a caller of role ", RoleName(identity->role), " may not call ",
         rule->path, ", which takes role ", RoleName(*rule->least)));
   }
   return absl::OkStatus();
 }
 
+absl::Status CallGuard::NoIdentity(absl::string_view authorization) const {
+  if (tokens_ == nullptr) {
+    return absl::PermissionDeniedError(
+        "this server has no --grant for who calls, neither for the user or a "
+        "group by a Unix socket nor for a certificate");
+  }
+  return absl::UnauthenticatedError(
+      authorization.empty()
+          ? "this server wants a token: send it as \"authorization: Bearer "
+            "TOKEN\", or give plimsoll --token-file"
+          : "the token is not valid here");
+}
+
+std::optional<Identity> CallGuard::Identify(
+    absl::string_view authorization,
+    const std::optional<Identity>& known) const {
+  if (tokens_ == nullptr || authorization.empty()) return known;
+  return tokens_->Find(authorization);
+}
+
+size_t CallGuard::LocalClassOf(const LocalPeer& peer) const {
+  if (const auto user = FindUserGrant(grants_, peer)) return *user;
+  if (peer.uid == 0 || peer.uid == geteuid()) return grants_.size();
+  return FindGroupGrant(grants_, peer).value_or(grants_.size() + 1);
+}
+
+std::optional<Identity> CallGuard::LocalIdentity(size_t local_class) const {
+  if (local_class < grants_.size()) return grants_[local_class].identity;
+  if (local_class > grants_.size()) return std::nullopt;
+  return Identity{.name = "own", .tenant = "", .role = Role::kAdmin};
+}
+
 absl::Status CallGuard::Check(absl::string_view path,
-                              absl::string_view authorization) {
-  absl::Status status = Judge(path, authorization);
+                              absl::string_view authorization,
+                              const std::optional<Identity>& known) {
+  absl::Status status = Judge(path, authorization, known);
   if (!status.ok()) CountRefusal();
   return status;
 }
@@ -48,7 +85,8 @@ void CallGuard::CountRefusal() {
     logged_at_ = now;
     n_refused = std::exchange(n_refused_, 0);
   }
-  Log(LogLevel::kWarning, "calls were refused: no valid token, or a low role",
+  Log(LogLevel::kWarning,
+      "calls were refused: no valid token, no grant, or a low role",
       {{"calls", n_refused}});
 }
 

@@ -1,18 +1,23 @@
-// Decides which calls a server takes: by the token that a call carries, and the
-// table of roles.
+// Decides which calls a server takes: by the token that a call carries or what
+// its connection proves, and the table of roles.
 #ifndef PLIMSOLL_SERVICES_SERVER_CALL_GUARD_H_
 #define PLIMSOLL_SERVICES_SERVER_CALL_GUARD_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "services/server/access/grants.h"
+#include "services/server/access/identity.h"
 #include "services/server/token_file.h"
 
 namespace plimsoll::services {
@@ -24,25 +29,48 @@ class CallGuard {
   // At most one line a kLogInterval tells of refused calls.
   static constexpr absl::Duration kLogInterval = absl::Seconds(10);
 
+  // `tokens` is null if the server takes no tokens.
   CallGuard(std::shared_ptr<TokenFile> tokens,
-            std::function<absl::Time()> clock)
-      : tokens_(std::move(tokens)), clock_(std::move(clock)) {}
+            std::function<absl::Time()> clock, std::vector<Grant> grants = {});
 
   // Returns whether a call of the method at `path` may go on. `authorization`
-  // is the call's header of this name, "" without one.
-  // Errors: kUnauthenticated without a valid token; kPermissionDenied if its
-  // role is too low or the method has no rule. No message has the token in it.
-  absl::Status Check(absl::string_view path, absl::string_view authorization);
+  // is the call's header of this name, "" without one, and `known` who calls by
+  // what the connection proves.
+  // Errors: kUnauthenticated without a valid token, if the server takes tokens;
+  // kPermissionDenied if the role is too low, if there is no grant for the
+  // caller, or the method has no rule. No message has the token in it.
+  absl::Status Check(absl::string_view path, absl::string_view authorization,
+                     const std::optional<Identity>& known = std::nullopt)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
-  const std::shared_ptr<TokenFile>& tokens() const { return tokens_; }
+  // Returns who calls. A token counts before what the connection proves, and
+  // one that is not valid is nobody.
+  std::optional<Identity> Identify(absl::string_view authorization,
+                                   const std::optional<Identity>& known) const;
+
+  // What a certificate proves.
+  std::optional<Identity> IdentityOf(const CertificateNames& names) const {
+    return FindCertificateGrant(grants_, names);
+  }
+
+  // Processes that call by a Unix socket are in classes: one for each grant,
+  // one for the server's own user and root, and the last one for all others.
+  size_t n_local_classes() const { return grants_.size() + 2; }
+  // A grant for the user counts before the server's own user, and that before
+  // one for a group.
+  size_t LocalClassOf(const LocalPeer& peer) const;
+  // Returns nothing for the last class, and for numbers that are none.
+  std::optional<Identity> LocalIdentity(size_t local_class) const;
 
  private:
-  absl::Status Judge(absl::string_view path,
-                     absl::string_view authorization) const;
+  absl::Status Judge(absl::string_view path, absl::string_view authorization,
+                     const std::optional<Identity>& known) const;
+  absl::Status NoIdentity(absl::string_view authorization) const;
   void CountRefusal() ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::shared_ptr<TokenFile> tokens_;
   const std::function<absl::Time()> clock_;
+  const std::vector<Grant> grants_;
   absl::Mutex mu_;
   int64_t n_refused_ ABSL_GUARDED_BY(mu_) = 0;  // since the last line
   absl::Time logged_at_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();

@@ -2,16 +2,22 @@
 
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>
+#include <grpc/grpc_security_constants.h>
 #include <grpc/slice.h>
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "services/server/listen_address.h"
 #include "services/server/small_file.h"
 #include "services/server/token_list.h"
 
@@ -38,10 +44,71 @@ absl::string_view TextOf(const grpc_slice& slice) {
           GRPC_SLICE_LENGTH(slice)};
 }
 
+// Only MarkLocalClass writes it: gRPC has no property of this name, and peers
+// cannot set any.
+constexpr char kLocalClass[] = "plimsoll_local_class";
+
+// What a connection proves. `values_of` gives all values of a property.
+template <typename ValuesOf>
+std::optional<Identity> Known(const ValuesOf& values_of,
+                              const CallGuard& guard) {
+  const std::vector<std::string> marks = values_of(kLocalClass);
+  if (!marks.empty()) {
+    size_t local_class = 0;
+    return absl::SimpleAtoi(marks.front(), &local_class)
+               ? guard.LocalIdentity(local_class)
+               : std::nullopt;
+  }
+  CertificateNames names{.uris = values_of(GRPC_PEER_URI_PROPERTY_NAME),
+                         .dns = values_of(GRPC_PEER_DNS_PROPERTY_NAME)};
+  const std::vector<std::string> common = values_of(GRPC_X509_CN_PROPERTY_NAME);
+  if (common.size() == 1) names.common_name = common.front();
+  return guard.IdentityOf(names);
+}
+
+std::vector<std::string> ValuesIn(const grpc_auth_context* context,
+                                  const char* name) {
+  std::vector<std::string> values;
+  grpc_auth_property_iterator properties =
+      grpc_auth_context_find_properties_by_name(context, name);
+  while (const grpc_auth_property* property =
+             grpc_auth_property_iterator_next(&properties)) {
+    values.emplace_back(property->value, property->value_length);
+  }
+  return values;
+}
+
+// What the connection of `context` proves. Only gRPC's question may ask, before
+// the call's method runs.
+std::optional<Identity> KnownBy(const grpc_auth_context* context,
+                                const CallGuard& guard) {
+  return Known([context](const char* name) { return ValuesIn(context, name); },
+               guard);
+}
+
+// Writes on a connection through a Unix socket that its processes are in
+// `local_class` of the guard. All calls of the connection do it before their
+// methods run, and only the first one changes anything, so that methods read
+// what nobody writes any more. Thread-safe.
+void MarkLocalClass(grpc_auth_context* context, size_t local_class) {
+  static absl::Mutex mu(absl::kConstInit);
+  absl::MutexLock lock(&mu);
+  if (!ValuesIn(context, kLocalClass).empty()) return;
+  grpc_auth_context_add_cstring_property(context, kLocalClass,
+                                         absl::StrCat(local_class).c_str());
+}
+
+// Whom gRPC asks about the calls of one port.
+struct Asked {
+  std::shared_ptr<CallGuard> guard;
+  // Of processes of this machine: the class that all callers here are in.
+  std::optional<size_t> local_class;
+};
+
 // gRPC's question about one call, whose metadata has its path too.
-void AskGuard(void* state, grpc_auth_context*, const grpc_metadata* metadata,
-              size_t n_metadata, grpc_process_auth_metadata_done_cb done,
-              void* user_data) {
+void AskGuard(void* state, grpc_auth_context* context,
+              const grpc_metadata* metadata, size_t n_metadata,
+              grpc_process_auth_metadata_done_cb done, void* user_data) {
   absl::string_view path;
   absl::string_view authorization;
   int n_found = 0;
@@ -52,30 +119,31 @@ void AskGuard(void* state, grpc_auth_context*, const grpc_metadata* metadata,
     // Two of them are none: nobody knows which one counts elsewhere.
     authorization = n_found++ == 0 ? TextOf(metadata[i].value) : "";
   }
-  CallGuard& guard = **static_cast<std::shared_ptr<CallGuard>*>(state);
-  const absl::Status status = guard.Check(path, authorization);
+  const Asked& asked = *static_cast<const Asked*>(state);
+  CallGuard& guard = *asked.guard;
+  if (asked.local_class.has_value()) {
+    MarkLocalClass(context, *asked.local_class);
+  }
+  const absl::Status status =
+      guard.Check(path, authorization, KnownBy(context, guard));
   // The codes of both libraries have the same numbers.
   done(user_data, nullptr, 0, nullptr, 0,
        static_cast<grpc_status_code>(status.code()),
        std::string(status.message()).c_str());
 }
 
-void DropGuard(void* state) {
-  delete static_cast<std::shared_ptr<CallGuard>*>(state);
-}
+void DropAsked(void* state) { delete static_cast<Asked*>(state); }
 
 // Credentials that ask a guard. gRPC's C++ class for it would do so with TLS
 // only; a token may also come over loopback.
 class GuardedCredentials final : public grpc::ServerCredentials {
  public:
   // Takes `credentials` over.
-  GuardedCredentials(grpc_server_credentials* credentials,
-                     std::shared_ptr<CallGuard> guard)
+  GuardedCredentials(grpc_server_credentials* credentials, Asked asked)
       : credentials_(credentials) {
-    if (guard == nullptr) return;
+    if (asked.guard == nullptr) return;
     grpc_server_credentials_set_auth_metadata_processor(
-        credentials_, {&AskGuard, &DropGuard,
-                       new std::shared_ptr<CallGuard>(std::move(guard))});
+        credentials_, {&AskGuard, &DropAsked, new Asked(std::move(asked))});
   }
   ~GuardedCredentials() override {
     grpc_server_credentials_release(credentials_);
@@ -169,11 +237,19 @@ std::shared_ptr<grpc::ServerCredentials> NewServerCredentials(
   return std::make_shared<GuardedCredentials>(
       tls.is_on() ? NewTlsServerCredentials(tls)
                   : grpc_insecure_server_credentials_create(),
-      std::move(guard));
+      Asked{std::move(guard), std::nullopt});
+}
+
+std::shared_ptr<grpc::ServerCredentials> NewLocalCredentials(
+    std::shared_ptr<CallGuard> guard, size_t local_class) {
+  KeepGrpc();
+  return std::make_shared<GuardedCredentials>(
+      grpc_insecure_server_credentials_create(),
+      Asked{std::move(guard), local_class});
 }
 
 std::shared_ptr<grpc::ChannelCredentials> NewChannelCredentials(
-    const ClientSecurity& security) {
+    const ClientSecurity& security, absl::string_view address) {
   KeepGrpc();
   if (!security.has_token()) {
     return security.is_tls() ? NewTlsChannelCredentials(security)
@@ -185,11 +261,33 @@ std::shared_ptr<grpc::ChannelCredentials> NewChannelCredentials(
         NewTlsChannelCredentials(security),
         grpc::MetadataCredentialsFromPlugin(std::move(sender)));
   }
-  // Plain text on the wire, which gRPC refuses to speak beyond loopback.
+  // Plain text on the wire, which gRPC refuses to speak beyond this machine.
   return grpc::CompositeChannelCredentials(
-      grpc::experimental::LocalCredentials(LOCAL_TCP),
+      grpc::experimental::LocalCredentials(IsUnixAddress(address) ? UDS
+                                                                  : LOCAL_TCP),
       grpc::experimental::MetadataCredentialsFromPlugin(std::move(sender),
                                                         GRPC_SECURITY_NONE));
+}
+
+std::optional<Identity> CallerOf(const grpc::CallbackServerContext& context,
+                                 const CallGuard& guard) {
+  const auto connection = context.auth_context();
+  const auto values_of = [&connection](const char* name) {
+    std::vector<std::string> values;
+    if (connection == nullptr) return values;
+    for (const grpc::string_ref& value : connection->FindPropertyValues(name)) {
+      values.emplace_back(value.data(), value.size());
+    }
+    return values;
+  };
+  // Two tokens are none: nobody knows which one counts elsewhere.
+  const auto& metadata = context.client_metadata();
+  const auto found = metadata.find("authorization");
+  absl::string_view authorization;
+  if (metadata.count("authorization") == 1) {
+    authorization = {found->second.data(), found->second.size()};
+  }
+  return guard.Identify(authorization, Known(values_of, guard));
 }
 
 }  // namespace plimsoll::services

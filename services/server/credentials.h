@@ -5,9 +5,14 @@
 
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server_context.h>
 
+#include <cstddef>
 #include <memory>
+#include <optional>
 
+#include "absl/strings/string_view.h"
+#include "services/server/access/identity.h"
 #include "services/server/call_guard.h"
 #include "services/server/tls_files.h"
 
@@ -19,10 +24,21 @@ namespace plimsoll::services {
 std::shared_ptr<grpc::ServerCredentials> NewServerCredentials(
     const ServerTls& tls, std::shared_ptr<CallGuard> guard);
 
-// Plain text without a CA; then a token is sent over loopback only.
-// CheckClientSecurity found nothing wrong. Files are read as those of a server.
+// Plain text for connections through a Unix socket whose processes are in
+// `local_class` of the guard.
+std::shared_ptr<grpc::ServerCredentials> NewLocalCredentials(
+    std::shared_ptr<CallGuard> guard, size_t local_class);
+
+// For a channel to `address`. Plain text without a CA; then a token is sent to
+// this machine only. CheckClientSecurity found nothing wrong. Files are read as
+// those of a server.
 std::shared_ptr<grpc::ChannelCredentials> NewChannelCredentials(
-    const ClientSecurity& security);
+    const ClientSecurity& security, absl::string_view address);
+
+// Returns who makes a call of a server with these credentials: what
+// CallGuard::Identify says of the call's token and its connection.
+std::optional<Identity> CallerOf(const grpc::CallbackServerContext& context,
+                                 const CallGuard& guard);
 
 }  // namespace plimsoll::services
 

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "planner/layout/memory_plan.h"
 #include "services/host/timed_writer.h"
+#include "services/server/access/grants.h"
 #include "services/server/listen_address.h"
 
 namespace plimsoll::services {
@@ -50,9 +51,37 @@ int64_t Checked(uint64_t bytes, const std::string& name) {
   return static_cast<int64_t>(bytes);
 }
 
+// Returns what is wrong with a HOST:PORT, or nothing.
+std::string CheckHostPort(const std::string& address) {
+  return std::string(ParseListen(address, "it").status().message());
+}
+
 // Returns what is wrong with an address to listen on, or nothing.
 std::string CheckAddress(const std::string& address) {
-  return std::string(ParseListen(address, "it").status().message());
+  if (IsUnixAddress(address)) {
+    return std::string(ParseUnixAddress(address, "it").status().message());
+  }
+  return CheckHostPort(address);
+}
+
+// Adds --socket-mode, in octal digits.
+void AddSocketModeFlag(CLI::App& app, mode_t& mode) {
+  app.add_option_function<std::string>(
+         "--socket-mode",
+         [&mode](const std::string& digits) {
+           mode = static_cast<mode_t>(std::stoul(digits, nullptr, 8));
+         },
+         "Mode of the file of a Unix socket: who may write to it may connect")
+      ->type_name("OCTAL")
+      ->default_str("0660")
+      ->check([](const std::string& digits) {
+        const bool is_mode =
+            !digits.empty() && digits.size() <= 4 &&
+            digits.find_first_not_of("01234567") == digits.npos &&
+            std::stoul(digits, nullptr, 8) <= 0777;
+        return is_mode ? std::string()
+                       : "takes octal digits, 0 to 777, such as 0660";
+      });
 }
 
 // Adds an option for a Duration, or for one that may be absent.
@@ -139,9 +168,24 @@ void AddLogFlags(CLI::App& app, LogSettings& log) {
 
 void AddServerFlags(CLI::App& app, ServerOptions& options) {
   app.add_option("--listen", options.listen,
-                 "HOST:PORT to listen on; port 0 takes any")
+                 "HOST:PORT to listen on, port 0 takes any; or unix:/PATH, "
+                 "where the user of a calling process says what it may do: the "
+                 "server's own user and root everything, others what --grant "
+                 "gives them")
       ->capture_default_str()
       ->check(CheckAddress);
+  AddSocketModeFlag(app, options.socket_mode);
+  app.add_option("--grant", options.grants,
+                 "WHO=ROLE[:TENANT]: what callers without a token may do. WHO "
+                 "is uid:N, user:NAME, gid:N or group:NAME on a Unix socket, "
+                 "and uri:URI, dns:NAME or cn:NAME of a client's certificate; "
+                 "repeatable")
+      ->type_name("GRANT")
+      ->expected(1)
+      ->take_all()
+      ->check([](const std::string& grant) {
+        return std::string(ParseGrant(grant).status().message());
+      });
   app.add_flag("--insecure,--i-understand-this-is-insecure",
                options.allow_insecure,
                "Listen on an address that is not loopback without TLS, or "
@@ -151,7 +195,7 @@ void AddServerFlags(CLI::App& app, ServerOptions& options) {
                  "/health, over HTTP without TLS and without authentication; "
                  "port 0 takes any (none: there are no metrics)")
       ->check([](const std::string& address) {
-        return address.empty() ? std::string() : CheckAddress(address);
+        return address.empty() ? std::string() : CheckHostPort(address);
       });
   AddSecurityFlags(app, options.tls, options.tokens);
   AddSecondsFlag(app, "--drain-timeout", options.drain_timeout,
@@ -173,16 +217,16 @@ bool HasModel(const std::vector<ModelFlag>& models, const std::string& name) {
 
 void AddQuotaFlag(CLI::App& app, std::string& file) {
   app.add_option("--quotas", file,
-                 "A file of what each tenant may take; needs --tokens, and is "
-                 "read again when it changes (no quotas)")
+                 "A file of what each tenant may take; needs --tokens or "
+                 "--grant, and is read again when it changes (no quotas)")
       ->type_name("FILE");
 }
 
-absl::Status CheckQuotaFlag(const std::string& quotas,
-                            const std::string& tokens) {
-  if (quotas.empty() || !tokens.empty()) return absl::OkStatus();
+absl::Status CheckQuotaFlag(const std::string& quotas, bool knows_callers) {
+  if (quotas.empty() || knows_callers) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "--quotas needs --tokens: without tokens a caller chooses its tenant");
+      "--quotas needs --tokens or --grant: otherwise a caller chooses its "
+      "tenant");
 }
 
 void AddModelFlag(CLI::App& app, std::vector<ModelFlag>& models) {

@@ -60,9 +60,8 @@ void AddClientFlags(CLI::App& app, ClientSecurity& security);
 
 // Adds --quotas.
 void AddQuotaFlag(CLI::App& app, std::string& file);
-// Errors: kInvalidArgument for quotas without tokens.
-absl::Status CheckQuotaFlag(const std::string& quotas,
-                            const std::string& tokens);
+// Errors: kInvalidArgument for quotas of a server that does not know who calls.
+absl::Status CheckQuotaFlag(const std::string& quotas, bool knows_callers);
 
 // Adds --model, which may be repeated.
 void AddModelFlag(CLI::App& app, std::vector<ModelFlag>& models);

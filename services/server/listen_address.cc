@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 namespace plimsoll::services {
 
@@ -35,6 +36,27 @@ absl::StatusOr<ListenAddress> ParseListen(absl::string_view listen,
   }
   return ListenAddress{std::string(host),
                        std::string(listen.substr(colon + 1))};
+}
+
+bool IsUnixAddress(absl::string_view address) {
+  return absl::StartsWith(address, kUnixPrefix);
+}
+
+absl::StatusOr<std::string> ParseUnixAddress(absl::string_view address,
+                                             absl::string_view flag) {
+  absl::string_view path = absl::StripPrefix(address, kUnixPrefix);
+  if (absl::StartsWith(path, "///")) path.remove_prefix(2);
+  if (!absl::StartsWith(path, "/") || absl::StartsWith(path, "//") ||
+      absl::EndsWith(path, "/") || absl::StrContains(path, '\0')) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, " takes unix:/PATH with a whole path, not \"", address, "\""));
+  }
+  if (path.size() > kMaxSocketPathBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, ": the path of a Unix socket has at most ", kMaxSocketPathBytes,
+        " bytes, this one has ", path.size()));
+  }
+  return std::string(path);
 }
 
 std::string JoinListen(const std::string& host, int port) {

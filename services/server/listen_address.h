@@ -2,6 +2,7 @@
 #ifndef PLIMSOLL_SERVICES_SERVER_LISTEN_ADDRESS_H_
 #define PLIMSOLL_SERVICES_SERVER_LISTEN_ADDRESS_H_
 
+#include <cstddef>
 #include <string>
 
 #include "absl/status/status.h"
@@ -19,6 +20,19 @@ struct ListenAddress {
 // `flag`.
 absl::StatusOr<ListenAddress> ParseListen(absl::string_view listen,
                                           absl::string_view flag = "--listen");
+
+// How the address of a Unix socket begins: unix:/PATH.
+inline constexpr char kUnixPrefix[] = "unix:";
+// The system takes no longer paths (sun_path, without its last zero).
+inline constexpr size_t kMaxSocketPathBytes = 107;
+
+bool IsUnixAddress(absl::string_view address);
+
+// Parses unix:/PATH, also as unix:///PATH, and returns the path.
+// Errors: kInvalidArgument, which names `flag`, if the path does not begin with
+// '/', is too long, ends with '/' or has a zero.
+absl::StatusOr<std::string> ParseUnixAddress(
+    absl::string_view address, absl::string_view flag = "--listen");
 
 // Writes HOST:PORT, with brackets around an IPv6 address.
 std::string JoinListen(const std::string& host, int port);

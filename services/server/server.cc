@@ -9,11 +9,15 @@
 #include <csignal>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "services/host/check_threads.h"
+#include "services/server/access/grants.h"
+#include "services/server/access/local_socket.h"
+#include "services/server/call_guard.h"
 #include "services/server/credentials.h"
 #include "services/server/executor_threads.h"
 #include "services/server/listen_address.h"
@@ -62,11 +66,53 @@ void SetLimits(grpc::ServerBuilder& builder) {
   builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
 }
 
-// Returns null without a file of tokens.
-absl::StatusOr<std::shared_ptr<CallGuard>> NewGuard(const std::string& file) {
-  if (file.empty()) return std::shared_ptr<CallGuard>();
-  ASSIGN_OR_RETURN(auto tokens, TokenFile::Open(file, absl::Now));
-  return std::make_shared<CallGuard>(std::move(tokens), absl::Now);
+// Returns null if the server does not ask who calls.
+absl::StatusOr<std::shared_ptr<CallGuard>> NewGuard(
+    const ServerOptions& options) {
+  if (!options.knows_callers()) return std::shared_ptr<CallGuard>();
+  std::shared_ptr<TokenFile> tokens;
+  if (!options.tokens.empty()) {
+    ASSIGN_OR_RETURN(tokens, TokenFile::Open(options.tokens, absl::Now));
+  }
+  ASSIGN_OR_RETURN(std::vector<Grant> grants, ParseGrants(options.grants));
+  return std::make_shared<CallGuard>(std::move(tokens), absl::Now,
+                                     std::move(grants));
+}
+
+// Errors: kInvalidArgument for grants whose grantees nobody asks for.
+absl::Status CheckGrants(const ServerOptions& options) {
+  ASSIGN_OR_RETURN(const std::vector<Grant> grants,
+                   ParseGrants(options.grants));
+  const bool is_local = IsUnixAddress(options.listen);
+  for (const Grant& grant : grants) {
+    if (grant.is_local() ? is_local : !options.tls.client_ca.empty()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--grant for ", grant.identity.name, " needs ",
+        grant.is_local() ? "--listen unix:/PATH" : "--tls-client-ca"));
+  }
+  return absl::OkStatus();
+}
+
+// Has gRPC take connections of a Unix socket from us, because a server of gRPC
+// that accepts them by itself does not tell who calls. gRPC tells its calls
+// apart by the credentials of their acceptor only, so each class of processes
+// has one.
+LocalSocket::Handler AddLocalAcceptors(
+    grpc::ServerBuilder& builder, const std::shared_ptr<CallGuard>& guard) {
+  using Builder = grpc::ServerBuilder::experimental_type;
+  using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
+  auto acceptors = std::make_shared<std::vector<std::unique_ptr<Acceptor>>>();
+  acceptors->reserve(guard->n_local_classes());
+  for (size_t i = 0; i < guard->n_local_classes(); ++i) {
+    acceptors->push_back(builder.experimental().AddExternalConnectionAcceptor(
+        Builder::ExternalConnectionType::FROM_FD,
+        NewLocalCredentials(guard, i)));
+  }
+  return [acceptors, guard](OwnedFd connection, const LocalPeer& peer) {
+    Acceptor::NewConnectionParameters parameters;
+    parameters.fd = connection.Take();
+    acceptors->at(guard->LocalClassOf(peer))->HandleNewConnection(&parameters);
+  };
 }
 
 // The signals that ask the process to end.
@@ -80,13 +126,29 @@ sigset_t EndSignals() {
 
 }  // namespace
 
+bool ServerOptions::knows_callers() const {
+  return !tokens.empty() || !grants.empty() || IsUnixAddress(listen);
+}
+
 absl::Status CheckListen(const ServerOptions& options) {
-  ASSIGN_OR_RETURN(const ListenAddress address, ParseListen(options.listen));
+  const bool is_local = IsUnixAddress(options.listen);
+  if (is_local) {
+    RETURN_IF_ERROR(ParseUnixAddress(options.listen).status());
+    if (options.tls.is_on()) {
+      return absl::InvalidArgumentError(
+          "a Unix socket has no TLS: leave out --tls-cert, or listen on "
+          "HOST:PORT");
+    }
+  } else {
+    RETURN_IF_ERROR(ParseListen(options.listen).status());
+  }
   RETURN_IF_ERROR(CheckServerTls(options.tls));
-  if (options.allow_insecure) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckGrants(options));
+  if (options.allow_insecure || is_local) return absl::OkStatus();
   const bool asks_who =
       !options.tokens.empty() || !options.tls.client_ca.empty();
   if (options.tls.is_on() && asks_who) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const ListenAddress address, ParseListen(options.listen));
   return CheckLoopback(
       address,
       "Give --tls-cert and --tls-key, and --tokens or --tls-client-ca "
@@ -102,34 +164,51 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     const ServerOptions& options, const std::vector<grpc::Service*>& services,
     CallGate& gate) {
   RETURN_IF_ERROR(CheckListen(options));
-  ASSIGN_OR_RETURN(const ListenAddress address, ParseListen(options.listen));
-  ASSIGN_OR_RETURN(const auto guard, NewGuard(options.tokens));
+  ASSIGN_OR_RETURN(const auto guard, NewGuard(options));
   RETURN_IF_ERROR(CheckThreads(GrpcThreads()));
   static std::once_flag once;
   std::call_once(once, [] {
     grpc::EnableDefaultHealthCheckService(true);
     EnableReflection();
   });
-  if (guard != nullptr) gate.SetTokens(guard->tokens());
+  if (guard != nullptr) gate.SetGuard(guard);
   auto server = std::unique_ptr<Server>(new Server(options, gate));
-  grpc::ServerBuilder builder;
-  SetLimits(builder);
-  int port = 0;
-  builder.AddListeningPort(options.listen,
-                           NewServerCredentials(options.tls, guard), &port);
-  for (grpc::Service* service : services) builder.RegisterService(service);
-  server->server_ = builder.BuildAndStart();
-  if (server->server_ == nullptr || port == 0) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen on ", options.listen));
-  }
+  RETURN_IF_ERROR(server->Listen(services, guard));
   StartExecutorThreads();
   server->SetReady(false);
   gate.SetCloseListener([raw = server.get()] { raw->SetReady(false); });
   server->server_->GetHealthCheckService()->SetServingStatus(kLivenessService,
                                                              true);
-  server->address_ = JoinListen(address.host, port);
   return server;
+}
+
+absl::Status Server::Listen(const std::vector<grpc::Service*>& services,
+                            const std::shared_ptr<CallGuard>& guard) {
+  grpc::ServerBuilder builder;
+  SetLimits(builder);
+  for (grpc::Service* service : services) builder.RegisterService(service);
+  const auto failed = [this] {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", options_.listen));
+  };
+  if (IsUnixAddress(options_.listen)) {
+    ASSIGN_OR_RETURN(const std::string path, ParseUnixAddress(options_.listen));
+    LocalSocket::Handler handler = AddLocalAcceptors(builder, guard);
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr) return failed();
+    address_ = absl::StrCat(kUnixPrefix, path);
+    ASSIGN_OR_RETURN(local_, LocalSocket::Listen(path, options_.socket_mode,
+                                                 std::move(handler)));
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const ListenAddress address, ParseListen(options_.listen));
+  int port = 0;
+  builder.AddListeningPort(options_.listen,
+                           NewServerCredentials(options_.tls, guard), &port);
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr || port == 0) return failed();
+  address_ = JoinListen(address.host, port);
+  return absl::OkStatus();
 }
 
 Server::Server(const ServerOptions& options, CallGate& gate)
@@ -138,6 +217,7 @@ Server::Server(const ServerOptions& options, CallGate& gate)
 Server::~Server() {
   if (server_ == nullptr) return;
   gate_.SetCloseListener(nullptr);
+  local_ = nullptr;
   server_->Shutdown(std::chrono::system_clock::now());
   server_->Wait();
 }
@@ -154,6 +234,7 @@ void Server::Drain(const std::function<void()>& abort) {
     abort();
     gate_.AwaitIdle(absl::FromChrono(kShutdownGrace));
   }
+  local_ = nullptr;
   server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
   server_->Wait();
 }

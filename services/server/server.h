@@ -3,6 +3,8 @@
 #ifndef PLIMSOLL_SERVICES_SERVER_SERVER_H_
 #define PLIMSOLL_SERVICES_SERVER_SERVER_H_
 
+#include <sys/types.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -24,6 +26,8 @@ class Service;
 }  // namespace grpc
 
 namespace plimsoll::services {
+
+class LocalSocket;
 
 // Limits at the edge.
 inline constexpr int kMaxMessageBytes = 4 << 20;
@@ -48,20 +52,29 @@ inline constexpr int kServerThreads = 10;
 inline constexpr char kLivenessService[] = "liveness";
 
 struct ServerOptions {
-  std::string listen = "127.0.0.1:0";  // host:port, port 0 = any
-  bool allow_insecure = false;         // allows any address without the rest
-  std::string metrics_listen = {};     // host:port; empty: no metrics
+  // host:port, port 0 = any; or unix:/path.
+  std::string listen = "127.0.0.1:0";
+  mode_t socket_mode = 0660;        // of the file of a Unix socket
+  bool allow_insecure = false;      // allows any address without the rest
+  std::string metrics_listen = {};  // host:port; empty: no metrics
   ServerTls tls = {};
-  std::string tokens = "";  // a file of tokens; empty: everybody may call
+  std::string tokens = "";  // a file of tokens; empty: the server takes none
+  std::vector<std::string> grants = {};  // as ParseGrant takes them
   absl::Duration drain_timeout = absl::Seconds(30);
   absl::Duration reader_timeout = kReaderTimeout;
   LogSettings log = {};
+
+  // Whether the server knows who calls, so that a tenant is proven. It then
+  // has a CallGuard.
+  bool knows_callers() const;
 };
 
-// Checks options.listen and options.tls. Errors: kInvalidArgument if the
-// address is not host:port, and those of CheckServerTls; kFailedPrecondition if
-// the address is not loopback, `allow_insecure` is false, and there is no TLS
-// or neither tokens nor client certificates.
+// Checks the address, TLS and the grants. Errors: kInvalidArgument if the
+// address is neither host:port nor unix:/path, for TLS on a Unix socket, for
+// grants that the address or TLS make useless, and those of CheckServerTls and
+// of ParseGrants; kFailedPrecondition if the address is not loopback,
+// `allow_insecure` is false, and there is no TLS or neither tokens nor client
+// certificates.
 absl::Status CheckListen(const ServerOptions& options);
 
 // Threads that gRPC may take in this process, as client and as server.
@@ -72,9 +85,9 @@ class Server {
  public:
   // Starts to serve `services`, which must outlive it; it is not ready yet.
   // Closing `gate`, which must outlive it too, makes it not ready for good.
-  // Errors: those of CheckListen and of TokenFile::Open; kResourceExhausted if
-  // the system does not give GrpcThreads() more threads; kUnavailable if the
-  // address cannot be bound.
+  // Errors: those of CheckListen, TokenFile::Open and LocalSocket::Listen;
+  // kResourceExhausted if the system does not give GrpcThreads() more threads;
+  // kUnavailable if the address cannot be bound.
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const ServerOptions& options, const std::vector<grpc::Service*>& services,
       CallGate& gate);
@@ -82,7 +95,7 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // The address on which it listens, with the actual port.
+  // The address on which it listens, with the actual port, or unix:/path.
   const std::string& address() const { return address_; }
 
   // Sets readiness, the health of the empty name. Ignored once the gate is
@@ -97,11 +110,17 @@ class Server {
  private:
   Server(const ServerOptions& options, CallGate& gate);
 
+  // Starts gRPC's server where options_.listen says. `guard` is null if it asks
+  // nobody.
+  absl::Status Listen(const std::vector<grpc::Service*>& services,
+                      const std::shared_ptr<CallGuard>& guard);
+
   const ServerOptions options_;
   CallGate& gate_;
   absl::Mutex mu_;  // orders changes of readiness
   std::string address_;
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<LocalSocket> local_;  // it ends first
 };
 
 // Makes SIGTERM and SIGINT wait for AwaitSignal(). Call it before any thread

@@ -118,11 +118,19 @@ absl::Status CheckClientSecurity(const ClientSecurity& security,
   if (!security.cert.empty()) {
     RETURN_IF_ERROR(ReadPair(security.cert, security.key).status());
   }
+  const bool is_local = IsUnixAddress(address);
+  if (is_local) {
+    RETURN_IF_ERROR(ParseUnixAddress(address, "the address").status());
+    if (security.is_tls()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          address, " is a Unix socket, which has no TLS; leave out --tls-ca"));
+    }
+  }
   if (!security.has_token()) return absl::OkStatus();
   if (!security.token_file.empty()) {
     RETURN_IF_ERROR(ReadSmallFile(security.token_file, kMaxPemBytes).status());
   }
-  if (security.is_tls()) return absl::OkStatus();
+  if (security.is_tls() || is_local) return absl::OkStatus();
   const auto parsed = ParseListen(address);
   if (parsed.ok() && IsLoopback(parsed->host)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(

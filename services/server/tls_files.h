@@ -52,9 +52,10 @@ absl::StatusOr<ServerPem> ReadServerTls(const ServerTls& tls);
 // Returns the errors of ReadServerTls.
 absl::Status CheckServerTls(const ServerTls& tls);
 
-// Checks what a client needs for calls of `address`, HOST:PORT.
+// Checks what a client needs for calls of `address`, HOST:PORT or unix:/PATH.
 // Errors: as CheckServerTls; kInvalidArgument also if a token would be sent
-// without TLS to an address that is not loopback.
+// without TLS to an address that is not on this machine, and for TLS with a
+// Unix socket.
 absl::Status CheckClientSecurity(const ClientSecurity& security,
                                  absl::string_view address);
 

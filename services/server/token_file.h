@@ -14,25 +14,10 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "services/host/file_watch.h"
+#include "services/server/access/identity.h"
 #include "services/server/token_list.h"
 
 namespace plimsoll::services {
-
-// Who calls, as a token proves it.
-struct Identity {
-  std::string name;
-  std::string tenant;
-  Role role = Role::kViewer;
-};
-
-// The tenant that a call counts for, if the caller names `wanted`: the token's,
-// whatever the caller says. Only an administrator without one may choose.
-inline const std::string& TenantOf(const Identity& identity,
-                                   const std::string& wanted) {
-  const bool may_choose =
-      identity.role == Role::kAdmin && identity.tenant.empty();
-  return may_choose ? wanted : identity.tenant;
-}
 
 // Reads a file of tokens.
 // Errors: kInvalidArgument naming the file and what is wrong with it.

@@ -87,6 +87,19 @@ absl::StatusOr<TokenEntry> ParseEntry(const TokenJson& json) {
 
 }  // namespace
 
+absl::Status CheckTenant(Role role, absl::string_view tenant) {
+  if (tenant.size() > kMaxTokenTenantBytes || !IsPrintable(tenant)) {
+    return BadField("tenant",
+                    absl::StrCat("must be at most ", kMaxTokenTenantBytes,
+                                 " printable characters without "
+                                 "spaces"));
+  }
+  if (role == Role::kUser && tenant.empty()) {
+    return BadField("tenant", "a user has one, because sessions belong to it");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckTokenEntry(const TokenEntry& entry) {
   if (entry.name.empty() || entry.name.size() > kMaxTokenNameBytes ||
       !IsPrintable(entry.name)) {
@@ -94,17 +107,7 @@ absl::Status CheckTokenEntry(const TokenEntry& entry) {
                                          " printable characters without "
                                          "spaces"));
   }
-  if (entry.tenant.size() > kMaxTokenTenantBytes ||
-      !IsPrintable(entry.tenant)) {
-    return BadField("tenant",
-                    absl::StrCat("must be at most ", kMaxTokenTenantBytes,
-                                 " printable characters without "
-                                 "spaces"));
-  }
-  if (entry.role == Role::kUser && entry.tenant.empty()) {
-    return BadField("tenant", "a user has one, because sessions belong to it");
-  }
-  return absl::OkStatus();
+  return CheckTenant(entry.role, entry.tenant);
 }
 
 absl::StatusOr<std::vector<TokenEntry>> ParseTokenList(absl::string_view json) {

@@ -45,6 +45,10 @@ absl::StatusOr<std::vector<TokenEntry>> ParseTokenList(absl::string_view json);
 // Writes what ParseTokenList reads.
 std::string FormatTokenList(const std::vector<TokenEntry>& tokens);
 
+// Errors: kInvalidArgument if callers of `role` may not have `tenant`, which is
+// empty for none.
+absl::Status CheckTenant(Role role, absl::string_view tenant);
+
 // Errors: kInvalidArgument if an entry may not stand in a list.
 absl::Status CheckTokenEntry(const TokenEntry& entry);
 

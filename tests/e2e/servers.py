@@ -130,7 +130,9 @@ class Server:
     def _await_address(self):
         readable, _, _ = select.select([self.process.stdout], [], [], START_SECONDS)
         line = self.process.stdout.readline().decode() if readable else ""
-        match = re.fullmatch(r"listening on (?:https?://)?(\S+:\d+)\n", line)
+        match = re.fullmatch(
+            r"listening on (?:https?://)?(unix:/\S+|\S+:\d+)\n", line
+        )
         assert match, f"said {line!r} on stdout and on stderr:\n{self.log()}"
         return match[1]
 

@@ -195,14 +195,18 @@ absl::StatusOr<CertificatePair> NewDevServer(
 }
 
 absl::StatusOr<CertificatePair> NewDevClient(const CertificatePair& ca,
-                                             const std::string& name) {
+                                             const std::string& name,
+                                             const std::string& others) {
   ASSIGN_OR_RETURN(const Issuer issuer, ReadIssuer(ca));
-  return NewPair({name,
+  Subject subject{name,
                   {{NID_basic_constraints, "critical,CA:FALSE"},
                    {NID_key_usage, "critical,digitalSignature"},
                    {NID_ext_key_usage, "clientAuth"},
-                   {NID_authority_key_identifier, "keyid"}}},
-                 &issuer);
+                   {NID_authority_key_identifier, "keyid"}}};
+  if (!others.empty()) {
+    subject.extensions.emplace_back(NID_subject_alt_name, others);
+  }
+  return NewPair(subject, &issuer);
 }
 
 }  // namespace plimsoll::cli

@@ -30,9 +30,12 @@ absl::StatusOr<CertificatePair> NewDevCa();
 absl::StatusOr<CertificatePair> NewDevServer(
     const CertificatePair& ca, const std::vector<std::string>& hosts);
 
-// Makes a client's certificate. Errors: as NewDevServer.
+// Makes a client's certificate with the common name `name`. `others`, if not
+// empty, are its alternative names as OpenSSL writes them, such as
+// "URI:spiffe://a/b,DNS:c". Errors: as NewDevServer.
 absl::StatusOr<CertificatePair> NewDevClient(const CertificatePair& ca,
-                                             const std::string& name);
+                                             const std::string& name,
+                                             const std::string& others = "");
 
 }  // namespace plimsoll::cli
 

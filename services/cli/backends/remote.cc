@@ -42,7 +42,8 @@ std::shared_ptr<grpc::Channel> Connect(const Endpoint& address) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   return grpc::CreateCustomChannel(
-      address.address, services::NewChannelCredentials(address.security),
+      address.address,
+      services::NewChannelCredentials(address.security, address.address),
       arguments);
 }
 

@@ -91,7 +91,7 @@ absl::Status RunDev(const DevFlags& flags, Streams& streams) {
   ASSIGN_OR_RETURN(const CertificatePair ca, TakeCa(ca_files));
   ASSIGN_OR_RETURN(const CertificatePair server, NewDevServer(ca, hosts));
   ASSIGN_OR_RETURN(const CertificatePair client,
-                   NewDevClient(ca, "plimsoll client"));
+                   NewDevClient(ca, "plimsoll-client"));
   RETURN_IF_ERROR(Write(server_files, server));
   RETURN_IF_ERROR(Write(client_files, client));
   streams.out << "a server:  --tls-cert " << server_files.certificate

@@ -33,6 +33,7 @@
 #include "services/http/local/local_models.h"
 #include "services/http/response_store.h"
 #include "services/metrics/worker_metrics.h"
+#include "services/server/call_guard.h"
 #include "services/server/flags.h"
 #include "services/server/server.h"
 #include "services/server/token_file.h"
@@ -88,7 +89,7 @@ absl::Status CheckServeFlags(const ServeFlags& flags,
                       })));
   }
   const absl::Status quotas =
-      services::CheckQuotaFlag(flags.quotas, flags.tokens);
+      services::CheckQuotaFlag(flags.quotas, !flags.tokens.empty());
   if (!quotas.ok()) return UsageError(quotas.message());
   const absl::Status listen =
       services::CheckListen({.listen = flags.http.listen,
@@ -293,7 +294,8 @@ absl::Status Serve(const ServeFlags& flags,
   if (!flags.tokens.empty()) {
     auto tokens = services::TokenFile::Open(flags.tokens, absl::Now);
     if (!tokens.ok()) return UsageError(tokens.status().message());
-    core->gate().SetTokens(*std::move(tokens));
+    core->gate().SetGuard(
+        std::make_shared<services::CallGuard>(*std::move(tokens), absl::Now));
   }
   ASSIGN_OR_RETURN(
       const auto front,

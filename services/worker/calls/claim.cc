@@ -5,8 +5,9 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "services/server/access/identity.h"
+#include "services/server/credentials.h"
 #include "services/server/peer.h"
-#include "services/server/token_file.h"
 
 namespace plimsoll::services {
 namespace {
@@ -37,8 +38,8 @@ absl::StatusOr<worker::Claim> ClaimOf(
                      " printable characters without spaces are allowed"));
   }
   claim.tenant = std::string(tenant.data(), tenant.size());
-  if (const auto tokens = gate.tokens()) {
-    const auto identity = tokens->Find(ValueOf(context, "authorization"));
+  if (const auto guard = gate.guard()) {
+    const auto identity = CallerOf(context, *guard);
     if (!identity.has_value()) {
       return absl::UnauthenticatedError("the token is not valid any more");
     }

@@ -16,7 +16,7 @@ namespace plimsoll::services {
 inline constexpr size_t kMaxTenantBytes = 64;
 
 // x-tenant is printable ASCII; without it the call is of nobody in particular.
-// Where `gate` has tokens, the tenant is the token's (TenantOf).
+// Where `gate` has a guard, the tenant is that of who calls (TenantOf).
 // x-priority is low, normal or high; without it, normal. All names that come
 // from one peer share what one peer gets.
 // Errors: kInvalidArgument naming the key; kUnauthenticated if the call's token

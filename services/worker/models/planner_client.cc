@@ -5,6 +5,8 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
 #include "services/server/credentials.h"
@@ -109,7 +111,7 @@ PlannerClient::PlannerClient(const std::string& address, std::string holder,
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
   stub_->planner = v1::PlannerService::NewStub(grpc::CreateCustomChannel(
-      address, NewChannelCredentials(security), arguments));
+      address, NewChannelCredentials(security, address), arguments));
 }
 
 PlannerClient::~PlannerClient() = default;
@@ -243,10 +245,12 @@ absl::StatusOr<std::vector<LeaseGrant>> PlannerClient::HeldLeases() {
   RETURN_IF_ERROR(
       stub_->Call(&v1::PlannerService::Stub::ListLeases, request, response));
   for (const v1::Lease& lease : response.leases()) {
-    // An older planner lists everybody's, and names no process.
-    if (lease.holder() != holder_ || !IsSame(lease.process(), *process_)) {
-      continue;
-    }
+    // An older planner lists everybody's, and names no process. One that knows
+    // who calls has the caller's name in front of the holder.
+    const bool is_ours =
+        lease.holder() == holder_ ||
+        absl::EndsWith(lease.holder(), absl::StrCat(" ", holder_));
+    if (!is_ours || !IsSame(lease.process(), *process_)) continue;
     LeaseGrant& grant = leases.emplace_back();
     grant.id = lease.id();
     grant.device_id = lease.device_id();

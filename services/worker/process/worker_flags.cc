@@ -221,7 +221,8 @@ void AddWorkerFlags(CLI::App& app, WorkerFlags& flags) {
       "tenant, status, tokens and times, never its text");
   AddQuotaFlag(app, options.quota_file);
   app.add_option("--planner", options.planner,
-                 "HOST:PORT of a planner (none: the worker plans by itself)");
+                 "HOST:PORT or unix:/PATH of a planner (none: the worker plans "
+                 "by itself)");
   AddClientFlags(app, options.planner_security);
   app.add_option("--profile-dir", options.profile_folder,
                  "Folder where this worker keeps what it measured of its own "

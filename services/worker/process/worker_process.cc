@@ -46,7 +46,8 @@ void AwaitEnd(ModelRegistry& registry, LogObserver& log, WorkerReload& reload) {
 absl::Status RunWorker(const ServerOptions& server_options,
                        WorkerOptions options, WorkerReload reload) {
   RETURN_IF_ERROR(CheckListen(server_options));
-  RETURN_IF_ERROR(CheckQuotaFlag(options.quota_file, server_options.tokens));
+  RETURN_IF_ERROR(
+      CheckQuotaFlag(options.quota_file, server_options.knows_callers()));
   if (!options.planner.empty()) {
     RETURN_IF_ERROR(
         CheckClientSecurity(options.planner_security, options.planner));

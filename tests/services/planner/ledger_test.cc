@@ -113,6 +113,53 @@ TEST_F(LedgerTest, AnUnknownLeaseIsNotFound) {
   EXPECT_EQ(DetailsOf(status).reason, v1::ERROR_REASON_LEASE_NOT_FOUND);
 }
 
+TEST_F(LedgerTest, AnOwnersLeasesAreForNobodyElse) {
+  v1::ReserveRequest reserve;
+  reserve.set_request_id("r");
+  reserve.set_device_id("cpu");
+  reserve.set_holder("host/1");
+  reserve.set_bytes(100);
+  v1::ReserveResponse reserved;
+  ASSERT_TRUE(ledger_.Reserve(reserve, reserved, "dns:a").ok());
+  const v1::Lease lease = reserved.lease();
+  EXPECT_EQ(lease.holder(), "dns:a host/1");
+  v1::ConfirmRequest confirm;
+  confirm.set_lease_id(lease.id());
+  confirm.set_epoch(lease.epoch());
+  confirm.set_measured_bytes(100);
+  v1::RenewRequest renew;
+  renew.set_lease_id(lease.id());
+  renew.set_epoch(lease.epoch());
+  v1::RenewRequest present = renew;
+  present.mutable_presented()->set_device_id("cpu");
+  present.mutable_presented()->set_holder("host/1");
+  present.mutable_presented()->set_bytes(100);
+  present.mutable_presented()->set_measured_bytes(100);
+  v1::ReleaseRequest release;
+  release.set_lease_id(lease.id());
+  release.set_epoch(lease.epoch());
+  v1::ConfirmResponse confirmed;
+  v1::RenewResponse renewed;
+  v1::ReleaseResponse released;
+  // Neither another owner, nor one whose name begins with this one's.
+  for (const char* other : {"dns:b", "dns:", "dns:a host"}) {
+    EXPECT_EQ(ledger_.Confirm(confirm, confirmed, other).code(),
+              Code::kPermissionDenied);
+    EXPECT_EQ(ledger_.Renew(renew, renewed, other).code(),
+              Code::kPermissionDenied);
+    EXPECT_EQ(ledger_.Renew(present, renewed, other).code(),
+              Code::kPermissionDenied);
+    EXPECT_EQ(ledger_.Release(release, released, other).code(),
+              Code::kPermissionDenied);
+  }
+  EXPECT_TRUE(ledger_.Confirm(confirm, confirmed, "dns:a").ok());
+  EXPECT_TRUE(ledger_.Renew(present, renewed, "dns:a").ok());
+  EXPECT_TRUE(ledger_.Renew(renew, renewed).ok());
+  EXPECT_TRUE(ledger_.Release(release, released, "dns:a").ok());
+  EXPECT_EQ(ledger_.Release(release, released, "dns:b").code(),
+            Code::kPermissionDenied);
+}
+
 TEST_F(LedgerTest, MemoryTakenByStrangersIsRespected) {
   Register(1'000);
   EXPECT_EQ(Reserve("a", 1'001).status().code(), Code::kResourceExhausted);

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "plimsoll/v1/planner.grpc.pb.h"
 #include "services/cli/backends/dev_certificates.h"
@@ -15,6 +17,7 @@
 #include "services/planner/planner_service.h"
 #include "services/server/server.h"
 #include "services/server/token_list.h"
+#include "services/wire/to_proto.h"
 #include "tests/services/temporary_folder.h"
 
 namespace plimsoll::services {
@@ -56,7 +59,8 @@ class CredentialsTest : public ::testing::Test {
 
   grpc::Status List(const ClientSecurity& security) {
     const auto stub = v1::PlannerService::NewStub(grpc::CreateChannel(
-        server_->address(), NewChannelCredentials(security)));
+        server_->address(),
+        NewChannelCredentials(security, server_->address())));
     grpc::ClientContext context;
     v1::ListDevicesResponse response;
     return stub->ListDevices(&context, {}, &response);
@@ -90,7 +94,8 @@ TEST_F(CredentialsTest, ATokenComesOverLoopbackInPlainText) {
 TEST_F(CredentialsTest, ALowRoleIsRefused) {
   Start({.tokens = File("tokens.json")});
   const auto stub = v1::PlannerService::NewStub(grpc::CreateChannel(
-      server_->address(), NewChannelCredentials({.token = "user"})));
+      server_->address(),
+      NewChannelCredentials({.token = "user"}, server_->address())));
   grpc::ClientContext context;
   v1::ReserveResponse response;
   const grpc::Status status = stub->Reserve(&context, {}, &response);
@@ -117,6 +122,119 @@ TEST_F(CredentialsTest, AServerMayWantACertificate) {
   EXPECT_EQ(CodeOf(with), StatusCode::OK);
   with.token = "";
   EXPECT_EQ(CodeOf(with), StatusCode::UNAUTHENTICATED);
+}
+
+// A planner that asks for certificates and gives them rights.
+class CertificateGrantsTest : public CredentialsTest {
+ protected:
+  CertificateGrantsTest() {
+    Write("ca.pem", ca_.certificate);
+    const cli::CertificatePair server = *cli::NewDevServer(ca_, {"127.0.0.1"});
+    Write("server.pem", server.certificate);
+    Write("server-key.pem", server.key);
+  }
+
+  void StartWith(std::vector<std::string> grants, std::string tokens = "") {
+    ServerTls tls = Tls();
+    tls.client_ca = File("ca.pem");
+    Start(
+        {.tls = tls, .tokens = std::move(tokens), .grants = std::move(grants)});
+  }
+
+  // A client whose certificate has these names.
+  ClientSecurity Client(const std::string& name, const std::string& others) {
+    const cli::CertificatePair pair = *cli::NewDevClient(ca_, name, others);
+    Write(name + ".pem", pair.certificate);
+    Write(name + ".key", pair.key);
+    return {.ca = File("ca.pem"),
+            .cert = File(name + ".pem"),
+            .key = File(name + ".key")};
+  }
+
+  std::unique_ptr<v1::PlannerService::Stub> StubOf(const ClientSecurity& who) {
+    return v1::PlannerService::NewStub(grpc::CreateChannel(
+        server_->address(), NewChannelCredentials(who, server_->address())));
+  }
+  StatusCode RegisterBy(const ClientSecurity& who) {
+    planner::DeviceProfile profile = planner::CommittedCpuProfile();
+    profile.id = "cpu";
+    profile.total_bytes = 1'000;
+    profile.free_bytes = 1'000;
+    v1::RegisterDeviceRequest request;
+    *request.mutable_profile() = ToProto(profile);
+    request.set_holder("h");
+    grpc::ClientContext context;
+    v1::RegisterDeviceResponse response;
+    return StubOf(who)
+        ->RegisterDevice(&context, request, &response)
+        .error_code();
+  }
+  v1::Lease ReserveBy(const ClientSecurity& who, const std::string& id) {
+    v1::ReserveRequest request;
+    request.set_request_id(id);
+    request.set_device_id("cpu");
+    request.set_holder("host/1");
+    request.set_bytes(100);
+    grpc::ClientContext context;
+    v1::ReserveResponse response;
+    const grpc::Status status =
+        StubOf(who)->Reserve(&context, request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response.lease();
+  }
+  StatusCode ReleaseBy(const ClientSecurity& who, const v1::Lease& lease) {
+    v1::ReleaseRequest request;
+    request.set_lease_id(lease.id());
+    request.set_epoch(lease.epoch());
+    grpc::ClientContext context;
+    v1::ReleaseResponse response;
+    return StubOf(who)->Release(&context, request, &response).error_code();
+  }
+
+  const cli::CertificatePair ca_ = *cli::NewDevCa();
+};
+
+TEST_F(CertificateGrantsTest, TheNamesInACertificateSayWhatItMayDo) {
+  StartWith(
+      {"uri:spiffe://x/gpu1=worker", "dns:ada.example=viewer", "cn:ops=admin"});
+  const ClientSecurity worker = Client("w", "URI:spiffe://x/gpu1");
+  const ClientSecurity viewer = Client("v", "DNS:ADA.example");
+  EXPECT_EQ(RegisterBy(viewer), StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(RegisterBy(worker), StatusCode::OK);
+  EXPECT_EQ(RegisterBy(Client("ops", "")), StatusCode::OK);
+  EXPECT_EQ(CodeOf(viewer), StatusCode::OK);
+  for (const ClientSecurity& stranger :
+       {Client("a", "URI:spiffe://x/gpu2"), Client("b", "DNS:ops"),
+        Client("ada.example", "")}) {
+    EXPECT_EQ(CodeOf(stranger), StatusCode::PERMISSION_DENIED);
+  }
+}
+
+TEST_F(CertificateGrantsTest, ATokenCountsBeforeTheCertificate) {
+  StartWith({"cn:ops=admin"}, File("tokens.json"));
+  ClientSecurity ops = Client("ops", "");
+  EXPECT_EQ(RegisterBy(ops), StatusCode::OK);
+  ops.token = "viewer";
+  EXPECT_EQ(RegisterBy(ops), StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(CodeOf(ops), StatusCode::OK);
+  ops.token = "wrong";
+  EXPECT_EQ(CodeOf(ops), StatusCode::UNAUTHENTICATED);
+}
+
+TEST_F(CertificateGrantsTest, AWorkerTouchesItsOwnLeasesOnly) {
+  StartWith({"dns:a.example=worker", "dns:b.example=worker", "cn:ops=admin"});
+  const ClientSecurity a = Client("a", "DNS:a.example");
+  const ClientSecurity b = Client("b", "DNS:b.example");
+  ASSERT_EQ(RegisterBy(a), StatusCode::OK);
+  const v1::Lease of_a = ReserveBy(a, "r");
+  // The same holder and request of another worker are another's.
+  const v1::Lease of_b = ReserveBy(b, "r");
+  EXPECT_EQ(of_a.holder(), "dns:a.example host/1");
+  EXPECT_NE(of_a.id(), of_b.id());
+  EXPECT_EQ(ReleaseBy(b, of_a), StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(ReleaseBy(a, of_b), StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(ReleaseBy(a, of_a), StatusCode::OK);
+  EXPECT_EQ(ReleaseBy(Client("ops", ""), of_b), StatusCode::OK);
 }
 
 TEST_F(CredentialsTest, OneOfTwoTokensDoesNotCount) {

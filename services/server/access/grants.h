@@ -1,0 +1,88 @@
+// What callers without a token may do: by the user that they run as on this
+// machine, or by their certificate.
+#ifndef PLIMSOLL_SERVICES_SERVER_GRANTS_H_
+#define PLIMSOLL_SERVICES_SERVER_GRANTS_H_
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "services/server/access/identity.h"
+
+namespace plimsoll::services {
+
+// Each grant to a user or a group takes a listener of gRPC.
+inline constexpr size_t kMaxGrants = 64;
+// With it and a worker's own name, a lease's holder has at most 256 bytes.
+inline constexpr size_t kMaxGranteeBytes = 160;
+
+// What the kernel calls users and groups that the server's user namespace does
+// not know.
+inline constexpr uint32_t kNobody = 65'534;
+
+// What a grant is for.
+enum class Grantee {
+  kUser,        // the process's user, by a Unix socket
+  kGroup,       // one of the process's groups, by a Unix socket
+  kUri,         // a URI among the certificate's alternative names
+  kDns,         // a DNS name among them; upper and lower case are equal
+  kCommonName,  // the common name of the certificate's subject
+};
+
+struct Grant {
+  Grantee kind = Grantee::kUser;
+  uid_t uid = 0;          // of kUser
+  gid_t gid = 0;          // of kGroup
+  std::string text = {};  // of the others
+  Identity identity = {};
+
+  bool is_local() const {
+    return kind == Grantee::kUser || kind == Grantee::kGroup;
+  }
+};
+
+// The process at the other end of a Unix socket, as the kernel names it.
+struct LocalPeer {
+  uid_t uid = 0;
+  std::vector<gid_t> gids = {};  // all groups of the process
+};
+
+// The names in a client's certificate, which a CA has signed.
+struct CertificateNames {
+  std::vector<std::string> uris = {};
+  std::vector<std::string> dns = {};
+  std::string common_name = {};
+};
+
+// Parses WHO=ROLE[:TENANT]. WHO is uid:N, user:NAME, gid:N, group:NAME,
+// uri:URI, dns:NAME or cn:NAME. The part after the last '=' is the role, so WHO
+// may have that sign. A user has a tenant.
+// Errors: kInvalidArgument saying what is wrong; also for a user or a group
+// that this system does not know, and for kNobody.
+absl::StatusOr<Grant> ParseGrant(absl::string_view text);
+
+// Parses all. Errors: those of ParseGrant; kInvalidArgument for more than
+// kMaxGrants, and for two for one grantee.
+absl::StatusOr<std::vector<Grant>> ParseGrants(
+    const std::vector<std::string>& texts);
+
+// Returns the index of the grant for a process. One for its user counts before
+// one for a group, and among groups the first one.
+std::optional<size_t> FindUserGrant(const std::vector<Grant>& grants,
+                                    const LocalPeer& peer);
+std::optional<size_t> FindGroupGrant(const std::vector<Grant>& grants,
+                                     const LocalPeer& peer);
+
+// Returns what the first grant for one of the names gives; nothing without one.
+std::optional<Identity> FindCertificateGrant(const std::vector<Grant>& grants,
+                                             const CertificateNames& names);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_SERVER_GRANTS_H_

@@ -1,0 +1,33 @@
+// Who makes a call, once that is proven.
+#ifndef PLIMSOLL_SERVICES_SERVER_IDENTITY_H_
+#define PLIMSOLL_SERVICES_SERVER_IDENTITY_H_
+
+#include <string>
+
+#include "services/server/roles.h"
+
+namespace plimsoll::services {
+
+// Who calls: as a token, a user of this machine or a certificate proves it.
+struct Identity {
+  std::string name;
+  std::string tenant;
+  Role role = Role::kViewer;
+  // A worker that has one touches leases with this owner only. It is printable
+  // ASCII without spaces. Empty: the caller may touch all leases.
+  std::string lease_owner = {};
+};
+
+// The tenant that a call counts for, if the caller names `wanted`: the
+// identity's, whatever the caller says. Only an administrator without one may
+// choose.
+inline const std::string& TenantOf(const Identity& identity,
+                                   const std::string& wanted) {
+  const bool may_choose =
+      identity.role == Role::kAdmin && identity.tenant.empty();
+  return may_choose ? wanted : identity.tenant;
+}
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_SERVER_IDENTITY_H_

@@ -1,0 +1,95 @@
+// A Unix socket in the file system, whose connections say which process calls.
+#ifndef PLIMSOLL_SERVICES_SERVER_LOCAL_SOCKET_H_
+#define PLIMSOLL_SERVICES_SERVER_LOCAL_SOCKET_H_
+
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "services/host/background.h"
+#include "services/server/access/grants.h"
+
+namespace plimsoll::services {
+
+// A file descriptor that is closed at the end. Movable; not thread-safe.
+class OwnedFd {
+ public:
+  explicit OwnedFd(int fd = -1) : fd_(fd) {}
+  OwnedFd(OwnedFd&& other) noexcept : fd_(other.Take()) {}
+  OwnedFd& operator=(OwnedFd&& other) noexcept;
+  ~OwnedFd();
+
+  int get() const { return fd_; }
+  // Gives the descriptor away.
+  int Take();
+
+ private:
+  int fd_;
+};
+
+// Returns the process that connected `fd`, a connection of a Unix socket.
+// Errors: kUnavailable if the system does not tell.
+absl::StatusOr<LocalPeer> PeerOfSocket(int fd);
+
+// Listens at a path. A thread accepts connections and hands them on. The file
+// PATH.lock, which stays, is locked meanwhile, so that two servers never take a
+// path from each other. Thread-safe, except for construction and destruction.
+class LocalSocket {
+ public:
+  // A connection that does not block, with the process that made it. It is
+  // called on the socket's thread and must not block.
+  using Handler = std::function<void(OwnedFd connection, const LocalPeer&)>;
+
+  // If the system has no room for a connection, it is tried again after so
+  // long.
+  static constexpr absl::Duration kPause = absl::Milliseconds(100);
+  static constexpr int kBacklog = 128;
+  static constexpr mode_t kDefaultMode = 0660;
+
+  // Makes a socket at `path`, which nobody can connect to before it has the
+  // file mode `mode`. A socket that is there already is replaced if nobody
+  // listens on it.
+  // Errors: kFailedPrecondition if the folder is missing or belongs to another
+  // user than root and this one, if others may write to it and it is not
+  // sticky, or if there is a file at `path` that is no socket; kUnavailable if
+  // somebody listens there, or the system refuses; kResourceExhausted if it
+  // gives no thread.
+  static absl::StatusOr<std::unique_ptr<LocalSocket>> Listen(
+      const std::string& path, mode_t mode, Handler handler);
+  // Accepts nothing more, waits for the handler, and removes the socket.
+  ~LocalSocket();
+  LocalSocket(const LocalSocket&) = delete;
+  LocalSocket& operator=(const LocalSocket&) = delete;
+
+ private:
+  using FileId = std::pair<dev_t, ino_t>;
+
+  LocalSocket(std::string path, Handler handler);
+
+  absl::Status Lock();
+  absl::Status RemoveStale() const;
+  absl::Status Bind(mode_t mode);
+  // Accepts until it is time to end.
+  void Accept() const;
+  // Returns false if the system has no room for a connection now.
+  bool AcceptOne() const;
+
+  const std::string path_;
+  const Handler handler_;
+  OwnedFd lock_;
+  OwnedFd socket_;
+  OwnedFd end_;                 // readable when it is time to end
+  std::optional<FileId> made_;  // the socket's file
+  Background thread_;
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_SERVER_LOCAL_SOCKET_H_
