@@ -138,8 +138,10 @@ class Server:
 
     def log(self):
         """What it wrote on stderr so far."""
-        self.errors.seek(0)
-        return self.errors.read().decode(errors="replace")
+        # The process writes where this file's offset is, so that must not move.
+        descriptor = self.errors.fileno()
+        text = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+        return text.decode(errors="replace")
 
     def serving(self, service=""):
         """Whether the health service says SERVING."""

@@ -131,7 +131,7 @@ def test_a_user_has_the_tenant_of_its_grant(folder, smollm2):
 
 
 @as_others
-def test_a_worker_of_another_user_touches_its_own_leases(folder):
+def test_a_worker_may_run_as_another_user(folder):
     flags = ("--socket-mode=0666", f"--grant=uid:{WORKER}=worker")
     with Planner(at_socket(folder / "planner"), *flags) as planner:
         state = folder / "state"
