@@ -57,7 +57,9 @@ std::optional<Identity> CallGuard::Identify(
 
 size_t CallGuard::LocalClassOf(const LocalPeer& peer) const {
   if (const auto user = FindUserGrant(grants_, peer)) return *user;
-  if (peer.uid == 0 || peer.uid == geteuid()) return grants_.size();
+  // Users that this process cannot tell apart are nobody, too.
+  const bool is_own = peer.uid == geteuid() && peer.uid != kNobody;
+  if (peer.uid == 0 || is_own) return grants_.size();
   return FindGroupGrant(grants_, peer).value_or(grants_.size() + 1);
 }
 

@@ -20,6 +20,8 @@ Code = grpc.StatusCode
 # Users and a group that nobody has.
 VIEWER, USER, WORKER, STRANGER, GROUP = 52101, 52102, 52103, 52104, 52150
 
+NOBODY = 65534  # in a user namespace everybody from outside of it
+
 as_others = pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("setpriv") is None,
     reason="only root runs commands as other users",
@@ -151,6 +153,19 @@ def test_a_worker_may_run_as_another_user(folder):
         finally:
             worker.kill()
             worker.wait(timeout=CALL_SECONDS)
+
+
+@as_others
+def test_nobody_may_do_nothing_even_where_the_server_is_nobody(folder):
+    own = folder / "own"
+    own.mkdir()
+    os.chown(own, NOBODY, NOBODY)
+    setup = f'set -- setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups "$@"'
+    listen = at_socket(own / "planner")
+    with Planner(listen, "--socket-mode=0666", setup=setup) as planner:
+        look = ("devices", "--planner", planner.address)
+        assert plimsoll(*look).returncode == 0, "root may"
+        assert b"no --grant" in run_as(NOBODY, *look).stderr
 
 
 @as_others
