@@ -81,6 +81,7 @@ add_library(plimsoll_text_chat STATIC
   text/chat/reasoning_limit.cc
   text/chat/reply_format.cc
   text/chat/reply_splitter.cc
+  text/chat/session_chat.cc
   text/chat/template_frame.cc
   text/chat/template_probe.cc
   text/chat/tool_call.cc

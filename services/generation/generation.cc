@@ -11,6 +11,7 @@
 #include "services/generation/message_bytes.h"
 #include "services/generation/metered_sink.h"
 #include "services/generation/quota_book.h"
+#include "services/generation/rendered_session.h"
 #include "services/wire/errors.h"
 #include "services/wire/from_proto.h"
 #include "services/wire/to_proto.h"
@@ -54,23 +55,36 @@ absl::StatusOr<Prompt> FittingPrompt(const ServedModel& model,
   return prompt;
 }
 
+// True if the reply to a request is one in a conversation, which is rendered.
+template <typename Request>
+bool IsInChat(const Request& request, const Generation& generation) {
+  if constexpr (requires { request.chat(); }) return request.has_chat();
+  return generation.options.rendered != nullptr;
+}
+
 // Limits the reasoning of a reply, if the request does. Where a chat format
 // marks none there is nothing to limit.
 template <typename Request>
 absl::Status LimitReasoning(const Request& request, Generation& generation) {
   if (!request.stopping().has_max_reasoning_tokens()) return absl::OkStatus();
-  bool is_chat = false;
-  if constexpr (requires { request.chat(); }) is_chat = request.has_chat();
-  if (!is_chat) {
+  if (!IsInChat(request, generation)) {
     return absl::InvalidArgumentError(
-        "stopping.max_reasoning_tokens: only a reply to input.chat has marks "
-        "of reasoning; send the conversation there, or leave the limit out");
+        "stopping.max_reasoning_tokens: only a reply to input.chat, or in a "
+        "session that recomputes, has marks of reasoning; send the "
+        "conversation there, or leave the limit out");
   }
   if (!generation.prompt.reading) return absl::OkStatus();
   generation.options.reasoning = worker::LimitReasoning(
       *generation.prompt.reading, request.stopping().max_reasoning_tokens(),
       generation.model.engine->tokenizer());
   return absl::OkStatus();
+}
+
+// Has the reply's text show what its parts are told apart by.
+void ShowMarks(Generation& generation) {
+  if (!generation.prompt.reading) return;
+  generation.options.shown_tokens = worker::TokensToShow(
+      generation.prompt.reading->format, generation.model.engine->tokenizer());
 }
 
 // Holds the reply's calls of tools.
@@ -122,6 +136,14 @@ size_t InputBytes(const Request& request) {
     default:
       return 0;
   }
+}
+
+size_t InputBytes(const v1::ChatRequest& request) {
+  size_t n_bytes = request.message().size();
+  for (const v1::ToolResponse& response : request.tool_responses()) {
+    n_bytes += response.tool_name().size() + response.content().size();
+  }
+  return n_bytes;
 }
 
 // The bytes that a context of so many tokens takes of a slot.
@@ -190,11 +212,7 @@ absl::StatusOr<Generation> PrepareAny(ServedModel model, const Caller& caller,
   generation.options.prompt_ids = std::move(generation.prompt.ids);
   RETURN_IF_ERROR(LimitReasoning(request, generation));
   if (!generation.prompt.splits_reply) generation.prompt.reading.reset();
-  if (generation.prompt.reading) {
-    generation.options.shown_tokens =
-        worker::TokensToShow(generation.prompt.reading->format,
-                             generation.model.engine->tokenizer());
-  }
+  ShowMarks(generation);
   if constexpr (requires { request.chat(); }) {
     if (request.has_chat()) {
       RETURN_IF_ERROR(Hold(request.chat(), caller.stop, generation));
@@ -204,6 +222,59 @@ absl::StatusOr<Generation> PrepareAny(ServedModel model, const Caller& caller,
   request.clear_input();
   caller.held.Shrink(HeldBytes(request, generation.options.prompt_ids));
   return generation;
+}
+
+// Says the message of a request in a session that keeps its context.
+absl::Status Say(const v1::ChatRequest& request,
+                 const worker::SessionInfo& session, const Caller& caller,
+                 Generation& generation) {
+  RETURN_IF_ERROR(LimitReasoning(request, generation));
+  if (request.tool_responses_size() > 0 || !request.required_tool().empty() ||
+      request.tool_choice() == v1::TOOL_CHOICE_REQUIRED) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        request.tool_responses_size() > 0 ? "tool_responses" : "tool_choice",
+        ": the session was opened without tools"));
+  }
+  // A message must fit: what rolls out of the context are earlier turns.
+  const worker::Engine& engine = *generation.model.engine;
+  const worker::EncodeLimits limits = {.max_tokens = engine.n_ctx(),
+                                       .stop = caller.stop};
+  auto ids =
+      EncodeMessage(session, engine.tokenizer(), request.message(), limits);
+  if (!ids.ok()) return EncodeStatus(ids.status(), limits);
+  generation.options.prompt_ids = *std::move(ids);
+  if (request.message().empty() || generation.options.prompt_ids.empty()) {
+    return absl::InvalidArgumentError("message: it is empty");
+  }
+  return absl::OkStatus();
+}
+
+// Says the message of a request in a session that keeps texts.
+absl::Status SayWithTexts(const v1::ChatRequest& request,
+                          const worker::SessionInfo& session,
+                          const Caller& caller, Generation& generation) {
+  const worker::Engine& engine = *generation.model.engine;
+  worker::GenerateOptions& options = generation.options;
+  auto rendered =
+      RenderMessage(engine, session, request, options.max_tokens, caller.stop);
+  if (!rendered.ok()) {
+    return EncodeStatus(rendered.status(), {.max_tokens = engine.n_ctx()});
+  }
+  options.prompt_ids = std::move(rendered->ids);
+  options.rendered = std::move(rendered->chat);
+  generation.prompt.reading = options.rendered->reading;
+  RETURN_IF_ERROR(LimitReasoning(request, generation));
+  ShowMarks(generation);
+  if (!v1::ToolChoice_IsValid(request.tool_choice())) {
+    return absl::InvalidArgumentError("tool_choice is not a known choice");
+  }
+  v1::ChatPrompt calls;
+  calls.set_tool_choice(request.tool_choice());
+  calls.set_required_tool(request.required_tool());
+  if (request.has_parallel_tool_calls()) {
+    calls.set_parallel_tool_calls(request.parallel_tool_calls());
+  }
+  return Hold(calls, caller.stop, generation);
 }
 
 // A refusal of Engine::Submit of so many tokens, with details.
@@ -261,10 +332,8 @@ absl::StatusOr<Generation> Prepare(ServedModel model, const Caller& caller,
                    FromProto(request.sampling(), request.stopping(),
                              request.response(), v1::CONTEXT_POLICY_ROLL));
   worker::GenerateOptions& options = generation.options;
-  RETURN_IF_ERROR(LimitReasoning(request, generation));
   FillCaller(caller, options);
-  RETURN_IF_ERROR(
-      ApplyQuota(generation.model, request.message().size(), options));
+  RETURN_IF_ERROR(ApplyQuota(generation.model, InputBytes(request), options));
   ASSIGN_OR_RETURN(generation.constraint_notes,
                    FillConstraint(request, options, caller.stop,
                                   &generation.model.engine->constraints()));
@@ -272,18 +341,12 @@ absl::StatusOr<Generation> Prepare(ServedModel model, const Caller& caller,
   const auto session =
       engine.GetSession(options.session_id, options.claim.tenant);
   if (!session.ok()) return SessionStatus(session.status());
-  // A message must fit: what rolls out of the context are earlier turns.
-  const worker::EncodeLimits limits = {.max_tokens = engine.n_ctx(),
-                                       .stop = caller.stop};
-  auto ids =
-      EncodeMessage(*session, engine.tokenizer(), request.message(), limits);
-  if (!ids.ok()) return EncodeStatus(ids.status(), limits);
-  options.prompt_ids = *std::move(ids);
-  if (request.message().empty() || options.prompt_ids.empty()) {
-    return absl::InvalidArgumentError("message: it is empty");
-  }
   generation.prompt.chat_format = std::string(session->format_name());
+  RETURN_IF_ERROR(session->chat != nullptr
+                      ? SayWithTexts(request, *session, caller, generation)
+                      : Say(request, *session, caller, generation));
   request.clear_message();
+  request.clear_tool_responses();
   caller.held.Shrink(HeldBytes(request, options.prompt_ids));
   return generation;
 }

@@ -13,6 +13,7 @@
 #include "services/generation/message_bytes.h"
 #include "services/generation/prompt.h"
 #include "services/generation/quota_book.h"
+#include "services/generation/rendered_session.h"
 #include "services/wire/from_proto.h"
 #include "services/wire/to_proto.h"
 
@@ -21,7 +22,8 @@ namespace {
 
 using worker::SessionOptions;
 
-// Sets how the session's chat is rendered, with its system message.
+// Sets how the session's chat is rendered, with its system message. A session
+// that cannot keep its context keeps texts.
 absl::Status SetFrame(const ServedModel& model,
                       const v1::OpenSessionRequest& request,
                       const worker::EncodeLimits& limits,
@@ -29,10 +31,23 @@ absl::Status SetFrame(const ServedModel& model,
   const worker::Tokenizer& tokenizer = model.engine->tokenizer();
   const std::string* system =
       request.has_system() ? &request.system() : nullptr;
+  const char* const with_tools = "it has tools";
   if (!request.has_chat_format() && UsesOwnTemplate(model)) {
-    ASSIGN_OR_RETURN(options.own_frame,
-                     worker::TemplateFrame::Find(tokenizer, model.own_template,
-                                                 system, absl::Now(), limits));
+    if (request.tools_size() > 0) {
+      return KeepTexts(model, request, with_tools, limits.stop, options);
+    }
+    if (!request.template_arguments().empty()) {
+      return KeepTexts(model, request, "it has template_arguments", limits.stop,
+                       options);
+    }
+    auto frame = worker::TemplateFrame::Find(tokenizer, model.own_template,
+                                             system, absl::Now(), limits);
+    if (absl::IsUnimplemented(frame.status())) {
+      return KeepTexts(model, request, std::string(frame.status().message()),
+                       limits.stop, options);
+    }
+    RETURN_IF_ERROR(frame.status());
+    options.own_frame = *std::move(frame);
     options.frame = options.own_frame->ids();
     return absl::OkStatus();
   }
@@ -41,6 +56,9 @@ absl::Status SetFrame(const ServedModel& model,
       ChooseFormat(
           model, request.has_chat_format() ? &request.chat_format() : nullptr));
   options.format = choice.format;
+  if (request.tools_size() > 0) {
+    return KeepTexts(model, request, with_tools, limits.stop, options);
+  }
   ASSIGN_OR_RETURN(options.frame, worker::EncodeFrame(tokenizer, choice.format,
                                                       system, limits));
   return absl::OkStatus();
@@ -81,10 +99,7 @@ absl::StatusOr<worker::SessionTurn> TurnFrom(
   return result;
 }
 
-// The newest turns of a request, and no more of them than a context could hold.
-absl::StatusOr<std::vector<worker::SessionTurn>> TurnsFrom(
-    const v1::OpenSessionRequest& request, const SessionOptions& options,
-    const worker::Engine& engine, StopCheck stop) {
+absl::Status CheckTurns(const v1::OpenSessionRequest& request) {
   if (request.turns_size() > SessionOptions::kMaxTurns) {
     return absl::InvalidArgumentError(
         absl::StrCat("turns: at most ", SessionOptions::kMaxTurns,
@@ -95,6 +110,13 @@ absl::StatusOr<std::vector<worker::SessionTurn>> TurnsFrom(
       return absl::InvalidArgumentError("turns.message: it is empty");
     }
   }
+  return absl::OkStatus();
+}
+
+// The newest turns of a request, and no more of them than a context could hold.
+absl::StatusOr<std::vector<worker::SessionTurn>> TurnsFrom(
+    const v1::OpenSessionRequest& request, const SessionOptions& options,
+    const worker::Engine& engine, StopCheck stop) {
   std::vector<worker::SessionTurn> turns;
   int64_t n_tokens = 0;
   for (int i = request.turns_size() - 1; i >= 0 && n_tokens <= engine.n_ctx();
@@ -130,10 +152,13 @@ absl::StatusOr<v1::Session> OpenSession(const ServedModel& model,
   const worker::EncodeLimits limits = {.max_tokens = model.engine->n_ctx(),
                                        .stop = caller.stop};
   ASSIGN_OR_RETURN(SessionOptions options, FromProto(request));
+  RETURN_IF_ERROR(CheckTurns(request));
   absl::Status framed = SetFrame(model, request, limits, options);
   if (!framed.ok()) return EncodeStatus(std::move(framed), limits);
-  ASSIGN_OR_RETURN(options.turns,
-                   TurnsFrom(request, options, *model.engine, caller.stop));
+  if (options.chat == nullptr) {
+    ASSIGN_OR_RETURN(options.turns,
+                     TurnsFrom(request, options, *model.engine, caller.stop));
+  }
   RETURN_IF_ERROR(CheckSessions(model, caller.claim.tenant));
   options.owner = caller.claim.tenant;
   options.peer = caller.claim.peer;

@@ -12,9 +12,10 @@ namespace plimsoll::services {
 
 // Opens a session of the caller's tenant. Its system message is tokenised and
 // stays in the context; turns that were said before are tokenised too.
+// If the model's own template cannot be cut into turns, or with tools, the
+// session keeps texts.
 // Errors: kInvalidArgument naming the field; kUnimplemented if the model's chat
-// format is not known, or if its own template cannot be cut into turns; those
-// of Engine::OpenSession, with details.
+// format is not known; those of Engine::OpenSession, with details.
 absl::StatusOr<v1::Session> OpenSession(const ServedModel& model,
                                         const Caller& caller,
                                         const v1::OpenSessionRequest& request);

@@ -14,32 +14,23 @@
 namespace plimsoll::services {
 namespace {
 
-absl::StatusOr<std::vector<worker::Tool>> ToolsOf(
-    const v1::ChatPrompt& prompt) {
-  if (prompt.tools_size() > worker::kMaxTools) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("chat.tools has more than ", worker::kMaxTools));
-  }
-  std::vector<worker::Tool> tools;
-  for (const v1::Tool& tool : prompt.tools()) {
-    const auto has_name = [&tool](const worker::Tool& other) {
-      return other.name == tool.name();
-    };
-    if (std::any_of(tools.begin(), tools.end(), has_name)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("chat.tools: ", tool.name(), " is there twice"));
-    }
-    tools.push_back({tool.name(), tool.description(), tool.parameters()});
-  }
-  return tools;
+bool HasTools(const Conversation& conversation) {
+  const std::vector<worker::ChatMessage>& messages = conversation.messages;
+  return !conversation.tools.empty() ||
+         std::any_of(messages.begin(), messages.end(),
+                     [](const worker::ChatMessage& message) {
+                       return !message.tool_calls.empty();
+                     });
 }
 
-bool HasTools(const v1::ChatPrompt& prompt) {
-  return prompt.tools_size() > 0 ||
-         std::any_of(prompt.messages().begin(), prompt.messages().end(),
-                     [](const v1::ChatMessage& message) {
-                       return message.tool_calls_size() > 0;
-                     });
+absl::StatusOr<Conversation> ConversationOf(const v1::ChatPrompt& prompt) {
+  Conversation conversation;
+  ASSIGN_OR_RETURN(conversation.messages, FromProto(prompt));
+  ASSIGN_OR_RETURN(conversation.tools, ToolsFrom(prompt.tools(), "chat.tools"));
+  conversation.add_generation_prompt =
+      !prompt.has_add_generation_prompt() || prompt.add_generation_prompt();
+  conversation.template_arguments = prompt.template_arguments();
+  return conversation;
 }
 
 // True if a prompt ends with the mark that opens reasoning.
@@ -72,18 +63,18 @@ absl::Status CheckToolChoice(worker::ChatFormat format,
 }
 
 // How replies in a built-in format are marked; absent if nothing is.
-// Errors: kInvalidArgument if the request needs marks that the vocabulary
+// Errors: kInvalidArgument if the conversation needs marks that the vocabulary
 // lacks.
 absl::StatusOr<std::optional<worker::ReplyReading>> ReadingOf(
     const worker::Tokenizer& tokenizer, worker::ChatFormat format,
-    const v1::ChatPrompt& prompt, std::vector<worker::Tool> tools) {
+    const Conversation& conversation) {
   std::optional<worker::ReplyReading> reading;
   if (!worker::FormatHasTools(format)) return reading;
   if (worker::HasToolMarkers(tokenizer)) {
     reading.emplace();
     reading->format = worker::FunctionGemmaReplies();
-    reading->tools = std::move(tools);
-  } else if (HasTools(prompt)) {
+    reading->tools = conversation.tools;
+  } else if (HasTools(conversation)) {
     return absl::InvalidArgumentError(
         "chat.tools: the model's vocabulary has no markers of tools, such as "
         "<start_function_call>");
@@ -93,53 +84,84 @@ absl::StatusOr<std::optional<worker::ReplyReading>> ReadingOf(
 
 }  // namespace
 
-absl::StatusOr<EncodedChat> EncodeChatPrompt(
+absl::StatusOr<std::vector<worker::Tool>> ToolsFrom(
+    const google::protobuf::RepeatedPtrField<v1::Tool>& tools,
+    absl::string_view field) {
+  if (tools.size() > worker::kMaxTools) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, " has more than ", worker::kMaxTools));
+  }
+  std::vector<worker::Tool> result;
+  for (const v1::Tool& tool : tools) {
+    const auto has_name = [&tool](const worker::Tool& other) {
+      return other.name == tool.name();
+    };
+    if (std::any_of(result.begin(), result.end(), has_name)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(field, ": ", tool.name(), " is there twice"));
+    }
+    result.push_back({tool.name(), tool.description(), tool.parameters()});
+  }
+  return result;
+}
+
+absl::StatusOr<EncodedChat> EncodeConversation(
     const worker::Tokenizer& tokenizer, worker::ChatFormat format,
-    const v1::ChatPrompt& prompt, const worker::EncodeLimits& limits) {
-  ASSIGN_OR_RETURN(const std::vector<worker::ChatMessage> messages,
-                   FromProto(prompt));
-  ASSIGN_OR_RETURN(std::vector<worker::Tool> tools, ToolsOf(prompt));
-  const bool add_generation_prompt =
-      !prompt.has_add_generation_prompt() || prompt.add_generation_prompt();
-  ASSIGN_OR_RETURN(
-      const std::vector<worker::ChatSegment> segments,
-      worker::RenderChat(format, messages, add_generation_prompt, tools));
-  RETURN_IF_ERROR(CheckToolChoice(format, prompt));
+    const Conversation& conversation, const worker::EncodeLimits& limits) {
+  ASSIGN_OR_RETURN(const std::vector<worker::ChatSegment> segments,
+                   worker::RenderChat(format, conversation.messages,
+                                      conversation.add_generation_prompt,
+                                      conversation.tools));
   EncodedChat chat;
-  ASSIGN_OR_RETURN(chat.reading,
-                   ReadingOf(tokenizer, format, prompt, std::move(tools)));
+  ASSIGN_OR_RETURN(chat.reading, ReadingOf(tokenizer, format, conversation));
   ASSIGN_OR_RETURN(chat.ids, worker::EncodeChat(tokenizer, segments, limits));
   chat.text = worker::ChatText(segments);
   return chat;
+}
+
+absl::StatusOr<EncodedChat> EncodeConversation(
+    const worker::Tokenizer& tokenizer, const worker::ModelTemplate& own,
+    const Conversation& conversation, absl::Time now,
+    const worker::EncodeLimits& limits) {
+  ASSIGN_OR_RETURN(
+      const std::vector<worker::ChatSegment> segments,
+      own.Render(tokenizer, conversation.messages, conversation.tools,
+                 conversation.add_generation_prompt, now,
+                 conversation.template_arguments));
+  EncodedChat chat;
+  ASSIGN_OR_RETURN(chat.ids,
+                   worker::EncodeTemplated(tokenizer, segments, limits));
+  chat.text = worker::ChatText(segments);
+  const worker::ReplyFormat& format = own.reply_format();
+  if (!format.IsPlain()) {
+    chat.reading = worker::ReplyReading{
+        .format = format,
+        .tools = conversation.tools,
+        .begins_reasoning = EndsInReasoning(format, chat.text)};
+  }
+  return chat;
+}
+
+absl::StatusOr<EncodedChat> EncodeChatPrompt(
+    const worker::Tokenizer& tokenizer, worker::ChatFormat format,
+    const v1::ChatPrompt& prompt, const worker::EncodeLimits& limits) {
+  ASSIGN_OR_RETURN(const Conversation conversation, ConversationOf(prompt));
+  RETURN_IF_ERROR(CheckToolChoice(format, prompt));
+  return EncodeConversation(tokenizer, format, conversation, limits);
 }
 
 absl::StatusOr<EncodedChat> EncodeTemplatePrompt(
     const worker::Tokenizer& tokenizer, const worker::ModelTemplate& own,
     const v1::ChatPrompt& prompt, absl::Time now,
     const worker::EncodeLimits& limits) {
-  ASSIGN_OR_RETURN(const std::vector<worker::ChatMessage> messages,
-                   FromProto(prompt));
-  ASSIGN_OR_RETURN(const std::vector<worker::Tool> tools, ToolsOf(prompt));
+  ASSIGN_OR_RETURN(const Conversation conversation, ConversationOf(prompt));
   if (!v1::ToolChoice_IsValid(prompt.tool_choice())) {
     return absl::InvalidArgumentError("chat.tool_choice is not a known choice");
   }
-  const bool add_generation_prompt =
-      !prompt.has_add_generation_prompt() || prompt.add_generation_prompt();
-  ASSIGN_OR_RETURN(const std::vector<worker::ChatSegment> segments,
-                   own.Render(tokenizer, messages, tools, add_generation_prompt,
-                              now, prompt.template_arguments()));
-  EncodedChat chat;
-  ASSIGN_OR_RETURN(chat.ids,
-                   worker::EncodeTemplated(tokenizer, segments, limits));
-  chat.text = worker::ChatText(segments);
-  const worker::ReplyFormat& format = own.reply_format();
+  ASSIGN_OR_RETURN(
+      EncodedChat chat,
+      EncodeConversation(tokenizer, own, conversation, now, limits));
   chat.splits_reply = !prompt.has_split_reply() || prompt.split_reply();
-  if (!format.IsPlain()) {
-    chat.reading = worker::ReplyReading{
-        .format = format,
-        .tools = tools,
-        .begins_reasoning = EndsInReasoning(format, chat.text)};
-  }
   return chat;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "plimsoll/v1/common.pb.h"
 #include "plimsoll/v1/generation.pb.h"
@@ -32,6 +33,32 @@ struct EncodedChat {
   std::optional<worker::ReplyReading> reading;
   bool splits_reply = true;  // the parts are told apart for the client
 };
+
+// What a chat format or a template renders.
+struct Conversation {
+  std::vector<worker::ChatMessage> messages;
+  std::vector<worker::Tool> tools;
+  bool add_generation_prompt = true;
+  std::string template_arguments = {};  // as ModelTemplate::Render takes them
+};
+
+// The tools of a request. Errors: kInvalidArgument naming `field` beyond
+// worker::kMaxTools, and if a name is there twice.
+absl::StatusOr<std::vector<worker::Tool>> ToolsFrom(
+    const google::protobuf::RepeatedPtrField<v1::Tool>& tools,
+    absl::string_view field);
+
+// Encodes a conversation in a built-in format, or by a model's own template.
+// Errors: kInvalidArgument if the conversation has tools and the vocabulary
+// lacks their markers; those of worker::RenderChat and worker::EncodeChat, or
+// of ModelTemplate::Render and worker::EncodeTemplated.
+absl::StatusOr<EncodedChat> EncodeConversation(
+    const worker::Tokenizer& tokenizer, worker::ChatFormat format,
+    const Conversation& conversation, const worker::EncodeLimits& limits = {});
+absl::StatusOr<EncodedChat> EncodeConversation(
+    const worker::Tokenizer& tokenizer, const worker::ModelTemplate& own,
+    const Conversation& conversation, absl::Time now,
+    const worker::EncodeLimits& limits = {});
 
 // Errors: kInvalidArgument naming the field, also if the request has tools and
 // the vocabulary lacks their markers; those of worker::EncodeChat.

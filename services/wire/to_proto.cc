@@ -528,6 +528,7 @@ v1::Session ToProto(const worker::SessionInfo& info) {
   *message.mutable_age() = ToProto(info.age);
   *message.mutable_idle() = ToProto(info.idle);
   *message.mutable_ttl() = ToProto(info.ttl);
+  if (info.chat != nullptr) message.set_recompute_reason(info.chat->reason);
   return message;
 }
 

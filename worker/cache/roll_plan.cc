@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
+#include "base/status_macros.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -44,6 +45,16 @@ absl::Status CheckPins(const planner::MemoryPlan& plan, int64_t pin_tokens) {
 
 }  // namespace
 
+absl::StatusOr<int64_t> EvictTo(std::optional<int64_t> evict_to,
+                                int64_t n_ctx) {
+  const int64_t most = evict_to.value_or(n_ctx - n_ctx / 4);
+  if (most < 1 || most > n_ctx) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("evict_to must be in [1, ", n_ctx, "], got ", most));
+  }
+  return most;
+}
+
 absl::StatusOr<RollPlan> PlanRoll(const planner::ModelShape& shape,
                                   const planner::MemoryPlan& plan,
                                   const RollOptions& options) {
@@ -57,11 +68,7 @@ absl::StatusOr<RollPlan> PlanRoll(const planner::ModelShape& shape,
   if (absl::Status status = CheckPins(plan, prefix); !status.ok()) {
     return status;
   }
-  int64_t evict_to = options.evict_to.value_or(n_ctx - n_ctx / 4);
-  if (evict_to < 1 || evict_to > n_ctx) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("evict_to must be in [1, ", n_ctx, "], got ", evict_to));
-  }
+  ASSIGN_OR_RETURN(int64_t evict_to, EvictTo(options.evict_to, n_ctx));
   RollPlan roll;
   roll.prefix_tokens = prefix;
   roll.n_ctx = n_ctx;

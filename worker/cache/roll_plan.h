@@ -47,6 +47,10 @@ struct RollOptions {
   std::optional<int64_t> evict_to = std::nullopt;
 };
 
+// RollOptions::evict_to as a number.
+// Errors: kInvalidArgument unless it is in [1, n_ctx].
+absl::StatusOr<int64_t> EvictTo(std::optional<int64_t> evict_to, int64_t n_ctx);
+
 // How one context rolls, fixed when it begins. The default never rolls.
 struct RollPlan {
   int64_t prefix_tokens = 0;  // the first tokens, which never leave

@@ -124,10 +124,11 @@ absl::Status CheckSession(const SessionOptions& options, int32_t vocab_size) {
                      absl::FormatDuration(SessionOptions::kMaxTtl),
                      " is allowed, got ", absl::FormatDuration(options.ttl)));
   }
-  if (static_cast<int64_t>(options.turns.size()) > SessionOptions::kMaxTurns) {
+  const size_t n_turns = options.turns.size() + options.said.size();
+  if (static_cast<int64_t>(n_turns) > SessionOptions::kMaxTurns) {
     return absl::InvalidArgumentError(
         absl::StrCat("turns: at most ", SessionOptions::kMaxTurns,
-                     " are allowed, got ", options.turns.size()));
+                     " are allowed, got ", n_turns));
   }
   for (const SessionTurn& turn : options.turns) {
     RETURN_IF_ERROR(CheckIds("turns.message", turn.content, vocab_size));

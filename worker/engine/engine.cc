@@ -50,6 +50,10 @@ absl::StatusOr<SessionInfo> Engine::GetSession(absl::string_view id,
   return impl_->GetSession(id, owner);
 }
 
+bool Engine::KeepsTexts(absl::string_view id) const {
+  return impl_->KeepsTexts(id);
+}
+
 std::vector<SessionInfo> Engine::Sessions(absl::string_view owner) const {
   return impl_->Sessions(owner);
 }

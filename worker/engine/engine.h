@@ -80,6 +80,9 @@ class Engine {
   // Errors: kNotFound, also for another owner's session.
   absl::StatusOr<SessionInfo> GetSession(absl::string_view id,
                                          absl::string_view owner) const;
+  // True if a session of this id, whoever owns it, keeps texts: its messages
+  // take long to render.
+  bool KeepsTexts(absl::string_view id) const;
   // The owner's sessions, the oldest first.
   std::vector<SessionInfo> Sessions(absl::string_view owner) const;
   // Closes a session and frees its slot. A call of it ends with kCancelled.

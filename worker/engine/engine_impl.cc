@@ -73,7 +73,10 @@ absl::Status Engine::Impl::Submit(GenerateOptions request,
                                   std::shared_ptr<TokenSink> sink) {
   const planner::MemoryPlan& plan = resources_.plan();
   const bool has_session = !request.session_id.empty();
-  if (has_session) request.roll.policy = ContextPolicy::kRoll;
+  if (has_session) {
+    request.roll.policy = request.rendered != nullptr ? ContextPolicy::kStop
+                                                      : ContextPolicy::kRoll;
+  }
   RETURN_IF_ERROR(
       CheckRequest(request, plan.n_ctx, resources_.tokenizer->vocab_size()));
   // No token is made of weights that are not the model's.
@@ -145,7 +148,8 @@ absl::StatusOr<SessionInfo> Engine::Impl::OpenSession(SessionOptions session) {
   RETURN_IF_ERROR(CheckSession(session, resources_.tokenizer->vocab_size()));
   const auto roll = PlanRoll(
       resources_.shape, resources_.plan(),
-      {.policy = ContextPolicy::kRoll,
+      {.policy = session.chat != nullptr ? ContextPolicy::kStop
+                                         : ContextPolicy::kRoll,
        .method = session.roll_method,
        .pin_tokens = static_cast<int64_t>(session.frame.opening.size()),
        .evict_to = session.evict_to});
@@ -170,6 +174,11 @@ absl::StatusOr<SessionInfo> Engine::Impl::GetSession(absl::string_view id,
   absl::MutexLock lock(&mu_);
   ASSIGN_OR_RETURN(const int64_t key, book_.sessions().Find(id, owner, now));
   return book_.sessions().Get(key)->Describe(slot_bytes_, now);
+}
+
+bool Engine::Impl::KeepsTexts(absl::string_view id) const {
+  absl::MutexLock lock(&mu_);
+  return book_.sessions().KeepsTexts(id);
 }
 
 std::vector<SessionInfo> Engine::Impl::Sessions(absl::string_view owner) {

@@ -59,6 +59,7 @@ class Engine::Impl {
   absl::StatusOr<SessionInfo> GetSession(absl::string_view id,
                                          absl::string_view owner)
       ABSL_LOCKS_EXCLUDED(mu_);
+  bool KeepsTexts(absl::string_view id) const ABSL_LOCKS_EXCLUDED(mu_);
   std::vector<SessionInfo> Sessions(absl::string_view owner)
       ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status CloseSession(absl::string_view id, absl::string_view owner)

@@ -18,6 +18,7 @@
 namespace plimsoll::worker {
 
 struct Grammar;
+struct RenderedChat;
 
 // One request.
 struct GenerateOptions {
@@ -69,6 +70,9 @@ struct GenerateOptions {
   // The session belongs to the claim's tenant, and its context and its way to
   // roll apply. Empty = no session.
   std::string session_id;
+  // For a session with texts: prompt_ids are the whole chat with the message,
+  // and this says what was rendered. Null otherwise.
+  std::shared_ptr<const RenderedChat> rendered;
 };
 
 }  // namespace plimsoll::worker

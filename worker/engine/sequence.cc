@@ -22,6 +22,11 @@ Sequence::Sequence(int64_t id, Arrival arrival, SequenceStart start)
       n_scored_(options_.first_scored - 1),
       submitted_(arrival.time) {
   options_.prompt_ids = {};  // they are in the history
+  if (start_.evicted) {
+    n_evictions_ = 1;
+    n_evicted_before_ -= start_.evicted->n_tokens;
+    output_.evictions.push_back(*start_.evicted);
+  }
   if (options_.logit_bias.HasPenalty()) {
     const int64_t limit = options_.logit_bias.penalty_last_tokens;
     std::vector<int32_t> newest;
@@ -82,9 +87,7 @@ void Sequence::Accept(TokenOutput token, const Tokenizer& tokenizer,
   }
   ++n_generated_;
   bytes_.clear();
-  const bool is_shown = std::binary_search(options_.shown_tokens.begin(),
-                                           options_.shown_tokens.end(), id);
-  tokenizer.AppendBytes(id, is_shown, bytes_);
+  AppendShown(id, tokenizer, bytes_);
   text_.Push(bytes_, output_.text);
   if (reasoning_) {
     bytes_.clear();
@@ -104,6 +107,29 @@ void Sequence::Accept(TokenOutput token, const Tokenizer& tokenizer,
     return;
   }
   End(absl::OkStatus());
+}
+
+void Sequence::AppendShown(int32_t token, const Tokenizer& tokenizer,
+                           std::string& bytes) const {
+  const std::vector<int32_t>& shown = options_.shown_tokens;
+  tokenizer.AppendBytes(
+      token, std::binary_search(shown.begin(), shown.end(), token), bytes);
+}
+
+std::string Sequence::ReplyText(const Tokenizer& tokenizer) const {
+  std::vector<int32_t> ids;
+  history().Newest(n_generated(), ids);
+  TextStream stream(options_.stop_strings);
+  std::string text;
+  std::string bytes;
+  for (const int32_t id : ids) {
+    bytes.clear();
+    AppendShown(id, tokenizer, bytes);
+    stream.Push(bytes, text);
+    if (stream.stopped()) break;
+  }
+  stream.Finish(text);
+  return text;
 }
 
 FinishReason Sequence::ReasonToStop(int32_t token, const Tokenizer& tokenizer,

@@ -43,6 +43,8 @@ struct SequenceStart {
   TokenHistory history = {};  // ends with the prompt
   int64_t n_prompt = 0;       // tokens of the context before the reply
   int64_t n_cached = 0;       // prompt tokens that earlier calls computed
+  // What has left a session's context before the call.
+  std::optional<Eviction> evicted = std::nullopt;
   // The session's key in SessionBook; absent without a session.
   std::optional<int64_t> session = std::nullopt;
   // The reply's mask; null = any text.
@@ -71,6 +73,9 @@ class Sequence {
   // The tokens, by their position in the cache.
   const TokenHistory& history() const { return start_.history; }
   int64_t n_evictions() const { return n_evictions_; }
+
+  // The text of what was generated so far, as the sink gets it.
+  std::string ReplyText(const Tokenizer& tokenizer) const;
 
   // The tokens that penalties apply to; null without penalties.
   const RecentTokens* recent() const { return recent_ ? &*recent_ : nullptr; }
@@ -159,6 +164,9 @@ class Sequence {
   // The reason to stop after `token`, or kUnknown to go on.
   FinishReason ReasonToStop(int32_t token, const Tokenizer& tokenizer,
                             int64_t n_ctx) const;
+  // Appends what a generated token adds to the reply's text.
+  void AppendShown(int32_t token, const Tokenizer& tokenizer,
+                   std::string& bytes) const;
   // Finds out whether the limit of reasoning decides the next token.
   void ForceNext();
 

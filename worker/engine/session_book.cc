@@ -1,6 +1,8 @@
 #include "worker/engine/session_book.h"
 
 #include <algorithm>
+#include <iterator>
+#include <memory>
 #include <tuple>
 #include <utility>
 
@@ -80,20 +82,35 @@ absl::StatusOr<TokenHistory> Session::NextTurn(
   return next;
 }
 
+void Session::KeepReply(const RenderedChat& message, ChatMessage reply,
+                        int64_t n_tokens) {
+  ChatTurns turns = message.turns;
+  ChatTurn newest = *turns.back();
+  newest.push_back(std::move(reply));
+  turns.back() = std::make_shared<const ChatTurn>(std::move(newest));
+  said = std::make_shared<const ChatTurns>(std::move(turns));
+  n_live = n_tokens;
+  n_evicted += message.n_left_tokens;
+  if (message.n_left_turns() > 0) ++n_evictions;
+}
+
 SessionInfo Session::Describe(int64_t reserved_bytes, absl::Time now) const {
+  const bool has_texts = options.chat != nullptr;
   return {.id = options.id,
           .format = options.format,
           .own_frame = options.own_frame,
+          .chat = options.chat,
+          .said = said,
           .is_busy = is_busy,
           .n_turns = n_turns,
-          .n_live_turns = history.n_turns(),
-          .n_tokens = history.n_tokens(),
-          .n_live_tokens = history.n_live(),
+          .n_live_turns = has_texts ? std::ssize(*said) : history.n_turns(),
+          .n_tokens = has_texts ? n_live + n_evicted : history.n_tokens(),
+          .n_live_tokens = has_texts ? n_live : history.n_live(),
           .n_pinned_tokens = roll.prefix_tokens,
           .capacity_tokens = roll.capacity,
           .n_evictions = n_evictions,
-          .n_evicted = history.n_evicted(),
-          .reserved_bytes = reserved_bytes,
+          .n_evicted = has_texts ? n_evicted : history.n_evicted(),
+          .reserved_bytes = has_texts ? 0 : reserved_bytes,
           .age = now - opened,
           .idle = is_busy ? absl::ZeroDuration() : now - last_used,
           .ttl = options.ttl};
@@ -129,6 +146,11 @@ absl::StatusOr<SessionBook::Opened> SessionBook::Open(SessionOptions options,
   const std::vector<SessionTurn> turns =
       std::exchange(session.options.turns, {});
   if (!turns.empty()) session.Recall(turns);
+  if (session.options.chat != nullptr) {
+    session.said = std::make_shared<const ChatTurns>(
+        std::exchange(session.options.said, {}));
+    session.n_turns = std::ssize(*session.said);
+  }
   session.opened = now;
   session.last_used = now;
   return Opened{key, ended};
@@ -178,6 +200,13 @@ absl::StatusOr<int64_t> SessionBook::Find(absl::string_view id,
   return absl::NotFoundError(
       "there is no session with this id: it was never opened, was closed, gave "
       "way to another tenant's, or nobody used it for its ttl");
+}
+
+bool SessionBook::KeepsTexts(absl::string_view id) const {
+  return std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& one) {
+    const SessionOptions& options = one.second.options;
+    return options.chat != nullptr && options.id == id;
+  });
 }
 
 Session* SessionBook::Get(int64_t key) {

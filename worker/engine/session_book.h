@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,6 +19,7 @@
 #include "worker/cache/roll_plan.h"
 #include "worker/engine/session_info.h"
 #include "worker/sampling/token_history.h"
+#include "worker/text/chat/session_chat.h"
 #include "worker/text/tokenizer/tokenizer.h"
 
 namespace plimsoll::worker {
@@ -34,6 +36,10 @@ struct Session {
   bool is_busy = false;    // a call runs or waits
   int64_t n_turns = 0;     // begun so far, evicted ones included
   int64_t n_evictions = 0;
+  // These are for a session with texts, which has neither history nor slot.
+  std::shared_ptr<const ChatTurns> said;  // and has not left; never null then
+  int64_t n_live = 0;     // tokens of its newest rendering, with the reply
+  int64_t n_evicted = 0;  // tokens
   absl::Time opened;
   absl::Time last_used;  // when its last call began or ended
 
@@ -53,7 +59,12 @@ struct Session {
   // pinned prefix, with both numbers.
   absl::StatusOr<TokenHistory> NextTurn(std::span<const int32_t> content,
                                         const Tokenizer& tokenizer) const;
-  // What the session's client may know. Every session reserves the same bytes.
+  // Ends a call of a session with texts: what was said, and what was replied,
+  // is part of the chat. The call's context had `n_tokens`.
+  void KeepReply(const RenderedChat& message, ChatMessage reply,
+                 int64_t n_tokens);
+  // What the session's client may know. Every session reserves the same bytes,
+  // but for those with texts.
   SessionInfo Describe(int64_t reserved_bytes, absl::Time now) const;
 };
 
@@ -85,6 +96,8 @@ class SessionBook {
   // Errors: kNotFound.
   absl::StatusOr<int64_t> Find(absl::string_view id, absl::string_view owner,
                                absl::Time now);
+  // True if a session of this id, whoever owns it, keeps texts.
+  bool KeepsTexts(absl::string_view id) const;
   // The session of this key; null if it was closed.
   Session* Get(int64_t key);
   // Forgets a session, which must be there. Its slot can be taken by

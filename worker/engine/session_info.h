@@ -14,6 +14,7 @@
 #include "worker/text/chat/chat_format.h"
 #include "worker/text/chat/chat_template.h"
 #include "worker/text/chat/model_template.h"
+#include "worker/text/chat/session_chat.h"
 #include "worker/text/chat/template_frame.h"
 
 namespace plimsoll::worker {
@@ -25,7 +26,9 @@ struct SessionTurn {
 };
 
 // A session is a chat whose context stays between calls. Its context always
-// rolls: whole turns leave, a user's message together with its reply.
+// rolls: whole turns leave, a user's message together with its reply. With
+// `chat` the session has texts instead, and keeps no context: each message is
+// a sequence of its own with the whole chat.
 struct SessionOptions {
   static constexpr int64_t kMaxIdBytes = 128;
   static constexpr absl::Duration kDefaultTtl = absl::Minutes(30);
@@ -47,6 +50,10 @@ struct SessionOptions {
   // What was said before, the oldest first; at most kMaxTurns. Turns that the
   // context has no room for are left out, the oldest first.
   std::vector<SessionTurn> turns = {};
+  // How a session with texts renders its chat; null: it has none. It uses no
+  // frame, and `said` in place of `turns`.
+  std::shared_ptr<const SessionChat> chat = nullptr;
+  ChatTurns said = {};
 };
 
 // What a session holds.
@@ -55,6 +62,9 @@ struct SessionInfo {
   ChatFormat format;
   // SessionOptions::own_frame.
   std::shared_ptr<const TemplateFrame> own_frame = nullptr;
+  // SessionOptions::chat, and what was said and has not left.
+  std::shared_ptr<const SessionChat> chat = nullptr;
+  std::shared_ptr<const ChatTurns> said = nullptr;
   bool is_busy;             // a call runs or waits
   int64_t n_turns;          // begun so far, evicted ones included
   int64_t n_live_turns;     // with at least one token in the context
@@ -71,7 +81,9 @@ struct SessionInfo {
 
   // The format's name, or kTemplateFormat.
   absl::string_view format_name() const {
-    return own_frame != nullptr ? kTemplateFormat : ChatFormatName(format);
+    const bool is_own = own_frame != nullptr ||
+                        (chat != nullptr && chat->own_template != nullptr);
+    return is_own ? kTemplateFormat : ChatFormatName(format);
   }
 };
 

@@ -4,10 +4,13 @@
 #include <iterator>
 #include <memory>
 
+#include "worker/text/chat/session_chat.h"
+
 namespace plimsoll::worker {
 
 StepPlanner::StepPlanner(const Tools& tools)
-    : contexts_(tools.contexts),
+    : tokenizer_(*tools.resources.tokenizer),
+      contexts_(tools.contexts),
       drafts_(tools.drafts),
       counters_(tools.counters),
       pages_(tools.resources),
@@ -198,7 +201,17 @@ void StepPlanner::ReleaseSlot(StreamBook& book, Sequence& sequence,
   Session* session =
       sequence.session() ? book.sessions().Get(*sequence.session()) : nullptr;
   if (slot && !has_failed) contexts_.Publish(sequence, *slot);
-  if (session == nullptr) {
+  const RenderedChat* rendered = sequence.options().rendered.get();
+  if (session != nullptr) {
+    session->is_busy = false;
+    session->last_used = now;
+  }
+  if (session != nullptr && rendered != nullptr) {
+    session->KeepReply(
+        *rendered, ReadReply(rendered->reading, sequence.ReplyText(tokenizer_)),
+        sequence.history().n_live());
+  }
+  if (session == nullptr || rendered != nullptr) {
     if (slot) contexts_.Clear(*slot);
     scheduler.Remove(sequence.id());
     return;
@@ -212,8 +225,6 @@ void StepPlanner::ReleaseSlot(StreamBook& book, Sequence& sequence,
   session->slot = slot;
   session->n_computed = slot ? contexts_.Length(*slot) : 0;
   session->n_evictions += sequence.n_evictions();
-  session->is_busy = false;
-  session->last_used = now;
   scheduler.RemoveKeepingSlot(sequence.id());
 }
 

@@ -17,6 +17,7 @@
 #include "worker/engine/stream_book.h"
 #include "worker/scheduling/prompt_budget.h"
 #include "worker/scheduling/scheduler.h"
+#include "worker/text/tokenizer/tokenizer.h"
 
 namespace plimsoll::worker {
 
@@ -75,6 +76,7 @@ class StepPlanner {
   // Evicts tokens of a full context, as often as it takes.
   void Roll(StreamBook& book, Sequence& sequence, int64_t slot);
 
+  const Tokenizer& tokenizer_;
   Contexts& contexts_;
   Drafts& drafts_;
   StepCounters& counters_;

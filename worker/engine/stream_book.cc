@@ -5,6 +5,7 @@
 
 #include "base/status_macros.h"
 #include "worker/sampling/token_history.h"
+#include "worker/text/chat/session_chat.h"
 
 namespace plimsoll::worker {
 
@@ -30,7 +31,17 @@ absl::Status StreamBook::AddMessage(Arrival arrival,
         "a call of this session has not ended yet: wait for its end, or cancel "
         "it");
   }
+  const auto& chat = request.rendered;
+  if ((chat == nullptr ? nullptr : chat->before) != session.said) {
+    return absl::FailedPreconditionError(
+        "something else was said in this session while the message was being "
+        "rendered: say it again");
+  }
   SequenceStart start = {.roll = session.roll, .session = key};
+  if (chat != nullptr) {
+    start.mask = std::move(mask);
+    return AddRendered(session, std::move(arrival), std::move(start));
+  }
   ASSIGN_OR_RETURN(start.history,
                    session.NextTurn(request.prompt_ids, tokenizer));
   start.mask = std::move(mask);
@@ -53,6 +64,28 @@ absl::Status StreamBook::AddMessage(Arrival arrival,
   session.is_busy = true;
   session.last_used = arrival.time;
   ++session.n_turns;
+  Insert(id, std::move(arrival), std::move(start));
+  return absl::OkStatus();
+}
+
+absl::Status StreamBook::AddRendered(Session& session, Arrival arrival,
+                                     SequenceStart start) {
+  GenerateOptions& request = arrival.options;
+  const RenderedChat& chat = *request.rendered;
+  start.history = TokenHistory(0, std::move(request.prompt_ids));
+  start.n_prompt = start.history.n_tokens();
+  if (chat.n_left_turns() > 0) {
+    start.evicted = Eviction{.position = session.n_evicted + chat.first_left,
+                             .n_tokens = chat.n_left_tokens,
+                             .n_turns = chat.n_left_turns(),
+                             .n_kept = start.n_prompt,
+                             .method = RollMethod::kRecompute};
+  }
+  const int64_t id = next_id_++;
+  RETURN_IF_ERROR(Queue(id, start.n_prompt, request.claim, Waits::kToTheEnd));
+  session.is_busy = true;
+  session.last_used = arrival.time;
+  if (chat.begins_turn) ++session.n_turns;
   Insert(id, std::move(arrival), std::move(start));
   return absl::OkStatus();
 }

@@ -47,8 +47,8 @@ class StreamBook {
   // `mask` unless that is null. It runs at once where the session still has a
   // slot.
   // Errors: kNotFound if there is no such session; kFailedPrecondition if it is
-  // busy; kOutOfRange if the message is too long for its context;
-  // kResourceExhausted if the queue is full.
+  // busy, or if its chat is not what was rendered; kOutOfRange if the message
+  // is too long for its context; kResourceExhausted if the queue is full.
   absl::Status AddMessage(Arrival arrival, std::unique_ptr<TokenMask> mask,
                           const Tokenizer& tokenizer);
 
@@ -86,12 +86,16 @@ class StreamBook {
   Scheduler& scheduler() { return scheduler_; }
   const Scheduler& scheduler() const { return scheduler_; }
   SessionBook& sessions() { return sessions_; }
+  const SessionBook& sessions() const { return sessions_; }
 
  private:
   // Has the scheduler queue a stream, and makes room for it in a full queue.
   absl::Status Queue(int64_t id, int64_t n_prompt, const Claim& claim,
                      Waits how);
   void Insert(int64_t id, Arrival arrival, SequenceStart start);
+  // Queues the stream of a message to `session`, which has texts.
+  absl::Status AddRendered(Session& session, Arrival arrival,
+                           SequenceStart start);
   // Has the stream of a closed session end, when List is called next.
   void EndStreamOf(int64_t session, const absl::Status& status);
 

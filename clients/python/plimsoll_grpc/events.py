@@ -91,15 +91,14 @@ def events_of(part: v1.StreamGenerateResponse | v1.ChatResponse) -> Iterator[Eve
         yield Started(part.prompt)
     if isinstance(part, v1.StreamGenerateResponse) and part.prompt_logprobs:
         yield PromptScored(part.prompt_logprobs)
-    if isinstance(part, v1.StreamGenerateResponse) and part.reasoning:
+    if part.reasoning:
         yield Thought(part.reasoning)
     if part.text or part.tokens:
         yield Text(part.text, part.tokens)
-    if isinstance(part, v1.StreamGenerateResponse):
-        for piece in part.tool_call_deltas:
-            yield ToolCallPiece(piece.index, piece.name, piece.arguments)
-        for call in part.tool_calls:
-            yield ToolCalled(call)
+    for piece in part.tool_call_deltas:
+        yield ToolCallPiece(piece.index, piece.name, piece.arguments)
+    for call in part.tool_calls:
+        yield ToolCalled(call)
     for eviction in part.evictions:
         yield Evicted(eviction)
     if part.HasField("finish"):

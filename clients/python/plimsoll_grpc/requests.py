@@ -56,6 +56,14 @@ class GenerateOptions(ReplyOptions, total=False):
     roll: v1.RollOptions
 
 
+class SessionReplyOptions(ReplyOptions, total=False):
+    """What a message to a session with tools can say, too."""
+
+    tool_choice: v1.ToolChoice
+    required_tool: str
+    parallel_tool_calls: bool
+
+
 # The field of a request, by the name of each field in its message.
 FIELD_OF = {
     name: field

@@ -31,6 +31,9 @@ v1::StreamGenerateResponse ToPart(v1::ChatResponse&& message) {
   part.mutable_text()->swap(*message.mutable_text());
   part.mutable_tokens()->Swap(message.mutable_tokens());
   part.mutable_evictions()->Swap(message.mutable_evictions());
+  part.mutable_reasoning()->swap(*message.mutable_reasoning());
+  part.mutable_tool_calls()->Swap(message.mutable_tool_calls());
+  part.mutable_tool_call_deltas()->Swap(message.mutable_tool_call_deltas());
   if (message.has_finish()) {
     part.mutable_finish()->Swap(message.mutable_finish());
   }

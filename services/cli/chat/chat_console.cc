@@ -161,6 +161,7 @@ absl::Status ChatConsole::Run() {
   } else if (is_terminal_) {
     Note(Paint(streams_.err_style, Color::kDim, "(/help lists the commands)"));
   }
+  ShowNotes();
   MessageLines lines;
   while (true) {
     const auto line = reader_.Read(lines.IsOpen() ? kNextPrompt : kPrompt);
@@ -283,10 +284,12 @@ absl::Status ChatConsole::Answer(const std::string& message,
       ToRequest(options_.sampling, options_.draft_tokens);
   how.mutable_sampling()->set_seed(options_.sampling.sampling.seed + seed_step);
   ReplyView view(streams_.out_style, options_.columns());
-  const ChatReply reply =
-      conversation_.Say(message, how, [&](absl::string_view text) {
+  const ChatReply reply = conversation_.Say(
+      message, how, [&](ReplyPiece piece, absl::string_view text) {
         view.SetWidth(options_.columns());
-        streams_.out << view.Push(text) << std::flush;
+        const bool is_answer = piece == ReplyPiece::kAnswer;
+        streams_.out << (is_answer ? view.Push(text) : view.PushReasoning(text))
+                     << std::flush;
       });
   was_taken_ = reply.was_taken;
   if (was_taken_) streams_.out << view.Finish() << std::flush;

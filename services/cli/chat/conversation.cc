@@ -30,6 +30,7 @@ absl::Status Conversation::Begin(std::optional<std::string> system) {
   id_ = options_.session;
   ASSIGN_OR_RETURN(const v1::Session session, Info());
   model_name_ = session.model();
+  NoteRecompute(session);
   was_taken_up_ = true;
   n_unknown_ = static_cast<int64_t>(session.turns());
   return absl::OkStatus();
@@ -50,6 +51,7 @@ absl::Status Conversation::Open() {
   id_ = session.session_id();
   model_name_ = session.model();
   was_cut_ = false;
+  NoteRecompute(session);
   const auto n_turns = static_cast<int64_t>(transcript_.turns.size());
   const int64_t n_left = n_turns - static_cast<int64_t>(session.turns());
   if (n_left > 0) {
@@ -57,6 +59,14 @@ absl::Status Conversation::Open() {
                                   " turns do not fit in the context"));
   }
   return absl::OkStatus();
+}
+
+void Conversation::NoteRecompute(const v1::Session& session) {
+  const bool is_known = session.recompute_reason() == recompute_reason_;
+  recompute_reason_ = session.recompute_reason();
+  if (is_known || recompute_reason_.empty()) return;
+  notes_.push_back(absl::StrCat("each message renders the whole chat again: ",
+                                recompute_reason_));
 }
 
 absl::Status Conversation::Close() {
@@ -118,9 +128,9 @@ void Conversation::Keep(ChatTurn turn) {
   }
 }
 
-ChatReply Conversation::SayOnce(
-    const std::string& message, const v1::StreamGenerateRequest& how,
-    absl::FunctionRef<void(absl::string_view)> on_text) {
+ChatReply Conversation::SayOnce(const std::string& message,
+                                const v1::StreamGenerateRequest& how,
+                                OnReplyPiece on_piece) {
   v1::ChatRequest request;
   request.set_model(options_.model);
   request.set_session_id(id_);
@@ -139,7 +149,10 @@ ChatReply Conversation::SayOnce(
         for (const v1::GeneratedToken& token : part.tokens()) {
           turn.reply_ids.push_back(token.id());
         }
-        if (!part.text().empty()) on_text(part.text());
+        if (!part.reasoning().empty()) {
+          on_piece(ReplyPiece::kReasoning, part.reasoning());
+        }
+        if (!part.text().empty()) on_piece(ReplyPiece::kAnswer, part.text());
       });
   reply.status = response.status();
   if (response.ok()) reply.response = *std::move(response);
@@ -148,14 +161,14 @@ ChatReply Conversation::SayOnce(
   return reply;
 }
 
-ChatReply Conversation::Say(
-    const std::string& message, const v1::StreamGenerateRequest& how,
-    absl::FunctionRef<void(absl::string_view)> on_text) {
+ChatReply Conversation::Say(const std::string& message,
+                            const v1::StreamGenerateRequest& how,
+                            OnReplyPiece on_piece) {
   AwaitIdle();
   if (id_.empty()) {
     if (absl::Status status = Reopen(); !status.ok()) return {status};
   }
-  ChatReply reply = SayOnce(message, how, on_text);
+  ChatReply reply = SayOnce(message, how, on_piece);
   if (reply.was_taken || !IsSessionGone(reply.status)) return reply;
   if (was_taken_up_) {
     notes_.push_back("what was said in it is gone; /reset begins anew");
@@ -165,7 +178,7 @@ ChatReply Conversation::Say(
   if (absl::Status status = Open(); !status.ok()) return {status};
   notes_.push_back(
       "the session was closed meanwhile; it is open again with what was said");
-  return SayOnce(message, how, on_text);
+  return SayOnce(message, how, on_piece);
 }
 
 }  // namespace plimsoll::cli

@@ -29,6 +29,10 @@ struct ConversationOptions {
   SessionRollFlags roll;
 };
 
+// What a piece of a reply is.
+enum class ReplyPiece { kReasoning, kAnswer };
+using OnReplyPiece = absl::FunctionRef<void(ReplyPiece, absl::string_view)>;
+
 // How a message was answered.
 struct ChatReply {
   absl::Status status;     // how the call ended
@@ -53,12 +57,11 @@ class Conversation {
   // the one that has the user's name, which keeps its own instructions.
   absl::Status Begin(std::optional<std::string> system);
 
-  // Says something. `how` has the options of a request; `on_text` gets the
-  // reply as it comes. A session that the worker has closed meanwhile is opened
-  // again.
+  // Says something. `how` has the options of a request; `on_piece` gets the
+  // reply as it comes, with its reasoning where the worker tells it apart. A
+  // session that the worker has closed meanwhile is opened again.
   ChatReply Say(const std::string& message,
-                const v1::StreamGenerateRequest& how,
-                absl::FunctionRef<void(absl::string_view)> on_text);
+                const v1::StreamGenerateRequest& how, OnReplyPiece on_piece);
 
   // Makes `next` what was said, whatever the session was before. Errors: those
   // of OpenSession; the chat is then what it was.
@@ -88,8 +91,10 @@ class Conversation {
   void AwaitIdle();
   ChatReply SayOnce(const std::string& message,
                     const v1::StreamGenerateRequest& how,
-                    absl::FunctionRef<void(absl::string_view)> on_text);
+                    OnReplyPiece on_piece);
   void Keep(ChatTurn turn);
+  // Notes that a session recomputes, and why, unless that is known.
+  void NoteRecompute(const v1::Session& session);
 
   const ConversationOptions options_;
   Generator& generator_;
@@ -101,6 +106,7 @@ class Conversation {
   bool may_be_open_ = false;
   bool was_cut_ = false;  // the last call was not read to its end
   std::string model_name_;
+  std::string recompute_reason_;  // of the newest session
   std::vector<std::string> notes_;
 };
 

@@ -1,5 +1,7 @@
 #include "services/cli/chat/reply_view.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace plimsoll::cli {
@@ -22,10 +24,17 @@ std::string ReplyView::Show(const ReasoningSplitter::Span& span) {
 std::string ReplyView::Push(absl::string_view text) {
   if (!style_.is_tty) return std::string(text);
   std::string out;
+  if (std::exchange(is_before_answer_, false)) out = Show({"\n\n", true});
   for (const ReasoningSplitter::Span& span : splitter_.Push(text)) {
     absl::StrAppend(&out, Show(span));
   }
   return out;
+}
+
+std::string ReplyView::PushReasoning(absl::string_view text) {
+  if (!style_.is_tty) return "";
+  is_before_answer_ = true;
+  return Show({std::string(text), true});
 }
 
 std::string ReplyView::Finish() {

@@ -23,6 +23,9 @@ class ReplyView {
 
   // Returns what can be printed now.
   std::string Push(absl::string_view text);
+  // Push for reasoning that comes before the answer without marks. Where the
+  // style is no terminal, it is not shown.
+  std::string PushReasoning(absl::string_view text);
   // Returns the rest, which ends the reply's last line.
   std::string Finish();
 
@@ -33,7 +36,8 @@ class ReplyView {
   const Style style_;
   ReasoningSplitter splitter_;
   WordWrap wrap_;
-  bool is_reasoning_ = false;  // what wrap_ holds is
+  bool is_reasoning_ = false;      // what wrap_ holds is
+  bool is_before_answer_ = false;  // the last piece was PushReasoning's
 };
 
 }  // namespace plimsoll::cli

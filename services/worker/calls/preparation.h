@@ -8,11 +8,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/stop_check.h"
+#include "plimsoll/v1/session.pb.h"
 #include "services/generation/served_model.h"
 #include "services/server/byte_budget.h"
 #include "services/server/call.h"
@@ -39,7 +41,16 @@ bool HasConstraint(const Request& request) {
   return false;
 }
 
-// Estimates what it costs to prepare `request`.
+// True if a whole chat is rendered for the request, however short it is.
+template <typename Request>
+bool RendersSession(const ServedModel& model, const Request& request) {
+  if constexpr (std::is_same_v<Request, v1::ChatRequest>) {
+    return model.engine->KeepsTexts(request.session_id());
+  }
+  return false;
+}
+
+// Estimates what it costs to prepare `request`, unless it renders a session.
 template <typename Request>
 WorkCost CostOf(const Request& request) {
   return request.ByteSizeLong() <= kMaxQuickBytes && !HasConstraint(request)
@@ -113,7 +124,8 @@ class Preparation {
         });
     if (!served.ok()) return work(served.status());
     if (!served->has_value()) return;
-    if (request.ByteSizeLong() <= kMaxInlineBytes && !HasConstraint(request)) {
+    if (request.ByteSizeLong() <= kMaxInlineBytes && !HasConstraint(request) &&
+        !RendersSession(**served, request)) {
       return work(**std::move(served));
     }
     Queue(context, request, **std::move(served), work);
@@ -151,6 +163,8 @@ class Preparation {
              ServedModel model, const Work& work) {
     // Shared because a std::function must be copyable, and a copy that is left
     // somewhere must not keep the model.
+    const WorkCost cost =
+        RendersSession(model, request) ? WorkCost::kLong : CostOf(request);
     const auto taken = std::make_shared<ServedModel>(std::move(model));
     const auto run = [taken, work](const absl::Status& queued) {
       if (!queued.ok()) return work(queued);
@@ -158,7 +172,7 @@ class Preparation {
     };
     const absl::Status queued =
         pool_.Submit({.peer = PeerOf(context.peer()),
-                      .cost = CostOf(request),
+                      .cost = cost,
                       .stop = stop_,
                       .work = run,
                       .request_bytes = request.ByteSizeLong()});

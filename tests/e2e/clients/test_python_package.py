@@ -98,6 +98,10 @@ def test_every_option_of_a_reply_is_typed():
     more = set(v1.GenerateRequest.DESCRIPTOR.fields_by_name) - shared
     typed = set(requests.GenerateOptions.__annotations__)
     assert typed - set(requests.FIELD_OF) == more
+    said = {"model", "session_id", "message", "tool_responses"}
+    more = set(v1.ChatRequest.DESCRIPTOR.fields_by_name) - shared - said
+    typed = set(requests.SessionReplyOptions.__annotations__)
+    assert typed - set(requests.FIELD_OF) == more
 
 
 def test_both_clients_have_the_same_methods():

@@ -3,10 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "tests/worker/text/tokenizer/gguf_fixture.h"
+#include "worker/text/chat/session_chat.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -41,6 +45,7 @@ class StreamBookTest : public ::testing::Test {
                     .max_queued = 2,
                     .max_sessions = 1,
                     .n_ctx = 1'024}};
+  std::unique_ptr<Tokenizer> tokenizer_ = ByteTokenizer({});
 };
 
 TEST_F(StreamBookTest, ReportsStreamsTheOldestFirst) {
@@ -104,6 +109,35 @@ TEST_F(StreamBookTest, ClosingASessionEndsItsStreamOnly) {
   EXPECT_EQ(sequences[0]->end()->code(), absl::StatusCode::kCancelled);
   EXPECT_FALSE(sequences[1]->end().has_value());
   EXPECT_EQ(book_.sessions().Get(*key), nullptr);
+}
+
+// A message was rendered with what its session had then.
+TEST_F(StreamBookTest, ARenderingOfAnotherChatIsRefused) {
+  SessionOptions options;
+  options.id = "chat";
+  options.chat = std::make_shared<const SessionChat>();
+  const auto key = book_.OpenSession(options, RollPlan{}, kNow);
+  ASSERT_TRUE(key.ok());
+  EXPECT_TRUE(book_.sessions().KeepsTexts("chat"));
+  EXPECT_FALSE(book_.sessions().KeepsTexts("another"));
+  auto rendered = std::make_shared<RenderedChat>();
+  rendered->turns = {
+      std::make_shared<const ChatTurn>(ChatTurn{{ChatRole::kUser, "hello"}})};
+  const auto say = [&] {
+    GenerateOptions request;
+    request.session_id = "chat";
+    request.prompt_ids = {7};
+    request.rendered = rendered;
+    return book_.AddMessage(
+        {.options = std::move(request), .sink = nullptr, .time = kNow}, nullptr,
+        *tokenizer_);
+  };
+  rendered->before = std::make_shared<const ChatTurns>();
+  EXPECT_EQ(say().code(), absl::StatusCode::kFailedPrecondition);
+  rendered->before = book_.sessions().Get(*key)->said;
+  EXPECT_TRUE(say().ok());
+  EXPECT_TRUE(book_.sessions().Get(*key)->is_busy);
+  EXPECT_EQ(say().code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(StreamBookTest, ATakenStreamIsGone) {

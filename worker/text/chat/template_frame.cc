@@ -20,11 +20,8 @@ std::string Quoted(absl::string_view text) {
 }
 
 absl::Status Uncut(absl::string_view why) {
-  return absl::UnimplementedError(absl::StrCat(
-      "the model's template cannot be cut into turns, which a session needs: ",
-      why,
-      "; choose a built-in chat format with chat_format (--chat-format), or "
-      "send the whole conversation with each request"));
+  return absl::UnimplementedError(
+      absl::StrCat("the model's template cannot be cut into turns: ", why));
 }
 
 // The error of a rendering as one of Find, unless nothing was rendered.

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Self, Unpack
+from typing import Any, Self, Unpack
 
 from plimsoll_grpc import v1
 from plimsoll_grpc.aio.client import Block, Client, Replies
@@ -11,7 +11,7 @@ from plimsoll_grpc.events import Event, Finished, Started, Text, events_of
 from plimsoll_grpc.requests import (
     GenerateOptions,
     Prompt,
-    ReplyOptions,
+    SessionReplyOptions,
     continuation,
     option_fields,
     prompt_field,
@@ -84,16 +84,26 @@ class Session(Block):
         message: str,
         *,
         timeout: float | None = None,
-        **options: Unpack[ReplyOptions],
+        **options: Unpack[SessionReplyOptions],
     ) -> Stream:
         """Says something and returns the reply. It is never repeated: what was
         said stays part of the chat, even if the call fails or is cancelled."""
-        request = v1.ChatRequest(
-            model=self.model,
-            session_id=self.id,
-            message=message,
-            **option_fields(options),
-        )
+        return self._say(timeout, message=message, **option_fields(options))
+
+    def respond(
+        self,
+        responses: Sequence[v1.ToolResponse],
+        *,
+        timeout: float | None = None,
+        **options: Unpack[SessionReplyOptions],
+    ) -> Stream:
+        """Says what the tools responded to the calls of the last reply, in
+        order, and returns the next one. It is never repeated."""
+        fields = option_fields(options)
+        return self._say(timeout, tool_responses=responses, **fields)
+
+    def _say(self, timeout: float | None, **fields: Any) -> Stream:
+        request = v1.ChatRequest(model=self.model, session_id=self.id, **fields)
         return self._worker.chat(request, timeout=timeout)
 
     async def info(self, *, timeout: float | None = None) -> v1.Session:
@@ -194,6 +204,8 @@ class Worker(Client):
         evict_to: int | None = None,
         ttl: timedelta | None = None,
         turns: Sequence[v1.SessionTurn] = (),
+        tools: Sequence[v1.Tool] = (),
+        template_arguments: str = "",
         timeout: float | None = None,
     ) -> Session:
         """Begins a chat that the worker remembers, with what was said before."""
@@ -206,6 +218,8 @@ class Worker(Client):
             evict_to=evict_to,
             ttl=ttl,
             turns=turns,
+            tools=tools,
+            template_arguments=template_arguments,
         )
         reply = await self._call(
             "plimsoll.v1.SessionService/OpenSession",

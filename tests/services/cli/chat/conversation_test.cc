@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "tests/services/cli/chat/fake_generator.h"
 
@@ -19,7 +21,7 @@ class ConversationTest : public ::testing::Test {
  protected:
   ChatReply Say(Conversation& chat, const std::string& message) {
     text_.clear();
-    return chat.Say(message, {}, [this](absl::string_view text) {
+    return chat.Say(message, {}, [this](ReplyPiece, absl::string_view text) {
       text_.append(text.data(), text.size());
     });
   }
@@ -53,6 +55,33 @@ TEST_F(ConversationTest, KeepsWhatWasSaidWithTheRepliesTokens) {
   ASSERT_THAT(chat.transcript().turns, SizeIs(1));
   EXPECT_EQ(chat.transcript().turns[0].reply, "re: one");
   EXPECT_THAT(chat.transcript().turns[0].reply_ids, ElementsAre(7, 8));
+}
+
+TEST_F(ConversationTest, SaysOnceWhyASessionRecomputes) {
+  generator_.recompute_reason = "it looks back";
+  Conversation chat({}, generator_);
+  ASSERT_TRUE(chat.Begin(std::nullopt).ok());
+  EXPECT_THAT(chat.TakeNotes(), ElementsAre(HasSubstr("it looks back")));
+  ASSERT_TRUE(chat.Replace({}).ok());
+  EXPECT_THAT(chat.TakeNotes(), IsEmpty());
+  generator_.sessions["tuesday"] = {};
+  Conversation taken_up({.model = "", .session = "tuesday"}, generator_);
+  ASSERT_TRUE(taken_up.Begin(std::nullopt).ok());
+  EXPECT_THAT(taken_up.TakeNotes(), ElementsAre(HasSubstr("it looks back")));
+}
+
+TEST_F(ConversationTest, ReasoningIsNoPartOfWhatIsKept) {
+  generator_.reasoning = "hm";
+  Conversation chat({}, generator_);
+  ASSERT_TRUE(chat.Begin(std::nullopt).ok());
+  std::vector<ReplyPiece> pieces;
+  const ChatReply reply = chat.Say(
+      "one", {},
+      [&](ReplyPiece piece, absl::string_view) { pieces.push_back(piece); });
+  EXPECT_THAT(pieces, ElementsAre(ReplyPiece::kReasoning, ReplyPiece::kAnswer,
+                                  ReplyPiece::kAnswer));
+  EXPECT_EQ(reply.response.reasoning(), "hm");
+  EXPECT_EQ(chat.transcript().turns[0].reply, "re: one");
 }
 
 TEST_F(ConversationTest, TurnsAreTakenBackByASessionOfThoseThatStay) {

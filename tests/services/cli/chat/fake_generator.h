@@ -40,7 +40,9 @@ class FakeGenerator final : public Generator {
   absl::Status reply_error;
   // After so many sessions one is not opened; negative: all are.
   int64_t fails_to_open_after = -1;
-  std::string refuses_second;  // a message that is taken only once
+  std::string refuses_second;    // a message that is taken only once
+  std::string recompute_reason;  // of all sessions
+  std::string reasoning;         // at the beginning of each reply
 
   absl::StatusOr<std::unique_ptr<ReplyStream>> Start(
       const v1::StreamGenerateRequest&) override {
@@ -97,7 +99,7 @@ class FakeGenerator final : public Generator {
     const std::string reply = absl::StrCat("re: ", request.message());
     session->second.turns.push_back({request.message(), reply});
     return std::make_unique<Reply>(
-        reply, std::exchange(reply_error, absl::OkStatus()));
+        reasoning, reply, std::exchange(reply_error, absl::OkStatus()));
   }
 
   absl::Status CloseSession(const v1::CloseSessionRequest& request) override {
@@ -116,13 +118,17 @@ class FakeGenerator final : public Generator {
   // Two parts of text with one token each, 7 and 8.
   class Reply final : public ReplyStream {
    public:
-    Reply(const std::string& text, absl::Status error)
-        : text_(text), error_(std::move(error)) {}
+    Reply(const std::string& reasoning, const std::string& text,
+          absl::Status error)
+        : reasoning_(reasoning), text_(text), error_(std::move(error)) {}
 
     absl::StatusOr<std::optional<v1::StreamGenerateResponse>> Next() override {
       v1::StreamGenerateResponse part;
       const int step = step_++;
-      if (step == 0) part.mutable_prompt()->set_model("fake.gguf");
+      if (step == 0) {
+        part.mutable_prompt()->set_model("fake.gguf");
+        part.set_reasoning(reasoning_);
+      }
       if (step == 1 && !error_.ok()) return error_;
       if (step > 1) return std::nullopt;
       const size_t half = text_.size() / 2;
@@ -136,6 +142,7 @@ class FakeGenerator final : public Generator {
     }
 
    private:
+    const std::string reasoning_;
     const std::string text_;
     const absl::Status error_;
     int step_ = 0;
@@ -155,6 +162,7 @@ class FakeGenerator final : public Generator {
     session.set_live_tokens(100 * n);
     session.set_capacity_tokens(4'096);
     session.set_reserved_bytes(1 << 20);
+    session.set_recompute_reason(recompute_reason);
     return session;
   }
 

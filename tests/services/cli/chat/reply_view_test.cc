@@ -36,6 +36,18 @@ TEST(ReplyViewTest, WithoutColoursTheMarksRemain) {
             "<think>a</think>b\n");
 }
 
+TEST(ReplyViewTest, ReasoningThatIsToldApartComesBeforeTheAnswer) {
+  ReplyView view({.is_tty = true}, 80);
+  std::string out = view.PushReasoning("is it");
+  out += view.PushReasoning(" so?");
+  out += view.Push("Yes");
+  out += view.Push(", it is.");
+  EXPECT_EQ(out + view.Finish(), "is it so?\n\nYes, it is.\n");
+  ReplyView pipe(Style(), 80);
+  EXPECT_EQ(pipe.PushReasoning("is it"), "");
+  EXPECT_EQ(pipe.Push("Yes"), "Yes");
+}
+
 TEST(ReplyViewTest, ALineThatIsEndedIsNotEndedAgain) {
   EXPECT_EQ(Shown({.is_tty = true}, 80, {"a\n"}), "a\n");
   EXPECT_EQ(Shown({.is_tty = true}, 80, {}), "");

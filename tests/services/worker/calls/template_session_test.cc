@@ -24,13 +24,6 @@ constexpr char kTurns[] =
     "{% for m in messages %}<|im_start|>{{ m.role }}:\n"
     "{{ m.content | trim }}<|im_end|>{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant:\n{% endif %}";
-// Only the newest message has its role.
-constexpr char kLooksBack[] =
-    "{% for m in messages %}<|im_start|>"
-    "{{ m.role if loop.last or m.role != 'user' }}:\n"
-    "{{ m.content }}<|im_end|>{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant:\n{% endif %}";
-
 std::unique_ptr<TestWorker> WorkerWith(const std::string& chat_template) {
   plimsoll::testing::RandomModel model =
       plimsoll::testing::FindRandomModel("llama_f32");
@@ -284,25 +277,6 @@ TEST_F(TemplateSessionTest, ARequestMayNameABuiltInFormat) {
   ASSERT_TRUE(opened.ok()) << opened.status();
   EXPECT_EQ(opened->chat_format(), "chatml");
   EXPECT_EQ(Say("hello").chat_format, "chatml");
-}
-
-// A template that cannot be cut says why, and the built-in formats are there.
-TEST(UncutTemplateTest, OpenSessionSaysWhyATemplateCannotBeCut) {
-  const std::unique_ptr<TestWorker> worker = WorkerWith(kLooksBack);
-  const auto open = [&](const char* format) {
-    grpc::ClientContext context;
-    v1::OpenSessionRequest request;
-    request.set_model("a");
-    if (*format != 0) request.set_chat_format(format);
-    v1::OpenSessionResponse response;
-    return FromGrpc(
-        worker->sessions->OpenSession(&context, request, &response));
-  };
-  const absl::Status refused = open("");
-  EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("cannot be cut"));
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("chat_format"));
-  EXPECT_TRUE(open("chatml").ok());
 }
 
 }  // namespace

@@ -44,7 +44,8 @@ std::string Why(absl::string_view source, const std::string* system = nullptr) {
   const auto frame = Find(Load(source), system);
   EXPECT_EQ(frame.status().code(), absl::StatusCode::kUnimplemented)
       << frame.status();
-  EXPECT_THAT(std::string(frame.status().message()), HasSubstr("chat_format"));
+  EXPECT_THAT(std::string(frame.status().message()),
+              HasSubstr("cannot be cut"));
   return std::string(frame.status().message());
 }
 
