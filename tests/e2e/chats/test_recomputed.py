@@ -59,7 +59,7 @@ def keeps_snapshots(request):
 @pytest.fixture(scope="module")
 def worker(thinker, keeps_snapshots):
     more = ["--idle-sessions=4"] if keeps_snapshots else []
-    with Worker(f"--model=t={thinker}", f"--n-ctx={N_CTX}", "--slots=2", *more) as server:
+    with Worker(f"--model=t={thinker}", f"--n-ctx={N_CTX}", "--slots=3", *more) as server:
         yield server.await_ready()
 
 
@@ -109,7 +109,7 @@ def fresh(worker, messages, arguments="", tools=(), **fields):
         "t", sampling=GREEDY, stopping=stopping(fields),
         response=v1.ResponseOptions(top_logprobs=0),
         chat=common.ChatPrompt(messages=messages, template_arguments=arguments,
-                               tools=tools))
+                               tools=tools), **fields)
     return worker.generation.Generate(
         request, timeout=CALL_SECONDS,
         metadata=[("x-tenant", f"stranger-{next(strangers)}")])
@@ -194,12 +194,13 @@ def test_tools_are_called_and_respond(worker, opened):
         say(worker, session, tool_responses=[sv1.ToolResponse(tool_name="other")])
     assert "tool_name" in failures[0].message
     response = sv1.ToolResponse(tool_name="light", content='{"done": true}')
-    reply = say(worker, session, tool_responses=[response])
+    done = v1.OutputConstraint(regex="Done[.]")  # and no further call
+    reply = say(worker, session, tool_responses=[response], constraint=done)
     messages = [
         user("Light, please."), assistant(called),
         common.ChatMessage(role=common.CHAT_ROLE_TOOL, tool_name="light",
                            content=response.content)]
-    same(reply, fresh(worker, messages, arguments, tools))
+    same(reply, fresh(worker, messages, arguments, tools, constraint=done))
     # The next message begins a turn of its own.
     more = say(worker, session, "Thank you.")
     messages += [assistant(reply), user("Thank you.")]

@@ -65,7 +65,9 @@ TEST_F(ConversationTest, SaysOnceWhyASessionRecomputes) {
   ASSERT_TRUE(chat.Replace({}).ok());
   EXPECT_THAT(chat.TakeNotes(), IsEmpty());
   generator_.sessions["tuesday"] = {};
-  Conversation taken_up({.model = "", .session = "tuesday"}, generator_);
+  ConversationOptions options;
+  options.session = "tuesday";
+  Conversation taken_up(options, generator_);
   ASSERT_TRUE(taken_up.Begin(std::nullopt).ok());
   EXPECT_THAT(taken_up.TakeNotes(), ElementsAre(HasSubstr("it looks back")));
 }
