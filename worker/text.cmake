@@ -95,6 +95,7 @@ add_library(plimsoll_text_grammar STATIC
   text/grammar/gbnf.cc
   text/grammar/grammar_builder.cc
   text/grammar/grammar_exits.cc
+  text/grammar/grammar_plain.cc
   text/grammar/grammar_source.cc
   text/grammar/grammar_spread.cc
   text/grammar/grammar_state.cc

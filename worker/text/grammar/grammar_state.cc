@@ -156,103 +156,6 @@ GrammarState::State GrammarState::Compute(State state, size_t by_class) {
   return next_[at] = last_after_;
 }
 
-GrammarState::State GrammarState::AfterPlain(State state, PlainText::Kind kind,
-                                             PlainText::Position at) {
-  const KnownPlain& known = states_[state].plain[kind];
-  if (known.at == at) return known.after;
-  if (work_ > kMaxPlainWork) return kMixed;
-  const State after = FindAfterPlain(state, kind, at);
-  if (work_ <= kMaxPlainWork) states_[state].plain[kind] = {at, after};
-  return after;
-}
-
-// The recursion is as deep as a character has bytes.
-GrammarState::State GrammarState::FindAfterPlain(State state,
-                                                 PlainText::Kind kind,
-                                                 PlainText::Position at) {
-  const std::vector<PlainStep>& steps = grammar_->plain_steps[kind][at];
-  if (steps.empty()) return kMixed;
-  const auto is_dead = [&](const PlainStep& step) {
-    return KnownByClass(state, step.by_class) == kDead;
-  };
-  // Mostly this is all there is to look at.
-  const bool is_first_dead = is_dead(steps.front());
-  for (const PlainStep& step : steps) {
-    if (is_dead(step) != is_first_dead) return kMixed;
-  }
-  if (is_first_dead) return kDead;
-  State all = kUnknown;
-  for (const PlainStep& step : steps) {
-    if (work_ > kMaxPlainWork) return kMixed;
-    State after = NextByClass(state, step.by_class);
-    if (step.after != PlainText::kStart) {
-      after = AfterPlain(after, kind, step.after);
-    }
-    if (after == kDead || after == kMixed) return kMixed;
-    if (all == kUnknown) all = after;
-    if (all != after) return FindFree(state, kind, at);
-  }
-  return all;
-}
-
-GrammarState::State GrammarState::FindFree(State state, PlainText::Kind kind,
-                                           PlainText::Position at) {
-  free_[0] = {state, at};
-  n_free_ = 1;
-  for (size_t i = 0; i < n_free_; ++i) {
-    if (AddFreeAfter(kind, free_[i])) continue;
-    // If there are too many states, the search is not begun again from each.
-    const bool is_large = n_free_ == kMaxFreeStates;
-    if (is_large) RememberFree(kind, kMixed);
-    return kMixed;
-  }
-  RememberFree(kind, kFree);
-  return kFree;
-}
-
-bool GrammarState::AddFreeAfter(PlainText::Kind kind, const FreePlace& place) {
-  for (const PlainStep& step : grammar_->plain_steps[kind][place.at]) {
-    if (work_ > kMaxPlainWork) return false;
-    const FreePlace after = {NextByClass(place.state, step.by_class),
-                             step.after};
-    if (after.state == kDead) return false;
-    const KnownPlain& known = states_[after.state].plain[kind];
-    const bool is_known = known.at == after.at;
-    if (is_known && known.after == kMixed) return false;
-    if (is_known && known.after == kFree) continue;
-    const std::span<const FreePlace> all(free_.data(), n_free_);
-    if (std::ranges::find(all, after) != all.end()) continue;
-    if (n_free_ == kMaxFreeStates) return false;
-    free_[n_free_++] = after;
-  }
-  return true;
-}
-
-void GrammarState::RememberFree(PlainText::Kind kind, State after) {
-  for (const FreePlace& place : std::span(free_.data(), n_free_)) {
-    states_[place.state].plain[kind] = {place.at, after};
-  }
-}
-
-std::optional<uint32_t> GrammarState::FindPlainRoom(State state,
-                                                    PlainText::Kind kind,
-                                                    PlainText::Position at,
-                                                    uint32_t max) {
-  if (at != PlainText::kStart) {
-    state = AfterPlain(state, kind, at);
-    if (state == kFree) return max;
-    if (state == kDead || state == kMixed) return std::nullopt;
-  }
-  for (uint32_t n = 0; n < max; ++n) {
-    const State after = AfterPlain(state, kind, PlainText::kStart);
-    if (after == kMixed) return std::nullopt;
-    if (after == kDead) return n;
-    if (after == state || after == kFree) return max;
-    state = after;
-  }
-  return max;
-}
-
 void GrammarState::Open(uint32_t pc, uint32_t frame) {
   if (grammar_->program[pc].op == Op::kFail) return;
   if (frames_[frame].depth + grammar_->exits[pc].depth > kMaxDepth) return;
@@ -503,7 +406,7 @@ bool GrammarState::IsHalfFull() const {
 }
 
 bool GrammarState::BeginStep() {
-  work_ = 0;
+  GrantWork();
   if (!IsHalfFull()) return false;
   Forget();
   return true;

@@ -46,6 +46,13 @@ class GrammarState {
   // Work between two calls of BeginStep, in followed stacks: some 3 ms. Beyond
   // that, states that are not known yet are not computed.
   static constexpr int64_t kMaxStepWork = 1 << 15;
+  // Beyond this work of a step, PlainRoom looks at no state.
+  static constexpr int64_t kMaxPlainWork = kMaxStepWork / 2;
+  // PlainRoom looks at so many states in a step, some 0.5 ms.
+  static constexpr int64_t kMaxPlainPlaces = 256;
+  // PlainRoom finds that any text may follow if at most so many states lead to
+  // one another, and to no others for which that is not known.
+  static constexpr size_t kMaxFreeStates = 128;
   // Memory for known states, allocated at the start. A step takes more only if
   // it finds more than half of this holds, or if the current state alone does.
   static constexpr size_t kMemoBytes = 256 << 10;
@@ -87,7 +94,7 @@ class GrammarState {
     if (known.at == at && known.after == kMixed) return std::nullopt;
     return FindPlainRoom(state, kind, at, max);
   }
-  // True if the step's work for PlainRoom is used up: it finds what it has
+  // True if the step's work for PlainRoom is used up. It then finds what it has
   // found before, and nothing else.
   bool is_plain_exhausted() const { return work_ > kMaxPlainWork; }
   // True if the text so far is a whole text of the grammar.
@@ -99,10 +106,15 @@ class GrammarState {
   // Advance() by one token of the grammar's tokens.
   bool AdvanceToken(size_t number);
 
+  // The step's work so far, in followed stacks.
+  int64_t work() const { return work_; }
   // True if the step's work is used up, so that Next finds known states only.
   bool is_exhausted() const { return work_ > max_work_; }
   // Begins to count work anew, and keeps all states.
-  void GrantWork() { work_ = 0; }
+  void GrantWork() {
+    work_ = 0;
+    n_places_ = 0;
+  }
   // True if a limit made a state drop stacks.
   bool was_thinned() const { return was_thinned_; }
   int64_t MemoryBytes() const;
@@ -112,12 +124,10 @@ class GrammarState {
   static constexpr State kUnknown = ~State{0};
   // Not one state, but several.
   static constexpr State kMixed = kUnknown - 1;
-  // Several states, behind all of which any text of the kind may follow.
+  // Any text of the kind may follow.
   static constexpr State kFree = kUnknown - 2;
-  // Beyond this work of a step, no plain text is looked at.
-  static constexpr int64_t kMaxPlainWork = kMaxStepWork / 2;
-  // At most so many states are looked at to find that any text may follow.
-  static constexpr size_t kMaxFreeStates = 64;
+  // Several states; what may follow them was not looked at.
+  static constexpr State kSeveral = kUnknown - 3;
   // A step's stacks are compared with those of the step computed before it if
   // there are at most so many.
   static constexpr size_t kMaxRepeated = 8;
@@ -139,9 +149,10 @@ class GrammarState {
     uint32_t shape;  // hash of the chains of what is open
     uint64_t key;    // hash of what is open
   };
-  // What AfterPlain said of a position.
+  // What OneAfter or AfterPlain said of a position.
   struct KnownPlain {
     PlainText::Position at = PlainText::kOutside;
+    uint16_t open = 0;  // its number among the open places, from 1
     State after = kUnknown;
   };
   // A state, and where it stands within a character.
@@ -149,6 +160,15 @@ class GrammarState {
     State state;
     PlainText::Position at;
     friend bool operator==(const FreePlace&, const FreePlace&) = default;
+  };
+  struct FreeSearch {
+    enum End : uint8_t {
+      kAllFree,  // if the open places that are reached are, too
+      kNotFree,
+      kGaveUp,  // the step's work is used up
+    };
+    End end;
+    size_t lowest;  // number of an open place that is reached
   };
   struct StateInfo {
     size_t begin;  // its stacks, all at bytes or at the end
@@ -198,20 +218,25 @@ class GrammarState {
   State Compute(State state, size_t by_class);
   std::optional<uint32_t> FindPlainRoom(State state, PlainText::Kind kind,
                                         PlainText::Position at, uint32_t max);
+  // True if the step may look at what plain text may follow a state.
+  bool MayLookAtPlain() const {
+    return !is_plain_exhausted() && n_places_ <= kMaxPlainPlaces;
+  }
   // The state that every rest of a character of a kind leads to: kDead if none
   // may follow, kFree or kMixed if there is not one state, kMixed also if it is
   // not known.
   State AfterPlain(State state, PlainText::Kind kind, PlainText::Position at);
-  State FindAfterPlain(State state, PlainText::Kind kind,
-                       PlainText::Position at);
-  // kFree if any text of a kind may follow a state, whatever states it leads
+  // The same, but kSeveral where AfterPlain has to look further.
+  State OneAfter(State state, PlainText::Kind kind, PlainText::Position at);
+  State FindOneAfter(State state, PlainText::Kind kind, PlainText::Position at);
+  // kFree if any text of a kind may follow a place, whatever states it leads
   // to; otherwise kMixed.
-  State FindFree(State state, PlainText::Kind kind, PlainText::Position at);
-  // Adds the states that a place leads to to `free_`. Returns false if it leads
-  // nowhere, or if they are too many.
-  bool AddFreeAfter(PlainText::Kind kind, const FreePlace& place);
-  // Has the states of `free_` lead to `after`.
-  void RememberFree(PlainText::Kind kind, State after);
+  State FindFree(FreePlace place, PlainText::Kind kind);
+  // Looks at a place, and at all that it leads to and that is not known.
+  FreeSearch SearchFree(FreePlace place, PlainText::Kind kind);
+  // Says of the places of `free_` from number `first` on that any text may
+  // follow, and takes them off.
+  void RememberFree(PlainText::Kind kind, size_t first);
   // True if the instruction takes what is in a class.
   bool Takes(const GrammarInstruction& one, size_t by_class) const;
   // Follows everything but bytes from `open_`, and makes a state of the stacks
@@ -257,8 +282,10 @@ class GrammarState {
   std::vector<State> next_;                           // [states, classes]
   absl::flat_hash_map<size_t, State> state_numbers_;  // by hash
   State current_ = kDead;
-  std::array<FreePlace, kMaxFreeStates> free_ = {};  // used by FindFree
+  // The open places of SearchFree.
+  std::array<FreePlace, kMaxFreeStates> free_ = {};
   size_t n_free_ = 0;
+  int64_t n_places_ = 0;  // that PlainRoom looked at in this step
   // What the last computed step opened, and the state that it led to.
   std::array<Stack, kMaxRepeated> last_open_ = {};
   size_t n_last_open_ = 0;

@@ -120,8 +120,9 @@ void MaskWalk::SetPlain(Kind kind, Range range, bool value,
 void MaskWalk::WalkAll(GrammarState& grammar, Range range,
                        std::optional<Kind> set, std::span<uint64_t> bits) {
   for (int64_t i = range.begin; i < range.end;) {
-    if (!set &&
-        (n_bound_places_ >= kMaxBoundPlaces || grammar.is_plain_exhausted())) {
+    if (n_bound_places_ >= kMaxBoundPlaces ||
+        (!set && grammar.is_plain_exhausted())) {
+      if (set) SetPlain(*set, {i, range.end}, false, bits);
       WalkEach(grammar, index_.list(), {i, range.end}, 0, bits);
       return;
     }

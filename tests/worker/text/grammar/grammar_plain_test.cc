@@ -1,0 +1,180 @@
+// What plain text may follow a state, and what finding out may take.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "worker/text/grammar/grammar_state.h"
+#include "worker/text/grammar/regex_grammar.h"
+#include "worker/text/schema/schema_grammar.h"
+
+namespace plimsoll::worker {
+namespace {
+
+using State = GrammarState::State;
+
+constexpr uint32_t kMax = 16;
+constexpr char kLetterOrDigit[] = "[0-9A-Za-z]";
+
+GrammarState StateOf(const std::string& regex) {
+  const auto grammar = CompileRegex(regex);
+  EXPECT_TRUE(grammar.ok()) << regex << ": " << grammar.status();
+  return GrammarState(*grammar);
+}
+
+State Behind(GrammarState& grammar, absl::string_view text) {
+  State state = grammar.current();
+  for (const char one : text) {
+    state = grammar.Next(state, static_cast<uint8_t>(one));
+  }
+  return state;
+}
+
+std::optional<uint32_t> Room(GrammarState& grammar, State state,
+                             PlainText::Kind kind, uint32_t max = kMax) {
+  return grammar.PlainRoom(state, kind, PlainText::kStart, max);
+}
+
+TEST(GrammarPlainTest, TellsHowMuchTextMayFollow) {
+  GrammarState any = StateOf("[^\"]*");
+  EXPECT_EQ(Room(any, any.current(), PlainText::kPlain), kMax);
+  GrammarState five = StateOf("[^\"]{0,5}");
+  EXPECT_EQ(Room(five, five.current(), PlainText::kPlain), 5u);
+  EXPECT_EQ(Room(five, Behind(five, "ab"), PlainText::kWord), 3u);
+  GrammarState some = StateOf("[a-z]*");
+  EXPECT_EQ(Room(some, some.current(), PlainText::kPlain), std::nullopt);
+  EXPECT_EQ(Room(some, some.current(), PlainText::kWord), std::nullopt);
+}
+
+// Text that is not free does not hide text that is, however much comes first.
+TEST(GrammarPlainTest, FindsFreeTextBesideManyNames) {
+  std::string names;
+  for (const char* first : {"b", "c", "d", "e", "f", "g", "h", "i", "j", "k"}) {
+    absl::StrAppend(&names, names.empty() ? "" : ",", "\"", first,
+                    "_has_a_long_name\":{}");
+  }
+  const auto grammar = CompileJsonSchema(
+      absl::StrCat(R"({"properties":{)", names, R"(},"type":"object"})"));
+  ASSERT_TRUE(grammar.ok()) << grammar.status();
+  GrammarState state(*grammar);
+  ASSERT_TRUE(state.Advance("{\""));
+  Room(state, state.current(), PlainText::kPlain);
+  EXPECT_EQ(Room(state, Behind(state, "x"), PlainText::kPlain), kMax);
+  EXPECT_EQ(Room(state, Behind(state, "b_has_x"), PlainText::kPlain), kMax);
+  // Step by step, what is free is found for the names as well.
+  for (int step = 0; step < 3; ++step) {
+    state.BeginStep();
+    Room(state, state.current(), PlainText::kPlain);
+  }
+  EXPECT_EQ(Room(state, state.current(), PlainText::kPlain), kMax);
+  EXPECT_EQ(Room(state, Behind(state, "k_has"), PlainText::kPlain), kMax);
+}
+
+TEST(GrammarPlainTest, FindsFreeTextWhereSearchesGoInCircles) {
+  // Text may always go on, whether or not it has what is searched for.
+  GrammarState search = StateOf("([^\"]*/api/v1/users/[^\"]*)?");
+  EXPECT_EQ(Room(search, search.current(), PlainText::kPlain), kMax);
+  EXPECT_EQ(Room(search, Behind(search, "/api/v1/"), PlainText::kPlain), kMax);
+  // Behind "ab", nothing follows.
+  GrammarState end = StateOf("([^a\"]|a[^b\"])*(ab)?");
+  EXPECT_EQ(Room(end, end.current(), PlainText::kPlain), std::nullopt);
+  EXPECT_EQ(Room(end, Behind(end, "a"), PlainText::kPlain), std::nullopt);
+}
+
+// A circle of `n` states, of which the first leads to two others.
+GrammarState CircleOf(size_t n) {
+  const size_t n_letters = (n - 1) / 2;
+  const size_t n_digits = n - 1 - n_letters;
+  return StateOf(absl::StrCat("([A-Za-z]", kLetterOrDigit, "{", n_letters,
+                              "}|[0-9]", kLetterOrDigit, "{", n_digits, "})*"));
+}
+
+TEST(GrammarPlainTest, LooksForFreeTextInCirclesWithinALimit) {
+  GrammarState fits = CircleOf(GrammarState::kMaxFreeStates);
+  EXPECT_EQ(Room(fits, fits.current(), PlainText::kWord), kMax);
+  GrammarState larger = CircleOf(GrammarState::kMaxFreeStates + 1);
+  EXPECT_EQ(Room(larger, larger.current(), PlainText::kWord), std::nullopt);
+  // It is not looked for again.
+  larger.BeginStep();
+  EXPECT_EQ(Room(larger, larger.current(), PlainText::kWord), std::nullopt);
+}
+
+TEST(GrammarPlainTest, LooksAtSoManyStatesInAStep) {
+  constexpr auto kPlaces = static_cast<uint32_t>(GrammarState::kMaxPlainPlaces);
+  const std::string regex = absl::StrCat(kLetterOrDigit, "{5000}");
+  GrammarState fits = StateOf(regex);
+  EXPECT_EQ(Room(fits, fits.current(), PlainText::kWord, kPlaces), kPlaces);
+  GrammarState more = StateOf(regex);
+  EXPECT_EQ(Room(more, more.current(), PlainText::kWord, kPlaces + 1),
+            std::nullopt);
+  // What was found stays, and the next step finds the rest.
+  EXPECT_EQ(Room(more, more.current(), PlainText::kWord, kPlaces), kPlaces);
+  more.BeginStep();
+  EXPECT_EQ(Room(more, more.current(), PlainText::kWord, kPlaces + 1),
+            kPlaces + 1);
+}
+
+// A state that text may follow, in a step whose work so far is `wanted`. What
+// it leads to is known. Pieces in front of it take different work. Nothing if
+// `n_pieces` do not fit.
+std::optional<State> StateAtWork(GrammarState& grammar, int n_pieces,
+                                 int64_t wanted) {
+  std::string text;
+  for (int i = 0; i < n_pieces; ++i) text += "ab";
+  State state = Behind(grammar, text);
+  State before = state;
+  while (grammar.work() < wanted) {
+    before = state;
+    for (const uint8_t one : {'a', 'b', 'c', '0'}) {
+      state = grammar.Next(before, one);
+    }
+  }
+  if (grammar.work() != wanted) return std::nullopt;
+  return before;
+}
+
+// What PlainRoom says of a state that it has not looked at when the step's work
+// is `work`, and what it says in the next step.
+struct RoomsAtWork {
+  std::optional<uint32_t> now;
+  std::optional<uint32_t> of_known;
+  std::optional<uint32_t> later;
+};
+std::optional<RoomsAtWork> RoomAtWork(int64_t work) {
+  for (int n_pieces = 0; n_pieces < 12; ++n_pieces) {
+    GrammarState grammar = StateOf(
+        absl::StrCat("(ab|ac){", n_pieces, "}", kLetterOrDigit, "{12000}"));
+    grammar.BeginStep();
+    Room(grammar, grammar.current(), PlainText::kWord, 1);
+    const std::optional<uint32_t> known =
+        Room(grammar, grammar.current(), PlainText::kWord, 1);
+    const std::optional<State> state = StateAtWork(grammar, n_pieces, work);
+    if (!state) continue;
+    RoomsAtWork rooms;
+    rooms.now = Room(grammar, *state, PlainText::kWord, 1);
+    rooms.of_known = Room(grammar, grammar.current(), PlainText::kWord, 1);
+    EXPECT_EQ(rooms.of_known, known);
+    grammar.GrantWork();
+    rooms.later = Room(grammar, *state, PlainText::kWord, 1);
+    return rooms;
+  }
+  return std::nullopt;
+}
+
+TEST(GrammarPlainTest, LooksAtNothingBeyondAStepsWork) {
+  const auto at = RoomAtWork(GrammarState::kMaxPlainWork);
+  ASSERT_TRUE(at);
+  EXPECT_EQ(at->now, 1u);
+  const auto past = RoomAtWork(GrammarState::kMaxPlainWork + 1);
+  ASSERT_TRUE(past);
+  EXPECT_EQ(past->now, std::nullopt);
+  EXPECT_EQ(past->later, 1u);
+}
+
+}  // namespace
+}  // namespace plimsoll::worker
