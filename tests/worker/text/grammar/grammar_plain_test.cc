@@ -18,7 +18,7 @@ namespace {
 
 using State = GrammarState::State;
 
-constexpr uint32_t kMax = 16;
+constexpr uint32_t kMaxRoom = 16;
 constexpr char kLetterOrDigit[] = "[0-9A-Za-z]";
 
 GrammarState StateOf(const std::string& regex) {
@@ -36,13 +36,13 @@ State Behind(GrammarState& grammar, absl::string_view text) {
 }
 
 std::optional<uint32_t> Room(GrammarState& grammar, State state,
-                             PlainText::Kind kind, uint32_t max = kMax) {
+                             PlainText::Kind kind, uint32_t max = kMaxRoom) {
   return grammar.PlainRoom(state, kind, PlainText::kStart, max);
 }
 
 TEST(GrammarPlainTest, TellsHowMuchTextMayFollow) {
   GrammarState any = StateOf("[^\"]*");
-  EXPECT_EQ(Room(any, any.current(), PlainText::kPlain), kMax);
+  EXPECT_EQ(Room(any, any.current(), PlainText::kPlain), kMaxRoom);
   GrammarState five = StateOf("[^\"]{0,5}");
   EXPECT_EQ(Room(five, five.current(), PlainText::kPlain), 5u);
   EXPECT_EQ(Room(five, Behind(five, "ab"), PlainText::kWord), 3u);
@@ -64,22 +64,23 @@ TEST(GrammarPlainTest, FindsFreeTextBesideManyNames) {
   GrammarState state(*grammar);
   ASSERT_TRUE(state.Advance("{\""));
   Room(state, state.current(), PlainText::kPlain);
-  EXPECT_EQ(Room(state, Behind(state, "x"), PlainText::kPlain), kMax);
-  EXPECT_EQ(Room(state, Behind(state, "b_has_x"), PlainText::kPlain), kMax);
+  EXPECT_EQ(Room(state, Behind(state, "x"), PlainText::kPlain), kMaxRoom);
+  EXPECT_EQ(Room(state, Behind(state, "b_has_x"), PlainText::kPlain), kMaxRoom);
   // Step by step, what is free is found for the names as well.
   for (int step = 0; step < 3; ++step) {
     state.BeginStep();
     Room(state, state.current(), PlainText::kPlain);
   }
-  EXPECT_EQ(Room(state, state.current(), PlainText::kPlain), kMax);
-  EXPECT_EQ(Room(state, Behind(state, "k_has"), PlainText::kPlain), kMax);
+  EXPECT_EQ(Room(state, state.current(), PlainText::kPlain), kMaxRoom);
+  EXPECT_EQ(Room(state, Behind(state, "k_has"), PlainText::kPlain), kMaxRoom);
 }
 
 TEST(GrammarPlainTest, FindsFreeTextWhereSearchesGoInCircles) {
   // Text may always go on, whether or not it has what is searched for.
   GrammarState search = StateOf("([^\"]*/api/v1/users/[^\"]*)?");
-  EXPECT_EQ(Room(search, search.current(), PlainText::kPlain), kMax);
-  EXPECT_EQ(Room(search, Behind(search, "/api/v1/"), PlainText::kPlain), kMax);
+  EXPECT_EQ(Room(search, search.current(), PlainText::kPlain), kMaxRoom);
+  EXPECT_EQ(Room(search, Behind(search, "/api/v1/"), PlainText::kPlain),
+            kMaxRoom);
   // Behind "ab", nothing follows.
   GrammarState end = StateOf("([^a\"]|a[^b\"])*(ab)?");
   EXPECT_EQ(Room(end, end.current(), PlainText::kPlain), std::nullopt);
@@ -96,7 +97,7 @@ GrammarState CircleOf(size_t n) {
 
 TEST(GrammarPlainTest, LooksForFreeTextInCirclesWithinALimit) {
   GrammarState fits = CircleOf(GrammarState::kMaxFreeStates);
-  EXPECT_EQ(Room(fits, fits.current(), PlainText::kWord), kMax);
+  EXPECT_EQ(Room(fits, fits.current(), PlainText::kWord), kMaxRoom);
   GrammarState larger = CircleOf(GrammarState::kMaxFreeStates + 1);
   EXPECT_EQ(Room(larger, larger.current(), PlainText::kWord), std::nullopt);
   // It is not looked for again.
