@@ -1,6 +1,6 @@
 // Streams a planner's devices: at once, and after every change.
-#ifndef PLIMSOLL_SERVICES_CLI_COMMANDS_DEVICE_WATCH_H_
-#define PLIMSOLL_SERVICES_CLI_COMMANDS_DEVICE_WATCH_H_
+#ifndef PLIMSOLL_SERVICES_CLI_BACKENDS_DEVICE_WATCH_H_
+#define PLIMSOLL_SERVICES_CLI_BACKENDS_DEVICE_WATCH_H_
 
 #include <functional>
 #include <string>
@@ -20,4 +20,4 @@ absl::Status WatchDevices(
 
 }  // namespace plimsoll::cli
 
-#endif  // PLIMSOLL_SERVICES_CLI_COMMANDS_DEVICE_WATCH_H_
+#endif  // PLIMSOLL_SERVICES_CLI_BACKENDS_DEVICE_WATCH_H_

@@ -1,4 +1,4 @@
-#include "services/cli/commands/device_watch.h"
+#include "services/cli/backends/device_watch.h"
 
 #include <optional>
 #include <utility>
