@@ -235,7 +235,7 @@ void RemoteTextCall::Stream::Abandon() {
 }
 
 bool RemoteTextCall::Stream::OnMessage(Attempt& attempt, Part& message) {
-  call_.OnPrompt(static_cast<size_t>(message.prompt().prompt_ids_size()));
+  call_.OnPrompt(message.prompt());
   message.clear_prompt();
   const auto bytes = static_cast<int64_t>(message.ByteSizeLong());
   {
@@ -347,7 +347,7 @@ absl::Status RemoteTextCall::Begin() {
     RETURN_IF_ERROR(CheckContext(job_, model_.name, model_.ready->n_ctx));
   }
   if (job_.n_choices == 0) {
-    OnPrompt(0);
+    OnPrompt(v1::PromptInfo());
     request_.held.Shrink(0);
   }
   for (v1::StreamGenerateRequest& prompt : job_.prompts) {
@@ -384,9 +384,12 @@ absl::Status RemoteTextCall::AddChoices(v1::StreamGenerateRequest prompt) {
   return absl::OkStatus();
 }
 
-void RemoteTextCall::OnPrompt(size_t n_prompt) {
-  absl::call_once(has_format_, [this, n_prompt] {
-    MakeFormat(ServedModel{.name = model_.name}, n_prompt);
+void RemoteTextCall::OnPrompt(const v1::PromptInfo& prompt) {
+  absl::call_once(has_format_, [&] {
+    MakeFormat(
+        ServedModel{.name = model_.name},
+        static_cast<size_t>(prompt.prompt_ids_size()),
+        {prompt.constraint_notes().begin(), prompt.constraint_notes().end()});
   });
 }
 

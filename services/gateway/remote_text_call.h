@@ -59,8 +59,9 @@ class RemoteTextCall final : public TextCall {
   // Errors: kInvalidArgument for what only a process with the model can do.
   absl::Status CheckJob() const;
   absl::Status AddChoices(v1::StreamGenerateRequest prompt);
-  // The first message of a stream says how long the prompt is.
-  void OnPrompt(size_t n_prompt);
+  // The first message of a stream says how long the prompt is, and what of its
+  // constraint says nothing.
+  void OnPrompt(const v1::PromptInfo& prompt);
 
   const RemoteRoom remote_;
   ModelInfo model_;

@@ -112,11 +112,32 @@ absl::StatusOr<std::optional<JsonFields>> ReadStream(JsonFields& fields,
   return std::optional<JsonFields>(std::move(inner));
 }
 
+absl::Status ReadSchemaOptions(JsonFields& fields,
+                               v1::StreamGenerateRequest& request) {
+  const Json* given = fields.Find("schema_options");
+  if (given == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(JsonFields inner, JsonFields::Of(*given, "schema_options."));
+  v1::JsonSchemaOptions& options =
+      *request.mutable_constraint()->mutable_schema_options();
+  ASSIGN_OR_RETURN(const auto closed_objects, inner.Bool("closed_objects"));
+  options.set_closed_objects(closed_objects.value_or(false));
+  ASSIGN_OR_RETURN(const auto any_order, inner.Bool("any_order"));
+  options.set_any_order(any_order.value_or(false));
+  ASSIGN_OR_RETURN(const auto any_spelling, inner.Bool("any_spelling"));
+  options.set_any_spelling(any_spelling.value_or(false));
+  ASSIGN_OR_RETURN(const auto refuse_unknown, inner.Bool("refuse_unknown"));
+  options.set_refuse_unknown(refuse_unknown.value_or(false));
+  ASSIGN_OR_RETURN(const auto ignore_formats, inner.Bool("ignore_formats"));
+  options.set_ignore_formats(ignore_formats.value_or(false));
+  return inner.End();
+}
+
 absl::Status ReadNamedSchema(JsonFields& fields,
                              v1::StreamGenerateRequest& request) {
   const Json* schema = fields.Find("schema");
   if (schema == nullptr) return fields.Bad("schema", "is missing");
   request.mutable_constraint()->set_json_schema(Dump(*schema));
+  RETURN_IF_ERROR(ReadSchemaOptions(fields, request));
   // The reply is as the schema says in any case.
   fields.Ignore({"name", "description", "strict"});
   return fields.End();

@@ -55,8 +55,12 @@ absl::Status ReadLogprobs(JsonFields& fields, v1::ResponseOptions& response);
 absl::StatusOr<std::optional<JsonFields>> ReadStream(JsonFields& fields,
                                                      TextJob& job);
 
-// Reads a schema that a reply has to follow, with its "name", "description" and
-// "strict", from an object that has nothing else.
+// Reads "schema_options", how the schema of `request` is read.
+absl::Status ReadSchemaOptions(JsonFields& fields,
+                               v1::StreamGenerateRequest& request);
+
+// Reads a schema that a reply has to follow, with its "name", "description",
+// "strict" and "schema_options", from an object that has nothing else.
 absl::Status ReadNamedSchema(JsonFields& fields,
                              v1::StreamGenerateRequest& request);
 

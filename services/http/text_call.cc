@@ -116,10 +116,11 @@ absl::Status TextCall::Read() {
   return Begin();
 }
 
-void TextCall::MakeFormat(const ServedModel& model, size_t n_prompt) {
+void TextCall::MakeFormat(const ServedModel& model, size_t n_prompt,
+                          worker::SchemaNotes notes) {
   format_ = dialect_.new_format(
       job_, {request_.request_id, absl::ToUnixSeconds(absl::Now()), model,
-             static_cast<int64_t>(n_prompt)});
+             static_cast<int64_t>(n_prompt), std::move(notes)});
 }
 
 absl::Status TextCall::AddChoice(std::unique_ptr<Choice> choice) {

@@ -113,8 +113,9 @@ class TextCall : public EventSource,
   // call.
   void Run(bool is_small, std::function<absl::Status()> step);
   // Makes what writes the reply. `n_prompt` is the number of tokens of the
-  // first prompt.
-  void MakeFormat(const ServedModel& model, size_t n_prompt);
+  // first prompt, and `notes` are those on the constraint.
+  void MakeFormat(const ServedModel& model, size_t n_prompt,
+                  worker::SchemaNotes notes);
   // Adds a choice, before anything of it comes. It counts as open.
   // Errors: kCancelled if the client is gone.
   absl::Status AddChoice(std::unique_ptr<Choice> choice)

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "plimsoll/v1/generation.pb.h"
 #include "services/generation/served_model.h"
+#include "worker/text/schema/schema_options.h"
 
 namespace plimsoll::services {
 
@@ -57,6 +58,8 @@ struct ReplyHead {
   int64_t created_s = 0;  // Unix time
   ServedModel model;
   int64_t n_prompt_tokens = 0;  // of the first prompt
+  // Parts of the constraint that say nothing about the reply.
+  worker::SchemaNotes constraint_notes = {};
 };
 
 // Writes a reply in one dialect; the parts of a stream are what it calls

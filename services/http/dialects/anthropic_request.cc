@@ -45,6 +45,7 @@ absl::Status ReadOutput(JsonFields& fields, Request& request) {
   const Json* schema = format.Find("schema");
   if (schema == nullptr) return format.Bad("schema", "is missing");
   request.mutable_constraint()->set_json_schema(Dump(*schema));
+  RETURN_IF_ERROR(ReadSchemaOptions(format, request));
   return format.End();
 }
 

@@ -76,6 +76,7 @@ class OpenAiFormat : public ReplyFormat {
     if (part.has_finish()) Count(index, part);
     for (Json& choice : Deltas(index, part)) {
       Json message = Envelope(StreamObject());
+      if (!std::exchange(has_notes_, true)) AddNotes(message);
       message["choices"].push_back(std::move(choice));
       if (has_usage_) message["usage"] = nullptr;
       AppendEvent(Dump(message), events);
@@ -98,6 +99,7 @@ class OpenAiFormat : public ReplyFormat {
 
   std::string Whole(const std::vector<Part>& replies) override {
     Json message = Envelope(WholeObject());
+    AddNotes(message);
     for (size_t i = 0; i < replies.size(); ++i) {
       const int index = static_cast<int>(i);
       Count(index, replies[i]);
@@ -131,6 +133,12 @@ class OpenAiFormat : public ReplyFormat {
     return message;
   }
 
+  // A field of our own, which clients of the API ignore.
+  void AddNotes(Json& message) const {
+    if (head_.constraint_notes.empty()) return;
+    message["constraint_notes"] = head_.constraint_notes;
+  }
+
   void Count(int index, const Part& part) {
     const v1::TokenUsage& used = part.finish().usage();
     usage_.reply_tokens += used.generated_tokens();
@@ -145,6 +153,7 @@ class OpenAiFormat : public ReplyFormat {
   const int n_choices_;
   const bool has_usage_;
   const bool has_logprobs_;
+  bool has_notes_ = false;  // whether a stream has said them
   Usage usage_;
 };
 

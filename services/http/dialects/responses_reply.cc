@@ -132,6 +132,10 @@ class ResponseFormat final : public ReplyFormat {
     rest["incomplete_details"] = nullptr;
     rest["model"] = head_.model.name;
     rest["usage"] = nullptr;
+    // A field of our own, which clients of the API ignore.
+    if (!head_.constraint_notes.empty()) {
+      rest["constraint_notes"] = head_.constraint_notes;
+    }
     return rest;
   }
 

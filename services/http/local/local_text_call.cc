@@ -137,7 +137,7 @@ absl::Status LocalTextCall::Unload() {
   const std::string& name = job_.prompts.front().model();
   RETURN_IF_ERROR(registry_.SetKeepAlive(name, absl::ZeroDuration()));
   registry_.UnloadExpired();
-  MakeFormat(ServedModel{.name = name}, 0);
+  MakeFormat(ServedModel{.name = name}, 0, {});
   request_.held.Shrink(0);
   OnChoiceEnd(absl::OkStatus());
   return absl::OkStatus();
@@ -150,7 +150,7 @@ absl::Status LocalTextCall::Submit() {
   }
   RETURN_IF_ERROR(CheckContext(job_, model.name, model.engine->n_ctx()));
   if (job_.n_choices == 0) {
-    MakeFormat(model, 0);
+    MakeFormat(model, 0, {});
   } else {
     for (v1::StreamGenerateRequest& request : job_.prompts) {
       RETURN_IF_ERROR(AddChoices(model, request));
@@ -172,7 +172,8 @@ absl::Status LocalTextCall::AddChoices(const ServedModel& model,
       const Generation generation,
       Prepare(model, {claim, request_.request_id, held, stop}, request));
   if (format_ == nullptr) {
-    MakeFormat(model, generation.options.prompt_ids.size());
+    MakeFormat(model, generation.options.prompt_ids.size(),
+               generation.constraint_notes);
   }
   RETURN_IF_ERROR(held.Grow(job_.n_choices * held.bytes()));
   held_.push_back(std::move(held));

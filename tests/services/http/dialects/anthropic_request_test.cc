@@ -190,6 +190,14 @@ TEST_F(AnthropicRequestTest, ASchemaConstrainsTheReply) {
   EXPECT_FALSE(Hello(R"("output_config":{"format":{"type":"xml"}})").ok());
 }
 
+TEST_F(AnthropicRequestTest, ReadsHowASchemaIsRead) {
+  const auto job =
+      Hello(R"("output_config":{"format":{"type":"json_schema","schema":{},)"
+            R"("schema_options":{"any_order":true}}})");
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_TRUE(job->prompts.front().constraint().schema_options().any_order());
+}
+
 TEST_F(AnthropicRequestTest, ThoughtsGoToTheTemplate) {
   const auto on =
       Hello(R"("thinking":{"type":"enabled","budget_tokens":9999})");

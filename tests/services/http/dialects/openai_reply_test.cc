@@ -50,6 +50,33 @@ class OpenAiReplyTest : public NamedEventsTest {
   }
 };
 
+TEST_F(OpenAiReplyTest, SaysWhatAConstraintLeavesOpenOnce) {
+  TextJob job;
+  job.prompts.emplace_back();
+  for (const auto make : {NewChatFormat, NewCompletionFormat}) {
+    const auto format = make(job, {.id = "id",
+                                   .created_s = 1,
+                                   .model = {},
+                                   .constraint_notes = {"a", "b"}});
+    const Json expected = Json::array({"a", "b"});
+    EXPECT_EQ(Json::parse(format->Whole({Text("x")}))["constraint_notes"],
+              expected);
+    std::string bytes;
+    for (const char* text : {"x", "y"}) {
+      format->AppendPart(0, Text(text), bytes);
+    }
+    const std::vector<std::string> events =
+        absl::StrSplit(bytes, "\n\n", absl::SkipEmpty());
+    ASSERT_GE(events.size(), 2u);
+    for (size_t i = 0; i < events.size(); ++i) {
+      const Json message = Json::parse(events[i].substr(6));
+      EXPECT_EQ(message.contains("constraint_notes"), i == 0) << events[i];
+    }
+  }
+  EXPECT_FALSE(
+      Json::parse(format_->Whole({Text("x")})).contains("constraint_notes"));
+}
+
 TEST_F(OpenAiReplyTest, ArgumentsComeInPieces) {
   Part last = Call("f", R"({"x":1})");
   last.set_text("b");

@@ -145,6 +145,36 @@ TEST(OpenAiRequestTest, ASchemaKeepsTheOrderOfItsProperties) {
               StartsWith("response_format.type: "));
 }
 
+TEST(OpenAiRequestTest, ReadsHowASchemaIsRead) {
+  const auto with = [](const std::string& options) {
+    return Chat(R"("response_format":{"type":"json_schema","json_schema":)"
+                R"({"schema":{},"schema_options":)" +
+                options + "}}");
+  };
+  const auto read = [&](const std::string& options) {
+    return with(options)->prompts.front().constraint().schema_options();
+  };
+  v1::JsonSchemaOptions expected;
+  expected.set_closed_objects(true);
+  expected.set_any_spelling(true);
+  expected.set_ignore_formats(true);
+  EXPECT_EQ(read(R"({"closed_objects":true,"any_spelling":true,)"
+                 R"("ignore_formats":true,"any_order":false})")
+                .SerializeAsString(),
+            expected.SerializeAsString());
+  expected.Clear();
+  expected.set_any_order(true);
+  expected.set_refuse_unknown(true);
+  EXPECT_EQ(
+      read(R"({"any_order":true,"refuse_unknown":true})").SerializeAsString(),
+      expected.SerializeAsString());
+  EXPECT_THAT(MessageOf(with("[]")), StartsWith("schema_options"));
+  EXPECT_THAT(MessageOf(with(R"({"any_order":1})")),
+              StartsWith("schema_options.any_order: "));
+  EXPECT_THAT(MessageOf(with(R"({"sorted":true})")),
+              StartsWith("schema_options.sorted: "));
+}
+
 TEST(OpenAiRequestTest, ReadsMessagesOfEachRole) {
   const TextJob job = *Messages(
       R"([{"role":"developer","content":"s"},)"

@@ -57,6 +57,18 @@ class ResponsesReplyTest : public NamedEventsTest {
   ByteBudget budget_{64 << 20};
 };
 
+TEST_F(ResponsesReplyTest, SaysWhatAConstraintLeavesOpen) {
+  const Part reply = End(v1::FINISH_REASON_END_TOKEN);
+  EXPECT_FALSE(Whole(reply).contains("constraint_notes"));
+  ByteBudget::Share held = budget_.Enter("peer");
+  ReadRoom room{shelf_, held};
+  const TextJob job = *ReadResponse(Json::parse(R"({"input":"hi"})"), room);
+  format_ = NewResponseFormat(
+      job,
+      {.id = "id", .created_s = 1, .model = {}, .constraint_notes = {"a"}});
+  EXPECT_EQ(Whole(reply)["constraint_notes"], Json::array({"a"}));
+}
+
 TEST_F(ResponsesReplyTest, AStreamOfTextIsOneMessage) {
   const std::vector<Json> events = Stream(
       {Text("a"), Text(""), Text("b"), End(v1::FINISH_REASON_END_TOKEN)});

@@ -95,6 +95,16 @@ TEST_F(ResponsesRequestTest, ReadsTheFormatOfTheText) {
               StartsWith("text.tone: "));
 }
 
+TEST_F(ResponsesRequestTest, ReadsHowASchemaIsRead) {
+  const auto job =
+      Hello(R"("text":{"format":{"type":"json_schema","schema":{},)"
+            R"("schema_options":{"refuse_unknown":true}}})");
+  ASSERT_TRUE(job.ok()) << job.status();
+  const v1::OutputConstraint& constraint = job->prompts.front().constraint();
+  EXPECT_TRUE(constraint.schema_options().refuse_unknown());
+  EXPECT_FALSE(constraint.schema_options().any_order());
+}
+
 TEST_F(ResponsesRequestTest, ToolsAreFlat) {
   const v1::ChatPrompt chat =
       ChatOf(absl::StrCat(R"({"input":"hi",)", kFunction, "}"));
