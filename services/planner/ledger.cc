@@ -163,10 +163,10 @@ void Ledger::Tick() {
   }
   MarkWholeIfRecovered(now);
   FlushJournal();
-  if (!CheckOwner().ok() && on_taken_over_ != nullptr) on_taken_over_();
+  if (!CheckJournal().ok() && on_taken_over_ != nullptr) on_taken_over_();
 }
 
-absl::Status Ledger::CheckOwner() {
+absl::Status Ledger::CheckJournal() {
   if (journal_ == nullptr) return absl::OkStatus();
   journal_->CheckOwner();
   if (!journal_->is_taken_over()) return absl::OkStatus();
@@ -296,7 +296,7 @@ absl::Status Ledger::Confirm(const v1::ConfirmRequest& request,
   ASSIGN_OR_RETURN(const int64_t measured,
                    Signed(request.measured_bytes(), "measured_bytes"));
   absl::MutexLock lock(&mu_);
-  RETURN_IF_ERROR(CheckOwner());
+  RETURN_IF_ERROR(CheckJournal());
   const absl::Time now = clock_();
   RETURN_IF_ERROR(CheckOwner(request.lease_id(), owner));
   const absl::StatusOr<planner::Lease> lease =
@@ -345,7 +345,7 @@ absl::Status Ledger::Renew(const v1::RenewRequest& request,
                            const std::string& owner) {
   ASSIGN_OR_RETURN(const int64_t epoch, Signed(request.epoch(), "epoch"));
   absl::MutexLock lock(&mu_);
-  RETURN_IF_ERROR(CheckOwner());
+  RETURN_IF_ERROR(CheckJournal());
   const absl::Time now = clock_();
   RETURN_IF_ERROR(CheckOwner(request.lease_id(), owner));
   const absl::StatusOr<planner::Lease> lease =
@@ -369,6 +369,7 @@ absl::Status Ledger::Release(const v1::ReleaseRequest& request,
   ASSIGN_OR_RETURN(const int64_t shortfall,
                    Signed(request.shortfall_bytes(), "shortfall_bytes"));
   absl::MutexLock lock(&mu_);
+  RETURN_IF_ERROR(CheckJournal());
   const absl::Time now = clock_();
   book_.Expire(now);
   RETURN_IF_ERROR(CheckOwner(request.lease_id(), owner));

@@ -134,7 +134,7 @@ class Ledger {
   // Errors: kUnavailable if another planner has the journal. Whoever holds a
   // lease must hear of that planner before its time to live is over, so this
   // one prolongs none.
-  absl::Status CheckOwner() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CheckJournal() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   absl::Status Refusal(const absl::Status& status,
                        const v1::ReserveRequest& request, absl::Time now)

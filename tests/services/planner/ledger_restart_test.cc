@@ -278,6 +278,7 @@ TEST_F(LedgerRestartTest, ATakenOverLedgerGrantsAndProlongsNothing) {
   EXPECT_EQ(Renew(*a, true).status().code(), Code::kUnavailable);
   EXPECT_EQ(Renew(*a, false).status().code(), Code::kUnavailable);
   EXPECT_EQ(Confirm(*b).code(), Code::kUnavailable);
+  EXPECT_EQ(Release(*b).code(), Code::kUnavailable);
   EXPECT_EQ(Reserve("c", 1).status().code(), Code::kUnavailable);
 }
 
