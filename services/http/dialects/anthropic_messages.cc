@@ -48,10 +48,10 @@ absl::StatusOr<std::string> ReadTexts(JsonFields& fields,
 }
 
 // Builds a conversation from the messages of a request.
-class Conversation {
+class MessagesReader {
  public:
   // `chat` outlives it.
-  explicit Conversation(v1::ChatPrompt& chat) : chat_(chat) {}
+  explicit MessagesReader(v1::ChatPrompt& chat) : chat_(chat) {}
 
   absl::Status ReadSystem(JsonFields& fields) {
     ASSIGN_OR_RETURN(const std::string text, ReadTexts(fields, "system", ""));
@@ -237,7 +237,7 @@ absl::Status ReadAnthropicConversation(JsonFields& fields,
   if (messages == nullptr || !messages->is_array() || messages->empty()) {
     return fields.Bad("messages", "must be an array with a message at least");
   }
-  Conversation conversation(chat);
+  MessagesReader conversation(chat);
   RETURN_IF_ERROR(conversation.ReadSystem(fields));
   for (size_t i = 0; i < messages->size(); ++i) {
     RETURN_IF_ERROR(conversation.ReadMessage(
