@@ -22,7 +22,11 @@ void AddGatewayFlags(CLI::App& app, GatewayFlags& flags) {
       "may stand side by side. docs/gateway.md tells more.");
   app.name("plimsoll-gateway");
   AddSettingsFlags(app, flags.settings);
-  AddServerFlags(app, flags.server);
+  app.add_option("--listen", flags.server.listen,
+                 "HOST:PORT to listen on, port 0 takes any")
+      ->capture_default_str()
+      ->check(CheckHostPort);
+  AddNetworkFlags(app, flags.server);
   app.add_option("--allow-host", flags.allowed_hosts,
                  "A name that requests may call this gateway by, beside "
                  "addresses and localhost; repeatable")

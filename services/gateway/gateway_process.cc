@@ -21,6 +21,7 @@
 #include "services/http/front.h"
 #include "services/http/metrics_server.h"
 #include "services/http/response_store.h"
+#include "services/server/call_guard.h"
 #include "services/server/executor_threads.h"
 #include "services/server/flags.h"
 #include "services/server/token_file.h"
@@ -54,7 +55,7 @@ absl::Status RunGateway(const GatewayFlags& flags) {
   if (!flags.server.tokens.empty()) {
     ASSIGN_OR_RETURN(auto tokens,
                      TokenFile::Open(flags.server.tokens, absl::Now));
-    gate.SetTokens(std::move(tokens));
+    gate.SetGuard(std::make_shared<CallGuard>(std::move(tokens), absl::Now));
   }
   ByteBudget messages(kMessageBytes);
   GatewayCounts counts;
@@ -69,12 +70,15 @@ absl::Status RunGateway(const GatewayFlags& flags) {
   const auto metrics_text = [&](bool is_ready) {
     return GatewayMetricsText(workers.Book(), counts, is_ready);
   };
+  const auto is_ready = [&] {
+    return workers.has_ready() && !gate.is_closed();
+  };
   std::unique_ptr<MetricsServer> metrics;
   if (!flags.server.metrics_listen.empty()) {
-    ASSIGN_OR_RETURN(
-        metrics, MetricsServer::Start(flags.server.metrics_listen, [&] {
-          return metrics_text(workers.has_ready() && !gate.is_closed());
-        }));
+    ASSIGN_OR_RETURN(metrics,
+                     MetricsServer::Start(
+                         flags.server.metrics_listen,
+                         {[&] { return metrics_text(is_ready()); }, is_ready}));
   }
   ASSIGN_OR_RETURN(
       auto front,

@@ -53,8 +53,8 @@ std::shared_ptr<grpc::Channel> NewChannel(const std::string& address,
   if (!tls_name.empty() && security.is_tls()) {
     arguments.SetSslTargetNameOverride(tls_name);
   }
-  return grpc::CreateCustomChannel(address, NewChannelCredentials(security),
-                                   arguments);
+  return grpc::CreateCustomChannel(
+      address, NewChannelCredentials(security, address), arguments);
 }
 
 ModelState StateOf(v1::ModelState state) {

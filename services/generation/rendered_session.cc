@@ -47,7 +47,7 @@ class SessionRenderer {
   absl::StatusOr<EncodedChat> Render(
       std::span<const std::shared_ptr<const ChatTurn>> turns,
       RenderingEnds end) const {
-    Conversation conversation = {
+    ChatInput conversation = {
         .messages = {},
         .tools = chat_.tools,
         .add_generation_prompt = end == RenderingEnds::kWithReplyOpening,

@@ -51,11 +51,6 @@ int64_t Checked(uint64_t bytes, const std::string& name) {
   return static_cast<int64_t>(bytes);
 }
 
-// Returns what is wrong with a HOST:PORT, or nothing.
-std::string CheckHostPort(const std::string& address) {
-  return std::string(ParseListen(address, "it").status().message());
-}
-
 // Returns what is wrong with an address to listen on, or nothing.
 std::string CheckAddress(const std::string& address) {
   if (IsUnixAddress(address)) {
@@ -98,6 +93,10 @@ CLI::Option* AddTime(CLI::App& app, const std::string& name, Time& time,
 }
 
 }  // namespace
+
+std::string CheckHostPort(const std::string& address) {
+  return std::string(ParseListen(address, "it").status().message());
+}
 
 void AddSecurityFlags(CLI::App& app, ServerTls& tls, std::string& tokens) {
   app.add_option("--tls-cert", tls.cert,
@@ -186,6 +185,10 @@ void AddServerFlags(CLI::App& app, ServerOptions& options) {
       ->check([](const std::string& grant) {
         return std::string(ParseGrant(grant).status().message());
       });
+  AddNetworkFlags(app, options);
+}
+
+void AddNetworkFlags(CLI::App& app, ServerOptions& options) {
   app.add_flag("--insecure,--i-understand-this-is-insecure",
                options.allow_insecure,
                "Listen on an address that is not loopback without TLS, or "

@@ -42,12 +42,18 @@ void AddSecondsFlag(CLI::App& app, const std::string& name,
                     std::optional<absl::Duration>& time,
                     const TimeBounds& bounds, const std::string& help);
 
+// Returns what is wrong with a HOST:PORT, or nothing.
+std::string CheckHostPort(const std::string& address);
+
 // Adds --log-level and --log-format.
 void AddLogFlags(CLI::App& app, LogSettings& log);
 
 // Adds --listen, --metrics-listen, --drain-timeout, --version, what says who
 // may call, and those of AddLogFlags.
 void AddServerFlags(CLI::App& app, ServerOptions& options);
+// The part of them that is not about the address, nor about who calls by a Unix
+// socket or by a certificate.
+void AddNetworkFlags(CLI::App& app, ServerOptions& options);
 
 // Adds what says who may call a server: --tls-cert, --tls-key, --tls-client-ca
 // and --tokens.

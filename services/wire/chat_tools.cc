@@ -14,7 +14,7 @@
 namespace plimsoll::services {
 namespace {
 
-bool HasTools(const Conversation& conversation) {
+bool HasTools(const ChatInput& conversation) {
   const std::vector<worker::ChatMessage>& messages = conversation.messages;
   return !conversation.tools.empty() ||
          std::any_of(messages.begin(), messages.end(),
@@ -23,8 +23,8 @@ bool HasTools(const Conversation& conversation) {
                      });
 }
 
-absl::StatusOr<Conversation> ConversationOf(const v1::ChatPrompt& prompt) {
-  Conversation conversation;
+absl::StatusOr<ChatInput> ConversationOf(const v1::ChatPrompt& prompt) {
+  ChatInput conversation;
   ASSIGN_OR_RETURN(conversation.messages, FromProto(prompt));
   ASSIGN_OR_RETURN(conversation.tools, ToolsFrom(prompt.tools(), "chat.tools"));
   conversation.add_generation_prompt =
@@ -67,7 +67,7 @@ absl::Status CheckToolChoice(worker::ChatFormat format,
 // lacks.
 absl::StatusOr<std::optional<worker::ReplyReading>> ReadingOf(
     const worker::Tokenizer& tokenizer, worker::ChatFormat format,
-    const Conversation& conversation) {
+    const ChatInput& conversation) {
   std::optional<worker::ReplyReading> reading;
   if (!worker::FormatHasTools(format)) return reading;
   if (worker::HasToolMarkers(tokenizer)) {
@@ -107,7 +107,7 @@ absl::StatusOr<std::vector<worker::Tool>> ToolsFrom(
 
 absl::StatusOr<EncodedChat> EncodeConversation(
     const worker::Tokenizer& tokenizer, worker::ChatFormat format,
-    const Conversation& conversation, const worker::EncodeLimits& limits) {
+    const ChatInput& conversation, const worker::EncodeLimits& limits) {
   ASSIGN_OR_RETURN(const std::vector<worker::ChatSegment> segments,
                    worker::RenderChat(format, conversation.messages,
                                       conversation.add_generation_prompt,
@@ -121,7 +121,7 @@ absl::StatusOr<EncodedChat> EncodeConversation(
 
 absl::StatusOr<EncodedChat> EncodeConversation(
     const worker::Tokenizer& tokenizer, const worker::ModelTemplate& own,
-    const Conversation& conversation, absl::Time now,
+    const ChatInput& conversation, absl::Time now,
     const worker::EncodeLimits& limits) {
   ASSIGN_OR_RETURN(
       const std::vector<worker::ChatSegment> segments,
@@ -145,7 +145,7 @@ absl::StatusOr<EncodedChat> EncodeConversation(
 absl::StatusOr<EncodedChat> EncodeChatPrompt(
     const worker::Tokenizer& tokenizer, worker::ChatFormat format,
     const v1::ChatPrompt& prompt, const worker::EncodeLimits& limits) {
-  ASSIGN_OR_RETURN(const Conversation conversation, ConversationOf(prompt));
+  ASSIGN_OR_RETURN(const ChatInput conversation, ConversationOf(prompt));
   RETURN_IF_ERROR(CheckToolChoice(format, prompt));
   return EncodeConversation(tokenizer, format, conversation, limits);
 }
@@ -154,7 +154,7 @@ absl::StatusOr<EncodedChat> EncodeTemplatePrompt(
     const worker::Tokenizer& tokenizer, const worker::ModelTemplate& own,
     const v1::ChatPrompt& prompt, absl::Time now,
     const worker::EncodeLimits& limits) {
-  ASSIGN_OR_RETURN(const Conversation conversation, ConversationOf(prompt));
+  ASSIGN_OR_RETURN(const ChatInput conversation, ConversationOf(prompt));
   if (!v1::ToolChoice_IsValid(prompt.tool_choice())) {
     return absl::InvalidArgumentError("chat.tool_choice is not a known choice");
   }

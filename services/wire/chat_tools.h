@@ -35,7 +35,7 @@ struct EncodedChat {
 };
 
 // What a chat format or a template renders.
-struct Conversation {
+struct ChatInput {
   std::vector<worker::ChatMessage> messages;
   std::vector<worker::Tool> tools;
   bool add_generation_prompt = true;
@@ -54,10 +54,10 @@ absl::StatusOr<std::vector<worker::Tool>> ToolsFrom(
 // of ModelTemplate::Render and worker::EncodeTemplated.
 absl::StatusOr<EncodedChat> EncodeConversation(
     const worker::Tokenizer& tokenizer, worker::ChatFormat format,
-    const Conversation& conversation, const worker::EncodeLimits& limits = {});
+    const ChatInput& conversation, const worker::EncodeLimits& limits = {});
 absl::StatusOr<EncodedChat> EncodeConversation(
     const worker::Tokenizer& tokenizer, const worker::ModelTemplate& own,
-    const Conversation& conversation, absl::Time now,
+    const ChatInput& conversation, absl::Time now,
     const worker::EncodeLimits& limits = {});
 
 // Errors: kInvalidArgument naming the field, also if the request has tools and
