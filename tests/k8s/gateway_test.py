@@ -11,7 +11,9 @@ import tempfile
 import unittest
 
 import render
-from manifests_test import BUILD_DIR, END_SECONDS, KUBERNETES, TOOLS_DIR, flag, run
+from manifests_test import END_SECONDS, KUBERNETES
+from overlays import BUILD_DIR, TOOLS_DIR, run
+from pod_settings import flags_of
 
 KUSTOMIZATION = """\
 apiVersion: kustomize.config.k8s.io/v1beta1
@@ -38,6 +40,11 @@ def item(kind, name):
     """One object."""
     return next(o for o in render.yaml.safe_load_all(rendered_text())
                 if (o["kind"], o["metadata"]["name"]) == (kind, name))
+
+
+def flag(container, name):
+    """The value of a flag of the container's command."""
+    return flags_of(container["command"])[name.removeprefix("--")]
 
 
 class HttpGatewayTest(unittest.TestCase):
