@@ -131,8 +131,8 @@ std::optional<State> StateAtWork(GrammarState& grammar, int n_pieces,
   State before = state;
   while (grammar.work() < wanted) {
     before = state;
-    for (const uint8_t one : {'a', 'b', 'c', '0'}) {
-      state = grammar.Next(before, one);
+    for (const char one : {'a', 'b', 'c', '0'}) {
+      state = grammar.Next(before, static_cast<uint8_t>(one));
     }
   }
   if (grammar.work() != wanted) return std::nullopt;
