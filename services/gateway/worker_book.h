@@ -69,8 +69,8 @@ class WorkerBook {
   };
 
   // The workers from now on, kMaxWorkers at most; further ones are left out.
-  // Those that it knows stay as they are. Of those that are no more, the ends
-  // of requests may still be told.
+  // Workers that it knows stay as they are. It may still be told how requests
+  // of a worker that is gone ended.
   void SetWorkers(const std::vector<std::string>& ids);
   // Does nothing for a worker that it does not know.
   void SetFacts(const std::string& id, Facts facts);

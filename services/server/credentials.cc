@@ -101,7 +101,7 @@ void MarkLocalClass(grpc_auth_context* context, size_t local_class) {
 // Whom gRPC asks about the calls of one port.
 struct Asked {
   std::shared_ptr<CallGuard> guard;
-  // Of processes of this machine: the class that all callers here are in.
+  // Where processes of this machine call: the class that all of them are in.
   std::optional<size_t> local_class;
 };
 

@@ -67,7 +67,7 @@ TEST_F(PartFileTest, ALaterRunHasTheBytesAndTheirOrigin) {
   EXPECT_EQ(part->size(), 3);
   EXPECT_EQ(part->origin(), origin);
   ASSERT_TRUE(part->Append("def").ok());
-  // Of "abcdef".
+  // This is the digest of "abcdef".
   EXPECT_EQ(*part->Digest(Fine),
             "bef57ec7f53a6d40beb640a780a639c83bc29ac8a9816f1fc6c5c6dcd93c4721");
 }

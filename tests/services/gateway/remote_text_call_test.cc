@@ -136,6 +136,14 @@ class RemoteTextCallTest : public ::testing::Test {
     return n;
   }
 
+  // Asks for a stream, and returns once a worker has the call.
+  void BeginStream(HttpClient& client) const {
+    client.Send(client.Request(
+        "POST", "/v1/chat/completions",
+        R"({"messages":[{"role":"user","content":"hi"}],"stream":true})"));
+    while (n_calls() == 0) absl::SleepFor(absl::Milliseconds(1));
+  }
+
   static grpc::Status Good(grpc::ServerContext&,
                            const v1::StreamGenerateRequest&, Writer& writer) {
     writer.Write(Text("a"));
@@ -292,12 +300,7 @@ TEST_F(RemoteTextCallTest, AClientThatGoesAwayEndsItsCall) {
   }});
   {
     HttpClient client(front_->address());
-    client.Send(client.Request(
-        "POST", "/v1/chat/completions",
-        R"({"messages":[{"role":"user","content":"hi"}],"stream":true})"));
-    while (n_calls() == 0) {
-      absl::SleepFor(absl::Milliseconds(1));
-    }
+    BeginStream(client);
   }
   while (!is_cancelled) absl::SleepFor(absl::Milliseconds(1));
   while (counts_.n_left == 0) absl::SleepFor(absl::Milliseconds(1));
@@ -311,12 +314,7 @@ TEST_F(RemoteTextCallTest, ADrainThatTakesTooLongEndsReplies) {
     return grpc::Status::CANCELLED;
   }});
   HttpClient client(front_->address());
-  client.Send(client.Request(
-      "POST", "/v1/chat/completions",
-      R"({"messages":[{"role":"user","content":"hi"}],"stream":true})"));
-  while (n_calls() == 0) {
-    absl::SleepFor(absl::Milliseconds(1));
-  }
+  BeginStream(client);
   front_->Drain(absl::Milliseconds(200), [this] { calls_.AbortAll(); });
   EXPECT_THAT(client.Read().body, HasSubstr("the gateway ends"));
 }

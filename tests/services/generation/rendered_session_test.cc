@@ -239,14 +239,7 @@ class RenderedSessionTest : public ::testing::Test {
     delete worker_;
     worker_ = nullptr;
   }
-  void TearDown() override {
-    grpc::ClientContext context;
-    v1::CloseSessionRequest request;
-    request.set_model("a");
-    request.set_session_id("s");
-    v1::CloseSessionResponse response;
-    worker_->sessions->CloseSession(&context, request, &response);
-  }
+  void TearDown() override { worker_->CloseSession("s"); }
   static TestWorker* worker_;
 };
 

@@ -227,7 +227,7 @@ TEST_F(CertificateGrantsTest, AWorkerTouchesItsOwnLeasesOnly) {
   const ClientSecurity b = Client("b", "DNS:b.example");
   ASSERT_EQ(RegisterBy(a), StatusCode::OK);
   const v1::Lease of_a = ReserveBy(a, "r");
-  // The same holder and request of another worker are another's.
+  // Another worker may use the same names for its holder and its request.
   const v1::Lease of_b = ReserveBy(b, "r");
   EXPECT_EQ(of_a.holder(), "dns:a.example host/1");
   EXPECT_NE(of_a.id(), of_b.id());

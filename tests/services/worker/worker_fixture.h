@@ -142,6 +142,16 @@ struct TestWorker {
     return reader->Finish();
   }
 
+  // Closes a session of the model "a", if there is one of this id.
+  void CloseSession(const std::string& id) const {
+    grpc::ClientContext context;
+    v1::CloseSessionRequest request;
+    request.set_model("a");
+    request.set_session_id(id);
+    v1::CloseSessionResponse response;
+    sessions->CloseSession(&context, request, &response);
+  }
+
   grpc::Status Unload(const std::string& model) {
     grpc::ClientContext context;
     v1::UnloadModelRequest request;

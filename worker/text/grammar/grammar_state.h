@@ -226,7 +226,7 @@ class GrammarState {
   // may follow, kFree or kMixed if there is not one state, kMixed also if it is
   // not known.
   State AfterPlain(State state, PlainText::Kind kind, PlainText::Position at);
-  // The same, but kSeveral where AfterPlain has to look further.
+  // Returns what AfterPlain does, but kSeveral where AfterPlain looks further.
   State OneAfter(State state, PlainText::Kind kind, PlainText::Position at);
   State FindOneAfter(State state, PlainText::Kind kind, PlainText::Position at);
   // kFree if any text of a kind may follow a place, whatever states it leads

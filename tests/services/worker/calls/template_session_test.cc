@@ -64,14 +64,7 @@ class TemplateSessionTest : public ::testing::Test {
     delete worker_;
     worker_ = nullptr;
   }
-  void TearDown() override {
-    grpc::ClientContext context;
-    v1::CloseSessionRequest request;
-    request.set_model("a");
-    request.set_session_id("s");
-    v1::CloseSessionResponse response;
-    worker_->sessions->CloseSession(&context, request, &response);
-  }
+  void TearDown() override { worker_->CloseSession("s"); }
 
   static absl::StatusOr<v1::Session> Open(v1::OpenSessionRequest request,
                                           TestWorker& worker = *worker_) {
