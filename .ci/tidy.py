@@ -49,9 +49,32 @@ CUDA_HOST = ("runtime.cc", "kernel_graph.cc", "driver_memory.cc",
              "device_rates.cc")
 
 
+# Targets whose files can be read as one.
+READ_TOGETHER = {
+    "planner": ("plimsoll_planner_fleet", "plimsoll_planner_gguf",
+                "plimsoll_planner_lease", "plimsoll_planner_model"),
+    "worker": ("plimsoll_worker_cache", "plimsoll_worker_device",
+               "plimsoll_worker_engine", "plimsoll_worker_graph",
+               "plimsoll_worker_sampling", "plimsoll_worker_scheduling"),
+    "worker/text": ("plimsoll_text_base", "plimsoll_text_chat",
+                    "plimsoll_text_grammar", "plimsoll_text_jinja",
+                    "plimsoll_text_tokenizer"),
+    "services/cli": ("plimsoll_cli_backends", "plimsoll_cli_chat",
+                     "plimsoll_cli_flags", "plimsoll_cli_terminal",
+                     "plimsoll_cli_views"),
+    "services/server": ("plimsoll_host", "plimsoll_server", "plimsoll_settings",
+                        "plimsoll_wire"),
+    "services/worker": ("plimsoll_generation", "plimsoll_sources",
+                        "plimsoll_worker_calls", "plimsoll_worker_models",
+                        "plimsoll_worker_process"),
+}
+TOGETHER = {target: name
+            for name, targets in READ_TOGETHER.items() for target in targets}
+
+
 def arguments_of(entry):
     """The arguments of a compile command without its file and its output."""
-    words = shlex.split(entry["command"])
+    words = shlex.split(entry["command"].replace("-isystem ", "-isystem"))
     kept = []
     skip = False
     for word in words:
@@ -91,9 +114,10 @@ def unit_of(root, room, target, entry):
     """The name of the unit that a compile command's files belong to."""
     path = pathlib.Path(entry["file"])
     if path.name.startswith("unity_"):
-        return target if room == "services" else f"{target}_{path.stem}"
+        alone = target if room == "services" else f"{target}_{path.stem}"
+        return TOGETHER.get(target, alone)
     if room == "services" and "-DPLIMSOLL_VERSION" in entry["command"]:
-        return target
+        return TOGETHER.get(target, target)
     # Files whose private names are those of other files too.
     alone = (room == "services" or target.endswith("_emulated")
              or (path.parent.name == "mat_mul"

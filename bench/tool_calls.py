@@ -7,8 +7,9 @@ replies that must have a call, at a high temperature, and checks each call with
 the package `jsonschema`. Prints, for each form, the replies, the calls, those
 that are wrong, and the replies that the limit of tokens cut off.
 
-Needs the packages of tests/e2e/requirements.txt, and jsonschema. MODEL is a
-file without a chat template, such as gemma-3-270m.
+Needs the packages of tests/e2e/requirements.txt, and jsonschema. The marks that
+are control tokens take the places of tokens 6 and after, which gemma-3-270m and
+SmolLM2-135M do not use.
 
 usage: PLIMSOLL_BUILD=build/release tool_calls.py [--replies N] MODEL
 """

@@ -12,7 +12,7 @@ namespace plimsoll::services {
 namespace {
 
 constexpr int kMaxStorageRules = 64;
-constexpr size_t kMaxNoteBytes = 256;
+constexpr size_t kMaxRuntimeNoteBytes = 256;
 constexpr uint32_t kMaxToken = std::numeric_limits<int32_t>::max();
 
 absl::Status Bad(absl::string_view field, absl::string_view what) {
@@ -361,7 +361,7 @@ absl::StatusOr<planner::DeviceProfile> FromProto(
                    Signed(message.runtime_bytes(), "runtime_bytes"));
   ASSIGN_OR_RETURN(profile.runtime_basis,
                    FromProto(message.runtime_basis(), "runtime_basis"));
-  if (message.runtime_note().size() > kMaxNoteBytes) {
+  if (message.runtime_note().size() > kMaxRuntimeNoteBytes) {
     return Bad("runtime_note", "has more than 256 bytes");
   }
   profile.runtime_note = message.runtime_note();

@@ -83,7 +83,7 @@ def travelling_header(path):
 
 
 def with_changed_vocabulary(source, target, changes, chat_template):
-    """Copies a file without a chat template and gives it one.
+    """Copies a file and gives it a chat template, in place of its own.
 
     `changes` are texts and types of tokens, by id.
     """
@@ -93,18 +93,19 @@ def with_changed_vocabulary(source, target, changes, chat_template):
     assert reader.take(4) == b"GGUF"
     version, n_tensors = reader.number("I"), reader.number("Q")
     n_values = reader.number("Q")
-    body = b""
+    body, n_kept = b"", 0
     for _ in range(n_values):
         start = reader.at
         key, kind = reader.string(), reader.number("I")
-        assert key != b"tokenizer.chat_template"
         if kind == ARRAY:
             reader.array()
         elif kind == STRING:
             reader.string()
         else:
             reader.take(FIXED[kind])
-        body += _changed(key, data[start : reader.at], changes)
+        if key != b"tokenizer.chat_template":
+            body += _changed(key, data[start : reader.at], changes)
+            n_kept += 1
     body += _put_string(b"tokenizer.chat_template") + struct.pack("<I", STRING)
     body += _put_string(chat_template.encode())
     start = reader.at
@@ -113,7 +114,7 @@ def with_changed_vocabulary(source, target, changes, chat_template):
         n_dims = reader.number("I")
         reader.take(8 * n_dims + 4 + 8)
     tensors = data[start : reader.at]
-    head = b"GGUF" + struct.pack("<IQQ", version, n_tensors, n_values + 1)
+    head = b"GGUF" + struct.pack("<IQQ", version, n_tensors, n_kept + 1)
     head += body + tensors
     with open(target, "wb") as file:
         file.write(head + bytes(-len(head) % ALIGNMENT))

@@ -15,7 +15,7 @@ namespace plimsoll::worker {
 namespace {
 
 // Bytes of file read at once; a chunk is whole rows, at least one panel's.
-constexpr int64_t kChunkBytes = 1 << 20;
+constexpr int64_t kPackedAtOnceBytes = 1 << 20;
 
 // Uploads a norm or bias as float32, whatever the file has.
 absl::Status LoadVector(const planner::WeightTensor& tensor,
@@ -45,7 +45,7 @@ int64_t ChunkRows(const planner::WeightTensor& tensor,
   if (tensor.is_vector) return tensor.rows;
   const int64_t multiple = RowMultiple(device, tensor.dtype);
   const int64_t panel_bytes = FileRowBytes(tensor) * multiple;
-  return std::max<int64_t>(1, kChunkBytes / panel_bytes) * multiple;
+  return std::max<int64_t>(1, kPackedAtOnceBytes / panel_bytes) * multiple;
 }
 
 bool IsInArena(const planner::MemoryPlan& plan, size_t i) {

@@ -14,7 +14,7 @@ namespace {
 
 using worker::SchemaJson;
 
-constexpr int64_t kMaxFileBytes = worker::kMaxTools * worker::kMaxToolBytes;
+constexpr int64_t kMaxToolFileBytes = worker::kMaxTools * worker::kMaxToolBytes;
 
 // Writes JSON; text that is not UTF-8 becomes U+FFFD.
 std::string Dump(const SchemaJson& json) {
@@ -94,7 +94,8 @@ absl::StatusOr<std::vector<v1::Tool>> ToolsFromJson(absl::string_view json) {
 absl::StatusOr<std::vector<v1::Tool>> ReadTools(const std::string& file,
                                                 std::istream& in) {
   if (file.empty()) return std::vector<v1::Tool>();
-  ASSIGN_OR_RETURN(const std::string json, ReadText(file, in, kMaxFileBytes));
+  ASSIGN_OR_RETURN(const std::string json,
+                   ReadText(file, in, kMaxToolFileBytes));
   absl::StatusOr<std::vector<v1::Tool>> tools = ToolsFromJson(json);
   if (!tools.ok()) return Prefixed("--tools: ", tools.status());
   return tools;

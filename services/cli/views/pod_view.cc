@@ -36,7 +36,7 @@ absl::StatusOr<int64_t> ClaimBytes(const planner::MemoryPlan& plan) {
   return absl::OutOfRangeError("the claim does not fit in int64 bytes");
 }
 
-std::string KvTypes(const planner::LoadOptions& options) {
+std::string KvTypesText(const planner::LoadOptions& options) {
   if (options.k_type == options.v_type) {
     return std::string(DTypeName(options.k_type));
   }
@@ -56,7 +56,7 @@ std::vector<std::string> ArgsOf(const planner::MemoryPlan& plan,
       absl::StrCat("--n-ctx=", plan.n_ctx),
       absl::StrCat("--slots=", options.n_slots),
       absl::StrCat("--n-ubatch=", options.n_ubatch),
-      absl::StrCat("--kv-type=", KvTypes(options)),
+      absl::StrCat("--kv-type=", KvTypesText(options)),
       absl::StrCat("--parked-slots=", options.n_parked),
       absl::StrCat("--draft-tokens=", options.n_draft)};
   if (options.kv_tokens.has_value()) {
