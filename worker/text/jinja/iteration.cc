@@ -33,6 +33,7 @@ NextFunction Elements(const Value& list) {
       };
 }
 
+// Those of markup are plain text, as in Python.
 NextFunction Characters(const Value& text) {
   return
       [text, at = size_t{0}](Evaluator&) mutable -> absl::StatusOr<MaybeValue> {
@@ -42,7 +43,9 @@ NextFunction Characters(const Value& text) {
           ++at;
         } while (at < text.text().size() &&
                  (static_cast<unsigned char>(text.bytes()[at]) & 0xC0) == 0x80);
-        return Value(text.text().Slice(begin, at));
+        Text character = text.text().Slice(begin, at);
+        character.set_markup(false);
+        return Value(std::move(character));
       };
 }
 

@@ -126,7 +126,9 @@ bool Value::IsSame(const Value& other) const {
 }
 
 bool IsHashable(const Value& value) {
-  if (value.is_dict() || value.is_view()) return false;
+  if (value.is_dict()) return false;
+  // Views of values are equal to themselves alone.
+  if (value.is_view()) return value.view().kind == View::Kind::kValues;
   if (!value.is_list()) return true;
   // Deeper tuples could be shared so often that to compare them never ends.
   return value.list().is_tuple && value.list().depth == 1 &&

@@ -128,6 +128,20 @@ TEST(TemplateTest, ThereAreNoSets) {
               HasSubstr("unsupported operand"));
 }
 
+TEST(TemplateTest, MarkupStaysMarkupButForItsCharacters) {
+  EXPECT_EQ(Render("{{ ('ab'|e)|list }}"), "['a', 'b']");
+  EXPECT_EQ(Render("{{ ('ba'|e)|sort }}"), "['a', 'b']");
+  EXPECT_EQ(Render("{{ [('ab'|e)|last] }}"), "[Markup('b')]");
+  EXPECT_EQ(Render("{{ [('ab'|e)|indent(1, true)] }}"), "[Markup(' ab')]");
+  EXPECT_EQ(Render("{{ [('ab'|e)|center(4)] }}"), "[Markup(' ab ')]");
+}
+
+TEST(TemplateTest, ViewsOfValuesCanBeKeys) {
+  EXPECT_EQ(Render("{{ {'a': 1}.values() is filter }}"), "False");
+  EXPECT_EQ(Render("{{ {{'a': 1}.values(): 2}|length }}"), "1");
+  EXPECT_THAT(Render("{{ {{'a': 1}.keys(): 2} }}"), HasSubstr("unhashable"));
+}
+
 TEST(TemplateTest, AGeneratorIsFiveWords) {
   EXPECT_EQ(Render("{{ [1, 2]|slice(2)|wordcount }}"), "5");
 }

@@ -43,8 +43,13 @@ Result Last(Evaluator& evaluator, const Value& self, Arguments&& arguments) {
   }
   if (self.is_list() && !self.items().empty()) return self.items().back();
   ASSIGN_OR_RETURN(const std::vector<Value> items, Backwards(evaluator, self));
-  if (!items.empty()) return items[0];
-  return Value::MakeUndefined("No last item, sequence was empty.");
+  if (items.empty()) {
+    return Value::MakeUndefined("No last item, sequence was empty.");
+  }
+  if (!self.is_string()) return items[0];
+  Text last = items[0].text();
+  last.set_markup(self.text().is_markup());  // as it is found by its index
+  return Value(std::move(last));
 }
 
 Result ListFilter(Evaluator& evaluator, const Value& self,

@@ -310,7 +310,9 @@ Text Padded(const Text& text, int64_t width, absl::string_view fill,
   for (int64_t i = 0; i < left; ++i) out.Append(fill);
   out.Append(text);
   for (int64_t i = left; i < missing; ++i) out.Append(fill);
-  return out.Take();
+  Text padded = out.Take();
+  padded.set_markup(text.is_markup());
+  return padded;
 }
 
 Text Joined(const std::vector<Text>& parts, const Text& separator) {

@@ -156,7 +156,9 @@ Result Indent(Evaluator& evaluator, const Value& self, Arguments&& arguments) {
     }
     out.Append(lines[i]);
   }
-  return evaluator.MakeText(out.Take());
+  Text indented = out.Take();
+  indented.set_markup(text.is_markup());
+  return evaluator.MakeText(std::move(indented));
 }
 
 Result Truncate(Evaluator& evaluator, const Value& self,
