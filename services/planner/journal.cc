@@ -37,6 +37,12 @@ constexpr char kTables[] =
     "next_epoch INTEGER NOT NULL, is_partial INTEGER NOT NULL) STRICT;"
     "INSERT INTO meta VALUES(1, '', 1, 1);";
 
+// Each grant deletes rows that were released long ago. Without the index it
+// would read every row. Files of earlier versions lack it.
+constexpr char kReleasedIndex[] =
+    "CREATE INDEX IF NOT EXISTS lease_released ON lease(epoch) "
+    "WHERE state='RELEASED'";
+
 // A row that exists already keeps the fields that never change; a row whose id
 // is used again is a new lease.
 constexpr char kPut[] =
@@ -205,6 +211,7 @@ absl::Status Journal::Start() {
   // before.
   status = Transact([this] {
     RETURN_IF_ERROR(PutNonce());
+    RETURN_IF_ERROR(Run(kReleasedIndex));
     if (!image_.is_partial) return absl::OkStatus();
     return Run("UPDATE meta SET is_partial=1");
   });
