@@ -1,0 +1,100 @@
+"""A planner, a worker and clients of other versions pass over what they do not know."""
+
+from concurrent import futures
+
+import grpc
+import pytest
+from google.protobuf import descriptor_pb2
+
+from asks import GREEDY, generate, text
+from conftest import model_flag
+from servers import CALL_SECONDS, Planner, Worker, until
+from stubs import generation as gen, model as v1, planner as planner_v1
+
+# What a later version might add to any message: field 20000 as a number, and
+# field 20001 as a text. Protobuf's wire format names neither.
+ADDED = b"\x80\xe2\x09\x01" + b"\x8a\xe2\x09\x05later"
+
+
+class Later(grpc.GenericRpcHandler):
+    """Hands each call to a planner, and adds fields to requests and replies."""
+
+    def __init__(self, channel):
+        file = descriptor_pb2.FileDescriptorProto.FromString(
+            planner_v1.DESCRIPTOR.serialized_pb
+        )
+        (service,) = file.service
+        self._prefix = f"/{file.package}.{service.name}/"
+        self._streamed = {m.name for m in service.method if m.server_streaming}
+        self._channel = channel
+        self.called = set()
+
+    def service(self, details):
+        if not details.method.startswith(self._prefix):
+            return None
+        name = details.method[len(self._prefix) :]
+        self.called.add(name)
+        if name in self._streamed:
+            call = self._channel.unary_stream(details.method)
+
+            def streamed(request, context):
+                replies = call(request + ADDED)
+                context.add_callback(replies.cancel)
+                try:
+                    for reply in replies:
+                        yield reply + ADDED
+                except grpc.RpcError as error:
+                    context.abort(error.code(), error.details())
+
+            return grpc.unary_stream_rpc_method_handler(streamed)
+        call = self._channel.unary_unary(details.method)
+
+        def whole(request, context):
+            try:
+                return call(request + ADDED, timeout=CALL_SECONDS) + ADDED
+            except grpc.RpcError as error:
+                context.set_trailing_metadata(error.trailing_metadata())
+                context.abort(error.code(), error.details())
+
+        return grpc.unary_unary_rpc_method_handler(whole)
+
+
+@pytest.fixture
+def later():
+    """A planner of a later version: its address, what it was asked, its leases."""
+    with Planner() as planner:
+        handler = Later(planner.channel)
+        server = grpc.server(futures.ThreadPoolExecutor(8))
+        server.add_generic_rpc_handlers((handler,))
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        yield f"127.0.0.1:{port}", handler.called, planner
+        server.stop(0).wait()
+
+
+def test_f27_a_worker_and_a_planner_of_other_versions_hold_a_lease(smollm2, later):
+    address, called, planner = later
+    flags = ("--n-ctx=256", "--slots=1", f"--planner={address}")
+    with Worker(model_flag("smollm2"), *flags) as worker:
+        worker.await_ready()
+        (lease,) = planner.leases()
+        assert lease.state == planner_v1.LEASE_STATE_CONFIRMED
+        worker.models.UnloadModel(v1.UnloadModelRequest(), timeout=CALL_SECONDS)
+        until(lambda: not planner.leases(), what="the release")
+    assert {"RegisterDevice", "Reserve", "Confirm", "Release"} <= called
+
+
+def test_f27_fields_of_a_later_client_change_nothing(worker):
+    request = generate("smollm2", text=text("Once"), sampling=GREEDY, max_tokens=4)
+    call = worker.channel.unary_unary("/plimsoll.v1.GenerationService/Generate")
+    plain = call(request.SerializeToString(), timeout=CALL_SECONDS)
+    more = call(request.SerializeToString() + ADDED, timeout=CALL_SECONDS)
+    texts = [gen.GenerateResponse.FromString(reply).text for reply in (plain, more)]
+    assert texts[0] == texts[1] != ""
+
+
+def test_f27_an_enum_of_a_later_client_is_refused(worker):
+    request = generate("smollm2", text=text("Once"), context_policy=999)
+    with pytest.raises(grpc.RpcError) as caught:
+        worker.generation.Generate(request, timeout=CALL_SECONDS)
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
