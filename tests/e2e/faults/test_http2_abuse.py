@@ -34,9 +34,7 @@ from servers import Planner, without_sanitizer
 CONTINUATION = 9
 CANCEL = struct.pack(">I", 8)
 MIB = 1 << 20
-# gRPC 1.51 does not count a block of headers that has not ended against the
-# server's 64 MiB of buffers (kMaxBufferBytes). It was seen to close the connection
-# at 350 MiB (docs/open_ends.md).
+# 10,000 resets were seen to take 219 MiB.
 MAX_GROWTH_BYTES = 448 * MIB
 MAX_CPU_SECONDS = 10
 MAX_STREAMS = 128  # kMaxStreamsPerConnection
@@ -152,10 +150,10 @@ class Cost:
         ticks = sum(int(x) for x in stat.rpartition(")")[2].split()[11:13])
         return int(peak.split()[1]) * 1024, ticks / os.sysconf("SC_CLK_TCK")
 
-    def check(self):
+    def check(self, most_bytes=MAX_GROWTH_BYTES):
         """Fails if it is more than the bounds."""
         n_bytes, seconds = (b - a for a, b in zip(self._begin, self._now()))
-        assert n_bytes <= MAX_GROWTH_BYTES, f"{n_bytes / MIB:.0f} MiB more"
+        assert n_bytes <= most_bytes, f"{n_bytes / MIB:.0f} MiB more"
         assert seconds <= MAX_CPU_SECONDS, f"{seconds:.1f} s of processor time"
 
 
@@ -192,15 +190,28 @@ def test_one_entry_of_the_table_ten_thousand_times(server):
         client.ping()
 
 
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="gRPC 1.51 bounds no block of headers that does not end;"
+    " docs/open_ends.md",
+)
 @without_sanitizer
-def test_headers_that_never_end(server):
-    with Frames(server.address) as client:
-        part = header("x", "y" * 1000) * 16
-        client.send(frame(HEADERS, 0, 1, block()))
-        n_sent = 0
-        while client.send(frame(CONTINUATION, 0, 1, part)):
-            n_sent += len(part)
-            assert n_sent < 1024 * MIB, "the server reads for ever"
+def test_headers_that_never_end():
+    with Planner() as server:
+        assert server.serving()
+        cost = Cost(server)
+        with Frames(server.address) as client:
+            part = header("x", "y" * 1000) * 16
+            client.send(frame(HEADERS, 0, 1, block()))
+            n_sent = 0
+            while client.send(frame(CONTINUATION, 0, 1, part)):
+                n_sent += len(part)
+                if n_sent >= 256 * MIB:
+                    break
+        if server.process.poll() is not None or not server.serving():
+            raise RuntimeError("headers that never end have ended a planner")
+        cost.check(128 * MIB)
 
 
 @without_sanitizer
