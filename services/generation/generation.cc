@@ -179,7 +179,13 @@ absl::StatusOr<std::shared_ptr<worker::TokenSink>> Metered(
                                   : request.n_prompt + request.n_reply);
   request.is_admitted = options.is_admitted;
   ASSIGN_OR_RETURN(auto hold, model.quotas->Admit(request));
-  return std::make_shared<MeteredSink>(std::move(hold), std::move(sink));
+  ReceiptDraft draft = {.file = model.quotas->usage_file()};
+  draft.receipt.request_id = options.request_id;
+  draft.receipt.tenant = request.tenant;
+  draft.receipt.model = model.name;
+  draft.receipt.kv_bytes = request.kv_bytes;
+  return std::make_shared<MeteredSink>(std::move(hold), std::move(draft),
+                                       std::move(sink));
 }
 
 void FillCaller(const Caller& caller, worker::GenerateOptions& options) {

@@ -6,6 +6,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "services/generation/usage_file.h"
 #include "services/host/log.h"
 #include "services/wire/errors.h"
 
@@ -78,8 +79,10 @@ absl::Status QuotaBook::Tenant::Check(const Quota& quota,
 }
 
 absl::StatusOr<std::unique_ptr<QuotaBook>> QuotaBook::Open(
-    const std::string& path, std::function<absl::Time()> clock) {
-  auto book = absl::WrapUnique(new QuotaBook(path, std::move(clock)));
+    const std::string& path, std::function<absl::Time()> clock,
+    UsageFile* usage) {
+  auto book = absl::WrapUnique(new QuotaBook(path, std::move(clock), usage));
+  if (path.empty()) return book;
   absl::MutexLock lock(&book->mu_);
   ASSIGN_OR_RETURN(book->quotas_, ReadQuotas(path));
   return book;
@@ -87,7 +90,7 @@ absl::StatusOr<std::unique_ptr<QuotaBook>> QuotaBook::Open(
 
 void QuotaBook::Refresh(absl::Time now) {
   absl::MutexLock file_lock(&file_mu_);
-  if (!watch_.HasChanged(now)) return;
+  if (watch_.path().empty() || !watch_.HasChanged(now)) return;
   auto quotas = ReadQuotas(watch_.path());
   if (!quotas.ok()) {
     Log(LogLevel::kError,
@@ -119,6 +122,7 @@ absl::StatusOr<std::unique_ptr<QuotaBook::Hold>> QuotaBook::Admit(
     const absl::Status status = tenant.Check(quota, request);
     if (!status.ok()) {
       ++tenant.usage.refused;
+      if (usage_ != nullptr) usage_->AddRefused(request.tenant);
       return status;
     }
   }

@@ -22,6 +22,8 @@
 
 namespace plimsoll::services {
 
+class UsageFile;
+
 // A limit that a request of a tenant would pass.
 struct PassedLimit {
   // When a request that runs may have ended; nobody knows better.
@@ -97,9 +99,13 @@ class QuotaBook {
     int64_t n_generated_ = 0;
   };
 
+  // Without a path nobody has a limit. `usage` gets a receipt of each request
+  // that ends, and counts those that are refused; it outlives the book, and may
+  // be null.
   // Errors: those of ReadQuotas.
   static absl::StatusOr<std::unique_ptr<QuotaBook>> Open(
-      const std::string& path, std::function<absl::Time()> clock);
+      const std::string& path, std::function<absl::Time()> clock,
+      UsageFile* usage = nullptr);
 
   // Charges the tokens of the request, but no more than may be taken at once.
   // What it does not use is given back at its end, and so are tokens of its
@@ -110,6 +116,9 @@ class QuotaBook {
   // admitted.
   absl::StatusOr<std::unique_ptr<Hold>> Admit(const Request& request)
       ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Where receipts go; null if nobody wants them.
+  UsageFile* usage_file() const { return usage_; }
 
   // Returns the limits of a tenant as they are now.
   Quota QuotaOf(const std::string& tenant) ABSL_LOCKS_EXCLUDED(mu_);
@@ -132,8 +141,9 @@ class QuotaBook {
     absl::Time filled_at = absl::InfinitePast();
   };
 
-  QuotaBook(const std::string& path, std::function<absl::Time()> clock)
-      : clock_(std::move(clock)), watch_(path, clock_()) {}
+  QuotaBook(const std::string& path, std::function<absl::Time()> clock,
+            UsageFile* usage)
+      : clock_(std::move(clock)), usage_(usage), watch_(path, clock_()) {}
 
   // Reads the file again if it was changed. The steps of engines take mu_, so
   // it is not held while the disk is waited for.
@@ -142,6 +152,7 @@ class QuotaBook {
   void End(const Hold& hold) ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::function<absl::Time()> clock_;
+  UsageFile* const usage_;
   absl::Mutex file_mu_ ABSL_ACQUIRED_BEFORE(mu_);
   FileWatch watch_ ABSL_GUARDED_BY(file_mu_);
   absl::Mutex mu_;

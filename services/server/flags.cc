@@ -232,6 +232,21 @@ absl::Status CheckQuotaFlag(const std::string& quotas, bool knows_callers) {
       "tenant");
 }
 
+void AddUsageFlag(CLI::App& app, std::string& file) {
+  app.add_option("--usage-file", file,
+                 "Append a line of JSON to this file for each request that has "
+                 "ended: whose it was and what it took; needs --tokens or "
+                 "--grant (none)")
+      ->type_name("FILE");
+}
+
+absl::Status CheckUsageFlag(const std::string& file, bool knows_callers) {
+  if (file.empty() || knows_callers) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--usage-file needs --tokens or --grant: otherwise a caller chooses its "
+      "tenant");
+}
+
 void AddModelFlag(CLI::App& app, std::vector<ModelFlag>& models) {
   app.add_option_function<std::vector<std::string>>(
          "--model",

@@ -69,6 +69,12 @@ void AddQuotaFlag(CLI::App& app, std::string& file);
 // Errors: kInvalidArgument for quotas of a server that does not know who calls.
 absl::Status CheckQuotaFlag(const std::string& quotas, bool knows_callers);
 
+// Adds --usage-file.
+void AddUsageFlag(CLI::App& app, std::string& file);
+// Errors: kInvalidArgument for receipts of a server that does not know who
+// calls.
+absl::Status CheckUsageFlag(const std::string& file, bool knows_callers);
+
 // Adds --model, which may be repeated.
 void AddModelFlag(CLI::App& app, std::vector<ModelFlag>& models);
 

@@ -127,6 +127,7 @@ FOLDERS = {
     ),
     "services/cli/commands": (
         "services/host", "services/wire", "services/sources",
+        "services/generation",
         "services/convert", "services/fetch", "services/planner",
         "services/http", "services/metrics", "services/server", "services/settings",
         "services/worker/models", "services/worker/process",

@@ -104,6 +104,7 @@ int Run(const std::vector<std::string>& args, Streams& streams) {
   AddDrain(app, commands);
   AddAbort(app, commands);
   AddToken(app, commands);
+  AddUsage(app, commands);
   AddCert(app, commands);
   AddVersion(app, commands);
   AddCompletion(app, commands);

@@ -51,6 +51,7 @@ void AddTop(CLI::App& app, Commands& commands);
 void AddDrain(CLI::App& app, Commands& commands);
 void AddAbort(CLI::App& app, Commands& commands);
 void AddToken(CLI::App& app, Commands& commands);
+void AddUsage(CLI::App& app, Commands& commands);
 void AddCert(CLI::App& app, Commands& commands);
 void AddVersion(CLI::App& app, Commands& commands);
 void AddCompletion(CLI::App& app, Commands& commands);

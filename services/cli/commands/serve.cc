@@ -91,6 +91,9 @@ absl::Status CheckServeFlags(const ServeFlags& flags,
   const absl::Status quotas =
       services::CheckQuotaFlag(flags.quotas, !flags.tokens.empty());
   if (!quotas.ok()) return UsageError(quotas.message());
+  const absl::Status usage =
+      services::CheckUsageFlag(flags.usage_file, !flags.tokens.empty());
+  if (!usage.ok()) return UsageError(usage.message());
   const absl::Status listen =
       services::CheckListen({.listen = flags.http.listen,
                              .allow_insecure = flags.is_insecure,
@@ -268,6 +271,7 @@ services::WorkerOptions ToWorkerOptions(const ServeFlags& flags) {
   options.clock = services::BootTime;
   options.profile_folder = services::DefaultProfileFolder();
   options.quota_file = flags.quotas;
+  options.usage_file = flags.usage_file;
   options.on_demand = true;
   options.pinned = flags.pinned;
   if (flags.keep_alive_s.has_value()) {

@@ -26,6 +26,7 @@ struct ServeFlags {
   services::HttpOptions http;
   std::string tokens;
   std::string quotas;
+  std::string usage_file;
   services::LogSettings log;
   bool is_insecure = false;
   int64_t drain_s = 30;

@@ -91,10 +91,12 @@ struct WorkerOptions {
   WorkerObserver* observer = nullptr;
   bool logs_requests = false;  // a log line for each request that has ended
   std::string quota_file;      // what tenants may take; empty: no quotas
+  std::string usage_file;      // for receipts; empty: none
   // Counts the messages of all calls, and outlives the registry. If null, the
   // registry makes one of kMessageBytes.
   ByteBudget* messages = nullptr;
-  // What tenants may take; outlives the registry. Null: there are no quotas.
+  // What tenants may take and took; outlives the registry. Null: there are
+  // neither quotas nor receipts.
   QuotaBook* quotas = nullptr;
 };
 

@@ -137,8 +137,9 @@ int WorkerThreads(const WorkerOptions& options, int n_transport) {
   const int n_compute =
       options.n_threads > 0 ? options.n_threads : worker::UsableThreads();
   const int n_expiry = options.on_demand ? 1 : 0;
+  const int n_usage = options.usage_file.empty() ? 0 : 1;
   return n_transport + WorkPool::kMaxThreads + kOwnThreads + n_expiry +
-         n_compute;
+         n_usage + n_compute;
 }
 
 absl::Status CheckWorkerThreads(const WorkerOptions& options, int n_transport) {
@@ -154,9 +155,13 @@ absl::StatusOr<std::unique_ptr<WorkerCore>> WorkerCore::Start(
     WorkerOptions options) {
   std::unique_ptr<WorkerCore> core(new WorkerCore(options));
   options.messages = &core->messages_;
-  if (!options.quota_file.empty()) {
-    ASSIGN_OR_RETURN(core->quotas_,
-                     QuotaBook::Open(options.quota_file, options.clock));
+  if (!options.usage_file.empty()) {
+    ASSIGN_OR_RETURN(core->usage_, UsageFile::Open(options.usage_file));
+  }
+  if (!options.quota_file.empty() || core->usage_ != nullptr) {
+    ASSIGN_OR_RETURN(
+        core->quotas_,
+        QuotaBook::Open(options.quota_file, options.clock, core->usage_.get()));
     options.quotas = core->quotas_.get();
   }
   if (options.observer == nullptr) options.observer = &core->log_;

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "services/generation/message_bytes.h"
 #include "services/generation/quota_book.h"
+#include "services/generation/usage_file.h"
 #include "services/server/byte_budget.h"
 #include "services/server/call_gate.h"
 #include "services/server/work_pool.h"
@@ -51,7 +52,7 @@ class WorkerCore {
  public:
   // The devices of `options` outlive it.
   // Errors: kResourceExhausted if the system gives no thread for the pool;
-  // those of QuotaBook::Open.
+  // those of QuotaBook::Open and UsageFile::Open.
   static absl::StatusOr<std::unique_ptr<WorkerCore>> Start(
       WorkerOptions options);
   WorkerCore(const WorkerCore&) = delete;
@@ -81,7 +82,8 @@ class WorkerCore {
               const std::function<void()>& set_unready);
 
   ByteBudget messages_{kMessageBytes};
-  std::unique_ptr<QuotaBook> quotas_;  // null without a file of them
+  std::unique_ptr<UsageFile> usage_;   // null without a file of receipts
+  std::unique_ptr<QuotaBook> quotas_;  // null without a file of either
   LogObserver log_;
   const std::vector<Accelerator> accelerators_;
   const bool has_host_;  // among the devices

@@ -220,6 +220,7 @@ void AddWorkerFlags(CLI::App& app, WorkerFlags& flags) {
       "Write a line on stderr for each request that has ended: its id, "
       "tenant, status, tokens and times, never its text");
   AddQuotaFlag(app, options.quota_file);
+  AddUsageFlag(app, options.usage_file);
   app.add_option("--planner", options.planner,
                  "HOST:PORT or unix:/PATH of a planner (none: the worker plans "
                  "by itself)");

@@ -48,6 +48,8 @@ absl::Status RunWorker(const ServerOptions& server_options,
   RETURN_IF_ERROR(CheckListen(server_options));
   RETURN_IF_ERROR(
       CheckQuotaFlag(options.quota_file, server_options.knows_callers()));
+  RETURN_IF_ERROR(
+      CheckUsageFlag(options.usage_file, server_options.knows_callers()));
   if (!options.planner.empty()) {
     RETURN_IF_ERROR(
         CheckClientSecurity(options.planner_security, options.planner));

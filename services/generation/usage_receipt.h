@@ -1,0 +1,49 @@
+// What one request of a tenant took, as a line of a file.
+#ifndef PLIMSOLL_SERVICES_GENERATION_USAGE_RECEIPT_H_
+#define PLIMSOLL_SERVICES_GENERATION_USAGE_RECEIPT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace plimsoll::services {
+
+inline constexpr size_t kMaxReceiptBytes = 1 << 16;  // of a line
+// The largest number in a line.
+inline constexpr int64_t kMaxReceiptCount = int64_t{1} << 50;
+
+// A line is one of three things: a request that has ended, how many requests of
+// a tenant were refused, or how many other lines were lost. Numbers that a kind
+// does not have are 0.
+struct UsageReceipt {
+  absl::Time time;  // of the end
+  std::string request_id;
+  std::string tenant;
+  std::string model;
+  std::string status;            // "OK", "CANCELLED", ...; empty: no request
+  int64_t prompt_tokens = 0;     // computed
+  int64_t cached_tokens = 0;     // of the prompt, found in the cache
+  int64_t generated_tokens = 0;  // that the caller got
+  int64_t kv_bytes = 0;          // of its context, as quotas count them
+  double seconds = 0;            // of prefill and decode
+  int64_t refused = 0;           // requests
+  int64_t lost = 0;              // receipts
+
+  bool operator==(const UsageReceipt&) const = default;
+};
+
+// Returns the receipt as JSON on one line, without a newline.
+std::string FormatReceipt(const UsageReceipt& receipt);
+
+// Reads a line. Fields that it does not know are ignored.
+// Errors: kInvalidArgument if it is no receipt, for example because a process
+// ended while it wrote the line.
+absl::StatusOr<UsageReceipt> ParseReceipt(absl::string_view line);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_GENERATION_USAGE_RECEIPT_H_
