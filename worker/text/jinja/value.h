@@ -191,8 +191,8 @@ class Dict {
   int depth_ = 1;
 };
 
-// True if the value may be a key: strings, numbers, none, objects, what values()
-// returns, and tuples of them.
+// True if the value may be a key: strings, numbers, none, objects, what
+// values() returns, and tuples of them.
 bool IsHashable(const Value& value);
 absl::Status Unhashable(const Value& value);
 

@@ -134,6 +134,7 @@ TEST(TemplateTest, MarkupStaysMarkupButForItsCharacters) {
   EXPECT_EQ(Render("{{ [('ab'|e)|last] }}"), "[Markup('b')]");
   EXPECT_EQ(Render("{{ [('ab'|e)|indent(1, true)] }}"), "[Markup(' ab')]");
   EXPECT_EQ(Render("{{ [('ab'|e)|center(4)] }}"), "[Markup(' ab ')]");
+  EXPECT_EQ(Render("{{ [(','|e).join([1, '<'])] }}"), "[Markup('1,&lt;')]");
 }
 
 TEST(TemplateTest, ViewsOfValuesCanBeKeys) {

@@ -365,7 +365,7 @@ absl::StatusOr<Value> JoinTexts(Evaluator& evaluator,
   TextBuilder out;
   const bool is_markup = separator.is_markup() && !converts;
   for (size_t i = 0; i < items.size(); ++i) {
-    if (!converts && !items[i].is_string()) {
+    if (!converts && !is_markup && !items[i].is_string()) {
       return TypeError(absl::StrCat("sequence item ", i,
                                     ": expected str instance, ",
                                     items[i].TypeName(), " found"));
@@ -375,8 +375,8 @@ absl::StatusOr<Value> JoinTexts(Evaluator& evaluator,
     RETURN_IF_ERROR(
         evaluator.Spend(static_cast<int64_t>(bytes) / kBytesPerStep));
     if (i > 0) out.Append(separator);
-    const bool is_escaped = is_markup && !items[i].text().is_markup();
-    out.Append(is_escaped ? EscapeHtml(text) : text);
+    const bool is_safe = items[i].is_string() && items[i].text().is_markup();
+    out.Append(is_markup && !is_safe ? EscapeHtml(text) : text);
   }
   Text joined = out.Take();
   joined.set_markup(is_markup);
