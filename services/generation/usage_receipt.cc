@@ -28,7 +28,7 @@ constexpr TextField kTexts[] = {{"request", &UsageReceipt::request_id},
                                 {"model", &UsageReceipt::model},
                                 {"status", &UsageReceipt::status}};
 
-constexpr CountField kCounts[] = {
+constexpr CountField kReceiptCounts[] = {
     {"prompt_tokens", &UsageReceipt::prompt_tokens},
     {"cached_tokens", &UsageReceipt::cached_tokens},
     {"generated_tokens", &UsageReceipt::generated_tokens},
@@ -63,7 +63,7 @@ std::string FormatReceipt(const UsageReceipt& receipt) {
     for (const TextField& field : kTexts) {
       json[std::string(field.name)] = receipt.*field.value;
     }
-    for (const CountField& field : kCounts) {
+    for (const CountField& field : kReceiptCounts) {
       if (field.value == &UsageReceipt::refused) break;
       json[std::string(field.name)] = receipt.*field.value;
     }
@@ -98,7 +98,7 @@ absl::StatusOr<UsageReceipt> ParseReceipt(absl::string_view line) {
     if (!found->is_string()) return BadField(field.name);
     receipt.*field.value = found->get<std::string>();
   }
-  for (const CountField& field : kCounts) {
+  for (const CountField& field : kReceiptCounts) {
     const auto found = json.find(std::string(field.name));
     if (found == json.end()) continue;
     if (!found->is_number_integer() || *found < 0 ||
