@@ -100,13 +100,6 @@ class KvCache {
                                       std::span<const int32_t> tokens) {
     return prefixes_.KeepSnapshot(owner, tokens);
   }
-  // The same for the newest whole page of a reply. The snapshot after the first
-  // `n_before` tokens, 0 for none, is then not needed any more.
-  std::optional<int64_t> MoveSnapshot(const std::string& owner,
-                                      std::span<const int32_t> tokens,
-                                      int64_t n_before) {
-    return prefixes_.MoveSnapshot(owner, tokens, n_before);
-  }
   // Tokens of a page. Only whole pages are shared.
   int64_t page_tokens() const { return page_tokens_; }
   int64_t pages_per_slot() const { return pages_per_slot_; }

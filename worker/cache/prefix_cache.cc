@@ -1,6 +1,5 @@
 #include "worker/cache/prefix_cache.h"
 
-#include <set>
 #include <utility>
 
 namespace plimsoll::worker {
@@ -96,52 +95,21 @@ PrefixCache::Node* PrefixCache::Walk(const std::string& owner,
   return node->parent == nullptr ? nullptr : node;
 }
 
-void PrefixCache::FreeSnapshot(Node& node) {
-  free_snapshots_.push_back(*std::exchange(node.snapshot, std::nullopt));
-}
-
-std::optional<int64_t> PrefixCache::TakeSnapshot(Node& node,
-                                                 bool spares_parents) {
+std::optional<int64_t> PrefixCache::KeepSnapshot(
+    const std::string& owner, std::span<const int32_t> tokens) {
+  Node* node = Walk(owner, tokens);
+  if (node == nullptr || node->snapshot) return std::nullopt;
   if (free_snapshots_.empty()) {
-    std::set<const Node*> spared;
-    for (const Node* at = node.parent; spares_parents && at != nullptr;
-         at = at->parent) {
-      spared.insert(at);
-    }
     for (const auto& [used, oldest] : by_use_) {
-      if (!oldest->snapshot || spared.contains(oldest)) continue;
-      FreeSnapshot(*oldest);
+      if (!oldest->snapshot) continue;
+      free_snapshots_.push_back(*std::exchange(oldest->snapshot, std::nullopt));
       break;
     }
   }
   if (free_snapshots_.empty()) return std::nullopt;
-  node.snapshot = free_snapshots_.back();
+  node->snapshot = free_snapshots_.back();
   free_snapshots_.pop_back();
-  return node.snapshot;
-}
-
-std::optional<int64_t> PrefixCache::KeepSnapshot(
-    const std::string& owner, std::span<const int32_t> tokens) {
-  Node* node = Walk(owner, tokens);
-  if (node == nullptr) return std::nullopt;
-  node->may_move = false;
-  if (node->snapshot) return std::nullopt;
-  return TakeSnapshot(*node, /*spares_parents=*/false);
-}
-
-std::optional<int64_t> PrefixCache::MoveSnapshot(
-    const std::string& owner, std::span<const int32_t> tokens,
-    int64_t n_before) {
-  Node* node = Walk(owner, tokens);
-  if (node == nullptr) return std::nullopt;
-  Node* before = Walk(owner, tokens.first(static_cast<size_t>(n_before)));
-  if (before != nullptr && before != node && before->snapshot &&
-      before->may_move) {
-    FreeSnapshot(*before);
-  }
-  if (node->snapshot) return std::nullopt;
-  node->may_move = true;
-  return TakeSnapshot(*node, /*spares_parents=*/true);
+  return node->snapshot;
 }
 
 std::optional<int32_t> PrefixCache::ForgetOldest(

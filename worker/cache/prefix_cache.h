@@ -54,13 +54,6 @@ class PrefixCache {
   // tokens are unknown or have a snapshot already, or if none can be kept.
   std::optional<int64_t> KeepSnapshot(const std::string& owner,
                                       std::span<const int32_t> tokens);
-  // The same for a sequence that grows and needs one snapshot, the newest: the
-  // one after its first `n_before` tokens, 0 for none, goes, unless
-  // KeepSnapshot was asked for it too. A place is taken only from nodes that
-  // are not on the way to `tokens`: those help more sequences.
-  std::optional<int64_t> MoveSnapshot(const std::string& owner,
-                                      std::span<const int32_t> tokens,
-                                      int64_t n_before);
 
   // Forgets the page that was used longest ago, among nodes without children
   // whose page `may_go` allows. Returns the page, if there was one.
@@ -82,7 +75,6 @@ class PrefixCache {
     Children children;
     int32_t page = -1;
     std::optional<int64_t> snapshot;
-    bool may_move = false;  // the snapshot, by MoveSnapshot
     int64_t last_used = 0;
   };
 
@@ -91,11 +83,6 @@ class PrefixCache {
   void Remove(Node& node, std::vector<int32_t>& pages);
   // The node that holds the last whole page of `tokens`, or null.
   Node* Walk(const std::string& owner, std::span<const int32_t> tokens);
-  // Gives `node` a free place for its snapshot. Without one, it takes that of
-  // the node used longest ago, except `node` and, if `spares_parents`, its
-  // parents.
-  std::optional<int64_t> TakeSnapshot(Node& node, bool spares_parents);
-  void FreeSnapshot(Node& node);
   // The tokens of page `i`.
   std::vector<int32_t> Page(std::span<const int32_t> tokens, int64_t i) const;
   int64_t WholePages(std::span<const int32_t> tokens) const {

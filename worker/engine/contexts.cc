@@ -76,15 +76,8 @@ int64_t Contexts::AttachShared(Sequence& sequence, int64_t slot,
       const int64_t last = keep_at.empty() ? shared.n_tokens : keep_at.back();
       if (n > last) keep_at.push_back(n);
     }
-    SnapshotBehind(sequence, sequence.history().n_tokens() - 1);
   }
   return shared.n_tokens;
-}
-
-void Contexts::SnapshotBehind(Sequence& sequence, int64_t n_tokens) const {
-  const int64_t page = cache_.page_tokens();
-  const int64_t end = (n_tokens / page + 1) * page;
-  if (end <= sequence.roll().FullAt(0)) sequence.snapshots_at().push_back(end);
 }
 
 int64_t Contexts::RowLimit(const Sequence& sequence) {
@@ -114,22 +107,12 @@ bool Contexts::KeepSnapshot(Sequence& sequence, int64_t slot) {
   if (keep_at.empty() || cache_.Length(slot) < keep_at.front()) return false;
   Publish(sequence, slot);
   const std::string& owner = sequence.options().claim.tenant;
-  const TokenHistory& history = sequence.history();
-  const int64_t at = keep_at.front();
-  const std::vector<int32_t> tokens = history.Oldest(at);
-  // The next turn of a conversation begins with the whole reply, so only the
-  // newest snapshot in a reply is worth its place.
-  const bool is_in_reply = at >= history.n_tokens() - sequence.n_generated();
-  const auto snapshot =
-      is_in_reply
-          ? cache_.MoveSnapshot(owner, tokens, sequence.reply_snapshot())
-          : cache_.KeepSnapshot(owner, tokens);
-  if (snapshot) {
+  const std::vector<int32_t> tokens =
+      sequence.history().Oldest(keep_at.front());
+  if (const auto snapshot = cache_.KeepSnapshot(owner, tokens)) {
     Copy(cache_.OfSlot(slot), cache_.OfSnapshot(*snapshot)).IgnoreError();
   }
-  if (is_in_reply) sequence.SetReplySnapshot(at);
   keep_at.erase(keep_at.begin());
-  if (keep_at.empty()) SnapshotBehind(sequence, at);
   return true;
 }
 

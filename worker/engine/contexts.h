@@ -74,9 +74,6 @@ class Contexts {
   // Attaches the beginning of a sequence's prompt that the cache has, up to
   // `n_shareable` tokens. Returns how many tokens that is.
   int64_t AttachShared(Sequence& sequence, int64_t slot, int64_t n_shareable);
-  // Notes the first end of a page behind `n_tokens` as a place for a snapshot,
-  // unless tokens leave before.
-  void SnapshotBehind(Sequence& sequence, int64_t n_tokens) const;
   // Copies all rings and the state from one place to another, on all devices.
   absl::Status Copy(const KvCache::BesidePages& from,
                     const KvCache::BesidePages& to);

@@ -113,10 +113,6 @@ class Sequence {
   // The numbers of computed tokens after which a snapshot is kept, ascending.
   std::vector<int64_t>& snapshots_at() { return snapshots_at_; }
   const std::vector<int64_t>& snapshots_at() const { return snapshots_at_; }
-  // After how many tokens the newest snapshot within the reply was taken; 0 if
-  // none was.
-  int64_t reply_snapshot() const { return reply_snapshot_; }
-  void SetReplySnapshot(int64_t n_tokens) { reply_snapshot_ = n_tokens; }
   // How many tokens may be guessed now: 0 unless the sequence decodes and its
   // request allows guesses.
   int64_t MostDrafted() const;
@@ -185,7 +181,6 @@ class Sequence {
   bool is_parked_ = false;
   SequenceStart start_;
   std::vector<int64_t> snapshots_at_;
-  int64_t reply_snapshot_ = 0;
   std::optional<RecentTokens> recent_;
   std::optional<ReasoningGuard> reasoning_;
   std::optional<int32_t> forced_;  // the next token, if it is no draw

@@ -200,10 +200,7 @@ void StepPlanner::ReleaseSlot(StreamBook& book, Sequence& sequence,
   contexts_.ForgetParked(sequence);
   Session* session =
       sequence.session() ? book.sessions().Get(*sequence.session()) : nullptr;
-  if (slot && !has_failed) {
-    contexts_.Publish(sequence, *slot);
-    (void)contexts_.KeepSnapshot(sequence, *slot);  // if it ends with a page
-  }
+  if (slot && !has_failed) contexts_.Publish(sequence, *slot);
   const RenderedChat* rendered = sequence.options().rendered.get();
   if (session != nullptr) {
     session->is_busy = false;

@@ -120,42 +120,6 @@ TEST(PrefixCacheTest, RingsAreOfTheLongestBeginningAndGoByAge) {
   EXPECT_EQ(cache.KeepSnapshot("", Ids{5}), 0);
 }
 
-TEST(PrefixCacheTest, TheSnapshotOfAReplyMoves) {
-  PrefixCache cache(1, /*n_snapshots=*/3);
-  (void)cache.Insert("", Ids{1, 2, 3, 4}, Ids{10, 11, 12, 13}, Any);
-  EXPECT_EQ(cache.KeepSnapshot("", Ids{1}), 0);
-  EXPECT_EQ(cache.MoveSnapshot("", Ids{9}, 0), std::nullopt) << "not there";
-  EXPECT_EQ(cache.MoveSnapshot("", Ids{1, 2}, 0), 1);
-  EXPECT_EQ(cache.MoveSnapshot("", Ids{1, 2}, 2), std::nullopt) << "is there";
-  EXPECT_EQ(cache.Find("", Ids{1, 2}).snapshot, 1);
-  EXPECT_EQ(cache.MoveSnapshot("", Ids{1, 2, 3}, 2), 1);
-  EXPECT_EQ(cache.Find("", Ids{1, 2}).n_with_snapshot, 1);
-  // One that a prompt asked for stays.
-  EXPECT_EQ(cache.KeepSnapshot("", Ids{1, 2, 3}), std::nullopt);
-  EXPECT_EQ(cache.MoveSnapshot("", Ids{1, 2, 3, 4}, 3), 2);
-  EXPECT_EQ(cache.Find("", Ids{1, 2, 3}).snapshot, 1);
-  // If the new place has one already, the old one is given back.
-  (void)cache.Insert("", Ids{1, 2, 3, 4, 5}, Ids{10, 11, 12, 13, 14}, Any);
-  Forgotten(cache, 12);
-  (void)cache.Insert("", Ids{1, 2, 3}, Ids{10, 11, 12}, Any);
-  EXPECT_EQ(cache.MoveSnapshot("", Ids{1, 2}, 0), 1);
-  EXPECT_EQ(cache.KeepSnapshot("", Ids{1, 2, 3}), 2);
-  EXPECT_EQ(cache.MoveSnapshot("", Ids{1, 2, 3}, 2), std::nullopt);
-  EXPECT_EQ(cache.Find("", Ids{1, 2}).n_with_snapshot, 1);
-}
-
-TEST(PrefixCacheTest, TheSnapshotOfAReplyTakesNoneOnItsWay) {
-  PrefixCache cache(1, /*n_snapshots=*/1);
-  (void)cache.Insert("", Ids{1, 2, 3}, Ids{10, 11, 12}, Any);
-  EXPECT_EQ(cache.KeepSnapshot("", Ids{1}), 0);
-  EXPECT_EQ(cache.MoveSnapshot("", Ids{1, 2}, 0), std::nullopt);
-  EXPECT_EQ(cache.Find("", Ids{1, 2}).snapshot, 0);
-  // It takes that of another conversation.
-  (void)cache.Insert("", Ids{5, 6}, Ids{15, 16}, Any);
-  EXPECT_EQ(cache.MoveSnapshot("", Ids{5, 6}, 0), 0);
-  EXPECT_EQ(cache.Find("", Ids{1, 2}).snapshot, std::nullopt);
-}
-
 TEST(PrefixCacheTest, RandomUseAgreesWithAPlainList) {
   std::mt19937 random(3);
   const auto draw = [&](uint32_t n) {

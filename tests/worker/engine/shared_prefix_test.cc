@@ -6,7 +6,6 @@
 #include <optional>
 #include <random>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tests/worker/engine/batch_mix.h"
@@ -87,40 +86,6 @@ TEST_P(SharedPrefixFamilyTest, HitsPartialHitsAndMissesAreBitEqual) {
       }
     }
     EXPECT_GT(engine_->CurrentLoad().cached_tokens, 0);
-  }
-}
-
-// A conversation whose replies end at, before and behind the ends of pages.
-TEST_P(SharedPrefixFamilyTest, TheNextTurnBeginsBehindTheLastPageOfTheReply) {
-  EngineSetup setup = {.n_ctx = 512, .kv_type = GetParam().kv_type};
-  setup.n_idle_sessions = 3;
-  constexpr int64_t kPromptTokens = 50;
-  std::vector<Ids> second_turns;
-  std::vector<Generated> cold;
-  setup.prefix_cache_bytes = 0;
-  Load(GetParam().model, setup);
-  const std::vector<int64_t> n_replies = {12, 13, 14, 15, 16, 77, 78, 79, 80};
-  for (const int64_t n_reply : n_replies) {
-    // Prompts are as long and differ from their first token on.
-    Ids ids = Prompt(0, kPromptTokens, static_cast<uint32_t>(n_reply));
-    for (const int32_t id : Generate(*engine_, Greedy(ids, n_reply)).ids()) {
-      ids.push_back(id);
-    }
-    ids.insert(ids.end(), {7, 8, 9});
-    cold.push_back(Generate(*engine_, Greedy(ids, 5)));
-    second_turns.push_back(std::move(ids));
-  }
-  setup.prefix_cache_bytes = INT64_MAX;
-  Load(GetParam().model, setup);
-  for (size_t i = 0; i < n_replies.size(); ++i) {
-    SCOPED_TRACE(n_replies[i]);
-    const Ids first(second_turns[i].begin(),
-                    second_turns[i].begin() + kPromptTokens);
-    (void)Generate(*engine_, Greedy(first, n_replies[i]));
-    const Generated got = Generate(*engine_, Greedy(second_turns[i], 5));
-    EXPECT_TRUE(SameBits(got, cold[i]));
-    // The last token of a reply is drawn and not computed.
-    EXPECT_EQ(got.info.n_cached, (kPromptTokens + n_replies[i] - 1) / 64 * 64);
   }
 }
 
