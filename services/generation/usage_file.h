@@ -89,7 +89,7 @@ class UsageFile {
   void AppendSums(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Write() ABSL_LOCKS_EXCLUDED(mu_);
 
-  LineFile file_;                     // of the thread, as is lines_
+  LineFile file_;                     // of the thread
   std::deque<UsageReceipt> writing_;  // of the thread
   absl::Mutex mu_;
   std::deque<UsageReceipt> waiting_ ABSL_GUARDED_BY(mu_);

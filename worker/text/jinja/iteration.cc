@@ -33,7 +33,7 @@ NextFunction Elements(const Value& list) {
       };
 }
 
-// Those of markup are plain text, as in Python.
+// The characters of markup are plain text, as in Python.
 NextFunction Characters(const Value& text) {
   return
       [text, at = size_t{0}](Evaluator&) mutable -> absl::StatusOr<MaybeValue> {
