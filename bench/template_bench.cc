@@ -58,7 +58,7 @@ void Run(const std::string& path, const Value& variables) {
   std::vector<double> times;
   for (int round = 0; round < kRounds; ++round) {
     const std::clock_t start = std::clock();
-    const auto text = parsed.Render(*variables.dict());
+    const auto text = parsed.Render(variables.dict());
     times.push_back(MillisecondsSince(start));
     if (!text.ok()) {
       std::printf("%38s  %s: %s\n", "", name.c_str(),

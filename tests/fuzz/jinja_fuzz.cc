@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!parsed.ok()) return 0;
   jinja::Surroundings surroundings;
   surroundings.limits = {.max_steps = 20'000, .max_text_bytes = 1 << 16};
-  const auto text = parsed->Render(*variables.dict(), surroundings);
+  const auto text = parsed->Render(variables.dict(), surroundings);
   if (!text.ok()) return 0;
   PLIMSOLL_CHECK(plimsoll::worker::IsValidUtf8(text->bytes()),
                  "rendered text is UTF-8");

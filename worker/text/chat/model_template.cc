@@ -63,8 +63,9 @@ absl::StatusOr<Value> CallsOf(const ChatMessage& message) {
 absl::StatusOr<Value> MessagesOf(const std::vector<ChatMessage>& messages) {
   std::vector<Value> list;
   for (const ChatMessage& message : messages) {
-    Pairs pairs = {{"role", Value::String(RoleName(message.role))},
-                   {"content", Tainted(message.content)}};
+    Pairs pairs;
+    pairs.emplace_back("role", Value::String(RoleName(message.role)));
+    pairs.emplace_back("content", Tainted(message.content));
     if (!message.tool_calls.empty()) {
       ASSIGN_OR_RETURN(Value calls, CallsOf(message));
       pairs.emplace_back("tool_calls", std::move(calls));
@@ -84,8 +85,9 @@ absl::StatusOr<Value> MessagesOf(const std::vector<ChatMessage>& messages) {
 absl::StatusOr<Value> ToolsOf(const std::vector<Tool>& tools) {
   std::vector<Value> list;
   for (const Tool& tool : tools) {
-    Pairs pairs = {{"name", Tainted(tool.name)},
-                   {"description", Tainted(tool.description)}};
+    Pairs pairs;
+    pairs.emplace_back("name", Tainted(tool.name));
+    pairs.emplace_back("description", Tainted(tool.description));
     const absl::string_view schema =
         tool.parameters.empty() ? R"({"type": "object", "properties": {}})"
                                 : absl::string_view(tool.parameters);
@@ -104,7 +106,7 @@ absl::Status SetArguments(absl::string_view json, Dict& variables) {
   if (!value.is_dict()) {
     return absl::InvalidArgumentError("template_arguments: it is no object");
   }
-  for (const auto& [name, argument] : value.dict()->pairs()) {
+  for (const auto& [name, argument] : value.dict().pairs()) {
     RETURN_IF_ERROR(variables.Set(name, argument));
   }
   return absl::OkStatus();

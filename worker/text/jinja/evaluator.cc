@@ -15,6 +15,11 @@
 namespace plimsoll::worker::jinja {
 namespace {
 
+absl::Status CallsTooDeep() {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the template calls itself deeper than the limit of ", kMaxCallDepth));
+}
+
 // Counts how deep the evaluator has called itself.
 class DepthGuard {
  public:
@@ -24,8 +29,7 @@ class DepthGuard {
   DepthGuard& operator=(const DepthGuard&) = delete;
   absl::Status Check() const {
     if (depth_ <= kMaxCallDepth) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the template calls itself deeper than the limit of ", kMaxCallDepth));
+    return CallsTooDeep();
   }
 
  private:
@@ -36,19 +40,45 @@ ScopePtr NewScope(const ScopePtr& parent) {
   return std::make_shared<Scope>(Scope{parent});
 }
 
+// Makes `inner` an empty scope in `scope`: that of the iteration before, unless
+// a macro or a generator keeps it.
+void EnterIteration(const ScopePtr& scope, ScopePtr& inner) {
+  if (inner != nullptr && inner.use_count() == 1) {
+    inner->values.clear();
+  } else {
+    inner = NewScope(scope);
+  }
+}
+
+// True for `set x = x ~ ...` and `set x = x + y`.
+bool IsAppend(const Expression& target, const Expression& value) {
+  const bool joins =
+      value.kind == ExpressionKind::kConcat ||
+      (value.kind == ExpressionKind::kBinary && value.name == "+");
+  if (!joins) return false;
+  const Expression& first = *value.operands[0];
+  if (target.kind == ExpressionKind::kName) {
+    return first.kind == ExpressionKind::kName &&
+           first.name_id == target.name_id;
+  }
+  return target.kind == ExpressionKind::kMemberTarget &&
+         first.kind == ExpressionKind::kMember && first.name == target.name &&
+         first.operands[0]->kind == ExpressionKind::kName &&
+         first.operands[0]->name_id == target.name_id;
+}
+
 }  // namespace
 
 void Scope::Set(int name, Value value) {
-  for (auto& [known, old] : values) {
-    if (known != name) continue;
-    old = std::move(value);
-    return;
+  if (Value* old = Find(name)) {
+    *old = std::move(value);
+  } else {
+    values.emplace_back(name, std::move(value));
   }
-  values.emplace_back(name, std::move(value));
 }
 
-const Value* Scope::Find(int name) const {
-  for (const auto& [known, value] : values) {
+Value* Scope::Find(int name) {
+  for (auto& [known, value] : values) {
     if (known == name) return &value;
   }
   return nullptr;
@@ -89,9 +119,7 @@ Evaluator::~Evaluator() {
   }
 }
 
-absl::Status Evaluator::Spend(int64_t steps) {
-  steps_ += steps;
-  if (steps_ <= surroundings_.limits.max_steps) return absl::OkStatus();
+absl::Status Evaluator::TooManySteps() const {
   return absl::InvalidArgumentError(
       absl::StrCat("the template takes more steps than the limit of ",
                    surroundings_.limits.max_steps));
@@ -99,14 +127,19 @@ absl::Status Evaluator::Spend(int64_t steps) {
 
 absl::StatusOr<Value> Evaluator::MakeText(Text text) {
   const auto bytes = static_cast<int64_t>(text.size());
-  if (bytes > surroundings_.limits.max_text_bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a text is longer than the limit of ",
-                     surroundings_.limits.max_text_bytes, " bytes"));
-  }
+  RETURN_IF_ERROR(CheckTextSize(bytes));
   RETURN_IF_ERROR(Spend(bytes / kBytesPerStep));
   return Value(std::move(text));
 }
+
+absl::Status Evaluator::CheckTextSize(int64_t bytes) const {
+  if (bytes <= surroundings_.limits.max_text_bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a text is longer than the limit of ",
+                   surroundings_.limits.max_text_bytes, " bytes"));
+}
+
+absl::Status Evaluator::TooDeep() { return CallsTooDeep(); }
 
 absl::Status Evaluator::AtLine(absl::Status status, int line) {
   if (error_line_ == 0) error_line_ = line;
@@ -140,11 +173,9 @@ absl::StatusOr<Evaluator::Flow> Evaluator::Execute(const Statement& node,
     case StatementKind::kData:
       RETURN_IF_ERROR(Write(node.value->constant));
       break;
-    case StatementKind::kOutput: {
-      ASSIGN_OR_RETURN(const Value value, Compute(*node.value, scope));
-      RETURN_IF_ERROR(Write(value));
+    case StatementKind::kOutput:
+      RETURN_IF_ERROR(ExecuteOutput(*node.value, scope));
       break;
-    }
     case StatementKind::kIf:
       return ExecuteIf(node, scope);
     case StatementKind::kFor: {
@@ -197,6 +228,16 @@ absl::Status Evaluator::Write(const Value& value) {
                    surroundings_.limits.max_text_bytes, " bytes"));
 }
 
+absl::Status Evaluator::ExecuteOutput(const Expression& node,
+                                      const ScopePtr& scope) {
+  if (node.kind == ExpressionKind::kCall) {
+    return AtNode(node, [&] { return WriteCall(node, scope); });
+  }
+  Value room;
+  ASSIGN_OR_RETURN(const Value* value, Refer(node, scope, room));
+  return Write(*value);
+}
+
 absl::Status Evaluator::WriteText(const Value& value) {
   if (value.is_string()) return Write(value);
   return TypeError(
@@ -206,8 +247,8 @@ absl::Status Evaluator::WriteText(const Value& value) {
 absl::StatusOr<Evaluator::Flow> Evaluator::ExecuteIf(const Statement& node,
                                                      const ScopePtr& scope) {
   for (const Branch& branch : node.branches) {
-    ASSIGN_OR_RETURN(const Value test, Compute(*branch.test, scope));
-    if (test.Truth()) return Execute(branch.body, scope);
+    ASSIGN_OR_RETURN(const bool holds, Decide(*branch.test, scope));
+    if (holds) return Execute(branch.body, scope);
   }
   return Execute(node.otherwise, scope);
 }
@@ -217,14 +258,16 @@ absl::StatusOr<bool> Evaluator::PassesTest(const Statement& loop,
                                            const Value& item) {
   const ScopePtr inner = NewScope(scope);
   RETURN_IF_ERROR(Assign(*loop.target, item, inner));
-  ASSIGN_OR_RETURN(const Value passes, Compute(*loop.test, inner));
-  return passes.Truth();
+  return Decide(*loop.test, inner);
 }
 
 absl::StatusOr<Evaluator::Flow> Evaluator::ExecuteFor(const Statement& node,
                                                       const ScopePtr& scope,
                                                       const Value& items,
                                                       int64_t depth0) {
+  if (!node.uses_loop && !node.is_recursive && node.test == nullptr) {
+    return ExecutePlainFor(node, scope, items);
+  }
   ASSIGN_OR_RETURN(std::shared_ptr<Iterator> iterator, Iterate(items));
   std::optional<int64_t> length = LengthOf(items);
   if (node.test != nullptr) {
@@ -250,16 +293,41 @@ absl::StatusOr<Evaluator::Flow> Evaluator::ExecuteFor(const Statement& node,
       std::make_shared<Loop>(std::move(iterator), length, node,
                              node.is_recursive ? scope : nullptr, depth0);
   bool is_empty = true;
+  ScopePtr inner;
   while (true) {
     ASSIGN_OR_RETURN(std::optional<Value> item, loop->Advance(*this));
     if (!item) break;
-    const ScopePtr inner = NewScope(scope);
+    EnterIteration(scope, inner);
     RETURN_IF_ERROR(Assign(*node.target, *std::move(item), inner));
     if (loop_name_ >= 0) {
       inner->Set(loop_name_, Value(std::shared_ptr<Object>(loop)));
     }
     ASSIGN_OR_RETURN(const Flow flow, Execute(node.body, inner));
     // As in jinja2, an iteration counts only if it comes to its end.
+    is_empty = is_empty && flow != Flow::kNext;
+    if (flow == Flow::kBreak) break;
+  }
+  if (!is_empty || node.otherwise.empty()) return Flow::kNext;
+  return Execute(node.otherwise, NewScope(scope));
+}
+
+absl::StatusOr<Evaluator::Flow> Evaluator::ExecutePlainFor(
+    const Statement& node, const ScopePtr& scope, const Value& items) {
+  ASSIGN_OR_RETURN(Cursor cursor, Cursor::Over(items));
+  bool is_empty = true;
+  ScopePtr inner;
+  while (true) {
+    Value item;
+    ASSIGN_OR_RETURN(const bool has_item, cursor.Next(*this, item));
+    if (!has_item) break;
+    EnterIteration(scope, inner);
+    RETURN_IF_ERROR(Assign(*node.target, std::move(item), inner));
+    if (node.has_same_test && !items.is_iterator()) {
+      const Expression& test = *node.body[0].branches[0].test;
+      ASSIGN_OR_RETURN(const bool holds, Decide(test, inner));
+      if (!holds) return Flow::kNext;
+    }
+    ASSIGN_OR_RETURN(const Flow flow, Execute(node.body, inner));
     is_empty = is_empty && flow != Flow::kNext;
     if (flow == Flow::kBreak) break;
   }
@@ -284,8 +352,17 @@ absl::StatusOr<Value> Evaluator::RunLoop(const Statement& loop,
 absl::Status Evaluator::ExecuteSet(const Statement& node,
                                    const ScopePtr& scope) {
   RETURN_IF_ERROR(CheckMembers(*node.target, scope));
-  ASSIGN_OR_RETURN(Value value, Compute(*node.value, scope));
+  const bool is_append = IsAppend(*node.target, *node.value);
+  ASSIGN_OR_RETURN(Value value,
+                   is_append ? ComputeAppended(*node.value, *node.target, scope)
+                             : Compute(*node.value, scope));
   return Assign(*node.target, std::move(value), scope);
+}
+
+Value* Evaluator::Held(const Expression& target, const ScopePtr& scope) {
+  if (target.kind == ExpressionKind::kName) return scope->Find(target.name_id);
+  return static_cast<Namespace&>(Variable(target, scope).object())
+      .Find(target.name);
 }
 
 absl::StatusOr<Evaluator::Flow> Evaluator::ExecuteWith(const Statement& node,
@@ -353,8 +430,8 @@ absl::Status Evaluator::CheckMembers(const Expression& target,
     RETURN_IF_ERROR(CheckMembers(*part, scope));
   }
   if (target.kind != ExpressionKind::kMemberTarget) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const Value object, ComputeName(target, scope));
-  if (object.is_object() && object.object()->TypeName() == "Namespace") {
+  const Value& object = Variable(target, scope);
+  if (object.is_object() && object.object().TypeName() == "Namespace") {
     return absl::OkStatus();
   }
   return TypeError("cannot assign attribute on non-namespace object");
@@ -369,8 +446,7 @@ absl::Status Evaluator::Assign(const Expression& target, Value value,
     scope->Set(target.name_id, std::move(value));
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const Value object, ComputeName(target, scope));
-  return static_cast<Namespace&>(*object.object())
+  return static_cast<Namespace&>(Variable(target, scope).object())
       .Set(target.name, std::move(value));
 }
 
@@ -396,17 +472,17 @@ absl::Status Evaluator::BindParameters(const MacroSyntax& macro,
   for (size_t i = 0; i < n; ++i) {
     const std::string& name =
         program_.names[static_cast<size_t>(macro.parameters[i])];
-    std::optional<Value> value;
     if (i < n_given) {
-      value = arguments.positional[i];
-    } else {
-      value = arguments.Take(name);
+      scope->Set(macro.parameters[i], std::move(arguments.positional[i]));
+      continue;
     }
+    std::optional<Value> value = arguments.Take(name);
     is_missing[i] = !value.has_value();
-    scope->Set(macro.parameters[i],
-               value ? *std::move(value)
-                     : Value::MakeUndefined(absl::StrCat(
-                           "parameter '", name, "' was not provided")));
+    if (!value) {
+      value = Value::MakeUndefined(
+          absl::StrCat("parameter '", name, "' was not provided"));
+    }
+    scope->Set(macro.parameters[i], *std::move(value));
   }
   if (macro.uses_caller && scope->Find(caller_name_) == nullptr) {
     scope->Set(caller_name_, arguments.Take("caller").value_or(
@@ -446,16 +522,22 @@ absl::Status Evaluator::BindParameters(const MacroSyntax& macro,
 absl::StatusOr<Value> Evaluator::CallMacro(const MacroSyntax& macro,
                                            const ScopePtr& scope,
                                            Arguments&& arguments) {
+  TextBuilder text;
+  TextBuilder* const outer = std::exchange(out_, &text);
+  const absl::Status status = WriteMacro(macro, scope, std::move(arguments));
+  out_ = outer;
+  RETURN_IF_ERROR(status);
+  return MakeText(text.Take());
+}
+
+absl::Status Evaluator::WriteMacro(const MacroSyntax& macro,
+                                   const ScopePtr& scope,
+                                   Arguments&& arguments) {
   const DepthGuard depth(depth_);
   RETURN_IF_ERROR(depth.Check());
   const ScopePtr inner = NewScope(scope);
   RETURN_IF_ERROR(BindParameters(macro, inner, std::move(arguments)));
-  TextBuilder text;
-  TextBuilder* const outer = std::exchange(out_, &text);
-  const auto flow = Execute(macro.body, inner);
-  out_ = outer;
-  RETURN_IF_ERROR(flow.status());
-  return MakeText(text.Take());
+  return Execute(macro.body, inner).status();
 }
 
 absl::StatusOr<Value> Evaluator::Call(const Value& callee,
@@ -465,7 +547,7 @@ absl::StatusOr<Value> Evaluator::Call(const Value& callee,
     return TypeError(
         absl::StrCat("'", callee.TypeName(), "' object is not callable"));
   }
-  return callee.object()->Call(*this, std::move(arguments));
+  return callee.object().Call(*this, std::move(arguments));
 }
 
 absl::StatusOr<Value> Evaluator::ApplyFilter(absl::string_view name,

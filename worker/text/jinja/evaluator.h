@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "base/status_macros.h"
 #include "worker/text/jinja/syntax/syntax.h"
 #include "worker/text/jinja/value.h"
 
@@ -41,7 +42,7 @@ struct Scope {
   std::vector<std::pair<int, Value>> values = {};  // by name
 
   void Set(int name, Value value);
-  const Value* Find(int name) const;  // here only
+  Value* Find(int name);  // here only
 };
 using ScopePtr = std::shared_ptr<Scope>;
 
@@ -62,7 +63,11 @@ class Evaluator {
   absl::StatusOr<Text> Run();
 
   // Accounts for work. Errors: kInvalidArgument beyond the limits.
-  absl::Status Spend(int64_t steps);
+  absl::Status Spend(int64_t steps) {
+    steps_ += steps;
+    if (steps_ <= surroundings_.limits.max_steps) return absl::OkStatus();
+    return TooManySteps();
+  }
   // Makes a value of `text`. Errors: those of Spend, and for a text that is
   // longer than the limit.
   absl::StatusOr<Value> MakeText(Text text);
@@ -77,6 +82,11 @@ class Evaluator {
   // Calls a macro whose outer variables are in `scope`.
   absl::StatusOr<Value> CallMacro(const MacroSyntax& macro,
                                   const ScopePtr& scope, Arguments&& arguments);
+  // The same, and writes its text.
+  absl::Status WriteMacro(const MacroSyntax& macro, const ScopePtr& scope,
+                          Arguments&& arguments);
+  // Writes the value as text.
+  absl::Status Write(const Value& value);
   // Runs a loop over `items` and returns its text. `depth0` counts the loops of
   // which it is a recursion.
   absl::StatusOr<Value> RunLoop(const Statement& loop, const Value& items,
@@ -101,6 +111,10 @@ class Evaluator {
   absl::StatusOr<Flow> ExecuteIf(const Statement& node, const ScopePtr& scope);
   absl::StatusOr<Flow> ExecuteFor(const Statement& node, const ScopePtr& scope,
                                   const Value& items, int64_t depth0);
+  // A loop whose body does not ask for `loop`.
+  absl::StatusOr<Flow> ExecutePlainFor(const Statement& node,
+                                       const ScopePtr& scope,
+                                       const Value& items);
   absl::Status ExecuteSet(const Statement& node, const ScopePtr& scope);
   absl::StatusOr<Flow> ExecuteWith(const Statement& node,
                                    const ScopePtr& scope);
@@ -108,7 +122,7 @@ class Evaluator {
                                        const ScopePtr& scope);
   absl::Status ExecuteMacro(const Statement& node, const ScopePtr& scope);
   absl::Status ExecuteCallBlock(const Statement& node, const ScopePtr& scope);
-  absl::Status Write(const Value& value);
+  absl::Status ExecuteOutput(const Expression& node, const ScopePtr& scope);
   // Write of what must be text. Errors: kInvalidArgument if it is not.
   absl::Status WriteText(const Value& value);
   absl::Status Assign(const Expression& target, Value value,
@@ -116,37 +130,98 @@ class Evaluator {
   absl::Status AssignParts(const Expression& target, const Value& value,
                            const ScopePtr& scope);
   absl::Status CheckMembers(const Expression& target, const ScopePtr& scope);
+  // The value of a target that is a name of this scope, or the member of a
+  // namespace; null if it has none yet.
+  Value* Held(const Expression& target, const ScopePtr& scope);
   absl::Status BindParameters(const MacroSyntax& macro, const ScopePtr& scope,
                               Arguments&& arguments);
 
   // Expressions.
   absl::StatusOr<Value> Compute(const Expression& node, const ScopePtr& scope);
+  // The value where it is held, or in `room` if it is nowhere else. It is there
+  // until something else is computed.
+  absl::StatusOr<const Value*> Refer(const Expression& node,
+                                     const ScopePtr& scope, Value& room);
+  // The truth of the value.
+  absl::StatusOr<bool> Decide(const Expression& node, const ScopePtr& scope);
   absl::StatusOr<Value> ComputeKind(const Expression& node,
                                     const ScopePtr& scope);
   absl::StatusOr<Value> ComputeChoice(const Expression& node,
                                       const ScopePtr& scope);
-  absl::StatusOr<Value> ComputeName(const Expression& node,
-                                    const ScopePtr& scope);
+  const Value& Variable(const Expression& node, const ScopePtr& scope) const;
+  // Refer for `a.b` and `a[b]`.
+  absl::StatusOr<const Value*> ReferPart(const Expression& node,
+                                         const ScopePtr& scope, Value& room);
+  absl::StatusOr<bool> DecideKind(const Expression& node,
+                                  const ScopePtr& scope);
+  absl::StatusOr<bool> DecideCompare(const Expression& node,
+                                     const ScopePtr& scope);
+  absl::StatusOr<bool> DecideTest(const Expression& node,
+                                  const ScopePtr& scope);
   absl::StatusOr<Value> ComputeList(const Expression& node,
                                     const ScopePtr& scope);
   absl::StatusOr<Value> ComputeDict(const Expression& node,
                                     const ScopePtr& scope);
-  absl::StatusOr<Value> ComputeCompare(const Expression& node,
-                                       const ScopePtr& scope);
+  absl::StatusOr<Value> ComputeBinary(const Expression& node,
+                                      const ScopePtr& scope);
   absl::StatusOr<Value> ComputeConcat(const Expression& node,
                                       const ScopePtr& scope);
+  // What `target ~ more` or `target + more` is, to be assigned to `target`. Its
+  // text is made longer where it is, if nobody else has it, so that a text that
+  // grows is not copied again and again.
+  absl::StatusOr<Value> ComputeAppended(const Expression& node,
+                                        const Expression& target,
+                                        const ScopePtr& scope);
+  absl::StatusOr<Value> ComputeAppendedKind(const Expression& node,
+                                            const Expression& target,
+                                            const ScopePtr& scope);
+  // Appends the operands from `first` on.
+  absl::Status AppendOperands(const Expression& node, size_t first,
+                              const ScopePtr& scope, TextBuilder& out);
   absl::StatusOr<Value> ComputeCondition(const Expression& node,
                                          const ScopePtr& scope);
   absl::StatusOr<Value> ComputeSlice(const Expression& node,
                                      const ScopePtr& scope);
   absl::StatusOr<Value> ComputeCall(const Expression& node,
                                     const ScopePtr& scope);
+  // Writes what the call returns.
+  absl::Status WriteCall(const Expression& node, const ScopePtr& scope);
+  // What a call calls: an object, or a method of the value.
+  struct Callee {
+    Value value;
+    NativeFunction method = nullptr;
+  };
+  absl::StatusOr<Callee> ComputeCallee(const Expression& node,
+                                       const ScopePtr& scope);
+  absl::StatusOr<Value> CallMethod(const Callee& callee, Arguments&& arguments);
   absl::StatusOr<Value> ComputeFilter(const Expression& node,
                                       const ScopePtr& scope,
                                       const Value* input = nullptr);
   absl::StatusOr<Arguments> ComputeArguments(const CallSyntax& call,
                                              const ScopePtr& scope);
 
+  // What `compute` returns for `node`. Accounts for a step and for the depth,
+  // and notes the line of an error.
+  template <typename Function>
+  auto AtNode(const Expression& node, const Function& compute)
+      -> decltype(compute()) {
+    ++depth_;
+    auto result = depth_ <= kMaxCallDepth ? compute() : TooDeep();
+    --depth_;
+    if (!result.ok()) return AtLine(StatusOf(result), node.line);
+    RETURN_IF_ERROR(Spend(1));
+    return result;
+  }
+  static const absl::Status& StatusOf(const absl::Status& status) {
+    return status;
+  }
+  template <typename T>
+  static const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
+    return result.status();
+  }
+  static absl::Status TooDeep();
+  absl::Status TooManySteps() const;
+  absl::Status CheckTextSize(int64_t bytes) const;
   absl::Status AtLine(absl::Status status, int line);
 
   const Program& program_;

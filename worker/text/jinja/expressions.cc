@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "worker/text/jinja/builtins/methods.h"
 #include "worker/text/jinja/evaluator.h"
 #include "worker/text/jinja/iteration.h"
 #include "worker/text/jinja/operations.h"
@@ -11,21 +12,104 @@
 
 namespace plimsoll::worker::jinja {
 
+namespace {
+
+// True if nothing else is computed when the value is looked up.
+bool IsLookup(const Expression& node) {
+  return node.kind == ExpressionKind::kConstant ||
+         node.kind == ExpressionKind::kName;
+}
+
+bool IsPlainText(const Value& value) {
+  return value.is_string() && !value.text().is_markup();
+}
+
+}  // namespace
+
 absl::StatusOr<Value> Evaluator::Compute(const Expression& node,
                                          const ScopePtr& scope) {
   if (node.kind == ExpressionKind::kConstant) return node.constant;
-  ++depth_;
-  absl::StatusOr<Value> value =
-      depth_ <= kMaxCallDepth
-          ? ComputeKind(node, scope)
-          : absl::InvalidArgumentError(
-                absl::StrCat("the template calls itself deeper than the limit "
-                             "of ",
-                             kMaxCallDepth));
-  --depth_;
-  if (!value.ok()) return AtLine(value.status(), node.line);
-  RETURN_IF_ERROR(Spend(1));
-  return value;
+  return AtNode(node, [&] { return ComputeKind(node, scope); });
+}
+
+absl::StatusOr<const Value*> Evaluator::Refer(const Expression& node,
+                                              const ScopePtr& scope,
+                                              Value& room) {
+  switch (node.kind) {
+    case ExpressionKind::kConstant:
+      return &node.constant;
+    case ExpressionKind::kName:
+      RETURN_IF_ERROR(Spend(1));
+      return &Variable(node, scope);
+    case ExpressionKind::kTuple:
+    case ExpressionKind::kList:
+      if (node.constant.is_list()) return &node.constant;
+      break;
+    case ExpressionKind::kMember:
+    case ExpressionKind::kItem:
+      return AtNode(node, [&] { return ReferPart(node, scope, room); });
+    default:
+      break;
+  }
+  ASSIGN_OR_RETURN(room, Compute(node, scope));
+  return &room;
+}
+
+absl::StatusOr<const Value*> Evaluator::ReferPart(const Expression& node,
+                                                  const ScopePtr& scope,
+                                                  Value& room) {
+  const bool is_member = node.kind == ExpressionKind::kMember;
+  Value object_room;
+  Value key_room;
+  const Value* object = &object_room;
+  const Value* key = nullptr;
+  if (is_member || IsLookup(*node.operands[1])) {
+    ASSIGN_OR_RETURN(object, Refer(*node.operands[0], scope, object_room));
+  } else {
+    ASSIGN_OR_RETURN(object_room, Compute(*node.operands[0], scope));
+  }
+  if (!is_member) {
+    ASSIGN_OR_RETURN(key, Refer(*node.operands[1], scope, key_room));
+  }
+  const Value* held = is_member ? FindHeldMember(*object, node.name)
+                                : FindHeldItem(*object, *key);
+  if (held != nullptr && object != &object_room) return held;
+  if (held != nullptr) {
+    room = *held;
+    return &room;
+  }
+  // To look for it may run code of the template, which may drop the object.
+  if (object != &object_room) object_room = *object;
+  ASSIGN_OR_RETURN(room, is_member ? GetMember(*this, object_room, node.name)
+                                   : GetItem(*this, object_room, *key));
+  return &room;
+}
+
+absl::StatusOr<bool> Evaluator::Decide(const Expression& node,
+                                       const ScopePtr& scope) {
+  switch (node.kind) {
+    case ExpressionKind::kNot:
+    case ExpressionKind::kAnd:
+    case ExpressionKind::kOr:
+    case ExpressionKind::kCompare:
+    case ExpressionKind::kTest:
+      return AtNode(node, [&] { return DecideKind(node, scope); });
+    default: {
+      Value room;
+      ASSIGN_OR_RETURN(const Value* value, Refer(node, scope, room));
+      return value->Truth();
+    }
+  }
+}
+
+absl::StatusOr<bool> Evaluator::DecideKind(const Expression& node,
+                                           const ScopePtr& scope) {
+  if (node.kind == ExpressionKind::kCompare) return DecideCompare(node, scope);
+  if (node.kind == ExpressionKind::kTest) return DecideTest(node, scope);
+  ASSIGN_OR_RETURN(const bool first, Decide(*node.operands[0], scope));
+  if (node.kind == ExpressionKind::kNot) return !first;
+  if (first == (node.kind == ExpressionKind::kOr)) return first;
+  return Decide(*node.operands[1], scope);
 }
 
 absl::StatusOr<Value> Evaluator::ComputeKind(const Expression& node,
@@ -35,7 +119,7 @@ absl::StatusOr<Value> Evaluator::ComputeKind(const Expression& node,
       return node.constant;
     case ExpressionKind::kName:
     case ExpressionKind::kMemberTarget:
-      return ComputeName(node, scope);
+      return Variable(node, scope);
     case ExpressionKind::kTuple:
     case ExpressionKind::kList:
       return ComputeList(node, scope);
@@ -45,32 +129,26 @@ absl::StatusOr<Value> Evaluator::ComputeKind(const Expression& node,
       ASSIGN_OR_RETURN(const Value value, Compute(*node.operands[0], scope));
       return Negate(value, node.name);
     }
-    case ExpressionKind::kNot: {
-      ASSIGN_OR_RETURN(const Value value, Compute(*node.operands[0], scope));
-      return Value(!value.Truth());
+    case ExpressionKind::kNot:
+    case ExpressionKind::kCompare:
+    case ExpressionKind::kTest: {
+      ASSIGN_OR_RETURN(const bool holds, DecideKind(node, scope));
+      return Value(holds);
     }
     case ExpressionKind::kAnd:
     case ExpressionKind::kOr:
       return ComputeChoice(node, scope);
-    case ExpressionKind::kBinary: {
-      ASSIGN_OR_RETURN(const Value a, Compute(*node.operands[0], scope));
-      ASSIGN_OR_RETURN(const Value b, Compute(*node.operands[1], scope));
-      return Binary(*this, node.name, a, b);
-    }
-    case ExpressionKind::kCompare:
-      return ComputeCompare(node, scope);
+    case ExpressionKind::kBinary:
+      return ComputeBinary(node, scope);
     case ExpressionKind::kConcat:
       return ComputeConcat(node, scope);
     case ExpressionKind::kCondition:
       return ComputeCondition(node, scope);
-    case ExpressionKind::kMember: {
-      ASSIGN_OR_RETURN(const Value object, Compute(*node.operands[0], scope));
-      return GetMember(*this, object, node.name);
-    }
+    case ExpressionKind::kMember:
     case ExpressionKind::kItem: {
-      ASSIGN_OR_RETURN(const Value object, Compute(*node.operands[0], scope));
-      ASSIGN_OR_RETURN(const Value key, Compute(*node.operands[1], scope));
-      return GetItem(*this, object, key);
+      Value room;
+      ASSIGN_OR_RETURN(const Value* part, ReferPart(node, scope, room));
+      return part == &room ? std::move(room) : *part;
     }
     case ExpressionKind::kSlice:
       return ComputeSlice(node, scope);
@@ -78,14 +156,6 @@ absl::StatusOr<Value> Evaluator::ComputeKind(const Expression& node,
       return ComputeCall(node, scope);
     case ExpressionKind::kFilter:
       return ComputeFilter(node, scope);
-    case ExpressionKind::kTest: {
-      ASSIGN_OR_RETURN(const Value value, Compute(*node.operands[0], scope));
-      ASSIGN_OR_RETURN(Arguments arguments,
-                       ComputeArguments(*node.call, scope));
-      ASSIGN_OR_RETURN(const bool holds,
-                       ApplyTest(node.name, value, std::move(arguments)));
-      return Value(holds);
-    }
   }
   return absl::InternalError("an expression of no kind");
 }
@@ -98,9 +168,9 @@ absl::StatusOr<Value> Evaluator::ComputeChoice(const Expression& node,
   return Compute(*node.operands[1], scope);
 }
 
-absl::StatusOr<Value> Evaluator::ComputeName(const Expression& node,
-                                             const ScopePtr& scope) {
-  for (const Scope* at = scope.get(); at != nullptr; at = at->parent.get()) {
+const Value& Evaluator::Variable(const Expression& node,
+                                 const ScopePtr& scope) const {
+  for (Scope* at = scope.get(); at != nullptr; at = at->parent.get()) {
     if (const Value* value = at->Find(node.name_id)) return *value;
   }
   return globals_[static_cast<size_t>(node.name_id)];
@@ -108,6 +178,7 @@ absl::StatusOr<Value> Evaluator::ComputeName(const Expression& node,
 
 absl::StatusOr<Value> Evaluator::ComputeList(const Expression& node,
                                              const ScopePtr& scope) {
+  if (node.constant.is_list()) return node.constant;
   std::vector<Value> items;
   items.reserve(node.operands.size());
   for (const ExpressionPtr& operand : node.operands) {
@@ -128,34 +199,131 @@ absl::StatusOr<Value> Evaluator::ComputeDict(const Expression& node,
   return Value(std::shared_ptr<const Dict>(std::move(dict)));
 }
 
-absl::StatusOr<Value> Evaluator::ComputeCompare(const Expression& node,
-                                                const ScopePtr& scope) {
-  ASSIGN_OR_RETURN(Value left, Compute(*node.operands[0], scope));
-  for (size_t i = 0; i < node.operators.size(); ++i) {
-    ASSIGN_OR_RETURN(Value right, Compute(*node.operands[i + 1], scope));
-    ASSIGN_OR_RETURN(const bool holds,
-                     Compare(*this, node.operators[i], left, right));
-    if (!holds) return Value(false);
-    left = std::move(right);
+absl::StatusOr<bool> Evaluator::DecideCompare(const Expression& node,
+                                              const ScopePtr& scope) {
+  Value left;
+  const Value* a = &left;
+  const bool is_simple =
+      node.operators.size() == 1 && IsLookup(*node.operands[1]);
+  if (is_simple) {
+    ASSIGN_OR_RETURN(a, Refer(*node.operands[0], scope, left));
+  } else {
+    ASSIGN_OR_RETURN(left, Compute(*node.operands[0], scope));
   }
-  return Value(true);
+  for (size_t i = 0; i < node.operators.size(); ++i) {
+    Value right;
+    ASSIGN_OR_RETURN(const Value* b,
+                     Refer(*node.operands[i + 1], scope, right));
+    // What an iterator runs may drop what it is compared with.
+    if (b->is_iterator() && a != &left) {
+      left = *a;
+      a = &left;
+    }
+    ASSIGN_OR_RETURN(const bool holds,
+                     Compare(*this, node.operators[i], *a, *b));
+    if (!holds || i + 1 == node.operators.size()) return holds;
+    left = b == &right ? std::move(right) : *b;
+  }
+  return true;
+}
+
+absl::StatusOr<bool> Evaluator::DecideTest(const Expression& node,
+                                           const ScopePtr& scope) {
+  const CallSyntax& call = *node.call;
+  const bool has_arguments = !call.positional.empty() || !call.named.empty() ||
+                             call.rest != nullptr || call.named_rest != nullptr;
+  Value room;
+  if (!has_arguments) {
+    ASSIGN_OR_RETURN(const Value* value, Refer(*node.operands[0], scope, room));
+    return ApplyTest(node.name, *value, Arguments());
+  }
+  ASSIGN_OR_RETURN(room, Compute(*node.operands[0], scope));
+  ASSIGN_OR_RETURN(Arguments arguments, ComputeArguments(call, scope));
+  return ApplyTest(node.name, room, std::move(arguments));
+}
+
+absl::StatusOr<Value> Evaluator::ComputeBinary(const Expression& node,
+                                               const ScopePtr& scope) {
+  Value left;
+  Value right;
+  const Value* a = &left;
+  if (IsLookup(*node.operands[1])) {
+    ASSIGN_OR_RETURN(a, Refer(*node.operands[0], scope, left));
+  } else {
+    ASSIGN_OR_RETURN(left, Compute(*node.operands[0], scope));
+  }
+  ASSIGN_OR_RETURN(const Value* b, Refer(*node.operands[1], scope, right));
+  return Binary(*this, node.name, *a, *b);
+}
+
+absl::Status Evaluator::AppendOperands(const Expression& node, size_t first,
+                                       const ScopePtr& scope,
+                                       TextBuilder& out) {
+  for (size_t i = first; i < node.operands.size(); ++i) {
+    Value room;
+    ASSIGN_OR_RETURN(const Value* part, Refer(*node.operands[i], scope, room));
+    if (part->is_string()) {
+      out.Append(part->text());
+    } else {
+      ASSIGN_OR_RETURN(const Text text, Str(*this, *part));
+      out.Append(text);
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Value> Evaluator::ComputeConcat(const Expression& node,
                                                const ScopePtr& scope) {
   TextBuilder out;
-  for (const ExpressionPtr& operand : node.operands) {
-    ASSIGN_OR_RETURN(const Value part, Compute(*operand, scope));
-    ASSIGN_OR_RETURN(const Text text, Str(*this, part));
-    out.Append(text);
-  }
+  RETURN_IF_ERROR(AppendOperands(node, 0, scope, out));
   return MakeText(out.Take());
+}
+
+absl::StatusOr<Value> Evaluator::ComputeAppended(const Expression& node,
+                                                 const Expression& target,
+                                                 const ScopePtr& scope) {
+  return AtNode(node, [&] { return ComputeAppendedKind(node, target, scope); });
+}
+
+absl::StatusOr<Value> Evaluator::ComputeAppendedKind(const Expression& node,
+                                                     const Expression& target,
+                                                     const ScopePtr& scope) {
+  const bool is_binary = node.kind == ExpressionKind::kBinary;
+  ASSIGN_OR_RETURN(Value text, Compute(*node.operands[0], scope));
+  Value more;
+  if (is_binary) {
+    ASSIGN_OR_RETURN(more, Compute(*node.operands[1], scope));
+    if (!IsPlainText(text) || !IsPlainText(more)) {
+      return Binary(*this, node.name, text, more);
+    }
+  } else {
+    TextBuilder parts;
+    RETURN_IF_ERROR(AppendOperands(node, 1, scope, parts));
+    more = Value(parts.Take());
+  }
+  Value* held = Held(target, scope);
+  if (held != nullptr && held->IsSame(text)) {
+    text = std::exchange(*held, Value());
+  }
+  Text* sole = text.SoleText();
+  if (sole == nullptr || sole->is_markup()) {
+    ASSIGN_OR_RETURN(Text whole, Str(*this, text));
+    whole.Append(more.text());
+    whole.set_markup(false);
+    return MakeText(std::move(whole));
+  }
+  const size_t size = sole->size() + more.text().size();
+  RETURN_IF_ERROR(CheckTextSize(static_cast<int64_t>(size)));
+  RETURN_IF_ERROR(
+      Spend(static_cast<int64_t>(more.text().size()) / kBytesPerStep));
+  sole->Append(more.text());
+  return text;
 }
 
 absl::StatusOr<Value> Evaluator::ComputeCondition(const Expression& node,
                                                   const ScopePtr& scope) {
-  ASSIGN_OR_RETURN(const Value test, Compute(*node.operands[0], scope));
-  if (test.Truth()) return Compute(*node.operands[1], scope);
+  ASSIGN_OR_RETURN(const bool holds, Decide(*node.operands[0], scope));
+  if (holds) return Compute(*node.operands[1], scope);
   if (node.operands.size() > 2) return Compute(*node.operands[2], scope);
   return Value::MakeUndefined(
       absl::StrCat("the inline if-expression on line ", node.line,
@@ -174,11 +342,52 @@ absl::StatusOr<Value> Evaluator::ComputeSlice(const Expression& node,
   return Slice(*this, object, bounds[0], bounds[1], bounds[2]);
 }
 
+absl::StatusOr<Evaluator::Callee> Evaluator::ComputeCallee(
+    const Expression& node, const ScopePtr& scope) {
+  Callee callee;
+  if (node.kind != ExpressionKind::kMember) {
+    ASSIGN_OR_RETURN(callee.value, Compute(node, scope));
+    return callee;
+  }
+  return AtNode(node, [&]() -> absl::StatusOr<Callee> {
+    ASSIGN_OR_RETURN(callee.value, Compute(*node.operands[0], scope));
+    callee.method = FindMethod(callee.value, node.name);
+    if (callee.method == nullptr) {
+      ASSIGN_OR_RETURN(callee.value,
+                       GetMember(*this, Value(callee.value), node.name));
+    } else {
+      RETURN_IF_ERROR(CheckNesting(callee.value.Depth() + 1));
+    }
+    return callee;
+  });
+}
+
+absl::StatusOr<Value> Evaluator::CallMethod(const Callee& callee,
+                                            Arguments&& arguments) {
+  if (callee.method == nullptr) {
+    return Call(callee.value, std::move(arguments));
+  }
+  return callee.method(*this, callee.value, std::move(arguments));
+}
+
 absl::StatusOr<Value> Evaluator::ComputeCall(const Expression& node,
                                              const ScopePtr& scope) {
-  ASSIGN_OR_RETURN(const Value callee, Compute(*node.operands[0], scope));
+  ASSIGN_OR_RETURN(const Callee callee,
+                   ComputeCallee(*node.operands[0], scope));
   ASSIGN_OR_RETURN(Arguments arguments, ComputeArguments(*node.call, scope));
-  return Call(callee, std::move(arguments));
+  return CallMethod(callee, std::move(arguments));
+}
+
+absl::Status Evaluator::WriteCall(const Expression& node,
+                                  const ScopePtr& scope) {
+  ASSIGN_OR_RETURN(const Callee callee,
+                   ComputeCallee(*node.operands[0], scope));
+  ASSIGN_OR_RETURN(Arguments arguments, ComputeArguments(*node.call, scope));
+  if (callee.method == nullptr && callee.value.is_object()) {
+    return callee.value.object().CallAndWrite(*this, std::move(arguments));
+  }
+  ASSIGN_OR_RETURN(const Value value, CallMethod(callee, std::move(arguments)));
+  return Write(value);
 }
 
 absl::StatusOr<Value> Evaluator::ComputeFilter(const Expression& node,
@@ -218,8 +427,8 @@ absl::StatusOr<Arguments> Evaluator::ComputeArguments(const CallSyntax& call,
   if (call.named_rest == nullptr) return arguments;
   ASSIGN_OR_RETURN(const Value rest, Compute(*call.named_rest, scope));
   if (!rest.is_dict()) return TypeError("argument after ** must be a mapping");
-  RETURN_IF_ERROR(Spend(rest.dict()->size()));
-  for (const Dict::Pair& pair : rest.dict()->pairs()) {
+  RETURN_IF_ERROR(Spend(rest.dict().size()));
+  for (const Dict::Pair& pair : rest.dict().pairs()) {
     if (!pair.first.is_string()) return TypeError("keywords must be strings");
     for (const auto& named : arguments.named) {
       if (named.first == pair.first.bytes()) {

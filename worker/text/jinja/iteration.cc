@@ -85,19 +85,46 @@ absl::StatusOr<Value> MakeGenerator(int source_depth, NextFunction next) {
 
 absl::StatusOr<std::shared_ptr<Iterator>> Iterate(const Value& value) {
   const int depth = value.Depth();
-  if (value.is_iterator()) return value.iterator();
+  if (value.is_iterator()) return value.shared_iterator();
   if (value.is_list()) return MakeIterator(depth, Elements(value));
   if (value.is_string()) return MakeIterator(0, Characters(value));
   if (value.is_view()) return MakeIterator(depth, Pairs(value.view()));
   if (value.is_range()) return MakeIterator(0, Numbers(value.range()));
   if (value.is_dict()) {
-    return MakeIterator(depth, Pairs({value.dict(), View::Kind::kKeys}));
+    return MakeIterator(depth, Pairs({value.shared_dict(), View::Kind::kKeys}));
   }
   if (value.is_undefined()) {
     return MakeIterator(0, [](Evaluator&) { return std::nullopt; });
   }
   return TypeError(
       absl::StrCat("'", value.TypeName(), "' object is not iterable"));
+}
+
+absl::StatusOr<Cursor> Cursor::Over(const Value& value) {
+  if (!value.is_list() && !value.is_range()) {
+    ASSIGN_OR_RETURN(std::shared_ptr<Iterator> iterator, Iterate(value));
+    return Cursor(Value(std::move(iterator)));
+  }
+  RETURN_IF_ERROR(CheckNesting(value.Depth() + 1));
+  return Cursor(value);
+}
+
+absl::StatusOr<bool> Cursor::Next(Evaluator& evaluator, Value& item) {
+  if (items_.is_iterator()) {
+    ASSIGN_OR_RETURN(MaybeValue next, items_.iterator().Next(evaluator));
+    if (!next) return false;
+    item = *std::move(next);
+    return true;
+  }
+  RETURN_IF_ERROR(evaluator.Spend(1));
+  const int64_t n = items_.is_list()
+                        ? static_cast<int64_t>(items_.items().size())
+                        : items_.range().n;
+  if (at_ == n) return false;
+  item = items_.is_list() ? items_.items()[static_cast<size_t>(at_)]
+                          : Value(items_.range().At(at_));
+  ++at_;
+  return true;
 }
 
 bool IsIterable(const Value& value) {
@@ -123,7 +150,7 @@ absl::StatusOr<std::vector<Value>> ToVector(Evaluator& evaluator,
 std::optional<int64_t> LengthOf(const Value& value) {
   if (value.is_string()) return value.text().length();
   if (value.is_list()) return static_cast<int64_t>(value.items().size());
-  if (value.is_dict()) return value.dict()->size();
+  if (value.is_dict()) return value.dict().size();
   if (value.is_view()) return value.view().dict->size();
   if (value.is_range()) return value.range().n;
   if (value.is_undefined()) return 0;

@@ -2,9 +2,11 @@
 #ifndef PLIMSOLL_WORKER_TEXT_JINJA_ITERATION_H_
 #define PLIMSOLL_WORKER_TEXT_JINJA_ITERATION_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -27,6 +29,21 @@ absl::StatusOr<Value> MakeGenerator(int source_depth, NextFunction next);
 // What iterating over the value gives, one after another.
 // Errors: kInvalidArgument if it cannot be iterated over.
 absl::StatusOr<std::shared_ptr<Iterator>> Iterate(const Value& value);
+// Goes over what Iterate gives, for lists and ranges without an iterator.
+class Cursor {
+ public:
+  // Errors: kInvalidArgument if the value cannot be iterated over.
+  static absl::StatusOr<Cursor> Over(const Value& value);
+  // Puts the next value into `item`; false at the end.
+  absl::StatusOr<bool> Next(Evaluator& evaluator, Value& item);
+
+ private:
+  explicit Cursor(Value items) : items_(std::move(items)) {}
+
+  Value items_;  // a list, a range or an iterator
+  int64_t at_ = 0;
+};
+
 // True if Iterate succeeds.
 bool IsIterable(const Value& value);
 // All that Iterate gives. An iterator is empty afterwards.

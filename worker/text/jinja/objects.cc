@@ -39,7 +39,7 @@ class Cycler final : public Object {
 absl::StatusOr<Value> CyclerNext(Evaluator&, const Value& self,
                                  Arguments&& arguments) {
   RETURN_IF_ERROR(Bind("next", {}, 0, std::move(arguments)).status());
-  auto& cycler = static_cast<Cycler&>(*self.object());
+  auto& cycler = static_cast<Cycler&>(self.object());
   Value value = cycler.current();
   cycler.Next();
   return value;
@@ -48,7 +48,7 @@ absl::StatusOr<Value> CyclerNext(Evaluator&, const Value& self,
 absl::StatusOr<Value> CyclerReset(Evaluator&, const Value& self,
                                   Arguments&& arguments) {
   RETURN_IF_ERROR(Bind("reset", {}, 0, std::move(arguments)).status());
-  static_cast<Cycler&>(*self.object()).Reset();
+  static_cast<Cycler&>(self.object()).Reset();
   return Value(None());
 }
 
@@ -105,10 +105,10 @@ absl::StatusOr<Value> MakeRange(Evaluator&, const Value&,
 
 absl::Status AddPairs(Evaluator& evaluator, const Value& source, Dict& dict) {
   if (source.is_dict()) {
-    for (const Dict::Pair& pair : source.dict()->pairs()) {
+    for (const Dict::Pair& pair : source.dict().pairs()) {
       RETURN_IF_ERROR(dict.Set(pair.first, pair.second));
     }
-    return evaluator.Spend(source.dict()->size());
+    return evaluator.Spend(source.dict().size());
   }
   ASSIGN_OR_RETURN(const std::vector<Value> items, ToVector(evaluator, source));
   for (const Value& item : items) {
@@ -202,7 +202,7 @@ absl::StatusOr<Value> LoopCycle(Evaluator&, const Value& self,
   if (arguments.positional.empty() || !arguments.named.empty()) {
     return TypeError("no items for cycling given");
   }
-  const auto& loop = static_cast<const Loop&>(*self.object());
+  const auto& loop = static_cast<const Loop&>(self.object());
   const auto n = static_cast<int64_t>(arguments.positional.size());
   return arguments.positional[static_cast<size_t>(loop.index0() % n)];
 }
@@ -215,7 +215,7 @@ absl::StatusOr<Value> LoopChanged(Evaluator& evaluator, const Value& self,
   ASSIGN_OR_RETURN(Value values,
                    Value::MakeTuple(std::move(arguments.positional)));
   ASSIGN_OR_RETURN(const bool has_changed,
-                   static_cast<Loop&>(*self.object())
+                   static_cast<Loop&>(self.object())
                        .HasChanged(evaluator, std::move(values)));
   return Value(has_changed);
 }
@@ -246,6 +246,11 @@ NativeFunction FindObjectMethod(const Object& object, absl::string_view name) {
   return nullptr;
 }
 
+absl::Status Object::CallAndWrite(Evaluator& evaluator, Arguments&& arguments) {
+  ASSIGN_OR_RETURN(const Value value, Call(evaluator, std::move(arguments)));
+  return evaluator.Write(value);
+}
+
 absl::StatusOr<MaybeValue> Macro::Member(Evaluator&, absl::string_view name) {
   if (name == "name") return Value::String(syntax_.name);
   if (name == "caller") return Value(syntax_.uses_caller);
@@ -267,21 +272,33 @@ std::string Macro::Repr() const {
 
 absl::StatusOr<MaybeValue> Namespace::Member(Evaluator&,
                                              absl::string_view name) {
+  const Value* member = HeldMember(name);
+  if (member == nullptr) return std::nullopt;
+  return *member;
+}
+
+const Value* Namespace::HeldMember(absl::string_view name) const {
   for (const auto& [known, value] : members_) {
-    if (known == name) return value;
+    if (known == name) return &value;
   }
-  return std::nullopt;
+  return nullptr;
+}
+
+Value* Namespace::Find(absl::string_view name) {
+  for (auto& [known, value] : members_) {
+    if (known == name) return &value;
+  }
+  return nullptr;
 }
 
 absl::Status Namespace::Set(absl::string_view name, Value value) {
   RETURN_IF_ERROR(CheckNesting(value.Depth() + 1));
   depth_ = std::max(depth_, value.Depth() + 1);
-  for (auto& [known, old] : members_) {
-    if (known != name) continue;
-    old = std::move(value);
-    return absl::OkStatus();
+  if (Value* old = Find(name)) {
+    *old = std::move(value);
+  } else {
+    members_.emplace_back(name, std::move(value));
   }
-  members_.emplace_back(name, std::move(value));
   return absl::OkStatus();
 }
 

@@ -16,11 +16,6 @@
 
 namespace plimsoll::worker::jinja {
 
-// A function of this interpreter. `self` is what a method belongs to.
-using NativeFunction = absl::StatusOr<Value> (*)(Evaluator& evaluator,
-                                                 const Value& self,
-                                                 Arguments&& arguments);
-
 class Function final : public Object {
  public:
   Function(NativeFunction function, Value self)
@@ -51,6 +46,10 @@ class Macro final : public Object {
                              Arguments&& arguments) override {
     return evaluator.CallMacro(syntax_, scope_, std::move(arguments));
   }
+  absl::Status CallAndWrite(Evaluator& evaluator,
+                            Arguments&& arguments) override {
+    return evaluator.WriteMacro(syntax_, scope_, std::move(arguments));
+  }
   std::string Repr() const override;
   void Release() override { scope_ = nullptr; }
 
@@ -64,6 +63,7 @@ class Macro final : public Object {
 class Namespace final : public Object {
  public:
   absl::string_view TypeName() const override { return "Namespace"; }
+  const Value* HeldMember(absl::string_view name) const override;
   absl::StatusOr<std::optional<Value>> Member(Evaluator& evaluator,
                                               absl::string_view name) override;
   bool IsCallable() const override { return false; }
@@ -71,6 +71,8 @@ class Namespace final : public Object {
   void Release() override { members_.clear(); }
   // Errors: kInvalidArgument if values were nested too deep.
   absl::Status Set(absl::string_view name, Value value);
+  // The member `name`, which may be changed, or null.
+  Value* Find(absl::string_view name);
 
  private:
   std::vector<std::pair<std::string, Value>> members_;

@@ -55,9 +55,9 @@ absl::StatusOr<bool> EqualParts(Evaluator& evaluator, const Value& a,
     }
     return true;
   }
-  if (a.dict()->size() != b.dict()->size()) return false;
-  for (const Dict::Pair& pair : a.dict()->pairs()) {
-    const Value* other = b.dict()->Find(pair.first);
+  if (a.dict().size() != b.dict().size()) return false;
+  for (const Dict::Pair& pair : a.dict().pairs()) {
+    const Value* other = b.dict().Find(pair.first);
     if (other == nullptr) return false;
     ASSIGN_OR_RETURN(const bool is_equal,
                      Equal(evaluator, pair.second, *other));
@@ -161,8 +161,11 @@ absl::StatusOr<Value> Joined(Evaluator& evaluator, const Value& a,
     const bool is_markup = a.text().is_markup() || b.text().is_markup();
     TextBuilder out;
     for (const Value* part : {&a, &b}) {
-      const bool is_escaped = is_markup && !part->text().is_markup();
-      out.Append(is_escaped ? EscapeHtml(part->text()) : part->text());
+      if (is_markup && !part->text().is_markup()) {
+        out.Append(EscapeHtml(part->text()));
+      } else {
+        out.Append(part->text());
+      }
     }
     Text text = out.Take();
     text.set_markup(is_markup);
@@ -199,15 +202,14 @@ absl::StatusOr<Value> Repeated(Evaluator& evaluator, const Value& value,
   return Value::MakeList(std::move(items), value.list().is_tuple);
 }
 
-// What is at `index`, which counts from the end if it is negative.
+// What is at `index` of a string or a range; it counts from the end if it is
+// negative.
 std::optional<Value> ElementAt(const Value& object, int64_t index) {
   int64_t n = 0;
-  if (object.is_list()) n = static_cast<int64_t>(object.items().size());
   if (object.is_string()) n = object.text().length();
   if (object.is_range()) n = object.range().n;
   if (index < 0) index += n;
   if (index < 0 || index >= n) return std::nullopt;
-  if (object.is_list()) return object.items()[static_cast<size_t>(index)];
   if (object.is_range()) return Value(object.range().At(index));
   const Text& text = object.text();
   return Value(text.Slice(text.ByteOf(index), text.ByteOf(index + 1)));
@@ -290,8 +292,8 @@ absl::Status UndefinedError(const Value& value) {
 absl::StatusOr<bool> Equal(Evaluator& evaluator, const Value& a,
                            const Value& b) {
   RETURN_IF_ERROR(evaluator.Spend(1));
-  if (a.is_number() && b.is_number()) return Exact(a) == Exact(b);
   if (a.is_string() && b.is_string()) return a.bytes() == b.bytes();
+  if (a.is_number() && b.is_number()) return Exact(a) == Exact(b);
   if (a.is_undefined() && b.is_undefined()) return true;
   if ((a.is_list() && b.is_list()) || (a.is_dict() && b.is_dict())) {
     return EqualParts(evaluator, a, b);
@@ -322,15 +324,15 @@ absl::StatusOr<bool> IsLess(Evaluator& evaluator, const Value& a,
 
 absl::StatusOr<bool> Compare(Evaluator& evaluator, absl::string_view sign,
                              const Value& a, const Value& b) {
-  if (sign == "in") return Contains(evaluator, b, a);
-  if (sign == "not in") {
-    ASSIGN_OR_RETURN(const bool contains, Contains(evaluator, b, a));
-    return !contains;
-  }
   if (sign == "==") return Equal(evaluator, a, b);
   if (sign == "!=") {
     ASSIGN_OR_RETURN(const bool is_equal, Equal(evaluator, a, b));
     return !is_equal;
+  }
+  if (sign == "in") return Contains(evaluator, b, a);
+  if (sign == "not in") {
+    ASSIGN_OR_RETURN(const bool contains, Contains(evaluator, b, a));
+    return !contains;
   }
   if (sign == "<") return IsLess(evaluator, a, b);
   if (sign == ">") return IsLess(evaluator, b, a);
@@ -361,8 +363,8 @@ absl::StatusOr<bool> Contains(Evaluator& evaluator, const Value& container,
         item.is_view() && item.view().kind == View::Kind::kValues;
     if (is_values) return false;
     if (!IsHashable(item)) return Unhashable(item);
-    return (is_keys ? container.view().dict : container.dict())->Find(item) !=
-           nullptr;
+    const Dict& dict = is_keys ? *container.view().dict : container.dict();
+    return dict.Find(item) != nullptr;
   }
   ASSIGN_OR_RETURN(const auto items, Iterate(container));
   while (true) {
@@ -446,20 +448,27 @@ absl::StatusOr<Value> GetMember(Evaluator& evaluator, const Value& object,
                    FindMember(evaluator, object, name));
   if (member) return *std::move(member);
   if (object.is_dict()) {
-    const Value* item = object.dict()->Find(name);
+    const Value* item = object.dict().Find(name);
     if (item != nullptr) return *item;
   }
-  return Value::MakeUndefined(absl::StrCat(
-      "'", object.TypeName(), " object' has no attribute '", name, "'"));
+  return Value::MissingMember(object.TypeName(), name);
+}
+
+const Value* FindHeldItem(const Value& object, const Value& key) {
+  if (object.is_dict()) {
+    return IsHashable(key) ? object.dict().Find(key) : nullptr;
+  }
+  if (!object.is_list() || !key.is_integer()) return nullptr;
+  const auto n = static_cast<int64_t>(object.items().size());
+  const int64_t index = key.integer() + (key.integer() < 0 ? n : 0);
+  if (index < 0 || index >= n) return nullptr;
+  return &object.items()[static_cast<size_t>(index)];
 }
 
 absl::StatusOr<Value> GetItem(Evaluator& evaluator, const Value& object,
                               const Value& key) {
   if (object.is_undefined()) return UndefinedError(object);
-  if (object.is_dict() && IsHashable(key)) {
-    const Value* item = object.dict()->Find(key);
-    if (item != nullptr) return *item;
-  }
+  if (const Value* item = FindHeldItem(object, key)) return *item;
   if (key.is_integer()) {
     std::optional<Value> element = ElementAt(object, key.integer());
     if (element) return *std::move(element);
@@ -471,9 +480,7 @@ absl::StatusOr<Value> GetItem(Evaluator& evaluator, const Value& object,
   ASSIGN_OR_RETURN(std::optional<Value> member,
                    FindMember(evaluator, object, key.bytes()));
   if (member) return *std::move(member);
-  return Value::MakeUndefined(absl::StrCat("'", object.TypeName(),
-                                           " object' has no attribute '",
-                                           key.bytes().substr(0, 64), "'"));
+  return Value::MissingMember(object.TypeName(), key.bytes().substr(0, 64));
 }
 
 absl::Status SortByKey(Evaluator& evaluator, std::vector<Dict::Pair>& pairs,

@@ -82,7 +82,7 @@ class Printer {
       return absl::OkStatus();
     }
     if (value.is_list()) return PrintList(value.list());
-    if (value.is_dict()) return PrintDict(*value.dict());
+    if (value.is_dict()) return PrintDict(value.dict());
     if (value.is_view()) return PrintView(value.view());
     out_.Append(Simple(value));
     return absl::OkStatus();
@@ -94,7 +94,7 @@ class Printer {
     if (value.is_bool()) return value.boolean() ? "True" : "False";
     if (value.is_integer()) return absl::StrCat(value.integer());
     if (value.is_float()) return FloatRepr(value.number());
-    if (value.is_object()) return value.object()->Repr();
+    if (value.is_object()) return value.object().Repr();
     if (value.is_range()) {
       const Range& r = value.range();
       std::string text = absl::StrCat("range(", r.start, ", ", r.stop);
@@ -178,7 +178,7 @@ class JsonPrinter {
     } else if (value.is_list()) {
       RETURN_IF_ERROR(PrintList(value.items()));
     } else if (value.is_dict()) {
-      RETURN_IF_ERROR(PrintDict(*value.dict()));
+      RETURN_IF_ERROR(PrintDict(value.dict()));
     } else {
       ASSIGN_OR_RETURN(const std::string text, Scalar(value));
       out_.Append(text);

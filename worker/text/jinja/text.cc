@@ -49,25 +49,25 @@ bool Text::IsTainted(size_t byte) const {
   return (after - edges_.begin()) % 2 == 1;
 }
 
+void Text::Append(const Text& text) {
+  text.ForEachRun([this](absl::string_view run, bool is_tainted) {
+    AppendRun(run, is_tainted);
+  });
+  length_ += text.length_;
+}
+
+void Text::AppendRun(absl::string_view bytes, bool is_tainted) {
+  const bool is_last_tainted = edges_.size() % 2 == 1;
+  if (is_tainted != is_last_tainted) {
+    edges_.push_back(static_cast<uint32_t>(size()));
+  }
+  bytes_.append(bytes.data(), bytes.size());
+}
+
 void TextBuilder::Append(absl::string_view bytes, bool is_tainted) {
   if (bytes.empty()) return;
-  if (is_tainted != is_tainted_) {
-    text_.edges_.push_back(static_cast<uint32_t>(size()));
-    is_tainted_ = is_tainted;
-  }
-  text_.bytes_.append(bytes.data(), bytes.size());
-}
-
-void TextBuilder::Append(const Text& text) {
-  text.ForEachRun([this](absl::string_view run, bool is_tainted) {
-    Append(run, is_tainted);
-  });
-}
-
-Text TextBuilder::Take() {
-  text_.length_ = CountCharacters(text_.bytes_);
-  is_tainted_ = false;
-  return std::exchange(text_, Text());
+  text_.AppendRun(bytes, is_tainted);
+  text_.length_ += CountCharacters(bytes);
 }
 
 }  // namespace plimsoll::worker::jinja

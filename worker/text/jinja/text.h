@@ -35,6 +35,7 @@ class Text {
   // Returns the offset in bytes of code point `index`, 0..length().
   size_t ByteOf(int64_t index) const;
   bool IsTainted(size_t byte) const;
+  void Append(const Text& text);
 
   // Calls `use(run, is_tainted)` for each run in order.
   template <typename Use>
@@ -52,6 +53,9 @@ class Text {
  private:
   friend class TextBuilder;
 
+  // Appends bytes that are not empty, and does not count their characters.
+  void AppendRun(absl::string_view bytes, bool is_tainted);
+
   std::string bytes_;
   // Offsets where the taint changes, ascending. Byte 0 is clean unless the
   // first edge is there.
@@ -64,13 +68,12 @@ class Text {
 class TextBuilder {
  public:
   void Append(absl::string_view bytes, bool is_tainted = false);
-  void Append(const Text& text);
-  size_t size() const { return text_.bytes_.size(); }
-  Text Take();
+  void Append(const Text& text) { text_.Append(text); }
+  size_t size() const { return text_.size(); }
+  Text Take() { return std::exchange(text_, Text()); }
 
  private:
   Text text_;
-  bool is_tainted_ = false;  // the last run
 };
 
 // Calls `use(code point's bytes)` for each code point of `bytes`.

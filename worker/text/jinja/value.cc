@@ -26,7 +26,14 @@ bool IsSameKey(const Value& a, const Value& b) {
 }  // namespace
 
 Value Value::MakeUndefined(std::string why) {
-  return Value(std::make_shared<const Undefined>(Undefined{std::move(why)}));
+  return Value(Kind::kUndefined,
+               std::make_shared<const Undefined>(Undefined{std::move(why)}));
+}
+
+Value Value::MissingMember(absl::string_view type_name,
+                           absl::string_view member) {
+  return Value(Kind::kUndefined, std::make_shared<const Undefined>(Undefined{
+                                     {}, type_name, std::string(member)}));
 }
 
 absl::Status CheckNesting(int depth) {
@@ -39,14 +46,16 @@ absl::StatusOr<Value> Value::MakeList(std::vector<Value> items, bool is_tuple) {
   int depth = 0;
   for (const Value& item : items) depth = std::max(depth, item.Depth());
   RETURN_IF_ERROR(CheckNesting(depth + 1));
-  return Value(std::make_shared<const List>(
-      List{std::move(items), is_tuple, depth + 1}));
+  return Value(Kind::kList, std::make_shared<const List>(
+                                List{std::move(items), is_tuple, depth + 1}));
 }
 
-absl::string_view Value::why_undefined() const {
-  const auto& undefined = std::get<std::shared_ptr<const Undefined>>(payload_);
-  if (undefined == nullptr) return "the value is undefined";
-  return undefined->why;
+std::string Value::why_undefined() const {
+  if (shared_ == nullptr) return "the value is undefined";
+  const auto& undefined = As<Undefined>();
+  if (undefined.type_name.empty()) return undefined.why;
+  return absl::StrCat("'", undefined.type_name, " object' has no attribute '",
+                      undefined.member, "'");
 }
 
 absl::StatusOr<Value> Value::MakeGroup(Value grouper, Value list) {
@@ -54,17 +63,7 @@ absl::StatusOr<Value> Value::MakeGroup(Value grouper, Value list) {
                    MakeTuple({std::move(grouper), std::move(list)}));
   List group = tuple.list();
   group.is_group = true;
-  return Value(std::make_shared<const List>(std::move(group)));
-}
-
-int64_t Value::integer() const {
-  if (is_bool()) return boolean() ? 1 : 0;
-  return std::get<int64_t>(payload_);
-}
-
-double Value::number() const {
-  return is_float() ? std::get<double>(payload_)
-                    : static_cast<double>(integer());
+  return Value(Kind::kList, std::make_shared<const List>(std::move(group)));
 }
 
 absl::string_view Value::TypeName() const {
@@ -78,7 +77,7 @@ absl::string_view Value::TypeName() const {
   if (is_dict()) return "dict";
   if (is_range()) return "range";
   if (is_iterator()) return "generator";
-  if (is_object()) return object()->TypeName();
+  if (is_object()) return object().TypeName();
   switch (view().kind) {
     case View::Kind::kKeys:
       return "dict_keys";
@@ -91,11 +90,12 @@ absl::string_view Value::TypeName() const {
 }
 
 bool Value::Truth() const {
+  if (is_bool()) return boolean();
   if (is_undefined() || is_none()) return false;
   if (is_number()) return number() != 0;
   if (is_string()) return text().size() > 0;
   if (is_list()) return !items().empty();
-  if (is_dict()) return dict()->size() > 0;
+  if (is_dict()) return dict().size() > 0;
   if (is_view()) return view().dict->size() > 0;
   if (is_range()) return range().n > 0;
   return true;
@@ -103,26 +103,17 @@ bool Value::Truth() const {
 
 int Value::Depth() const {
   if (is_list()) return list().depth;
-  if (is_dict()) return dict()->depth();
+  if (is_dict()) return dict().depth();
   if (is_view()) return view().dict->depth() + 1;
-  if (is_iterator()) return iterator()->depth();
-  if (is_object()) return object()->depth();
+  if (is_iterator()) return iterator().depth();
+  if (is_object()) return object().depth();
   return 0;
 }
 
 bool Value::IsSame(const Value& other) const {
-  if (payload_.index() != other.payload_.index()) return false;
-  return std::visit(
-      [&other](const auto& mine) {
-        using T = std::decay_t<decltype(mine)>;
-        const T& theirs = std::get<T>(other.payload_);
-        if constexpr (std::is_same_v<T, None>) {
-          return true;
-        } else {
-          return mine == theirs;
-        }
-      },
-      payload_);
+  if (kind_ != other.kind_) return false;
+  if (is_float()) return float_ == other.float_;
+  return integer_ == other.integer_ && shared_ == other.shared_;
 }
 
 bool IsHashable(const Value& value) {

@@ -9,7 +9,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -31,7 +30,9 @@ inline constexpr int kMaxNesting = 200;
 
 // What a missing name or member is. Most uses of it are errors.
 struct Undefined {
-  std::string why;
+  std::string why;                   // unless it is a missing member:
+  absl::string_view type_name = {};  // that of the value without the member
+  std::string member = {};
 };
 struct None {};
 // A list, or a tuple. A group of the filter `groupby` is a tuple with names.
@@ -60,19 +61,24 @@ struct Range {
 // and iterators.
 class Value {
  public:
-  Value() : payload_(std::shared_ptr<const Undefined>()) {}
+  Value() = default;  // undefined
   // NOLINTBEGIN(google-explicit-constructor): a value is any of these.
-  Value(None none) : payload_(none) {}
-  Value(bool value) : payload_(value) {}
-  Value(int64_t value) : payload_(value) {}
-  Value(double value) : payload_(value) {}
-  Value(Text text) : payload_(std::make_shared<const Text>(std::move(text))) {}
-  Value(std::shared_ptr<const Text> text) : payload_(std::move(text)) {}
-  Value(std::shared_ptr<const Dict> dict) : payload_(std::move(dict)) {}
-  Value(std::shared_ptr<Iterator> it) : payload_(std::move(it)) {}
-  Value(std::shared_ptr<Object> object) : payload_(std::move(object)) {}
-  Value(View view) : payload_(std::make_shared<const View>(std::move(view))) {}
-  Value(Range range) : payload_(std::make_shared<const Range>(range)) {}
+  Value(None) : kind_(Kind::kNone) {}
+  Value(bool value) : kind_(Kind::kBool), integer_(value ? 1 : 0) {}
+  Value(int64_t value) : kind_(Kind::kInteger), integer_(value) {}
+  Value(double value) : kind_(Kind::kFloat), float_(value) {}
+  Value(Text text)
+      : kind_(Kind::kText), shared_(std::make_shared<Text>(std::move(text))) {}
+  Value(std::shared_ptr<const Dict> dict)
+      : Value(Kind::kDict, std::move(dict)) {}
+  Value(std::shared_ptr<Iterator> it)
+      : kind_(Kind::kIterator), shared_(std::move(it)) {}
+  Value(std::shared_ptr<Object> object)
+      : kind_(Kind::kObject), shared_(std::move(object)) {}
+  Value(View view)
+      : kind_(Kind::kView), shared_(std::make_shared<View>(std::move(view))) {}
+  Value(Range range)
+      : kind_(Kind::kRange), shared_(std::make_shared<Range>(range)) {}
   // NOLINTEND(google-explicit-constructor)
   Value(const char*) = delete;
 
@@ -81,6 +87,10 @@ class Value {
     return Value(Text(std::string(bytes)));
   }
   static Value MakeUndefined(std::string why);
+  // What a value has in the place of a member that is not there. `type_name`
+  // must live for ever.
+  static Value MissingMember(absl::string_view type_name,
+                             absl::string_view member);
   // Errors: kInvalidArgument if it were nested deeper than kMaxNesting.
   static absl::StatusOr<Value> MakeList(std::vector<Value> items,
                                         bool is_tuple = false);
@@ -90,51 +100,50 @@ class Value {
   // The tuple (grouper, list).
   static absl::StatusOr<Value> MakeGroup(Value grouper, Value list);
 
-  bool is_undefined() const {
-    return Holds<std::shared_ptr<const Undefined>>();
-  }
-  bool is_none() const { return Holds<None>(); }
-  bool is_bool() const { return Holds<bool>(); }
+  bool is_undefined() const { return kind_ == Kind::kUndefined; }
+  bool is_none() const { return kind_ == Kind::kNone; }
+  bool is_bool() const { return kind_ == Kind::kBool; }
   // A bool is an integer too, as in Python.
-  bool is_integer() const { return Holds<int64_t>() || is_bool(); }
-  bool is_float() const { return Holds<double>(); }
+  bool is_integer() const { return kind_ == Kind::kInteger || is_bool(); }
+  bool is_float() const { return kind_ == Kind::kFloat; }
   bool is_number() const { return is_integer() || is_float(); }
-  bool is_string() const { return Holds<std::shared_ptr<const Text>>(); }
+  bool is_string() const { return kind_ == Kind::kText; }
   // A list or a tuple.
-  bool is_list() const { return Holds<std::shared_ptr<const List>>(); }
-  bool is_dict() const { return Holds<std::shared_ptr<const Dict>>(); }
-  bool is_view() const { return Holds<std::shared_ptr<const View>>(); }
-  bool is_range() const { return Holds<std::shared_ptr<const Range>>(); }
-  bool is_iterator() const { return Holds<std::shared_ptr<Iterator>>(); }
-  bool is_object() const { return Holds<std::shared_ptr<Object>>(); }
+  bool is_list() const { return kind_ == Kind::kList; }
+  bool is_dict() const { return kind_ == Kind::kDict; }
+  bool is_view() const { return kind_ == Kind::kView; }
+  bool is_range() const { return kind_ == Kind::kRange; }
+  bool is_iterator() const { return kind_ == Kind::kIterator; }
+  bool is_object() const { return kind_ == Kind::kObject; }
 
   // Each needs the kind of its name.
-  absl::string_view why_undefined() const;
-  bool boolean() const { return std::get<bool>(payload_); }
-  int64_t integer() const;
-  double number() const;
-  const Text& text() const {
-    return *std::get<std::shared_ptr<const Text>>(payload_);
+  std::string why_undefined() const;
+  bool boolean() const { return integer_ != 0; }
+  int64_t integer() const { return integer_; }
+  double number() const {
+    return is_float() ? float_ : static_cast<double>(integer_);
   }
+  const Text& text() const { return As<Text>(); }
   absl::string_view bytes() const { return text().bytes(); }
-  const List& list() const {
-    return *std::get<std::shared_ptr<const List>>(payload_);
-  }
+  const List& list() const { return As<List>(); }
   const std::vector<Value>& items() const { return list().items; }
-  const std::shared_ptr<const Dict>& dict() const {
-    return std::get<std::shared_ptr<const Dict>>(payload_);
+  const Dict& dict() const { return As<Dict>(); }
+  const View& view() const { return As<View>(); }
+  const Range& range() const { return As<Range>(); }
+  Iterator& iterator() const { return As<Iterator>(); }
+  Object& object() const { return As<Object>(); }
+  // The same, shared.
+  std::shared_ptr<const Dict> shared_dict() const {
+    return std::static_pointer_cast<const Dict>(shared_);
   }
-  const View& view() const {
-    return *std::get<std::shared_ptr<const View>>(payload_);
+  std::shared_ptr<Iterator> shared_iterator() const {
+    return std::static_pointer_cast<Iterator>(shared_);
   }
-  const Range& range() const {
-    return *std::get<std::shared_ptr<const Range>>(payload_);
-  }
-  const std::shared_ptr<Iterator>& iterator() const {
-    return std::get<std::shared_ptr<Iterator>>(payload_);
-  }
-  const std::shared_ptr<Object>& object() const {
-    return std::get<std::shared_ptr<Object>>(payload_);
+
+  // The text if this value alone has it, so that it may be made longer; else
+  // null.
+  Text* SoleText() {
+    return is_string() && shared_.use_count() == 1 ? &As<Text>() : nullptr;
   }
 
   // The name of the type in Python, for messages.
@@ -146,21 +155,37 @@ class Value {
   bool IsSame(const Value& other) const;
 
  private:
-  explicit Value(std::shared_ptr<const Undefined> undefined)
-      : payload_(std::move(undefined)) {}
-  explicit Value(std::shared_ptr<const List> list)
-      : payload_(std::move(list)) {}
+  enum class Kind : uint8_t {
+    kUndefined,
+    kNone,
+    kBool,
+    kInteger,
+    kFloat,
+    kText,
+    kList,
+    kDict,
+    kView,
+    kRange,
+    kIterator,
+    kObject
+  };
+
   template <typename T>
-  bool Holds() const {
-    return std::holds_alternative<T>(payload_);
+  Value(Kind kind, std::shared_ptr<const T> shared)
+      : kind_(kind), shared_(std::const_pointer_cast<T>(std::move(shared))) {}
+  template <typename T>
+  T& As() const {
+    return *static_cast<T*>(shared_.get());
   }
 
-  std::variant<std::shared_ptr<const Undefined>, None, bool, int64_t, double,
-               std::shared_ptr<const Text>, std::shared_ptr<const List>,
-               std::shared_ptr<const Dict>, std::shared_ptr<const View>,
-               std::shared_ptr<const Range>, std::shared_ptr<Iterator>,
-               std::shared_ptr<Object>>
-      payload_;
+  Kind kind_ = Kind::kUndefined;
+  union {
+    int64_t integer_ = 0;  // or a bool
+    double float_;
+  };
+  // The Undefined, Text, List ... of the kind; null for the others, and for
+  // what is undefined without a reason.
+  std::shared_ptr<void> shared_;
 };
 
 // Pairs in the order in which they were added.
@@ -219,12 +244,20 @@ struct Arguments {
   std::optional<Value> Take(absl::string_view name);
 };
 
+// A function of this interpreter. `self` is what a method belongs to.
+using NativeFunction = absl::StatusOr<Value> (*)(Evaluator& evaluator,
+                                                 const Value& self,
+                                                 Arguments&& arguments);
+
 // Everything with members or that can be called: functions, methods, macros,
 // namespaces, `loop`.
 class Object {
  public:
   virtual ~Object() = default;
   virtual absl::string_view TypeName() const = 0;
+  // The member `name` if the object holds it and has not to compute it; else
+  // null. It is there until something else is computed.
+  virtual const Value* HeldMember(absl::string_view) const { return nullptr; }
   // The member `name`; nothing if there is none.
   virtual absl::StatusOr<std::optional<Value>> Member(Evaluator&,
                                                       absl::string_view) {
@@ -233,6 +266,9 @@ class Object {
   virtual bool IsCallable() const { return true; }
   virtual absl::StatusOr<Value> Call(Evaluator& evaluator,
                                      Arguments&& arguments);
+  // Calls it and writes what it returns.
+  virtual absl::Status CallAndWrite(Evaluator& evaluator,
+                                    Arguments&& arguments);
   virtual std::string Repr() const;
   virtual int depth() const { return 1; }
   // Lets go of other values, so that no circle of them stays.

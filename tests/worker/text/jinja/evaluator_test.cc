@@ -94,6 +94,103 @@ TEST(EvaluatorTest, SyntaxIsLimited) {
   EXPECT_THAT(Render(std::string(size + 1, 'x')), HasSubstr("limit"));
 }
 
+TEST(EvaluatorTest, ATextThatGrowsIsNotCopiedEachTime) {
+  // To copy it would take more than 10^8 steps.
+  const std::string piece(1000, 'a');
+  const std::string body = absl::StrCat("'", piece, "'");
+  for (const absl::string_view sign : {"~", "+"}) {
+    EXPECT_EQ(
+        Render(absl::StrCat("{% set n = namespace(s='') %}"
+                            "{% for i in range(5000) %}{% set n.s = n.s ",
+                            sign, body, "%}{% endfor %}{{ n.s|length }}")),
+        "5000000");
+  }
+  const auto grown = [&](int n) {
+    return Within(absl::StrCat("{% set s = '' %}{% set s = s ~ 'a' * ", n,
+                               " %}{% set s = s ~ 'a' %}done"),
+                  {.max_text_bytes = 10});
+  };
+  EXPECT_EQ(grown(9), "done");
+  EXPECT_THAT(grown(10), HasSubstr("a text is longer than the limit"));
+}
+
+TEST(EvaluatorTest, NobodyElseSeesATextGrow) {
+  EXPECT_EQ(Render("{% set a = 'x' %}{% set b = a %}{% set a = a ~ 'y' %}"
+                   "{% set a = a + 'z' %}{{ a }} {{ b }}"),
+            "xyz x");
+  EXPECT_EQ(Render("{% for i in range(2) %}{% set a = 'x' %}"
+                   "{% set a = a ~ 'y' %}{{ a }}{% endfor %}"),
+            "xyxy");
+  EXPECT_EQ(Render("{% set a = 'ab' %}{% set a = a ~ a ~ a %}"
+                   "{% set a = a + a %}{{ a }}"),
+            "abababababab");
+  EXPECT_EQ(Render("{% set n = namespace(s='old') %}"
+                   "{% macro f() %}{% set n.s = 'new' %}-{% endmacro %}"
+                   "{% set n.s = n.s ~ f() %}{{ n.s }}"),
+            "old-");
+  EXPECT_EQ(Render("{% set a = 'x' %}{% for i in range(2) %}"
+                   "{% set a = a ~ i %}{{ a }}{% endfor %}{{ a }}"),
+            "x0x1x");
+  EXPECT_EQ(Render("{% set a = 1 %}{% set a = a ~ 2 %}{% set a = a ~ 3 %}"
+                   "{{ a }}{% set a = [a] + ['b'] %}{{ a|length }}"),
+            "1232");
+  EXPECT_EQ(Render("{% set a = '<'|escape %}{% set a = a ~ '<' %}{{ a }}"
+                   "{% set b = '<'|escape %}{% set b = b + '<' %}{{ b }}"),
+            "&lt;<&lt;&lt;");
+}
+
+TEST(EvaluatorTest, ALoopEndsWhenItsTestStaysFalse) {
+  EXPECT_EQ(Render("{% set n = namespace(is_done=false) %}"
+                   "{% for a in range(99999) %}{% for b in range(99999) %}"
+                   "{% if not n.is_done %}{{ b }}{% set n.is_done = b > 1 %}"
+                   "{% endif %}{% else %}empty{% endfor %}{% endfor %}"),
+            "012");
+  EXPECT_EQ(Render("{% set n = namespace(is_done=true) %}"
+                   "{% set items = [1, 2]|map('string') %}"
+                   "{% for i in items %}{% if not n.is_done %}{{ i }}"
+                   "{% endif %}{% endfor %}{{ items|list }}"),
+            "[]");
+  EXPECT_EQ(Render("{% for i in [0, 1, 0, 2] %}{% if i %}{{ i }}{% endif %}"
+                   "{% endfor %}{% for i, n in [(1, 0), (2, 1)] %}"
+                   "{% if n %}{{ i }}{% endif %}{% endfor %}"),
+            "122");
+  EXPECT_EQ(Render("{% set n = namespace(x={'y': {'z': 1}}) %}"
+                   "{% for i in [1] %}{% if n.x.y.z %}{{ i }}"
+                   "{% set n.x = 0 %}{% endif %}{% endfor %}"),
+            "1");
+}
+
+TEST(EvaluatorTest, WhatIsDroppedWhileItIsUsedStays) {
+  constexpr absl::string_view kDrop =
+      "{% macro drop(x) %}{% set n.item = none %}{% set n.dict = none %}"
+      "{{ x }}{% endmacro %}";
+  const auto render = [&](absl::string_view source) {
+    return Render(
+        absl::StrCat("{% set n = namespace(item='a' * 99, "
+                     "dict={'k': 'b' * 99}) %}",
+                     kDrop, source));
+  };
+  EXPECT_EQ(render("{{ (n.item ~ drop(1))|length }}"), "100");
+  EXPECT_EQ(render("{{ (n.dict.k + drop(1))|length }}"), "100");
+  EXPECT_EQ(render("{{ n.dict.k == drop('b' * 99) }}"), "True");
+  EXPECT_EQ(render("{{ n.dict[drop('k')]|length }}"), "99");
+  EXPECT_EQ(render("{{ n.dict.get(drop('k'))|length }}"), "99");
+  EXPECT_EQ(render("{% for i in [1, 2] if drop(i) %}"
+                   "{{ n.item is none and loop.nextitem }}{% endfor %}"),
+            "2");
+  EXPECT_EQ(render("{% set n.loops = [] %}{% for i in [1, 2] if drop(i) %}"
+                   "{% set n.item = loop %}{{ n.item.last }}{% endfor %}"),
+            "FalseTrue");
+}
+
+TEST(EvaluatorTest, OutputOfMacrosIsWrittenInItsPlace) {
+  EXPECT_EQ(Render("{% macro f(x) %}[{{ x }}{{ caller() if caller }}]"
+                   "{% endmacro %}{{ f(f(1)) }}{{ f(2)|length }}"
+                   "{% set s = f(3) %}{{ s }}{% call f(4) %}{{ f(5) }}"
+                   "{% endcall %}"),
+            "[[1]]3[3][4[5]]");
+}
+
 TEST(EvaluatorTest, IntegersAreLimited) {
   EXPECT_EQ(Render("{{ 9223372036854775806 + 1 }}"), "9223372036854775807");
   EXPECT_THAT(Render("{{ 9223372036854775807 + 1 }}"), HasSubstr("64 bits"));

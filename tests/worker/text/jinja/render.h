@@ -20,7 +20,7 @@ inline absl::StatusOr<Text> RenderText(absl::string_view source,
   ASSIGN_OR_RETURN(const Template parsed, Template::Parse(source));
   ASSIGN_OR_RETURN(const Value values,
                    FromJson(variables, /*is_tainted=*/true));
-  return parsed.Render(*values.dict(), surroundings);
+  return parsed.Render(values.dict(), surroundings);
 }
 
 // The text, or "ERROR: " and why there is none.

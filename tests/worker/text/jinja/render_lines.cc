@@ -29,7 +29,7 @@ absl::StatusOr<Text> RenderLine(const Json& line, double& seconds) {
   Surroundings surroundings;
   surroundings.now = absl::FromUnixSeconds(kNow);
   const double begin = Seconds();
-  auto text = parsed->Render(*variables->dict(), surroundings);
+  auto text = parsed->Render(variables->dict(), surroundings);
   seconds = Seconds() - begin;
   return text;
 }

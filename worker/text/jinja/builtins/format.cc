@@ -63,7 +63,7 @@ class PercentFormatter {
       return TypeError("incomplete format key");
     }
     if (!values_.is_dict()) return TypeError("format requires a mapping");
-    const Value* value = values_.dict()->Find(rest.substr(1, end - 1));
+    const Value* value = values_.dict().Find(rest.substr(1, end - 1));
     if (value == nullptr) return TypeError("a format key is missing");
     rest.remove_prefix(end + 1);
     next_ = 1;
@@ -83,7 +83,7 @@ class PercentFormatter {
 
   absl::Status Field() {
     absl::string_view rest = format_.bytes().substr(at_);
-    ASSIGN_OR_RETURN(std::optional<Value> value, Key(rest));
+    ASSIGN_OR_RETURN(const std::optional<Value> value, Key(rest));
     FormatSpec spec;
     spec.align = '>';
     bool is_left = false;
@@ -124,18 +124,20 @@ class PercentFormatter {
       spec.align = '=';
       spec.fill.assign(1, '0');
     }
-    return Convert(spec, std::move(value));
+    return Convert(spec, value);
   }
 
-  absl::Status Convert(const FormatSpec& spec, std::optional<Value> keyed) {
+  absl::Status Convert(const FormatSpec& spec,
+                       const std::optional<Value>& keyed) {
     if (spec.kind == '%') {
       out_.Append("%");
       return absl::OkStatus();
     }
+    Value next;
     if (!keyed) {
-      ASSIGN_OR_RETURN(keyed, NextValue());
+      ASSIGN_OR_RETURN(next, NextValue());
     }
-    const Value& value = *keyed;
+    const Value& value = keyed ? *keyed : next;
     switch (spec.kind) {
       case 's': {
         ASSIGN_OR_RETURN(const Text text, Str(evaluator_, value));

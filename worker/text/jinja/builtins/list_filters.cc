@@ -138,7 +138,7 @@ Result DictSort(Evaluator& evaluator, const Value& self,
   }
   const bool is_by_key = by.bytes() == "key";
   std::vector<Dict::Pair> keyed;
-  for (const Dict::Pair& pair : self.dict()->pairs()) {
+  for (const Dict::Pair& pair : self.dict().pairs()) {
     Value key = is_by_key ? pair.first : pair.second;
     if (!TruthArgument(bound[0], false)) {
       ASSIGN_OR_RETURN(key, IgnoreCase(evaluator, key));
@@ -146,7 +146,7 @@ Result DictSort(Evaluator& evaluator, const Value& self,
     ASSIGN_OR_RETURN(Value item, Value::MakeTuple({pair.first, pair.second}));
     keyed.emplace_back(std::move(key), std::move(item));
   }
-  RETURN_IF_ERROR(evaluator.Spend(self.dict()->size()));
+  RETURN_IF_ERROR(evaluator.Spend(self.dict().size()));
   RETURN_IF_ERROR(SortByKey(evaluator, keyed, TruthArgument(bound[2], false)));
   std::vector<Value> sorted;
   sorted.reserve(keyed.size());
@@ -292,7 +292,8 @@ Result Items(Evaluator&, const Value& self, Arguments&& arguments) {
         }
         if (items == nullptr) {
           ASSIGN_OR_RETURN(
-              items, Iterate(Value(View{self.dict(), View::Kind::kItems})));
+              items,
+              Iterate(Value(View{self.shared_dict(), View::Kind::kItems})));
         }
         return items->Next(evaluator);
       });

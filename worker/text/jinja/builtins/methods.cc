@@ -19,7 +19,7 @@ absl::StatusOr<Value> DictGet(Evaluator&, const Value& self,
   RETURN_IF_ERROR(ExpectPositional("get", arguments, 1, 2));
   const Value& key = arguments.positional[0];
   if (!IsHashable(key)) return Unhashable(key);
-  const Value* found = self.dict()->Find(key);
+  const Value* found = self.dict().Find(key);
   if (found != nullptr) return *found;
   if (arguments.positional.size() == 2) return arguments.positional[1];
   return Value(None());
@@ -29,7 +29,7 @@ absl::StatusOr<Value> DictView(const Value& self, const Arguments& arguments,
                                View::Kind kind) {
   RETURN_IF_ERROR(ExpectPositional("a dict's method", arguments, 0, 0));
   RETURN_IF_ERROR(CheckNesting(self.Depth() + 1));
-  return Value(View{self.dict(), kind});
+  return Value(View{self.shared_dict(), kind});
 }
 
 absl::StatusOr<Value> DictItems(Evaluator&, const Value& self,
@@ -111,17 +111,29 @@ bool IsForbidden(const Value& value, absl::string_view name) {
 
 }  // namespace
 
+NativeFunction FindMethod(const Value& value, absl::string_view name) {
+  if (value.is_string()) return FindStringMethod(name);
+  if (value.is_dict()) return FindDictMethod(name);
+  if (value.is_list() || value.is_range()) return FindListMethod(value, name);
+  if (value.is_object()) return FindObjectMethod(value.object(), name);
+  return nullptr;
+}
+
+const Value* FindHeldMember(const Value& value, absl::string_view name) {
+  if (value.is_object()) {
+    return absl::StartsWith(name, "_") ? nullptr
+                                       : value.object().HeldMember(name);
+  }
+  if (!value.is_dict()) return nullptr;
+  const bool is_hidden =
+      FindDictMethod(name) != nullptr || IsForbidden(value, name);
+  return is_hidden ? nullptr : value.dict().Find(name);
+}
+
 absl::StatusOr<std::optional<Value>> FindMember(Evaluator& evaluator,
                                                 const Value& value,
                                                 absl::string_view name) {
-  NativeFunction method = nullptr;
-  if (value.is_string()) method = FindStringMethod(name);
-  if (value.is_dict()) method = FindDictMethod(name);
-  if (value.is_list() || value.is_range()) {
-    method = FindListMethod(value, name);
-  }
-  if (value.is_object()) method = FindObjectMethod(*value.object(), name);
-  if (method != nullptr) {
+  if (const NativeFunction method = FindMethod(value, name)) {
     RETURN_IF_ERROR(CheckNesting(value.Depth() + 1));
     return Value(
         std::shared_ptr<Object>(std::make_shared<Function>(method, value)));
@@ -132,7 +144,7 @@ absl::StatusOr<std::optional<Value>> FindMember(Evaluator& evaluator,
     if (name == "list") return value.items()[1];
   }
   if (value.is_object()) {
-    ASSIGN_OR_RETURN(member, value.object()->Member(evaluator, name));
+    ASSIGN_OR_RETURN(member, value.object().Member(evaluator, name));
   }
   if (IsForbidden(value, name) || (member && absl::StartsWith(name, "_"))) {
     return Value::MakeUndefined(absl::StrCat("access to attribute '", name,

@@ -21,6 +21,13 @@ absl::StatusOr<std::optional<Value>> FindMember(Evaluator& evaluator,
                                                 const Value& value,
                                                 absl::string_view name);
 
+// A method of the value by its name, or null.
+NativeFunction FindMethod(const Value& value, absl::string_view name);
+// `value.name` if the value holds it: a dict's item that no method hides, or a
+// member of a namespace; else null. It is there until something else is
+// computed.
+const Value* FindHeldMember(const Value& value, absl::string_view name);
+
 // A method of str by its name, or null.
 NativeFunction FindStringMethod(absl::string_view name);
 

@@ -294,7 +294,7 @@ Result FormatMapMethod(Evaluator& evaluator, const Value& self,
     return TypeError("format_map() needs a mapping");
   }
   Arguments named;
-  for (const Dict::Pair& pair : arguments.positional[0].dict()->pairs()) {
+  for (const Dict::Pair& pair : arguments.positional[0].dict().pairs()) {
     if (!pair.first.is_string()) continue;
     named.named.emplace_back(pair.first.bytes(), pair.second);
   }

@@ -45,7 +45,7 @@ bool IsEscaped(const Value& value) {
 }
 bool IsCallable(const Value& value) {
   return value.is_undefined() ||
-         (value.is_object() && value.object()->IsCallable());
+         (value.is_object() && value.object().IsCallable());
 }
 
 // Tests of two values by an operator.
@@ -106,7 +106,7 @@ TestResult TestCase(Evaluator& evaluator, const Value& self,
 TestResult Iterable(Evaluator&, const Value& self, Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("iterable", arguments, 0, 0));
   return IsIterable(self) ||
-         (self.is_object() && self.object()->TypeName() == "LoopContext");
+         (self.is_object() && self.object().TypeName() == "LoopContext");
 }
 
 TestResult FilterExists(Evaluator&, const Value& self, Arguments&& arguments) {

@@ -251,7 +251,8 @@ Result UrlEncode(Evaluator& evaluator, const Value& self,
     return evaluator.MakeText(Quoted(text, /*is_query=*/false));
   }
   Value pairs = self;
-  if (self.is_dict()) pairs = Value(View{self.dict(), View::Kind::kItems});
+  if (self.is_dict())
+    pairs = Value(View{self.shared_dict(), View::Kind::kItems});
   ASSIGN_OR_RETURN(const std::vector<Value> items, ToVector(evaluator, pairs));
   std::vector<Text> parts;
   for (const Value& item : items) {

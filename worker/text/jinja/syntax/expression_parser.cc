@@ -38,9 +38,31 @@ bool CanAssign(const Expression& target) {
   return target.kind == Kind::kName || target.kind == Kind::kMemberTarget;
 }
 
+// The value of a node that is the same each time, or null.
+const Value* ConstantOf(const Expression& node) {
+  const bool is_constant =
+      node.kind == Kind::kConstant || node.constant.is_list();
+  return is_constant ? &node.constant : nullptr;
+}
+
+// Makes a list or a tuple of constants once for all.
+absl::Status KeepConstant(Expression& list) {
+  std::vector<Value> items;
+  items.reserve(list.operands.size());
+  for (const ExpressionPtr& operand : list.operands) {
+    const Value* item = ConstantOf(*operand);
+    if (item == nullptr) return absl::OkStatus();
+    items.push_back(*item);
+  }
+  ASSIGN_OR_RETURN(list.constant, Value::MakeList(std::move(items),
+                                                  list.kind == Kind::kTuple));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 int ExpressionParser::NameId(const std::string& name) {
+  if (name == "loop") ++n_loop_names_;
   const auto [place, is_new] =
       ids_.emplace(name, static_cast<int>(names_.size()));
   if (is_new) names_.push_back(name);
@@ -70,6 +92,9 @@ Parsed ExpressionParser::Node(Kind kind, int line, std::string name,
   }
   node->operands = std::move(operands);
   node->call = std::move(call);
+  if (kind == Kind::kList || kind == Kind::kTuple) {
+    RETURN_IF_ERROR(KeepConstant(*node));
+  }
   return node;
 }
 

@@ -37,6 +37,8 @@ class ExpressionParser {
   Parsed Filters(ExpressionPtr operand, bool is_begun = false);
 
   int NameId(const std::string& name);
+  // How often the name `loop` has been read as a variable.
+  int n_loop_names() const { return n_loop_names_; }
   // Macros whose bodies are being parsed: they learn that they use special
   // names.
   std::vector<MacroSyntax*>& macros() { return macros_; }
@@ -76,6 +78,7 @@ class ExpressionParser {
   std::vector<std::string>& names_;
   absl::flat_hash_map<std::string, int> ids_;
   std::vector<MacroSyntax*> macros_;
+  int n_loop_names_ = 0;
   int depth_ = 0;
 };
 

@@ -19,6 +19,46 @@ namespace {
 
 using Ends = std::initializer_list<absl::string_view>;
 
+bool Assigns(const Expression& target, int name_id) {
+  return target.name_id == name_id ||
+         std::any_of(target.operands.begin(), target.operands.end(),
+                     [name_id](const ExpressionPtr& part) {
+                       return Assigns(*part, name_id);
+                     });
+}
+
+// True if the value depends on variables alone, of which `target` is none, and
+// nothing happens when it is computed.
+bool DependsOnOthers(const Expression& node, const Expression& target) {
+  switch (node.kind) {
+    case ExpressionKind::kConstant:
+      return true;
+    case ExpressionKind::kName:
+      return !Assigns(target, node.name_id);
+    case ExpressionKind::kNot:
+    case ExpressionKind::kAnd:
+    case ExpressionKind::kOr:
+    case ExpressionKind::kMember:
+      return std::all_of(node.operands.begin(), node.operands.end(),
+                         [&target](const ExpressionPtr& operand) {
+                           return DependsOnOthers(*operand, target);
+                         });
+    default:
+      return false;
+  }
+}
+
+bool HasSameTest(const Statement& loop) {
+  if (loop.uses_loop || loop.is_recursive || loop.test != nullptr ||
+      loop.body.size() != 1) {
+    return false;
+  }
+  const Statement& only = loop.body[0];
+  return only.kind == StatementKind::kIf && only.branches.size() == 1 &&
+         only.otherwise.empty() &&
+         DependsOnOthers(*only.branches[0].test, *loop.target);
+}
+
 class Parser {
  public:
   explicit Parser(std::vector<Token> tokens)
@@ -170,7 +210,10 @@ class Parser {
       ASSIGN_OR_RETURN(node.test, expressions_.Condition());
     }
     node.is_recursive = tokens_.TakeName("recursive");
+    const int n_loop_names = expressions_.n_loop_names();
     ASSIGN_OR_RETURN(node.body, BodyAfterTag({"endfor", "else"}));
+    node.uses_loop = expressions_.n_loop_names() > n_loop_names;
+    node.has_same_test = HasSameTest(node);
     if (tokens_.Next().text == "else") {
       ASSIGN_OR_RETURN(node.otherwise, WholeBody("endfor"));
     }

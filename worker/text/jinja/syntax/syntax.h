@@ -14,8 +14,8 @@ namespace plimsoll::worker::jinja {
 enum class ExpressionKind {
   kConstant,   // constant
   kName,       // name, name_id
-  kTuple,      // operands
-  kList,       // operands
+  kTuple,      // operands; constant is the tuple if all of them are constant
+  kList,       // the same with a list
   kDict,       // operands: key, value, key, value ...
   kUnary,      // name is "+" or "-"; operands[0]
   kNot,        // operands[0]
@@ -107,6 +107,10 @@ struct Statement {
   std::vector<std::pair<ExpressionPtr, ExpressionPtr>> pairs = {};
   std::unique_ptr<MacroSyntax> macro = {};
   bool is_recursive = false;
+  bool uses_loop = false;  // the body has the name `loop`
+  // The body is one `if` without `else` whose test has the same value for each
+  // item until its body runs: once it is false, no later item does anything.
+  bool has_same_test = false;
 };
 
 struct Program {
