@@ -4,8 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "worker/text/jinja/builtins/filters.h"
-#include "worker/text/jinja/builtins/tests.h"
 #include "worker/text/jinja/iteration.h"
 #include "worker/text/jinja/objects.h"
 #include "worker/text/jinja/operations.h"
@@ -467,6 +465,7 @@ absl::Status Evaluator::BindParameters(const MacroSyntax& macro,
                                        const ScopePtr& scope,
                                        Arguments&& arguments) {
   const size_t n = macro.parameters.size();
+  scope->values.reserve(n + 1);
   const size_t n_given = std::min(arguments.positional.size(), n);
   std::vector<bool> is_missing(n, false);
   for (size_t i = 0; i < n; ++i) {
@@ -550,24 +549,24 @@ absl::StatusOr<Value> Evaluator::Call(const Value& callee,
   return callee.object().Call(*this, std::move(arguments));
 }
 
-absl::StatusOr<Value> Evaluator::ApplyFilter(absl::string_view name,
+absl::StatusOr<Value> Evaluator::ApplyFilter(NativeFunction filter,
+                                             absl::string_view name,
                                              const Value& value,
                                              Arguments&& arguments) {
   const DepthGuard depth(depth_);
   RETURN_IF_ERROR(depth.Check());
   RETURN_IF_ERROR(Spend(1));
-  const NativeFunction filter = FindFilter(name);
   if (filter == nullptr) {
     return TypeError(absl::StrCat("No filter named '", name, "'."));
   }
   return filter(*this, value, std::move(arguments));
 }
 
-absl::StatusOr<bool> Evaluator::ApplyTest(absl::string_view name,
+absl::StatusOr<bool> Evaluator::ApplyTest(TestFunction test,
+                                          absl::string_view name,
                                           const Value& value,
                                           Arguments&& arguments) {
   RETURN_IF_ERROR(Spend(1));
-  const TestFunction test = FindTest(name);
   if (test == nullptr) {
     return TypeError(absl::StrCat("No test named '", name, "'."));
   }

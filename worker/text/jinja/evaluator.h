@@ -74,10 +74,13 @@ class Evaluator {
   const Surroundings& surroundings() const { return surroundings_; }
 
   absl::StatusOr<Value> Call(const Value& callee, Arguments&& arguments);
-  absl::StatusOr<Value> ApplyFilter(absl::string_view name, const Value& value,
+  // Applies the filter or test that is called `name`. Errors:
+  // kInvalidArgument if it is null; its own.
+  absl::StatusOr<Value> ApplyFilter(NativeFunction filter,
+                                    absl::string_view name, const Value& value,
                                     Arguments&& arguments);
-  absl::StatusOr<bool> ApplyTest(absl::string_view name, const Value& value,
-                                 Arguments&& arguments);
+  absl::StatusOr<bool> ApplyTest(TestFunction test, absl::string_view name,
+                                 const Value& value, Arguments&& arguments);
 
   // Calls a macro whose outer variables are in `scope`.
   absl::StatusOr<Value> CallMacro(const MacroSyntax& macro,

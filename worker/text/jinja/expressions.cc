@@ -235,11 +235,11 @@ absl::StatusOr<bool> Evaluator::DecideTest(const Expression& node,
   Value room;
   if (!has_arguments) {
     ASSIGN_OR_RETURN(const Value* value, Refer(*node.operands[0], scope, room));
-    return ApplyTest(node.name, *value, Arguments());
+    return ApplyTest(node.test, node.name, *value, Arguments());
   }
   ASSIGN_OR_RETURN(room, Compute(*node.operands[0], scope));
   ASSIGN_OR_RETURN(Arguments arguments, ComputeArguments(call, scope));
-  return ApplyTest(node.name, room, std::move(arguments));
+  return ApplyTest(node.test, node.name, room, std::move(arguments));
 }
 
 absl::StatusOr<Value> Evaluator::ComputeBinary(const Expression& node,
@@ -403,7 +403,7 @@ absl::StatusOr<Value> Evaluator::ComputeFilter(const Expression& node,
     ASSIGN_OR_RETURN(value, Compute(*node.operands[0], scope));
   }
   ASSIGN_OR_RETURN(Arguments arguments, ComputeArguments(*node.call, scope));
-  return ApplyFilter(node.name, value, std::move(arguments));
+  return ApplyFilter(node.filter, node.name, value, std::move(arguments));
 }
 
 absl::StatusOr<Arguments> Evaluator::ComputeArguments(const CallSyntax& call,

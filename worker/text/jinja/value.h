@@ -249,6 +249,11 @@ using NativeFunction = absl::StatusOr<Value> (*)(Evaluator& evaluator,
                                                  const Value& self,
                                                  Arguments&& arguments);
 
+// What stands behind `is`.
+using TestFunction = absl::StatusOr<bool> (*)(Evaluator& evaluator,
+                                              const Value& self,
+                                              Arguments&& arguments);
+
 // Everything with members or that can be called: functions, methods, macros,
 // namespaces, `loop`.
 class Object {

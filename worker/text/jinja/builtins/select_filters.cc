@@ -11,6 +11,7 @@
 #include "worker/text/jinja/builtins/arguments.h"
 #include "worker/text/jinja/builtins/attribute_path.h"
 #include "worker/text/jinja/builtins/filters.h"
+#include "worker/text/jinja/builtins/tests.h"
 #include "worker/text/jinja/iteration.h"
 #include "worker/text/jinja/operations.h"
 
@@ -61,7 +62,8 @@ class LazyElements {
 Result Mapped(Evaluator& evaluator, const Value& item, Arguments&& arguments) {
   if (!arguments.positional.empty()) {
     ASSIGN_OR_RETURN(const Text name, TakeName(arguments));
-    return evaluator.ApplyFilter(name.bytes(), item, std::move(arguments));
+    return evaluator.ApplyFilter(FindFilter(name.bytes()), name.bytes(), item,
+                                 std::move(arguments));
   }
   const MaybeValue attribute = arguments.Take("attribute");
   if (!attribute) return TypeError("map requires a filter argument");
@@ -101,7 +103,8 @@ absl::StatusOr<bool> Passes(Evaluator& evaluator, const Value& item,
   }
   if (arguments.positional.empty()) return tested.Truth();
   ASSIGN_OR_RETURN(const Text name, TakeName(arguments));
-  return evaluator.ApplyTest(name.bytes(), tested, std::move(arguments));
+  return evaluator.ApplyTest(FindTest(name.bytes()), name.bytes(), tested,
+                             std::move(arguments));
 }
 
 template <bool keeps, bool has_attribute>

@@ -9,10 +9,6 @@
 
 namespace plimsoll::worker::jinja {
 
-using TestFunction = absl::StatusOr<bool> (*)(Evaluator& evaluator,
-                                              const Value& self,
-                                              Arguments&& arguments);
-
 // A test by its name, or null.
 TestFunction FindTest(absl::string_view name);
 

@@ -95,7 +95,8 @@ Result JoinFilter(Evaluator& evaluator, const Value& self,
   if (bound[1] && !bound[1]->is_none()) {
     Arguments map;
     map.named.emplace_back("attribute", *bound[1]);
-    ASSIGN_OR_RETURN(items, evaluator.ApplyFilter("map", self, std::move(map)));
+    ASSIGN_OR_RETURN(items, evaluator.ApplyFilter(FindFilter("map"), "map",
+                                                  self, std::move(map)));
     // An error of an item that cannot be iterated over comes first.
     RETURN_IF_ERROR(Iterate(self).status());
   }

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "worker/text/jinja/builtins/filters.h"
+#include "worker/text/jinja/builtins/tests.h"
 #include "worker/text/jinja/syntax/parser.h"
 
 namespace plimsoll::worker::jinja {
@@ -550,6 +552,7 @@ Parsed ExpressionParser::Filters(ExpressionPtr operand, bool is_begun) {
     ASSIGN_OR_RETURN(operand,
                      Node(Kind::kFilter, line, std::move(name),
                           Operands(std::move(operand)), std::move(call)));
+    operand->filter = FindFilter(operand->name);
   }
   return operand;
 }
@@ -579,6 +582,7 @@ Parsed ExpressionParser::Test(ExpressionPtr operand) {
   ASSIGN_OR_RETURN(ExpressionPtr node,
                    Node(Kind::kTest, line, std::move(name),
                         Operands(std::move(operand)), std::move(call)));
+  node->test = FindTest(node->name);
   if (!is_negated) return node;
   return Node(Kind::kNot, line, {}, Operands(std::move(node)));
 }

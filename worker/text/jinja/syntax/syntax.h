@@ -29,8 +29,8 @@ enum class ExpressionKind {
   kItem,       // operands[0][operands[1]]
   kSlice,      // operands: object, begin, end, step; the last three may be null
   kCall,       // operands[0] and `call`
-  kFilter,     // name, operands[0] (null in a block) and `call`
-  kTest,       // name, operands[0] and `call`
+  kFilter,     // name, filter, operands[0] (null in a block) and `call`
+  kTest,       // name, test, operands[0] and `call`
   kMemberTarget,  // name_id and name: an assignment to a namespace
 };
 
@@ -54,6 +54,9 @@ struct Expression {
   std::vector<ExpressionPtr> operands = {};
   std::vector<std::string> operators = {};
   std::unique_ptr<CallSyntax> call = {};
+  // What `name` stands for, or null.
+  NativeFunction filter = nullptr;
+  TestFunction test = nullptr;
   int height = 1;  // of the tree below it
 };
 
