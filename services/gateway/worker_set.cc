@@ -22,6 +22,7 @@
 #include "plimsoll/v1/model.grpc.pb.h"
 #include "services/host/clock.h"
 #include "services/host/log.h"
+#include "services/server/access/keepalive.h"
 #include "services/server/credentials.h"
 #include "services/server/listen_address.h"
 #include "services/server/server.h"
@@ -34,10 +35,6 @@ constexpr char kHealthMethod[] = "/grpc.health.v1.Health/Check";
 constexpr int kServing = 1;  // HealthCheckResponse.ServingStatus
 constexpr absl::Duration kFirstAnswerRetry = absl::Seconds(1);
 
-int Millis(absl::Duration time) {
-  return static_cast<int>(absl::ToInt64Milliseconds(time));
-}
-
 // Each channel has connections of its own.
 std::shared_ptr<grpc::Channel> NewChannel(const std::string& address,
                                           const ClientSecurity& security,
@@ -47,9 +44,7 @@ std::shared_ptr<grpc::Channel> NewChannel(const std::string& address,
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
-  // Finds a host that has vanished. A worker allows a ping in this time.
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Millis(2 * kMinPingInterval));
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Millis(kMinPingInterval));
+  SetKeepalive(arguments);
   if (!tls_name.empty() && security.is_tls()) {
     arguments.SetSslTargetNameOverride(tls_name);
   }

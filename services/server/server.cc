@@ -16,6 +16,7 @@
 #include "base/status_macros.h"
 #include "services/host/check_threads.h"
 #include "services/server/access/grants.h"
+#include "services/server/access/keepalive.h"
 #include "services/server/access/local_socket.h"
 #include "services/server/call_guard.h"
 #include "services/server/credentials.h"
@@ -46,10 +47,9 @@ void SetLimits(grpc::ServerBuilder& builder) {
       Millis(kMinPingInterval));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   // Finds clients whose host has vanished, so that their slots are freed.
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS,
-                             Millis(absl::Seconds(30)));
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
-                             Millis(absl::Seconds(10)));
+  ForEachKeepaliveArgument([&builder](const char* name, int value) {
+    builder.AddChannelArgument(name, value);
+  });
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
                              Millis(kMaxConnectionIdle));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,

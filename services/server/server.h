@@ -36,7 +36,6 @@ inline constexpr int kMaxStreamsPerConnection = 128;
 // gRPC itself, with reflection, may buffer this much for all connections.
 // Beyond it, it ends some of them.
 inline constexpr size_t kMaxBufferBytes = 64 << 20;
-inline constexpr absl::Duration kMinPingInterval = absl::Seconds(10);
 inline constexpr absl::Duration kMaxConnectionIdle = absl::Minutes(5);
 inline constexpr absl::Duration kMaxConnectionAge = absl::Hours(1);
 // A call whose client reads nothing for this long is cancelled.

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import struct
 
 import pytest
 
@@ -88,6 +89,27 @@ def failing_threads(monkeypatch):
     if os.environ.get("PLIMSOLL_SANITIZE") or not library.is_file():
         pytest.skip("needs failing_threads.so, and no sanitizer")
     monkeypatch.setenv("LD_PRELOAD", str(library))
+
+
+@pytest.fixture
+def wall_clock(monkeypatch, tmp_path):
+    """Programs that start from here on have a time of day that can jump.
+
+    Call it with the seconds that it shall be ahead.
+    """
+    library = BUILD_DIR / "lib" / "shifted_clock.so"
+    if os.environ.get("PLIMSOLL_SANITIZE") or not library.is_file():
+        pytest.skip("needs shifted_clock.so, and no sanitizer")
+    ahead = tmp_path / "ahead"
+
+    def jump(seconds):
+        with ahead.open("r+b" if ahead.exists() else "wb") as file:
+            file.write(struct.pack("=q", seconds * 1_000_000_000))
+
+    jump(0)
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+    monkeypatch.setenv("PLIMSOLL_TEST_CLOCK", str(ahead))
+    return jump
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "services/cli/terminal/failure.h"
 #include "services/cli/terminal/interrupt.h"
+#include "services/server/access/keepalive.h"
 #include "services/server/credentials.h"
 #include "services/wire/errors.h"
 
@@ -22,6 +23,10 @@ absl::string_view HintFor(absl::string_view reason,
   if (absl::StrContains(reason, "handshake failed")) {
     return "\n  try: a --tls-ca that the server's certificate comes from; or "
            "none, if it\n       speaks no TLS";
+  }
+  if (absl::StrContains(reason, "timed out") ||
+      absl::StrContains(reason, "keepalive")) {
+    return "\n  try: see whether that host is up, and the network to it";
   }
   // A connection that has never stood; others end so as well.
   const bool is_closed = absl::StartsWith(reason, "failed to connect") &&
@@ -41,6 +46,7 @@ absl::string_view HintFor(absl::string_view reason,
 std::shared_ptr<grpc::Channel> Connect(const Endpoint& address) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  services::SetKeepalive(arguments);
   return grpc::CreateCustomChannel(
       address.address,
       services::NewChannelCredentials(address.security, address.address),

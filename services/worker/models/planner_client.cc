@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
+#include "services/server/access/keepalive.h"
 #include "services/server/credentials.h"
 #include "services/wire/errors.h"
 #include "services/wire/to_proto.h"
@@ -110,6 +111,7 @@ PlannerClient::PlannerClient(const std::string& address, std::string holder,
   // A planner that comes back is noticed within a renewal.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
+  SetKeepalive(arguments);
   stub_->planner = v1::PlannerService::NewStub(grpc::CreateCustomChannel(
       address, NewChannelCredentials(security, address), arguments));
 }

@@ -1,12 +1,20 @@
-"""A planner, a worker and clients of other versions pass over what they do not know."""
+"""A planner, a worker and clients of other versions pass over what they do not know.
 
+PLIMSOLL_OLD_BUILD names the build of an older commit, whose programs then run beside
+those under test.
+"""
+
+import os
+import pathlib
 from concurrent import futures
 
 import grpc
 import pytest
 from google.protobuf import descriptor_pb2
 
+import servers
 from asks import GREEDY, generate, text
+from command_line import at
 from conftest import model_flag
 from servers import CALL_SECONDS, Planner, Worker, until
 from stubs import generation as gen, model as v1, planner as planner_v1
@@ -98,3 +106,46 @@ def test_f27_an_enum_of_a_later_client_is_refused(worker):
     with pytest.raises(grpc.RpcError) as caught:
         worker.generation.Generate(request, timeout=CALL_SECONDS)
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.fixture
+def build_of(monkeypatch):
+    """Has what starts from then on come from the build of "old" or "new"."""
+    old = os.environ.get("PLIMSOLL_OLD_BUILD")
+    if not old:
+        pytest.skip("needs PLIMSOLL_OLD_BUILD, the build of an older commit")
+    builds = {"old": pathlib.Path(old), "new": servers.BUILD_DIR}
+    return lambda age: monkeypatch.setattr(servers, "BUILD_DIR", builds[age])
+
+
+@pytest.mark.parametrize(
+    ("planner_age", "worker_age", "client_age"),
+    [
+        ("old", "new", "new"),
+        ("new", "old", "new"),
+        ("new", "new", "old"),
+        ("old", "old", "new"),
+    ],
+)
+def test_f27_programs_of_two_versions_work_together(
+    smollm2, build_of, planner_age, worker_age, client_age
+):
+    build_of(planner_age)
+    with Planner() as planner:
+        build_of(worker_age)
+        flags = ("--n-ctx=256", "--slots=1", f"--planner={planner.address}")
+        with Worker(model_flag("smollm2"), *flags) as worker:
+            worker.await_ready()
+            build_of(client_age)
+            (lease,) = planner.leases()
+            assert lease.state == planner_v1.LEASE_STATE_CONFIRMED
+            asked = ("--prompt=Once", "--max-tokens=4", "--temperature=0")
+            reply = at(worker, "generate", *asked)
+            assert reply.returncode == 0, reply.stderr
+            assert reply.stdout.strip()
+            listed = at(planner, "leases")
+            assert listed.returncode == 0, listed.stderr
+            assert b"confirmed" in listed.stdout
+            worker.terminate()
+            assert worker.process.wait(servers.START_SECONDS) == 0
+        assert not planner.leases()

@@ -21,6 +21,13 @@ SERVICE_CONFIG = (
     .read_text(encoding="utf-8")
 )
 
+# A server whose host has vanished is noticed after 10 s.
+KEEPALIVE = [
+    ("grpc.keepalive_time_ms", 4_000),
+    ("grpc.keepalive_timeout_ms", 6_000),
+    ("grpc.http2.max_pings_without_data", 0),
+]
+
 
 class Block:
     """What may head a `with` block and ends with it."""
@@ -101,7 +108,7 @@ class Client(Block):
         priority: str = "",
         metadata: Sequence[tuple[str, str]] = (),
     ) -> None:
-        options = [("grpc.service_config", SERVICE_CONFIG)]
+        options = [("grpc.service_config", SERVICE_CONFIG), *KEEPALIVE]
         if credentials is None:
             self._channel = grpc.aio.insecure_channel(address, options)
         else:
