@@ -27,6 +27,7 @@
 #include "services/server/work_pool.h"
 #include "services/settings/settings.h"
 #include "services/sources/catalogue_file.h"
+#include "services/tracing/tracer.h"
 
 namespace plimsoll::services {
 namespace {
@@ -86,6 +87,8 @@ absl::Status Run(const PlannerFlags& all_flags, const Reread& reread) {
   const PlannerOptions& flags = all_flags.options;
   ASSIGN_OR_RETURN(const auto log,
                    LogThread::Start(options.log, STDERR_FILENO));
+  ASSIGN_OR_RETURN(const auto tracer,
+                   Tracer::Start(all_flags.tracing, "plimsoll-planner"));
   auto models = ReadPlannerModels(flags.models);
   if (!models.ok()) return models.status();
   auto catalogue = LoadCatalogue(flags.catalogue);

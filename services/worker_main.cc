@@ -73,7 +73,8 @@ int Main(int argc, char** argv) {
   if (!devices.ok()) return ExitCode(devices.status());
   FillDefaults(options);
   return ExitCode(NeedsThreads([&] {
-    return RunWorker(flags.server, std::move(options), std::move(reload));
+    return RunWorker(flags.server, std::move(options), std::move(reload),
+                     flags.tracing);
   }));
 }
 

@@ -9,6 +9,7 @@
 #include "services/server/flags.h"
 #include "services/server/listen_address.h"
 #include "services/settings/settings_flags.h"
+#include "services/tracing/tracing_flags.h"
 
 namespace plimsoll::services {
 namespace {
@@ -27,6 +28,7 @@ void AddGatewayFlags(CLI::App& app, GatewayFlags& flags) {
       ->capture_default_str()
       ->check(CheckHostPort);
   AddNetworkFlags(app, flags.server);
+  AddTracingFlags(app, flags.tracing);
   app.add_option("--allow-host", flags.allowed_hosts,
                  "A name that requests may call this gateway by, beside "
                  "addresses and localhost; repeatable")

@@ -10,6 +10,7 @@
 #include "services/gateway/worker_set.h"
 #include "services/server/server.h"
 #include "services/settings/settings.h"
+#include "services/tracing/tracer.h"
 
 namespace plimsoll::services {
 
@@ -19,6 +20,7 @@ struct GatewayFlags {
   std::vector<std::string> allowed_hosts = {};
   std::vector<std::string> allowed_origins = {};
   WorkerSetOptions workers = {};
+  TracingOptions tracing = {};
   Settings settings = {.section = "gateway"};
 };
 

@@ -2,6 +2,7 @@
 
 #include "services/metrics/gateway_metric_list.h"
 #include "services/metrics/scrape.h"
+#include "services/metrics/span_metric.h"
 
 namespace plimsoll::services {
 
@@ -23,6 +24,7 @@ std::string GatewayMetricsText(const WorkerBook& book,
     scrape.Add(kGatewayWorkerRequests, labels, worker.n_requests);
     scrape.Add(kGatewayWorkerGone, labels, worker.n_gone);
   }
+  AddSpans(scrape);
   return scrape.Text();
 }
 

@@ -26,6 +26,7 @@
 #include "services/server/flags.h"
 #include "services/server/token_file.h"
 #include "services/server/work_pool.h"
+#include "services/tracing/tracer.h"
 
 namespace plimsoll::services {
 namespace {
@@ -49,8 +50,10 @@ absl::Status RunGateway(const GatewayFlags& flags) {
   RETURN_IF_ERROR(CheckListen(flags.server));
   ASSIGN_OR_RETURN(const auto log,
                    LogThread::Start(flags.server.log, STDERR_FILENO));
-  RETURN_IF_ERROR(
-      CheckThreads(GrpcThreads() + WorkPool::kMaxThreads + kOwnThreads));
+  RETURN_IF_ERROR(CheckThreads(GrpcThreads() + WorkPool::kMaxThreads +
+                               kOwnThreads + TracingThreads(flags.tracing)));
+  ASSIGN_OR_RETURN(const auto tracer,
+                   Tracer::Start(flags.tracing, "plimsoll-gateway"));
   CallGate gate;
   if (!flags.server.tokens.empty()) {
     ASSIGN_OR_RETURN(auto tokens,

@@ -17,9 +17,35 @@
 #include "services/generation/message_bytes.h"
 #include "services/host/clock.h"
 #include "services/server/server.h"
+#include "services/tracing/call_trace.h"
+#include "services/tracing/tracer.h"
 #include "services/wire/errors.h"
 
 namespace plimsoll::services {
+namespace {
+
+// As OpenAI's clients know it.
+std::string ReasonOf(v1::FinishReason reason) {
+  switch (reason) {
+    case v1::FINISH_REASON_MAX_TOKENS:
+    case v1::FINISH_REASON_LENGTH:
+      return "length";
+    case v1::FINISH_REASON_TOOL_CALL:
+      return "tool_calls";
+    default:
+      return "stop";
+  }
+}
+
+ReplyUsage UsageOf(const v1::FinishInfo& finish) {
+  const v1::TokenUsage& usage = finish.usage();
+  return {.n_input = static_cast<int64_t>(usage.prompt_tokens()),
+          .n_cached = static_cast<int64_t>(usage.cached_tokens()),
+          .n_output = static_cast<int64_t>(usage.generated_tokens()),
+          .finish_reason = ReasonOf(finish.finish_reason())};
+}
+
+}  // namespace
 
 void RemoteCalls::Add(RemoteTextCall* call) {
   absl::MutexLock lock(&mu_);
@@ -126,6 +152,14 @@ class RemoteTextCall::Stream::Attempt final
              const HttpRequest& caller, std::optional<absl::Duration> time) {
     self_ = shared_from_this();
     AddCaller(caller, context_);
+    // Without a tracer the worker hears what the client said.
+    const auto& trace = stream_.call_.trace_;
+    span_ = OpenSpan("plimsoll.v1.GenerationService/StreamGenerate",
+                     SpanKind::kClient,
+                     trace == nullptr ? caller.trace : trace->context());
+    span_.Set("rpc.system", std::string("grpc"));
+    span_.Set("server.address", worker());
+    AddTrace(span_.context(), context_);
     if (time.has_value()) {
       context_.set_deadline(std::chrono::system_clock::now() +
                             absl::ToChronoMilliseconds(*time));
@@ -158,6 +192,7 @@ class RemoteTextCall::Stream::Attempt final
   }
   void OnDone(const grpc::Status& status) override {
     const std::shared_ptr<Attempt> self = std::move(self_);
+    span_.End(static_cast<absl::StatusCode>(status.error_code()));
     stream_.OnEnd(*this, status);
   }
 
@@ -167,6 +202,7 @@ class RemoteTextCall::Stream::Attempt final
   std::unique_ptr<v1::GenerationService::Stub> stub_;
   grpc::ClientContext context_;
   Part message_;
+  OpenSpan span_;
   std::shared_ptr<Attempt> self_;  // while gRPC uses it
 };
 
@@ -237,6 +273,9 @@ void RemoteTextCall::Stream::Abandon() {
 bool RemoteTextCall::Stream::OnMessage(Attempt& attempt, Part& message) {
   call_.OnPrompt(message.prompt());
   message.clear_prompt();
+  if (call_.trace_ != nullptr && message.has_finish()) {
+    call_.trace_->AddReply(UsageOf(message.finish()));
+  }
   const auto bytes = static_cast<int64_t>(message.ByteSizeLong());
   {
     absl::MutexLock lock(&mu_);
@@ -343,6 +382,7 @@ absl::Status RemoteTextCall::Begin() {
   RETURN_IF_ERROR(CheckJob());
   ASSIGN_OR_RETURN(model_,
                    remote_.workers.FindModel(job_.prompts.front().model()));
+  if (trace_ != nullptr) trace_->SetModel(model_.name);
   if (model_.ready.has_value()) {
     RETURN_IF_ERROR(CheckContext(job_, model_.name, model_.ready->n_ctx));
   }

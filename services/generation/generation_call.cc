@@ -24,6 +24,10 @@ void GenerationCall::OnEnd(const absl::Status& status,
                            const worker::FinishInfo& info) {
   ServedModel model;  // Released after the lock: that may end an unload.
   absl::MutexLock lock(&mu_);
+  if (trace_ != nullptr) {
+    if (model_) trace_->SetModel(model_.name);
+    trace_->AddReply(info, status);
+  }
   if (Complete(EndStatus(status), info)) std::swap(model, model_);
 }
 

@@ -4,6 +4,7 @@
 #define PLIMSOLL_SERVICES_GENERATION_GENERATION_CALL_H_
 
 #include <memory>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -12,6 +13,7 @@
 #include "services/generation/generation.h"
 #include "services/generation/served_model.h"
 #include "services/host/clock.h"
+#include "services/tracing/request_trace.h"
 #include "services/wire/chat_tools.h"
 #include "services/wire/to_proto.h"
 #include "worker/engine/token_sink.h"
@@ -34,8 +36,11 @@ class GenerationCall : public worker::TokenSink {
   void Abandon() ABSL_LOCKS_EXCLUDED(mu_);
 
  protected:
-  // `start` is the time at which the request came, by BootTime().
-  explicit GenerationCall(absl::Time start) : start_(start) {}
+  // `start` is the time at which the request came, by BootTime(). `trace` gets
+  // the spans of its replies; null: there are none.
+  explicit GenerationCall(absl::Time start,
+                          std::shared_ptr<RequestTrace> trace = nullptr)
+      : start_(start), trace_(std::move(trace)) {}
 
   // Submits a sequence. Its output comes to `self`, which is this call.
   // Errors: those of services::Submit; OnEnd is then never called.
@@ -69,6 +74,7 @@ class GenerationCall : public worker::TokenSink {
                 Finish& finish) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const absl::Time start_;
+  const std::shared_ptr<RequestTrace> trace_;
   mutable absl::Mutex mu_;
   ServedModel model_ ABSL_GUARDED_BY(mu_);  // from Submit to the end
   bool is_abandoned_ ABSL_GUARDED_BY(mu_) = false;

@@ -17,6 +17,7 @@
 #include "services/http/request_rules.h"
 #include "services/server/peer.h"
 #include "services/server/request_id.h"
+#include "services/tracing/trace_context.h"
 
 namespace plimsoll::services {
 namespace {
@@ -44,6 +45,18 @@ std::chrono::milliseconds ToChrono(absl::Duration duration) {
 template <typename View>
 std::string ToString(const View& view) {
   return std::string(view.data(), view.size());
+}
+
+// What the client says of its trace; nothing if that is not good.
+std::optional<TraceContext> TraceOfHeaders(const http::fields& headers) {
+  // Two traceparents are as bad as none.
+  if (headers.count(kTraceParentKey) != 1) return std::nullopt;
+  std::string state;
+  const auto [begin, end] = headers.equal_range(kTraceStateKey);
+  for (auto one = begin; one != end; ++one) {
+    absl::StrAppend(&state, state.empty() ? "" : ",", ToString(one->value()));
+  }
+  return ParseTrace(ToString(headers[kTraceParentKey]), state);
 }
 
 }  // namespace
@@ -261,6 +274,7 @@ void HttpConnection::Dispatch() {
   request.path.resize(std::min(request.path.find('?'), request.path.size()));
   request.session = ToString(parsed["x-plimsoll-session"]);
   request.if_none_match = Header(http::field::if_none_match);
+  request.trace = TraceOfHeaders(parsed);
   request.authorization = Header(http::field::authorization);
   if (const auto key = parsed.find("x-api-key");
       key != parsed.end() && request.authorization.empty()) {

@@ -4,11 +4,13 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "services/server/byte_budget.h"
+#include "services/tracing/trace_context.h"
 
 namespace plimsoll::services {
 
@@ -24,6 +26,7 @@ struct HttpRequest {
   std::string tenant = "";   // whom the token belongs to, if there is one
   std::string peer;          // as PeerOf names it
   std::string request_id;    // the client's x-request-id, or a new one
+  std::optional<TraceContext> trace = {};  // what the client said
   // The memory of the body. The code that answers may grow it.
   ByteBudget::Share held = {};
 };

@@ -76,6 +76,7 @@ TextCall::TextCall(const HttpRoom& room, const TextDialect& dialect,
       reply_(std::move(reply)),
       stop_(std::make_shared<CallStop>(absl::Now() + kUnaryDeadline)),
       request_(std::move(request)),
+      trace_(RequestTrace::Begin(request_.trace, request_.request_id)),
       n_bytes_(request_.body.size()),
       is_inline_(IsSmall(dialect, request_.body)) {}
 
@@ -109,6 +110,10 @@ absl::Status TextCall::Read() {
     ReadRoom read_room{{room_.responses, request_.tenant}, request_.held};
     ASSIGN_OR_RETURN(job_, dialect_.read(body, read_room));
     job_.affinity = AffinityOf(request_.session, body);
+    if (trace_ != nullptr && !job_.prompts.empty()) {
+      trace_->SetOperation(job_.prompts.front().has_chat() ? "chat"
+                                                           : "text_completion");
+    }
   }
   request_.body = {};
   request_.held.Shrink(kHeldPerByte * (n_bytes + job_.turn_bytes) +
@@ -184,6 +189,10 @@ void TextCall::Finish() {
   {
     absl::MutexLock lock(&mu_);
     error = error_;
+  }
+  if (trace_ != nullptr) {
+    trace_->Fail(error);
+    trace_->End();
   }
   if (is_streaming_) return reply_->Wake();
   if (!error.ok()) return reply_->Send(dialect_.error(error));

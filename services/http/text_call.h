@@ -24,6 +24,7 @@
 #include "services/server/call_gate.h"
 #include "services/server/call_stop.h"
 #include "services/server/work_pool.h"
+#include "services/tracing/request_trace.h"
 
 namespace plimsoll::services {
 
@@ -141,8 +142,9 @@ class TextCall : public EventSource,
   const std::shared_ptr<HttpReply> reply_;
   const std::shared_ptr<CallStop> stop_;
   CallGate::Pass pass_;
-  HttpRequest request_;   // its body until it is read
-  const size_t n_bytes_;  // of the body
+  HttpRequest request_;                        // its body until it is read
+  const std::shared_ptr<RequestTrace> trace_;  // null: no spans
+  const size_t n_bytes_;                       // of the body
   // Whether the server's thread reads the body.
   const bool is_inline_;
   TextJob job_;

@@ -1,5 +1,7 @@
 #include "services/metrics/planner_metric_list.h"
 
+#include "services/metrics/span_metric.h"
+
 namespace plimsoll::services {
 
 std::span<const Metric* const> PlannerMetricList() {
@@ -15,7 +17,8 @@ std::span<const Metric* const> PlannerMetricList() {
                                             &kLeaseBytes,
                                             &kLeaseMeasuredBytes,
                                             &kLeaseErrorRatio,
-                                            &kReserves};
+                                            &kReserves,
+                                            &kSpans};
   return kList;
 }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/strip.h"
 #include "plimsoll/v1/lease.pb.h"
 #include "services/metrics/planner_metric_list.h"
+#include "services/metrics/span_metric.h"
 #include "services/wire/errors.h"
 
 namespace plimsoll::services {
@@ -108,6 +109,7 @@ std::string PlannerMetrics::Text(Ledger& ledger, bool is_ready) const {
   for (const v1::Device& one : devices.devices()) sums[one.profile().id()];
   for (auto& [id, sum] : sums) AddLeases(id, sum, scrape);
   AddReserves(scrape);
+  AddSpans(scrape);
   return scrape.Text();
 }
 

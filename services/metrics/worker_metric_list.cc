@@ -1,10 +1,13 @@
 #include "services/metrics/worker_metric_list.h"
 
+#include "services/metrics/span_metric.h"
+
 namespace plimsoll::services {
 
 std::span<const Metric* const> WorkerMetricList() {
   static constexpr const Metric* kList[] = {&kReady,
                                             &kResidentBytes,
+                                            &kSpans,
                                             &kTenantRequests,
                                             &kTenantTokens,
                                             &kModelState,

@@ -1,6 +1,7 @@
 #include "services/metrics/worker_metrics.h"
 
 #include "services/metrics/registry_metrics.h"
+#include "services/metrics/span_metric.h"
 #include "services/metrics/worker_metric_list.h"
 #include "worker/device/host_resources.h"
 
@@ -124,6 +125,7 @@ std::string WorkerMetrics::Text(ModelRegistry& registry, bool is_ready) const {
   AddModels(registry.List(), scrape);
   AddMemory(registry, scrape);
   AddCounts(scrape);
+  AddSpans(scrape);
   return scrape.Text();
 }
 

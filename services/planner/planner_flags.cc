@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "services/settings/settings_flags.h"
+#include "services/tracing/tracing_flags.h"
 
 namespace plimsoll::services {
 namespace {
@@ -42,6 +43,7 @@ void AddPlannerFlags(CLI::App& app, PlannerFlags& flags, OpenChoices& open) {
   PlannerOptions& options = flags.options;
   AddSettingsFlags(app, flags.settings);
   AddServerFlags(app, flags.server);
+  AddTracingFlags(app, flags.tracing);
   AddModelFlag(app, options.models);
   app.add_option("--catalogue", options.catalogue,
                  "A CSV file of devices beside those that are installed");

@@ -11,6 +11,7 @@
 #include "services/server/flags.h"
 #include "services/server/server.h"
 #include "services/settings/settings.h"
+#include "services/tracing/tracer.h"
 
 namespace plimsoll::services {
 
@@ -27,6 +28,7 @@ struct PlannerOptions {
 struct PlannerFlags {
   ServerOptions server = {};
   PlannerOptions options = {};
+  TracingOptions tracing = {};
   Settings settings = {.section = "planner"};
 };
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
 #include "services/planner/placement_queries.h"
@@ -11,12 +12,26 @@
 #include "services/planner/what_if_queries.h"
 #include "services/server/call.h"
 #include "services/server/credentials.h"
+#include "services/tracing/call_trace.h"
+#include "services/tracing/tracer.h"
 
 namespace plimsoll::services {
 namespace {
 
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
+
+// Makes the span of a call about a lease.
+template <typename Answer>
+absl::Status Traced(const CallbackServerContext& context, const char* method,
+                    const Answer& answer) {
+  OpenSpan span(absl::StrCat("plimsoll.v1.PlannerService/", method),
+                SpanKind::kServer, TraceOf(context));
+  span.Set("rpc.system", std::string("grpc"));
+  absl::Status status = answer();
+  span.End(status.code());
+  return status;
+}
 
 // Calls about one lease or one device are answered at once, on gRPC's threads.
 // Calls that plan or list are answered from the pool, so that neither kind
@@ -92,8 +107,10 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
                               v1::ReserveResponse* response) override {
     return AnswerUnary(
         context, limits_, *request, *response, [&]() -> absl::Status {
-          ASSIGN_OR_RETURN(const std::string owner, OwnerOf(*context));
-          return ledger_.Reserve(*request, *response, owner);
+          return Traced(*context, "Reserve", [&]() -> absl::Status {
+            ASSIGN_OR_RETURN(const std::string owner, OwnerOf(*context));
+            return ledger_.Reserve(*request, *response, owner);
+          });
         });
   }
 
@@ -102,8 +119,10 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
                               v1::ConfirmResponse* response) override {
     return AnswerUnary(
         context, limits_, *request, *response, [&]() -> absl::Status {
-          ASSIGN_OR_RETURN(const std::string owner, OwnerOf(*context));
-          return ledger_.Confirm(*request, *response, owner);
+          return Traced(*context, "Confirm", [&]() -> absl::Status {
+            ASSIGN_OR_RETURN(const std::string owner, OwnerOf(*context));
+            return ledger_.Confirm(*request, *response, owner);
+          });
         });
   }
 
@@ -122,8 +141,10 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
                               v1::ReleaseResponse* response) override {
     return AnswerUnary(
         context, limits_, *request, *response, [&]() -> absl::Status {
-          ASSIGN_OR_RETURN(const std::string owner, OwnerOf(*context));
-          return ledger_.Release(*request, *response, owner);
+          return Traced(*context, "Release", [&]() -> absl::Status {
+            ASSIGN_OR_RETURN(const std::string owner, OwnerOf(*context));
+            return ledger_.Release(*request, *response, owner);
+          });
         });
   }
 

@@ -70,39 +70,43 @@ FOLDERS = {
     "services/sources": ("services/host", "services/wire"),
     "services/convert": ("services/sources",),
     "services/server": ("services/host", "services/wire"),
+    "services/tracing": ("services/host",),
     "services/settings": ("services/host", "services/server"),
     "services/fetch": ("services/server",),
-    "services/generation": ("services/host", "services/wire", "services/server"),
+    "services/generation": (
+        "services/host", "services/wire", "services/server", "services/tracing",
+    ),
     "services/planner": (
         "services/host", "services/wire", "services/sources", "services/server",
-        "services/settings",
+        "services/settings", "services/tracing",
     ),
     "services/worker/models": (
         "services/host", "services/wire", "services/sources", "services/server",
-        "services/generation",
+        "services/generation", "services/tracing",
     ),
     "services/http": (
-        "services/host", "services/wire", "services/server",
+        "services/host", "services/wire", "services/server", "services/tracing",
         "services/generation", "services/worker/models",
     ),
     "services/metrics": (
-        "services/host", "services/wire", "services/server",
+        "services/host", "services/wire", "services/server", "services/tracing",
         "services/generation", "services/http",
         "services/planner", "services/worker/models",
     ),
     "services/gateway": (
         "services/host", "services/wire", "services/server",
         "services/settings", "services/generation", "services/http",
-        "services/metrics", "services/worker/models",
+        "services/metrics", "services/worker/models", "services/tracing",
     ),
     "services/worker/calls": (
-        "services/host", "services/wire", "services/server",
+        "services/host", "services/wire", "services/server", "services/tracing",
         "services/generation", "services/worker/models",
     ),
     "services/worker/process": (
         "services/host", "services/wire", "services/server",
         "services/settings", "services/generation", "services/http",
         "services/metrics", "services/worker/models", "services/worker/calls",
+        "services/tracing",
     ),
     "services/cli/terminal": ("services/wire",),
     "services/cli/views": ("services/cli/terminal",),
@@ -130,7 +134,7 @@ FOLDERS = {
         "services/generation",
         "services/convert", "services/fetch", "services/planner",
         "services/http", "services/metrics", "services/server", "services/settings",
-        "services/worker/models", "services/worker/process",
+        "services/worker/models", "services/worker/process", "services/tracing",
         "services/cli/terminal", "services/cli/flags", "services/cli/views",
         "services/cli/backends", "services/cli/chat", "services/cli/doctor",
     ),
@@ -139,7 +143,7 @@ FOLDERS = {
         "services/host", "services/sources", "services/server",
         "services/settings", "services/http", "services/metrics",
         "services/planner", "services/gateway", "services/worker/models",
-        "services/worker/process",
+        "services/worker/process", "services/tracing",
     ),
 }
 MAX_FILES = 40  # code files in a folder

@@ -39,6 +39,7 @@
 #include "services/server/token_file.h"
 #include "services/settings/settings.h"
 #include "services/settings/settings_flags.h"
+#include "services/tracing/tracer.h"
 #include "services/wire/errors.h"
 #include "services/worker/models/observer_list.h"
 #include "services/worker/process/worker_core.h"
@@ -287,7 +288,14 @@ absl::Status Serve(const ServeFlags& flags,
                    services::WorkerOptions options, Streams& streams) {
   ASSIGN_OR_RETURN(const auto log,
                    services::LogThread::Start(flags.log, STDERR_FILENO));
-  RETURN_IF_ERROR(services::CheckWorkerThreads(options, kFrontThreads));
+  const int n_tracing =
+      flags.tracing.endpoint.empty()
+          ? 0
+          : services::GrpcThreads() + services::TracingThreads(flags.tracing);
+  RETURN_IF_ERROR(
+      services::CheckWorkerThreads(options, kFrontThreads + n_tracing));
+  ASSIGN_OR_RETURN(const auto tracer,
+                   services::Tracer::Start(flags.tracing, "plimsoll-serve"));
   services::WorkerMetrics metrics(options);
   LoadNews news(streams);
   services::ObserverList observers({&metrics, &news});

@@ -15,6 +15,7 @@
 #include "services/host/log.h"
 #include "services/settings/reload.h"
 #include "services/settings/settings_flags.h"
+#include "services/tracing/tracing_flags.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -118,6 +119,7 @@ void AddServeFlags(CLI::App& command, ServeFlags& flags) {
   services::AddQuotaFlag(command, flags.quotas);
   services::AddUsageFlag(command, flags.usage_file);
   services::AddLogFlags(command, flags.log);
+  services::AddTracingFlags(command, flags.tracing);
   AddLoadFlags(command, &flags.load);
 }
 

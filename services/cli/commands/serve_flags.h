@@ -15,6 +15,7 @@
 #include "services/http/front.h"
 #include "services/server/flags.h"
 #include "services/settings/settings.h"
+#include "services/tracing/tracer.h"
 #include "services/worker/models/model_registry.h"
 #include "services/worker/models/options.h"
 
@@ -28,6 +29,7 @@ struct ServeFlags {
   std::string quotas;
   std::string usage_file;
   services::LogSettings log;
+  services::TracingOptions tracing;
   bool is_insecure = false;
   int64_t drain_s = 30;
   std::vector<std::string> pinned;

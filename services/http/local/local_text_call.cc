@@ -9,6 +9,7 @@
 #include "services/generation/generation_call.h"
 #include "services/generation/message_bytes.h"
 #include "services/server/server.h"
+#include "services/tracing/tracer.h"
 
 namespace plimsoll::services {
 
@@ -16,7 +17,7 @@ class LocalTextCall::Sequence final : public GenerationCall, public Choice {
  public:
   // `call` owns it.
   explicit Sequence(LocalTextCall& call)
-      : GenerationCall(call.start_), call_(call) {
+      : GenerationCall(call.start_, call.trace_), call_(call) {
     const std::string& peer = call.request_.peer;
     absl::MutexLock lock(&mu_);
     if (call.job_.is_streamed) held_ = call.messages().Enter(peer);
@@ -107,6 +108,8 @@ LocalTextCall::~LocalTextCall() = default;
 
 absl::Status LocalTextCall::Begin() {
   if (job_.IsUnload()) return Unload();
+  // A load that the call has to wait for belongs to it.
+  const CurrentTrace current(ContextOf(trace_));
   const auto submit = [this] { return Submit(); };
   ASSIGN_OR_RETURN(
       std::optional<ServedModel> model,

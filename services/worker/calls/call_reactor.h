@@ -9,11 +9,13 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/status_macros.h"
 #include "services/generation/generation.h"
@@ -23,6 +25,9 @@
 #include "services/server/call.h"
 #include "services/server/call_gate.h"
 #include "services/server/reader_alarm.h"
+#include "services/tracing/call_trace.h"
+#include "services/tracing/request_trace.h"
+#include "services/tracing/tracer.h"
 #include "services/wire/errors.h"
 #include "services/worker/calls/claim.h"
 #include "services/worker/calls/preparation.h"
@@ -31,6 +36,18 @@ namespace plimsoll::services {
 
 static_assert(kMaxRequestIdBytes ==
               worker::GenerateOptions::kMaxRequestIdBytes);
+
+// The operation of a request, as spans name it.
+template <typename Request>
+absl::string_view OperationOf(const Request& request) {
+  if constexpr (std::is_same_v<Request, v1::ScoreRequest>) {
+    return "score";
+  } else if constexpr (std::is_same_v<Request, v1::ChatRequest>) {
+    return "chat";
+  } else {
+    return request.has_chat() ? "chat" : "text_completion";
+  }
+}
 
 // `Reactor` is one of gRPC's server reactors. gRPC and the engine each hold one
 // reference to the call; gRPC's ends in OnDone.
@@ -47,18 +64,13 @@ class CallReactor : public Reactor, public GenerationCall {
       absl::MutexLock lock(&mu_);
       slow_reader_.Stop();
     }
+    if (trace_ != nullptr) trace_->End();
     grpc_reference_.reset();
   }
 
  protected:
   CallReactor(grpc::CallbackServerContext& context, const CallRoom& room)
-      : GenerationCall(BootTime()),
-        context_(context),
-        request_id_(TakeRequestId(context)),
-        gate_(room.limits.gate),
-        preparation_(context, room.pool),
-        held_(EnterCall(context, room.limits)),
-        slow_reader_(context, room.limits.reader_timeout) {}
+      : CallReactor(context, room, TakeRequestId(context)) {}
 
   // Makes a call and starts it: `begin(call, model)` turns its request into
   // work, at once or on the pool. What is returned lives until OnDone.
@@ -67,6 +79,11 @@ class CallReactor : public Reactor, public GenerationCall {
                      const Request& request, Begin begin) {
     CallReactor& started = *call;
     started.grpc_reference_ = call;
+    if (started.trace_ != nullptr) {
+      started.trace_->SetOperation(OperationOf(request));
+    }
+    // A load that the call has to wait for belongs to it.
+    const CurrentTrace current(ContextOf(started.trace_));
     // gRPC keeps the context and the request until OnDone, which comes after
     // the end.
     started.preparation_.Start(
@@ -109,6 +126,17 @@ class CallReactor : public Reactor, public GenerationCall {
   ReaderAlarm slow_reader_ ABSL_GUARDED_BY(mu_);
 
  private:
+  CallReactor(grpc::CallbackServerContext& context, const CallRoom& room,
+              std::string request_id)
+      : GenerationCall(BootTime(),
+                       RequestTrace::Begin(TraceOf(context), request_id)),
+        context_(context),
+        request_id_(std::move(request_id)),
+        gate_(room.limits.gate),
+        preparation_(context, room.pool),
+        held_(EnterCall(context, room.limits)),
+        slow_reader_(context, room.limits.reader_timeout) {}
+
   std::shared_ptr<CallReactor> grpc_reference_;  // released in OnDone
 };
 

@@ -11,6 +11,8 @@
 #include "plimsoll/v1/model.grpc.pb.h"
 #include "services/server/call.h"
 #include "services/server/reader_alarm.h"
+#include "services/tracing/call_trace.h"
+#include "services/tracing/tracer.h"
 #include "services/wire/from_proto.h"
 #include "services/wire/model_parts.h"
 #include "services/worker/calls/model_messages.h"
@@ -104,6 +106,7 @@ class LoadCall final : public grpc::ServerWriteReactor<v1::LoadModelResponse>,
     ASSIGN_OR_RETURN(pass_, BeginCall(context, gate));
     ASSIGN_OR_RETURN(const planner::LoadOptions options,
                      FromProto(request.options(), registry.load_defaults()));
+    const CurrentTrace current(TraceOf(context));
     return registry.Load(request.model(), options, shared_from_this());
   }
 

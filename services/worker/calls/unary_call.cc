@@ -57,6 +57,7 @@ bool UnaryCall::Deliver(worker::StepOutput& output) {
 bool UnaryCall::Complete(const absl::Status& status,
                          const worker::FinishInfo& info) {
   const absl::Status end = refusal_.ok() ? status : EndStatus(refusal_);
+  Fail(trace_, end);
   if (end.ok()) {
     EndReply(info, response_, response_);
     SendRequestId(context_, request_id_);

@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "services/generation/message_bytes.h"
 #include "services/host/log.h"
+#include "services/tracing/tracer.h"
 #include "services/wire/errors.h"
 #include "services/worker/models/model_description.h"
 #include "services/worker/models/model_errors.h"
@@ -154,7 +155,10 @@ void ModelRegistry::StartLoad(Entry& entry, const planner::LoadOptions& options,
   entry.progress = {.state = entry.state};
   entry.load_began = options_.clock();
   entry.thread.Run(
-      [this, &entry, options, if_full] { RunLoad(entry, options, if_full); });
+      [this, &entry, options, if_full, trace = CurrentTrace::Get()] {
+        const CurrentTrace current(trace);
+        RunLoad(entry, options, if_full);
+      });
 }
 
 absl::Status ModelRegistry::CheckWanted(const Entry& entry) {
@@ -166,7 +170,7 @@ void ModelRegistry::RunLoad(Entry& entry, const planner::LoadOptions& options,
                             IfFull if_full) {
   while (true) {
     absl::StatusOr<std::unique_ptr<LoadedModel>> model =
-        TryLoad(entry, options, if_full);
+        TraceLoad(entry, options, if_full);
     const absl::Status status = model.status();
     const bool is_retried =
         entry.is_start && IsWaitedFor(status, !options_.planner.empty());
@@ -197,6 +201,18 @@ void ModelRegistry::KeepWaiting(Entry& entry, const absl::Status& status) {
         {{"model", entry.flag.name}, {"error", error}});
   }
   entry.last_error = error;
+}
+
+absl::StatusOr<std::unique_ptr<LoadedModel>> ModelRegistry::TraceLoad(
+    Entry& entry, const planner::LoadOptions& options, IfFull if_full) {
+  OpenSpan span("load", SpanKind::kInternal, CurrentTrace::Get());
+  span.Set("plimsoll.model", entry.flag.name);
+  const CurrentTrace current(span.context());
+  absl::StatusOr<std::unique_ptr<LoadedModel>> model =
+      TryLoad(entry, options, if_full);
+  if (model.ok()) span.Set("plimsoll.plan_bytes", (*model)->total_bytes());
+  span.End(model.status().code());
+  return model;
 }
 
 absl::StatusOr<std::unique_ptr<LoadedModel>> ModelRegistry::TryLoad(

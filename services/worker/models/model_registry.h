@@ -213,6 +213,10 @@ class ModelRegistry {
                  IfFull if_full) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RunLoad(Entry& entry, const planner::LoadOptions& options,
                IfFull if_full) ABSL_LOCKS_EXCLUDED(mu_);
+  // TryLoad with a span.
+  absl::StatusOr<std::unique_ptr<LoadedModel>> TraceLoad(
+      Entry& entry, const planner::LoadOptions& options, IfFull if_full)
+      ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<std::unique_ptr<LoadedModel>> TryLoad(
       Entry& entry, const planner::LoadOptions& options, IfFull if_full)
       ABSL_LOCKS_EXCLUDED(mu_);

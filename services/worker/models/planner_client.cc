@@ -11,6 +11,8 @@
 #include "plimsoll/v1/planner.grpc.pb.h"
 #include "services/server/access/keepalive.h"
 #include "services/server/credentials.h"
+#include "services/tracing/call_trace.h"
+#include "services/tracing/tracer.h"
 #include "services/wire/errors.h"
 #include "services/wire/to_proto.h"
 
@@ -50,6 +52,21 @@ v1::ProcessIdentity ToMessage(const ProcessIdentity& identity) {
   return message;
 }
 
+// A call about a lease. It has a span if it belongs to one of this thread.
+OpenSpan CallSpan(const char* method) {
+  const std::optional<TraceContext>& trace = CurrentTrace::Get();
+  if (!trace.has_value()) return {};
+  OpenSpan span(absl::StrCat("plimsoll.v1.PlannerService/", method),
+                SpanKind::kClient, trace);
+  span.Set("rpc.system", std::string("grpc"));
+  return span;
+}
+
+void SetLease(const std::string& device_id, int64_t bytes, OpenSpan& span) {
+  span.Set("plimsoll.device", device_id);
+  span.Set("plimsoll.lease_bytes", bytes);
+}
+
 // A request for a plan, without devices.
 template <typename Request>
 Request RequestFor(const PlannedModel& model) {
@@ -78,6 +95,7 @@ struct PlannerClient::Stub {
                     Response& response) const {
     grpc::ClientContext context;
     context.set_deadline(Deadline());
+    AddTrace(CurrentTrace::Get(), context);
     return FromPlanner((planner.get()->*method)(&context, request, &response));
   }
 
@@ -91,6 +109,7 @@ struct PlannerClient::Stub {
     for (int i = 0; i < max_calls; ++i) {
       grpc::ClientContext context;
       context.set_deadline(deadline);
+      AddTrace(CurrentTrace::Get(), context);
       context.set_wait_for_ready(i > 0);
       status =
           FromPlanner((planner.get()->*method)(&context, request, &response));
@@ -178,8 +197,16 @@ absl::StatusOr<LeaseGrant> PlannerClient::Reserve(const std::string& request_id,
   grant.purpose = purpose;
   grant.asked = clock_();  // before the first call, which may be the one
   v1::ReserveResponse response;
-  RETURN_IF_ERROR(stub_->CallAgain(
-      kMaxReserveCalls, &v1::PlannerService::Stub::Reserve, request, response));
+  OpenSpan span = CallSpan("Reserve");
+  SetLease(device_id, bytes, span);
+  {
+    const CurrentTrace current(span.context());
+    const absl::Status status =
+        stub_->CallAgain(kMaxReserveCalls, &v1::PlannerService::Stub::Reserve,
+                         request, response);
+    span.End(status.code());
+    RETURN_IF_ERROR(status);
+  }
   grant.id = response.lease().id();
   grant.epoch = static_cast<int64_t>(response.lease().epoch());
   grant.bytes = static_cast<int64_t>(response.lease().bytes());
@@ -197,7 +224,13 @@ absl::Status PlannerClient::Confirm(const LeaseGrant& lease,
   request.set_measured_bytes(ToUint64(measured_bytes));
   request.set_device_free_bytes(ToUint64(device_free_bytes));
   v1::ConfirmResponse response;
-  return stub_->Call(&v1::PlannerService::Stub::Confirm, request, response);
+  OpenSpan span = CallSpan("Confirm");
+  SetLease(lease.device_id, measured_bytes, span);
+  const CurrentTrace current(span.context());
+  absl::Status status =
+      stub_->Call(&v1::PlannerService::Stub::Confirm, request, response);
+  span.End(status.code());
+  return status;
 }
 
 absl::StatusOr<bool> PlannerClient::Renew(
@@ -235,7 +268,13 @@ absl::Status PlannerClient::Release(const LeaseGrant& lease,
     request.set_shortfall_bytes(ToUint64(shortfall_bytes));
   }
   v1::ReleaseResponse response;
-  return stub_->Call(&v1::PlannerService::Stub::Release, request, response);
+  OpenSpan span = CallSpan("Release");
+  SetLease(lease.device_id, lease.bytes, span);
+  const CurrentTrace current(span.context());
+  absl::Status status =
+      stub_->Call(&v1::PlannerService::Stub::Release, request, response);
+  span.End(status.code());
+  return status;
 }
 
 absl::StatusOr<std::vector<LeaseGrant>> PlannerClient::HeldLeases() {

@@ -14,6 +14,7 @@
 #include "services/host/device_list.h"
 #include "services/server/flags.h"
 #include "services/settings/settings_flags.h"
+#include "services/tracing/tracing_flags.h"
 
 namespace plimsoll::services {
 namespace {
@@ -210,6 +211,7 @@ void AddWorkerFlags(CLI::App& app, WorkerFlags& flags) {
   WorkerOptions& options = flags.options;
   AddSettingsFlags(app, flags.settings);
   AddServerFlags(app, flags.server);
+  AddTracingFlags(app, flags.tracing);
   AddModelFlag(app, options.models);
   AddDemandFlags(app, options);
   AddLoadFlags(app, options.load);

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "services/server/server.h"
 #include "services/settings/settings.h"
+#include "services/tracing/tracer.h"
 #include "services/worker/models/options.h"
 
 namespace plimsoll::services {
@@ -16,6 +17,7 @@ struct WorkerFlags {
   ServerOptions server = {};
   WorkerOptions options = {};
   DeviceFlags devices = {};
+  TracingOptions tracing = {};
   Settings settings = {.section = "worker"};
 };
 

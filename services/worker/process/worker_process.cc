@@ -44,7 +44,8 @@ void AwaitEnd(ModelRegistry& registry, LogObserver& log, WorkerReload& reload) {
 }  // namespace
 
 absl::Status RunWorker(const ServerOptions& server_options,
-                       WorkerOptions options, WorkerReload reload) {
+                       WorkerOptions options, WorkerReload reload,
+                       const TracingOptions& tracing) {
   RETURN_IF_ERROR(CheckListen(server_options));
   RETURN_IF_ERROR(
       CheckQuotaFlag(options.quota_file, server_options.knows_callers()));
@@ -60,7 +61,10 @@ absl::Status RunWorker(const ServerOptions& server_options,
   // Before any of gRPC's is started, which its calls to a planner need.
   RETURN_IF_ERROR(
       CheckWorkerThreads(options, GrpcThreads() + (has_metrics ? 1 : 0) +
-                                      (WantedBeat().has_value() ? 1 : 0)));
+                                      (WantedBeat().has_value() ? 1 : 0) +
+                                      TracingThreads(tracing)));
+  ASSIGN_OR_RETURN(const auto tracer,
+                   Tracer::Start(tracing, "plimsoll-worker"));
   std::optional<Observers> observers;
   if (has_metrics) options.observer = &observers.emplace(options).both;
   ASSIGN_OR_RETURN(const auto core, WorkerCore::Start(std::move(options)));

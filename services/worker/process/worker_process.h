@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "services/server/server.h"
+#include "services/tracing/tracer.h"
 #include "services/worker/models/options.h"
 #include "services/worker/process/worker_reload.h"
 
@@ -16,9 +17,10 @@ namespace plimsoll::services {
 //
 // The loss of a device ends the process (WorkerCore::WatchDevices).
 //
-// Errors: those of Server::Start.
+// Errors: those of Server::Start and Tracer::Start.
 absl::Status RunWorker(const ServerOptions& server_options,
-                       WorkerOptions options, WorkerReload reload = {});
+                       WorkerOptions options, WorkerReload reload = {},
+                       const TracingOptions& tracing = {});
 
 }  // namespace plimsoll::services
 

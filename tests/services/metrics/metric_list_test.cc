@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <regex>
@@ -39,6 +40,9 @@ std::vector<const Metric*> AllMetrics() {
   std::vector<const Metric*> all(worker.begin(), worker.end());
   all.insert(all.end(), gateway.begin(), gateway.end());
   all.insert(all.end(), planner.begin(), planner.end());
+  // Some are in several lists.
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
   return all;
 }
 

@@ -1,0 +1,23 @@
+// The trace of a gRPC call, in its metadata.
+#ifndef PLIMSOLL_SERVICES_TRACING_CALL_TRACE_H_
+#define PLIMSOLL_SERVICES_TRACING_CALL_TRACE_H_
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/server_context.h>
+
+#include <optional>
+
+#include "services/tracing/trace_context.h"
+
+namespace plimsoll::services {
+
+// What the caller said; nothing if it said nothing, or nothing good.
+std::optional<TraceContext> TraceOf(const grpc::CallbackServerContext& context);
+
+// Tells the server which span calls, if one does.
+void AddTrace(const std::optional<TraceContext>& trace,
+              grpc::ClientContext& context);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_TRACING_CALL_TRACE_H_

@@ -1,0 +1,29 @@
+// Sends spans to a collector by OTLP over gRPC.
+#ifndef PLIMSOLL_SERVICES_TRACING_OTLP_SENDER_H_
+#define PLIMSOLL_SERVICES_TRACING_OTLP_SENDER_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "services/tracing/span_exporter.h"
+
+namespace plimsoll::services {
+
+struct OtlpEndpoint {
+  std::string target;   // HOST:PORT
+  bool is_tls = false;  // by the authorities that the system trusts
+};
+
+// Reads http://HOST:PORT or https://HOST:PORT. A "/" may follow.
+// Errors: kInvalidArgument.
+absl::StatusOr<OtlpEndpoint> ParseOtlpEndpoint(absl::string_view text);
+
+// `service` is the name of this process among others, as "plimsoll-worker".
+std::unique_ptr<SpanSender> NewOtlpSender(const OtlpEndpoint& endpoint,
+                                          const std::string& service);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_TRACING_OTLP_SENDER_H_

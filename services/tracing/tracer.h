@@ -1,0 +1,110 @@
+// Decides which traces are recorded, and begins their spans.
+#ifndef PLIMSOLL_SERVICES_TRACING_TRACER_H_
+#define PLIMSOLL_SERVICES_TRACING_TRACER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "services/tracing/span.h"
+#include "services/tracing/span_exporter.h"
+#include "services/tracing/trace_context.h"
+
+namespace plimsoll::services {
+
+struct TracingOptions {
+  std::string endpoint;  // as ParseOtlpEndpoint takes it; empty: no spans
+  double share = 1.0;    // of the traces that begin here, from 0 to 1
+};
+
+// Threads that the tracer of these options has beside gRPC's.
+inline int TracingThreads(const TracingOptions& options) {
+  return options.endpoint.empty() ? 0 : 1;
+}
+
+// Whether a trace that begins here is recorded. The answer depends on the id
+// alone, and is yes for `share` of all ids.
+bool IsSampled(const TraceId& id, double share);
+
+// Takes the spans of this process while it exists; a process has one at most.
+// It outlives all calls. Thread-safe, except for construction and destruction.
+class Tracer {
+ public:
+  // Returns null without an endpoint: nothing is recorded then. `service` names
+  // the process among others.
+  // Errors: those of ParseOtlpEndpoint and SpanExporter::Start.
+  static absl::StatusOr<std::unique_ptr<Tracer>> Start(
+      const TracingOptions& options, const std::string& service);
+  // For tests.
+  Tracer(std::unique_ptr<SpanExporter> exporter, double share);
+  ~Tracer();
+  Tracer(const Tracer&) = delete;
+  Tracer& operator=(const Tracer&) = delete;
+
+  // The process's tracer, or null.
+  static Tracer* Active();
+
+  // The context of a new span: in the trace of `parent`, which says whether it
+  // is sampled, or in a new one.
+  TraceContext NewContext(const std::optional<TraceContext>& parent) const;
+  // Takes a span whose context is sampled. Never blocks.
+  void Record(Span span) { exporter_->Add(std::move(span)); }
+
+  const SpanExporter& exporter() const { return *exporter_; }
+
+ private:
+  const std::unique_ptr<SpanExporter> exporter_;
+  const double share_;
+};
+
+// A span that has begun. Without a tracer it only knows its parent, and if its
+// trace is not sampled it records nothing. Movable; not thread-safe.
+class OpenSpan {
+ public:
+  OpenSpan() = default;
+  // `parent` is the caller's, if there is one.
+  OpenSpan(const std::string& name, SpanKind kind,
+           const std::optional<TraceContext>& parent);
+  OpenSpan(OpenSpan&&) = default;
+  OpenSpan& operator=(OpenSpan&&) = default;
+
+  // What the calls that belong to the span are told: its context, or without a
+  // tracer its parent's.
+  const std::optional<TraceContext>& context() const { return context_; }
+  bool is_recorded() const { return span_.has_value(); }
+  absl::Time begin() const {
+    return is_recorded() ? span_->begin : absl::InfinitePast();
+  }
+  void SetName(std::string name);
+  void Set(const std::string& key, SpanValue value);
+  // A part of this span that has ended.
+  void AddPart(const std::string& name, absl::Time begin, absl::Time end);
+  // Hands the span over; later calls do nothing.
+  void End(absl::StatusCode code);
+
+ private:
+  std::optional<TraceContext> context_;
+  std::optional<Span> span_;  // while it is open, if it is recorded
+};
+
+// While it exists, what this thread calls belongs to the span of `context`.
+class CurrentTrace {
+ public:
+  explicit CurrentTrace(std::optional<TraceContext> context);
+  ~CurrentTrace();
+  CurrentTrace(const CurrentTrace&) = delete;
+  CurrentTrace& operator=(const CurrentTrace&) = delete;
+
+  // That of this thread.
+  static const std::optional<TraceContext>& Get();
+
+ private:
+  std::optional<TraceContext> outer_;
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_TRACING_TRACER_H_

@@ -1,0 +1,19 @@
+// The flags for tracing, which all servers share.
+#ifndef PLIMSOLL_SERVICES_TRACING_TRACING_FLAGS_H_
+#define PLIMSOLL_SERVICES_TRACING_TRACING_FLAGS_H_
+
+#include "services/tracing/tracer.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace plimsoll::services {
+
+// Adds --otlp-endpoint and --trace-share. Without the former,
+// OTEL_EXPORTER_OTLP_ENDPOINT of the environment is the endpoint.
+void AddTracingFlags(CLI::App& app, TracingOptions& options);
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_TRACING_TRACING_FLAGS_H_
