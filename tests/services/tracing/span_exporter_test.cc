@@ -17,8 +17,8 @@ TEST(SpanExporterTest, TheEndSendsWhatWaits) {
   CollectedSpans spans;
   {
     const auto exporter = NewExporter(spans);
-    exporter->Add({.name = "first"});
-    exporter->Add({.name = "second"});
+    exporter->Add({.context = {}, .name = "first"});
+    exporter->Add({.context = {}, .name = "second"});
   }
   const auto all = spans.All();
   ASSERT_EQ(all.size(), 2u);
