@@ -65,25 +65,28 @@ bool IsGoodValue(absl::string_view value) {
          });
 }
 
-bool IsGoodState(absl::string_view state) {
-  if (state.size() > kMaxTraceStateBytes) return false;
+// Returns the members of a tracestate with nothing but ',' between them, or
+// nothing at all if it is bad. Tabs must not stay: gRPC ends the process that
+// sends one in metadata.
+std::string ReadState(absl::string_view state) {
+  if (state.size() > kMaxTraceStateBytes) return "";
   std::set<absl::string_view> keys;
+  std::string read;
   int n_members = 0;
   for (absl::string_view member : absl::StrSplit(state, ',')) {
-    if (++n_members > kMaxTraceStateMembers) return false;
+    if (++n_members > kMaxTraceStateMembers) return "";
     const auto is_space = [](char c) { return c == ' ' || c == '\t'; };
     while (!member.empty() && is_space(member.front())) member.remove_prefix(1);
     while (!member.empty() && is_space(member.back())) member.remove_suffix(1);
     if (member.empty()) continue;  // W3C allows them
     const size_t equals = member.find('=');
-    if (equals == member.npos) return false;
+    if (equals == member.npos) return "";
     const absl::string_view key = member.substr(0, equals);
-    if (!IsGoodKey(key) || !IsGoodValue(member.substr(equals + 1))) {
-      return false;
-    }
-    if (!keys.insert(key).second) return false;
+    if (!IsGoodKey(key) || !IsGoodValue(member.substr(equals + 1))) return "";
+    if (!keys.insert(key).second) return "";
+    absl::StrAppend(&read, read.empty() ? "" : ",", member);
   }
-  return !keys.empty();
+  return read;
 }
 
 }  // namespace
@@ -111,7 +114,7 @@ std::optional<TraceContext> ParseTrace(absl::string_view parent,
   if (!ReadId(parent.substr(36, 16), context.span_id)) return std::nullopt;
   const std::string flags = absl::HexStringToBytes(parent.substr(53, 2));
   context.is_sampled = (static_cast<uint8_t>(flags[0]) & 1) != 0;
-  if (IsGoodState(state)) context.state = std::string(state);
+  context.state = ReadState(state);
   return context;
 }
 

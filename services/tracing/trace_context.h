@@ -30,11 +30,12 @@ struct TraceContext {
   TraceId trace_id = {};    // not 0
   SpanId span_id = {};      // not 0
   bool is_sampled = false;  // whether the trace's spans are recorded
-  std::string state = {};   // the tracestate, as it came
+  std::string state = {};   // the tracestate: printable ASCII
 };
 
 // Reads the two headers of a call. Returns nothing if `parent` is not exactly
-// what W3C allows. A bad `state` alone is left out.
+// what W3C allows. A bad `state` alone is left out. Spaces and tabs around the
+// members of a good one are, too, and members that are empty.
 std::optional<TraceContext> ParseTrace(absl::string_view parent,
                                        absl::string_view state);
 
