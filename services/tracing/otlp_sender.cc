@@ -12,11 +12,15 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/status_macros.h"
 #include "opentelemetry/proto/collector/trace/v1/trace_service.grpc.pb.h"
 #include "services/host/random_id.h"
+#include "services/server/credentials.h"
+#include "services/server/tls_files.h"
 
 namespace plimsoll::services {
 namespace {
@@ -79,14 +83,23 @@ void SetSpan(const Span& span, otlp::trace::v1::Span& out) {
   out.mutable_status()->set_message(code);
 }
 
+std::shared_ptr<grpc::Channel> NewChannel(const OtlpEndpoint& endpoint,
+                                          const ClientSecurity& security) {
+  grpc::ChannelArguments arguments;
+  // A collector that comes back is noticed within a few batches.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
+  return grpc::CreateCustomChannel(
+      endpoint.target, NewChannelCredentials(security, endpoint.target),
+      arguments);
+}
+
 class OtlpSender final : public SpanSender {
  public:
-  OtlpSender(const OtlpEndpoint& endpoint, const std::string& service)
+  OtlpSender(const OtlpEndpoint& endpoint, const ClientSecurity& security,
+             const std::string& service)
       : stub_(otlp::collector::trace::v1::TraceService::NewStub(
-            grpc::CreateChannel(endpoint.target,
-                                endpoint.is_tls
-                                    ? grpc::SslCredentials({})
-                                    : grpc::InsecureChannelCredentials()))) {
+            NewChannel(endpoint, security))) {
     AddAttribute("service.name", service, resource_);
     AddAttribute("service.version", std::string(PLIMSOLL_VERSION), resource_);
     AddAttribute("service.instance.id", RandomId(), resource_);
@@ -146,15 +159,16 @@ bool IsPort(absl::string_view text) {
          absl::SimpleAtoi(text, &port) && port >= 1 && port <= 65'535;
 }
 
+// A name, an IPv4 address, or an IPv6 address in brackets.
 bool IsHost(absl::string_view text) {
-  if (text.empty()) return false;
-  const bool has_brackets = text.front() == '[' && text.back() == ']';
-  for (const char c : text) {
-    if (!absl::ascii_isgraph(static_cast<unsigned char>(c))) return false;
-    if (c == '/' || c == '@' || c == '?' || c == '#') return false;
-    if (c == ':' && !has_brackets) return false;
-  }
-  return true;
+  const bool is_ipv6 =
+      text.size() > 2 && text.front() == '[' && text.back() == ']';
+  if (is_ipv6) text = text.substr(1, text.size() - 2);
+  const auto is_good = [is_ipv6](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' ||
+           c == '-' || c == '_' || (is_ipv6 && c == ':');
+  };
+  return !text.empty() && std::all_of(text.begin(), text.end(), is_good);
 }
 
 }  // namespace
@@ -173,13 +187,25 @@ absl::StatusOr<OtlpEndpoint> ParseOtlpEndpoint(absl::string_view text) {
         "takes http://HOST:PORT or https://HOST:PORT of a collector that "
         "speaks OTLP over gRPC");
   }
-  endpoint.target = std::string(rest);
+  // A name may also be one of gRPC's schemes, as "unix".
+  const bool is_ipv6 = absl::StartsWith(rest, "[");
+  endpoint.target = absl::StrCat(is_ipv6 ? "" : "dns:///", rest);
   return endpoint;
 }
 
-std::unique_ptr<SpanSender> NewOtlpSender(const OtlpEndpoint& endpoint,
-                                          const std::string& service) {
-  return std::make_unique<OtlpSender>(endpoint, service);
+absl::StatusOr<std::unique_ptr<SpanSender>> NewOtlpSender(
+    const OtlpEndpoint& endpoint, const std::string& ca_file,
+    const std::string& service) {
+  ClientSecurity security;
+  if (endpoint.is_tls) {
+    security.ca = ca_file.empty() ? ClientSecurity::kSystem : ca_file;
+  } else if (!ca_file.empty()) {
+    return absl::InvalidArgumentError(
+        "--otlp-ca is for a collector with TLS; give --otlp-endpoint as "
+        "https://HOST:PORT");
+  }
+  RETURN_IF_ERROR(CheckClientSecurity(security, endpoint.target));
+  return std::make_unique<OtlpSender>(endpoint, security, service);
 }
 
 }  // namespace plimsoll::services

@@ -12,17 +12,22 @@
 namespace plimsoll::services {
 
 struct OtlpEndpoint {
-  std::string target;   // HOST:PORT
-  bool is_tls = false;  // by the authorities that the system trusts
+  std::string target;  // as gRPC takes it
+  bool is_tls = false;
 };
 
 // Reads http://HOST:PORT or https://HOST:PORT. A "/" may follow.
 // Errors: kInvalidArgument.
 absl::StatusOr<OtlpEndpoint> ParseOtlpEndpoint(absl::string_view text);
 
-// `service` is the name of this process among others, as "plimsoll-worker".
-std::unique_ptr<SpanSender> NewOtlpSender(const OtlpEndpoint& endpoint,
-                                          const std::string& service);
+// `ca_file` has the authorities that the collector's certificate may come from;
+// empty: those that the system trusts. `service` is the name of this process
+// among others, as "plimsoll-worker".
+// Errors: kInvalidArgument if `ca_file` cannot be read, or is given without
+// TLS.
+absl::StatusOr<std::unique_ptr<SpanSender>> NewOtlpSender(
+    const OtlpEndpoint& endpoint, const std::string& ca_file,
+    const std::string& service);
 
 }  // namespace plimsoll::services
 

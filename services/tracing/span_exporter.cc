@@ -6,18 +6,19 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "services/host/clock.h"
 #include "services/host/log.h"
 
 namespace plimsoll::services {
 
 SpanExporter::SpanExporter(std::unique_ptr<SpanSender> sender,
-                           absl::Duration max_flush)
-    : sender_(std::move(sender)), max_flush_(max_flush) {}
+                           const Waits& waits)
+    : sender_(std::move(sender)), waits_(waits) {}
 
 absl::StatusOr<std::unique_ptr<SpanExporter>> SpanExporter::Start(
-    std::unique_ptr<SpanSender> sender, absl::Duration max_flush) {
+    std::unique_ptr<SpanSender> sender, const Waits& waits) {
   std::unique_ptr<SpanExporter> exporter(
-      new SpanExporter(std::move(sender), max_flush));
+      new SpanExporter(std::move(sender), waits));
   ASSIGN_OR_RETURN(exporter->thread_,
                    Background::Start([raw = exporter.get()] { raw->Loop(); }));
   return exporter;
@@ -27,7 +28,7 @@ SpanExporter::~SpanExporter() {
   {
     absl::MutexLock lock(&mu_);
     is_ending_ = true;
-    mu_.AwaitWithTimeout(absl::Condition(&is_done_), max_flush_);
+    mu_.AwaitWithTimeout(absl::Condition(&is_done_), waits_.flush);
     is_cut_off_ = true;
   }
   sender_->Cancel();
@@ -54,7 +55,7 @@ std::vector<Span> SpanExporter::NextBatch() {
   };
   absl::MutexLock lock(&mu_);
   mu_.Await(absl::Condition(&has_some));
-  mu_.AwaitWithTimeout(absl::Condition(&is_full), kMaxDelay);
+  mu_.AwaitWithTimeout(absl::Condition(&is_full), waits_.delay);
   std::vector<Span> batch;
   if (is_cut_off_) return batch;
   const auto end = queue_.begin() + static_cast<std::ptrdiff_t>(
@@ -81,15 +82,17 @@ void SpanExporter::Loop() {
 }
 
 void SpanExporter::Tell(const absl::Status& status) {
-  if (status.ok() == was_taken_) return;
-  was_taken_ = status.ok();
-  if (was_taken_) {
-    Log(LogLevel::kInfo, "the collector of traces takes spans again");
-    return;
+  const auto line = news_.Take(BootTime(), status.ok(), n_dropped_);
+  if (!line.has_value()) return;
+  if (!line->is_warning) {
+    return Log(LogLevel::kInfo, "the collector takes spans again",
+               {{"dropped", line->n_dropped}});
   }
-  Log(LogLevel::kWarning,
-      "the collector of traces does not take spans; they are dropped",
-      {{"error", std::string(status.message())}});
+  Log(LogLevel::kWarning, "spans were dropped",
+      {{"dropped", line->n_dropped},
+       {"error", status.ok() ? "the queue was full, or the collector refused "
+                               "some of a batch"
+                             : std::string(status.message())}});
 }
 
 }  // namespace plimsoll::services

@@ -15,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "services/host/background.h"
+#include "services/tracing/drop_news.h"
 #include "services/tracing/span.h"
 
 namespace plimsoll::services {
@@ -46,11 +47,16 @@ class SpanExporter {
   // The end waits so long for what is in the queue.
   static constexpr absl::Duration kMaxFlush = absl::Seconds(2);
 
-  // `max_flush` is kMaxFlush, but for tests.
+  // Tests have others.
+  struct Waits {
+    absl::Duration delay = kMaxDelay;
+    absl::Duration flush = kMaxFlush;
+  };
+
   // Errors: kResourceExhausted if the system gives no thread.
   static absl::StatusOr<std::unique_ptr<SpanExporter>> Start(
-      std::unique_ptr<SpanSender> sender, absl::Duration max_flush = kMaxFlush);
-  // Sends what waits. What is left after `max_flush` is dropped.
+      std::unique_ptr<SpanSender> sender, const Waits& waits);
+  // Sends what waits. What is left after `flush` is dropped.
   ~SpanExporter();
   SpanExporter(const SpanExporter&) = delete;
   SpanExporter& operator=(const SpanExporter&) = delete;
@@ -62,18 +68,18 @@ class SpanExporter {
   int64_t n_dropped() const { return n_dropped_; }
 
  private:
-  SpanExporter(std::unique_ptr<SpanSender> sender, absl::Duration max_flush);
+  SpanExporter(std::unique_ptr<SpanSender> sender, const Waits& waits);
   void Loop() ABSL_LOCKS_EXCLUDED(mu_);
   // The next batch; empty at the end.
   std::vector<Span> NextBatch() ABSL_LOCKS_EXCLUDED(mu_);
-  // Logs that the receiver has begun or ceased to take spans.
+  // Logs what became of a batch, where that is news.
   void Tell(const absl::Status& status);
 
   const std::unique_ptr<SpanSender> sender_;
-  const absl::Duration max_flush_;
+  const Waits waits_;
   std::atomic<int64_t> n_sent_ = 0;
   std::atomic<int64_t> n_dropped_ = 0;
-  bool was_taken_ = true;  // the thread's
+  DropNews news_;  // the thread's
   absl::Mutex mu_;
   std::deque<Span> queue_ ABSL_GUARDED_BY(mu_);
   bool is_ending_ ABSL_GUARDED_BY(mu_) = false;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "services/tracing/otlp_sender.h"
@@ -45,10 +46,15 @@ bool IsSampled(const TraceId& id, double share) {
 absl::StatusOr<std::unique_ptr<Tracer>> Tracer::Start(
     const TracingOptions& options, const std::string& service) {
   if (options.endpoint.empty()) return nullptr;
-  ASSIGN_OR_RETURN(const OtlpEndpoint endpoint,
-                   ParseOtlpEndpoint(options.endpoint));
-  ASSIGN_OR_RETURN(auto exporter,
-                   SpanExporter::Start(NewOtlpSender(endpoint, service)));
+  const auto endpoint = ParseOtlpEndpoint(options.endpoint);
+  if (!endpoint.ok()) {
+    // That of the flag was checked already.
+    return absl::InvalidArgumentError(
+        absl::StrCat("$", kOtlpVariable, " ", endpoint.status().message()));
+  }
+  ASSIGN_OR_RETURN(auto sender,
+                   NewOtlpSender(*endpoint, options.ca_file, service));
+  ASSIGN_OR_RETURN(auto exporter, SpanExporter::Start(std::move(sender), {}));
   return std::make_unique<Tracer>(std::move(exporter), options.share);
 }
 

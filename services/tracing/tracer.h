@@ -15,9 +15,13 @@
 
 namespace plimsoll::services {
 
+// The variable of the environment that names an endpoint where no flag does.
+inline constexpr char kOtlpVariable[] = "OTEL_EXPORTER_OTLP_ENDPOINT";
+
 struct TracingOptions {
-  std::string endpoint;  // as ParseOtlpEndpoint takes it; empty: no spans
-  double share = 1.0;    // of the traces that begin here, from 0 to 1
+  std::string endpoint;      // as ParseOtlpEndpoint takes it; empty: no spans
+  std::string ca_file = {};  // as NewOtlpSender takes it
+  double share = 1.0;        // of the traces that begin here, from 0 to 1
 };
 
 // Threads that the tracer of these options has beside gRPC's.
@@ -35,7 +39,7 @@ class Tracer {
  public:
   // Returns null without an endpoint: nothing is recorded then. `service` names
   // the process among others.
-  // Errors: those of ParseOtlpEndpoint and SpanExporter::Start.
+  // Errors: those of ParseOtlpEndpoint, NewOtlpSender and SpanExporter::Start.
   static absl::StatusOr<std::unique_ptr<Tracer>> Start(
       const TracingOptions& options, const std::string& service);
   // For tests.

@@ -10,8 +10,8 @@ class App;
 
 namespace plimsoll::services {
 
-// Adds --otlp-endpoint and --trace-share. Without the former,
-// OTEL_EXPORTER_OTLP_ENDPOINT of the environment is the endpoint.
+// Adds --otlp-endpoint, --otlp-ca and --trace-share. Without the first one,
+// kOtlpVariable of the environment is the endpoint.
 void AddTracingFlags(CLI::App& app, TracingOptions& options);
 
 }  // namespace plimsoll::services

@@ -70,7 +70,7 @@ FOLDERS = {
     "services/sources": ("services/host", "services/wire"),
     "services/convert": ("services/sources",),
     "services/server": ("services/host", "services/wire"),
-    "services/tracing": ("services/host",),
+    "services/tracing": ("services/host", "services/server"),
     "services/settings": ("services/host", "services/server"),
     "services/fetch": ("services/server",),
     "services/generation": (

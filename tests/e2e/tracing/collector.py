@@ -72,13 +72,17 @@ class Span:
 
 
 class Collector:
-    """Takes spans, or while it hangs, nothing; a context manager."""
+    """Takes spans, or while it hangs or refuses them, nothing; a context manager.
 
-    def __init__(self, hangs=False):
+    `tls` are the server's credentials; without them it speaks plain text.
+    """
+
+    def __init__(self, port=0, hangs=False, refuses=False, tls=None):
         self._lock = threading.Lock()
         self._may_answer = threading.Event()
         if not hangs:
             self._may_answer.set()
+        self._refuses = refuses
         self._spans = []
         self.raw = b""  # all that came, as it came
         self.calls = 0
@@ -93,14 +97,21 @@ class Collector:
                 ),
             )
         )
-        port = self._server.add_insecure_port("127.0.0.1:0")
-        self.url = f"http://127.0.0.1:{port}"
+        address = f"127.0.0.1:{port}"
+        self.port = (
+            self._server.add_secure_port(address, tls)
+            if tls
+            else self._server.add_insecure_port(address)
+        )
+        self.url = f"{'https' if tls else 'http'}://localhost:{self.port}"
         self._server.start()
 
-    def _export(self, data, unused_context):
+    def _export(self, data, context):
         with self._lock:
             self.calls += 1
         self._may_answer.wait()
+        if self._refuses:
+            context.abort(grpc.StatusCode.PERMISSION_DENIED, "go away")
         request = REQUEST.FromString(data)
         with self._lock:
             self.raw += data
@@ -131,4 +142,4 @@ class Collector:
 
     def __exit__(self, *unused):
         self._may_answer.set()
-        self._server.stop(None)
+        self._server.stop(None).wait()

@@ -20,6 +20,7 @@ struct CollectedSpans {
   bool is_refused ABSL_GUARDED_BY(mu) = false;  // Send fails
   int n_sending ABSL_GUARDED_BY(mu) = 0;        // calls so far
   bool is_cancelled ABSL_GUARDED_BY(mu) = false;
+  absl::Duration patience ABSL_GUARDED_BY(mu);  // of the last call
 
   std::vector<Span> All() {
     absl::MutexLock lock(&mu);
@@ -47,8 +48,9 @@ class CollectingSender final : public SpanSender {
   explicit CollectingSender(CollectedSpans& spans) : spans_(spans) {}
 
   absl::StatusOr<int64_t> Send(const std::vector<Span>& spans,
-                               absl::Duration) override {
+                               absl::Duration patience) override {
     absl::MutexLock lock(&spans_.mu);
+    spans_.patience = patience;
     ++spans_.n_sending;
     const auto may_go_on = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(spans_.mu) {
       return !spans_.is_held || spans_.is_cancelled;
@@ -68,11 +70,11 @@ class CollectingSender final : public SpanSender {
   CollectedSpans& spans_;
 };
 
+// An exporter that waits for nothing but its end.
 inline std::unique_ptr<SpanExporter> NewExporter(
-    CollectedSpans& spans,
-    absl::Duration max_flush = absl::InfiniteDuration()) {
+    CollectedSpans& spans, absl::Duration flush = absl::InfiniteDuration()) {
   return *SpanExporter::Start(std::make_unique<CollectingSender>(spans),
-                              max_flush);
+                              {.delay = absl::ZeroDuration(), .flush = flush});
 }
 
 }  // namespace plimsoll::services

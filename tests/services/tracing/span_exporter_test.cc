@@ -56,6 +56,13 @@ TEST(SpanExporterTest, WhatFindsTheQueueFullIsDroppedAndCounted) {
   spans.SetHeld(false);
 }
 
+TEST(SpanExporterTest, ASendHasItsTime) {
+  CollectedSpans spans;
+  { NewExporter(spans)->Add({}); }
+  absl::MutexLock lock(&spans.mu);
+  EXPECT_EQ(spans.patience, SpanExporter::kMaxSend);
+}
+
 TEST(SpanExporterTest, ABatchThatIsRefusedIsDroppedAndCounted) {
   CollectedSpans spans;
   {

@@ -1,0 +1,37 @@
+// Decides when the log has a line about spans that are lost.
+#ifndef PLIMSOLL_SERVICES_TRACING_DROP_NEWS_H_
+#define PLIMSOLL_SERVICES_TRACING_DROP_NEWS_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/time/time.h"
+
+namespace plimsoll::services {
+
+// Not thread-safe.
+class DropNews {
+ public:
+  // There is one warning in this time at most, and one line at most that says
+  // that the receiver takes spans again.
+  static constexpr absl::Duration kInterval = absl::Minutes(1);
+
+  struct Line {
+    bool is_warning = false;  // else spans are taken again
+    int64_t n_dropped = 0;    // since the line before
+  };
+
+  // What the log says after a batch. `now` does not go back. `is_taken` is
+  // whether the receiver took the batch. `n_dropped` counts all spans that were
+  // dropped so far. Returns nothing if there is nothing to say yet.
+  std::optional<Line> Take(absl::Time now, bool is_taken, int64_t n_dropped);
+
+ private:
+  absl::Time next_warning_ = absl::InfinitePast();
+  int64_t n_told_ = 0;    // of the dropped ones
+  bool is_down_ = false;  // the last line said that batches are not taken
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_TRACING_DROP_NEWS_H_
