@@ -49,6 +49,13 @@ absl::string_view OperationOf(const Request& request) {
   }
 }
 
+// Null, and no work, if the process has no tracer.
+inline std::shared_ptr<RequestTrace> TraceOfRequest(
+    const grpc::CallbackServerContext& context, const std::string& request_id) {
+  if (Tracer::Active() == nullptr) return nullptr;
+  return RequestTrace::Begin(TraceOf(context), request_id);
+}
+
 // `Reactor` is one of gRPC's server reactors. gRPC and the engine each hold one
 // reference to the call; gRPC's ends in OnDone.
 template <typename Reactor>
@@ -128,8 +135,7 @@ class CallReactor : public Reactor, public GenerationCall {
  private:
   CallReactor(grpc::CallbackServerContext& context, const CallRoom& room,
               std::string request_id)
-      : GenerationCall(BootTime(),
-                       RequestTrace::Begin(TraceOf(context), request_id)),
+      : GenerationCall(BootTime(), TraceOfRequest(context, request_id)),
         context_(context),
         request_id_(std::move(request_id)),
         gate_(room.limits.gate),
