@@ -71,7 +71,7 @@ class Session:
 class Request:
     """One message of a session, with all that was said before."""
     __slots__ = ("session", "app", "n_app", "n_prompt", "n_reply", "arrived",
-                 "n_cached", "tried", "clock", "chat", "front")
+                 "ttft", "n_cached", "tried", "clock", "chat", "front")
 
     def __init__(self, chat, n_app, n_message, n_reply, now):
         self.chat = chat
@@ -82,6 +82,7 @@ class Request:
         self.n_prompt = chat.n_tokens + n_message
         self.n_reply = n_reply
         self.arrived = now
+        self.ttft = 0.0
         self.n_cached = 0
         self.tried = ()
         self.clock = 0.0

@@ -187,7 +187,7 @@ class Simulation(Fleet):
         if worker is None:
             self.count("unavailable")
             return
-        if not worker.node.alive or worker.state not in ("serving", "draining"):
+        if not worker.node.alive or worker.state != "serving":
             # The front has not noticed yet, and the client has nothing yet.
             request.tried += (worker.number,)
             self.count("retried")
@@ -228,15 +228,15 @@ class Simulation(Fleet):
     def _first_token(self, request):
         self.count("prompt_tokens", request.n_prompt)
         self.count("cached_tokens", request.n_cached)
+        request.ttft = self.now - request.arrived + NETWORK_S
         if request.arrived >= self.traffic_from + self.options.warm_s:
-            self.ttft.append(self.now - request.arrived + NETWORK_S)
-        request.arrived = self.now - request.arrived + NETWORK_S  # now its TTFT
+            self.ttft.append(request.ttft)
 
     def _complete(self, worker, request):
         request.front.leave(worker, request)
         self.count("completed")
         self.count("tokens", request.n_reply)
-        if request.arrived <= self.options.slo_s:
+        if request.ttft <= self.options.slo_s:
             self.count("good_tokens", request.n_reply)
         chat = request.chat
         chat.n_tokens = request.n_total
@@ -295,6 +295,8 @@ class Simulation(Fleet):
             "peak_grants_per_s": max(self.grants_at.values(), default=0),
             "renewals_per_s": renewals_per_s,
             "planners": len(self.groups),
+            "without_lease": sum(w.state in ("down", "starting")
+                                 for w in self.workers),
             "renewal_cores": renewals_per_s / len(self.groups)
             * self.record["planner"]["renew_cpu_us"] / 1e6,
             "takeovers_s": [round(s, 3) for s in self.takeovers],

@@ -41,6 +41,8 @@ PLANNERS = (
     ("of a core", lambda f: f"{f['renewal_cores'] * 100:.1f} %"),
     ("takeover, the longest",
      lambda f: seconds(max(f["takeovers_s"], default=None))),
+    ("workers without a lease at the end",
+     lambda f: f"{f['without_lease']:,}"),
     ("looks at a device", lambda f: f"{f['checks']:,}"),
     ("violations", lambda f: f"{sum(f['violations'].values()):,}"),
 )

@@ -80,7 +80,7 @@ class Fleet:
     # A worker's start.
 
     def start(self, worker):
-        if not worker.node.alive:
+        if not worker.node.alive or worker.state != "down":
             return
         self.n_processes += 1
         worker.process = self.n_processes
