@@ -26,7 +26,7 @@ standby takes over within 5 s. A violation is printed, and the exit code is 1.
 examples:
   fleet.py                                  # 10 nodes, each routing
   fleet.py --nodes 1,10,100,1000,4000 --out figures.json --svg fleet.svg
-  fleet.py --nodes 20 --churn 6 --defect standby-does-not-reread --seed 3
+  fleet.py --nodes 20 --moves 300 --defect standby-does-not-reread --seed 3
   fleet.py --nodes 100 --nodes-per-planner 1 --faults worker
 """
 import argparse
@@ -81,9 +81,9 @@ def parse():
         help=f"of it that do not count ({defaults.warm_s:g})")
     add("--start", type=float, default=defaults.start_s, metavar="SECONDS",
         help="in which the workers start; 0: all at once")
-    add("--churn", type=float, default=defaults.churn_per_s, metavar="N",
-        help=f"workers a second that move to another node"
-             f" ({defaults.churn_per_s:g})")
+    add("--moves", type=float, default=defaults.moves_per_hour, metavar="N",
+        help=f"of each worker to another node in an hour"
+             f" ({defaults.moves_per_hour:g})")
     add("--grants-per-s", type=float, default=0.0, metavar="N",
         help="of one planner, by its disk (as recorded)")
     add("--faults", default=",".join(FAULTS), metavar="F,...",
@@ -113,7 +113,7 @@ def options_of(args, nodes, policy):
         nodes=nodes, policy=policy, node_bytes=int(args.node_memory * GIB),
         nodes_per_planner=1 if nodes == 1 else args.nodes_per_planner,
         load=args.load, seconds=args.seconds, warm_s=args.warm,
-        start_s=args.start, churn_per_s=args.churn, seed=args.seed,
+        start_s=args.start, moves_per_hour=args.moves, seed=args.seed,
         grants_per_s=args.grants_per_s, faults=tuple(args.faults),
         defects=frozenset(args.defect))
 

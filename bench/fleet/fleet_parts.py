@@ -19,7 +19,7 @@ class Options:
     seconds: float = 120.0  # of traffic
     warm_s: float = 15.0  # of traffic that is not counted
     start_s: float = 0.0  # the workers start within so long
-    churn_per_s: float = 0.1  # workers that move to another node, of the fleet
+    moves_per_hour: float = 6.0  # of each worker, to another node
     faults: tuple = ("worker", "node", "partition", "leader", "lock")
     arrivals: tuple = ()  # of sessions, after all is loaded; in place of load
     seed: int = 1
@@ -119,7 +119,7 @@ class Worker:
         self.confirmed = False
         self.in_flight_bytes = 0  # as its front counts
         self.last_turn = 0
-        self.moves_to = None
+        self.is_moving = False
 
     @property
     def side(self):

@@ -48,7 +48,7 @@ def arrivals_of(args):
 def options_of(args):
     return Options(nodes=1, node_bytes=args.node_bytes, cores=2,
                    policy="ring-hash", seconds=args.seconds, warm_s=0.0,
-                   arrivals=arrivals_of(args), churn_per_s=0.0, faults=(),
+                   arrivals=arrivals_of(args), moves_per_hour=0.0, faults=(),
                    seed=args.seed, n_apps=args.apps)
 
 
@@ -100,8 +100,8 @@ class Served:
                 self.in_flight -= 1
             return
         chat.turns_left -= 1
-        chat.ids += [MESSAGE_IDS + chat.random.randrange(10_000)
-                     for _ in range(request.n_prompt - len(chat.ids))]
+        chat.ids += [MESSAGE_IDS + (chat.number * 7919 + k * 31) % 10_007
+                     for k in range(len(chat.ids), request.n_prompt)]
         try:
             self.read(at, chat, request)
         except grpc.RpcError:

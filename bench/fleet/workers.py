@@ -9,6 +9,7 @@ REPLY_S = 0.001  # from the planner to the worker
 RESTART_S = 1.0  # a supervisor's
 DRAIN_S = 30.0
 NODE_DOWN_S = 30.0
+MOVE_CHOICES = 5
 PARTITION_S = 15.0
 FAULTS_AT = {"worker": 0.3, "node": 0.35, "partition": 0.4, "leader": 0.67,
              "lock": 0.72}  # parts of the time of traffic
@@ -146,7 +147,7 @@ class Fleet:
         elif not planner.alive or is_cut:
             self._repeat(worker, process, request, asked)
         elif lease is None:
-            if worker.moves_to is not None:
+            if worker.is_moving:
                 self._try_elsewhere(worker)
             self._again(worker, process)
         else:
@@ -160,7 +161,7 @@ class Fleet:
             self._again(worker, process)
             return
         worker.state = "loading"
-        worker.moves_to = None
+        worker.is_moving = False
         worker.node.used_bytes += lease.bytes
         self.checks.allocated(lease)
         self.after(worker.times.load_s, self.loaded, worker, process)
@@ -255,8 +256,13 @@ class Fleet:
 
     # Moves.
 
+    def await_churn(self):
+        rate = self.options.moves_per_hour * len(self.workers) / 3600
+        if rate > 0:
+            self.after(self.random.expovariate(rate), self.churn)
+
     def churn(self):
-        self.after(self.random.expovariate(self.options.churn_per_s), self.churn)
+        self.await_churn()
         serving = [w for w in self.random.sample(self.workers,
                                                  min(20, len(self.workers)))
                    if w.state == "serving"]
@@ -266,7 +272,7 @@ class Fleet:
         worker = serving[0]
         worker.state = "draining"
         worker.front.is_stale = True
-        worker.moves_to = 5  # nodes that it tries
+        worker.is_moving = True
         if worker.engine.n_running:
             self.after(DRAIN_S, self.drain_ended, worker, worker.process)
         else:
@@ -287,14 +293,14 @@ class Fleet:
         self.start(worker)
 
     def _try_elsewhere(self, worker):
-        """Another node, chosen without asking; the planner will say no."""
-        if worker.moves_to == 0:
-            return
-        worker.moves_to -= 1
-        candidates = [n for n in worker.node.group.nodes if n.alive]
-        if candidates:
+        """The emptiest of a few nodes, by what is allocated there; others may
+        have been granted bytes that they have not allocated yet."""
+        alive = [n for n in worker.node.group.nodes if n.alive]
+        if alive:
             worker.node.workers.remove(worker)
-            worker.node = self.random.choice(candidates)
+            worker.node = min(
+                self.random.sample(alive, min(MOVE_CHOICES, len(alive))),
+                key=lambda node: node.used_bytes)
             worker.node.workers.append(worker)
 
     # Faults.
@@ -304,8 +310,7 @@ class Fleet:
         for name in options.faults:
             self.after(options.seconds * FAULTS_AT[name],
                        getattr(self, f"fault_{name}"))
-        if options.churn_per_s > 0:
-            self.after(self.random.expovariate(options.churn_per_s), self.churn)
+        self.await_churn()
 
     def fault_worker(self):
         serving = [w for w in self.workers if w.state == "serving"]

@@ -48,7 +48,7 @@ def record():
 def run(seed=1, **fields):
     """The figures of a small fleet with everything that goes wrong."""
     options = {"nodes": 8, "node_bytes": 1700, "seconds": 80.0, "load": 0.3,
-               "churn_per_s": 3.0, "seed": seed, **fields}
+               "moves_per_hour": 1000.0, "seed": seed, **fields}
     return Simulation(Options(**options), record()).run()
 
 
@@ -271,7 +271,7 @@ class SimulationTest(unittest.TestCase):
                 self.assertGreater(figures["completed"], 0)
 
     def test_without_faults_nothing_is_lost_or_sent_again(self):
-        figures = run(faults=(), churn_per_s=0.0)
+        figures = run(faults=(), moves_per_hour=0.0)
         for name in ("lost_streams", "retried", "unavailable"):
             self.assertEqual(figures[name], 0)
 
@@ -289,7 +289,7 @@ class SimulationTest(unittest.TestCase):
         for nodes_per_planner in (1, 4):
             simulation = Simulation(Options(
                 nodes=4, node_bytes=1700, nodes_per_planner=nodes_per_planner,
-                seconds=60.0, load=0.0, churn_per_s=0.0, faults=()), record())
+                seconds=60.0, load=0.0, moves_per_hour=0.0, faults=()), record())
             died = []
 
             def kill():
@@ -318,7 +318,7 @@ class SimulationTest(unittest.TestCase):
             del small["times"]["large"]
             simulation = Simulation(Options(
                 nodes=2, node_bytes=2400, nodes_per_planner=nodes_per_planner,
-                seconds=60.0, load=0.0, churn_per_s=0.0, faults=()), small)
+                seconds=60.0, load=0.0, moves_per_hour=0.0, faults=()), small)
             simulation.at(20.0, lambda: simulation.kill(simulation.workers[0]))
             figures = simulation.run()
             self.assertEqual(figures["workers"], 6)
