@@ -17,7 +17,7 @@ class Options:
     policy: str = "prefix-affinity"
     load: float = 0.6  # of what the workers could do if nothing were cached
     seconds: float = 120.0  # of traffic
-    warm_s: float = 15.0  # of traffic that is not counted
+    warm_s: float = 30.0  # of traffic that is not counted
     start_s: float = 0.0  # the workers start within so long
     moves_per_hour: float = 6.0  # of each worker, to another node
     faults: tuple = ("worker", "node", "partition", "leader", "lock")

@@ -16,6 +16,10 @@ def share(value):
     return f"{value * 100:.0f} %"
 
 
+def counted(n, noun):
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
 SERVING = (
     ("nodes", lambda f: f"{f['nodes']:,}"),
     ("workers", lambda f: f"{f['workers']:,}"),
@@ -97,8 +101,8 @@ def svg(record, found):
         if one["nodes"] != last:
             last = one["nodes"]
             y += GAP
-            put(16, y, f"{one['nodes']:,} nodes, {one['workers']:,} workers",
-                "b")
+            put(16, y, f"{counted(last, 'node')}, "
+                f"{counted(one['workers'], 'worker')}", "b")
             y += 10
         good = one["goodput_tokens_per_s"] / max(1e-9, one["tokens_per_s"])
         put(LEFT - 10, y + 12, one["policy"], "e")

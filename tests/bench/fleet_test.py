@@ -1,7 +1,10 @@
 """The simulation of bench/fleet: its parts, and that it finds what is wrong."""
 
+import json
 import pathlib
+import subprocess
 import sys
+import tempfile
 import unittest
 import xml.etree.ElementTree
 
@@ -390,6 +393,43 @@ class TablesTest(unittest.TestCase):
             self.assertLess(float(element.get("y")), height)
         self.assertTrue(any("A <fast> CPU" in text.text
                             for text in root.iter(SVG + "text")))
+
+
+class CommandTest(unittest.TestCase):
+    """fleet.py with the times that are in the repository."""
+
+    FOLDER = pathlib.Path(__file__).parents[2] / "bench" / "fleet"
+
+    def call(self, *flags):
+        return subprocess.run(
+            [sys.executable, str(self.FOLDER / "fleet.py"), "--nodes=20",
+             "--policies=ring-hash", "--seconds=80", *flags],
+            capture_output=True, text=True, timeout=600, check=False)
+
+    def test_the_exit_code_says_whether_something_was_violated(self):
+        self.assertEqual(self.call().returncode, 0)
+        broken = self.call("--moves=300", "--seed=3",
+                           "--defect=standby-does-not-reread")
+        self.assertEqual(broken.returncode, 1)
+        self.assertIn("VIOLATION", broken.stderr)
+        self.assertEqual(self.call("--faults=flood").returncode, 2)
+
+    def test_figures_of_other_sizes_stay_in_the_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out, chart = f"{folder}/out.json", f"{folder}/out.svg"
+            self.call("--load=0", f"--out={out}")
+            self.call("--load=0", "--nodes=3", f"--out={out}", f"--svg={chart}")
+            found = json.loads(pathlib.Path(out).read_text())
+            self.assertEqual([one["nodes"] for one in found], [3, 20])
+            xml.etree.ElementTree.parse(chart)
+
+    def test_recorded_times_grow_with_what_is_done(self):
+        for one in times.read(self.FOLDER / "recorded.json")["times"].values():
+            prompts = [one.prefill_s(n) for n in range(16, 4000, 16)]
+            self.assertEqual(prompts, sorted(prompts))
+            steps = [one.step_s(n, 100 * n) for n in range(1, one.slots + 1)]
+            self.assertEqual(steps, sorted(steps))
+            self.assertGreater(one.context_s, 0)
 
 
 if __name__ == "__main__":
