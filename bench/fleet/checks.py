@@ -84,11 +84,11 @@ class Checks:
         if cause not in ("worker", "node"):
             self.violation("stream-lost", now, f"a stream was lost: {cause}")
 
-    def leader_ended(self, group, now, has_standby):
-        if has_standby:
-            self.leaderless_since.setdefault(group, now)
+    def leader_ended(self, group, now):
+        self.leaderless_since.setdefault(group, now)
 
     def leader_ready(self, group, now):
+        """Returns for how long the group had no leader; None: it had one."""
         since = self.leaderless_since.pop(group, None)
         if since is not None and now - since > TAKEOVER_S:
             self.violation("takeover", now, f"no planner for {now - since:.2f} s")

@@ -65,7 +65,9 @@ class Planner:
         self.held = {}  # device: bytes
         self.requests = {}
         self.measured = {}  # device: free bytes by the last reading
-        self.n_grants = self.n_renewals = self.n_refusals = 0
+        self.n_grants = self.n_renewals = 0
+        self.side = 0  # which workers reach it in a partition
+        self.is_restarting = False  # its successor is on the way
 
     # The lock and the journal.
 
@@ -151,7 +153,8 @@ class Planner:
     def reserve(self, request, device, process, n_bytes, now):
         """Commits a grant and returns a copy of it, or None: no room."""
         if request in self.requests:
-            return self.book.get(self.requests[request])
+            known = self.book.get(self.requests[request])
+            return known.copy() if known else None  # it may have ended
         if "expiry-frees" in self.defects:
             for i in list(self.on_device.get(device, ())):
                 if self.book[i].expires < now:
@@ -160,7 +163,6 @@ class Planner:
         if not self.check_owner():
             return None
         if n_bytes > self.available(device):
-            self.n_refusals += 1
             return None
         journal = self.journal
         lease = Lease(journal.next_id, request, device, process, n_bytes,

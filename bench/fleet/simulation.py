@@ -23,7 +23,7 @@ MAX_TRIES = 3  # workers that a request goes to
 
 
 class Simulation(Fleet):
-    """Runs once. Figures are in `self.figures` afterwards."""
+    """One run: make it, and call run()."""
 
     def __init__(self, options, record, progress=False):
         self.options = options

@@ -66,7 +66,7 @@ class Fleet:
                 self._restart_planner(group, planner)
 
     def _restart_planner(self, group, planner):
-        if not getattr(planner, "is_restarting", False):
+        if not planner.is_restarting:
             planner.is_restarting = True
             self.after(RESTART_S, self._start_planner, group, planner.side)
 
@@ -74,7 +74,7 @@ class Fleet:
         for planner in group.planners:
             if planner.alive and planner.leading:
                 planner.die()
-                self.checks.leader_ended(group.number, self.now, True)
+                self.checks.leader_ended(group.number, self.now)
                 self._restart_planner(group, planner)
         group.is_doomed = False
 
@@ -352,4 +352,4 @@ class Fleet:
         for group in self.groups:
             if group.journal.lock is not None:
                 group.journal.lock = None
-                self.checks.leader_ended(group.number, self.now, True)
+                self.checks.leader_ended(group.number, self.now)
