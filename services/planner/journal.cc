@@ -210,6 +210,7 @@ absl::Status Journal::Start() {
   // A partial journal stays partial until it is whole, even if this run ends
   // before.
   status = Transact([this] {
+    RETURN_IF_ERROR(ReadAgainIfChanged());
     RETURN_IF_ERROR(PutNonce());
     RETURN_IF_ERROR(Run(kReleasedIndex));
     if (!image_.is_partial) return absl::OkStatus();
@@ -341,6 +342,7 @@ absl::Status Journal::Load() {
   ASSIGN_OR_RETURN(const int64_t n_tables,
                    QueryInt("SELECT count(*) FROM sqlite_schema"));
   if (n_tables == 0) RETURN_IF_ERROR(Begin());
+  ASSIGN_OR_RETURN(read_version_, QueryInt("PRAGMA data_version"));
   RETURN_IF_ERROR(Read());
   if (!image_.is_partial && !IsTheLatest(has_log)) {
     Log(LogLevel::kWarning,
@@ -387,6 +389,16 @@ absl::Status Journal::Read() {
   n_rows_ = n_rows;
   RETURN_IF_ERROR(ReadRows());
   return planner::LeaseBook().Restore(image_, clock_());
+}
+
+absl::Status Journal::ReadAgainIfChanged() {
+  ASSIGN_OR_RETURN(const int64_t version, QueryInt("PRAGMA data_version"));
+  if (version == read_version_) return absl::OkStatus();
+  const bool was_partial = image_.is_partial;
+  image_ = {};
+  RETURN_IF_ERROR(Read());
+  image_.is_partial |= was_partial;
+  return absl::OkStatus();
 }
 
 absl::Status Journal::ReadRows() {

@@ -107,6 +107,9 @@ class Journal final : public planner::LeaseJournal {
   absl::Status Load();
   absl::Status Begin();  // makes the tables of a new file
   absl::Status Read();
+  // In a transaction: reads once more if another planner, which has lost its
+  // lock, has written since Load read.
+  absl::Status ReadAgainIfChanged();
   absl::Status ReadRows();
   absl::Status RenameAside(const absl::Status& why);
   void Close();
@@ -150,7 +153,8 @@ class Journal final : public planner::LeaseJournal {
   bool is_open_ = false;
   bool has_mark_ = false;  // the mark has its current text
   std::string nonce_;  // the name of the last run, as it shall be in the file
-  std::string file_nonce_;  // as it was found there last
+  std::string file_nonce_;    // as it was found there last
+  int64_t read_version_ = 0;  // SQLite's, of what Load read
   bool is_taken_over_ = false;
   bool has_failed_ = false;
   bool was_good_ = true;  // the last write reached the disk

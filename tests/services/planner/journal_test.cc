@@ -178,6 +178,22 @@ TEST_F(JournalTest, ATakenOverJournalIsWrittenNoMore) {
   EXPECT_FALSE(journal->Write({LeaseOf("b", 2), "s"}, 3).ok());
 }
 
+// A planner that has lost its lock may write until another name is in the file.
+TEST_F(JournalTest, WhatWasWrittenWhileItIsReadIsKnown) {
+  MakeOne();
+  int n_looks = 0;
+  const auto journal = Journal::Open(path_, [&] {
+    // The second look at the clock comes when all rows are read.
+    if (++n_looks == 2) RunSql("UPDATE lease SET bytes=77");
+    return now_;
+  });
+  ASSERT_TRUE(journal.ok()) << journal.status();
+  ASSERT_EQ((*journal)->image().records.size(), 1u);
+  EXPECT_EQ((*journal)->image().records[0].lease.bytes, 77);
+  EXPECT_FALSE((*journal)->image().is_partial);
+  EXPECT_TRUE((*journal)->Write({LeaseOf("b", 9), "s"}, 10).ok());
+}
+
 TEST_F(JournalTest, ATakenOverJournalIsNoticedWithoutAWrite) {
   const auto journal = Open();
   RunSql("UPDATE meta SET boot_nonce='another'");
