@@ -118,7 +118,7 @@ absl::Status Run(const PlannerFlags& all_flags, const Reread& reread) {
   ServiceManager manager([&ledger] { ledger.Tick(); });
   (*server)->SetReady(true);
   listens = true;
-  AnnounceAddress((*server)->address());
+  AnnounceAddress((*server)->address(), (*server)->admin_address());
   manager.Ready();
   Settings settings = all_flags.settings;
   std::function<void()> on_hangup;

@@ -225,7 +225,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
   // The owner of the leases that the caller may touch; "" for all of them.
   absl::StatusOr<std::string> OwnerOf(
       const CallbackServerContext& context) const {
-    const auto guard = limits_.gate.guard();
+    const auto guard = limits_.gate.guard_of_changes();
     if (guard == nullptr) return std::string();
     std::optional<Identity> caller = CallerOf(context, *guard);
     if (caller.has_value()) return std::move(caller->lease_owner);

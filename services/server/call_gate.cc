@@ -53,9 +53,19 @@ void CallGate::SetGuard(std::shared_ptr<const CallGuard> guard) {
   guard_ = std::move(guard);
 }
 
+void CallGate::SetGuardOfChanges(std::shared_ptr<const CallGuard> guard) {
+  absl::MutexLock lock(&mu_);
+  guard_of_changes_ = std::move(guard);
+}
+
 std::shared_ptr<const CallGuard> CallGate::guard() const {
   absl::MutexLock lock(&mu_);
   return guard_;
+}
+
+std::shared_ptr<const CallGuard> CallGate::guard_of_changes() const {
+  absl::MutexLock lock(&mu_);
+  return guard_of_changes_;
 }
 
 int64_t CallGate::NotifyWhenIdle(std::function<void()> told) {

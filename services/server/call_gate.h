@@ -60,6 +60,12 @@ class CallGate {
   void SetGuard(std::shared_ptr<const CallGuard> guard)
       ABSL_LOCKS_EXCLUDED(mu_);
   std::shared_ptr<const CallGuard> guard() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Who says it of methods that change the server, which may be served at
+  // another address.
+  void SetGuardOfChanges(std::shared_ptr<const CallGuard> guard)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  std::shared_ptr<const CallGuard> guard_of_changes() const
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // Drops the function that NotifyWhenIdle() registered under `id`.
   void Forget(int64_t id) ABSL_LOCKS_EXCLUDED(mu_);
@@ -72,6 +78,7 @@ class CallGate {
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   std::function<void()> close_listener_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<const CallGuard> guard_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<const CallGuard> guard_of_changes_ ABSL_GUARDED_BY(mu_);
   int64_t next_id_ ABSL_GUARDED_BY(mu_) = 1;
   std::map<int64_t, std::function<void()>> idle_waiters_ ABSL_GUARDED_BY(mu_);
 };

@@ -100,10 +100,33 @@ void MarkLocalClass(grpc_auth_context* context, size_t local_class) {
 
 // Whom gRPC asks about the calls of one port.
 struct Asked {
-  std::shared_ptr<CallGuard> guard;
+  std::shared_ptr<CallGuard> guard;  // null: it takes all calls of `methods`
   // Where processes of this machine call: the class that all of them are in.
   std::optional<size_t> local_class;
+  MethodSet methods = MethodSet::kAll;
 };
+
+absl::Status NotServedHere(MethodSet methods) {
+  return absl::PermissionDeniedError(
+      methods == MethodSet::kAdmin
+          ? "the address of --admin-listen serves what changes this server and "
+            "health; call the one of --listen for everything else"
+          : "this server serves what changes it at the address of "
+            "--admin-listen only");
+}
+
+// Whether a call may go on, by what its connection and its metadata say.
+absl::Status JudgeCall(const Asked& asked, grpc_auth_context* context,
+                       absl::string_view path,
+                       absl::string_view authorization) {
+  if (!IsServed(asked.methods, path)) return NotServedHere(asked.methods);
+  if (asked.guard == nullptr) return absl::OkStatus();
+  CallGuard& guard = *asked.guard;
+  if (asked.local_class.has_value()) {
+    MarkLocalClass(context, *asked.local_class);
+  }
+  return guard.Check(path, authorization, KnownBy(context, guard));
+}
 
 // gRPC's question about one call, whose metadata has its path too.
 void AskGuard(void* state, grpc_auth_context* context,
@@ -119,13 +142,8 @@ void AskGuard(void* state, grpc_auth_context* context,
     // Two of them are none: nobody knows which one counts elsewhere.
     authorization = n_found++ == 0 ? TextOf(metadata[i].value) : "";
   }
-  const Asked& asked = *static_cast<const Asked*>(state);
-  CallGuard& guard = *asked.guard;
-  if (asked.local_class.has_value()) {
-    MarkLocalClass(context, *asked.local_class);
-  }
-  const absl::Status status =
-      guard.Check(path, authorization, KnownBy(context, guard));
+  const absl::Status status = JudgeCall(*static_cast<const Asked*>(state),
+                                        context, path, authorization);
   // The codes of both libraries have the same numbers.
   done(user_data, nullptr, 0, nullptr, 0,
        static_cast<grpc_status_code>(status.code()),
@@ -141,7 +159,7 @@ class GuardedCredentials final : public grpc::ServerCredentials {
   // Takes `credentials` over.
   GuardedCredentials(grpc_server_credentials* credentials, Asked asked)
       : credentials_(credentials) {
-    if (asked.guard == nullptr) return;
+    if (asked.guard == nullptr && asked.methods == MethodSet::kAll) return;
     grpc_server_credentials_set_auth_metadata_processor(
         credentials_, {&AskGuard, &DropAsked, new Asked(std::move(asked))});
   }
@@ -229,23 +247,23 @@ class TokenSender final : public grpc::MetadataCredentialsPlugin {
 }  // namespace
 
 std::shared_ptr<grpc::ServerCredentials> NewServerCredentials(
-    const ServerTls& tls, std::shared_ptr<CallGuard> guard) {
+    const ServerTls& tls, std::shared_ptr<CallGuard> guard, MethodSet methods) {
   KeepGrpc();
-  if (!tls.is_on() && guard == nullptr) {
+  if (!tls.is_on() && guard == nullptr && methods == MethodSet::kAll) {
     return grpc::InsecureServerCredentials();
   }
   return std::make_shared<GuardedCredentials>(
       tls.is_on() ? NewTlsServerCredentials(tls)
                   : grpc_insecure_server_credentials_create(),
-      Asked{std::move(guard), std::nullopt});
+      Asked{std::move(guard), std::nullopt, methods});
 }
 
 std::shared_ptr<grpc::ServerCredentials> NewLocalCredentials(
-    std::shared_ptr<CallGuard> guard, size_t local_class) {
+    std::shared_ptr<CallGuard> guard, size_t local_class, MethodSet methods) {
   KeepGrpc();
   return std::make_shared<GuardedCredentials>(
       grpc_insecure_server_credentials_create(),
-      Asked{std::move(guard), local_class});
+      Asked{std::move(guard), local_class, methods});
 }
 
 std::shared_ptr<grpc::ChannelCredentials> NewChannelCredentials(

@@ -14,20 +14,24 @@
 #include "absl/strings/string_view.h"
 #include "services/server/access/identity.h"
 #include "services/server/call_guard.h"
+#include "services/server/roles.h"
 #include "services/server/tls_files.h"
 
 namespace plimsoll::services {
 
-// Plain text if `tls` is off. `guard` decides about every call; null: all calls
-// are taken. CheckServerTls found nothing wrong. The files of `tls` are looked
-// at every second, and connections that come later use what they have then.
+// Plain text if `tls` is off. Only `methods` are served. `guard` decides about
+// every call of them; null: all are taken. CheckServerTls found nothing wrong.
+// The files of `tls` are looked at every second, and connections that come
+// later use what they have then.
 std::shared_ptr<grpc::ServerCredentials> NewServerCredentials(
-    const ServerTls& tls, std::shared_ptr<CallGuard> guard);
+    const ServerTls& tls, std::shared_ptr<CallGuard> guard,
+    MethodSet methods = MethodSet::kAll);
 
 // Plain text for connections through a Unix socket whose processes are in
 // `local_class` of the guard.
 std::shared_ptr<grpc::ServerCredentials> NewLocalCredentials(
-    std::shared_ptr<CallGuard> guard, size_t local_class);
+    std::shared_ptr<CallGuard> guard, size_t local_class,
+    MethodSet methods = MethodSet::kAll);
 
 // For a channel to `address`. Plain text without a CA; then a token is sent to
 // this machine only. CheckClientSecurity found nothing wrong. Files are read as

@@ -66,7 +66,7 @@ void AddSocketModeFlag(CLI::App& app, mode_t& mode) {
          [&mode](const std::string& digits) {
            mode = static_cast<mode_t>(std::stoul(digits, nullptr, 8));
          },
-         "Mode of the file of a Unix socket: who may write to it may connect")
+         "Mode of the files of Unix sockets: who may write to it may connect")
       ->type_name("OCTAL")
       ->default_str("0660")
       ->check([](const std::string& digits) {
@@ -173,6 +173,15 @@ void AddServerFlags(CLI::App& app, ServerOptions& options) {
                  "gives them")
       ->capture_default_str()
       ->check(CheckAddress);
+  app.add_option("--admin-listen", options.admin_listen,
+                 "HOST:PORT or unix:/PATH, as --listen takes them: where "
+                 "methods are served that change this server, and only there. "
+                 "Of a worker these load and unload models, drain and abort; "
+                 "of a planner they register devices and hold leases, so "
+                 "workers call it there (--listen)")
+      ->check([](const std::string& address) {
+        return address.empty() ? std::string() : CheckAddress(address);
+      });
   AddSocketModeFlag(app, options.socket_mode);
   app.add_option("--grant", options.grants,
                  "WHO=ROLE[:TENANT]: what callers without a token may do. WHO "
@@ -325,9 +334,13 @@ absl::Status ReadFlagsAgain(CLI::App& app, int argc, char** argv) {
   return absl::OkStatus();
 }
 
-void AnnounceAddress(const std::string& address) {
-  TimedWriter(STDOUT_FILENO)
-      .Write(absl::StrCat("listening on ", address), LogThread::kPatience);
+void AnnounceAddress(const std::string& address,
+                     const std::string& admin_address) {
+  std::string text = absl::StrCat("listening on ", address);
+  if (!admin_address.empty()) {
+    absl::StrAppend(&text, "\nadministration on ", admin_address);
+  }
+  TimedWriter(STDOUT_FILENO).Write(text, LogThread::kPatience);
 }
 
 int ExitCode(const absl::Status& status) {

@@ -48,8 +48,8 @@ std::string CheckHostPort(const std::string& address);
 // Adds --log-level and --log-format.
 void AddLogFlags(CLI::App& app, LogSettings& log);
 
-// Adds --listen, --metrics-listen, --drain-timeout, --version, what says who
-// may call, and those of AddLogFlags.
+// Adds --listen, --admin-listen, --metrics-listen, --drain-timeout, --version,
+// what says who may call, and those of AddLogFlags.
 void AddServerFlags(CLI::App& app, ServerOptions& options);
 // The part of them that is not about the address, nor about who calls by a Unix
 // socket or by a certificate.
@@ -104,8 +104,10 @@ std::optional<int> ParseFlags(CLI::App& app, int argc, char** argv);
 // Errors: kInvalidArgument with the mistake.
 absl::Status ReadFlagsAgain(CLI::App& app, int argc, char** argv);
 
-// Prints "listening on ADDRESS" on standard output at once.
-void AnnounceAddress(const std::string& address);
+// Prints "listening on ADDRESS" on standard output at once, and, if there is
+// one, "administration on ADDRESS" in a line of its own.
+void AnnounceAddress(const std::string& address,
+                     const std::string& admin_address = "");
 
 // Prints the error, if any. Returns 0 or 1, or 2 for a flag that makes no
 // sense.

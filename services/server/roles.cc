@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "absl/strings/match.h"
+
 namespace plimsoll::services {
 namespace {
 
@@ -10,6 +12,9 @@ struct NamedRole {
   absl::string_view name;
   Role role;
 };
+
+constexpr absl::string_view kAdminServices[] = {"/plimsoll.v1.AdminService/",
+                                                "/plimsoll.v1.PlannerService/"};
 
 constexpr NamedRole kRoles[] = {{"viewer", Role::kViewer},
                                 {"user", Role::kUser},
@@ -89,6 +94,19 @@ const MethodRule* FindMethodRule(absl::string_view path) {
       std::begin(kMethods), std::end(kMethods),
       [path](const MethodRule& rule) { return rule.path == path; });
   return found == std::end(kMethods) ? nullptr : found;
+}
+
+bool IsServed(MethodSet methods, absl::string_view path) {
+  if (methods == MethodSet::kAll) return true;
+  const MethodRule* rule = FindMethodRule(path);
+  const bool is_change = rule != nullptr && rule->least >= Role::kWorker;
+  if (methods == MethodSet::kOrdinary) return !is_change;
+  const bool is_for_all = rule != nullptr && !rule->least.has_value();
+  return is_change || is_for_all ||
+         std::any_of(std::begin(kAdminServices), std::end(kAdminServices),
+                     [path](absl::string_view service) {
+                       return absl::StartsWith(path, service);
+                     });
 }
 
 }  // namespace plimsoll::services

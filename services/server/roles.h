@@ -32,6 +32,19 @@ struct MethodRule {
 // of each service has to be in the table; a test tells which one is not.
 const MethodRule* FindMethodRule(absl::string_view path);
 
+// Which methods are served at an address.
+enum class MethodSet {
+  kAll,
+  kOrdinary,  // those that change nothing of the server
+  kAdmin,     // those that change it, and what else their callers need
+};
+
+// Whether `path` is served at an address with `methods`. What takes the role of
+// a worker or of an administrator is not kOrdinary. kAdmin are the same
+// methods, all of AdminService, all of PlannerService, because workers also
+// plan and look at leases, and health.
+bool IsServed(MethodSet methods, absl::string_view path);
+
 }  // namespace plimsoll::services
 
 #endif  // PLIMSOLL_SERVICES_SERVER_ROLES_H_

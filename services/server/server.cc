@@ -5,24 +5,27 @@
 #include <grpcpp/resource_quota.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <mutex>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "services/host/check_threads.h"
 #include "services/server/access/grants.h"
 #include "services/server/access/keepalive.h"
-#include "services/server/access/local_socket.h"
+#include "services/server/access/listener.h"
+#include "services/server/access/tcp_socket.h"
 #include "services/server/call_guard.h"
-#include "services/server/credentials.h"
 #include "services/server/executor_threads.h"
 #include "services/server/listen_address.h"
 #include "services/server/reflection.h"
+#include "services/server/roles.h"
 #include "services/server/token_file.h"
 
 namespace plimsoll::services {
@@ -66,10 +69,24 @@ void SetLimits(grpc::ServerBuilder& builder) {
   builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
 }
 
-// Returns null if the server does not ask who calls.
+// Whether the server asks who calls at `address`, which is one of its own.
+// Grants for users of this machine are for its Unix sockets alone.
+bool IsGuarded(const ServerOptions& options, const std::string& address) {
+  if (address.empty()) return false;
+  if (!options.tokens.empty() || IsUnixAddress(address)) return true;
+  const auto grants = ParseGrants(options.grants);
+  return grants.ok() &&
+         std::any_of(grants->begin(), grants->end(),
+                     [](const Grant& grant) { return !grant.is_local(); });
+}
+
+// Returns null if the server asks at neither address who calls.
 absl::StatusOr<std::shared_ptr<CallGuard>> NewGuard(
     const ServerOptions& options) {
-  if (!options.knows_callers()) return std::shared_ptr<CallGuard>();
+  if (!IsGuarded(options, options.listen) &&
+      !IsGuarded(options, options.admin_listen)) {
+    return std::shared_ptr<CallGuard>();
+  }
   std::shared_ptr<TokenFile> tokens;
   if (!options.tokens.empty()) {
     ASSIGN_OR_RETURN(tokens, TokenFile::Open(options.tokens, absl::Now));
@@ -83,36 +100,49 @@ absl::StatusOr<std::shared_ptr<CallGuard>> NewGuard(
 absl::Status CheckGrants(const ServerOptions& options) {
   ASSIGN_OR_RETURN(const std::vector<Grant> grants,
                    ParseGrants(options.grants));
-  const bool is_local = IsUnixAddress(options.listen);
+  const bool has_local =
+      IsUnixAddress(options.listen) || IsUnixAddress(options.admin_listen);
   for (const Grant& grant : grants) {
-    if (grant.is_local() ? is_local : !options.tls.client_ca.empty()) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--grant for ", grant.identity.name, " needs ",
-        grant.is_local() ? "--listen unix:/PATH" : "--tls-client-ca"));
+    if (grant.is_local() ? has_local : !options.tls.client_ca.empty()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--grant for ", grant.identity.name, " needs ",
+                     grant.is_local() ? "--listen or --admin-listen unix:/PATH"
+                                      : "--tls-client-ca"));
   }
   return absl::OkStatus();
 }
 
-// Has gRPC take connections of a Unix socket from us, because a server of gRPC
-// that accepts them by itself does not tell who calls. gRPC tells its calls
-// apart by the credentials of their acceptor only, so each class of processes
-// has one.
-LocalSocket::Handler AddLocalAcceptors(
-    grpc::ServerBuilder& builder, const std::shared_ptr<CallGuard>& guard) {
-  using Builder = grpc::ServerBuilder::experimental_type;
-  using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
-  auto acceptors = std::make_shared<std::vector<std::unique_ptr<Acceptor>>>();
-  acceptors->reserve(guard->n_local_classes());
-  for (size_t i = 0; i < guard->n_local_classes(); ++i) {
-    acceptors->push_back(builder.experimental().AddExternalConnectionAcceptor(
-        Builder::ExternalConnectionType::FROM_FD,
-        NewLocalCredentials(guard, i)));
+// Checks one address, which `flag` gave.
+absl::Status CheckListenAddress(const ServerOptions& options,
+                                const std::string& address,
+                                absl::string_view flag) {
+  if (IsUnixAddress(address)) return ParseUnixAddress(address, flag).status();
+  ASSIGN_OR_RETURN(const ListenAddress parsed, ParseListen(address, flag));
+  const bool asks_who =
+      !options.tokens.empty() || !options.tls.client_ca.empty();
+  if (options.allow_insecure || (options.tls.is_on() && asks_who)) {
+    return absl::OkStatus();
   }
-  return [acceptors, guard](OwnedFd connection, const LocalPeer& peer) {
-    Acceptor::NewConnectionParameters parameters;
-    parameters.fd = connection.Take();
-    acceptors->at(guard->LocalClassOf(peer))->HandleNewConnection(&parameters);
-  };
+  return CheckLoopback(
+      parsed,
+      "Give --tls-cert and --tls-key, and --tokens or --tls-client-ca "
+      "(docs/security.md), or --insecure to do it anyway");
+}
+
+// Errors: kInvalidArgument if both addresses are the same, and for TLS where
+// there is none.
+absl::Status CheckTogether(const ServerOptions& options) {
+  const std::string& admin = options.admin_listen;
+  const bool is_any = absl::EndsWith(admin, ":0");
+  if (admin == options.listen && !is_any) {
+    return absl::InvalidArgumentError(
+        "--admin-listen takes another address than --listen");
+  }
+  const bool has_tcp = !IsUnixAddress(options.listen) ||
+                       (!admin.empty() && !IsUnixAddress(admin));
+  if (has_tcp || !options.tls.is_on()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "a Unix socket has no TLS: leave out --tls-cert, or listen on HOST:PORT");
 }
 
 // The signals that ask the process to end.
@@ -126,33 +156,18 @@ sigset_t EndSignals() {
 
 }  // namespace
 
-bool ServerOptions::knows_callers() const {
-  return !tokens.empty() || !grants.empty() || IsUnixAddress(listen);
-}
+bool ServerOptions::knows_callers() const { return IsGuarded(*this, listen); }
 
 absl::Status CheckListen(const ServerOptions& options) {
-  const bool is_local = IsUnixAddress(options.listen);
-  if (is_local) {
-    RETURN_IF_ERROR(ParseUnixAddress(options.listen).status());
-    if (options.tls.is_on()) {
-      return absl::InvalidArgumentError(
-          "a Unix socket has no TLS: leave out --tls-cert, or listen on "
-          "HOST:PORT");
-    }
-  } else {
-    RETURN_IF_ERROR(ParseListen(options.listen).status());
-  }
+  RETURN_IF_ERROR(CheckTogether(options));
   RETURN_IF_ERROR(CheckServerTls(options.tls));
   RETURN_IF_ERROR(CheckGrants(options));
-  if (options.allow_insecure || is_local) return absl::OkStatus();
-  const bool asks_who =
-      !options.tokens.empty() || !options.tls.client_ca.empty();
-  if (options.tls.is_on() && asks_who) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const ListenAddress address, ParseListen(options.listen));
-  return CheckLoopback(
-      address,
-      "Give --tls-cert and --tls-key, and --tokens or --tls-client-ca "
-      "(docs/security.md), or --insecure to do it anyway");
+  RETURN_IF_ERROR(CheckListenAddress(options, options.listen, "--listen"));
+  if (!options.admin_listen.empty()) {
+    RETURN_IF_ERROR(
+        CheckListenAddress(options, options.admin_listen, "--admin-listen"));
+  }
+  return absl::OkStatus();
 }
 
 int GrpcThreads() {
@@ -171,7 +186,16 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     grpc::EnableDefaultHealthCheckService(true);
     EnableReflection();
   });
-  if (guard != nullptr) gate.SetGuard(guard);
+  if (guard != nullptr) {
+    // Who asks at the address where a method is served.
+    const auto guard_at = [&](const std::string& address) {
+      return IsGuarded(options, address) ? guard : nullptr;
+    };
+    const bool has_admin = !options.admin_listen.empty();
+    gate.SetGuard(guard_at(options.listen));
+    gate.SetGuardOfChanges(
+        guard_at(has_admin ? options.admin_listen : options.listen));
+  }
   auto server = std::unique_ptr<Server>(new Server(options, gate));
   RETURN_IF_ERROR(server->Listen(services, guard));
   StartExecutorThreads();
@@ -187,28 +211,30 @@ absl::Status Server::Listen(const std::vector<grpc::Service*>& services,
   grpc::ServerBuilder builder;
   SetLimits(builder);
   for (grpc::Service* service : services) builder.RegisterService(service);
-  const auto failed = [this] {
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen on ", options_.listen));
+  const auto listener = [&](const std::string& address, MethodSet methods) {
+    return std::make_unique<Listener>(
+        builder, ListenerOptions{address, options_.socket_mode, options_.tls,
+                                 IsGuarded(options_, address) ? guard : nullptr,
+                                 methods});
   };
-  if (IsUnixAddress(options_.listen)) {
-    ASSIGN_OR_RETURN(const std::string path, ParseUnixAddress(options_.listen));
-    LocalSocket::Handler handler = AddLocalAcceptors(builder, guard);
-    server_ = builder.BuildAndStart();
-    if (server_ == nullptr) return failed();
-    address_ = absl::StrCat(kUnixPrefix, path);
-    ASSIGN_OR_RETURN(local_, LocalSocket::Listen(path, options_.socket_mode,
-                                                 std::move(handler)));
-    return absl::OkStatus();
+  const bool has_admin = !options_.admin_listen.empty();
+  listener_ = listener(options_.listen,
+                       has_admin ? MethodSet::kOrdinary : MethodSet::kAll);
+  if (has_admin) {
+    admin_listener_ = listener(options_.admin_listen, MethodSet::kAdmin);
   }
-  ASSIGN_OR_RETURN(const ListenAddress address, ParseListen(options_.listen));
-  int port = 0;
-  builder.AddListeningPort(options_.listen,
-                           NewServerCredentials(options_.tls, guard), &port);
   server_ = builder.BuildAndStart();
-  if (server_ == nullptr || port == 0) return failed();
-  address_ = JoinListen(address.host, port);
-  return absl::OkStatus();
+  if (server_ == nullptr) {
+    return absl::UnavailableError("gRPC starts no server; its log says why");
+  }
+  // Nobody is served before both are there.
+  if (has_admin) RETURN_IF_ERROR(admin_listener_->Start());
+  return listener_->Start();
+}
+
+void Server::StopListening() {
+  listener_->Stop();
+  if (admin_listener_ != nullptr) admin_listener_->Stop();
 }
 
 Server::Server(const ServerOptions& options, CallGate& gate)
@@ -217,9 +243,15 @@ Server::Server(const ServerOptions& options, CallGate& gate)
 Server::~Server() {
   if (server_ == nullptr) return;
   gate_.SetCloseListener(nullptr);
-  local_ = nullptr;
+  StopListening();
   server_->Shutdown(std::chrono::system_clock::now());
   server_->Wait();
+}
+
+const std::string& Server::address() const { return listener_->address(); }
+
+std::string Server::admin_address() const {
+  return admin_listener_ == nullptr ? "" : admin_listener_->address();
 }
 
 void Server::SetReady(bool ready) {
@@ -234,7 +266,7 @@ void Server::Drain(const std::function<void()>& abort) {
     abort();
     gate_.AwaitIdle(absl::FromChrono(kShutdownGrace));
   }
-  local_ = nullptr;
+  StopListening();
   server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
   server_->Wait();
 }

@@ -27,7 +27,7 @@ class Service;
 
 namespace plimsoll::services {
 
-class LocalSocket;
+class Listener;
 
 // Limits at the edge.
 inline constexpr int kMaxMessageBytes = 4 << 20;
@@ -42,8 +42,8 @@ inline constexpr absl::Duration kMaxConnectionAge = absl::Hours(1);
 inline constexpr absl::Duration kReaderTimeout = absl::Seconds(30);
 // The deadline of a unary call that has none.
 inline constexpr absl::Duration kUnaryDeadline = absl::Minutes(10);
-// gRPC has this many threads beside those of its executor (measured on 2 cores:
-// 8 at the start).
+// A server has this many threads beside those of gRPC's executor (measured on 2
+// cores: 8 of gRPC at the start, and one that accepts at each address).
 inline constexpr int kServerThreads = 10;
 
 // The health service of this name is SERVING while the process lives. The empty
@@ -53,7 +53,10 @@ inline constexpr char kLivenessService[] = "liveness";
 struct ServerOptions {
   // host:port, port 0 = any; or unix:/path.
   std::string listen = "127.0.0.1:0";
-  mode_t socket_mode = 0660;        // of the file of a Unix socket
+  // As `listen`: where methods are served that change the server, and only
+  // there (roles.h). Empty: they are served at `listen`.
+  std::string admin_listen = {};
+  mode_t socket_mode = 0660;        // of the files of Unix sockets
   bool allow_insecure = false;      // allows any address without the rest
   std::string metrics_listen = {};  // host:port; empty: no metrics
   ServerTls tls = {};
@@ -63,17 +66,17 @@ struct ServerOptions {
   absl::Duration reader_timeout = kReaderTimeout;
   LogSettings log = {};
 
-  // Whether the server knows who calls, so that a tenant is proven. It then
-  // has a CallGuard.
+  // Whether the server knows who calls at `listen`, so that a tenant is proven.
+  // It then has a CallGuard.
   bool knows_callers() const;
 };
 
-// Checks the address, TLS and the grants. Errors: kInvalidArgument if the
-// address is neither host:port nor unix:/path, for TLS on a Unix socket, for
-// grants that the address or TLS make useless, and those of CheckServerTls and
-// of ParseGrants; kFailedPrecondition if the address is not loopback,
-// `allow_insecure` is false, and there is no TLS or neither tokens nor client
-// certificates.
+// Checks the addresses, TLS and the grants. Errors: kInvalidArgument if an
+// address is neither host:port nor unix:/path, if both are the same, for TLS
+// without an address of TCP, for grants that the addresses or TLS make useless,
+// and those of CheckServerTls and of ParseGrants; kFailedPrecondition if an
+// address is not loopback, `allow_insecure` is false, and there is no TLS or
+// neither tokens nor client certificates.
 absl::Status CheckListen(const ServerOptions& options);
 
 // Threads that gRPC may take in this process, as client and as server.
@@ -84,9 +87,8 @@ class Server {
  public:
   // Starts to serve `services`, which must outlive it; it is not ready yet.
   // Closing `gate`, which must outlive it too, makes it not ready for good.
-  // Errors: those of CheckListen, TokenFile::Open and LocalSocket::Listen;
-  // kResourceExhausted if the system does not give GrpcThreads() more threads;
-  // kUnavailable if the address cannot be bound.
+  // Errors: those of CheckListen, TokenFile::Open and Listener::Start;
+  // kResourceExhausted if the system does not give GrpcThreads() more threads.
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const ServerOptions& options, const std::vector<grpc::Service*>& services,
       CallGate& gate);
@@ -95,7 +97,9 @@ class Server {
   Server& operator=(const Server&) = delete;
 
   // The address on which it listens, with the actual port, or unix:/path.
-  const std::string& address() const { return address_; }
+  const std::string& address() const;
+  // The same of admin_listen; "" without one.
+  std::string admin_address() const;
 
   // Sets readiness, the health of the empty name. Ignored once the gate is
   // closed.
@@ -109,17 +113,19 @@ class Server {
  private:
   Server(const ServerOptions& options, CallGate& gate);
 
-  // Starts gRPC's server where options_.listen says. `guard` is null if it asks
+  // Starts gRPC's server where the options say. `guard` is null if it asks
   // nobody.
   absl::Status Listen(const std::vector<grpc::Service*>& services,
                       const std::shared_ptr<CallGuard>& guard);
+  void StopListening();
 
   const ServerOptions options_;
   CallGate& gate_;
   absl::Mutex mu_;  // orders changes of readiness
-  std::string address_;
   std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<LocalSocket> local_;  // it ends first
+  // They end first.
+  std::unique_ptr<Listener> listener_;
+  std::unique_ptr<Listener> admin_listener_;  // null without admin_listen
 };
 
 // Makes SIGTERM and SIGINT wait for AwaitSignal(). Call it before any thread

@@ -1,17 +1,13 @@
 #include "services/server/access/local_socket.h"
 
 #include <fcntl.h>
-#include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
-#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <utility>
@@ -20,7 +16,6 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "services/host/log.h"
 #include "services/server/listen_address.h"
 
 namespace plimsoll::services {
@@ -90,24 +85,7 @@ std::vector<gid_t> GroupsOfSocket(int fd, gid_t gid) {
   return gids;
 }
 
-// A reason to wait and to try again.
-bool IsNoRoom(int error) {
-  return error == EMFILE || error == ENFILE || error == ENOBUFS ||
-         error == ENOMEM;
-}
-
 }  // namespace
-
-OwnedFd& OwnedFd::operator=(OwnedFd&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-OwnedFd::~OwnedFd() {
-  if (fd_ >= 0) close(fd_);
-}
-
-int OwnedFd::Take() { return std::exchange(fd_, -1); }
 
 absl::StatusOr<LocalPeer> PeerOfSocket(int fd) {
   ucred peer = {};
@@ -132,20 +110,20 @@ absl::StatusOr<std::unique_ptr<LocalSocket>> LocalSocket::Listen(
   auto made = absl::WrapUnique(new LocalSocket(path, std::move(handler)));
   RETURN_IF_ERROR(made->Lock());
   RETURN_IF_ERROR(made->RemoveStale());
-  made->end_ = OwnedFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (made->end_.get() < 0) return SystemError("cannot listen on", path);
-  RETURN_IF_ERROR(made->Bind(mode));
-  ASSIGN_OR_RETURN(made->thread_,
-                   Background::Start([raw = made.get()] { raw->Accept(); }));
+  ASSIGN_OR_RETURN(OwnedFd socket, made->Bind(mode));
+  std::vector<OwnedFd> sockets;
+  sockets.push_back(std::move(socket));
+  ASSIGN_OR_RETURN(
+      made->thread_,
+      AcceptThread::Start(std::move(sockets), absl::StrCat(kUnixPrefix, path),
+                          [raw = made.get()](OwnedFd connection) {
+                            raw->Greet(std::move(connection));
+                          }));
   return made;
 }
 
 LocalSocket::~LocalSocket() {
-  const uint64_t one = 1;
-  if (end_.get() >= 0 && write(end_.get(), &one, sizeof(one)) < 0) {
-    // Its counter is not 0, so it is readable all the same.
-  }
-  thread_.Join();
+  thread_ = nullptr;
   struct stat found = {};
   const bool is_ours = made_.has_value() && lstat(path_.c_str(), &found) == 0 &&
                        *made_ == FileId(found.st_dev, found.st_ino);
@@ -189,12 +167,11 @@ absl::Status LocalSocket::RemoveStale() const {
   return absl::OkStatus();
 }
 
-absl::Status LocalSocket::Bind(mode_t mode) {
-  socket_ =
-      OwnedFd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+absl::StatusOr<OwnedFd> LocalSocket::Bind(mode_t mode) {
+  OwnedFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const sockaddr_un address = AddressOf(path_);
-  if (socket_.get() < 0 ||
-      bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address),
+  if (fd.get() < 0 ||
+      bind(fd.get(), reinterpret_cast<const sockaddr*>(&address),
            sizeof(address)) != 0) {
     return SystemError("cannot listen on", path_);
   }
@@ -204,42 +181,15 @@ absl::Status LocalSocket::Bind(mode_t mode) {
   }
   made_ = FileId(made.st_dev, made.st_ino);
   // Nobody can connect before `listen`, whatever mode the file has until then.
-  if (chmod(path_.c_str(), mode) != 0 || listen(socket_.get(), kBacklog) != 0) {
+  if (chmod(path_.c_str(), mode) != 0 || listen(fd.get(), kBacklog) != 0) {
     return SystemError("cannot listen on", path_);
   }
-  return absl::OkStatus();
+  return fd;
 }
 
-bool LocalSocket::AcceptOne() const {
-  OwnedFd connection(
-      accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (connection.get() < 0) {
-    if (!IsNoRoom(errno)) return true;
-    Log(LogLevel::kError, "a connection waits: the system has no room for it",
-        {{"socket", path_}, {"error", std::string(std::strerror(errno))}});
-    return false;
-  }
+void LocalSocket::Greet(OwnedFd connection) const {
   const absl::StatusOr<LocalPeer> peer = PeerOfSocket(connection.get());
   if (peer.ok()) handler_(std::move(connection), *peer);
-  return true;
-}
-
-void LocalSocket::Accept() const {
-  const pollfd end = {.fd = end_.get(), .events = POLLIN, .revents = 0};
-  while (true) {
-    std::array<pollfd, 2> waits = {
-        end, pollfd{.fd = socket_.get(), .events = POLLIN, .revents = 0}};
-    const int n = poll(waits.data(), waits.size(), -1);
-    if (n < 0 && errno != EINTR) return;
-    if (n < 0) continue;
-    if (waits[0].revents != 0) return;
-    if (AcceptOne()) continue;
-    pollfd pause = end;
-    if (poll(&pause, 1, static_cast<int>(absl::ToInt64Milliseconds(kPause))) >
-        0) {
-      return;
-    }
-  }
 }
 
 }  // namespace plimsoll::services

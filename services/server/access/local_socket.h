@@ -12,27 +12,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
-#include "services/host/background.h"
+#include "services/server/access/accept_thread.h"
 #include "services/server/access/grants.h"
 
 namespace plimsoll::services {
-
-// A file descriptor that is closed at the end. Movable; not thread-safe.
-class OwnedFd {
- public:
-  explicit OwnedFd(int fd = -1) : fd_(fd) {}
-  OwnedFd(OwnedFd&& other) noexcept : fd_(other.Take()) {}
-  OwnedFd& operator=(OwnedFd&& other) noexcept;
-  ~OwnedFd();
-
-  int get() const { return fd_; }
-  // Gives the descriptor away.
-  int Take();
-
- private:
-  int fd_;
-};
 
 // Returns the process that connected `fd`, a connection of a Unix socket.
 // Errors: kUnavailable if the system does not tell.
@@ -47,9 +30,6 @@ class LocalSocket {
   // called on the socket's thread and must not block.
   using Handler = std::function<void(OwnedFd connection, const LocalPeer&)>;
 
-  // If the system has no room for a connection, it is tried again after so
-  // long.
-  static constexpr absl::Duration kPause = absl::Milliseconds(100);
   static constexpr int kBacklog = 128;
   static constexpr mode_t kDefaultMode = 0660;
 
@@ -75,19 +55,15 @@ class LocalSocket {
 
   absl::Status Lock();
   absl::Status RemoveStale() const;
-  absl::Status Bind(mode_t mode);
-  // Accepts until it is time to end.
-  void Accept() const;
-  // Returns false if the system has no room for a connection now.
-  bool AcceptOne() const;
+  // Returns the socket, which listens.
+  absl::StatusOr<OwnedFd> Bind(mode_t mode);
+  void Greet(OwnedFd connection) const;
 
   const std::string path_;
   const Handler handler_;
   OwnedFd lock_;
-  OwnedFd socket_;
-  OwnedFd end_;                 // readable when it is time to end
   std::optional<FileId> made_;  // the socket's file
-  Background thread_;
+  std::unique_ptr<AcceptThread> thread_;
 };
 
 }  // namespace plimsoll::services

@@ -104,7 +104,7 @@ absl::Status RunWorker(const ServerOptions& server_options,
   registry.SetReadyListener(set_ready);
   // It hangs if the registry's lock does. The device guard watches the steps.
   ServiceManager manager([&registry] { registry.LongestStep(); });
-  AnnounceAddress(server->address());
+  AnnounceAddress(server->address(), server->admin_address());
   manager.Ready();
   AwaitEnd(registry, has_metrics ? observers->log : core->log(), reload);
   manager.Stopping();

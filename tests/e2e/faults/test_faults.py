@@ -175,12 +175,6 @@ def new_channel(server):
     return grpc.insecure_channel(server.address, options=options)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=grpc.RpcError,
-    reason="gRPC 1.51 accepts nothing more once it had no descriptor for a"
-    " connection; docs/open_ends.md",
-)
 @descriptors_can_run_out
 def test_f26_after_a_lack_of_descriptors_callers_are_served(smollm2):
     flags = ("--n-ctx=256", "--slots=1")

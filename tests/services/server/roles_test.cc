@@ -98,6 +98,38 @@ TEST(RolesTest, WhatChangesAWorkerIsForAdministrators) {
             Role::kWorker);
 }
 
+TEST(RolesTest, AnAddressForAdministratorsTakesWhatTheOtherDoesNot) {
+  for (const std::string& path : OurMethods()) {
+    EXPECT_TRUE(IsServed(MethodSet::kAll, path)) << path;
+    const bool is_change = FindMethodRule(path)->least >= Role::kWorker;
+    EXPECT_EQ(IsServed(MethodSet::kOrdinary, path), !is_change) << path;
+    EXPECT_TRUE(!is_change || IsServed(MethodSet::kAdmin, path)) << path;
+  }
+  for (const char* path : {"/plimsoll.v1.AdminService/Drain",
+                           "/plimsoll.v1.ModelService/LoadModel",
+                           "/plimsoll.v1.PlannerService/Release"}) {
+    EXPECT_FALSE(IsServed(MethodSet::kOrdinary, path)) << path;
+  }
+}
+
+TEST(RolesTest, AnAddressForAdministratorsServesNothingElse) {
+  for (const char* path :
+       {"/plimsoll.v1.AdminService/GetLoad", "/plimsoll.v1.PlannerService/Plan",
+        "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"}) {
+    EXPECT_TRUE(IsServed(MethodSet::kAdmin, path)) << path;
+    EXPECT_TRUE(IsServed(MethodSet::kOrdinary, path)) << path;
+  }
+  for (const char* path :
+       {"/plimsoll.v1.GenerationService/Generate",
+        "/plimsoll.v1.SessionService/Chat",
+        "/plimsoll.v1.ModelService/ListModels",
+        "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+        "/plimsoll.v1.Unknown/Method", "/", ""}) {
+    EXPECT_FALSE(IsServed(MethodSet::kAdmin, path)) << path;
+    EXPECT_TRUE(IsServed(MethodSet::kOrdinary, path)) << path;
+  }
+}
+
 TEST(RolesTest, NamesAndRolesAreOneToOne) {
   for (const Role role :
        {Role::kViewer, Role::kUser, Role::kWorker, Role::kAdmin}) {
