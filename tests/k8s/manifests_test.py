@@ -188,6 +188,19 @@ class OverlayTest(unittest.TestCase):
             wanted = {"port": port, "path": path, "scheme": scheme}
             self.assertEqual(asked, wanted)
 
+    def test_only_the_pod_itself_changes_a_worker(self):
+        n_workers = 0
+        for overlay, controller in self.each_server():
+            container = server(controller)
+            if container["command"][0] != "plimsoll-worker":
+                continue
+            n_workers += 1
+            address = settings_of(overlay, controller)["admin-listen"]
+            self.assertTrue(address.startswith("127.0.0.1:"), address)
+            port = overlays.port_of(address)
+            self.assertNotIn(port, [p["containerPort"] for p in container["ports"]])
+        self.assertGreater(n_workers, 0)
+
     def test_metrics_are_scraped_where_they_are_served(self):
         n_scraped = 0
         for overlay in self.each():

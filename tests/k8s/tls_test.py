@@ -101,6 +101,7 @@ class TlsRunTest(unittest.TestCase):
         port = overlays.port_of(planner.said(r"listening on (\S+)"))
         # It loads nothing, so it is ready.
         words = (f"--planner=localhost:{port}", "--device-id=host/cpu", "--lazy")
+        words += ("--admin-listen=localhost:0",)
         worker = self.start("plimsoll-worker", *words)
         for program in (planner, worker):
             program.await_probes(program.said(r"metrics are served address=(\S+)"))
