@@ -98,6 +98,7 @@ const MethodRule* FindMethodRule(absl::string_view path) {
 
 bool IsServed(MethodSet methods, absl::string_view path) {
   if (methods == MethodSet::kAll) return true;
+  if (path.empty()) return false;  // it is not known what is called
   const MethodRule* rule = FindMethodRule(path);
   const bool is_change = rule != nullptr && rule->least >= Role::kWorker;
   if (methods == MethodSet::kOrdinary) return !is_change;

@@ -42,7 +42,7 @@ enum class MethodSet {
 // Whether `path` is served at an address with `methods`. What takes the role of
 // a worker or of an administrator is not kOrdinary. kAdmin are the same
 // methods, all of AdminService, all of PlannerService, because workers also
-// plan and look at leases, and health.
+// plan and look at leases, and health. An empty path is in kAll only.
 bool IsServed(MethodSet methods, absl::string_view path);
 
 }  // namespace plimsoll::services

@@ -104,10 +104,10 @@ absl::Status CheckGrants(const ServerOptions& options) {
       IsUnixAddress(options.listen) || IsUnixAddress(options.admin_listen);
   for (const Grant& grant : grants) {
     if (grant.is_local() ? has_local : !options.tls.client_ca.empty()) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("--grant for ", grant.identity.name, " needs ",
-                     grant.is_local() ? "--listen or --admin-listen unix:/PATH"
-                                      : "--tls-client-ca"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--grant for ", grant.identity.name, " needs ",
+        grant.is_local() ? "--listen unix:/PATH or --admin-listen unix:/PATH"
+                         : "--tls-client-ca"));
   }
   return absl::OkStatus();
 }
@@ -197,17 +197,19 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
         guard_at(has_admin ? options.admin_listen : options.listen));
   }
   auto server = std::unique_ptr<Server>(new Server(options, gate));
-  RETURN_IF_ERROR(server->Listen(services, guard));
+  RETURN_IF_ERROR(server->Build(services, guard));
   StartExecutorThreads();
   server->SetReady(false);
   gate.SetCloseListener([raw = server.get()] { raw->SetReady(false); });
   server->server_->GetHealthCheckService()->SetServingStatus(kLivenessService,
                                                              true);
+  // Whoever gets a connection gets the health that was just set.
+  RETURN_IF_ERROR(server->Listen());
   return server;
 }
 
-absl::Status Server::Listen(const std::vector<grpc::Service*>& services,
-                            const std::shared_ptr<CallGuard>& guard) {
+absl::Status Server::Build(const std::vector<grpc::Service*>& services,
+                           const std::shared_ptr<CallGuard>& guard) {
   grpc::ServerBuilder builder;
   SetLimits(builder);
   for (grpc::Service* service : services) builder.RegisterService(service);
@@ -227,8 +229,12 @@ absl::Status Server::Listen(const std::vector<grpc::Service*>& services,
   if (server_ == nullptr) {
     return absl::UnavailableError("gRPC starts no server; its log says why");
   }
+  return absl::OkStatus();
+}
+
+absl::Status Server::Listen() {
   // Nobody is served before both are there.
-  if (has_admin) RETURN_IF_ERROR(admin_listener_->Start());
+  if (admin_listener_ != nullptr) RETURN_IF_ERROR(admin_listener_->Start());
   return listener_->Start();
 }
 

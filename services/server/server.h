@@ -113,10 +113,12 @@ class Server {
  private:
   Server(const ServerOptions& options, CallGate& gate);
 
-  // Starts gRPC's server where the options say. `guard` is null if it asks
-  // nobody.
-  absl::Status Listen(const std::vector<grpc::Service*>& services,
-                      const std::shared_ptr<CallGuard>& guard);
+  // Starts gRPC's server, which has no connection yet. `guard` is null if it
+  // asks nobody.
+  absl::Status Build(const std::vector<grpc::Service*>& services,
+                     const std::shared_ptr<CallGuard>& guard);
+  // Starts to accept where the options say.
+  absl::Status Listen();
   void StopListening();
 
   const ServerOptions options_;

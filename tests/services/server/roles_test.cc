@@ -124,10 +124,12 @@ TEST(RolesTest, AnAddressForAdministratorsServesNothingElse) {
         "/plimsoll.v1.SessionService/Chat",
         "/plimsoll.v1.ModelService/ListModels",
         "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
-        "/plimsoll.v1.Unknown/Method", "/", ""}) {
+        "/plimsoll.v1.Unknown/Method", "/"}) {
     EXPECT_FALSE(IsServed(MethodSet::kAdmin, path)) << path;
     EXPECT_TRUE(IsServed(MethodSet::kOrdinary, path)) << path;
   }
+  EXPECT_FALSE(IsServed(MethodSet::kAdmin, ""));
+  EXPECT_FALSE(IsServed(MethodSet::kOrdinary, ""));
 }
 
 TEST(RolesTest, NamesAndRolesAreOneToOne) {
