@@ -34,8 +34,8 @@ class OwnedFd {
 // from Start to the destructor.
 class AcceptThread {
  public:
-  // A connection that does not block. It is called on the thread and must not
-  // block.
+  // Gets a connection, which does not block. It is called on the thread and
+  // must not block either.
   using Handler = std::function<void(OwnedFd connection)>;
 
   // If the system has no room for a connection, it is tried again after so

@@ -70,7 +70,7 @@ TEST(ListenOnTcpTest, AnAddressInUseIsRefusedWithTheReason) {
 }
 
 TEST(ListenOnTcpTest, WhatIsNoAddressOfThisMachineIsRefused) {
-  for (const char* host : {"192.0.2.1", "no-such-host.invalid"}) {
+  for (const char* host : {"192.0.2.1", "no..host"}) {
     const auto made = ListenOnTcp({host, "0"});
     EXPECT_EQ(made.status().code(), Code::kUnavailable) << host;
     EXPECT_THAT(std::string(made.status().message()),
