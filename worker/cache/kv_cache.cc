@@ -15,6 +15,25 @@ namespace {
 // 600 bytes of the host's memory for its tokens.
 constexpr int64_t kMaxSharedPages = 4'096;
 
+// How many of a slot's first `n_pages` pages may be found by their tokens: not
+// those from the first one on that a context holds which has evicted the page
+// before it. Whoever uses a page that can be found must use the pages before it
+// too, because a page is forgotten only after those that follow it.
+int64_t PagesToFind(std::span<const KvCache::Slot> slots,
+                    const KvCache::Slot& slot, int64_t n_pages,
+                    int64_t page_tokens) {
+  for (const KvCache::Slot& other : slots) {
+    if (other.evicted == 0) continue;
+    for (const kernels::PageEntry& entry : other.pages) {
+      // A shared page lies at the same positions in each slot.
+      const int64_t i = entry.first_position / page_tokens;
+      if (entry.is_prefix || i >= n_pages) continue;
+      if (slot.pages[static_cast<size_t>(i)].page == entry.page) n_pages = i;
+    }
+  }
+  return n_pages;
+}
+
 }  // namespace
 
 KvCache::KvCache(std::span<const KvPart> parts, int64_t max_shared_pages)
@@ -241,12 +260,20 @@ KvCache::Shared KvCache::Attach(int64_t slot, const std::string& owner,
           .snapshot = n_pages > 0 ? hit.snapshot : std::nullopt};
 }
 
+std::vector<int32_t> KvCache::PagesToShare(
+    const std::string& owner, std::span<const int32_t> tokens) const {
+  if (NeedsSnapshots()) return {};
+  return prefixes_.Look(owner, tokens).pages;
+}
+
 void KvCache::Publish(int64_t slot, const std::string& owner,
                       std::span<const int32_t> tokens) {
   const Slot& s = slots_[static_cast<size_t>(slot)];
-  const int64_t n_pages =
+  const int64_t n_pages = PagesToFind(
+      slots_, s,
       std::min(ShareablePages(s, static_cast<int64_t>(tokens.size())),
-               max_shared_pages_);
+               max_shared_pages_),
+      page_tokens_);
   tokens = tokens.first(static_cast<size_t>(n_pages * page_tokens_));
   const auto n_known =
       static_cast<int64_t>(prefixes_.Find(owner, tokens).pages.size());

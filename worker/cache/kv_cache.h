@@ -90,6 +90,10 @@ class KvCache {
   // them.
   Shared Attach(int64_t slot, const std::string& owner,
                 std::span<const int32_t> tokens);
+  // The pages that Attach is sure to give to an empty slot without a prefix:
+  // none where it must copy a snapshot, which may fail. Changes nothing.
+  std::vector<int32_t> PagesToShare(const std::string& owner,
+                                    std::span<const int32_t> tokens) const;
   // Lets later sequences of `owner` share the slot's whole pages. `tokens` are
   // the first ones that the slot has computed. Requires that no token has left.
   void Publish(int64_t slot, const std::string& owner,
@@ -229,6 +233,7 @@ class KvCache {
     return layers_[static_cast<size_t>(layer)].v_row_bytes;
   }
 
+  int64_t n_pages() const { return static_cast<int64_t>(users_.size()); }
   // Pages that no slot uses.
   int64_t free_pages() const {
     return static_cast<int64_t>(free_.size()) + n_unused_;

@@ -32,23 +32,29 @@ void PrefixCache::Touch(Node& node) {
   by_use_[node.last_used] = &node;
 }
 
-PrefixCache::Hit PrefixCache::Find(const std::string& owner,
-                                   std::span<const int32_t> tokens) {
+PrefixCache::Hit PrefixCache::Look(const std::string& owner,
+                                   std::span<const int32_t> tokens) const {
   Hit hit;
   const auto root = roots_.find(owner);
   if (root == roots_.end()) return hit;
-  Node* node = &root->second;
+  const Node* node = &root->second;
   for (int64_t i = 0; i < WholePages(tokens); ++i) {
     const auto child = node->children.find(Page(tokens, i));
     if (child == node->children.end()) break;
     node = child->second.get();
-    Touch(*node);
     hit.pages.push_back(node->page);
     if (node->snapshot) {
       hit.n_with_snapshot = i + 1;
       hit.snapshot = node->snapshot;
     }
   }
+  return hit;
+}
+
+PrefixCache::Hit PrefixCache::Find(const std::string& owner,
+                                   std::span<const int32_t> tokens) {
+  Hit hit = Look(owner, tokens);
+  for (const int32_t page : hit.pages) Touch(*by_page_.at(page));
   return hit;
 }
 

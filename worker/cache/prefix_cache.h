@@ -40,6 +40,9 @@ class PrefixCache {
   // nodes count as used now.
   Hit Find(const std::string& owner, std::span<const int32_t> tokens);
 
+  // The same, but nothing counts as used.
+  Hit Look(const std::string& owner, std::span<const int32_t> tokens) const;
+
   // Remembers `pages`, which hold the whole pages of `tokens`. If a node has
   // another page already, that page is replaced if `may_go` allows it.
   // Otherwise the rest of `pages` is left out, because whoever uses the page of

@@ -340,6 +340,28 @@ TEST_F(KvCacheTest, AFailedExtendLeavesEverythingAsItWas) {
   EXPECT_TRUE(cache_->Extend(1, 128).ok());
 }
 
+// The second slot still has the second page, so it could not be forgotten
+// before the first one.
+TEST_F(KvCacheTest, APageThatFollowsAnEvictedOneIsNotFound) {
+  Make({0}, 128, 3, DType::kF16, DType::kF16);
+  KvCache cache(shape_, plan_,
+                {.pages = {nullptr, plan_.kv.full_bytes}, .rings = {}},
+                /*max_shared_pages=*/6);
+  const std::vector<int32_t> ids(128, 7);
+  ASSERT_TRUE(cache.Extend(0, 128).ok());
+  cache.Publish(0, "a", ids);
+  ASSERT_EQ(cache.Attach(1, "a", ids).n_tokens, 128);
+  cache.Evict(1, 64);
+  cache.Publish(0, "a", ids);
+  EXPECT_EQ(cache.PagesToShare("a", ids).size(), 1u);
+  cache.Clear(0);
+  ASSERT_EQ(cache.free_pages(), 5);
+  EXPECT_TRUE(cache.Extend(0, 128).ok());
+  EXPECT_TRUE(cache.Extend(2, 128).ok());
+  EXPECT_TRUE(cache.Extend(1, 192).ok()) << "a free page can be taken";
+  EXPECT_EQ(cache.free_pages(), 0);
+}
+
 TEST_F(KvCacheTest, RandomUseNeverGivesAPageTwice) {
   Make({0, 0}, 150, 4, DType::kF16, DType::kF16);
   std::mt19937 random(1);
