@@ -51,6 +51,9 @@ void AddLoad(const std::string& name, const worker::EngineLoad& load,
   scrape.Add(kSessions, {model}, load.sessions);
   scrape.Add(kKvPages, {model}, load.kv_pages);
   scrape.Add(kKvPagesUsed, {model}, load.kv_used_pages);
+  if (load.kv_reserved_pages) {
+    scrape.Add(kKvPagesReserved, {model}, *load.kv_reserved_pages);
+  }
   scrape.Add(kGenerationTokens, {model}, load.generated_tokens);
   scrape.Add(kDraftTokens, {model, {"accepted", "true"}},
              load.accepted_draft_tokens);

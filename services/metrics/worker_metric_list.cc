@@ -18,6 +18,7 @@ std::span<const Metric* const> WorkerMetricList() {
                                             &kSessions,
                                             &kKvPages,
                                             &kKvPagesUsed,
+                                            &kKvPagesReserved,
                                             &kKvBytes,
                                             &kMemoryBytes,
                                             &kPlannedBytes,

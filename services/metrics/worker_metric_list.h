@@ -50,6 +50,10 @@ inline constexpr Metric kKvPages = {
 inline constexpr Metric kKvPagesUsed = {
     "plimsoll_kv_pages_used", MetricType::kGauge, "model",
     "Pages of the KV cache in use after the last step."};
+inline constexpr Metric kKvPagesReserved = {
+    "plimsoll_kv_pages_reserved", MetricType::kGauge, "model",
+    "Pages of the KV cache that running requests and sessions may need at "
+    "most. No value with preemption, which reserves none."};
 inline constexpr Metric kKvBytes = {
     "plimsoll_kv_bytes", MetricType::kGauge, "model, device, state",
     "Bytes of the KV cache's pages: reserved by the plan, and of these used "

@@ -110,6 +110,17 @@ absl::Status CheckRequest(const GenerateOptions& options, int64_t n_ctx,
   return absl::OkStatus();
 }
 
+absl::Status CheckHasEnd(const GenerateOptions& options) {
+  const bool has_end = options.roll.policy != ContextPolicy::kRoll ||
+                       options.max_tokens > 0 ||
+                       options.deadline != absl::InfiniteFuture();
+  if (has_end) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "max_tokens: a context that rolls does not end a reply, and the model "
+      "was loaded without preemption, so that nobody else would get the slot: "
+      "set max_tokens or a deadline");
+}
+
 absl::Status CheckSession(const SessionOptions& options, int32_t vocab_size) {
   const auto id_bytes = static_cast<int64_t>(options.id.size());
   if (id_bytes < 1 || id_bytes > SessionOptions::kMaxIdBytes) {

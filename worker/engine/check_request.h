@@ -16,6 +16,11 @@ namespace plimsoll::worker {
 absl::Status CheckRequest(const GenerateOptions& options, int64_t n_ctx,
                           int32_t vocab_size);
 
+// Checks that something bounds the reply, as it must without preemption: the
+// context, max_tokens or the deadline.
+// Errors: kInvalidArgument if nothing does.
+absl::Status CheckHasEnd(const GenerateOptions& options);
+
 // Checks a session before it is opened.
 // Errors: kInvalidArgument naming the field.
 absl::Status CheckSession(const SessionOptions& options, int32_t vocab_size);

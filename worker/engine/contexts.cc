@@ -35,7 +35,15 @@ std::optional<Admission> Contexts::Begin(Sequence& sequence, int64_t slot) {
     return std::nullopt;
   }
   cache_.Begin(slot, sequence.roll().prefix_tokens);
+  const int64_t n_shareable = ShareableTokens(sequence);
+  if (n_shareable == 0) return Admission{0, RowLimit(sequence)};
+  const int64_t n_computed = AttachShared(sequence, slot, n_shareable);
+  return Admission{n_computed, RowLimit(sequence)};
+}
+
+int64_t Contexts::ShareableTokens(const Sequence& sequence) {
   const TokenHistory& history = sequence.history();
+  if (history.n_evicted() > 0) return 0;
   const GenerateOptions& options = sequence.options();
   // The last token's row is computed for its logits, and so are the rows of
   // tokens whose scores are wanted.
@@ -43,11 +51,7 @@ std::optional<Admission> Contexts::Begin(Sequence& sequence, int64_t slot) {
       std::min({history.n_tokens() - 1, sequence.roll().FullAt(0),
                 options.prompt_logprobs ? options.first_scored - 1
                                         : history.n_tokens()});
-  if (history.n_evicted() > 0 || n_shareable <= 0) {
-    return Admission{0, RowLimit(sequence)};
-  }
-  const int64_t n_computed = AttachShared(sequence, slot, n_shareable);
-  return Admission{n_computed, RowLimit(sequence)};
+  return std::max<int64_t>(n_shareable, 0);
 }
 
 int64_t Contexts::AttachShared(Sequence& sequence, int64_t slot,

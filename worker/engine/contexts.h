@@ -31,6 +31,9 @@ class Contexts {
   // Park made, or else with the beginning of its prompt that the cache has.
   // Returns nullopt if the copy could not be restored: the sequence has ended.
   std::optional<Admission> Begin(Sequence& sequence, int64_t slot);
+  // How many tokens of a sequence that begins may come from the cache; 0 if it
+  // computes all of them.
+  static int64_t ShareableTokens(const Sequence& sequence);
   // The position from which on a sequence may compute no row: its context is
   // full there, or a snapshot of it must be taken first.
   static int64_t RowLimit(const Sequence& sequence);

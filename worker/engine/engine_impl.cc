@@ -40,6 +40,7 @@ Engine::Impl::Impl(EngineResources resources, const EngineOptions& options)
                 .contexts = contexts_,
                 .drafts = drafts_,
                 .counters = counters_,
+                .preemption = options_.preemption,
                 .prompt_shares = {.of_step = options_.prompt_share,
                                   .beside_others =
                                       options_.prompt_share_beside_others}}),
@@ -79,6 +80,9 @@ absl::Status Engine::Impl::Submit(GenerateOptions request,
   }
   RETURN_IF_ERROR(
       CheckRequest(request, plan.n_ctx, resources_.tokenizer->vocab_size()));
+  if (options_.preemption == Preemption::kOff) {
+    RETURN_IF_ERROR(CheckHasEnd(request));
+  }
   // No token is made of weights that are not the model's.
   if (resources_.mapping != nullptr) {
     RETURN_IF_ERROR(resources_.mapping->CheckUnchanged());
@@ -226,6 +230,11 @@ std::vector<std::string> Engine::Impl::Abort(
   return book_.Abort(wanted, status);
 }
 
+std::optional<int64_t> Engine::Impl::ReservedPages() const {
+  if (options_.preemption == Preemption::kOn) return std::nullopt;
+  return counters_.kv_reserved_pages;
+}
+
 EngineLoad Engine::Impl::CurrentLoad() {
   absl::MutexLock lock(&mu_);
   return {.n_slots = resources_.plan().options.n_slots,
@@ -235,6 +244,7 @@ EngineLoad Engine::Impl::CurrentLoad() {
           .max_waiting = options_.max_queued,
           .kv_pages = contexts_.n_pages(),
           .kv_used_pages = counters_.kv_used_pages,
+          .kv_reserved_pages = ReservedPages(),
           .steps = counters_.steps,
           .generated_tokens = counters_.generated_tokens,
           .prompt_tokens = counters_.prompt_tokens,

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -81,6 +82,8 @@ class Engine::Impl {
   ConstraintCache& constraints() { return constraints_; }
 
  private:
+  // EngineLoad::kv_reserved_pages.
+  std::optional<int64_t> ReservedPages() const;
   absl::Status SubmitMessage(GenerateOptions request,
                              std::shared_ptr<TokenSink> sink)
       ABSL_LOCKS_EXCLUDED(mu_);

@@ -16,6 +16,12 @@ namespace plimsoll::worker {
 class ComputeDevice;
 class EngineObserver;
 
+// Whether a running request may lose its slot to others.
+enum class Preemption {
+  kOn,   // it may, and begins again later
+  kOff,  // never: it is admitted once all pages that it may need are reserved
+};
+
 struct EngineOptions {
   static constexpr int kMaxQueued = 64;
   static constexpr int kMaxThreads = 256;
@@ -40,6 +46,7 @@ struct EngineOptions {
   // KV cache bytes that may hold beginnings of prompts to be shared; 0 = none.
   // They are kept in whole pages, and only while no sequence needs the pages.
   int64_t prefix_cache_bytes = std::numeric_limits<int64_t>::max();
+  Preemption preemption = Preemption::kOn;
   // The part of a step's time that rows of prompts may take while others
   // decode, kLeastPromptShare to kMostPromptShare.
   double prompt_share = kPromptShare;

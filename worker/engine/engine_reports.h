@@ -39,6 +39,9 @@ struct EngineLoad {
   int64_t max_waiting;
   int64_t kv_pages;       // that all slots share
   int64_t kv_used_pages;  // after the last step
+  // Pages that running requests and sessions may need at most. Absent with
+  // preemption, which reserves none.
+  std::optional<int64_t> kv_reserved_pages;
   int64_t steps;
   int64_t generated_tokens;
   int64_t prompt_tokens;          // computed

@@ -9,24 +9,27 @@
 
 #include "worker/cache/kv_cache.h"
 #include "worker/cache/page_claims.h"
+#include "worker/cache/page_reservations.h"
+#include "worker/engine/engine_options.h"
 #include "worker/engine/engine_resources.h"
 #include "worker/engine/sequence.h"
 
 namespace plimsoll::worker {
 
-// Adds up the pages that taken slots will need. The caller clears the claims
-// and adds those of every taken slot, then asks. Owned by the engine, used from
-// the step thread only; allocates nothing.
+// Adds up the pages that taken slots will need: for their next rows, or without
+// preemption, until they end. The caller clears the claims and adds those of
+// every taken slot, then asks. Owned by the engine, used from the step thread
+// only; allocates nothing, but where it looks for a shared beginning.
 class SlotPages {
  public:
   // `resources` outlives the object.
-  explicit SlotPages(const EngineResources& resources);
+  SlotPages(const EngineResources& resources, Preemption preemption);
 
   // True if the pool has fewer pages than all slots together could need.
   // Otherwise nobody ever lacks a page.
   bool is_scarce() const { return is_scarce_; }
 
-  void ClearClaims() { claims_.clear(); }
+  void ClearClaims();
   // A session keeps this slot while no call of it runs.
   void ClaimForSession(int64_t slot);
   // A sequence runs in this slot. Claims are added in the order in which the
@@ -37,17 +40,22 @@ class SlotPages {
   // slot.
   bool HasRoomFor(const Sequence& sequence, int64_t slot) const;
   // The sequence that must give its pages back, if more are claimed than are
-  // free.
+  // free; without preemption there is never one.
   std::optional<int64_t> Victim() const;
+  // Pages that the claims reserve; absent with preemption, which reserves none.
+  std::optional<int64_t> ReservedPages() const;
 
  private:
+  // HasRoomFor without preemption.
+  bool CanReserve(const Sequence& sequence, int64_t slot) const;
   // Pages that a sequence in `slot` will need and does not have yet.
   int64_t PagesToCome(const Sequence& sequence, int64_t slot) const;
 
   const KvCache& cache_;
   const int64_t n_ctx_;
   const bool is_scarce_;
-  std::vector<PageClaim> claims_;
+  std::vector<PageClaim> claims_;                 // with preemption
+  std::optional<PageReservations> reservations_;  // without
 };
 
 }  // namespace plimsoll::worker

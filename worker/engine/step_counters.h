@@ -10,6 +10,7 @@ namespace plimsoll::worker {
 // Written by the step thread only; any thread may read it at any time.
 struct StepCounters {
   std::atomic<int64_t> kv_used_pages = 0;
+  std::atomic<int64_t> kv_reserved_pages = 0;  // without preemption
   std::atomic<int64_t> steps = 0;
   std::atomic<int64_t> generated_tokens = 0;
   std::atomic<int64_t> prompt_tokens = 0;

@@ -13,7 +13,8 @@ StepPlanner::StepPlanner(const Tools& tools)
       contexts_(tools.contexts),
       drafts_(tools.drafts),
       counters_(tools.counters),
-      pages_(tools.resources),
+      preemption_(tools.preemption),
+      pages_(tools.resources, tools.preemption),
       prompt_budget_(tools.resources.plan().options.n_slots,
                      tools.prompt_shares) {}
 
@@ -71,8 +72,7 @@ bool StepPlanner::FreeSlotForNext(StreamBook& book) {
     scheduler.FreeSlot(*slot);
     return true;
   }
-  const std::optional<int64_t> id = scheduler.WhoseSliceEnds(
-      [&](int64_t of) { return contexts_.CanLoseSlot(book.Get(of)); });
+  const std::optional<int64_t> id = WhoLeaves(book);
   if (!id) return false;
   Sequence& sequence = book.Get(*id);
   const int64_t slot = *scheduler.SlotOf(*id);
@@ -90,6 +90,18 @@ bool StepPlanner::FreeSlotForNext(StreamBook& book) {
     ++counters_.preemptions;
   }
   return true;
+}
+
+std::optional<int64_t> StepPlanner::WhoLeaves(StreamBook& book) const {
+  if (preemption_ == Preemption::kOn) {
+    return book.scheduler().WhoseSliceEnds(
+        [&](int64_t of) { return contexts_.CanLoseSlot(book.Get(of)); });
+  }
+  std::optional<int64_t> ended;
+  book.scheduler().ForRunning([&](int64_t id, int64_t) {
+    if (!ended && book.Get(id).end()) ended = id;
+  });
+  return ended;
 }
 
 void StepPlanner::KeepSnapshots(StreamBook& book) {
@@ -165,6 +177,10 @@ void StepPlanner::FreePages(StreamBook& book) {
 void StepPlanner::Schedule(StreamBook& book, ScheduledStep& step) {
   step.sequences.clear();
   counters_.kv_used_pages = contexts_.UsedPages();
+  if (preemption_ == Preemption::kOff) {
+    CountClaims(book);
+    counters_.kv_reserved_pages = *pages_.ReservedPages();
+  }
   const int64_t n_decoding = book.scheduler().Decoding();
   book.scheduler().NextStep(
       [this, n_decoding](const PromptPlace& place) {

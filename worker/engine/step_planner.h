@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "worker/engine/contexts.h"
 #include "worker/engine/drafts.h"
+#include "worker/engine/engine_options.h"
 #include "worker/engine/engine_resources.h"
 #include "worker/engine/scheduled_step.h"
 #include "worker/engine/sequence.h"
@@ -32,6 +33,7 @@ class StepPlanner {
     Contexts& contexts;
     Drafts& drafts;
     StepCounters& counters;
+    Preemption preemption;
     PromptBudget::Shares prompt_shares;
   };
   explicit StepPlanner(const Tools& tools);
@@ -68,9 +70,12 @@ class StepPlanner {
 
   // Begins a sequence in an empty slot; nullopt if it cannot begin now.
   std::optional<Admission> Begin(StreamBook& book, int64_t id, int64_t slot);
-  // Takes the slot of an idle session, or of a sequence whose slice ends.
+  // Takes the slot of an idle session, or of a sequence that WhoLeaves chooses.
   // Returns false if there is none to take.
   bool FreeSlotForNext(StreamBook& book);
+  // The sequence whose slice ends; without preemption one that has ended and
+  // waits for its reader only. Absent if there is none.
+  std::optional<int64_t> WhoLeaves(StreamBook& book) const;
   // Adds up the pages that all taken slots claim.
   void CountClaims(StreamBook& book);
   // Evicts tokens of a full context, as often as it takes.
@@ -80,6 +85,7 @@ class StepPlanner {
   Contexts& contexts_;
   Drafts& drafts_;
   StepCounters& counters_;
+  const Preemption preemption_;
   SlotPages pages_;
   PromptBudget prompt_budget_;
 };

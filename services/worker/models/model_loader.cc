@@ -226,6 +226,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Fill(
       .precision = options_.precision,
       .device = parts.front().device,
       .n_threads = options_.n_threads,
+      .preemption = options_.preemption,
       .prompt_share = options_.prompt_share,
       .prompt_share_beside_others = options_.prompt_share_beside_others,
       .clock = options_.clock,

@@ -72,8 +72,9 @@ struct WorkerOptions {
   // as well.
   std::function<absl::Status(const absl::Status&)> on_device_lost;
   int n_threads = 0;  // on a CPU; 0 = all usable ones
-  // Each model's worker::EngineOptions have the next two.
+  // Each model's worker::EngineOptions have the next four.
   std::optional<int64_t> prefix_cache_bytes;
+  worker::Preemption preemption = worker::Preemption::kOn;
   double prompt_share = worker::EngineOptions::kPromptShare;
   double prompt_share_beside_others =
       worker::EngineOptions::kPromptShareBesideOthers;

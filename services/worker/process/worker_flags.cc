@@ -35,7 +35,8 @@ void AddLoadFlags(CLI::App& app, planner::LoadOptions& load) {
       ->check(CLI::Range(int64_t{1}, planner::LoadOptions::kMaxSlots));
   app.add_option("--kv-tokens", load.kv_tokens,
                  "Tokens of KV cache that all slots share; where they run out "
-                 "the newest requests begin again later (slots x n_ctx)")
+                 "the newest requests begin again later, or with --preemption "
+                 "off they begin later (slots x n_ctx)")
       ->check(CLI::Range(int64_t{1}, kMaxCount));
   app.add_option("--n-ubatch", load.n_ubatch, "Rows of one step")
       ->capture_default_str()
@@ -135,6 +136,14 @@ void AddEngineFlags(CLI::App& app, WorkerOptions& options) {
       app, "--prefix-cache", options.prefix_cache_bytes,
       "Bytes of each model's KV cache whose beginnings of prompts are kept "
       "to be shared while no request needs them; 0 shares nothing (all)");
+  const std::map<std::string, worker::Preemption> preemptions = {
+      {"on", worker::Preemption::kOn}, {"off", worker::Preemption::kOff}};
+  app.add_option("--preemption", options.preemption,
+                 "Whether a running request may lose its slot to others and "
+                 "begin again later; off: it begins only when all pages that "
+                 "it may need are reserved, and keeps them to its end")
+      ->transform(CLI::CheckedTransformer(preemptions))
+      ->default_str("on");
   const CLI::Range share_range(worker::EngineOptions::kLeastPromptShare,
                                worker::EngineOptions::kMostPromptShare);
   app.add_option("--prompt-share", options.prompt_share,

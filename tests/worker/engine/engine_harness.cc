@@ -173,6 +173,7 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
   options.precision = setup.precision;
   options.n_threads = setup.n_threads;
   options.max_queued = setup.max_queued;
+  options.preemption = setup.preemption;
   options.piece_rows = setup.piece_rows;
   if (!setup.piece_rows) {
     options.piece_rows = TestNumber("PLIMSOLL_TEST_PIECE_ROWS");

@@ -61,6 +61,7 @@ struct EngineSetup {
   std::optional<int64_t> piece_rows = std::nullopt;
   int n_threads = 2;
   int64_t prefix_cache_bytes = INT64_MAX;
+  worker::Preemption preemption = worker::Preemption::kOn;
   int max_queued = worker::EngineOptions::kMaxQueued;
   std::function<absl::Time()> clock = absl::Now;
   std::function<absl::Status(const absl::Status&)> on_device_lost = nullptr;

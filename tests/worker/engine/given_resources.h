@@ -57,6 +57,7 @@ struct GivenSequence {
   int64_t n_prompt = 10;
   ContextPolicy policy = ContextPolicy::kStop;
   std::string tenant = {};
+  int64_t max_tokens = 0;
 };
 
 // A sequence whose prompt is 0, 1, 2, ...; it has no sink.
@@ -65,6 +66,7 @@ inline std::unique_ptr<Sequence> MakeSequence(const EngineResources& given,
   GenerateOptions options;
   options.roll.policy = wanted.policy;
   options.claim.tenant = wanted.tenant;
+  options.max_tokens = wanted.max_tokens;
   const auto roll = PlanRoll(given.shape, given.plan(), options.roll);
   EXPECT_TRUE(roll.ok()) << roll.status();
   std::vector<int32_t> prompt(static_cast<size_t>(wanted.n_prompt));

@@ -13,6 +13,7 @@
 #include "tests/sanitized.h"
 #include "worker/cache/kv_cache.h"
 #include "worker/cache/page_claims.h"
+#include "worker/cache/page_reservations.h"
 #include "worker/scheduling/scheduler.h"
 
 namespace plimsoll::worker {
@@ -34,25 +35,28 @@ constexpr int64_t kMostWaited = 1'000;
 struct Settings {
   int64_t n_slots, n_rows, n_ctx, n_draft;
   int64_t pool_tokens;  // 0 = every slot has its own pages
+  bool preempts;        // otherwise pages are reserved
 };
 
 // One random workload: streams of three tenants come, pause, roll, guess, stop,
 // stay as sessions and come back; nothing of a model is computed.
 class Workload {
  public:
-  explicit Workload(uint32_t seed)
+  Workload(uint32_t seed, bool preempts)
       : random_(seed),
         settings_{.n_slots = 1 + Draw(4),
                   .n_rows = 1 + Draw(Draw(2) == 0 ? 4 : 32),
                   .n_ctx = 64 * (3 + Draw(3)),
                   .n_draft = Draw(4),
-                  .pool_tokens = Draw(2) * (1 + Draw(1'000))},
+                  .pool_tokens = Draw(2) * (1 + Draw(1'000)),
+                  .preempts = preempts},
         scheduler_(settings_.n_slots, settings_.n_rows, kQueue),
         shape_(Shape()),
         plan_(Plan(shape_, settings_)),
         cache_(shape_, plan_,
                {.pages = {nullptr, plan_.kv.full_bytes},
-                .rings = {nullptr, plan_.kv.window_bytes}}) {
+                .rings = {nullptr, plan_.kv.window_bytes}}),
+        reservations_(cache_) {
     n_pages_ = cache_.free_pages();
   }
 
@@ -232,17 +236,41 @@ class Workload {
       EXPECT_EQ(live_.count(id), 1u);
       EXPECT_EQ(cache_.Length(slot), 0) << "a slot is empty when it is given";
       EXPECT_EQ(sessions_.count(slot), 0u);
-      if (PromisedPages(Claims()) + ToCome(live_[id], slot) >
-          cache_.free_pages()) {
-        return std::optional<Admission>();
-      }
+      if (!HasRoomFor(live_[id], slot)) return std::optional<Admission>();
       return std::optional<Admission>(
           {.n_computed = 0, .limit = settings_.n_ctx});
     });
   }
 
+  bool HasRoomFor(const Live& s, int64_t slot) {
+    if (settings_.preempts) {
+      return PromisedPages(Claims()) + ToCome(s, slot) <= cache_.free_pages();
+    }
+    CountReservations();
+    return reservations_.left() >= (s.rolls
+                                        ? cache_.pages_per_slot()
+                                        : cache_.MissingPages(slot, s.n_total));
+  }
+
+  void CountReservations() {
+    reservations_.Clear();
+    for (size_t i = 0; i < sessions_.size(); ++i) {
+      reservations_.AddWholeContext();
+    }
+    scheduler_.ForRunning([this](int64_t id, int64_t slot) {
+      const Live& s = live_[id];
+      if (s.rolls) {
+        reservations_.AddWholeContext();
+      } else {
+        reservations_.Add(slot, s.n_total);
+      }
+    });
+    EXPECT_GE(reservations_.left(), 0) << "more is reserved than there is";
+  }
+
   // Slots that others have waited for too long.
   void EndSlices() {
+    if (!settings_.preempts) return;
     while (const auto id = scheduler_.WhoseSliceEnds([this](int64_t of) {
       return cache_.Evicted(*scheduler_.SlotOf(of)) == 0;
     })) {
@@ -284,6 +312,7 @@ class Workload {
   }
 
   void MakeRoom() {
+    if (!settings_.preempts) return CountReservations();
     while (const auto id = ChooseVictim(Claims(), cache_.free_pages())) {
       BeginAgain(*id, &Scheduler::Preempt);
       ++n_preempted_;
@@ -373,6 +402,7 @@ class Workload {
   planner::ModelShape shape_;
   planner::MemoryPlan plan_;
   KvCache cache_;
+  PageReservations reservations_;
   int64_t n_pages_ = 0;
   std::map<int64_t, Live> live_;
   std::set<int64_t> sessions_;  // slots of those that nobody uses now
@@ -386,7 +416,7 @@ TEST(SchedulerSimulation, NoWorkloadStarvesLosesARowOrTakesMorePages) {
   int64_t n_sliced = 0;
   for (uint32_t seed = 1; seed <= kWorkloads; ++seed) {
     SCOPED_TRACE(seed);
-    Workload workload(seed);
+    Workload workload(seed, /*preempts=*/true);
     workload.Run();
     if (::testing::Test::HasFailure()) return;
     n_preempted += workload.n_preempted();
@@ -394,6 +424,18 @@ TEST(SchedulerSimulation, NoWorkloadStarvesLosesARowOrTakesMorePages) {
   }
   EXPECT_GT(n_sliced, kWorkloads / 100);
   EXPECT_GT(n_preempted, kWorkloads / 100);
+}
+
+// Every stream that begins goes on to its end: CheckRows finds a page for each
+// of its rows, and all of them end though nobody makes way.
+TEST(SchedulerSimulation, WithoutPreemptionEveryWorkloadEnds) {
+  for (uint32_t seed = 1; seed <= kWorkloads / 3; ++seed) {
+    SCOPED_TRACE(seed);
+    Workload workload(seed, /*preempts=*/false);
+    workload.Run();
+    if (::testing::Test::HasFailure()) return;
+    EXPECT_EQ(workload.n_preempted() + workload.n_sliced(), 0);
+  }
 }
 
 }  // namespace

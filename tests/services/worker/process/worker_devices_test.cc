@@ -31,6 +31,7 @@ class Card final : public plimsoll::testing::HookedDevice {
 struct Parsed {
   std::optional<int> code;
   DeviceFlags flags;
+  worker::Preemption preemption;
   std::string error;
 };
 
@@ -44,6 +45,7 @@ Parsed Parse(std::vector<std::string> args) {
   parsed.code =
       ParseWorkerFlags(static_cast<int>(argv.size()), argv.data(), flags);
   parsed.flags = flags.devices;
+  parsed.preemption = flags.options.preemption;
   parsed.error = ::testing::internal::GetCapturedStderr();
   return parsed;
 }
@@ -77,6 +79,17 @@ TEST(WorkerFlagsTest, PromptsHaveAShareUpToTheLimits) {
   EXPECT_EQ(Parse({"--prompt-share-beside-others", "0.9"}).code, std::nullopt);
 }
 
+TEST(WorkerFlagsTest, PreemptionIsOnOrOff) {
+  const auto preemption = [](const std::vector<std::string>& args) {
+    const Parsed parsed = Parse(args);
+    EXPECT_EQ(parsed.code, std::nullopt) << parsed.error;
+    return parsed.preemption;
+  };
+  EXPECT_EQ(preemption({}), worker::Preemption::kOn);
+  EXPECT_EQ(preemption({"--preemption", "on"}), worker::Preemption::kOn);
+  EXPECT_EQ(preemption({"--preemption", "off"}), worker::Preemption::kOff);
+}
+
 TEST(WorkerFlagsTest, MistakesSayWhat) {
   for (const auto& [args, text] :
        std::vector<std::pair<std::vector<std::string>, std::string>>{
@@ -84,6 +97,7 @@ TEST(WorkerFlagsTest, MistakesSayWhat) {
            {{"--device", "cuda:0,"}, "a device has no name"},
            {{"--device-memory", "12,x"}, "x"},
            {{"--device-memory", "9223372036854775808"}, "is too large"},
+           {{"--preemption", "never"}, "--preemption"},
            {{"--prompt-share", "0.04"}, "--prompt-share"},
            {{"--prompt-share", "0.91"}, "--prompt-share"},
            {{"--prompt-share-beside-others", "0.04"},
