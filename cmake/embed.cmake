@@ -1,8 +1,9 @@
 # Writes a C++ file that holds other files, as services/http/page_files.h says.
 #
-# cmake -DFOLDER=... -DFILES="a b" -DOUTPUT=... -P embed.cmake
+# cmake -DFOLDER=... -DFILES="a b" -DFUNCTION=... -DOUTPUT=... -P embed.cmake
 #
-# FILES are names in FOLDER. The same files give the same output.
+# FILES are names in FOLDER, and FUNCTION returns them. The same files give the
+# same output.
 string(REPLACE " " ";" names "${FILES}")
 set(entries "")
 foreach(name IN LISTS names)
@@ -16,25 +17,28 @@ foreach(name IN LISTS names)
   string(REGEX REPLACE "([0-9a-f][0-9a-f])" "\\\\x\\1" hex "${hex}")
   string(REPLACE "\n" "\"\n     \"" hex "${hex}")
   string(APPEND entries
-    "    {\"${name}\", R\"(\"${tag}\")\",\n     Bytes(\"${hex}\")},\n")
+    "    {\"${name}\", R\"(\"${tag}\")\",\n     ${FUNCTION}Bytes(\"${hex}\")},\n")
 endforeach()
 file(WRITE ${OUTPUT} "// Made by cmake/embed.cmake.
 #include \"services/http/page_files.h\"
+
+// A file may be longer than the texts that every compiler has to take.
+#pragma GCC diagnostic ignored \"-Woverlength-strings\"
 
 namespace plimsoll::services {
 namespace {
 
 template <size_t kSize>
-constexpr absl::string_view Bytes(const char (&text)[kSize]) {
+constexpr absl::string_view ${FUNCTION}Bytes(const char (&text)[kSize]) {
   return {text, kSize - 1};
 }
 
-constexpr PageFile kPageFiles[] = {
+constexpr PageFile k${FUNCTION}[] = {
 ${entries}};
 
 }  // namespace
 
-std::span<const PageFile> PageFiles() { return kPageFiles; }
+std::span<const PageFile> ${FUNCTION}() { return k${FUNCTION}; }
 
 }  // namespace plimsoll::services
 ")

@@ -1,12 +1,15 @@
 #include "services/http/front.h"
 
+#include <cstddef>
+#include <iterator>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "services/http/dialects/anthropic_reply.h"
@@ -35,9 +38,8 @@ namespace {
 // Calls that were aborted, and clients, have this long to end.
 constexpr absl::Duration kEndGrace = absl::Seconds(1);
 
-constexpr absl::string_view kModels = "/v1/models";
-constexpr absl::string_view kStatus = "/plimsoll/status";
-constexpr absl::string_view kResponses = "/v1/responses";
+constexpr absl::string_view kRead = "GET, HEAD";
+constexpr absl::string_view kPost = "POST";
 
 // A reader that needs nothing but the body.
 template <absl::StatusOr<TextJob> (*kRead)(const Json& body)>
@@ -89,14 +91,9 @@ HttpResponse ListModels(const std::vector<ModelInfo>& models,
   return {.body = Dump(list)};
 }
 
-HttpResponse OneModel(const std::vector<ModelInfo>& models,
-                      absl::string_view name, int64_t created_s) {
-  for (const ModelInfo& model : models) {
-    if (model.name == name) return {.body = Dump(ToJson(model, created_s))};
-  }
-  return ErrorResponse(404, "there is no model of this name");
-}
-
+// What GET says of all models.
+using ModelLister = HttpResponse (*)(const std::vector<ModelInfo>& models,
+                                     int64_t created_s);
 using PostHandler = void (*)(const HttpRoom&, HttpRequest,
                              std::shared_ptr<HttpReply>);
 
@@ -106,78 +103,16 @@ void AnswerText(const HttpRoom& room, HttpRequest request,
   TextCall::Start(room, kDialect, std::move(request), std::move(reply));
 }
 
-// What POST does at a path; null if the path has no POST.
-PostHandler PostAt(absl::string_view path) {
-  if (path == "/v1/chat/completions") return AnswerText<kChat>;
-  if (path == "/v1/completions") return AnswerText<kCompletions>;
-  if (path == kResponses) return AnswerText<kResponse>;
-  if (path == "/v1/messages") return AnswerText<kMessages>;
-  if (path == "/v1/messages/count_tokens") return AnswerCountTokens;
-  if (path == "/api/chat") return AnswerText<kOllamaChat>;
-  if (path == "/api/generate") return AnswerText<kOllamaGenerate>;
-  if (path == "/api/show") return AnswerOllamaShow;
-  if (path == "/tokenize") return AnswerTokenize;
-  if (path == "/detokenize") return AnswerDetokenize;
-  return nullptr;
+HttpResponse NothingHere() {
+  return ErrorResponse(404, "there is nothing at this path");
 }
 
-// What GET says of all models at a path; null if it says nothing of them.
-using ModelLister = HttpResponse (*)(const std::vector<ModelInfo>& models,
-                                     int64_t created_s);
-ModelLister ListerAt(absl::string_view path) {
-  if (path == kModels) return ListModels;
-  if (path == "/api/tags") return ListOllamaModels;
-  if (path == "/api/ps") return ListOllamaLoaded;
-  if (path == "/api/version") return OllamaVersion;
-  return nullptr;
-}
-
-// The id in the path of one response; "" if it is another path.
-std::string ResponseId(absl::string_view path) {
-  if (!absl::ConsumePrefix(&path, kResponses) ||
-      !absl::ConsumePrefix(&path, "/") || absl::StrContains(path, '/')) {
-    return "";
+// Whether a list such as "GET, HEAD" has this method.
+bool HasMethod(absl::string_view methods, absl::string_view method) {
+  for (const absl::string_view one : absl::StrSplit(methods, ", ")) {
+    if (one == method) return true;
   }
-  return std::string(path);
-}
-
-HttpResponse OneResponse(const HttpRoom& room, const HttpRequest& request,
-                         const std::string& id) {
-  const ResponseShelf shelf{room.responses, request.tenant};
-  if (request.method == "DELETE") return DeletedResponse(shelf, id);
-  if (request.method == "GET" || request.method == "HEAD") {
-    return StoredResponse(shelf, id);
-  }
-  return WrongMethod("GET, HEAD, DELETE");
-}
-
-// Whether everybody may have it: health, and the files of the page.
-bool IsOpen(absl::string_view path) {
-  return path == kHealthPath || FindPageFile(path) != nullptr;
-}
-
-// Returns OK if the request may go on where callers need a token; its tenant is
-// then the token's. Errors: kUnauthenticated; kPermissionDenied.
-absl::Status CheckCaller(const CallGuard& guard, HttpRequest& request) {
-  if (IsOpen(request.path)) return absl::OkStatus();
-  const auto identity = guard.Identify(request.authorization, std::nullopt);
-  if (!identity.has_value()) {
-    return absl::UnauthenticatedError(
-        request.authorization.empty()
-            ? "this server wants a token: send it as the header "
-              "Authorization: Bearer TOKEN"
-            : "the token is not valid here");
-  }
-  // A response has what a user said.
-  const bool is_read =
-      PostAt(request.path) == nullptr && ResponseId(request.path).empty();
-  if (identity->role < (is_read ? Role::kViewer : Role::kUser)) {
-    return absl::PermissionDeniedError(absl::StrCat(
-        "a token of role ", RoleName(identity->role),
-        " may not call this path, which takes role ", RoleName(Role::kUser)));
-  }
-  request.tenant = TenantOf(*identity, "");
-  return absl::OkStatus();
+  return false;
 }
 
 HttpResponse RefusalOf(const absl::Status& status) {
@@ -188,7 +123,106 @@ HttpResponse RefusalOf(const absl::Status& status) {
   return response;
 }
 
+// Returns OK if the request may go on where callers need a token of this role,
+// or none if `least` is absent; its tenant is then the token's.
+// Errors: kUnauthenticated; kPermissionDenied.
+absl::Status CheckCaller(const CallGuard& guard, std::optional<Role> least,
+                         HttpRequest& request) {
+  if (!least.has_value()) return absl::OkStatus();
+  const auto identity = guard.Identify(request.authorization, std::nullopt);
+  if (!identity.has_value()) {
+    return absl::UnauthenticatedError(
+        request.authorization.empty()
+            ? "this server wants a token: send it as the header "
+              "Authorization: Bearer TOKEN"
+            : "the token is not valid here");
+  }
+  if (identity->role < *least) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        "a token of role ", RoleName(identity->role),
+        " may not call this path, which takes role ", RoleName(*least)));
+  }
+  request.tenant = TenantOf(*identity, "");
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+// A path, and one of three ways to answer it.
+struct Front::Route {
+  absl::string_view path;  // as in FrontPath
+  absl::string_view methods = kRead;
+  // Where callers need a token; absent: not here.
+  std::optional<Role> least = Role::kViewer;
+  // Whether what its name in braces stands for may have a "/".
+  bool has_slashes = false;
+  Answer answer = nullptr;
+  ModelLister list = nullptr;
+  PostHandler post = nullptr;
+};
+
+const Front::Route Front::kRoutes[] = {
+    {.path = "/", .least = std::nullopt, .answer = &Front::Page},
+    {.path = "/page/{file}", .least = std::nullopt, .answer = &Front::Page},
+    {.path = kDescriptionPath,
+     .least = std::nullopt,
+     .answer = &Front::Description},
+    {.path = kHealthPath, .least = std::nullopt, .answer = &Front::Health},
+    {.path = kMetricsPath, .answer = &Front::Metrics},
+    {.path = "/plimsoll/status", .answer = &Front::Status},
+    {.path = "/v1/models", .list = ListModels},
+    {.path = "/v1/models/{model}",
+     .has_slashes = true,
+     .answer = &Front::OneModel},
+    {.path = "/v1/chat/completions",
+     .methods = kPost,
+     .least = Role::kUser,
+     .post = AnswerText<kChat>},
+    {.path = "/v1/completions",
+     .methods = kPost,
+     .least = Role::kUser,
+     .post = AnswerText<kCompletions>},
+    {.path = "/v1/responses",
+     .methods = kPost,
+     .least = Role::kUser,
+     .post = AnswerText<kResponse>},
+    // It has what a user said.
+    {.path = "/v1/responses/{response}",
+     .methods = "GET, HEAD, DELETE",
+     .least = Role::kUser,
+     .answer = &Front::OneResponse},
+    {.path = "/v1/messages",
+     .methods = kPost,
+     .least = Role::kUser,
+     .post = AnswerText<kMessages>},
+    {.path = "/v1/messages/count_tokens",
+     .methods = kPost,
+     .least = Role::kUser,
+     .post = AnswerCountTokens},
+    {.path = "/api/chat",
+     .methods = kPost,
+     .least = Role::kUser,
+     .post = AnswerText<kOllamaChat>},
+    {.path = "/api/generate",
+     .methods = kPost,
+     .least = Role::kUser,
+     .post = AnswerText<kOllamaGenerate>},
+    {.path = "/api/show",
+     .methods = kPost,
+     .least = Role::kUser,
+     .post = AnswerOllamaShow},
+    {.path = "/api/tags", .list = ListOllamaModels},
+    {.path = "/api/ps", .list = ListOllamaLoaded},
+    {.path = "/api/version", .list = OllamaVersion},
+    {.path = "/tokenize",
+     .methods = kPost,
+     .least = Role::kUser,
+     .post = AnswerTokenize},
+    {.path = "/detokenize",
+     .methods = kPost,
+     .least = Role::kUser,
+     .post = AnswerDetokenize},
+};
 
 Front::Front(const HttpRoom& room, MetricsSource metrics, ReadySource is_ready)
     : room_(room),
@@ -219,56 +253,99 @@ std::string Front::State() const {
   return is_ready ? "ok" : "loading";
 }
 
-HttpResponse Front::Health() const {
+HttpResponse Front::Page(const HttpRequest& request,
+                         absl::string_view /*rest*/) const {
+  const PageFile* file = FindPageFile(request.path);
+  if (file == nullptr) return NothingHere();
+  return PageResponse(*file, request.if_none_match);
+}
+
+HttpResponse Front::Description(const HttpRequest& request,
+                                absl::string_view /*rest*/) const {
+  return PageResponse(DescriptionFile(), request.if_none_match);
+}
+
+HttpResponse Front::Health(const HttpRequest& /*request*/,
+                           absl::string_view /*rest*/) const {
   Json json;
   json["status"] = State();
   return {.status = json["status"] == "ok" ? 200 : 503, .body = Dump(json)};
 }
 
-HttpResponse Front::Status() const {
+HttpResponse Front::Status(const HttpRequest& /*request*/,
+                           absl::string_view /*rest*/) const {
   HttpResponse response{.body = Dump(room_.models.Status(State()))};
   response.headers.emplace_back("Cache-Control", "no-store");
   return response;
 }
 
-HttpResponse Front::Metrics() const {
+HttpResponse Front::Metrics(const HttpRequest& /*request*/,
+                            absl::string_view /*rest*/) const {
+  if (metrics_ == nullptr) return NothingHere();
   return MetricsResponse(metrics_(State() == "ok"));
 }
 
+HttpResponse Front::OneModel(const HttpRequest& /*request*/,
+                             absl::string_view name) const {
+  for (const ModelInfo& model : room_.models.List()) {
+    if (model.name == name) return {.body = Dump(ToJson(model, start_s_))};
+  }
+  return ErrorResponse(404, "there is no model of this name");
+}
+
+HttpResponse Front::OneResponse(const HttpRequest& request,
+                                absl::string_view id) const {
+  const ResponseShelf shelf{room_.responses, request.tenant};
+  return request.method == "DELETE" ? DeletedResponse(shelf, std::string(id))
+                                    : StoredResponse(shelf, std::string(id));
+}
+
+std::vector<FrontPath> Front::Paths() {
+  std::vector<FrontPath> paths;
+  paths.reserve(std::size(kRoutes));
+  for (const Route& route : kRoutes) {
+    paths.push_back({route.path, route.methods});
+  }
+  return paths;
+}
+
+const Front::Route* Front::FindRoute(absl::string_view path,
+                                     absl::string_view& rest) {
+  for (const Route& route : kRoutes) {
+    const size_t brace = route.path.find('{');
+    if (brace == absl::string_view::npos) {
+      if (path == route.path) return &route;
+      continue;
+    }
+    if (path.size() <= brace ||
+        !absl::StartsWith(path, route.path.substr(0, brace))) {
+      continue;
+    }
+    rest = path.substr(brace);
+    if (route.has_slashes || !absl::StrContains(rest, '/')) return &route;
+  }
+  return nullptr;
+}
+
 void Front::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
+  absl::string_view rest;
+  const Route* route = FindRoute(request.path, rest);
   if (const auto guard = room_.gate.guard()) {
-    const absl::Status status = CheckCaller(*guard, request);
+    const absl::Status status = CheckCaller(
+        *guard, route == nullptr ? Role::kViewer : route->least, request);
     if (!status.ok()) return reply->Send(RefusalOf(status));
   }
-  absl::string_view path = request.path;
-  if (const PostHandler answer = PostAt(path)) {
-    if (request.method != "POST") return reply->Send(WrongMethod("POST"));
-    return answer(room_, std::move(request), std::move(reply));
+  if (route == nullptr) return reply->Send(NothingHere());
+  if (!HasMethod(route->methods, request.method)) {
+    return reply->Send(WrongMethod(std::string(route->methods)));
   }
-  if (const std::string id = ResponseId(path); !id.empty()) {
-    return reply->Send(OneResponse(room_, request, id));
+  if (route->post != nullptr) {
+    return route->post(room_, std::move(request), std::move(reply));
   }
-  const bool is_model = absl::StartsWith(path, absl::StrCat(kModels, "/"));
-  const ModelLister list = ListerAt(path);
-  const PageFile* file = FindPageFile(path);
-  const bool is_metrics = path == kMetricsPath && metrics_ != nullptr;
-  if (path != kHealthPath && path != kStatus && !is_metrics &&
-      list == nullptr && !is_model && file == nullptr) {
-    return reply->Send(ErrorResponse(404, "there is nothing at this path"));
+  if (route->list != nullptr) {
+    return reply->Send(route->list(room_.models.List(), start_s_));
   }
-  if (request.method != "GET" && request.method != "HEAD") {
-    return reply->Send(WrongMethod("GET, HEAD"));
-  }
-  if (file != nullptr) {
-    return reply->Send(PageResponse(*file, request.if_none_match));
-  }
-  if (path == kHealthPath) return reply->Send(Health());
-  if (path == kStatus) return reply->Send(Status());
-  if (is_metrics) return reply->Send(Metrics());
-  const std::vector<ModelInfo> models = room_.models.List();
-  if (list != nullptr) return reply->Send(list(models, start_s_));
-  path.remove_prefix(kModels.size() + 1);
-  reply->Send(OneModel(models, path, start_s_));
+  reply->Send((this->*route->answer)(request, rest));
 }
 
 void Front::Drain(absl::Duration timeout, const std::function<void()>& abort) {

@@ -8,14 +8,24 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "services/http/http_message.h"
 #include "services/http/http_server.h"
 #include "services/http/text_call.h"
 
 namespace plimsoll::services {
+
+// A path that a front answers.
+struct FrontPath {
+  // As OpenAPI writes it. A name in braces at its end stands for the rest of a
+  // path, such as "/v1/models/{model}".
+  absl::string_view path;
+  absl::string_view methods;  // such as "GET, HEAD"
+};
 
 // Thread-safe, except for construction and destruction.
 class Front {
@@ -35,6 +45,9 @@ class Front {
   Front(const Front&) = delete;
   Front& operator=(const Front&) = delete;
 
+  // All paths that are answered, which /openapi.json describes.
+  static std::vector<FrontPath> Paths();
+
   // HOST:PORT with the actual port.
   const std::string& address() const { return server_->address(); }
 
@@ -48,12 +61,31 @@ class Front {
  private:
   Front(const HttpRoom& room, MetricsSource metrics, ReadySource is_ready);
 
+  // What is said at a path. `rest` is what its name in braces stands for.
+  using Answer = HttpResponse (Front::*)(const HttpRequest& request,
+                                         absl::string_view rest) const;
+  struct Route;
+  static const Route kRoutes[];
+
+  // The route of a path, and what its name in braces stands for there; null if
+  // there is none.
+  static const Route* FindRoute(absl::string_view path,
+                                absl::string_view& rest);
+
   void Handle(HttpRequest request, std::shared_ptr<HttpReply> reply);
   // The word of /health.
   std::string State() const;
-  HttpResponse Health() const;
-  HttpResponse Status() const;
-  HttpResponse Metrics() const;
+  HttpResponse Page(const HttpRequest& request, absl::string_view rest) const;
+  HttpResponse Description(const HttpRequest& request,
+                           absl::string_view rest) const;
+  HttpResponse Health(const HttpRequest& request, absl::string_view rest) const;
+  HttpResponse Status(const HttpRequest& request, absl::string_view rest) const;
+  HttpResponse Metrics(const HttpRequest& request,
+                       absl::string_view rest) const;
+  HttpResponse OneModel(const HttpRequest& request,
+                        absl::string_view name) const;
+  HttpResponse OneResponse(const HttpRequest& request,
+                           absl::string_view id) const;
 
   const HttpRoom room_;
   const MetricsSource metrics_;

@@ -23,6 +23,7 @@ absl::string_view TypeOf(absl::string_view name) {
   if (absl::EndsWith(name, ".html")) return "text/html; charset=utf-8";
   if (absl::EndsWith(name, ".css")) return "text/css; charset=utf-8";
   if (absl::EndsWith(name, ".js")) return "text/javascript; charset=utf-8";
+  if (absl::EndsWith(name, ".json")) return "application/json";
   return "image/svg+xml";
 }
 
@@ -49,6 +50,8 @@ const PageFile* FindPageFile(absl::string_view path) {
   }
   return nullptr;
 }
+
+const PageFile& DescriptionFile() { return DescriptionFiles().front(); }
 
 HttpResponse PageResponse(const PageFile& file,
                           absl::string_view if_none_match) {

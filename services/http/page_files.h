@@ -1,4 +1,5 @@
-// The files of services/http/page, which the build puts into the program.
+// The files of services/http/page and services/http/openapi, which the build
+// puts into the program.
 #ifndef PLIMSOLL_SERVICES_HTTP_PAGE_FILES_H_
 #define PLIMSOLL_SERVICES_HTTP_PAGE_FILES_H_
 
@@ -14,8 +15,10 @@ struct PageFile {
   absl::string_view bytes;
 };
 
-// All of them, in the build's order.
+// All files of the page, in the build's order.
 std::span<const PageFile> PageFiles();
+// openapi.json alone.
+std::span<const PageFile> DescriptionFiles();
 
 }  // namespace plimsoll::services
 

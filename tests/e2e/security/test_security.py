@@ -407,6 +407,7 @@ def test_the_http_door_wants_tokens_too(tokens, smollm2):
     with Front(str(smollm2), "--n-ctx=128", "--slots=1", *tokens.flag()) as front:
         assert fetch(f"{front.url}/health")[0] == 200
         assert fetch(f"{front.url}/")[0] == 200
+        assert fetch(f"{front.url}/openapi.json")[0] == 200
         models = f"{front.url}/v1/models"
         status, headers = fetch(models)
         assert status == 401
