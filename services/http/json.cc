@@ -1,6 +1,7 @@
 #include "services/http/json.h"
 
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,14 +11,9 @@
 namespace plimsoll::services {
 namespace {
 
-bool IsInt(const Json& value, int64_t min, int64_t max) {
-  if (value.is_number_unsigned()) {
-    return value.get<uint64_t>() <= static_cast<uint64_t>(max) &&
-           value.get<int64_t>() >= min;
-  }
-  return value.is_number_integer() && value.get<int64_t>() >= min &&
-         value.get<int64_t>() <= max;
-}
+constexpr int64_t kMostInt = std::numeric_limits<int64_t>::max();
+// Beyond it not every whole number is a double.
+constexpr double kMaxWhole = 9'007'199'254'740'992;
 
 std::string Bounds(absl::string_view kind, const std::string& min,
                    const std::string& max) {
@@ -25,6 +21,24 @@ std::string Bounds(absl::string_view kind, const std::string& min,
 }
 
 }  // namespace
+
+std::optional<int64_t> WholeNumber(const Json& value, int64_t min,
+                                   int64_t max) {
+  if (!value.is_number()) return std::nullopt;
+  if (value.is_number_unsigned() &&
+      value.get<uint64_t>() > static_cast<uint64_t>(kMostInt)) {
+    return std::nullopt;
+  }
+  if (value.is_number_float()) {
+    const auto number = value.get<double>();
+    if (number != std::trunc(number) || std::abs(number) > kMaxWhole) {
+      return std::nullopt;
+    }
+  }
+  const auto number = value.get<int64_t>();
+  if (number < min || number > max) return std::nullopt;
+  return number;
+}
 
 std::string Dump(const Json& json) {
   return json.dump(-1, ' ', /*ensure_ascii=*/false,
@@ -74,11 +88,12 @@ absl::StatusOr<std::optional<int64_t>> JsonFields::Int(const std::string& name,
                                                        int64_t max) {
   const Json* value = Find(name);
   if (value == nullptr) return std::nullopt;
-  if (!IsInt(*value, min, max)) {
+  const std::optional<int64_t> number = WholeNumber(*value, min, max);
+  if (!number.has_value()) {
     return Bad(name,
                Bounds("a whole number", absl::StrCat(min), absl::StrCat(max)));
   }
-  return value->get<int64_t>();
+  return number;
 }
 
 absl::StatusOr<std::optional<double>> JsonFields::Number(
@@ -128,11 +143,12 @@ absl::StatusOr<std::vector<int64_t>> JsonFields::Ints(const std::string& name,
   if (!value->is_array()) return Bad(name, "must be an array");
   numbers.reserve(value->size());
   for (const Json& one : *value) {
-    if (!IsInt(one, min, max)) {
+    const std::optional<int64_t> number = WholeNumber(one, min, max);
+    if (!number.has_value()) {
       return Bad(name,
                  Bounds("whole numbers", absl::StrCat(min), absl::StrCat(max)));
     }
-    numbers.push_back(one.get<int64_t>());
+    numbers.push_back(*number);
   }
   return numbers;
 }

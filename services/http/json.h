@@ -21,6 +21,10 @@ using Json = nlohmann::ordered_json;
 // Writes JSON on one line; text that is not UTF-8 becomes U+FFFD.
 std::string Dump(const Json& json);
 
+// Returns a whole number from `min` to `max`, or nothing if the value is
+// another one. JSON has one kind of number: 3.0 is a whole one, too.
+std::optional<int64_t> WholeNumber(const Json& value, int64_t min, int64_t max);
+
 // Parses a request's body, whose nesting is bounded.
 // Errors: kInvalidArgument naming the byte, or if it is not an object.
 absl::StatusOr<Json> ReadBody(absl::string_view body);

@@ -217,7 +217,6 @@ absl::Status ReadCustomTools(JsonFields& fields, v1::ChatPrompt& chat) {
   if (tools != nullptr && !tools->is_array()) {
     return fields.Bad("tools", "must be an array");
   }
-  if (!may_call) return absl::OkStatus();
   if (tools == nullptr && chat.tool_choice() == v1::TOOL_CHOICE_REQUIRED) {
     return fields.Bad("tool_choice", "needs tools");
   }
@@ -226,6 +225,7 @@ absl::Status ReadCustomTools(JsonFields& fields, v1::ChatPrompt& chat) {
     const std::string path = absl::StrCat("tools[", chat.tools_size(), "].");
     RETURN_IF_ERROR(ReadCustomTool(tool, path, *chat.add_tools()));
   }
+  if (!may_call) chat.clear_tools();
   return absl::OkStatus();
 }
 

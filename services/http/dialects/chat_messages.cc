@@ -182,12 +182,15 @@ absl::Status ReadToolUse(JsonFields& fields, const ToolSpelling& spelling,
   if (parallel.has_value()) chat.set_parallel_tool_calls(*parallel);
   const Json* choice = fields.Find("tool_choice");
   RETURN_IF_ERROR(ReadToolList(fields, spelling, chat));
-  if (choice == nullptr || chat.tools_size() == 0) return absl::OkStatus();
-  if (choice->is_object()) return spelling.read_choice(*choice, chat);
+  if (choice == nullptr) return absl::OkStatus();
+  // Without tools a choice means nothing, but it has to be one.
+  v1::ChatPrompt none;
+  v1::ChatPrompt& chosen = chat.tools_size() == 0 ? none : chat;
+  if (choice->is_object()) return spelling.read_choice(*choice, chosen);
   if (*choice == "none") {
-    chat.clear_tools();
+    chosen.clear_tools();
   } else if (*choice == "required") {
-    chat.set_tool_choice(v1::TOOL_CHOICE_REQUIRED);
+    chosen.set_tool_choice(v1::TOOL_CHOICE_REQUIRED);
   } else if (*choice != "auto") {
     return fields.Bad("tool_choice",
                       "must be auto, none, required or a function");

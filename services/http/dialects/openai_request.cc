@@ -1,5 +1,7 @@
 #include "services/http/dialects/openai_request.h"
 
+#include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -180,10 +182,11 @@ absl::Status AddIds(const JsonFields& fields, const Json& ids,
                     const Request& rest, TextJob& job) {
   v1::TokenPrompt& prompt = *AddPrompt(rest, job).mutable_tokens();
   for (const Json& id : ids) {
-    if (!id.is_number_unsigned() || id.get<uint64_t>() > kMaxCount) {
+    const std::optional<int64_t> number = WholeNumber(id, 0, kMaxCount);
+    if (!number.has_value()) {
       return fields.Bad("prompt", "must be texts or ids of tokens");
     }
-    prompt.add_ids(id.get<uint32_t>());
+    prompt.add_ids(static_cast<uint32_t>(*number));
   }
   return absl::OkStatus();
 }

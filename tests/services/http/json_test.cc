@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <limits>
+#include <optional>
+
 namespace plimsoll::services {
 namespace {
 
@@ -17,6 +21,32 @@ JsonFields FieldsOf(const Json& json, const std::string& path = "") {
 std::string MessageOf(const absl::Status& status) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   return std::string(status.message());
+}
+
+// The whole number that a JSON text is, if it is one within these bounds.
+std::optional<int64_t> ReadWhole(
+    const char* text, int64_t min = std::numeric_limits<int64_t>::min(),
+    int64_t max = std::numeric_limits<int64_t>::max()) {
+  return WholeNumber(Json::parse(text), min, max);
+}
+
+TEST(WholeNumberTest, HasNoFractionAndIsWithinItsBounds) {
+  EXPECT_EQ(ReadWhole("3"), 3);
+  EXPECT_EQ(ReadWhole("3.0"), 3);
+  EXPECT_EQ(ReadWhole("-3e2"), -300);
+  EXPECT_EQ(ReadWhole("3.5"), std::nullopt);
+  EXPECT_EQ(ReadWhole("\"3\""), std::nullopt);
+  EXPECT_EQ(ReadWhole("true"), std::nullopt);
+  EXPECT_EQ(ReadWhole("9007199254740992.0"), 9'007'199'254'740'992);
+  EXPECT_EQ(ReadWhole("9007199254740994.0"), std::nullopt);
+  EXPECT_EQ(ReadWhole("9223372036854775807"),
+            std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(ReadWhole("9223372036854775808"), std::nullopt);
+  EXPECT_EQ(ReadWhole("-9223372036854775808"),
+            std::numeric_limits<int64_t>::min());
+  EXPECT_EQ(ReadWhole("4", 4, 5), 4);
+  EXPECT_EQ(ReadWhole("3", 4, 5), std::nullopt);
+  EXPECT_EQ(ReadWhole("6.0", 4, 5), std::nullopt);
 }
 
 TEST(JsonTest, ABodyIsAnObjectOfBoundedDepth) {

@@ -181,6 +181,12 @@ TEST_F(AnthropicRequestTest, ReadsTools) {
               StartsWith("tools[0].type: "));
 }
 
+TEST_F(AnthropicRequestTest, ToolsThatMayNotBeCalledAreReadAllTheSame) {
+  EXPECT_THAT(MessageOf(Hello(
+                  R"("tools":[{"nmae":"f"}],"tool_choice":{"type":"none"})")),
+              StartsWith("tools[0].nmae: "));
+}
+
 TEST_F(AnthropicRequestTest, ASchemaConstrainsTheReply) {
   const TextJob job =
       *Hello(R"("output_config":{"effort":"low","format":)"

@@ -237,6 +237,27 @@ TEST(OpenAiRequestTest, ReadsTools) {
   EXPECT_FALSE(named.parallel_tool_calls());
 }
 
+TEST(OpenAiRequestTest, AChoiceWithoutToolsHasToBeOneAllTheSame) {
+  EXPECT_EQ(
+      Chat(R"("tool_choice":"required")")->prompts.front().chat().tool_choice(),
+      v1::TOOL_CHOICE_UNSPECIFIED);
+  EXPECT_THAT(MessageOf(Chat(R"("tool_choice":"sometimes")")),
+              StartsWith("tool_choice: "));
+  EXPECT_THAT(MessageOf(Chat(R"("tool_choice":7)")),
+              StartsWith("tool_choice: "));
+  EXPECT_THAT(
+      MessageOf(Chat(R"("tool_choice":{"type":"function","function":{}})")),
+      StartsWith("tool_choice.function.name: "));
+}
+
+TEST(OpenAiRequestTest, WholeNumbersMayBeWrittenWithAPoint) {
+  const TextJob job = *Completion(R"({"prompt":[1.0,2],"max_tokens":3.0})");
+  EXPECT_THAT(job.prompts.front().tokens().ids(), ElementsAre(1u, 2u));
+  EXPECT_EQ(job.prompts.front().stopping().max_tokens(), 3u);
+  EXPECT_FALSE(Completion(R"({"prompt":[1.5]})").ok());
+  EXPECT_FALSE(Completion(R"({"prompt":"a","max_tokens":3.5})").ok());
+}
+
 TEST(OpenAiRequestTest, APromptIsTextsOrIds) {
   EXPECT_EQ(Completion(R"({"prompt":"a"})")->prompts.front().text().text(),
             "a");
