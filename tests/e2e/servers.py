@@ -31,6 +31,12 @@ without_sanitizer = pytest.mark.skipif(
     reason="a sanitizer takes memory of its own",
 )
 
+# What takes long and rarely finds anything.
+nightly = pytest.mark.skipif(
+    os.environ.get("PLIMSOLL_LONG_TESTS", "OFF") == "OFF",
+    reason="PLIMSOLL_LONG_TESTS is off",
+)
+
 
 def binary(name):
     """The path of a binary of the build under test."""
