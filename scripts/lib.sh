@@ -46,6 +46,30 @@ venv() {
 # pinned FILE: the requirements of a requirements.txt, one word each.
 pinned() { sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "$1"; }
 
+# fetch_part_of_peer FOLDER DEPTH PATTERN: puts those files of llama-cpp-python's
+# sources that match the pattern into the folder, without the first folders of
+# their paths, unless it is there, and prints the folder.
+fetch_part_of_peer() {
+  local folder=$1 depth=$2 pattern=$3 partial
+  if [[ -d $folder ]]; then
+    say "already here: $folder"
+    printf '%s\n' "$folder"
+    return
+  fi
+  mkdir -p "$(dirname "$folder")"
+  partial=$(mktemp -d "$folder-XXXXXX")
+  # shellcheck disable=SC2064  # the folder of this call
+  trap "rm -rf '$partial'" EXIT
+  python3 -m venv "$partial/venv"
+  "$partial/venv/bin/pip" download --quiet --no-deps --no-binary :all: \
+    --dest "$partial" llama-cpp-python==0.3.36 >&2
+  mkdir "$partial/part"
+  tar --extract --gzip --file "$partial"/*.tar.gz --directory "$partial/part" \
+    --strip-components "$depth" --wildcards "$pattern"
+  mv "$partial/part" "$folder"
+  printf '%s\n' "$folder"
+}
+
 # Two checkouts with the same sources share what ccache keeps.
 export CCACHE_BASEDIR=$repo_root CCACHE_NOHASHDIR=1
 
