@@ -2,8 +2,8 @@
 
 from json_schemas import (
     A_SCHEMA, COUNT, DRAW, FLAG, MAX_COUNT, OBJECT, SCHEMA_OPTIONS, STOPS, TEXT,
-    TEXT_OR_NULL, TOKENS, any_of, array, asked, events, ignored, integer, nothing, post, ref,
-    said, words,
+    TEXT_OR_NULL, TOKENS, any_of, array, asked, events, ignored, integer, nothing,
+    post, ref, said, words,
 )
 
 TAG = "Anthropic"

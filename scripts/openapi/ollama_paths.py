@@ -1,7 +1,7 @@
 """The paths of Ollama's dialect."""
 
 from json_schemas import (
-    COUNT, DRAW, FILTERS, FLAG, LOGPROBS, MAX_COUNT, OBJECT, PENALTY, SEED, STOPS,
+    COUNT, DRAW, FILTERS, FLAG, LOGPROBS, MAX_COUNT, OBJECT, ONLY, PENALTY, SEED, STOPS,
     TEXT, any_of, array, asked, get, ignored, integer, only, post, ref, said, words,
 )
 
@@ -44,12 +44,12 @@ CALL = asked(
     },
     required=("function",),
 )
-NO_IMAGES = {"type": "array", "maxItems": 0, "description": "No other value."}
+EMPTY = {"type": "array", "maxItems": 0, "description": ONLY}
 MESSAGE = asked(
     {
         "role": words("system", "user", "assistant", "tool"),
         "content": TEXT,
-        "images": NO_IMAGES,
+        "images": EMPTY,
         "tool_calls": array(CALL),
         "tool_name": TEXT,
         "tool_call_id": TEXT,
@@ -69,8 +69,8 @@ GENERATE = asked({
     "raw": FLAG,
     "suffix": only(""),
     "template": only(""),
-    "context": NO_IMAGES,
-    "images": NO_IMAGES,
+    "context": EMPTY,
+    "images": EMPTY,
     "width": only(0),
     "height": only(0),
     "steps": only(0),

@@ -1,10 +1,10 @@
 """The paths of OpenAI's dialect but for its responses."""
 
 from json_schemas import (
-    COUNT, DRAW, EVENT_STREAM, FILTERS, FLAG, FUNCTION, LOGPROBS, MAX_COUNT, NAMED_SCHEMA, NULL,
-    OBJECT, PENALTY, REASONING, SEED, STOPS, TEXT, TEXT_OR_NULL, TOKENS, any_of,
-    array, asked, get, ignored, integer, number, only, post, ref, replies, said,
-    words,
+    COUNT, DRAW, EVENT_STREAM, FILTERS, FLAG, FUNCTION, LOGPROBS, MAX_COUNT,
+    NAMED_SCHEMA, NULL, OBJECT, PENALTY, REASONING, SEED, STOPS, TEXT, TEXT_OR_NULL,
+    TOKENS, any_of, array, asked, get, ignored, integer, number, only, post, ref,
+    replies, said, words,
 )
 
 TAG = "OpenAI"

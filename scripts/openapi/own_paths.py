@@ -47,8 +47,8 @@ SCHEMAS = {
 }
 
 
-def _file(summary, kinds, **more):
-    content = {kind: {"schema": TEXT} for kind in kinds}
+def _file(summary, kinds, schema=TEXT, **more):
+    content = {kind: {"schema": schema} for kind in kinds}
     return {
         "summary": summary,
         "tags": [TAG],
@@ -88,7 +88,7 @@ def _page_file():
 PATHS = {
     "/": {"get": _file("The page.", ("text/html",))},
     "/page/{file}": {"get": _page_file()},
-    "/openapi.json": {"get": _file("This description.", ("application/json",))},
+    "/openapi.json": {"get": _file("This description.", ("application/json",), OBJECT)},
     "/health": {"get": _health()},
     "/metrics": {"get": _file("Numbers for Prometheus.", ("text/plain",))},
     "/plimsoll/status": {
@@ -102,8 +102,4 @@ PATHS = {
         "The text of tokens.",
         "DetokenizeRequest", "TokenText", "Error", {"tokens": [1, 2]}, tag=TAG,
     ),
-}
-# The description is JSON, and so is what its schema says of it.
-PATHS["/openapi.json"]["get"]["responses"]["200"]["content"] = {
-    "application/json": {"schema": OBJECT}
 }
