@@ -78,6 +78,7 @@ add_library(plimsoll_text_chat STATIC
   text/chat/marked_text.cc
   text/chat/model_template.cc
   text/chat/python_calls.cc
+  text/chat/reasoning_count.cc
   text/chat/reasoning_limit.cc
   text/chat/reply_format.cc
   text/chat/reply_splitter.cc

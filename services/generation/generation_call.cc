@@ -9,7 +9,8 @@ absl::Status GenerationCall::Submit(Generation generation,
   {
     absl::MutexLock lock(&mu_);
     model_ = generation.model;
-    tools_ = ReplyTools(std::move(generation.prompt.reading));
+    tools_ = ReplyTools(std::move(generation.prompt.reading),
+                        model_.engine->tokenizer());
   }
   return services::Submit(generation.model, std::move(generation.options),
                           std::move(self));

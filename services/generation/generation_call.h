@@ -93,6 +93,9 @@ void GenerationCall::EndReply(const worker::FinishInfo& info, Message& message,
   }
   *finish.mutable_timing() = TimingToProto(info, BootTime() - start_);
   *finish.mutable_usage() = UsageToProto(info);
+  if (const auto n_tokens = tools_.reasoning_tokens()) {
+    finish.mutable_usage()->set_reasoning_tokens(ToUint32(*n_tokens));
+  }
   *finish.mutable_memory() = ToProto(model_.engine->Memory());
 }
 

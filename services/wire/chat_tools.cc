@@ -189,6 +189,25 @@ void AddDelta(const worker::CallDelta& delta,
   piece.mutable_arguments()->append(delta.arguments);
 }
 
+ReplyTools::ReplyTools(std::optional<worker::ReplyReading> reading,
+                       const worker::Tokenizer& tokenizer)
+    : tokenizer_(&tokenizer) {
+  if (!reading) return;
+  if (!reading->format.reasoning.close.empty()) reasoning_.emplace(*reading);
+  splitter_.emplace(*std::move(reading));
+}
+
+void ReplyTools::CountReasoning(const worker::StepOutput& output) {
+  if (!reasoning_) return;
+  std::string bytes;
+  for (const worker::TokenOutput& token : output.tokens) {
+    if (tokenizer_->IsEnd(token.id)) continue;
+    bytes.clear();
+    tokenizer_->AppendBytes(token.id, /*render_special=*/true, bytes);
+    reasoning_->Push(bytes);
+  }
+}
+
 v1::FinishReason ReplyTools::Reason(const worker::FinishInfo& info) const {
   if (info.reason == worker::FinishReason::kEndToken && has_call_) {
     return v1::FINISH_REASON_TOOL_CALL;

@@ -19,6 +19,7 @@
 #include "worker/engine/engine.h"
 #include "worker/text/chat/chat_template.h"
 #include "worker/text/chat/model_template.h"
+#include "worker/text/chat/reasoning_count.h"
 #include "worker/text/chat/reply_splitter.h"
 #include "worker/text/chat/tool_call.h"
 
@@ -86,15 +87,15 @@ void AddDelta(const worker::CallDelta& delta,
 class ReplyTools {
  public:
   ReplyTools() = default;  // for a reply that is only text
-  // Without `reading` the reply is only text.
-  explicit ReplyTools(std::optional<worker::ReplyReading> reading) {
-    if (reading) splitter_.emplace(*std::move(reading));
-  }
+  // Without `reading` the reply is only text. `tokenizer` outlives it.
+  ReplyTools(std::optional<worker::ReplyReading> reading,
+             const worker::Tokenizer& tokenizer);
 
   // Adds to `message` the text of `output`, the calls that it completes and the
   // pieces of calls. Some kinds of message have no calls, or no pieces.
   template <typename Message>
   void Append(const worker::StepOutput& output, Message& message) {
+    CountReasoning(output);
     if (!splitter_) {
       message.mutable_text()->append(output.text);
       return;
@@ -116,7 +117,15 @@ class ReplyTools {
     return Reason(info);
   }
 
+  // How many tokens of the reply are reasoning. Absent if it has no marks of
+  // reasoning.
+  std::optional<int64_t> reasoning_tokens() const {
+    if (!reasoning_) return std::nullopt;
+    return reasoning_->n_tokens();
+  }
+
  private:
+  void CountReasoning(const worker::StepOutput& output);
   template <typename Message>
   void AddPart(const worker::ReplyPart& part, Message& message) {
     message.mutable_text()->append(part.text);
@@ -137,7 +146,9 @@ class ReplyTools {
   }
   v1::FinishReason Reason(const worker::FinishInfo& info) const;
 
+  const worker::Tokenizer* tokenizer_ = nullptr;  // to count with
   std::optional<worker::ReplySplitter> splitter_;
+  std::optional<worker::ReasoningCount> reasoning_;
   bool has_call_ = false;  // a call without an error
 };
 

@@ -33,6 +33,7 @@ struct Usage {
   uint64_t prompt_tokens = 0;
   uint64_t cached_tokens = 0;
   uint64_t reply_tokens = 0;
+  uint64_t reasoning_tokens = 0;  // of reply_tokens
 };
 
 Json ToJson(const Usage& usage) {
@@ -41,6 +42,8 @@ Json ToJson(const Usage& usage) {
   json["completion_tokens"] = usage.reply_tokens;
   json["total_tokens"] = usage.prompt_tokens + usage.reply_tokens;
   json["prompt_tokens_details"]["cached_tokens"] = usage.cached_tokens;
+  json["completion_tokens_details"]["reasoning_tokens"] =
+      usage.reasoning_tokens;
   return json;
 }
 
@@ -142,6 +145,7 @@ class OpenAiFormat : public ReplyFormat {
   void Count(int index, const Part& part) {
     const v1::TokenUsage& used = part.finish().usage();
     usage_.reply_tokens += used.generated_tokens();
+    usage_.reasoning_tokens += used.reasoning_tokens();
     if (index % n_choices_ != 0) return;
     usage_.prompt_tokens += used.prompt_tokens();
     usage_.cached_tokens += used.cached_tokens();

@@ -1,9 +1,7 @@
 #include "services/http/dialects/responses_reply.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -42,45 +40,6 @@ HttpResponse NoSuchResponse() {
       "there is no such response: it may have left the store, or was never "
       "kept");
 }
-
-// How many tokens of a reply its reasoning takes.
-class ReasoningCount {
- public:
-  // Without the tokens' bytes, those that came with reasoning alone count.
-  void Add(const ReplyFormat::Part& part) {
-    if (part.text().empty() && !part.reasoning().empty()) {
-      n_alone_ += part.tokens_size();
-    }
-  }
-  void Add(const worker::Tokenizer& tokenizer, const ReplyFormat::Part& part) {
-    n_bytes_ += part.reasoning().size();
-    std::string bytes;
-    for (const v1::GeneratedToken& token : part.tokens()) {
-      bytes.clear();
-      tokenizer.AppendBytes(static_cast<int32_t>(token.id()),
-                            /*render_special=*/true, bytes);
-      token_bytes_.push_back(static_cast<uint8_t>(
-          std::min<size_t>(bytes.size(), std::numeric_limits<uint8_t>::max())));
-    }
-  }
-  // The first tokens of the reply that have as many bytes. Marks of reasoning
-  // are no part of its text, so this leaves out as many tokens as they are.
-  int64_t tokens() const {
-    size_t n_left = n_bytes_;
-    int64_t n = n_alone_;
-    for (const uint8_t bytes : token_bytes_) {
-      if (n_left == 0) break;
-      n_left -= std::min<size_t>(n_left, bytes);
-      ++n;
-    }
-    return n;
-  }
-
- private:
-  size_t n_bytes_ = 0;
-  int64_t n_alone_ = 0;
-  std::vector<uint8_t> token_bytes_;
-};
 
 class ResponseFormat final : public ReplyFormat {
  public:
@@ -146,7 +105,8 @@ class ResponseFormat final : public ReplyFormat {
     usage["input_tokens_details"]["cached_tokens"] = used.cached_tokens();
     usage["input_tokens_details"]["cache_write_tokens"] = 0;
     usage["output_tokens"] = used.generated_tokens();
-    usage["output_tokens_details"]["reasoning_tokens"] = reasoning_.tokens();
+    usage["output_tokens_details"]["reasoning_tokens"] =
+        used.reasoning_tokens();
     usage["total_tokens"] =
         uint64_t{used.prompt_tokens()} + used.generated_tokens();
     return usage;
@@ -201,11 +161,6 @@ class ResponseFormat final : public ReplyFormat {
 
   // Takes a part of the reply; without `events` none are written.
   void Take(const Part& part, std::string* events) {
-    if (head_.model.engine == nullptr) {
-      reasoning_.Add(part);
-    } else if (part.tokens_size() > 0) {
-      reasoning_.Add(head_.model.engine->tokenizer(), part);
-    }
     const PartOrder::Parts parts = order_.Of(part);
     for (const PartOrder::Step& step : parts.first) TakeStep(step, events);
     Say(Open::kReasoning, part.reasoning(), events);
@@ -383,7 +338,6 @@ class ResponseFormat final : public ReplyFormat {
   std::string text_;         // of the open item, or its arguments
   std::string call_name_;    // of the open item, if it is a call
   PartOrder order_;
-  ReasoningCount reasoning_;
   v1::FinishInfo finish_;  // once it has come
 };
 

@@ -78,6 +78,7 @@ def test_reasoning_ends_after_so_many_tokens(worker, endless_thought, end, limit
     assert bool(reply.reasoning) == (limit > 1)
     assert reply.text
     assert reply.usage.generated_tokens == N_TOKENS
+    assert reply.usage.reasoning_tokens == limit
     assert all(token.HasField("logprob") for token in reply.tokens)
 
 
@@ -141,13 +142,14 @@ def test_openais_client_limits_reasoning(front):
             model="model", messages=[{"role": "user", "content": QUESTION}],
             temperature=0, max_tokens=N_TOKENS,
             extra_body={"reasoning": {"max_tokens": 5}})
+        assert reply.usage.completion_tokens_details.reasoning_tokens == 5
         message = reply.choices[0].message
         assert message.reasoning_content and message.content
-        (thought, said) = [
-            item for item in client.responses.create(
-                model="model", input=QUESTION, temperature=0,
-                max_output_tokens=N_TOKENS,
-                extra_body={"reasoning": {"max_tokens": 5}}).output]
+        response = client.responses.create(
+            model="model", input=QUESTION, temperature=0,
+            max_output_tokens=N_TOKENS, extra_body={"reasoning": {"max_tokens": 5}})
+        assert response.usage.output_tokens_details.reasoning_tokens == 5
+        thought, said = response.output
         assert thought.content[0].text == message.reasoning_content
         assert said.content[0].text == message.content
 

@@ -57,6 +57,8 @@ class ReplySplitter {
   void Finish(ReplyPart& part);
   // True between the marks of reasoning.
   bool is_reasoning() const { return state_ == State::kReasoning; }
+  // Bytes at the end of what came that wait, as they may be a part of a mark.
+  size_t n_held() const { return held_.size(); }
 
  private:
   enum class State { kText, kReasoning, kCall };

@@ -77,6 +77,13 @@ TEST_F(OpenAiReplyTest, SaysWhatAConstraintLeavesOpenOnce) {
       Json::parse(format_->Whole({Text("x")})).contains("constraint_notes"));
 }
 
+TEST_F(OpenAiReplyTest, ReasoningOfAllRepliesIsCounted) {
+  Part one = End(v1::FINISH_REASON_END_TOKEN);
+  one.mutable_finish()->mutable_usage()->set_reasoning_tokens(2);
+  const Json usage = Json::parse(format_->Whole({one, one}))["usage"];
+  EXPECT_EQ(usage["completion_tokens_details"]["reasoning_tokens"], 4);
+}
+
 TEST_F(OpenAiReplyTest, ArgumentsComeInPieces) {
   Part last = Call("f", R"({"x":1})");
   last.set_text("b");

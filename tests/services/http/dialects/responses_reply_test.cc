@@ -230,6 +230,7 @@ TEST_F(ResponsesReplyTest, AWholeResponseHasTheItemsOfAStream) {
   v1::ToolCall& broken = *reply.add_tool_calls();
   broken.set_error("it is cut off");
   broken.set_text("call:f{");
+  reply.mutable_finish()->mutable_usage()->set_reasoning_tokens(2);
   const Json response = Whole(reply);
   EXPECT_EQ(response["status"], "completed");
   EXPECT_TRUE(response["error"].is_null());
@@ -244,7 +245,7 @@ TEST_F(ResponsesReplyTest, AWholeResponseHasTheItemsOfAStream) {
   EXPECT_EQ(usage["input_tokens"], 9);
   EXPECT_EQ(usage["input_tokens_details"]["cached_tokens"], 4);
   EXPECT_EQ(usage["output_tokens"], 3);
-  EXPECT_EQ(usage["output_tokens_details"]["reasoning_tokens"], 0);
+  EXPECT_EQ(usage["output_tokens_details"]["reasoning_tokens"], 2);
   EXPECT_EQ(usage["total_tokens"], 12);
 }
 
