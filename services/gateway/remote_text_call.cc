@@ -277,9 +277,13 @@ bool RemoteTextCall::Stream::OnMessage(Attempt& attempt, Part& message) {
     call_.trace_->AddReply(UsageOf(message.finish()));
   }
   const auto bytes = static_cast<int64_t>(message.ByteSizeLong());
+  const absl::Status can_show = CheckTokens(*request_, message);
   {
     absl::MutexLock lock(&mu_);
-    if (call_.IsKept() && !is_abandoned_) refusal_ = meter_.Add(bytes);
+    if (refusal_.ok()) refusal_ = can_show;
+    if (call_.IsKept() && refusal_.ok() && !is_abandoned_) {
+      refusal_ = meter_.Add(bytes);
+    }
     if (!refusal_.ok() || call_.is_failed_) is_abandoned_ = true;
     if (!is_abandoned_) {
       has_begun_ = true;
@@ -369,12 +373,6 @@ absl::Status RemoteTextCall::CheckJob() const {
     return absl::InvalidArgumentError(
         "keep_alive: a gateway unloads no models");
   }
-  for (const v1::StreamGenerateRequest& prompt : job_.prompts) {
-    if (!prompt.response().has_top_logprobs()) continue;
-    return absl::InvalidArgumentError(
-        "logprobs: a gateway has no texts of tokens; ask a server with the "
-        "model (plimsoll serve), or a worker by gRPC");
-  }
   return absl::OkStatus();
 }
 
@@ -392,7 +390,10 @@ absl::Status RemoteTextCall::Begin() {
   }
   for (v1::StreamGenerateRequest& prompt : job_.prompts) {
     if (job_.n_choices == 0) break;
-    RETURN_IF_ERROR(AddChoices(std::move(prompt)));
+    v1::StreamGenerateRequest taken = std::exchange(prompt, {});
+    // The format of the reply, which is made later, asks for it.
+    *prompt.mutable_response() = taken.response();
+    RETURN_IF_ERROR(AddChoices(std::move(taken)));
   }
   OnChoiceEnd(absl::OkStatus());
   return absl::OkStatus();
@@ -427,8 +428,7 @@ absl::Status RemoteTextCall::AddChoices(v1::StreamGenerateRequest prompt) {
 void RemoteTextCall::OnPrompt(const v1::PromptInfo& prompt) {
   absl::call_once(has_format_, [&] {
     MakeFormat(
-        ServedModel{.name = model_.name},
-        static_cast<size_t>(prompt.prompt_ids_size()),
+        model_.name, static_cast<size_t>(prompt.prompt_ids_size()),
         {prompt.constraint_notes().begin(), prompt.constraint_notes().end()});
   });
 }

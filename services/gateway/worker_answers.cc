@@ -74,6 +74,18 @@ std::string PrefixKey(const v1::StreamGenerateRequest& request) {
   return absl::StrCat("prefix ", request.model(), " ", key);
 }
 
+absl::Status CheckTokens(const v1::StreamGenerateRequest& request,
+                         const v1::StreamGenerateResponse& message) {
+  if (!request.response().token_bytes()) return absl::OkStatus();
+  for (const v1::GeneratedToken& token : message.tokens()) {
+    if (token.has_bytes()) continue;
+    return absl::UnimplementedError(
+        "logprobs: the worker sends no bytes of tokens; it has an earlier "
+        "version than the gateway");
+  }
+  return absl::OkStatus();
+}
+
 void AppendMessage(v1::StreamGenerateResponse& message,
                    v1::StreamGenerateResponse& all) {
   std::string text = std::move(*all.mutable_text());

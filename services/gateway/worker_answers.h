@@ -43,6 +43,11 @@ inline constexpr size_t kMostKeyBytes = 1'024;
 // too short to keep work of.
 std::string PrefixKey(const v1::StreamGenerateRequest& request);
 
+// Whether a message has what `request` asks for of each token.
+// Errors: kUnimplemented if a worker of an earlier version leaves it out.
+absl::Status CheckTokens(const v1::StreamGenerateRequest& request,
+                         const v1::StreamGenerateResponse& message);
+
 // Appends a message of a stream to what has come before it.
 void AppendMessage(v1::StreamGenerateResponse& message,
                    v1::StreamGenerateResponse& all);

@@ -203,6 +203,7 @@ absl::StatusOr<Generation> PrepareAny(ServedModel model, const Caller& caller,
                    FromProto(request.sampling(), request.stopping(),
                              request.response(), request.context_policy()));
   RETURN_IF_ERROR(FillRoll(request.roll(), generation.options));
+  generation.has_token_bytes = request.response().token_bytes();
   FillCaller(caller, generation.options);
   RETURN_IF_ERROR(
       ApplyQuota(generation.model, InputBytes(request), generation.options));
@@ -338,6 +339,7 @@ absl::StatusOr<Generation> Prepare(ServedModel model, const Caller& caller,
                    FromProto(request.sampling(), request.stopping(),
                              request.response(), v1::CONTEXT_POLICY_ROLL));
   worker::GenerateOptions& options = generation.options;
+  generation.has_token_bytes = request.response().token_bytes();
   FillCaller(caller, options);
   RETURN_IF_ERROR(ApplyQuota(generation.model, InputBytes(request), options));
   ASSIGN_OR_RETURN(generation.constraint_notes,

@@ -30,6 +30,7 @@ struct Generation {
   worker::GenerateOptions options;  // with the ids, except in a Score call
   // The parts of the constraint that say nothing about the reply.
   worker::SchemaNotes constraint_notes = {};
+  bool has_token_bytes = false;  // the reply's tokens have their bytes
 };
 
 // The caller of a call: its identity, the call's id, the memory that the call

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "services/generation/message_bytes.h"
+
 namespace plimsoll::services {
 
 absl::Status GenerationCall::Submit(Generation generation,
@@ -9,11 +11,20 @@ absl::Status GenerationCall::Submit(Generation generation,
   {
     absl::MutexLock lock(&mu_);
     model_ = generation.model;
+    has_token_bytes_ = generation.has_token_bytes;
     tools_ = ReplyTools(std::move(generation.prompt.reading),
                         model_.engine->tokenizer());
   }
   return services::Submit(generation.model, std::move(generation.options),
                           std::move(self));
+}
+
+int64_t GenerationCall::SizeOf(const worker::StepOutput& output) const {
+  int64_t bytes = WireBytes(output);
+  if (has_token_bytes_) {
+    bytes += TokenWireBytes(model_.engine->tokenizer(), output);
+  }
+  return bytes;
 }
 
 bool GenerationCall::OnOutput(worker::StepOutput& output) {

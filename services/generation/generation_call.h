@@ -3,6 +3,7 @@
 #ifndef PLIMSOLL_SERVICES_GENERATION_GENERATION_CALL_H_
 #define PLIMSOLL_SERVICES_GENERATION_GENERATION_CALL_H_
 
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "absl/time/time.h"
 #include "services/generation/generation.h"
 #include "services/generation/served_model.h"
+#include "services/generation/token_bytes.h"
 #include "services/host/clock.h"
 #include "services/tracing/request_trace.h"
 #include "services/wire/chat_tools.h"
@@ -59,12 +61,20 @@ class GenerationCall : public worker::TokenSink {
                         const worker::FinishInfo& info)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) = 0;
 
+  // Bytes on the wire of a step's output, at most.
+  int64_t SizeOf(const worker::StepOutput& output) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Appends a step's output to a reply or to a part of one: text, reasoning and
   // the tool calls that are complete with it.
   template <typename Message>
   void AppendTo(const worker::StepOutput& output, Message& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const int n_before = message.tokens_size();
     AppendOutput(output, message);
+    if (has_token_bytes_) {
+      AddTokenBytes(model_.engine->tokenizer(), n_before,
+                    *message.mutable_tokens());
+    }
     tools_.Append(output, message);
   }
   // Ends a reply: adds the tool call that the end cut off to `message`, and why
@@ -80,6 +90,7 @@ class GenerationCall : public worker::TokenSink {
   bool is_abandoned_ ABSL_GUARDED_BY(mu_) = false;
 
  private:
+  bool has_token_bytes_ ABSL_GUARDED_BY(mu_) = false;
   // It reads the model's tokenizer, so it is only used until the end.
   ReplyTools tools_ ABSL_GUARDED_BY(mu_);
 };

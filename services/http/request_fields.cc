@@ -92,8 +92,13 @@ absl::Status ReadLogprobs(JsonFields& fields, v1::ResponseOptions& response) {
     if (!top.has_value()) return absl::OkStatus();
     return fields.Bad("top_logprobs", "means nothing without logprobs");
   }
-  response.set_top_logprobs(static_cast<uint32_t>(top.value_or(0)));
+  AskForLogprobs(top.value_or(0), response);
   return absl::OkStatus();
+}
+
+void AskForLogprobs(int64_t n_candidates, v1::ResponseOptions& response) {
+  response.set_top_logprobs(static_cast<uint32_t>(n_candidates));
+  response.set_token_bytes(true);
 }
 
 absl::StatusOr<std::optional<JsonFields>> ReadStream(JsonFields& fields,

@@ -121,7 +121,7 @@ absl::Status TextCall::Read() {
   return Begin();
 }
 
-void TextCall::MakeFormat(const ServedModel& model, size_t n_prompt,
+void TextCall::MakeFormat(const std::string& model, size_t n_prompt,
                           worker::SchemaNotes notes) {
   format_ = dialect_.new_format(
       job_, {request_.request_id, absl::ToUnixSeconds(absl::Now()), model,

@@ -115,7 +115,7 @@ class TextCall : public EventSource,
   void Run(bool is_small, std::function<absl::Status()> step);
   // Makes what writes the reply. `n_prompt` is the number of tokens of the
   // first prompt, and `notes` are those on the constraint.
-  void MakeFormat(const ServedModel& model, size_t n_prompt,
+  void MakeFormat(const std::string& model, size_t n_prompt,
                   worker::SchemaNotes notes);
   // Adds a choice, before anything of it comes. It counts as open.
   // Errors: kCancelled if the client is gone.

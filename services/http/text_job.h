@@ -11,7 +11,6 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "plimsoll/v1/generation.pb.h"
-#include "services/generation/served_model.h"
 #include "worker/text/schema/schema_options.h"
 
 namespace plimsoll::services {
@@ -54,9 +53,9 @@ struct TextJob {
 
 // What all messages of a reply repeat.
 struct ReplyHead {
-  std::string id;         // the request's
-  int64_t created_s = 0;  // Unix time
-  ServedModel model;
+  std::string id;               // the request's
+  int64_t created_s = 0;        // Unix time
+  std::string model;            // its name
   int64_t n_prompt_tokens = 0;  // of the first prompt
   // Parts of the constraint that say nothing about the reply.
   worker::SchemaNotes constraint_notes = {};

@@ -41,6 +41,7 @@ class ReplyOptions(TypedDict, total=False):
     ignore_eos: bool
     top_logprobs: int
     prompt_logprobs: bool
+    token_bytes: bool
     json_schema: str
     gbnf: str
     regex: str

@@ -171,7 +171,7 @@ class MessagesFormat final : public ReplyFormat {
     message["id"] = absl::StrCat("msg_", head_.id);
     message["type"] = "message";
     message["role"] = "assistant";
-    message["model"] = head_.model.name;
+    message["model"] = head_.model;
     message["content"] = std::move(content);
     SetStop(finish, message);
     message["usage"] = std::move(usage);

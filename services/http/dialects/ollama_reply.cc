@@ -34,7 +34,6 @@ class OllamaFormat : public ReplyFormat {
  public:
   OllamaFormat(const TextJob& job, ReplyHead head)
       : head_(std::move(head)),
-        tokens_(head_.model),
         has_logprobs_(job.prompts.front().response().has_top_logprobs()),
         is_unload_(job.IsUnload()) {}
 
@@ -89,11 +88,11 @@ class OllamaFormat : public ReplyFormat {
 
   Json Message(const Part* part) {
     Json message;
-    message["model"] = head_.model.name;
+    message["model"] = head_.model;
     message["created_at"] = OllamaTime(absl::Now());
     AddText(part, message);
     if (has_logprobs_ && part != nullptr) {
-      message["logprobs"] = tokens_.Logprobs(*part);
+      message["logprobs"] = LogprobsJson(*part);
     }
     return message;
   }
@@ -121,7 +120,6 @@ class OllamaFormat : public ReplyFormat {
   }
 
   const ReplyHead head_;
-  const TokenJson tokens_;
   const bool has_logprobs_;
   const bool is_unload_;
   bool is_begun_ = false;  // a part of a stream was written

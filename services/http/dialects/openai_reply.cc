@@ -69,7 +69,6 @@ class OpenAiFormat : public ReplyFormat {
  public:
   OpenAiFormat(const TextJob& job, ReplyHead head, absl::string_view id_prefix)
       : head_(std::move(head)),
-        tokens_(head_.model),
         id_(absl::StrCat(id_prefix, head_.id)),
         n_choices_(job.n_choices),
         has_usage_(job.has_usage),
@@ -124,15 +123,13 @@ class OpenAiFormat : public ReplyFormat {
     return n_choices_ * static_cast<int>(job.prompts.size());
   }
 
-  const TokenJson& tokens() const { return tokens_; }
-
  private:
   Json Envelope(const char* object) const {
     Json message;
     message["id"] = id_;
     message["object"] = object;
     message["created"] = head_.created_s;
-    message["model"] = head_.model.name;
+    message["model"] = head_.model;
     return message;
   }
 
@@ -152,7 +149,6 @@ class OpenAiFormat : public ReplyFormat {
   }
 
   const ReplyHead head_;
-  const TokenJson tokens_;
   const std::string id_;
   const int n_choices_;
   const bool has_usage_;
@@ -177,7 +173,7 @@ class ChatFormat final : public OpenAiFormat {
   Json Logprobs(const Part& part) const {
     if (!has_logprobs()) return nullptr;
     Json json;
-    json["content"] = tokens().Logprobs(part);
+    json["content"] = LogprobsJson(part);
     json["refusal"] = nullptr;
     return json;
   }
@@ -319,15 +315,15 @@ class CompletionFormat final : public OpenAiFormat {
                  {"token_logprobs", Json::array()},
                  {"top_logprobs", Json::array()},
                  {"text_offset", Json::array()}};
-    for (const v1::GeneratedToken* token : tokens().TextTokens(part)) {
-      const std::string text = tokens().TextOf(token->id());
+    for (const v1::GeneratedToken* token : TextTokens(part)) {
+      const std::string text = TokenText(token->bytes());
       json["tokens"].push_back(text);
       json["token_logprobs"].push_back(token->logprob());
       json["text_offset"].push_back(offset);
       offset += text.size();
       Json top = Json::object();
       for (const v1::TokenCandidate& candidate : token->candidates()) {
-        top[tokens().TextOf(candidate.id())] = candidate.logprob();
+        top[TokenText(candidate.bytes())] = candidate.logprob();
       }
       json["top_logprobs"].push_back(std::move(top));
     }

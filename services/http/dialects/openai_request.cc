@@ -244,7 +244,7 @@ absl::StatusOr<TextJob> ReadCompletion(const Json& body) {
   ASSIGN_OR_RETURN(const auto logprobs,
                    fields.Int("logprobs", 0, kMaxTopLogprobs));
   if (logprobs.has_value()) {
-    rest.mutable_response()->set_top_logprobs(static_cast<uint32_t>(*logprobs));
+    AskForLogprobs(*logprobs, *rest.mutable_response());
   }
   RETURN_IF_ERROR(fields.Refuse("echo", false, "is not supported"));
   RETURN_IF_ERROR(fields.Refuse("suffix", "", "is not supported"));

@@ -89,7 +89,7 @@ class ResponseFormat final : public ReplyFormat {
     rest["status"] = status;
     rest["error"] = nullptr;
     rest["incomplete_details"] = nullptr;
-    rest["model"] = head_.model.name;
+    rest["model"] = head_.model;
     rest["usage"] = nullptr;
     // A field of our own, which clients of the API ignore.
     if (!head_.constraint_notes.empty()) {

@@ -1,54 +1,50 @@
 #include "services/http/dialects/token_json.h"
 
+#include <utility>
+
 #include "worker/text/utf8.h"
 
 namespace plimsoll::services {
+namespace {
 
-std::vector<const v1::GeneratedToken*> TokenJson::TextTokens(
-    const ReplyFormat::Part& part) const {
-  const worker::Tokenizer& tokenizer = model_.engine->tokenizer();
-  std::vector<const v1::GeneratedToken*> tokens;
-  for (const v1::GeneratedToken& token : part.tokens()) {
-    if (!tokenizer.IsEnd(static_cast<int32_t>(token.id()))) {
-      tokens.push_back(&token);
-    }
-  }
-  return tokens;
-}
-
-std::string TokenJson::BytesOf(uint32_t id) const {
-  std::string bytes;
-  model_.engine->tokenizer().AppendBytes(static_cast<int32_t>(id),
-                                         /*render_special=*/true, bytes);
-  return bytes;
-}
-
-std::string TokenJson::TextOf(uint32_t id) const {
-  worker::Utf8Stream stream;
-  std::string text = stream.Push(BytesOf(id));
-  return text + stream.Finish();
-}
-
-Json TokenJson::Candidate(uint32_t id, float logprob) const {
-  const std::string bytes = BytesOf(id);
+// A token, or a candidate for its place.
+template <typename Token>
+Json TokenToJson(const Token& token) {
   Json json;
-  json["token"] = TextOf(id);
-  json["logprob"] = logprob;
+  json["token"] = TokenText(token.bytes());
+  json["logprob"] = token.logprob();
   json["bytes"] = Json::array();
-  for (const char byte : bytes) {
+  for (const char byte : token.bytes()) {
     json["bytes"].push_back(static_cast<unsigned char>(byte));
   }
   return json;
 }
 
-Json TokenJson::Logprobs(const ReplyFormat::Part& part) const {
+}  // namespace
+
+std::vector<const v1::GeneratedToken*> TextTokens(
+    const ReplyFormat::Part& part) {
+  std::vector<const v1::GeneratedToken*> tokens;
+  tokens.reserve(static_cast<size_t>(part.tokens_size()));
+  for (const v1::GeneratedToken& token : part.tokens()) {
+    if (!token.is_end()) tokens.push_back(&token);
+  }
+  return tokens;
+}
+
+std::string TokenText(absl::string_view bytes) {
+  worker::Utf8Stream stream;
+  std::string text = stream.Push(bytes);
+  return text + stream.Finish();
+}
+
+Json LogprobsJson(const ReplyFormat::Part& part) {
   Json content = Json::array();
   for (const v1::GeneratedToken* token : TextTokens(part)) {
-    Json one = Candidate(token->id(), token->logprob());
+    Json one = TokenToJson(*token);
     one["top_logprobs"] = Json::array();
     for (const v1::TokenCandidate& candidate : token->candidates()) {
-      one["top_logprobs"].push_back(
-          Candidate(candidate.id(), candidate.logprob()));
+      one["top_logprobs"].push_back(TokenToJson(candidate));
     }
     content.push_back(std::move(one));
   }

@@ -49,7 +49,7 @@ class LocalTextCall::Sequence final : public GenerationCall, public Choice {
       is_abandoned_ = true;
       return true;
     }
-    const int64_t bytes = WireBytes(output);
+    const int64_t bytes = SizeOf(output);
     if (call_.job_.is_streamed && !HasRoom(bytes)) {
       is_behind_ = true;
       return false;
@@ -140,7 +140,7 @@ absl::Status LocalTextCall::Unload() {
   const std::string& name = job_.prompts.front().model();
   RETURN_IF_ERROR(registry_.SetKeepAlive(name, absl::ZeroDuration()));
   registry_.UnloadExpired();
-  MakeFormat(ServedModel{.name = name}, 0, {});
+  MakeFormat(name, 0, {});
   request_.held.Shrink(0);
   OnChoiceEnd(absl::OkStatus());
   return absl::OkStatus();
@@ -153,7 +153,7 @@ absl::Status LocalTextCall::Submit() {
   }
   RETURN_IF_ERROR(CheckContext(job_, model.name, model.engine->n_ctx()));
   if (job_.n_choices == 0) {
-    MakeFormat(model, 0, {});
+    MakeFormat(model.name, 0, {});
   } else {
     for (v1::StreamGenerateRequest& request : job_.prompts) {
       RETURN_IF_ERROR(AddChoices(model, request));
@@ -175,7 +175,7 @@ absl::Status LocalTextCall::AddChoices(const ServedModel& model,
       const Generation generation,
       Prepare(model, {claim, request_.request_id, held, stop}, request));
   if (format_ == nullptr) {
-    MakeFormat(model, generation.options.prompt_ids.size(),
+    MakeFormat(model.name, generation.options.prompt_ids.size(),
                generation.constraint_notes);
   }
   RETURN_IF_ERROR(held.Grow(job_.n_choices * held.bytes()));

@@ -65,7 +65,7 @@ void StreamCall<Request, Response>::Push(Response message) {
 
 template <typename Request, typename Response>
 bool StreamCall<Request, Response>::Deliver(worker::StepOutput& output) {
-  if (!HasRoom(WireBytes(output))) {
+  if (!HasRoom(this->SizeOf(output))) {
     slow_reader_.Start();
     return false;
   }

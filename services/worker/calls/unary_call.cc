@@ -45,7 +45,7 @@ absl::Status UnaryCall::Begin(const v1::GenerateRequest& request,
 }
 
 bool UnaryCall::Deliver(worker::StepOutput& output) {
-  refusal_ = meter_.Add(WireBytes(output));
+  refusal_ = meter_.Add(SizeOf(output));
   if (refusal_.ok()) {
     AppendTo(output, response_);
   } else {

@@ -172,6 +172,51 @@ def test_says_what_serve_says(gateway, front, path, body):
     assert ours == theirs
 
 
+def test_log_probabilities_are_those_of_serve(gateway, front):
+    asked = {**GREEDY, "logprobs": True, "top_logprobs": 3}
+    old = {"model": MODEL, "prompt": "The sea is", "temperature": 0, "max_tokens": 12,
+           "logprobs": 3}
+    for path, body in (("/v1/chat/completions", asked), ("/v1/completions", old)):
+        ours, theirs = post(gateway, path, body), post(front, path, body)
+        assert ours.status_code == theirs.status_code == 200, ours.text
+        found = ours.json()["choices"][0]["logprobs"]
+        assert found == theirs.json()["choices"][0]["logprobs"]
+        pieces = [streamed_logprobs(server, path, body) for server in (gateway, front)]
+        assert pieces[0] == pieces[1]
+        if path.endswith("chat/completions"):
+            assert found["content"] == pieces[0]["content"]
+            tokens = [token["token"] for token in found["content"]]
+            assert all(len(token["top_logprobs"]) == 3 for token in found["content"])
+            text = ours.json()["choices"][0]["message"]["content"]
+        else:
+            assert {name: found[name] for name in pieces[0]} == pieces[0]
+            tokens = found["tokens"]
+            text = ours.json()["choices"][0]["text"]
+        assert "".join(tokens) == text != ""
+
+
+def streamed_logprobs(server, path, body):
+    """The lists of log-probabilities that a stream's parts have, joined."""
+    lists = {}
+    reply = post(server, path, {**body, "stream": True})
+    assert reply.is_success, reply.text
+    for event in events_of(reply.text.splitlines()):
+        if event == "[DONE]":
+            continue
+        found = json.loads(event)["choices"][0]["logprobs"] or {}
+        for name, values in found.items():
+            lists.setdefault(name, []).extend(values or [])
+    lists.pop("refusal", None)
+    return lists
+
+
+def test_the_log_probabilities_of_ollama_work(gateway, front):
+    body = {"model": MODEL, "messages": QUESTION, "stream": False, "logprobs": True,
+            "top_logprobs": 2, "options": {"temperature": 0, "num_predict": 8}}
+    found = [post(server, "/api/chat", body).json() for server in (gateway, front)]
+    assert found[0]["logprobs"] == found[1]["logprobs"] != []
+
+
 def test_streams_what_serve_streams(gateway, front):
     texts = []
     for server in (gateway, front):
@@ -216,7 +261,6 @@ def test_the_client_of_ollama_finds_its_paths(gateway):
 
 @pytest.mark.parametrize("path, body, status, word", [
     ("/v1/chat/completions", {**GREEDY, "model": "nothing"}, 404, "workers have"),
-    ("/v1/chat/completions", {**GREEDY, "logprobs": True}, 400, "logprobs"),
     ("/v1/chat/completions", {**GREEDY, "temperature": -1}, 400, "temperature"),
     ("/v1/chat/completions", {**GREEDY, "messages": [
         {"role": "user", "content": "sea " * 600}]}, 400, str(N_CTX)),

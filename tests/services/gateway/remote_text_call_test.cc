@@ -259,6 +259,43 @@ TEST_F(RemoteTextCallTest, EachChoiceHasASeedOfItsOwn) {
   }
 }
 
+TEST_F(RemoteTextCallTest, TokensAreShownByTheBytesOfTheWorker) {
+  Start({[](grpc::ServerContext&, const v1::StreamGenerateRequest& request,
+            Writer& writer) {
+    for (const char* bytes : {"a", "<eos>"}) {
+      v1::StreamGenerateResponse message = Text("");
+      v1::GeneratedToken& token = *message.add_tokens();
+      token.set_logprob(-1);
+      token.set_is_end(bytes[0] == '<');
+      if (request.response().token_bytes()) token.set_bytes(bytes);
+      writer.Write(message);
+    }
+    writer.Write(Last("a"));
+    return grpc::Status::OK;
+  }});
+  const ClientReply reply = Chat(R"("logprobs":true)");
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  const Json choice = Json::parse(reply.body)["choices"][0];
+  EXPECT_EQ(choice["logprobs"]["content"],
+            Json::parse(R"([{"token":"a","logprob":-1.0,"bytes":[97],)"
+                        R"("top_logprobs":[]}])"));
+}
+
+TEST_F(RemoteTextCallTest, AWorkerThatSendsNoBytesOfTokensIsTooOld) {
+  const auto old = [](grpc::ServerContext&, const v1::StreamGenerateRequest&,
+                      Writer& writer) {
+    v1::StreamGenerateResponse message = Last("a");
+    message.add_tokens()->set_logprob(-1);
+    writer.Write(message);
+    return grpc::Status::OK;
+  };
+  Start({old, old});
+  const ClientReply reply = Chat(R"("logprobs":true)");
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_THAT(reply.body, HasSubstr("an earlier version"));
+  EXPECT_EQ(n_calls(), 1);
+}
+
 // What a client does not read waits at the worker, and comes when it reads.
 TEST_F(RemoteTextCallTest, AClientThatDoesNotReadPausesItsWorker) {
   constexpr int kMessages = 300;

@@ -50,6 +50,18 @@ TEST(WorkerAnswersTest, OtherErrorsAreTheClientsToKnow) {
   }
 }
 
+TEST(WorkerAnswersTest, TokensHaveTheBytesThatWereAskedFor) {
+  Request request;
+  Response message;
+  message.add_tokens()->set_id(1);
+  EXPECT_TRUE(CheckTokens(request, message).ok());
+  request.mutable_response()->set_token_bytes(true);
+  EXPECT_EQ(CheckTokens(request, message).code(),
+            absl::StatusCode::kUnimplemented);
+  message.mutable_tokens(0)->set_bytes("");
+  EXPECT_TRUE(CheckTokens(request, message).ok());
+}
+
 TEST(WorkerAnswersTest, AKeyIsTheModelAndTheBeginOfTheInput) {
   Request request;
   request.set_model("m");

@@ -20,7 +20,7 @@ class AnthropicReplyTest : public NamedEventsTest {
  protected:
   AnthropicReplyTest() {
     ReplyHead head{.id = "id", .created_s = 1, .model = {}};
-    head.model.name = "m";
+    head.model = "m";
     head.n_prompt_tokens = 9;
     format_ = NewMessagesFormat({}, std::move(head));
   }

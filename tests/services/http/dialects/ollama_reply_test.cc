@@ -23,7 +23,7 @@ class OllamaReplyTest : public ::testing::Test {
     TextJob job;
     job.prompts.emplace_back();
     ReplyHead head{.id = "id", .created_s = 1, .model = {}};
-    head.model.name = "m";
+    head.model = "m";
     return maker(job, std::move(head));
   }
   static Part Text(const std::string& text) {

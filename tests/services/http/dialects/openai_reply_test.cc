@@ -22,7 +22,7 @@ class OpenAiReplyTest : public NamedEventsTest {
     job.prompts.emplace_back();
     job.n_choices = 2;
     ReplyHead head{.id = "id", .created_s = 1, .model = {}};
-    head.model.name = "m";
+    head.model = "m";
     format_ = NewChatFormat(job, std::move(head));
   }
 
@@ -82,6 +82,37 @@ TEST_F(OpenAiReplyTest, ReasoningOfAllRepliesIsCounted) {
   one.mutable_finish()->mutable_usage()->set_reasoning_tokens(2);
   const Json usage = Json::parse(format_->Whole({one, one}))["usage"];
   EXPECT_EQ(usage["completion_tokens_details"]["reasoning_tokens"], 4);
+}
+
+TEST_F(OpenAiReplyTest, TokensAreShownByTheirBytes) {
+  Part part = Text("a\xc3\xa9");
+  for (const char* bytes : {"a", "\xc3", "\xa9", "<eos>"}) {
+    v1::GeneratedToken& token = *part.add_tokens();
+    token.set_bytes(bytes);
+    token.set_logprob(-1);
+    v1::TokenCandidate& candidate = *token.add_candidates();
+    candidate.set_bytes(bytes);
+    candidate.set_logprob(-1);
+  }
+  part.mutable_tokens(3)->set_is_end(true);
+  TextJob job;
+  job.prompts.emplace_back().mutable_response()->set_top_logprobs(1);
+  const auto chat = NewChatFormat(job, {.id = "id", .model = "m"});
+  const Json whole = Json::parse(chat->Whole({part}));
+  const Json& content = whole["choices"][0]["logprobs"]["content"];
+  ASSERT_EQ(content.size(), 3u) << "an end token is no text";
+  EXPECT_EQ(content[0], Json::parse(R"({"token":"a","logprob":-1.0,)"
+                                    R"("bytes":[97],"top_logprobs":[)"
+                                    R"({"token":"a","logprob":-1.0,)"
+                                    R"("bytes":[97]}]})"));
+  EXPECT_EQ(content[1]["token"], "\xef\xbf\xbd");
+  EXPECT_EQ(content[1]["bytes"], Json::array({0xc3}));
+  const auto completion = NewCompletionFormat(job, {.id = "id", .model = "m"});
+  const Json other = Json::parse(completion->Whole({part}));
+  const Json& logprobs = other["choices"][0]["logprobs"];
+  EXPECT_EQ(logprobs["tokens"][0], "a");
+  EXPECT_EQ(logprobs["top_logprobs"][0], Json::parse(R"({"a":-1.0})"));
+  EXPECT_EQ(logprobs["text_offset"], Json::array({0, 1, 4}));
 }
 
 TEST_F(OpenAiReplyTest, ArgumentsComeInPieces) {

@@ -27,7 +27,7 @@ class ResponsesReplyTest : public NamedEventsTest {
     ByteBudget::Share held = budget_.Enter("peer");
     ReadRoom room{shelf_, held};
     ReplyHead head{.id = "id", .created_s = 1, .model = {}};
-    head.model.name = "m";
+    head.model = "m";
     const TextJob job = *ReadResponse(Json::parse(body), room);
     format_ = NewResponseFormat(job, std::move(head));
   }

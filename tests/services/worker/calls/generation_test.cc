@@ -77,6 +77,23 @@ TEST_F(GenerationTest, CandidatesComeOnlyWhereAsked) {
   EXPECT_EQ(response.tokens(0).candidates_size(), 0);
 }
 
+TEST_F(GenerationTest, TokensHaveBytesOnlyWhereAsked) {
+  auto request = GreedyRequest<v1::GenerateRequest>("hello", 9);
+  request.mutable_response()->set_top_logprobs(1);
+  v1::GenerateResponse response;
+  ASSERT_TRUE(Generate(request, response).ok());
+  EXPECT_FALSE(response.tokens(0).has_bytes());
+  EXPECT_FALSE(response.tokens(0).candidates(0).has_bytes());
+  request.mutable_response()->set_token_bytes(true);
+  ASSERT_TRUE(Generate(request, response).ok());
+  ASSERT_EQ(response.tokens_size(), 9);
+  for (const v1::GeneratedToken& token : response.tokens()) {
+    EXPECT_TRUE(token.has_bytes());
+    ASSERT_EQ(token.candidates(0).id(), token.id()) << "it is greedy";
+    EXPECT_EQ(token.candidates(0).bytes(), token.bytes());
+  }
+}
+
 TEST_F(GenerationTest, AStreamIsTheUnaryReplyInParts) {
   v1::GenerateResponse whole;
   ASSERT_TRUE(
