@@ -125,7 +125,7 @@ void TextCall::MakeFormat(const std::string& model, size_t n_prompt,
                           worker::SchemaNotes notes) {
   format_ = dialect_.new_format(
       job_, {request_.request_id, absl::ToUnixSeconds(absl::Now()), model,
-             static_cast<int64_t>(n_prompt), std::move(notes)});
+             static_cast<int64_t>(n_prompt), std::move(notes), load_time_});
 }
 
 absl::Status TextCall::AddChoice(std::unique_ptr<Choice> choice) {

@@ -110,6 +110,8 @@ class TextCall : public EventSource,
   // or later, and calls OnChoiceEnd once more when all are there.
   virtual absl::Status Begin() = 0;
 
+  // The model was loaded for the call, which has waited for so long.
+  void EndWait(absl::Duration time) { load_time_ = time; }
   // Runs `step` at once if `is_small`, else on the pool. Its error ends the
   // call.
   void Run(bool is_small, std::function<absl::Status()> step);
@@ -167,6 +169,7 @@ class TextCall : public EventSource,
 
   std::atomic<int> n_open_ = 1;  // choices that go on, and the beginning
   std::atomic<bool> is_streaming_ = false;
+  absl::Duration load_time_ = absl::ZeroDuration();  // before Begin has gone on
   absl::Mutex mu_;
   // It only grows. The choices call this call while they have their own lock,
   // so it is never called into them with `mu_` held.

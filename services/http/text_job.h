@@ -59,6 +59,8 @@ struct ReplyHead {
   int64_t n_prompt_tokens = 0;  // of the first prompt
   // Parts of the constraint that say nothing about the reply.
   worker::SchemaNotes constraint_notes = {};
+  // How long the request waited for its model to be loaded.
+  absl::Duration load_time = absl::ZeroDuration();
 };
 
 // Writes a reply in one dialect; the parts of a stream are what it calls

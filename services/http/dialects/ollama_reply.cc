@@ -103,7 +103,7 @@ class OllamaFormat : public ReplyFormat {
     message["done_reason"] = DoneWord(finish.finish_reason());
     const v1::GenerationTiming& timing = finish.timing();
     message["total_duration"] = Nanoseconds(timing.total());
-    message["load_duration"] = 0;
+    message["load_duration"] = absl::ToInt64Nanoseconds(head_.load_time);
     message["prompt_eval_count"] = finish.usage().prompt_tokens();
     message["prompt_eval_duration"] = Nanoseconds(timing.prefill());
     message["eval_count"] = finish.usage().generated_tokens();

@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "services/generation/generation_call.h"
 #include "services/generation/message_bytes.h"
+#include "services/host/clock.h"
 #include "services/server/server.h"
 #include "services/tracing/tracer.h"
 
@@ -111,11 +112,13 @@ absl::Status LocalTextCall::Begin() {
   // A load that the call has to wait for belongs to it.
   const CurrentTrace current(ContextOf(trace_));
   const auto submit = [this] { return Submit(); };
+  const absl::Time began = BootTime();
   ASSIGN_OR_RETURN(
       std::optional<ServedModel> model,
       registry_.ServeOrLoad(job_.prompts.front().model(),
-                            [this, submit, self = shared_from_this()](
+                            [this, submit, began, self = shared_from_this()](
                                 absl::StatusOr<ServedModel> loaded) {
+                              EndWait(BootTime() - began);
                               if (!loaded.ok()) return Fail(loaded.status());
                               model_ = *std::move(loaded);
                               Run(/*is_small=*/false, submit);

@@ -84,6 +84,22 @@ TEST_F(ModelSwapTest, NoRequestIsLostBetweenTwoModels) {
   EXPECT_EQ(n_good, 20);
 }
 
+TEST_F(ModelSwapTest, OllamasRepliesSayHowLongTheyWaited) {
+  auto use = registry_->Use("a");
+  ASSERT_TRUE(use.ok());
+  const std::string body = R"({"model":"b","prompt":"hello","stream":false,)"
+                           R"("options":{"num_predict":2}})";
+  HttpClient client(front_->address());
+  client.Send(client.Request("POST", "/api/generate", body));
+  while (StateOf("b") == "unloaded") std::this_thread::yield();
+  use = absl::CancelledError();
+  const Json waited = Json::parse(client.Read().body);
+  const auto load = waited.at("load_duration").get<int64_t>();
+  EXPECT_GT(load, 0);
+  EXPECT_GT(waited.at("total_duration").get<int64_t>(), load);
+  EXPECT_EQ(PostJson("/api/generate", body).at("load_duration"), 0);
+}
+
 TEST_F(ModelSwapTest, AModelIsUnloadedAsOllamasClientsAsk) {
   const Json reply = PostJson("/api/generate",
                               R"({"model":"a","keep_alive":0,"stream":false})");

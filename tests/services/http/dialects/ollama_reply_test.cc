@@ -24,6 +24,7 @@ class OllamaReplyTest : public ::testing::Test {
     job.prompts.emplace_back();
     ReplyHead head{.id = "id", .created_s = 1, .model = {}};
     head.model = "m";
+    head.load_time = absl::Nanoseconds(11);
     return maker(job, std::move(head));
   }
   static Part Text(const std::string& text) {
@@ -77,6 +78,7 @@ TEST_F(OllamaReplyTest, AStreamIsALineForEachPart) {
   EXPECT_EQ(end["done"], true);
   EXPECT_EQ(end["done_reason"], "stop");
   EXPECT_EQ(end["total_duration"], 2'000'000'000);
+  EXPECT_EQ(end["load_duration"], 11);
   EXPECT_EQ(end["prompt_eval_count"], 9);
   EXPECT_EQ(end["prompt_eval_duration"], 5);
   EXPECT_EQ(end["eval_count"], 3);
