@@ -19,6 +19,7 @@
 #include "services/http/dialects/ollama_request.h"
 #include "services/http/dialects/openai_reply.h"
 #include "services/http/dialects/openai_request.h"
+#include "services/http/dialects/reply_parts.h"
 #include "services/http/dialects/responses_reply.h"
 #include "services/http/dialects/responses_request.h"
 #include "services/http/http_errors.h"
@@ -47,22 +48,34 @@ absl::StatusOr<TextJob> BodyOnly(const Json& body, ReadRoom& /*room*/) {
   return kRead(body);
 }
 
-constexpr TextDialect kChat = {BodyOnly<ReadChatCompletion>, NewChatFormat,
-                               ErrorResponse};
-constexpr TextDialect kCompletions = {BodyOnly<ReadCompletion>,
-                                      NewCompletionFormat, ErrorResponse};
+constexpr TextDialect kChat = {.read = BodyOnly<ReadChatCompletion>,
+                               .new_format = NewChatFormat,
+                               .error = ErrorResponse,
+                               .append_wait = AppendLoadComment};
+constexpr TextDialect kCompletions = {.read = BodyOnly<ReadCompletion>,
+                                      .new_format = NewCompletionFormat,
+                                      .error = ErrorResponse,
+                                      .append_wait = AppendLoadComment};
 constexpr TextDialect kResponse = {.read = ReadResponse,
                                    .new_format = NewResponseFormat,
                                    .error = ErrorResponse,
+                                   .append_wait = AppendLoadComment,
                                    .asks_for_more = "previous_response_id"};
-constexpr TextDialect kMessages = {BodyOnly<ReadMessages>, NewMessagesFormat,
-                                   AnthropicError};
+constexpr TextDialect kMessages = {.read = BodyOnly<ReadMessages>,
+                                   .new_format = NewMessagesFormat,
+                                   .error = AnthropicError,
+                                   .append_wait = AppendPing};
 
+// Its lines have no comments.
 constexpr char kLines[] = "application/x-ndjson";
-constexpr TextDialect kOllamaChat = {BodyOnly<ReadOllamaChat>,
-                                     NewOllamaChatFormat, OllamaError, kLines};
-constexpr TextDialect kOllamaGenerate = {
-    BodyOnly<ReadOllamaGenerate>, NewOllamaGenerateFormat, OllamaError, kLines};
+constexpr TextDialect kOllamaChat = {.read = BodyOnly<ReadOllamaChat>,
+                                     .new_format = NewOllamaChatFormat,
+                                     .error = OllamaError,
+                                     .stream_type = kLines};
+constexpr TextDialect kOllamaGenerate = {.read = BodyOnly<ReadOllamaGenerate>,
+                                         .new_format = NewOllamaGenerateFormat,
+                                         .error = OllamaError,
+                                         .stream_type = kLines};
 
 Json ToJson(const ModelInfo& model, int64_t created_s) {
   Json json;

@@ -99,6 +99,10 @@ void SocketReply::Wake() {
   });
 }
 
+void SocketReply::Repeat(std::function<bool()> again) {
+  Post([again = std::move(again)](HttpConnection& at) { at.Repeat(again); });
+}
+
 void SocketReply::OnGone(std::function<void()> told) {
   {
     absl::MutexLock lock(&mu_);
@@ -367,6 +371,21 @@ void HttpConnection::Pump() {
   if (!out_.empty()) Write();
 }
 
+void HttpConnection::Repeat(std::function<bool()> again) {
+  if (is_closed_) return;
+  if (!timer_.has_value()) timer_.emplace(*core_->context);
+  timer_->expires_after(ToChrono(limits_.notice_time));
+  // It holds no reply: the call that `again` belongs to may outlive it.
+  timer_->async_wait([connection = weak_from_this(),
+                      reply = std::weak_ptr<SocketReply>(reply_),
+                      again = std::move(again)](const error_code& error) {
+    const std::shared_ptr<HttpConnection> self = connection.lock();
+    const std::shared_ptr<SocketReply> of = reply.lock();
+    if (error || self == nullptr || of == nullptr) return;
+    if (self->Owns(of.get()) && again()) self->Repeat(again);
+  });
+}
+
 void HttpConnection::Write() {
   is_writing_ = true;
   const size_t n = std::min(out_.size() - n_written_, kWriteBytes);
@@ -390,6 +409,7 @@ void HttpConnection::OnWritten(const error_code& error, size_t bytes) {
 
 void HttpConnection::EndReply() {
   out_ = {};
+  timer_.reset();
   source_.reset();
   response_ = {};
   is_last_ = false;
@@ -440,6 +460,7 @@ void HttpConnection::Close() {
   if (std::exchange(is_closed_, true)) return;
   error_code ignored;
   stream_.tcp().socket().close(ignored);
+  timer_.reset();
   source_.reset();
   if (reply_ != nullptr) reply_->End(/*is_gone=*/true);
   reply_.reset();

@@ -7,6 +7,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/context.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
@@ -74,6 +75,7 @@ class SocketReply final : public HttpReply,
   void Compose(std::function<HttpResponse()> compose) override;
   void Stream(std::shared_ptr<EventSource> source) override;
   void Wake() override;
+  void Repeat(std::function<bool()> again) override;
   void OnGone(std::function<void()> told) override ABSL_LOCKS_EXCLUDED(mu_);
 
   // The reply has ended, or its client `is_gone`. On the connection's thread.
@@ -115,6 +117,7 @@ class HttpConnection final
   void SendWhole(HttpResponse response);
   void BeginStream(std::shared_ptr<EventSource> source);
   void Pump();
+  void Repeat(std::function<bool()> again);
 
  private:
   using Parser =
@@ -177,6 +180,7 @@ class HttpConnection final
   bool is_writing_ = false;
   std::string out_;
   size_t n_written_ = 0;
+  std::optional<boost::asio::steady_timer> timer_;  // while Repeat goes on
   HttpResponse response_;  // keeps its memory until it is sent
 };
 

@@ -74,6 +74,9 @@ class HttpReply {
   virtual void Stream(std::shared_ptr<EventSource> source) = 0;
   // Says that the source has more.
   virtual void Wake() = 0;
+  // Calls `again` on the server's thread each HttpLimits::notice_time, until it
+  // returns false or the reply has ended. It is called once for a reply.
+  virtual void Repeat(std::function<bool()> again) = 0;
   // Has `told` called once if the client goes away, or does not read, before
   // the reply has ended; at once if that is known already. It must not block.
   virtual void OnGone(std::function<void()> told) = 0;

@@ -52,6 +52,8 @@ struct HttpLimits {
   // Time in which a client must take a part of a reply: 64 KiB, or what is
   // there.
   absl::Duration reader_time = kReaderTimeout;
+  // Time between two signs of life of a stream that waits for its model.
+  absl::Duration notice_time = absl::Seconds(1);
   // Time that a client has to read the last reply before the connection is
   // closed while more of its request comes.
   absl::Duration linger_time = absl::Seconds(1);

@@ -128,6 +128,28 @@ void TextCall::MakeFormat(const std::string& model, size_t n_prompt,
              static_cast<int64_t>(n_prompt), std::move(notes), load_time_});
 }
 
+void TextCall::BeginWait(std::function<int()> percent) {
+  if (!job_.is_streamed || dialect_.append_wait == nullptr) return;
+  percent_ = std::move(percent);
+  reply_->Repeat([weak = weak_from_this()] {
+    const std::shared_ptr<TextCall> self = weak.lock();
+    return self != nullptr && self->SayProgress();
+  });
+}
+
+void TextCall::EndWait(absl::Duration time) {
+  load_time_ = time;
+  has_waited_ = true;
+}
+
+bool TextCall::SayProgress() {
+  if (has_waited_) return false;
+  is_notice_due_ = true;
+  if (!is_streaming_.exchange(true)) reply_->Stream(shared_from_this());
+  reply_->Wake();
+  return true;
+}
+
 absl::Status TextCall::AddChoice(std::unique_ptr<Choice> choice) {
   absl::MutexLock lock(&mu_);
   if (is_abandoned_) return absl::CancelledError("the client is gone");
@@ -244,7 +266,12 @@ EventSource::Events TextCall::Take() {
     if (!ChoiceAt(i).TakePart(part)) continue;
     format_->AppendPart(static_cast<int>(i), part, events.bytes);
   }
+  if (std::exchange(is_notice_due_, false) && !has_waited_) {
+    dialect_.append_wait(percent_(), events.bytes);
+  }
   if (!is_done) return events;
+  // The load may have failed, or what follows it.
+  if (format_ == nullptr) MakeFormat(job_.prompts.front().model(), 0, {});
   if (error.ok()) {
     format_->AppendEnd(events.bytes);
   } else {

@@ -55,6 +55,9 @@ struct TextDialect {
   std::unique_ptr<ReplyFormat> (*new_format)(const TextJob& job,
                                              ReplyHead head);
   ErrorWriter error;
+  // Appends to a stream that its model is loaded, and how much of it is there
+  // in percent. Null: the dialect has no words for that.
+  void (*append_wait)(int percent, std::string& events) = nullptr;
   const char* stream_type = "text/event-stream";
   // A body with this text may have the server read more than the body. Null:
   // none does.
@@ -110,8 +113,12 @@ class TextCall : public EventSource,
   // or later, and calls OnChoiceEnd once more when all are there.
   virtual absl::Status Begin() = 0;
 
-  // The model was loaded for the call, which has waited for so long.
-  void EndWait(absl::Duration time) { load_time_ = time; }
+  // The model is being loaded, `percent` says how much of it is there. Until
+  // EndWait, a stream says it now and then, where its dialect can. `percent` is
+  // called on the server's thread, and the call is there while it runs.
+  void BeginWait(std::function<int()> percent);
+  // The wait is over; it took so long. It may come before BeginWait.
+  void EndWait(absl::Duration time);
   // Runs `step` at once if `is_small`, else on the pool. Its error ends the
   // call.
   void Run(bool is_small, std::function<absl::Status()> step);
@@ -156,6 +163,8 @@ class TextCall : public EventSource,
   std::atomic<int64_t> whole_bytes_ = 0;
 
  private:
+  // Has the stream say how the load goes. Returns whether the wait goes on.
+  bool SayProgress();
   // Reads the body, and then begins.
   absl::Status Read();
   void AbandonAll() ABSL_LOCKS_EXCLUDED(mu_);
@@ -169,6 +178,9 @@ class TextCall : public EventSource,
 
   std::atomic<int> n_open_ = 1;  // choices that go on, and the beginning
   std::atomic<bool> is_streaming_ = false;
+  std::function<int()> percent_;  // of the load, from BeginWait on
+  std::atomic<bool> has_waited_ = false;
+  bool is_notice_due_ = false;  // used by the server's thread only
   absl::Duration load_time_ = absl::ZeroDuration();  // before Begin has gone on
   absl::Mutex mu_;
   // It only grows. The choices call this call while they have their own lock,

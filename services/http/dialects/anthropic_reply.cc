@@ -276,6 +276,10 @@ std::unique_ptr<ReplyFormat> NewMessagesFormat(const TextJob& /*job*/,
   return std::make_unique<MessagesFormat>(std::move(head));
 }
 
+void AppendPing(int /*percent*/, std::string& events) {
+  AppendNamedEvent("ping", R"({"type":"ping"})", events);
+}
+
 HttpResponse AnthropicError(const absl::Status& status) {
   HttpResponse response = ErrorResponse(status);
   response.body = Dump(ErrorJson(status));

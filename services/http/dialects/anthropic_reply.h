@@ -17,6 +17,9 @@ std::unique_ptr<ReplyFormat> NewMessagesFormat(const TextJob& job,
 // The reply for `status`: {"type": "error", "error": {"type", "message"}}.
 HttpResponse AnthropicError(const absl::Status& status);
 
+// Appends an event that only says that the connection lives.
+void AppendPing(int percent, std::string& events);
+
 }  // namespace plimsoll::services
 
 #endif  // PLIMSOLL_SERVICES_HTTP_DIALECTS_ANTHROPIC_REPLY_H_

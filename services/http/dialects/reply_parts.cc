@@ -40,6 +40,10 @@ PartOrder::Parts PartOrder::Of(const ReplyFormat::Part& part) {
   return parts;
 }
 
+void AppendLoadComment(int percent, std::string& events) {
+  absl::StrAppend(&events, ": loading ", percent, " %\n\n");
+}
+
 void AppendNamedEvent(absl::string_view name, absl::string_view data,
                       std::string& events) {
   absl::StrAppend(&events, "event: ", name, "\ndata: ", data, "\n\n");

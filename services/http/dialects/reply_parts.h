@@ -39,6 +39,10 @@ class PartOrder {
   bool has_pieces_ = false;  // the next call has some
 };
 
+// Appends a comment, which clients of server-sent events ignore: so much of the
+// model is loaded.
+void AppendLoadComment(int percent, std::string& events);
+
 // Appends a server-sent event with a name.
 void AppendNamedEvent(absl::string_view name, absl::string_view data,
                       std::string& events);

@@ -123,7 +123,11 @@ absl::Status LocalTextCall::Begin() {
                               model_ = *std::move(loaded);
                               Run(/*is_small=*/false, submit);
                             }));
-  if (!model.has_value()) return absl::OkStatus();
+  if (!model.has_value()) {
+    BeginWait(
+        [this] { return registry_.LoadPercent(job_.prompts.front().model()); });
+    return absl::OkStatus();
+  }
   model_ = *std::move(model);
   // The server's thread compiles no constraint, and quick work does not become
   // long work.

@@ -38,6 +38,19 @@ absl::StatusOr<std::optional<ServedModel>> ModelRegistry::ServeOrLoad(
   return std::nullopt;
 }
 
+int ModelRegistry::LoadPercent(const std::string& name) {
+  absl::MutexLock lock(&mu_);
+  const absl::StatusOr<Entry*> entry = Find(name);
+  if (!entry.ok()) return 0;
+  const LoadReport& progress = (*entry)->progress;
+  const int64_t total = progress.bytes_total.value_or(0);
+  if (total <= 0) return 0;
+  const int64_t done =
+      std::clamp<int64_t>(progress.bytes_done.value_or(0), 0, total);
+  return static_cast<int>(static_cast<double>(done) * 100 /
+                          static_cast<double>(total));
+}
+
 void ModelRegistry::TakeCalls(Entry& entry, const absl::Status& status,
                               std::vector<Answer>& answers) {
   for (OnServed& then : std::exchange(entry.calls, {})) {

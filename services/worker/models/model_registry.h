@@ -112,6 +112,10 @@ class ModelRegistry {
   absl::StatusOr<std::optional<ServedModel>> ServeOrLoad(
       const std::string& name, OnServed then) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // How much of a model's weights its load has read, in percent; 0 before and
+  // after that, and if there is no such model.
+  int LoadPercent(const std::string& name) ABSL_LOCKS_EXCLUDED(mu_);
+
   // Starts a load, or joins the one that runs. A refusal is returned and
   // `watcher` is never called.
   // Errors: as Use for the name; kUnavailable while it drains;

@@ -3,7 +3,9 @@
 import concurrent.futures
 import json
 
+import anthropic
 import grpc
+import httpx
 import openai
 import pytest
 
@@ -16,6 +18,7 @@ SMOLLM2 = "SmolLM2-135M-Instruct.Q4_1"
 GEMMA3 = "gemma-3-270m-q4_k_m"
 FLAGS = ("--n-ctx=256", "--slots=2")
 PROMPT = "The sea is"
+QUESTION = [{"role": "user", "content": "Name three colours."}]
 
 
 def said(server, model):
@@ -84,6 +87,59 @@ def test_no_request_is_lost_between_two_models(front, alone):
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
         replies = list(pool.map(lambda model: said(front, model), asked))
     assert replies == [texts[model] for model in asked]
+
+
+def openais_chat(server):
+    chunks = client_of(server).chat.completions.create(
+        model=GEMMA3, messages=QUESTION, temperature=0, max_tokens=8, stream=True)
+    return "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+
+
+def openais_completion(server):
+    chunks = client_of(server).completions.create(
+        model=GEMMA3, prompt=PROMPT, temperature=0, max_tokens=8, stream=True)
+    return "".join(chunk.choices[0].text for chunk in chunks)
+
+
+def openais_response(server):
+    events = list(client_of(server).responses.create(
+        model=GEMMA3, input=PROMPT, temperature=0, max_output_tokens=8, stream=True))
+    return events[-1].response.output_text
+
+
+def anthropics_message(server):
+    client = anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0,
+                                 timeout=CALL_SECONDS)
+    with client.messages.stream(model=GEMMA3, messages=QUESTION, max_tokens=8,
+                                extra_body={"temperature": 0}) as stream:
+        return stream.get_final_message().content[0].text
+
+
+def first_line(server, path):
+    """The first line of a stream, which is then left."""
+    body = {"model": GEMMA3, "messages": QUESTION, "max_tokens": 8, "stream": True}
+    with httpx.stream("POST", f"{server.url}{path}", json=body,
+                      timeout=CALL_SECONDS) as reply:
+        assert reply.status_code == 200
+        return next(reply.iter_lines())
+
+
+def test_streams_that_wait_for_a_model_say_so(front):
+    asks = (openais_chat, openais_completion, openais_response, anthropics_message)
+    with concurrent.futures.ThreadPoolExecutor(len(asks)) as pool:
+        with client_of(front).completions.create(
+            model=SMOLLM2, prompt=PROMPT, stream=True, max_tokens=1_000_000,
+            extra_body={"ignore_eos": True, "context_policy": "roll"},
+        ) as busy:
+            next(iter(busy))
+            calls = [pool.submit(ask, front) for ask in asks]
+            assert first_line(front, "/v1/chat/completions") == ": loading 0 %"
+            assert first_line(front, "/v1/messages") == "event: ping"
+            assert not any(call.done() for call in calls)
+        # Its client is gone, so it gives way.
+        said_after_the_wait = [call.result() for call in calls]
+    assert all(said_after_the_wait)
+    assert said_after_the_wait == [ask(front) for ask in asks]
 
 
 def test_a_model_that_nobody_uses_goes(smollm2):

@@ -64,12 +64,15 @@ class FrontTest : public ::testing::Test {
     return options;
   }
 
+  virtual HttpOptions ServerOptions() const { return {}; }
+
   void SetUp() override {
     registry_ = std::make_unique<ModelRegistry>(Options(), nullptr, nullptr);
     models_ = std::make_unique<LocalModels>(*registry_);
     pool_ = *WorkPool::Start();
     front_ = *Front::Start(
-        {}, {*models_, gate_, *pool_, responses_}, [](bool is_ready) {
+        ServerOptions(), {*models_, gate_, *pool_, responses_},
+        [](bool is_ready) {
           return is_ready ? std::string("ready 1\n") : "ready 0\n";
         });
     const auto load = std::make_shared<LoadEnd>();

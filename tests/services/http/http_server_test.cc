@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -250,6 +251,45 @@ TEST(HttpServerTest, StreamsEventsAsTheyCome) {
   reply->Wake();
   while (client.ReadChunk(body)) continue;
   EXPECT_EQ(body, "data: 1\n\ndata: 2\n\n");
+}
+
+TEST(HttpServerTest, RepeatsUntilItIsToldToStop) {
+  const auto events = std::make_shared<TestEvents>();
+  std::atomic<int> n_calls = 0;
+  const EchoServer echo({.notice_time = absl::Milliseconds(1)},
+                        [&](HttpRequest, std::shared_ptr<HttpReply> given) {
+                          // It lives as long as the reply has not ended.
+                          HttpReply* const reply = given.get();
+                          reply->Repeat([&, reply] {
+                            if (n_calls == 0) reply->Stream(events);
+                            events->Add("+", /*is_last=*/++n_calls == 3);
+                            reply->Wake();
+                            return n_calls < 3;
+                          });
+                        });
+  HttpClient client = echo.Connect();
+  EXPECT_EQ(client.Get("/").body, "+++");
+  EXPECT_EQ(n_calls, 3);
+}
+
+TEST(HttpServerTest, RepeatsNothingOnceTheReplyHasEnded) {
+  std::atomic<int> n_calls = 0;
+  std::atomic<int> n_requests = 0;
+  const EchoServer echo({.notice_time = absl::Milliseconds(1)},
+                        [&](HttpRequest, std::shared_ptr<HttpReply> given) {
+                          HttpReply* const reply = given.get();
+                          if (++n_requests > 1) return reply->Send({});
+                          reply->Repeat([&, reply] {
+                            if (++n_calls == 1) reply->Send({});
+                            return true;
+                          });
+                        });
+  HttpClient client = echo.Connect();
+  EXPECT_EQ(client.Get("/").status, 200);
+  EXPECT_EQ(client.Get("/").status, 200) << "the first reply has ended";
+  const int n_before = n_calls;
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(client.Get("/").status, 200);
+  EXPECT_EQ(n_calls, n_before);
 }
 
 TEST(HttpServerTest, AClientThatReadsNothingIsNotAskedForAndIsDropped) {

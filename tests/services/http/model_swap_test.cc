@@ -7,13 +7,17 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "services/http/json.h"
 #include "tests/services/http/front_fixture.h"
 
 namespace plimsoll::services {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 class ModelSwapTest : public FrontTest {
  protected:
@@ -31,6 +35,32 @@ class ModelSwapTest : public FrontTest {
     options.on_demand = true;
     options.devices[0].memory_bytes = bytes_of_one * 3 / 2;
     return options;
+  }
+
+  HttpOptions ServerOptions() const override {
+    return {.limits = {.notice_time = absl::Milliseconds(1)}};
+  }
+
+  // Asks for a stream of "b" while "a" is in use. Returns what comes until
+  // `sign` has come, and then the rest, with a free "a".
+  ClientReply StreamOfB(const std::string& target, const std::string& body,
+                        const std::string& sign) {
+    auto use = registry_->Use("a");
+    EXPECT_TRUE(use.ok());
+    HttpClient client(front_->address());
+    client.Send(client.Request("POST", target, body));
+    ClientReply reply = client.Read(/*has_body=*/false);
+    while (!absl::StrContains(reply.body, sign)) {
+      if (!client.ReadChunk(reply.body)) return reply;
+    }
+    use = absl::CancelledError();
+    while (client.ReadChunk(reply.body)) continue;
+    return reply;
+  }
+  static std::string StreamBody(const std::string& fields) {
+    return R"({"model":"b","messages":[{"role":"user","content":"hello"}],)"
+           R"("max_tokens":3,"stream":true)" +
+           fields + "}";
   }
 
   std::string StateOf(const std::string& model) {
@@ -82,6 +112,35 @@ TEST_F(ModelSwapTest, NoRequestIsLostBetweenTwoModels) {
   }
   for (std::thread& client : clients) client.join();
   EXPECT_EQ(n_good, 20);
+}
+
+TEST_F(ModelSwapTest, AStreamThatWaitsSaysSo) {
+  const ClientReply reply =
+      StreamOfB("/v1/chat/completions", StreamBody(""), ": loading 0 %\n\n");
+  EXPECT_THAT(reply.body, StartsWith(": loading 0 %\n\n"));
+  EXPECT_THAT(reply.body, HasSubstr(R"("role":"assistant")"));
+  EXPECT_THAT(reply.body, EndsWith("data: [DONE]\n\n"));
+}
+
+TEST_F(ModelSwapTest, AnthropicsStreamsHavePings) {
+  const std::string ping = "event: ping\ndata: {\"type\":\"ping\"}\n\n";
+  const ClientReply reply = StreamOfB("/v1/messages", StreamBody(""), ping);
+  EXPECT_THAT(reply.body, StartsWith(ping));
+  const size_t begin = reply.body.find("event: message_start");
+  ASSERT_NE(begin, std::string::npos);
+  EXPECT_EQ(reply.body.find("ping", begin), std::string::npos);
+  EXPECT_THAT(reply.body, HasSubstr("event: message_stop"));
+}
+
+TEST_F(ModelSwapTest, AnErrorBehindASignOfLifeIsAnEvent) {
+  std::string text;
+  for (int i = 0; i < 1'000; ++i) text += "hello ";  // too long for a context
+  const ClientReply reply = StreamOfB(
+      "/v1/completions",
+      R"({"model":"b","stream":true,"prompt":")" + text + R"("})", ": loading");
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_THAT(reply.body, HasSubstr(R"(data: {"error":{"message":)"));
+  EXPECT_THAT(reply.body, Not(HasSubstr("[DONE]")));
 }
 
 TEST_F(ModelSwapTest, OllamasRepliesSayHowLongTheyWaited) {

@@ -56,6 +56,12 @@ TEST_F(ReplyPartsTest, NothingStandsBetweenThePiecesOfACall) {
   EXPECT_EQ(Show(Text("b")), "|b|");
 }
 
+TEST_F(ReplyPartsTest, ALoadIsAComment) {
+  std::string events = "data: x\n\n";
+  AppendLoadComment(42, events);
+  EXPECT_EQ(events, "data: x\n\n: loading 42 %\n\n");
+}
+
 TEST_F(ReplyPartsTest, ABrokenCallIsTextUnlessItHadPieces) {
   EXPECT_EQ(Show(BrokenCall()), "|call:f{|!");
   EXPECT_EQ(Show(Piece(1, "f", "{")), "||f{");
