@@ -258,11 +258,53 @@ SETTINGS = {
     "signs": '[serve]\r\na = "\\u00e9\\U0001F600\\t\\\\"\r\nb = [1_0, -2e+3, inf]\r\n',
 }
 
+REQUESTS = {
+    "chat": (
+        '{"model":"m","messages":[{"role":"system","content":"s"},{"role":"user",'
+        '"content":[{"type":"text","text":"u"}]},{"role":"assistant","tool_calls":[{'
+        '"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]},{'
+        '"role":"tool","tool_call_id":"c","content":"1"}],"tools":[{"type":"function",'
+        '"function":{"name":"f","parameters":{"type":"object"}}}],"tool_choice":"auto",'
+        '"logprobs":true,"top_logprobs":2,"stream":true,"stream_options":{'
+        '"include_usage":true},"response_format":{"type":"json_schema","json_schema":{'
+        '"schema":{"type":"object"},"schema_options":{"any_order":true}}},"n":2,'
+        '"logit_bias":{"7":-100},"stop":["a"],"reasoning":{"max_tokens":3},"seed":-1}'
+    ),
+    "completion": (
+        '{"prompt":["a",[1,2]],"max_tokens":3,"temperature":0.5,"top_p":0.9,"n":2,'
+        '"context_policy":"roll","roll":{"pin_tokens":4},"logprobs":1,"echo":false}'
+    ),
+    "message": (
+        '{"model":"m","max_tokens":3,"system":[{"type":"text","text":"s"}],"messages":[{'
+        '"role":"user","content":"u"},{"role":"assistant","content":[{"type":"tool_use",'
+        '"id":"t","name":"f","input":{}}]},{"role":"user","content":[{"type":'
+        '"tool_result","tool_use_id":"t","content":"1"}]}],"tools":[{"name":"f",'
+        '"input_schema":{"type":"object"}}],"tool_choice":{"type":"any"},"thinking":{'
+        '"type":"enabled","budget_tokens":9},"stop_sequences":["x"],"top_k":3}'
+    ),
+    "ollama": (
+        '{"model":"m","messages":[{"role":"user","content":"u","images":[]}],"format":'
+        '"json","options":{"num_predict":-1,"repeat_last_n":-1,"stop":["x"],"seed":3,'
+        '"repeat_penalty":1.1},"keep_alive":"1h5m","think":"low","stream":false}'
+    ),
+    "generate": (
+        '{"model":"m","prompt":"p","system":"s","raw":false,"keep_alive":0,"suffix":"",'
+        '"options":{"num_ctx":64},"logprobs":true,"truncate":false}'
+    ),
+    "items": (
+        '{"input":[{"role":"user","content":[{"type":"input_text","text":"u"}]},{"type":'
+        '"reasoning","content":[{"type":"reasoning_text","text":"r"}],"summary":[]},{'
+        '"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":'
+        '"function_call_output","call_id":"c","output":"1"}]}'
+    ),
+}
+
 SEEDS = {
     "chat_template_fuzz": template_seeds(),
     "config_json_fuzz": encoded(CONFIGS),
     "device_catalogue_fuzz": catalogue_seeds(),
     "gguf_reader_fuzz": gguf_seeds(),
+    "http_request_fuzz": encoded(REQUESTS),
     "jinja_fuzz": jinja_seeds(),
     "lease_ops_fuzz": lease_seeds(),
     "model_shape_fuzz": shape_seeds(),
