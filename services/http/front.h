@@ -65,6 +65,7 @@ class Front {
   using Answer = HttpResponse (Front::*)(const HttpRequest& request,
                                          absl::string_view rest) const;
   struct Route;
+  // NOLINTNEXTLINE(readability-identifier-naming): a constant.
   static const Route kRoutes[];
 
   // The route of a path, and what its name in braces stands for there; null if

@@ -27,7 +27,7 @@ TABLES = {
         "OllamaChatRequest", "OllamaGenerateRequest", "OllamaShowRequest",
     ),
 }
-SCHEMATHESIS_SECONDS = 300
+SCHEMATHESIS_SECONDS = 900
 # Valid requests may ask for what this model or this moment has not.
 CHECKS = (
     "not_a_server_error", "status_code_conformance", "content_type_conformance",

@@ -256,8 +256,7 @@ def test_reasoning_is_an_item(thinker):
     reasoning = response.output[0]
     assert reasoning.type == "reasoning" and reasoning.content[0].text
     used = response.usage
-    # The model reasons to its end: it has no mark to end that by.
-    assert used.output_tokens_details.reasoning_tokens == used.output_tokens == 16
+    assert 0 < used.output_tokens_details.reasoning_tokens <= used.output_tokens
     events = list(thinker.responses.create(stream=True, **options))
     kinds = [event.type for event in events]
     assert "response.reasoning_text.delta" in kinds
