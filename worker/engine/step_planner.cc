@@ -72,7 +72,7 @@ bool StepPlanner::FreeSlotForNext(StreamBook& book) {
     scheduler.FreeSlot(*slot);
     return true;
   }
-  const std::optional<int64_t> id = WhoLeaves(book);
+  const std::optional<int64_t> id = SequenceToRemove(book);
   if (!id) return false;
   Sequence& sequence = book.Get(*id);
   const int64_t slot = *scheduler.SlotOf(*id);
@@ -92,7 +92,7 @@ bool StepPlanner::FreeSlotForNext(StreamBook& book) {
   return true;
 }
 
-std::optional<int64_t> StepPlanner::WhoLeaves(StreamBook& book) const {
+std::optional<int64_t> StepPlanner::SequenceToRemove(StreamBook& book) const {
   if (preemption_ == Preemption::kOn) {
     return book.scheduler().WhoseSliceEnds(
         [&](int64_t of) { return contexts_.CanLoseSlot(book.Get(of)); });

@@ -70,12 +70,12 @@ class StepPlanner {
 
   // Begins a sequence in an empty slot; nullopt if it cannot begin now.
   std::optional<Admission> Begin(StreamBook& book, int64_t id, int64_t slot);
-  // Takes the slot of an idle session, or of a sequence that WhoLeaves chooses.
-  // Returns false if there is none to take.
+  // Takes the slot of an idle session, or of a sequence that SequenceToRemove
+  // chooses. Returns false if there is none to take.
   bool FreeSlotForNext(StreamBook& book);
   // The sequence whose slice ends; without preemption one that has ended and
   // waits for its reader only. Absent if there is none.
-  std::optional<int64_t> WhoLeaves(StreamBook& book) const;
+  std::optional<int64_t> SequenceToRemove(StreamBook& book) const;
   // Adds up the pages that all taken slots claim.
   void CountClaims(StreamBook& book);
   // Evicts tokens of a full context, as often as it takes.
