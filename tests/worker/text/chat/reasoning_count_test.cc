@@ -10,12 +10,12 @@
 namespace plimsoll::worker {
 namespace {
 
-constexpr char kThinkSign[] = R"('<think>' ~ text ~ '</think>\n\n' ~ rest)";
+constexpr char kThinkTemplate[] = R"('<think>' ~ text ~ '</think>\n\n' ~ rest)";
 
 // How many of a reply's tokens are reasoning.
 int64_t CountOf(const std::vector<std::string>& tokens,
                 bool begins_reasoning = false) {
-  const ReplyReading reading = {.format = FindReplyFormat(kThinkSign),
+  const ReplyReading reading = {.format = FindReplyFormat(kThinkTemplate),
                                 .begins_reasoning = begins_reasoning};
   ReasoningCount count(reading);
   for (const std::string& token : tokens) count.Push(token);
