@@ -78,7 +78,7 @@ absl::Status CheckTokens(const v1::StreamGenerateRequest& request,
                          const v1::StreamGenerateResponse& message) {
   if (!request.response().token_bytes()) return absl::OkStatus();
   for (const v1::GeneratedToken& token : message.tokens()) {
-    if (token.has_bytes()) continue;
+    if (token.has_text_bytes()) continue;
     return absl::UnimplementedError(
         "logprobs: the worker sends no bytes of tokens; it has an earlier "
         "version than the gateway");

@@ -39,10 +39,10 @@ void AddTokenBytes(
     google::protobuf::RepeatedPtrField<v1::GeneratedToken>& tokens) {
   for (int i = first; i < tokens.size(); ++i) {
     v1::GeneratedToken& token = tokens[i];
-    AppendBytesOf(tokenizer, token.id(), *token.mutable_bytes());
+    AppendBytesOf(tokenizer, token.id(), *token.mutable_text_bytes());
     token.set_is_end(tokenizer.IsEnd(static_cast<int32_t>(token.id())));
     for (v1::TokenCandidate& candidate : *token.mutable_candidates()) {
-      AppendBytesOf(tokenizer, candidate.id(), *candidate.mutable_bytes());
+      AppendBytesOf(tokenizer, candidate.id(), *candidate.mutable_text_bytes());
     }
   }
 }

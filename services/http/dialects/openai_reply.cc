@@ -316,14 +316,14 @@ class CompletionFormat final : public OpenAiFormat {
                  {"top_logprobs", Json::array()},
                  {"text_offset", Json::array()}};
     for (const v1::GeneratedToken* token : TextTokens(part)) {
-      const std::string text = TokenText(token->bytes());
+      const std::string text = TokenText(token->text_bytes());
       json["tokens"].push_back(text);
       json["token_logprobs"].push_back(token->logprob());
       json["text_offset"].push_back(offset);
       offset += text.size();
       Json top = Json::object();
       for (const v1::TokenCandidate& candidate : token->candidates()) {
-        top[TokenText(candidate.bytes())] = candidate.logprob();
+        top[TokenText(candidate.text_bytes())] = candidate.logprob();
       }
       json["top_logprobs"].push_back(std::move(top));
     }

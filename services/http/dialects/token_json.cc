@@ -11,10 +11,10 @@ namespace {
 template <typename Token>
 Json TokenToJson(const Token& token) {
   Json json;
-  json["token"] = TokenText(token.bytes());
+  json["token"] = TokenText(token.text_bytes());
   json["logprob"] = token.logprob();
   json["bytes"] = Json::array();
-  for (const char byte : token.bytes()) {
+  for (const char byte : token.text_bytes()) {
     json["bytes"].push_back(static_cast<unsigned char>(byte));
   }
   return json;

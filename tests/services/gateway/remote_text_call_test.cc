@@ -267,7 +267,7 @@ TEST_F(RemoteTextCallTest, TokensAreShownByTheBytesOfTheWorker) {
       v1::GeneratedToken& token = *message.add_tokens();
       token.set_logprob(-1);
       token.set_is_end(bytes[0] == '<');
-      if (request.response().token_bytes()) token.set_bytes(bytes);
+      if (request.response().token_bytes()) token.set_text_bytes(bytes);
       writer.Write(message);
     }
     writer.Write(Last("a"));

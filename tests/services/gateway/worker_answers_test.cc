@@ -58,7 +58,7 @@ TEST(WorkerAnswersTest, TokensHaveTheBytesThatWereAskedFor) {
   request.mutable_response()->set_token_bytes(true);
   EXPECT_EQ(CheckTokens(request, message).code(),
             absl::StatusCode::kUnimplemented);
-  message.mutable_tokens(0)->set_bytes("");
+  message.mutable_tokens(0)->set_text_bytes("");
   EXPECT_TRUE(CheckTokens(request, message).ok());
 }
 

@@ -41,12 +41,12 @@ TEST_F(TokenBytesTest, TokensAndCandidatesHaveTheirBytes) {
     token.add_candidates()->set_id(ToUint32(ids[1]));
   }
   AddTokenBytes(*tokenizer_, 1, *part.mutable_tokens());
-  EXPECT_FALSE(part.tokens(0).has_bytes());
-  EXPECT_FALSE(part.tokens(0).candidates(0).has_bytes());
+  EXPECT_FALSE(part.tokens(0).has_text_bytes());
+  EXPECT_FALSE(part.tokens(0).candidates(0).has_text_bytes());
   const std::vector<std::string> bytes = {"", "\xa9", "<turn>", "<eos>"};
   for (int i = 1; i < 4; ++i) {
-    EXPECT_EQ(part.tokens(i).bytes(), bytes[static_cast<size_t>(i)]);
-    EXPECT_EQ(part.tokens(i).candidates(0).bytes(), "\xa9");
+    EXPECT_EQ(part.tokens(i).text_bytes(), bytes[static_cast<size_t>(i)]);
+    EXPECT_EQ(part.tokens(i).candidates(0).text_bytes(), "\xa9");
     EXPECT_EQ(part.tokens(i).is_end(), i == 3);
   }
 }

@@ -22,7 +22,7 @@ SERVICE_CONFIG = (
 )
 
 # A server whose host has vanished is noticed after 10 s.
-KEEPALIVE = [
+KEEPALIVE: list[tuple[str, Any]] = [
     ("grpc.keepalive_time_ms", 4_000),
     ("grpc.keepalive_timeout_ms", 6_000),
     ("grpc.http2.max_pings_without_data", 0),
@@ -108,7 +108,10 @@ class Client(Block):
         priority: str = "",
         metadata: Sequence[tuple[str, str]] = (),
     ) -> None:
-        options = [("grpc.service_config", SERVICE_CONFIG), *KEEPALIVE]
+        options: list[tuple[str, Any]] = [
+            ("grpc.service_config", SERVICE_CONFIG),
+            *KEEPALIVE,
+        ]
         if credentials is None:
             self._channel = grpc.aio.insecure_channel(address, options)
         else:

@@ -88,10 +88,10 @@ TEST_F(OpenAiReplyTest, TokensAreShownByTheirBytes) {
   Part part = Text("a\xc3\xa9");
   for (const char* bytes : {"a", "\xc3", "\xa9", "<eos>"}) {
     v1::GeneratedToken& token = *part.add_tokens();
-    token.set_bytes(bytes);
+    token.set_text_bytes(bytes);
     token.set_logprob(-1);
     v1::TokenCandidate& candidate = *token.add_candidates();
-    candidate.set_bytes(bytes);
+    candidate.set_text_bytes(bytes);
     candidate.set_logprob(-1);
   }
   part.mutable_tokens(3)->set_is_end(true);

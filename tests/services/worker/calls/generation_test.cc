@@ -82,15 +82,15 @@ TEST_F(GenerationTest, TokensHaveBytesOnlyWhereAsked) {
   request.mutable_response()->set_top_logprobs(1);
   v1::GenerateResponse response;
   ASSERT_TRUE(Generate(request, response).ok());
-  EXPECT_FALSE(response.tokens(0).has_bytes());
-  EXPECT_FALSE(response.tokens(0).candidates(0).has_bytes());
+  EXPECT_FALSE(response.tokens(0).has_text_bytes());
+  EXPECT_FALSE(response.tokens(0).candidates(0).has_text_bytes());
   request.mutable_response()->set_token_bytes(true);
   ASSERT_TRUE(Generate(request, response).ok());
   ASSERT_EQ(response.tokens_size(), 9);
   for (const v1::GeneratedToken& token : response.tokens()) {
-    EXPECT_TRUE(token.has_bytes());
+    EXPECT_TRUE(token.has_text_bytes());
     ASSERT_EQ(token.candidates(0).id(), token.id()) << "it is greedy";
-    EXPECT_EQ(token.candidates(0).bytes(), token.bytes());
+    EXPECT_EQ(token.candidates(0).text_bytes(), token.text_bytes());
   }
 }
 
