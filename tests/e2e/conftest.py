@@ -9,7 +9,7 @@ import pytest
 
 import stubs
 from gguf_header import with_changed_vocabulary
-from servers import BUILD_DIR, Planner, Worker
+from servers import BUILD_DIR, Planner, Worker, nightly
 
 CACHE_DIR = pathlib.Path(
     os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
@@ -66,6 +66,12 @@ def own_template(gemma3, tmp_path_factory):
 @pytest.fixture(params=list(MODEL_FILES))
 def any_model(request):
     """The name of each model in turn."""
+    return request.param
+
+
+@pytest.fixture(params=["smollm2", pytest.param("gemma3", marks=nightly)])
+def any_model_at_night(request):
+    """SmolLM2, and at night each model in turn, for tests that take long."""
     return request.param
 
 

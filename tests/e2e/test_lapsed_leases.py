@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from conftest import model_flag
-from servers import CALL_SECONDS, Failure, Planner, Worker, until
+from servers import CALL_SECONDS, Failure, Planner, Worker, nightly, until
 from stubs import model as v1, planner as planner_v1
 
 MIB = 1 << 20
@@ -48,7 +48,9 @@ def lapsed(planner):
     return states == [planner_v1.LEASE_STATE_SUSPECT]
 
 
-@pytest.mark.parametrize("planner_answers", [True, False])
+@pytest.mark.parametrize(
+    "planner_answers", [True, pytest.param(False, marks=nightly)]
+)
 def test_a_load_whose_lease_lapsed_touches_nothing_more(smollm2, planner_answers):
     def failed_load():
         with pytest.raises(grpc.RpcError) as caught:

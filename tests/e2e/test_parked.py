@@ -41,8 +41,8 @@ def preemptions(server):
     return load.models[0].preemptions
 
 
-def test_a_rolled_stream_that_gave_its_slot_up_says_the_same(any_model):
-    with Worker(model_flag(any_model), *FLAGS) as server:
+def test_a_rolled_stream_that_gave_its_slot_up_says_the_same(any_model_at_night):
+    with Worker(model_flag(any_model_at_night), *FLAGS) as server:
         server.await_ready()
         parked, full, window = region(server)
         assert parked.bytes == full.bytes + window.bytes

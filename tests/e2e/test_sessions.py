@@ -83,20 +83,20 @@ def test_a_reply_is_that_of_the_whole_chat_at_once(keeper, any_model):
     close(keeper, any_model, opened.session_id)
 
 
-def test_a_chat_goes_on_past_its_context(keeper, any_model):
-    opened = open_session(keeper, any_model, system=SYSTEM)
+def test_a_chat_goes_on_past_its_context(keeper, any_model_at_night):
+    opened = open_session(keeper, any_model_at_night, system=SYSTEM)
     session_id = opened.session_id
     left = opened.pinned_tokens
     turns_left = 0
     long_message = "Tell me of the storm. " * 36
     for turn in range(TURNS):
-        parts = say(keeper, any_model, session_id, f"{turn} {long_message}")
+        parts = say(keeper, any_model_at_night, session_id, f"{turn} {long_message}")
         assert parts[-1].finish.finish_reason
         for eviction in (one for part in parts for one in part.evictions):
             assert eviction.position == left
             left += eviction.tokens
             turns_left += eviction.turns
-    now = get(keeper, any_model, session_id)
+    now = get(keeper, any_model_at_night, session_id)
     assert turns_left >= 4
     assert now.tokens > 195 * TURNS
     assert now.turns == TURNS and now.live_turns == TURNS - turns_left
@@ -104,7 +104,7 @@ def test_a_chat_goes_on_past_its_context(keeper, any_model):
     assert now.live_tokens <= now.capacity_tokens <= 1024
     assert now.tokens == now.live_tokens + now.evicted_tokens
     assert now.pinned_tokens == opened.pinned_tokens
-    close(keeper, any_model, session_id)
+    close(keeper, any_model_at_night, session_id)
 
 
 def test_a_chat_survives_its_client(keeper):

@@ -13,7 +13,7 @@ import pytest
 
 from asks import GREEDY, generate
 from command_line import at, plimsoll
-from servers import CALL_SECONDS, Worker, refused
+from servers import CALL_SECONDS, Worker, nightly, refused
 from stubs import common, generation as v1, session as sv1
 
 TEMPLATE = """{%- set ns = namespace(last=-1) %}
@@ -50,7 +50,11 @@ def thinker(own_template):
     return own_template(TEMPLATE)
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["alone", "snapshots"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(False, marks=nightly, id="alone"),
+            pytest.param(True, id="snapshots")],
+)
 def keeps_snapshots(request):
     """Whether prompts can share what rings of sliding windows hold."""
     return request.param

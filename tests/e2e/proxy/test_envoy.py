@@ -213,7 +213,8 @@ def test_a_drain_loses_nothing(front):
     until(lambda: not home_serves(home), START_SECONDS, "the drain")
     # At once, before Envoy's next check of health.
     before = front.requests(other)
-    assert front.post(GENERATE, BODY, **{SESSION: "a session"}).is_success
+    reply = front.post(GENERATE, BODY, **{SESSION: "a session"})
+    assert reply.is_success, f"{reply.text}\n{front.clusters()}"
     assert front.requests(other) > before
     until(lambda: front.healthy() == set(front.ports([other])), START_SECONDS,
           "Envoy sees the drain")
