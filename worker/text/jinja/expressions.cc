@@ -148,7 +148,8 @@ absl::StatusOr<Value> Evaluator::ComputeKind(const Expression& node,
     case ExpressionKind::kItem: {
       Value room;
       ASSIGN_OR_RETURN(const Value* part, ReferPart(node, scope, room));
-      return part == &room ? std::move(room) : *part;
+      if (part == &room) return room;
+      return *part;
     }
     case ExpressionKind::kSlice:
       return ComputeSlice(node, scope);
@@ -222,7 +223,11 @@ absl::StatusOr<bool> Evaluator::DecideCompare(const Expression& node,
     ASSIGN_OR_RETURN(const bool holds,
                      Compare(*this, node.operators[i], *a, *b));
     if (!holds || i + 1 == node.operators.size()) return holds;
-    left = b == &right ? std::move(right) : *b;
+    if (b == &right) {
+      left = std::move(right);
+    } else {
+      left = *b;
+    }
   }
   return true;
 }
