@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "services/metrics/planner_metric_list.h"
+#include "services/metrics/span_metric.h"
 #include "services/wire/to_proto.h"
 #include "tests/services/metrics/scrape_text.h"
 
@@ -141,6 +142,7 @@ TEST_F(PlannerMetricsTest, AScrapeHasTheMetricsOfTheList) {
   EXPECT_EQ(types.size(), PlannerMetricList().size());
   for (const Metric* metric : PlannerMetricList()) {
     ASSERT_EQ(types.count(metric->name), 1u) << metric->name;
+    if (metric == &kSpans) continue;  // it has no values without a tracer
     std::set<std::string> labels;
     if (*metric->labels != '\0') labels = absl::StrSplit(metric->labels, ", ");
     EXPECT_EQ(LabelsIn(text, metric->name), labels) << metric->name;
