@@ -8,7 +8,7 @@ namespace {
 // Beside the bytes themselves: their tag, their length and the growth of the
 // length of the message that has them.
 constexpr int64_t kCandidateFrame = 4;
-// The same, and the flag of an end token.
+// Beside the bytes of a generated token there is also the flag of an end token.
 constexpr int64_t kTokenFrame = 8;
 
 void AppendBytesOf(const worker::Tokenizer& tokenizer, uint32_t id,

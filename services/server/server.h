@@ -98,7 +98,7 @@ class Server {
 
   // The address on which it listens, with the actual port, or unix:/path.
   const std::string& address() const;
-  // The same of admin_listen; "" without one.
+  // The address for administration, in the same form; "" without admin_listen.
   std::string admin_address() const;
 
   // Sets readiness, the health of the empty name. Ignored once the gate is

@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kParentBytes = 2 + 1 + 32 + 1 + 16 + 1 + 2;
 constexpr size_t kMaxKeyBytes = 256;
 constexpr size_t kMaxValueBytes = 256;
-// Of a key with "@": the tenant before it, and the system behind it.
+// A key may have an "@": the tenant stands before it, the system behind it.
 constexpr size_t kMaxTenantBytes = 241;
 constexpr size_t kMaxSystemBytes = 14;
 

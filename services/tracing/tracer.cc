@@ -48,7 +48,7 @@ absl::StatusOr<std::unique_ptr<Tracer>> Tracer::Start(
   if (options.endpoint.empty()) return nullptr;
   const auto endpoint = ParseOtlpEndpoint(options.endpoint);
   if (!endpoint.ok()) {
-    // That of the flag was checked already.
+    // The flag was checked already, so it came from the variable.
     return absl::InvalidArgumentError(
         absl::StrCat("$", kOtlpVariable, " ", endpoint.status().message()));
   }

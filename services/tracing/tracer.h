@@ -102,7 +102,7 @@ class CurrentTrace {
   CurrentTrace(const CurrentTrace&) = delete;
   CurrentTrace& operator=(const CurrentTrace&) = delete;
 
-  // That of this thread.
+  // Returns the context of this thread.
   static const std::optional<TraceContext>& Get();
 
  private:
