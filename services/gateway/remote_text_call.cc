@@ -16,6 +16,7 @@
 #include "services/gateway/worker_answers.h"
 #include "services/generation/message_bytes.h"
 #include "services/host/clock.h"
+#include "services/http/dialects/reply_parts.h"
 #include "services/server/server.h"
 #include "services/tracing/call_trace.h"
 #include "services/tracing/tracer.h"
@@ -24,25 +25,12 @@
 namespace plimsoll::services {
 namespace {
 
-// As OpenAI's clients know it.
-std::string ReasonOf(v1::FinishReason reason) {
-  switch (reason) {
-    case v1::FINISH_REASON_MAX_TOKENS:
-    case v1::FINISH_REASON_LENGTH:
-      return "length";
-    case v1::FINISH_REASON_TOOL_CALL:
-      return "tool_calls";
-    default:
-      return "stop";
-  }
-}
-
 ReplyUsage UsageOf(const v1::FinishInfo& finish) {
   const v1::TokenUsage& usage = finish.usage();
   return {.n_input = static_cast<int64_t>(usage.prompt_tokens()),
           .n_cached = static_cast<int64_t>(usage.cached_tokens()),
           .n_output = static_cast<int64_t>(usage.generated_tokens()),
-          .finish_reason = ReasonOf(finish.finish_reason())};
+          .finish_reason = FinishWord(finish.finish_reason())};
 }
 
 }  // namespace

@@ -16,18 +16,6 @@ namespace {
 
 using Part = ReplyFormat::Part;
 
-const char* FinishWord(v1::FinishReason reason) {
-  switch (reason) {
-    case v1::FINISH_REASON_MAX_TOKENS:
-    case v1::FINISH_REASON_LENGTH:
-      return "length";
-    case v1::FINISH_REASON_TOOL_CALL:
-      return "tool_calls";
-    default:
-      return "stop";
-  }
-}
-
 // What all replies to all prompts used. The replies to one prompt share it.
 struct Usage {
   uint64_t prompt_tokens = 0;

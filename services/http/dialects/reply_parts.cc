@@ -12,6 +12,18 @@ std::string PlainText(const ReplyFormat::Part& part) {
   return text;
 }
 
+const char* FinishWord(v1::FinishReason reason) {
+  switch (reason) {
+    case v1::FINISH_REASON_MAX_TOKENS:
+    case v1::FINISH_REASON_LENGTH:
+      return "length";
+    case v1::FINISH_REASON_TOOL_CALL:
+      return "tool_calls";
+    default:
+      return "stop";
+  }
+}
+
 PartOrder::Parts PartOrder::Of(const ReplyFormat::Part& part) {
   Parts parts;
   parts.text = part.text();

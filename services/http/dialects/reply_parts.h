@@ -14,6 +14,8 @@ namespace plimsoll::services {
 // The text of a part. What was meant as a call and is none stays text: nothing
 // is lost.
 std::string PlainText(const ReplyFormat::Part& part);
+// Why a reply ended, in the words that OpenAI's clients know.
+const char* FinishWord(v1::FinishReason reason);
 
 // Puts what the parts of one streamed reply say into an order in which nothing
 // stands between the pieces of a call.
