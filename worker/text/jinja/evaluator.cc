@@ -145,11 +145,12 @@ absl::Status Evaluator::AtLine(absl::Status status, int line) {
 }
 
 absl::StatusOr<Text> Evaluator::Run() {
-  TextBuilder out;
+  Output out;
   out_ = &out;
-  const auto flow = Execute(program_.body, NewScope(nullptr));
-  if (flow.ok()) return out.Take();
-  return LineError(std::max(error_line_, 1), flow.status().message());
+  absl::Status status = Execute(program_.body, NewScope(nullptr)).status();
+  if (status.ok()) status = CheckParts(out);
+  if (status.ok()) return out.text.Take();
+  return LineError(std::max(error_line_, 1), status.message());
 }
 
 absl::StatusOr<Evaluator::Flow> Evaluator::Execute(const Block& block,
@@ -210,12 +211,12 @@ absl::StatusOr<Evaluator::Flow> Evaluator::Execute(const Statement& node,
 
 absl::Status Evaluator::Write(const Value& value) {
   if (value.is_string()) {
-    out_->Append(value.text());
+    out_->text.Append(value.text());
   } else {
     ASSIGN_OR_RETURN(const Text text, Str(*this, value));
-    out_->Append(text);
+    out_->text.Append(text);
   }
-  if (static_cast<int64_t>(out_->size()) <=
+  if (static_cast<int64_t>(out_->text.size()) <=
       surroundings_.limits.max_text_bytes) {
     return Spend(value.is_string()
                      ? static_cast<int64_t>(value.text().size()) / kBytesPerStep
@@ -236,10 +237,19 @@ absl::Status Evaluator::ExecuteOutput(const Expression& node,
   return Write(*value);
 }
 
-absl::Status Evaluator::WriteText(const Value& value) {
+absl::Status Evaluator::WriteText(const Value& value, int line) {
   if (value.is_string()) return Write(value);
-  return TypeError(
-      absl::StrCat("expected str instance, ", value.TypeName(), " found"));
+  if (out_->error.ok()) {
+    out_->error = TypeError(
+        absl::StrCat("expected str instance, ", value.TypeName(), " found"));
+    out_->error_line = line;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Evaluator::CheckParts(const Output& output) {
+  if (output.error.ok()) return absl::OkStatus();
+  return AtLine(output.error, output.error_line);
 }
 
 absl::StatusOr<Evaluator::Flow> Evaluator::ExecuteIf(const Statement& node,
@@ -339,12 +349,13 @@ absl::StatusOr<Value> Evaluator::RunLoop(const Statement& loop,
                                          int64_t depth0) {
   const DepthGuard depth(depth_);
   RETURN_IF_ERROR(depth.Check());
-  TextBuilder text;
-  TextBuilder* const outer = std::exchange(out_, &text);
+  Output text;
+  Output* const outer = std::exchange(out_, &text);
   const auto flow = ExecuteFor(loop, scope, items, depth0);
   out_ = outer;
   RETURN_IF_ERROR(flow.status());
-  return MakeText(text.Take());
+  RETURN_IF_ERROR(CheckParts(text));
+  return MakeText(text.text.Take());
 }
 
 absl::Status Evaluator::ExecuteSet(const Statement& node,
@@ -377,19 +388,20 @@ absl::StatusOr<Evaluator::Flow> Evaluator::ExecuteWith(const Statement& node,
 // `block`.
 absl::StatusOr<Evaluator::Flow> Evaluator::ExecuteCaptured(
     const Statement& node, const ScopePtr& scope) {
-  TextBuilder text;
-  TextBuilder* const outer = std::exchange(out_, &text);
+  Output text;
+  Output* const outer = std::exchange(out_, &text);
   const ScopePtr inner = NewScope(scope);
   const auto flow = Execute(node.body, inner);
   out_ = outer;
   RETURN_IF_ERROR(flow.status());
   if (*flow != Flow::kNext) return *flow;  // it left the loop around it
-  ASSIGN_OR_RETURN(Value value, MakeText(text.Take()));
+  RETURN_IF_ERROR(CheckParts(text));
+  ASSIGN_OR_RETURN(Value value, MakeText(text.text.Take()));
   if (node.value != nullptr) {
     ASSIGN_OR_RETURN(value, ComputeFilter(*node.value, inner, &value));
   }
   if (node.target == nullptr) {
-    RETURN_IF_ERROR(WriteText(value));
+    RETURN_IF_ERROR(WriteText(value, node.line));
   } else {
     RETURN_IF_ERROR(CheckMembers(*node.target, scope));
     RETURN_IF_ERROR(Assign(*node.target, std::move(value), scope));
@@ -419,7 +431,7 @@ absl::Status Evaluator::ExecuteCallBlock(const Statement& node,
       "caller", Value(std::shared_ptr<Object>(
                     std::make_shared<Macro>(*node.macro, program_, scope))));
   ASSIGN_OR_RETURN(const Value value, Call(callee, std::move(arguments)));
-  return WriteText(value);
+  return WriteText(value, node.line);
 }
 
 absl::Status Evaluator::CheckMembers(const Expression& target,
@@ -521,12 +533,12 @@ absl::Status Evaluator::BindParameters(const MacroSyntax& macro,
 absl::StatusOr<Value> Evaluator::CallMacro(const MacroSyntax& macro,
                                            const ScopePtr& scope,
                                            Arguments&& arguments) {
-  TextBuilder text;
-  TextBuilder* const outer = std::exchange(out_, &text);
+  Output text;
+  Output* const outer = std::exchange(out_, &text);
   const absl::Status status = WriteMacro(macro, scope, std::move(arguments));
   out_ = outer;
   RETURN_IF_ERROR(status);
-  return MakeText(text.Take());
+  return MakeText(text.text.Take());
 }
 
 absl::Status Evaluator::WriteMacro(const MacroSyntax& macro,
@@ -536,7 +548,11 @@ absl::Status Evaluator::WriteMacro(const MacroSyntax& macro,
   RETURN_IF_ERROR(depth.Check());
   const ScopePtr inner = NewScope(scope);
   RETURN_IF_ERROR(BindParameters(macro, inner, std::move(arguments)));
-  return Execute(macro.body, inner).status();
+  const absl::Status before = std::exchange(out_->error, absl::OkStatus());
+  RETURN_IF_ERROR(Execute(macro.body, inner).status());
+  RETURN_IF_ERROR(CheckParts(*out_));  // a macro joins its parts
+  out_->error = before;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Value> Evaluator::Call(const Value& callee,

@@ -108,6 +108,15 @@ class Evaluator {
  private:
   enum class Flow { kNext, kBreak, kContinue };
 
+  // The parts that a capture has written. Python joins them only when the
+  // capture ends, so a part that is no string is no error where `break` leaves
+  // the capture before.
+  struct Output {
+    TextBuilder text;
+    absl::Status error;  // of the first part that is no string
+    int error_line = 0;
+  };
+
   // Statements.
   absl::StatusOr<Flow> Execute(const Block& block, const ScopePtr& scope);
   absl::StatusOr<Flow> Execute(const Statement& node, const ScopePtr& scope);
@@ -126,8 +135,11 @@ class Evaluator {
   absl::Status ExecuteMacro(const Statement& node, const ScopePtr& scope);
   absl::Status ExecuteCallBlock(const Statement& node, const ScopePtr& scope);
   absl::Status ExecuteOutput(const Expression& node, const ScopePtr& scope);
-  // Write of what must be text. Errors: kInvalidArgument if it is not.
-  absl::Status WriteText(const Value& value);
+  // Writes what must be a string. The output keeps the error if it is none;
+  // `line` is where it is written.
+  absl::Status WriteText(const Value& value, int line);
+  // The error that `output` keeps, if it keeps one.
+  absl::Status CheckParts(const Output& output);
   absl::Status Assign(const Expression& target, Value value,
                       const ScopePtr& scope);
   absl::Status AssignParts(const Expression& target, const Value& value,
@@ -235,7 +247,7 @@ class Evaluator {
   int caller_name_ = -1;
   int kwargs_name_ = -1;
   int varargs_name_ = -1;
-  TextBuilder* out_ = nullptr;
+  Output* out_ = nullptr;
   int64_t steps_ = 0;
   int depth_ = 0;
   int error_line_ = 0;

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/worker/text/jinja/render.h"
@@ -79,6 +81,29 @@ TEST(TemplateTest, HasLoopControlsAndRecursion) {
   EXPECT_EQ(Render("{% for i in [] %}x{% else %}none{% endfor %}"), "none");
 }
 
+// Python joins the parts of a block when the block ends.
+TEST(TemplateTest, APartThatIsNoStringFailsWhereItsBlockEnds) {
+  constexpr absl::string_view kPart = "{% filter length %}abc{% endfilter %}";
+  constexpr absl::string_view kError =
+      "ERROR: line 1: expected str instance, int found";
+  const auto in_loop = [](absl::string_view body) {
+    return Render(absl::StrCat("{% for i in [1, 2] %}a", body, "{% endfor %}"));
+  };
+  EXPECT_EQ(Render(kPart), kError);
+  EXPECT_EQ(in_loop(absl::StrCat("{% set x %}", kPart, "{% endset %}")),
+            kError);
+  EXPECT_EQ(
+      in_loop(absl::StrCat("{% set x %}", kPart, "{% break %}{% endset %}")),
+      "a");
+  EXPECT_EQ(in_loop(absl::StrCat("{% filter upper %}", kPart,
+                                 "{% continue %}{% endfilter %}")),
+            "aa");
+  EXPECT_EQ(in_loop(absl::StrCat("{% macro m() %}", kPart, "{% endmacro %}",
+                                 "{% filter upper %}{{ m() }}{% break %}",
+                                 "{% endfilter %}")),
+            kError);
+}
+
 TEST(TemplateTest, GenerationIsOnlyAScope) {
   EXPECT_EQ(Render("{% generation %}a{% set x = 1 %}{% endgeneration %}"
                    "{{ x is defined }}"),
@@ -94,8 +119,6 @@ TEST(TemplateTest, ErrorsNameTheLine) {
   EXPECT_THAT(Render("{{ x | nosuch }}"), HasSubstr("nosuch"));
 }
 
-// The sandbox of jinja2 does not let templates change lists, and here is
-// nothing of the host to reach.
 // Jinja2 drops what a literal on the left decides before it looks for names.
 TEST(TemplateTest, UnknownNamesBehindADecidingLiteralAreNotLookedFor) {
   EXPECT_EQ(Render("{{ () and x | nosuch }}"), "()");
@@ -106,6 +129,8 @@ TEST(TemplateTest, UnknownNamesBehindADecidingLiteralAreNotLookedFor) {
   EXPECT_THAT(Render("{{ [x] or x | nosuch }}"), HasSubstr("named 'nosuch'"));
 }
 
+// The sandbox of jinja2 does not let templates change lists, and here is
+// nothing of the host to reach.
 TEST(TemplateTest, NothingCanBeChangedOrReached) {
   EXPECT_THAT(Render("{{ [].append(1) }}"), HasSubstr("unsafe"));
   EXPECT_THAT(Render("{{ {}.pop('a') }}"), HasSubstr("unsafe"));
