@@ -154,6 +154,31 @@ TEST(ModelRegistryTest, ADestroyedWorkerGivesItsLeasesBack) {
   EXPECT_TRUE(planner.Leases().empty());
 }
 
+TEST(ModelRegistryTest, MemoryTakenAfterTheGrantFailsTheLoadAndFreesTheLease) {
+  constexpr int64_t kFreeBytes = 1'000;
+  TestPlanner planner;
+  std::atomic<bool> others_leave = false;
+  TestWorker worker(&planner, std::nullopt, nullptr,
+                    plimsoll::testing::FindRandomModel("llama_f32"),
+                    [&](WorkerOptions& options) {
+                      WorkerDevice& device = options.devices.front();
+                      device.profile = [&, whole = device.profile] {
+                        planner::DeviceProfile profile = whole();
+                        const bool is_granted = !planner.Leases().empty();
+                        if (is_granted && !others_leave)
+                          profile.free_bytes = kFreeBytes;
+                        return profile;
+                      };
+                    });
+  const grpc::Status refused = worker.Load("a");
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.error_message(),
+              HasSubstr("but the device has 1000 bytes free"));
+  EXPECT_TRUE(planner.Leases().empty());
+  others_leave = true;
+  EXPECT_TRUE(worker.Load("a").ok());
+}
+
 TEST(ModelRegistryTest, ALeaseIsReleasedOnceThePlannerIsBack) {
   TestPlanner planner;
   TestWorker worker(&planner);
