@@ -80,8 +80,8 @@ def arguments_of(entry):
     for word in words:
         if skip:
             skip = False
-        elif word in ("-o", "-c", "-MF", "-MT"):
-            skip = True
+        elif word in ("-o", "-c", "-MF", "-MT", "-Xclang"):
+            skip = True  # -Xclang brings compiled headers, which tidy can't read
         elif word != "-MD":
             kept.append(word)
     return kept

@@ -25,7 +25,8 @@ TEST(NearestTest, ABeginningIsNearerThanAnyOtherName) {
 
 TEST(NearestTest, TakesAnyWord) {
   EXPECT_EQ(Nearest("", kNames), "/set");
-  EXPECT_EQ(Nearest(std::string(1 << 20, 'x') + "/reset", kNames), "/set");
+  const std::string long_word = std::string(1 << 20, 'x') + "/reset";
+  EXPECT_EQ(Nearest(long_word, kNames), "/set");
 }
 
 }  // namespace
