@@ -10,7 +10,7 @@ JSONSchemaBench has them. The texts are the valid data as JSON without white spa
 A schema counts if all packages accept it, and a text if all accept its every
 token. Times are of the processor: "start" is from the schema to a stream that
 can begin, "first" is up to the first mask, and "token" is a mask and going on
-after the token. Of each time the median of the rounds counts.
+after the token. Each time is the median of the rounds.
 
 Needs the packages llguidance, xgrammar and numpy. xgrammar imports torch and
 transformers, which masks do not use: it runs without them, too.

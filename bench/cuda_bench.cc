@@ -128,7 +128,7 @@ void BenchPrefill(int device, const Rates& rates) {
 }
 
 // Products of few rows that stream weights, with other numbers of parts, beside
-// those that do not (CudaOptions::streams_few_rows, few_row_parts). Of 8 rows
+// those that do not (CudaOptions::streams_few_rows, few_row_parts). With 8 rows
 // the latter are exact (wgmma_rows).
 void BenchFewRows(int device, const Rates& rates) {
   constexpr Shape kLaunches[] = {

@@ -129,7 +129,7 @@ class Engine:
         while self.decoding and self.decoding[0][0] <= self.clock + 1e-6:
             _, _, request = heapq.heappop(self.decoding)
             self.context -= request.n_prompt - request.clock
-            # Of a model with windows the snapshot is at the prompt's end.
+            # A model with windows has its snapshot at the prompt's end.
             n = request.n_prompt if self.times.snapshots else request.n_total
             self.cache.keep(request.session, n // PAGE * PAGE,
                             max(0, n - request.n_app), self._used_tokens())

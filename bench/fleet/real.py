@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Is the simulation right? The same sessions to two real workers, and simulated.
+"""Is the simulation right? Sends its sessions to two real workers and compares.
 
 Starts a planner and two workers with one thread each, and sends the sessions
 that the simulation has, with the same tokens shared, to the same worker each

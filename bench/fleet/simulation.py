@@ -34,7 +34,8 @@ class Simulation(Fleet):
         self.events = []
         self.n_events = 0
         self.random = random.Random(options.seed)
-        # Of its own, so that all kinds of routing see the same sessions.
+        # Traffic draws from numbers of its own, so that all kinds of routing
+        # see the same sessions.
         self.traffic = random.Random(options.seed + 0.5)
         self.rate = options.grants_per_s or record["planner"]["grants_per_s"]
         self.checks = Checks(dict.fromkeys(range(options.nodes),

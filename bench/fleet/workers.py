@@ -113,7 +113,7 @@ class Fleet:
         self.at(done, self.commit, worker, process, planner, request, asked)
 
     def _repeat(self, worker, process, request, asked):
-        """The same request within the deadline, else a new one later."""
+        """Sends the same request within the deadline, else a new one later."""
         if self.now + REPEAT_S < asked + CALL_S:
             self.after(REPEAT_S, self.reserve, worker, process, request, asked)
         else:

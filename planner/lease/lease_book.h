@@ -126,8 +126,8 @@ class LeaseBook {
   absl::Status MarkUnhealthy(const std::string& device_id,
                              const std::string& holder);
 
-  // Grants `bytes` or refuses. The same request_id gets the same reply, even
-  // after the lease ended, but for kUnavailable.
+  // Grants `bytes` or refuses. A request_id that comes again gets the same
+  // reply, even after the lease ended, but for kUnavailable.
   // Errors: kNotFound (device), kInvalidArgument (bytes <= 0, ids),
   // kAlreadyExists (lease_id in use), kResourceExhausted with bytes wanted,
   // available and held; kFailedPrecondition if no epoch is left below

@@ -37,10 +37,10 @@ void AddCaller(const HttpRequest& request, grpc::ClientContext& context);
 inline constexpr size_t kLeastKeyBytes = 256;
 inline constexpr size_t kMostKeyBytes = 1'024;
 // The key of a request that names none: the model and how the input begins, as
-// workers keep the work of prompts that begin alike. Of a conversation these
-// are its first messages, as many as have kLeastKeyBytes, and of a text or of
-// ids kMostKeyBytes, or kLeastKeyBytes of a shorter one. Empty if the input is
-// too short to keep work of.
+// workers keep the work of prompts that begin alike. A conversation begins with
+// its first messages, as many as have kLeastKeyBytes. A text or a list of ids
+// begins with kMostKeyBytes, or with kLeastKeyBytes if it is shorter. The key
+// is empty if the input is too short to keep work of.
 std::string PrefixKey(const v1::StreamGenerateRequest& request);
 
 // Whether a message has what `request` asks for of each token.

@@ -101,7 +101,8 @@ class WorkerBook {
   int64_t n_given_way_ = 0;
 };
 
-// How strongly a key draws a request to a worker. The same in every process.
+// How strongly a key draws a request to a worker. Every process computes the
+// same number.
 uint64_t KeyScore(absl::string_view key, absl::string_view worker);
 
 }  // namespace plimsoll::services

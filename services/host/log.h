@@ -21,9 +21,9 @@ struct LogSettings {
   LogFormat format = LogFormat::kText;
 };
 
-// Writes one line, at once or, while a LogThread is there, soon. Of equal
-// warnings and errors only so many are shown in some time (LogRepeats): the
-// field "hidden" of a later line counts the others. Thread-safe.
+// Writes one line, at once or, while a LogThread is there, soon. Only so many
+// equal warnings and errors are shown in some time (LogRepeats): the field
+// "hidden" of a later line counts the others. Thread-safe.
 void Log(LogLevel level, absl::string_view message,
          const std::vector<LogField>& fields = {});
 

@@ -113,7 +113,7 @@ def put_back_older(path, backup):
 
 
 def put_back_in_place(path, backup):
-    """The same, into the file that is there."""
+    """Restores a backup into the file that is there."""
     lose_log(path, backup)
     shutil.copyfile(backup, path)
 

@@ -56,7 +56,7 @@ def device(planner):
 
 @pytest.fixture
 def short_device():
-    """The same, of a planner whose leases end soon."""
+    """A planner with such a device, whose leases end soon."""
     with Planner(*SHORT) as server:
         register(server)
         yield server
@@ -401,20 +401,20 @@ def damage_nothing(path):
 
 
 def damage_text(path):
-    """The same, with a file that is no journal."""
+    """The folder with a file that is no journal."""
     damage_nothing(path)
     path.write_bytes(b"no database" * 1000)
 
 
 def damage_emptied(path):
-    """The same, with an empty file and without the mark."""
+    """The folder with an empty file and without the mark."""
     damage_nothing(path)
     path.with_name("leases.db.mark").unlink(missing_ok=True)
     path.write_bytes(b"")
 
 
 def damage_unreadable(path):
-    """The same, with something that cannot be opened, and without the mark."""
+    """The folder with what cannot be opened as a file, and without the mark."""
     damage_emptied(path)
     path.unlink()
     path.mkdir()

@@ -57,7 +57,7 @@ def test_generated_templates_are_rendered_as_jinja2_does():
 
 
 def test_hostile_text_stays_tainted():
-    """Of what a hostile conversation becomes, its own text is never clean."""
+    """The text of a hostile conversation is never clean in what it becomes."""
     values = conversations.variables("hostile")
     with engine.Engine(BINARY) as here:
         for path in (*OWN, *SHIPPED):

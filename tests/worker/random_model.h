@@ -48,7 +48,7 @@ struct RandomModel {
   bool has_values = true;
   uint32_t ple_dim = 0;
   uint32_t n_streams = 0;  // a Gemma 3n's residual streams
-  // A DeepSeek's. Of a head's key, head_dim wide, the last elements are
+  // A DeepSeek's. The last elements of a head's key, head_dim wide, are
   // rotated.
   uint32_t latent_rank = 0;
   uint32_t query_rank = 0;

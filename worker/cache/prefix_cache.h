@@ -40,7 +40,7 @@ class PrefixCache {
   // nodes count as used now.
   Hit Find(const std::string& owner, std::span<const int32_t> tokens);
 
-  // The same, but nothing counts as used.
+  // Finds what Find does, but no node counts as used.
   Hit Look(const std::string& owner, std::span<const int32_t> tokens) const;
 
   // Remembers `pages`, which hold the whole pages of `tokens`. If a node has

@@ -273,8 +273,8 @@ absl::StatusOr<kernels::RouterGate> ReadRouterGate(
   return kernels::RouterGate::kSoftmaxOfChosen;
 }
 
-// Groups of experts, of which a row has the best ones. Of a model with softmax
-// (DeepSeek V2) the best expert counts.
+// Reads the groups of experts, of which a row has the best ones. With softmax
+// (DeepSeek V2) a group is as good as its best expert.
 absl::Status ReadGroups(const Architecture& architecture,
                         const GgufHeader& header, int64_t n_experts,
                         kernels::Routing& routing) {

@@ -11,9 +11,9 @@
 //
 // Operands are loaded from memory in its order, 16 bytes a lane. The kernel may
 // choose which element of a head an operand's column stands for, as long as
-// both sides agree. Of 32 elements, lane t has [8 t, 8 t + 8) in the columns of
-// two products. Of 64 elements of values, product j has elements 8 g + j in
-// column g.
+// both sides agree. Lane t has elements [8 t, 8 t + 8) of each 32 in the
+// columns of two products. Product j has elements 8 g + j of each 64 of values
+// in column g.
 #include "kernels/cuda/attention/attention_prompt.cuh"
 #include "kernels/cuda/mat_mul/matrix.cuh"
 
@@ -321,8 +321,8 @@ __device__ void AddTile(const AttentionShape& shape, const Task& task,
   }
 }
 
-// Writes this warp's elements. Of each 64, a lane has [16 t, 16 t + 16) of two
-// rows.
+// Writes this warp's elements. A lane has elements [16 t, 16 t + 16) of each 64
+// in two rows.
 template <class S>
 __device__ void WriteRows(const AttentionShape& shape, const Task& task,
                           const PromptSoftmax& state, const float* sums) {

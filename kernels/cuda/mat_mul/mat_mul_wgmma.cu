@@ -38,8 +38,8 @@ static_assert(SharedBytes(kManyRows) <= kMaxSharedBytes);
 
 // ---- Activations -----------------------------------------------------------
 
-// Rounded activations, stage after stage of a batch of rows. Of 16 columns, the
-// even ones come first, as HalfTile has them. The rows' scales come last.
+// Rounded activations, stage after stage of a batch of rows. The even ones of
+// 16 columns come first, as HalfTile has them. The rows' scales come last.
 struct StagedRows {
   std::byte* values;
   float* scales;  // powers of two

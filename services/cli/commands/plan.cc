@@ -112,8 +112,8 @@ absl::StatusOr<Here> DeviceHere(const std::string& name,
                         budget_bytes.value_or(device.memory_bytes))}};
 }
 
-// The options for a plan on this device. Of a device of the catalogue nobody
-// knows the host.
+// The options for a plan on this device. The host of a device of the catalogue
+// is not known.
 planner::LoadOptions OptionsFor(const PlanFlags& flags,
                                 const planner::ModelShape& shape,
                                 const Here& here) {

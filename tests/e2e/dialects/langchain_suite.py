@@ -46,7 +46,7 @@ class Chat(ChatModelIntegrationTests):
 
 
 class Responses(Chat):
-    """The same by OpenAI's responses."""
+    """The suite by OpenAI's responses."""
 
     @property
     def chat_model_params(self):

@@ -16,7 +16,7 @@ import stubs
 from servers import CALL_SECONDS, Front, Gateway, Worker, nightly
 
 SCRIPTS = stubs.SOURCE_DIR / "scripts" / "openapi"
-# Of a request whose example has another form.
+# What a request says whose example has another form.
 HELLO = [{"role": "user", "content": "Hello"}]
 # Headings of docs/http.md, and the requests that their tables are about.
 TABLES = {

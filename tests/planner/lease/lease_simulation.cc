@@ -417,7 +417,7 @@ void LeaseSimulation::Hear(const Message& message) {
   }
 }
 
-// What the planner promises to nobody else. Of two holders it cannot know:
+// What the planner promises to nobody else. It cannot know of two holders:
 // - one that a planner without its journal forgot, and that could tell no
 //   planner of it until the recovery ended;
 // - one that a reading ended (CheckFreed says when one may).
@@ -433,7 +433,7 @@ bool LeaseSimulation::IsInUse(const Holding& holding) const {
   if (holding.is_misread) return false;
   if (holding.state == Holding::kLoaded) return true;
   // Who was stopped goes on with what it was writing, before it looks at its
-  // fence. Of who is not watched nobody can know that.
+  // fence. Nobody can know that of a process that is not watched.
   return now_ < holding.fence || IsWatched(holding.process);
 }
 

@@ -30,8 +30,8 @@ struct CallDelta {
 
 // Follows the text of one call. It streams calls whose arguments are one JSON
 // object behind the name. White space between the parts of that object is left
-// out; all else stays as the model wrote it. Of a list of calls only the first
-// one is streamed. The pieces do not depend on how the text was cut, except in
+// out; all else stays as the model wrote it. Only the first call of a list is
+// streamed. The pieces do not depend on how the text was cut, except in
 // where one ends and the next begins.
 class CallStream {
  public:

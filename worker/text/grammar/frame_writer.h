@@ -20,7 +20,8 @@ class FrameWriter {
 
   // The reply in which `value`, the schema's text, stands.
   Expr Write(Expr value);
-  // The same for as many texts as frame.choices has.
+  // The reply in which one of `values` stands: a text for each choice of
+  // frame.choices.
   Expr Write(const std::vector<Expr>& values);
 
  private:

@@ -71,7 +71,7 @@ void GrammarBuilder::AddMark(const GrammarMark& mark) {
   grammar_.tokens.push_back(mark.id);
 }
 
-// Of marks that begin alike, the longest one that is there counts.
+// Where several marks begin alike, the longest one that is there counts.
 std::vector<GrammarBuilder::Symbol> GrammarBuilder::SymbolsOf(
     absl::string_view text) const {
   std::vector<Symbol> symbols;

@@ -85,7 +85,7 @@ class Evaluator {
   // Calls a macro whose outer variables are in `scope`.
   absl::StatusOr<Value> CallMacro(const MacroSyntax& macro,
                                   const ScopePtr& scope, Arguments&& arguments);
-  // The same, and writes its text.
+  // Calls a macro as CallMacro does, and writes its text.
   absl::Status WriteMacro(const MacroSyntax& macro, const ScopePtr& scope,
                           Arguments&& arguments);
   // Writes the value as text.

@@ -132,7 +132,7 @@ class Value {
   const Range& range() const { return As<Range>(); }
   Iterator& iterator() const { return As<Iterator>(); }
   Object& object() const { return As<Object>(); }
-  // The same, shared.
+  // These two share what dict() and iterator() show.
   std::shared_ptr<const Dict> shared_dict() const {
     return std::static_pointer_cast<const Dict>(shared_);
   }

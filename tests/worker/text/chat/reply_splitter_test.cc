@@ -340,7 +340,7 @@ TEST(ReplySplitter, EachCallHasItsPlace) {
       R"([TOOL_CALLS]a[ARGS]{"x":1}[TOOL_CALLS]b[ARGS]{"x":2})";
   EXPECT_EQ(Pieces(Reading(kMistral), kOpenEnded),
             R"(D0{a {"x":1}D1{b {"x":2})");
-  // Of a list the first call is streamed, and the places go on behind all.
+  // The first call of a list is streamed, and the places go on behind all.
   constexpr char kList[] =
       R"(<tool_call>[{"name":"a","arguments":{}},{"name":"b"}]</tool_call>)"
       R"(<tool_call>{"name":"c","arguments":{}}</tool_call>)";
