@@ -243,9 +243,9 @@ void DecodeBlock(DType dtype, const std::byte* block, float* out) {
     case DType::kQ5_1:
       return DecodeQ51(block, out);
     case DType::kQ4_K:
-      return DecodeK(block, false, out);
+      return DecodeK(block, /*has_fifths=*/false, out);
     case DType::kQ5_K:
-      return DecodeK(block, true, out);
+      return DecodeK(block, /*has_fifths=*/true, out);
     case DType::kQ6_K:
       return DecodeQ6K(block, out);
     case DType::kMxfp4:

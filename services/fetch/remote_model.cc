@@ -33,7 +33,7 @@ absl::StatusOr<std::vector<RemoteFile>> FilesOfUrl(const PullSource& source,
     // The first one keeps the letters that the person wrote.
     if (part != last) {
       url.path.replace(slash + 1, query - slash - 1,
-                       PercentEncode(part, false));
+                       PercentEncode(part, /*keeps_slashes=*/false));
     }
     files.push_back({part, std::move(url)});
   }

@@ -26,7 +26,8 @@ absl::Status CheckToken(absl::string_view token) {
 // Who shows a token without TLS shows it to everybody on the way.
 absl::Status CheckSecret(const Url& origin, absl::string_view token) {
   RETURN_IF_ERROR(CheckToken(token));
-  if (CheckPlainHttp(origin, false).ok()) return absl::OkStatus();
+  if (CheckPlainHttp(origin, /*allows_plain=*/false).ok())
+    return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("refusing to send a token to ", origin.Origin(),
                    " without TLS, because others could read it"));
@@ -141,11 +142,11 @@ absl::Status FetchSession::Answer(const ReplyHead& head) {
   }
   ASSIGN_OR_RETURN(Url realm, ParseUrl(challenge->realm));
   const bool has_query = realm.path.find('?') != std::string::npos;
-  absl::StrAppend(&realm.path, has_query ? "&" : "?",
-                  "service=", PercentEncode(challenge->service, false));
+  absl::StrAppend(&realm.path, has_query ? "&" : "?", "service=",
+                  PercentEncode(challenge->service, /*keeps_slashes=*/false));
   if (!challenge->scope.empty()) {
-    absl::StrAppend(&realm.path,
-                    "&scope=", PercentEncode(challenge->scope, false));
+    absl::StrAppend(&realm.path, "&scope=",
+                    PercentEncode(challenge->scope, /*keeps_slashes=*/false));
   }
   RETURN_IF_ERROR(CheckPlainHttp(realm, allows_plain_http_));
   std::vector<std::string> fields;

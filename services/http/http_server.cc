@@ -158,7 +158,8 @@ class HttpServer::Impl {
         ErrorResponse(503, "there are as many connections as there may be");
     const std::string text = absl::StrCat(
         HeadBytes(refusal.status, refusal.content_type,
-                  absl::StrCat("Content-Length: ", refusal.body.size()), false),
+                  absl::StrCat("Content-Length: ", refusal.body.size()),
+                  /*keeps_alive=*/false),
         "Retry-After: 1\r\n\r\n", refusal.body);
     error_code ignored;
     socket.non_blocking(true, ignored);

@@ -52,9 +52,12 @@ bool IsGoodKeyPart(absl::string_view part, size_t max_bytes,
 
 bool IsGoodKey(absl::string_view key) {
   const size_t at = key.find('@');
-  if (at == key.npos) return IsGoodKeyPart(key, kMaxKeyBytes, false);
-  return IsGoodKeyPart(key.substr(0, at), kMaxTenantBytes, true) &&
-         IsGoodKeyPart(key.substr(at + 1), kMaxSystemBytes, false);
+  if (at == key.npos)
+    return IsGoodKeyPart(key, kMaxKeyBytes, /*may_begin_with_digit=*/false);
+  return IsGoodKeyPart(key.substr(0, at), kMaxTenantBytes,
+                       /*may_begin_with_digit=*/true) &&
+         IsGoodKeyPart(key.substr(at + 1), kMaxSystemBytes,
+                       /*may_begin_with_digit=*/false);
 }
 
 bool IsGoodValue(absl::string_view value) {

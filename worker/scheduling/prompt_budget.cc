@@ -41,7 +41,7 @@ void PromptBudget::Record(int64_t n_decoding, int64_t n_prompt,
     const bool is_first = decode.seconds == 0;
     decode.seconds += (is_first ? 1 : kNewest) * (seconds - decode.seconds);
     decode.n_mixed = 0;
-    Count(0, decode.seconds, false);
+    Count(0, decode.seconds, /*is_beside_others=*/false);
     return;
   }
   ++decode.n_mixed;

@@ -129,7 +129,8 @@ __device__ void ScoreKeys(const std::byte* keys, const uint4* queries,
         const uint32_t words[2] = {LevelWord<false>(rows[n], pair, t),
                                    LevelWord<true>(rows[n], pair, t + 4)};
         for (int s = 0; s < 2; ++s) {
-          ScoreProduct(false, q[s], PairOfBytes<true, 0, 1>(words[s]),
+          ScoreProduct(/*is_bf16=*/false, q[s],
+                       PairOfBytes<true, 0, 1>(words[s]),
                        PairOfBytes<true, 2, 3>(words[s]), sums[n]);
         }
         const uint32_t two = ScalesOf<S>(scales, n, pair);

@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kProductThreads)
   }
   AddWarps<4>(sums, reinterpret_cast<float*>(DynamicShared()));
   if (warp != 0) return;
-  StoreSums<1>(sums, product, row_tile, 0, batch.n_rows, false);
+  StoreSums<1>(sums, product, row_tile, 0, batch.n_rows, /*accumulate=*/false);
 }
 
 template <DType kType>

@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(kProductThreads,
   // a small part, and two loops take too many registers.
   while (kRowTiles * kGroups == 1 && left >= 2 * kDepth) {
 #pragma unroll
-    for (int d = 0; d < kDepth; ++d) multiply(d, true);
+    for (int d = 0; d < kDepth; ++d) multiply(d, /*loads=*/true);
     advance();
   }
   while (left > 0) {

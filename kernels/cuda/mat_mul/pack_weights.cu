@@ -212,8 +212,8 @@ __device__ uint32_t SubscaleWord(const FileBlock<kType>& file, int word) {
   } else {
     const int row = SlotRow(word % 16);
     for (int tile = 0; tile < 8; ++tile) {
-      const uint32_t first = FileScale6(file, row, tile, false);
-      const uint32_t second = FileScale6(file, row, tile, true);
+      const uint32_t first = FileScale6(file, row, tile, /*is_second=*/false);
+      const uint32_t second = FileScale6(file, row, tile, /*is_second=*/true);
       const uint32_t bits = word / 16 == 0 ? first & 15u
                             : word / 16 == 1
                                 ? second & 15u

@@ -194,8 +194,8 @@ struct StreamColumns<kType, 1> {
       CopyBlock(values, x.rows, bytes, barriers.copied);
     }
     WaitFor(barriers.copied, 0);
-    const RowBytes high(false);
-    const RowBytes low(true);
+    const RowBytes high(/*is_low=*/false);
+    const RowBytes low(/*is_low=*/true);
 #pragma unroll 1
     for (int i = ThreadIndex(); i < n_tiles * 4; i += kProductThreads) {
       auto* const at =

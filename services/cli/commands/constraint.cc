@@ -102,7 +102,7 @@ absl::Status RunConstraint(const CheckFlags& flags, const Commands& commands) {
         "there is no constraint; give --json-schema FILE, --grammar FILE or "
         "--regex PATTERN");
   }
-  RETURN_IF_ERROR(CheckConstraintFlags(flags.constraint, false));
+  RETURN_IF_ERROR(CheckConstraintFlags(flags.constraint, /*ignore_eos=*/false));
   Streams& streams = commands.streams;
   ASSIGN_OR_RETURN(const v1::OutputConstraint message,
                    ConstraintOf(flags.constraint, streams.in));

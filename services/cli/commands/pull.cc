@@ -80,7 +80,7 @@ std::string StateText(fetch::PullState state, bool is_json) {
 
 std::string PullTable(const fetch::PullReport& report, const Style& style) {
   Table table({{"model"}, {Printable(report.files.front().name)}});
-  table.AddRow({"state", StateText(report.state, false)});
+  table.AddRow({"state", StateText(report.state, /*is_json=*/false)});
   for (const fetch::PulledFile& file : report.files) {
     table.AddRow({"file", Printable(file.path)});
     table.AddRow({"size", FormatBytes(file.bytes)});
@@ -96,7 +96,7 @@ google::protobuf::Struct PullObject(const fetch::PullReport& report) {
   google::protobuf::Struct object;
   auto& fields = *object.mutable_fields();
   fields["model"].set_string_value(report.files.front().name);
-  fields["state"].set_string_value(StateText(report.state, true));
+  fields["state"].set_string_value(StateText(report.state, /*is_json=*/true));
   fields["checked"].set_bool_value(report.is_checked);
   auto& list = *fields["files"].mutable_list_value();
   for (const fetch::PulledFile& file : report.files) {

@@ -31,8 +31,8 @@ inline constexpr absl::string_view kToolMarkers[] = {
 // Joins adjacent segments of one kind.
 class SegmentWriter {
  public:
-  void Scaffold(absl::string_view text) { Add(text, true); }
-  void Content(absl::string_view text) { Add(text, false); }
+  void Scaffold(absl::string_view text) { Add(text, /*is_scaffold=*/true); }
+  void Content(absl::string_view text) { Add(text, /*is_scaffold=*/false); }
   std::vector<ChatSegment> Take() { return std::move(segments_); }
 
  private:

@@ -246,7 +246,7 @@ bool IsIn(absl::string_view text, const CharAutomaton& automaton,
 CharAutomaton WordsAutomaton(const std::vector<std::string>& words,
                              const CharKinds& classes) {
   CharAutomaton trie = {.n_classes = classes.size()};
-  trie.AddState(false);
+  trie.AddState(/*is_accepting=*/false);
   for (absl::string_view word : words) {
     int32_t state = 0;
     while (!word.empty()) {
@@ -254,7 +254,7 @@ CharAutomaton WordsAutomaton(const std::vector<std::string>& words,
       if (!c) break;
       const size_t one = classes.Of(*c);
       if (trie.Next(state, one) == CharAutomaton::kDead) {
-        const int32_t added = trie.AddState(false);
+        const int32_t added = trie.AddState(/*is_accepting=*/false);
         trie.Next(state, one) = added;
       }
       state = trie.Next(state, one);

@@ -155,7 +155,8 @@ class SubsetBuilder {
           }
         }
         if (moved.empty()) continue;
-        const int32_t to = NumberOf(Closure(std::move(moved), false, false));
+        const int32_t to = NumberOf(
+            Closure(std::move(moved), /*is_begin=*/false, /*is_end=*/false));
         out_.Next(static_cast<int32_t>(i), c) = to;
       }
     }

@@ -227,7 +227,7 @@ class JsonPrinter {
       Separate(i == 0);
       RETURN_IF_ERROR(Print(items[i]));
     }
-    if (!items.empty()) Separate(false, /*is_end=*/true);
+    if (!items.empty()) Separate(/*is_first=*/false, /*is_end=*/true);
     --depth_;
     out_.Append("]");
     return absl::OkStatus();
@@ -262,7 +262,7 @@ class JsonPrinter {
       out_.Append(style_.key_separator);
       RETURN_IF_ERROR(Print(pairs[i].second));
     }
-    if (!pairs.empty()) Separate(false, /*is_end=*/true);
+    if (!pairs.empty()) Separate(/*is_first=*/false, /*is_end=*/true);
     --depth_;
     out_.Append("}");
     return absl::OkStatus();

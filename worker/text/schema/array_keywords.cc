@@ -107,7 +107,7 @@ Expander::Result Expander::ContainsKeyword(const Keyword& keyword) {
   constexpr int64_t kUnlimited = GrammarBuilder::kUnlimited;
   ASSIGN_OR_RETURN(const int64_t min, count("minContains", 1));
   ASSIGN_OR_RETURN(const int64_t max, count("maxContains", kUnlimited));
-  const Term term = {Of(keyword.value, true)};
+  const Term term = {Of(keyword.value, /*is_positive=*/true)};
   const auto within = [&term](int64_t least, int64_t most) {
     if (least > most) return Never();
     if (least == 0 && most == kUnlimited) return Always();

@@ -74,7 +74,8 @@ Expander::Result Expander::OneOfKeyword(const Keyword& keyword) {
   std::vector<const SchemaJson*> members;
   std::vector<FormulaPtr> fits;
   for (const SchemaJson* one : list) {
-    ASSIGN_OR_RETURN(FormulaPtr fit, Make(Of(*one, true), keyword.type));
+    ASSIGN_OR_RETURN(FormulaPtr fit,
+                     Make(Of(*one, /*is_positive=*/true), keyword.type));
     if (IsNever(fit)) continue;
     members.push_back(one);
     fits.push_back(std::move(fit));
@@ -108,8 +109,9 @@ Expander::Result Expander::OneOfKeyword(const Keyword& keyword) {
     std::vector<FormulaPtr> all = {fits[i]};
     for (size_t k = 0; k < n; ++k) {
       if (apart[i][k]) continue;
-      ASSIGN_OR_RETURN(FormulaPtr misses,
-                       Make(Of(*members[k], false), keyword.type));
+      ASSIGN_OR_RETURN(
+          FormulaPtr misses,
+          Make(Of(*members[k], /*is_positive=*/false), keyword.type));
       all.push_back(std::move(misses));
     }
     if (keyword.is_positive) cases.push_back(And(std::move(all)));
@@ -121,7 +123,8 @@ Expander::Result Expander::OneOfKeyword(const Keyword& keyword) {
   if (keyword.is_positive) return Or(std::move(cases));
   std::vector<FormulaPtr> none;
   for (const SchemaJson* one : members) {
-    ASSIGN_OR_RETURN(FormulaPtr misses, Make(Of(*one, false), keyword.type));
+    ASSIGN_OR_RETURN(FormulaPtr misses,
+                     Make(Of(*one, /*is_positive=*/false), keyword.type));
     none.push_back(std::move(misses));
   }
   cases.push_back(And(std::move(none)));
@@ -200,9 +203,10 @@ Expander::Result Expander::IfKeyword(const Keyword& keyword) {
   const SchemaJson* other = Member(keyword.schema, "else");
   if (then == nullptr && other == nullptr) return Either(p);
   ASSIGN_OR_RETURN(FormulaPtr holds,
-                   Make(Of(keyword.value, true), keyword.type));
-  ASSIGN_OR_RETURN(FormulaPtr fails,
-                   Make(Of(keyword.value, false), keyword.type));
+                   Make(Of(keyword.value, /*is_positive=*/true), keyword.type));
+  ASSIGN_OR_RETURN(
+      FormulaPtr fails,
+      Make(Of(keyword.value, /*is_positive=*/false), keyword.type));
   FormulaPtr if_holds = Either(p);
   FormulaPtr if_fails = Either(p);
   if (then != nullptr) {

@@ -52,7 +52,7 @@ class NumberBuilder {
                 StopCheck stop)
       : shape_(shape), classes_(classes), stop_(stop) {
     out_.n_classes = classes.size();
-    out_.AddState(false);
+    out_.AddState(/*is_accepting=*/false);
   }
 
   absl::StatusOr<CharAutomaton> Build() {
@@ -61,7 +61,7 @@ class NumberBuilder {
       if (!ReadMarks(is_negative)) continue;
       int32_t from = 0;
       if (is_negative) {
-        from = out_.AddState(false);
+        from = out_.AddState(/*is_accepting=*/false);
         out_.Next(0, ClassOf('-')) = from;
       }
       RETURN_IF_ERROR(AddSizes(from));
@@ -112,17 +112,19 @@ class NumberBuilder {
                            : Mark{size, may_be_below, may_be, may_be_above});
       return true;
     };
-    if (shape_.least &&
-        !add(shape_.least->value, false, !shape_.least->is_open, true)) {
+    if (shape_.least && !add(shape_.least->value, /*may_be_below=*/false,
+                             !shape_.least->is_open, /*may_be_above=*/true)) {
       return false;
     }
     if (shape_.greatest &&
-        !add(shape_.greatest->value, true, !shape_.greatest->is_open, false)) {
+        !add(shape_.greatest->value, /*may_be_below=*/true,
+             !shape_.greatest->is_open, /*may_be_above=*/false)) {
       return false;
     }
     for (const Decimal& one : shape_.excluded) {
       if (one.is_zero() || one.is_negative == is_negative) {
-        add(one, true, false, true);
+        add(one, /*may_be_below=*/true, /*may_be=*/false,
+            /*may_be_above=*/true);
       }
     }
     // There is no -0.

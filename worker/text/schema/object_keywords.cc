@@ -68,7 +68,7 @@ Expander::Result Expander::PatternPropertiesKeyword(const Keyword& keyword) {
   }
   std::vector<FormulaPtr> parts;
   for (const auto& [source, schema] : keyword.value.items()) {
-    auto uses = patterns_.Add(source, true);
+    auto uses = patterns_.Add(source, /*is_search=*/true);
     if (!uses.ok()) {
       if (!absl::IsInvalidArgument(uses.status())) return uses.status();
       return Error(keyword,
@@ -95,7 +95,7 @@ absl::StatusOr<ObjectShape::Rule> Expander::RestRule(const SchemaJson& schema,
   const SchemaJson* patterned = Member(schema, "patternProperties");
   if (patterned != nullptr && patterned->is_object()) {
     for (const auto& [source, one] : patterned->items()) {
-      ASSIGN_OR_RETURN(auto uses, patterns_.Add(source, true));
+      ASSIGN_OR_RETURN(auto uses, patterns_.Add(source, /*is_search=*/true));
       rule.patterns.push_back(std::move(uses));
     }
   }
@@ -117,7 +117,8 @@ absl::Status Expander::AddEvaluated(const Keyword& keyword,
   if (depth > kMaxEvaluatedDepth) {
     return Unsupported(keyword, "beside few nested schemas only");
   }
-  ASSIGN_OR_RETURN(ObjectShape::Rule own, RestRule(schema, true, schema));
+  ASSIGN_OR_RETURN(ObjectShape::Rule own,
+                   RestRule(schema, /*is_positive=*/true, schema));
   rule.names.insert(rule.names.end(), own.names.begin(), own.names.end());
   rule.patterns.insert(rule.patterns.end(), own.patterns.begin(),
                        own.patterns.end());

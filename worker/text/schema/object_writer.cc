@@ -166,17 +166,17 @@ class ByStates {
     for (size_t i = first; i < parts_.named.size(); ++i) {
       const ObjectParts::Named& one = parts_.named[i];
       if (!any_order_) {
-        add(one.member, i + 1, false);
+        add(one.member, i + 1, /*is_over=*/false);
         // Members that are not required may be left out.
         if (one.is_required) break;
       } else if ((state.used & Bit(i)) == 0) {
-        add(one.member, state.used | Bit(i), false);
+        add(one.member, state.used | Bit(i), /*is_over=*/false);
       }
     }
     const bool is_past = any_order_ || HasAll(state);
     const uint64_t used = any_order_ ? state.used : parts_.named.size();
-    if (is_past && parts_.other) add(*parts_.other, used, false);
-    if (HasAll(state) && parts_.last) add(*parts_.last, used, true);
+    if (is_past && parts_.other) add(*parts_.other, used, /*is_over=*/false);
+    if (HasAll(state) && parts_.last) add(*parts_.last, used, /*is_over=*/true);
   }
 
   Expr Rest(const State& state) {

@@ -82,7 +82,7 @@ absl::StatusOr<std::vector<PatternUse>> PatternPool::Add(
          GroupLength(rest) > 0 && !HasOuterChoice(rest)) {
     const size_t n = GroupLength(rest);
     const std::string ahead = absl::StrCat("^(?:", rest.substr(3, n - 4), ")");
-    ASSIGN_OR_RETURN(const size_t pattern, AddPlain(ahead, true));
+    ASSIGN_OR_RETURN(const size_t pattern, AddPlain(ahead, /*is_search=*/true));
     uses.push_back({pattern, rest[2] == '!'});
     rest.remove_prefix(n);
   }

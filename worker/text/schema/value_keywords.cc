@@ -139,7 +139,7 @@ Expander::Result Expander::ObjectValue(const SchemaJson& value,
         [name = name](Shape& shape) { return ForbidMember(shape, name); }));
   }
   if (is_positive) {
-    rest.term = {Of(*nothing, true)};
+    rest.term = {Of(*nothing, /*is_positive=*/true)};
     parts.push_back(Atom([rest](Shape& shape) {
       shape.object.rules.push_back(rest);
       return true;
@@ -203,7 +203,8 @@ Expander::Result Expander::PatternKeyword(const Keyword& keyword) {
   if (!keyword.value.is_string()) {
     return Error(keyword, "pattern is not a string");
   }
-  auto added = patterns_.Add(keyword.value.get<std::string>(), true);
+  auto added =
+      patterns_.Add(keyword.value.get<std::string>(), /*is_search=*/true);
   if (!added.ok()) {
     if (!absl::IsInvalidArgument(added.status())) return added.status();
     return SchemaError(absl::StrCat(index_.PathOf(&keyword.schema), "/pattern"),
@@ -235,7 +236,8 @@ Expander::Result Expander::FormatKeyword(const Keyword& keyword) {
     Note(keyword.schema, what);
     return Either(p);
   }
-  ASSIGN_OR_RETURN(const auto uses, patterns_.Add(*pattern, false));
+  ASSIGN_OR_RETURN(const auto uses,
+                   patterns_.Add(*pattern, /*is_search=*/false));
   std::vector<FormulaPtr> parts;
   for (PatternUse use : uses) {
     use.is_negated = use.is_negated == p;

@@ -145,7 +145,8 @@ Result Indent(Evaluator& evaluator, const Value& self, Arguments&& arguments) {
   TextBuilder whole;
   whole.Append(text);
   whole.Append("\n");
-  const std::vector<Text> lines = SplitLines(whole.Take(), false);
+  const std::vector<Text> lines =
+      SplitLines(whole.Take(), /*keeps_ends=*/false);
   RETURN_IF_ERROR(evaluator.Spend(
       static_cast<int64_t>(lines.size() * (1 + indent.size() / 64))));
   TextBuilder out;
@@ -261,8 +262,9 @@ Result UrlEncode(Evaluator& evaluator, const Value& self,
     if (pair.size() != 2) return TypeError("an element is no pair");
     ASSIGN_OR_RETURN(const Text key, Str(evaluator, pair[0]));
     ASSIGN_OR_RETURN(const Text value, Str(evaluator, pair[1]));
-    parts.push_back(
-        Joined({Quoted(key, true), Quoted(value, true)}, Text("=")));
+    parts.push_back(Joined(
+        {Quoted(key, /*is_query=*/true), Quoted(value, /*is_query=*/true)},
+        Text("=")));
   }
   return evaluator.MakeText(Joined(parts, Text("&")));
 }
