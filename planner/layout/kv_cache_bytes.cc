@@ -23,9 +23,33 @@ absl::Status CheckPositive(absl::string_view name, int64_t count) {
       absl::StrCat(name, " must be positive, got ", count));
 }
 
+absl::Status CheckCounts(int64_t n_ctx, int64_t n_slots, int64_t n_idle) {
+  RETURN_IF_ERROR(CheckPositive("n_ctx", n_ctx));
+  RETURN_IF_ERROR(CheckPositive("n_slots", n_slots));
+  if (n_idle >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("n_idle must not be negative, got ", n_idle));
+}
+
+absl::Status TooLarge(int64_t n_ctx, int64_t n_slots) {
+  return absl::OutOfRangeError(
+      absl::StrCat("the KV cache of ", n_slots, " slots of ", n_ctx,
+                   " tokens does not fit in int64 bytes"));
+}
+
 int64_t PageTokensOf(const KvRules& rules, int64_t n_ctx) {
   if (rules.ring == RingRule::kWindowPlusUbatch) return kPaddedCells;
   return rules.has_pages ? PageTokens(n_ctx) : 1;
+}
+
+// The pages of all slots together: `all_pages`, or those of the pool, which has
+// room for one slot's `pages` at least.
+int64_t PagesOf(const KvRules& rules, int64_t pages, Checked all_pages,
+                int64_t page_tokens) {
+  const int64_t most = all_pages.Get().value_or(0);
+  if (rules.pool_tokens <= 0) return most;
+  return std::clamp(CeilDiv(rules.pool_tokens, page_tokens), pages,
+                    std::max(most, pages));
 }
 
 // The cells of a ring layer, or 0 if it is kept like a full-attention layer.
@@ -123,21 +147,12 @@ absl::StatusOr<KvModel> KvModel::Create(const ModelShape& shape, DType k_type,
 
 absl::StatusOr<KvBytes> KvModel::Bytes(int64_t n_ctx, int64_t n_slots,
                                        int64_t n_idle) const {
-  RETURN_IF_ERROR(CheckPositive("n_ctx", n_ctx));
-  RETURN_IF_ERROR(CheckPositive("n_slots", n_slots));
-  if (n_idle < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("n_idle must not be negative, got ", n_idle));
-  }
+  RETURN_IF_ERROR(CheckCounts(n_ctx, n_slots, n_idle));
   const int64_t page_tokens = PageTokensOf(rules_, n_ctx);
   const int64_t pages = CeilDiv(n_ctx, page_tokens);
   const Checked cells = Checked(pages) * page_tokens;
   const Checked all_pages = Checked(n_slots) * pages;
-  int64_t n_pages = all_pages.Get().value_or(0);
-  if (rules_.pool_tokens > 0) {
-    n_pages = std::clamp(CeilDiv(rules_.pool_tokens, page_tokens), pages,
-                         std::max(n_pages, pages));
-  }
+  const int64_t n_pages = PagesOf(rules_, pages, all_pages, page_tokens);
   // Bytes of a buffer with `row` bytes a cell, rounded by the engine's
   // allocator.
   const auto buffer = [this](int64_t row, Checked n_cells) -> Checked {
@@ -173,9 +188,7 @@ absl::StatusOr<KvBytes> KvModel::Bytes(int64_t n_ctx, int64_t n_slots,
   const Checked states = n_states * state_bytes_;
   if ((page + ring + ring_row + full + window + all_pages + states)
           .overflow()) {
-    return absl::OutOfRangeError(
-        absl::StrCat("the KV cache of ", n_slots, " slots of ", n_ctx,
-                     " tokens does not fit in int64 bytes"));
+    return TooLarge(n_ctx, n_slots);
   }
   KvBytes bytes = {};
   bytes.page_tokens = page_tokens;

@@ -44,25 +44,28 @@ std::string KvFormula(const ModelShape& shape, const LoadOptions& options,
   return formula;
 }
 
-std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
-                      absl::string_view region) {
+std::string WeightsFormula(const PlanInputs& inputs, const RegionSizes& sizes) {
   const LoadOptions& options = inputs.options();
-  if (region == "weights") {
-    if (options.engine.mmap_weights) {
-      return "norms and biases; all else stays in the mapped file";
-    }
-    if (options.n_cpu_experts.value_or(0) > 0) {
-      return absl::StrCat("all but the experts of ", *options.n_cpu_experts,
-                          " layers, as stored on the device");
-    }
-    if (options.engine.host_weights.tables && sizes.mapped_bytes > 0) {
-      return "all but tables, which stay in the mapped file";
-    }
-    return options.engine.weight_bytes
-               ? "as given"
-               : absl::StrCat(inputs.shape().weights.size(),
-                              " tensors as stored on the device");
+  if (options.engine.mmap_weights) {
+    return "norms and biases; all else stays in the mapped file";
   }
+  if (options.n_cpu_experts.value_or(0) > 0) {
+    return absl::StrCat("all but the experts of ", *options.n_cpu_experts,
+                        " layers, as stored on the device");
+  }
+  if (options.engine.host_weights.tables && sizes.mapped_bytes > 0) {
+    return "all but tables, which stay in the mapped file";
+  }
+  return options.engine.weight_bytes
+             ? "as given"
+             : absl::StrCat(inputs.shape().weights.size(),
+                            " tensors as stored on the device");
+}
+
+// What a model keeps of its contexts; empty for other regions.
+std::string ContextFormula(const PlanInputs& inputs, const RegionSizes& sizes,
+                           absl::string_view region) {
+  const LoadOptions& options = inputs.options();
   if (region == "kv_full") return KvFormula(inputs.shape(), options, sizes.kv);
   if (region == "kv_window") {
     return absl::StrCat("(", options.n_slots, " slots + ",
@@ -86,6 +89,18 @@ std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
     return absl::StrCat(options.n_parked, " x ", sizes.kv.SlotBytes(),
                         " bytes of what a slot keeps, on the host");
   }
+  if (region == "tables" && inputs.shape().has_first_layer) {
+    return absl::StrCat(
+        "(", options.n_slots, " slots x ", kPageEntryBytes + kPageStateBytes,
+        " + ", options.n_parked, " parked x ", kPageEntryBytes, " bytes) x ",
+        sizes.kv.pages_per_slot, " page entries, on the host");
+  }
+  return "";
+}
+
+// What a step works in; empty for other regions.
+std::string StepFormula(const PlanInputs& inputs, const RegionSizes& sizes,
+                        absl::string_view region) {
   if (region == "workspace") {
     return absl::StrCat("one step of ", sizes.n_rows, " rows, ",
                         sizes.n_sampled, " of them sampled");
@@ -99,12 +114,18 @@ std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
         sizes.n_sampled, " rows x ", inputs.profile().workspace.max_candidates,
         " candidates x ", kCandidateBytes, " bytes, on the host");
   }
-  if (region == "tables" && inputs.shape().has_first_layer) {
-    return absl::StrCat(
-        "(", options.n_slots, " slots x ", kPageEntryBytes + kPageStateBytes,
-        " + ", options.n_parked, " parked x ", kPageEntryBytes, " bytes) x ",
-        sizes.kv.pages_per_slot, " page entries, on the host");
+  if (region == "experts_workspace") {
+    return absl::StrCat("one step of ", sizes.n_rows,
+                        " rows of these experts + the allocator's rounding");
   }
+  if (region == "scratch") return "one token's buffers and logits";
+  return "";
+}
+
+// What lies outside of the arena, and what other engines have; empty for other
+// regions.
+std::string OtherFormula(const PlanInputs& inputs, absl::string_view region) {
+  const LoadOptions& options = inputs.options();
   if (region == "vocab") return "tokenizer tables on the host";
   if (region == "runtime") {
     const std::string& note = inputs.profile().runtime_note;
@@ -118,10 +139,6 @@ std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
                         " of ", NumExpertLayers(inputs.shape()),
                         " layers, as the CPU stores them");
   }
-  if (region == "experts_workspace") {
-    return absl::StrCat("one step of ", sizes.n_rows,
-                        " rows of these experts + the allocator's rounding");
-  }
   if (region == "weights_host") return "experts and tables kept on the host";
   if (region == "weights_mmap") {
     return "pages of the mapped file, which the system may drop and read "
@@ -131,7 +148,6 @@ std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
   if (region == "projector_workspace") {
     return "activations of one image or 30 s of sound";
   }
-  if (region == "scratch") return "one token's buffers and logits";
   if (region == "reserve") {
     return options.engine.policy == ReservePolicy::kDense
                ? "max(a third of the device, 2 GiB)"
@@ -142,7 +158,16 @@ std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
     return absl::StrCat(options.margin_bytes,
                         " bytes of policy + the allocator's rounding");
   }
-  return "not enabled";
+  return "";
+}
+
+std::string FormulaOf(const PlanInputs& inputs, const RegionSizes& sizes,
+                      absl::string_view region) {
+  if (region == "weights") return WeightsFormula(inputs, sizes);
+  std::string formula = ContextFormula(inputs, sizes, region);
+  if (formula.empty()) formula = StepFormula(inputs, sizes, region);
+  if (formula.empty()) formula = OtherFormula(inputs, region);
+  return formula.empty() ? "not enabled" : formula;
 }
 
 }  // namespace

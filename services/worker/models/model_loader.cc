@@ -45,6 +45,25 @@ int64_t MeasuredBytes(const worker::Engine& engine, size_t part) {
   return memory.allocated_bytes + (has_vocab ? memory.vocab_bytes : 0);
 }
 
+// Sets what the model's prompts of chats are made with: the format that is
+// `wanted` or that the file's template shows, or else that template itself.
+void SetChatFormat(std::optional<worker::ChatFormat> wanted,
+                   const planner::GgufHeader& header, LoadedModel& model) {
+  if (wanted.has_value()) {
+    model.chat_format =
+        worker::ChatFormatChoice{*wanted, "the worker's --chat-format"};
+    return;
+  }
+  model.chat_format = worker::ChooseChatFormat(header);
+  if (model.chat_format.ok()) return;
+  auto own = worker::ModelTemplate::Load(header);
+  if (own.ok()) {
+    model.own_template = *std::move(own);
+  } else {
+    model.chat_format = own.status();
+  }
+}
+
 }  // namespace
 
 const WorkerDevice& ModelLoader::DeviceOf(
@@ -196,20 +215,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Fill(
   model->architecture = file.shape().architecture;
   model->display_name = file.shape().name;
   model->n_ctx_train = file.shape().n_ctx_train;
-  if (options_.chat_format.has_value()) {
-    model->chat_format = worker::ChatFormatChoice{*options_.chat_format,
-                                                  "the worker's --chat-format"};
-  } else {
-    model->chat_format = worker::ChooseChatFormat(file.header());
-  }
-  if (!model->chat_format.ok()) {
-    auto own = worker::ModelTemplate::Load(file.header());
-    if (own.ok()) {
-      model->own_template = *std::move(own);
-    } else {
-      model->chat_format = own.status();
-    }
-  }
+  SetChatFormat(options_.chat_format, file.header(), *model);
   std::vector<worker::EnginePart> parts;
   for (const planner::SplitPart& part : granted.parts) {
     const WorkerDevice& device = DeviceOf(part);

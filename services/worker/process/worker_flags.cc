@@ -23,7 +23,8 @@ constexpr int64_t kMaxCount = std::numeric_limits<uint32_t>::max();
 // Each of a device's own is checked when they are taken apart.
 constexpr size_t kMaxIdsBytes = planner::kMaxSplitDevices * 257;
 
-void AddLoadFlags(CLI::App& app, planner::LoadOptions& load) {
+// Flags that say how much of everything a model gets.
+void AddSizeFlags(CLI::App& app, planner::LoadOptions& load) {
   app.add_option("--n-ctx", load.n_ctx,
                  "Tokens of context of one slot (the largest that fits)")
       ->check(CLI::Range(int64_t{1}, kMaxCount));
@@ -58,6 +59,10 @@ void AddLoadFlags(CLI::App& app, planner::LoadOptions& load) {
                  "waiting; with 0 it goes on from recomputed keys")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{0}, planner::LoadOptions::kMaxParked));
+}
+
+// Flags that say where a model's weights lie, and how its KV cache is stored.
+void AddStorageFlags(CLI::App& app, planner::LoadOptions& load) {
   app.add_flag("--mmap", load.engine.mmap_weights,
                "Weights stay in the mapped file: nothing is copied, steps "
                "pack what they read, and processes share the page cache; only "
@@ -223,7 +228,8 @@ void AddWorkerFlags(CLI::App& app, WorkerFlags& flags) {
   AddTracingFlags(app, flags.tracing);
   AddModelFlag(app, options.models);
   AddDemandFlags(app, options);
-  AddLoadFlags(app, options.load);
+  AddSizeFlags(app, options.load);
+  AddStorageFlags(app, options.load);
   AddDeviceFlags(app, flags.devices);
   AddEngineFlags(app, options);
   app.add_flag(

@@ -32,6 +32,25 @@ struct Observers {
   ObserverList both{{&log, &metrics}};
 };
 
+absl::Status CheckOptions(const ServerOptions& server,
+                          const WorkerOptions& options) {
+  RETURN_IF_ERROR(CheckListen(server));
+  RETURN_IF_ERROR(CheckQuotaFlag(options.quota_file, server.knows_callers()));
+  RETURN_IF_ERROR(CheckUsageFlag(options.usage_file, server.knows_callers()));
+  if (options.planner.empty()) return absl::OkStatus();
+  return CheckClientSecurity(options.planner_security, options.planner);
+}
+
+// Errors: those of CheckWorkerThreads.
+absl::Status CheckAllThreads(const WorkerOptions& options,
+                             const ServerOptions& server,
+                             const TracingOptions& tracing) {
+  return CheckWorkerThreads(
+      options, GrpcThreads() + (server.metrics_listen.empty() ? 0 : 1) +
+                   (WantedBeat().has_value() ? 1 : 0) +
+                   TracingThreads(tracing));
+}
+
 // Returns at the signal that ends the worker.
 void AwaitEnd(ModelRegistry& registry, LogObserver& log, WorkerReload& reload) {
   if (reload.read_again == nullptr) {
@@ -46,23 +65,12 @@ void AwaitEnd(ModelRegistry& registry, LogObserver& log, WorkerReload& reload) {
 absl::Status RunWorker(const ServerOptions& server_options,
                        WorkerOptions options, WorkerReload reload,
                        const TracingOptions& tracing) {
-  RETURN_IF_ERROR(CheckListen(server_options));
-  RETURN_IF_ERROR(
-      CheckQuotaFlag(options.quota_file, server_options.knows_callers()));
-  RETURN_IF_ERROR(
-      CheckUsageFlag(options.usage_file, server_options.knows_callers()));
-  if (!options.planner.empty()) {
-    RETURN_IF_ERROR(
-        CheckClientSecurity(options.planner_security, options.planner));
-  }
+  RETURN_IF_ERROR(CheckOptions(server_options, options));
   ASSIGN_OR_RETURN(const auto log,
                    LogThread::Start(server_options.log, STDERR_FILENO));
   const bool has_metrics = !server_options.metrics_listen.empty();
   // Before any of gRPC's is started, which its calls to a planner need.
-  RETURN_IF_ERROR(
-      CheckWorkerThreads(options, GrpcThreads() + (has_metrics ? 1 : 0) +
-                                      (WantedBeat().has_value() ? 1 : 0) +
-                                      TracingThreads(tracing)));
+  RETURN_IF_ERROR(CheckAllThreads(options, server_options, tracing));
   ASSIGN_OR_RETURN(const auto tracer,
                    Tracer::Start(tracing, "plimsoll-worker"));
   std::optional<Observers> observers;

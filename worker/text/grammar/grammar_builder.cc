@@ -28,6 +28,13 @@ ByteSet BytesIn(const ByteRange& range) {
   return bytes;
 }
 
+absl::Status LeftRecursion(const std::string& rule) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", rule,
+                   "' begins with itself (left "
+                   "recursion); write it as a repetition"));
+}
+
 }  // namespace
 
 void GrammarBuilder::Fail(absl::Status status) {
@@ -497,10 +504,7 @@ absl::Status GrammarBuilder::CheckLeftRecursion(
       break;
     }
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", rules_[kept].name,
-                   "' begins with itself (left "
-                   "recursion); write it as a repetition"));
+  return LeftRecursion(rules_[kept].name);
 }
 
 void GrammarBuilder::ClassifyBytes() {

@@ -121,14 +121,20 @@ Expander::Result Expander::OneOfKeyword(const Keyword& keyword) {
     }
   }
   if (keyword.is_positive) return Or(std::move(cases));
-  std::vector<FormulaPtr> none;
-  for (const SchemaJson* one : members) {
-    ASSIGN_OR_RETURN(FormulaPtr misses,
-                     Make(Of(*one, /*is_positive=*/false), keyword.type));
-    none.push_back(std::move(misses));
-  }
-  cases.push_back(And(std::move(none)));
+  ASSIGN_OR_RETURN(FormulaPtr none, NoneOf(members, keyword.type));
+  cases.push_back(std::move(none));
   return Or(std::move(cases));
+}
+
+Expander::Result Expander::NoneOf(const std::vector<const SchemaJson*>& schemas,
+                                  JsonType type) {
+  std::vector<FormulaPtr> parts;
+  for (const SchemaJson* one : schemas) {
+    ASSIGN_OR_RETURN(FormulaPtr misses,
+                     Make(Of(*one, /*is_positive=*/false), type));
+    parts.push_back(std::move(misses));
+  }
+  return And(std::move(parts));
 }
 
 absl::StatusOr<std::optional<std::set<std::string>>> Expander::ValuesOf(

@@ -82,6 +82,8 @@ class Expander {
   Result AllOfKeyword(const Keyword& keyword);
   Result AnyOfKeyword(const Keyword& keyword);
   Result OneOfKeyword(const Keyword& keyword);
+  // Holds for a value of `type` that fits none of `schemas`.
+  Result NoneOf(const std::vector<const SchemaJson*>& schemas, JsonType type);
   Result NotKeyword(const Keyword& keyword);
   Result IfKeyword(const Keyword& keyword);
   absl::StatusOr<std::vector<const SchemaJson*>> ListOf(
