@@ -19,6 +19,23 @@ LONG_FILES = {
         "one class whose methods all keep the same invariants: what a reading "
         "proves changes leases, processes and devices together",
 }
+MAX_FUNCTION_LINES = 60
+# Kernels whose loops keep most of their values in registers: parts of them would
+# take all of these as arguments. Each file's longest function may not grow.
+LONG_FUNCTIONS = {
+    "kernels/cpu/mat_mul/mat_mul_many.cc": 81,
+    "kernels/cpu/mat_mul/pack_activations.cc": 63,
+    "kernels/cuda/attention/attention.cu": 67,
+    "kernels/cuda/attention/attention_decode.cu": 70,
+    "kernels/cuda/attention/attention_decode_steps.cuh": 66,
+    "kernels/cuda/attention/attention_prompt.cu": 182,
+    "kernels/cuda/attention/prepare_heads.cu": 63,
+    "kernels/cuda/mat_mul/mat_mul.cu": 76,
+    "kernels/cuda/mat_mul/mat_mul_prompt.cu": 62,
+    "kernels/cuda/mat_mul/mat_mul_wgmma.cu": 107,
+    "kernels/cuda/mat_mul/stream_tiles.cuh": 89,
+    "kernels/cuda/sample.cu": 62,
+}
 MAX_FILE_BYTES = 1 << 20
 CODE = (".cc", ".h", ".cu", ".cuh", ".py", ".sh", ".proto", ".js", ".css", ".html")
 CPP = (".cc", ".h", ".cu", ".cuh")
@@ -204,6 +221,40 @@ NO_TEST = re.compile(r"none: \w.{20,}")
 PRODUCT = ("base/", "planner/", "kernels/", "worker/", "services/")
 
 
+# What has no braces of code: texts, characters, comments, lines of the preprocessor.
+NO_CODE = re.compile(
+    r'R"(\w*)\((?:.|\n)*?\)\1"|"(?:\\.|[^"\\\n])*"'
+    r"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'"
+    r"|//[^\n]*|/\*(?:.|\n)*?\*/|^[ \t]*#(?:[^\n\\]|\\(?:.|\n))*$",
+    re.MULTILINE)
+# What opens a scope in which functions are, and what opens a list of values.
+SCOPE = re.compile(r"^((inline )?namespace\b|extern\b(?!.*\()"
+                   r"|(template <.*> )?(class|struct|union|enum)\b)|^$")
+VALUES = re.compile(r"=[\w:<>, ]*\(?$|^[^(]*$")
+
+
+def functions(text):
+    """Yields (first line, lines) for each function that C++ code defines."""
+    code = NO_CODE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
+    scopes = []  # of what is open: the begin of its head, and what it is
+    begin = 0
+    for brace in re.finditer(r"[{};]", code):
+        if brace[0] == "{":
+            head = code[begin:brace.start()]
+            words = " ".join(head.split())
+            kind = "inside"
+            if not scopes or scopes[-1][1] == "scope":
+                kind = ("scope" if SCOPE.search(words) else
+                        "values" if VALUES.search(words) else "function")
+            scopes.append((begin + len(head) - len(head.lstrip()), kind))
+        elif brace[0] == "}" and scopes:
+            start, kind = scopes.pop()
+            if kind == "function":
+                yield (code.count("\n", 0, start) + 1,
+                       code.count("\n", start, brace.start()) + 1)
+        begin = brace.end()
+
+
 def folder_of(path):
     """The folder of FOLDERS that a file belongs to; None outside the rooms."""
     for parent in pathlib.PurePosixPath(path).parents:
@@ -272,6 +323,11 @@ def check_file(path, text):
     opening = re.compile(rf'//|#include "([\w/]+/)?{re.escape(own)}\.h"')
     if path.endswith(CPP) and not opening.match(text):
         yield 1, "no sentence of purpose at the top"
+    if path.endswith(CPP) and path.startswith(PRODUCT):
+        limit = LONG_FUNCTIONS.get(path, MAX_FUNCTION_LINES)
+        for number, size in functions(text):
+            if size > limit:
+                yield number, f"a function of {size} lines; at most {limit}"
     for number, line in enumerate(lines, 1):
         for finding in check_line(path, line):
             yield number, finding
@@ -366,8 +422,8 @@ def main():
         for number, finding in findings:
             print(f"{path}:{number}: {finding}")
         found += len(findings)
-    for path in sorted(LONG_FILES.keys() - set(paths)):
-        print(f"{path}: LONG_FILES names it, and there is no such file")
+    for path in sorted((LONG_FILES.keys() | LONG_FUNCTIONS.keys()) - set(paths)):
+        print(f"{path}: it has a limit of its own, and there is no such file")
         found += 1
     print(f"{checked} files checked, {found} findings")
     return 1 if found or not checked else 0

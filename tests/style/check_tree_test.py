@@ -136,6 +136,30 @@ class CheckTreeTest(unittest.TestCase):
             self.assertEqual(findings(path, lines), [])
             self.assertTrue(findings(path, lines + "// One more.\n"))
 
+    def test_a_function_has_an_end(self):
+        def found(head, n, path="planner/a.cc"):
+            body = "  ++i;  // }\n" * (n - 2)
+            return findings(path, f"// P.\nnamespace a {{\n{head}\n{body}}}\n}}\n")
+
+        most = check_tree.MAX_FUNCTION_LINES
+        heads = ("void F(int i = 0) {", "template <class T> int A::F(T i) const {",
+                 "A::A(int i) : i_(i) {", 'absl::Status F(const char* s = "{") {',
+                 "bool operator==(const A& other) {")
+        for head in heads:
+            self.assertEqual(found(head, most), [], head)
+            self.assertEqual(len(found(head, most + 1)), 1, head)
+        for head in ("struct A {", "namespace b {", "constexpr int kA[] = {",
+                     "constexpr auto kA = std::to_array<A>({"):
+            self.assertEqual(found(head, most + 1), [], head)
+        self.assertEqual(found(heads[0], most + 1, "tests/a.cc"), [])
+        for path, limit in check_tree.LONG_FUNCTIONS.items():
+            self.assertEqual(found(heads[0], limit, path), [])
+            self.assertEqual(len(found(heads[0], limit + 1, path)), 1)
+
+    def test_a_method_in_a_class_is_a_function(self):
+        text = f"// P.\nclass A {{\n  void F() {{\n{'    ++i;' + chr(10)}  }}\n}};\n"
+        self.assertEqual(list(check_tree.functions(text)), [(3, 3)])
+
 
 if __name__ == "__main__":
     unittest.main()
