@@ -1,7 +1,7 @@
 // What callers without a token may do: by the user that they run as on this
 // machine, or by their certificate.
-#ifndef PLIMSOLL_SERVICES_SERVER_GRANTS_H_
-#define PLIMSOLL_SERVICES_SERVER_GRANTS_H_
+#ifndef PLIMSOLL_SERVICES_SERVER_ACCESS_GRANTS_H_
+#define PLIMSOLL_SERVICES_SERVER_ACCESS_GRANTS_H_
 
 #include <sys/types.h>
 
@@ -85,4 +85,4 @@ std::optional<Identity> FindCertificateGrant(const std::vector<Grant>& grants,
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_SERVER_GRANTS_H_
+#endif  // PLIMSOLL_SERVICES_SERVER_ACCESS_GRANTS_H_

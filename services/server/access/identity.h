@@ -1,6 +1,6 @@
 // Who makes a call, once that is proven.
-#ifndef PLIMSOLL_SERVICES_SERVER_IDENTITY_H_
-#define PLIMSOLL_SERVICES_SERVER_IDENTITY_H_
+#ifndef PLIMSOLL_SERVICES_SERVER_ACCESS_IDENTITY_H_
+#define PLIMSOLL_SERVICES_SERVER_ACCESS_IDENTITY_H_
 
 #include <string>
 
@@ -30,4 +30,4 @@ inline const std::string& TenantOf(const Identity& identity,
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_SERVER_IDENTITY_H_
+#endif  // PLIMSOLL_SERVICES_SERVER_ACCESS_IDENTITY_H_

@@ -1,6 +1,6 @@
 // A Unix socket in the file system, whose connections say which process calls.
-#ifndef PLIMSOLL_SERVICES_SERVER_LOCAL_SOCKET_H_
-#define PLIMSOLL_SERVICES_SERVER_LOCAL_SOCKET_H_
+#ifndef PLIMSOLL_SERVICES_SERVER_ACCESS_LOCAL_SOCKET_H_
+#define PLIMSOLL_SERVICES_SERVER_ACCESS_LOCAL_SOCKET_H_
 
 #include <sys/types.h>
 
@@ -68,4 +68,4 @@ class LocalSocket {
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_SERVER_LOCAL_SOCKET_H_
+#endif  // PLIMSOLL_SERVICES_SERVER_ACCESS_LOCAL_SOCKET_H_
