@@ -13,8 +13,8 @@
 namespace plimsoll::worker {
 
 ModelMapping::~ModelMapping() {
-  for (const Part& part : parts_) {
-    munmap(const_cast<std::byte*>(part.bytes.data()), part.bytes.size());
+  for (const MappedFile& mapped : files_) {
+    munmap(const_cast<std::byte*>(mapped.bytes.data()), mapped.bytes.size());
   }
 }
 
@@ -29,7 +29,7 @@ absl::Status ModelMapping::Add(std::shared_ptr<const OpenFile> file,
     return absl::ResourceExhaustedError(absl::StrCat(
         "the model file cannot be mapped: ", std::strerror(errno)));
   }
-  parts_.push_back(
+  files_.push_back(
       {std::move(file), offset, {static_cast<const std::byte*>(data), size}});
   return absl::OkStatus();
 }
@@ -37,19 +37,20 @@ absl::Status ModelMapping::Add(std::shared_ptr<const OpenFile> file,
 std::span<const std::byte> ModelMapping::Bytes(int64_t offset,
                                                int64_t bytes) const {
   // The file that begins last at or before the offset.
-  const auto next = std::ranges::upper_bound(parts_, offset, {}, &Part::offset);
-  PLIMSOLL_CHECK(next != parts_.begin(), "the first file begins at 0");
-  const Part& part = *(next - 1);
-  const int64_t at = offset - part.offset;
-  PLIMSOLL_CHECK(at + bytes <= std::ssize(part.bytes),
+  const auto next =
+      std::ranges::upper_bound(files_, offset, {}, &MappedFile::offset);
+  PLIMSOLL_CHECK(next != files_.begin(), "the first file begins at 0");
+  const MappedFile& mapped = *(next - 1);
+  const int64_t at = offset - mapped.offset;
+  PLIMSOLL_CHECK(at + bytes <= std::ssize(mapped.bytes),
                  "no range that the header names ends behind its file");
-  return part.bytes.subspan(static_cast<size_t>(at),
-                            static_cast<size_t>(bytes));
+  return mapped.bytes.subspan(static_cast<size_t>(at),
+                              static_cast<size_t>(bytes));
 }
 
 absl::Status ModelMapping::CheckUnchanged() const {
-  for (const Part& part : parts_) {
-    RETURN_IF_ERROR(part.file->CheckUnchanged());
+  for (const MappedFile& mapped : files_) {
+    RETURN_IF_ERROR(mapped.file->CheckUnchanged());
   }
   return absl::OkStatus();
 }

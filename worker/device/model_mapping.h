@@ -38,12 +38,12 @@ class ModelMapping {
   absl::Status CheckUnchanged() const;
 
  private:
-  struct Part {
+  struct MappedFile {
     std::shared_ptr<const OpenFile> file;
     int64_t offset;  // of the model
     std::span<const std::byte> bytes;
   };
-  std::vector<Part> parts_;
+  std::vector<MappedFile> files_;
 };
 
 }  // namespace plimsoll::worker
