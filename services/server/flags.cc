@@ -234,13 +234,6 @@ void AddQuotaFlag(CLI::App& app, std::string& file) {
       ->type_name("FILE");
 }
 
-absl::Status CheckQuotaFlag(const std::string& quotas, bool knows_callers) {
-  if (quotas.empty() || knows_callers) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      "--quotas needs --tokens or --grant: otherwise a caller chooses its "
-      "tenant");
-}
-
 void AddUsageFlag(CLI::App& app, std::string& file) {
   app.add_option("--usage-file", file,
                  "Append a line of JSON to this file for each request that has "
@@ -249,11 +242,16 @@ void AddUsageFlag(CLI::App& app, std::string& file) {
       ->type_name("FILE");
 }
 
-absl::Status CheckUsageFlag(const std::string& file, bool knows_callers) {
-  if (file.empty() || knows_callers) return absl::OkStatus();
+absl::Status CheckTenantFlags(const std::string& quotas,
+                              const std::string& usage_file,
+                              bool knows_callers) {
+  if (knows_callers || (quotas.empty() && usage_file.empty())) {
+    return absl::OkStatus();
+  }
   return absl::InvalidArgumentError(
-      "--usage-file needs --tokens or --grant: otherwise a caller chooses its "
-      "tenant");
+      absl::StrCat(quotas.empty() ? "--usage-file" : "--quotas",
+                   " needs --tokens or --grant: otherwise a caller chooses "
+                   "its tenant"));
 }
 
 void AddModelFlag(CLI::App& app, std::vector<ModelFlag>& models) {

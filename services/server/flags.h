@@ -66,14 +66,15 @@ void AddClientFlags(CLI::App& app, ClientSecurity& security);
 
 // Adds --quotas.
 void AddQuotaFlag(CLI::App& app, std::string& file);
-// Errors: kInvalidArgument for quotas of a server that does not know who calls.
-absl::Status CheckQuotaFlag(const std::string& quotas, bool knows_callers);
 
 // Adds --usage-file.
 void AddUsageFlag(CLI::App& app, std::string& file);
-// Errors: kInvalidArgument for receipts of a server that does not know who
-// calls.
-absl::Status CheckUsageFlag(const std::string& file, bool knows_callers);
+
+// Errors: kInvalidArgument for the value of --quotas or of --usage-file if the
+// server does not know who calls.
+absl::Status CheckTenantFlags(const std::string& quotas,
+                              const std::string& usage_file,
+                              bool knows_callers);
 
 // Adds --model, which may be repeated.
 void AddModelFlag(CLI::App& app, std::vector<ModelFlag>& models);

@@ -89,12 +89,9 @@ absl::Status CheckServeFlags(const ServeFlags& flags,
                         out->append(fs::path(path).stem().string());
                       })));
   }
-  const absl::Status quotas =
-      services::CheckQuotaFlag(flags.quotas, !flags.tokens.empty());
-  if (!quotas.ok()) return UsageError(quotas.message());
-  const absl::Status usage =
-      services::CheckUsageFlag(flags.usage_file, !flags.tokens.empty());
-  if (!usage.ok()) return UsageError(usage.message());
+  const absl::Status tenants = services::CheckTenantFlags(
+      flags.quotas, flags.usage_file, !flags.tokens.empty());
+  if (!tenants.ok()) return UsageError(tenants.message());
   const absl::Status listen =
       services::CheckListen({.listen = flags.http.listen,
                              .allow_insecure = flags.is_insecure,

@@ -35,8 +35,8 @@ struct Observers {
 absl::Status CheckOptions(const ServerOptions& server,
                           const WorkerOptions& options) {
   RETURN_IF_ERROR(CheckListen(server));
-  RETURN_IF_ERROR(CheckQuotaFlag(options.quota_file, server.knows_callers()));
-  RETURN_IF_ERROR(CheckUsageFlag(options.usage_file, server.knows_callers()));
+  RETURN_IF_ERROR(CheckTenantFlags(options.quota_file, options.usage_file,
+                                   server.knows_callers()));
   if (options.planner.empty()) return absl::OkStatus();
   return CheckClientSecurity(options.planner_security, options.planner);
 }
