@@ -403,6 +403,19 @@ class Draw {
   State* state_;
 };
 
+absl::StatusOr<SampledToken> TokenOf(const Result& drawn) {
+  switch (drawn.state) {
+    case Result::State::kDrawn:
+      return SampledToken{drawn.id, drawn.logit,
+                          static_cast<int64_t>(drawn.rank)};
+    case Result::State::kNotFinite:
+      return absl::InternalError("logits that are not finite");
+    case Result::State::kNoneAllowed:
+      break;
+  }
+  return absl::InternalError("no token is allowed");
+}
+
 }  // namespace
 
 absl::StatusOr<SampledToken> Sample(const Context& context,
@@ -455,17 +468,7 @@ absl::StatusOr<SampledToken> Sample(const Context& context,
   RETURN_IF_ERROR(CopyToHost(context.scratch, context.results, sizeof(Result),
                              context.stream));
   RETURN_IF_ERROR(WaitForStream(context.stream));
-  const Result& drawn = *reinterpret_cast<const Result*>(context.results);
-  switch (drawn.state) {
-    case Result::State::kDrawn:
-      return SampledToken{drawn.id, drawn.logit,
-                          static_cast<int64_t>(drawn.rank)};
-    case Result::State::kNotFinite:
-      return absl::InternalError("logits that are not finite");
-    case Result::State::kNoneAllowed:
-      break;
-  }
-  return absl::InternalError("no token is allowed");
+  return TokenOf(*reinterpret_cast<const Result*>(context.results));
 }
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA

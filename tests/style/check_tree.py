@@ -34,7 +34,6 @@ LONG_FUNCTIONS = {
     "kernels/cuda/mat_mul/mat_mul_prompt.cu": 62,
     "kernels/cuda/mat_mul/mat_mul_wgmma.cu": 107,
     "kernels/cuda/mat_mul/stream_tiles.cuh": 89,
-    "kernels/cuda/sample.cu": 62,
 }
 MAX_FILE_BYTES = 1 << 20
 CODE = (".cc", ".h", ".cu", ".cuh", ".py", ".sh", ".proto", ".js", ".css", ".html")
