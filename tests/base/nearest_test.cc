@@ -25,7 +25,8 @@ TEST(NearestTest, ABeginningIsNearerThanAnyOtherName) {
 
 TEST(NearestTest, TakesAnyWord) {
   EXPECT_EQ(Nearest("", kNames), "/set");
-  const std::string long_word = std::string(1 << 20, 'x') + "/reset";
+  std::string long_word(1 << 20, 'x');
+  long_word += "/reset";
   EXPECT_EQ(Nearest(long_word, kNames), "/set");
 }
 
