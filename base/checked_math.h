@@ -79,7 +79,7 @@ constexpr Checked RoundUp(Checked value, int64_t multiple) {
   return value.overflow() || !rounded ? Checked::Overflow() : Checked(*rounded);
 }
 
-// RoundUp to a multiple of a power of two, without a division.
+// Rounds up to a multiple of a power of two, without a division.
 constexpr Checked AlignUp(Checked value, int64_t alignment) {
   const Checked padded = value + (alignment - 1);
   if (padded.overflow()) return padded;

@@ -76,10 +76,9 @@ struct DeviceInfo {
   // starts as what was asked for and becomes false when a step shows that they
   // cannot.
   bool has_programmatic_launches = false;
-  // Ascending numbers of rows that part steps (BeginStep) by their kernels:
-  // steps of up to step_rows[0] rows have the same kernels, so have steps of
-  // more rows up to step_rows[1], and so on; steps of more rows than the last
-  // number are the last group.
+  // Groups of steps (BeginStep) with the same kernels, as ascending limits: the
+  // first group has up to step_rows[0] rows, the next one up to step_rows[1],
+  // and so on; the last one has all other steps.
   std::vector<int64_t> step_rows = {};
 };
 
@@ -126,9 +125,9 @@ struct RmsNormArgs {
   constexpr int64_t XStride() const { return x_stride == 0 ? dim : x_stride; }
 };
 
-// Two norms as one operation: the first one adds to what the second one reads.
-// `add` has accumulate set, norm.x is add.out, and both have the same rows.
-// norm.out may be add.x.
+// Two norms as one operation: the second one reads the sum that the first one
+// adds to. `add` has accumulate set, norm.x is add.out, and both have the same
+// rows. norm.out may be add.x.
 struct AddNormArgs {
   RmsNormArgs add;
   RmsNormArgs norm;
@@ -286,7 +285,7 @@ inline PackActivationsArgs PackingOf(const AttentionArgs& args) {
   return {args.out, n_rows, args.n_heads * args.ValueDim(), args.packed};
 }
 
-// What a gate becomes before it multiplies up.
+// The function that is applied to a gate before the gate multiplies `up`.
 enum class Activation {
   kSilu,
   kGeluTanh,
@@ -347,9 +346,9 @@ struct StateScanArgs;
 struct GatedNormArgs;
 
 // The k largest logits of each row in descending order (equal ones by ascending
-// id), and log(sum(exp(logits))) of the whole row. Where inverse_temperatures
-// are given, also the total weight of the row's tokens at that row's
-// temperature, where the largest logit has weight 1.
+// id), and log(sum(exp(logits))) of the whole row. With inverse_temperatures,
+// `masses` gets the total weight of the row's tokens at its temperature; the
+// largest logit has weight 1.
 struct TopKArgs {
   const float* logits;  // [n_rows, n]
   int64_t n_rows;
@@ -515,8 +514,8 @@ class Backend {
     return absl::OkStatus();
   }
   virtual absl::Status EndStep() { return absl::OkStatus(); }
-  // After this call steps take no more of the driver's memory: they are started
-  // only with what the steps so far have built.
+  // After this call, steps take no more memory from the driver: they build no
+  // new graphs.
   virtual void EndWarmUp() {}
 };
 
@@ -538,8 +537,9 @@ struct CudaOptions {
   // with another. kAll: all with the prompts' kernel.
   enum class TensorAttention { kNone, kPrompts, kAll };
   TensorAttention tensor_attention = TensorAttention::kPrompts;
-  // Attention of a generated token that sees n times 64 keys has up to some
-  // sqrt(n * decode_spans) spans, to compute at the same time and to merge.
+  // Attention of a generated token that sees n times 64 keys is cut into up to
+  // about sqrt(n * decode_spans) spans. They are computed at the same time and
+  // then merged.
   int64_t decode_spans = 8;
   // Steps of at least this many rows round weights and activations of packed
   // products to F16 (2^-12 of each), at twice the rate or more. A weight beyond
@@ -549,11 +549,11 @@ struct CudaOptions {
   // steps of at least this many rows do the same with the instructions of a
   // warpgroup (wgmma).
   int64_t wgmma_rows = 9;
-  // Products of up to eight rows read weights through shared memory, on devices
-  // of compute capability 9.0 or later, and add up in an order of their own.
+  // On devices of compute capability 9.0 or later, products of up to eight rows
+  // read weights through shared memory. Their sums have another order.
   bool streams_weights = true;
-  // So do products of up to 64 rows with wgmma. Their columns are in so many
-  // parts, or in as many as seem best (0). A row's bits depend on both.
+  // Products of up to 64 rows with wgmma do so too. Their columns have
+  // few_row_parts parts; 0 chooses the number. The bits depend on both.
   bool streams_few_rows = true;
   int64_t few_row_parts = 0;
   // Attention of prompts uses wgmma too, for heads of up to 256 elements.
@@ -569,8 +569,8 @@ struct CudaOptions {
   // devices of compute capability 9.0 or later with a driver for CUDA 12.3 or
   // later. The bits are the same.
   bool programmatic_launches = true;
-  // Products ask for their weights before they have their activations, for more
-  // than they can hold. The bits are the same.
+  // Products prefetch weights into the cache before their activations are
+  // ready. The bits are the same.
   bool prefetches_weights = true;
 };
 

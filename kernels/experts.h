@@ -81,7 +81,7 @@ enum class RouterGate {
   kSoftmaxOfChosen,  // scores are logits; the softmax is over a row's experts
 };
 
-// What is done with the scores of a row.
+// How the scores of a row become weights.
 struct Routing {
   RouterGate gate = RouterGate::kSoftmax;
   // Weights are divided by their sum, at least by kLeastWeightSum.

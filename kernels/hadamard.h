@@ -1,5 +1,5 @@
-// Hadamard transforms of heads, by which few bits are enough for keys and
-// values: a transform spreads what is large in a few elements over all of them.
+// Hadamard transforms of heads. They spread a few large elements over all
+// elements, so that keys and values can be stored with few bits.
 #ifndef PLIMSOLL_KERNELS_HADAMARD_H_
 #define PLIMSOLL_KERNELS_HADAMARD_H_
 

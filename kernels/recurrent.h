@@ -19,8 +19,8 @@ inline constexpr int64_t kMaxStateKeyDim = 256;
 // Columns of a tile of a head's state.
 inline constexpr int64_t kStateColumns = 32;
 
-// Instead of a state's index: a sequence begins with zeros, or a state is not
-// kept.
+// This value in the place of a state's index says that a sequence begins with
+// zeros, or that its state is not kept.
 inline constexpr int32_t kNoState = -1;
 
 // The rows of one sequence in a step; they are consecutive tokens.
@@ -40,10 +40,10 @@ struct StepStates {
   int64_t n_states = 0;
   const StateSegment* segments = nullptr;  // host, [n_segments]
   int64_t n_segments = 0;
-  // Host, [n_rows]: the state that gets what the row leaves behind, or kNoState
-  // if that is not kept. The last row of a segment has one as a rule. A row
-  // before it has one if the sequence may be taken back to that row, as after
-  // drafts that are rejected.
+  // Host, [n_rows]: the index of the state that is stored after the row, or
+  // kNoState if it is not kept. The last row of a segment has one as a rule. A
+  // row before it has one if the sequence may be taken back to that row, as
+  // after drafts that are rejected.
   const int32_t* destinations = nullptr;
 };
 

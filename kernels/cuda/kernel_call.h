@@ -33,7 +33,7 @@ inline Dimensions DimensionsOf(const Grid& grid) {
 // Shared memory of a block: what every device of compute capability 8.0 or
 // later gives on request, as a LaunchQueue makes it, and what it gives without.
 inline constexpr int64_t kMaxSharedBytes = int64_t{99} << 10;
-// What devices of compute capability 9.0 give.
+// The limits of devices of compute capability 9.0.
 inline constexpr int64_t kMostSharedBytes = int64_t{227} << 10;
 inline constexpr int64_t kUnaskedSharedBytes = int64_t{48} << 10;
 

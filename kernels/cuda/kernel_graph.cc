@@ -12,7 +12,7 @@
 namespace plimsoll::kernels::cuda {
 namespace {
 
-// The addresses of a call's arguments, as the runtime wants them.
+// The addresses of a call's arguments, in the form that the runtime takes.
 struct Arguments {
   explicit Arguments(const KernelCall& call) {
     for (int i = 0; i < call.n_arguments(); ++i) {
@@ -31,8 +31,9 @@ void AllowShared(const KernelCall& call) {
                              static_cast<int>(call.shared_bytes));
 }
 
-// Asks for a multiprocessor's memory to be shared memory as far as it can. It
-// must be idle to be divided anew, so kernels that overlap ask for the same.
+// Requests that as much as possible of a multiprocessor's memory is shared
+// memory. A multiprocessor must be idle before its division changes, so kernels
+// that overlap request the same division.
 void PreferShared(const KernelCall& call) {
   (void)cudaFuncSetAttribute(call.kernel,
                              cudaFuncAttributePreferredSharedMemoryCarveout,

@@ -32,12 +32,12 @@ class LaunchQueue {
   static constexpr int64_t kLeastSlot = 64;
   static constexpr size_t kMaxCalls = 8192;  // a step's calls, likewise
   // It keeps at most this many graphs, one for each number of rows and list of
-  // kernels. Where all places are taken, a step changes a graph of its list
-  // that was made for another number of rows; if there is none, the graph that
-  // was not used for longest is dropped.
+  // kernels. If there are that many, a step updates a graph with the same list
+  // of kernels that was made for another number of rows. If there is none, the
+  // graph that was least recently used is dropped.
   static constexpr size_t kMaxGraphs = 16;
-  // An estimate of what the driver takes for one graph, with room to spare:
-  // about 1,000 kernels of 1 KiB. cuda_bench prints the measured number.
+  // A generous estimate of the driver's memory for one graph: about 1,000
+  // kernels of 1 KiB. cuda_bench prints the measured number.
   static constexpr int64_t kGraphBytes = int64_t{2} << 20;
 
   // Counts of what became of steps, for tests and benchmarks.
@@ -64,8 +64,8 @@ class LaunchQueue {
   absl::Status BeginStep(int64_t n_rows);
   // Starts the held calls as one graph and stops holding calls.
   absl::Status StartAsGraph();
-  // Starts the held calls one by one and stops holding calls. For a step that
-  // did not come to its end.
+  // Starts the held calls one by one and stops holding calls. It serves a step
+  // that stopped before its end.
   absl::Status StartEach();
   // From now on no graph is added. Steps change the graphs that there are, and
   // a step starts call by call if no graph has its list of kernels.

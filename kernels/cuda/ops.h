@@ -30,7 +30,7 @@ inline constexpr int64_t kResultBytes = int64_t{1} << 20;
 inline constexpr int64_t kCounts = 4'096;
 inline constexpr int64_t kCountBytes = kCounts * int64_t{sizeof(int32_t)};
 
-// What an operation may use; the backend owns it all.
+// The resources that an operation may use; the backend owns all of them.
 struct Context {
   Stream stream;
   Staging* staging;

@@ -5,7 +5,7 @@
 // weights by the leading bits of the tokens' keys gives the leading bits of
 // that key, another histogram gives the bits that follow, and so on. Weights
 // are integers, so their sums do not depend on the order in which blocks add to
-// them. A State holds what is known between two kernels.
+// them. A State passes the search's result so far from one kernel to the next.
 #include <algorithm>
 #include <bit>
 #include <cmath>

@@ -14,8 +14,8 @@
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
-// A backend owns it and calls it from its thread. What is staged stays there
-// for the kernels that are queued before kParts - 1 more parts are full. The
+// A backend owns it and calls it from its thread. Staged data stays valid for
+// the kernels that are queued before kParts - 1 more parts are full. The
 // stream's order protects the device's copy; events protect the pinned one.
 class Staging {
  public:

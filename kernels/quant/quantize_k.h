@@ -1,5 +1,5 @@
-// Blocks of 256 floats as Q4_K and Q6_K. The format says what a block is worth,
-// not which scales to choose.
+// Blocks of 256 floats as Q4_K and Q6_K. The format defines the values that a
+// block represents, not which scales to choose.
 #ifndef PLIMSOLL_KERNELS_QUANT_QUANTIZE_K_H_
 #define PLIMSOLL_KERNELS_QUANT_QUANTIZE_K_H_
 

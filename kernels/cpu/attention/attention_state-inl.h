@@ -45,7 +45,7 @@ struct Query {
   int64_t end;
 };
 
-// Where the cells of a block lie.
+// The place of a block's cells in memory.
 struct Cells {
   const std::byte* keys[kAttentionBlock];
   const std::byte* values[kAttentionBlock];

@@ -81,8 +81,8 @@ struct AttentionSplit {
 };
 
 // Chooses whole head groups where it can, because these read each key once.
-// Where that leaves threads without work, it cuts the keys of a decode's row
-// into spans, or gives tiles fewer heads of more rows.
+// If some threads would then have no work, it cuts the keys of a decoding row
+// into spans, or makes tiles of fewer heads and more rows.
 AttentionSplit SplitAttention(const AttentionArgs& args, int n_threads);
 
 // Returns task `index`, index < split.n_tasks.

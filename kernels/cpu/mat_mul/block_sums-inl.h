@@ -40,8 +40,8 @@ struct PanelTask {
   int64_t ahead;
 };
 
-// The sums of 32 columns times kRows activation rows. Where halves of the
-// columns have scales of their own, there are two sums of each row.
+// The sums of 32 columns times kRows activation rows. If each half of the
+// columns has its own scale, each row has two sums.
 template <int kRows>
 using BlockSums = RowSums[kRows][2];
 

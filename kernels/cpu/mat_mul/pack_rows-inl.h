@@ -40,8 +40,9 @@ struct PartBuffer {
   HWY_ALIGN uint8_t bytes[kPartColumns * kPanelRows * 4];
 };
 
-// While part `part` of `n_parts` is packed, asks for as much of the next panel.
-// In the file's order it lies behind this one.
+// Prefetches part `part` of `n_parts` of the next panel, while the same part of
+// this panel is packed. In the file, the next panel lies directly behind this
+// one.
 HWY_INLINE void PrefetchNextPanel(const PanelRows& rows, int64_t part,
                                   int64_t n_parts) {
   const int64_t bytes = rows.row_bytes * kPanelRows;

@@ -15,9 +15,9 @@
 #include "hwy/highway.h"
 #include "kernels/cpu/mat_mul/pack_weights.h"
 
-// Keeps what a compiler concludes of a function from its callers: GCC 12 at -O3
-// takes some functions that decode a type with minima for ones that write
-// nothing, and drops their calls.
+// Keeps a compiler from drawing conclusions about a function from its callers:
+// GCC 12 at -O3 takes some functions that decode a type with minima for ones
+// that write nothing, and drops their calls.
 #undef PLIMSOLL_NO_IPA
 #if defined(__GNUC__) && !defined(__clang__)
 #define PLIMSOLL_NO_IPA __attribute__((noipa))

@@ -62,7 +62,7 @@ class RowGroups {
 };
 
 // True if a product of `n_rows` rows uses groups. Packing and multiplying both
-// ask here, so that they agree.
+// call this, so that they agree.
 inline bool IsGrouped(int64_t n_rows) {
   return UsesVnni512() &&
          n_rows >=

@@ -126,8 +126,8 @@ HWY_INLINE Columns Read(const float* tile, const float* k, int64_t key_dim) {
 }
 
 // Lets a row change the state: to = decay * from + k written^T, where `to` may
-// be `from`. Returns S^T q and, with kLooksAhead, lets `ahead` be what the next
-// row's key reads.
+// be `from`. Returns S^T q. With kLooksAhead it also sets `ahead` to the values
+// that the next row's key reads.
 template <bool kLooksAhead>
 HWY_INLINE Columns Advance(int64_t key_dim, float decay, const float* k,
                            const float* q, const float* next_k,

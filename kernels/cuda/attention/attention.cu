@@ -316,9 +316,9 @@ absl::StatusOr<std::vector<const PageEntry*>> PutTables(
   return tables;
 }
 
-// True if the tensor cores attend for a segment. They do not for keys or values
-// of F32, because those who choose F32 want float32's arithmetic, nor for those
-// of nibbles.
+// True if the tensor cores attend for a segment. They do not if keys or values
+// are F32, because that choice asks for float32 arithmetic, or if they are
+// stored as nibbles.
 bool UsesTensorCores(const Context& context, const AttentionArgs& args,
                      const AttentionSegment& segment) {
   if (!HasPromptType(args.k_type) || !HasPromptType(args.v_type)) return false;

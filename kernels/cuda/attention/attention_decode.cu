@@ -9,9 +9,10 @@
 //
 // Both products run on the tensor cores with float32 sums. A product of scores
 // has 16 rows: the high halves of eight queries, and their low halves. It gives
-// a lane the scores of one query in the places where a product of values wants
-// weights. Weights are split too: with four queries, the other four columns
-// have the low halves. Queries and weights lose about 2^-21 (BF16: 2^-16).
+// a lane the scores of one query in the places where the product with the
+// values reads its weights. Weights are split too: with four queries, the other
+// four columns have the low halves. Queries and weights lose about 2^-21 (BF16:
+// 2^-16).
 //
 // The levels of Q8_0 are exact in F16. The scales of keys multiply the sums of
 // each block; the scales of values multiply both halves of the weights.

@@ -20,7 +20,7 @@ constexpr int64_t kStateFloats = 8;
 // keep their bits in F16.
 constexpr float kWeightScale = 128.0f;
 
-// What a block keeps in shared memory rather than in every lane's registers.
+// Values that a block keeps in shared memory, to save registers in every lane.
 struct BlockState {
   AttentionTile tile;
   Step steps[kWarps][2];  // the step that a warp is at, and the next one
@@ -184,8 +184,8 @@ __device__ void CopyScattered(std::byte* to, const Row& row) {
   });
 }
 
-// Copies a step's keys, or its values. For a key that is not live there may be
-// no row, so the nearest live one is read instead; its weight is zero.
+// Copies a step's keys, or its values. A key that is not live may have no row.
+// The nearest live key is read instead, and its weight is zero.
 template <class S>
 __device__ void CopyStep(const Task& task, const Step& step,
                          const std::byte* rows, const std::byte* ring,

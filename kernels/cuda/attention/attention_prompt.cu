@@ -6,8 +6,8 @@
 // of F16 already are; sums are float32. A query is first multiplied by a power
 // of two that keeps it in F16's range.
 //
-// Operands lie in shared memory as the instructions of a warpgroup want them
-// (wgmma_layout.h): blocks of 64 elements of all rows, swizzled. Devices
+// Operands lie in shared memory in the layout that a warpgroup's instructions
+// require (wgmma_layout.h): swizzled blocks of 64 elements of all rows. Devices
 // without these instructions read the same bytes with ldmatrix. Keys and values
 // of F16 are copied there, others are converted on the way. While the products
 // of a tile run, the keys of the next but one and the values of the next

@@ -272,8 +272,8 @@ struct Bringer {
     }
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
-      // For a key that is not live there may be no row, so the nearest live one
-      // is read instead; its score is not used, and its weight is zero.
+      // A key that is not live may have no row. The nearest live key is read
+      // instead; its score is not used, and its weight is zero.
       BringOne(operand, first, i, row(NearestLive(tile.step, Key(first + i))));
     }
   }
@@ -503,7 +503,7 @@ __device__ inline float CappedFast(const AttentionShape& shape, float score) {
 }
 
 // Multiplies scores by what makes them exponents of two; `units` are the powers
-// of two of the queries. What a query does not see becomes minus infinity.
+// of two of the queries. Keys that a query does not see get minus infinity.
 template <class S>
 __device__ void FinishScores(const AttentionShape& shape, const Task& task,
                              const KeyTile& tile, const float* units,

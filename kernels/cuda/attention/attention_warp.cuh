@@ -296,8 +296,8 @@ __device__ inline float Capped(const AttentionShape& shape, float score) {
 }
 
 // This lane's elements of kLoads keys or values, from key `first` on. The step
-// has live keys. For a key that is not live there may be no row, so the nearest
-// live one is read instead.
+// has live keys. A key that is not live may have no row. The nearest live key
+// is read instead.
 template <class S, DType kType, int kChunks>
 struct StoredKeys {
   using Head = StoredHead<kType, S::kLanes, kChunks>;

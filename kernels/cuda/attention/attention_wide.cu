@@ -127,9 +127,9 @@ __device__ void StageQueries(const AttentionShape& shape, const Task& task,
   SyncTeam<S>();
 }
 
-// Finds the rows of a tile's keys and values. The step has live keys. For a key
-// that is not live there may be no row, so the nearest live one is read
-// instead; its score is not used, and its weight is zero.
+// Finds the rows of a tile's keys and values. The step has live keys. A key
+// that is not live may have no row. The nearest live key is read instead; its
+// score is not used, and its weight is zero.
 __device__ inline void FindRows(const AttentionShape& shape, const Step& step,
                                 const std::byte** rows) {
   for (int i = LaneIndex(); i < kKeys; i += kWarpThreads) {

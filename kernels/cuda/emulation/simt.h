@@ -79,16 +79,17 @@ void RunGrid(Dim3 grid, int n_threads, int64_t shared_bytes,
 void SyncThreads();
 
 // These are for kernels of a graph (simt.cuh). In the grid that RunAfter is
-// given, the threads of the first block wait until `earlier` has run. Elsewhere
-// there is nothing to wait for.
+// given, the threads of the first block wait until `earlier` has run. In all
+// other cases WaitForKernelsBefore returns at once.
 void LetNextKernelBegin();
 void WaitForKernelsBefore();
 // Dies if the running thread has not waited for the kernels before.
 void CheckWaited();
 
 // Runs `grid`, which makes one call of RunGrid, and runs `earlier` when the
-// first block of the grid waits. So whatever a kernel does before it waits for
-// the kernel before it shows in its results.
+// first block of the grid waits. So an access that a kernel makes too early,
+// before it waits for the earlier kernel, gives a wrong result that a test can
+// see.
 void RunAfter(absl::FunctionRef<void()> earlier,
               absl::FunctionRef<void()> grid);
 

@@ -20,8 +20,8 @@ namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {
 
 constexpr int kThreads = kFewWarps * kWarpThreads;
-// With so many threads one would have 96 registers. That leaves room for a
-// block of a small kernel that overlaps.
+// A bound of this many threads limits each thread to 96 registers. That leaves
+// room for a block of a small kernel that overlaps.
 [[maybe_unused]] constexpr int kBoundThreads = 576;
 constexpr int kFewRows = 32;
 constexpr int kSomeRows = 64;
@@ -297,7 +297,7 @@ struct QuadSums {
     return true;
   }
 
-  // Adds up what all parts have left, in the order of the columns.
+  // Adds up the stored sums of all parts, in the order of the columns.
   __device__ void Add(int quad, float (&sums)[kSums]) const {
     constexpr int kAtOnce = kRows == kFewRows ? 3 : 1;
     const float4* from = At(quad, 0);

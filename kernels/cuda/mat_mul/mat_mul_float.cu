@@ -8,7 +8,7 @@ namespace {
 constexpr int kThreads = 128;
 constexpr int64_t kWarps = kThreads / kWarpThreads;
 
-// What lies from one head to the next.
+// The distances from one head to the next.
 struct HeadSteps {
   int64_t matrix_bytes;
   int64_t x_floats;

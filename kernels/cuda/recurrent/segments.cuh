@@ -1,4 +1,4 @@
-// Puts what a step says of its states where the device finds it.
+// Copies the step's description of its states to the device.
 #ifndef PLIMSOLL_KERNELS_CUDA_RECURRENT_SEGMENTS_CUH_
 #define PLIMSOLL_KERNELS_CUDA_RECURRENT_SEGMENTS_CUH_
 
