@@ -17,9 +17,9 @@
 
 namespace plimsoll::planner {
 
-// What a decode step must read, and how often a second that is possible. All
-// numbers are ESTIMATED: the bound leaves out computing, launching and
-// everything else.
+// The bytes that a decode step must read, and how many such steps a second are
+// possible. All numbers are ESTIMATED: the bound leaves out computing,
+// launching and everything else.
 struct DecodeBound {
   int64_t weight_bytes;  // read once a step
   int64_t kv_bytes;      // read once a step for each sequence

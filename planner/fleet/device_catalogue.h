@@ -56,7 +56,8 @@ class DeviceCatalogue {
 
   // The device called `name`, in any case, or nullptr.
   const CatalogueDevice* Find(absl::string_view name) const;
-  // Find with an error. Errors: kNotFound with the names that come closest.
+  // Like Find, but returns an error if there is no such device. Errors:
+  // kNotFound with the names that come closest.
   absl::StatusOr<CatalogueDevice> Get(absl::string_view name) const;
 
  private:

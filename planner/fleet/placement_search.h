@@ -11,7 +11,7 @@ namespace plimsoll::planner {
 // Larger problems are not searched.
 inline constexpr int64_t kMaxSearchReplicas = 64;
 inline constexpr int64_t kMaxSearchDevices = 64;
-// The search gives up after trying this many devices for replicas.
+// The search stops after it has tried this many devices for replicas.
 inline constexpr int64_t kMaxSearchTrials = 200'000;
 
 // Replaces `best` by a packing of a higher score if there is one. Returns true

@@ -72,12 +72,12 @@ struct WhatIfPoint {
   bool can_run;
 };
 
-// Walks a grid, a few points at a time. A caller holds no more points than it
-// asks for, and may stop at any time. Not thread-safe.
+// Walks a grid, a few points at a time. A caller gets at most as many points as
+// it requests, and may stop at any time. Not thread-safe.
 class WhatIf {
  public:
-  // `base` gives every option that is no axis. Create computes, once for each
-  // device and type, what depends on the weights only.
+  // `base` gives every option that is no axis. Create computes everything that
+  // depends on the weights only, once for each device and type.
   // Errors: kInvalidArgument naming the axis that is empty, too long or has a
   // value that makes no sense for this model; the errors of Layout about the
   // shape and the profiles; kOutOfRange if the weights overflow; those of
@@ -98,9 +98,9 @@ class WhatIf {
 
   // Indices, ascending, of the visited points that are on their device's Pareto
   // frontier. A point is on it if it fits, can run, and no other such point of
-  // its device is at least as good in all of these and better in one: a longer
-  // context, more slots, more bits of a key and a value together, more bits of
-  // weights, fewer bytes in all. The chunk does not count: it costs time, not
+  // its device is better in one of these and at least as good in the rest:
+  // length of the context, number of slots, bits of a key and a value together,
+  // bits of weights, total bytes. The chunk does not count: it costs time, not
   // quality. O(n log n) for n points and short axes.
   // Errors: those of `stop`, which is called repeatedly.
   absl::StatusOr<std::vector<int64_t>> Frontier(

@@ -15,9 +15,10 @@ namespace plimsoll::planner {
 
 class PlanInputs;  // plan_regions.h
 
-// Where neither context nor experts are asked for, experts move to the host
-// until the device has this much context, or all that the model has. It is the
-// context that commands have which load a model by themselves.
+// If the options request neither a context nor a number of experts, experts
+// move to the host until the device has room for this much context, or for the
+// model's whole context. Commands that load a model by themselves use the same
+// context.
 inline constexpr int64_t kContextBeforeExperts = 4'096;
 
 // How the CPU stores experts, and what its kernels read.
@@ -34,7 +35,7 @@ int64_t CpuExpertsEnd(const ModelShape& shape, int64_t n);
 bool IsCpuExpert(const WeightTensor& tensor, int64_t end);
 
 // Checks whether experts of such a plan may lie in host memory, if the options
-// want it. Errors: kInvalidArgument saying what is in the way.
+// request that. Errors: kInvalidArgument saying what prevents it.
 absl::Status CheckCpuExperts(const ModelShape& shape,
                              const LoadOptions& options,
                              const DeviceProfile& profile);
@@ -44,15 +45,16 @@ absl::Status CheckCpuExperts(const ModelShape& shape,
 // 1. for as few as leave room on the device for the context asked for or, if it
 //    is solved too, for kContextBeforeExperts tokens of it;
 // 2. what room is left then goes to a longer context.
-// So no expert leaves the device for a context that nobody asked for. If there
+// So no expert leaves the device for a context that nobody requested. If there
 // is no room even so, the number is the largest that the host has room for, or
 // a smaller one that gives the same context.
 //
 // `cap` is the longest context that the model and the options allow.
 int64_t DecideCpuExperts(const PlanInputs& inputs, int64_t cap);
 
-// Says in one sentence how the number came about that `plan` has. `asked` are
-// the options before it was decided. It is empty if no experts were to move.
+// Says in one sentence why `plan` has this number of layers with experts on the
+// host. `asked` are the options before it was decided. It is empty if no
+// experts were to move.
 std::string CpuExpertsReason(const PlanInputs& inputs, const MemoryPlan& plan,
                              const LoadOptions& asked);
 

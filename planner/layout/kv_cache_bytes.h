@@ -52,8 +52,8 @@ bool HasRing(int64_t window, int64_t n_ctx);
 // One entry of a slot's page table on the host. The worker's KvCache asserts
 // that its entries have this size.
 inline constexpr int64_t kPageEntryBytes = 24;
-// What the host notes of one page: its place among the free pages, its users,
-// and room to list it where pages are forgotten. There is at most one page for
+// The host's record of one page: its place among the free pages, its users, and
+// an entry in the list of pages to be forgotten. There is at most one page for
 // each entry of a slot's table. A pool may have fewer, but plans do not count
 // on it: its number of pages may shrink as the context grows.
 inline constexpr int64_t kPageStateBytes = 12;
@@ -82,8 +82,9 @@ struct KvBytes {
   }
 };
 
-// What the KV bytes of a model depend on, so that the cost of a query for one
-// context does not grow with the number of layers.
+// The facts of a model that decide its KV bytes. Layers that are alike are one
+// group, so a query for one context costs the same however many layers there
+// are.
 class KvModel {
  public:
   // Errors: kInvalidArgument for a count that is not positive, or a head_dim

@@ -91,15 +91,15 @@ class Slicer {
   std::vector<Owner> owners_;  // by index in ModelShape::weights
 };
 
-// What all splits of one call have in common.
+// The data that all splits of one call share.
 struct SplitProblem {
   const Slicer& slicer;
   const std::vector<SplitDevice>& devices;
   StopCheck stop;
 };
 
-// Where the model may be cut: no layer after reads keys and values of one
-// before. Both ends are among them.
+// The places where the model may be cut: no layer behind a cut reads keys or
+// values of a layer before it. Both ends are among them.
 std::vector<int64_t> Cuts(const ModelShape& shape) {
   std::vector<int64_t> cuts = {shape.n_layers};
   int64_t least_source = shape.n_layers;

@@ -42,8 +42,8 @@ struct ProjectorBytes {
   int64_t workspace = 0;  // for one image or sound; an estimate
 };
 
-// How the planned engine lays out memory, and what a host does whose device has
-// memory of its own. The defaults are Plimsoll's own.
+// How the planned engine lays out memory, and what the host holds if the device
+// has its own memory. The defaults are Plimsoll's own.
 struct EngineRules {
   ReservePolicy policy = ReservePolicy::kExact;
   RingRule ring = RingRule::kExact;
@@ -96,7 +96,7 @@ struct LoadOptions {
   DType v_type = DType::kF16;
   int64_t margin_bytes = 0;
 
-  // This engine's worker refuses what is not the default, but for
+  // This engine's worker refuses every value that is not the default, except in
   // host_budget_bytes, mmap_weights and host_weights.tables.
   EngineRules engine;
 };
@@ -131,8 +131,8 @@ enum class ContextLimit {
   kMemory,           // the largest that fits the budget
 };
 
-// What is changed of LoadOptions, all of it together. What is absent stays as
-// it was.
+// Changes to LoadOptions, which are made together. An absent field changes
+// nothing.
 struct Change {
   HostWeights host_weights = {};  // kinds that move to host memory as well
   std::optional<int64_t> n_ubatch = std::nullopt;
@@ -160,7 +160,7 @@ struct Suggestion {
   int64_t n_ctx;  // the n_ctx that it gives
 };
 
-// What a search among many plans reads.
+// The numbers of a plan that a search among many plans reads.
 struct PlanNumbers {
   int64_t n_ctx;  // decided; 0 if even the smallest does not fit
   ContextLimit context_limit;
@@ -191,9 +191,9 @@ struct MemoryPlan : PlanNumbers {
   std::vector<Region> regions;
   WorkspacePlan workspace;
   std::vector<WeightPlacement> weights;  // by index in ModelShape::weights
-  // What the CPU computes has places in the region experts_host, by index in
-  // ModelShape::weights, and buffers in experts_workspace. Without such experts
-  // both are empty.
+  // The experts that the CPU computes have places in the region experts_host,
+  // by index in ModelShape::weights, and buffers in experts_workspace. Without
+  // such experts both are empty.
   std::vector<WeightPlacement> cpu_weights;
   WorkspacePlan cpu_workspace;
   // Why the device's backend cannot run this plan yet, one sentence each. The
@@ -218,9 +218,9 @@ struct MemoryPlan : PlanNumbers {
 // Computes the plan. It alone decides n_ctx = min(requested or solved,
 // max_inference_len if given, trained context). A solved n_ctx is the largest
 // multiple of a page (of a token, for reserve-first policies) whose plan fits,
-// so one more does not fit. Where the device is the host, it leaves room for
-// the pages of a mapped file, which a requested context need not. A plan that
-// does not fit is still an OK result, with `fits` false, its bytes and
+// so one more does not fit. If the device is the host, a solved n_ctx also
+// leaves room for the pages of a mapped file; a requested one need not. A plan
+// that does not fit is still an OK result, with `fits` false, its bytes and
 // suggestions.
 //
 // Pure. More context, slots or bytes per element never costs less.

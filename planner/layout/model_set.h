@@ -28,9 +28,9 @@ struct SetPlan {
   bool fits;
 };
 
-// Plans all members within one budget. Members that ask for no context get the
-// same one, each up to its own limit: the largest with which all fit. So a
-// draft is planned at the context that it will have.
+// Plans all members within one budget. Members that request no context all get
+// the same one, each up to its own limit. It is the largest with which all
+// members fit. So a draft model is planned with the context that it will have.
 // Errors: kInvalidArgument for no members or more than kMaxModelsInSet, and
 // beyond kMaxLayersInSet; those of Layout, with the member's number in front;
 // those of `stop`, which is called for each member and each context that is

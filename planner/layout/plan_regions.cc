@@ -149,7 +149,7 @@ class RegionSizer {
     const bool parks_in_arena = options.n_parked > 0 && profile.kind == "cpu";
     if (parks_in_arena) AddToArena("kv_parked", parked);
     AddToArena("workspace", workspace_bytes);
-    // Where a model lies in parts, the last part has the logits.
+    // If a model is cut into parts, the last part has the logits.
     const bool has_logits = inputs_.shape().has_last_layer;
     AddToArena("logits",
                has_logits ? sampled * inputs_.shape().vocab_size * kFloatBytes
@@ -324,7 +324,7 @@ absl::StatusOr<PlanInputs> PlanInputs::Create(const ModelShape& shape,
   inputs.weight_bytes_ = options.engine.weight_bytes.value_or(
       is_exact ? weights.device : weights.file);
   if (is_exact && options.engine.mmap_weights) {
-    // What is given is what stays in the file.
+    // A given weight_bytes counts the bytes that stay in the file.
     inputs.weight_bytes_ = options.engine.weight_bytes ? 0 : weights.device;
     inputs.mapped_bytes_ = options.engine.weight_bytes.value_or(weights.mapped);
   } else if (is_exact && !options.engine.weight_bytes) {

@@ -20,9 +20,9 @@ absl::Status ValidateOptions(const LoadOptions& options);
 // tokens.
 enum class ContextStep { kPage, kToken };
 
-// What a plan is computed from: all that does not depend on the context is
-// worked out once, so that a solver may ask for many. Refers to shape, options
-// and profile, which outlive it.
+// The inputs of a plan. Everything that does not depend on the context is
+// computed once, so that a solver can try many contexts. Refers to shape,
+// options and profile, which outlive it.
 class PlanInputs {
  public:
   // Requires valid options and a valid profile.

@@ -10,7 +10,7 @@
 
 namespace plimsoll::planner {
 
-// What an engine keeps free beside weights and KV cache.
+// The memory that an engine keeps free beside weights and KV cache.
 enum class ReservePolicy {
   kExact,     // the buffers themselves, laid out to the byte
   kDense,     // DenseReserve

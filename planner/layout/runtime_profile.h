@@ -93,8 +93,8 @@ int64_t RuntimeGrowth(const RuntimeLoad& from, const RuntimeLoad& to);
 
 // Bytes to plan under `load` after a measurement: kRuntimeSafetyBytes more than
 // measured, in whole MiB, for readers and buffers that were not there yet. They
-// also cover what a heap keeps of any mix of requests, so that requests change
-// no plan.
+// also cover the memory that the heap keeps after any mix of requests, so that
+// requests change no plan.
 inline constexpr int64_t kRuntimeSafetyBytes = 4 << 20;
 int64_t MeasuredRuntimeBytes(const RuntimeProfile& profile,
                              const RuntimeLoad& load);

@@ -27,7 +27,7 @@ struct WeightLayout {
   WeightBytes bytes;
 };
 
-// Where the weights lie that are not on the device.
+// The places of the weights that are not on the device.
 struct WeightHomes {
   HostWeights host = {};   // tables are in the mapped file, others in memory
   bool is_mapped = false;  // all other matrices stay in the mapped file
@@ -44,8 +44,8 @@ bool StaysOnHost(WeightKind kind, const HostWeights& host);
 
 // Places the weights in the file's order: matrices in the device's storage
 // rule, vectors as float32, each aligned. Experts for the CPU are placed in the
-// same way, by the rule of HostProfile. What has another home stays there as it
-// is in the file.
+// same way, by the rule of HostProfile. Weights that lie elsewhere stay there,
+// in the file's layout.
 // Errors: kInvalidArgument; kOutOfRange on overflow.
 absl::StatusOr<WeightLayout> LayoutWeights(const ModelShape& shape,
                                            const DeviceProfile& profile,

@@ -20,8 +20,9 @@ struct LeaseTimes {
 
   // A lease lives for so long without a renewal.
   absl::Duration ttl = kDefaultTtl;
-  // So long after a reservation's end comes the first reading that may prove it
-  // gone. A message may be on its way for that time.
+  // A reading proves that a reservation is gone only if it comes at least this
+  // long after the reservation's end. A message may be on its way for that
+  // time.
   absl::Duration grace = kDefaultGrace;
   // A planner that may have forgotten leases grants nothing for so long. It is
   // not less than `ttl`: by then every reservation of an earlier planner has

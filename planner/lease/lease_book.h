@@ -42,8 +42,8 @@ struct BookedDevice {
 //   reading. (One from a journal may have been confirmed since it was written;
 //   only a reading by which nothing is used ends it.)
 // Readings do not show memory that is swapped out. So a silent holder that
-// nobody watches may be wronged; when it speaks again, it gets the lease back
-// if its bytes are still free (Adopt).
+// nobody watches may lose a lease whose memory it still uses. When it presents
+// the lease again (Adopt), it gets it back if the bytes are still free.
 class LeaseBook {
  public:
   // Each limit has a test at it and one past it.
@@ -59,8 +59,8 @@ class LeaseBook {
   static constexpr int64_t kMaxEpoch = int64_t{1} << 62;
   // A lease is presented with an epoch at most this far above the first epoch
   // of this book (which is a clock's milliseconds, if the journal does not know
-  // it): 139 years of that clock. So one that is presented cannot use up the
-  // epochs, and one that was granted is taken in again.
+  // it): 139 years of that clock. So a presented lease cannot use up the
+  // epochs, and every lease that was really granted is accepted again.
   static constexpr int64_t kMaxEpochsAhead = int64_t{1} << 42;
 
   struct ReserveRequest {
@@ -91,7 +91,7 @@ class LeaseBook {
   // Returns how long that still lasts; grants are possible at 0.
   absl::Duration RecoveryLeft(absl::Time now) const;
 
-  // A new book takes over what a journal held. Live leases are suspect and have
+  // Gives a new book the leases of a journal. Live leases are suspect and have
   // one whole time to live to be renewed in. The book recovers if the image is
   // partial; a Recover afterwards decides anew. It takes every image that a
   // book wrote.
@@ -101,8 +101,8 @@ class LeaseBook {
   // Registers or updates a device; its reading may free leases that expired
   // before the last call that had a time. `registrant` is the holder that asks,
   // or empty: one that holds nothing there makes an unhealthy device healthy.
-  // At the limit of devices the one leaves that holds no lease and was not
-  // heard of for longest (unhealthy ones last). Returns its id, else "".
+  // At the limit of devices, the device without leases whose last news is
+  // oldest is removed (unhealthy devices last). Returns its id, else "".
   // Errors: kInvalidArgument (bytes <= 0, empty or oversized id),
   // kResourceExhausted (kMaxDevices, and leases are held on each). Shrinking a
   // device below what is granted is allowed; nothing more is granted until it

@@ -7,7 +7,7 @@
 namespace plimsoll::planner {
 namespace {
 
-// What says that an earlier planner may have granted something, or null.
+// The evidence that an earlier planner may have granted something, or null.
 const char* SignOfEarlierPlanner(const StartEvidence& evidence) {
   switch (evidence.journal) {
     case JournalFound::kBad:

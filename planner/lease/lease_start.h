@@ -1,6 +1,5 @@
-// The rule for what a planner that starts may believe: how long it grants
-// nothing, and from which epoch on it grants. The services collect the
-// evidence.
+// The rule by which a planner starts: how long it grants nothing, and which
+// epoch its first grant has. The services collect the evidence.
 #ifndef PLIMSOLL_PLANNER_LEASE_LEASE_START_H_
 #define PLIMSOLL_PLANNER_LEASE_LEASE_START_H_
 
@@ -39,8 +38,8 @@ struct PlannerStart {
   std::string reason;       // it is one sentence, for people
 };
 
-// Grants are possible at once only where nothing can be held that the planner
-// does not know:
+// Grants are possible at once only if the planner must know every lease that
+// may be held:
 // - the journal is whole;
 // - or somebody says that nothing was granted, and nothing says otherwise.
 // A start of the host is no evidence: the journal may have come from a host

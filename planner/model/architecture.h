@@ -126,7 +126,7 @@ struct Architecture {
   // The chat format of files without a template, as --chat-format names it.
   // Empty: there is none.
   absl::string_view chat_format = {};
-  // What converting a checkpoint has to know.
+  // Facts that are needed to convert a checkpoint.
   CheckpointForm checkpoint = {};
 
   // These are the parts of a layer.
@@ -141,9 +141,9 @@ struct Architecture {
   FfnKind ffn = FfnKind::kGated;           // in layers without experts
   FfnKind expert_ffn = FfnKind::kExperts;  // in layers with experts
   absl::string_view ffn_norm = "ffn_norm.weight";
-  // What the file calls output_norm.weight.
+  // The file's name for output_norm.weight.
   absl::string_view output_norm = "output_norm.weight";
-  // Norms of the residual stream are of rows less their means, and their
+  // Norms of the residual stream first subtract the row's mean, and their
   // epsilon is A.attention.layer_norm_epsilon.
   bool norms_subtract_means = false;
   // The FFN reads what attention reads, and both are added.

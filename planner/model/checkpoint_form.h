@@ -17,8 +17,8 @@ struct ModuleName {
 };
 
 struct CheckpointForm {
-  // The norms of a layer that are not norms of heads. Without any, checkpoints
-  // of the architecture cannot be converted.
+  // The norms of a layer that are not norms of heads. If there are none,
+  // checkpoints of the architecture cannot be converted.
   std::span<const ModuleName> norms = {};
   // True if norms multiply by 1 + weight. The file has the sum.
   bool norms_lack_one = false;

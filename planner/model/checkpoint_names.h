@@ -14,7 +14,7 @@
 
 namespace plimsoll::planner {
 
-// What becomes of one tensor of a checkpoint.
+// How one tensor of a checkpoint is converted.
 struct FileTensor {
   std::string name;  // in the file
   // Orders the tensors of a file: those of no layer, then layer by layer.

@@ -131,7 +131,7 @@ constexpr std::array<Dim, 3> MatrixOf(Dim cols, Dim rows) {
   return {cols, rows, Dim::kNone};
 }
 
-// A bias of the router that only the choice of experts sees.
+// A bias of the router that only affects the choice of experts.
 inline constexpr auto kChoiceBias = std::to_array<TensorRole>({
     {"exp_probs_b.bias", When::kExperts, Presence::kUsual,
      VectorOf(Dim::kExperts)},

@@ -18,8 +18,8 @@ namespace plimsoll::planner {
 // kOutOfRange if a tensor's bytes overflow int64.
 absl::StatusOr<ModelShape> WithWeightType(const ModelShape& shape, DType dtype);
 
-// A shape as LoadOptions::weight_type asks for it. It copies only if that has a
-// type. Refers to `shape`, which must outlive it.
+// A shape whose matrices have the type of LoadOptions::weight_type. It copies
+// only if that has a type. Refers to `shape`, which must outlive it.
 class StoredShape {
  public:
   // Errors: those of WithWeightType.

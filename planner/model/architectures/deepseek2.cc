@@ -1,6 +1,6 @@
-// DeepSeek V2, V3 and R1, and what is built like them: keys and values are
-// products of one small vector of each token, which alone is kept, and experts
-// stand behind a few dense layers.
+// DeepSeek V2, V3 and R1, and models that are built like them. Keys and values
+// are computed from one small vector of each token, and the cache keeps only
+// that vector. The first few layers are dense; the others have experts.
 #include "planner/model/architecture.h"
 
 namespace plimsoll::planner {

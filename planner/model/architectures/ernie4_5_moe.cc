@@ -1,5 +1,5 @@
 // ERNIE 4.5 with experts, after dense layers. The router has a bias that only
-// the choice sees.
+// affects the choice of experts.
 #include "planner/model/architecture.h"
 
 namespace plimsoll::planner {

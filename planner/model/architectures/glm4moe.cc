@@ -1,5 +1,6 @@
-// GLM 4.5 to 4.7: dense layers first, then experts whose router has a bias that
-// only the choice sees. The largest models norm the heads.
+// GLM 4.5 to 4.7: the first layers are dense; the others have experts, and a
+// bias of the router that only affects their choice. The largest models norm
+// the heads.
 #include "planner/model/architecture.h"
 
 namespace plimsoll::planner {
