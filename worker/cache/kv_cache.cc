@@ -226,8 +226,8 @@ void KvCache::GiveBack(int32_t page) {
 }
 
 int64_t KvCache::ShareablePages(const Slot& slot, int64_t n_tokens) const {
-  // Behind a prefix that ends within a page nothing lies where it would lie
-  // without one.
+  // If a prefix ends within a page, everything behind it has another place than
+  // without the prefix.
   const int64_t end = slot.prefix_tokens % page_tokens_ == 0
                           ? n_tokens
                           : std::min(n_tokens, slot.prefix_tokens);
@@ -336,7 +336,8 @@ void KvCache::Evict(int64_t slot, int64_t n_tokens) {
   auto kept = oldest;
   while (kept != s.pages.end() &&
          kept->first_position + page_tokens_ <= s.live_begin) {
-    // What comes after it is no beginning of anything any more.
+    // Without this page, the pages after it are not the beginning of any text,
+    // so nobody can share them.
     prefixes_.Forget(kept->page, forgotten_);
     for (const int32_t page : forgotten_) {
       if (IsUnused(page)) FreeUnused(page);

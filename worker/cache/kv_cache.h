@@ -77,7 +77,7 @@ class KvCache {
   // Errors: kResourceExhausted if too few pages are free.
   absl::Status Restore(int64_t slot, const Slot& held);
 
-  // What a slot shares with others.
+  // The beginning that a slot shares with others.
   struct Shared {
     int64_t n_tokens = 0;  // computed tokens that the slot begins with
     // Tokens that are known. A snapshot may be missing for the last ones, so
@@ -111,7 +111,8 @@ class KvCache {
   bool NeedsSnapshots() const { return needs_snapshots_; }
   // True if snapshots can be kept.
   bool KeepsSnapshots() const { return n_snapshots_ > 0; }
-  // What a sequence keeps beside its pages, as numbers for Rings and State.
+  // The ring and the state that a sequence keeps beside its pages, as numbers
+  // for Rings and State.
   struct BesidePages {
     int64_t rings;
     int64_t state;

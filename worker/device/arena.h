@@ -32,8 +32,8 @@ class Arena {
   // The region called `name`; the plan must have it inside the arena.
   kernels::BufferView Region(const planner::MemoryPlan& plan,
                              absl::string_view name) const;
-  // The names of the regions that were asked for. A plan with a region that
-  // nobody asks for takes memory in vain.
+  // The names of the regions that Region() has returned. A region that nobody
+  // uses wastes memory.
   const std::set<std::string, std::less<>>& Asked() const { return asked_; }
   // Bytes that the device took.
   int64_t bytes() const { return buffer_.bytes(); }

@@ -1,5 +1,5 @@
-// What the control groups of this process leave it: memory, CPU time, threads.
-// It reads version 1, version 2, and both at once.
+// The memory, CPU time and threads that this process's control groups still
+// allow it. It reads version 1, version 2, and both at once.
 #ifndef PLIMSOLL_WORKER_DEVICE_CGROUP_H_
 #define PLIMSOLL_WORKER_DEVICE_CGROUP_H_
 

@@ -1,5 +1,5 @@
-// What this machine offers: memory within the cgroups' limits, threads within
-// their quota, and the CPU backend's facts as a profile for the planner.
+// The resources of this machine: memory within the cgroups' limits, threads
+// within their quota, and a profile of the CPU backend for the planner.
 #ifndef PLIMSOLL_WORKER_DEVICE_HOST_RESOURCES_H_
 #define PLIMSOLL_WORKER_DEVICE_HOST_RESOURCES_H_
 

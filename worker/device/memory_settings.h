@@ -16,8 +16,8 @@ struct MemorySettings {
   // When the system uses transparent huge pages: "always", "madvise" or
   // "never". Empty where it does not say.
   std::string huge_pages;
-  // What may still be mapped where the system promises no more memory than it
-  // has (vm.overcommit_memory = 2). Absent where it promises more.
+  // Bytes that may still be mapped if the system promises no more memory than
+  // it has (vm.overcommit_memory = 2). Absent where it promises more.
   std::optional<int64_t> mappable_bytes;
 };
 

@@ -24,7 +24,7 @@ constexpr int64_t kPieceValues = 8'192;
 constexpr uint32_t kMagnitudeBits = 0x7FFFFFFF;
 constexpr uint32_t kLargestWeightBits = std::bit_cast<uint32_t>(kLargestWeight);
 
-// What one thread has found in a matrix.
+// The statistics that one thread has gathered of a matrix.
 struct Findings {
   int64_t n_not_finite = 0;
   int64_t first_not_finite = -1;

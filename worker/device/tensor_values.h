@@ -19,7 +19,7 @@ namespace plimsoll::worker {
 // beyond some hundreds are rare. A damaged scale often gives larger ones.
 inline constexpr float kLargestWeight = 65'504;
 
-// What the values of one tensor are like. An index counts the tensor's values
+// Statistics of the values of one tensor. An index counts the tensor's values
 // in the file's order.
 struct TensorValues {
   int64_t n_values = 0;

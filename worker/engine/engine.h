@@ -66,8 +66,8 @@ class Engine {
   // A request that waits ends with kAborted if the queue is full and a tenant
   // with less of the queue needs its place.
   absl::Status Submit(GenerateOptions options, std::shared_ptr<TokenSink> sink);
-  // How many sessions may be open. Where there are several slots, one is left
-  // to requests without a session.
+  // How many sessions may be open. If there are several slots, one stays free
+  // for requests without a session.
   int64_t MaxSessions() const;
   // Opens a session. Its first call waits for a slot, as any request does. The
   // session then keeps the slot until others wait for one while it is idle; its

@@ -49,10 +49,10 @@ class Engine::Impl {
   // Starts the step thread. Called once, before anything below.
   absl::Status Start();
 
-  // What these do is said in engine.h.
+  // These functions are described in engine.h.
   absl::Status Submit(GenerateOptions request, std::shared_ptr<TokenSink> sink)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Tells the observer what a Submit returns.
+  // Reports the result of a Submit to the observer.
   void ReportSubmit(const absl::Status& status);
   int64_t MaxSessions() const;
   absl::StatusOr<SessionInfo> OpenSession(SessionOptions session)
@@ -76,8 +76,7 @@ class Engine::Impl {
   absl::Duration StepAge() const;
   std::vector<RequestInfo> Requests(size_t max) const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // What the load made. It never changes, but for what the step thread does
-  // with it.
+  // The objects that the load made. Only the step thread changes them.
   const EngineResources& resources() const { return resources_; }
   ConstraintCache& constraints() { return constraints_; }
 
@@ -109,8 +108,7 @@ class Engine::Impl {
   // Offers a stream's output to its sink. Ends the stream if that was all, and
   // parks it if its reader is behind.
   void FlushParkOrFinish(Sequence& sequence) ABSL_LOCKS_EXCLUDED(mu_);
-  // Ends a stream that the book does not have any more, or that it is about to
-  // give up.
+  // Ends a stream that the book has removed already, or is about to remove.
   void Finish(Sequence& sequence);
   // Tells the observer of the step.
   void ReportStep(absl::Duration time);
@@ -118,7 +116,8 @@ class Engine::Impl {
   void LoseDevice(const absl::Status& error) ABSL_LOCKS_EXCLUDED(mu_);
   // Ends every stream, as the engine goes away.
   void EndAll() ABSL_LOCKS_EXCLUDED(mu_);
-  // All streams, told of their aborts. Valid until the next call.
+  // Passes pending aborts to the streams, and returns all streams. Valid until
+  // the next call.
   const std::vector<Sequence*>& AllSequences() ABSL_LOCKS_EXCLUDED(mu_);
 
   EngineResources resources_;

@@ -1,4 +1,4 @@
-// What an engine tells of its work, for metrics and logs.
+// The interface by which an engine reports its work to metrics and logs.
 #ifndef PLIMSOLL_WORKER_ENGINE_ENGINE_OBSERVER_H_
 #define PLIMSOLL_WORKER_ENGINE_ENGINE_OBSERVER_H_
 

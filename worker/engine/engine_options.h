@@ -55,7 +55,7 @@ struct EngineOptions {
   double prompt_share_beside_others = kPromptShareBesideOthers;
   std::function<absl::Time()> clock;  // monotonic; required
   // Told of every step and of every request's end; outlives the engine. Null:
-  // nobody is told.
+  // there is no observer.
   EngineObserver* observer = nullptr;
   // Called once, from the step thread, when a device fails for good
   // (kUnavailable). The status it returns ends every stream and refuses every

@@ -1,5 +1,5 @@
-// What a loaded engine runs on: devices, arenas, the KV cache, the model and
-// its tokenizer.
+// The resources of a loaded engine: devices, arenas, the KV cache, the model
+// and its tokenizer.
 #ifndef PLIMSOLL_WORKER_ENGINE_ENGINE_RESOURCES_H_
 #define PLIMSOLL_WORKER_ENGINE_ENGINE_RESOURCES_H_
 

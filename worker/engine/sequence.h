@@ -37,13 +37,13 @@ struct Arrival {
   absl::Time time;
 };
 
-// What a sequence begins with.
+// The state with which a sequence begins.
 struct SequenceStart {
   RollPlan roll;
   TokenHistory history = {};  // ends with the prompt
   int64_t n_prompt = 0;       // tokens of the context before the reply
   int64_t n_cached = 0;       // prompt tokens that earlier calls computed
-  // What has left a session's context before the call.
+  // The tokens that left a session's context before the call.
   std::optional<Eviction> evicted = std::nullopt;
   // The session's key in SessionBook; absent without a session.
   std::optional<int64_t> session = std::nullopt;
@@ -80,7 +80,7 @@ class Sequence {
   // The tokens that penalties apply to; null without penalties.
   const RecentTokens* recent() const { return recent_ ? &*recent_ : nullptr; }
 
-  // What the next token may be; null if it may be any.
+  // The mask of allowed next tokens; null if every token is allowed.
   TokenMask* mask() const { return start_.mask.get(); }
 
   // The next draw. Valid until the sequence changes.
@@ -164,7 +164,7 @@ class Sequence {
   // The reason to stop after `token`, or kUnknown to go on.
   FinishReason ReasonToStop(int32_t token, const Tokenizer& tokenizer,
                             int64_t n_ctx) const;
-  // Appends what a generated token adds to the reply's text.
+  // Appends the text of a generated token to the reply's text.
   void AppendShown(int32_t token, const Tokenizer& tokenizer,
                    std::string& bytes) const;
   // Finds out whether the limit of reasoning decides the next token.

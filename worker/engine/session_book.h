@@ -63,14 +63,14 @@ struct Session {
   // is part of the chat. The call's context had `n_tokens`.
   void KeepReply(const RenderedChat& message, ChatMessage reply,
                  int64_t n_tokens);
-  // What the session's client may know. Every session reserves the same bytes,
-  // but for those with texts.
+  // The session's description for its client. Every session reserves the same
+  // bytes, but for those with texts.
   SessionInfo Describe(int64_t reserved_bytes, absl::Time now) const;
 };
 
 // All sessions of an engine. A state machine without threads, clock or device.
-// Every method that is told the time first closes the sessions that nobody has
-// used for their ttl.
+// Every method with the argument `now` first closes the sessions whose ttl has
+// passed without use.
 class SessionBook {
  public:
   // A tenant with just one session more than a newcomer keeps it until it has

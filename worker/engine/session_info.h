@@ -47,7 +47,7 @@ struct SessionOptions {
   std::optional<int64_t> evict_to;  // like RollOptions::evict_to
   // The session is closed when no call has used it for this long.
   absl::Duration ttl = kDefaultTtl;
-  // What was said before, the oldest first; at most kMaxTurns. Turns that the
+  // The earlier turns, the oldest first; at most kMaxTurns. Turns that the
   // context has no room for are left out, the oldest first.
   std::vector<SessionTurn> turns = {};
   // How a session with texts renders its chat; null: it has none. It uses no

@@ -233,7 +233,7 @@ void StepPlanner::ReleaseSlot(StreamBook& book, Sequence& sequence,
     return;
   }
   session->history = sequence.history();
-  // What a failed step left in the slot is worth nothing.
+  // The rows that a failed step left in the slot are not valid.
   if (slot && has_failed) {
     contexts_.Clear(*slot);
     session->history.Restart();

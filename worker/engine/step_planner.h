@@ -22,9 +22,9 @@
 
 namespace plimsoll::worker {
 
-// Carries out what the book's scheduler decides on the contexts. Owned by the
-// engine, used from the step thread only. Knows no lock: whoever passes the
-// book holds its lock during the call.
+// Applies the decisions of the book's scheduler to the contexts. Owned by the
+// engine, used from the step thread only. It takes no lock: the caller holds
+// the lock of the book that it passes.
 class StepPlanner {
  public:
   // The engine's objects that a plan works on. They outlive the planner.

@@ -28,7 +28,7 @@ absl::Status StepRunner::Run(ScheduledStep& step) {
   if (absl::IsUnavailable(status)) return status;
   CountRows(step);
   if (status.ok()) return absl::OkStatus();
-  // Whatever went wrong, nobody knows what the step has written.
+  // After any error it is not known what the step has written.
   for (Sequence* sequence : step.sequences) {
     sequence->End(absl::InternalError(status.message()));
   }

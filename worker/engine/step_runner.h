@@ -1,4 +1,4 @@
-// What one step computes: the batch, the drawn tokens, the prompts' scores.
+// Computes one step: the batch, the drawn tokens, the prompts' scores.
 #ifndef PLIMSOLL_WORKER_ENGINE_STEP_RUNNER_H_
 #define PLIMSOLL_WORKER_ENGINE_STEP_RUNNER_H_
 
@@ -59,7 +59,8 @@ class StepRunner {
   // Keeps the guesses that were right, and counts.
   absl::Status KeepDrafts(ScheduledRows& rows, Sequence& sequence,
                           int64_t n_right);
-  // Scores prompt tokens, where a request asks for it. Replaces the logits.
+  // Scores the prompt tokens of requests that ask for scores. Replaces the
+  // logits.
   absl::Status ScorePrompts(const ScheduledStep& step);
   void CountRows(const ScheduledStep& step);
 

@@ -39,8 +39,8 @@ class StreamBook {
                    limits.n_ctx),
         sessions_(limits.max_sessions) {}
 
-  // Queues a stream without a session. If the queue is full, a stream of a
-  // tenant that has more of it may be told to end instead.
+  // Queues a stream without a session. If the queue is full, a waiting stream
+  // of a tenant with more places in the queue may be ended instead.
   // Errors: kResourceExhausted if the queue is full.
   absl::Status Add(Arrival arrival, SequenceStart start);
   // Adds the stream that answers a message to the request's session, within

@@ -1,4 +1,4 @@
-// Tokens that a model's file wants never drawn.
+// Tokens that a model's file forbids to draw.
 #ifndef PLIMSOLL_WORKER_ENGINE_SUPPRESSED_TOKENS_H_
 #define PLIMSOLL_WORKER_ENGINE_SUPPRESSED_TOKENS_H_
 

@@ -24,7 +24,7 @@ struct Eviction {
   RollMethod method;
 };
 
-// What one step produced for one stream. `text` is valid UTF-8. It may be empty
+// The output of one step for one stream. `text` is valid UTF-8. It may be empty
 // while the stream holds back part of a code point or a possible stop string.
 struct StepOutput {
   std::string text;
@@ -43,7 +43,7 @@ enum class FinishReason {
   kLength,      // the context is full
 };
 
-// What a stream cost and how it ended.
+// The cost of a stream, and how it ended.
 struct FinishInfo {
   FinishReason reason = FinishReason::kUnknown;
   std::string stop_string;  // the one that matched

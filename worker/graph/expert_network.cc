@@ -24,7 +24,7 @@ ExpertNetwork::ExpertNetwork(const ExpertNames& names,
         absl::StrCat(names.prefix, role, names.suffix, ".weight"));
   };
   up_ = experts("ffn_up");
-  // Without gates, up is its own, which is multiplied twice.
+  // Without gates, `up` is its own gate, so its matrix is multiplied twice.
   const bool has_gates = context.Has(
       absl::StrCat(names.prefix, "ffn_gate", names.suffix, ".weight"));
   gate_ = has_gates ? experts("ffn_gate") : up_;

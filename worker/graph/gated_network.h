@@ -1,5 +1,5 @@
-// A gated network: gate and up by the same input, and down. Without a gate, up
-// is its own.
+// A gated network: gate and up by the same input, and down. Without a gate,
+// `up` is its own gate.
 #ifndef PLIMSOLL_WORKER_GRAPH_GATED_NETWORK_H_
 #define PLIMSOLL_WORKER_GRAPH_GATED_NETWORK_H_
 

@@ -48,7 +48,7 @@ struct StepBatch {
   // True if every row belongs to a sequence that decodes. A backend may start
   // such a step as one piece.
   bool only_decodes = false;
-  // What is read of each sampled row's logits; empty: everything.
+  // The part of each sampled row's logits that is read; empty: everything.
   std::span<const kernels::TopOutputs> top;
   // For a piece of a step (step_pieces.h): the numbers of rows and of sampled
   // rows in the pieces before it.
@@ -62,8 +62,8 @@ class Model {
  public:
   virtual ~Model() = default;
 
-  // Reads what the host has to know of the weights. It is called once, when
-  // they are loaded and before the first step.
+  // Reads the weights whose values the host needs. It is called once, when they
+  // are loaded and before the first step.
   // Errors: those of the backend.
   virtual absl::Status FinishLoad() { return absl::OkStatus(); }
 

@@ -1,5 +1,5 @@
-// What an engine has on one device: a part of its model's layers, with the
-// backend and the memory that they use.
+// An engine's part on one device: some layers of its model, with the backend
+// and the memory that they use.
 #ifndef PLIMSOLL_WORKER_GRAPH_STAGE_H_
 #define PLIMSOLL_WORKER_GRAPH_STAGE_H_
 
@@ -21,7 +21,7 @@
 
 namespace plimsoll::worker {
 
-// What the CPU computes for a stage on a device with memory of its own.
+// The CPU's part of a stage on a device with its own memory.
 struct HostPart {
   planner::MemoryPlan plan;  // planner::HostPlanOf
   std::unique_ptr<kernels::Backend> backend = nullptr;

@@ -128,7 +128,7 @@ RowSampler::RowSampler(Model& model, kernels::Backend& backend,
 }
 
 // Tokens that nothing changes keep their order, so that the largest ones after
-// the changes are among as many more as are changed. Where some are, all
+// the changes are among as many more as are changed. If some are allowed, all
 // candidates are likely to show which.
 int64_t RowSampler::CandidateBytes() const {
   static_assert(
@@ -342,10 +342,10 @@ void RowSampler::AddChanged(const DrawRequest& request,
        entry.id});
 }
 
-// A token that is not known has at most the last candidate's logit, and after
-// the changes at most what they make of that: what lies above it, as equal ones
-// could come before by their ids, is in order. Where that is not a number the
-// row says so.
+// An unknown token has at most the last candidate's logit, so after the changes
+// its logit is at most `most`. Tokens above `most` are therefore in their final
+// order; an equal one might come after an unknown token with a lower id. If a
+// logit is not finite, the result is empty.
 std::span<const LogitEntry> RowSampler::FirstOfChanged(
     const DrawRequest& request) {
   std::ranges::sort(known_ids_);
@@ -362,8 +362,8 @@ std::span<const LogitEntry> RowSampler::FirstOfChanged(
   return {best_.begin(), end};
 }
 
-// Tokens above a candidate are candidates themselves. What a device drew from
-// the row is the only one that may be none of them there.
+// Tokens above a candidate are candidates themselves. On a device, only a token
+// that it drew from the whole row may be missing among them.
 void RowSampler::AddLogprobs(const DrawRequest& request, TokenOutput& token) {
   const double lse = log_sum_exp_[static_cast<size_t>(row_)];
   const auto log_probability = [lse](float logit) {

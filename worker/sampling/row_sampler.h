@@ -50,8 +50,8 @@ class RowSampler {
   int64_t CandidateBytes() const;
 
   // Which logits the draws `requests` require: one entry for each sampled row,
-  // or no entry if one draw requires all logits. Where more logits are possible
-  // later, a draw may still turn out to require them. Valid until the next
+  // or no entry if one draw requires all logits. If the host can read more
+  // logits later, a draw may still turn out to need them. Valid until the next
   // call.
   std::span<const kernels::TopOutputs> RequiredLogits(
       std::span<const DrawRequest> requests, LogitsLater later);

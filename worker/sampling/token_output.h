@@ -1,4 +1,4 @@
-// What a stream reports about a drawn token, or about a token of its prompt.
+// A stream's report about a drawn token, or about a token of its prompt.
 #ifndef PLIMSOLL_WORKER_SAMPLING_TOKEN_OUTPUT_H_
 #define PLIMSOLL_WORKER_SAMPLING_TOKEN_OUTPUT_H_
 

@@ -20,8 +20,8 @@ struct Claim {
   // An empty name means nobody in particular; that is a tenant like any other.
   std::string tenant;
   Priority priority = Priority::kNormal;
-  // Where the request comes from; empty = from this process. The tenants of a
-  // peer divide the peer's share among them.
+  // The origin of the request; empty = this process. The tenants of a peer
+  // divide the peer's share among them.
   std::string peer = {};
 
   bool operator==(const Claim& other) const = default;
@@ -36,7 +36,8 @@ enum class Waits {
   kAdmitted,
 };
 
-// Where a request that waits again is among those of its tenant and priority.
+// The place of a request that waits again, among those of its tenant and
+// priority.
 enum class Place { kFirst, kLast };
 
 // Divides slots on three levels: between the peers that wait, between the
@@ -44,8 +45,8 @@ enum class Place { kFirst, kLast };
 // fewest slots is next; of equal ones the peer that was served least, in
 // tokens. Tenants are chosen in the same way, priorities by service alone. A
 // priority is a weight, so that nobody starves. Service counts only while
-// another party of the level waits: what nobody else wants costs nothing, and
-// when nobody waits all parties are even. Not thread-safe.
+// another party of the same level waits. When nobody waits, all parties become
+// equal again. Not thread-safe.
 class FairQueue {
  public:
   // A high priority gets four times as much as a normal one, and a normal one

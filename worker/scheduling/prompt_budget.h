@@ -72,8 +72,9 @@ class PromptBudget {
   // A share, and whether it is kept.
   struct Account {
     explicit Account(double share) : allowed(share / (1 - share)) {}
-    // Counts the seconds that a step took for prompt rows. Without them it
-    // would have taken `decode`. At most `most_left` seconds stay for later.
+    // Counts the seconds that a step took for prompt rows. Without prompt rows,
+    // the step would have taken `decode`. At most `most_left` seconds stay for
+    // later.
     void Count(double taken, double decode, double most_left);
 
     // Seconds that prompt rows may take for each second of a step without them.
@@ -90,7 +91,7 @@ class PromptBudget {
   Account of_step_;
   Account beside_others_;
   std::vector<Decode> decodes_;  // by the number of decoding rows
-  // By depth; none: not known.
+  // By depth; an empty value is not known yet.
   std::array<std::optional<double>, kDepths> rows_;
 };
 

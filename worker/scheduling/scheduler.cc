@@ -98,7 +98,7 @@ void Scheduler::Withdraw(int64_t id, int64_t n_prompt) {
       std::find_if(running_.begin(), running_.end(),
                    [id](const Sequence& s) { return s.id == id; });
   free_slots_.push_back(found->slot);
-  // What it computes again costs nothing.
+  // Rows that it computes again cost nothing.
   const int64_t n_unpaid =
       std::max<int64_t>(found->n_prompt - found->n_computed - found->n_paid, 0);
   waiting_[id] = {.id = id,
@@ -269,7 +269,8 @@ void Scheduler::Take(Sequence& s, const Rows& rows,
 
 void Scheduler::TakeDecodingRows(std::vector<ScheduledRows>& step) {
   rows_left_ = n_rows_;
-  // Guesses take rows that nobody else wants, so none while prompts wait.
+  // Guesses take only rows that are left over, so there are none while prompts
+  // wait.
   int64_t left_for_drafts =
       prefilling_.empty() ? n_rows_ - std::ssize(decoding_) : 0;
   for (Sequence* s : decoding_) {

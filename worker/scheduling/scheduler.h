@@ -33,13 +33,13 @@ struct ScheduledRows {
   bool is_beside_others = false;
 };
 
-// Where a prompt's next rows are.
+// The place of a prompt's next rows.
 struct PromptPlace {
   int64_t position = 0;           // of the first one
   bool is_beside_others = false;  // like ScheduledRows::is_beside_others
 };
 
-// What a sequence begins with in its slot.
+// The state with which a sequence begins in its slot.
 struct Admission {
   int64_t n_computed;  // rows that are there already, fewer than the prompt has
   // Rows at positions of `limit` and beyond are not scheduled: the context is
@@ -57,12 +57,12 @@ struct Resumption {
   Claim claim = {};
 };
 
-// Decides who has a slot and which rows are computed next. FairQueue gives the
-// slots to those that wait, and counts what is computed. Every step first takes
+// Decides who has a slot and which rows are computed next. FairQueue chooses
+// who gets a slot next, and counts the computed tokens. Every step first takes
 // one row of each decoding sequence, and where not all fit, of those that have
 // waited longest. Prompt rows follow, until the step is full or has as many as
 // it may: first those of the peer, and of its tenant, whose last rows were
-// longest ago, and within a tenant in order of admission. Where decoding would
+// longest ago, and within a tenant in order of admission. If decoding would
 // take every row, the first prompt takes turns with it. Not thread-safe.
 class Scheduler {
  public:
@@ -81,9 +81,9 @@ class Scheduler {
   // A sequence that has been parked for this many steps does not use its slot.
   // It gives the slot up to another tenant, however long that one has waited.
   static constexpr int64_t kMostParked = 16;
-  // A prompt costs no more than this when it gets its slot, and the rest as it
-  // is computed: newcomers begin where a party is that has paid for one, so
-  // those that wait already are no further behind them.
+  // A prompt is charged at most this much when it gets its slot, and the rest
+  // as it is computed. Newcomers start at the level of a party that has paid
+  // this, so parties that wait already are at most this far behind them.
   static constexpr int64_t kMostInAdvance = 256;
 
   static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
@@ -118,7 +118,8 @@ class Scheduler {
   // Moves the limit of a running sequence, as tokens of it have left.
   void SetLimit(int64_t id, int64_t limit);
   // The slice of a running sequence begins, though it has prompt rows left.
-  // Where it loses its slot it goes on from here, after no more than a context.
+  // If it loses its slot, it goes on from here after it has computed at most a
+  // context again.
   void BeginSlice(int64_t id);
   // Allows the next step up to `n` guessed rows behind the newest row of a
   // running sequence, if it decodes and the step has room.
@@ -128,9 +129,9 @@ class Scheduler {
   // Makes a running sequence start over, as one with `n_prompt` tokens.
   void Restart(int64_t id, int64_t n_prompt, int64_t limit);
 
-  // Gives free slots to those that wait. `begin` is asked for each of them, and
-  // returns what the slot holds already, or nullopt if the sequence must wait;
-  // then all others wait, too.
+  // Gives free slots to those that wait. It calls `begin` for each of them,
+  // which returns what the slot holds already, or nullopt if the sequence must
+  // wait; then all others wait, too.
   void Admit(
       absl::FunctionRef<std::optional<Admission>(int64_t id, int64_t slot)>
           begin);
@@ -181,7 +182,7 @@ class Scheduler {
   bool IsParked(int64_t id) const;
   // The slot of a running sequence; nullopt for one that does not run.
   std::optional<int64_t> SlotOf(int64_t id) const;
-  // Tells `visit` the running sequences, in order of admission.
+  // Calls `visit` for the running sequences, in order of admission.
   void ForRunning(
       absl::FunctionRef<void(int64_t id, int64_t slot)> visit) const;
   // Waiting sequences, those included that lost their slot.

@@ -216,7 +216,7 @@ absl::Status AttentionMixer::ScaleHeads() {
 
 absl::Status AttentionMixer::NormValues() {
   float* const v = context_.Buffer(StepBuffer::kValue);
-  // Values that are the keys are what these are before their own norm.
+  // If values are the keys, they are the keys before the keys' norm.
   return NormPlain(owns_values_ ? v : context_.Buffer(StepBuffer::kKey),
                    shape_.n_kv_heads, v);
 }

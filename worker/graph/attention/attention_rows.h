@@ -39,7 +39,7 @@ struct AttentionScratch {
 };
 
 // True if the step goes on with every row after the attention of `layer`. Only
-// the last layer drops rows: those whose logits nobody wants.
+// the last layer drops rows, namely those whose logits are not needed.
 bool KeepsAllRows(const StepContext& context, const StepBatch& batch,
                   int64_t layer);
 

@@ -21,7 +21,7 @@ inline constexpr const char* kCallNameKeys[] = {"name", "tool_name",
 inline constexpr const char* kCallArgumentKeys[] = {"arguments", "parameters",
                                                     "args"};
 
-// What stands before the arguments of a call whose name is no JSON.
+// The text before the arguments of a call whose name is not JSON.
 struct CallHead {
   absl::string_view name;
   bool is_fenced = false;  // the arguments end at a line of three backquotes

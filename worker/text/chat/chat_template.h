@@ -50,7 +50,7 @@ absl::StatusOr<std::vector<ChatSegment>> RenderChat(
 std::string ChatText(const std::vector<ChatSegment>& segments);
 
 // Token ids of the rendered conversation. Adjacent segments of the same kind
-// are one text. BOS comes once if the model's rule or the template asks for it.
+// are one text. BOS comes once, if the model's rule or the template adds it.
 // Control tokens appear only where the scaffold has them.
 // Errors: those of CheckFits, before anything is tokenised; those of
 // limits.stop.

@@ -21,8 +21,8 @@
 
 namespace plimsoll::worker {
 
-// What stands in the place of a chat format's name where a model's own template
-// renders.
+// The name that is given instead of a chat format's name if the model's own
+// template renders.
 inline constexpr absl::string_view kTemplateFormat = "template";
 
 // Immutable, so thread-safe.
@@ -34,9 +34,9 @@ class ModelTemplate {
       const planner::GgufHeader& header);
 
   // Renders the conversation as the template says; `tokenizer` is the file's.
-  // What the messages and tools say is content, all else is scaffold. `now` is
-  // what the template may take for the time. `arguments` are more variables, as
-  // a JSON object; they are content, too.
+  // The text of messages and tools is content; everything else is scaffold.
+  // `now` is the time that the template can read. `arguments` are more
+  // variables, as a JSON object; they are content, too.
   // Errors: kInvalidArgument naming the template's line, for calls, tools and
   // arguments that are not JSON, and beyond the limits of RenderChat.
   absl::StatusOr<std::vector<ChatSegment>> Render(
@@ -66,8 +66,8 @@ class ModelTemplate {
 
 // Token ids of a rendered conversation. Control tokens are found in scaffold
 // only; between them, scaffold and content are one text, so that words are cut
-// as if nothing were known of their origin. BOS comes once if the model's rule
-// or the template asks for it.
+// as if nothing were known of their origin. BOS comes once, if the model's rule
+// or the template adds it.
 // Errors: those of CheckFits, before anything is tokenised; those of
 // limits.stop.
 absl::StatusOr<std::vector<int32_t>> EncodeTemplated(
@@ -75,7 +75,7 @@ absl::StatusOr<std::vector<int32_t>> EncodeTemplated(
     const EncodeLimits& limits = {});
 
 // EncodeTemplated of a part that stands behind a control token: BOS comes only
-// where the template asks for it.
+// where the template writes it.
 absl::StatusOr<std::vector<int32_t>> EncodeTemplatedPart(
     const Tokenizer& tokenizer, const std::vector<ChatSegment>& segments,
     const EncodeLimits& limits = {});

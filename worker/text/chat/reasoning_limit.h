@@ -13,7 +13,7 @@
 
 namespace plimsoll::worker {
 
-// What a request says about the reasoning in its reply.
+// The settings of a request for the reasoning in its reply.
 struct ReasoningLimit {
   int64_t max_tokens = 0;         // between the marks; 0 = no reasoning
   ReplyReading reading = {};      // how reasoning is found in the reply
@@ -37,7 +37,7 @@ class ReasoningGuard {
   void Push(int32_t id, absl::string_view bytes);
   // The token that must come next; absent if the model decides.
   std::optional<int32_t> Next() const;
-  // Notes that Next() may not come here. What is left of the tokens that end
+  // Notes that Next() may not come here. The rest of the tokens that end
   // reasoning is dropped, and reasoning that goes on has no limit any more.
   void GiveUp();
 

@@ -71,7 +71,7 @@ struct ReplyFormat {
   // Calls are looked for even if the request has no tools: the model may have
   // been trained for its tools.
   bool has_undeclared_calls = false;
-  // Marks that are no part of what the model says.
+  // Marks that are not part of the model's text.
   std::vector<absl::string_view> dropped = {};
 
   bool IsPlain() const {

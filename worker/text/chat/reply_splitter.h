@@ -25,7 +25,7 @@ struct ReplyReading {
   bool begins_reasoning = false;  // the prompt ends inside of reasoning
 };
 
-// What a piece of a reply brought.
+// The parts that were found in a piece of a reply.
 struct ReplyPart {
   std::string text;
   std::string reasoning;
@@ -43,17 +43,17 @@ struct ReplyPart {
 };
 
 // Takes the text of one reply in any pieces: the parts together do not depend
-// on how it was cut. What may be a mark is held back. Reasoning counts where a
-// reply or a part of it begins, so that its marks may stand in an answer. White
-// space around reasoning and before a call belongs to the marks. A call that is
-// not valid, or that the end cuts off, is reported with its text, also where
-// pieces of it were reported before.
+// on how it was cut. Text that may be the beginning of a mark is held back.
+// Reasoning counts where a reply or a part of it begins, so that its marks may
+// stand in an answer. White space around reasoning and before a call belongs to
+// the marks. A call that is not valid, or that the end cuts off, is reported
+// with its text, also where pieces of it were reported before.
 class ReplySplitter {
  public:
   explicit ReplySplitter(ReplyReading reading);
 
   void Push(absl::string_view text, ReplyPart& part);
-  // Adds what is held back at the end.
+  // Adds the text that is still held back at the end.
   void Finish(ReplyPart& part);
   // True between the marks of reasoning.
   bool is_reasoning() const { return state_ == State::kReasoning; }

@@ -45,10 +45,10 @@ int64_t TextBytes(const ChatTurn& turn);
 
 // What was rendered for a message to such a session.
 struct RenderedChat {
-  // What the session had. If it has something else meanwhile, the rendering is
-  // worth nothing.
+  // The texts that the session had. If the session has other texts meanwhile,
+  // the rendering is not valid.
   std::shared_ptr<const ChatTurns> before;
-  // What was rendered. The newest turn ends with what is said now.
+  // The turns that were rendered. The newest turn ends with what is said now.
   ChatTurns turns;
   bool begins_turn = true;  // false: the newest turn goes on
   // The tokens that left with the oldest turns: their number, and the place of

@@ -7,7 +7,7 @@
 
 namespace plimsoll::worker {
 
-// What readers of calls have in common.
+// A cursor that the readers of calls share.
 class TextCursor {
  protected:
   explicit TextCursor(absl::string_view text) : rest_(text) {}

@@ -1,5 +1,5 @@
-// What a constrained stream may say: a context-free grammar over bytes, and
-// over the few control tokens that it asks for, as a small program.
+// The texts that a constrained stream may have: a context-free grammar over
+// bytes and over the control tokens that it names, as a small program.
 #ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_H_
 #define PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_H_
 

@@ -1,4 +1,4 @@
-// What plain text may follow a state of a grammar.
+// Finds the plain text that may follow a state of a grammar.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Where one stream stands in its grammar: which bytes may follow.
+// The position of one stream in its grammar, which decides the bytes that may
+// follow.
 #ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_STATE_H_
 #define PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_STATE_H_
 
@@ -122,7 +123,7 @@ class GrammarState {
 
  private:
   static constexpr State kUnknown = ~State{0};
-  // Not one state, but several.
+  // Several states at once.
   static constexpr State kMixed = kUnknown - 1;
   // Any text of the kind may follow.
   static constexpr State kFree = kUnknown - 2;
@@ -286,7 +287,7 @@ class GrammarState {
   std::array<FreePlace, kMaxFreeStates> free_ = {};
   size_t n_free_ = 0;
   int64_t n_places_ = 0;  // that PlainRoom looked at in this step
-  // What the last computed step opened, and the state that it led to.
+  // The frames that the last computed step opened, and the state after it.
   std::array<Stack, kMaxRepeated> last_open_ = {};
   size_t n_last_open_ = 0;
   State last_after_ = kDead;

@@ -15,9 +15,10 @@
 
 namespace plimsoll::worker {
 
-// It goes through the tokens in the order of their bytes. What cannot follow is
-// left out with all that begins with it. Where any text of a kind may follow,
-// tokens of this kind are not looked at one by one. Not thread-safe.
+// It goes through the tokens in the order of their bytes. If the bytes so far
+// cannot follow, it skips all tokens that begin with them. If any text of a
+// kind may follow, it does not look at the tokens of that kind one by one. Not
+// thread-safe.
 class MaskWalk {
  public:
   // `index` must outlive it.
@@ -34,7 +35,7 @@ class MaskWalk {
   using State = GrammarState::State;
   using Kind = PlainText::Kind;
   using Range = PlainTokens::Range;
-  // Where the bytes up to one of a token lead.
+  // The state after some first bytes of a token.
   struct Node {
     State state;
     std::array<PlainText::Position, PlainText::kKinds> at;  // by kind

@@ -32,7 +32,7 @@ struct ArgumentSpelling {
   std::optional<MemberSpelling> members = {};  // absent: as one value
 };
 
-// What stands around one of several texts of a schema.
+// The text around one of several texts of a schema.
 struct FrameChoice {
   // One text of each list comes before it, in order. A text may be empty, and a
   // list without texts is an id: 1 to kMaxFrameId letters and digits.
@@ -42,7 +42,7 @@ struct FrameChoice {
 };
 inline constexpr int64_t kMaxFrameId = 16;
 
-// What stands around the texts between two marks.
+// The text around the texts between two marks.
 struct FrameList {
   std::string open;
   std::string close;
@@ -65,7 +65,7 @@ struct SchemaFrame {
   bool begins_passage = false;  // the reply begins inside of it
   // White space may stand around the schema's text.
   bool has_space = false;
-  // What ends the schema's text.
+  // The text that ends the schema's text.
   std::string close = {};
   // After `close`, the trigger and such a text may come again.
   bool repeats = false;

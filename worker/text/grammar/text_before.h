@@ -20,9 +20,9 @@ struct TextEnd {
   bool has_marks = true;
 };
 
-// Any text up to `end.trigger`, the trigger, and then `after`. Where the
-// trigger has marks, its spelling in bytes may not come before it, as whoever
-// reads the reply's text could not tell them apart.
+// Any text up to `end.trigger`, the trigger, and then `after`. If the trigger
+// has marks, the text before it may not spell them in bytes: a reader of the
+// reply's text could not distinguish the two.
 GrammarBuilder::Expr TextBefore(const TextEnd& end, GrammarBuilder::Expr after,
                                 GrammarBuilder& builder);
 

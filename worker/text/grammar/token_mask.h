@@ -19,10 +19,10 @@
 
 namespace plimsoll::worker {
 
-// The mask of one stream. A text token is allowed if its bytes may follow; a
-// token that ends generation is allowed if the text so far is complete; a
-// control token is allowed where the grammar asks for it; no other token is
-// ever allowed. Not thread-safe.
+// The mask of one stream. A text token is allowed if its bytes may follow. A
+// token that ends generation is allowed if the text so far is complete. A
+// control token is allowed where the grammar names it. No other token is ever
+// allowed. Not thread-safe.
 class TokenMask {
  public:
   // It keeps this many masks, by state. Inside a string there is mostly one

@@ -1,4 +1,4 @@
-// What Python knows of characters: their case and their kind.
+// The case and the kind of characters, as Python defines them.
 #ifndef PLIMSOLL_WORKER_TEXT_JINJA_CHARACTERS_H_
 #define PLIMSOLL_WORKER_TEXT_JINJA_CHARACTERS_H_
 

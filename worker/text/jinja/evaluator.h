@@ -29,7 +29,7 @@ struct RenderLimits {
 inline constexpr int64_t kBytesPerStep = 64;
 inline constexpr int kMaxCallDepth = 900;  // nodes of the tree in nodes
 
-// What a template may learn of the world.
+// The facts about its surroundings that a template may read.
 struct Surroundings {
   absl::Time now = absl::UnixEpoch();  // for strftime_now
   absl::TimeZone time_zone = absl::UTCTimeZone();
@@ -47,7 +47,7 @@ struct Scope {
 using ScopePtr = std::shared_ptr<Scope>;
 
 // One rendering. Used by one thread. Filters, tests and methods use it to
-// compute and to account for what they do.
+// compute and to count their steps.
 class Evaluator {
  public:
   // All must outlive the evaluator.
@@ -98,11 +98,13 @@ class Evaluator {
   absl::StatusOr<bool> PassesTest(const Statement& loop, const ScopePtr& scope,
                                   const Value& item);
 
-  // Has `object` let go of its values when the rendering ends.
+  // Releases the values of `object` when the rendering ends, so that no circle
+  // of references stays.
   void Own(std::shared_ptr<Object> object) {
     owned_.push_back(std::move(object));
   }
-  // Likewise the variables of `scope`, which a macro keeps.
+  // Releases the variables of `scope`, which a macro keeps, when the rendering
+  // ends.
   void Own(ScopePtr scope) { kept_scopes_.push_back(std::move(scope)); }
 
  private:
@@ -123,7 +125,7 @@ class Evaluator {
   absl::StatusOr<Flow> ExecuteIf(const Statement& node, const ScopePtr& scope);
   absl::StatusOr<Flow> ExecuteFor(const Statement& node, const ScopePtr& scope,
                                   const Value& items, int64_t depth0);
-  // A loop whose body does not ask for `loop`.
+  // Runs a loop whose body does not use the variable `loop`.
   absl::StatusOr<Flow> ExecutePlainFor(const Statement& node,
                                        const ScopePtr& scope,
                                        const Value& items);
@@ -164,7 +166,7 @@ class Evaluator {
   absl::StatusOr<Value> ComputeChoice(const Expression& node,
                                       const ScopePtr& scope);
   const Value& Variable(const Expression& node, const ScopePtr& scope) const;
-  // Refer for `a.b` and `a[b]`.
+  // The part of Refer that handles `a.b` and `a[b]`.
   absl::StatusOr<const Value*> ReferPart(const Expression& node,
                                          const ScopePtr& scope, Value& room);
   absl::StatusOr<bool> DecideKind(const Expression& node,
@@ -181,9 +183,9 @@ class Evaluator {
                                       const ScopePtr& scope);
   absl::StatusOr<Value> ComputeConcat(const Expression& node,
                                       const ScopePtr& scope);
-  // What `target ~ more` or `target + more` is, to be assigned to `target`. Its
-  // text is made longer where it is, if nobody else has it, so that a text that
-  // grows is not copied again and again.
+  // The value of `target ~ more` or `target + more`, to be assigned to
+  // `target`. If no other value shares the text, it is extended in place, so
+  // that a growing text is not copied again and again.
   absl::StatusOr<Value> ComputeAppended(const Expression& node,
                                         const Expression& target,
                                         const ScopePtr& scope);
@@ -201,7 +203,7 @@ class Evaluator {
                                     const ScopePtr& scope);
   // Writes what the call returns.
   absl::Status WriteCall(const Expression& node, const ScopePtr& scope);
-  // What a call calls: an object, or a method of the value.
+  // The target of a call: an object, or a method of the value.
   struct Callee {
     Value value;
     NativeFunction method = nullptr;
@@ -215,8 +217,8 @@ class Evaluator {
   absl::StatusOr<Arguments> ComputeArguments(const CallSyntax& call,
                                              const ScopePtr& scope);
 
-  // What `compute` returns for `node`. Accounts for a step and for the depth,
-  // and notes the line of an error.
+  // Returns the result of `compute` for `node`. Accounts for a step and for the
+  // depth, and notes the line of an error.
   template <typename Function>
   auto AtNode(const Expression& node, const Function& compute)
       -> decltype(compute()) {

@@ -18,7 +18,7 @@ using MaybeValue = std::optional<Value>;
 
 constexpr int64_t kMaxRange = 100'000;  // that of jinja2's sandbox
 
-// What `cycler()` makes.
+// The result of `cycler()`.
 class Cycler final : public Object {
  public:
   explicit Cycler(Value items) : items_(std::move(items)) {}
@@ -57,7 +57,8 @@ absl::StatusOr<MaybeValue> Cycler::Member(Evaluator&, absl::string_view name) {
   return std::nullopt;
 }
 
-// What `joiner()` makes: nothing at the first call, its text at all others.
+// The result of `joiner()`: a call returns an empty text at first, and its text
+// from then on.
 class Joiner final : public Object {
  public:
   explicit Joiner(Value separator) : separator_(std::move(separator)) {}

@@ -59,7 +59,7 @@ class Macro final : public Object {
   ScopePtr scope_;
 };
 
-// What `namespace()` makes: its members can be assigned.
+// The result of `namespace()`, whose members can be assigned.
 class Namespace final : public Object {
  public:
   absl::string_view TypeName() const override { return "Namespace"; }

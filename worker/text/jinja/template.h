@@ -21,8 +21,8 @@ class Template {
   // Errors: kInvalidArgument naming the line.
   static absl::StatusOr<Template> Parse(absl::string_view source);
 
-  // Renders the template with `variables`. What is tainted in them is tainted
-  // in the output, whatever the template does with it.
+  // Renders the template with `variables`. Their tainted text is tainted in the
+  // output too, whatever the template does with it.
   // Errors: kInvalidArgument naming the line: those that the template raises,
   // those of values that it does not expect, and beyond the limits.
   absl::StatusOr<Text> Render(const Dict& variables,

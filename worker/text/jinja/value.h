@@ -25,10 +25,11 @@ class Iterator;
 class Object;
 class Value;
 
-// Values may be nested this deep: lists in lists, generators of generators.
+// Values, such as lists in lists or generators of generators, may be nested
+// this deep.
 inline constexpr int kMaxNesting = 200;
 
-// What a missing name or member is. Most uses of it are errors.
+// The value of a missing name or member. Most uses of it are errors.
 struct Undefined {
   std::string why;                   // unless it is a missing member:
   absl::string_view type_name = {};  // that of the value without the member
@@ -42,7 +43,7 @@ struct List {
   int depth;
   bool is_group = false;
 };
-// What keys(), values() and items() of a dict return.
+// The result of keys(), values() and items() of a dict.
 struct View {
   enum class Kind { kKeys, kValues, kItems };
   std::shared_ptr<const Dict> dict;
@@ -87,8 +88,7 @@ class Value {
     return Value(Text(std::string(bytes)));
   }
   static Value MakeUndefined(std::string why);
-  // What a value has in the place of a member that is not there. `type_name`
-  // must live for ever.
+  // The value of a member that does not exist. `type_name` must live for ever.
   static Value MissingMember(absl::string_view type_name,
                              absl::string_view member);
   // Errors: kInvalidArgument if it were nested deeper than kMaxNesting.
@@ -132,7 +132,7 @@ class Value {
   const Range& range() const { return As<Range>(); }
   Iterator& iterator() const { return As<Iterator>(); }
   Object& object() const { return As<Object>(); }
-  // These two share what dict() and iterator() show.
+  // These two share ownership of what dict() and iterator() return.
   std::shared_ptr<const Dict> shared_dict() const {
     return std::static_pointer_cast<const Dict>(shared_);
   }
@@ -140,7 +140,7 @@ class Value {
     return std::static_pointer_cast<Iterator>(shared_);
   }
 
-  // The text if this value alone has it, so that it may be made longer; else
+  // The text, if no other value shares it, so that it may be changed; else
   // null.
   Text* SoleText() {
     return is_string() && shared_.use_count() == 1 ? &As<Text>() : nullptr;
@@ -235,7 +235,7 @@ class Iterator {
   const int depth_;
 };
 
-// What a call passes. A callee may take values out of it.
+// The arguments of a call. A callee may take values out of it.
 struct Arguments {
   std::vector<Value> positional;
   std::vector<std::pair<std::string, Value>> named;
@@ -249,7 +249,7 @@ using NativeFunction = absl::StatusOr<Value> (*)(Evaluator& evaluator,
                                                  const Value& self,
                                                  Arguments&& arguments);
 
-// What stands behind `is`.
+// A test: the function behind the operator `is`.
 using TestFunction = absl::StatusOr<bool> (*)(Evaluator& evaluator,
                                               const Value& self,
                                               Arguments&& arguments);
@@ -260,8 +260,8 @@ class Object {
  public:
   virtual ~Object() = default;
   virtual absl::string_view TypeName() const = 0;
-  // The member `name` if the object holds it and has not to compute it; else
-  // null. It is there until something else is computed.
+  // The member `name` if the object stores it; null if it is computed or
+  // missing. It is there until something else is computed.
   virtual const Value* HeldMember(absl::string_view) const { return nullptr; }
   // The member `name`; nothing if there is none.
   virtual absl::StatusOr<std::optional<Value>> Member(Evaluator&,
@@ -276,7 +276,7 @@ class Object {
                                     Arguments&& arguments);
   virtual std::string Repr() const;
   virtual int depth() const { return 1; }
-  // Lets go of other values, so that no circle of them stays.
+  // Drops references to other values, so that no circle of references stays.
   virtual void Release() {}
 };
 

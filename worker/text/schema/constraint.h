@@ -1,4 +1,5 @@
-// What a reply must be, in each form that it may be written in, and compiled.
+// The compiled constraint of a reply, in each form in which the reply may be
+// written.
 #ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_CONSTRAINT_H_
 #define PLIMSOLL_WORKER_TEXT_SCHEMA_CONSTRAINT_H_
 

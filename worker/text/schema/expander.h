@@ -1,4 +1,5 @@
-// Turns schemas into shapes: what their keywords ask of a value of one type.
+// Turns schemas into shapes: the conditions that their keywords set for a value
+// of one type.
 #ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_EXPANDER_H_
 #define PLIMSOLL_WORKER_TEXT_SCHEMA_EXPANDER_H_
 

@@ -23,7 +23,7 @@ struct SchemaPattern {
   RegexNode tree;
   bool is_search;
   bool has_inner_anchors;  // its anchors are not only at the ends
-  // What tells whether a text matches; made when it is first asked for.
+  // These decide whether a text matches; they are made at their first use.
   std::unique_ptr<const CharKinds> classes;
   std::optional<CharAutomaton> automaton = {};
 };
@@ -40,8 +40,8 @@ class PatternPool {
   // `stop` must outlive it.
   explicit PatternPool(StopCheck stop) : stop_(stop) {}
 
-  // What `source` asks of a text: all uses together. A look-ahead at its front
-  // is a use of its own.
+  // Adds the pattern `source` and returns its uses: a text must fit all of
+  // them. A look-ahead at its front is a use of its own.
   // Errors: those of ParseRegex.
   absl::StatusOr<std::vector<PatternUse>> Add(const std::string& source,
                                               bool is_search);

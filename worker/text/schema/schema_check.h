@@ -20,7 +20,7 @@ struct Verdict {
   size_t at = 0;
 };
 
-// What the grammar of a whole text says, byte by byte.
+// The verdict of the grammar of a whole text, byte by byte.
 Verdict CheckText(const std::shared_ptr<const Grammar>& grammar,
                   absl::string_view text);
 

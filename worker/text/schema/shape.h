@@ -1,5 +1,5 @@
-// What a JSON schema asks of a value of one type, with everything that decides
-// together in one place.
+// The conditions that a JSON schema sets for a value of one type. Conditions
+// that depend on each other are in one place.
 #ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_SHAPE_H_
 #define PLIMSOLL_WORKER_TEXT_SCHEMA_SHAPE_H_
 

@@ -1,4 +1,4 @@
-// What each code point is to the expression of a pre-tokenizer.
+// The class of each code point in the expression of a pre-tokenizer.
 #ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_CHAR_CLASSES_H_
 #define PLIMSOLL_WORKER_TEXT_TOKENIZER_CHAR_CLASSES_H_
 

@@ -1,4 +1,4 @@
-// What follows from the name of a pre-tokenizer.
+// The rules that the name of a pre-tokenizer implies.
 #ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_PRETOKENIZER_RULE_H_
 #define PLIMSOLL_WORKER_TEXT_TOKENIZER_PRETOKENIZER_RULE_H_
 

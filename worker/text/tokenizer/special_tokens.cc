@@ -17,8 +17,8 @@ namespace {
 
 // These texts end generation if their token is a control token. In Gemma 3
 // `</s>` is an ordinary HTML tag, so the type decides.
-// These two, FunctionGemma's and Gemma 4's, wait for what a tool says: files
-// have them as control or as user-defined tokens.
+// After these two tokens, FunctionGemma's and Gemma 4's, a tool's response is
+// expected. Files have them as control or as user-defined tokens.
 constexpr absl::string_view kToolWaits[] = {"<start_function_response>",
                                             "<|tool_response>"};
 constexpr absl::string_view kEndTexts[] = {

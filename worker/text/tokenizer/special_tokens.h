@@ -82,7 +82,7 @@ class SpecialTokens {
   std::bitset<65'536> prefixes_[2];
 };
 
-// What the metadata says about single tokens.
+// The metadata's ids and settings of single tokens.
 struct TokenRoles {
   std::optional<int32_t> bos;
   std::optional<int32_t> unknown;

@@ -53,8 +53,8 @@ class BpeTokenizer final : public Tokenizer {
   int32_t FindWhole(absl::string_view piece, std::string& mapped) const;
   absl::Status EncodePiece(absl::string_view piece, Scratch& scratch,
                            std::vector<int32_t>& ids) const;
-  // Encodes a piece of several bytes: as a whole where the vocabulary wants it,
-  // or part by part.
+  // Encodes a piece of several bytes: as one token if the vocabulary's rules
+  // say so, else part by part.
   absl::Status EncodeParts(absl::string_view piece, Scratch& scratch,
                            std::vector<int32_t>& ids) const;
   // Encodes a part of a piece; no merge reaches beyond the part.

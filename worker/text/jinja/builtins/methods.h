@@ -14,9 +14,9 @@
 
 namespace plimsoll::worker::jinja {
 
-// The member `name` of a value that is not undefined. What the sandbox of
-// jinja2 forbids, such as the methods that change a list, is an undefined
-// value. Nothing if there is no such member.
+// The member `name` of a value that is not undefined. Members that the sandbox
+// of jinja2 forbids, such as the methods that change a list, are undefined
+// values. Nothing if there is no such member.
 absl::StatusOr<std::optional<Value>> FindMember(Evaluator& evaluator,
                                                 const Value& value,
                                                 absl::string_view name);
@@ -31,7 +31,8 @@ const Value* FindHeldMember(const Value& value, absl::string_view name);
 // A method of str by its name, or null.
 NativeFunction FindStringMethod(absl::string_view name);
 
-// What methods and filters share. Accounts for replacing all of `old`.
+// Methods and filters share the functions below. This one accounts for
+// replacing all of `old`.
 absl::Status CheckReplaced(Evaluator& evaluator, const Text& text,
                            const Text& old, const Text& fresh);
 // Joins `items`; with `converts`, those that are no strings become strings.

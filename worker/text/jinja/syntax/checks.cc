@@ -13,7 +13,7 @@
 namespace plimsoll::worker::jinja {
 namespace {
 
-// Where a statement stands.
+// What is allowed at the place of a statement.
 struct Place {
   bool is_soft = false;     // below an `if`: what is unknown fails when it runs
   bool is_in_loop = false;  // `break` leaves a loop of this function

@@ -1,4 +1,5 @@
-// What jinja2 refuses when it compiles a template, beyond its syntax.
+// The errors, beside those of syntax, with which jinja2 refuses to compile a
+// template.
 #ifndef PLIMSOLL_WORKER_TEXT_JINJA_SYNTAX_CHECKS_H_
 #define PLIMSOLL_WORKER_TEXT_JINJA_SYNTAX_CHECKS_H_
 

@@ -1,4 +1,4 @@
-// Parses expressions: what stands in a template's tags.
+// Parses the expressions in a template's tags.
 #ifndef PLIMSOLL_WORKER_TEXT_JINJA_SYNTAX_EXPRESSION_PARSER_H_
 #define PLIMSOLL_WORKER_TEXT_JINJA_SYNTAX_EXPRESSION_PARSER_H_
 
@@ -29,8 +29,8 @@ class ExpressionParser {
   // An expression, or several with commas, which are a tuple. `is_end` says
   // where it may end besides at the end of a tag.
   Parsed Tuple(bool with_condition, const IsEnd& is_end = nullptr);
-  // What is assigned to: a name, a tuple of names or, with `with_members`, a
-  // member of a namespace.
+  // Parses the target of an assignment: a name, a tuple of names or, with
+  // `with_members`, a member of a namespace.
   Parsed Target(bool with_members, const IsEnd& is_end = nullptr);
   // A chain of filters, each behind a "|", around `operand`, which may be null.
   // With `is_begun`, the first one has no "|".

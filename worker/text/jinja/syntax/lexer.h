@@ -1,4 +1,4 @@
-// Cuts a template into tokens: text between tags, and what stands in tags.
+// Cuts a template into tokens: the text between tags, and the parts of tags.
 #ifndef PLIMSOLL_WORKER_TEXT_JINJA_SYNTAX_LEXER_H_
 #define PLIMSOLL_WORKER_TEXT_JINJA_SYNTAX_LEXER_H_
 

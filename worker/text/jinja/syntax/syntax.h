@@ -37,7 +37,7 @@ enum class ExpressionKind {
 struct Expression;
 using ExpressionPtr = std::unique_ptr<Expression>;
 
-// What stands in the brackets of a call.
+// The arguments in the brackets of a call.
 struct CallSyntax {
   std::vector<ExpressionPtr> positional;
   std::vector<std::pair<std::string, ExpressionPtr>> named;
