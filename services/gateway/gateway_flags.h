@@ -14,7 +14,7 @@
 
 namespace plimsoll::services {
 
-// All that a gateway is told.
+// All settings of a gateway.
 struct GatewayFlags {
   ServerOptions server = {.listen = "127.0.0.1:8000"};
   std::vector<std::string> allowed_hosts = {};
@@ -24,8 +24,8 @@ struct GatewayFlags {
   Settings settings = {.section = "gateway"};
 };
 
-// Parses the flags, and reads what the environment and a file say. Returns the
-// exit code if the process is to end now.
+// Parses the flags, and reads the settings of the environment and of a file.
+// Returns the exit code if the process is to end now.
 std::optional<int> ParseGatewayFlags(int argc, char** argv,
                                      GatewayFlags& flags);
 

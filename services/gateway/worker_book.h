@@ -17,7 +17,7 @@
 
 namespace plimsoll::services {
 
-// What a request wants of a worker.
+// The requirements of a request for a worker.
 struct WorkerWish {
   std::string model;
   // Requests with the same key go to the same worker, if it has not too much to
@@ -51,7 +51,7 @@ class WorkerBook {
   static constexpr absl::Duration kEjectTime = absl::Seconds(2);
   static constexpr absl::Duration kMaxEjectTime = absl::Seconds(30);
 
-  // What a worker says of itself.
+  // A worker's report about itself.
   struct Facts {
     bool is_ready = false;
     std::set<std::string> models = {};  // all that are configured

@@ -45,9 +45,10 @@ class WorkerLink {
              const std::string& tls_name);
 
   const std::string& id() const { return id_; }
-  // For one request.
+  // Returns a channel for one request.
   std::shared_ptr<grpc::Channel> channel();
-  // For questions about the worker itself: no stream is in their way.
+  // Returns the channel for questions about the worker itself, which no stream
+  // delays.
   const std::shared_ptr<grpc::Channel>& own_channel() const {
     return own_channel_;
   }

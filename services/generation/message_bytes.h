@@ -25,8 +25,8 @@ inline constexpr int64_t kMessageBytes = 64 << 20;
 // The region "messages" of a worker's plans, with what gRPC itself buffers.
 inline constexpr int64_t kPlannedMessageBytes =
     kMessageBytes + int64_t{kMaxBufferBytes};
-// Bytes of one reply on the wire. Clients of gRPC take no more unless they are
-// told otherwise.
+// Bytes of one reply on the wire. By default, a gRPC client accepts no larger
+// message.
 inline constexpr int64_t kMaxReplyBytes = kMaxMessageBytes;
 // Tags, lengths and names in a reply, beside text and ids.
 inline constexpr int64_t kReplyFrameBytes = 1'024;

@@ -60,7 +60,7 @@ class MeteredSink final : public worker::TokenSink {
       receipt.seconds = absl::ToDoubleSeconds(info.prefill + info.decode);
       draft_.file->Add(std::move(receipt));
     }
-    // The caller may ask again as soon as it hears of the end.
+    // The caller may send another request as soon as this one has ended.
     hold_.reset();
     sink_->OnEnd(status, info);
   }

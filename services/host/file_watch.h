@@ -25,7 +25,7 @@ class FileWatch {
   const std::string& path() const { return path_; }
 
  private:
-  // What tells two states of the file apart.
+  // A file that has changed has another stamp.
   struct Stamp {
     uint64_t device = 0;
     uint64_t inode = 0;

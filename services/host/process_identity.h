@@ -32,7 +32,7 @@ std::optional<int64_t> StartTicks(int64_t pid);
 // Returns whether the process has ended for certain: there is none of this pid,
 // or another one has it. A process that is stopped has not ended, nor one whose
 // first thread alone has. A process that only waits to be collected by its
-// parent has ended. Where nothing can be read, nothing is certain.
+// parent has ended. If nothing can be read, the answer is unknown.
 bool HasEnded(const ProcessIdentity& identity);
 
 // Returns whether `pid` names a thread that is not the first of its process. It

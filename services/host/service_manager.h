@@ -51,9 +51,9 @@ class ServiceManager {
   ServiceManager(const ServiceManager&) = delete;
   ServiceManager& operator=(const ServiceManager&) = delete;
 
-  // Says that the process serves, and from then on that it is alive, if the
-  // manager wants to hear it. Throws std::system_error if the system gives no
-  // thread for that.
+  // Reports that the process serves, and from then on that it is alive, if the
+  // manager watches it. Throws std::system_error if the system gives no thread
+  // for that.
   void Ready();
   // Says that the process ends by itself. It still says that it is alive, until
   // this object ends.

@@ -1,5 +1,5 @@
-// Writes to a file of the process that another one reads, and never waits
-// longer than it is told.
+// Writes to a file that another process reads, and never waits longer than a
+// given time.
 #ifndef PLIMSOLL_SERVICES_HOST_TIMED_WRITER_H_
 #define PLIMSOLL_SERVICES_HOST_TIMED_WRITER_H_
 

@@ -21,8 +21,8 @@ namespace plimsoll::services {
 
 // A path that a front answers.
 struct FrontPath {
-  // As OpenAPI writes it. A name in braces at its end stands for the rest of a
-  // path, such as "/v1/models/{model}".
+  // It is written as in OpenAPI. A name in braces at its end stands for the
+  // rest of a path, such as "/v1/models/{model}".
   absl::string_view path;
   absl::string_view methods;  // such as "GET, HEAD"
 };
@@ -35,10 +35,10 @@ class Front {
   // Says whether requests can be answered. It is called on any thread.
   using ReadySource = std::function<bool()>;
 
-  // What is in `room` outlives it, and what `metrics` uses, which may be null:
-  // then there are none. It is ready when `is_ready` says so; if that is null,
-  // it is not at first, and SetReady changes it.
-  // Errors: those of HttpServer::Start.
+  // All members of `room`, and everything that `metrics` uses, must outlive it.
+  // With a null `metrics` there is no /metrics. `is_ready` says whether it is
+  // ready. If that is null, it is not ready at first, and SetReady changes
+  // that. Errors: those of HttpServer::Start.
   static absl::StatusOr<std::unique_ptr<Front>> Start(
       HttpOptions options, const HttpRoom& room,
       MetricsSource metrics = nullptr, ReadySource is_ready = nullptr);
@@ -51,7 +51,7 @@ class Front {
   // HOST:PORT with the actual port.
   const std::string& address() const { return server_->address(); }
 
-  // What /health says.
+  // Sets the state that /health reports.
   void SetReady(bool is_ready) { is_ready_ = is_ready; }
 
   // Refuses new calls and waits up to `timeout` for the running ones; then
@@ -61,7 +61,7 @@ class Front {
  private:
   Front(const HttpRoom& room, MetricsSource metrics, ReadySource is_ready);
 
-  // What is said at a path. `rest` is what its name in braces stands for.
+  // The handler of a path. `rest` is what its name in braces stands for.
   using Answer = HttpResponse (Front::*)(const HttpRequest& request,
                                          absl::string_view rest) const;
   struct Route;
@@ -74,7 +74,7 @@ class Front {
                                 absl::string_view& rest);
 
   void Handle(HttpRequest request, std::shared_ptr<HttpReply> reply);
-  // The word of /health.
+  // The word for the state that /health reports.
   std::string State() const;
   HttpResponse Page(const HttpRequest& request, absl::string_view rest) const;
   HttpResponse Description(const HttpRequest& request,

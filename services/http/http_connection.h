@@ -34,8 +34,8 @@ namespace plimsoll::services {
 
 class HttpConnection;
 
-// What the server's parts share. All but `n_connections` is used by the
-// server's thread only.
+// The data that the server's parts share. All but `n_connections` is used by
+// the server's thread only.
 struct ServerCore {
   ServerCore(HttpOptions given_options, ByteBudget& given_messages,
              HttpHandler given_handler)
@@ -63,7 +63,7 @@ struct ServerCore {
   size_t n_connections ABSL_GUARDED_BY(mu) = 0;
 };
 
-// Brings what a handler says, on any thread, to the connection's thread.
+// Passes a handler's reply from any thread to the connection's thread.
 class SocketReply final : public HttpReply,
                           public std::enable_shared_from_this<SocketReply> {
  public:
@@ -78,7 +78,8 @@ class SocketReply final : public HttpReply,
   void Repeat(std::function<bool()> again) override;
   void OnGone(std::function<void()> told) override ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The reply has ended, or its client `is_gone`. On the connection's thread.
+  // The reply has ended, or its client `is_gone`. It is called on the
+  // connection's thread.
   void End(bool is_gone) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -100,7 +101,7 @@ class SocketReply final : public HttpReply,
 class HttpConnection final
     : public std::enable_shared_from_this<HttpConnection> {
  public:
-  // Without `tls` it speaks none.
+  // If `tls` is null, the connection is plain HTTP.
   HttpConnection(std::shared_ptr<ServerCore> core,
                  boost::asio::ip::tcp::socket socket,
                  boost::asio::ssl::context* tls)

@@ -41,7 +41,7 @@ struct HttpResponse {
   ByteBudget::Share held = {};
 };
 
-// Where the events of a reply that is a stream come from.
+// The source of the events of a streamed reply.
 class EventSource {
  public:
   struct Events {
@@ -50,10 +50,10 @@ class EventSource {
   };
 
   virtual ~EventSource() = default;
-  // Takes what is there. It is called on the server's thread, after each
-  // HttpReply::Wake() and whenever earlier events were sent, but never while
-  // some are being sent: so a client that does not read is not asked for. It
-  // must not block.
+  // Takes the events that are ready. It is called on the server's thread, after
+  // each HttpReply::Wake() and whenever earlier events were sent, but never
+  // while some are being sent: so a client that does not read is not asked for.
+  // It must not block.
   virtual Events Take() = 0;
   // The media type of the stream.
   virtual const char* content_type() const { return "text/event-stream"; }

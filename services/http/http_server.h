@@ -49,8 +49,8 @@ struct HttpLimits {
   absl::Duration body_time = absl::Seconds(30);
   // Time between the end of a reply and the first byte of the next request.
   absl::Duration idle_time = absl::Minutes(2);
-  // Time in which a client must take a part of a reply: 64 KiB, or what is
-  // there.
+  // Time in which a client must take a part of a reply: 64 KiB, or the rest if
+  // that is less.
   absl::Duration reader_time = kReaderTimeout;
   // Time between two signs of life of a stream that waits for its model.
   absl::Duration notice_time = absl::Seconds(1);
@@ -98,9 +98,9 @@ class HttpServer {
   // The address on which it listens, as HOST:PORT with the actual port.
   const std::string& address() const;
 
-  // Takes no new connections or requests, closes connections without a request
-  // and has the others closed after their replies. Returns whether all were
-  // closed within `timeout`.
+  // Accepts no new connections or requests, closes connections without a
+  // request, and closes the others after their replies. Returns whether all
+  // were closed within `timeout`.
   bool Drain(absl::Duration timeout);
 
   // The number of open connections.

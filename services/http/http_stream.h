@@ -1,5 +1,5 @@
-// What a connection of the HTTP server reads and writes. Only the server's own
-// files include this one: Boost's headers take long to compile.
+// The stream that a connection of the HTTP server reads and writes. Only the
+// server's own files include this one: Boost's headers take long to compile.
 #ifndef PLIMSOLL_SERVICES_HTTP_HTTP_STREAM_H_
 #define PLIMSOLL_SERVICES_HTTP_HTTP_STREAM_H_
 
@@ -51,7 +51,8 @@ class HttpStream {
     }
   }
 
-  // Only where it speaks TLS. `handler` takes an error.
+  // It may be called only if the connection speaks TLS. `handler` takes an
+  // error.
   template <typename Handler>
   void AsyncHandshake(Handler handler) {
     tls_->async_handshake(boost::asio::ssl::stream_base::server,

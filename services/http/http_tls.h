@@ -28,9 +28,10 @@ class HttpTls {
   static absl::StatusOr<std::unique_ptr<HttpTls>> Open(
       ServerTls files, std::function<absl::Time()> clock);
 
-  // What a new connection takes. It is valid until the next call, and
-  // connections keep what they need of it. Where the files have changed it has
-  // what they say now; if they are bad, it stays and the log says so.
+  // Returns the context for a new connection. It is valid until the next call,
+  // and connections keep what they need of it. If the files have changed, it is
+  // made from them anew. If they are bad, the old context stays and the log
+  // says so.
   boost::asio::ssl::context& Current();
 
  private:

@@ -12,7 +12,7 @@
 
 namespace plimsoll::services {
 
-// What a path does.
+// The handler of a path, and its form of errors.
 struct JsonPath {
   // Answers the fields of a body.
   absl::StatusOr<Json> (*answer)(HttpModels& models, JsonFields& fields,

@@ -1,4 +1,4 @@
-// What requests of several dialects say in the same way.
+// The fields that requests of several dialects have in the same form.
 #ifndef PLIMSOLL_SERVICES_HTTP_REQUEST_FIELDS_H_
 #define PLIMSOLL_SERVICES_HTTP_REQUEST_FIELDS_H_
 

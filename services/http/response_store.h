@@ -50,8 +50,8 @@ class StoredTurn {
   mutable Ptr previous_;  // the destructor of the turn behind it takes it
 };
 
-// What was used least recently leaves first. A response whose own id has left
-// stays as a turn of those that go on from it. Thread-safe.
+// The least recently used response is removed first. A response whose own id
+// has left stays as a turn of those that go on from it. Thread-safe.
 class ResponseStore {
  public:
   static constexpr size_t kMaxResponses = 4'096;

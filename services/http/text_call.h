@@ -102,15 +102,16 @@ class TextCall : public EventSource,
   class Choice {
    public:
     virtual ~Choice() = default;
-    // Takes what has come since the last time, and lets more come. Returns
+    // Takes the output since the last call, and makes room for more. Returns
     // false if there is nothing.
     virtual bool TakePart(Part& part) = 0;
     // Says that nobody reads any more.
     virtual void Abandon() = 0;
   };
 
-  // The body is read, and `job_` has what it asks for. Adds the choices, then
-  // or later, and calls OnChoiceEnd once more when all are there.
+  // It is called when the body has been read into `job_`. It adds the choices,
+  // at once or later, and calls OnChoiceEnd once more when all of them are
+  // added.
   virtual absl::Status Begin() = 0;
 
   // The model is being loaded, `percent` says how much of it is there. Until
@@ -122,20 +123,20 @@ class TextCall : public EventSource,
   // Runs `step` at once if `is_small`, else on the pool. Its error ends the
   // call.
   void Run(bool is_small, std::function<absl::Status()> step);
-  // Makes what writes the reply. `n_prompt` is the number of tokens of the
-  // first prompt, and `notes` are those on the constraint.
+  // Makes the format that writes the reply. `n_prompt` is the number of tokens
+  // of the first prompt, and `notes` are those on the constraint.
   void MakeFormat(const std::string& model, size_t n_prompt,
                   worker::SchemaNotes notes);
   // Adds a choice, before anything of it comes. It counts as open.
   // Errors: kCancelled if the client is gone.
   absl::Status AddChoice(std::unique_ptr<Choice> choice)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // A choice could not start.
+  // Reports that a choice could not start.
   void DropChoice() { --n_open_; }
-  // Ends all choices because of `status`, and the reply with it. Instead of the
-  // last OnChoiceEnd of Begin.
+  // Ends all choices because of `status`, and the reply with it. Begin calls it
+  // instead of its last OnChoiceEnd.
   void Fail(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
-  // Has all choices end, and then the reply, because of `status`.
+  // Makes all choices end, and then the reply, because of `status`.
   void Break(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
   // A choice has a part for the stream.
   void OnPart();
@@ -173,7 +174,7 @@ class TextCall : public EventSource,
   void Finish() ABSL_LOCKS_EXCLUDED(mu_);
   void SendWhole() ABSL_LOCKS_EXCLUDED(mu_);
   HttpResponse WholeReply() ABSL_LOCKS_EXCLUDED(mu_);
-  // Replies that are asked for.
+  // The number of requested replies.
   size_t n_replies() const;
 
   std::atomic<int> n_open_ = 1;  // choices that go on, and the beginning

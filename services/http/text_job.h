@@ -1,4 +1,4 @@
-// What a request for text asks for, whatever dialect of HTTP it came in.
+// A request for text, in one form for all dialects of HTTP.
 #ifndef PLIMSOLL_SERVICES_HTTP_TEXT_JOB_H_
 #define PLIMSOLL_SERVICES_HTTP_TEXT_JOB_H_
 
@@ -21,7 +21,7 @@ inline constexpr int kMaxChoices = 16;
 struct ResponseDraft;
 
 struct TextJob {
-  // One for each prompt; they differ in nothing else.
+  // One request for each prompt; they differ only in the prompt.
   std::vector<v1::StreamGenerateRequest> prompts;
   // Replies to each prompt. The seed of the i-th is the request's plus i. With
   // 0 there is one prompt, without input, and the reply says that its model is
@@ -29,8 +29,8 @@ struct TextJob {
   int n_choices = 1;
   // How long the model stays loaded without use from now on.
   std::optional<absl::Duration> keep_alive;
-  // What this request has in common with others that reuse its work; empty:
-  // only how the prompt begins.
+  // A key that requests share if they can reuse each other's work; empty: the
+  // beginning of the prompt is the key.
   std::string affinity = "";
   // Tokens of context that a slot must have at least.
   int64_t least_n_ctx = 0;
@@ -42,16 +42,18 @@ struct TextJob {
   int64_t held_bytes = 0;
   // Bytes of JSON of earlier turns that were read beside the body.
   int64_t turn_bytes = 0;
-  // What a reply of /v1/responses needs of its request; null elsewhere.
+  // The parts of the request that a reply of /v1/responses needs; null for
+  // other paths.
   std::shared_ptr<ResponseDraft> response = nullptr;
 
-  // It asks for no reply, but that the model be unloaded when nobody uses it.
+  // True if it requests no reply, only that the model is unloaded once nobody
+  // uses it.
   bool IsUnload() const {
     return n_choices == 0 && keep_alive == absl::ZeroDuration();
   }
 };
 
-// What all messages of a reply repeat.
+// The fields that all messages of a reply repeat.
 struct ReplyHead {
   std::string id;               // the request's
   int64_t created_s = 0;        // Unix time

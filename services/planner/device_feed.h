@@ -36,7 +36,7 @@ struct DeviceState {
 };
 v1::Device ToProto(const DeviceState& state);
 
-// A listener is told that there is something to Take. It is called on the
+// A listener gets a call when there is something to Take. It is called on the
 // feed's thread, which it must not block.
 class DeviceListener {
  public:
@@ -74,7 +74,7 @@ class DeviceFeed {
   void Touch(const std::string& id) ABSL_LOCKS_EXCLUDED(mu_);
   void TouchAll() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // From now on `listener` is told, at once and after every change.
+  // Calls `listener` at once, and then after every change.
   // Errors: kResourceExhausted (kMaxListeners); kUnavailable once ended.
   absl::Status Start(std::shared_ptr<DeviceListener> listener)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -88,8 +88,8 @@ class DeviceFeed {
     std::shared_ptr<const v1::WatchDevicesResponse> message;
     int64_t version = 0;
   };
-  // Returns what a watcher needs that knows the state at `version`, or nothing
-  // (0): all devices, or, with `only_changes`, the changes since then.
+  // Returns the news for a watcher that has the state at `version`, or none yet
+  // (0): all devices or, with `only_changes`, the changes since then.
   News Take(int64_t version, bool only_changes) ABSL_LOCKS_EXCLUDED(told_mu_);
 
  private:
@@ -103,8 +103,8 @@ class DeviceFeed {
 
   void Loop() ABSL_LOCKS_EXCLUDED(mu_, told_mu_);
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Updates what watchers are told to `devices`, which are all devices or those
-  // in `ids`.
+  // Updates the states for watchers to `devices`, which are all devices or
+  // those in `ids`.
   void Update(std::map<std::string, DeviceState>&& devices,
               const std::optional<std::set<std::string>>& ids)
       ABSL_LOCKS_EXCLUDED(told_mu_);

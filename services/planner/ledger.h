@@ -38,8 +38,8 @@ struct LedgerOptions {
   int64_t first_epoch = 1;
   planner::LeaseTimes times = {};
   LedgerObserver* observer = nullptr;  // it outlives the ledger
-  // Called, with the ledger's lock held, once another planner has taken the
-  // journal over; null = nobody wants to know.
+  // Called with the ledger's lock held, once another planner has taken the
+  // journal over. It may be null.
   std::function<void()> on_taken_over = nullptr;
 };
 
@@ -68,8 +68,8 @@ class Ledger {
                                     const std::string& purpose = "")
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // `owner` is the caller's Identity::lease_owner. One that is not empty stands
-  // in front of the holders that its calls name, with a space behind it.
+  // `owner` is the caller's Identity::lease_owner. If it is not empty, it is
+  // put, with a space, before the holders that the owner's calls name.
   // Errors of calls about a lease: also kPermissionDenied if it is another
   // owner's.
   absl::Status Reserve(const v1::ReserveRequest& request,
@@ -94,8 +94,8 @@ class Ledger {
                           v1::ListLeasesResponse& response)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Does what is due: expires leases, and writes again what could not be
-  // written. The ledger calls it by itself about every ProcessWatch::kTick.
+  // Expires the leases that are due, and tries failed writes again. The ledger
+  // calls it by itself about every ProcessWatch::kTick.
   void Tick() ABSL_LOCKS_EXCLUDED(mu_);
 
   // Returns the feed that tells watchers about the devices.
@@ -131,9 +131,9 @@ class Ledger {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnProcessEnd(const std::string& process) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Errors: kUnavailable if another planner has the journal. Whoever holds a
-  // lease must hear of that planner before its time to live is over, so this
-  // one prolongs none.
+  // Errors: kUnavailable if another planner has the journal. This planner then
+  // renews no lease, so that every holder finds the new planner before its
+  // lease's time to live is over.
   absl::Status CheckJournal() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   absl::Status Refusal(const absl::Status& status,
@@ -164,8 +164,8 @@ class Ledger {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Marks the journal as whole once no lease has to be presented any more.
   void MarkWholeIfRecovered(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Writes everything that waits to be written, before a call is answered. What
-  // cannot be written is tried again later.
+  // Writes everything that waits to be written, before a call is answered.
+  // Failed writes are tried again later.
   void FlushJournal() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::function<absl::Time()> clock_;

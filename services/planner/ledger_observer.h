@@ -1,4 +1,4 @@
-// What a ledger tells of its work, for metrics.
+// The interface by which a ledger reports its work to metrics.
 #ifndef PLIMSOLL_SERVICES_PLANNER_LEDGER_OBSERVER_H_
 #define PLIMSOLL_SERVICES_PLANNER_LEDGER_OBSERVER_H_
 

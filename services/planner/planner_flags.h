@@ -24,7 +24,7 @@ struct PlannerOptions {
   planner::LeaseTimes times = {};
 };
 
-// All that a planner is told.
+// All settings of a planner.
 struct PlannerFlags {
   ServerOptions server = {};
   PlannerOptions options = {};
@@ -32,8 +32,8 @@ struct PlannerFlags {
   Settings settings = {.section = "planner"};
 };
 
-// Parses the flags, and reads what the environment and a file say. Returns the
-// exit code if the process is to end now.
+// Parses the flags, and reads the settings of the environment and of a file.
+// Returns the exit code if the process is to end now.
 std::optional<int> ParsePlannerFlags(int argc, char** argv,
                                      PlannerFlags& flags);
 

@@ -59,7 +59,7 @@ class ByteBudget {
     // Grows to `bytes`, for work. Errors: those of Take; the share is then
     // unchanged.
     absl::Status Grow(int64_t bytes);
-    // Gives back what is above `bytes`.
+    // Gives back the bytes above `bytes`.
     void Shrink(int64_t bytes);
     // Sets the share to `bytes`, for messages that wait to be sent. This is no
     // work, so it does not count in Traffic::n_shares.

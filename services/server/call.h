@@ -98,7 +98,7 @@ class UnaryReply : public grpc::ServerUnaryReactor {
   void OnDone() override { delete this; }
 
  private:
-  // Sets the share to what is held until OnDone.
+  // Sets the share to the bytes that are held until OnDone.
   absl::Status Settle(const absl::Status& status);
 
   grpc::CallbackServerContext& context_;  // until Finish
@@ -136,15 +136,16 @@ grpc::ServerUnaryReactor* AnswerUnary(grpc::CallbackServerContext* context,
 // Fills the response of a call. It may check whether the client still waits,
 // and may grow the call's share.
 using PooledAnswer = std::function<absl::Status(StopCheck, ByteBudget::Share&)>;
-// What a call waits for before its answer is queued. It calls `go_on` once, at
-// once or later: with OK, or with the error that the call ends with.
+// A step that must end before a call's answer is queued. It calls `go_on` once,
+// at once or later: with OK, or with the error that the call ends with.
 using BeforeAnswer =
     std::function<void(std::function<void(const absl::Status&)> go_on)>;
 
 // Answers a unary call from the pool: `answer` runs on one of its threads. The
-// request and the response live as long as it runs. What else it uses must
-// outlive the server, as the limits and `pool` must. The call holds its pass of
-// the gate until it is done, and the memory of its request while it waits.
+// request and the response live as long as it runs. Everything else that
+// `answer` uses must outlive the server; so must the limits and `pool`. The
+// call holds its pass of the gate until it is done, and the memory of its
+// request while it waits.
 grpc::ServerUnaryReactor* AnswerOnPool(grpc::CallbackServerContext* context,
                                        const CallLimits& limits, WorkPool& pool,
                                        WorkCost cost,

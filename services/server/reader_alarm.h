@@ -1,4 +1,4 @@
-// Cancels a call whose client does not read what is sent to it.
+// Cancels a call whose client does not read the messages that are sent to it.
 #ifndef PLIMSOLL_SERVICES_SERVER_READER_ALARM_H_
 #define PLIMSOLL_SERVICES_SERVER_READER_ALARM_H_
 

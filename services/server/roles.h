@@ -21,7 +21,7 @@ enum class Role {
 const char* RoleName(Role role);
 std::optional<Role> FindRole(absl::string_view name);
 
-// What a method asks of its caller.
+// The role that a method requires of its caller.
 struct MethodRule {
   absl::string_view path;  // as on the wire: "/plimsoll.v1.ModelService/..."
   // Absent: everybody may call it, without a token.

@@ -1,4 +1,4 @@
-// What a program was told to do, value by value, and where each comes from.
+// The settings of a program, with the origin of each value.
 #ifndef PLIMSOLL_SERVICES_SETTINGS_SETTINGS_H_
 #define PLIMSOLL_SERVICES_SETTINGS_SETTINGS_H_
 

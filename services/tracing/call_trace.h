@@ -11,7 +11,7 @@
 
 namespace plimsoll::services {
 
-// What the caller said; nothing if it said nothing, or nothing good.
+// The caller's trace context; nothing if the caller sent none, or a bad one.
 std::optional<TraceContext> TraceOf(const grpc::CallbackServerContext& context);
 
 // Tells the server which span calls, if one does.

@@ -21,7 +21,7 @@ class DropNews {
     int64_t n_dropped = 0;    // since the line before
   };
 
-  // What the log says after a batch. `now` does not go back. `is_taken` is
+  // The log's message after a batch. `now` does not go back. `is_taken` is
   // whether the receiver took the batch. `n_dropped` counts all spans that were
   // dropped so far. Returns nothing if there is nothing to say yet.
   std::optional<Line> Take(absl::Time now, bool is_taken, int64_t n_dropped);

@@ -17,7 +17,7 @@
 
 namespace plimsoll::services {
 
-// What a reply took.
+// The tokens of a reply, and how it ended.
 struct ReplyUsage {
   int64_t n_input = 0;
   int64_t n_cached = 0;  // of them
@@ -79,7 +79,7 @@ inline void Fail(const std::shared_ptr<RequestTrace>& trace,
   if (trace != nullptr) trace->Fail(status);
 }
 
-// What calls of a request that may have no trace are told.
+// The trace context for the calls of a request that may have no trace.
 inline std::optional<TraceContext> ContextOf(
     const std::shared_ptr<RequestTrace>& trace) {
   return trace == nullptr ? std::nullopt : trace->context();

@@ -24,7 +24,7 @@
 
 namespace plimsoll::cli {
 
-// One-shot commands use this context if nobody asks for more.
+// One-shot commands use this context unless the user requests more.
 inline constexpr int64_t kDefaultContext = 4'096;
 
 // The meaning of an omitted --n-ctx.

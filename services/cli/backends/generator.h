@@ -45,7 +45,7 @@ class Generator {
   // Commands call this after an interruption too.
   virtual absl::Status CloseSession(const v1::CloseSessionRequest& request) = 0;
 
-  // What the model's memory is, planned and measured.
+  // The model's memory, planned and measured.
   virtual absl::StatusOr<v1::GetMemoryResponse> GetMemory(
       const v1::GetMemoryRequest& request) = 0;
 };

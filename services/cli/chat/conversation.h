@@ -29,7 +29,7 @@ struct ConversationOptions {
   SessionRollFlags roll;
 };
 
-// What a piece of a reply is.
+// The kind of a piece of a reply.
 enum class ReplyPiece { kReasoning, kAnswer };
 using OnReplyPiece = absl::FunctionRef<void(ReplyPiece, absl::string_view)>;
 
@@ -77,7 +77,7 @@ class Conversation {
   const std::string& model() const { return options_.model; }
   // The model's name as the generator knows it.
   const std::string& model_name() const { return model_name_; }
-  // Takes what the user should be told about what was done.
+  // Returns the messages for the user since the last call, and forgets them.
   std::vector<std::string> TakeNotes() { return std::exchange(notes_, {}); }
 
  private:

@@ -28,7 +28,8 @@ constexpr char kProgramFooter[] =
     "Exit codes: 0 ok, 1 error, 2 usage, 3 does not fit.\n"
     "'plimsoll COMMAND --help' explains a command.";
 
-// Gives the planner what the worker is shown, and checks both.
+// Gives the planner's connection the worker's TLS files and token, and checks
+// both connections.
 absl::Status CheckGlobals(GlobalFlags& globals) {
   globals.planner.security = globals.address.security;
   for (const Endpoint* server : {&globals.address, &globals.planner}) {

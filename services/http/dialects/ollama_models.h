@@ -1,4 +1,4 @@
-// What Ollama's paths say of models.
+// The replies of Ollama's paths about models.
 #ifndef PLIMSOLL_SERVICES_HTTP_DIALECTS_OLLAMA_MODELS_H_
 #define PLIMSOLL_SERVICES_HTTP_DIALECTS_OLLAMA_MODELS_H_
 

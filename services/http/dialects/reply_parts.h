@@ -1,4 +1,4 @@
-// What replies of several dialects have in common.
+// Functions that the replies of several dialects share.
 #ifndef PLIMSOLL_SERVICES_HTTP_DIALECTS_REPLY_PARTS_H_
 #define PLIMSOLL_SERVICES_HTTP_DIALECTS_REPLY_PARTS_H_
 
@@ -11,8 +11,7 @@
 
 namespace plimsoll::services {
 
-// The text of a part. What was meant as a call and is none stays text: nothing
-// is lost.
+// The text of a part. A call that is not valid stays text, so nothing is lost.
 std::string PlainText(const ReplyFormat::Part& part);
 // Why a reply ended, in the words that OpenAI's clients know.
 const char* FinishWord(v1::FinishReason reason);

@@ -52,7 +52,7 @@ absl::StatusOr<LeaseGrant> LeaseKeeper::Reserve(const std::string& device_id,
   absl::StatusOr<LeaseGrant> lease =
       client_.Reserve(RandomId(), device_id, purpose, bytes);
   if (lease.ok()) Tell(LeaseEvent::kGranted, *lease);
-  // In one step, so that a lease is never neither awaited nor known.
+  // Both change in one step, so that a lease is always either awaited or known.
   absl::MutexLock lock(&mu_);
   --n_reserving_;
   if (lease.ok()) Keep(*lease);

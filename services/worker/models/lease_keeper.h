@@ -39,8 +39,8 @@ class LeaseKeeper {
   }
   static constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
 
-  // Leases are on `devices`. `observer` is told of leases; it may be null.
-  // `client` and `observer` must outlive the keeper.
+  // Leases are on `devices`. `observer` gets reports about leases; it may be
+  // null. `client` and `observer` must outlive the keeper.
   LeaseKeeper(PlannerClient& client, std::vector<WorkerDevice> devices,
               std::function<absl::Time()> clock,
               WorkerObserver* observer = nullptr);

@@ -41,7 +41,7 @@ class LoadWatcher {
   virtual void OnLoadEnd(const absl::Status& status) = 0;
 };
 
-// What a load does if its model does not fit beside the others.
+// The rule for a load whose model does not fit beside the others.
 enum class IfFull { kMakeRoom, kRefuse };
 
 // Single flight: any number of loads of one model are one load. Loads of
@@ -49,11 +49,11 @@ enum class IfFull { kMakeRoom, kRefuse };
 // thread of its own.
 //
 // With WorkerOptions::on_demand a load makes room: models that nobody uses are
-// unloaded until it fits by its plan's bytes. Where these are not enough,
-// models in use give way: their new calls wait until the running ones have
-// ended, the model is unloaded, the other one loaded, and then they have theirs
-// loaded again. So every model's calls get their turn. A pinned model, or one
-// with an open session, never gives way. Thread-safe.
+// unloaded until it fits by its plan's bytes. If that is not enough, models in
+// use are unloaded too: their new calls wait, the running calls end, the model
+// is unloaded and the other one is loaded. Then the waiting calls make their
+// own model be loaded again. So the calls of every model get their turn. A
+// pinned model, or one with an open session, never gives way. Thread-safe.
 class ModelRegistry {
  public:
   // Called once with the model, or with the error of its load.
@@ -76,9 +76,9 @@ class ModelRegistry {
   ModelRegistry(const ModelRegistry&) = delete;
   ModelRegistry& operator=(const ModelRegistry&) = delete;
 
-  // Where readiness goes: true once the loads of the start have ended and a
-  // model is ready, or none was to be loaded. Called at once and on every
-  // change, under a lock; must not block.
+  // The listener gets true once the loads of the start have ended and a model
+  // is ready, or if none was to be loaded. Called at once and on every change,
+  // under a lock; must not block.
   void SetReadyListener(std::function<void(bool)> listener)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -217,7 +217,7 @@ class ModelRegistry {
                  IfFull if_full) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RunLoad(Entry& entry, const planner::LoadOptions& options,
                IfFull if_full) ABSL_LOCKS_EXCLUDED(mu_);
-  // TryLoad with a span.
+  // Calls TryLoad within a span of the trace.
   absl::StatusOr<std::unique_ptr<LoadedModel>> TraceLoad(
       Entry& entry, const planner::LoadOptions& options, IfFull if_full)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -249,7 +249,7 @@ class ModelRegistry {
   // Tells the observer how a load has ended.
   void ReportLoad(const Entry& entry, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Errors: kCancelled if nobody wants the entry's load any more.
+  // Errors: kCancelled if the entry's load is not needed any more.
   absl::Status CheckWanted(const Entry& entry)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Passes the entry's progress, changed by `change`, to its watchers.

@@ -1,4 +1,4 @@
-// Passes on what a worker tells to several observers.
+// Passes a worker's reports on to several observers.
 #ifndef PLIMSOLL_SERVICES_WORKER_MODELS_OBSERVER_LIST_H_
 #define PLIMSOLL_SERVICES_WORKER_MODELS_OBSERVER_LIST_H_
 

@@ -22,7 +22,7 @@
 
 namespace plimsoll::services {
 
-// What the process says of its own memory.
+// Functions that measure the process's own memory.
 struct ProcessMemory {
   // Gives back what the heap does not use and returns the exact number of
   // resident bytes. May take milliseconds.

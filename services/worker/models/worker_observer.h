@@ -1,5 +1,5 @@
-// What a worker tells of its work: steps, requests, loads and leases. Metrics
-// and logs hang here.
+// The interface by which a worker reports its work: steps, requests, loads and
+// leases. Metrics and logs hang here.
 #ifndef PLIMSOLL_SERVICES_WORKER_MODELS_WORKER_OBSERVER_H_
 #define PLIMSOLL_SERVICES_WORKER_MODELS_WORKER_OBSERVER_H_
 

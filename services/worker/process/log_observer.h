@@ -1,4 +1,4 @@
-// Writes what a worker tells of its work to the log.
+// Writes a worker's reports about its work to the log.
 #ifndef PLIMSOLL_SERVICES_WORKER_PROCESS_LOG_OBSERVER_H_
 #define PLIMSOLL_SERVICES_WORKER_PROCESS_LOG_OBSERVER_H_
 
@@ -15,7 +15,7 @@ namespace plimsoll::services {
 class LogObserver final : public WorkerObserver {
  public:
   enum class Requests { kNotLogged, kLogged };
-  // What --log-requests asks for.
+  // Returns the choice of --log-requests.
   static Requests RequestsOf(const WorkerOptions& options) {
     return options.logs_requests ? Requests::kLogged : Requests::kNotLogged;
   }

@@ -12,7 +12,7 @@
 
 namespace plimsoll::services {
 
-// All that a worker is told.
+// All settings of a worker.
 struct WorkerFlags {
   ServerOptions server = {};
   WorkerOptions options = {};
@@ -21,8 +21,8 @@ struct WorkerFlags {
   Settings settings = {.section = "worker"};
 };
 
-// Parses the command line, and reads what the environment and a file say.
-// Returns the exit code if the process is to end now.
+// Parses the command line, and reads the settings of the environment and of a
+// file. Returns the exit code if the process is to end now.
 std::optional<int> ParseWorkerFlags(int argc, char** argv, WorkerFlags& flags);
 
 // Does the same in a process that runs already, for what has changed since.
