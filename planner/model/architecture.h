@@ -111,6 +111,12 @@ struct SoftCap {
   double fallback = 0;
 };
 
+// The value of a number that config.json may leave out.
+struct ConfigDefault {
+  absl::string_view name;
+  double value;
+};
+
 // Fields are grouped by subject, which costs some padding.
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding)
 struct Architecture {
@@ -120,6 +126,8 @@ struct Architecture {
   absl::string_view models;
   // The model_type that config.json gives such models; unused ones are empty.
   std::array<absl::string_view, 3> config_types = {};
+  // Numbers that config.json of such models may leave out.
+  std::span<const ConfigDefault> config_defaults = {};
   // True if config.json implies a tied output where it does not say so. A GGUF
   // file shows it, because an output of its own is a tensor.
   bool is_tied = false;

@@ -60,20 +60,6 @@ constexpr CountKey kCounts[] = {
     {"moe_layer_interval", "interleave_moe_layer_step"},
 };
 
-// Configs of Gemma 3 with a part for pictures leave out what has these values.
-// Source: the defaults of Hugging Face's Gemma3TextConfig.
-constexpr std::pair<absl::string_view, double> kGemma3Defaults[] = {
-    {"vocab_size", 262'208},
-    {"num_attention_heads", 8},
-    {"num_key_value_heads", 4},
-    {"head_dim", 256},
-    {"max_position_embeddings", 131'072},
-    {"rms_norm_eps", 1e-6},
-    {"rope_theta", 1e6},
-    {"rope_local_base_freq", 1e4},
-    {"sliding_window", 4'096},
-};
-
 // Reads one object and writes the header's metadata from it.
 class ConfigReader {
  public:
@@ -306,11 +292,9 @@ absl::StatusOr<TextConfig> ParseConfig(absl::string_view json) {
     for (const auto& [name, value] : text->fields()) fields[name] = value;
   }
   ASSIGN_OR_RETURN(config.architecture, ArchitectureOf(config.fields));
-  if (config.architecture->name == "gemma3") {
-    for (const auto& [name, value] : kGemma3Defaults) {
-      const std::string key(name);
-      if (!fields.contains(key)) fields[key].set_number_value(value);
-    }
+  for (const auto& [name, value] : config.architecture->config_defaults) {
+    const std::string key(name);
+    if (!fields.contains(key)) fields[key].set_number_value(value);
   }
   ASSIGN_OR_RETURN(config.types, TypesOf(config.fields));
   const ConfigValue* tied = FindField(config.fields, "tie_word_embeddings");

@@ -3,11 +3,29 @@
 #include "planner/model/architecture.h"
 
 namespace plimsoll::planner {
+namespace {
+
+// Configs of Gemma 3 with a part for pictures leave out what has these values.
+// Source: the defaults of Hugging Face's Gemma3TextConfig.
+constexpr ConfigDefault kGemma3ConfigDefaults[] = {
+    {"vocab_size", 262'208},
+    {"num_attention_heads", 8},
+    {"num_key_value_heads", 4},
+    {"head_dim", 256},
+    {"max_position_embeddings", 131'072},
+    {"rms_norm_eps", 1e-6},
+    {"rope_theta", 1e6},
+    {"rope_local_base_freq", 1e4},
+    {"sliding_window", 4'096},
+};
+
+}  // namespace
 
 extern constexpr Architecture kGemma3 = {
     .name = "gemma3",
     .models = "Gemma 3, and what is built on it",
     .config_types = {"gemma3", "gemma3_text"},
+    .config_defaults = kGemma3ConfigDefaults,
     .is_tied = true,
     .chat_format = "gemma3",
     .checkpoint = {.norms = kNormsAround, .norms_lack_one = true},
