@@ -87,14 +87,14 @@ class Frames:
 
     def frames(self):
         """The whole frames so far: kind, stream and payload."""
-        data, found = self._data, []
-        while len(data) >= 9:
-            size = int.from_bytes(data[:3], "big")
-            if len(data) < 9 + size:
+        data, begin, found = self._data, 0, []
+        while begin + 9 <= len(data):
+            end = begin + 9 + int.from_bytes(data[begin : begin + 3], "big")
+            if end > len(data):
                 break
-            stream = int.from_bytes(data[5:9], "big") & 0x7FFFFFFF
-            found.append((data[3], stream, data[9 : 9 + size]))
-            data = data[9 + size :]
+            stream = int.from_bytes(data[begin + 5 : begin + 9], "big") & 0x7FFFFFFF
+            found.append((data[begin + 3], stream, data[begin + 9 : end]))
+            begin = end
         return found
 
     def acknowledge(self):
