@@ -11,18 +11,16 @@ import argparse
 import json
 import os
 import pathlib
-import socket
 import statistics
-import subprocess
 import sys
 import threading
 import time
-import urllib.error
 import urllib.request
 
 sys.path.append(str(pathlib.Path(__file__).parents[2] / "tests" / "e2e"))
 
 from asks import GREEDY, generate, text  # noqa: E402
+from llama_server import LlamaServer  # noqa: E402
 from servers import Worker  # noqa: E402
 
 
@@ -50,40 +48,21 @@ def at_once(n_streams, n_tokens, ask):
 
 
 def theirs(args):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    command = [args.llama_server, "-m", args.model, "-np", str(args.streams),
-               "-c", str(args.streams * args.n_ctx), "-t", str(args.threads),
-               "-tb", str(args.threads), "--port", str(port),
-               "--no-cache-prompt", "-fit", "off"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL,
-                          stderr=subprocess.DEVNULL) as process:
-        try:
-            for _ in range(600):
-                try:
-                    urllib.request.urlopen(f"{url}/health").read()
-                    break
-                except (urllib.error.URLError, ConnectionError):
-                    if process.poll() is not None:
-                        raise SystemExit("llama-server ended")
-                    time.sleep(0.1)
+    with LlamaServer(args.llama_server, args.model, args.streams, args.n_ctx,
+                     args.threads, "--no-cache-prompt") as server:
 
-            def ask(words):
-                body = {"prompt": words, "n_predict": args.tokens,
-                        "temperature": 0, "ignore_eos": True,
-                        "cache_prompt": False}
-                request = urllib.request.Request(
-                    f"{url}/completion", json.dumps(body).encode(),
-                    {"Content-Type": "application/json"})
-                reply = json.load(urllib.request.urlopen(request))
-                return reply["tokens_predicted"]
+        def ask(words):
+            body = {"prompt": words, "n_predict": args.tokens,
+                    "temperature": 0, "ignore_eos": True,
+                    "cache_prompt": False}
+            request = urllib.request.Request(
+                f"http://{server.address}/completion",
+                json.dumps(body).encode(), {"Content-Type": "application/json"})
+            reply = json.load(urllib.request.urlopen(request))
+            return reply["tokens_predicted"]
 
-            at_once(args.streams, args.tokens, ask)  # warm up
-            return at_once(args.streams, args.tokens, ask)
-        finally:
-            process.terminate()
+        at_once(args.streams, args.tokens, ask)  # warm up
+        return at_once(args.streams, args.tokens, ask)
 
 
 def ours(args, n_streams):
