@@ -89,7 +89,8 @@ def arguments_of(entry):
 
 def target_of(entry):
     """The target that a compile command belongs to."""
-    return re.search(r"CMakeFiles/([\w-]+)\.dir/", entry["command"])[1]
+    # Its output, as headers may be another target's.
+    return re.search(r" -o \S*CMakeFiles/([\w-]+)\.dir/", entry["command"])[1]
 
 
 def room_of(root, build, path):
