@@ -15,9 +15,17 @@ function(plimsoll_share_headers base)
   # Their times do not count for clang. ccache may bring them from elsewhere.
   target_compile_options(${base} PRIVATE
     $<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>)
-  foreach(target IN LISTS arg_TARGETS)
-    target_precompile_headers(${target} REUSE_FROM ${base})
-  endforeach()
+  plimsoll_take_headers(${base} ${arg_TARGETS})
+endfunction()
+
+# plimsoll_take_headers(BASE target...): the targets, which have BASE's options,
+# take its headers.
+function(plimsoll_take_headers base)
+  if(PLIMSOLL_SHARED_HEADERS)
+    foreach(target IN LISTS ARGN)
+      target_precompile_headers(${target} REUSE_FROM ${base})
+    endforeach()
+  endif()
 endfunction()
 
 set(plimsoll_test_headers <gmock/gmock.h> <gtest/gtest.h>)
