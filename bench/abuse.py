@@ -36,7 +36,7 @@ sys.path.append(str(pathlib.Path(__file__).parents[1] / "tests" / "e2e"))
 import grpc  # noqa: E402
 from asks import GREEDY, chat, generate, text  # noqa: E402
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: E402
-from servers import Planner, Worker  # noqa: E402
+from servers import Planner, Worker, processor_seconds  # noqa: E402
 from stubs import (GenerationStub, PlannerStub, TokenizerStub,  # noqa: E402
                    common, generation, planner as v1, tokenizer)
 
@@ -46,20 +46,12 @@ from mixed_traffic import Reader, percentile  # noqa: E402
 
 SERVICES = {PlannerStub: "PlannerService", GenerationStub: "GenerationService",
             TokenizerStub: "TokenizerService"}
-TICK = os.sysconf("SC_CLK_TCK")
 MESSAGE_BYTES = 4 << 20  # the servers' limit
 HEADER_BYTES = 1 << 20  # a model's header, likewise
 CALL_SECONDS = 20
 FLEET = 4096  # devices that a planner knows at most
 RECOVERY_SECONDS = 10  # until it grants
 BURST_SECONDS = 4  # prompts may take more than their share for so long
-
-
-def cpu_seconds(server):
-    """The processor time that the server has used so far."""
-    stat = pathlib.Path(f"/proc/{server.process.pid}/stat").read_text()
-    user, system = stat.rpartition(")")[2].split()[11:13]
-    return (int(user) + int(system)) / TICK
 
 
 class Kind:
@@ -296,14 +288,14 @@ class Found:
 
 def cost(server, name, kind, sizes):
     """What one request costs the server."""
-    begin = cpu_seconds(server)
+    begin = processor_seconds(server.process.pid)
     answer = "OK"
     try:
         n_bytes = kind.ask(server.channel, sizes)
     except grpc.RpcError as error:
         answer = error.code().name
         n_bytes = kind.make(sizes).ByteSize()
-    return Found(name, kind, sizes, n_bytes, cpu_seconds(server) - begin, answer)
+    return Found(name, kind, sizes, n_bytes, processor_seconds(server.process.pid) - begin, answer)
 
 
 def search(server, kinds, seconds, seed):

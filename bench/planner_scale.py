@@ -27,6 +27,7 @@ import time
 import grpc
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "tests" / "e2e"))
+from servers import processor_seconds  # noqa: E402
 from stubs import PlannerStub, common, planner as v1  # noqa: E402
 
 IN_FLIGHT = 16
@@ -54,9 +55,7 @@ class Planner:
 
     def cpu_s(self):
         """Its CPU time so far, in seconds."""
-        text = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text()
-        fields = text.rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return processor_seconds(self.process.pid)
 
     def rss_mib(self):
         """Its resident memory in MiB."""

@@ -31,7 +31,7 @@ import report  # noqa: E402
 import sse  # noqa: E402
 from compare import run  # noqa: E402
 from llama_server import LlamaServer  # noqa: E402
-from servers import Front, binary  # noqa: E402
+from servers import Front, binary, processor_seconds  # noqa: E402
 
 OURS, THEIRS = "plimsoll", "llama-server"
 WORDS = ("time water people city story money music house river garden winter "
@@ -39,7 +39,6 @@ WORDS = ("time water people city story money music house river garden winter "
          "market window kitchen silver paper language question answer history "
          "science number engine bridge village mountain weather").split()
 WARM_UP_TOKENS = 8
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def body(args, seed, n_tokens):
@@ -56,21 +55,14 @@ def ask(args, server, seed, n_tokens):
                     for i in range(args.streams)])
 
 
-def processor_seconds(process):
-    """What a process has used."""
-    stat = pathlib.Path(f"/proc/{process.pid}/stat").read_text()
-    user, system = stat.rsplit(")", 1)[1].split()[11:13]
-    return (int(user) + int(system)) / TICKS
-
-
 def measure(args, server, seed):
     """The figures of one round."""
     ask(args, server, f"{seed} warm up", WARM_UP_TOKENS)
-    ours, theirs = time.process_time(), processor_seconds(server.process)
+    ours, theirs = time.process_time(), processor_seconds(server.process.pid)
     begin, replies = ask(args, server, seed, args.tokens)
     seconds = max(reply.times[-1] for reply in replies) - begin
     ours = time.process_time() - ours
-    theirs = processor_seconds(server.process) - theirs
+    theirs = processor_seconds(server.process.pid) - theirs
     counts = [reply.count("completion_tokens") for reply in replies]
     if counts != [args.tokens] * args.streams:
         raise SystemExit(f"replies of {counts} tokens")

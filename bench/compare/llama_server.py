@@ -1,18 +1,13 @@
-"""llama.cpp's llama-server on a free port."""
+"""llama.cpp's llama-server on a free port. Needs tests/e2e in the path."""
 import shlex
-import socket
 import subprocess
 import time
 import urllib.error
 import urllib.request
 
+from servers import free_port
+
 START_SECONDS = 60
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def is_healthy(address):

@@ -6,6 +6,7 @@ import pathlib
 import re
 import select
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -44,6 +45,19 @@ def binary(name):
     if not path.is_file():
         pytest.fail(f"no {name} in {BUILD_DIR}: build it, or set PLIMSOLL_BUILD")
     return str(path)
+
+
+def free_port():
+    """A port of loopback that nobody listens at."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def processor_seconds(pid):
+    """The processor time that a process has used so far."""
+    words = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def until(condition, seconds=10, what="the condition"):

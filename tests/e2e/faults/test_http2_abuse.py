@@ -7,7 +7,6 @@ table of headers), CVE-2023-44487 (streams that are reset at once).
 """
 
 import contextlib
-import os
 import pathlib
 import socket
 import struct
@@ -29,7 +28,7 @@ from mute_client import (
     header,
     integer,
 )
-from servers import Planner, without_sanitizer
+from servers import Planner, processor_seconds, without_sanitizer
 
 CONTINUATION = 9
 CANCEL = struct.pack(">I", 8)
@@ -140,15 +139,13 @@ class Cost:
     """The memory and the processor time of a server since its making."""
 
     def __init__(self, server):
-        self._folder = pathlib.Path(f"/proc/{server.process.pid}")
+        self._pid = server.process.pid
         self._begin = self._now()
 
     def _now(self):
-        status = (self._folder / "status").read_text(encoding="ascii")
+        status = pathlib.Path(f"/proc/{self._pid}/status").read_text(encoding="ascii")
         peak = next(x for x in status.splitlines() if x.startswith("VmHWM:"))
-        stat = (self._folder / "stat").read_text(encoding="ascii")
-        ticks = sum(int(x) for x in stat.rpartition(")")[2].split()[11:13])
-        return int(peak.split()[1]) * 1024, ticks / os.sysconf("SC_CLK_TCK")
+        return int(peak.split()[1]) * 1024, processor_seconds(self._pid)
 
     def check(self, most_bytes=MAX_GROWTH_BYTES):
         """Fails if it is more than the bounds."""

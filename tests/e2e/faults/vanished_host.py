@@ -8,7 +8,6 @@ and until the worker had ended the call, the client's exit code and what it said
 """
 
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
-from servers import Worker, binary, until  # noqa: E402 (the path comes first)
+from servers import Worker, binary, processor_seconds, until  # noqa: E402
 
 PATIENCE_SECONDS = 60
 STREAM = (
@@ -37,12 +36,6 @@ def main():
     with Worker(sys.argv[1], "--n-ctx=4096", "--slots=1") as worker:
         worker.await_ready()
         print(json.dumps(cut(worker.address, worker.process.pid)))
-
-
-def processor_seconds(pid):
-    """The processor time that a process has had."""
-    words = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def cut(address, worker):

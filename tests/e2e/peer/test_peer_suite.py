@@ -6,7 +6,6 @@ which cases pass, and why the others do not.
 
 import os
 import pathlib
-import socket
 
 import pytest
 
@@ -14,7 +13,7 @@ from conftest import CACHE_DIR
 from dialects import ratchet
 from dialects.tool_template import TEMPLATE
 from gguf_header import with_changed_vocabulary
-from servers import binary, nightly
+from servers import binary, free_port, nightly
 
 HERE = pathlib.Path(__file__).resolve().parent
 SUITE = CACHE_DIR / "plimsoll" / "peer_suite"
@@ -34,12 +33,6 @@ def model(smollm2, tmp_path):
     with_changed_vocabulary(smollm2, path, {}, TEMPLATE)
     yield path
     path.unlink()
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 @nightly

