@@ -270,6 +270,7 @@ services::WorkerOptions ToWorkerOptions(const ServeFlags& flags) {
   options.profile_folder = services::DefaultProfileFolder();
   options.quota_file = flags.quotas;
   options.usage_file = flags.usage_file;
+  options.preemption = flags.preemption;
   options.on_demand = true;
   options.pinned = flags.pinned;
   if (flags.keep_alive_s.has_value()) {

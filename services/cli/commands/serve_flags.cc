@@ -16,6 +16,7 @@
 #include "services/settings/reload.h"
 #include "services/settings/settings_flags.h"
 #include "services/tracing/tracing_flags.h"
+#include "services/worker/process/worker_flags.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -116,6 +117,7 @@ void AddServeFlags(CLI::App& command, ServeFlags& flags) {
       ->type_name("NAME");
   AddCount(command, "--keep-alive", &flags.keep_alive_s, 0, kMaxKeepAlive, "S",
            "Unload a model that nobody has used for so many seconds (never)");
+  services::AddPreemptionFlag(command, flags.preemption);
   services::AddQuotaFlag(command, flags.quotas);
   services::AddUsageFlag(command, flags.usage_file);
   services::AddLogFlags(command, flags.log);

@@ -34,6 +34,7 @@ struct ServeFlags {
   int64_t drain_s = 30;
   std::vector<std::string> pinned;
   std::optional<int64_t> keep_alive_s;
+  worker::Preemption preemption = worker::Preemption::kOn;
   LoadFlags load;
 };
 

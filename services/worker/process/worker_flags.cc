@@ -141,14 +141,7 @@ void AddEngineFlags(CLI::App& app, WorkerOptions& options) {
       app, "--prefix-cache", options.prefix_cache_bytes,
       "Bytes of each model's KV cache whose beginnings of prompts are kept "
       "to be shared while no request needs them; 0 shares nothing (all)");
-  const std::map<std::string, worker::Preemption> preemptions = {
-      {"on", worker::Preemption::kOn}, {"off", worker::Preemption::kOff}};
-  app.add_option("--preemption", options.preemption,
-                 "Whether a running request may lose its slot to others and "
-                 "begin again later; off: it begins only when all pages that "
-                 "it may need are reserved, and keeps them to its end")
-      ->transform(CLI::CheckedTransformer(preemptions))
-      ->default_str("on");
+  AddPreemptionFlag(app, options.preemption);
   const CLI::Range share_range(worker::EngineOptions::kLeastPromptShare,
                                worker::EngineOptions::kMostPromptShare);
   app.add_option("--prompt-share", options.prompt_share,
@@ -249,6 +242,17 @@ void AddWorkerFlags(CLI::App& app, WorkerFlags& flags) {
 }
 
 }  // namespace
+
+void AddPreemptionFlag(CLI::App& app, worker::Preemption& preemption) {
+  const std::map<std::string, worker::Preemption> values = {
+      {"on", worker::Preemption::kOn}, {"off", worker::Preemption::kOff}};
+  app.add_option("--preemption", preemption,
+                 "Whether a running request may lose its slot to others and "
+                 "begin again later; off: it begins only when all pages that "
+                 "it may need are reserved, and keeps them to its end")
+      ->transform(CLI::CheckedTransformer(values))
+      ->default_str("on");
+}
 
 std::optional<int> ParseWorkerFlags(int argc, char** argv, WorkerFlags& flags) {
   CLI::App app;

@@ -10,6 +10,10 @@
 #include "services/tracing/tracer.h"
 #include "services/worker/models/options.h"
 
+namespace CLI {
+class App;
+}  // namespace CLI
+
 namespace plimsoll::services {
 
 // All settings of a worker.
@@ -20,6 +24,9 @@ struct WorkerFlags {
   TracingOptions tracing = {};
   Settings settings = {.section = "worker"};
 };
+
+// Adds --preemption, which `plimsoll serve` has too.
+void AddPreemptionFlag(CLI::App& app, worker::Preemption& preemption);
 
 // Parses the command line, and reads the settings of the environment and of a
 // file. Returns the exit code if the process is to end now.

@@ -1,6 +1,7 @@
 """Prometheus' metrics of the real binaries, read by a strict parser."""
 
 import http.client
+import json
 import re
 
 import grpc
@@ -170,3 +171,19 @@ def test_serve_has_them_on_its_address(smollm2):
         values = metrics_of(front.address)
     assert values["plimsoll_ready"] == 1
     assert values['plimsoll_slots{model="SmolLM2-135M-Instruct.Q4_1"}'] == 2
+
+
+def test_without_preemption_a_request_reserves_pages(smollm2):
+    flags = ("--n-ctx=256", "--slots=2", "--preemption=off")
+    name = 'plimsoll_kv_pages_reserved{model="SmolLM2-135M-Instruct.Q4_1"}'
+    with Front(str(smollm2), *flags) as front:
+        assert metrics_of(front.address)[name] == 0
+        connection = http.client.HTTPConnection(front.address, timeout=CALL_SECONDS)
+        body = {"prompt": "One, two,", "max_tokens": 200, "stream": True}
+        connection.request("POST", "/v1/completions", json.dumps(body))
+        reply = connection.getresponse()
+        assert reply.readline().startswith(b"data: ")
+        # 4 pages of 64 tokens have the prompt and 199 tokens of the reply.
+        assert metrics_of(front.address)[name] == 4
+        connection.close()
+        until(lambda: metrics_of(front.address)[name] == 0, what="free pages")

@@ -91,6 +91,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{{"serve", "m", "--address", "localhost:1"},
                 "leave out --address"},
         BadLine{{"serve", "m", "--listen", "8080"}, "HOST:PORT"},
+        BadLine{{"serve", "m", "--preemption", "never"}, "--preemption"},
         BadLine{{"serve", "m", "--listen", "0.0.0.0:8080"}, "--insecure"},
         BadLine{{"abort", "--all"}, "--address"},
         BadLine{{"abort", "--address", "localhost:1"}, "--all"},
