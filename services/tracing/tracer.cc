@@ -45,7 +45,12 @@ bool IsSampled(const TraceId& id, double share) {
 
 absl::StatusOr<std::unique_ptr<Tracer>> Tracer::Start(
     const TracingOptions& options, const std::string& service) {
-  if (options.endpoint.empty()) return nullptr;
+  if (options.endpoint.empty()) {
+    if (options.ca_file.empty()) return nullptr;
+    return absl::InvalidArgumentError(
+        "--otlp-ca is for a collector; name it with --otlp-endpoint, or leave "
+        "out --otlp-ca");
+  }
   const auto endpoint = ParseOtlpEndpoint(options.endpoint);
   if (!endpoint.ok()) {
     // The flag was checked already, so it came from the variable.

@@ -39,7 +39,8 @@ class Tracer {
  public:
   // Returns null without an endpoint: nothing is recorded then. `service` names
   // the process among others.
-  // Errors: those of ParseOtlpEndpoint, NewOtlpSender and SpanExporter::Start.
+  // Errors: kInvalidArgument if there is a `ca_file` but no endpoint; those of
+  // ParseOtlpEndpoint, NewOtlpSender and SpanExporter::Start.
   static absl::StatusOr<std::unique_ptr<Tracer>> Start(
       const TracingOptions& options, const std::string& service);
   // For tests.

@@ -1,5 +1,6 @@
 #include "services/tracing/tracer.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -40,6 +41,14 @@ TEST(TracerTest, WithoutAnEndpointThereIsNone) {
   ASSERT_TRUE(tracer.ok());
   EXPECT_EQ(*tracer, nullptr);
   EXPECT_EQ(Tracer::Active(), nullptr);
+}
+
+TEST(TracerTest, AuthoritiesWithoutAnEndpointAreAnError) {
+  const absl::Status status =
+      Tracer::Start({.endpoint = "", .ca_file = "ca.pem"}, "test").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::HasSubstr("--otlp-endpoint"));
 }
 
 TEST(TracerTest, ABadEndpointIsAnError) {
