@@ -47,9 +47,10 @@ struct BookedDevice {
 class LeaseBook {
  public:
   // Each limit has a test at it and one past it.
-  static constexpr int64_t kMaxDevices = 4'096;  // see RegisterDevice
-  static constexpr int64_t kMaxLeases = 65'536;  // they are live
-  static constexpr int64_t kMaxRememberedRequests = 65'536;  // the oldest leave
+  static constexpr int64_t kMaxDevices = 16'384;  // see RegisterDevice
+  static constexpr int64_t kMaxLeases = 131'072;  // they are live
+  // The book forgets the oldest first.
+  static constexpr int64_t kMaxRememberedRequests = 131'072;
   static constexpr int64_t kMaxMarginsPerDevice = 1'024;
   // All shortfalls of a purpose keep at most this part of a device free.
   static constexpr int64_t kMarginDivisor = 4;

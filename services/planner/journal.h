@@ -46,7 +46,7 @@ class Journal final : public planner::LeaseJournal {
   // them are answered after a restart too.
   static constexpr int64_t kKeptEpochs = 4'096;
   // At most this many rows are read; a file with more is not a planner's.
-  static constexpr int64_t kMaxRows = 131'072;
+  static constexpr int64_t kMaxRows = 262'144;
   // This many leases may wait to be written while writing fails. After one
   // more, nothing is written until the next start.
   static constexpr size_t kMaxNoted = 131'072;
