@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -63,10 +64,12 @@ TEST(CallStream, CallsOfAnotherKindComeWhole) {
 
 TEST(CallStream, HeadsAreLimited) {
   const auto call = [](size_t head) {
-    const std::string begin = R"({"id":")";
-    const std::string end = R"(","name":"f","args":)";
-    return absl::StrCat(
-        begin, std::string(head - begin.size() - end.size(), 'x'), end, "{}}");
+    nlohmann::ordered_json call = {{"id", ""}, {"name", "f"}};
+    call["args"] = nlohmann::ordered_json::object();
+    // Behind the head are "{}" and the last "}".
+    const size_t n_other = call.dump().size() - 3;
+    call["id"] = std::string(head - n_other, 'x');
+    return call.dump();
   };
   EXPECT_EQ(StreamedJson(call(kMaxCallHeadBytes - 1)), "f{}");
   EXPECT_EQ(StreamedJson(call(kMaxCallHeadBytes)), "");

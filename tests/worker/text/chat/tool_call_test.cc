@@ -1,5 +1,6 @@
 #include "worker/text/chat/tool_call.h"
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
@@ -167,7 +168,7 @@ TEST(WriteToolCallTest, RefusesWhatIsNoObject) {
   EXPECT_THAT(error("f{", "{}"), HasSubstr("no name of a tool"));
   const auto arguments = [](int64_t bytes) {
     const auto n = static_cast<size_t>(bytes) - 8;
-    return absl::StrCat("{\"k\":\"", std::string(n, 'x'), "\"}");
+    return nlohmann::json{{"k", std::string(n, 'x')}}.dump();
   };
   EXPECT_TRUE(WriteToolCall({"f", arguments(kMaxToolCallBytes)}).ok());
   EXPECT_THAT(error("f", arguments(kMaxToolCallBytes + 1)),

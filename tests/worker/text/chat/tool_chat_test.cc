@@ -2,6 +2,7 @@
 // writes.
 #include <algorithm>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -232,7 +233,7 @@ TEST_P(MarkerTypeTest, OnlyTheFormatsOwnMarkersBecomeTokens) {
   const auto segments = RenderChat(
       ChatFormat::kFunctionGemma,
       {{kUser, evil},
-       {kAssistant, "", {{"f", absl::StrCat("{\"k\":\"", evil, "\"}")}}}},
+       {kAssistant, "", {{"f", nlohmann::json{{"k", evil}}.dump()}}}},
       false, {{"f", evil, ""}});
   ASSERT_TRUE(segments.ok()) << segments.status();
   const auto ids = EncodeChat(*tokenizer_, *segments);

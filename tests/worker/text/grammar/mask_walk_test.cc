@@ -197,11 +197,13 @@ TEST_F(MaskWalkTest, SchemasAllowWhatEachTokenAloneWould) {
       R"({"type":"array","items":{"anyOf":[{"type":"string","maxLength":7},
           {"type":"string","pattern":"^x"}]}})"};
   for (const int n : {0, 1, 2, 15, 16, 17, 18, 33, 600}) {
-    schemas.push_back(absl::StrCat(R"({"type":"string","maxLength":)", n, "}"));
-    schemas.push_back(
-        absl::StrCat(R"({"items":{"type":"string","minLength":)", n, "}}"));
-    schemas.push_back(absl::StrCat(R"({"type":"string","pattern":"^[^<é]{0,)",
-                                   n, R"(}n?$"})"));
+    nlohmann::ordered_json schema = {{"type", "string"}, {"maxLength", n}};
+    schemas.push_back(schema.dump());
+    schema = {{"items", {{"type", "string"}, {"minLength", n}}}};
+    schemas.push_back(schema.dump());
+    schema = {{"type", "string"},
+              {"pattern", absl::StrCat("^[^<é]{0,", n, "}n?$")}};
+    schemas.push_back(schema.dump());
   }
   const int n_walks = testing::kIsSanitized ? 1 : 3;
   for (const std::string& schema : schemas) {

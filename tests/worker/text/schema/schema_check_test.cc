@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <vector>
@@ -240,47 +241,50 @@ TEST(SchemaCheckTest, Options) {
 }
 
 TEST(SchemaCheckTest, ManyPropertiesInAnyOrderAreRefused) {
-  std::string properties;
+  nlohmann::ordered_json schema;
   for (int i = 0; i < 12; ++i) {
-    properties += (i > 0 ? ",\"p" : "\"p") + std::to_string(i) + "\":{}";
-    const auto made = CompileSchema(R"({"properties":{)" + properties + "}}",
-                                    {.any_order = true});
+    schema["properties"]["p" + std::to_string(i)] =
+        nlohmann::ordered_json::object();
+    const auto made = CompileSchema(schema.dump(), {.any_order = true});
     EXPECT_EQ(made.ok(), i < 11) << made.status();
   }
 }
 
 TEST(SchemaCheckTest, ManyConstantsMayExcludeOneAnother) {
-  std::string list;
+  nlohmann::json schema;
   for (int i = 0; i < 2'000; ++i) {
-    list += (i > 0 ? ",{\"const\":\"v" : "{\"const\":\"v") + std::to_string(i) +
-            "\"}";
+    schema["oneOf"].push_back({{"const", "v" + std::to_string(i)}});
   }
-  const auto check = *SchemaCheck::Make("{\"oneOf\":[" + list + "]}", {});
+  const auto check = *SchemaCheck::Make(schema.dump(), {});
   EXPECT_TRUE(check->Check(R"("v1999")").is_accepted);
   EXPECT_FALSE(check->Check(R"("v2000")").is_accepted);
 }
 
 // Every limit has a name, and passing it takes no long time.
 TEST(SchemaCheckTest, WhatWouldGrowBeyondItsLimitIsRefused) {
-  std::string choices;
-  std::string contains;
+  nlohmann::ordered_json choices = {{"type", "object"}};
+  nlohmann::ordered_json contains = {{"type", "array"}};
+  const auto needs = [](const std::string& name) {
+    nlohmann::ordered_json schema;
+    schema["required"].push_back(name);
+    return schema;
+  };
   for (int i = 0; i < 16; ++i) {
     const std::string name = std::to_string(i);
-    choices += (i > 0 ? "," : "") + (R"({"anyOf":[{"required":["a)" + name) +
-               R"("]},{"required":["b)" + name + R"("]}]})";
-    contains += (i > 0 ? "," : "") + (R"({"contains":{"const":)" + name) + "}}";
+    choices["allOf"].push_back(
+        {{"anyOf", {needs("a" + name), needs("b" + name)}}});
+    contains["allOf"].push_back({{"contains", {{"const", i}}}});
   }
-  std::string chain;
+  nlohmann::ordered_json chain = {{"$ref", "#/$defs/a0"}};
   for (int i = 0; i < 1'000; ++i) {
-    chain += (i > 0 ? ",\"a" : "\"a") + std::to_string(i) +
-             R"(":{"$ref":"#/$defs/a)" + std::to_string(i + 1) + "\"}";
+    chain["$defs"]["a" + std::to_string(i)]["$ref"] =
+        "#/$defs/a" + std::to_string(i + 1);
   }
+  chain["$defs"]["a1000"] = nlohmann::ordered_json::object();
   const std::pair<std::string, std::string> cases[] = {
-      {R"({"$ref":"#/$defs/a0","$defs":{)" + chain + R"(,"a1000":{}}})",
-       "more than 256 schemas"},
-      {R"({"type":"object","allOf":[)" + choices + "]}", "too many cases"},
-      {R"({"type":"array","allOf":[)" + contains + "]}",
-       "more than 6 'contain"},
+      {chain.dump(), "more than 256 schemas"},
+      {choices.dump(), "too many cases"},
+      {contains.dump(), "more than 6 'contain"},
       {R"({"type":"string","pattern":"(a|b)*a(a|b){20}","maxLength":99})",
        "too large"},
       {R"({"type":"integer","multipleOf":99999999})", "up to 100000"},

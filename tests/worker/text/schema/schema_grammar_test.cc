@@ -74,8 +74,9 @@ TEST(SchemaGrammarTest, IntegersWithinBounds) {
                                                                  {99, 101},
                                                                  {-1000, 1000},
                                                                  {190, 199}}) {
-    const auto grammar = CompileJsonSchema(absl::StrCat(
-        R"({"type":"integer","minimum":)", min, R"(,"maximum":)", max, "}"));
+    const Json schema = {
+        {"type", "integer"}, {"minimum", min}, {"maximum", max}};
+    const auto grammar = CompileJsonSchema(schema.dump());
     ASSERT_TRUE(grammar.ok()) << grammar.status();
     for (int i = -1500; i <= 1500; ++i) {
       EXPECT_EQ(Matches(*grammar, absl::StrCat(i)), i >= min && i <= max)
@@ -313,8 +314,9 @@ TEST(SchemaGrammarTest, SizeHasALimit) {
 
 TEST(SchemaGrammarTest, NamesOfPropertiesHaveALimit) {
   const auto schema = [](size_t n) {
-    return absl::StrCat(R"({"properties":{")", std::string(n, 'x'),
-                        R"(":true},"additionalProperties":true})");
+    Json object = {{"additionalProperties", true}};
+    object["properties"][std::string(n, 'x')] = true;
+    return object.dump();
   };
   EXPECT_TRUE(CompileJsonSchema(schema(kMaxPropertyBytes)).ok());
   EXPECT_THAT(
@@ -324,12 +326,11 @@ TEST(SchemaGrammarTest, NamesOfPropertiesHaveALimit) {
 }
 
 TEST(SchemaGrammarTest, ManyPropertiesAreNoDeepNest) {
-  std::string schema = R"({"properties":{)";
+  nlohmann::ordered_json schema;
   for (int i = 0; i < 1'500; ++i) {
-    absl::StrAppend(&schema, i > 0 ? "," : "", "\"p", i, R"(":{"const":1})");
+    schema["properties"][absl::StrCat("p", i)]["const"] = 1;
   }
-  schema += "}}";
-  const auto grammar = CompileJsonSchema(schema);
+  const auto grammar = CompileJsonSchema(schema.dump());
   ASSERT_TRUE(grammar.ok()) << grammar.status();
   EXPECT_TRUE(Matches(*grammar, R"({"p0":1,"p7":1,"p1499":1})"));
   EXPECT_FALSE(Matches(*grammar, R"({"p7":1,"p0":1})"));
