@@ -23,6 +23,7 @@
 #include "services/http/response_store.h"
 #include "services/wire/errors.h"
 #include "tests/services/http/http_client.h"
+#include "tests/services/json_object.h"
 
 namespace plimsoll::services {
 namespace {
@@ -120,11 +121,11 @@ class RemoteTextCallTest : public ::testing::Test {
     }
     return true;
   }
-  ClientReply Chat(const std::string& fields) {
+  ClientReply Chat(const std::string& fields = "{}") {
+    const Json body = testing::WithMembers(
+        R"({"messages":[{"role":"user","content":"hi"}]})", fields);
     return HttpClient(front_->address())
-        .Post("/v1/chat/completions",
-              absl::StrCat(R"({"messages":[{"role":"user","content":"hi"}])",
-                           fields.empty() ? "" : ",", fields, "}"));
+        .Post("/v1/chat/completions", body.dump());
   }
   static std::string ContentOf(const ClientReply& reply) {
     EXPECT_EQ(reply.status, 200) << reply.body;
@@ -175,7 +176,7 @@ class RemoteTextCallTest : public ::testing::Test {
 
 TEST_F(RemoteTextCallTest, JoinsTheMessagesOfAStream) {
   Start({Good});
-  EXPECT_EQ(ContentOf(Chat("")), "ab");
+  EXPECT_EQ(ContentOf(Chat()), "ab");
   EXPECT_EQ(counts_.n_ok, 1);
   EXPECT_EQ(counts_.n_retries, 0);
 }
@@ -183,8 +184,8 @@ TEST_F(RemoteTextCallTest, JoinsTheMessagesOfAStream) {
 TEST_F(RemoteTextCallTest, GoesToAnotherWorkerUntilSomethingIsSent) {
   Start({Gone, Gone, Good});
   for (int i = 0; i < 4; ++i) {
-    EXPECT_EQ(ContentOf(Chat("")), "ab");
-    EXPECT_THAT(Chat(R"("stream":true)").body, EndsWith("[DONE]\n\n"));
+    EXPECT_EQ(ContentOf(Chat()), "ab");
+    EXPECT_THAT(Chat(R"({"stream":true})").body, EndsWith("[DONE]\n\n"));
   }
   EXPECT_GE(counts_.n_retries, 1);
   EXPECT_EQ(counts_.n_failed, 0);
@@ -192,7 +193,7 @@ TEST_F(RemoteTextCallTest, GoesToAnotherWorkerUntilSomethingIsSent) {
 
 TEST_F(RemoteTextCallTest, TriesNoMoreThanSoManyWorkers) {
   Start({Gone, Gone, Gone, Gone, Gone});
-  const ClientReply reply = Chat("");
+  const ClientReply reply = Chat();
   EXPECT_EQ(reply.status, 503);
   EXPECT_THAT(reply.body, HasSubstr("the worker of this request is gone"));
   EXPECT_THAT(reply.head, HasSubstr("retry-after: 1"));
@@ -203,14 +204,14 @@ TEST_F(RemoteTextCallTest, TriesNoMoreThanSoManyWorkers) {
 
 TEST_F(RemoteTextCallTest, AWholeReplyThatBreaksOffBeginsAgain) {
   Start({BreaksOff, BreaksOff, Good});
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(ContentOf(Chat("")), "ab");
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(ContentOf(Chat()), "ab");
   EXPECT_EQ(counts_.n_broken, 0);
   EXPECT_GE(counts_.n_retries, 1);
 }
 
 TEST_F(RemoteTextCallTest, AStreamThatBreaksOffEndsWithAnError) {
   Start({BreaksOff, BreaksOff});
-  const ClientReply reply = Chat(R"("stream":true)");
+  const ClientReply reply = Chat(R"({"stream":true})");
   EXPECT_EQ(reply.status, 200);
   EXPECT_THAT(reply.body, HasSubstr("lost"));
   EXPECT_THAT(reply.body, HasSubstr("the worker of this request is gone"));
@@ -228,7 +229,7 @@ TEST_F(RemoteTextCallTest, ErrorsOfAWorkerPassThrough) {
         "id");
   };
   Start({refuse, refuse});
-  const ClientReply reply = Chat("");
+  const ClientReply reply = Chat();
   EXPECT_EQ(reply.status, 429);
   EXPECT_THAT(reply.head, HasSubstr("retry-after: 3"));
   EXPECT_THAT(reply.body, HasSubstr("queue_full"));
@@ -241,7 +242,7 @@ TEST_F(RemoteTextCallTest, AReplyWithoutAnEndIsAnError) {
     writer.Write(Text("a"));
     return grpc::Status::OK;
   }});
-  EXPECT_EQ(Chat("").status, 500);
+  EXPECT_EQ(Chat().status, 500);
 }
 
 TEST_F(RemoteTextCallTest, EachChoiceHasASeedOfItsOwn) {
@@ -250,7 +251,7 @@ TEST_F(RemoteTextCallTest, EachChoiceHasASeedOfItsOwn) {
     writer.Write(Last(absl::StrCat(request.sampling().seed())));
     return grpc::Status::OK;
   }});
-  const ClientReply reply = Chat(R"("n":3,"seed":7)");
+  const ClientReply reply = Chat(R"({"n":3,"seed":7})");
   ASSERT_EQ(reply.status, 200) << reply.body;
   const Json choices = Json::parse(reply.body)["choices"];
   for (int i = 0; i < 3; ++i) {
@@ -273,7 +274,7 @@ TEST_F(RemoteTextCallTest, TokensAreShownByTheBytesOfTheWorker) {
     writer.Write(Last("a"));
     return grpc::Status::OK;
   }});
-  const ClientReply reply = Chat(R"("logprobs":true)");
+  const ClientReply reply = Chat(R"({"logprobs":true})");
   ASSERT_EQ(reply.status, 200) << reply.body;
   const Json choice = Json::parse(reply.body)["choices"][0];
   EXPECT_EQ(choice["logprobs"]["content"],
@@ -290,7 +291,7 @@ TEST_F(RemoteTextCallTest, AWorkerThatSendsNoBytesOfTokensIsTooOld) {
     return grpc::Status::OK;
   };
   Start({old, old});
-  const ClientReply reply = Chat(R"("logprobs":true)");
+  const ClientReply reply = Chat(R"({"logprobs":true})");
   EXPECT_EQ(reply.status, 400);
   EXPECT_THAT(reply.body, HasSubstr("an earlier version"));
   EXPECT_EQ(n_calls(), 1);

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
@@ -20,6 +19,7 @@
 #include "services/http/json.h"
 #include "services/http/local/local_models.h"
 #include "tests/services/http/http_client.h"
+#include "tests/services/json_object.h"
 #include "tests/worker/random_model.h"
 #include "worker/device/host_resources.h"
 
@@ -127,15 +127,19 @@ class FrontTest : public ::testing::Test {
     return events;
   }
 
-  static std::string Chat(const std::string& fields) {
-    return absl::StrCat(
-        R"({"model":"a","messages":[{"role":"user","content":"hello"}],)",
-        R"("temperature":0,"max_tokens":8,"ignore_eos":true)",
-        fields.empty() ? "" : ",", fields, "}");
+  static std::string Chat(const std::string& fields = "{}") {
+    return testing::WithMembers(
+               R"({"model":"a","messages":[{"role":"user","content":"hello"}],)"
+               R"("temperature":0,"max_tokens":8,"ignore_eos":true})",
+               fields)
+        .dump();
   }
   static std::string Completion(const std::string& fields) {
-    return absl::StrCat(R"({"model":"a","temperature":0,"max_tokens":8,)",
-                        R"("ignore_eos":true,)", fields, "}");
+    return testing::WithMembers(
+               R"({"model":"a","temperature":0,"max_tokens":8,)"
+               R"("ignore_eos":true})",
+               fields)
+        .dump();
   }
 
   plimsoll::testing::TemporaryFile file_{plimsoll::testing::RandomModelBytes(

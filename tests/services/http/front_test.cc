@@ -27,7 +27,7 @@ TEST_F(FrontTest, HealthFollowsReadinessAndTheDrain) {
   EXPECT_EQ(Get("/health").body, R"({"status":"ok"})");
   gate_.Close();
   EXPECT_EQ(Get("/health").body, R"({"status":"draining"})");
-  EXPECT_EQ(Post("/v1/chat/completions", Chat("")).status, 503);
+  EXPECT_EQ(Post("/v1/chat/completions", Chat()).status, 503);
 }
 
 TEST_F(FrontTest, ListsModels) {
@@ -148,7 +148,7 @@ TEST_F(FrontTest, ModelsOfOneDeviceShareItsLoadLine) {
 }
 
 TEST_F(FrontTest, AnswersAChat) {
-  const Json reply = PostJson("/v1/chat/completions", Chat(""));
+  const Json reply = PostJson("/v1/chat/completions", Chat());
   EXPECT_EQ(reply.at("object"), "chat.completion");
   EXPECT_THAT(reply.at("id").get<std::string>(), StartsWith("chatcmpl-"));
   EXPECT_EQ(reply.at("model"), "a");
@@ -162,10 +162,10 @@ TEST_F(FrontTest, AnswersAChat) {
 }
 
 TEST_F(FrontTest, AStreamHasTheTextOfTheWholeReply) {
-  const Json whole = PostJson("/v1/chat/completions", Chat(""));
+  const Json whole = PostJson("/v1/chat/completions", Chat());
   const std::vector<Json> events = PostStream(
       "/v1/chat/completions",
-      Chat(R"("stream":true,"stream_options":{"include_usage":true})"));
+      Chat(R"({"stream":true,"stream_options":{"include_usage":true}})"));
   EXPECT_EQ(events.front().at("choices")[0].at("delta").at("role"),
             "assistant");
   std::string text;
@@ -191,14 +191,14 @@ TEST_F(FrontTest, SeveralRepliesDifferAndShareTheirPrompt) {
   EXPECT_NE(reply.at("choices")[0].at("message"),
             reply.at("choices")[1].at("message"));
   EXPECT_EQ(reply.at("usage").at("completion_tokens"), 24);
-  const Json one = PostJson("/v1/chat/completions", Chat(""));
+  const Json one = PostJson("/v1/chat/completions", Chat());
   EXPECT_EQ(reply.at("usage").at("prompt_tokens"),
             one.at("usage").at("prompt_tokens"));
 }
 
 TEST_F(FrontTest, GivesLogProbabilities) {
   const Json reply = PostJson("/v1/chat/completions",
-                              Chat(R"("logprobs":true,"top_logprobs":3)"));
+                              Chat(R"({"logprobs":true,"top_logprobs":3})"));
   const Json& content = reply.at("choices")[0].at("logprobs").at("content");
   ASSERT_EQ(content.size(), 8u);
   ASSERT_EQ(content[0].at("top_logprobs").size(), 3u);
@@ -207,7 +207,7 @@ TEST_F(FrontTest, GivesLogProbabilities) {
       << "greedy";
   EXPECT_TRUE(content[0].at("bytes").is_array());
   const Json completion =
-      PostJson("/v1/completions", Completion(R"("prompt":"a","logprobs":2)"));
+      PostJson("/v1/completions", Completion(R"({"prompt":"a","logprobs":2})"));
   const Json& legacy = completion.at("choices")[0].at("logprobs");
   EXPECT_EQ(legacy.at("tokens").size(), 8u);
   EXPECT_EQ(legacy.at("text_offset")[0], 0);
@@ -215,7 +215,7 @@ TEST_F(FrontTest, GivesLogProbabilities) {
 
 TEST_F(FrontTest, CompletesTextsAndIds) {
   const Json reply =
-      PostJson("/v1/completions", Completion(R"("prompt":["a","b"],"n":2)"));
+      PostJson("/v1/completions", Completion(R"({"prompt":["a","b"],"n":2})"));
   EXPECT_EQ(reply.at("object"), "text_completion");
   ASSERT_EQ(reply.at("choices").size(), 4u);
   EXPECT_EQ(reply.at("choices")[0].at("text"),
@@ -223,8 +223,8 @@ TEST_F(FrontTest, CompletesTextsAndIds) {
       << "greedy";
   const Json ids =
       PostJson("/tokenize", R"({"model":"a","prompt":"a"})").at("tokens");
-  const Json same = PostJson(
-      "/v1/completions", Completion(absl::StrCat(R"("prompt":)", Dump(ids))));
+  const Json same =
+      PostJson("/v1/completions", Completion(Json{{"prompt", ids}}.dump()));
   EXPECT_EQ(same.at("choices")[0].at("text"),
             reply.at("choices")[0].at("text"));
 }
@@ -246,7 +246,7 @@ TEST_F(FrontTest, AReplyIsAsItsSchemaSays) {
 
 TEST_F(FrontTest, SaysWhatIsWrong) {
   const ClientReply unknown =
-      Post("/v1/chat/completions", Chat(R"("tempo":1)"));
+      Post("/v1/chat/completions", Chat(R"({"tempo":1})"));
   EXPECT_EQ(unknown.status, 400);
   EXPECT_EQ(ErrorOf(unknown).at("param"), "tempo");
   const ClientReply no_json = Post("/v1/chat/completions", "{");
@@ -258,17 +258,16 @@ TEST_F(FrontTest, SaysWhatIsWrong) {
   EXPECT_EQ(Post("/v1/completions", R"({"model":"b","prompt":"a"})").status,
             503);
   EXPECT_EQ(
-      ErrorOf(Post("/v1/chat/completions", Chat(R"("top_p":0)"))).at("param"),
+      ErrorOf(Post("/v1/chat/completions", Chat(R"({"top_p":0})"))).at("param"),
       "top_p");
 }
 
 TEST_F(FrontTest, AContextThatIsTooShortIsAnErrorWithBothNumbers) {
-  std::string ids = "1";
-  for (int i = 1; i < 300; ++i) ids += ",1";
-  for (const char* stream : {"false", "true"}) {
-    const ClientReply reply = Post(
-        "/v1/completions", Completion(absl::StrCat(R"("prompt":[)", ids,
-                                                   R"(],"stream":)", stream)));
+  const Json ids = std::vector<int>(300, 1);
+  for (const bool stream : {false, true}) {
+    const ClientReply reply =
+        Post("/v1/completions",
+             Completion(Json{{"prompt", ids}, {"stream", stream}}.dump()));
     EXPECT_EQ(reply.status, 400);
     EXPECT_EQ(ErrorOf(reply).at("code"), "context_length_exceeded");
     EXPECT_THAT(ErrorOf(reply).at("message").get<std::string>(),
@@ -277,21 +276,19 @@ TEST_F(FrontTest, AContextThatIsTooShortIsAnErrorWithBothNumbers) {
 }
 
 TEST_F(FrontTest, SaysWhatLeavesAContextThatRolls) {
-  std::string ids = "1";
-  for (int i = 1; i < 300; ++i) ids += ",1";
-  const std::string rolling =
-      absl::StrCat(R"("prompt":[)", ids,
-                   R"(],"context_policy":"roll","roll":{"pin_tokens":3})");
-  const Json whole = PostJson("/v1/completions", Completion(rolling));
+  Json rolling =
+      Json::parse(R"({"context_policy":"roll","roll":{"pin_tokens":3}})");
+  rolling["prompt"] = std::vector<int>(300, 1);
+  const Json whole = PostJson("/v1/completions", Completion(rolling.dump()));
   const Json& evictions = whole.at("choices")[0].at("evictions");
   ASSERT_FALSE(evictions.empty());
   EXPECT_EQ(evictions[0].at("position"), 3);
   EXPECT_GT(evictions[0].at("tokens").get<int>(), 300 - 256);
   EXPECT_LE(evictions[0].at("kept_tokens").get<int>(), 256);
   Json streamed = Json::array();
+  rolling["stream"] = true;
   for (const Json& event :
-       PostStream("/v1/completions",
-                  Completion(absl::StrCat(rolling, R"(,"stream":true)")))) {
+       PostStream("/v1/completions", Completion(rolling.dump()))) {
     for (const Json& one :
          event.at("choices")[0].value("evictions", Json::array())) {
       streamed.push_back(one);
@@ -301,18 +298,19 @@ TEST_F(FrontTest, SaysWhatLeavesAContextThatRolls) {
 
   std::string text;
   for (int i = 0; i < 300; ++i) text += "a ";
-  const std::string chat = absl::StrCat(
-      R"({"model":"a","messages":[{"role":"user","content":")", text,
-      R"("}],"max_tokens":8,"ignore_eos":true,"context_policy":"roll")");
-  const Json reply = PostJson("/v1/chat/completions", chat + "}");
+  Json chat = Json::parse(R"({"model":"a","messages":[{"role":"user"}],)"
+                          R"("max_tokens":8,"ignore_eos":true,)"
+                          R"("context_policy":"roll"})");
+  chat["messages"][0]["content"] = text;
+  const Json reply = PostJson("/v1/chat/completions", chat.dump());
   EXPECT_FALSE(reply.at("choices")[0].at("evictions").empty());
   bool is_told = false;
-  for (const Json& event :
-       PostStream("/v1/chat/completions", chat + R"(,"stream":true})")) {
+  chat["stream"] = true;
+  for (const Json& event : PostStream("/v1/chat/completions", chat.dump())) {
     is_told |= event.at("choices")[0].contains("evictions");
   }
   EXPECT_TRUE(is_told);
-  EXPECT_FALSE(PostJson("/v1/chat/completions", Chat(""))
+  EXPECT_FALSE(PostJson("/v1/chat/completions", Chat())
                    .at("choices")[0]
                    .contains("evictions"));
 }
@@ -323,8 +321,8 @@ TEST_F(FrontTest, TokenizesAndBack) {
   EXPECT_EQ(tokens.at("count"), tokens.at("tokens").size());
   EXPECT_EQ(tokens.at("max_model_len"), 256);
   const Json text =
-      PostJson("/detokenize", absl::StrCat(R"({"model":"a","tokens":)",
-                                           Dump(tokens.at("tokens")), "}"));
+      PostJson("/detokenize",
+               Json{{"model", "a"}, {"tokens", tokens.at("tokens")}}.dump());
   EXPECT_EQ(text.at("content"), "hello");
   EXPECT_EQ(text.at("prompt"), "hello");
   const Json chat = PostJson(
@@ -360,7 +358,7 @@ TEST_F(FrontTest, AClientThatGoesAwayBeforeAWholeReplyFreesItsSlot) {
 TEST_F(FrontTest, ADrainWaitsForReplies) {
   HttpClient client(front_->address());
   client.Send(client.Request("POST", "/v1/completions",
-                             Completion(R"("prompt":"a","stream":true)")));
+                             Completion(R"({"prompt":"a","stream":true})")));
   EXPECT_EQ(client.Read(/*has_body=*/false).status, 200);
   front_->Drain(absl::Seconds(20), [] { ADD_FAILURE() << "it took long"; });
   std::string body;

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <string>
+#include <utility>
 
 namespace plimsoll::services {
 namespace {
@@ -49,16 +51,19 @@ TEST(WholeNumberTest, HasNoFractionAndIsWithinItsBounds) {
   EXPECT_EQ(ReadWhole("6.0", 4, 5), std::nullopt);
 }
 
+// A body whose field is so many arrays in one another.
+std::string NestedBody(int n_arrays) {
+  Json value = Json::array();
+  for (int i = 1; i < n_arrays; ++i) value = Json::array({std::move(value)});
+  return Json{{"a", std::move(value)}}.dump();
+}
+
 TEST(JsonTest, ABodyIsAnObjectOfBoundedDepth) {
   EXPECT_TRUE(ReadBody("{}").ok());
   EXPECT_THAT(MessageOf(ReadBody("[]").status()), HasSubstr("object"));
   EXPECT_THAT(MessageOf(ReadBody("{").status()), HasSubstr("not JSON"));
-  const std::string deepest =
-      R"({"a":)" + std::string(63, '[') + std::string(63, ']') + "}";
-  EXPECT_TRUE(ReadBody(deepest).ok());
-  const std::string deeper =
-      R"({"a":)" + std::string(64, '[') + std::string(64, ']') + "}";
-  EXPECT_FALSE(ReadBody(deeper).ok());
+  EXPECT_TRUE(ReadBody(NestedBody(63)).ok());
+  EXPECT_FALSE(ReadBody(NestedBody(64)).ok());
 }
 
 TEST(JsonTest, ReadsEachKindOfField) {

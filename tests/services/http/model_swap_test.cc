@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "services/http/json.h"
 #include "tests/services/http/front_fixture.h"
+#include "tests/services/json_object.h"
 
 namespace plimsoll::services {
 namespace {
@@ -57,20 +58,16 @@ class ModelSwapTest : public FrontTest {
     while (client.ReadChunk(reply.body)) continue;
     return reply;
   }
-  static std::string StreamBody(const std::string& fields) {
-    return R"({"model":"b","messages":[{"role":"user","content":"hello"}],)"
-           R"("max_tokens":3,"stream":true)" +
-           fields + "}";
-  }
+  static constexpr char kStream[] =
+      R"({"model":"b","messages":[{"role":"user","content":"hello"}],)"
+      R"("max_tokens":3,"stream":true})";
 
   std::string StateOf(const std::string& model) {
     const ClientReply reply = Get("/v1/models/" + model);
     return Json::parse(reply.body).at("state").get<std::string>();
   }
   static std::string ChatOf(const std::string& model) {
-    return R"({"model":")" + model +
-           R"(","messages":[{"role":"user","content":"hello"}],)"
-           R"("temperature":0,"max_tokens":8,"ignore_eos":true})";
+    return testing::WithMembers(Chat(), Json{{"model", model}}.dump()).dump();
   }
 };
 
@@ -88,9 +85,8 @@ TEST_F(ModelSwapTest, TokenCallsLoadTheirModel) {
   const std::string text(8'000, 'x');  // read on the pool
   for (const std::string& prompt : {std::string("hello"), text}) {
     for (const char* model : {"b", "a"}) {
-      const Json reply =
-          PostJson("/tokenize", R"({"model":")" + std::string(model) +
-                                    R"(","prompt":")" + prompt + R"("})");
+      const Json reply = PostJson(
+          "/tokenize", Json{{"model", model}, {"prompt", prompt}}.dump());
       EXPECT_GT(reply.at("count").get<int64_t>(), 0);
       EXPECT_EQ(StateOf(model), "ready");
     }
@@ -116,7 +112,7 @@ TEST_F(ModelSwapTest, NoRequestIsLostBetweenTwoModels) {
 
 TEST_F(ModelSwapTest, AStreamThatWaitsSaysSo) {
   const ClientReply reply =
-      StreamOfB("/v1/chat/completions", StreamBody(""), ": loading 0 %\n\n");
+      StreamOfB("/v1/chat/completions", kStream, ": loading 0 %\n\n");
   EXPECT_THAT(reply.body, StartsWith(": loading 0 %\n\n"));
   EXPECT_THAT(reply.body, HasSubstr(R"("role":"assistant")"));
   EXPECT_THAT(reply.body, EndsWith("data: [DONE]\n\n"));
@@ -124,7 +120,7 @@ TEST_F(ModelSwapTest, AStreamThatWaitsSaysSo) {
 
 TEST_F(ModelSwapTest, AnthropicsStreamsHavePings) {
   const std::string ping = "event: ping\ndata: {\"type\":\"ping\"}\n\n";
-  const ClientReply reply = StreamOfB("/v1/messages", StreamBody(""), ping);
+  const ClientReply reply = StreamOfB("/v1/messages", kStream, ping);
   EXPECT_THAT(reply.body, StartsWith(ping));
   const size_t begin = reply.body.find("event: message_start");
   ASSERT_NE(begin, std::string::npos);
@@ -135,9 +131,9 @@ TEST_F(ModelSwapTest, AnthropicsStreamsHavePings) {
 TEST_F(ModelSwapTest, AnErrorBehindASignOfLifeIsAnEvent) {
   std::string text;
   for (int i = 0; i < 1'000; ++i) text += "hello ";  // too long for a context
-  const ClientReply reply = StreamOfB(
-      "/v1/completions",
-      R"({"model":"b","stream":true,"prompt":")" + text + R"("})", ": loading");
+  const Json body = {{"model", "b"}, {"stream", true}, {"prompt", text}};
+  const ClientReply reply =
+      StreamOfB("/v1/completions", body.dump(), ": loading");
   EXPECT_EQ(reply.status, 200);
   EXPECT_THAT(reply.body, HasSubstr(R"(data: {"error":{"message":)"));
   EXPECT_THAT(reply.body, Not(HasSubstr("[DONE]")));

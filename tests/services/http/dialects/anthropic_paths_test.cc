@@ -5,11 +5,11 @@
 #include <string>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "services/http/json.h"
 #include "tests/services/http/front_fixture.h"
 #include "tests/services/http/http_client.h"
+#include "tests/services/json_object.h"
 
 namespace plimsoll::services {
 namespace {
@@ -20,13 +20,15 @@ using ::testing::StartsWith;
 class AnthropicPathsTest : public FrontTest {
  protected:
   static std::string Message(const std::string& fields) {
-    return absl::StrCat(
-        R"({"model":"a","messages":[{"role":"user","content":"hello"}])",
-        fields.empty() ? "" : ",", fields, "}");
+    return testing::WithMembers(
+               R"({"model":"a","messages":[{"role":"user","content":"hello"}]})",
+               fields)
+        .dump();
   }
-  static std::string Greedy(const std::string& fields = "") {
-    return Message(absl::StrCat(R"("temperature":0,"max_tokens":8)",
-                                fields.empty() ? "" : ",", fields));
+  static std::string Greedy(const std::string& fields = "{}") {
+    return Message(
+        testing::WithMembers(R"({"temperature":0,"max_tokens":8})", fields)
+            .dump());
   }
 };
 
@@ -49,7 +51,7 @@ TEST_F(AnthropicPathsTest, AnswersAMessage) {
 TEST_F(AnthropicPathsTest, AStreamHasTheTextOfTheWholeReply) {
   const Json whole = PostJson("/v1/messages", Greedy());
   const ClientReply reply =
-      Post("/v1/messages?beta=true", Greedy(R"("stream":true)"));
+      Post("/v1/messages?beta=true", Greedy(R"({"stream":true})"));
   EXPECT_EQ(reply.status, 200);
   EXPECT_THAT(reply.head, HasSubstr("content-type: text/event-stream"));
   EXPECT_THAT(reply.body, StartsWith("event: message_start\ndata: {"));
@@ -78,7 +80,7 @@ TEST_F(AnthropicPathsTest, AStreamHasTheTextOfTheWholeReply) {
 }
 
 TEST_F(AnthropicPathsTest, CountsWhatAMessageUses) {
-  const Json counted = PostJson("/v1/messages/count_tokens", Message(""));
+  const Json counted = PostJson("/v1/messages/count_tokens", Message("{}"));
   const Json usage = PostJson("/v1/messages", Greedy()).at("usage");
   EXPECT_EQ(counted.at("input_tokens").get<int>(),
             usage.at("input_tokens").get<int>() +
@@ -94,7 +96,7 @@ TEST_F(AnthropicPathsTest, ErrorsHaveAnthropicsForm) {
     EXPECT_EQ(json.at("type"), "error");
     return json.at("error").at("type").get<std::string>();
   };
-  EXPECT_EQ(error_of("/v1/messages", Greedy(R"("tempo":1)"), 400),
+  EXPECT_EQ(error_of("/v1/messages", Greedy(R"({"tempo":1})"), 400),
             "invalid_request_error");
   EXPECT_EQ(error_of("/v1/messages", "{", 400), "invalid_request_error");
   EXPECT_EQ(
@@ -105,13 +107,13 @@ TEST_F(AnthropicPathsTest, ErrorsHaveAnthropicsForm) {
       "not_found_error");
   EXPECT_EQ(error_of("/v1/messages/count_tokens", Greedy(), 400),
             "invalid_request_error");
-  const std::string tools = R"("tools":[{"name":"f"}])";
+  const std::string tools = R"({"tools":[{"name":"f"}]})";
   EXPECT_EQ(error_of("/v1/messages", Greedy(tools), 400),
             "invalid_request_error")
       << "the format has no tools";
   gate_.Close();
   EXPECT_EQ(error_of("/v1/messages", Greedy(), 503), "overloaded_error");
-  EXPECT_EQ(error_of("/v1/messages/count_tokens", Message(""), 503),
+  EXPECT_EQ(error_of("/v1/messages/count_tokens", Message("{}"), 503),
             "overloaded_error");
 }
 

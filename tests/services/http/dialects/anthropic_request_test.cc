@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "tests/services/json_object.h"
+
 namespace plimsoll::services {
 namespace {
 
@@ -18,10 +20,10 @@ class AnthropicRequestTest : public ::testing::Test {
 
   // A request with these messages and fields.
   static absl::StatusOr<TextJob> Messages(const std::string& messages,
-                                          const std::string& fields = "") {
-    return ReadMessages(
-        Json::parse(R"({"max_tokens":5,"messages":)" + messages +
-                    (fields.empty() ? "" : "," + fields) + "}"));
+                                          const std::string& fields = "{}") {
+    Json body = testing::WithMembers(R"({"max_tokens":5})", fields);
+    body["messages"] = Json::parse(messages);
+    return ReadMessages(body);
   }
 
   static absl::StatusOr<TextJob> Hello(const std::string& fields) {
@@ -29,7 +31,7 @@ class AnthropicRequestTest : public ::testing::Test {
   }
 
   static v1::ChatPrompt ChatOf(const std::string& messages,
-                               const std::string& fields = "") {
+                               const std::string& fields = "{}") {
     const absl::StatusOr<TextJob> job = Messages(messages, fields);
     EXPECT_TRUE(job.ok()) << job.status();
     return job.ok() ? job->prompts.front().chat() : v1::ChatPrompt();
@@ -43,8 +45,8 @@ class AnthropicRequestTest : public ::testing::Test {
 
 TEST_F(AnthropicRequestTest, ReadsSamplingAndStopping) {
   const TextJob job =
-      *Hello(R"("model":"m","temperature":0.5,"top_p":0.9,"top_k":7,)"
-             R"("stop_sequences":["a","b"],"stream":true)");
+      *Hello(R"({"model":"m","temperature":0.5,"top_p":0.9,"top_k":7,)"
+             R"("stop_sequences":["a","b"],"stream":true})");
   const v1::StreamGenerateRequest& request = job.prompts.front();
   EXPECT_EQ(request.model(), "m");
   EXPECT_EQ(request.sampling().temperature(), 0.5f);
@@ -53,12 +55,12 @@ TEST_F(AnthropicRequestTest, ReadsSamplingAndStopping) {
   EXPECT_EQ(request.stopping().max_tokens(), 5u);
   EXPECT_THAT(request.stopping().stop_strings(), ElementsAre("a", "b"));
   EXPECT_TRUE(job.is_streamed);
-  EXPECT_FALSE(Hello("")->is_streamed);
+  EXPECT_FALSE(Hello("{}")->is_streamed);
 }
 
 TEST_F(AnthropicRequestTest, SeedsDiffer) {
-  EXPECT_NE(Hello("")->prompts.front().sampling().seed(),
-            Hello("")->prompts.front().sampling().seed());
+  EXPECT_NE(Hello("{}")->prompts.front().sampling().seed(),
+            Hello("{}")->prompts.front().sampling().seed());
 }
 
 TEST_F(AnthropicRequestTest, ALimitOfTokensIsNeeded) {
@@ -89,13 +91,13 @@ TEST_F(AnthropicRequestTest, JoinsTextsOfAMessageAndMessagesOfARole) {
 
 TEST_F(AnthropicRequestTest, TheSystemTextComesFirst) {
   const v1::ChatPrompt chat =
-      ChatOf(kHello, R"("system":[{"type":"text","text":"a"},)"
-                     R"({"type":"text","text":"b"}])");
+      ChatOf(kHello, R"({"system":[{"type":"text","text":"a"},)"
+                     R"({"type":"text","text":"b"}]})");
   ASSERT_EQ(chat.messages_size(), 2);
   EXPECT_EQ(chat.messages(0).role(), v1::CHAT_ROLE_SYSTEM);
   EXPECT_EQ(chat.messages(0).content(), "ab");
-  EXPECT_EQ(ChatOf(kHello, R"("system":"s")").messages(0).content(), "s");
-  EXPECT_EQ(ChatOf(kHello, R"("system":"")").messages_size(), 1);
+  EXPECT_EQ(ChatOf(kHello, R"({"system":"s"})").messages(0).content(), "s");
+  EXPECT_EQ(ChatOf(kHello, R"({"system":""})").messages_size(), 1);
 }
 
 TEST_F(AnthropicRequestTest, ReadsCallsAndTheirResults) {
@@ -148,8 +150,8 @@ TEST_F(AnthropicRequestTest, RefusesMessagesThatItCannotRead) {
 
 TEST_F(AnthropicRequestTest, ReadsTools) {
   const std::string tools =
-      R"("tools":[{"name":"f","description":"d","type":"custom",)"
-      R"("input_schema":{"type":"object"},"strict":true}])";
+      R"({"tools":[{"name":"f","description":"d","type":"custom",)"
+      R"("input_schema":{"type":"object"},"strict":true}]})";
   const v1::ChatPrompt chat = ChatOf(kHello, tools);
   ASSERT_EQ(chat.tools_size(), 1);
   EXPECT_EQ(chat.tools(0).name(), "f");
@@ -157,7 +159,9 @@ TEST_F(AnthropicRequestTest, ReadsTools) {
   EXPECT_EQ(chat.tools(0).parameters(), R"({"type":"object"})");
   EXPECT_EQ(chat.tool_choice(), v1::TOOL_CHOICE_UNSPECIFIED);
   const auto with = [&tools](const std::string& choice) {
-    return Hello(tools + R"(,"tool_choice":)" + choice);
+    Json fields = Json::parse(tools);
+    fields["tool_choice"] = Json::parse(choice);
+    return Hello(fields.dump());
   };
   EXPECT_EQ(with(R"({"type":"any"})")->prompts.front().chat().tool_choice(),
             v1::TOOL_CHOICE_REQUIRED);
@@ -176,47 +180,47 @@ TEST_F(AnthropicRequestTest, ReadsTools) {
           .chat();
   EXPECT_TRUE(one.has_parallel_tool_calls());
   EXPECT_FALSE(one.parallel_tool_calls());
-  EXPECT_FALSE(Hello(R"("tool_choice":{"type":"any"})").ok());
-  EXPECT_THAT(MessageOf(Hello(R"("tools":[{"type":"web_search_20250305"}])")),
+  EXPECT_FALSE(Hello(R"({"tool_choice":{"type":"any"}})").ok());
+  EXPECT_THAT(MessageOf(Hello(R"({"tools":[{"type":"web_search_20250305"}]})")),
               StartsWith("tools[0].type: "));
 }
 
 TEST_F(AnthropicRequestTest, ToolsThatMayNotBeCalledAreReadAllTheSame) {
   EXPECT_THAT(MessageOf(Hello(
-                  R"("tools":[{"nmae":"f"}],"tool_choice":{"type":"none"})")),
+                  R"({"tools":[{"nmae":"f"}],"tool_choice":{"type":"none"}})")),
               StartsWith("tools[0].nmae: "));
 }
 
 TEST_F(AnthropicRequestTest, ASchemaConstrainsTheReply) {
   const TextJob job =
-      *Hello(R"("output_config":{"effort":"low","format":)"
-             R"({"type":"json_schema","schema":{"type":"object"}}})");
+      *Hello(R"({"output_config":{"effort":"low","format":)"
+             R"({"type":"json_schema","schema":{"type":"object"}}}})");
   EXPECT_EQ(job.prompts.front().constraint().json_schema(),
             R"({"type":"object"})");
-  EXPECT_FALSE(Hello(R"("output_config":{"format":{"type":"xml"}})").ok());
+  EXPECT_FALSE(Hello(R"({"output_config":{"format":{"type":"xml"}}})").ok());
 }
 
 TEST_F(AnthropicRequestTest, ReadsHowASchemaIsRead) {
   const auto job =
-      Hello(R"("output_config":{"format":{"type":"json_schema","schema":{},)"
-            R"("schema_options":{"any_order":true}}})");
+      Hello(R"({"output_config":{"format":{"type":"json_schema","schema":{},)"
+            R"("schema_options":{"any_order":true}}}})");
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_TRUE(job->prompts.front().constraint().schema_options().any_order());
 }
 
 TEST_F(AnthropicRequestTest, ThoughtsGoToTheTemplate) {
   const auto on =
-      Hello(R"("thinking":{"type":"enabled","budget_tokens":9999})");
+      Hello(R"({"thinking":{"type":"enabled","budget_tokens":9999}})");
   ASSERT_TRUE(on.ok()) << on.status();
   EXPECT_EQ(on->prompts[0].chat().template_arguments(),
             R"({"enable_thinking":true})");
   EXPECT_EQ(on->prompts[0].stopping().max_reasoning_tokens(), 9'999u);
-  EXPECT_FALSE(Hello(R"("thinking":{"type":"adaptive"})")
+  EXPECT_FALSE(Hello(R"({"thinking":{"type":"adaptive"}})")
                    ->prompts[0]
                    .stopping()
                    .has_max_reasoning_tokens());
   EXPECT_THAT(
-      MessageOf(Hello(R"("thinking":{"type":"enabled","budget_tokens":-1})")),
+      MessageOf(Hello(R"({"thinking":{"type":"enabled","budget_tokens":-1}})")),
       StartsWith("thinking.budget_tokens: "));
   const auto said = Messages(
       R"([{"role":"user","content":"a"},{"role":"assistant","content":[)"
@@ -228,32 +232,32 @@ TEST_F(AnthropicRequestTest, ThoughtsGoToTheTemplate) {
 }
 
 TEST_F(AnthropicRequestTest, NothingUnknownPasses) {
-  EXPECT_THAT(MessageOf(Hello(R"("tempreature":1)")),
+  EXPECT_THAT(MessageOf(Hello(R"({"tempreature":1})")),
               StartsWith("tempreature: "));
-  EXPECT_TRUE(Hello(R"("metadata":{"user_id":"me"},"service_tier":"auto",)"
-                    R"("thinking":{"type":"disabled"},"container":null)")
+  EXPECT_TRUE(Hello(R"({"metadata":{"user_id":"me"},"service_tier":"auto",)"
+                    R"("thinking":{"type":"disabled"},"container":null})")
                   .ok());
-  EXPECT_THAT(MessageOf(Hello(R"("thinking":{"type":"deep"})")),
+  EXPECT_THAT(MessageOf(Hello(R"({"thinking":{"type":"deep"}})")),
               StartsWith("thinking.type: "));
-  EXPECT_FALSE(Hello(R"("mcp_servers":[])").ok());
+  EXPECT_FALSE(Hello(R"({"mcp_servers":[]})").ok());
   EXPECT_THAT(MessageOf(Messages(R"([{"role":"user","content":"a","x":1}])")),
               StartsWith("messages[0].x: "));
 }
 
 TEST_F(AnthropicRequestTest, CountsTakeAConversationOnly) {
   const auto count = [](const std::string& fields) {
-    const Json body =
-        Json::parse(R"({"model":"m","messages":[{"role":"user","content":"a"},)"
-                    R"({"role":"assistant","content":"b"}])" +
-                    fields + "}");
+    const Json body = testing::WithMembers(
+        R"({"model":"m","messages":[{"role":"user","content":"a"},)"
+        R"({"role":"assistant","content":"b"}]})",
+        fields);
     JsonFields read = *JsonFields::Of(body);
     v1::StreamGenerateRequest request;
     const absl::Status status = ReadMessagesToCount(read, request);
     return status.ok() ? request.chat().messages_size() : -1;
   };
-  EXPECT_EQ(count(""), 2);
-  EXPECT_EQ(count(R"(,"system":"s")"), 3);
-  EXPECT_EQ(count(R"(,"max_tokens":3)"), -1);
+  EXPECT_EQ(count("{}"), 2);
+  EXPECT_EQ(count(R"({"system":"s"})"), 3);
+  EXPECT_EQ(count(R"({"max_tokens":3})"), -1);
 }
 
 }  // namespace

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "services/http/json.h"
 #include "tests/services/http/front_fixture.h"
 #include "tests/services/http/http_client.h"
+#include "tests/services/json_object.h"
 
 namespace plimsoll::services {
 namespace {
@@ -18,11 +18,12 @@ using ::testing::HasSubstr;
 
 class OllamaPathsTest : public FrontTest {
  protected:
-  static std::string Hello(const std::string& fields = "") {
-    return absl::StrCat(
-        R"({"model":"a","messages":[{"role":"user","content":"hello"}],)",
-        R"("options":{"temperature":0,"num_predict":8})",
-        fields.empty() ? "" : ",", fields, "}");
+  static std::string Hello(const std::string& fields = "{}") {
+    return testing::WithMembers(
+               R"({"model":"a","messages":[{"role":"user","content":"hello"}],)"
+               R"("options":{"temperature":0,"num_predict":8}})",
+               fields)
+        .dump();
   }
   std::vector<Json> PostLines(const std::string& target,
                               const std::string& body) {
@@ -39,7 +40,7 @@ class OllamaPathsTest : public FrontTest {
 };
 
 TEST_F(OllamaPathsTest, AStreamHasTheTextOfTheWholeReply) {
-  const Json whole = PostJson("/api/chat", Hello(R"("stream":false)"));
+  const Json whole = PostJson("/api/chat", Hello(R"({"stream":false})"));
   EXPECT_EQ(whole.at("done"), true);
   EXPECT_GT(whole.at("total_duration").get<int64_t>(), 0);
   std::string text;
@@ -90,7 +91,7 @@ TEST_F(OllamaPathsTest, AContextThatNoSlotHasIsRefused) {
 }
 
 TEST_F(OllamaPathsTest, ErrorsAreTexts) {
-  const ClientReply reply = Post("/api/chat", Hello(R"("tempo":1)"));
+  const ClientReply reply = Post("/api/chat", Hello(R"({"tempo":1})"));
   EXPECT_EQ(reply.status, 400);
   EXPECT_THAT(Json::parse(reply.body).at("error").get<std::string>(),
               ::testing::StartsWith("tempo: "));

@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "tests/services/json_object.h"
+
 namespace plimsoll::services {
 namespace {
 
@@ -14,13 +16,12 @@ using ::testing::StartsWith;
 
 // A chat of one message with these fields beside it.
 absl::StatusOr<TextJob> Chat(const std::string& fields) {
-  const std::string body = R"({"messages":[{"role":"user","content":"hi"}])" +
-                           (fields.empty() ? "" : "," + fields) + "}";
-  return ReadChatCompletion(Json::parse(body));
+  return ReadChatCompletion(testing::WithMembers(
+      R"({"messages":[{"role":"user","content":"hi"}]})", fields));
 }
 
 absl::StatusOr<TextJob> Messages(const std::string& messages) {
-  return ReadChatCompletion(Json::parse(R"({"messages":)" + messages + "}"));
+  return ReadChatCompletion(Json{{"messages", Json::parse(messages)}});
 }
 
 absl::StatusOr<TextJob> Completion(const std::string& body) {
@@ -34,9 +35,9 @@ std::string MessageOf(const absl::StatusOr<TextJob>& job) {
 
 TEST(OpenAiRequestTest, ReadsSamplingAndStopping) {
   const TextJob job = *Chat(
-      R"("model":"m","temperature":0.5,"top_p":0.9,"top_k":7,"min_p":0.1,)"
+      R"({"model":"m","temperature":0.5,"top_p":0.9,"top_k":7,"min_p":0.1,)"
       R"("presence_penalty":1,"frequency_penalty":-1,"seed":-1,)"
-      R"("logit_bias":{"5":-100,"6":2.5},"max_tokens":9,"stop":["a","b"])");
+      R"("logit_bias":{"5":-100,"6":2.5},"max_tokens":9,"stop":["a","b"]})");
   const v1::StreamGenerateRequest& request = job.prompts.front();
   EXPECT_EQ(request.model(), "m");
   EXPECT_EQ(request.sampling().temperature(), 0.5f);
@@ -54,7 +55,7 @@ TEST(OpenAiRequestTest, ReadsSamplingAndStopping) {
 }
 
 TEST(OpenAiRequestTest, WhatIsAbsentIsTheServersToChoose) {
-  const TextJob job = *Chat("");
+  const TextJob job = *Chat("{}");
   EXPECT_FALSE(job.prompts.front().sampling().has_temperature());
   EXPECT_EQ(job.prompts.front().stopping().max_tokens(), 0u);
   EXPECT_TRUE(job.prompts.front().sampling().has_seed()) << "a random one";
@@ -63,93 +64,96 @@ TEST(OpenAiRequestTest, WhatIsAbsentIsTheServersToChoose) {
 }
 
 TEST(OpenAiRequestTest, TheNewerNameOfMaxTokensIsTheSame) {
-  EXPECT_EQ(Chat(R"("max_completion_tokens":3)")
+  EXPECT_EQ(Chat(R"({"max_completion_tokens":3})")
                 ->prompts.front()
                 .stopping()
                 .max_tokens(),
             3u);
-  EXPECT_TRUE(Chat(R"("max_completion_tokens":3,"max_tokens":3)").ok());
-  EXPECT_THAT(MessageOf(Chat(R"("max_completion_tokens":3,"max_tokens":4)")),
+  EXPECT_TRUE(Chat(R"({"max_completion_tokens":3,"max_tokens":3})").ok());
+  EXPECT_THAT(MessageOf(Chat(R"({"max_completion_tokens":3,"max_tokens":4})")),
               StartsWith("max_tokens: "));
 }
 
 TEST(OpenAiRequestTest, ReadsHowAFullContextGoesOn) {
-  const TextJob job =
-      *Chat(R"("stream":true,"context_policy":"roll","roll":{"pin_tokens":9})");
+  const TextJob job = *Chat(
+      R"({"stream":true,"context_policy":"roll","roll":{"pin_tokens":9}})");
   const v1::StreamGenerateRequest& request = job.prompts.front();
   EXPECT_EQ(request.context_policy(), v1::CONTEXT_POLICY_ROLL);
   EXPECT_EQ(request.roll().pin_tokens(), 9u);
-  EXPECT_FALSE(Chat(R"("context_policy":"roll","max_tokens":1)")
+  EXPECT_FALSE(Chat(R"({"context_policy":"roll","max_tokens":1})")
                    ->prompts.front()
                    .has_roll());
-  EXPECT_EQ(Chat(R"("context_policy":"stop")")->prompts[0].context_policy(),
+  EXPECT_EQ(Chat(R"({"context_policy":"stop"})")->prompts[0].context_policy(),
             v1::CONTEXT_POLICY_UNSPECIFIED);
-  EXPECT_THAT(MessageOf(Chat(R"("context_policy":"drop")")),
+  EXPECT_THAT(MessageOf(Chat(R"({"context_policy":"drop"})")),
               StartsWith("context_policy: "));
-  EXPECT_THAT(MessageOf(Chat(R"("context_policy":"roll")")),
+  EXPECT_THAT(MessageOf(Chat(R"({"context_policy":"roll"})")),
               HasSubstr("max_tokens"));
-  EXPECT_THAT(MessageOf(Chat(R"("roll":{"pin_tokens":9})")),
+  EXPECT_THAT(MessageOf(Chat(R"({"roll":{"pin_tokens":9}})")),
               StartsWith("roll: "));
   EXPECT_THAT(MessageOf(Chat(
-                  R"("stream":true,"context_policy":"roll","roll":{"a":1})")),
+                  R"({"stream":true,"context_policy":"roll","roll":{"a":1}})")),
               StartsWith("roll.a: "));
 }
 
 TEST(OpenAiRequestTest, RefusesWhatIsOutOfBounds) {
-  EXPECT_TRUE(Chat(R"("n":16)").ok());
-  EXPECT_THAT(MessageOf(Chat(R"("n":17)")), StartsWith("n: "));
-  EXPECT_THAT(MessageOf(Chat(R"("n":0)")), StartsWith("n: "));
-  EXPECT_TRUE(Chat(R"("presence_penalty":2)").ok());
-  EXPECT_FALSE(Chat(R"("presence_penalty":2.1)").ok());
-  EXPECT_TRUE(Chat(R"("logprobs":true,"top_logprobs":20)").ok());
-  EXPECT_FALSE(Chat(R"("logprobs":true,"top_logprobs":21)").ok());
-  EXPECT_THAT(MessageOf(Chat(R"("top_logprobs":2)")),
+  EXPECT_TRUE(Chat(R"({"n":16})").ok());
+  EXPECT_THAT(MessageOf(Chat(R"({"n":17})")), StartsWith("n: "));
+  EXPECT_THAT(MessageOf(Chat(R"({"n":0})")), StartsWith("n: "));
+  EXPECT_TRUE(Chat(R"({"presence_penalty":2})").ok());
+  EXPECT_FALSE(Chat(R"({"presence_penalty":2.1})").ok());
+  EXPECT_TRUE(Chat(R"({"logprobs":true,"top_logprobs":20})").ok());
+  EXPECT_FALSE(Chat(R"({"logprobs":true,"top_logprobs":21})").ok());
+  EXPECT_THAT(MessageOf(Chat(R"({"top_logprobs":2})")),
               HasSubstr("without logprobs"));
-  EXPECT_FALSE(Chat(R"("max_tokens":0)").ok());
-  EXPECT_FALSE(Chat(R"("logit_bias":{"x":1})").ok());
-  EXPECT_FALSE(Chat(R"("logit_bias":{"1":101})").ok());
+  EXPECT_FALSE(Chat(R"({"max_tokens":0})").ok());
+  EXPECT_FALSE(Chat(R"({"logit_bias":{"x":1}})").ok());
+  EXPECT_FALSE(Chat(R"({"logit_bias":{"1":101}})").ok());
 }
 
 TEST(OpenAiRequestTest, NothingUnknownPasses) {
-  EXPECT_THAT(MessageOf(Chat(R"("tempreature":1)")),
+  EXPECT_THAT(MessageOf(Chat(R"({"tempreature":1})")),
               StartsWith("tempreature: "));
-  EXPECT_TRUE(Chat(R"("user":"me","store":true,"metadata":{"a":1})").ok());
-  EXPECT_TRUE(Chat(R"("stop":null,"tools":null)").ok());
+  EXPECT_TRUE(Chat(R"({"user":"me","store":true,"metadata":{"a":1}})").ok());
+  EXPECT_TRUE(Chat(R"({"stop":null,"tools":null})").ok());
   EXPECT_THAT(MessageOf(Messages(R"([{"role":"user","content":"a","x":1}])")),
               StartsWith("messages[0].x: "));
 }
 
 TEST(OpenAiRequestTest, ReadsStreams) {
   const TextJob job =
-      *Chat(R"("stream":true,"stream_options":{"include_usage":true})");
+      *Chat(R"({"stream":true,"stream_options":{"include_usage":true}})");
   EXPECT_TRUE(job.is_streamed);
   EXPECT_TRUE(job.has_usage);
-  EXPECT_THAT(MessageOf(Chat(R"("stream_options":{"include_usage":true})")),
+  EXPECT_THAT(MessageOf(Chat(R"({"stream_options":{"include_usage":true}})")),
               StartsWith("stream_options: "));
 }
 
 TEST(OpenAiRequestTest, ASchemaKeepsTheOrderOfItsProperties) {
   const TextJob job = *Chat(
-      R"("response_format":{"type":"json_schema","json_schema":{"name":"n",)"
+      R"({"response_format":{"type":"json_schema","json_schema":{"name":"n",)"
       R"("strict":true,"schema":{"type":"object","properties":{"z":{},)"
-      R"("a":{}}}}})");
+      R"("a":{}}}}}})");
   EXPECT_EQ(job.prompts.front().constraint().json_schema(),
             R"({"type":"object","properties":{"z":{},"a":{}}})");
-  EXPECT_TRUE(Chat(R"("response_format":{"type":"json_object"})")
+  EXPECT_TRUE(Chat(R"({"response_format":{"type":"json_object"}})")
                   ->prompts.front()
                   .has_constraint());
-  EXPECT_FALSE(Chat(R"("response_format":{"type":"text"})")
+  EXPECT_FALSE(Chat(R"({"response_format":{"type":"text"}})")
                    ->prompts.front()
                    .has_constraint());
-  EXPECT_THAT(MessageOf(Chat(R"("response_format":{"type":"yaml"})")),
+  EXPECT_THAT(MessageOf(Chat(R"({"response_format":{"type":"yaml"}})")),
               StartsWith("response_format.type: "));
 }
 
 TEST(OpenAiRequestTest, ReadsHowASchemaIsRead) {
   const auto with = [](const std::string& options) {
-    return Chat(R"("response_format":{"type":"json_schema","json_schema":)"
-                R"({"schema":{},"schema_options":)" +
-                options + "}}");
+    Json fields =
+        Json::parse(R"({"response_format":{"type":"json_schema","json_schema":)"
+                    R"({"schema":{}}}})");
+    fields["response_format"]["json_schema"]["schema_options"] =
+        Json::parse(options);
+    return Chat(fields.dump());
   };
   const auto read = [&](const std::string& options) {
     return with(options)->prompts.front().constraint().schema_options();
@@ -208,27 +212,27 @@ TEST(OpenAiRequestTest, RefusesMessagesThatItCannotRead) {
 
 TEST(OpenAiRequestTest, ReadsTools) {
   const std::string tools =
-      R"("tools":[{"type":"function","function":{"name":"f",)"
-      R"("description":"d","parameters":{"type":"object"},"strict":false}}])";
+      R"({"tools":[{"type":"function","function":{"name":"f",)"
+      R"("description":"d","parameters":{"type":"object"},"strict":false}}]})";
   const v1::ChatPrompt chat = Chat(tools)->prompts.front().chat();
   ASSERT_EQ(chat.tools_size(), 1);
   EXPECT_EQ(chat.tools(0).name(), "f");
   EXPECT_EQ(chat.tools(0).parameters(), R"({"type":"object"})");
-  EXPECT_EQ(Chat(tools + R"(,"tool_choice":"required")")
+  const auto with = [&tools](const std::string& choice) {
+    return Chat(testing::WithMembers(tools, choice).dump());
+  };
+  EXPECT_EQ(with(R"({"tool_choice":"required"})")
                 ->prompts.front()
                 .chat()
                 .tool_choice(),
             v1::TOOL_CHOICE_REQUIRED);
-  EXPECT_EQ(Chat(tools + R"(,"tool_choice":"none")")
-                ->prompts.front()
-                .chat()
-                .tools_size(),
-            0);
-  EXPECT_FALSE(Chat(tools + R"(,"tool_choice":{"type":"function"})").ok());
+  EXPECT_EQ(
+      with(R"({"tool_choice":"none"})")->prompts.front().chat().tools_size(),
+      0);
+  EXPECT_FALSE(with(R"({"tool_choice":{"type":"function"}})").ok());
   const v1::ChatPrompt named =
-      Chat(tools +
-           R"(,"tool_choice":{"type":"function","function":{"name":"f"}})" +
-           R"(,"parallel_tool_calls":false)")
+      with(R"({"tool_choice":{"type":"function","function":{"name":"f"}},)"
+           R"("parallel_tool_calls":false})")
           ->prompts.front()
           .chat();
   EXPECT_EQ(named.tool_choice(), v1::TOOL_CHOICE_REQUIRED);
@@ -238,15 +242,17 @@ TEST(OpenAiRequestTest, ReadsTools) {
 }
 
 TEST(OpenAiRequestTest, AChoiceWithoutToolsHasToBeOneAllTheSame) {
-  EXPECT_EQ(
-      Chat(R"("tool_choice":"required")")->prompts.front().chat().tool_choice(),
-      v1::TOOL_CHOICE_UNSPECIFIED);
-  EXPECT_THAT(MessageOf(Chat(R"("tool_choice":"sometimes")")),
+  EXPECT_EQ(Chat(R"({"tool_choice":"required"})")
+                ->prompts.front()
+                .chat()
+                .tool_choice(),
+            v1::TOOL_CHOICE_UNSPECIFIED);
+  EXPECT_THAT(MessageOf(Chat(R"({"tool_choice":"sometimes"})")),
               StartsWith("tool_choice: "));
-  EXPECT_THAT(MessageOf(Chat(R"("tool_choice":7)")),
+  EXPECT_THAT(MessageOf(Chat(R"({"tool_choice":7})")),
               StartsWith("tool_choice: "));
   EXPECT_THAT(
-      MessageOf(Chat(R"("tool_choice":{"type":"function","function":{}})")),
+      MessageOf(Chat(R"({"tool_choice":{"type":"function","function":{}}})")),
       StartsWith("tool_choice.function.name: "));
 }
 
@@ -288,17 +294,17 @@ TEST(OpenAiRequestTest, RefusesWhatCompletionsLack) {
 }
 
 TEST(OpenAiRequestTest, ArgumentsGoToTheTemplate) {
-  const auto job = Chat(R"("chat_template_kwargs":{"enable_thinking":false},)"
-                        R"("reasoning_effort":"low")");
+  const auto job = Chat(R"({"chat_template_kwargs":{"enable_thinking":false},)"
+                        R"("reasoning_effort":"low"})");
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_EQ(job->prompts[0].chat().template_arguments(),
             R"({"enable_thinking":false,"reasoning_effort":"low"})");
-  EXPECT_FALSE(Chat(R"("chat_template_kwargs":"low")").ok());
+  EXPECT_FALSE(Chat(R"({"chat_template_kwargs":"low"})").ok());
 }
 
 TEST(OpenAiRequestTest, ReasoningHasALimit) {
   const auto limit = [](const std::string& reasoning) {
-    const auto job = Chat(R"("reasoning":)" + reasoning);
+    const auto job = Chat(Json{{"reasoning", Json::parse(reasoning)}}.dump());
     EXPECT_TRUE(job.ok()) << job.status();
     const v1::StoppingOptions& stopping = job->prompts[0].stopping();
     return stopping.has_max_reasoning_tokens()
@@ -308,10 +314,10 @@ TEST(OpenAiRequestTest, ReasoningHasALimit) {
   EXPECT_EQ(limit(R"({"max_tokens":0})"), 0);
   EXPECT_EQ(limit(R"({"max_tokens":2147483647})"), 2'147'483'647);
   EXPECT_EQ(limit(R"({"effort":"low"})"), -1);
-  EXPECT_FALSE(Chat(R"("reasoning":{"max_tokens":2147483648})").ok());
-  EXPECT_FALSE(Chat(R"("reasoning":{"max_tokens":-1})").ok());
-  EXPECT_FALSE(Chat(R"("reasoning":{"depth":1})").ok());
-  EXPECT_FALSE(Chat(R"("reasoning":3)").ok());
+  EXPECT_FALSE(Chat(R"({"reasoning":{"max_tokens":2147483648}})").ok());
+  EXPECT_FALSE(Chat(R"({"reasoning":{"max_tokens":-1}})").ok());
+  EXPECT_FALSE(Chat(R"({"reasoning":{"depth":1}})").ok());
+  EXPECT_FALSE(Chat(R"({"reasoning":3})").ok());
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "services/http/json.h"
 #include "tests/services/http/front_fixture.h"
 #include "tests/services/http/http_client.h"
+#include "tests/services/json_object.h"
 
 namespace plimsoll::services {
 namespace {
@@ -23,11 +24,12 @@ using ::testing::StartsWith;
 
 class ResponsesPathsTest : public FrontTest {
  protected:
-  static std::string Greedy(const std::string& input,
-                            const std::string& fields = "") {
-    return absl::StrCat(
-        R"({"model":"a","temperature":0,"max_output_tokens":8,"input":)", input,
-        fields.empty() ? "" : ",", fields, "}");
+  static std::string Greedy(const Json& input,
+                            const std::string& fields = "{}") {
+    Json body = testing::WithMembers(
+        R"({"model":"a","temperature":0,"max_output_tokens":8})", fields);
+    body["input"] = input;
+    return body.dump();
   }
   ClientReply Delete(const std::string& target) {
     HttpClient client(front_->address());
@@ -43,7 +45,7 @@ class ResponsesPathsTest : public FrontTest {
 };
 
 TEST_F(ResponsesPathsTest, AResponseSaysWhatAChatSays) {
-  const Json response = PostJson("/v1/responses", Greedy(R"("hello")"));
+  const Json response = PostJson("/v1/responses", Greedy("hello"));
   EXPECT_EQ(response.at("object"), "response");
   const Json chat =
       PostJson("/v1/chat/completions",
@@ -58,9 +60,9 @@ TEST_F(ResponsesPathsTest, AResponseSaysWhatAChatSays) {
 }
 
 TEST_F(ResponsesPathsTest, AStreamHasTheTextOfTheWhole) {
-  const Json whole = PostJson("/v1/responses", Greedy(R"("hello")"));
+  const Json whole = PostJson("/v1/responses", Greedy("hello"));
   const ClientReply reply =
-      Post("/v1/responses", Greedy(R"("hello")", R"("stream":true)"));
+      Post("/v1/responses", Greedy("hello", R"({"stream":true})"));
   EXPECT_EQ(reply.status, 200);
   EXPECT_THAT(reply.head, HasSubstr("content-type: text/event-stream"));
   EXPECT_THAT(reply.body, StartsWith("event: response.created\ndata: {"));
@@ -81,30 +83,26 @@ TEST_F(ResponsesPathsTest, AStreamHasTheTextOfTheWhole) {
 }
 
 TEST_F(ResponsesPathsTest, AnIdGoesOnAsTheItemsDo) {
-  const Json first = PostJson("/v1/responses", Greedy(R"("hello")"));
+  const Json first = PostJson("/v1/responses", Greedy("hello"));
   const std::string id = first.at("id");
-  const Json next =
-      PostJson("/v1/responses",
-               Greedy(R"("more")",
-                      absl::StrCat(R"("previous_response_id":")", id, "\"")));
+  const std::string more =
+      Greedy("more", Json{{"previous_response_id", id}}.dump());
+  const Json next = PostJson("/v1/responses", more);
   Json items = Json::array({{{"role", "user"}, {"content", "hello"}}});
   for (const Json& item : first.at("output")) items.push_back(item);
   items.push_back({{"role", "user"}, {"content", "more"}});
-  const Json same = PostJson("/v1/responses", Greedy(Dump(items)));
+  const Json same = PostJson("/v1/responses", Greedy(items));
   EXPECT_EQ(TextOf(next), TextOf(same));
   EXPECT_EQ(next.at("usage").at("input_tokens"),
             same.at("usage").at("input_tokens"));
   EXPECT_EQ(next.at("previous_response_id"), id);
   // The older response is there for another branch.
-  const Json branch =
-      PostJson("/v1/responses",
-               Greedy(R"("more")",
-                      absl::StrCat(R"("previous_response_id":")", id, "\"")));
+  const Json branch = PostJson("/v1/responses", more);
   EXPECT_EQ(TextOf(branch), TextOf(next));
 }
 
 TEST_F(ResponsesPathsTest, AResponseCanBeReadAndDeleted) {
-  const Json response = PostJson("/v1/responses", Greedy(R"("hello")"));
+  const Json response = PostJson("/v1/responses", Greedy("hello"));
   const std::string path = PathOf(response);
   const ClientReply read = Get(path);
   EXPECT_EQ(read.status, 200);
@@ -120,18 +118,17 @@ TEST_F(ResponsesPathsTest, AResponseCanBeReadAndDeleted) {
 
 TEST_F(ResponsesPathsTest, ErrorsHaveOpenAisForm) {
   const ClientReply unknown =
-      Post("/v1/responses", Greedy(R"("a")", R"("tempo":1)"));
+      Post("/v1/responses", Greedy("a", R"({"tempo":1})"));
   EXPECT_EQ(unknown.status, 400);
   EXPECT_EQ(ErrorOf(unknown).at("param"), "tempo");
   const ClientReply gone = Post(
-      "/v1/responses", Greedy(R"("a")", R"("previous_response_id":"resp_1")"));
+      "/v1/responses", Greedy("a", R"({"previous_response_id":"resp_1"})"));
   EXPECT_EQ(gone.status, 404);
   EXPECT_EQ(ErrorOf(gone).at("type"), "not_found_error");
   EXPECT_EQ(ErrorOf(gone).at("param"), "previous_response_id");
   std::string words;
   for (int i = 0; i < 400; ++i) words += "word ";
-  const ClientReply large =
-      Post("/v1/responses", Greedy(absl::StrCat("\"", words, "\"")));
+  const ClientReply large = Post("/v1/responses", Greedy(words));
   EXPECT_EQ(large.status, 400);
   EXPECT_EQ(ErrorOf(large).at("code"), "context_length_exceeded");
   EXPECT_THAT(ErrorOf(large).at("message").get<std::string>(),
@@ -151,9 +148,10 @@ TEST_F(ResponsesPathsTest, AStreamNeedsMemoryForItsWholeReply) {
     ASSERT_TRUE(share.ok()) << share.status();
     shares.push_back(*std::move(share));
   }
-  EXPECT_EQ(Post("/v1/chat/completions", Chat(R"("stream":true)")).status, 200)
+  EXPECT_EQ(Post("/v1/chat/completions", Chat(R"({"stream":true})")).status,
+            200)
       << "it keeps nothing of what was sent";
-  const std::string body = Greedy(R"("hello")", R"("stream":true)");
+  const std::string body = Greedy("hello", R"({"stream":true})");
   const ClientReply refused = Post("/v1/responses", body);
   EXPECT_EQ(refused.status, 429);
   EXPECT_EQ(ErrorOf(refused).at("code"), "memory_budget_exceeded");

@@ -335,8 +335,7 @@ TEST_F(ResponsesReplyTest, ATurnHasThoseBeforeIt) {
   Part reply = End(v1::FINISH_REASON_END_TOKEN);
   reply.set_text("a");
   const std::string first = Whole(reply)["id"];
-  Begin(absl::StrCat(R"({"input":"more","previous_response_id":")", first,
-                     "\"}"));
+  Begin(Json{{"input", "more"}, {"previous_response_id", first}}.dump());
   const Json second = Whole(reply);
   EXPECT_EQ(second["previous_response_id"], first);
   const StoredTurn::Ptr turn =

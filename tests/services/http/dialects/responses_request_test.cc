@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "tests/services/json_object.h"
 
 namespace plimsoll::services {
 namespace {
@@ -14,8 +15,8 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 constexpr char kFunction[] =
-    R"("tools":[{"type":"function","name":"f","description":"d",)"
-    R"("strict":true,"parameters":{"type":"object"}}])";
+    R"({"tools":[{"type":"function","name":"f","description":"d",)"
+    R"("strict":true,"parameters":{"type":"object"}}]})";
 
 class ResponsesRequestTest : public ::testing::Test {
  protected:
@@ -26,8 +27,7 @@ class ResponsesRequestTest : public ::testing::Test {
   }
   // A request with "hi" as input, and with these fields.
   absl::StatusOr<TextJob> Hello(const std::string& fields) {
-    return Read(absl::StrCat(R"({"input":"hi")", fields.empty() ? "" : ",",
-                             fields, "}"));
+    return Read(testing::WithMembers(R"({"input":"hi"})", fields).dump());
   }
   v1::ChatPrompt ChatOf(const std::string& body) {
     const absl::StatusOr<TextJob> job = Read(body);
@@ -45,8 +45,8 @@ class ResponsesRequestTest : public ::testing::Test {
 
 TEST_F(ResponsesRequestTest, ReadsSamplingAndStopping) {
   const TextJob job =
-      *Hello(R"("model":"m","temperature":0.5,"top_p":0.9,"top_k":7,)"
-             R"("seed":3,"max_output_tokens":5,"stream":true)");
+      *Hello(R"({"model":"m","temperature":0.5,"top_p":0.9,"top_k":7,)"
+             R"("seed":3,"max_output_tokens":5,"stream":true})");
   const v1::StreamGenerateRequest& request = job.prompts.front();
   EXPECT_EQ(request.model(), "m");
   EXPECT_EQ(request.sampling().temperature(), 0.5f);
@@ -56,8 +56,8 @@ TEST_F(ResponsesRequestTest, ReadsSamplingAndStopping) {
   EXPECT_EQ(request.stopping().max_tokens(), 5u);
   EXPECT_TRUE(job.is_streamed);
   EXPECT_TRUE(job.keeps_reply);
-  EXPECT_TRUE(Hello("")->prompts.front().sampling().has_seed());
-  EXPECT_FALSE(Hello(R"("max_output_tokens":0)").ok());
+  EXPECT_TRUE(Hello("{}")->prompts.front().sampling().has_seed());
+  EXPECT_FALSE(Hello(R"({"max_output_tokens":0})").ok());
 }
 
 TEST_F(ResponsesRequestTest, ATextIsAUsersMessage) {
@@ -75,7 +75,7 @@ TEST_F(ResponsesRequestTest, ATextIsAUsersMessage) {
 
 TEST_F(ResponsesRequestTest, ReadsTheFormatOfTheText) {
   const auto constraint = [this](const std::string& format) {
-    return Hello(R"("text":{"format":)" + format + "}")
+    return Hello(Json{{"text", {{"format", Json::parse(format)}}}}.dump())
         ->prompts.front()
         .constraint()
         .json_schema();
@@ -86,19 +86,19 @@ TEST_F(ResponsesRequestTest, ReadsTheFormatOfTheText) {
                        R"("schema":{"type":"object","properties":{"z":{},)"
                        R"("a":{}}}})"),
             R"({"type":"object","properties":{"z":{},"a":{}}})");
-  EXPECT_TRUE(Hello(R"("text":{"verbosity":"low"})").ok());
-  EXPECT_THAT(MessageOf(Hello(R"("text":{"format":{"type":"yaml"}})")),
+  EXPECT_TRUE(Hello(R"({"text":{"verbosity":"low"}})").ok());
+  EXPECT_THAT(MessageOf(Hello(R"({"text":{"format":{"type":"yaml"}}})")),
               StartsWith("text.format.type: "));
-  EXPECT_THAT(MessageOf(Hello(R"("text":{"format":{"type":"json_schema"}})")),
+  EXPECT_THAT(MessageOf(Hello(R"({"text":{"format":{"type":"json_schema"}}})")),
               StartsWith("text.format.schema: "));
-  EXPECT_THAT(MessageOf(Hello(R"("text":{"tone":1})")),
+  EXPECT_THAT(MessageOf(Hello(R"({"text":{"tone":1}})")),
               StartsWith("text.tone: "));
 }
 
 TEST_F(ResponsesRequestTest, ReadsHowASchemaIsRead) {
   const auto job =
-      Hello(R"("text":{"format":{"type":"json_schema","schema":{},)"
-            R"("schema_options":{"refuse_unknown":true}}})");
+      Hello(R"({"text":{"format":{"type":"json_schema","schema":{},)"
+            R"("schema_options":{"refuse_unknown":true}}}})");
   ASSERT_TRUE(job.ok()) << job.status();
   const v1::OutputConstraint& constraint = job->prompts.front().constraint();
   EXPECT_TRUE(constraint.schema_options().refuse_unknown());
@@ -106,90 +106,92 @@ TEST_F(ResponsesRequestTest, ReadsHowASchemaIsRead) {
 }
 
 TEST_F(ResponsesRequestTest, ToolsAreFlat) {
-  const v1::ChatPrompt chat =
-      ChatOf(absl::StrCat(R"({"input":"hi",)", kFunction, "}"));
+  const auto with = [](const std::string& fields) {
+    return testing::WithMembers(kFunction, fields).dump();
+  };
+  const v1::ChatPrompt chat = ChatOf(with(R"({"input":"hi"})"));
   ASSERT_EQ(chat.tools_size(), 1);
   EXPECT_EQ(chat.tools(0).name(), "f");
   EXPECT_EQ(chat.tools(0).description(), "d");
   EXPECT_EQ(chat.tools(0).parameters(), R"({"type":"object"})");
-  const v1::ChatPrompt named = ChatOf(absl::StrCat(
-      R"({"input":"hi","parallel_tool_calls":false,)",
-      R"("tool_choice":{"type":"function","name":"f"},)", kFunction, "}"));
+  const v1::ChatPrompt named =
+      ChatOf(with(R"({"input":"hi","parallel_tool_calls":false,)"
+                  R"("tool_choice":{"type":"function","name":"f"}})"));
   EXPECT_EQ(named.tool_choice(), v1::TOOL_CHOICE_REQUIRED);
   EXPECT_EQ(named.required_tool(), "f");
   EXPECT_FALSE(named.parallel_tool_calls());
-  EXPECT_EQ(ChatOf(absl::StrCat(R"({"input":"hi","tool_choice":"none",)",
-                                kFunction, "}"))
-                .tools_size(),
+  EXPECT_EQ(ChatOf(with(R"({"input":"hi","tool_choice":"none"})")).tools_size(),
             0);
-  EXPECT_THAT(MessageOf(Hello(R"("tools":[{"type":"web_search"}])")),
+  EXPECT_THAT(MessageOf(Hello(R"({"tools":[{"type":"web_search"}]})")),
               StartsWith("tools[0].type: "));
-  EXPECT_THAT(MessageOf(Hello(absl::StrCat(
-                  R"("tool_choice":{"type":"allowed_tools"},)", kFunction))),
-              StartsWith("tool_choice.type: "));
+  EXPECT_THAT(
+      MessageOf(Hello(with(R"({"tool_choice":{"type":"allowed_tools"}})"))),
+      StartsWith("tool_choice.type: "));
 }
 
 TEST_F(ResponsesRequestTest, EffortGoesToTheTemplate) {
   const auto arguments = [this](const std::string& fields) {
     return Hello(fields)->prompts.front().chat().template_arguments();
   };
-  EXPECT_EQ(arguments(R"("reasoning":{"effort":"low","summary":"auto"})"),
+  EXPECT_EQ(arguments(R"({"reasoning":{"effort":"low","summary":"auto"}})"),
             R"({"reasoning_effort":"low"})");
-  EXPECT_EQ(arguments(R"("reasoning":{"effort":"none"})"),
+  EXPECT_EQ(arguments(R"({"reasoning":{"effort":"none"}})"),
             R"({"enable_thinking":false})");
-  EXPECT_EQ(arguments(R"("reasoning":{"effort":null})"), "");
-  EXPECT_EQ(Hello(R"("reasoning":{"max_tokens":9})")
+  EXPECT_EQ(arguments(R"({"reasoning":{"effort":null}})"), "");
+  EXPECT_EQ(Hello(R"({"reasoning":{"max_tokens":9}})")
                 ->prompts[0]
                 .stopping()
                 .max_reasoning_tokens(),
             9u);
-  EXPECT_EQ(arguments(R"("chat_template_kwargs":{"a":1})"), R"({"a":1})");
-  EXPECT_THAT(MessageOf(Hello(R"("reasoning":{"depth":1})")),
+  EXPECT_EQ(arguments(R"({"chat_template_kwargs":{"a":1}})"), R"({"a":1})");
+  EXPECT_THAT(MessageOf(Hello(R"({"reasoning":{"depth":1}})")),
               StartsWith("reasoning.depth: "));
 }
 
 TEST_F(ResponsesRequestTest, NothingUnknownPasses) {
-  EXPECT_THAT(MessageOf(Hello(R"("tempreature":1)")),
+  EXPECT_THAT(MessageOf(Hello(R"({"tempreature":1})")),
               StartsWith("tempreature: "));
-  EXPECT_THAT(MessageOf(Hello(R"("stop":["a"])")), StartsWith("stop: "));
-  EXPECT_THAT(MessageOf(Hello(R"("stream_options":{})")),
+  EXPECT_THAT(MessageOf(Hello(R"({"stop":["a"]})")), StartsWith("stop: "));
+  EXPECT_THAT(MessageOf(Hello(R"({"stream_options":{}})")),
               StartsWith("stream_options: "));
 }
 
 TEST_F(ResponsesRequestTest, SomeIsTakenOnlyAsItIsHere) {
-  EXPECT_TRUE(Hello(R"("background":false,"truncation":"disabled",)"
+  EXPECT_TRUE(Hello(R"({"background":false,"truncation":"disabled",)"
                     R"("conversation":null,"top_logprobs":0,)"
-                    R"("include":["reasoning.encrypted_content"])")
+                    R"("include":["reasoning.encrypted_content"]})")
                   .ok());
-  for (const char* field : {R"("background":true)", R"("truncation":"auto")",
-                            R"("conversation":"c")", R"("prompt":{"id":"p"})",
-                            R"("context_management":[])", R"("top_logprobs":1)",
-                            R"("include":["message.output_text.logprobs"])",
-                            R"("metadata":{"a":1})"}) {
-    const std::string name(field + 1, std::string(field).find("\":") - 1);
+  for (const char* field :
+       {R"({"background":true})", R"({"truncation":"auto"})",
+        R"({"conversation":"c"})", R"({"prompt":{"id":"p"}})",
+        R"({"context_management":[]})", R"({"top_logprobs":1})",
+        R"({"include":["message.output_text.logprobs"]})",
+        R"({"metadata":{"a":1}})"}) {
+    const std::string name = Json::parse(field).begin().key();
     EXPECT_THAT(MessageOf(Hello(field)), StartsWith(name + ": ")) << field;
   }
 }
 
 TEST_F(ResponsesRequestTest, IncludesAreBounded) {
-  std::string names;
+  Json names = Json::array();
   for (size_t i = 0; i < kMaxIncluded; ++i) {
-    absl::StrAppend(&names, i > 0 ? "," : "", "\"file_search_call.results\"");
+    names.push_back("file_search_call.results");
   }
-  EXPECT_TRUE(Hello(absl::StrCat(R"("include":[)", names, "]")).ok());
-  EXPECT_FALSE(Hello(absl::StrCat(R"("include":[)", names, ",\"a\"]")).ok());
+  EXPECT_TRUE(Hello(Json{{"include", names}}.dump()).ok());
+  names.push_back("a");
+  EXPECT_FALSE(Hello(Json{{"include", names}}.dump()).ok());
 }
 
 TEST_F(ResponsesRequestTest, AccountsAreIgnored) {
-  EXPECT_TRUE(Hello(R"("user":"me","service_tier":"flex",)"
+  EXPECT_TRUE(Hello(R"({"user":"me","service_tier":"flex",)"
                     R"("safety_identifier":"s","prompt_cache_key":"k",)"
                     R"("prompt_cache_retention":"24h","max_tool_calls":1,)"
-                    R"("prompt_cache_options":{"ttl":"30m"})")
+                    R"("prompt_cache_options":{"ttl":"30m"}})")
                   .ok());
 }
 
 TEST_F(ResponsesRequestTest, TheResponseRepeatsTheRequest) {
-  const Json defaults = Json::parse(Hello("")->response->echo);
+  const Json defaults = Json::parse(Hello("{}")->response->echo);
   EXPECT_EQ(defaults["tools"], Json::array());
   EXPECT_EQ(defaults["tool_choice"], "auto");
   EXPECT_EQ(defaults["parallel_tool_calls"], true);
@@ -199,9 +201,12 @@ TEST_F(ResponsesRequestTest, TheResponseRepeatsTheRequest) {
   EXPECT_EQ(defaults["text"]["format"]["type"], "text");
   EXPECT_TRUE(defaults["temperature"].is_null());
   EXPECT_TRUE(defaults["instructions"].is_null());
-  const TextJob job = *Hello(absl::StrCat(
-      R"("instructions":"s","temperature":0.5,"store":false,)",
-      R"("metadata":{"k":"v"},"reasoning":{"effort":"low"},)", kFunction));
+  const TextJob job =
+      *Hello(testing::WithMembers(
+                 R"({"instructions":"s","temperature":0.5,"store":false,)"
+                 R"("metadata":{"k":"v"},"reasoning":{"effort":"low"}})",
+                 kFunction)
+                 .dump());
   const Json echo = Json::parse(job.response->echo);
   EXPECT_EQ(echo["instructions"], "s");
   EXPECT_EQ(echo["temperature"], 0.5);
@@ -248,7 +253,7 @@ TEST_F(ResponsesRequestTest, GoesOnFromAnEarlierResponse) {
 
 TEST_F(ResponsesRequestTest, AnIdThatIsGoneSaysWhatToDo) {
   store_.Keep("other", "resp_1", {R"("a")", "[]", "{}"}, nullptr);
-  const auto job = Hello(R"("previous_response_id":"resp_1")");
+  const auto job = Hello(R"({"previous_response_id":"resp_1"})");
   EXPECT_EQ(job.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(
       std::string(job.status().message()),
@@ -259,9 +264,8 @@ TEST_F(ResponsesRequestTest, AnIdThatIsGoneSaysWhatToDo) {
 TEST_F(ResponsesRequestTest, TurnsAreReadAgainUpToALimit) {
   const auto go_on_from = [this](int64_t n_bytes) {
     const std::string text(static_cast<size_t>(n_bytes) - 4, 'x');
-    store_.Keep("t", "resp_1", {absl::StrCat("\"", text, "\""), "[]", "{}"},
-                nullptr);
-    return Hello(R"("previous_response_id":"resp_1")");
+    store_.Keep("t", "resp_1", {Json(text).dump(), "[]", "{}"}, nullptr);
+    return Hello(R"({"previous_response_id":"resp_1"})");
   };
   EXPECT_TRUE(go_on_from(kMaxTurnBytes).ok());
   const auto job = go_on_from(kMaxTurnBytes + 1);
@@ -271,7 +275,7 @@ TEST_F(ResponsesRequestTest, TurnsAreReadAgainUpToALimit) {
 
 TEST_F(ResponsesRequestTest, TurnsCountInTheBudgetOfMessages) {
   store_.Keep("t", "resp_1", {R"("a")", "[]", "{}"}, nullptr);
-  const TextJob job = *Hello(R"("previous_response_id":"resp_1")");
+  const TextJob job = *Hello(R"({"previous_response_id":"resp_1"})");
   EXPECT_EQ(job.turn_bytes, 5);
   EXPECT_EQ(job.held_bytes, static_cast<int64_t>(job.response->echo.size() +
                                                  job.response->input.size()));
@@ -291,16 +295,16 @@ TEST_F(ResponsesRequestTest, AProcessThatKeepsNothingSaysSo) {
   ByteBudget::Share held = budget_.Enter("peer");
   ReadRoom room{{none, "t"}, held};
   const auto read = [&room](const std::string& fields) {
-    return ReadResponse(
-        Json::parse(absl::StrCat(R"({"input":"hi")", fields, "}")), room);
+    return ReadResponse(testing::WithMembers(R"({"input":"hi"})", fields),
+                        room);
   };
-  const auto job = read("");
+  const auto job = read("{}");
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_FALSE(job->response->is_kept);
   EXPECT_EQ(Json::parse(job->response->echo)["store"], false);
-  EXPECT_TRUE(read(R"(,"store":false)").ok());
-  EXPECT_THAT(MessageOf(read(R"(,"store":true)")), HasSubstr("store"));
-  EXPECT_THAT(MessageOf(read(R"(,"previous_response_id":"resp_1")")),
+  EXPECT_TRUE(read(R"({"store":false})").ok());
+  EXPECT_THAT(MessageOf(read(R"({"store":true})")), HasSubstr("store"));
+  EXPECT_THAT(MessageOf(read(R"({"previous_response_id":"resp_1"})")),
               HasSubstr("keeps no responses"));
 }
 
