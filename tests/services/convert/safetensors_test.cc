@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 
@@ -41,8 +42,11 @@ void ExpectError(const std::string& header, size_t data_bytes,
 // One tensor "t" of these members.
 std::string One(const std::string& type, const std::string& shape,
                 const std::string& range) {
-  return absl::StrCat(R"({"t": {"dtype": ")", type, R"(", "shape": )", shape,
-                      R"(, "data_offsets": )", range, "}}");
+  const nlohmann::json tensor = {
+      {"dtype", type},
+      {"shape", nlohmann::json::parse(shape)},
+      {"data_offsets", nlohmann::json::parse(range)}};
+  return nlohmann::json{{"t", tensor}}.dump();
 }
 
 TEST(SafetensorsTest, TensorsComeInTheOrderOfTheirOffsets) {
@@ -117,10 +121,11 @@ TEST(SafetensorsTest, RangesMustLieInTheFile) {
 
 TEST(SafetensorsTest, OverlapsAreRefusedAndGapsAreNot) {
   const auto two = [](int begin) {
-    return absl::StrCat(
+    auto header = nlohmann::json::parse(
         R"({"a": {"dtype": "U8", "shape": [8], "data_offsets": [0, 8]},
-            "b": {"dtype": "U8", "shape": [8], "data_offsets": [)",
-        begin, ", ", begin + 8, "]}}");
+            "b": {"dtype": "U8", "shape": [8]}})");
+    header["b"]["data_offsets"] = {begin, begin + 8};
+    return header.dump();
   };
   EXPECT_TRUE(Read(two(8), 20).ok());
   EXPECT_TRUE(Read(two(12), 20).ok());
@@ -147,12 +152,11 @@ TEST(SafetensorsTest, UpToItsLimitsAndNotPastThem) {
 
 TEST(SafetensorsTest, AsManyTensorsAsItsLimitAndNoMore) {
   const auto many = [](int64_t n) {
-    std::string header = R"({"__metadata__": {})";
-    for (int64_t i = 0; i < n; ++i) {
-      absl::StrAppend(&header, ",\"", i,
-                      R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})");
-    }
-    return absl::StrCat(header, "}");
+    const auto empty = nlohmann::json::parse(
+        R"({"dtype": "U8", "shape": [0], "data_offsets": [0, 0]})");
+    auto header = nlohmann::json::parse(R"({"__metadata__": {}})");
+    for (int64_t i = 0; i < n; ++i) header[absl::StrCat(i)] = empty;
+    return header.dump();
   };
   EXPECT_THAT(*Read(many(kMaxSafetensors), 0), SizeIs(kMaxSafetensors));
   ExpectError(many(kMaxSafetensors + 1), 0, "more than 65536 tensors");

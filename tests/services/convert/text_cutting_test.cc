@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "worker/text/tokenizer/pretokenizer_names.h"
 
 namespace plimsoll::services {
@@ -16,51 +16,49 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // A tokenizer.json with these two members.
-Json Tokenizer(const std::string& normalizer,
-               const std::string& pre_tokenizer) {
-  return Json::parse(absl::StrCat(R"({"normalizer": )", normalizer,
-                                  R"(, "pre_tokenizer": )", pre_tokenizer,
-                                  "}"));
+Json Tokenizer(const Json& normalizer, const Json& pre_tokenizer) {
+  return {{"normalizer", normalizer}, {"pre_tokenizer", pre_tokenizer}};
 }
 
-constexpr char kByteLevel[] =
-    R"({"type": "ByteLevel", "add_prefix_space": false, "use_regex": false})";
-
-std::string Split(const std::string& regex) {
-  return absl::StrCat(R"({"type": "Split", "pattern": {"Regex": ")", regex,
-                      R"("}, "behavior": "Isolated", "invert": false})");
+Json ByteLevel() {
+  return {
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
 }
 
-std::string Sequence(const std::string& list, const std::string& steps) {
-  return absl::StrCat(R"({"type": "Sequence", ")", list, R"(": [)", steps,
-                      "]}");
+Json Split(const std::string& regex) {
+  return {{"type", "Split"},
+          {"pattern", {{"Regex", regex}}},
+          {"behavior", "Isolated"},
+          {"invert", false}};
+}
+
+Json Sequence(const std::string& list, const std::vector<Json>& steps) {
+  return {{"type", "Sequence"}, {list, steps}};
 }
 
 TEST(TextCuttingTest, ExpressionsComeInTheirOrder) {
   const Json tokenizer = Tokenizer(
-      R"({"type": "NFC"})",
-      Sequence("pretokenizers",
-               absl::StrCat(Split("a+"), ",", Split("b+"), ",", kByteLevel)));
+      {{"type", "NFC"}},
+      Sequence("pretokenizers", {Split("a+"), Split("b+"), ByteLevel()}));
   EXPECT_TRUE(IsByteLevel(tokenizer));
   EXPECT_THAT(*ReadExpressions(tokenizer), ElementsAre("a+", "b+"));
 }
 
 TEST(TextCuttingTest, ByteLevelCutsByItselfUnlessToldNotTo) {
-  EXPECT_THAT(*ReadExpressions(Tokenizer("null", R"({"type": "ByteLevel"})")),
+  EXPECT_THAT(*ReadExpressions(Tokenizer(nullptr, {{"type", "ByteLevel"}})),
               ElementsAre(worker::kGpt2Expression));
-  const std::string digits = R"({"type": "Digits", "individual_digits": true})";
-  EXPECT_THAT(
-      *ReadExpressions(Tokenizer(
-          "null", Sequence("pretokenizers",
-                           absl::StrCat(digits, R"(, {"type": "ByteLevel",
-                                        "use_regex": true})")))),
-      ElementsAre(worker::kDigitExpression, worker::kGpt2Expression));
+  const Json digits = {{"type", "Digits"}, {"individual_digits", true}};
+  const Json bytes = {{"type", "ByteLevel"}, {"use_regex", true}};
+  EXPECT_THAT(*ReadExpressions(Tokenizer(
+                  nullptr, Sequence("pretokenizers", {digits, bytes}))),
+              ElementsAre(worker::kDigitExpression, worker::kGpt2Expression));
 }
 
 TEST(TextCuttingTest, MatchesMayBeAllThatIsLeft) {
-  const Json tokenizer =
-      Tokenizer("null", R"({"type": "Split", "pattern": {"Regex": "a|b"},
-                            "behavior": "Removed", "invert": true})");
+  const Json tokenizer = Tokenizer(nullptr, {{"type", "Split"},
+                                             {"pattern", {{"Regex", "a|b"}}},
+                                             {"behavior", "Removed"},
+                                             {"invert", true}});
   EXPECT_THAT(*ReadExpressions(tokenizer), ElementsAre("a|b"));
 }
 
@@ -78,47 +76,48 @@ TEST(TextCuttingTest, StepsThatFilesCannotSayAreNamed) {
        R"({"type": "Split", "pattern": {"String": "x"}, "behavior": "Isolated"})",
        R"({"type": "Split", "pattern": {"Regex": "x"}, "behavior": "Removed"})",
        "{}", "[]"}) {
-    ExpectUnknown(ReadExpressions(Tokenizer("null", step)).status(),
-                  "pre-tokenizer");
+    ExpectUnknown(
+        ReadExpressions(Tokenizer(nullptr, Json::parse(step))).status(),
+        "pre-tokenizer");
   }
   ExpectUnknown(
-      ReadExpressions(Tokenizer(R"({"type": "Lowercase"})", kByteLevel))
-          .status(),
+      ReadExpressions(Tokenizer({{"type", "Lowercase"}}, ByteLevel())).status(),
       "Lowercase");
 }
 
-constexpr char kMarks[] =
-    R"({"type": "Replace", "pattern": {"String": " "}, "content": "▁"})";
+Json Marks() {
+  return {
+      {"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "▁"}};
+}
 
 TEST(TextCuttingTest, SentencePieceMarksSpacesInThreeWays) {
   // Gemma's.
-  EXPECT_FALSE(*ReadSpacePrefix(
-      Tokenizer(kMarks, R"({"type": "Split", "pattern": {"String": " "},
-                  "behavior": "MergedWithPrevious", "invert": false})")));
+  EXPECT_FALSE(
+      *ReadSpacePrefix(Tokenizer(Marks(), {{"type", "Split"},
+                                           {"pattern", {{"String", " "}}},
+                                           {"behavior", "MergedWithPrevious"},
+                                           {"invert", false}})));
   // Llama 2's, the older and the newer one.
-  EXPECT_TRUE(*ReadSpacePrefix(Tokenizer(
-      Sequence(
-          "normalizers",
-          absl::StrCat(R"({"type": "Prepend", "prepend": "▁"}, )", kMarks)),
-      "null")));
+  const Json prepend = {{"type", "Prepend"}, {"prepend", "▁"}};
+  EXPECT_TRUE(*ReadSpacePrefix(
+      Tokenizer(Sequence("normalizers", {prepend, Marks()}), nullptr)));
   const auto metaspace = [](const std::string& scheme) {
-    return ReadSpacePrefix(
-        Tokenizer("null", absl::StrCat(R"({"type": "Metaspace",
-          "replacement": "▁", "split": false, "prepend_scheme": ")",
-                                       scheme, "\"}")));
+    return ReadSpacePrefix(Tokenizer(nullptr, {{"type", "Metaspace"},
+                                               {"replacement", "▁"},
+                                               {"split", false},
+                                               {"prepend_scheme", scheme}}));
   };
   EXPECT_TRUE(*metaspace("first"));
   EXPECT_FALSE(*metaspace("never"));
 }
 
 TEST(TextCuttingTest, OtherWaysOfMarkingAreNamed) {
-  ExpectUnknown(ReadSpacePrefix(Tokenizer("null", "null")).status(),
+  ExpectUnknown(ReadSpacePrefix(Tokenizer(nullptr, nullptr)).status(),
                 "normalizer");
   ExpectUnknown(
-      ReadSpacePrefix(Tokenizer(R"({"type": "NFKC"})", "null")).status(),
-      "NFKC");
+      ReadSpacePrefix(Tokenizer({{"type", "NFKC"}}, nullptr)).status(), "NFKC");
   ExpectUnknown(
-      ReadSpacePrefix(Tokenizer(kMarks, R"({"type": "Whitespace"})")).status(),
+      ReadSpacePrefix(Tokenizer(Marks(), {{"type", "Whitespace"}})).status(),
       "Whitespace");
 }
 

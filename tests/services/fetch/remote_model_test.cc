@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 namespace plimsoll::fetch {
 namespace {
 
+using Json = nlohmann::json;
 using ::testing::ElementsAre;
 using testing::FakeReply;
 using testing::FakeRequest;
@@ -73,34 +75,37 @@ TEST(RegistryUrlTest, LoopbackHasNoTlsUnlessItIsAskedFor) {
             "https://127.0.0.1:5000");
 }
 
-std::string Layer(const std::string& type, const std::string& title,
-                  const std::string& digest = "sha256:" + kHex) {
-  std::string text = "{\"mediaType\": \"" + type + "\", \"digest\": \"" +
-                     digest + "\", \"size\": 7";
+Json Layer(const std::string& type, const std::string& title,
+           const std::string& digest = "sha256:" + kHex) {
+  Json layer = {{"mediaType", type}, {"digest", digest}, {"size", 7}};
   if (!title.empty()) {
-    text += ", \"annotations\": {\"org.opencontainers.image.title\": \"" +
-            title + "\"}";
+    layer["annotations"]["org.opencontainers.image.title"] = title;
   }
-  return text + "}";
+  return layer;
 }
 
-absl::StatusOr<std::vector<RemoteFile>> OfLayers(const std::string& layers,
-                                                 const std::string& name = "") {
+std::string Manifest(const std::vector<Json>& layers) {
+  return Json{{"layers", layers}}.dump();
+}
+
+absl::StatusOr<std::vector<RemoteFile>> OfLayers(
+    const std::vector<Json>& layers, const std::string& name = "") {
   return FilesOfManifest(*ParseSource("oci://r.example/team/m:0.6b"),
-                         *ParseUrl("https://r.example"),
-                         "{\"layers\": [" + layers + "]}", name);
+                         *ParseUrl("https://r.example"), Manifest(layers),
+                         name);
 }
 
 TEST(FilesOfManifestTest, LayersAreFoundByTypeAndByTitle) {
-  const std::string other = Layer("application/json", "config.json");
-  EXPECT_THAT(Names(OfLayers(other + "," +
-                             Layer("application/octet-stream", "q.gguf"))),
-              ElementsAre("q.gguf"));
-  EXPECT_THAT(Names(OfLayers(Layer("application/vnd.x.gguf.v3", ""))),
+  const Json other = Layer("application/json", "config.json");
+  EXPECT_THAT(
+      Names(OfLayers({other, Layer("application/octet-stream", "q.gguf")})),
+      ElementsAre("q.gguf"));
+  EXPECT_THAT(Names(OfLayers({Layer("application/vnd.x.gguf.v3", "")})),
               ElementsAre("m-0.6b.gguf"));
-  EXPECT_THAT(Names(OfLayers(Layer("application/vnd.x.gguf.v3", ""), "n.gguf")),
-              ElementsAre("n.gguf"));
-  const auto files = OfLayers(Layer("application/vnd.x.gguf.v3", "q.gguf"));
+  EXPECT_THAT(
+      Names(OfLayers({Layer("application/vnd.x.gguf.v3", "")}, "n.gguf")),
+      ElementsAre("n.gguf"));
+  const auto files = OfLayers({Layer("application/vnd.x.gguf.v3", "q.gguf")});
   ASSERT_TRUE(files.ok()) << files.status();
   EXPECT_EQ(files->front().url.Text(),
             "https://r.example/v2/team/m/blobs/sha256:" + kHex);
@@ -110,26 +115,27 @@ TEST(FilesOfManifestTest, LayersAreFoundByTypeAndByTitle) {
 
 TEST(FilesOfManifestTest, AModelComesBeforeItsProjector) {
   EXPECT_THAT(
-      Names(OfLayers(Layer("x", "mmproj-q.gguf") + "," + Layer("x", "q.gguf"))),
+      Names(OfLayers({Layer("x", "mmproj-q.gguf"), Layer("x", "q.gguf")})),
       ElementsAre("q.gguf", "mmproj-q.gguf"));
 }
 
 TEST(FilesOfManifestTest, ATitleCannotLeaveTheFolder) {
-  EXPECT_THAT(Names(OfLayers(Layer("x", "../../q.gguf"))),
+  EXPECT_THAT(Names(OfLayers({Layer("x", "../../q.gguf")})),
               ElementsAre("q.gguf"));
-  EXPECT_THAT(Names(OfLayers(Layer("x", "../.q.gguf"))),
+  EXPECT_THAT(Names(OfLayers({Layer("x", "../.q.gguf")})),
               ElementsAre("m-0.6b.gguf"));
 }
 
 TEST(FilesOfManifestTest, WhatIsNoManifestIsRefused) {
   EXPECT_TRUE(absl::IsNotFound(
-      OfLayers(Layer("application/json", "config.json")).status()));
-  EXPECT_TRUE(absl::IsNotFound(OfLayers("").status()));
+      OfLayers({Layer("application/json", "config.json")}).status()));
+  EXPECT_TRUE(absl::IsNotFound(OfLayers({}).status()));
   EXPECT_TRUE(absl::IsDataLoss(
-      OfLayers(Layer("x", "q.gguf", "sha512:" + kHex)).status()));
-  EXPECT_TRUE(absl::IsDataLoss(OfLayers(Layer("x", "q.gguf", kHex)).status()));
+      OfLayers({Layer("x", "q.gguf", "sha512:" + kHex)}).status()));
+  EXPECT_TRUE(
+      absl::IsDataLoss(OfLayers({Layer("x", "q.gguf", kHex)}).status()));
   EXPECT_TRUE(absl::IsDataLoss(
-      OfLayers(Layer("x", "q.gguf") + "," + Layer("y", "q.gguf")).status()));
+      OfLayers({Layer("x", "q.gguf"), Layer("y", "q.gguf")}).status()));
   for (const char* text : {"", "[", "7", "{}", "{\"layers\": 7}",
                            "{\"layers\": [{\"mediaType\": \"gguf\"}]}"}) {
     EXPECT_FALSE(FilesOfManifest(*ParseSource("oci://r.example/m"),
@@ -140,10 +146,11 @@ TEST(FilesOfManifestTest, WhatIsNoManifestIsRefused) {
 }
 
 TEST(FilesOfManifestTest, MostLayersAreReadAndOneMoreIsNot) {
-  std::string layers = Layer("x", "q.gguf");
-  for (size_t i = 1; i < kMaxLayers; ++i) layers += ",7";
+  std::vector<Json> layers(kMaxLayers, 7);
+  layers[0] = Layer("x", "q.gguf");
   EXPECT_TRUE(OfLayers(layers).ok());
-  EXPECT_TRUE(absl::IsDataLoss(OfLayers(layers + ",7").status()));
+  layers.push_back(7);
+  EXPECT_TRUE(absl::IsDataLoss(OfLayers(layers).status()));
 }
 
 absl::StatusOr<std::vector<RemoteFile>> FromRegistry(
@@ -157,7 +164,7 @@ absl::StatusOr<std::vector<RemoteFile>> FromRegistry(
 }
 
 TEST(FilesOfRegistryTest, AManifestHasTheDigestThatWasAskedFor) {
-  const std::string manifest = "{\"layers\": [" + Layer("x", "q.gguf") + "]}";
+  const std::string manifest = Manifest({Layer("x", "q.gguf")});
   const auto answer = [&](const FakeRequest&) {
     return FakeReply{{200, {}}, manifest};
   };
@@ -171,9 +178,13 @@ TEST(FilesOfRegistryTest, AManifestHasTheDigestThatWasAskedFor) {
 }
 
 TEST(FilesOfRegistryTest, AnIndexOfOneIsFollowed) {
-  const std::string manifest = "{\"layers\": [" + Layer("x", "q.gguf") + "]}";
+  const std::string manifest = Manifest({Layer("x", "q.gguf")});
   const std::string digest = "sha256:" + TextDigest(manifest);
-  std::string index = "{\"manifests\": [{\"digest\": \"" + digest + "\"}]}";
+  const auto index_of = [](const std::string& one) {
+    const Json manifests = Json::array({{{"digest", one}}});
+    return Json{{"manifests", manifests}}.dump();
+  };
+  std::string index = index_of(digest);
   const auto answer = [&](const FakeRequest& request) {
     return FakeReply{{200, {}},
                      request.url.ends_with(digest) ? manifest : index};
@@ -184,7 +195,7 @@ TEST(FilesOfRegistryTest, AnIndexOfOneIsFollowed) {
   EXPECT_TRUE(absl::IsInvalidArgument(
       FromRegistry("oci://r.example/m", answer).status()));
   // An index of indices ends at the second one.
-  index = "{\"manifests\": [{\"digest\": \"sha256:" + kHex + "\"}]}";
+  index = index_of("sha256:" + kHex);
   EXPECT_TRUE(
       absl::IsDataLoss(FromRegistry("oci://r.example/m", answer).status()));
 }
@@ -255,13 +266,13 @@ TEST(FilesOfListTest, ANameCannotLeaveTheFolder) {
 }
 
 TEST(FilesOfListTest, MostFilesAreReadAndOneMoreIsNot) {
-  std::string siblings = R"({"rfilename": "m.gguf"})";
-  for (size_t i = 1; i < kMaxListedFiles; ++i) siblings += ",7";
+  std::vector<Json> siblings(kMaxListedFiles, 7);
+  siblings[0] = {{"rfilename", "m.gguf"}};
   const auto found = [&] {
-    return OfList("hf:o/r", "{\"siblings\": [" + siblings + "]}").status();
+    return OfList("hf:o/r", Json{{"siblings", siblings}}.dump()).status();
   };
   EXPECT_TRUE(found().ok());
-  siblings += ",7";
+  siblings.push_back(7);
   EXPECT_TRUE(absl::IsDataLoss(found()));
 }
 

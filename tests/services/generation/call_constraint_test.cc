@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <vector>
@@ -471,7 +472,7 @@ TEST_P(RawStringTest, AStringEndsWithItsMarkOnly) {
     ASSERT_EQ(part.calls.size(), 1u);
     ASSERT_TRUE(part.calls[0].call.ok()) << part.calls[0].call.status();
     EXPECT_EQ(part.calls[0].call->arguments,
-              absl::StrCat("{\"text\":", worker::JsonString(kText), "}"));
+              (nlohmann::json{{"text", kText}}.dump()));
     for (const char* word : one.never) {
       EXPECT_FALSE(may_say(absl::StrCat("a ", word, " b"))) << word;
     }

@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,7 @@ class QuotaBookTest : public ::testing::Test {
   void Write(const std::string& json) const { std::ofstream(path_) << json; }
   // Opens a book with these limits for everybody.
   void Open(const std::string& limits) {
-    Write(R"({"default": )" + limits + "}");
+    Write(nlohmann::json{{"default", nlohmann::json::parse(limits)}}.dump());
     auto book = QuotaBook::Open(path_, [this] { return now_; });
     ASSERT_TRUE(book.ok()) << book.status();
     book_ = *std::move(book);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -54,19 +55,16 @@ TEST(QuotaTest, ATenantHasTheDefaultForWhatItDoesNotName) {
 }
 
 TEST(QuotaTest, AValueIsAWholeNumberInItsBounds) {
-  for (const std::string& good : {std::string("1"), absl::StrCat(kMaxQuota)}) {
-    EXPECT_TRUE(
-        ParseQuotas(absl::StrCat(R"({"default": {"requests": )", good, "}}"))
-            .ok())
-        << good;
-  }
-  for (const std::string& bad :
-       {std::string("0"), std::string("-1"), absl::StrCat(kMaxQuota + 1),
-        std::string("1.5"), std::string("\"1\""), std::string("true"),
-        std::string("18446744073709551615")}) {
-    EXPECT_THAT(
-        ErrorOf(absl::StrCat(R"({"default": {"requests": )", bad, "}}")),
-        HasSubstr("default: requests: must be a whole number from 1"));
+  const auto with = [](const nlohmann::json& value) {
+    return nlohmann::json{{"default", {{"requests", value}}}}.dump();
+  };
+  EXPECT_TRUE(ParseQuotas(with(1)).ok());
+  EXPECT_TRUE(ParseQuotas(with(kMaxQuota)).ok());
+  const nlohmann::json bad_values = {0,   -1,   kMaxQuota + 1,        1.5,
+                                     "1", true, 18446744073709551615u};
+  for (const nlohmann::json& bad : bad_values) {
+    EXPECT_THAT(ErrorOf(with(bad)),
+                HasSubstr("default: requests: must be a whole number from 1"));
   }
 }
 
@@ -87,11 +85,11 @@ TEST(QuotaTest, MistakesAreNamed) {
 
 TEST(QuotaTest, AFileHasSoManyTenantsAndNoMore) {
   const auto with = [](size_t n_tenants) {
-    std::string json = R"({"tenants": {)";
+    nlohmann::json json;
     for (size_t i = 0; i < n_tenants; ++i) {
-      absl::StrAppend(&json, i == 0 ? "" : ",", "\"", i, "\": {}");
+      json["tenants"][absl::StrCat(i)] = nlohmann::json::object();
     }
-    return json + "}}";
+    return json.dump();
   };
   EXPECT_TRUE(ParseQuotas(with(kMaxQuotaTenants)).ok());
   EXPECT_THAT(ErrorOf(with(kMaxQuotaTenants + 1)), HasSubstr("more than 4096"));

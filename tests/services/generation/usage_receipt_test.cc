@@ -3,9 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 
-#include "absl/strings/str_cat.h"
+#include "tests/services/json_object.h"
 
 namespace plimsoll::services {
 namespace {
@@ -25,8 +26,13 @@ UsageReceipt SomeReceipt() {
   return receipt;
 }
 
-constexpr char kStart[] =
-    R"({"time":"2026-01-02T03:04:05.678Z","tenant":"a","status":"OK")";
+// A receipt with more fields, which are the text of an object.
+std::string With(const std::string& more) {
+  return testing::WithMembers(
+             R"({"time":"2026-01-02T03:04:05.678Z","tenant":"a","status":"OK"})",
+             more)
+      .dump();
+}
 
 TEST(UsageReceiptTest, ARequestComesBackFromItsLine) {
   const std::string line = FormatReceipt(SomeReceipt());
@@ -63,12 +69,12 @@ TEST(UsageReceiptTest, APartOfALineIsNoReceipt) {
 
 TEST(UsageReceiptTest, BadValuesAreNoReceipt) {
   for (const char* rest :
-       {R"(,"kv_bytes":-1})", R"(,"kv_bytes":1.5})", R"(,"kv_bytes":"1"})",
-        R"(,"kv_bytes":1125899906842625})",
-        R"(,"kv_bytes":18446744073709551615})", R"(,"seconds":-1})",
-        R"(,"seconds":1e300})", R"(,"model":1})", R"(,"refused":1})",
-        R"(,"lost":1})"}) {
-    EXPECT_FALSE(ParseReceipt(absl::StrCat(kStart, rest)).ok()) << rest;
+       {R"({"kv_bytes":-1})", R"({"kv_bytes":1.5})", R"({"kv_bytes":"1"})",
+        R"({"kv_bytes":1125899906842625})",
+        R"({"kv_bytes":18446744073709551615})", R"({"seconds":-1})",
+        R"({"seconds":1e300})", R"({"model":1})", R"({"refused":1})",
+        R"({"lost":1})"}) {
+    EXPECT_FALSE(ParseReceipt(With(rest)).ok()) << rest;
   }
   for (const char* line : {"[]", "1", R"({"tenant":"a","status":"OK"})",
                            R"({"time":"yesterday","tenant":"a","status":"OK"})",
@@ -78,24 +84,25 @@ TEST(UsageReceiptTest, BadValuesAreNoReceipt) {
 }
 
 TEST(UsageReceiptTest, TheLargestNumberIsTaken) {
-  const auto read =
-      ParseReceipt(absl::StrCat(kStart, R"(,"kv_bytes":1125899906842624})"));
+  const auto read = ParseReceipt(With(R"({"kv_bytes":1125899906842624})"));
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->kv_bytes, kMaxReceiptCount);
 }
 
 TEST(UsageReceiptTest, UnknownFieldsAreIgnored) {
-  const auto read =
-      ParseReceipt(absl::StrCat(kStart, R"(,"new":{"deep":[[1]]},"x":2})"));
+  const auto read = ParseReceipt(With(R"({"new":{"deep":[[1]]},"x":2})"));
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->tenant, "a");
 }
 
 TEST(UsageReceiptTest, LinesAreBoundedAndDeepOnesHarmless) {
-  const std::string start = absl::StrCat(kStart, R"(,"new":")");
-  const std::string fill(kMaxReceiptBytes - start.size() - 2, 'x');
-  EXPECT_TRUE(ParseReceipt(absl::StrCat(start, fill, "\"}")).ok());
-  EXPECT_FALSE(ParseReceipt(absl::StrCat(start, fill, "x\"}")).ok());
+  const auto with_text = [](size_t n_bytes) {
+    const nlohmann::json text = {{"new", std::string(n_bytes, 'x')}};
+    return With(text.dump());
+  };
+  const size_t most = kMaxReceiptBytes - with_text(0).size();
+  EXPECT_TRUE(ParseReceipt(with_text(most)).ok());
+  EXPECT_FALSE(ParseReceipt(with_text(most + 1)).ok());
   EXPECT_FALSE(ParseReceipt(std::string(kMaxReceiptBytes, '[')).ok());
 }
 

@@ -3,10 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "tests/services/json_object.h"
 
 namespace plimsoll::services {
 namespace {
@@ -17,13 +20,16 @@ using ::testing::HasSubstr;
 constexpr char kSecretHash[] =
     "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
 
-std::string List(const std::string& entry) {
-  return absl::StrCat(R"({"tokens": [)", entry, "]}");
+using Json = nlohmann::ordered_json;
+
+std::string List(const std::vector<Json>& entries) {
+  return Json{{"tokens", entries}}.dump();
 }
 
-std::string Entry(const std::string& more) {
-  return absl::StrCat(R"({"name": "ada", "sha256": ")", kSecretHash, "\"",
-                      more.empty() ? "" : ", ", more, "}");
+// A token of "ada" with more members, which may replace hers.
+Json Entry(const std::string& more) {
+  const Json ada = {{"name", "ada"}, {"sha256", kSecretHash}};
+  return testing::WithMembers(ada.dump(), more);
 }
 
 // Why the list is refused.
@@ -36,8 +42,8 @@ std::string Refusal(const std::string& json) {
 
 TEST(TokenListTest, ReadsWhatIsThere) {
   const auto tokens =
-      ParseTokenList(List(Entry(R"("tenant": "t", "role": "user",
-                    "expires": "2030-01-31T12:00:00+01:00")")));
+      ParseTokenList(List({Entry(R"({"tenant": "t", "role": "user",
+                    "expires": "2030-01-31T12:00:00+01:00"})")}));
   ASSERT_TRUE(tokens.ok()) << tokens.status();
   ASSERT_EQ(tokens->size(), 1u);
   const TokenEntry& token = tokens->front();
@@ -68,38 +74,33 @@ TEST(TokenListTest, RefusesWhatIsNoList) {
         "{\"tokens\": [", "\"tokens\""}) {
     EXPECT_NE(Refusal(json), "");
   }
-  EXPECT_THAT(Refusal(List("7")), HasSubstr("tokens[0]"));
+  EXPECT_THAT(Refusal(List({7})), HasSubstr("tokens[0]"));
 }
 
 TEST(TokenListTest, NamesTheFieldThatIsBad) {
   struct Case {
-    std::string entry;
+    std::string members;
     const char* field;
   };
-  const std::string role = R"("role": "admin")";
+  const Json no_hex = {{"role", "admin"}, {"sha256", std::string(64, 'g')}};
   for (const Case& bad :
-       {Case{Entry(""), "role"}, Case{Entry(R"("role": "root")"), "role"},
-        Case{Entry(R"("role": 7)"), "role"},
-        Case{Entry(R"("role": "user")"), "tenant"},
-        Case{Entry(role + R"(, "tenant": "a b")"), "tenant"},
-        Case{Entry(role + R"(, "expires": "tomorrow")"), "expires"},
-        Case{Entry(role + R"(, "expires": "2030-01-31")"), "expires"},
-        Case{Entry(role + R"(, "scope": "all")"), "scope"},
-        Case{R"({"name": "", "sha256": ")" + std::string(64, 'a') + "\", " +
-                 role + "}",
-             "name"},
-        Case{R"({"name": "x", "sha256": "abc", )" + role + "}", "sha256"},
-        Case{R"({"name": "x", "sha256": ")" + std::string(64, 'g') + "\", " +
-                 role + "}",
-             "sha256"}}) {
-    EXPECT_THAT(Refusal(List(bad.entry)),
+       {Case{"{}", "role"}, Case{R"({"role": "root"})", "role"},
+        Case{R"({"role": 7})", "role"}, Case{R"({"role": "user"})", "tenant"},
+        Case{R"({"role": "admin", "tenant": "a b"})", "tenant"},
+        Case{R"({"role": "admin", "expires": "tomorrow"})", "expires"},
+        Case{R"({"role": "admin", "expires": "2030-01-31"})", "expires"},
+        Case{R"({"role": "admin", "scope": "all"})", "scope"},
+        Case{R"({"role": "admin", "name": ""})", "name"},
+        Case{R"({"role": "admin", "sha256": "abc"})", "sha256"},
+        Case{no_hex.dump(), "sha256"}}) {
+    EXPECT_THAT(Refusal(List({Entry(bad.members)})),
                 HasSubstr(absl::StrCat("tokens[0]: ", bad.field)));
   }
 }
 
 TEST(TokenListTest, TwoTokensHaveTwoNames) {
-  const std::string one = Entry(R"("role": "admin")");
-  EXPECT_THAT(Refusal(List(one + ", " + one)), HasSubstr("tokens[1]: name"));
+  const Json one = Entry(R"({"role": "admin"})");
+  EXPECT_THAT(Refusal(List({one, one})), HasSubstr("tokens[1]: name"));
 }
 
 TEST(TokenListTest, HasALimit) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -85,20 +86,18 @@ TEST(ConfigJsonTest, ReadsTheTextPartOfAMultimodalModel) {
 }
 
 TEST(ConfigJsonTest, ReadsLayersWithHeadsOfTheirOwn) {
-  std::string types;
-  for (int il = 0; il < 12; ++il) {
-    absl::StrAppend(
-        &types, il == 0 ? "" : ", ",
-        il % 6 == 5 ? "\"full_attention\"" : "\"sliding_attention\"");
-  }
-  const auto shape = ShapeOf(absl::StrCat(
+  auto config = nlohmann::json::parse(
       R"({"model_type": "gemma4_text", "hidden_size": 3840,
       "num_hidden_layers": 12, "intermediate_size": 15360,
       "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 256,
       "global_head_dim": 512, "num_global_key_value_heads": 1,
       "sliding_window": 1024, "vocab_size": 262144,
-      "max_position_embeddings": 262144, "layer_types": [)",
-      types, "]}"));
+      "max_position_embeddings": 262144})");
+  for (int il = 0; il < 12; ++il) {
+    config["layer_types"].push_back(il % 6 == 5 ? "full_attention"
+                                                : "sliding_attention");
+  }
+  const auto shape = ShapeOf(config.dump());
   ASSERT_TRUE(shape.ok()) << shape.status();
   EXPECT_EQ(shape->layers[0].head_dim, 256);
   EXPECT_EQ(shape->layers[0].n_kv_heads, 8);
@@ -204,13 +203,14 @@ TEST(ConfigJsonTest, ReadsErniesExperts) {
 
 TEST(ConfigJsonTest, ReadsAPeriodOfLayersAsLetters) {
   const auto with = [](const std::string& pattern) {
-    return absl::StrCat(R"({
+    auto config = nlohmann::json::parse(R"({
       "model_type": "exaone4", "hidden_size": 5120, "num_hidden_layers": 8,
       "intermediate_size": 27392, "num_attention_heads": 40,
       "num_key_value_heads": 8, "head_dim": 128, "sliding_window": 4096,
-      "sliding_window_pattern": ")",
-                        pattern, R"(", "vocab_size": 102400,
-      "max_position_embeddings": 131072, "tie_word_embeddings": false})");
+      "vocab_size": 102400, "max_position_embeddings": 131072,
+      "tie_word_embeddings": false})");
+    config["sliding_window_pattern"] = pattern;
+    return config.dump();
   };
   const auto shape = ShapeOf(with("LG"));
   ASSERT_TRUE(shape.ok()) << shape.status();

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -323,17 +324,17 @@ TEST(FromProtoTest, EveryElementTypeHasItsNumber) {
 
 // A small constraint may be compiled without asking.
 TEST(ConstraintFromProtoTest, CompilationStopsWithItsCall) {
-  std::string schema = R"({"properties": {"p": {"type": "null"})";
+  nlohmann::json schema;
+  schema["properties"]["p"]["type"] = "null";
   std::string gbnf = "root ::= \"a\"";
   for (int i = 0; i < 1'000; ++i) {
-    absl::StrAppend(&schema, R"(, "p)", i, R"(": {"type": "null"})");
+    schema["properties"][absl::StrCat("p", i)]["type"] = "null";
     absl::StrAppend(&gbnf, " | \"b", i, "\"");
   }
-  absl::StrAppend(&schema, "}}");
   v1::OutputConstraint constraint;
   const auto stopped = [] { return absl::CancelledError("the client left"); };
   for (int kind = 0; kind < 3; ++kind) {
-    if (kind == 0) constraint.set_json_schema(schema);
+    if (kind == 0) constraint.set_json_schema(schema.dump());
     if (kind == 1) constraint.set_gbnf(gbnf);
     if (kind == 2) constraint.set_regex("[a-z]+");
     EXPECT_TRUE(FromProto(constraint).ok()) << kind;

@@ -86,10 +86,10 @@ TEST_F(UsageTest, FilesThatAreNotThereAreNamed) {
 TEST_F(UsageTest, GroupsAreBounded) {
   const auto run = [this](size_t n_tenants) {
     std::ofstream file(file_);
+    nlohmann::json receipt = {{"time", "2026-01-02T00:00:00Z"}, {"refused", 1}};
     for (size_t i = 0; i < n_tenants; ++i) {
-      file << R"({"time":"2026-01-02T00:00:00Z","tenant":")" << i
-           << R"(","refused":1})"
-           << "\n";
+      receipt["tenant"] = std::to_string(i);
+      file << receipt.dump() << "\n";
     }
     file.close();
     return RunCli({"usage", file_});

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
@@ -50,11 +51,11 @@ TEST(ToolsFromJsonTest, SaysWhichToolIsWrong) {
 
 TEST(ToolsFromJsonTest, HasALimit) {
   const auto list = [](int64_t n) {
-    std::string json = "[";
+    auto tools = nlohmann::json::array();
     for (int64_t i = 0; i < n; ++i) {
-      absl::StrAppend(&json, i > 0 ? "," : "", "{\"name\":\"f", i, "\"}");
+      tools.push_back({{"name", absl::StrCat("f", i)}});
     }
-    return ToolsFromJson(json + "]").ok();
+    return ToolsFromJson(tools.dump()).ok();
   };
   EXPECT_TRUE(list(worker::kMaxTools));
   EXPECT_FALSE(list(worker::kMaxTools + 1));

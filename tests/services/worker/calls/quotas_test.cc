@@ -4,6 +4,7 @@
 
 #include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "services/generation/quota_book.h"
@@ -21,7 +22,9 @@ class QuotasTest : public ::testing::Test {
   // Starts a worker where tenant "a" has these limits.
   void Start(const std::string& limits) {
     const std::string path = folder_.File("quotas.json");
-    std::ofstream(path) << R"({"tenants": {"a": )" << limits << "}}";
+    nlohmann::json quotas;
+    quotas["tenants"]["a"] = nlohmann::json::parse(limits);
+    std::ofstream(path) << quotas.dump();
     auto book = QuotaBook::Open(path, BootTime);
     ASSERT_TRUE(book.ok()) << book.status();
     book_ = *std::move(book);
