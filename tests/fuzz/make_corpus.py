@@ -299,7 +299,73 @@ REQUESTS = {
     ),
 }
 
+def varint(value):
+    out = b""
+    while value > 127:
+        out += bytes([value & 127 | 128])
+        value >>= 7
+    return out + bytes([value])
+
+
+def message(**fields):
+    """A message of Protocol Buffers; fields are called f1, f2 and so on."""
+    out = b""
+    for name, value in fields.items():
+        tag = int(name[1:]) << 3
+        if isinstance(value, int):
+            out += varint(tag) + varint(value)
+        elif isinstance(value, float):
+            out += varint(tag | 5) + struct.pack("<f", value)
+        else:
+            value = value.encode() if isinstance(value, str) else value
+            out += varint(tag | 2) + varint(len(value)) + value
+    return out
+
+
+def script(*calls):
+    """Calls are (kind, message); the kinds are those of call_script_fuzz.cc."""
+    return b"".join(
+        bytes([kind]) + struct.pack("<H", len(data)) + data for kind, data in calls
+    )
+
+
+def call_seeds():
+    model = message(f1="m")
+    profile = message(f1="e", f2="cpu", f3="E", f4=1 << 30, f5=1 << 29, f6=1, f8=64)
+    process = message(f1=1, f2=1, f3="boot", f4=1)
+    reserve = message(f1="r", f2="d", f3="h", f4="m", f5=1000, f6=process)
+    presented = message(f1="d", f2="h", f3="m", f4=10, f5=10)
+    shape = message(f1="gemma3", f2=4, f3=64, f4=2, f5=1, f7=32, f9=64, f10=64,
+                    f11=512, f12=64, f19=1)
+    plan = message(f1=model, f2=message(f1=128, f3=2, f4=16), f3="d", f5=1 << 30)
+    by_shape = message(f1=message(f4=shape), f4=profile)
+    device = message(f1="d", f3=1 << 30)
+    place = message(f1=message(f1="a", f2=model, f4=2), f2=message(f1="x", f2="d"))
+    reply = message(
+        f2=message(f1="hello"),
+        f5=message(f1=0.5, f2=3, f3=0.9, f4=0.1, f5=7, f11=message(f1=3, f2=-1.5)),
+        f6=message(f1=9, f2="stop", f3=5), f7=message(f1=2), f8=3, f9=message(f2=4),
+        f10=message(f1='{"type":"integer"}', f5="<"))
+    chat = message(f1=message(f1=2, f2="hi"), f4=message(f1="f", f3="{}"))
+    session = message(f1="m", f2="s", f3="system", f6=128, f9=message(f1="f"))
+    return {
+        "leases": script((0, message(f1=profile, f3="h")), (1, reserve),
+                         (2, message(f3=900, f4=5000)), (3, message(f3=4000)),
+                         (5, message(f1="d")), (4, b"")),
+        "presented": script((3, message(f1="l", f2=7, f4=presented)), (5, b"")),
+        "plans": script((6, message(f1=model)), (7, plan), (7, by_shape),
+                        (10, message(f1=plan))),
+        "many": script((8, message(f1=message(f1=model), f2="d")),
+                       (9, message(f1=model, f3=device)),
+                       (11, message(f1=model, f3=device, f7=2, f8=64))),
+        "fleets": script((12, place), (13, message(f1=model)),
+                         (14, message(f1=model, f3="d"))),
+        "texts": script((15, reply), (15, message(f4=chat)), (16, session)),
+    }
+
+
 SEEDS = {
+    "call_script_fuzz": call_seeds(),
     "chat_template_fuzz": template_seeds(),
     "config_json_fuzz": encoded(CONFIGS),
     "device_catalogue_fuzz": catalogue_seeds(),
