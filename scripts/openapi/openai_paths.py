@@ -1,10 +1,10 @@
 """The paths of OpenAI's dialect but for its responses."""
 
 from json_schemas import (
-    COUNT, DRAW, EVENT_STREAM, FILTERS, FLAG, FUNCTION, LOGPROBS, MAX_COUNT,
-    NAMED_SCHEMA, NULL, OBJECT, PENALTY, REASONING, SEED, STOPS, TEXT, TEXT_OR_NULL,
-    TOKENS, any_of, array, asked, get, ignored, integer, number, only, post, ref,
-    replies, said, words,
+    A_SCHEMA, COUNT, DRAW, EVENT_STREAM, FILTERS, FLAG, FUNCTION, LOGPROBS, MAX_COUNT,
+    NAMED_SCHEMA, NULL, OBJECT, PENALTY, REASONING, SCHEMA_OPTIONS, SEED, STOPS, TEXT,
+    TEXT_OR_NULL, TOKENS, any_of, array, asked, get, ignored, integer, number, only,
+    post, ref, replies, said, words,
 )
 
 TAG = "OpenAI"
@@ -56,7 +56,15 @@ TOOL_USE = {
     "parallel_tool_calls": FLAG,
 }
 RESPONSE_FORMAT = any_of(
-    asked({"type": words("text", "json_object")}, required=("type",)),
+    asked({"type": words("text")}, required=("type",)),
+    asked(
+        {
+            "type": words("json_object"),
+            "schema": A_SCHEMA,
+            "schema_options": SCHEMA_OPTIONS,
+        },
+        required=("type",),
+    ),
     asked(
         {
             "type": words("json_schema"),
@@ -86,6 +94,9 @@ COMMON = {
     "context_policy": words("stop", "roll"),
     "roll": asked({"pin_tokens": integer(0, MAX_COUNT)}),
     "response_format": RESPONSE_FORMAT,
+    "grammar": TEXT,
+    "regex": TEXT,
+    "json_schema": A_SCHEMA,
     "n": integer(1, 16),
     **ACCOUNT,
 }

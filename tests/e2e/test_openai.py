@@ -147,6 +147,31 @@ def test_a_schema_is_kept(client):
         assert isinstance(json.loads(reply.choices[0].message.content), dict)
 
 
+@pytest.mark.parametrize(
+    "name, constraint, reply",
+    [
+        ("grammar", 'root ::= "aa" "b"', "aab"),
+        ("regex", "(ab){2}", "abab"),
+        ("json_schema", {"const": "x"}, '"x"'),
+        ("response_format", {"type": "json_object", "schema": {"const": 7}}, "7"),
+    ],
+)
+def test_other_constraints_are_kept(client, name, constraint, reply):
+    extra = {name: constraint}
+    chat = client.chat.completions.create(messages=QUESTION, extra_body=extra, **GREEDY)
+    assert chat.choices[0].message.content == reply
+    text = client.completions.create(prompt="One", extra_body=extra, **GREEDY)
+    assert text.choices[0].text == reply
+
+
+def test_a_bad_grammar_is_named(client):
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.completions.create(
+            prompt="One", extra_body={"grammar": "root ::= ("}, **GREEDY
+        )
+    assert "grammar" in caught.value.message or "gbnf" in caught.value.message
+
+
 def test_a_prompt_that_is_too_long_is_an_error_with_both_numbers(client):
     with pytest.raises(openai.BadRequestError) as caught:
         client.completions.create(prompt=[1] * (N_CTX + 9), **GREEDY)

@@ -91,7 +91,10 @@ absl::Status ReadResponseFormat(JsonFields& fields, Request& request) {
   ASSIGN_OR_RETURN(const auto type, format.Text("type"));
   if (type == "text") return format.End();
   if (type == "json_object") {
-    request.mutable_constraint()->set_json_schema(kAnyObject);
+    const Json* schema = format.Find("schema");
+    request.mutable_constraint()->set_json_schema(
+        schema == nullptr ? kAnyObject : Dump(*schema));
+    RETURN_IF_ERROR(ReadSchemaOptions(format, request));
     return format.End();
   }
   if (type != "json_schema") {
@@ -103,6 +106,31 @@ absl::Status ReadResponseFormat(JsonFields& fields, Request& request) {
                    JsonFields::Of(*wrapped, "response_format.json_schema."));
   RETURN_IF_ERROR(ReadNamedSchema(inner, request));
   return format.End();
+}
+
+// Reads what a reply must be: response_format, or a grammar or a schema as
+// llama.cpp's server has them, or a regular expression as SGLang has it.
+absl::Status ReadConstraint(JsonFields& fields, Request& request) {
+  RETURN_IF_ERROR(ReadResponseFormat(fields, request));
+  ASSIGN_OR_RETURN(const auto grammar, fields.Text("grammar"));
+  ASSIGN_OR_RETURN(const auto regex, fields.Text("regex"));
+  const Json* schema = fields.Find("json_schema");
+  const int n_given = int{request.has_constraint()} + int{grammar.has_value()} +
+                      int{regex.has_value()} + int{schema != nullptr};
+  if (n_given > 1) {
+    return fields.Bad(
+        grammar.has_value() ? "grammar"
+        : regex.has_value() ? "regex"
+                            : "json_schema",
+        "is not the only constraint: give one of response_format, grammar, "
+        "regex and json_schema");
+  }
+  v1::OutputConstraint& constraint = *request.mutable_constraint();
+  if (grammar.has_value()) constraint.set_gbnf(*grammar);
+  if (regex.has_value()) constraint.set_regex(*regex);
+  if (schema != nullptr) constraint.set_json_schema(Dump(*schema));
+  if (n_given == 0) request.clear_constraint();
+  return absl::OkStatus();
 }
 
 // How a context that is full goes on, in the words of plimsoll.v1.
@@ -141,7 +169,7 @@ absl::Status ReadCommon(JsonFields& fields, TextJob& job, Request& rest) {
   RETURN_IF_ERROR(ReadStopping(fields, *rest.mutable_stopping()));
   RETURN_IF_ERROR(ReadStreamAndUsage(fields, job));
   RETURN_IF_ERROR(ReadContext(fields, job, rest));
-  RETURN_IF_ERROR(ReadResponseFormat(fields, rest));
+  RETURN_IF_ERROR(ReadConstraint(fields, rest));
   ASSIGN_OR_RETURN(const auto n, fields.Int("n", 1, kMaxChoices));
   job.n_choices = static_cast<int>(n.value_or(1));
   fields.Ignore({std::begin(kIgnored), std::end(kIgnored)});

@@ -146,6 +146,32 @@ TEST(OpenAiRequestTest, ASchemaKeepsTheOrderOfItsProperties) {
               StartsWith("response_format.type: "));
 }
 
+TEST(OpenAiRequestTest, AReplyHasOneConstraint) {
+  const auto constraint = [](const std::string& fields) {
+    return Chat(fields)->prompts.front().constraint();
+  };
+  EXPECT_EQ(constraint(R"({"grammar":"root ::= \"a\""})").gbnf(),
+            R"(root ::= "a")");
+  EXPECT_EQ(constraint(R"({"regex":"yes|no"})").regex(), "yes|no");
+  EXPECT_EQ(constraint(R"({"json_schema":{"const":1}})").json_schema(),
+            R"({"const":1})");
+  const v1::OutputConstraint object = constraint(
+      R"({"response_format":{"type":"json_object","schema":{"const":1},)"
+      R"("schema_options":{"any_order":true}}})");
+  EXPECT_EQ(object.json_schema(), R"({"const":1})");
+  EXPECT_TRUE(object.schema_options().any_order());
+  EXPECT_FALSE(Chat(R"({"grammar":null,"regex":null,"json_schema":null})")
+                   ->prompts.front()
+                   .has_constraint());
+  EXPECT_THAT(MessageOf(Chat(R"({"grammar":"root ::= [a]","regex":"a"})")),
+              StartsWith("grammar: "));
+  EXPECT_THAT(MessageOf(Chat(R"({"regex":"a","json_schema":{}})")),
+              StartsWith("regex: "));
+  EXPECT_THAT(MessageOf(Chat(R"({"json_schema":{},"response_format":)"
+                             R"({"type":"json_object"}})")),
+              StartsWith("json_schema: "));
+}
+
 TEST(OpenAiRequestTest, ReadsHowASchemaIsRead) {
   const auto with = [](const std::string& options) {
     Json fields =
