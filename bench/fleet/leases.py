@@ -6,6 +6,7 @@ until a release, the end of a process that is watched, or a reading proves them
 free; who does not find its own name in the journal writes nothing more.
 """
 import dataclasses
+import math
 
 TTL_S = 10.0
 GRACE_S = 5.0
@@ -29,6 +30,8 @@ class Lease:
     expires: float = 0.0
     trusted: float = 0.0  # its process gave a sign of life until then less TTL
     restored: bool = False
+    allocated_at: float = math.inf  # all of it, at the latest
+    vouched_at: float = -math.inf  # its holder last said that it is there
 
     def copy(self):
         return dataclasses.replace(self)
@@ -65,6 +68,7 @@ class Planner:
         self.held = {}  # device: bytes
         self.requests = {}
         self.measured = {}  # device: free bytes by the last reading
+        self.old = {}  # device: when a reading came, and the bytes used by it
         self.n_grants = self.n_renewals = 0
         self.side = 0  # which workers reach it in a partition
         self.is_restarting = False  # its successor is on the way
@@ -86,7 +90,7 @@ class Planner:
             self.take_over()
         self.leading = True
         self.book, self.on_device, self.held, self.requests = {}, {}, {}, {}
-        self.measured = {}
+        self.measured, self.old = {}, {}
         reread_s = REREAD_BASE_S + REREAD_LEASE_S * len(journal.leases)
         if "standby-does-not-reread" not in self.defects:
             for lease in journal.leases.values():
@@ -94,6 +98,8 @@ class Planner:
                 one.expires = now + reread_s + TTL_S  # one whole time to live
                 one.trusted = one.expires
                 one.restored = True
+                one.allocated_at = now if one.confirmed else math.inf
+                one.vouched_at = -math.inf
                 self._insert(one)
             self.requests = dict(journal.requests)
         if "standby-forgets-requests" in self.defects:
@@ -185,6 +191,8 @@ class Planner:
             return False
         if not known.confirmed and known.expires < now:
             return False
+        if not known.confirmed:
+            known.allocated_at = now
         known.confirmed = True
         known.expires = known.trusted = now + TTL_S
         if lease.id in self.journal.leases:
@@ -202,6 +210,7 @@ class Planner:
                 return False
             known = lease.copy()
             known.confirmed = True
+            known.allocated_at, known.vouched_at = now, -math.inf
             self._insert(known)
             self.journal.leases[lease.id] = known.copy()
         known.expires = known.trusted = now + TTL_S
@@ -231,6 +240,26 @@ class Planner:
             if lease is not vouched and self._is_gone(lease, used, now):
                 self._free(lease)
         self.measured[device] = free_bytes
+        if vouched is not None:
+            vouched.vouched_at = now
+        self._judge_old_reading(device, now)
+        came, _ = self.old.get(device, (-math.inf, 0))
+        if now >= came + GRACE_S + TTL_S:
+            self.old[device] = now, self.device_bytes[device] - free_bytes
+
+    def _judge_old_reading(self, device, now):
+        """Takes off an old reading what was certainly there, and frees what the
+        rest is too small for."""
+        came, used = self.old.get(device, (math.inf, 0))
+        if now < came + GRACE_S:
+            return
+        there = [self.book[i] for i in self.on_device.get(device, ())]
+        there = [one for one in there if one.allocated_at + GRACE_S <= came]
+        silent = [one for one in there if one.vouched_at < came + GRACE_S]
+        used -= sum(one.bytes for one in there if one not in silent)
+        for lease in silent:
+            if self._is_gone(lease, used, now):
+                self._free(lease)
 
     def _is_gone(self, lease, used, now):
         if lease.confirmed:

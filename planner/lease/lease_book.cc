@@ -172,7 +172,9 @@ absl::Status LeaseBook::Restore(const LeaseImage& image, absl::Time now) {
     if (!record.request_id.empty()) Remember(record.request_id, lease);
     if (IsLive(lease)) {
       lease.state = LeaseState::kSuspect;
-      Insert(std::move(lease), device).is_restored = true;
+      Entry& entry = Insert(std::move(lease), device);
+      entry.is_restored = true;
+      if (entry.lease.was_confirmed) entry.allocated_at = now;
     } else {
       Bury(lease);
       leases_[lease.id].lease = std::move(lease);
@@ -307,6 +309,10 @@ void LeaseBook::SetConfirmed(Entry& entry, int64_t measured_bytes,
   if (!entry.lease.was_confirmed) {
     ShrinkMargin(*entry.device, entry.lease.purpose);
   }
+  if (!entry.lease.was_confirmed ||
+      entry.lease.measured_bytes != measured_bytes) {
+    entry.allocated_at = now;
+  }
   entry.lease.measured_bytes = measured_bytes;
   entry.lease.was_confirmed = true;
   Extend(entry, now);
@@ -391,6 +397,7 @@ absl::StatusOr<Lease> LeaseBook::TakeIn(const Lease& claim, absl::Time now) {
     journal_->Note(lease);  // with the first grant; until then it is partial
   }
   Entry& entry = Insert(std::move(lease), *device);
+  entry.allocated_at = now;
   Trust(entry, now);
   return entry.lease;
 }
@@ -622,12 +629,14 @@ absl::Status LeaseBook::ReadFree(const std::string& device_id,
   if (device == nullptr) return UnknownDevice();
   device->heard = ++n_heard_;
   int64_t vouched_bytes = 0;
-  for (const Entry* entry : device->leases) {
+  for (Entry* const entry : device->leases) {
     if (entry->lease.id == vouching_lease && !entry->is_provable) {
       vouched_bytes = entry->lease.measured_bytes;
+      entry->vouched_at = now;
     }
   }
   TakeReading(*device, free_bytes, vouched_bytes);
+  JudgeOldReading(*device, now);
   return absl::OkStatus();
 }
 
@@ -653,13 +662,48 @@ void LeaseBook::TakeReading(Device& device, std::optional<int64_t> free_bytes,
     for (Entry* const entry : device.leases) {
       if (IsGone(*entry, used)) gone.push_back(entry);
     }
-    for (Entry* const entry : gone) Free(*entry, /*is_read=*/true);
+    FreeRead(gone);
   }
   device.unread_bytes = 0;
   for (Entry* const entry : device.leases) {
     entry->in_reading = entry->lease.was_confirmed;
     if (!entry->in_reading) device.unread_bytes += entry->lease.bytes;
   }
+}
+
+void LeaseBook::JudgeOldReading(Device& device, absl::Time now) {
+  std::optional<OldReading>& old = device.old_reading;
+  if (device.booked.may_swap) old.reset();
+  if (old.has_value() && now >= old->came + times_.grace) {
+    const absl::Time after = old->came + times_.grace;
+    const auto was_there = [&](const Entry& entry) {
+      return entry.allocated_at + times_.grace <= old->came;
+    };
+    int64_t used = old->used_bytes;
+    for (const Entry* entry : device.leases) {
+      const bool has_vouched = entry->vouched_at >= after;
+      if (was_there(*entry) && has_vouched) used -= entry->lease.measured_bytes;
+    }
+    std::vector<Entry*> gone;
+    for (Entry* const entry : device.leases) {
+      const bool is_silent = entry->vouched_at < after;
+      if (is_silent && was_there(*entry) && IsGone(*entry, used)) {
+        gone.push_back(entry);
+      }
+    }
+    FreeRead(gone);
+  }
+  const bool is_due =
+      !old.has_value() || now >= old->came + times_.grace + times_.ttl;
+  if (device.booked.may_swap || !is_due) return;
+  const BookedDevice& booked = device.booked;
+  old = OldReading{.came = now,
+                   .used_bytes = std::max<int64_t>(
+                       booked.total_bytes - *booked.measured_free_bytes, 0)};
+}
+
+void LeaseBook::FreeRead(const std::vector<Entry*>& gone) {
+  for (Entry* const entry : gone) Free(*entry, /*is_read=*/true);
 }
 
 absl::Status LeaseBook::MarkUnhealthy(const std::string& device_id,

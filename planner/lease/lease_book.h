@@ -27,6 +27,8 @@ struct BookedDevice {
   // The device itself last said that so much is free, so memory that strangers
   // take is respected. It is absent without a reading.
   std::optional<int64_t> measured_free_bytes = std::nullopt;
+  // Memory of the device may be swapped out, which no reading shows.
+  bool may_swap = true;
 };
 
 // Not thread-safe: its owner (the planner service) holds one mutex around it.
@@ -36,7 +38,12 @@ struct BookedDevice {
 // and, unless the lease's process is known to live (SetProcessLive) or was
 // granted, confirmed or renewed a lease within the last time to live:
 // - for a lease that had been confirmed and has expired, a reading of its
-//   device by which less is used than the lease had allocated;
+//   device by which less is used than the lease had allocated. What other
+//   leases have allocated does not count as used, if it was allocated at the
+//   time of the reading for certain: the lease whose holder took the reading,
+//   and, unless the device may swap, all that were confirmed the grace before
+//   the reading came and vouched for the grace after it. A message is on its
+//   way for the grace at most, so these two were sent before and after it;
 // - for a reservation, any reading later than the grace after its end: its
 //   holder stopped allocating before that end, and what it still has is in the
 //   reading. (One from a journal may have been confirmed since it was written;
@@ -216,6 +223,11 @@ class LeaseBook {
 
  private:
   struct Entry;
+  // A reading that is judged once holders have said what they had then.
+  struct OldReading {
+    absl::Time came;
+    int64_t used_bytes;
+  };
   struct Device {
     BookedDevice booked;
     bool is_registered = false;  // else its leases and health alone are known
@@ -223,6 +235,7 @@ class LeaseBook {
     int64_t held_bytes = 0;      // all live leases have so many
     int64_t unread_bytes = 0;    // the reading does not show so many of them
     std::vector<Entry*> leases;  // they are live
+    std::optional<OldReading> old_reading;
     std::optional<std::string> unhealthy_holder;  // it failed under this one
     std::map<std::string, int64_t> margins;  // each purpose leaves these bytes
   };
@@ -245,6 +258,9 @@ class LeaseBook {
     bool is_provable = false;    // a reading may prove it gone from now on
     bool is_restored = false;    // it is from a journal, which may lag behind
     bool was_read_gone = false;  // a reading ended it, and not its holder
+    // All of its memory was allocated by then, and at the holder's last word.
+    absl::Time allocated_at = absl::InfiniteFuture();
+    absl::Time vouched_at = absl::InfinitePast();
     // It has its place in `deadlines_` there, or none at the infinite past.
     absl::Time deadline = absl::InfinitePast();
   };
@@ -266,6 +282,10 @@ class LeaseBook {
   static void ShrinkMargin(Device& device, const std::string& purpose);
   void TakeReading(Device& device, std::optional<int64_t> free_bytes,
                    int64_t vouched_bytes);
+  // Frees what the old reading proves gone, by what holders have said since.
+  // Keeps the newest reading in its place when all who live had time to speak.
+  void JudgeOldReading(Device& device, absl::Time now);
+  void FreeRead(const std::vector<Entry*>& gone);
 
   static absl::Status CheckRequest(const ReserveRequest& request);
   static absl::Status CheckRecord(const LeaseRecord& record);

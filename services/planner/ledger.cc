@@ -463,7 +463,8 @@ absl::Status Ledger::RegisterDevice(const v1::RegisterDeviceRequest& request,
   }
   planner::BookedDevice device{.id = profile.id,
                                .total_bytes = profile.total_bytes,
-                               .headroom_bytes = headroom_bytes};
+                               .headroom_bytes = headroom_bytes,
+                               .may_swap = !request.never_swapped()};
   if (request.profile().has_free_bytes()) {
     device.measured_free_bytes = profile.free_bytes;
   }

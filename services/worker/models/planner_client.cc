@@ -15,6 +15,7 @@
 #include "services/tracing/tracer.h"
 #include "services/wire/errors.h"
 #include "services/wire/to_proto.h"
+#include "worker/device/memory_settings.h"
 
 namespace plimsoll::services {
 namespace {
@@ -145,6 +146,8 @@ absl::Status PlannerClient::RegisterDevice(const std::string& device_id,
   *request.mutable_profile() = ToProto(profile);
   request.set_holder(holder_);
   request.set_unhealthy(is_unhealthy);
+  request.set_never_swapped(profile.kind != "cpu" ||
+                            worker::ReadMemorySettings().swap_bytes == 0);
   v1::RegisterDeviceResponse response;
   return stub_->Call(&v1::PlannerService::Stub::RegisterDevice, request,
                      response);

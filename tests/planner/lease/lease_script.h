@@ -97,17 +97,19 @@ class LeaseScript {
     const int64_t headroom = Below(3) * 50;
     const int64_t reading = Below(2) == 0 ? -1 : Below(total + 1);
     const int registrant = Choose(kHolders + 2) - 1;
+    const bool may_swap = Below(8) == 0;
     Expect(book_
                .RegisterDevice(
                    {.id = Name('d', device),
                     .total_bytes = total,
                     .headroom_bytes = headroom,
                     .measured_free_bytes =
-                        reading < 0 ? std::nullopt : std::optional(reading)},
+                        reading < 0 ? std::nullopt : std::optional(reading),
+                    .may_swap = may_swap},
                    Name('h', registrant))
                .ok(),
            "RegisterDevice");
-    naive_.Register(device, total, headroom, reading, registrant);
+    naive_.Register(device, total, headroom, reading, registrant, may_swap);
   }
 
   void Read() {
@@ -117,7 +119,7 @@ class LeaseScript {
     Expect(book_.ReadFree(Name('d', device), reading, Name('l', voucher), Now())
                    .ok() == IsRegistered(device),
            "ReadFree");
-    if (IsRegistered(device)) naive_.Read(device, reading, voucher);
+    if (IsRegistered(device)) naive_.ReadFree(device, reading, voucher);
   }
 
   void Trouble() {

@@ -355,11 +355,15 @@ void LeaseSimulation::Read(const Message& message, int voucher) {
       book_->ReadFree(Name('d', message.device), message.reading, lease, Now());
   Expect(status.ok() == is_registered, "ReadFree");
   const int64_t held = naive_.Held(message.device);
-  if (is_registered) naive_.Read(message.device, message.reading, voucher);
+  if (is_registered) {
+    naive_.ReadFree(message.device, message.reading, voucher);
+  }
   if (naive_.Held(message.device) < held) ++n_proven;
   if (is_registered) CheckFreed();
   n_protected += naive_.n_protected;
   naive_.n_protected = 0;
+  n_judged += naive_.n_judged;
+  naive_.n_judged = 0;
 }
 
 void LeaseSimulation::ApplyRelease(const Message& message) {
@@ -376,11 +380,13 @@ void LeaseSimulation::ApplyRegister(const Message& message) {
              ->RegisterDevice({.id = Name('d', message.device),
                                .total_bytes = kTotal,
                                .headroom_bytes = kHeadroom,
-                               .measured_free_bytes = message.reading})
+                               .measured_free_bytes = message.reading,
+                               .may_swap = has_swap_})
              .ok(),
          "RegisterDevice");
   const int64_t held = naive_.Held(message.device);
-  naive_.Register(message.device, kTotal, kHeadroom, message.reading, -1);
+  naive_.Register(message.device, kTotal, kHeadroom, message.reading, -1,
+                  has_swap_);
   if (naive_.Held(message.device) < held) ++n_proven;
   CheckFreed();
 }

@@ -51,6 +51,7 @@ class LeaseSimulation {
   int64_t n_protected = 0;  // a reading freed nothing, for its process lived
   int64_t n_believed = 0;   // a start without its journal that granted at once
   int64_t n_misread = 0;    // a reading freed what was swapped out
+  int64_t n_judged = 0;     // an old reading freed what others did not have
   int64_t n_returned = 0;   // its holder, or one cut off too long, was taken in
 
  private:

@@ -52,7 +52,7 @@ TEST(LeaseSimulationTest, NoByteIsGrantedTwice) {
   }
   int64_t n_granted = 0, n_adopted = 0, n_proven = 0, n_restarts = 0;
   int64_t n_protected = 0, n_believed = 0, n_misread = 0, n_returned = 0;
-  int64_t n_histories = 0;
+  int64_t n_judged = 0, n_histories = 0;
   for (uint64_t seed = first; seed <= last; seed += step) {
     LeaseSimulation simulation(seed);
     const std::string failure = simulation.Run();
@@ -67,20 +67,22 @@ TEST(LeaseSimulationTest, NoByteIsGrantedTwice) {
     n_believed += simulation.n_believed;
     n_misread += simulation.n_misread;
     n_returned += simulation.n_returned;
+    n_judged += simulation.n_judged;
   }
   std::printf(
       "%lld histories of %d operations, seeds %llu to %llu: %lld grants, "
       "%lld adoptions, %lld proofs by a reading, %lld restarts, "
       "%lld leases kept by a living process, %lld starts without a journal "
       "that granted at once, %lld leases of silent holders that a reading "
-      "freed because they were swapped out, %lld leases taken in late\n",
+      "freed because they were swapped out, %lld leases taken in late, %lld "
+      "that an old reading proved gone\n",
       static_cast<long long>(n_histories), LeaseSimulation::kOperations,
       static_cast<unsigned long long>(first),
       static_cast<unsigned long long>(last), static_cast<long long>(n_granted),
       static_cast<long long>(n_adopted), static_cast<long long>(n_proven),
       static_cast<long long>(n_restarts), static_cast<long long>(n_protected),
       static_cast<long long>(n_believed), static_cast<long long>(n_misread),
-      static_cast<long long>(n_returned));
+      static_cast<long long>(n_returned), static_cast<long long>(n_judged));
   if (n_histories < 1'000) return;
   // Everything that the histories are there for does come about.
   EXPECT_GT(n_granted, 4 * n_histories);
@@ -91,6 +93,7 @@ TEST(LeaseSimulationTest, NoByteIsGrantedTwice) {
   EXPECT_GT(n_believed, n_histories / 100);
   EXPECT_GT(n_misread, n_histories / 1'000);
   EXPECT_GT(n_returned, n_histories / 1'000);
+  EXPECT_GT(n_judged, 0);
 }
 
 }  // namespace

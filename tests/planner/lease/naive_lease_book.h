@@ -20,6 +20,8 @@ class NaiveBook {
   static constexpr int64_t kEpochsAhead = int64_t{1} << 42;
   static constexpr int64_t kRefused = -1;  // a reply that is remembered
   static constexpr int64_t kNotNow = -2;   // one that is not
+  static constexpr int64_t kNeverYet = int64_t{1} << 60;
+  static constexpr int64_t kNotOnce = -kNeverYet;
 
   struct Entry {
     int id, process, device, request;  // request: -1 = adopted
@@ -28,6 +30,8 @@ class NaiveBook {
     bool expired = false, in_reading = false, restored = false;
     bool has_purpose = false;
     bool read_gone = false;  // a reading ended it, and its holder did not
+    // Allocated by then, and when its holder last said so.
+    int64_t allocated = kNeverYet, vouched = kNotOnce;
     // What the journal has of it.
     bool is_kept = false, kept_released = false, kept_confirmed = false;
     int64_t kept_measured = 0;
@@ -37,6 +41,9 @@ class NaiveBook {
     int unhealthy_by = -1;
     int64_t total = 0, headroom = 0, reading = -1;  // reading: -1 = none
     int64_t margin = 0;  // margin of loads with a purpose
+    bool may_swap = true;
+    // A reading that holders may still speak about; kNeverYet: there is none.
+    int64_t old_came = kNeverYet, old_used = 0;
   };
   struct Reply {
     int request;
@@ -57,6 +64,7 @@ class NaiveBook {
   bool is_partial = false;  // what the journal has
   int nameless = -1;        // a holder of which no process is known
   int64_t n_protected = 0;  // leases that only a sign of life keeps
+  int64_t n_judged = 0;     // leases that an old reading ended
 
   void Tick(int64_t time) {
     now = time;
@@ -139,9 +147,54 @@ class NaiveBook {
       if (is_gone) gone.push_back(e.id);
     }
   }
+  void ReadFree(int device, int64_t reading, int voucher) {
+    for (Entry& e : entries) {
+      if (e.id == voucher && e.device == device && !e.released &&
+          !IsProvable(e)) {
+        e.vouched = now;
+      }
+    }
+    Read(device, reading, voucher);
+    Device& d = devices[static_cast<size_t>(device)];
+    if (d.may_swap) {
+      d.old_came = kNeverYet;
+      return;
+    }
+    JudgeOld(device);
+    if (d.old_came == kNeverYet || now >= d.old_came + kGrace + kTtl) {
+      d.old_came = now;
+      d.old_used = std::max<int64_t>(d.total - reading, 0);
+    }
+  }
+  // What was certainly there at the old reading leaves too little of it for
+  // those that are silent.
+  void JudgeOld(int device) {
+    const Device& d = devices[static_cast<size_t>(device)];
+    const int64_t after = d.old_came + kGrace;
+    if (now < after) return;
+    const auto was_there = [&](const Entry& e) {
+      return e.device == device && !e.released &&
+             e.allocated + kGrace <= d.old_came;
+    };
+    int64_t left = d.old_used;
+    for (const Entry& e : entries) {
+      if (was_there(e) && e.vouched >= after) left -= e.measured;
+    }
+    for (Entry& e : entries) {
+      if (!was_there(e) || e.vouched >= after) continue;
+      if (!IsProvable(e) || e.measured <= left) continue;
+      if (Lives(e)) {
+        ++n_protected;
+        continue;
+      }
+      e.released = e.read_gone = true;
+      gone.push_back(e.id);
+      ++n_judged;
+    }
+  }
   // registrant: -1 = nobody.
   void Register(int device, int64_t total, int64_t headroom, int64_t reading,
-                int registrant) {
+                int registrant, bool may_swap = true) {
     Device& d = devices[static_cast<size_t>(device)];
     bool holds_some = false;
     for (const Entry& e : entries) {
@@ -152,6 +205,7 @@ class NaiveBook {
       d.unhealthy = false;
     }
     d.registered = true;
+    d.may_swap = may_swap;
     d.total = total;
     d.headroom = headroom;
     Read(device, reading, -1);
@@ -184,6 +238,7 @@ class NaiveBook {
       if (!e->confirmed && e->has_purpose) {
         margin = std::max<int64_t>(margin - std::max(margin / 8, kOne), 0);
       }
+      if (!e->confirmed || e->measured != measured) e->allocated = now;
       e->confirmed = true;
       e->measured = measured;
     }
@@ -227,6 +282,8 @@ class NaiveBook {
     e->in_reading = e->restored = false;
     e->confirmed = true;
     e->measured = claim.measured;
+    e->allocated = now;
+    e->vouched = kNotOnce;
     e->expires = now + kTtl;
     Trust(e->process, kTtl);
     next_epoch = std::max(next_epoch, claim.epoch + 1);
@@ -293,6 +350,8 @@ class NaiveBook {
       e.expires = now + kTtl;
       e.suspect = e.restored = true;
       e.expired = e.in_reading = e.read_gone = false;
+      e.allocated = e.confirmed ? now : kNeverYet;
+      e.vouched = kNotOnce;
       next_epoch = std::max(next_epoch, e.epoch + 1);
     }
   }

@@ -21,13 +21,14 @@ class LedgerFixture : public ::testing::Test {
 
   LedgerFixture() { Register(kTotal); }
 
-  void Register(int64_t free_bytes) {
+  void Register(int64_t free_bytes, bool never_swapped = false) {
     planner::DeviceProfile profile = planner::CommittedCpuProfile();
     profile.id = "cpu";
     profile.total_bytes = kTotal;
     profile.free_bytes = free_bytes;
     v1::RegisterDeviceRequest request;
     *request.mutable_profile() = ToProto(profile);
+    request.set_never_swapped(never_swapped);
     v1::RegisterDeviceResponse response;
     ASSERT_TRUE(ledger_.RegisterDevice(request, response).ok());
   }

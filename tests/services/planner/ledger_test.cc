@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "services/wire/errors.h"
 #include "services/wire/to_proto.h"
 #include "tests/services/planner/ledger_fixture.h"
@@ -22,6 +24,21 @@ class LedgerTest : public LedgerFixture {
     v1::ListDevicesResponse response;
     EXPECT_TRUE(ledger_.ListDevices(response).ok());
     return response.devices(0).available_bytes();
+  }
+  // Renews a lease as a worker does whose memory is allocated.
+  absl::Status Present(const v1::Lease& lease, int64_t measured_bytes,
+                       int64_t free_bytes) {
+    v1::RenewRequest request;
+    request.set_lease_id(lease.id());
+    request.set_epoch(lease.epoch());
+    request.set_device_free_bytes(ToUint64(free_bytes));
+    v1::PresentedLease& presented = *request.mutable_presented();
+    presented.set_device_id(lease.device_id());
+    presented.set_holder(lease.holder());
+    presented.set_bytes(lease.bytes());
+    presented.set_measured_bytes(ToUint64(measured_bytes));
+    v1::RenewResponse response;
+    return ledger_.Renew(request, response);
   }
 };
 
@@ -90,6 +107,41 @@ TEST_F(LedgerTest, AConfirmedLeaseIsTakenBackAfterItExpired) {
   ASSERT_TRUE(ledger_.Renew(renew, renewed).ok());
   EXPECT_EQ(renewed.lease().id(), lease->id());
   EXPECT_EQ(renewed.lease().state(), v1::LEASE_STATE_CONFIRMED);
+}
+
+// Three workers of another host have a third of the device each, and one dies.
+TEST_F(LedgerTest, NeighboursProveThatALeaseIsGone) {
+  constexpr int64_t kBytes = kTotal / 4;
+  for (const bool never_swapped : {false, true}) {
+    Register(kTotal, never_swapped);
+    std::vector<v1::Lease> leases;
+    for (int i = 0; i < 3; ++i) {
+      const std::string id = absl::StrCat(never_swapped ? "new " : "", i);
+      leases.push_back(*Reserve(id, kBytes));
+      v1::ConfirmRequest confirm;
+      confirm.set_lease_id(leases.back().id());
+      confirm.set_epoch(leases.back().epoch());
+      confirm.set_measured_bytes(ToUint64(kBytes));
+      confirm.set_device_free_bytes(ToUint64(kTotal - (i + 1) * kBytes));
+      v1::ConfirmResponse confirmed;
+      ASSERT_TRUE(ledger_.Confirm(confirm, confirmed).ok());
+    }
+    for (int round = 0; round < 20; ++round) {
+      now_ += absl::Seconds(3);
+      for (size_t i = 1; i < leases.size(); ++i) {
+        ASSERT_TRUE(Present(leases[i], kBytes, kTotal - 2 * kBytes).ok());
+      }
+    }
+    EXPECT_EQ(Available(), ToUint64(never_swapped ? kTotal - 2 * kBytes
+                                                  : kTotal - 3 * kBytes));
+    for (const v1::Lease& lease : leases) {
+      v1::ReleaseRequest release;
+      release.set_lease_id(lease.id());
+      release.set_epoch(lease.epoch());
+      v1::ReleaseResponse released;
+      ASSERT_TRUE(ledger_.Release(release, released).ok());
+    }
+  }
 }
 
 TEST_F(LedgerTest, ADeadReservationIsLost) {
