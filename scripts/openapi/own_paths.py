@@ -44,6 +44,8 @@ SCHEMAS = {
     "TokenText": said({"prompt": TEXT, "content": TEXT}),
     "Health": said({"status": words("ok", "loading", "draining")}),
     "Status": STATUS,
+    "PlannerRequest": OBJECT,
+    "PlannerReply": OBJECT,
 }
 
 
@@ -85,6 +87,24 @@ def _page_file():
     return file
 
 
+QUERIES = (
+    "BatchPlan", "DescribeModel", "FindDevices", "GetBounds", "ListCatalogue",
+    "ListDevices", "Plan", "PlaceModels", "PlanSet", "PlanSplit",
+)
+
+
+def _planner_query():
+    item = post(
+        "What a planner says. The method's messages are those of docs/api.md.",
+        "PlannerRequest", "PlannerReply", "Error", {}, tag=TAG,
+    )
+    item["post"]["parameters"] = [{
+        "name": "method", "in": "path", "required": True,
+        "schema": {"enum": list(QUERIES)},
+    }]
+    return item
+
+
 PATHS = {
     "/": {"get": _file("The page.", ("text/html",))},
     "/page/{file}": {"get": _page_file()},
@@ -94,6 +114,7 @@ PATHS = {
     "/plimsoll/status": {
         "get": get("Plans beside measurements.", "Status", TAG)
     },
+    "/plimsoll.v1.PlannerService/{method}": _planner_query(),
     "/tokenize": post(
         "The tokens of a text or of a conversation.",
         "TokenizeRequest", "Tokens", "Error", {"prompt": "Hello"}, tag=TAG,

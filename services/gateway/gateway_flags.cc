@@ -44,6 +44,9 @@ void AddGatewayFlags(CLI::App& app, GatewayFlags& flags) {
                  "A name each of whose addresses is a worker; it is looked up "
                  "every 5 seconds")
       ->type_name("dns:///NAME:PORT");
+  app.add_option("--planner", flags.planner,
+                 "HOST:PORT or unix:/PATH of a planner, whose queries are then "
+                 "answered over HTTP; it is called like the workers (none)");
   AddClientFlags(app, flags.workers.security);
 }
 
@@ -81,7 +84,10 @@ std::optional<int> ParseGatewayFlags(int argc, char** argv,
   AddGatewayFlags(app, flags);
   if (const auto code = ParseFlags(app, argc, argv)) return code;
   if (const auto code = PrintIfAsked(flags.settings)) return code;
-  const absl::Status status = CheckWorkers(flags.workers);
+  absl::Status status = CheckWorkers(flags.workers);
+  if (status.ok() && !flags.planner.empty()) {
+    status = CheckClientSecurity(flags.workers.security, flags.planner);
+  }
   if (!status.ok()) return ExitCode(status);
   return std::nullopt;
 }

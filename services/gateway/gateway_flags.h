@@ -20,6 +20,7 @@ struct GatewayFlags {
   std::vector<std::string> allowed_hosts = {};
   std::vector<std::string> allowed_origins = {};
   WorkerSetOptions workers = {};
+  std::string planner = {};  // its address; empty: there is none
   TracingOptions tracing = {};
   Settings settings = {.section = "gateway"};
 };

@@ -12,6 +12,7 @@
 #include "services/gateway/gateway_counts.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/remote_models.h"
+#include "services/gateway/remote_planner.h"
 #include "services/gateway/remote_text_call.h"
 #include "services/gateway/worker_set.h"
 #include "services/generation/message_bytes.h"
@@ -44,6 +45,12 @@ HttpOptions HttpOptionsOf(const GatewayFlags& flags) {
   return options;
 }
 
+// The planner that the flags name, or null.
+std::unique_ptr<RemotePlanner> NewPlanner(const GatewayFlags& flags) {
+  if (flags.planner.empty()) return nullptr;
+  return std::make_unique<RemotePlanner>(flags.planner, flags.workers.security);
+}
+
 }  // namespace
 
 absl::Status RunGateway(const GatewayFlags& flags) {
@@ -69,7 +76,8 @@ absl::Status RunGateway(const GatewayFlags& flags) {
   // Its work waits for workers, and takes no core from anybody.
   ASSIGN_OR_RETURN(const auto pool,
                    WorkPool::Start({.n_threads = WorkPool::kMaxThreads}));
-  RemoteModels models({workers, counts, calls}, messages);
+  const auto planner = NewPlanner(flags);
+  RemoteModels models({workers, counts, calls}, messages, planner.get());
   const auto metrics_text = [&](bool is_ready) {
     return GatewayMetricsText(workers.Book(), counts, is_ready);
   };

@@ -16,9 +16,6 @@
 namespace plimsoll::services {
 namespace {
 
-// How often a call that waits looks whether its client is still there.
-constexpr absl::Duration kStopPoll = absl::Milliseconds(50);
-
 using Tokenizer = v1::TokenizerService::Stub;
 
 Json ToJson(const ModelInfo& info) {
@@ -107,12 +104,7 @@ absl::StatusOr<Response> RemoteModels::Ask(const ModelInfo& model,
       status = ended;
       done.Notify();
     });
-    absl::Status stop;
-    while (!done.WaitForNotificationWithTimeout(kStopPoll)) {
-      stop = caller.stop();
-      if (!stop.ok()) context.TryCancel();
-    }
-    RETURN_IF_ERROR(stop);
+    RETURN_IF_ERROR(AwaitAnswer(done, context, caller.stop));
     place->End(IsGone(status) ? WorkerEnd::kGone : WorkerEnd::kAnswered);
     if (status.ok()) return response;
     if (!MayDoBetter(status) ||

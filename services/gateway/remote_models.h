@@ -18,9 +18,11 @@ class RemoteModels final : public HttpModels {
   // A worker's tokenizer has so long to answer.
   static constexpr absl::Duration kTokenTime = absl::Seconds(10);
 
-  // What is in `remote`, and `messages`, outlives it.
-  RemoteModels(const RemoteRoom& remote, ByteBudget& messages)
-      : remote_(remote), messages_(messages) {}
+  // What is in `remote`, `messages`, and `planner`, which may be null, outlive
+  // it.
+  RemoteModels(const RemoteRoom& remote, ByteBudget& messages,
+               PlannerQueries* planner = nullptr)
+      : remote_(remote), messages_(messages), planner_(planner) {}
 
   ByteBudget& messages() override { return messages_; }
   std::vector<ModelInfo> List() override { return remote_.workers.Models(); }
@@ -36,6 +38,7 @@ class RemoteModels final : public HttpModels {
       const TokenCaller& caller) override;
   absl::StatusOr<TokenAnswer> Detokenize(const v1::DetokenizeRequest& request,
                                          const TokenCaller& caller) override;
+  PlannerQueries* planner() override { return planner_; }
   // Workers load models, not the gateway.
   bool LoadFirst(const absl::Status& /*error*/,
                  const OnLoaded& /*then*/) override {
@@ -52,6 +55,7 @@ class RemoteModels final : public HttpModels {
 
   const RemoteRoom remote_;
   ByteBudget& messages_;
+  PlannerQueries* const planner_;
 };
 
 }  // namespace plimsoll::services

@@ -14,6 +14,9 @@
 namespace plimsoll::services {
 namespace {
 
+// How often a call that waits looks whether its client is still there.
+constexpr absl::Duration kStopPoll = absl::Milliseconds(50);
+
 constexpr absl::Duration kGoneRetry = absl::Seconds(1);
 
 // Appends as much of `text` as there is room for.
@@ -52,6 +55,16 @@ absl::Status StatusOfAnswer(const grpc::Status& status) {
 void AddCaller(const HttpRequest& request, grpc::ClientContext& context) {
   context.AddMetadata("x-request-id", request.request_id);
   if (!request.tenant.empty()) context.AddMetadata("x-tenant", request.tenant);
+}
+
+absl::Status AwaitAnswer(absl::Notification& done, grpc::ClientContext& context,
+                         StopCheck stop) {
+  absl::Status stopped;
+  while (!done.WaitForNotificationWithTimeout(kStopPoll)) {
+    stopped = stop();
+    if (!stopped.ok()) context.TryCancel();
+  }
+  return stopped;
 }
 
 std::string PrefixKey(const v1::StreamGenerateRequest& request) {

@@ -9,6 +9,8 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/synchronization/notification.h"
+#include "base/stop_check.h"
 #include "plimsoll/v1/generation.pb.h"
 
 namespace grpc {
@@ -33,6 +35,11 @@ absl::Status StatusOfAnswer(const grpc::Status& status);
 
 // Adds what a worker is told of the client: the request's id and the tenant.
 void AddCaller(const HttpRequest& request, grpc::ClientContext& context);
+
+// Waits until a call has notified `done`. Cancels the call once `stop` has an
+// error. Errors: that of `stop`.
+absl::Status AwaitAnswer(absl::Notification& done, grpc::ClientContext& context,
+                         StopCheck stop);
 
 inline constexpr size_t kLeastKeyBytes = 256;
 inline constexpr size_t kMostKeyBytes = 1'024;

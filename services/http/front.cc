@@ -27,6 +27,7 @@
 #include "services/http/json.h"
 #include "services/http/metrics_server.h"
 #include "services/http/page.h"
+#include "services/http/planner_queries.h"
 #include "services/http/server_status.h"
 #include "services/http/token_calls.h"
 #include "services/server/access/identity.h"
@@ -227,6 +228,10 @@ const Front::Route Front::kRoutes[] = {
     {.path = "/api/tags", .list = ListOllamaModels},
     {.path = "/api/ps", .list = ListOllamaLoaded},
     {.path = "/api/version", .list = OllamaVersion},
+    {.path = "/plimsoll.v1.PlannerService/{method}",
+     .methods = kPost,
+     .least = Role::kUser,
+     .post = AnswerPlannerQuery},
     {.path = "/tokenize",
      .methods = kPost,
      .least = Role::kUser,

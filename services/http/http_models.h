@@ -22,6 +22,7 @@ namespace plimsoll::services {
 
 struct HttpRoom;
 struct TextDialect;
+class PlannerQueries;
 class TextCall;
 
 // Who asks for tokens, and what the answer may take.
@@ -69,6 +70,9 @@ class HttpModels {
   // The text of ids. Errors: those of the model's name and of Detokenize.
   virtual absl::StatusOr<TokenAnswer> Detokenize(
       const v1::DetokenizeRequest& request, const TokenCaller& caller) = 0;
+
+  // Who answers the planner's queries, or null.
+  virtual PlannerQueries* planner() = 0;
 
   // Called with what keeps a model loaded, or with the error of its load.
   using OnLoaded =

@@ -45,8 +45,8 @@ void Run(const std::shared_ptr<JsonCall>& call, const absl::Status& queued);
 void Queue(const std::shared_ptr<JsonCall>& call) {
   const size_t n_bytes = call->request.body.size();
   // Quick work never waits for work that waits for others.
-  const bool is_quick =
-      n_bytes <= kMaxQuickBytes && !call->room.models.waits_for_tokens();
+  const bool is_quick = !call->path.is_long && n_bytes <= kMaxQuickBytes &&
+                        !call->room.models.waits_for_tokens();
   const auto work = [call](const absl::Status& queued) { Run(call, queued); };
   const absl::Status queued = call->room.pool.Submit(
       {.peer = call->request.peer,
@@ -90,7 +90,8 @@ void AnswerJson(const HttpRoom& room, const JsonPath& path, HttpRequest request,
   call->pass = *std::move(pass);
   call->reply->OnGone(
       [stop = call->stop, &pool = room.pool] { pool.Cancel(*stop); });
-  if (n_bytes <= kMaxInlineBytes && !room.models.waits_for_tokens()) {
+  if (!path.is_long && n_bytes <= kMaxInlineBytes &&
+      !room.models.waits_for_tokens()) {
     return Run(call, absl::OkStatus());
   }
   Queue(call);

@@ -18,6 +18,9 @@ struct JsonPath {
   absl::StatusOr<Json> (*answer)(HttpModels& models, JsonFields& fields,
                                  const TokenCaller& caller);
   ErrorWriter error;
+  // An answer takes long or waits for others, so that the server's thread never
+  // makes it, and quick work never waits for it.
+  bool is_long = false;
 };
 
 // Answers `request` by `reply`: a small one at once, another one on the pool.

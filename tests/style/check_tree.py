@@ -101,8 +101,9 @@ FOLDERS = {
         "services/generation", "services/tracing",
     ),
     "services/http": (
-        "services/host", "services/wire", "services/server", "services/tracing",
-        "services/generation", "services/worker/models",
+        "services/host", "services/wire", "services/sources", "services/server",
+        "services/tracing", "services/generation", "services/planner",
+        "services/worker/models",
     ),
     "services/metrics": (
         "services/host", "services/wire", "services/server", "services/tracing",

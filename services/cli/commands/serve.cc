@@ -31,6 +31,7 @@
 #include "services/host/runtime_store.h"
 #include "services/http/front.h"
 #include "services/http/local/local_models.h"
+#include "services/http/local/local_planner.h"
 #include "services/http/response_store.h"
 #include "services/metrics/worker_metrics.h"
 #include "services/server/call_guard.h"
@@ -290,8 +291,8 @@ absl::Status Serve(const ServeFlags& flags,
       flags.tracing.endpoint.empty()
           ? 0
           : services::GrpcThreads() + services::TracingThreads(flags.tracing);
-  RETURN_IF_ERROR(
-      services::CheckWorkerThreads(options, kFrontThreads + n_tracing));
+  RETURN_IF_ERROR(services::CheckWorkerThreads(
+      options, kFrontThreads + services::LocalPlanner::kThreads + n_tracing));
   ASSIGN_OR_RETURN(const auto tracer,
                    services::Tracer::Start(flags.tracing, "plimsoll-serve"));
   services::WorkerMetrics metrics(options);
@@ -300,7 +301,9 @@ absl::Status Serve(const ServeFlags& flags,
   options.observer = &observers;
   services::ResponseStore responses;
   ASSIGN_OR_RETURN(const auto core, services::WorkerCore::Start(options));
-  services::LocalModels models(core->registry());
+  ASSIGN_OR_RETURN(const auto planner, services::LocalPlanner::Create(
+                                           options.models, options.devices));
+  services::LocalModels models(core->registry(), planner.get());
   if (!flags.tokens.empty()) {
     auto tokens = services::TokenFile::Open(flags.tokens, absl::Now);
     if (!tokens.ok()) return UsageError(tokens.status().message());
@@ -324,7 +327,8 @@ absl::Status Serve(const ServeFlags& flags,
     while (!Interrupted()) {
       absl::SleepFor(kInterruptPoll);
       if (!TakeHangup()) continue;
-      ReloadServe(ReadServeFlagsAgain(args), core->registry(), in_effect);
+      ReloadServe(ReadServeFlagsAgain(args), core->registry(), *planner,
+                  in_effect);
     }
     news.End();
   }

@@ -143,10 +143,12 @@ absl::StatusOr<ServeFlags> ReadServeFlagsAgain(
 
 void ReloadServe(const absl::StatusOr<ServeFlags>& flags,
                  services::ModelRegistry& registry,
+                 services::LocalPlanner& planner,
                  services::Settings& in_effect) {
   if (!flags.ok()) return services::LogBadSettings(flags.status());
   const auto set_models = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(const auto models, FindModels(flags->models));
+    RETURN_IF_ERROR(planner.SetModels(models));
     return registry.AddModels(models);
   };
   const auto set_pinned = [&]() -> absl::Status {

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "services/cli/flags/flags.h"
 #include "services/http/front.h"
+#include "services/http/local/local_planner.h"
 #include "services/server/flags.h"
 #include "services/settings/settings.h"
 #include "services/tracing/tracer.h"
@@ -60,6 +61,7 @@ absl::StatusOr<ServeFlags> ReadServeFlagsAgain(
 // flags that are in error change nothing.
 void ReloadServe(const absl::StatusOr<ServeFlags>& flags,
                  services::ModelRegistry& registry,
+                 services::LocalPlanner& planner,
                  services::Settings& in_effect);
 
 }  // namespace plimsoll::cli

@@ -13,8 +13,10 @@ namespace plimsoll::services {
 
 class LocalModels final : public HttpModels {
  public:
-  // `registry` outlives it.
-  explicit LocalModels(ModelRegistry& registry) : registry_(registry) {}
+  // `registry` and `planner`, which may be null, outlive it.
+  explicit LocalModels(ModelRegistry& registry,
+                       PlannerQueries* planner = nullptr)
+      : registry_(registry), planner_(planner) {}
 
   ByteBudget& messages() override { return registry_.messages(); }
   std::vector<ModelInfo> List() override { return registry_.List(); }
@@ -30,10 +32,12 @@ class LocalModels final : public HttpModels {
       const TokenCaller& caller) override;
   absl::StatusOr<TokenAnswer> Detokenize(const v1::DetokenizeRequest& request,
                                          const TokenCaller& caller) override;
+  PlannerQueries* planner() override { return planner_; }
   bool LoadFirst(const absl::Status& error, const OnLoaded& then) override;
 
  private:
   ModelRegistry& registry_;
+  PlannerQueries* const planner_;
 };
 
 }  // namespace plimsoll::services

@@ -10,7 +10,9 @@ import anthropic
 import httpx
 import openai
 import pytest
+from google.protobuf import json_format
 
+import stubs
 from conftest import model_flag
 from security.test_https import trusting
 from security.test_security import (  # noqa: F401  (tls and tokens are fixtures)
@@ -24,6 +26,7 @@ from servers import (
     START_SECONDS,
     Front,
     Gateway,
+    Planner,
     Worker,
     binary,
     until,
@@ -280,6 +283,37 @@ def test_errors_have_the_form_of_the_dialect(gateway, path, body, status, word):
 def test_a_prompt_that_is_too_long_has_openais_code(gateway):
     body = {**GREEDY, "messages": [{"role": "user", "content": "sea " * 600}]}
     assert chat(gateway, body).json()["error"]["code"] == "context_length_exceeded"
+
+
+QUERY = "/plimsoll.v1.PlannerService"
+
+
+def test_a_planner_answers_its_queries_over_http(gateway, front):
+    def ask(server, method, body):
+        return httpx.post(f"{server.url}{QUERY}/{method}", json=body,
+                          timeout=CALL_SECONDS)
+
+    device = ask(front, "ListDevices", {}).json()["devices"][0]["profile"]
+    body = {"source": {"model": MODEL}, "profile": device,
+            "budget_bytes": str(1 << 30), "options": {"n_ctx": 1024, "n_slots": 3}}
+    expected = ask(front, "Plan", body).json()
+    assert expected["plan"]["fits"]
+    with Planner(model_flag(MODEL)) as planner:
+        request = json_format.ParseDict(body, stubs.planner.PlanRequest())
+        said = planner.stub.Plan(request, timeout=CALL_SECONDS)
+        flags = (f"--planner={planner.address}", "--worker=127.0.0.1:1")
+        with Gateway(*flags) as own_gateway:
+            reply = ask(own_gateway, "Plan", body)
+            assert reply.status_code == 200, reply.text
+            assert reply.json() == expected
+            assert json_format.ParseDict(
+                reply.json(), stubs.planner.PlanResponse()) == said
+            absent = ask(own_gateway, "Plan", {**body, "source": {"model": "x"}})
+            assert (absent.status_code, absent.json()["error"]["code"]) == (
+                404, "model_not_found")
+    without = ask(gateway, "Plan", body)
+    assert without.status_code == 404
+    assert "--planner" in without.text
 
 
 def test_a_session_stays_where_it_is(gateway, workers):

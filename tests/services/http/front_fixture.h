@@ -18,6 +18,7 @@
 #include "services/http/front.h"
 #include "services/http/json.h"
 #include "services/http/local/local_models.h"
+#include "services/http/local/local_planner.h"
 #include "tests/services/http/http_client.h"
 #include "tests/services/json_object.h"
 #include "tests/worker/random_model.h"
@@ -68,7 +69,8 @@ class FrontTest : public ::testing::Test {
 
   void SetUp() override {
     registry_ = std::make_unique<ModelRegistry>(Options(), nullptr, nullptr);
-    models_ = std::make_unique<LocalModels>(*registry_);
+    planner_ = *LocalPlanner::Create(Options().models, Options().devices);
+    models_ = std::make_unique<LocalModels>(*registry_, planner_.get());
     pool_ = *WorkPool::Start();
     front_ = *Front::Start(
         ServerOptions(), {*models_, gate_, *pool_, responses_},
@@ -147,6 +149,7 @@ class FrontTest : public ::testing::Test {
   CallGate gate_;
   ResponseStore responses_;
   std::unique_ptr<ModelRegistry> registry_;
+  std::unique_ptr<LocalPlanner> planner_;
   std::unique_ptr<LocalModels> models_;
   std::unique_ptr<WorkPool> pool_;
   std::unique_ptr<Front> front_;

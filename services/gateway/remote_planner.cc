@@ -1,0 +1,69 @@
+#include "services/gateway/remote_planner.h"
+
+#include <google/protobuf/message.h>
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "base/status_macros.h"
+#include "services/gateway/worker_answers.h"
+#include "services/server/access/keepalive.h"
+#include "services/wire/errors.h"
+
+namespace plimsoll::services {
+namespace {
+
+std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address,
+                                         const ClientSecurity& security) {
+  grpc::ChannelArguments arguments;
+  SetKeepalive(arguments);
+  return grpc::CreateCustomChannel(
+      address, NewChannelCredentials(security, address), arguments);
+}
+
+bool Parse(const grpc::ByteBuffer& buffer, google::protobuf::Message& message) {
+  std::vector<grpc::Slice> slices;
+  if (!buffer.Dump(&slices).ok()) return false;
+  std::string bytes;
+  for (const grpc::Slice& slice : slices) {
+    bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  }
+  return message.ParseFromString(bytes);
+}
+
+}  // namespace
+
+RemotePlanner::RemotePlanner(const std::string& address,
+                             const ClientSecurity& security)
+    : stub_(ChannelTo(address, security)) {}
+
+absl::Status RemotePlanner::Ask(absl::string_view method,
+                                const google::protobuf::Message& request,
+                                google::protobuf::Message& response,
+                                const TokenCaller& caller) {
+  grpc::ClientContext context;
+  AddCaller(caller.request, context);
+  context.set_deadline(std::chrono::system_clock::now() +
+                       absl::ToChronoMilliseconds(kTime));
+  const std::string path = absl::StrCat(kPlannerPath, method);
+  const grpc::Slice slice(request.SerializeAsString());
+  const grpc::ByteBuffer asked(&slice, 1);
+  grpc::ByteBuffer answered;
+  grpc::Status status;
+  absl::Notification done;
+  stub_.UnaryCall(&context, path, {}, &asked, &answered,
+                  [&](const grpc::Status& ended) {
+                    status = ended;
+                    done.Notify();
+                  });
+  RETURN_IF_ERROR(AwaitAnswer(done, context, caller.stop));
+  if (!status.ok()) return FromGrpc(status);
+  if (Parse(answered, response)) return absl::OkStatus();
+  return absl::InternalError("the planner's answer is no message");
+}
+
+}  // namespace plimsoll::services

@@ -1,0 +1,35 @@
+// Has a planner answer the queries that come by HTTP.
+#ifndef PLIMSOLL_SERVICES_GATEWAY_REMOTE_PLANNER_H_
+#define PLIMSOLL_SERVICES_GATEWAY_REMOTE_PLANNER_H_
+
+#include <grpcpp/generic/generic_stub.h>
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "services/http/planner_queries.h"
+#include "services/server/credentials.h"
+
+namespace plimsoll::services {
+
+class RemotePlanner final : public PlannerQueries {
+ public:
+  // The planner has so long to answer.
+  static constexpr absl::Duration kTime = absl::Seconds(60);
+
+  RemotePlanner(const std::string& address, const ClientSecurity& security);
+
+  absl::Status Ask(absl::string_view method,
+                   const google::protobuf::Message& request,
+                   google::protobuf::Message& response,
+                   const TokenCaller& caller) override;
+
+ private:
+  grpc::GenericStub stub_;
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_GATEWAY_REMOTE_PLANNER_H_

@@ -1,0 +1,56 @@
+// Answers the planner's queries in this process, for the models and devices
+// that it serves.
+#ifndef PLIMSOLL_SERVICES_HTTP_LOCAL_LOCAL_PLANNER_H_
+#define PLIMSOLL_SERVICES_HTTP_LOCAL_LOCAL_PLANNER_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "planner/fleet/device_catalogue.h"
+#include "services/http/planner_queries.h"
+#include "services/planner/ledger.h"
+#include "services/planner/placement_queries.h"
+#include "services/planner/planner.h"
+#include "services/server/flags.h"
+#include "services/worker/models/options.h"
+
+namespace plimsoll::services {
+
+// It grants nothing: its ledger only knows the devices.
+class LocalPlanner final : public PlannerQueries {
+ public:
+  // The ledger's: the feed of devices, and the watch of processes.
+  static constexpr int kThreads = 2;
+
+  // Requests may name `models` and `devices`, and the devices of the installed
+  // catalogue. Errors: those of ReadPlannerModels and LoadCatalogue.
+  static absl::StatusOr<std::unique_ptr<LocalPlanner>> Create(
+      const std::vector<ModelFlag>& models, std::vector<WorkerDevice> devices);
+
+  // Replaces the models. Errors: those of ReadPlannerModels.
+  absl::Status SetModels(const std::vector<ModelFlag>& models);
+
+  absl::Status Ask(absl::string_view method,
+                   const google::protobuf::Message& request,
+                   google::protobuf::Message& response,
+                   const TokenCaller& caller) override;
+
+ private:
+  LocalPlanner(std::vector<WorkerDevice> devices,
+               planner::DeviceCatalogue catalogue);
+
+  // Reads how much of each device is free now.
+  absl::Status ReadDevices();
+
+  const std::vector<WorkerDevice> devices_;
+  Ledger ledger_;
+  Planner planner_;
+  PlacementQueries placement_;
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_HTTP_LOCAL_LOCAL_PLANNER_H_
