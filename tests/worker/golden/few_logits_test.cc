@@ -89,8 +89,10 @@ TEST_P(FewLogitsTest, TokensAreThoseOfWholeRows) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, FewLogitsTest,
-                         ::testing::Values(kSmolLm, kGemma), NameOfModel);
+INSTANTIATE_TEST_SUITE_P(
+    Models, FewLogitsTest,
+    ::testing::ValuesIn(plimsoll::testing::RealModelsOfLongTests()),
+    NameOfModel);
 
 }  // namespace
 }  // namespace plimsoll::worker

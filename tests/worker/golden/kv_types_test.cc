@@ -147,9 +147,10 @@ TEST_P(KvTypesTest, FirstStepsAreCloseToThoseWithFloat32) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, KvTypesTest,
-                         ::testing::Values(kSmolLm, kGemma),
-                         plimsoll::testing::NameOfModel);
+INSTANTIATE_TEST_SUITE_P(
+    Models, KvTypesTest,
+    ::testing::ValuesIn(plimsoll::testing::RealModelsOfLongTests()),
+    plimsoll::testing::NameOfModel);
 
 }  // namespace
 }  // namespace plimsoll::worker

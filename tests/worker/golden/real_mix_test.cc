@@ -77,9 +77,10 @@ TEST_P(RealMixTest, RandomMixesChangeNoBit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, RealMixTest,
-                         ::testing::Values(kSmolLm, kGemma),
-                         plimsoll::testing::NameOfModel);
+INSTANTIATE_TEST_SUITE_P(
+    Models, RealMixTest,
+    ::testing::ValuesIn(plimsoll::testing::RealModelsOfLongTests()),
+    plimsoll::testing::NameOfModel);
 
 }  // namespace
 }  // namespace plimsoll::worker

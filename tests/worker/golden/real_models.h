@@ -7,11 +7,19 @@
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <vector>
+
+#include "tests/sanitized.h"
 
 namespace plimsoll::testing {
 
 inline constexpr const char* kSmolLm = "SmolLM2-135M-Instruct.Q4_1.gguf";
 inline constexpr const char* kGemma = "gemma-3-270m-q4_k_m.gguf";
+// Those of tests that take long: the ordinary run takes the smaller one.
+inline std::vector<const char*> RealModelsOfLongTests() {
+  if (kIsLong) return {kSmolLm, kGemma};
+  return {kSmolLm};
+}
 // A test's name of one of them.
 inline std::string NameOfModel(
     const ::testing::TestParamInfo<const char*>& test) {
