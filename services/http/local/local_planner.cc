@@ -26,8 +26,8 @@ struct Rooms {
   PlacementQueries& placement;
 };
 
-using Answer = absl::Status (*)(const Rooms& rooms, const Message& request,
-                                Message& response, StopCheck stop);
+using QueryAnswer = absl::Status (*)(const Rooms& rooms, const Message& request,
+                                     Message& response, StopCheck stop);
 
 // Gives `kAnswer` the messages that its query has.
 template <typename Request, typename Response,
@@ -84,8 +84,8 @@ absl::Status Devices(const Rooms& rooms,
   return rooms.ledger.ListDevices(response);
 }
 
-Answer FindAnswer(absl::string_view method) {
-  static const std::map<absl::string_view, Answer> kAnswers = {
+QueryAnswer FindAnswer(absl::string_view method) {
+  static const std::map<absl::string_view, QueryAnswer> kAnswers = {
       {"BatchPlan",
        AnswerWith<v1::BatchPlanRequest, v1::BatchPlanResponse, PlanBatch>},
       {"DescribeModel", AnswerWith<v1::DescribeModelRequest,
@@ -151,7 +151,7 @@ absl::Status LocalPlanner::ReadDevices() {
 
 absl::Status LocalPlanner::Ask(absl::string_view method, const Message& request,
                                Message& response, const TokenCaller& caller) {
-  const Answer answer = FindAnswer(method);
+  const QueryAnswer answer = FindAnswer(method);
   if (answer == nullptr) {
     return absl::UnimplementedError("this server does not answer the query");
   }

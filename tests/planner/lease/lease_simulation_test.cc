@@ -14,6 +14,7 @@
 //   --first is believed although a journal was bad: 1066
 //   --first is believed although the journal is partial: 7616
 //   any epoch that a holder presents is taken: 16, in both 27
+//   an old reading is judged by what was allocated after it: 25, in both
 #include "tests/planner/lease/lease_simulation.h"
 
 #include <gtest/gtest.h>
@@ -93,7 +94,7 @@ TEST(LeaseSimulationTest, NoByteIsGrantedTwice) {
   EXPECT_GT(n_believed, n_histories / 100);
   EXPECT_GT(n_misread, n_histories / 1'000);
   EXPECT_GT(n_returned, n_histories / 1'000);
-  EXPECT_GT(n_judged, 0);
+  EXPECT_GE(n_judged, n_histories / 5'000);
 }
 
 }  // namespace
