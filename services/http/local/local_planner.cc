@@ -85,7 +85,7 @@ absl::Status Devices(const Rooms& rooms,
 }
 
 QueryAnswer FindAnswer(absl::string_view method) {
-  static const std::map<absl::string_view, QueryAnswer> kAnswers = {
+  static const std::map<absl::string_view, QueryAnswer> answers = {
       {"BatchPlan",
        AnswerWith<v1::BatchPlanRequest, v1::BatchPlanResponse, PlanBatch>},
       {"DescribeModel", AnswerWith<v1::DescribeModelRequest,
@@ -104,8 +104,8 @@ QueryAnswer FindAnswer(absl::string_view method) {
       {"PlanSet", AnswerWith<v1::PlanSetRequest, v1::PlanSetResponse, PlanSet>},
       {"PlanSplit",
        AnswerWith<v1::PlanSplitRequest, v1::PlanSplitResponse, PlanSplit>}};
-  const auto found = kAnswers.find(method);
-  return found == kAnswers.end() ? nullptr : found->second;
+  const auto found = answers.find(method);
+  return found == answers.end() ? nullptr : found->second;
 }
 
 }  // namespace
