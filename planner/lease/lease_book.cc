@@ -64,6 +64,10 @@ LeaseBook::LeaseBook(int64_t first_epoch, LeaseJournal* journal,
       next_epoch_(std::clamp<int64_t>(first_epoch, 1, kMaxEpoch)),
       first_epoch_(next_epoch_) {}
 
+bool LeaseBook::ById::operator()(const Entry* a, const Entry* b) const {
+  return a->lease.id < b->lease.id;
+}
+
 void LeaseBook::Recover(absl::Time now, absl::Duration length) {
   grants_resume_at_ = now + length;
 }
@@ -110,7 +114,7 @@ LeaseBook::Entry& LeaseBook::Insert(Lease lease, Device& device) {
            .index = device.leases.size()};
   if (!entry.lease.process.empty()) {
     entry.process = &processes_[entry.lease.process];
-    ++entry.process->n_leases;
+    entry.process->leases.insert(&entry);
   }
   SetDeadline(entry, entry.lease.expires);
   device.leases.push_back(&entry);
@@ -129,7 +133,7 @@ void LeaseBook::Trust(Entry& entry, absl::Time now) {
 void LeaseBook::Forget(const std::string& process) {
   const auto found = processes_.find(process);
   if (found == processes_.end()) return;
-  if (found->second.is_live || found->second.n_leases > 0) return;
+  if (found->second.is_live || !found->second.leases.empty()) return;
   processes_.erase(found);
 }
 
@@ -436,7 +440,7 @@ void LeaseBook::Free(Entry& entry, bool is_read) {
   }
   entry.device = nullptr;  // which may leave before the book forgets the lease
   if (entry.process != nullptr) {
-    --entry.process->n_leases;
+    entry.process->leases.erase(&entry);
     entry.process = nullptr;
     Forget(lease.process);
   }
@@ -486,7 +490,7 @@ absl::Status LeaseBook::SetProcessLive(const std::string& process, bool is_live,
 
 bool LeaseBook::HoldsLeases(const std::string& process) const {
   const auto known = processes_.find(process);
-  return known != processes_.end() && known->second.n_leases > 0;
+  return known != processes_.end() && !known->second.leases.empty();
 }
 
 int64_t LeaseBook::ProcessDied(const std::string& process) {
@@ -494,16 +498,9 @@ int64_t LeaseBook::ProcessDied(const std::string& process) {
   if (known == processes_.end()) return 0;
   n_live_processes_ -= known->second.is_live;
   known->second.is_live = false;
-  const int64_t n_leases = known->second.n_leases;
+  const std::set<Entry*, ById> entries = known->second.leases;
   Forget(process);
-  if (n_leases == 0) return 0;
   int64_t freed_bytes = 0;
-  std::vector<Entry*> entries;
-  for (auto& [id, entry] : leases_) {
-    if (entry.lease.process == process && IsLive(entry.lease)) {
-      entries.push_back(&entry);
-    }
-  }
   for (Entry* const entry : entries) {
     freed_bytes += entry->lease.bytes;
     Free(*entry, /*is_read=*/false);
@@ -786,6 +783,29 @@ std::vector<BookedDevice> LeaseBook::Devices() const {
     if (device.is_registered) devices.push_back(device.booked);
   }
   return devices;
+}
+
+std::vector<Lease> LeaseBook::LeasesOn(const std::string& device_id) const {
+  const auto found = devices_.find(device_id);
+  if (found == devices_.end()) return {};
+  return InOrder(found->second.leases);
+}
+
+std::vector<Lease> LeaseBook::LeasesOf(const std::string& process) const {
+  const auto found = processes_.find(process);
+  if (found == processes_.end()) return {};
+  return InOrder(found->second.leases);
+}
+
+template <typename Entries>
+std::vector<Lease> LeaseBook::InOrder(const Entries& entries) {
+  std::vector<Lease> leases;
+  leases.reserve(entries.size());
+  for (const Entry* entry : entries) leases.push_back(entry->lease);
+  // Those of a device are in no order.
+  std::sort(leases.begin(), leases.end(),
+            [](const Lease& a, const Lease& b) { return a.id < b.id; });
+  return leases;
 }
 
 std::vector<Lease> LeaseBook::Leases() const {

@@ -220,6 +220,10 @@ class LeaseBook {
 
   std::vector<BookedDevice> Devices() const;  // they are in order of their ids
   std::vector<Lease> Leases() const;          // the live ones are, too
+  // Returns the live leases of one device, or of the process of this name,
+  // which is not empty. They are in order of their ids.
+  std::vector<Lease> LeasesOn(const std::string& device_id) const;
+  std::vector<Lease> LeasesOf(const std::string& process) const;
 
  private:
   struct Entry;
@@ -239,10 +243,14 @@ class LeaseBook {
     std::optional<std::string> unhealthy_holder;  // it failed under this one
     std::map<std::string, int64_t> margins;  // each purpose leaves these bytes
   };
+  // Orders entries by the ids of their leases.
+  struct ById {
+    bool operator()(const Entry* a, const Entry* b) const;
+  };
   // A process has live leases, or is known to live.
   struct Process {
-    bool is_live = false;  // it is known to live
-    int64_t n_leases = 0;  // it has so many live ones
+    bool is_live = false;           // it is known to live
+    std::set<Entry*, ById> leases;  // they are live
     // No reading before that frees what it holds: it gave a sign of life.
     absl::Time trusted_until = absl::InfinitePast();
   };
@@ -267,6 +275,9 @@ class LeaseBook {
   // Leases expire or become provable at these times; the next comes first.
   using Deadlines = std::set<std::pair<absl::Time, Entry*>>;
 
+  // Returns the leases of these entries, in order of their ids.
+  template <typename Entries>
+  static std::vector<Lease> InOrder(const Entries& entries);
   // Returns the registered device, or null.
   const Device* FindDevice(const std::string& id) const;
   Device* FindDevice(const std::string& id);

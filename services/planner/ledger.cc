@@ -508,6 +508,14 @@ absl::Status Ledger::ListDevices(v1::ListDevicesResponse& response) {
   return absl::OkStatus();
 }
 
+std::vector<planner::Lease> Ledger::LeasesFor(
+    const v1::ListLeasesRequest& request, const std::string& process) const {
+  // Each worker asks for its own every few seconds, so no others are copied.
+  if (request.has_process()) return book_.LeasesOf(process);
+  if (!request.device_id().empty()) return book_.LeasesOn(request.device_id());
+  return book_.Leases();
+}
+
 absl::Status Ledger::ListLeases(const v1::ListLeasesRequest& request,
                                 v1::ListLeasesResponse& response) {
   const std::string process = BookName(request.process());
@@ -516,7 +524,7 @@ absl::Status Ledger::ListLeases(const v1::ListLeasesRequest& request,
   {
     absl::MutexLock lock(&mu_);
     book_.Expire(now);
-    leases = book_.Leases();
+    leases = LeasesFor(request, process);
     const absl::Duration left = book_.RecoveryLeft(now);
     if (left > absl::ZeroDuration()) {
       *response.mutable_recovery_left() = ToProto(left);

@@ -149,6 +149,11 @@ class Ledger {
                     const std::string& vouching_lease, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   v1::Lease Describe(const planner::Lease& lease, absl::Time now) const;
+  // Returns the leases that `request` asks for, and maybe more. `process` is
+  // the name of its process, if it has one.
+  std::vector<planner::Lease> LeasesFor(const v1::ListLeasesRequest& request,
+                                        const std::string& process) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The device must be registered.
   DeviceState StateOf(const std::string& id, const Registered& device) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -241,6 +241,37 @@ TEST_F(LeaseBookTest, DevicesThatMakeNoSenseAreRefused) {
   EXPECT_EQ(book_.Devices().size(), 1u);
 }
 
+TEST(LeaseBookListsTest, LeasesOfADeviceAndOfAProcess) {
+  LeaseBook book;
+  const auto ids = [](const std::vector<Lease>& leases) {
+    std::vector<std::string> found;
+    for (const Lease& lease : leases) found.push_back(lease.id);
+    return found;
+  };
+  using Ids = std::vector<std::string>;
+  for (const char* device : {"d", "e"}) {
+    ASSERT_TRUE(book.RegisterDevice({device, 1 << 30, 0, std::nullopt}).ok());
+  }
+  const auto reserve = [&](const std::string& id, const std::string& device,
+                           const std::string& process) {
+    return book.Reserve({"r" + id, id, device, "h", "m", 1, process}, At(0))
+        ->epoch;
+  };
+  reserve("c", "d", "p");
+  const int64_t b = reserve("b", "d", "q");
+  reserve("a", "e", "p");
+  reserve("n", "d", "");
+  EXPECT_EQ(ids(book.LeasesOn("d")), (Ids{"b", "c", "n"}));
+  EXPECT_EQ(ids(book.LeasesOn("x")), Ids());
+  EXPECT_EQ(ids(book.LeasesOf("p")), (Ids{"a", "c"}));
+  EXPECT_EQ(ids(book.LeasesOf("x")), Ids());
+  ASSERT_TRUE(book.Release("b", b).ok());
+  EXPECT_EQ(ids(book.LeasesOn("d")), (Ids{"c", "n"}));
+  EXPECT_EQ(ids(book.LeasesOf("q")), Ids());
+  EXPECT_EQ(book.ProcessDied("p"), 2);
+  EXPECT_EQ(ids(book.Leases()), Ids{"n"});
+}
+
 TEST(LeaseBookLimitsTest, LeasesAndRepliesUpToTheirLimits) {
   LeaseBook book;
   ASSERT_TRUE(book.RegisterDevice({"d", 1 << 30, 0, std::nullopt}).ok());
