@@ -5,6 +5,7 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -27,6 +28,10 @@ using google::protobuf::MethodDescriptor;
 constexpr absl::string_view kQueries[] = {
     "BatchPlan",   "DescribeModel", "FindDevices", "GetBounds", "ListCatalogue",
     "ListDevices", "Plan",          "PlaceModels", "PlanSet",   "PlanSplit"};
+
+// Bytes of memory that a byte of JSON may become in a message: "{}," in a list
+// becomes an empty message.
+constexpr int64_t kMessagePerByte = 32;
 
 absl::StatusOr<const MethodDescriptor*> FindQuery(const std::string& method) {
   if (std::find(std::begin(kQueries), std::end(kQueries), method) ==
@@ -82,6 +87,8 @@ absl::StatusOr<Json> AnswerQuery(HttpModels& models, JsonFields& /*fields*/,
   const std::string method(
       absl::StripPrefix(caller.request.path, kPlannerPath));
   ASSIGN_OR_RETURN(const MethodDescriptor* const query, FindQuery(method));
+  const auto n_bytes = static_cast<int64_t>(caller.request.body.size());
+  RETURN_IF_ERROR(caller.held.Grow(kMessagePerByte * n_bytes));
   const auto request = NewMessage(*query->input_type());
   RETURN_IF_ERROR(ReadMessage(caller.request.body, *request));
   const auto response = NewMessage(*query->output_type());

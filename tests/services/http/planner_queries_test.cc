@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "services/http/json.h"
 #include "tests/services/http/front_fixture.h"
@@ -30,6 +31,24 @@ TEST_F(PlannerQueriesTest, ThePlannerAnswersItsQueries) {
   EXPECT_EQ(devices.at("devices")[0].at("profile").at("id"), "cpu");
   const Json catalogue = PostJson(path + "ListCatalogue", "{}");
   EXPECT_GT(catalogue.at("devices").size(), 10u);
+}
+
+TEST_F(PlannerQueriesTest, MessagesThatBecomeLargeInMemoryAreRefused) {
+  const auto batch = [](size_t n) {
+    Json body;
+    body["requests"] = std::vector<Json>(n, Json::object());
+    return body.dump();
+  };
+  const std::string path = "/plimsoll.v1.PlannerService/BatchPlan";
+  // 256 plans are the most of one call, and each of them may fail by itself.
+  EXPECT_EQ(Post(path, batch(256)).status, 200);
+  const ClientReply too_many = Post(path, batch(257));
+  EXPECT_EQ(too_many.status, 400);
+  EXPECT_THAT(too_many.body, HasSubstr("256"));
+  const ClientReply too_large = Post(path, batch(650'000));
+  EXPECT_EQ(too_large.status, 413);
+  EXPECT_THAT(too_large.body, HasSubstr("make it smaller"));
+  EXPECT_EQ(Post(path, batch(1)).status, 200);
 }
 
 TEST_F(PlannerQueriesTest, OtherCallsOfThePlannerAreNotThere) {
