@@ -15,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "services/host/clock.h"
+#include "services/host/library_log.h"
 #include "services/host/log_repeats.h"
 #include "services/host/timed_writer.h"
 
@@ -183,6 +184,7 @@ absl::StatusOr<std::unique_ptr<LogThread>> LogThread::Start(
     const LogSettings& settings, int fd) {
   std::signal(SIGPIPE, SIG_IGN);
   auto log = absl::WrapUnique(new LogThread);
+  TakeLibraryLogs();
   TheLog().Begin(settings);
   ASSIGN_OR_RETURN(log->thread_,
                    Background::Start([fd] { TheLog().WriteLines(fd); }));

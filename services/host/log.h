@@ -38,7 +38,7 @@ class LogThread {
   static constexpr absl::Duration kPatience = absl::Seconds(1);
 
   // Lines go to `fd`, which must stay open. From now on the process ignores
-  // SIGPIPE.
+  // SIGPIPE, and libraries write into the log (TakeLibraryLogs).
   // Errors: kResourceExhausted if the system gives no thread.
   static absl::StatusOr<std::unique_ptr<LogThread>> Start(
       const LogSettings& settings, int fd);

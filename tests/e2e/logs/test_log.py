@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 
+import grpc
 import pytest
 
 from asks import GREEDY, generate, text
@@ -81,6 +82,21 @@ def test_lines_of_json_are_objects():
     request = next(line for line in lines if "has ended" in line["message"])
     assert request["generated_tokens"] == 3 and request["request_id"]
     assert request["status"] == "OK"
+
+
+def test_broken_messages_of_a_client_are_few_lines_of_the_log():
+    # The field "purpose" with bytes that are no UTF-8.
+    broken = b"\x7a\x03\xff\xfe\xfd"
+    with Planner("--log-format=json") as planner:
+        call = planner.channel.unary_unary("/plimsoll.v1.PlannerService/Plan")
+        for _ in range(50):
+            with pytest.raises(grpc.RpcError):
+                call(broken, timeout=CALL_SECONDS)
+        assert ends_well(planner)
+        lines = [json.loads(line) for line in planner.log().splitlines()]
+    told = [line for line in lines if "purpose" in line.get("error", "")]
+    assert 1 <= len(told) < 25
+    assert all(line["level"] == "warning" for line in told)
 
 
 def test_less_important_lines_are_left_out():
