@@ -794,17 +794,15 @@ std::vector<Lease> LeaseBook::LeasesOn(const std::string& device_id) const {
 std::vector<Lease> LeaseBook::LeasesOf(const std::string& process) const {
   const auto found = processes_.find(process);
   if (found == processes_.end()) return {};
-  return InOrder(found->second.leases);
+  const auto& leases = found->second.leases;
+  return InOrder({leases.begin(), leases.end()});
 }
 
-template <typename Entries>
-std::vector<Lease> LeaseBook::InOrder(const Entries& entries) {
+std::vector<Lease> LeaseBook::InOrder(std::vector<Entry*> entries) {
+  std::sort(entries.begin(), entries.end(), ById());
   std::vector<Lease> leases;
   leases.reserve(entries.size());
   for (const Entry* entry : entries) leases.push_back(entry->lease);
-  // Those of a device are in no order.
-  std::sort(leases.begin(), leases.end(),
-            [](const Lease& a, const Lease& b) { return a.id < b.id; });
   return leases;
 }
 

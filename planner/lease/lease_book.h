@@ -276,8 +276,7 @@ class LeaseBook {
   using Deadlines = std::set<std::pair<absl::Time, Entry*>>;
 
   // Returns the leases of these entries, in order of their ids.
-  template <typename Entries>
-  static std::vector<Lease> InOrder(const Entries& entries);
+  static std::vector<Lease> InOrder(std::vector<Entry*> entries);
   // Returns the registered device, or null.
   const Device* FindDevice(const std::string& id) const;
   Device* FindDevice(const std::string& id);

@@ -542,7 +542,6 @@ absl::Status Ledger::ListLeases(const v1::ListLeasesRequest& request,
         lease.device_id != request.device_id()) {
       continue;
     }
-    if (request.has_process() && lease.process != process) continue;
     v1::Lease& added = *response.add_leases();
     added = Describe(lease, now);
     if (request.has_process()) *added.mutable_process() = request.process();
