@@ -2,7 +2,7 @@
 
 #include <google/protobuf/message.h>
 
-#include <map>
+#include <string>
 #include <utility>
 
 #include "absl/memory/memory.h"
@@ -19,93 +19,13 @@ namespace {
 
 using google::protobuf::Message;
 
-// The rooms that answer queries.
-struct Rooms {
-  Ledger& ledger;
-  Planner& planner;
-  PlacementQueries& placement;
-};
-
-using QueryAnswer = absl::Status (*)(const Rooms& rooms, const Message& request,
-                                     Message& response, StopCheck stop);
-
-// Gives `kAnswer` the messages that its query has.
-template <typename Request, typename Response,
-          absl::Status (*kAnswer)(const Rooms&, const Request&, Response&,
-                                  StopCheck)>
-absl::Status AnswerWith(const Rooms& rooms, const Message& request,
-                        Message& response, StopCheck stop) {
-  return kAnswer(rooms, static_cast<const Request&>(request),
-                 static_cast<Response&>(response), stop);
-}
-
-absl::Status Describe(const Rooms& rooms,
-                      const v1::DescribeModelRequest& request,
-                      v1::DescribeModelResponse& response, StopCheck /*stop*/) {
-  return rooms.planner.DescribeModel(request, response);
-}
-absl::Status PlanOne(const Rooms& rooms, const v1::PlanRequest& request,
-                     v1::PlanResponse& response, StopCheck /*stop*/) {
-  return rooms.planner.Plan(request, response);
-}
-absl::Status PlanSet(const Rooms& rooms, const v1::PlanSetRequest& request,
-                     v1::PlanSetResponse& response, StopCheck stop) {
-  return rooms.planner.PlanSet(request, response, stop);
-}
-absl::Status PlanSplit(const Rooms& rooms, const v1::PlanSplitRequest& request,
-                       v1::PlanSplitResponse& response, StopCheck stop) {
-  return rooms.planner.PlanSplit(request, response, stop);
-}
-absl::Status PlanBatch(const Rooms& rooms, const v1::BatchPlanRequest& request,
-                       v1::BatchPlanResponse& response, StopCheck stop) {
-  return BatchPlan(rooms.planner, request, response, stop);
-}
-absl::Status Place(const Rooms& rooms, const v1::PlaceModelsRequest& request,
-                   v1::PlaceModelsResponse& response, StopCheck stop) {
-  return rooms.placement.PlaceModels(request, response, stop);
-}
-absl::Status Find(const Rooms& rooms, const v1::FindDevicesRequest& request,
-                  v1::FindDevicesResponse& response, StopCheck stop) {
-  return rooms.placement.FindDevices(request, response, stop);
-}
-absl::Status Bounds(const Rooms& rooms, const v1::GetBoundsRequest& request,
-                    v1::GetBoundsResponse& response, StopCheck /*stop*/) {
-  return rooms.placement.GetBounds(request, response);
-}
-absl::Status Catalogue(const Rooms& rooms,
-                       const v1::ListCatalogueRequest& /*request*/,
-                       v1::ListCatalogueResponse& response,
-                       StopCheck /*stop*/) {
-  return rooms.placement.ListCatalogue(response);
-}
-absl::Status Devices(const Rooms& rooms,
-                     const v1::ListDevicesRequest& /*request*/,
-                     v1::ListDevicesResponse& response, StopCheck /*stop*/) {
-  return rooms.ledger.ListDevices(response);
-}
-
-QueryAnswer FindAnswer(absl::string_view method) {
-  static const std::map<absl::string_view, QueryAnswer> answers = {
-      {"BatchPlan",
-       AnswerWith<v1::BatchPlanRequest, v1::BatchPlanResponse, PlanBatch>},
-      {"DescribeModel", AnswerWith<v1::DescribeModelRequest,
-                                   v1::DescribeModelResponse, Describe>},
-      {"FindDevices",
-       AnswerWith<v1::FindDevicesRequest, v1::FindDevicesResponse, Find>},
-      {"GetBounds",
-       AnswerWith<v1::GetBoundsRequest, v1::GetBoundsResponse, Bounds>},
-      {"ListCatalogue", AnswerWith<v1::ListCatalogueRequest,
-                                   v1::ListCatalogueResponse, Catalogue>},
-      {"ListDevices",
-       AnswerWith<v1::ListDevicesRequest, v1::ListDevicesResponse, Devices>},
-      {"Plan", AnswerWith<v1::PlanRequest, v1::PlanResponse, PlanOne>},
-      {"PlaceModels",
-       AnswerWith<v1::PlaceModelsRequest, v1::PlaceModelsResponse, Place>},
-      {"PlanSet", AnswerWith<v1::PlanSetRequest, v1::PlanSetResponse, PlanSet>},
-      {"PlanSplit",
-       AnswerWith<v1::PlanSplitRequest, v1::PlanSplitResponse, PlanSplit>}};
-  const auto found = answers.find(method);
-  return found == answers.end() ? nullptr : found->second;
+// An answer that takes any messages, of one that takes those of its query.
+template <typename Request, typename Response, typename Answer>
+auto Typed(Answer answer) {
+  return [answer](const Message& request, Message& response, StopCheck stop) {
+    return answer(static_cast<const Request&>(request),
+                  static_cast<Response&>(response), stop);
+  };
 }
 
 }  // namespace
@@ -130,7 +50,58 @@ LocalPlanner::LocalPlanner(std::vector<WorkerDevice> devices,
                   [this](v1::ListDevicesResponse& listed) {
                     return ledger_.ListDevices(listed);
                   }},
-                 std::move(catalogue)) {}
+                 std::move(catalogue)),
+      answers_(MakeAnswers()) {}
+
+LocalPlanner::Answers LocalPlanner::MakeAnswers() {
+  return {
+      {"BatchPlan", Typed<v1::BatchPlanRequest, v1::BatchPlanResponse>(
+                        [this](auto& request, auto& response, StopCheck stop) {
+                          return BatchPlan(planner_, request, response, stop);
+                        })},
+      {"DescribeModel",
+       Typed<v1::DescribeModelRequest, v1::DescribeModelResponse>(
+           [this](auto& request, auto& response, StopCheck /*stop*/) {
+             return planner_.DescribeModel(request, response);
+           })},
+      {"FindDevices",
+       Typed<v1::FindDevicesRequest, v1::FindDevicesResponse>(
+           [this](auto& request, auto& response, StopCheck stop) {
+             return placement_.FindDevices(request, response, stop);
+           })},
+      {"GetBounds",
+       Typed<v1::GetBoundsRequest, v1::GetBoundsResponse>(
+           [this](auto& request, auto& response, StopCheck /*stop*/) {
+             return placement_.GetBounds(request, response);
+           })},
+      {"ListCatalogue",
+       Typed<v1::ListCatalogueRequest, v1::ListCatalogueResponse>(
+           [this](auto& /*request*/, auto& response, StopCheck /*stop*/) {
+             return placement_.ListCatalogue(response);
+           })},
+      {"ListDevices",
+       Typed<v1::ListDevicesRequest, v1::ListDevicesResponse>(
+           [this](auto& /*request*/, auto& response, StopCheck /*stop*/) {
+             return ledger_.ListDevices(response);
+           })},
+      {"Plan", Typed<v1::PlanRequest, v1::PlanResponse>(
+                   [this](auto& request, auto& response, StopCheck /*stop*/) {
+                     return planner_.Plan(request, response);
+                   })},
+      {"PlaceModels",
+       Typed<v1::PlaceModelsRequest, v1::PlaceModelsResponse>(
+           [this](auto& request, auto& response, StopCheck stop) {
+             return placement_.PlaceModels(request, response, stop);
+           })},
+      {"PlanSet", Typed<v1::PlanSetRequest, v1::PlanSetResponse>(
+                      [this](auto& request, auto& response, StopCheck stop) {
+                        return planner_.PlanSet(request, response, stop);
+                      })},
+      {"PlanSplit", Typed<v1::PlanSplitRequest, v1::PlanSplitResponse>(
+                        [this](auto& request, auto& response, StopCheck stop) {
+                          return planner_.PlanSplit(request, response, stop);
+                        })}};
+}
 
 absl::Status LocalPlanner::SetModels(const std::vector<ModelFlag>& models) {
   ASSIGN_OR_RETURN(Planner::Models shapes, ReadPlannerModels(models));
@@ -151,13 +122,12 @@ absl::Status LocalPlanner::ReadDevices() {
 
 absl::Status LocalPlanner::Ask(absl::string_view method, const Message& request,
                                Message& response, const TokenCaller& caller) {
-  const QueryAnswer answer = FindAnswer(method);
-  if (answer == nullptr) {
+  const auto answer = answers_.find(std::string(method));
+  if (answer == answers_.end()) {
     return absl::UnimplementedError("this server does not answer the query");
   }
   RETURN_IF_ERROR(ReadDevices());
-  return answer({ledger_, planner_, placement_}, request, response,
-                caller.stop);
+  return answer->second(request, response, caller.stop);
 }
 
 }  // namespace plimsoll::services

@@ -3,12 +3,16 @@
 #ifndef PLIMSOLL_SERVICES_HTTP_LOCAL_LOCAL_PLANNER_H_
 #define PLIMSOLL_SERVICES_HTTP_LOCAL_LOCAL_PLANNER_H_
 
+#include <functional>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/stop_check.h"
 #include "planner/fleet/device_catalogue.h"
 #include "services/http/planner_queries.h"
 #include "services/planner/ledger.h"
@@ -39,9 +43,16 @@ class LocalPlanner final : public PlannerQueries {
                    const TokenCaller& caller) override;
 
  private:
+  using Answers =
+      std::map<std::string,
+               std::function<absl::Status(
+                   const google::protobuf::Message& request,
+                   google::protobuf::Message& response, StopCheck stop)>>;
+
   LocalPlanner(std::vector<WorkerDevice> devices,
                planner::DeviceCatalogue catalogue);
 
+  Answers MakeAnswers();
   // Reads how much of each device is free now.
   absl::Status ReadDevices();
 
@@ -49,6 +60,7 @@ class LocalPlanner final : public PlannerQueries {
   Ledger ledger_;
   Planner planner_;
   PlacementQueries placement_;
+  const Answers answers_;  // by method
 };
 
 }  // namespace plimsoll::services

@@ -15,7 +15,8 @@ namespace plimsoll::testing {
 
 inline constexpr const char* kSmolLm = "SmolLM2-135M-Instruct.Q4_1.gguf";
 inline constexpr const char* kGemma = "gemma-3-270m-q4_k_m.gguf";
-// Those of tests that take long: the ordinary run takes the smaller one.
+// Returns the models of a test that takes long: in the ordinary run this is the
+// smaller one alone.
 inline std::vector<const char*> RealModelsOfLongTests() {
   if (kIsLong) return {kSmolLm, kGemma};
   return {kSmolLm};
