@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "services/http/http_models.h"
 #include "services/server/call_gate.h"
@@ -23,8 +22,7 @@ struct JsonCall {
   CallGate::Pass pass = {};
   // Keeps a model that had to be loaded.
   std::shared_ptr<const void> model = nullptr;
-  std::shared_ptr<CallStop> stop =
-      std::make_shared<CallStop>(absl::Now() + kUnaryDeadline);
+  std::shared_ptr<CallStop> stop = std::make_shared<CallStop>(kUnaryDeadline);
 };
 
 absl::StatusOr<Json> Answer(JsonCall& call) {

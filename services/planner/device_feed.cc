@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "absl/time/clock.h"
+#include "services/host/clock.h"
 #include "services/wire/errors.h"
 #include "services/wire/to_proto.h"
 
@@ -106,7 +106,7 @@ void DeviceFeed::Loop() {
       touched_.clear();
       is_all_touched_ = false;
     }
-    const absl::Time start = absl::Now();
+    const absl::Time start = BootTime();
     Update(source_(ids), ids);
     std::vector<std::shared_ptr<DeviceListener>> told;
     {
@@ -115,7 +115,7 @@ void DeviceFeed::Loop() {
     }
     for (const auto& listener : told) listener->OnNews();
     const absl::Duration pause =
-        std::max(kPause, (kShare - 1) * (absl::Now() - start));
+        std::max(kPause, (kShare - 1) * (BootTime() - start));
     absl::MutexLock lock(&mu_);
     const auto is_urgent = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
       return is_stopping_ || !fresh_.empty();

@@ -8,7 +8,6 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "services/planner/request_shapes.h"
 #include "services/server/call.h"
@@ -91,7 +90,7 @@ class WhatIfCall final : public grpc::ServerWriteReactor<v1::WhatIfResponse> {
         request_(request),
         request_id_(TakeRequestId(context)),
         peer_(PeerOf(context.peer())),
-        stop_(std::make_shared<CallStop>(absl::Now() + TimeLeft(context))),
+        stop_(std::make_shared<CallStop>(TimeLeft(context))),
         held_(EnterCall(context, limits)),
         slow_reader_(context, limits.reader_timeout) {}
 

@@ -1,10 +1,10 @@
 #include "services/server/call.h"
 
+#include <grpc/support/time.h>
+
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "services/host/random_id.h"
 #include "services/server/peer.h"
@@ -98,11 +98,13 @@ void SendRequestId(grpc::CallbackServerContext& context,
 }
 
 absl::Duration TimeLeft(const grpc::CallbackServerContext& context) {
-  const auto deadline = context.deadline();
-  if (deadline == std::chrono::system_clock::time_point::max()) {
+  const gpr_timespec deadline = context.raw_deadline();
+  if (gpr_time_cmp(deadline, gpr_inf_future(deadline.clock_type)) >= 0) {
     return absl::InfiniteDuration();
   }
-  return absl::FromChrono(deadline - std::chrono::system_clock::now());
+  const gpr_timespec left =
+      gpr_time_sub(deadline, gpr_now(deadline.clock_type));
+  return absl::DurationFromTimespec({left.tv_sec, left.tv_nsec});
 }
 
 absl::StatusOr<CallGate::Pass> BeginCall(
@@ -121,7 +123,7 @@ ByteBudget::Share EnterCall(const grpc::CallbackServerContext& context,
 std::shared_ptr<CallStop> NewCallStop(
     const grpc::CallbackServerContext& context) {
   return std::make_shared<CallStop>(
-      absl::Now() + std::min(TimeLeft(context), kUnaryDeadline));
+      std::min(TimeLeft(context), kUnaryDeadline));
 }
 
 int64_t MemoryOf(const google::protobuf::Message& message) {

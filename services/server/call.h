@@ -47,7 +47,8 @@ std::string TakeRequestId(const grpc::CallbackServerContext& context);
 // metadata.
 void SendRequestId(grpc::CallbackServerContext& context, const std::string& id);
 
-// The time until the call's deadline; infinite if it has none.
+// The time until the call's deadline; infinite if it has none. It keeps to the
+// clock of gRPC's deadlines, which does not jump.
 absl::Duration TimeLeft(const grpc::CallbackServerContext& context);
 
 // Enters the gate.

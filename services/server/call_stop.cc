@@ -1,12 +1,11 @@
 #include "services/server/call_stop.h"
 
-#include "absl/time/clock.h"
 #include "services/wire/errors.h"
 
 namespace plimsoll::services {
 
 absl::Status CallStop::Check() const {
-  if (deadline_ != absl::InfiniteFuture() && absl::Now() >= deadline_) {
+  if (deadline_ != absl::InfiniteFuture() && BootTime() >= deadline_) {
     return absl::DeadlineExceededError("the call's deadline has passed");
   }
   if (is_cancelled_.load(std::memory_order_relaxed)) {

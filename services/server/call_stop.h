@@ -6,15 +6,17 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "services/host/clock.h"
 
 namespace plimsoll::services {
 
 // Thread-safe. A call and its work share it, because either may end first.
 class CallStop {
  public:
-  // `deadline` is a time of the system's clock.
-  explicit CallStop(absl::Time deadline = absl::InfiniteFuture())
-      : deadline_(deadline) {}
+  // `time_left` counts from now, by the boot clock: a time of day that jumps
+  // ends no call.
+  explicit CallStop(absl::Duration time_left = absl::InfiniteDuration())
+      : deadline_(BootTime() + time_left) {}
 
   // Says that the client is gone.
   void Cancel() { is_cancelled_.store(true, std::memory_order_relaxed); }
@@ -27,7 +29,7 @@ class CallStop {
   absl::Status Check() const;
 
  private:
-  const absl::Time deadline_;
+  const absl::Time deadline_;  // by BootTime()
   std::atomic<bool> is_cancelled_ = false;
   std::atomic<bool> is_aborted_ = false;
 };

@@ -110,11 +110,11 @@ absl::StatusOr<v1::Session> Conversation::Info() {
 }
 
 void Conversation::AwaitIdle() {
-  const absl::Time end = absl::Now() + kMaxCancel;
-  while (std::exchange(was_cut_, false)) {
+  for (absl::Duration waited; std::exchange(was_cut_, false);
+       waited += kInterruptPoll) {
     const auto session = Info();
     if (!session.ok() || !session->busy()) return;
-    if (Interrupted() || absl::Now() > end) return;
+    if (Interrupted() || waited >= kMaxCancel) return;
     was_cut_ = true;
     absl::SleepFor(kInterruptPoll);
   }

@@ -13,6 +13,7 @@
 #include "services/cli/terminal/interrupt.h"
 #include "services/cli/terminal/json.h"
 #include "services/cli/views/activity_view.h"
+#include "services/host/clock.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -67,9 +68,9 @@ absl::Status ShowOnce(v1::AdminService::Stub& stub, const TopFlags& flags,
 
 // Waits until the time is over or the user interrupts.
 void Pause(absl::Duration duration) {
-  const absl::Time end = absl::Now() + duration;
-  for (absl::Time now = absl::Now(); now < end && !Interrupted();
-       now = absl::Now()) {
+  const absl::Time end = services::BootTime() + duration;
+  for (absl::Time now = services::BootTime(); now < end && !Interrupted();
+       now = services::BootTime()) {
     absl::SleepFor(std::min(end - now, kInterruptPoll));
   }
 }

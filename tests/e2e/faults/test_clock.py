@@ -10,12 +10,14 @@ import pytest
 from asks import GREEDY, endless, generate, text
 from conftest import model_flag
 from servers import CALL_SECONDS, START_SECONDS, Planner, Worker, until
-from stubs import planner as lease_v1
+from stubs import planner as v1
 from test_leases import SHORT
 
 HOUR = 3_600
 # Some times to live of a lease.
 LONG_ENOUGH = 4
+# More than a call has computed before its first message is read.
+MANY_POINTS = 1_000_000
 
 
 def test_the_time_of_day_of_programs_jumps(wall_clock):
@@ -48,7 +50,7 @@ def test_f21_a_jump_of_the_time_of_day_disturbs_nobody(smollm2, wall_clock, jump
                 next(stream)
                 n_parts += 1
                 (lease,) = planner.leases()
-                assert lease.state == lease_v1.LEASE_STATE_CONFIRMED
+                assert lease.state == v1.LEASE_STATE_CONFIRMED
                 assert (lease.id, lease.epoch) == (before.id, before.epoch)
             assert n_parts > LONG_ENOUGH
             stream.cancel()
@@ -62,6 +64,23 @@ def test_f21_a_jump_of_the_time_of_day_disturbs_nobody(smollm2, wall_clock, jump
         until(lambda: not planner.leases(), what="the release of the lease")
         planner.process.send_signal(signal.SIGTERM)
         assert planner.process.wait(START_SECONDS) == 0
+
+
+def test_f21_a_call_in_flight_outlives_a_jump_ahead(smollm2, wall_clock):
+    request = v1.WhatIfRequest(
+        source=v1.ModelSource(model="smollm2"),
+        devices=[v1.WhatIfDevice(budget_bytes=1 << 30)],
+        n_ctx=[0] * 1000,
+        n_slots=list(range(1, 1001)),
+    )
+    with Planner(model_flag("smollm2")) as planner:
+        call = planner.stub.WhatIf(request, timeout=CALL_SECONDS)
+        assert next(call).n_points == MANY_POINTS
+        wall_clock(HOUR)
+        n_points = 0
+        while n_points < MANY_POINTS // 2:
+            n_points += len(next(call).points)
+        call.cancel()
 
 
 def test_f21_a_drain_ends_in_its_time_beside_a_jump_back(smollm2, wall_clock):
