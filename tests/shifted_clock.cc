@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdarg>
 #include <cstdint>
 #include <cstdlib>
@@ -58,6 +59,26 @@ bool IsTimeOfDay(clockid_t clock) {
   return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
 }
 
+bool IsBefore(const timespec& a, const timespec& b) {
+  return a.tv_sec != b.tv_sec ? a.tv_sec < b.tv_sec : a.tv_nsec < b.tv_nsec;
+}
+
+// A part of a wait until `until` of the moved clock. It is short, because the
+// clock may jump while it lasts.
+struct Slice {
+  explicit Slice(const timespec& until) {
+    timespec now;
+    syscall(SYS_clock_gettime, CLOCK_REALTIME, &now);
+    const timespec whole = Moved(until, -Ahead());
+    const timespec part = Moved(now, kNanos / 50);
+    is_last = !IsBefore(part, whole);
+    end = is_last ? whole : part;
+  }
+
+  timespec end;  // by the true clock
+  bool is_last;
+};
+
 }  // namespace
 
 extern "C" {
@@ -82,7 +103,8 @@ time_t time(time_t* out) noexcept {
   return now.tv_sec;
 }
 
-// A wait until a time of day ends when the true clock is there.
+// A wait until a time of day ends when the moved clock is there, also if the
+// clock jumps while it waits, as in the kernel.
 long syscall(long number, ...) noexcept {  // NOLINT(google-runtime-int): libc's
   auto* const real = Next<long(long, ...)>("syscall");  // NOLINT
   long words[6];                                        // NOLINT
@@ -90,15 +112,21 @@ long syscall(long number, ...) noexcept {  // NOLINT(google-runtime-int): libc's
   va_start(arguments, number);
   for (auto& word : words) word = va_arg(arguments, long);  // NOLINT
   va_end(arguments);
-  timespec until;
-  const bool waits = number == SYS_futex && words[3] != 0 &&
-                     (words[1] & FUTEX_CLOCK_REALTIME) != 0;
-  if (waits) {
-    until = Moved(*reinterpret_cast<const timespec*>(words[3]), -Ahead());
-    words[3] = reinterpret_cast<intptr_t>(&until);
+  const auto call = [&] {
+    return real(number, words[0], words[1], words[2], words[3], words[4],
+                words[5]);
+  };
+  if (number != SYS_futex || words[3] == 0 ||
+      (words[1] & FUTEX_CLOCK_REALTIME) == 0) {
+    return call();
   }
-  return real(number, words[0], words[1], words[2], words[3], words[4],
-              words[5]);
+  const timespec until = *reinterpret_cast<const timespec*>(words[3]);
+  for (;;) {
+    const Slice slice(until);
+    words[3] = reinterpret_cast<intptr_t>(&slice.end);
+    const auto result = call();
+    if (result == 0 || errno != ETIMEDOUT || slice.is_last) return result;
+  }
 }
 
 int pthread_cond_timedwait(pthread_cond_t* __restrict condition,
@@ -109,8 +137,11 @@ int pthread_cond_timedwait(pthread_cond_t* __restrict condition,
   auto* const real =
       Next<int(pthread_cond_t*, pthread_mutex_t*, const timespec*)>(
           "pthread_cond_timedwait");
-  const timespec moved = Moved(*until, -Ahead());
-  return real(condition, mutex, &moved);
+  for (;;) {
+    const Slice slice(*until);
+    const int error = real(condition, mutex, &slice.end);
+    if (error != ETIMEDOUT || slice.is_last) return error;
+  }
 }
 
 }  // extern "C"

@@ -5,8 +5,8 @@
 #include <chrono>
 #include <utility>
 
-#include "absl/synchronization/notification.h"
 #include "base/status_macros.h"
+#include "base/sync/steady_notification.h"
 #include "plimsoll/v1/tokenizer.grpc.pb.h"
 #include "services/gateway/worker_answers.h"
 #include "services/generation/message_bytes.h"
@@ -99,7 +99,7 @@ absl::StatusOr<Response> RemoteModels::Ask(const ModelInfo& model,
     const auto stub = v1::TokenizerService::NewStub(place->link().channel());
     Response response;
     grpc::Status status;
-    absl::Notification done;
+    SteadyNotification done;
     method(*stub, context, request, response, [&](const grpc::Status& ended) {
       status = ended;
       done.Notify();

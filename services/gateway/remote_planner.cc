@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
 #include "base/status_macros.h"
+#include "base/sync/steady_notification.h"
 #include "services/gateway/worker_answers.h"
 #include "services/server/access/keepalive.h"
 #include "services/wire/errors.h"
@@ -54,7 +54,7 @@ absl::Status RemotePlanner::Ask(absl::string_view method,
   const grpc::ByteBuffer asked(&slice, 1);
   grpc::ByteBuffer answered;
   grpc::Status status;
-  absl::Notification done;
+  SteadyNotification done;
   stub_.UnaryCall(&context, path, {}, &asked, &answered,
                   [&](const grpc::Status& ended) {
                     status = ended;

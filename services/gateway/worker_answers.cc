@@ -57,10 +57,10 @@ void AddCaller(const HttpRequest& request, grpc::ClientContext& context) {
   if (!request.tenant.empty()) context.AddMetadata("x-tenant", request.tenant);
 }
 
-absl::Status AwaitAnswer(absl::Notification& done, grpc::ClientContext& context,
+absl::Status AwaitAnswer(SteadyNotification& done, grpc::ClientContext& context,
                          StopCheck stop) {
   absl::Status stopped;
-  while (!done.WaitForNotificationWithTimeout(kStopPoll)) {
+  while (!done.WaitFor(kStopPoll)) {
     stopped = stop();
     if (!stopped.ok()) context.TryCancel();
   }

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/synchronization/notification.h"
 #include "base/stop_check.h"
+#include "base/sync/steady_notification.h"
 #include "plimsoll/v1/generation.pb.h"
 
 namespace grpc {
@@ -38,7 +38,7 @@ void AddCaller(const HttpRequest& request, grpc::ClientContext& context);
 
 // Waits until a call has notified `done`. Cancels the call once `stop` has an
 // error. Errors: that of `stop`.
-absl::Status AwaitAnswer(absl::Notification& done, grpc::ClientContext& context,
+absl::Status AwaitAnswer(SteadyNotification& done, grpc::ClientContext& context,
                          StopCheck stop);
 
 inline constexpr size_t kLeastKeyBytes = 256;

@@ -209,7 +209,7 @@ WorkerSet::WorkerSet(WorkerSetOptions options) : options_(std::move(options)) {
 
 WorkerSet::~WorkerSet() {
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     is_stopping_ = true;
   }
   lookup_.Join();
@@ -217,8 +217,8 @@ WorkerSet::~WorkerSet() {
 }
 
 bool WorkerSet::Sleep(absl::Duration time) {
-  absl::MutexLock lock(&mu_);
-  return !mu_.AwaitWithTimeout(absl::Condition(&is_stopping_), time);
+  SteadyMutexLock lock(&mu_);
+  return !mu_.AwaitFor(absl::Condition(&is_stopping_), time);
 }
 
 void WorkerSet::LookUp() {
@@ -243,7 +243,7 @@ void WorkerSet::SetAddresses(const std::vector<std::string>& found) {
     const auto address = ParseListen(options_.name);
     if (address.ok()) tls_name = address->host;
   }
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   std::map<std::string, Known> known;
   for (size_t i = 0; i < ids.size(); ++i) {
     const std::string& id = ids[i];
@@ -273,7 +273,7 @@ void WorkerSet::Watch() {
 void WorkerSet::AskAll() {
   std::vector<std::shared_ptr<WorkerLink>> links;
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     links.reserve(known_.size());
     for (const auto& [id, known] : known_) links.push_back(known.link);
   }
@@ -289,7 +289,7 @@ void WorkerSet::AskAll() {
 
 void WorkerSet::OnAnswer(const std::string& id, const absl::Status& status,
                          const v1::ListModelsResponse& response) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   const auto found = known_.find(id);
   if (found == known_.end()) return;
   WorkerBook::Facts facts;
@@ -317,19 +317,19 @@ void WorkerSet::OnAnswer(const std::string& id, const absl::Status& status,
 
 absl::StatusOr<std::unique_ptr<WorkerSet::Place>> WorkerSet::Enter(
     const WorkerWish& wish) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   ASSIGN_OR_RETURN(const std::string id, book_.Enter(wish, BootTime()));
   return std::make_unique<Place>(*this, known_.at(id).link, wish.bytes);
 }
 
 void WorkerSet::Leave(const std::string& id, int64_t bytes, WorkerEnd end) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   book_.Leave(id, bytes, end, BootTime());
 }
 
 std::vector<ModelInfo> WorkerSet::Models() {
   std::map<std::string, ModelInfo> models;
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   for (const auto& [id, known] : known_) {
     const bool is_ready = book_.workers().at(id).facts.is_ready;
     for (ModelInfo info : known.models) {
@@ -373,12 +373,12 @@ absl::StatusOr<ModelInfo> WorkerSet::FindModel(const std::string& name) {
 }
 
 WorkerBook WorkerSet::Book() {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   return book_;
 }
 
 bool WorkerSet::has_ready() {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   return book_.has_ready();
 }
 

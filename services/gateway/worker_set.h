@@ -17,8 +17,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "base/sync/steady_mutex.h"
 #include "plimsoll/v1/model.pb.h"
 #include "services/gateway/worker_book.h"
 #include "services/host/background.h"
@@ -136,7 +136,7 @@ class WorkerSet {
   bool Sleep(absl::Duration time) ABSL_LOCKS_EXCLUDED(mu_);
 
   const WorkerSetOptions options_;
-  absl::Mutex mu_;
+  SteadyMutex mu_;
   WorkerBook book_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, Known> known_ ABSL_GUARDED_BY(mu_);
   bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;

@@ -9,7 +9,7 @@ namespace plimsoll::services {
 absl::Status GenerationCall::Submit(Generation generation,
                                     std::shared_ptr<GenerationCall> self) {
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     model_ = generation.model;
     has_token_bytes_ = generation.has_token_bytes;
     tools_ = ReplyTools(std::move(generation.prompt.reading),
@@ -28,14 +28,14 @@ int64_t GenerationCall::SizeOf(const worker::StepOutput& output) const {
 }
 
 bool GenerationCall::OnOutput(worker::StepOutput& output) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   return is_abandoned_ || Deliver(output);
 }
 
 void GenerationCall::OnEnd(const absl::Status& status,
                            const worker::FinishInfo& info) {
   ServedModel model;  // Released after the lock: that may end an unload.
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   if (trace_ != nullptr) {
     if (model_) trace_->SetModel(model_.name);
     trace_->AddReply(info, status);
@@ -44,12 +44,12 @@ void GenerationCall::OnEnd(const absl::Status& status,
 }
 
 bool GenerationCall::Abandoned() const {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   return is_abandoned_;
 }
 
 void GenerationCall::Abandon() {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   is_abandoned_ = true;
   if (model_) model_.engine->Wake();
 }

@@ -9,8 +9,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "base/sync/steady_mutex.h"
 #include "services/generation/generation.h"
 #include "services/generation/served_model.h"
 #include "services/generation/token_bytes.h"
@@ -85,7 +85,7 @@ class GenerationCall : public worker::TokenSink {
 
   const absl::Time start_;
   const std::shared_ptr<RequestTrace> trace_;
-  mutable absl::Mutex mu_;
+  mutable SteadyMutex mu_;
   ServedModel model_ ABSL_GUARDED_BY(mu_);  // from Submit to the end
   bool is_abandoned_ ABSL_GUARDED_BY(mu_) = false;
 

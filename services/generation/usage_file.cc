@@ -101,14 +101,14 @@ absl::StatusOr<std::unique_ptr<UsageFile>> UsageFile::Open(
 
 UsageFile::~UsageFile() {
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     is_stopping_ = true;
   }
   thread_.Join();
 }
 
 void UsageFile::Add(UsageReceipt receipt) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   if (n_waiting_ >= kMaxWaiting) {
     ++n_lost_;
     return;
@@ -118,14 +118,14 @@ void UsageFile::Add(UsageReceipt receipt) {
 }
 
 void UsageFile::AddRefused(const std::string& tenant) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   const bool has_room =
       refused_.size() < kMaxRefusedTenants || refused_.count(tenant) > 0;
   ++refused_[has_room ? tenant : QuotaBook::kOtherTenants];
 }
 
 int64_t UsageFile::n_lost() {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   return n_lost_;
 }
 
@@ -151,14 +151,14 @@ void UsageFile::AppendSums(absl::Time now) {
 }
 
 bool UsageFile::Await(bool has_failed) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   if (has_failed) {
-    mu_.AwaitWithTimeout(absl::Condition(&is_stopping_), kRetry);
+    mu_.AwaitFor(absl::Condition(&is_stopping_), kRetry);
   } else {
     const auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
       return is_stopping_ || !waiting_.empty();
     };
-    mu_.AwaitWithTimeout(absl::Condition(&has_work), kRefusalsEvery);
+    mu_.AwaitFor(absl::Condition(&has_work), kRefusalsEvery);
   }
   writing_.insert(writing_.end(), std::make_move_iterator(waiting_.begin()),
                   std::make_move_iterator(waiting_.end()));
@@ -174,7 +174,7 @@ absl::Status UsageFile::Write() {
   while (!writing_.empty()) {
     RETURN_IF_ERROR(file_.Append(FormatReceipt(writing_.front())));
     writing_.pop_front();
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     --n_waiting_;
   }
   return file_.Sync();

@@ -14,8 +14,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "base/sync/steady_mutex.h"
 #include "services/generation/usage_receipt.h"
 #include "services/host/background.h"
 
@@ -91,7 +91,7 @@ class UsageFile {
 
   LineFile file_;                     // of the thread
   std::deque<UsageReceipt> writing_;  // of the thread
-  absl::Mutex mu_;
+  SteadyMutex mu_;
   std::deque<UsageReceipt> waiting_ ABSL_GUARDED_BY(mu_);
   size_t n_waiting_ ABSL_GUARDED_BY(mu_) = 0;  // with those of writing_
   std::map<std::string, int64_t> refused_ ABSL_GUARDED_BY(mu_);

@@ -24,6 +24,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "base/sync/steady_mutex.h"
 #include "services/http/http_message.h"
 #include "services/http/http_server.h"
 #include "services/http/http_stream.h"
@@ -55,11 +56,11 @@ struct ServerCore {
   std::list<HttpConnection*> handshakes;  // those that go on, oldest first
 
   void Count() ABSL_LOCKS_EXCLUDED(mu) {
-    absl::MutexLock lock(&mu);
+    SteadyMutexLock lock(&mu);
     n_connections = connections.size();
   }
 
-  absl::Mutex mu;
+  SteadyMutex mu;
   size_t n_connections ABSL_GUARDED_BY(mu) = 0;
 };
 

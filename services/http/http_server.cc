@@ -11,9 +11,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "base/sync/steady_mutex.h"
 #include "services/host/background.h"
 #include "services/http/http_connection.h"
 #include "services/http/http_errors.h"
@@ -93,12 +93,12 @@ class HttpServer::Impl {
     const auto is_empty = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->mu) {
       return core_->n_connections == 0;
     };
-    absl::MutexLock lock(&core_->mu);
-    return core_->mu.AwaitWithTimeout(absl::Condition(&is_empty), timeout);
+    SteadyMutexLock lock(&core_->mu);
+    return core_->mu.AwaitFor(absl::Condition(&is_empty), timeout);
   }
 
   size_t n_connections() const {
-    absl::MutexLock lock(&core_->mu);
+    SteadyMutexLock lock(&core_->mu);
     return core_->n_connections;
   }
   const std::string& address() const { return address_; }

@@ -35,14 +35,14 @@ DeviceFeed::DeviceFeed(Source source)
 
 DeviceFeed::~DeviceFeed() {
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     is_stopping_ = true;
   }
   thread_.Join();
 }
 
 void DeviceFeed::Touch(const std::string& id) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   if (is_all_touched_) return;
   touched_.insert(id);
   if (touched_.size() <= kMaxTouched) return;
@@ -51,13 +51,13 @@ void DeviceFeed::Touch(const std::string& id) {
 }
 
 void DeviceFeed::TouchAll() {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   is_all_touched_ = true;
   touched_.clear();
 }
 
 absl::Status DeviceFeed::Start(std::shared_ptr<DeviceListener> listener) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   if (has_ended_) return ShuttingDown();
   if (listeners_.size() + fresh_.size() >= kMaxListeners) {
     return WithDetails(
@@ -69,7 +69,7 @@ absl::Status DeviceFeed::Start(std::shared_ptr<DeviceListener> listener) {
 }
 
 void DeviceFeed::Stop(const std::shared_ptr<DeviceListener>& listener) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   listeners_.erase(listener);
   fresh_.erase(listener);
 }
@@ -77,7 +77,7 @@ void DeviceFeed::Stop(const std::shared_ptr<DeviceListener>& listener) {
 void DeviceFeed::End() {
   Listeners all;
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     has_ended_ = true;
     all.swap(listeners_);
     all.merge(fresh_);
@@ -96,7 +96,7 @@ void DeviceFeed::Loop() {
     std::optional<std::set<std::string>> ids;
     Listeners joining;
     {
-      absl::MutexLock lock(&mu_);
+      SteadyMutexLock lock(&mu_);
       mu_.Await(absl::Condition(this, &DeviceFeed::HasWork));
       if (is_stopping_) return;
       joining.swap(fresh_);
@@ -110,17 +110,17 @@ void DeviceFeed::Loop() {
     Update(source_(ids), ids);
     std::vector<std::shared_ptr<DeviceListener>> told;
     {
-      absl::MutexLock lock(&mu_);
+      SteadyMutexLock lock(&mu_);
       told.assign(listeners_.begin(), listeners_.end());
     }
     for (const auto& listener : told) listener->OnNews();
     const absl::Duration pause =
         std::max(kPause, (kShare - 1) * (BootTime() - start));
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     const auto is_urgent = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
       return is_stopping_ || !fresh_.empty();
     };
-    mu_.AwaitWithTimeout(absl::Condition(&is_urgent), pause);
+    mu_.AwaitFor(absl::Condition(&is_urgent), pause);
   }
 }
 

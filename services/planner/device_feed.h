@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "base/sync/steady_mutex.h"
 #include "plimsoll/v1/planner.pb.h"
 #include "services/host/background.h"
 
@@ -114,7 +115,7 @@ class DeviceFeed {
 
   const Source source_;
 
-  absl::Mutex mu_;
+  SteadyMutex mu_;
   Listeners listeners_ ABSL_GUARDED_BY(mu_);
   Listeners fresh_ ABSL_GUARDED_BY(mu_);  // nothing was told to these yet
   std::set<std::string> touched_ ABSL_GUARDED_BY(mu_);

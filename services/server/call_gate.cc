@@ -5,7 +5,7 @@
 namespace plimsoll::services {
 
 absl::StatusOr<CallGate::Pass> CallGate::Enter() {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   if (closed_) {
     return WithDetails(
         absl::UnavailableError("this server drains and takes nothing new"),
@@ -18,7 +18,7 @@ absl::StatusOr<CallGate::Pass> CallGate::Enter() {
 void CallGate::Close() {
   std::function<void()> listener;
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     closed_ = true;
     listener = close_listener_;
   }
@@ -26,51 +26,51 @@ void CallGate::Close() {
 }
 
 bool CallGate::is_closed() const {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   return closed_;
 }
 
 int64_t CallGate::running() const {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   return running_;
 }
 
 bool CallGate::AwaitIdle(absl::Duration timeout) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   const auto idle = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return running_ == 0;
   };
-  return mu_.AwaitWithTimeout(absl::Condition(&idle), timeout);
+  return mu_.AwaitFor(absl::Condition(&idle), timeout);
 }
 
 void CallGate::SetCloseListener(std::function<void()> listener) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   close_listener_ = std::move(listener);
 }
 
 void CallGate::SetGuard(std::shared_ptr<const CallGuard> guard) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   guard_ = std::move(guard);
 }
 
 void CallGate::SetGuardOfChanges(std::shared_ptr<const CallGuard> guard) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   guard_of_changes_ = std::move(guard);
 }
 
 std::shared_ptr<const CallGuard> CallGate::guard() const {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   return guard_;
 }
 
 std::shared_ptr<const CallGuard> CallGate::guard_of_changes() const {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   return guard_of_changes_;
 }
 
 int64_t CallGate::NotifyWhenIdle(std::function<void()> told) {
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     if (running_ > 0) {
       idle_waiters_.emplace(next_id_, std::move(told));
       return next_id_++;
@@ -82,7 +82,7 @@ int64_t CallGate::NotifyWhenIdle(std::function<void()> told) {
 
 void CallGate::Forget(int64_t id) {
   std::function<void()> forgotten;  // ends without our lock
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   const auto found = idle_waiters_.find(id);
   if (found == idle_waiters_.end()) return;
   forgotten = std::move(found->second);
@@ -92,7 +92,7 @@ void CallGate::Forget(int64_t id) {
 void CallGate::Leave() {
   std::map<int64_t, std::function<void()>> told;
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     if (--running_ == 0) told.swap(idle_waiters_);
   }
   for (const auto& [id, tell] : told) tell();

@@ -11,8 +11,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "base/sync/steady_mutex.h"
 
 namespace plimsoll::services {
 
@@ -73,7 +73,7 @@ class CallGate {
  private:
   void Leave() ABSL_LOCKS_EXCLUDED(mu_);
 
-  mutable absl::Mutex mu_;
+  mutable SteadyMutex mu_;
   int64_t running_ ABSL_GUARDED_BY(mu_) = 0;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   std::function<void()> close_listener_ ABSL_GUARDED_BY(mu_);

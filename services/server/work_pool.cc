@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "services/host/clock.h"
 #include "services/host/log.h"
 #include "services/wire/errors.h"
 
@@ -234,11 +236,17 @@ size_t WorkPool::n_running() const {
 
 bool WorkPool::Await(size_t n_running, size_t n_queued,
                      absl::Duration timeout) {
-  absl::MutexLock lock(&mu_);
-  const auto reached = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return running_.size() == n_running && queue_.size() == n_queued;
-  };
-  return mu_.AwaitWithTimeout(absl::Condition(&reached), timeout);
+  const absl::Time end = BootTime() + timeout;
+  for (;;) {
+    {
+      absl::MutexLock lock(&mu_);
+      if (running_.size() == n_running && queue_.size() == n_queued) {
+        return true;
+      }
+    }
+    if (BootTime() >= end) return false;
+    absl::SleepFor(absl::Milliseconds(1));
+  }
 }
 
 }  // namespace plimsoll::services

@@ -26,9 +26,9 @@ absl::StatusOr<std::unique_ptr<SpanExporter>> SpanExporter::Start(
 
 SpanExporter::~SpanExporter() {
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     is_ending_ = true;
-    mu_.AwaitWithTimeout(absl::Condition(&is_done_), waits_.flush);
+    mu_.AwaitFor(absl::Condition(&is_done_), waits_.flush);
     is_cut_off_ = true;
   }
   sender_->Cancel();
@@ -37,7 +37,7 @@ SpanExporter::~SpanExporter() {
 
 void SpanExporter::Add(Span span) {
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     if (queue_.size() < kMaxQueued) {
       queue_.push_back(std::move(span));
       return;
@@ -53,9 +53,9 @@ std::vector<Span> SpanExporter::NextBatch() {
   const auto is_full = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return is_ending_ || queue_.size() >= kMaxBatch;
   };
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   mu_.Await(absl::Condition(&has_some));
-  mu_.AwaitWithTimeout(absl::Condition(&is_full), waits_.delay);
+  mu_.AwaitFor(absl::Condition(&is_full), waits_.delay);
   std::vector<Span> batch;
   if (is_cut_off_) return batch;
   const auto end = queue_.begin() + static_cast<std::ptrdiff_t>(
@@ -75,7 +75,7 @@ void SpanExporter::Loop() {
     n_dropped_ += static_cast<int64_t>(batch.size()) - n_taken.value_or(0);
     Tell(n_taken.status());
   }
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   n_dropped_ += static_cast<int64_t>(queue_.size());
   queue_.clear();
   is_done_ = true;

@@ -12,8 +12,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "base/sync/steady_mutex.h"
 #include "services/host/background.h"
 #include "services/tracing/drop_news.h"
 #include "services/tracing/span.h"
@@ -80,7 +80,7 @@ class SpanExporter {
   std::atomic<int64_t> n_sent_ = 0;
   std::atomic<int64_t> n_dropped_ = 0;
   DropNews news_;  // the thread's
-  absl::Mutex mu_;
+  SteadyMutex mu_;
   std::deque<Span> queue_ ABSL_GUARDED_BY(mu_);
   bool is_ending_ ABSL_GUARDED_BY(mu_) = false;
   bool is_cut_off_ ABSL_GUARDED_BY(mu_) = false;

@@ -32,6 +32,21 @@ class CheckTreeTest(unittest.TestCase):
         self.assert_bad("planner/a.cc", "#include <thread>", "thread")
         self.assert_bad("planner/a.cc", "#include <fstream>", "input")
 
+    def test_threads_wait_by_a_folder_that_planner_does_not_know(self):
+        header = '#include "base/sync/steady_mutex.h"'
+        self.assert_good("base/sync/a.h", "#include <mutex>")
+        self.assert_bad("base/a.h", "#include <mutex>", "thread")
+        self.assert_bad("base/sync/a.h", '#include "absl/time/clock.h"', "clock")
+        self.assert_good("worker/engine/a.cc", header)
+        self.assert_bad("planner/lease/a.cc", header, "only for")
+
+    def test_no_timed_wait_follows_the_time_of_day(self):
+        self.assert_good("services/a.cc", "mu_.AwaitFor(condition, time);")
+        for wait in ("mu_.AwaitWithTimeout(condition, time);",
+                     "changed_.WaitWithDeadline(&mu_, end);",
+                     "done_.WaitForNotificationWithTimeout(time);"):
+            self.assert_bad("services/a.cc", wait, "time of day")
+
     def test_kernels_know_no_model(self):
         self.assert_good("kernels/cpu/a.cc", '#include "hwy/highway.h"')
         self.assert_bad("kernels/cpu/a.cc", '#include "worker/a.h"', "may not")

@@ -58,7 +58,7 @@ Engine::Impl::Impl(EngineResources resources, const EngineOptions& options)
 Engine::Impl::~Impl() {
   if (!thread_.joinable()) return;
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     stopping_ = true;
     draining_ = true;
   }
@@ -103,7 +103,7 @@ absl::Status Engine::Impl::Submit(GenerateOptions request,
           TokenHistory(roll.prefix_tokens, std::move(request.prompt_ids))};
   start.n_prompt = start.history.n_tokens();
   start.mask = masks_.NewMask(request);
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   RETURN_IF_ERROR(
       CheckOpen(request.is_admitted ? Entry::kAdmitted : Entry::kNew));
   RETURN_IF_ERROR(book_.Add({.options = std::move(request),
@@ -121,7 +121,7 @@ void Engine::Impl::ReportSubmit(const absl::Status& status) {
 absl::Status Engine::Impl::SubmitMessage(GenerateOptions request,
                                          std::shared_ptr<TokenSink> sink) {
   std::unique_ptr<TokenMask> mask = masks_.NewMask(request);
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   RETURN_IF_ERROR(CheckOpen(Entry::kNew));
   RETURN_IF_ERROR(book_.AddMessage({.options = std::move(request),
                                     .sink = std::move(sink),
@@ -164,7 +164,7 @@ absl::StatusOr<SessionInfo> Engine::Impl::OpenSession(SessionOptions session) {
                      roll.status().message()));
   }
   const absl::Time now = options_.clock();
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   RETURN_IF_ERROR(CheckOpen(Entry::kNew));
   ASSIGN_OR_RETURN(const int64_t key,
                    book_.OpenSession(std::move(session), *roll, now));
@@ -175,20 +175,20 @@ absl::StatusOr<SessionInfo> Engine::Impl::OpenSession(SessionOptions session) {
 absl::StatusOr<SessionInfo> Engine::Impl::GetSession(absl::string_view id,
                                                      absl::string_view owner) {
   const absl::Time now = options_.clock();
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   ASSIGN_OR_RETURN(const int64_t key, book_.sessions().Find(id, owner, now));
   return book_.sessions().Get(key)->Describe(slot_bytes_, now);
 }
 
 bool Engine::Impl::KeepsTexts(absl::string_view id) const {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   return book_.sessions().KeepsTexts(id);
 }
 
 std::vector<SessionInfo> Engine::Impl::Sessions(absl::string_view owner) {
   const absl::Time now = options_.clock();
   std::vector<SessionInfo> infos;
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   for (const int64_t key : book_.sessions().Keys(now)) {
     const Session& session = *book_.sessions().Get(key);
     if (session.options.owner != owner) continue;
@@ -200,7 +200,7 @@ std::vector<SessionInfo> Engine::Impl::Sessions(absl::string_view owner) {
 absl::Status Engine::Impl::CloseSession(absl::string_view id,
                                         absl::string_view owner) {
   const absl::Time now = options_.clock();
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   ASSIGN_OR_RETURN(const int64_t key, book_.sessions().Find(id, owner, now));
   book_.CloseSession(key);
   TellNews();
@@ -208,24 +208,24 @@ absl::Status Engine::Impl::CloseSession(absl::string_view id,
 }
 
 void Engine::Impl::Wake() {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   woken_ = true;
 }
 
 void Engine::Impl::Drain() {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   draining_ = true;
 }
 
 bool Engine::Impl::Idle() const {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   return book_.empty();
 }
 
 std::vector<std::string> Engine::Impl::Abort(
     absl::FunctionRef<bool(const std::string&)> wanted,
     const absl::Status& status) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   TellNews();
   return book_.Abort(wanted, status);
 }
@@ -236,7 +236,7 @@ std::optional<int64_t> Engine::Impl::ReservedPages() const {
 }
 
 EngineLoad Engine::Impl::CurrentLoad() {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   return {.n_slots = resources_.plan().options.n_slots,
           .sessions = book_.sessions().Count(options_.clock()),
           .running = book_.scheduler().running(),
@@ -262,7 +262,7 @@ absl::Duration Engine::Impl::StepAge() const {
 
 std::vector<RequestInfo> Engine::Impl::Requests(size_t max) const {
   const absl::Time now = options_.clock();
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   return book_.Requests(max, now);
 }
 
@@ -281,14 +281,14 @@ void Engine::Impl::StepLoop() {
 }
 
 bool Engine::Impl::AwaitWork() {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return woken_ || stopping_;
   };
   if (book_.empty()) {
     mu_.Await(absl::Condition(&ready));
   } else {
-    mu_.AwaitWithTimeout(absl::Condition(&ready), kIdleLook);
+    mu_.AwaitFor(absl::Condition(&ready), kIdleLook);
   }
   woken_ = false;
   return !stopping_;
@@ -312,7 +312,7 @@ void Engine::Impl::Sweep() {
 bool Engine::Impl::PlanStep() {
   while (true) {
     Sweep();
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     if (stopping_) return false;
     if (has_news_) continue;
     planner_.PlanStep(book_, options_.clock(), step_);
@@ -355,7 +355,7 @@ void Engine::Impl::FlushParkOrFinish(Sequence& sequence) {
   if (is_taken && sequence.end()) {
     std::unique_ptr<Sequence> owner;
     {
-      absl::MutexLock lock(&mu_);
+      SteadyMutexLock lock(&mu_);
       planner_.ReleaseSlot(book_, sequence, options_.clock());
       owner = book_.Take(sequence.id());
       has_news_ = true;
@@ -367,7 +367,7 @@ void Engine::Impl::FlushParkOrFinish(Sequence& sequence) {
   const bool parks = !is_taken || sequence.end();
   if (parks == sequence.is_parked()) return;
   sequence.set_parked(parks);
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   if (parks) {
     StepPlanner::Park(book_, sequence.id());
   } else {
@@ -380,7 +380,7 @@ void Engine::Impl::LoseDevice(const absl::Status& error) {
                                   ? options_.on_device_lost(error)
                                   : error;
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     lost_ = reason;
     draining_ = true;
   }
@@ -395,13 +395,13 @@ void Engine::Impl::EndAll() {
     sequence->End(absl::UnavailableError("the model is being unloaded"));
     Finish(*sequence);
   }
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   book_.Clear();
 }
 
 const std::vector<Sequence*>& Engine::Impl::AllSequences() {
   if (!has_news_.exchange(false)) return all_sequences_;
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   book_.List(all_sequences_);
   return all_sequences_;
 }

@@ -18,8 +18,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "base/sync/steady_mutex.h"
 #include "worker/engine/contexts.h"
 #include "worker/engine/drafts.h"
 #include "worker/engine/engine.h"
@@ -142,7 +142,7 @@ class Engine::Impl {
   // Set while `mu_` is held.
   std::atomic<bool> has_news_ = false;
 
-  mutable absl::Mutex mu_;
+  mutable SteadyMutex mu_;
   StreamBook book_ ABSL_GUARDED_BY(mu_);
   bool woken_ ABSL_GUARDED_BY(mu_) = false;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;

@@ -3,7 +3,7 @@
 #include <optional>
 #include <utility>
 
-#include "absl/synchronization/mutex.h"
+#include "base/sync/steady_mutex.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
 #include "services/cli/backends/remote.h"
 #include "services/cli/terminal/failure.h"
@@ -23,7 +23,7 @@ class Reader final : public grpc::ClientReadReactor<v1::WatchDevicesResponse> {
   // gRPC must be done with this object before the object is destroyed.
   ~Reader() override {
     context_.TryCancel();
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     const auto is_done = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
       return status_.has_value();
     };
@@ -34,11 +34,11 @@ class Reader final : public grpc::ClientReadReactor<v1::WatchDevicesResponse> {
   // without one. Once the stream has ended, `end` is its status.
   std::optional<v1::WatchDevicesResponse> Take(
       std::optional<grpc::Status>& end) {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     const auto has_news = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
       return newest_.has_value() || status_.has_value();
     };
-    mu_.AwaitWithTimeout(absl::Condition(&has_news), kInterruptPoll);
+    mu_.AwaitFor(absl::Condition(&has_news), kInterruptPoll);
     if (!newest_.has_value()) end = status_;
     return std::exchange(newest_, std::nullopt);
   }
@@ -46,7 +46,7 @@ class Reader final : public grpc::ClientReadReactor<v1::WatchDevicesResponse> {
   void OnReadDone(bool ok) override {
     if (!ok) return;
     {
-      absl::MutexLock lock(&mu_);
+      SteadyMutexLock lock(&mu_);
       newest_ = std::move(incoming_);
     }
     incoming_.Clear();
@@ -54,7 +54,7 @@ class Reader final : public grpc::ClientReadReactor<v1::WatchDevicesResponse> {
   }
 
   void OnDone(const grpc::Status& status) override {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     status_ = status;
   }
 
@@ -62,7 +62,7 @@ class Reader final : public grpc::ClientReadReactor<v1::WatchDevicesResponse> {
   grpc::ClientContext context_;
   const v1::WatchDevicesRequest request_;
   v1::WatchDevicesResponse incoming_;  // gRPC's
-  absl::Mutex mu_;
+  SteadyMutex mu_;
   std::optional<v1::WatchDevicesResponse> newest_ ABSL_GUARDED_BY(mu_);
   std::optional<grpc::Status> status_ ABSL_GUARDED_BY(mu_);
 };

@@ -6,8 +6,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "base/status_macros.h"
+#include "base/sync/steady_mutex.h"
 #include "services/cli/backends/embedded.h"
 #include "services/cli/terminal/failure.h"
 #include "services/cli/terminal/interrupt.h"
@@ -38,7 +38,7 @@ class EmbeddedCall final : public services::GenerationCall {
                             std::shared_ptr<EmbeddedCall> self) {
     EmbeddedCall& call = *self;
     {
-      absl::MutexLock lock(&call.mu_);
+      SteadyMutexLock lock(&call.mu_);
       *call.part_.mutable_prompt() = services::DescribePrompt(generation, "");
       call.has_part_ = true;
     }
@@ -48,10 +48,12 @@ class EmbeddedCall final : public services::GenerationCall {
   // Waits for the next part. Returns nothing after the last one, which has
   // `finish`. Errors: InterruptedError; the error that ended the call.
   absl::StatusOr<std::optional<v1::StreamGenerateResponse>> Next() {
-    absl::MutexLock lock(&mu_);
-    while (!has_part_ && !end_.has_value()) {
+    SteadyMutexLock lock(&mu_);
+    const auto has_news = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return has_part_ || end_.has_value();
+    };
+    while (!mu_.AwaitFor(absl::Condition(&has_news), kInterruptPoll)) {
       if (Interrupted()) return InterruptedError();
-      changed_.WaitWithTimeout(&mu_, kInterruptPoll);
     }
     if (!has_part_) {
       RETURN_IF_ERROR(*end_);
@@ -72,7 +74,6 @@ class EmbeddedCall final : public services::GenerationCall {
     }
     AppendTo(output, part_);
     has_part_ = true;
-    changed_.Signal();
     return true;
   }
 
@@ -84,11 +85,9 @@ class EmbeddedCall final : public services::GenerationCall {
       EndReply(info, part_, *part_.mutable_finish());
       has_part_ = true;
     }
-    changed_.Signal();
     return true;
   }
 
-  absl::CondVar changed_;
   v1::StreamGenerateResponse part_ ABSL_GUARDED_BY(mu_);
   bool has_part_ ABSL_GUARDED_BY(mu_) = false;
   bool is_behind_ ABSL_GUARDED_BY(mu_) = false;

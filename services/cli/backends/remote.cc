@@ -66,7 +66,7 @@ absl::Status CallStatus(const grpc::Status& status, const Endpoint& address) {
 }
 
 void CallWaiter::Done(const grpc::Status& status) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   status_ = status;
   done_ = true;
 }
@@ -79,7 +79,7 @@ absl::Status CallWaiter::Wait(grpc::ClientContext& context,
     while (!WaitOnce()) continue;
     return InterruptedError();
   }
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   return CallStatus(status_, address);
 }
 
@@ -99,8 +99,8 @@ absl::Status Call(absl::FunctionRef<void(grpc::ClientContext*,
 }
 
 bool CallWaiter::WaitOnce() {
-  absl::MutexLock lock(&mu_);
-  return mu_.AwaitWithTimeout(absl::Condition(&done_), kInterruptPoll);
+  SteadyMutexLock lock(&mu_);
+  return mu_.AwaitFor(absl::Condition(&done_), kInterruptPoll);
 }
 
 }  // namespace plimsoll::cli

@@ -15,7 +15,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
+#include "base/sync/steady_mutex.h"
 #include "services/cli/backends/generator.h"
 #include "services/cli/flags/flags.h"
 
@@ -43,7 +43,7 @@ class CallWaiter {
   // Returns true once the call is done, or false after a while.
   bool WaitOnce();
 
-  absl::Mutex mu_;
+  SteadyMutex mu_;
   bool done_ ABSL_GUARDED_BY(mu_) = false;
   grpc::Status status_ ABSL_GUARDED_BY(mu_);
 };

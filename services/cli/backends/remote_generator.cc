@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "base/status_macros.h"
+#include "base/sync/steady_mutex.h"
 #include "plimsoll/v1/generation.grpc.pb.h"
 #include "plimsoll/v1/model.grpc.pb.h"
 #include "plimsoll/v1/session.grpc.pb.h"
@@ -65,10 +65,10 @@ class RemoteStream final : public ReplyStream,
   absl::StatusOr<std::optional<v1::StreamGenerateResponse>> Next() override {
     Response message;
     {
-      absl::MutexLock lock(&mu_);
-      while (state_ != State::kMessage && !status_.has_value()) {
+      SteadyMutexLock lock(&mu_);
+      const absl::Condition has_news(this, &RemoteStream::HasNews);
+      while (!mu_.AwaitFor(has_news, kInterruptPoll)) {
         if (Interrupted()) return InterruptedError();
-        changed_.WaitWithTimeout(&mu_, kInterruptPoll);
       }
       if (status_.has_value()) {
         if (!status_->ok()) return CallStatus(*status_, address_);
@@ -84,13 +84,15 @@ class RemoteStream final : public ReplyStream,
  private:
   enum class State { kReading, kMessage, kEnd };
 
+  bool HasNews() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return state_ == State::kMessage || status_.has_value();
+  }
+
   // Drops a message that nobody took. Returns true once gRPC is done.
   bool DrainOne() {
     {
-      absl::MutexLock lock(&mu_);
-      while (state_ != State::kMessage && !status_.has_value()) {
-        changed_.Wait(&mu_);
-      }
+      SteadyMutexLock lock(&mu_);
+      mu_.Await(absl::Condition(this, &RemoteStream::HasNews));
       if (status_.has_value()) return true;
       state_ = State::kReading;
     }
@@ -100,24 +102,21 @@ class RemoteStream final : public ReplyStream,
 
   void OnReadDone(bool ok) override {
     {
-      absl::MutexLock lock(&mu_);
+      SteadyMutexLock lock(&mu_);
       state_ = ok ? State::kMessage : State::kEnd;
-      changed_.Signal();
     }
     if (!ok) this->RemoveHold();
   }
 
   void OnDone(const grpc::Status& status) override {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     status_ = status;
-    changed_.Signal();
   }
 
   const Endpoint address_;
   const Request request_;
   grpc::ClientContext context_;
-  absl::Mutex mu_;
-  absl::CondVar changed_;
+  SteadyMutex mu_;
   // gRPC writes it while kReading; this object reads it while kMessage.
   Response message_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kReading;

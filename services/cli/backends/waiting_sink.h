@@ -4,7 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/notification.h"
+#include "base/sync/steady_notification.h"
 #include "services/cli/terminal/failure.h"
 #include "services/cli/terminal/interrupt.h"
 #include "worker/engine/token_sink.h"
@@ -25,7 +25,7 @@ class WaitingSink : public worker::TokenSink {
 
   // Waits for the end. Errors: that of the stream; an interruption.
   absl::StatusOr<worker::FinishInfo> Wait() {
-    while (!done_.WaitForNotificationWithTimeout(kInterruptPoll)) {
+    while (!done_.WaitFor(kInterruptPoll)) {
       if (Interrupted()) return InterruptedError();
     }
     if (!status_.ok()) return status_;
@@ -35,7 +35,7 @@ class WaitingSink : public worker::TokenSink {
  private:
   absl::Status status_;
   worker::FinishInfo info_;
-  absl::Notification done_;
+  SteadyNotification done_;
 };
 
 }  // namespace plimsoll::cli

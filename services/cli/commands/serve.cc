@@ -15,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "base/sync/steady_mutex.h"
 #include "services/cli/backends/embedded.h"
 #include "services/cli/commands/commands.h"
 #include "services/cli/commands/serve_flags.h"
@@ -105,7 +106,7 @@ absl::Status CheckServeFlags(const ServeFlags& flags,
 class LoadWait final : public services::LoadWatcher {
  public:
   void OnProgress(const services::LoadReport& report) override {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     if (report.bytes_total.has_value()) {
       done_bytes_ = report.bytes_done.value_or(0);
       total_bytes_ = *report.bytes_total;
@@ -113,18 +114,18 @@ class LoadWait final : public services::LoadWatcher {
     if (!report.parts.empty()) parts_ = report.parts;
   }
   void OnLoadEnd(const absl::Status& status) override {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     end_ = status;
   }
 
   // Returns the model's parts with their plans once it is loaded. Errors: those
   // of the load; InterruptedError.
   absl::StatusOr<std::vector<services::PlannedPart>> Await(Progress& progress) {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     const auto has_ended = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
       return end_.has_value();
     };
-    while (!mu_.AwaitWithTimeout(absl::Condition(&has_ended), kInterruptPoll)) {
+    while (!mu_.AwaitFor(absl::Condition(&has_ended), kInterruptPoll)) {
       if (Interrupted()) return InterruptedError();
       if (total_bytes_ == 0) continue;
       progress.Update(done_bytes_, total_bytes_, services::BootTime());
@@ -137,7 +138,7 @@ class LoadWait final : public services::LoadWatcher {
   }
 
  private:
-  absl::Mutex mu_;
+  SteadyMutex mu_;
   int64_t done_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t total_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<services::PlannedPart> parts_ ABSL_GUARDED_BY(mu_);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/sync/steady_mutex.h"
 #include "services/generation/generation_call.h"
 #include "services/generation/message_bytes.h"
 #include "services/host/clock.h"
@@ -20,7 +21,7 @@ class LocalTextCall::Sequence final : public GenerationCall, public Choice {
   explicit Sequence(LocalTextCall& call)
       : GenerationCall(call.start_, call.trace_), call_(call) {
     const std::string& peer = call.request_.peer;
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     if (call.job_.is_streamed) held_ = call.messages().Enter(peer);
     if (call.IsKept()) meter_ = ReplyMeter(call.messages().Enter(peer));
   }
@@ -32,7 +33,7 @@ class LocalTextCall::Sequence final : public GenerationCall, public Choice {
   }
 
   bool TakePart(Part& part) override ABSL_LOCKS_EXCLUDED(mu_) {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     if (!std::exchange(has_part_, false)) return false;
     part = std::exchange(part_, {});
     part_bytes_ = 0;

@@ -18,6 +18,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/status_macros.h"
+#include "base/sync/steady_mutex.h"
 #include "services/generation/generation.h"
 #include "services/generation/generation_call.h"
 #include "services/host/clock.h"
@@ -68,7 +69,7 @@ class CallReactor : public Reactor, public GenerationCall {
 
   void OnDone() final {
     {
-      absl::MutexLock lock(&mu_);
+      SteadyMutexLock lock(&mu_);
       slow_reader_.Stop();
     }
     if (trace_ != nullptr) trace_->End();

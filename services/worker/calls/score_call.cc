@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/sync/steady_mutex.h"
 #include "services/generation/message_bytes.h"
 #include "services/wire/errors.h"
 #include "services/wire/to_proto.h"
@@ -106,7 +107,7 @@ absl::Status ScoreCall::Begin(const v1::ScoreRequest& request,
                    PrepareRequest(request, std::move(model), stop));
   ASSIGN_OR_RETURN(auto continuations,
                    Continuations(generation, request, held_, stop));
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   SetPrompt(generation, generation.prompt.ids, request_id_, response_);
   model_ = std::move(generation.model);
   prompt_ = std::move(generation.prompt);

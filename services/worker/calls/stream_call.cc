@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
+#include "base/sync/steady_mutex.h"
 #include "services/generation/message_bytes.h"
 #include "services/wire/errors.h"
 
@@ -33,7 +34,7 @@ absl::Status StreamCall<Request, Response>::Begin(const Request& request,
       CheckReplyBytes(WireBytes(ids) + kReplyFrameBytes, "shorten the prompt"));
   v1::PromptInfo info = DescribePrompt(generation, this->request_id_);
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     held_at_first_ = held_.bytes();
     RETURN_IF_ERROR(held_.Grow(held_at_first_ + kPendingBytes));
     prompt_ = std::move(info);
@@ -90,7 +91,7 @@ bool StreamCall<Request, Response>::Complete(const absl::Status& status,
 
 template <typename Request, typename Response>
 void StreamCall<Request, Response>::OnWriteDone(bool ok) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   slow_reader_.Stop();
   pending_bytes_ -= pending_.front().ByteSizeLong();
   pending_.pop_front();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
+#include "base/sync/steady_mutex.h"
 #include "services/wire/errors.h"
 
 namespace plimsoll::services {
@@ -35,7 +36,7 @@ absl::Status UnaryCall::Begin(const v1::GenerateRequest& request,
   RETURN_IF_ERROR(
       CheckReplyBytes(echo_bytes + kReplyFrameBytes, "shorten the prompt"));
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     meter_ = ReplyMeter(std::move(held_), echo_bytes);
     SetPrompt(generation, ids, request_id_, response_);
     response_.set_text("");

@@ -7,7 +7,7 @@ ExpiryThread::ExpiryThread(ModelRegistry& registry, absl::Duration interval)
 
 ExpiryThread::~ExpiryThread() {
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     is_stopping_ = true;
   }
   thread_.Join();
@@ -16,8 +16,8 @@ ExpiryThread::~ExpiryThread() {
 void ExpiryThread::Loop() {
   while (true) {
     registry_.UnloadExpired();
-    absl::MutexLock lock(&mu_);
-    if (mu_.AwaitWithTimeout(absl::Condition(&is_stopping_), interval_)) {
+    SteadyMutexLock lock(&mu_);
+    if (mu_.AwaitFor(absl::Condition(&is_stopping_), interval_)) {
       return;
     }
   }

@@ -3,8 +3,8 @@
 #define PLIMSOLL_SERVICES_WORKER_MODELS_EXPIRY_THREAD_H_
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "base/sync/steady_mutex.h"
 #include "services/host/background.h"
 #include "services/worker/models/model_registry.h"
 
@@ -27,7 +27,7 @@ class ExpiryThread {
 
   ModelRegistry& registry_;
   const absl::Duration interval_;
-  absl::Mutex mu_;
+  SteadyMutex mu_;
   bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
   Background thread_;  // last: it uses everything above
 };

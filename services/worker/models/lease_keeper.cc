@@ -36,7 +36,7 @@ LeaseKeeper::~LeaseKeeper() {
 }
 
 void LeaseKeeper::Stop() {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   is_stopping_ = true;
   leases_.clear();
 }
@@ -45,7 +45,7 @@ absl::StatusOr<LeaseGrant> LeaseKeeper::Reserve(const std::string& device_id,
                                                 const std::string& purpose,
                                                 int64_t bytes) {
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     ++n_reserving_;
     ++n_reserved_;
   }
@@ -53,7 +53,7 @@ absl::StatusOr<LeaseGrant> LeaseKeeper::Reserve(const std::string& device_id,
       client_.Reserve(RandomId(), device_id, purpose, bytes);
   if (lease.ok()) Tell(LeaseEvent::kGranted, *lease);
   // Both change in one step, so that a lease is always either awaited or known.
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   --n_reserving_;
   if (lease.ok()) Keep(*lease);
   return lease;
@@ -82,13 +82,13 @@ void LeaseKeeper::Keep(const LeaseGrant& lease) {
 absl::Status LeaseKeeper::Release(const LeaseGrant& lease,
                                   int64_t shortfall_bytes) {
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     leases_.erase(lease.id);
     releasing_.insert(lease.id);
   }
   absl::Status status = client_.Release(lease, shortfall_bytes);
   if (status.ok()) Tell(LeaseEvent::kReleased, lease);
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   releasing_.erase(lease.id);
   if (absl::IsUnavailable(status)) unreleased_.push_back(lease);
   return status;
@@ -96,19 +96,19 @@ absl::Status LeaseKeeper::Release(const LeaseGrant& lease,
 
 void LeaseKeeper::Confirmed(const std::string& lease_id,
                             int64_t measured_bytes) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   const auto found = leases_.find(lease_id);
   if (found != leases_.end()) found->second.measured_bytes = measured_bytes;
 }
 
 void LeaseKeeper::Retire(const std::string& lease_id) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   const auto found = leases_.find(lease_id);
   if (found != leases_.end()) found->second.is_retired = true;
 }
 
 absl::Status LeaseKeeper::Fence(const std::string& lease_id) const {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   const auto found = leases_.find(lease_id);
   if (found != leases_.end() && !found->second.is_lost &&
       clock_() < found->second.fence) {
@@ -131,18 +131,18 @@ void LeaseKeeper::Loop() {
       was_answered_ = answered;
     }
     const absl::Duration delay = NextDelay(answered);
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     const auto is_due = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
       return is_stopping_ || is_early_;
     };
-    mu_.AwaitWithTimeout(absl::Condition(&is_due), delay);
+    mu_.AwaitFor(absl::Condition(&is_due), delay);
     if (is_stopping_) return;
     is_early_ = false;
   }
 }
 
 absl::Duration LeaseKeeper::NextDelay(bool answered) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   delay_ = planner::LeaseTimes::kDefaultTtl / 3;
   for (const auto& [id, kept] : leases_) {
     delay_ = std::min(delay_, kept.grant.ttl / 3);
@@ -157,7 +157,7 @@ absl::Duration LeaseKeeper::NextDelay(bool answered) {
 bool LeaseKeeper::RenewAll() {
   std::vector<std::pair<std::string, const WorkerDevice*>> ids;
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     for (const auto& [id, kept] : leases_) {
       if (!kept.is_lost) ids.emplace_back(id, kept.device);
     }
@@ -190,7 +190,7 @@ bool LeaseKeeper::RegisterAll() {
 bool LeaseKeeper::ReleaseAll() {
   std::vector<LeaseGrant> leases;
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     leases.swap(unreleased_);
   }
   bool answered = true;
@@ -201,7 +201,7 @@ bool LeaseKeeper::ReleaseAll() {
       answered = !IsSilence(status);
     }
     if (answered) continue;
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     unreleased_.push_back(lease);
   }
   return answered;
@@ -217,7 +217,7 @@ bool LeaseKeeper::ReleaseStrays() {
   std::set<std::string> known;
   int64_t n_reserved = 0;
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     // What is not known may be the one that is being reserved.
     if (is_stopping_ || n_reserving_ > 0) return true;
     n_reserved = n_reserved_;
@@ -227,7 +227,7 @@ bool LeaseKeeper::ReleaseStrays() {
   if (IsSilence(held.status())) return false;
   if (!held.ok()) return true;
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     // A reservation that began since then may be in the answer: look later.
     if (is_stopping_ || n_reserved_ != n_reserved) return true;
     known.merge(KnownIds());
@@ -248,7 +248,7 @@ bool LeaseKeeper::RenewOne(const std::string& lease_id,
   const int64_t free_bytes = device.profile().free_bytes;
   std::optional<Kept> kept;
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     const auto found = leases_.find(lease_id);
     if (found == leases_.end()) return true;
     kept = found->second;
@@ -267,7 +267,7 @@ bool LeaseKeeper::Learn(const std::string& lease_id, absl::Time asked,
   const absl::Status& status = device_is_known.status();
   if (IsSilence(status)) return false;
   if (!status.ok() || !*device_is_known) is_registered_ = false;
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   const auto found = leases_.find(lease_id);
   if (found == leases_.end()) return true;
   Kept& kept = found->second;

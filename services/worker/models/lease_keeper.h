@@ -14,8 +14,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "base/sync/steady_mutex.h"
 #include "services/host/background.h"
 #include "services/worker/models/options.h"
 #include "services/worker/models/planner_client.h"
@@ -114,7 +114,7 @@ class LeaseKeeper {
   bool is_registered_ = false;  // the planner knows every device
   bool was_answered_ = true;
   bool was_refused_ = false;  // the planner refused a device when last asked
-  mutable absl::Mutex mu_;
+  mutable SteadyMutex mu_;
   std::map<std::string, Kept> leases_ ABSL_GUARDED_BY(mu_);
   std::vector<LeaseGrant> unreleased_ ABSL_GUARDED_BY(mu_);
   std::set<std::string> releasing_ ABSL_GUARDED_BY(mu_);  // ids, right now

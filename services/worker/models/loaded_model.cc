@@ -8,22 +8,22 @@ LoadedModel::LoadedModel(std::function<absl::Time()> clock)
     : clock_(std::move(clock)), last_use_(clock_()) {}
 
 LoadedModel::Use LoadedModel::Enter() {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   ++uses_;
   return Use(this);
 }
 
 bool LoadedModel::AwaitUnused(absl::Duration timeout) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   const auto unused = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return uses_ == 0;
   };
-  return mu_.AwaitWithTimeout(absl::Condition(&unused), timeout);
+  return mu_.AwaitFor(absl::Condition(&unused), timeout);
 }
 
 std::optional<absl::Time> LoadedModel::IdleSince() const {
   if (engine->CurrentLoad().sessions > 0) return std::nullopt;
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   if (uses_ > 0) return std::nullopt;
   return last_use_;
 }
@@ -43,7 +43,7 @@ std::vector<std::string> LoadedModel::device_ids() const {
 }
 
 void LoadedModel::Leave() {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   --uses_;
   last_use_ = clock_();
 }

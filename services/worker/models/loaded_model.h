@@ -12,8 +12,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "base/sync/steady_mutex.h"
 #include "services/worker/models/planner_client.h"
 #include "services/worker/models/runtime_monitor.h"
 #include "worker/engine/engine.h"
@@ -98,7 +98,7 @@ class LoadedModel {
   void Leave();
 
   const std::function<absl::Time()> clock_;
-  mutable absl::Mutex mu_;
+  mutable SteadyMutex mu_;
   int64_t uses_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Time last_use_ ABSL_GUARDED_BY(mu_);
 };

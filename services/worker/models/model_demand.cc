@@ -15,7 +15,7 @@ namespace plimsoll::services {
 
 absl::StatusOr<std::optional<ServedModel>> ModelRegistry::ServeOrLoad(
     const std::string& name, OnServed then) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   ASSIGN_OR_RETURN(Entry * entry, Find(name));
   const bool is_ready = entry->state == ModelState::kReady && !entry->gives_way;
   if (is_ready || !options_.on_demand) {
@@ -39,7 +39,7 @@ absl::StatusOr<std::optional<ServedModel>> ModelRegistry::ServeOrLoad(
 }
 
 int ModelRegistry::LoadPercent(const std::string& name) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   const absl::StatusOr<Entry*> entry = Find(name);
   if (!entry.ok()) return 0;
   const LoadReport& progress = (*entry)->progress;
@@ -67,7 +67,7 @@ void ModelRegistry::TakeCalls(Entry& entry, const absl::Status& status,
 
 void ModelRegistry::Give(std::vector<Answer> answers) {
   for (Answer& answer : answers) answer.then(std::move(answer.model));
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   n_awaiting_ -= answers.size();
 }
 
@@ -94,7 +94,7 @@ absl::Status ModelRegistry::MakeRoom(Entry& wanted, IfFull if_full,
                                      const absl::Status& refusal) {
   std::vector<Entry*> chosen;
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     if (if_full == IfFull::kRefuse && wanted.calls.empty()) return refusal;
     const auto names = ChooseEvicted(Candidates(), refusal);
     if (!names.ok()) return Settle(wanted, names.status());
@@ -106,7 +106,7 @@ absl::Status ModelRegistry::MakeRoom(Entry& wanted, IfFull if_full,
   absl::Status status = UnloadFor(wanted, chosen);
   std::vector<Answer> answers;
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     for (Entry* entry : chosen) {
       entry->gives_way = false;
       if (entry->state != ModelState::kReady) continue;
@@ -120,7 +120,7 @@ absl::Status ModelRegistry::MakeRoom(Entry& wanted, IfFull if_full,
 absl::Status ModelRegistry::Settle(const Entry& wanted,
                                    const absl::Status& refusal) {
   if (options_.clock() - wanted.swap_end > kSettleTime) return refusal;
-  mu_.AwaitWithTimeout(absl::Condition(&is_stopping_), kIdlePoll);
+  mu_.AwaitFor(absl::Condition(&is_stopping_), kIdlePoll);
   return CheckWanted(wanted);
 }
 
@@ -131,7 +131,7 @@ absl::Status ModelRegistry::UnloadFor(Entry& wanted,
     return entry->state == ModelState::kReady &&
            !entry->model->IdleSince().has_value();
   };
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   while (true) {
     RETURN_IF_ERROR(CheckWanted(wanted));
     const auto busy = std::find_if(chosen.begin(), chosen.end(), is_busy);
@@ -140,7 +140,7 @@ absl::Status ModelRegistry::UnloadFor(Entry& wanted,
       return StillInUse(wanted.flag.name, (*busy)->flag.name,
                         options_.swap_wait);
     }
-    mu_.AwaitWithTimeout(absl::Condition(&is_stopping_), kIdlePoll);
+    mu_.AwaitFor(absl::Condition(&is_stopping_), kIdlePoll);
   }
   for (Entry* entry : chosen) {
     if (entry->state != ModelState::kReady) continue;
@@ -160,7 +160,7 @@ absl::Status ModelRegistry::UnloadFor(Entry& wanted,
 }
 
 void ModelRegistry::UnloadExpired() {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   for (auto& [name, entry] : entries_) {
     if (entry.state != ModelState::kReady) continue;
     if (entry.is_pinned || entry.gives_way) continue;
@@ -171,7 +171,7 @@ void ModelRegistry::UnloadExpired() {
 }
 
 absl::Status ModelRegistry::AddModels(const std::vector<ModelFlag>& models) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   if (is_stopping_) return ShuttingDown();
   if (!options_.on_demand && !options_.lazy) {
     return absl::FailedPreconditionError(
@@ -204,14 +204,14 @@ absl::Status ModelRegistry::AddModels(const std::vector<ModelFlag>& models) {
 
 absl::Status ModelRegistry::SetKeepAlive(const std::string& name,
                                          absl::Duration keep_alive) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   ASSIGN_OR_RETURN(Entry * entry, Find(name));
   entry->keep_alive = keep_alive;
   return absl::OkStatus();
 }
 
 void ModelRegistry::SetDefaultKeepAlive(absl::Duration keep_alive) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   for (auto& [name, entry] : entries_) {
     if (entry.keep_alive == keep_alive_) entry.keep_alive = keep_alive;
   }
@@ -219,7 +219,7 @@ void ModelRegistry::SetDefaultKeepAlive(absl::Duration keep_alive) {
 }
 
 void ModelRegistry::SetPinned(const std::vector<std::string>& names) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   for (auto& [name, entry] : entries_) {
     entry.is_pinned =
         std::find(names.begin(), names.end(), name) != names.end();

@@ -42,7 +42,7 @@ ModelRegistry::ModelRegistry(WorkerOptions options, PlannerClient* client,
       messages_(options_.messages != nullptr ? options_.messages
                                              : own_messages_.get()),
       loader_(options_, client, keeper) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   keep_alive_ = options_.keep_alive;
   for (const ModelFlag& flag : options_.models) {
     Entry& entry = entries_[flag.name];
@@ -54,7 +54,7 @@ ModelRegistry::ModelRegistry(WorkerOptions options, PlannerClient* client,
 ModelRegistry::~ModelRegistry() { UnloadAll(); }
 
 void ModelRegistry::SetReadyListener(std::function<void(bool)> listener) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   ready_listener_ = std::move(listener);
   NotifyReady();
 }
@@ -69,7 +69,7 @@ void ModelRegistry::NotifyReady() {
 }
 
 void ModelRegistry::LoadAtStart() {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   if (options_.lazy) return;
   for (auto& [name, entry] : entries_) {
     const bool is_wanted = entry.is_pinned || !options_.on_demand;
@@ -97,7 +97,7 @@ absl::StatusOr<ModelRegistry::Entry*> ModelRegistry::Find(
 }
 
 absl::StatusOr<LoadedModel::Use> ModelRegistry::Use(const std::string& name) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   ASSIGN_OR_RETURN(const Entry* entry, Find(name));
   return UseOf(*entry);
 }
@@ -120,7 +120,7 @@ absl::Status ModelRegistry::Load(const std::string& name,
                                  const planner::LoadOptions& options,
                                  std::shared_ptr<LoadWatcher> watcher,
                                  IfFull if_full) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   ASSIGN_OR_RETURN(Entry * entry, Find(name));
   if (is_stopping_ || entry->state == ModelState::kDraining) {
     return NotReady(entry->flag.name, "is being unloaded");
@@ -176,7 +176,7 @@ void ModelRegistry::RunLoad(Entry& entry, const planner::LoadOptions& options,
         entry.is_start && IsWaitedFor(status, !options_.planner.empty());
     std::vector<Answer> answers;
     {
-      absl::MutexLock lock(&mu_);
+      SteadyMutexLock lock(&mu_);
       if (is_retried) {
         KeepWaiting(entry, status);
       } else {
@@ -189,8 +189,8 @@ void ModelRegistry::RunLoad(Entry& entry, const planner::LoadOptions& options,
     const auto unwanted = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
       return is_stopping_ || !entry.unload_waiters.empty();
     };
-    absl::MutexLock lock(&mu_);
-    mu_.AwaitWithTimeout(absl::Condition(&unwanted), kStartRetry);
+    SteadyMutexLock lock(&mu_);
+    mu_.AwaitFor(absl::Condition(&unwanted), kStartRetry);
   }
 }
 
@@ -219,7 +219,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelRegistry::TryLoad(
     Entry& entry, const planner::LoadOptions& options, IfFull if_full) {
   absl::MutexLock load_lock(&load_mu_);
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     RETURN_IF_ERROR(CheckWanted(entry));
   }
   LoadHooks hooks = {
@@ -241,7 +241,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelRegistry::TryLoad(
                 progress.bytes_done = progress.bytes_total.value_or(0);
               }
             });
-            absl::MutexLock lock(&mu_);
+            SteadyMutexLock lock(&mu_);
             return CheckWanted(entry);
           },
       .held = [this] { return HeldBytes(); }};
@@ -261,7 +261,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelRegistry::TryLoad(
 
 void ModelRegistry::Report(Entry& entry,
                            const std::function<void(LoadReport&)>& change) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   change(entry.progress);
   entry.state = entry.progress.state;
   for (const auto& watcher : entry.watchers) {
@@ -270,7 +270,7 @@ void ModelRegistry::Report(Entry& entry,
 }
 
 ModelPlanner::BytesByDevice ModelRegistry::HeldBytes() {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   ModelPlanner::BytesByDevice bytes(options_.devices.size(), 0);
   for (const auto& [name, entry] : entries_) {
     if (entry.model == nullptr) continue;
@@ -327,7 +327,7 @@ void ModelRegistry::ReportLoad(const Entry& entry, const absl::Status& status) {
 
 absl::Status ModelRegistry::Unload(const std::string& name,
                                    std::function<void()> done) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   ASSIGN_OR_RETURN(Entry * entry, Find(name));
   if (entry->state == ModelState::kAbsent) {
     done();
@@ -347,7 +347,7 @@ void ModelRegistry::StartUnload(Entry& entry) {
 void ModelRegistry::RunUnload(Entry& entry) {
   LoadedModel* model = nullptr;
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     model = entry.model.get();
   }
   model->engine->Drain();
@@ -362,7 +362,7 @@ void ModelRegistry::RunUnload(Entry& entry) {
   }
   std::unique_ptr<LoadedModel> owned;
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     owned = std::move(entry.model);
   }
   RuntimeMonitor* const runtime = options_.runtime;
@@ -375,7 +375,7 @@ void ModelRegistry::RunUnload(Entry& entry) {
   }
   std::vector<Answer> answers;
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     entry.state = ModelState::kAbsent;
     if (options_.observer != nullptr) {
       options_.observer->OnUnload(entry.flag.name);
@@ -402,7 +402,7 @@ ModelInfo ModelRegistry::Describe(const Entry& entry) const {
 }
 
 std::vector<ModelInfo> ModelRegistry::List() {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   std::vector<ModelInfo> models;
   for (const auto& [name, entry] : entries_) models.push_back(Describe(entry));
   return models;
@@ -410,7 +410,7 @@ std::vector<ModelInfo> ModelRegistry::List() {
 
 void ModelRegistry::Visit(
     absl::FunctionRef<void(const LoadedModel&, ModelState)> visit) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   for (const auto& [name, entry] : entries_) {
     if (entry.model != nullptr) visit(*entry.model, entry.state);
   }
@@ -421,7 +421,7 @@ void ModelRegistry::AbortAll() { AbortAll(ShuttingDown()); }
 void ModelRegistry::AbortAll(const absl::Status& status) {
   std::vector<Answer> answers;
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     for (auto& [name, entry] : entries_) TakeCalls(entry, status, answers);
   }
   Give(std::move(answers));
@@ -439,7 +439,7 @@ absl::Duration ModelRegistry::LongestStep() {
 }
 
 void ModelRegistry::UnloadAll() {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   is_stopping_ = true;
   NotifyReady();
   for (auto& [name, entry] : entries_) {

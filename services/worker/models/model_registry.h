@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "base/sync/steady_mutex.h"
 #include "planner/layout/layer_split.h"
 #include "planner/layout/memory_plan.h"
 #include "services/generation/served_model.h"
@@ -266,7 +267,7 @@ class ModelRegistry {
   ByteBudget* const messages_;
   ModelLoader loader_;   // its Load() is called under load_mu_
   absl::Mutex load_mu_;  // held during a load; never taken under mu_
-  absl::Mutex mu_;
+  SteadyMutex mu_;
   std::function<void(bool)> ready_listener_ ABSL_GUARDED_BY(mu_);
   int64_t starting_ ABSL_GUARDED_BY(mu_) = 0;  // loads of the start
   bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;

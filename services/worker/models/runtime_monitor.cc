@@ -20,7 +20,7 @@ ProcessMemory OwnMemory() {
 RuntimeMonitor::RuntimeMonitor(Options options)
     : options_(std::move(options)), store_(options_.folder) {
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     n_shares_ = options_.traffic().n_shares;
     const auto kept = store_.Read(options_.key);
     if (!kept.ok()) {
@@ -35,7 +35,7 @@ RuntimeMonitor::RuntimeMonitor(Options options)
 
 RuntimeMonitor::~RuntimeMonitor() {
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     is_stopping_ = true;
   }
   thread_.Join();
@@ -55,40 +55,40 @@ planner::RuntimeLoad RuntimeMonitor::WholeLoad() const {
 
 planner::DeviceProfile RuntimeMonitor::Profile() const {
   planner::DeviceProfile profile = options_.device();
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   planner::ApplyRuntime(published_ ? &*published_ : nullptr, PlannedLoad(),
                         profile);
   return profile;
 }
 
 void RuntimeMonitor::SetListener(std::function<void()> listener) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   listener_ = std::move(listener);
 }
 
 RuntimeMonitor::Expectation RuntimeMonitor::Expect(
     const planner::RuntimeLoad& load, bool is_mapped) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   expected_[next_id_] = load;
   if (is_mapped) mapped_.insert(next_id_);
   return Expectation(this, next_id_++);
 }
 
 void RuntimeMonitor::Forget(int64_t id) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   expected_.erase(id);
   mapped_.erase(id);
 }
 
 void RuntimeMonitor::BeginChange() {
   Sample();
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   ++n_changes_;
 }
 
 void RuntimeMonitor::EndChange(int64_t planned_bytes) {
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     planned_bytes_ += planned_bytes;
     if (--n_changes_ > 0) return;
   }
@@ -142,7 +142,7 @@ void RuntimeMonitor::SampleStopped() { SampleIf(/*is_stopped=*/true); }
 void RuntimeMonitor::SampleIf(bool is_stopped) {
   std::function<void()> listener;
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     const bool is_quiet = IsQuiet() || is_stopped;
     // Without a model there is no plan to be beside.
     const bool is_measurable = n_changes_ == 0 && mapped_.empty();
@@ -160,7 +160,7 @@ void RuntimeMonitor::Keep() {
   planner::RuntimeLoad load;
   bool has_served = false;
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     seen.swap(seen_);
     load = WholeLoad();
     has_served = n_shares_ > 0;
@@ -171,7 +171,7 @@ void RuntimeMonitor::Keep() {
         return SettleRuntime(before, now, load, has_served);
       });
   if (kept.ok()) return;
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   if (absl::IsUnavailable(kept.status())) {
     // Another process writes: again at the next sample.
     if (!seen_.has_value()) seen_ = std::move(seen);
@@ -186,9 +186,8 @@ void RuntimeMonitor::Keep() {
 void RuntimeMonitor::Loop() {
   while (true) {
     {
-      absl::MutexLock lock(&mu_);
-      if (mu_.AwaitWithTimeout(absl::Condition(&is_stopping_),
-                               options_.interval)) {
+      SteadyMutexLock lock(&mu_);
+      if (mu_.AwaitFor(absl::Condition(&is_stopping_), options_.interval)) {
         return;
       }
     }

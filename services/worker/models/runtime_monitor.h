@@ -14,6 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "base/sync/steady_mutex.h"
 #include "planner/layout/device_profile.h"
 #include "planner/layout/runtime_profile.h"
 #include "services/host/background.h"
@@ -132,7 +133,7 @@ class RuntimeMonitor {
   const Options options_;
   const RuntimeStore store_;
   absl::Mutex keep_mu_;  // one write at a time; never taken under mu_
-  mutable absl::Mutex mu_;
+  mutable SteadyMutex mu_;
   std::function<void()> listener_ ABSL_GUARDED_BY(mu_);
   std::map<int64_t, planner::RuntimeLoad> expected_ ABSL_GUARDED_BY(mu_);
   std::set<int64_t> mapped_ ABSL_GUARDED_BY(mu_);  // keys of expected_

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/sync/steady_mutex.h"
 
 namespace plimsoll::services {
 
@@ -11,14 +12,14 @@ DeviceGuard::~DeviceGuard() { Stop(); }
 
 void DeviceGuard::Stop() {
   {
-    absl::MutexLock lock(&mu_);
+    SteadyMutexLock lock(&mu_);
     is_stopping_ = true;
   }
   thread_.Join();
 }
 
 void DeviceGuard::Report(const absl::Status& status) {
-  absl::MutexLock lock(&mu_);
+  SteadyMutexLock lock(&mu_);
   if (!lost_.has_value()) lost_ = status;
 }
 
@@ -42,11 +43,11 @@ void DeviceGuard::Loop(const Options& options) {
   while (true) {
     std::optional<absl::Status> lost;
     {
-      absl::MutexLock lock(&mu_);
+      SteadyMutexLock lock(&mu_);
       const auto is_due = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
         return is_stopping_ || lost_.has_value();
       };
-      mu_.AwaitWithTimeout(absl::Condition(&is_due), options.interval);
+      mu_.AwaitFor(absl::Condition(&is_due), options.interval);
       if (is_stopping_) return;
       lost = lost_;
     }
@@ -63,7 +64,7 @@ namespace {
 struct Answers {
   explicit Answers(size_t n) : is_well(n, false), n_open(n) {}
 
-  absl::Mutex mu;
+  SteadyMutex mu;
   std::vector<bool> is_well ABSL_GUARDED_BY(mu);
   size_t n_open ABSL_GUARDED_BY(mu);
 };
@@ -78,7 +79,7 @@ std::vector<size_t> FindLost(
   for (size_t i = 0; i < checks.size(); ++i) {
     auto asked = Background::Start([answers, i, check = checks[i]] {
       const bool is_well = check().ok();
-      absl::MutexLock lock(&answers->mu);
+      SteadyMutexLock lock(&answers->mu);
       answers->is_well[i] = is_well;
       --answers->n_open;
     });
@@ -87,14 +88,14 @@ std::vector<size_t> FindLost(
       continue;
     }
     // A device that nobody can ask is not known to be well.
-    absl::MutexLock lock(&answers->mu);
+    SteadyMutexLock lock(&answers->mu);
     --answers->n_open;
   }
-  absl::MutexLock lock(&answers->mu);
+  SteadyMutexLock lock(&answers->mu);
   const auto is_done = [&answers]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(answers->mu) {
     return answers->n_open == 0;
   };
-  answers->mu.AwaitWithTimeout(absl::Condition(&is_done), patience);
+  answers->mu.AwaitFor(absl::Condition(&is_done), patience);
   std::vector<size_t> lost;
   std::vector<size_t> all;
   for (size_t i = 0; i < checks.size(); ++i) {

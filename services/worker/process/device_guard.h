@@ -8,8 +8,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "base/sync/steady_mutex.h"
 #include "services/host/background.h"
 
 namespace plimsoll::services {
@@ -58,7 +58,7 @@ class DeviceGuard {
  private:
   void Loop(const Options& options) ABSL_LOCKS_EXCLUDED(mu_);
 
-  absl::Mutex mu_;
+  SteadyMutex mu_;
   std::optional<absl::Status> lost_ ABSL_GUARDED_BY(mu_);
   bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
   Background thread_;  // last: it uses everything above
