@@ -77,17 +77,16 @@ TEST(SteadyMutexTest, AWaitEndsAfterItsTime) {
 TEST(SteadyMutexTest, WhoWaitedMayDestroyIt) {
   for (int i = 0; i < 1'000; ++i) {
     auto counter = std::make_unique<Counter>();
-    std::thread other([&shared = *counter] {
+    Counter& shared = *counter;
+    std::thread other([&shared] {
       SteadyMutexLock lock(&shared.mu);
       shared.value = 1;
     });
     {
-      SteadyMutexLock lock(&counter->mu);
-      const auto is_there = [&shared = *counter]()
-                                ABSL_EXCLUSIVE_LOCKS_REQUIRED(shared.mu) {
-                                  return shared.value == 1;
-                                };
-      counter->mu.Await(absl::Condition(&is_there));
+      SteadyMutexLock lock(&shared.mu);
+      const auto is_there = [&shared]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(
+                                shared.mu) { return shared.value == 1; };
+      shared.mu.Await(absl::Condition(&is_there));
     }
     counter.reset();
     other.join();
