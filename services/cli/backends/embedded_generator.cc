@@ -49,11 +49,10 @@ class EmbeddedCall final : public services::GenerationCall {
   // `finish`. Errors: InterruptedError; the error that ended the call.
   absl::StatusOr<std::optional<v1::StreamGenerateResponse>> Next() {
     SteadyMutexLock lock(&mu_);
-    const auto has_news = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-      return has_part_ || end_.has_value();
-    };
-    while (!mu_.AwaitFor(absl::Condition(&has_news), kInterruptPoll)) {
+    while (!HasNews()) {
       if (Interrupted()) return InterruptedError();
+      mu_.AwaitFor(absl::Condition(this, &EmbeddedCall::HasNews),
+                   kInterruptPoll);
     }
     if (!has_part_) {
       RETURN_IF_ERROR(*end_);
@@ -65,6 +64,10 @@ class EmbeddedCall final : public services::GenerationCall {
   }
 
  private:
+  bool HasNews() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return has_part_ || end_.has_value();
+  }
+
   bool Deliver(worker::StepOutput& output) override
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (part_.tokens_size() + part_.prompt_logprobs_size() >=

@@ -66,9 +66,10 @@ class RemoteStream final : public ReplyStream,
     Response message;
     {
       SteadyMutexLock lock(&mu_);
-      const absl::Condition has_news(this, &RemoteStream::HasNews);
-      while (!mu_.AwaitFor(has_news, kInterruptPoll)) {
+      while (!HasNews()) {
         if (Interrupted()) return InterruptedError();
+        mu_.AwaitFor(absl::Condition(this, &RemoteStream::HasNews),
+                     kInterruptPoll);
       }
       if (status_.has_value()) {
         if (!status_->ok()) return CallStatus(*status_, address_);
