@@ -2,7 +2,7 @@
 # Installs the Debian packages that building, testing or checking needs.
 #
 # Usage: scripts/install_deps.sh [--build] [--test] [--clients] [--browser]
-#   [--ci] [--neon] [--packages]
+#   [--ci] [--neon] [--packages] [--image]
 #   --build  compiler, CMake and libraries of the three binaries (the default)
 #   --test   what the test suite and the benchmarks add
 #   --clients  what the examples of clients/ need (Debian 12)
@@ -10,6 +10,7 @@
 #   --ci     what .ci/run adds: clang, sanitizers, linters (Debian 12)
 #   --neon   what the preset `neon` needs: cross compiler and emulator for ARM
 #   --packages  what scripts/package.sh adds, with its tests (Debian 12)
+#   --image  what scripts/image.sh needs
 # Packages that are already installed are left alone; without missing packages
 # nothing is run. sudo is used only if you are not root.
 set -euo pipefail
@@ -38,6 +39,7 @@ ci_packages=(
 )
 neon_packages=(cmake g++-aarch64-linux-gnu ninja-build qemu-user)
 package_packages=(binutils debootstrap dpkg-dev file lintian patchelf)
+image_packages=(buildah debootstrap)
 
 check_system() {
   local id=unknown version=unknown
@@ -89,6 +91,7 @@ for argument in "$@"; do
     --ci) wanted+=("${ci_packages[@]}") ;;
     --neon) wanted+=("${neon_packages[@]}") ;;
     --packages) wanted+=("${package_packages[@]}") ;;
+    --image) wanted+=("${image_packages[@]}") ;;
     *) die "unknown argument $argument; see the head of this script" ;;
   esac
 done

@@ -23,6 +23,14 @@ step() {
   say "    $title: $((SECONDS - start)) s"
 }
 
+# debian_mirror SUITE: where this machine gets the suite's packages from; nothing if
+# that is not known, and debootstrap has a default.
+debian_mirror() {
+  # shellcheck disable=SC2016  # apt fills these in
+  apt-get indextargets --format '$(REPO_URI)' "Codename: $1" 'Component: main' |
+    sed -e 's,/$,,' -n -e 1p
+}
+
 # venv FOLDER REQUIREMENT...: makes a Python environment with the pip
 # requirements given, unless it already has exactly these. System packages stay
 # untouched, as Debian asks (PEP 668).

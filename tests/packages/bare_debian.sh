@@ -15,19 +15,11 @@ source "$(dirname "${BASH_SOURCE[0]}")/../../scripts/lib.sh"
 suite=bookworm
 tests_dir=$repo_root/tests/packages
 
-# mirror: where this machine gets the suite's packages from; nothing if that is
-# not known, and debootstrap has a default.
-mirror() {
-  # shellcheck disable=SC2016  # apt fills these in
-  apt-get indextargets --format '$(REPO_URI)' "Codename: $suite" \
-    'Component: main' | sed -e 's,/$,,' -n -e 1p
-}
-
 # make_base: the bare system, unless it is there already.
 make_base() {
   [[ ! -e $base/.complete ]] || return 0
   local from
-  from=$(mirror)
+  from=$(debian_mirror "$suite")
   remove "$base"
   mkdir -p "$base"
   debootstrap --variant=minbase "$suite" "$base" ${from:+"$from"} >&2
