@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -92,11 +91,8 @@ ServiceManager::ServiceManager(std::function<void()> check)
     : check_(std::move(check)) {}
 
 ServiceManager::~ServiceManager() {
-  {
-    const std::lock_guard<std::mutex> lock(mu_);
-    has_ended_ = true;
-  }
-  ended_.notify_all();
+  SteadyMutexLock lock(&mu_);
+  has_ended_ = true;
 }
 
 void ServiceManager::Ready() {
@@ -110,13 +106,13 @@ void ServiceManager::Ready() {
 void ServiceManager::Stopping() { TellNamedManager("STOPPING=1"); }
 
 void ServiceManager::Beat(absl::Duration interval) {
-  const auto pause = absl::ToChronoMicroseconds(interval);
-  std::unique_lock<std::mutex> lock(mu_);
-  while (!ended_.wait_for(lock, pause, [this] { return has_ended_; })) {
-    lock.unlock();
+  while (true) {
+    {
+      SteadyMutexLock lock(&mu_);
+      if (mu_.AwaitFor(absl::Condition(&has_ended_), interval)) return;
+    }
     check_();
     TellNamedManager("WATCHDOG=1");
-    lock.lock();
   }
 }
 

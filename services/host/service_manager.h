@@ -5,15 +5,15 @@
 
 #include <sys/un.h>
 
-#include <condition_variable>
 #include <cstddef>
 #include <functional>
-#include <mutex>
 #include <optional>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "base/sync/steady_mutex.h"
 #include "services/host/background.h"
 
 namespace plimsoll::services {
@@ -63,12 +63,9 @@ class ServiceManager {
   void Beat(absl::Duration interval);
 
   const std::function<void()> check_;
-  // Its waits keep to the steady clock. Those of absl::Mutex keep to the time
-  // of day, and one that jumps back would make a beat late.
-  std::mutex mu_;
-  std::condition_variable ended_;
-  bool has_ended_ = false;  // guarded by mu_
-  Background thread_;       // last: it uses everything above
+  SteadyMutex mu_;
+  bool has_ended_ ABSL_GUARDED_BY(mu_) = false;
+  Background thread_;  // last: it uses everything above
 };
 
 }  // namespace plimsoll::services
