@@ -19,12 +19,26 @@ namespace {
 
 using google::protobuf::Message;
 
-// An answer that takes any messages, of one that takes those of its query.
-template <typename Request, typename Response, typename Answer>
-auto Typed(Answer answer) {
-  return [answer](const Message& request, Message& response, StopCheck stop) {
-    return answer(static_cast<const Request&>(request),
-                  static_cast<Response&>(response), stop);
+// Answers a query by the method of `room` that takes its messages.
+template <typename Room, typename Request, typename Response>
+auto AnswerOf(const Room& room,
+              absl::Status (Room::*method)(const Request&, Response&) const) {
+  return [&room, method](const Message& request, Message& response,
+                         StopCheck /*stop*/) {
+    return (room.*method)(static_cast<const Request&>(request),
+                          static_cast<Response&>(response));
+  };
+}
+
+// Likewise, by a method that can be stopped.
+template <typename Room, typename Request, typename Response>
+auto AnswerOf(const Room& room,
+              absl::Status (Room::*method)(const Request&, Response&, StopCheck)
+                  const) {
+  return [&room, method](const Message& request, Message& response,
+                         StopCheck stop) {
+    return (room.*method)(static_cast<const Request&>(request),
+                          static_cast<Response&>(response), stop);
   };
 }
 
@@ -54,53 +68,31 @@ LocalPlanner::LocalPlanner(std::vector<WorkerDevice> devices,
       answers_(MakeAnswers()) {}
 
 LocalPlanner::Answers LocalPlanner::MakeAnswers() {
-  return {
-      {"BatchPlan", Typed<v1::BatchPlanRequest, v1::BatchPlanResponse>(
-                        [this](auto& request, auto& response, StopCheck stop) {
-                          return BatchPlan(planner_, request, response, stop);
-                        })},
-      {"DescribeModel",
-       Typed<v1::DescribeModelRequest, v1::DescribeModelResponse>(
-           [this](auto& request, auto& response, StopCheck /*stop*/) {
-             return planner_.DescribeModel(request, response);
-           })},
-      {"FindDevices",
-       Typed<v1::FindDevicesRequest, v1::FindDevicesResponse>(
-           [this](auto& request, auto& response, StopCheck stop) {
-             return placement_.FindDevices(request, response, stop);
-           })},
-      {"GetBounds",
-       Typed<v1::GetBoundsRequest, v1::GetBoundsResponse>(
-           [this](auto& request, auto& response, StopCheck /*stop*/) {
-             return placement_.GetBounds(request, response);
-           })},
-      {"ListCatalogue",
-       Typed<v1::ListCatalogueRequest, v1::ListCatalogueResponse>(
-           [this](auto& /*request*/, auto& response, StopCheck /*stop*/) {
-             return placement_.ListCatalogue(response);
-           })},
-      {"ListDevices",
-       Typed<v1::ListDevicesRequest, v1::ListDevicesResponse>(
-           [this](auto& /*request*/, auto& response, StopCheck /*stop*/) {
-             return ledger_.ListDevices(response);
-           })},
-      {"Plan", Typed<v1::PlanRequest, v1::PlanResponse>(
-                   [this](auto& request, auto& response, StopCheck /*stop*/) {
-                     return planner_.Plan(request, response);
-                   })},
-      {"PlaceModels",
-       Typed<v1::PlaceModelsRequest, v1::PlaceModelsResponse>(
-           [this](auto& request, auto& response, StopCheck stop) {
-             return placement_.PlaceModels(request, response, stop);
-           })},
-      {"PlanSet", Typed<v1::PlanSetRequest, v1::PlanSetResponse>(
-                      [this](auto& request, auto& response, StopCheck stop) {
-                        return planner_.PlanSet(request, response, stop);
-                      })},
-      {"PlanSplit", Typed<v1::PlanSplitRequest, v1::PlanSplitResponse>(
-                        [this](auto& request, auto& response, StopCheck stop) {
-                          return planner_.PlanSplit(request, response, stop);
-                        })}};
+  return {{"BatchPlan",
+           [this](const Message& request, Message& response, StopCheck stop) {
+             return BatchPlan(
+                 planner_, static_cast<const v1::BatchPlanRequest&>(request),
+                 static_cast<v1::BatchPlanResponse&>(response), stop);
+           }},
+          {"DescribeModel", AnswerOf(planner_, &Planner::DescribeModel)},
+          {"FindDevices", AnswerOf(placement_, &PlacementQueries::FindDevices)},
+          {"GetBounds", AnswerOf(placement_, &PlacementQueries::GetBounds)},
+          {"ListCatalogue",
+           [this](const Message& /*request*/, Message& response,
+                  StopCheck /*stop*/) {
+             return placement_.ListCatalogue(
+                 static_cast<v1::ListCatalogueResponse&>(response));
+           }},
+          {"ListDevices",
+           [this](const Message& /*request*/, Message& response,
+                  StopCheck /*stop*/) {
+             return ledger_.ListDevices(
+                 static_cast<v1::ListDevicesResponse&>(response));
+           }},
+          {"Plan", AnswerOf(planner_, &Planner::Plan)},
+          {"PlaceModels", AnswerOf(placement_, &PlacementQueries::PlaceModels)},
+          {"PlanSet", AnswerOf(planner_, &Planner::PlanSet)},
+          {"PlanSplit", AnswerOf(planner_, &Planner::PlanSplit)}};
 }
 
 absl::Status LocalPlanner::SetModels(const std::vector<ModelFlag>& models) {
