@@ -20,8 +20,6 @@ folder=$repo_root/build/image
 base_image=debian:$suite-slim # what the Dockerfile begins with
 is_tested=
 
-usage() { sed -n -e '2,/^set/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
-
 read_arguments() {
   while (($#)); do
     case $1 in
@@ -71,8 +69,9 @@ make_base() {
   rm -rf --one-file-system "${folder:?}/$suite"
 }
 
-# build_image NAME: prints its id, which says what is in it. The commands of the
-# Dockerfile have this machine's settings of apt, which stay out of the image.
+# build_image NAME: the image's id, which says what is in it, goes into NAME.id. The
+# commands of the Dockerfile have this machine's settings of apt, which stay out of
+# the image.
 build_image() {
   images store bud --isolation chroot --pull-never --timestamp 0 \
     --volume /etc/apt/apt.conf.d:/etc/apt/apt.conf.d:ro \
@@ -81,7 +80,6 @@ build_image() {
     tail -n 30 "$folder/$1.log" >&2
     die "the image was not built; all of what was said is in $folder/$1.log"
   }
-  cat "$folder/$1.id"
 }
 
 # show_difference NAME NAME: the files in which two images differ.
@@ -100,9 +98,8 @@ write_archive() {
 }
 
 build_again() {
-  local again
-  again=$(build_image plimsoll-again)
-  [[ $again == "$id" ]] || {
+  build_image plimsoll-again
+  cmp --silent "$folder/plimsoll:cpu.id" "$folder/plimsoll-again.id" || {
     show_difference plimsoll:cpu plimsoll-again
     die "the same sources gave another image"
   }
@@ -133,12 +130,11 @@ mkdir -p "$folder" "$dist"
 version=$(sed -n 's/^project(plimsoll VERSION \([0-9.]*\).*/\1/p' "$repo_root/CMakeLists.txt")
 archive=$dist/plimsoll-cpu_${version}_$(dpkg --print-architecture).oci.tar
 step "make the bare Debian" make_base
-step "build the image" build_image plimsoll:cpu >"$folder/id"
-id=$(<"$folder/id")
+step "build the image" build_image plimsoll:cpu
 step "write the archive" write_archive
 if [[ -n $is_tested ]]; then
   step "build the image once more" build_again
   step "run the programs of the archive" run_archive
 fi
 printf '%s  %d KiB  %s\n' "${archive#"$repo_root/"}" \
-  $(($(stat -c %s "$archive") >> 10)) "$id"
+  $(($(stat -c %s "$archive") >> 10)) "$(<"$folder/plimsoll:cpu.id")"

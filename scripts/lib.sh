@@ -14,6 +14,9 @@ die() {
   exit 1
 }
 
+# usage: what the head of the script that runs says.
+usage() { sed -n -e '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0"; }
+
 # step TITLE COMMAND...: prints the title, runs the command, prints its time.
 step() {
   local title=$1 start=$SECONDS

@@ -24,8 +24,6 @@ kinds=()
 is_tested=
 made=() # files in dist/
 
-usage() { sed -n -e '2,/^set/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
-
 read_arguments() {
   while (($#)); do
     case $1 in
