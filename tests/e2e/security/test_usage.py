@@ -10,7 +10,7 @@ import pytest
 from asks import GREEDY, generate, text
 from conftest import model_flag
 from security.test_security import tokens  # noqa: F401 (a fixture)
-from servers import CALL_SECONDS, START_SECONDS, Front, Worker, binary, refused
+from servers import CALL_SECONDS, START_SECONDS, Front, Worker, binary, refused, until
 
 
 def summed(*files):
@@ -43,6 +43,8 @@ def test_a_workers_receipts_say_what_its_callers_were_told(tokens, tmp_path):  #
             )
 
         usages = [ask("u").usage]
+        # A reply does not wait for its receipt, which a thread writes soon after.
+        until(lambda: file.read_text().endswith("\n"), what="the first receipt")
         file.rename(moved)  # as a rotator of logs does
         usages += [ask("u").usage, ask("u").usage]
         with refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "QUOTA_EXCEEDED"):
