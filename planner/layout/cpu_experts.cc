@@ -191,8 +191,8 @@ std::string CpuExpertsReason(const PlanInputs& inputs, const MemoryPlan& plan,
   LoadOptions fewer = inputs.options();
   fewer.n_cpu_experts = n - 1;
   const auto with_fewer = inputs.With(fewer);
-  const auto bytes = with_fewer.ok() ? WantedBytes(*with_fewer, n_ctx)
-                                     : std::optional<int64_t>();
+  std::optional<int64_t> bytes;
+  if (with_fewer.ok()) bytes = WantedBytes(*with_fewer, n_ctx);
   return absl::StrCat(
       OfLayers(n, n_layers), " are in host memory: with those of ", n - 1, ", ",
       WithThousands(n_ctx), " tokens of context need ",

@@ -135,8 +135,9 @@ std::string OtherFormula(const PlanInputs& inputs, absl::string_view region) {
     return "requests and replies, in calls and in gRPC; more are refused";
   }
   if (region == "experts_host") {
-    return absl::StrCat("the experts of ", options.n_cpu_experts.value_or(0),
-                        " of ", NumExpertLayers(inputs.shape()),
+    const int64_t n_layers = options.n_cpu_experts.value_or(0);
+    return absl::StrCat("the experts of ", n_layers, " of ",
+                        NumExpertLayers(inputs.shape()),
                         " layers, as the CPU stores them");
   }
   if (region == "weights_host") return "experts and tables kept on the host";

@@ -142,6 +142,23 @@ TEST(CpuExpertsPlanTest, ThePlanHasTheBytesOfBoth) {
   }
 }
 
+TEST(CpuExpertsPlanTest, TheNumbersAloneAreThoseOfThePlan) {
+  const ModelShape shape = MoeShape();
+  const int64_t budget =
+      ExpertPlanOf(shape, WithCpuExperts(3), kAmpleBytes).total_bytes;
+  for (const std::optional<int64_t> n :
+       {std::optional<int64_t>(2), std::optional<int64_t>()}) {
+    const MemoryPlan plan = ExpertPlanOf(shape, WithCpuExperts(n), budget);
+    const auto numbers =
+        LayoutNumbers(shape, WithCpuExperts(n), BareGpu(), budget);
+    ASSERT_TRUE(numbers.ok()) << numbers.status();
+    EXPECT_EQ(plan.fits, !n.has_value());
+    EXPECT_EQ(numbers->fits, plan.fits);
+    EXPECT_EQ(numbers->total_bytes, plan.total_bytes);
+    EXPECT_EQ(numbers->missing_bytes, plan.missing_bytes);
+  }
+}
+
 TEST(CpuExpertsPlanTest, MoreThanThereAreAreAll) {
   EXPECT_EQ(
       NumDecided(ExpertPlanOf(MoeShape(), WithCpuExperts(7), kAmpleBytes)), 7);
