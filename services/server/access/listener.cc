@@ -88,8 +88,14 @@ absl::Status Listener::StartTcp() {
   ASSIGN_OR_RETURN(const ListenAddress address, ParseListen(options_.address));
   ASSIGN_OR_RETURN(TcpSockets made, ListenOnTcp(address));
   const std::string name = JoinListen(address.host, made.port);
-  ASSIGN_OR_RETURN(tcp_, AcceptThread::Start(std::move(made.sockets), name,
-                                             std::move(take_)));
+  ASSIGN_OR_RETURN(floods_, FloodWatch::Start(name));
+  const auto take = [floods = floods_.get(),
+                     take = std::move(take_)](OwnedFd connection) {
+    floods->Add(connection.get());
+    take(std::move(connection));
+  };
+  ASSIGN_OR_RETURN(tcp_,
+                   AcceptThread::Start(std::move(made.sockets), name, take));
   address_ = name;
   return absl::OkStatus();
 }

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "services/server/access/accept_thread.h"
+#include "services/server/access/flood_watch.h"
 #include "services/server/access/local_socket.h"
 #include "services/server/call_guard.h"
 #include "services/server/roles.h"
@@ -61,6 +62,7 @@ class Listener {
   AcceptThread::Handler take_;       // of TCP
   std::string address_;
   std::unique_ptr<LocalSocket> local_;
+  std::unique_ptr<FloodWatch> floods_;  // of TCP
   std::unique_ptr<AcceptThread> tcp_;
 };
 

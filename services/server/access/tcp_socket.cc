@@ -1,8 +1,8 @@
 #include "services/server/access/tcp_socket.h"
 
+#include <linux/tcp.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <cerrno>
