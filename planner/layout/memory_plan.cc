@@ -138,8 +138,8 @@ auto WithInputs(const ModelShape& file_shape, const LoadOptions& options,
                                       weights.bytes, budget_bytes));
   if (options.n_cpu_experts == 0) return use(inputs, weights);
   LoadOptions decided = options;
-  decided.n_cpu_experts =
-      DecideCpuExperts(inputs, CapOf(stored.get(), options).n_ctx);
+  const int64_t most_tokens = CapOf(stored.get(), options).n_ctx;
+  decided.n_cpu_experts = DecideCpuExperts(inputs, most_tokens);
   if (!options.n_cpu_experts) {
     ASSIGN_OR_RETURN(weights, LayoutWeights(stored.get(), profile,
                                             HomesOf(stored.get(), decided)));
