@@ -72,6 +72,13 @@ def until(condition, seconds=10, what="the condition"):
         time.sleep(0.02)
 
 
+def stop(process):
+    """Stops a process and waits until all of its threads stand still."""
+    process.send_signal(signal.SIGSTOP)
+    flags = os.WSTOPPED | os.WNOHANG
+    until(lambda: os.waitid(os.P_PID, process.pid, flags), what="the stop")
+
+
 class Failure:
     """A refused call: its code, its message and its details."""
 

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from conftest import model_flag
-from servers import CALL_SECONDS, Failure, Planner, Worker, nightly, until
+from servers import CALL_SECONDS, Failure, Planner, Worker, nightly, stop, until
 from stubs import model as v1, planner as planner_v1
 
 MIB = 1 << 20
@@ -101,7 +101,7 @@ def test_a_load_stops_whose_planner_is_silent_for_a_time_to_live(smollm2):
                 60,
                 "the start of the load",
             )
-            planner.process.send_signal(signal.SIGSTOP)
+            stop(planner.process)
             time.sleep(ttl_seconds)
             lapsed_bytes = status_bytes(worker.process, "VmRSS")
             assert lapsed_bytes < 2 * LARGE_BYTES - 8 * CHUNK_BYTES, "it was too late"

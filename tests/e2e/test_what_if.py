@@ -115,12 +115,24 @@ def test_a_hundred_thousand_points_come_in_large_messages(planner):
     assert messages.index(with_points[-1]) < messages.index(messages[-1])
 
 
+def has_room(server):
+    """Whether another call is taken."""
+    try:
+        return ask(server, grid("gemma3", GIB))
+    except grpc.RpcError as error:
+        assert Failure(error).info.reason == "QUEUE_FULL"
+        return None
+
+
 def test_a_cancelled_call_ends_and_the_planner_lives(planner):
     request = grid("gemma3", GIB, n_ctx=[0] * 1000, n_slots=list(range(1, 1001)))
     for _ in range(20):
+        # The planner hears of a cancelled call a little later.
+        until(lambda: has_room(planner), what="the end of a cancelled call")
         call = planner.stub.WhatIf(request, timeout=CALL_SECONDS)
         assert next(call).n_points == 1_000_000
         call.cancel()
+    until(lambda: has_room(planner), what="the end of a cancelled call")
     with refused(grpc.StatusCode.INVALID_ARGUMENT):
         ask(planner, grid("gemma3", GIB, n_slots=[0]))
 
@@ -146,14 +158,7 @@ def test_a_reader_that_never_reads_is_cancelled_and_makes_room(gemma3):
             for call in calls:
                 call.initial_metadata()  # it has begun
 
-            def has_room():
-                try:
-                    return ask(server, grid("gemma3", GIB))
-                except grpc.RpcError as error:
-                    assert Failure(error).info.reason == "QUEUE_FULL"
-                    return None
-
-            until(has_room, seconds=25, what="a cancelled call")
+            until(lambda: has_room(server), seconds=25, what="a cancelled call")
             assert any(is_cancelled(call) for call in calls)
 
 

@@ -45,6 +45,10 @@ def await_state(server, model, state):
     until(lambda: states(server)[model] == state, CALL_SECONDS, f"{model} {state}")
 
 
+def await_line(server, words):
+    until(lambda: words in server.log(), what=words)
+
+
 @pytest.fixture(scope="module")
 def alone(smollm2, gemma3):
     """What each model says in a server with room for both, and the plans' bytes."""
@@ -71,14 +75,13 @@ def front(smollm2, gemma3, budget):
 
 def test_a_request_loads_its_model(front, alone):
     texts, _ = alone
-    assert f"{GEMMA3} is loaded when a request asks for it" in front.log()
+    await_line(front, f"{GEMMA3} is loaded when a request asks for it")
     assert states(front) == {SMOLLM2: "ready", GEMMA3: "unloaded"}
     for model, other in ((GEMMA3, SMOLLM2), (SMOLLM2, GEMMA3)):
         assert said(front, model) == texts[model]
         assert states(front) == {model: "ready", other: "unloaded"}
-    assert f"{SMOLLM2} is ready after" in front.log()
-    assert f"{GEMMA3} with " in front.log()
-    assert "was unloaded for it" in front.log()
+    for words in (f"{SMOLLM2} is ready after", f"{GEMMA3} with ", "was unloaded for it"):
+        await_line(front, words)
 
 
 def test_no_request_is_lost_between_two_models(front, alone):

@@ -152,7 +152,7 @@ def test_a_changed_file_is_not_mixed(server, cache):
     other = tiny_gguf(1 << 16, b"\x02")
 
     def change():
-        until(lambda: server.asked)
+        until(lambda: not server.cuts, what="the end of the first reply")
         server.files[f"/{NAME}"] = other
 
     thread = threading.Thread(target=change)

@@ -112,7 +112,7 @@ def test_each_user_may_do_what_its_grant_says(folder):
         asked = run_as(STRANGER, *ask, groups=str(GROUP))
         assert refusal not in asked.stderr, asked.stderr
         assert refusal in run_as(VIEWER, *ask).stderr
-        assert "calls were refused" in planner.log()
+        until(lambda: "calls were refused" in planner.log(), what="the line")
 
         until(lambda: planner.serving("liveness"))
 
