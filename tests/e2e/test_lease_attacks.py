@@ -200,6 +200,12 @@ def test_a_planner_without_descriptors_declares_nobody_dead(device):
         assert reserve(device, "next", DEVICE_BYTES).bytes == DEVICE_BYTES
 
 
+def is_confirmed(planner):
+    """Whether the only lease was renewed by its holder."""
+    states = [lease.state for lease in planner.leases()]
+    return states == [v1.LEASE_STATE_CONFIRMED]
+
+
 @descriptors_can_run_out
 def test_a_worker_without_descriptors_calls_nothing_free(smollm2):
     with Planner(*SHORT) as planner:
@@ -217,8 +223,8 @@ def test_a_worker_without_descriptors_calls_nothing_free(smollm2):
                 assert planner.devices()[0].available_bytes == 0
                 time.sleep(2 * TICK_SECONDS)  # past the lease's time to live
                 assert free_bytes() == 0
-                states = [lease.state for lease in planner.leases()]
-                assert states == [v1.LEASE_STATE_CONFIRMED]
+                # A renewal may be late, but they go on.
+                until(lambda: is_confirmed(planner), what="a renewal")
             until(lambda: free_bytes() > 0, what="a reading again")
 
 

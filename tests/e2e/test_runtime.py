@@ -245,7 +245,7 @@ def test_replies_that_nobody_reads_stay_in_the_plan_and_change_none(smollm2, tmp
         plan = plan_bytes(server.await_ready())
         with MuteClient(server.address) as mute:
             calls = {mute.call(*call) for call in unread_calls(server)}
-            until(lambda: calls <= mute.ended, 60, "the end of every call")
+            until(lambda: calls <= mute.ended, CALL_SECONDS, "the end of every call")
             after = memory(server)
             assert after.measured.peak_rss_bytes <= after.plan.total_bytes
             time.sleep(21)  # two measurements

@@ -8,7 +8,6 @@ import os
 import pathlib
 import resource
 import shutil
-import signal
 import socket
 
 import grpc
@@ -21,11 +20,16 @@ from servers import (
     Planner,
     Worker,
     refused,
+    stop,
     until,
     without_sanitizer,
 )
 from stubs import GenerationStub, generation as gen, model as v1, planner as lease_v1
-from test_lease_attacks import descriptors_can_run_out, without_descriptors
+from test_lease_attacks import (
+    descriptors_can_run_out,
+    is_confirmed,
+    without_descriptors,
+)
 from test_leases import SHORT, refuses, register, reserve
 
 MIB = 1 << 20
@@ -36,12 +40,6 @@ def ask(server, prompt="Once upon a time", model="", n_tokens=8):
     """A greedy reply."""
     request = generate(model, text=text(prompt), sampling=GREEDY, max_tokens=n_tokens)
     return server.generation.Generate(request, timeout=CALL_SECONDS)
-
-
-def is_confirmed(planner):
-    """Whether the only lease was renewed by its holder."""
-    states = [lease.state for lease in planner.leases()]
-    return states == [lease_v1.LEASE_STATE_CONFIRMED]
 
 
 def test_f04_a_stream_outlives_its_planner(smollm2, gemma3, tmp_path):
@@ -152,7 +150,7 @@ def test_f23_a_worker_that_stalls_is_ended_and_only_then_robbed(
             with Worker(model_flag("smollm2"), *more) as worker:
                 worker.await_ready()
                 assert hears_a_sign_of_life()
-                worker.process.send_signal(signal.SIGSTOP)
+                stop(worker.process)
                 supervisor.setblocking(False)
                 with contextlib.suppress(BlockingIOError):
                     while supervisor.recv(4096):
@@ -184,7 +182,7 @@ def test_f26_after_a_lack_of_descriptors_callers_are_served(smollm2):
             with pytest.raises(grpc.RpcError):
                 GenerationStub(channel).Generate(ONE_TOKEN, timeout=1)
         with new_channel(worker) as channel:
-            reply = GenerationStub(channel).Generate(ONE_TOKEN, timeout=3)
+            reply = GenerationStub(channel).Generate(ONE_TOKEN, timeout=10)
             assert reply.usage.generated_tokens == 1
 
 

@@ -11,8 +11,8 @@ import pytest
 from conftest import model_flag
 from servers import CALL_SECONDS, READY_SECONDS
 
-# services/server/access/keepalive.h promises 10 s.
-NOTICED_SECONDS = 10 + 2
+# services/server/access/keepalive.h promises 10 s, to which a busy machine adds.
+NOTICED_SECONDS = 10 + 5
 SCRIPT = pathlib.Path(__file__).with_name("vanished_host.py")
 
 

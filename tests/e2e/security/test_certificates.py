@@ -96,8 +96,9 @@ def test_a_workers_certificate_is_for_its_own_leases(tls, smollm2):
 
             def is_renewed():
                 (now,) = ops.ListLeases(stubs.planner.ListLeasesRequest()).leases
-                assert now.state == CONFIRMED
-                return now.held_for.ToTimedelta() > now.ttl.ToTimedelta()
+                # A renewal may be late, and makes good then.
+                is_old = now.held_for.ToTimedelta() > now.ttl.ToTimedelta()
+                return is_old and now.state == CONFIRMED
 
             until(is_renewed, what="a life longer than one time to live")
 
