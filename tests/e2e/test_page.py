@@ -135,7 +135,8 @@ def test_a_chat_is_streamed_and_the_bar_is_live(page, server):
     assert 0 < measured <= bar
     assert "load line" in page.run("document.querySelector('.line-text').textContent")
     # What was generated comes by the next look at the server.
-    page.until("""!document.querySelector(".model-view").innerText.includes("0 tokens generated")""")
+    page.until(r"""/\b[1-9]\d* tokens generated/.test(
+        document.querySelector(".model-view").innerText)""")
     assert "2 slots of 512 tokens" in page.run("document.querySelector('.facts').textContent")
 
 

@@ -12,7 +12,8 @@ export class ApiError extends Error {
 }
 
 async function request(path, options) {
-  const headers = {...options.headers, ...authorization()};
+  const shown = authorization();
+  const headers = {...options.headers, ...shown};
   let response;
   try {
     response = await fetch(path, {...options, headers});
@@ -21,7 +22,11 @@ async function request(path, options) {
     throw new ApiError("the server does not answer");
   }
   if (response.ok) return response;
-  if (response.status === 401) document.dispatchEvent(new Event(REFUSED));
+  // A token that was given meanwhile was not refused.
+  const isCurrent = shown.Authorization === authorization().Authorization;
+  if (response.status === 401 && isCurrent) {
+    document.dispatchEvent(new Event(REFUSED));
+  }
   let message = `the server says ${response.status}`;
   try {
     message = (await response.json()).error.message;

@@ -51,6 +51,27 @@ def test_the_page_asks_for_a_token_and_chats_with_it(page, tokens):  # noqa: F81
     assert json.loads(kept) == [{}, ""]
 
 
+# Requests without a token are answered only when the test says so.
+HOLD_TOKENLESS = """
+  window.held = [];
+  const ask = window.fetch;
+  window.fetch = (path, options) => options.headers.Authorization
+      ? ask(path, options)
+      : new Promise((answer) => held.push(() => answer(ask(path, options))));
+"""
+
+
+def test_a_late_refusal_does_not_refuse_the_token_that_was_given(page, tokens):  # noqa: F811
+    page.until(f"{STATE} === 'locked' && {ASKS}")
+    page.run(f"(() => {{ {HOLD_TOKENLESS} }})()")
+    page.until("held.length > 0")
+    give(page, tokens.of["u"])
+    page.until(HAS_TOKEN)
+    page.run("held.forEach((answer) => answer())")
+    page.until(f"{STATE} === 'ok'")
+    assert not page.run(ASKS) and page.run(HAS_TOKEN)
+
+
 def test_a_token_is_forgotten(page, tokens):  # noqa: F811
     give(page, tokens.of["u"])
     page.until(f"{STATE} === 'ok'")
