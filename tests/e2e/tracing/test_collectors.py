@@ -49,7 +49,7 @@ def test_a_collector_that_hangs_is_in_nobodys_way(smollm2):
             until(lambda: collector.calls > 0, 30, "a call of the collector")
             generate(worker, new_parent()[2])
             worker.terminate()
-            assert worker.process.wait(timeout=START_SECONDS) == 0
+            assert worker.process.wait(timeout=START_SECONDS) == 0, worker.log()
 
 
 def test_a_collector_that_is_not_there_is_told_once_a_minute(smollm2):
