@@ -73,11 +73,16 @@ def render(template, variables):
 
 
 def prints_address(template, variables):
-    """True if the template prints what no other engine can print."""
+    """True if the template prints what no other engine can print, or what it makes
+    of that: then it prints something else as soon as memory is laid out anew."""
     try:
         STRICT_ENVIRONMENT.from_string(template).render(**variables)
     except HasAddress:
         return True
     except Exception:
         return False
-    return False
+    texts, taken = set(), []
+    for _ in range(16):
+        texts.add(render(template, variables))
+        taken.append([{} for _ in range(1_000)])
+    return len(texts) > 1
