@@ -1,7 +1,6 @@
 #include "services/server/access/flood_watch.h"
 
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "services/server/access/accept_thread.h"
 #include "services/server/access/tcp_socket.h"
+#include "tests/services/server/access/connect_to.h"
 
 namespace plimsoll::services {
 namespace {
@@ -27,13 +27,8 @@ class Connection {
  public:
   Connection() {
     const TcpSockets made = *ListenOnTcp({"127.0.0.1", "0"});
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<uint16_t>(made.port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(connect(client_.get(), reinterpret_cast<sockaddr*>(&address),
-                      sizeof(address)),
-              0);
+    client_ = ConnectTo(AF_INET, made.port);
+    EXPECT_GE(client_.get(), 0);
     server_ = OwnedFd(
         accept4(made.sockets.front().get(), nullptr, nullptr, SOCK_CLOEXEC));
     EXPECT_GE(server_.get(), 0);
@@ -79,7 +74,7 @@ class Connection {
     return true;
   }
 
-  const OwnedFd client_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  OwnedFd client_;
   OwnedFd server_;
   const std::vector<char> data_ = std::vector<char>(64 << 10, 'x');
   std::vector<char> received_ = std::vector<char>(64 << 10);

@@ -8,29 +8,12 @@
 
 #include <string>
 
+#include "tests/services/server/access/connect_to.h"
+
 namespace plimsoll::services {
 namespace {
 
 using Code = absl::StatusCode;
-
-OwnedFd ConnectTo(int family, int port) {
-  OwnedFd fd(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in v4 = {};
-  v4.sin_family = AF_INET;
-  v4.sin_port = htons(static_cast<uint16_t>(port));
-  v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  sockaddr_in6 v6 = {};
-  v6.sin6_family = AF_INET6;
-  v6.sin6_port = v4.sin_port;
-  v6.sin6_addr = in6addr_loopback;
-  const bool is_v4 = family == AF_INET;
-  const auto* address = is_v4 ? reinterpret_cast<const sockaddr*>(&v4)
-                              : reinterpret_cast<const sockaddr*>(&v6);
-  if (connect(fd.get(), address, is_v4 ? sizeof(v4) : sizeof(v6)) != 0) {
-    return OwnedFd();
-  }
-  return fd;
-}
 
 bool IsOpen(int family, int port) { return ConnectTo(family, port).get() >= 0; }
 
