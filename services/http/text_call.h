@@ -19,6 +19,7 @@
 #include "services/http/http_message.h"
 #include "services/http/http_models.h"
 #include "services/http/json.h"
+#include "services/http/read_room.h"
 #include "services/http/response_store.h"
 #include "services/http/text_job.h"
 #include "services/server/call_gate.h"
@@ -35,16 +36,6 @@ struct HttpRoom {
   WorkPool& pool;
   ResponseStore& responses;
 };
-
-// What a dialect may use while it reads a body.
-struct ReadRoom {
-  ResponseShelf responses;  // the caller's
-  ByteBudget::Share& held;  // of the body; it may be grown
-};
-
-// Bytes that a call holds for each byte of its body while it reads it: the
-// body, and the tree that JSON becomes.
-inline constexpr int64_t kJsonPerByte = 24;
 
 // How a dialect writes the reply for an error.
 using ErrorWriter = HttpResponse (*)(const absl::Status& status);

@@ -11,10 +11,13 @@
 #include "services/http/dialects/anthropic_request.h"
 #include "services/http/dialects/ollama_request.h"
 #include "services/http/dialects/openai_request.h"
-#include "services/http/dialects/responses_input.h"
+#include "services/http/dialects/responses_request.h"
 #include "services/http/json.h"
+#include "services/http/read_room.h"
 #include "services/http/request_fields.h"
+#include "services/http/response_store.h"
 #include "services/http/text_job.h"
+#include "services/server/byte_budget.h"
 
 namespace plimsoll::services {
 namespace {
@@ -64,16 +67,32 @@ void CheckCount(const Json& body) {
   CheckMessage(request, copy);
 }
 
-// The items of a request for a response.
-void CheckItems(const Json& body) {
-  const auto input = body.find("input");
-  if (input == body.end()) return;
-  v1::ChatPrompt chat;
-  ItemReader reader(chat);
-  const absl::Status status = reader.Read(*input, "input");
-  if (!status.ok()) return CheckRefusal(status);
-  v1::ChatPrompt copy;
-  CheckMessage(chat, copy);
+// A store that has one response of the tenant "t".
+ResponseStore* NewStore() {
+  auto* store = new ResponseStore;
+  store->Keep("t", "resp_1",
+              {.input = R"("hi")",
+               .output = R"([{"type":"message","role":"assistant","content":)"
+                         R"([{"type":"output_text","text":"a"}]}])",
+               .rest = "{}"},
+              nullptr);
+  return store;
+}
+
+void CheckResponse(const Json& body) {
+  static ResponseStore& store = *NewStore();
+  ByteBudget budget(int64_t{64} << 20);
+  ByteBudget::Share held = budget.Enter("peer");
+  ReadRoom room{{store, "t"}, held};
+  const absl::StatusOr<TextJob> job = ReadResponse(body, room);
+  if (absl::IsNotFound(job.status())) return;
+  CheckJob(job);
+  if (!job.ok()) return;
+  const ResponseDraft& draft = *job->response;
+  PLIMSOLL_CHECK(job->held_bytes == static_cast<int64_t>(draft.echo.size() +
+                                                         draft.input.size()),
+                 "what is repeated is counted");
+  PLIMSOLL_CHECK(ReadBody(draft.echo).ok(), "what is repeated is an object");
 }
 
 }  // namespace
@@ -95,6 +114,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   services::CheckJob(services::ReadOllamaChat(*body));
   services::CheckJob(services::ReadOllamaGenerate(*body));
   services::CheckCount(*body);
-  services::CheckItems(*body);
+  services::CheckResponse(*body);
   return 0;
 }

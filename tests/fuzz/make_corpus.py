@@ -297,6 +297,15 @@ REQUESTS = {
         '"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":'
         '"function_call_output","call_id":"c","output":"1"}]}'
     ),
+    "response": (
+        '{"model":"m","input":"u","instructions":"i","previous_response_id":"resp_1",'
+        '"max_output_tokens":9,"text":{"format":{"type":"json_schema","name":"n",'
+        '"schema":{"type":"object"}},"verbosity":"low"},"reasoning":{"effort":"low",'
+        '"max_tokens":3},"store":false,"metadata":{"a":"b"},"include":[],"tools":[{'
+        '"type":"function","name":"f","parameters":{"type":"object"},"strict":true}],'
+        '"tool_choice":{"type":"function","name":"f"},"parallel_tool_calls":false,'
+        '"top_p":0.5,"top_k":7,"seed":3,"stream":true,"truncation":"disabled"}'
+    ),
 }
 
 def varint(value):

@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "services/http/json.h"
+#include "services/http/read_room.h"
 #include "services/http/response_store.h"
-#include "services/http/text_call.h"
 #include "services/http/text_job.h"
 
 namespace plimsoll::services {
