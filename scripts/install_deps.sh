@@ -2,7 +2,7 @@
 # Installs the Debian packages that building, testing or checking needs.
 #
 # Usage: scripts/install_deps.sh [--build] [--test] [--clients] [--browser]
-#   [--ci] [--neon] [--packages] [--image]
+#   [--ci] [--neon] [--packages] [--arm64] [--image]
 #   --build  compiler, CMake and libraries of the three binaries (the default)
 #   --test   what the test suite and the benchmarks add
 #   --clients  what the examples of clients/ need (Debian 12)
@@ -11,6 +11,7 @@
 #   --neon   what the preset `neon` needs: cross compiler and emulator for ARM
 #   --packages  what scripts/package.sh adds, with its tests (Debian 12)
 #   --image  what scripts/image.sh needs
+#   --arm64  what scripts/package.sh --arm64 adds to that, and an emulator for ARM
 # Packages that are already installed are left alone; without missing packages
 # nothing is run. sudo is used only if you are not root.
 set -euo pipefail
@@ -37,9 +38,10 @@ ci_packages=(
   ccache clang-14 clang-format-14 clang-tidy-14 iproute2 libclang-rt-14-dev
   libfuzzer-14-dev shellcheck
 )
-neon_packages=(cmake g++-aarch64-linux-gnu ninja-build qemu-user)
+neon_packages=(cmake g++-aarch64-linux-gnu ninja-build qemu-user-static)
 package_packages=(binutils debootstrap dpkg-dev file lintian patchelf)
 image_packages=(buildah debootstrap)
+arm64_packages=(g++-aarch64-linux-gnu qemu-user-static)
 
 check_system() {
   local id=unknown version=unknown
@@ -92,6 +94,7 @@ for argument in "$@"; do
     --neon) wanted+=("${neon_packages[@]}") ;;
     --packages) wanted+=("${package_packages[@]}") ;;
     --image) wanted+=("${image_packages[@]}") ;;
+    --arm64) wanted+=("${arm64_packages[@]}") ;;
     *) die "unknown argument $argument; see the head of this script" ;;
   esac
 done
