@@ -9,8 +9,9 @@ says of its copyright.
 
 import pathlib
 import shutil
-import subprocess
 import sys
+
+from system import SYSROOT, package_of
 
 # A file of each package whose code is compiled in and is in no library.
 COMPILED_IN = (
@@ -21,25 +22,12 @@ COMPILED_IN = (
 )
 
 
-def package_of(path):
-    """The Debian package of a file, without its architecture."""
-    # /lib is a link to /usr/lib, and a package may name either.
-    plain = str(path).removeprefix("/usr")
-    for name in (str(path), plain, f"/usr{plain}"):
-        found = subprocess.run(
-            ["dpkg", "-S", name], capture_output=True, text=True, check=False
-        )
-        if found.returncode == 0:
-            return found.stdout.split(":")[0]
-    raise SystemExit(f"error: {path} is of no Debian package, so its licence is unknown")
-
-
 def copy_licences(folder, libraries):
     """Writes the licence of each package into `folder`; returns their names."""
     folder.mkdir(parents=True, exist_ok=True)
     packages = {package_of(path) for path in (*COMPILED_IN, *libraries)}
     for package in packages:
-        shutil.copyfile(f"/usr/share/doc/{package}/copyright", folder / package)
+        shutil.copyfile(f"{SYSROOT}/usr/share/doc/{package}/copyright", folder / package)
     return sorted(packages)
 
 

@@ -12,39 +12,15 @@ there, beside those whose code is compiled in.
 import json
 import pathlib
 import platform
-import subprocess
 import sys
 import urllib.parse
 
 import licences
+from system import libraries_of, package_of, version_of
 
 COMPILED_IN = "compiled in"
 BROUGHT_ALONG = "brought along"
 OF_THE_SYSTEM = "of the system"
-
-
-def said(*command):
-    """What a command prints."""
-    words = [str(word) for word in command]
-    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
-
-
-def libraries_of(programs):
-    """The paths of the libraries that programs need, by name."""
-    found = {}
-    for program in programs:
-        for line in said("ldd", program).splitlines():
-            words = line.split()
-            if "not found" in line:
-                raise SystemExit(f"error: {program}: {line.strip()}")
-            if len(words) > 2 and words[1] == "=>":
-                found[words[0]] = pathlib.Path(words[2])
-    return dict(sorted(found.items()))
-
-
-def installed_version(package):
-    """The version of a package of this system."""
-    return said("dpkg-query", "-W", "-f", "${Version}\\n", package).split()[0]
 
 
 def installed_packages(status):
@@ -88,14 +64,14 @@ def parts_of(name, version, packages):
 
 def compiled_in():
     """The packages whose code is in our programs, as triples."""
-    names = {licences.package_of(path) for path in licences.COMPILED_IN}
-    return [(name, installed_version(name), COMPILED_IN) for name in names]
+    names = {package_of(path) for path in licences.COMPILED_IN}
+    return [(name, version_of(name), COMPILED_IN) for name in names]
 
 
 def needed(libraries, kind):
     """The packages of libraries, as triples."""
-    names = {licences.package_of(path) for path in libraries}
-    return [(name, installed_version(name), kind) for name in names]
+    names = {package_of(path) for path in libraries}
+    return [(name, version_of(name), kind) for name in names]
 
 
 def write(path, name, version, packages):

@@ -11,7 +11,6 @@ are Debian packages. The same programs and libraries make the same wheel.
 import base64
 import hashlib
 import pathlib
-import platform
 import re
 import shutil
 import sys
@@ -21,7 +20,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import licences  # noqa: E402  (these lie in the folder above)
 import parts  # noqa: E402
-from parts import said  # noqa: E402
+import system  # noqa: E402
+from system import said  # noqa: E402
 
 PROGRAMS = ("plimsoll", "plimsoll-gateway", "plimsoll-planner", "plimsoll-worker")
 COMMANDS = {
@@ -38,28 +38,24 @@ OF_THE_SYSTEM = re.compile(
     r"(ld-linux-[\w-]+|lib(c|m|dl|rt|pthread|resolv|gcc_s|stdc\+\+))\.so\.\d+"
 )
 GLIBC = (2, 36)
-TAG = f"py3-none-manylinux_{GLIBC[0]}_{GLIBC[1]}_{platform.machine()}"
+TAG = f"py3-none-manylinux_{GLIBC[0]}_{GLIBC[1]}_{system.MACHINE}"
 # The oldest time that a zip file can say.
 TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def opened_libraries():
     """The paths of the libraries of OPENED, by name."""
-    found = {}
-    for line in said("/sbin/ldconfig", "-p").splitlines():
-        name, _, rest = line.strip().partition(" ")
-        if name in OPENED:
-            found.setdefault(name, pathlib.Path(rest.rpartition("=> ")[2]))
-    for name in OPENED:
-        if name not in found:
-            raise SystemExit(f"error: there is no {name}")
+    found = {name: pathlib.Path(system.LIBRARIES, name) for name in OPENED}
+    for path in found.values():
+        if not path.exists():
+            raise SystemExit(f"error: there is no {path}")
     return found
 
 
 def libraries_of(programs):
     """The paths of the libraries that the programs need and that go along."""
     opened = opened_libraries()
-    found = opened | parts.libraries_of([*programs, *opened.values()])
+    found = opened | system.libraries_of([*programs, *opened.values()])
     return {
         name: path
         for name, path in sorted(found.items())
