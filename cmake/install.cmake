@@ -19,16 +19,13 @@ install(DIRECTORY docs
 install(FILES deploy/systemd/gpu.conf
   DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT docs)
 
-# A command's own words, so a program that was built for another machine cannot
-# say them.
-if(NOT CMAKE_CROSSCOMPILING)
-  install(CODE "
-    set(plimsoll \"$<TARGET_FILE:plimsoll>\")
-    set(made_dir \"${CMAKE_BINARY_DIR}/completions\")
-    set(data_dir \"${CMAKE_INSTALL_DATADIR}\")"
-    COMPONENT programs)
-  install(SCRIPT cmake/install_completions.cmake COMPONENT programs)
-endif()
+# A command's own words: under the emulator if it was built for another machine.
+install(CODE "
+  set(plimsoll ${CMAKE_CROSSCOMPILING_EMULATOR} \"$<TARGET_FILE:plimsoll>\")
+  set(made_dir \"${CMAKE_BINARY_DIR}/completions\")
+  set(data_dir \"${CMAKE_INSTALL_DATADIR}\")"
+  COMPONENT programs)
+install(SCRIPT cmake/install_completions.cmake COMPONENT programs)
 # The units name the program's folder, which is known at the installation.
 install(CODE "
   set(source_dir \"${CMAKE_SOURCE_DIR}/deploy/systemd\")

@@ -22,6 +22,10 @@ OpenAI's interface, and as one command that needs no server.
 
 The services of planner and worker are neither enabled nor started.")
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+if(CMAKE_CROSSCOMPILING)  # by cmake/aarch64.cmake
+  set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE arm64)
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${arm64_libraries})
+endif()
 # Makes the user; any of them will do. libcurl is opened at run time, so that no
 # tool finds it; newer systems call its package libcurl4t64.
 set(CPACK_DEBIAN_PACKAGE_DEPENDS

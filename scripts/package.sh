@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
 # Makes the packages that people install, and tests them in a bare Debian 12.
 #
-# Usage: scripts/package.sh [deb|wheel|client|all] [--test] [--root FOLDER]
+# Usage: scripts/package.sh [deb|wheel|client|all] [--arm64] [--test]
+#   [--root FOLDER]
 #   deb     plimsoll_VERSION_ARCHITECTURE.deb: programs, units of systemd, pages
 #   wheel   plimsoll_llm: the programs for pip, with the libraries they need
 #   client  plimsoll_grpc: the Python client
 #   all     these three (the default)
+#   --arm64  builds the programs for 64-bit ARM, and runs them under QEMU
 #   --test  installs each in a bare Debian and runs it there; needs root, a
 #           network and the small test model
 #   --root FOLDER  where the bare systems are (build/bare)
 #
 # They are written to dist/. Needs Debian 12, whose libraries the wheel brings
-# along, and the packages of scripts/install_deps.sh --build --packages.
+# along, and the packages of scripts/install_deps.sh --build --packages; with --arm64
+# those of its --arm64, too.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -19,9 +22,13 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 build=$repo_root/build/package
 dist=$repo_root/dist
 bare=$repo_root/build/bare
+sysroot=$repo_root/build/arm64-sysroot
 programs=(plimsoll plimsoll-gateway plimsoll-planner plimsoll-worker)
 kinds=()
+is_arm64=
 is_tested=
+architecture=$(dpkg --print-architecture) machine=$(uname -m)
+for_sysroot=() # the environment in which tools look for packages in the sysroot
 made=() # files in dist/
 
 read_arguments() {
@@ -29,6 +36,12 @@ read_arguments() {
     case $1 in
       deb | wheel | client) kinds+=("$1") ;;
       all) kinds=(deb wheel client) ;;
+      --arm64)
+        is_arm64=1 build=$repo_root/build/package-arm64
+        architecture=arm64 machine=aarch64
+        for_sysroot=(PLIMSOLL_SYSROOT="$sysroot" DEB_HOST_ARCH=arm64
+          DPKG_ADMINDIR="$sysroot/var/lib/dpkg")
+        ;;
       --test) is_tested=1 ;;
       --root)
         (($# >= 2)) || die "--root takes a folder"
@@ -54,20 +67,26 @@ check_tools() {
   local tools=(cmake)
   ! has deb || tools+=(dpkg-shlibdeps file)
   ! has wheel || tools+=(patchelf readelf)
+  [[ -z $is_arm64 ]] || tools+=(aarch64-linux-gnu-g++ qemu-aarch64-static)
   [[ -z $is_tested ]] || tools+=(debootstrap chroot)
   for tool in "${tools[@]}"; do
     command -v "$tool" >/dev/null ||
       die "there is no $tool; scripts/install_deps.sh --build --packages" \
-        "installs it"
+        "${is_arm64:+--arm64 }installs it"
   done
   [[ -z $is_tested ]] || ((EUID == 0)) || die "--test needs root"
 }
 
 # A release build of the programs alone, for the prefix /usr.
 build_programs() {
+  local toolchain=()
+  if [[ -n $is_arm64 ]]; then
+    "$repo_root/scripts/arm64_sysroot.sh"
+    toolchain=(--toolchain "$repo_root/cmake/aarch64.cmake")
+  fi
   configure release -B "$build" -DCMAKE_INSTALL_PREFIX=/usr \
     -DPLIMSOLL_TESTS=OFF -DPLIMSOLL_BENCH=OFF -DPLIMSOLL_CUDA=OFF \
-    -DCMAKE_UNITY_BUILD=ON
+    -DCMAKE_UNITY_BUILD=ON "${toolchain[@]}"
   cmake --build "$build" --target "${programs[@]}" >&2
 }
 
@@ -76,7 +95,7 @@ version() { sed -n 's/^CMAKE_PROJECT_VERSION:.*=//p' "$build/CMakeCache.txt"; }
 make_deb() {
   local deb
   rm -rf "$build/packages"
-  cpack --config "$build/CPackConfig.cmake" >&2
+  env "${for_sysroot[@]}" cpack --config "$build/CPackConfig.cmake" >&2
   deb=("$build"/packages/plimsoll_*.deb)
   if command -v lintian >/dev/null; then
     lintian --allow-root --fail-on error "${deb[0]}" >&2
@@ -91,8 +110,8 @@ make_wheel() {
   local prefix=$build/stage/prefix
   rm -rf "$build/stage"
   cmake --install "$build" --prefix "$prefix" --component programs --strip >&2
-  made+=("$(python3 "$repo_root/deploy/wheel/build.py" "$prefix" "$(version)" \
-    "$dist")")
+  made+=("$(env "${for_sysroot[@]}" python3 "$repo_root/deploy/wheel/build.py" \
+    "$prefix" "$(version)" "$dist")")
 }
 
 # By way of an sdist, which is what pip would build from. The build writes beside
@@ -117,15 +136,15 @@ make_client() {
 # The client is tested with the programs that it talks to.
 test_packages() {
   local model
-  local test=$repo_root/tests/packages/bare_debian.sh
+  local test=("$repo_root/tests/packages/bare_debian.sh" "$architecture" "$bare")
   model=$("$repo_root/scripts/fetch_model.sh" smollm2)
   if has deb; then
     step "test the .deb in a bare Debian" \
-      "$test" "$bare" "$model" deb "$dist"/plimsoll_*.deb
+      "${test[@]}" "$model" deb "$dist"/plimsoll_*_"$architecture".deb
   fi
   if has wheel || has client; then
-    step "test the wheels in a bare Debian" "$test" "$bare" "$model" wheels \
-      "$dist"/plimsoll_llm-*.whl "$dist"/plimsoll_grpc-*.whl
+    step "test the wheels in a bare Debian" "${test[@]}" "$model" wheels \
+      "$dist"/plimsoll_llm-*_"$machine".whl "$dist"/plimsoll_grpc-*.whl
   fi
 }
 
@@ -133,8 +152,8 @@ read_arguments "$@"
 check_tools
 # Earlier versions would be tested in the place of these.
 mkdir -p "$dist"
-! has deb || rm -f "$dist"/plimsoll_*.deb
-! has wheel || rm -f "$dist"/plimsoll_llm-*.whl
+! has deb || rm -f "$dist"/plimsoll_*_"$architecture".deb
+! has wheel || rm -f "$dist"/plimsoll_llm-*_"$machine".whl
 ! has client || rm -f "$dist"/plimsoll_grpc-*.whl
 # The wheels are tested together.
 if [[ -n $is_tested ]]; then

@@ -2,12 +2,14 @@
 # Installs a package in a bare Debian 12 that has nothing of what built it, and
 # runs tests/packages/smoke.sh there.
 #
-# Usage: bare_debian.sh FOLDER MODEL deb FILE.deb
-#        bare_debian.sh FOLDER MODEL wheels PROGRAMS.whl CLIENT.whl
+# Usage: bare_debian.sh ARCHITECTURE FOLDER MODEL deb FILE.deb
+#        bare_debian.sh ARCHITECTURE FOLDER MODEL wheels PROGRAMS.whl CLIENT.whl
 #
-# Needs root and debootstrap. FOLDER keeps the bare system, so that later runs
-# need not fetch it again, and lists of packages are those of this machine: its
-# mirror, and its settings of proxies and certificates.
+# ARCHITECTURE is this machine's, or arm64: QEMU then runs everything in the bare
+# system, as a CPU with no more than ARMv8.0. Needs root and debootstrap. FOLDER
+# keeps the bare system, so that later runs need not fetch it again, and lists of
+# packages are those of this machine: its mirror, and its settings of proxies and
+# certificates.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../scripts/lib.sh"
@@ -22,12 +24,32 @@ make_base() {
   from=$(debian_mirror "$suite")
   remove "$base"
   mkdir -p "$base"
-  debootstrap --variant=minbase "$suite" "$base" ${from:+"$from"} >&2
+  debootstrap --variant=minbase "${foreign[@]}" "$suite" "$base" \
+    ${from:+"$from"} >&2
+  ((${#foreign[@]} == 0)) || finish_base
   printf 'Types: deb\nURIs: %s\nSuites: %s\nComponents: main\n' \
     "$(awk '{ print $2; exit }' "$base/etc/apt/sources.list")" "$suite" \
     >"$base/etc/apt/sources.list.d/debian.sources"
   : >"$base/etc/apt/sources.list"
   touch "$base/.complete"
+}
+
+# finish_base: runs what the packages of another machine's system run when they are
+# installed. No device can be made there, and debootstrap does not ask for that in
+# containers of LXC.
+finish_base() {
+  local device name major minor
+  for device in null:1:3 zero:1:5 full:1:7 random:1:8 urandom:1:9 tty:5:0 \
+    console:5:1 ptmx:5:2; do
+    IFS=: read -r name major minor <<<"$device"
+    [[ -e $base/dev/$name ]] ||
+      mknod -m 666 "$base/dev/$name" c "$major" "$minor"
+  done
+  mount -t proc proc "$base/proc"
+  container=lxc "${emulation[@]}" chroot "$base" \
+    /debootstrap/debootstrap --second-stage >&2 ||
+    die "see $base/debootstrap/debootstrap.log"
+  umount "$base/proc"
 }
 
 # share_network: what this machine needs to reach a network. The package
@@ -51,7 +73,8 @@ remove() {
 
 # enter COMMAND...: runs it in the system under test.
 enter() {
-  chroot "$root" env HOME=/opt LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
+  "${emulation[@]}" chroot "$root" env HOME=/opt LC_ALL=C.UTF-8 \
+    DEBIAN_FRONTEND=noninteractive \
     PATH=/opt/venv/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
 }
 
@@ -123,12 +146,19 @@ test_wheels() {
   absent /opt/venv/bin/plimsoll
 }
 
-(($# >= 4)) || die "see the head of this script"
+(($# >= 5)) || die "see the head of this script"
 ((EUID == 0)) || die "a system of its own needs root"
 command -v debootstrap >/dev/null ||
   die "there is no debootstrap; scripts/install_deps.sh --packages installs it"
-base=$1/$suite root=$1/test-$3 model=$2 kind=$3
-shift 3
+architecture=$1
+base=$2/$suite-$1 root=$2/test-$4-$1 model=$3 kind=$4
+shift 4
+emulation=() foreign=()
+if [[ $architecture != "$(dpkg --print-architecture)" ]]; then
+  emulation=(python3 "$tests_dir/emulated.py")
+  foreign=(--arch="$architecture" --foreign)
+  export QEMU_CPU=cortex-a53
+fi
 make_base
 remove "$root"
 cp -a "$base" "$root"
