@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Builds the image of deploy/docker/Dockerfile.cpu where there is no Docker.
 #
-# Usage: scripts/image.sh [--test] [--root FOLDER]
+# Usage: scripts/image.sh [--arm64] [--test] [--root FOLDER]
+#   --arm64  builds the image for 64-bit ARM: its programs are cross-built, and QEMU
+#           runs what has to run in it
 #   --test  builds it once more, which must give the same image, and runs the
 #           programs of the written archive; needs the small test model
 #   --root FOLDER  where the bare Debian and the layers are (build/image)
@@ -9,20 +11,30 @@
 # Buildah builds it, as root, on a bare Debian 12 that debootstrap makes: nothing is
 # fetched but packages. dist/plimsoll-cpu_VERSION_ARCHITECTURE.oci.tar is an archive
 # that containerd, Podman and Docker load. scripts/install_deps.sh --image installs
-# the tools.
+# the tools; with --arm64 add its --arm64.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-suite=bookworm
 dist=$repo_root/dist
 folder=$repo_root/build/image
-base_image=debian:$suite-slim # what the Dockerfile begins with
+host=$(dpkg --print-architecture)
+architecture=$host
+base_image=debian:bookworm-slim   # what the Dockerfile begins with
+system_image=debian:bookworm-slim # what its last stage begins with
 is_tested=
+emulation=() # runs a command that may run programs of ARCHITECTURE
+build_flags=() run_flags=()
 
 read_arguments() {
   while (($#)); do
     case $1 in
+      --arm64)
+        architecture=arm64 system_image=debian-arm64:bookworm-slim
+        emulation=(python3 "$repo_root/scripts/emulated.py")
+        build_flags=(--build-arg FOR_ARM64=yes --build-arg SYSTEM="$system_image")
+        run_flags=(--env QEMU_CPU=cortex-a53) # no more than ARMv8.0
+        ;;
       --test) is_tested=1 ;;
       --root)
         (($# >= 2)) || die "--root takes a folder"
@@ -40,10 +52,12 @@ read_arguments() {
 }
 
 check_tools() {
-  local tool
-  for tool in buildah debootstrap; do
+  local tool tools=(buildah debootstrap)
+  [[ $architecture == "$host" ]] || tools+=(qemu-aarch64-static)
+  for tool in "${tools[@]}"; do
     command -v "$tool" >/dev/null ||
-      die "there is no $tool; scripts/install_deps.sh --image installs it"
+      die "there is no $tool; scripts/install_deps.sh --image" \
+        "${emulation:+--arm64 }installs it"
   done
   ((EUID == 0)) || die "Buildah needs root here"
 }
@@ -52,21 +66,24 @@ check_tools() {
 images() {
   local store=$folder/$1
   shift
-  buildah --storage-driver vfs --root "$store/images" --runroot "$store/run" "$@"
+  "${emulation[@]}" buildah --storage-driver vfs --root "$store/images" \
+    --runroot "$store/run" "$@"
 }
 
-# make_base: the image that the Dockerfile begins with.
+# make_base ARCHITECTURE IMAGE: an image of a bare Debian. What runs the image fills
+# /dev, and no device can be made in the namespace of an emulated build.
 make_base() {
-  local from container
-  ! images store inspect --type image "$base_image" >/dev/null 2>&1 || return 0
-  from=$(debian_mirror "$suite")
-  rm -rf --one-file-system "${folder:?}/$suite"
-  debootstrap --variant=minbase "$suite" "$folder/$suite" ${from:+"$from"} \
-    >"$folder/debootstrap.log" || die "see $folder/debootstrap.log"
+  local container
+  ! images store inspect --type image "$2" >/dev/null 2>&1 || return 0
+  "$repo_root/scripts/debian_base.sh" "$1" "$folder/$1" >"$folder/debootstrap.log" \
+    2>&1 || die "see $folder/debootstrap.log"
+  find "$folder/$1/dev" -mindepth 1 -delete
   container=$(images store from scratch)
-  images store copy --quiet "$container" "$folder/$suite" / >&2
-  images store commit --quiet --timestamp 0 --rm "$container" "$base_image" >&2
-  rm -rf --one-file-system "${folder:?}/$suite"
+  images store config --os linux --arch "$1" "$container"
+  images store copy --quiet "$container" "$folder/$1" / >&2
+  images store commit --quiet --timestamp 0 --rm "$container" "$2" >&2
+  rm -f "$folder/$1.complete"
+  remove_system "$folder/$1"
 }
 
 # build_image NAME: the image's id, which says what is in it, goes into NAME.id. The
@@ -75,7 +92,7 @@ make_base() {
 build_image() {
   images store bud --isolation chroot --pull-never --timestamp 0 \
     --volume /etc/apt/apt.conf.d:/etc/apt/apt.conf.d:ro \
-    --file "$repo_root/deploy/docker/Dockerfile.cpu" --tag "$1" \
+    --file "$repo_root/deploy/docker/Dockerfile.cpu" "${build_flags[@]}" --tag "$1" \
     --iidfile "$folder/$1.id" "$repo_root" >"$folder/$1.log" 2>&1 || {
     tail -n 30 "$folder/$1.log" >&2
     die "the image was not built; all of what was said is in $folder/$1.log"
@@ -94,13 +111,13 @@ show_difference() {
 
 write_archive() {
   rm -f "$archive"
-  images store push --quiet plimsoll:cpu "oci-archive:$archive:plimsoll:cpu" >&2
+  images store push --quiet "$image" "oci-archive:$archive:plimsoll:cpu" >&2
 }
 
 build_again() {
-  build_image plimsoll-again
-  cmp --silent "$folder/plimsoll:cpu.id" "$folder/plimsoll-again.id" || {
-    show_difference plimsoll:cpu plimsoll-again
+  build_image again
+  cmp --silent "$folder/$image.id" "$folder/again.id" || {
+    show_difference "$image" again
     die "the same sources gave another image"
   }
 }
@@ -114,11 +131,11 @@ run_archive() {
   container=$(images loaded from "oci-archive:$archive")
   user=$(images loaded inspect --format '{{.OCIv1.Config.User}}' "$container")
   [[ $user == 65532:65532 ]] || die "the image's user is $user"
-  images loaded run --isolation chroot \
+  images loaded run --isolation chroot "${run_flags[@]}" \
     --volume "$repo_root/tests/packages:/tests:ro" \
     --volume "$(dirname "$model"):/models:ro" "$container" -- \
     bash /tests/smoke.sh "/models/$(basename "$model")"
-  images loaded run --isolation chroot "$container" -- bash -c \
+  images loaded run --isolation chroot "${run_flags[@]}" "$container" -- bash -c \
     '! find / -xdev \( -name tmp -o -path /var/lib/plimsoll -o -path /run/lock \) \
       -prune -o -writable -not -type l -print 2>/dev/null |
       grep .' || die "the image's user may change these files"
@@ -128,13 +145,16 @@ read_arguments "$@"
 check_tools
 mkdir -p "$folder" "$dist"
 version=$(sed -n 's/^project(plimsoll VERSION \([0-9.]*\).*/\1/p' "$repo_root/CMakeLists.txt")
-archive=$dist/plimsoll-cpu_${version}_$(dpkg --print-architecture).oci.tar
-step "make the bare Debian" make_base
-step "build the image" build_image plimsoll:cpu
+archive=$dist/plimsoll-cpu_${version}_$architecture.oci.tar
+image=plimsoll-$architecture:cpu
+step "make the bare Debian" make_base "$host" "$base_image"
+[[ $architecture == "$host" ]] ||
+  step "make the bare Debian for $architecture" make_base "$architecture" "$system_image"
+step "build the image" build_image "$image"
 step "write the archive" write_archive
 if [[ -n $is_tested ]]; then
   step "build the image once more" build_again
   step "run the programs of the archive" run_archive
 fi
 printf '%s  %d KiB  %s\n' "${archive#"$repo_root/"}" \
-  $(($(stat -c %s "$archive") >> 10)) "$(<"$folder/plimsoll:cpu.id")"
+  $(($(stat -c %s "$archive") >> 10)) "$(<"$folder/$image.id")"

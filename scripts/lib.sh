@@ -34,6 +34,13 @@ debian_mirror() {
     sed -e 's,/$,,' -n -e 1p
 }
 
+# remove_system FOLDER: removes a system of another root, and nothing that is mounted
+# there.
+remove_system() {
+  umount "$1/proc" 2>/dev/null || true
+  rm -rf --one-file-system "$1"
+}
+
 # venv FOLDER REQUIREMENT...: makes a Python environment with the pip
 # requirements given, unless it already has exactly these. System packages stay
 # untouched, as Debian asks (PEP 668).

@@ -14,43 +14,7 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../scripts/lib.sh"
 
-suite=bookworm
 tests_dir=$repo_root/tests/packages
-
-# make_base: the bare system, unless it is there already.
-make_base() {
-  [[ ! -e $base/.complete ]] || return 0
-  local from
-  from=$(debian_mirror "$suite")
-  remove "$base"
-  mkdir -p "$base"
-  debootstrap --variant=minbase "${foreign[@]}" "$suite" "$base" \
-    ${from:+"$from"} >&2
-  ((${#foreign[@]} == 0)) || finish_base
-  printf 'Types: deb\nURIs: %s\nSuites: %s\nComponents: main\n' \
-    "$(awk '{ print $2; exit }' "$base/etc/apt/sources.list")" "$suite" \
-    >"$base/etc/apt/sources.list.d/debian.sources"
-  : >"$base/etc/apt/sources.list"
-  touch "$base/.complete"
-}
-
-# finish_base: runs what the packages of another machine's system run when they are
-# installed. No device can be made there, and debootstrap does not ask for that in
-# containers of LXC.
-finish_base() {
-  local device name major minor
-  for device in null:1:3 zero:1:5 full:1:7 random:1:8 urandom:1:9 tty:5:0 \
-    console:5:1 ptmx:5:2; do
-    IFS=: read -r name major minor <<<"$device"
-    [[ -e $base/dev/$name ]] ||
-      mknod -m 666 "$base/dev/$name" c "$major" "$minor"
-  done
-  mount -t proc proc "$base/proc"
-  container=lxc "${emulation[@]}" chroot "$base" \
-    /debootstrap/debootstrap --second-stage >&2 ||
-    die "see $base/debootstrap/debootstrap.log"
-  umount "$base/proc"
-}
 
 # share_network: what this machine needs to reach a network. The package
 # ca-certificates makes a bundle of its own, with what is in the second place.
@@ -63,12 +27,6 @@ share_network() {
     install -D -m 644 /etc/ssl/certs/ca-certificates.crt "$root/$place" || true
   done
   cp /etc/pip.conf "$root/etc/" 2>/dev/null || true
-}
-
-# remove FOLDER: never what is mounted there.
-remove() {
-  umount "$1/proc" 2>/dev/null || true
-  rm -rf --one-file-system "$1"
 }
 
 # enter COMMAND...: runs it in the system under test.
@@ -147,22 +105,18 @@ test_wheels() {
 }
 
 (($# >= 5)) || die "see the head of this script"
-((EUID == 0)) || die "a system of its own needs root"
-command -v debootstrap >/dev/null ||
-  die "there is no debootstrap; scripts/install_deps.sh --packages installs it"
 architecture=$1
-base=$2/$suite-$1 root=$2/test-$4-$1 model=$3 kind=$4
+base=$2/bookworm-$1 root=$2/test-$4-$1 model=$3 kind=$4
 shift 4
-emulation=() foreign=()
+"$repo_root/scripts/debian_base.sh" "$architecture" "$base"
+emulation=()
 if [[ $architecture != "$(dpkg --print-architecture)" ]]; then
-  emulation=(python3 "$tests_dir/emulated.py")
-  foreign=(--arch="$architecture" --foreign)
+  emulation=(python3 "$repo_root/scripts/emulated.py")
   export QEMU_CPU=cortex-a53
 fi
-make_base
-remove "$root"
+remove_system "$root"
 cp -a "$base" "$root"
-trap 'remove "$root"' EXIT
+trap 'remove_system "$root"' EXIT
 share_network
 mount -t proc proc "$root/proc"
 cp "$tests_dir/smoke.sh" "$tests_dir/client_smoke.py" "$root/opt/"
