@@ -25,6 +25,9 @@ set(arm64_libraries ${arm64_sysroot}/usr/lib/aarch64-linux-gnu
 set(ENV{PKG_CONFIG_SYSROOT_DIR} ${arm64_sysroot})
 set(ENV{PKG_CONFIG_LIBDIR}
   ${arm64_sysroot}/usr/lib/aarch64-linux-gnu/pkgconfig)
+# Some headers are of one machine alone (openssl/opensslconf.h).
+set(CMAKE_CXX_FLAGS_INIT
+  "-idirafter ${arm64_sysroot}/usr/include/aarch64-linux-gnu")
 # Where the linker finds the libraries of libraries.
 list(JOIN arm64_libraries ":" folders)
 set(CMAKE_EXE_LINKER_FLAGS_INIT "-Wl,-rpath-link,${folders}")

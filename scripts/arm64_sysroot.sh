@@ -79,6 +79,9 @@ mkdir -p "$database/info" "$database/updates"
 echo 1 >"$database/info/format"
 dpkg --print-architecture >"$database/arch"
 echo arm64 >>"$database/arch"
+# The cross compiler brings the C library's headers and its linker scripts; these
+# would name paths of the host.
+rm -f "$apt_root"/cache/archives/libc6-dev_*.deb
 for package in "$apt_root"/cache/archives/*.deb; do unpack "$package"; done
 rm -rf "$apt_root"
 printf '%s\n' "${packages[*]}" >"$sysroot/.packages"
