@@ -21,8 +21,11 @@ namespace {
 // such process; absent if that cannot be determined, for example if no
 // descriptor is left.
 std::optional<std::vector<std::string>> StatOf(int64_t pid) {
-  const absl::StatusOr<std::string> stat =
-      worker::ReadKernelFile(absl::StrCat("/proc/", pid, "/stat"));
+  // The first thread's file says the same. A process that QEMU runs sees a
+  // start time of QEMU's own in /proc/PID/stat of itself, which others do not
+  // see.
+  const absl::StatusOr<std::string> stat = worker::ReadKernelFile(
+      absl::StrCat("/proc/", pid, "/task/", pid, "/stat"));
   if (absl::IsNotFound(stat.status())) return std::vector<std::string>();
   if (!stat.ok()) return std::nullopt;
   // The second field is the program's name, which may have any characters.
