@@ -12,10 +12,10 @@ if(NOT EXISTS ${arm64_sysroot}/.packages)
   message(FATAL_ERROR "run scripts/arm64_sysroot.sh first")
 endif()
 
-# Libraries are looked for there and nowhere else, and programs such as protoc on
-# this machine. It is no CMAKE_SYSROOT: the compiler brings the headers of its C
-# library itself.
-set(CMAKE_FIND_ROOT_PATH ${arm64_sysroot})
+# Libraries are looked for there and in the compiler's own folder, which has the C
+# library, and programs such as protoc on this machine. It is no CMAKE_SYSROOT: the
+# compiler finds the headers of its C library itself.
+set(CMAKE_FIND_ROOT_PATH ${arm64_sysroot} /usr/aarch64-linux-gnu)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)

@@ -83,5 +83,10 @@ echo arm64 >>"$database/arch"
 # would name paths of the host.
 rm -f "$apt_root"/cache/archives/libc6-dev_*.deb
 for package in "$apt_root"/cache/archives/*.deb; do unpack "$package"; done
+# Links to absolute paths would lead out of the folder. The linker would then take the
+# static library beside a shared one.
+while read -r link; do
+  ln -sfn "$sysroot$(readlink "$link")" "$link"
+done < <(find "$sysroot" -type l -lname '/*')
 rm -rf "$apt_root"
 printf '%s\n' "${packages[*]}" >"$sysroot/.packages"
