@@ -9,6 +9,7 @@ table of headers), CVE-2023-44487 (streams that are reset at once).
 import contextlib
 import pathlib
 import socket
+import ssl
 import struct
 import threading
 
@@ -28,6 +29,7 @@ from mute_client import (
     header,
     integer,
 )
+from security.test_security import alive, channel_to, server_flags, tls  # noqa: F401
 from servers import Planner, processor_seconds, without_sanitizer
 
 CONTINUATION = 9
@@ -190,23 +192,55 @@ def test_one_entry_of_the_table_ten_thousand_times(server):
         client.ping()
 
 
-# The client does not acknowledge the server's settings, so gRPC 1.51 bounds nothing.
+def flood(send):
+    """Sends headers that never end; returns how many bytes of them were taken.
+
+    The client does not acknowledge the server's settings, so gRPC 1.51 bounds nothing.
+    """
+    part = header("x", "y" * 1000) * 16
+    send(frame(HEADERS, 0, 1, block()))
+    n_sent = 0
+    while n_sent < MAX_FLOOD_BYTES and send(frame(CONTINUATION, 0, 1, part)):
+        n_sent += len(part)
+    return n_sent
+
+
 @without_sanitizer
 def test_headers_that_never_end():
     with Planner() as server:
         assert server.serving()
         cost = Cost(server)
         with Frames(server.address) as client:
-            part = header("x", "y" * 1000) * 16
-            client.send(frame(HEADERS, 0, 1, block()))
-            n_sent = 0
-            while n_sent < MAX_FLOOD_BYTES and client.send(
-                frame(CONTINUATION, 0, 1, part)
-            ):
-                n_sent += len(part)
-            assert n_sent < MAX_FLOOD_BYTES
+            assert flood(client.send) < MAX_FLOOD_BYTES
         assert server.process.poll() is None, server.log()
         assert server.serving()
+        cost.check(MAX_FLOOD_GROWTH_BYTES)
+
+
+@without_sanitizer
+def test_headers_that_never_end_over_tls(tls):  # noqa: F811
+    context = ssl.create_default_context(cafile=tls / "ca.pem")
+    context.set_alpn_protocols(["h2"])
+    with Planner(*server_flags(tls)) as server, channel_to(server, tls) as channel:
+        assert alive(channel)
+        cost = Cost(server)
+        host, port = server.address.rsplit(":", 1)
+        with (
+            socket.create_connection((host, int(port)), timeout=20) as plain,
+            context.wrap_socket(plain, server_hostname="localhost") as client,
+        ):
+
+            def send(data):
+                try:
+                    client.sendall(data)
+                except OSError:
+                    return False
+                return True
+
+            assert send(PREFACE + frame(SETTINGS, 0, 0))
+            assert flood(send) < MAX_FLOOD_BYTES
+        assert server.process.poll() is None, server.log()
+        assert alive(channel)
         cost.check(MAX_FLOOD_GROWTH_BYTES)
 
 
