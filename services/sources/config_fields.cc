@@ -44,6 +44,13 @@ absl::StatusOr<uint64_t> CountOf(const ConfigValue& value,
   return static_cast<uint64_t>(number);
 }
 
+absl::StatusOr<uint64_t> RequiredCount(const ConfigObject& object,
+                                       absl::string_view name) {
+  const ConfigValue* value = FindField(object, name);
+  if (value == nullptr) return BadField(name, "is missing");
+  return CountOf(*value, name);
+}
+
 absl::StatusOr<std::optional<double>> NumberOf(const ConfigObject& object,
                                                absl::string_view name) {
   const ConfigValue* value = FindField(object, name);

@@ -36,6 +36,10 @@ std::string TextOf(const ConfigObject& object, absl::string_view name);
 absl::StatusOr<uint64_t> CountOf(const ConfigValue& value,
                                  absl::string_view name);
 
+// The whole number in the field. Errors: also if it is absent.
+absl::StatusOr<uint64_t> RequiredCount(const ConfigObject& object,
+                                       absl::string_view name);
+
 // The number in the field, or nothing if it is absent or null.
 // Errors: kInvalidArgument if it is not a finite number.
 absl::StatusOr<std::optional<double>> NumberOf(const ConfigObject& object,

@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "planner/gguf/header_numbers.h"
 #include "planner/model/architectures.h"
 #include "planner/model/model_shape.h"
 #include "services/sources/config_fields.h"
+#include "services/sources/config_states.h"
 #include "services/sources/config_values.h"
 
 namespace plimsoll::services {
@@ -32,11 +34,14 @@ constexpr CountKey kCounts[] = {
     {"hidden_size", "embedding_length"},
     {"num_hidden_layers", "block_count"},
     {"intermediate_size", "feed_forward_length"},
+    {"block_ff_dim", "feed_forward_length"},
     {"max_position_embeddings", "context_length"},
     {"num_attention_heads", "attention.head_count"},
     {"num_key_value_heads", "attention.head_count_kv"},
     {"head_dim", "attention.key_length"},
     {"head_dim", "attention.value_length"},
+    {"attention_head_dim", "attention.key_length"},
+    {"attention_head_dim", "attention.value_length"},
     {"vocab_size", "vocab_size"},
     {"num_kv_shared_layers", "attention.shared_kv_layers"},
     {"hidden_size_per_layer_input", "embedding_length_per_layer_input"},
@@ -56,6 +61,8 @@ constexpr CountKey kCounts[] = {
     {"expert_intermediate_size", "expert_feed_forward_length"},
     {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
     {"shared_intermediate_size", "expert_shared_feed_forward_length"},
+    {"moe_shared_expert_intermediate_size",
+     "expert_shared_feed_forward_length"},
     {"interleave_moe_layer_step", "interleave_moe_layer_step"},
     {"moe_layer_interval", "interleave_moe_layer_step"},
 };
@@ -68,18 +75,15 @@ class ConfigReader {
       : config_(config), architecture_(architecture), out_(out) {}
 
   absl::Status Run() {
-    if (architecture_.recurrent_layers != planner::RecurrentRule::kNone) {
-      return absl::UnimplementedError(absl::StrCat(
-          "config.json: layers of ", architecture_.name,
-          " keep a state, whose widths are not read from it; its GGUF file has "
-          "them"));
-    }
     for (const CountKey& key : kCounts) {
       RETURN_IF_ERROR(SetCounts(key.from, key.to));
     }
     RETURN_IF_ERROR(SetDenseWidth());
     if (architecture_.mixer == planner::MixerKind::kLatentAttention) {
       RETURN_IF_ERROR(SetLatentHeads());
+    }
+    if (architecture_.recurrent_layers != planner::RecurrentRule::kNone) {
+      RETURN_IF_ERROR(AddStates(config_, architecture_, out_));
     }
     // Other architectures may have a sliding_window that nothing uses.
     if (architecture_.windows == planner::WindowRule::kNone) {
@@ -112,9 +116,17 @@ class ConfigReader {
     return absl::OkStatus();
   }
 
-  // Llama 4 calls the width of its experts intermediate_size, and that of its
-  // dense layers intermediate_size_mlp.
   absl::Status SetDenseWidth() {
+    RETURN_IF_ERROR(SetAdjustedWidth());
+    // Granite 4 without experts gives its FFNs the shared expert's name.
+    ASSIGN_OR_RETURN(const auto n_experts,
+                     NumberOf(config_, "num_local_experts"));
+    if (n_experts == 0.0) {
+      RETURN_IF_ERROR(
+          SetCounts("shared_intermediate_size", "feed_forward_length"));
+    }
+    // Llama 4 calls the width of its experts intermediate_size, and that of its
+    // dense layers intermediate_size_mlp.
     constexpr absl::string_view kDense = "intermediate_size_mlp";
     if (FindField(config_, kDense) == nullptr) return absl::OkStatus();
     RETURN_IF_ERROR(
@@ -122,19 +134,48 @@ class ConfigReader {
     return SetCounts(kDense, "feed_forward_length");
   }
 
-  // Takes a number that must be there.
-  absl::StatusOr<uint64_t> Required(absl::string_view name) const {
-    const ConfigValue* value = FindField(config_, name);
-    if (value == nullptr) return BadField(name, "is missing");
-    return CountOf(*value, name);
+  // LFM2's FFNs have two thirds of the width that the config names, times a
+  // factor, rounded up to a multiple.
+  absl::Status SetAdjustedWidth() {
+    constexpr absl::string_view kMultiple = "block_multiple_of";
+    const ConfigValue* adjusts = FindField(config_, "block_auto_adjust_ff_dim");
+    if (FindField(config_, kMultiple) == nullptr ||
+        (adjusts != nullptr && !adjusts->bool_value())) {
+      return absl::OkStatus();
+    }
+    const bool has_block_width = FindField(config_, "block_ff_dim") != nullptr;
+    ASSIGN_OR_RETURN(
+        const uint64_t width,
+        RequiredCount(config_,
+                      has_block_width ? "block_ff_dim" : "intermediate_size"));
+    ASSIGN_OR_RETURN(const uint64_t multiple,
+                     RequiredCount(config_, kMultiple));
+    ASSIGN_OR_RETURN(const auto factor,
+                     NumberOf(config_, "block_ffn_dim_multiplier"));
+    constexpr auto kMax = static_cast<uint64_t>(planner::ModelShape::kMaxDim);
+    const uint64_t two_thirds = 2 * width / 3;
+    const double adjusted =
+        factor.value_or(1) * static_cast<double>(two_thirds);
+    if (multiple < 1 || multiple > kMax || !(adjusted >= 0) ||
+        adjusted > static_cast<double>(kMax)) {
+      return BadField(kMultiple, "gives no width that a model may have");
+    }
+    const auto whole = static_cast<uint64_t>(adjusted);
+    out_.Int("feed_forward_length",
+             (whole + multiple - 1) / multiple * multiple);
+    return absl::OkStatus();
   }
 
   // A file's keys are of attention over the cache, whose rows all heads share.
   absl::Status SetLatentHeads() {
-    ASSIGN_OR_RETURN(const uint64_t rank, Required("kv_lora_rank"));
-    ASSIGN_OR_RETURN(const uint64_t rotated, Required("qk_rope_head_dim"));
-    ASSIGN_OR_RETURN(const uint64_t plain, Required("qk_nope_head_dim"));
-    ASSIGN_OR_RETURN(const uint64_t value, Required("v_head_dim"));
+    ASSIGN_OR_RETURN(const uint64_t rank,
+                     RequiredCount(config_, "kv_lora_rank"));
+    ASSIGN_OR_RETURN(const uint64_t rotated,
+                     RequiredCount(config_, "qk_rope_head_dim"));
+    ASSIGN_OR_RETURN(const uint64_t plain,
+                     RequiredCount(config_, "qk_nope_head_dim"));
+    ASSIGN_OR_RETURN(const uint64_t value,
+                     RequiredCount(config_, "v_head_dim"));
     out_.Int("attention.kv_lora_rank", rank)
         .Int("attention.head_count_kv", 1)
         .Int("attention.key_length", rank + rotated)
@@ -223,8 +264,11 @@ class ConfigReader {
 };
 
 absl::StatusOr<const Architecture*> ArchitectureOf(const ConfigObject& config) {
-  const std::string name = TextOf(config, "model_type");
+  std::string name = TextOf(config, "model_type");
   if (name.empty()) return BadField("model_type", "is missing");
+  if (ListsExpertLayers(config) && !absl::EndsWith(name, "_moe")) {
+    name += "_moe";
+  }
   for (const Architecture* architecture : planner::Architectures()) {
     if (absl::c_linear_search(architecture->config_types, name)) {
       return architecture;
@@ -321,6 +365,11 @@ absl::StatusOr<planner::GgufHeader> HeaderFromConfig(absl::string_view json) {
 absl::StatusOr<ModelConfig> ModelFromConfig(absl::string_view json) {
   ASSIGN_OR_RETURN(const TextConfig config, ParseConfig(json));
   const Architecture& architecture = *config.architecture;
+  if (architecture.recurrent_layers != planner::RecurrentRule::kNone) {
+    return absl::UnimplementedError(
+        absl::StrCat("config.json: layers of ", architecture.name,
+                     " keep a state, and such models are not converted"));
+  }
   HeaderNumbers numbers(architecture.name);
   RETURN_IF_ERROR(ConfigReader(config.fields, architecture, numbers).Run());
   RETURN_IF_ERROR(AddComputedValues(config.fields, architecture, numbers));

@@ -187,6 +187,23 @@ CONFIGS = {
     '"intermediate_size":96,"moe_intermediate_size":32,"num_experts":4,'
     '"num_experts_per_tok":2,"num_attention_heads":4,"num_key_value_heads":2,'
     '"head_dim":16,"vocab_size":40,"max_position_embeddings":256}',
+    "delta_net": '{"model_type":"qwen3_5_text","hidden_size":64,"num_hidden_layers":2,'
+    '"intermediate_size":96,"num_attention_heads":4,"num_key_value_heads":2,'
+    '"head_dim":16,"vocab_size":40,"max_position_embeddings":256,"layer_types":'
+    '["linear_attention","full_attention"],"linear_conv_kernel_dim":4,'
+    '"linear_key_head_dim":16,"linear_num_key_heads":2,"linear_num_value_heads":4,'
+    '"linear_value_head_dim":16}',
+    "short_conv": '{"model_type":"lfm2","hidden_size":64,"num_hidden_layers":2,'
+    '"block_ff_dim":96,"block_multiple_of":32,"block_ffn_dim_multiplier":1.5,'
+    '"num_attention_heads":4,"num_key_value_heads":2,"vocab_size":40,'
+    '"full_attn_idxs":[1],"conv_L_cache":3,"max_position_embeddings":256}',
+    "mamba": '{"model_type":"nemotron_h","hidden_size":64,"num_hidden_layers":3,'
+    '"hybrid_override_pattern":"M*E","intermediate_size":96,"num_attention_heads":4,'
+    '"num_key_value_heads":2,"head_dim":16,"vocab_size":40,"mamba_num_heads":4,'
+    '"mamba_head_dim":16,"ssm_state_size":16,"n_groups":2,"conv_kernel":4,'
+    '"n_routed_experts":4,"num_experts_per_tok":2,"n_shared_experts":1,'
+    '"moe_intermediate_size":32,"moe_shared_expert_intermediate_size":64,'
+    '"max_position_embeddings":256}',
 }
 
 
