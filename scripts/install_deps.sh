@@ -30,13 +30,13 @@ test_packages=(
 client_packages=(
   default-jdk-headless golang-github-golang-protobuf-1-5-dev golang-go
   golang-google-grpc-dev libgeronimo-annotation-1.3-spec-java libgrpc-java
-  libguava-java libnetty-java libperfmark-java libprotobuf-java
+  libguava-java libnetty-java libperfmark-java libprotobuf-java nodejs
   protobuf-compiler-grpc-java-plugin protoc-gen-go-1-5 protoc-gen-go-grpc ruby-grpc
 )
 browser_packages=(chromium)
 ci_packages=(
   ccache clang-14 clang-format-14 clang-tidy-14 iproute2 libclang-rt-14-dev
-  libfuzzer-14-dev shellcheck
+  libfuzzer-14-dev nodejs shellcheck
 )
 neon_packages=(cmake g++-aarch64-linux-gnu ninja-build qemu-user-static)
 package_packages=(binutils debootstrap dpkg-dev file lintian patchelf)
