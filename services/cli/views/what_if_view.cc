@@ -83,21 +83,56 @@ std::string CellOf(const GridCell& cell, int64_t width, const Style& style) {
   return Paint(style, ShadeOf(heat).color, text);
 }
 
-// Writes columns [begin, end) of one panel.
-void AppendColumns(const GridPanel& panel, const std::vector<std::string>& rows,
-                   const std::vector<std::string>& columns, size_t begin,
-                   size_t end, absl::string_view corner, int64_t row_width,
-                   int64_t text_width, const Style& style, std::string& out) {
-  std::string line = PadLeft(corner, row_width + 2);
+// A panel as it is written: its cells, and the widths of what is beside them.
+struct PanelTable {
+  const GridPanel& panel;
+  const std::vector<std::string>& rows;
+  const std::vector<std::string>& columns;
+  std::string corner;
+  int64_t row_width;   // of the longest row's label
+  int64_t text_width;  // of the longest cell's text
+};
+
+PanelTable TableOf(const GridAnswer& answer, const MapAxes& axes,
+                   const GridPanel& panel) {
+  PanelTable table = {.panel = panel,
+                      .rows = answer.Labels(axes.rows),
+                      .columns = answer.Labels(axes.columns),
+                      .corner = absl::StrCat(GridAxisName(axes.rows), " \\ ",
+                                             GridAxisName(axes.columns)),
+                      .row_width = 0,
+                      .text_width = 4};
+  table.row_width = Columns(table.corner);
+  for (const std::string& row : table.rows) {
+    table.row_width = std::max(table.row_width, Columns(row));
+  }
+  for (const std::string& column : table.columns) {
+    table.text_width = std::max(table.text_width, Columns(column) - 3);
+  }
+  for (const auto& row : panel.rows) {
+    for (const GridCell& cell : row) {
+      table.text_width =
+          std::max(table.text_width, Columns(CellText(*cell.point)));
+    }
+  }
+  return table;
+}
+
+// Writes columns [begin, end) of a table.
+void AppendColumns(const PanelTable& table, size_t begin, size_t end,
+                   const Style& style, std::string& out) {
+  std::string line = PadLeft(table.corner, table.row_width + 2);
   for (size_t c = begin; c < end; ++c) {
     // Two glyphs and a blank come before the text, and a mark after it.
-    absl::StrAppend(&line, "  ", PadLeft(columns[c], text_width + 3), " ");
+    absl::StrAppend(&line, "  ",
+                    PadLeft(table.columns[c], table.text_width + 3), " ");
   }
   absl::StrAppend(&out, line.substr(0, line.find_last_not_of(' ') + 1), "\n");
-  for (size_t r = 0; r < panel.rows.size(); ++r) {
-    line = PadLeft(rows[r], row_width + 2);
+  for (size_t r = 0; r < table.panel.rows.size(); ++r) {
+    line = PadLeft(table.rows[r], table.row_width + 2);
     for (size_t c = begin; c < end; ++c) {
-      absl::StrAppend(&line, "  ", CellOf(panel.rows[r][c], text_width, style));
+      absl::StrAppend(&line, "  ",
+                      CellOf(table.panel.rows[r][c], table.text_width, style));
     }
     absl::StrAppend(&out, line.substr(0, line.find_last_not_of(' ') + 1), "\n");
   }
@@ -111,30 +146,13 @@ void AppendPanel(const GridAnswer& answer, const MapAxes& axes,
       absl::StrAppend(&out, "  ", Paint(style, Color::kBold, line), "\n");
     }
   }
-  const std::vector<std::string>& rows = answer.Labels(axes.rows);
-  const std::vector<std::string>& columns = answer.Labels(axes.columns);
-  const std::string corner =
-      absl::StrCat(GridAxisName(axes.rows), " \\ ", GridAxisName(axes.columns));
-  int64_t row_width = Columns(corner);
-  for (const std::string& row : rows) {
-    row_width = std::max(row_width, Columns(row));
-  }
-  int64_t text_width = 4;
-  for (const std::string& column : columns) {
-    text_width = std::max(text_width, Columns(column) - 3);
-  }
-  for (const auto& row : panel.rows) {
-    for (const GridCell& cell : row) {
-      text_width = std::max(text_width, Columns(CellText(*cell.point)));
-    }
-  }
-  const int64_t room = style.width - row_width - 2;
+  const PanelTable table = TableOf(answer, axes, panel);
+  const int64_t room = style.width - table.row_width - 2;
   const auto at_once =
-      static_cast<size_t>(std::max<int64_t>(1, room / (text_width + 6)));
-  for (size_t begin = 0; begin < columns.size(); begin += at_once) {
-    AppendColumns(panel, rows, columns, begin,
-                  std::min(begin + at_once, columns.size()), corner, row_width,
-                  text_width, style, out);
+      static_cast<size_t>(std::max<int64_t>(1, room / (table.text_width + 6)));
+  for (size_t begin = 0; begin < table.columns.size(); begin += at_once) {
+    AppendColumns(table, begin, std::min(begin + at_once, table.columns.size()),
+                  style, out);
     absl::StrAppend(&out, "\n");
   }
 }
