@@ -10,7 +10,6 @@
 #include "plimsoll/v1/tokenizer.grpc.pb.h"
 #include "services/gateway/worker_answers.h"
 #include "services/generation/message_bytes.h"
-#include "services/http/server_status.h"
 #include "services/wire/errors.h"
 
 namespace plimsoll::services {

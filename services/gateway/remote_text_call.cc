@@ -14,6 +14,7 @@
 #include "base/status_macros.h"
 #include "plimsoll/v1/generation.grpc.pb.h"
 #include "services/gateway/worker_answers.h"
+#include "services/generation/call_errors.h"
 #include "services/generation/message_bytes.h"
 #include "services/host/clock.h"
 #include "services/http/dialects/reply_parts.h"

@@ -8,21 +8,17 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "services/generation/call_constraint.h"
+#include "services/generation/call_errors.h"
 #include "services/generation/message_bytes.h"
 #include "services/generation/metered_sink.h"
 #include "services/generation/quota_book.h"
 #include "services/generation/rendered_session.h"
 #include "services/wire/errors.h"
-#include "services/wire/from_proto.h"
+#include "services/wire/generation_from_proto.h"
 #include "services/wire/to_proto.h"
 
 namespace plimsoll::services {
 namespace {
-
-// When a slot may be free again; nobody knows better.
-constexpr absl::Duration kQueueRetry = absl::Seconds(1);
-// When a session may be free again: people hold one for longer than a slot.
-constexpr absl::Duration kSessionRetry = absl::Seconds(30);
 
 // Both requests have the same fields.
 template <typename Request>
@@ -398,47 +394,6 @@ absl::Status Submit(const ServedModel& model, worker::GenerateOptions options,
   const absl::Status status =
       model.engine->Submit(std::move(options), std::move(sink));
   return status.ok() ? status : Refusal(status, model, n_prompt);
-}
-
-absl::Status SessionStatus(absl::Status status) {
-  switch (status.code()) {
-    case absl::StatusCode::kNotFound:
-      return WithDetails(
-          std::move(status),
-          {v1::ERROR_REASON_SESSION_NOT_FOUND, {}, std::nullopt});
-    case absl::StatusCode::kFailedPrecondition:
-      return WithDetails(std::move(status),
-                         {v1::ERROR_REASON_SESSION_BUSY, {}, kQueueRetry});
-    case absl::StatusCode::kAlreadyExists:
-      return WithDetails(std::move(status),
-                         {v1::ERROR_REASON_SESSION_EXISTS, {}, std::nullopt});
-    case absl::StatusCode::kResourceExhausted:
-      return WithDetails(std::move(status),
-                         {v1::ERROR_REASON_SESSION_LIMIT, {}, kSessionRetry});
-    case absl::StatusCode::kUnavailable:
-      return WithDetails(std::move(status),
-                         {v1::ERROR_REASON_MODEL_NOT_READY, {}, kQueueRetry});
-    default:
-      return status;
-  }
-}
-
-absl::Status EndStatus(absl::Status status) {
-  if (HasDetails(status)) return status;
-  switch (status.code()) {
-    case absl::StatusCode::kOutOfRange:
-      return WithDetails(std::move(status),
-                         {v1::ERROR_REASON_CONTEXT_FULL, {}, std::nullopt});
-    case absl::StatusCode::kAborted:  // it gave way to another tenant's request
-      return WithDetails(absl::ResourceExhaustedError(status.message()),
-                         {v1::ERROR_REASON_QUEUE_FULL, {}, kQueueRetry});
-    case absl::StatusCode::kNotFound:  // its session did
-      return WithDetails(
-          std::move(status),
-          {v1::ERROR_REASON_SESSION_NOT_FOUND, {}, std::nullopt});
-    default:
-      return status;
-  }
 }
 
 }  // namespace plimsoll::services

@@ -88,12 +88,6 @@ v1::PromptInfo DescribePrompt(const Generation& generation,
 absl::Status Submit(const ServedModel& model, worker::GenerateOptions options,
                     std::shared_ptr<worker::TokenSink> sink);
 
-// Adds details to the error of a session's call.
-absl::Status SessionStatus(absl::Status status);
-
-// Adds details to the error that ended a sequence, unless it has some.
-absl::Status EndStatus(absl::Status status);
-
 }  // namespace plimsoll::services
 
 #endif  // PLIMSOLL_SERVICES_GENERATION_GENERATION_H_

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "services/generation/call_errors.h"
 #include "services/generation/message_bytes.h"
 
 namespace plimsoll::services {

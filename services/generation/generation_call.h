@@ -17,6 +17,7 @@
 #include "services/host/clock.h"
 #include "services/tracing/request_trace.h"
 #include "services/wire/chat_tools.h"
+#include "services/wire/generation_to_proto.h"
 #include "services/wire/to_proto.h"
 #include "worker/engine/token_sink.h"
 

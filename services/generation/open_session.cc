@@ -10,12 +10,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "services/generation/call_errors.h"
 #include "services/generation/message_bytes.h"
 #include "services/generation/prompt.h"
 #include "services/generation/quota_book.h"
 #include "services/generation/rendered_session.h"
-#include "services/wire/from_proto.h"
-#include "services/wire/to_proto.h"
+#include "services/wire/generation_from_proto.h"
+#include "services/wire/generation_to_proto.h"
 
 namespace plimsoll::services {
 namespace {

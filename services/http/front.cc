@@ -28,7 +28,6 @@
 #include "services/http/metrics_server.h"
 #include "services/http/page.h"
 #include "services/http/planner_queries.h"
-#include "services/http/server_status.h"
 #include "services/http/token_calls.h"
 #include "services/server/access/identity.h"
 #include "services/server/call_guard.h"

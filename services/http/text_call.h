@@ -15,7 +15,6 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "services/generation/generation.h"
 #include "services/http/http_message.h"
 #include "services/http/http_models.h"
 #include "services/http/json.h"

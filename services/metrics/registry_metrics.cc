@@ -11,7 +11,6 @@
 #include "absl/time/time.h"
 #include "planner/layout/memory_plan.h"
 #include "services/generation/quota_book.h"
-#include "services/http/server_status.h"
 #include "services/metrics/worker_metric_list.h"
 #include "services/worker/models/loaded_model.h"
 #include "worker/device/host_resources.h"

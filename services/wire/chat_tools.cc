@@ -7,8 +7,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "services/wire/from_proto.h"
-#include "services/wire/to_proto.h"
+#include "services/wire/generation_from_proto.h"
+#include "services/wire/generation_to_proto.h"
 #include "worker/text/chat/chat_function_gemma.h"
 
 namespace plimsoll::services {

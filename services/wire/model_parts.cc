@@ -1,5 +1,6 @@
 #include "services/wire/model_parts.h"
 
+#include "services/wire/generation_to_proto.h"
 #include "services/wire/to_proto.h"
 #include "worker/device/host_resources.h"
 

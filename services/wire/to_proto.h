@@ -1,4 +1,4 @@
-// Converts values of planner and worker to messages of plimsoll.v1.
+// Converts values of the planner to messages of plimsoll.v1.
 #ifndef PLIMSOLL_SERVICES_WIRE_TO_PROTO_H_
 #define PLIMSOLL_SERVICES_WIRE_TO_PROTO_H_
 
@@ -13,11 +13,7 @@
 #include "planner/lease/lease_book.h"
 #include "planner/model/model_shape.h"
 #include "plimsoll/v1/common.pb.h"
-#include "plimsoll/v1/generation.pb.h"
 #include "plimsoll/v1/planner.pb.h"
-#include "plimsoll/v1/session.pb.h"
-#include "worker/engine/engine.h"
-#include "worker/text/chat/chat_template.h"
 
 namespace plimsoll::services {
 
@@ -39,23 +35,6 @@ v1::DeviceProfile ToProto(const planner::DeviceProfile& profile);
 v1::DescribeModelResponse ToProto(const planner::ModelShape& shape);
 v1::Lease ToProto(const planner::Lease& lease, absl::Time now);
 
-v1::MemoryReport ToProto(const worker::MemoryReport& report);
-v1::GeneratedToken ToProto(const worker::TokenOutput& token);
-v1::Eviction ToProto(const worker::Eviction& eviction);
-// Appends the output of a step, but its text, to a reply or to a part of a
-// stream.
-void AppendOutput(const worker::StepOutput& output,
-                  v1::GenerateResponse& response);
-void AppendOutput(const worker::StepOutput& output,
-                  v1::StreamGenerateResponse& part);
-void AppendOutput(const worker::StepOutput& output, v1::ChatResponse& part);
-// Converts a session; the caller sets its model.
-v1::Session ToProto(const worker::SessionInfo& info);
-v1::FinishReason ToProto(worker::FinishReason reason);
-// `total` is the time from the request to the end.
-v1::GenerationTiming TimingToProto(const worker::FinishInfo& info,
-                                   absl::Duration total);
-v1::TokenUsage UsageToProto(const worker::FinishInfo& info);
 google::protobuf::Duration ToProto(absl::Duration duration);
 
 }  // namespace plimsoll::services

@@ -29,6 +29,7 @@
 #include "services/wire/chat_tools.h"
 #include "services/wire/errors.h"
 #include "services/wire/from_proto.h"
+#include "services/wire/generation_from_proto.h"
 #include "services/wire/to_proto.h"
 #include "worker/engine/generate_options.h"
 #include "worker/sampling/sampler.h"

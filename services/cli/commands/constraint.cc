@@ -17,7 +17,7 @@
 #include "services/cli/terminal/input.h"
 #include "services/cli/terminal/json.h"
 #include "services/host/clock.h"
-#include "services/wire/from_proto.h"
+#include "services/wire/generation_from_proto.h"
 #include "worker/text/schema/schema_check.h"
 
 namespace plimsoll::cli {

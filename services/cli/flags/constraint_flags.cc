@@ -4,7 +4,7 @@
 #include "base/status_macros.h"
 #include "services/cli/terminal/failure.h"
 #include "services/cli/terminal/input.h"
-#include "services/wire/from_proto.h"
+#include "services/wire/generation_from_proto.h"
 #include "worker/text/utf8.h"
 
 namespace plimsoll::cli {

@@ -9,7 +9,7 @@
 #include "services/generation/served_model.h"
 #include "services/generation/tokenize.h"
 #include "services/http/local/local_text_call.h"
-#include "services/http/server_status.h"
+#include "services/http/local/server_status.h"
 #include "services/wire/errors.h"
 
 namespace plimsoll::services {

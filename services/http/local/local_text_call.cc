@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/sync/steady_mutex.h"
+#include "services/generation/call_errors.h"
 #include "services/generation/generation_call.h"
 #include "services/generation/message_bytes.h"
 #include "services/host/clock.h"

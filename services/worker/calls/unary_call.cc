@@ -7,6 +7,7 @@
 
 #include "base/status_macros.h"
 #include "base/sync/steady_mutex.h"
+#include "services/generation/call_errors.h"
 #include "services/wire/errors.h"
 
 namespace plimsoll::services {

@@ -17,6 +17,22 @@ namespace plimsoll::services {
 // A model goes through these states in order, and from the last to the first.
 enum class ModelState { kAbsent, kReserving, kLoading, kReady, kDraining };
 
+// The word for a state that replies over HTTP and metrics have.
+inline const char* StateWord(ModelState state) {
+  switch (state) {
+    case ModelState::kAbsent:
+      return "unloaded";
+    case ModelState::kReserving:
+    case ModelState::kLoading:
+      return "loading";
+    case ModelState::kReady:
+      return "ready";
+    case ModelState::kDraining:
+      return "unloading";
+  }
+  return "";
+}
+
 // Consecutive layers of a model on one of the worker's devices.
 struct ModelPart {
   std::string device_id;

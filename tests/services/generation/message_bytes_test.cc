@@ -11,6 +11,7 @@
 #include "plimsoll/v1/tokenizer.pb.h"
 #include "services/wire/chat_tools.h"
 #include "services/wire/errors.h"
+#include "services/wire/generation_to_proto.h"
 #include "services/wire/to_proto.h"
 
 namespace plimsoll::services {

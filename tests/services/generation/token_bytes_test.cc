@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "services/generation/message_bytes.h"
+#include "services/wire/generation_to_proto.h"
 #include "services/wire/to_proto.h"
 #include "tests/worker/text/tokenizer/gguf_fixture.h"
 

@@ -54,50 +54,10 @@ TEST(ToProtoTest, ZeroAndFalseOfAPlanAreVisible) {
   EXPECT_FALSE(message.regions(1).has_offset());
 }
 
-TEST(ToProtoTest, TokenZeroAndLogprobZeroAreVisible) {
-  const worker::TokenOutput token = {
-      .id = 0, .has_logprob = true, .logprob = 0, .candidates = {{0, 0}}};
-  EXPECT_EQ(Json(ToProto(token)),
-            "{\"id\":0,\"logprob\":0,"
-            "\"candidates\":[{\"id\":0,\"logprob\":0}],\"rank\":1}");
-  EXPECT_EQ(Json(ToProto(worker::TokenOutput{.id = 7, .candidates = {}})),
-            "{\"id\":7}");
-}
-
-TEST(ToProtoTest, AReportOfZeroesIsVisible) {
-  EXPECT_EQ(Json(ToProto(worker::MemoryReport{})),
-            "{\"planned_bytes\":\"0\",\"allocated_bytes\":\"0\","
-            "\"device_allocations_after_load\":0,\"peak_rss_bytes\":\"0\","
-            "\"vocab_bytes\":\"0\"}");
-}
-
-TEST(ToProtoTest, RatesAreOfTokensAfterTheFirst) {
-  worker::FinishInfo info;
-  info.n_prompt = 10;
-  info.n_generated = 5;
-  info.prefill = absl::Seconds(2);
-  info.decode = absl::Seconds(2);
-  const v1::GenerationTiming timing = TimingToProto(info, absl::Seconds(4));
-  EXPECT_EQ(timing.prefill_tokens_per_s(), 5);
-  EXPECT_EQ(timing.decode_tokens_per_s(), 2);
-  EXPECT_EQ(timing.total().seconds(), 4);
-  info.n_generated = 1;
-  EXPECT_FALSE(TimingToProto(info, {}).has_decode_tokens_per_s());
-}
-
 TEST(ToProtoTest, ADurationsPartsHaveOneSign) {
   const auto message = ToProto(-absl::Milliseconds(1500));
   EXPECT_EQ(message.seconds(), -1);
   EXPECT_EQ(message.nanos(), -500'000'000);
-}
-
-TEST(ToProtoTest, EveryFinishReasonHasAName) {
-  using R = worker::FinishReason;
-  EXPECT_EQ(ToProto(R::kEndToken), v1::FINISH_REASON_END_TOKEN);
-  EXPECT_EQ(ToProto(R::kStopToken), v1::FINISH_REASON_STOP_TOKEN);
-  EXPECT_EQ(ToProto(R::kStopString), v1::FINISH_REASON_STOP_STRING);
-  EXPECT_EQ(ToProto(R::kMaxTokens), v1::FINISH_REASON_MAX_TOKENS);
-  EXPECT_EQ(ToProto(R::kLength), v1::FINISH_REASON_LENGTH);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "services/cli/backends/generator.h"
 #include "services/cli/terminal/failure.h"
+#include "services/generation/call_errors.h"
 #include "services/generation/generation.h"
 
 namespace plimsoll::cli {

@@ -1,18 +1,14 @@
 // What a process holds in memory and does, as JSON for the page: the plans of
 // its models beside what was measured.
-#ifndef PLIMSOLL_SERVICES_HTTP_SERVER_STATUS_H_
-#define PLIMSOLL_SERVICES_HTTP_SERVER_STATUS_H_
+#ifndef PLIMSOLL_SERVICES_HTTP_LOCAL_SERVER_STATUS_H_
+#define PLIMSOLL_SERVICES_HTTP_LOCAL_SERVER_STATUS_H_
 
 #include <string>
 
 #include "services/http/json.h"
-#include "services/worker/models/model_info.h"
 #include "services/worker/models/model_registry.h"
 
 namespace plimsoll::services {
-
-// The word for a state of a model that replies have.
-const char* StateWord(ModelState state);
 
 // Returns the reply of /plimsoll/status, which docs/http.md describes. `state`
 // is the word of /health. It takes no longer than reading some small files of
@@ -21,4 +17,4 @@ Json ServerStatus(ModelRegistry& registry, const std::string& state);
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_HTTP_SERVER_STATUS_H_
+#endif  // PLIMSOLL_SERVICES_HTTP_LOCAL_SERVER_STATUS_H_

@@ -1,4 +1,4 @@
-#include "services/http/server_status.h"
+#include "services/http/local/server_status.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -9,6 +9,7 @@
 
 #include "planner/layout/memory_plan.h"
 #include "services/worker/models/loaded_model.h"
+#include "services/worker/models/model_info.h"
 #include "worker/device/host_resources.h"
 #include "worker/engine/engine.h"
 
@@ -129,21 +130,6 @@ Json ToJson(const std::string& id, const DeviceUse& use) {
 }
 
 }  // namespace
-
-const char* StateWord(ModelState state) {
-  switch (state) {
-    case ModelState::kAbsent:
-      return "unloaded";
-    case ModelState::kReserving:
-    case ModelState::kLoading:
-      return "loading";
-    case ModelState::kReady:
-      return "ready";
-    case ModelState::kDraining:
-      return "unloading";
-  }
-  return "";
-}
 
 Json ServerStatus(ModelRegistry& registry, const std::string& state) {
   std::map<std::string, Json> models;  // by name
