@@ -5,7 +5,6 @@ binaries are looked for in $PLIMSOLL_BUILD (build/release)
 """
 
 import functools
-import os
 import pathlib
 import tempfile
 import unittest
@@ -15,25 +14,10 @@ from manifests_test import END_SECONDS, KUBERNETES
 from overlays import BUILD_DIR, TOOLS_DIR, run
 from pod_settings import flags_of
 
-KUSTOMIZATION = """\
-apiVersion: kustomize.config.k8s.io/v1beta1
-kind: Kustomization
-resources: [{top}/base]
-components: [{top}/components/http-gateway]
-"""
-
-
 @functools.lru_cache(maxsize=None)
 def rendered_text():
     """The base with the component, as YAML."""
-    top = render.OVERLAYS_DIR.parent
-    with tempfile.TemporaryDirectory() as folder:
-        folder = pathlib.Path(folder).resolve()
-        text = KUSTOMIZATION.format(top=os.path.relpath(top, folder))
-        (folder / "kustomization.yaml").write_text(text)
-        code, said = run(render.KUBECTL, "kustomize", folder)
-    assert code == 0, said
-    return said
+    return render.render_with("base", "http-gateway")
 
 
 def item(kind, name):

@@ -5,10 +5,13 @@ manifest's user and memory limit, no capabilities, and the volumes that it is
 given. Needs root, and to be in a network namespace of its own.
 """
 
+import contextlib
+import http.client
 import ipaddress
 import os
 import pathlib
 import shlex
+import socket
 import subprocess
 import tempfile
 import threading
@@ -19,6 +22,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 SUBNET = ipaddress.ip_network("10.93.0.0/24")
 BRIDGE = "pods"
+ALWAYS_PASSES = {"failureThreshold": 1}  # where a manifest has no such probe
 # What a pod's root has of this machine's.
 SYSTEM_FOLDERS = ("usr", "bin", "lib", "lib64", "etc", "sys")
 # It waits for its network, then becomes the container's process.
@@ -131,8 +135,8 @@ class Pod:
         self.drain_ends = None  # when it may end the calls that are left
         self.log = log
         self._start(hosts, volumes, binaries)
-        port = self.container["ports"][0]["containerPort"]
-        self.channel = grpc.insecure_channel(f"{address}:{port}")
+        self.port = self.container["ports"][0]["containerPort"]
+        self.channel = grpc.insecure_channel(f"{address}:{self.port}")
         self.health = health_pb2_grpc.HealthStub(self.channel)
         self._is_ending = threading.Event()
         self._kubelet = threading.Thread(target=self._probe_for_ever, daemon=True)
@@ -179,18 +183,34 @@ class Pod:
         self.process.stdin.flush()
 
     def _passes(self, probe):
-        """Whether a probe of the manifest passes: the real health protocol."""
-        request = health_pb2.HealthCheckRequest(service=probe["grpc"]["service"])
+        """Whether a probe of the manifest passes."""
+        seconds = probe.get("timeoutSeconds", 1)
         try:
-            reply = self.health.Check(request, timeout=probe.get("timeoutSeconds", 1))
-        except grpc.RpcError:
+            if "grpc" in probe:
+                return self._says_serving(probe["grpc"]["service"], seconds)
+            if "httpGet" in probe:
+                return self._says_ok(probe["httpGet"]["path"], seconds)
+            socket.create_connection((str(self.address), self.port), seconds).close()
+            return True
+        except (OSError, grpc.RpcError, http.client.HTTPException):
             return False
+
+    def _says_serving(self, service, seconds):
+        """A probe by the health protocol of gRPC."""
+        request = health_pb2.HealthCheckRequest(service=service)
+        reply = self.health.Check(request, timeout=seconds)
         return reply.status == health_pb2.HealthCheckResponse.SERVING
 
+    def _says_ok(self, path, seconds):
+        connection = http.client.HTTPConnection(str(self.address), self.port, seconds)
+        with contextlib.closing(connection):
+            connection.request("GET", path)
+            return connection.getresponse().status < 400
+
     def _probe_for_ever(self):
-        startup = self.container["startupProbe"]
+        startup = self.container.get("startupProbe", ALWAYS_PASSES)
         for _ in range(startup["failureThreshold"]):
-            if self._passes(startup):
+            if startup is ALWAYS_PASSES or self._passes(startup):
                 break
             if self._is_ending.wait(startup["periodSeconds"]):
                 return

@@ -9,6 +9,7 @@ import tomllib
 SECTIONS = {
     "plimsoll-planner": "planner",
     "plimsoll-worker": "worker",
+    "plimsoll-gateway": "gateway",
     "plimsoll": "serve",  # the only command of it that a pod runs
 }
 

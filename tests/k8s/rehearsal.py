@@ -2,13 +2,15 @@
 
 Usage: rehearsal.py MANIFESTS.json BIN_FOLDER MODEL_FOLDER
 
-Runs the planner and the workers of the rendered overlay as pods (pod.py), and
-clients that stream from the pods that are ready. Then it
+Runs the planner, the workers and the gateways of the rendered overlay as pods
+(pod.py), and clients that stream from the pods that are ready: by gRPC from
+workers, and over HTTP from gateways. Then it
   1. replaces each worker, as a rolling update does: preStop, SIGTERM, the grace
      period, a new pod of the same name;
-  2. replaces the planner;
-  3. kills a worker and starts its container again.
-It fails if in 1 or 2 a stream is lost that the drain promises to keep, or has
+  2. replaces each gateway, once a new one is ready;
+  3. replaces the planner;
+  4. kills a worker and starts its container again.
+It fails if in 1 to 3 a stream is lost that the drain promises to keep, or has
 another text than it should; if a call is refused; if a pod had to be killed or
 needed more memory than its limit; or if a worker's plan is not the manifest's to
 the byte. Prints what it measured last. Needs root; where namespaces are not
@@ -68,23 +70,41 @@ class Cluster:
         self.binaries = binaries
         self.models = models
         self.folder = folder
-        kinds = {o["kind"]: o for o in objects}
+        kinds = ("Deployment", "StatefulSet")
+        servers = {o["metadata"]["name"]: o for o in objects if o["kind"] in kinds}
         self.objects = objects
-        self.planner_of = kinds["Deployment"]
-        self.worker = kinds["StatefulSet"]
+        self.planner_of = servers["plimsoll-planner"]
+        self.worker = servers["plimsoll-worker"]
+        self.gateway = servers["plimsoll-gateway"]
         for name, files in pod_settings.config_maps(objects).items():
             for file, text in files.items():
                 (self._volume(name) / file).write_text(text)
         self.workers = {}  # by ordinal; a pod that ends is not among them
+        self.gateways = []  # as well
         self.planner = None
         self.log = open(folder / "pods.log", "wb")
         self.planner_address = pod.SUBNET[10]
         self.next_address = 20
-        (folder / "hosts").write_text(
-            f"127.0.0.1 localhost\n{self.planner_address} plimsoll-planner\n"
-        )
         self.peaks = []  # bytes, of pods of workers that have ended
         self.lock = threading.Lock()
+        self.hosts = open(folder / "hosts", "w+b", buffering=0)
+        self._name_services()
+        self.is_ending = threading.Event()
+        self.names = threading.Thread(target=self._name_for_ever)
+        self.names.start()
+
+    def _name_services(self):
+        """Tells pods the addresses of Services, as a cluster's DNS does."""
+        names = ["127.0.0.1 localhost", f"{self.planner_address} plimsoll-planner"]
+        names += [f"{worker.address} plimsoll-worker" for worker in self.endpoints()]
+        text = "".join(f"{line}\n" for line in names).encode()
+        # A reader sees the old names or the new ones, and never none.
+        os.pwrite(self.hosts.fileno(), text, 0)
+        self.hosts.truncate(len(text))
+
+    def _name_for_ever(self):
+        while not self.is_ending.wait(0.5):
+            self._name_services()
 
     def _volume(self, name):
         path = self.folder / name
@@ -94,8 +114,8 @@ class Cluster:
 
     def _pod(self, name, controller, address, volumes):
         template = controller["spec"]["template"]
-        mounts = template["spec"]["containers"][0]["volumeMounts"]
-        for volume in template["spec"]["volumes"]:
+        mounts = template["spec"]["containers"][0].get("volumeMounts", [])
+        for volume in template["spec"].get("volumes", []):
             if "configMap" in volume:
                 (path,) = [
                     m["mountPath"] for m in mounts if m["name"] == volume["name"]
@@ -134,6 +154,29 @@ class Cluster:
             self.workers[ordinal] = started
         return started
 
+    def start_gateway(self):
+        """A pod of the gateways' Deployment, with an address of its own."""
+        address = pod.SUBNET[self.next_address]
+        self.next_address += 1
+        name = f"{self.gateway['metadata']['name']}-{address.packed[-1]}"
+        started = self._pod(name, self.gateway, address, {})
+        with self.lock:
+            self.gateways.append(started)
+        return started
+
+    def take_gateway(self, gateway):
+        """A gateway that ends from now on."""
+        with self.lock:
+            self.gateways.remove(gateway)
+        assert gateway.cgroup.oom_kills() == 0
+        assert gateway.failure is None, gateway.failure
+        return gateway
+
+    def ready_gateways(self):
+        """The gateways that their Service lists."""
+        with self.lock:
+            return [gateway for gateway in self.gateways if gateway.is_ready]
+
     def take(self, ordinal):
         """A worker that ends from now on; clients are told of it later."""
         with self.lock:
@@ -154,9 +197,12 @@ class Cluster:
         return int(metadata["annotations"]["plimsoll.dev/plan-bytes"])
 
     def close(self):
-        for running in (*self.workers.values(), self.planner):
+        for running in (*self.gateways, *self.workers.values(), self.planner):
             if running is not None:
                 running.close()
+        self.is_ending.set()
+        self.names.join()
+        self.hosts.close()
         self.log.close()
 
 
@@ -191,6 +237,11 @@ class Clients:
                 has_begun = True
                 text += part.text
                 is_whole = part.HasField("finish")
+        except ValueError:  # the channel to a pod that is gone is closed
+            with self.lock:
+                if worker.address not in self.may_lose:
+                    self.refused.append(f"{worker.name}: it is gone")
+            return
         except grpc.RpcError as error:
             with self.lock:
                 if worker.address in self.may_lose:
@@ -277,6 +328,16 @@ def roll_workers(cluster, clients, report):
     report["seconds from a new pod to ready"] = readies
 
 
+def roll_gateways(cluster, http_clients, report):
+    """Replaces each gateway, as a Deployment does."""
+    drains = []
+    for old in list(cluster.gateways):
+        cluster.start_gateway().await_ready(READY_SECONDS)
+        drains.append(cluster.take_gateway(old).delete())
+        http_clients.check(f"replacing {old.name}")
+    report["seconds from SIGTERM to a gateway's end"] = drains
+
+
 def replace_planner(cluster, clients, report):
     """As the strategy Recreate: the old one ends first."""
     start = time.monotonic()
@@ -298,7 +359,15 @@ def crash_worker(cluster, clients, report):
     report["seconds from a kill to ready"] = [again.await_ready(READY_SECONDS)]
 
 
-def rehearse(cluster, clients):
+def start_gateways(cluster, report):
+    n_gateways = cluster.gateway["spec"]["replicas"]
+    first = [cluster.start_gateway() for _ in range(n_gateways)]
+    report["seconds until the first gateways are ready"] = [
+        gateway.await_ready(READY_SECONDS) for gateway in first
+    ]
+
+
+def rehearse(cluster, clients, http_clients):
     """The whole play; returns what was measured."""
     report = {}
     cluster.start_planner()
@@ -308,14 +377,25 @@ def rehearse(cluster, clients):
         worker.await_ready(READY_SECONDS) for worker in first
     ]
     check_plans(cluster)
+    start_gateways(cluster, report)
     clients.start()
+    http_clients.start()
     roll_workers(cluster, clients, report)
+    http_clients.check("replacing workers")
     check_plans(cluster)
+    roll_gateways(cluster, http_clients, report)
     replace_planner(cluster, clients, report)
+    http_clients.check("a planner that is away")
+    with http_clients.lock:
+        http_clients.may_break = True
     crash_worker(cluster, clients, report)
     clients.stop()
+    http_clients.stop()
     clients.check("the rehearsal")
+    http_clients.check("the rehearsal")
     check_plans(cluster)
+    for gateway in list(cluster.gateways):
+        cluster.take_gateway(gateway).delete()
     for ordinal in sorted(cluster.workers):
         cluster.take(ordinal).delete()
     leases = stubs.PlannerStub(cluster.planner.channel).ListLeases(
@@ -325,7 +405,9 @@ def rehearse(cluster, clients):
     return report
 
 
-def print_report(cluster, clients, report, limit_bytes):
+def print_report(cluster, clients, http_clients, report):
+    container = cluster.worker["spec"]["template"]["spec"]["containers"][0]
+    limit_bytes = pod.bytes_of(container["resources"]["limits"]["memory"])
     for what, values in report.items():
         print(f"{what}: " + ", ".join(f"{value:.1f}" for value in values))
     peaks = [peak for peak in cluster.peaks if peak is not None]
@@ -334,8 +416,9 @@ def print_report(cluster, clients, report, limit_bytes):
     else:
         print("memory of a pod: not limited, as no cgroup can be made here")
     print(
-        f"{clients.n_whole} streams whole, none refused, none lost; "
-        f"{clients.n_overdue} outlived the drain"
+        f"{clients.n_whole} streams whole, and {http_clients.n_whole} over HTTP, none "
+        f"refused, none lost; {clients.n_overdue} outlived the drain, and "
+        f"{http_clients.n_broken} over HTTP had a worker that was killed"
     )
 
 
@@ -356,14 +439,14 @@ def main():
         stack.callback(cluster.close)
         clients = Clients(cluster)
         stack.callback(clients.stop)
+        http_clients = HttpClients(cluster.ready_gateways)
+        stack.callback(http_clients.stop)
         try:
-            report = rehearse(cluster, clients)
+            report = rehearse(cluster, clients, http_clients)
         except BaseException:
             sys.stderr.write((folder / "pods.log").read_text(errors="replace"))
             raise
-        limit = cluster.worker["spec"]["template"]["spec"]["containers"][0]
-        limit_bytes = pod.bytes_of(limit["resources"]["limits"]["memory"])
-        print_report(cluster, clients, report, limit_bytes)
+        print_report(cluster, clients, http_clients, report)
 
 
 if __name__ == "__main__":
@@ -373,4 +456,5 @@ if __name__ == "__main__":
         import pod
         import pod_settings
         import stubs
+        from http_clients import HttpClients
     main()

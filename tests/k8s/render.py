@@ -1,12 +1,14 @@
 """Renders the overlays of deploy/k8s.
 
-Usage: render.py OVERLAY > FILE.json   the objects as one JSON list
+Usage: render.py OVERLAY [COMPONENT...] > FILE.json   the objects as one JSON list
 """
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 import yaml
 
@@ -20,10 +22,31 @@ def overlay_names():
     return sorted(path.name for path in OVERLAYS_DIR.iterdir())
 
 
+def build(folder):
+    """The YAML of a folder with a kustomization."""
+    command = [KUBECTL, "kustomize", folder]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
 def render_text(overlay):
     """The YAML of an overlay."""
-    command = [KUBECTL, "kustomize", OVERLAYS_DIR / overlay]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return build(OVERLAYS_DIR / overlay)
+
+
+def render_with(resource, *components):
+    """The YAML of a folder of deploy/k8s, with components."""
+    with tempfile.TemporaryDirectory() as folder:
+        top = os.path.relpath(OVERLAYS_DIR.parent, os.path.realpath(folder))
+        kustomization = {
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "resources": [f"{top}/{resource}"],
+            "components": [f"{top}/components/{name}" for name in components],
+        }
+        (pathlib.Path(folder) / "kustomization.yaml").write_text(
+            yaml.safe_dump(kustomization)
+        )
+        return build(folder)
 
 
 def render(overlay):
@@ -32,4 +55,5 @@ def render(overlay):
 
 
 if __name__ == "__main__":
-    json.dump(render(sys.argv[1]), sys.stdout, indent=1)
+    text = render_with(f"overlays/{sys.argv[1]}", *sys.argv[2:])
+    json.dump(list(yaml.safe_load_all(text)), sys.stdout, indent=1)
