@@ -13,10 +13,6 @@ namespace {
 constexpr int kMaxStorageRules = 64;
 constexpr size_t kMaxRuntimeNoteBytes = 256;
 
-absl::Status Bad(absl::string_view field, absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat(field, " ", what));
-}
-
 absl::StatusOr<planner::AllocationRule> FromProto(v1::AllocationRule rule) {
   switch (rule) {
     case v1::ALLOCATION_RULE_EXACT:
@@ -26,7 +22,7 @@ absl::StatusOr<planner::AllocationRule> FromProto(v1::AllocationRule rule) {
     case v1::ALLOCATION_RULE_POW2:
       return planner::AllocationRule::kPow2;
     default:
-      return Bad("allocation", "is not a known rule");
+      return InvalidField("allocation", "is not a known rule");
   }
 }
 
@@ -40,7 +36,7 @@ absl::StatusOr<planner::Basis> FromProto(v1::Basis basis,
     case v1::BASIS_ESTIMATED:
       return planner::Basis::kEstimated;
     default:
-      return Bad(field, "is not a known basis");
+      return InvalidField(field, "is not a known basis");
   }
 }
 
@@ -67,7 +63,7 @@ absl::StatusOr<planner::ReservePolicy> FromProto(v1::ReservePolicy policy) {
     case v1::RESERVE_POLICY_WINDOWED:
       return planner::ReservePolicy::kWindowed;
     default:
-      return Bad("policy", "is not a known policy");
+      return InvalidField("policy", "is not a known policy");
   }
 }
 
@@ -83,14 +79,15 @@ absl::StatusOr<planner::RingRule> FromProto(v1::RingRule rule) {
     case v1::RING_RULE_WINDOW_PLUS_TOKENS:
       return planner::RingRule::kWindowPlusTokens;
     default:
-      return Bad("ring", "is not a known rule");
+      return InvalidField("ring", "is not a known rule");
   }
 }
 
 absl::Status FillCpuExperts(const v1::LoadOptions& message,
                             planner::LoadOptions& options) {
   if (message.has_n_cpu_experts() && message.auto_cpu_experts()) {
-    return Bad("n_cpu_experts", "is a number, and auto_cpu_experts is true");
+    return InvalidField("n_cpu_experts",
+                        "is a number, and auto_cpu_experts is true");
   }
   if (message.has_n_cpu_experts()) {
     options.n_cpu_experts = message.n_cpu_experts();
@@ -133,7 +130,7 @@ absl::Status FillOtherEngines(const v1::LoadOptions& message,
     } else if (weights == v1::HOST_WEIGHTS_TABLES) {
       options.engine.host_weights.tables = true;
     } else {
-      return Bad("host_weights", "has a kind that is not known");
+      return InvalidField("host_weights", "has a kind that is not known");
     }
   }
   if (message.has_mmap_weights()) {
@@ -169,9 +166,13 @@ absl::Status FillWorkspace(const v1::WorkspaceParameters& message,
 
 }  // namespace
 
+absl::Status InvalidField(absl::string_view field, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(field, " ", what));
+}
+
 absl::StatusOr<int64_t> Signed(uint64_t value, absl::string_view field) {
   if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-    return Bad(field, "does not fit in 63 bits");
+    return InvalidField(field, "does not fit in 63 bits");
   }
   return static_cast<int64_t>(value);
 }
@@ -181,7 +182,7 @@ absl::StatusOr<DType> FromProto(v1::ElementType type, absl::string_view field) {
   const DTypeInfo* info =
       number < 1 ? nullptr : FindDType(static_cast<uint32_t>(number - 1));
   if (info == nullptr) {
-    return Bad(field, absl::StrCat("is no element type: ", number));
+    return InvalidField(field, absl::StrCat("is no element type: ", number));
   }
   return info->dtype;
 }
@@ -197,7 +198,7 @@ absl::StatusOr<planner::LoadOptions> FromProto(
   if (message.has_n_ubatch()) options.n_ubatch = message.n_ubatch();
   if (message.has_n_idle_sessions()) {
     if (message.n_idle_sessions() > 65'536) {
-      return Bad("n_idle_sessions", "is above 65536");
+      return InvalidField("n_idle_sessions", "is above 65536");
     }
     options.n_idle_sessions = message.n_idle_sessions();
   }
@@ -212,19 +213,21 @@ absl::StatusOr<planner::LoadOptions> FromProto(
     ASSIGN_OR_RETURN(options.margin_bytes,
                      Signed(message.margin_bytes(), "margin_bytes"));
   }
-  if (options.n_ctx == 0) return Bad("n_ctx", "must be at least 1");
+  if (options.n_ctx == 0) return InvalidField("n_ctx", "must be at least 1");
   if (options.max_inference_len == 0) {
-    return Bad("max_inference_len", "must be at least 1");
+    return InvalidField("max_inference_len", "must be at least 1");
   }
   if (options.n_slots < 1 ||
       options.n_slots > planner::LoadOptions::kMaxSlots) {
-    return Bad("n_slots",
-               absl::StrCat("must be 1 to ", planner::LoadOptions::kMaxSlots));
+    return InvalidField(
+        "n_slots",
+        absl::StrCat("must be 1 to ", planner::LoadOptions::kMaxSlots));
   }
   if (options.n_ubatch < 1 ||
       options.n_ubatch > planner::LoadOptions::kMaxUbatch) {
-    return Bad("n_ubatch",
-               absl::StrCat("must be 1 to ", planner::LoadOptions::kMaxUbatch));
+    return InvalidField(
+        "n_ubatch",
+        absl::StrCat("must be 1 to ", planner::LoadOptions::kMaxUbatch));
   }
   RETURN_IF_ERROR(FillKvTypes(message, options));
   RETURN_IF_ERROR(FillOtherEngines(message, options));
@@ -246,14 +249,14 @@ absl::StatusOr<planner::DeviceProfile> FromProto(
                    Signed(message.granularity_bytes(), "granularity_bytes"));
   ASSIGN_OR_RETURN(profile.alignment, Signed(message.alignment(), "alignment"));
   if (message.storage_size() > kMaxStorageRules) {
-    return Bad("storage", "has more than 64 rules");
+    return InvalidField("storage", "has more than 64 rules");
   }
   for (const v1::StorageRule& rule : message.storage()) {
     ASSIGN_OR_RETURN(const DType dtype, FromProto(rule.type(), "storage.type"));
     profile.storage.push_back({dtype, rule.row_multiple()});
   }
   if (message.kv_types_size() > kMaxStorageRules) {
-    return Bad("kv_types", "has more than 64 types");
+    return InvalidField("kv_types", "has more than 64 types");
   }
   for (const int type : message.kv_types()) {
     ASSIGN_OR_RETURN(const DType dtype,
@@ -269,7 +272,7 @@ absl::StatusOr<planner::DeviceProfile> FromProto(
   ASSIGN_OR_RETURN(profile.runtime_basis,
                    FromProto(message.runtime_basis(), "runtime_basis"));
   if (message.runtime_note().size() > kMaxRuntimeNoteBytes) {
-    return Bad("runtime_note", "has more than 256 bytes");
+    return InvalidField("runtime_note", "has more than 256 bytes");
   }
   profile.runtime_note = message.runtime_note();
   ASSIGN_OR_RETURN(profile.message_bytes,

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "planner/layout/device_profile.h"
@@ -16,6 +17,9 @@ namespace plimsoll::services {
 
 // Every function below returns kInvalidArgument naming the field that makes no
 // sense.
+
+// The error of a value that makes no sense: `field` and `what`.
+absl::Status InvalidField(absl::string_view field, absl::string_view what);
 
 // Converts a count or size to int64. Here and below, errors call the value
 // `field`.

@@ -6,27 +6,24 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "services/host/random_id.h"
+#include "services/wire/from_proto.h"
 
 namespace plimsoll::services {
 namespace {
 
 constexpr uint32_t kMaxToken = std::numeric_limits<int32_t>::max();
 
-absl::Status Bad(absl::string_view field, absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat(field, " ", what));
-}
-
 absl::Status FillStopping(const v1::StoppingOptions& stopping,
                           worker::GenerateOptions& options) {
   if (stopping.stop_strings_size() > worker::GenerateOptions::kMaxStopStrings) {
-    return Bad(
+    return InvalidField(
         "stopping.stop_strings",
         absl::StrCat("has ", stopping.stop_strings_size(), " strings, at most ",
                      worker::GenerateOptions::kMaxStopStrings));
   }
   if (stopping.stop_token_ids_size() >
       worker::GenerateOptions::kMaxStopTokens) {
-    return Bad(
+    return InvalidField(
         "stopping.stop_token_ids",
         absl::StrCat("has ", stopping.stop_token_ids_size(), " ids, at most ",
                      worker::GenerateOptions::kMaxStopTokens));
@@ -35,15 +32,16 @@ absl::Status FillStopping(const v1::StoppingOptions& stopping,
   for (const std::string& text : stopping.stop_strings()) {
     const auto bytes = static_cast<int64_t>(text.size());
     if (bytes == 0 || bytes > worker::GenerateOptions::kMaxStopStringBytes) {
-      return Bad("stopping.stop_strings",
-                 absl::StrCat("has one of ", bytes, " bytes, not 1 to ",
-                              worker::GenerateOptions::kMaxStopStringBytes));
+      return InvalidField(
+          "stopping.stop_strings",
+          absl::StrCat("has one of ", bytes, " bytes, not 1 to ",
+                       worker::GenerateOptions::kMaxStopStringBytes));
     }
     options.stop_strings.push_back(text);
   }
   for (const uint32_t id : stopping.stop_token_ids()) {
     if (id > kMaxToken) {
-      return Bad("stopping.stop_token_ids", "has an id out of range");
+      return InvalidField("stopping.stop_token_ids", "has an id out of range");
     }
     options.stop_tokens.push_back(static_cast<int32_t>(id));
   }
@@ -67,7 +65,8 @@ absl::Status FillLogitBias(const v1::SamplingOptions& message,
     options.penalty_last_tokens = message.penalty_last_tokens();
   }
   for (const v1::LogitBias& one : message.logit_bias()) {
-    if (one.id() > kMaxToken) return Bad("logit_bias.id", "is too big");
+    if (one.id() > kMaxToken)
+      return InvalidField("logit_bias.id", "is too big");
     options.biases.push_back({static_cast<int32_t>(one.id()), one.bias()});
   }
   return absl::OkStatus();
@@ -82,25 +81,25 @@ absl::StatusOr<worker::RollMethod> RollMethodFrom(absl::string_view field,
     case v1::ROLL_METHOD_RECOMPUTE:
       return worker::RollMethod::kRecompute;
     default:
-      return Bad(field, "is not a known method");
+      return InvalidField(field, "is not a known method");
   }
 }
 
 absl::Status FillTools(const v1::ChatMessage& message,
                        worker::ChatMessage& added) {
   if (!message.tool_name().empty() && message.role() != v1::CHAT_ROLE_TOOL) {
-    return Bad("chat.messages.tool_name", "is only of role TOOL");
+    return InvalidField("chat.messages.tool_name", "is only of role TOOL");
   }
   if (!message.reasoning().empty() &&
       message.role() != v1::CHAT_ROLE_ASSISTANT) {
-    return Bad("chat.messages.reasoning", "is only of role ASSISTANT");
+    return InvalidField("chat.messages.reasoning", "is only of role ASSISTANT");
   }
   added.tool_name = message.tool_name();
   added.reasoning = message.reasoning();
   for (const v1::ToolCall& call : message.tool_calls()) {
     if (!call.error().empty()) {
-      return Bad("chat.messages.tool_calls",
-                 absl::StrCat("has what is no call: ", call.error()));
+      return InvalidField("chat.messages.tool_calls",
+                          absl::StrCat("has what is no call: ", call.error()));
     }
     added.tool_calls.push_back({call.name(), call.arguments()});
   }
@@ -114,7 +113,8 @@ absl::StatusOr<worker::SamplingOptions> FromProto(
   worker::SamplingOptions options;
   if (message.has_temperature()) options.temperature = message.temperature();
   if (message.has_top_k()) {
-    if (message.top_k() > kMaxToken) return Bad("sampling.top_k", "is too big");
+    if (message.top_k() > kMaxToken)
+      return InvalidField("sampling.top_k", "is too big");
     options.top_k = static_cast<int32_t>(message.top_k());
   }
   if (message.has_top_p()) options.top_p = message.top_p();
@@ -128,8 +128,9 @@ absl::StatusOr<worker::SamplingOptions> FromProto(
 absl::StatusOr<std::vector<worker::ChatMessage>> FromProto(
     const v1::ChatPrompt& message) {
   if (message.messages_size() > worker::kMaxChatMessages) {
-    return Bad("chat.messages",
-               absl::StrCat("has more than ", worker::kMaxChatMessages));
+    return InvalidField(
+        "chat.messages",
+        absl::StrCat("has more than ", worker::kMaxChatMessages));
   }
   std::vector<worker::ChatMessage> messages;
   for (const v1::ChatMessage& one : message.messages()) {
@@ -148,7 +149,7 @@ absl::StatusOr<std::vector<worker::ChatMessage>> FromProto(
         added.role = worker::ChatRole::kTool;
         break;
       default:
-        return Bad("chat.messages.role", "is not a known role");
+        return InvalidField("chat.messages.role", "is not a known role");
     }
     added.content = one.content();
     RETURN_IF_ERROR(FillTools(one, added));
@@ -167,7 +168,7 @@ absl::StatusOr<worker::GenerateOptions> FromProto(
   RETURN_IF_ERROR(FillStopping(stopping, options));
   if (response.has_top_logprobs()) {
     if (response.top_logprobs() > worker::GenerateOptions::kMaxTopLogprobs) {
-      return Bad(
+      return InvalidField(
           "response.top_logprobs",
           absl::StrCat("is above ", worker::GenerateOptions::kMaxTopLogprobs));
     }
@@ -186,7 +187,7 @@ absl::StatusOr<worker::GenerateOptions> FromProto(
       options.roll.policy = worker::ContextPolicy::kRoll;
       break;
     default:
-      return Bad("context_policy", "is not a known policy");
+      return InvalidField("context_policy", "is not a known policy");
   }
   return options;
 }
@@ -201,7 +202,7 @@ absl::StatusOr<worker::SessionOptions> FromProto(
   if (!request.has_ttl()) return options;
   const google::protobuf::Duration& ttl = request.ttl();
   if (ttl.nanos() < 0 || ttl.nanos() >= 1'000'000'000) {
-    return Bad("ttl.nanos", "must be 0 to 999,999,999");
+    return InvalidField("ttl.nanos", "must be 0 to 999,999,999");
   }
   options.ttl = absl::Seconds(ttl.seconds()) + absl::Nanoseconds(ttl.nanos());
   return options;
@@ -213,7 +214,7 @@ absl::Status FillRoll(const v1::RollOptions& message,
                         !message.has_pin_tokens() && !message.has_evict_to();
   if (is_empty) return absl::OkStatus();
   if (options.roll.policy != worker::ContextPolicy::kRoll) {
-    return Bad("roll", "means nothing without CONTEXT_POLICY_ROLL");
+    return InvalidField("roll", "means nothing without CONTEXT_POLICY_ROLL");
   }
   ASSIGN_OR_RETURN(options.roll.method,
                    RollMethodFrom("roll.method", message.method()));
@@ -240,11 +241,12 @@ absl::StatusOr<worker::ConstraintSource> SourceFromProto(
       source.text = message.regex();
       break;
     default:
-      return Bad("constraint", "has no json_schema, gbnf or regex");
+      return InvalidField("constraint", "has no json_schema, gbnf or regex");
   }
   if (message.has_schema_options()) {
     if (source.form != Form::kJsonSchema) {
-      return Bad("constraint.schema_options", "means nothing without a schema");
+      return InvalidField("constraint.schema_options",
+                          "means nothing without a schema");
     }
     const v1::JsonSchemaOptions& options = message.schema_options();
     source.options = {.closed_objects = options.closed_objects(),

@@ -1,25 +1,13 @@
 #include "services/wire/generation_to_proto.h"
 
-#include <gmock/gmock.h>
-#include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
-#include <string>
+#include "tests/services/wire/message_json.h"
 
 namespace plimsoll::services {
 namespace {
 
-using ::testing::HasSubstr;
-
-std::string JsonOf(const google::protobuf::Message& message) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.preserve_proto_field_names = true;
-  std::string json;
-  EXPECT_TRUE(
-      google::protobuf::util::MessageToJsonString(message, &json, options)
-          .ok());
-  return json;
-}
+using testing::JsonOf;
 
 TEST(GenerationToProtoTest, TokenZeroAndLogprobZeroAreVisible) {
   const worker::TokenOutput token = {

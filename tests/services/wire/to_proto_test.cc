@@ -1,26 +1,18 @@
 #include "services/wire/to_proto.h"
 
 #include <gmock/gmock.h>
-#include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <string>
 
+#include "tests/services/wire/message_json.h"
+
 namespace plimsoll::services {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::string Json(const google::protobuf::Message& message) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.preserve_proto_field_names = true;
-  std::string json;
-  EXPECT_TRUE(
-      google::protobuf::util::MessageToJsonString(message, &json, options)
-          .ok());
-  return json;
-}
+using testing::JsonOf;
 
 TEST(ToProtoTest, CountsAreCutToWhatFits) {
   EXPECT_EQ(ToUint32(-1), 0u);
@@ -43,7 +35,7 @@ TEST(ToProtoTest, ZeroAndFalseOfAPlanAreVisible) {
                           .basis = planner::Basis::kEstimated,
                           .formula = "5"});
   const v1::MemoryPlan message = ToProto(plan);
-  const std::string json = Json(message);
+  const std::string json = JsonOf(message);
   for (const char* field :
        {"\"n_ctx\":0", "\"fits\":false", "\"total_bytes\":\"0\"",
         "\"budget_bytes\":\"0\"", "\"arena_bytes\":\"0\"",
