@@ -7,6 +7,7 @@ table of headers), CVE-2023-44487 (streams that are reset at once).
 """
 
 import contextlib
+import functools
 import pathlib
 import socket
 import ssl
@@ -54,6 +55,15 @@ NAMES = {
 }
 
 
+def sends(connection, data):
+    """Sends all of it; returns whether the server took it."""
+    try:
+        connection.sendall(data)
+    except OSError:
+        return False  # the server has closed the connection, as it may
+    return True
+
+
 class Frames:
     """A connection that sends frames and keeps what it reads."""
 
@@ -76,12 +86,7 @@ class Frames:
         self._socket.close()
 
     def send(self, data):
-        """Sends all of it; returns whether the server took it."""
-        try:
-            self._socket.sendall(data)
-        except OSError:
-            return False  # the server has closed the connection, as it may
-        return True
+        return sends(self._socket, data)
 
     def _read(self):
         with contextlib.suppress(OSError):
@@ -229,16 +234,8 @@ def test_headers_that_never_end_over_tls(tls):  # noqa: F811
             socket.create_connection((host, int(port)), timeout=20) as plain,
             context.wrap_socket(plain, server_hostname="localhost") as client,
         ):
-
-            def send(data):
-                try:
-                    client.sendall(data)
-                except OSError:
-                    return False
-                return True
-
-            assert send(PREFACE + frame(SETTINGS, 0, 0))
-            assert flood(send) < MAX_FLOOD_BYTES
+            assert sends(client, PREFACE + frame(SETTINGS, 0, 0))
+            assert flood(functools.partial(sends, client)) < MAX_FLOOD_BYTES
         assert server.process.poll() is None, server.log()
         assert alive(channel)
         cost.check(MAX_FLOOD_GROWTH_BYTES)
