@@ -3,10 +3,7 @@
 Usage: components_test.py [-v]   with the Python of .ci/requirements.txt
 """
 
-import os
-import pathlib
 import re
-import tempfile
 import unittest
 
 import overlays
@@ -31,23 +28,19 @@ class SettingsTest(unittest.TestCase):
 
     def render_with(self, files):
         """kind-cpu with these files, as an overlay of somebody else's has it."""
-        with tempfile.TemporaryDirectory() as folder:
-            folder = os.path.realpath(folder)
-            base = os.path.relpath(render.OVERLAYS_DIR / "kind-cpu", folder)
-            generators = [
-                {
-                    "name": f"plimsoll-{name.removesuffix('.toml')}",
-                    "namespace": "plimsoll",
-                    "behavior": "merge",
-                    "files": [name],
-                }
-                for name in files
-            ]
-            for name, text in files.items():
-                pathlib.Path(folder, name).write_text(text)
-            own = {"resources": [base], "configMapGenerator": generators}
-            pathlib.Path(folder, "kustomization.yaml").write_text(yaml.safe_dump(own))
-            objects = render.render(folder)
+        generators = [
+            {
+                "name": f"plimsoll-{name.removesuffix('.toml')}",
+                "namespace": "plimsoll",
+                "behavior": "merge",
+                "files": [name],
+            }
+            for name in files
+        ]
+        text = render.render_with(
+            "overlays/kind-cpu", files=files, generators=generators
+        )
+        objects = yaml.safe_load_all(text)
         return {(o["kind"], o["metadata"]["name"]): o for o in objects}
 
     def test_a_changed_setting_replaces_the_pods_that_it_is_of(self):

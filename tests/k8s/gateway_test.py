@@ -17,7 +17,7 @@ from pod_settings import flags_of
 @functools.lru_cache(maxsize=None)
 def rendered_text():
     """The base with the component, as YAML."""
-    return render.render_with("base", "http-gateway")
+    return render.render_with("base", components=["http-gateway"])
 
 
 def item(kind, name):

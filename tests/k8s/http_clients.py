@@ -3,41 +3,28 @@
 import contextlib
 import http.client
 import json
-import threading
-import time
 
-CALL_SECONDS = 120
-LAG_SECONDS = 2  # a client's list of addresses may be as old as this
+from stream_threads import CALL_SECONDS, PROMPT, SHORT_TOKENS, StreamThreads
+
 N_CLIENTS = 2
 REQUEST = {
-    "prompt": "Once upon a time",
-    "max_tokens": 24,
+    "prompt": PROMPT,
+    "max_tokens": SHORT_TOKENS,
     "temperature": 0,
     "ignore_eos": True,
     "stream": True,
 }
 
 
-class HttpClients:
-    """Threads that stream from ready gateways, one stream after the other.
-
-    `gateways` returns the pods that a Service lists. Every stream must have the text
-    of the first one.
-    """
+class HttpClients(StreamThreads):
+    """Every stream must have the text of the first one."""
 
     def __init__(self, gateways):
-        self.gateways = gateways
+        super().__init__(gateways, N_CLIENTS)
         self.expected = None
-        self.n_whole = 0
         self.n_broken = 0  # while they may break
         self.failures = []
         self.may_break = False  # a worker is killed
-        self.is_ending = threading.Event()
-        self.lock = threading.Lock()
-        self.threads = [
-            threading.Thread(target=self._stream_for_ever, args=(i,))
-            for i in range(N_CLIENTS)
-        ]
 
     def _text_of(self, gateway):
         """The text of a stream; raises ValueError if it is not whole."""
@@ -63,7 +50,7 @@ class HttpClients:
                 text += part["choices"][0]["text"]
         raise ValueError(f"no end after {text!r}")
 
-    def _stream(self, gateway):
+    def stream(self, gateway):
         try:
             text = self._text_of(gateway)
         except (OSError, ValueError, http.client.HTTPException) as error:
@@ -80,27 +67,7 @@ class HttpClients:
             else:
                 self.failures.append(f"{gateway.name}: another text: {text!r}")
 
-    def _stream_for_ever(self, number):
-        known, known_since, turn = [], 0, number
-        while not self.is_ending.is_set():
-            if time.monotonic() - known_since > LAG_SECONDS:
-                known, known_since = self.gateways(), time.monotonic()
-            if known:
-                turn += 1
-                self._stream(known[turn % len(known)])
-            self.is_ending.wait(0.1)
-
-    def start(self):
-        for thread in self.threads:
-            thread.start()
-
     def check(self, what):
         """Fails if a stream was lost or refused so far."""
         with self.lock:
             assert not self.failures, f"{what}: over HTTP: {self.failures}"
-
-    def stop(self):
-        self.is_ending.set()
-        for thread in self.threads:
-            if thread.ident is not None:
-                thread.join()

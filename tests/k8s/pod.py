@@ -251,6 +251,11 @@ class Pod:
             time.sleep(0.05)
         return time.monotonic() - start
 
+    def check(self):
+        """Fails if the kernel or its kubelet had to kill it."""
+        assert self.cgroup.oom_kills() == 0
+        assert self.failure is None, self.failure
+
     def delete(self):
         """Ends it as a kubelet does: preStop, SIGTERM, the rest of the grace period.
 

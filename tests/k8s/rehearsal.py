@@ -27,19 +27,18 @@ import tempfile
 import threading
 import time
 
+from http_clients import HttpClients
+from stream_threads import CALL_SECONDS, LAG_SECONDS, PROMPT, SHORT_TOKENS, StreamThreads
+
 SOURCE_DIR = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(SOURCE_DIR / "tests" / "e2e"))
 
 READY_SECONDS = 120  # a busy machine
-LAG_SECONDS = 2  # a client's list of addresses may be as old as this
-CALL_SECONDS = 120
 N_CLIENTS = 3
-SHORT_TOKENS = 24
 # A stream that alone takes this long goes on beyond preStop, and it ends before
 # the drain does even if others slow it down.
 LONG_SECONDS = 7
 MOST_TOKENS = 1900  # of the context's 2,048
-PROMPT = "Once upon a time"
 
 
 def skip_reason():
@@ -168,8 +167,7 @@ class Cluster:
         """A gateway that ends from now on."""
         with self.lock:
             self.gateways.remove(gateway)
-        assert gateway.cgroup.oom_kills() == 0
-        assert gateway.failure is None, gateway.failure
+        gateway.check()
         return gateway
 
     def ready_gateways(self):
@@ -182,8 +180,7 @@ class Cluster:
         with self.lock:
             taken = self.workers.pop(ordinal)
         self.peaks.append(taken.cgroup.peak_bytes())
-        assert taken.cgroup.oom_kills() == 0
-        assert taken.failure is None, taken.failure
+        taken.check()
         return taken
 
     def endpoints(self):
@@ -206,26 +203,19 @@ class Cluster:
         self.log.close()
 
 
-class Clients:
-    """Threads that stream from ready workers, one stream after the other."""
+class Clients(StreamThreads):
+    """They stream from workers."""
 
     def __init__(self, cluster):
-        self.cluster = cluster
+        super().__init__(cluster.endpoints, N_CLIENTS)
         self.expected = {}  # by tokens: the text that every worker must say
-        self.n_whole = 0
         self.n_overdue = 0  # they outlived the drain, which promises nothing then
         self.long_tokens = 0
         self.lost = []
         self.refused = []
         self.may_lose = set()  # addresses of workers that were killed
-        self.is_ending = threading.Event()
-        self.lock = threading.Lock()
-        self.threads = [
-            threading.Thread(target=self._stream_for_ever, args=(i,))
-            for i in range(N_CLIENTS)
-        ]
 
-    def stream(self, worker, n_tokens, on_begin=lambda: None):
+    def stream(self, worker, n_tokens=SHORT_TOKENS, on_begin=lambda: None):
         """One stream to its end; notes how it ended."""
         request = asks.endless(text=asks.text(PROMPT), max_tokens=n_tokens)
         stub = stubs.GenerationStub(worker.channel)
@@ -259,36 +249,19 @@ class Clients:
             else:
                 self.lost.append(f"{worker.name}: another text: {text!r}")
 
-    def _stream_for_ever(self, number):
-        known, known_since, turn = [], 0, number
-        while not self.is_ending.is_set():
-            if time.monotonic() - known_since > LAG_SECONDS:
-                known, known_since = self.cluster.endpoints(), time.monotonic()
-            if known:
-                turn += 1
-                self.stream(known[turn % len(known)], SHORT_TOKENS)
-            self.is_ending.wait(0.1)
-
     def start(self):
         """Times a stream alone, so as to know what a long one is; then begins."""
         begin = time.monotonic()
-        self.stream(self.cluster.endpoints()[0], SHORT_TOKENS)
+        self.stream(self.ready_pods()[0])
         rate = SHORT_TOKENS / (time.monotonic() - begin)
         self.long_tokens = min(int(rate * LONG_SECONDS), MOST_TOKENS)
-        for thread in self.threads:
-            thread.start()
+        super().start()
 
     def check(self, what):
         """Fails if anything was lost so far."""
         with self.lock:
             assert not self.lost, f"{what} lost streams: {self.lost}"
             assert not self.refused, f"{what}: calls were refused: {self.refused}"
-
-    def stop(self):
-        self.is_ending.set()
-        for thread in self.threads:
-            if thread.ident is not None:
-                thread.join()
 
 
 def long_stream(clients, worker):
@@ -456,5 +429,4 @@ if __name__ == "__main__":
         import pod
         import pod_settings
         import stubs
-        from http_clients import HttpClients
     main()

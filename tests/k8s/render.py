@@ -33,19 +33,23 @@ def render_text(overlay):
     return build(OVERLAYS_DIR / overlay)
 
 
-def render_with(resource, *components):
-    """The YAML of a folder of deploy/k8s, with components."""
+def render_with(resource, *, components=(), files=None, generators=()):
+    """The YAML of a folder of deploy/k8s as somebody else's overlay has it.
+
+    `files` has the texts of files beside the overlay, by name; `generators` make
+    ConfigMaps of them.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        top = os.path.relpath(OVERLAYS_DIR.parent, os.path.realpath(folder))
-        kustomization = {
-            "apiVersion": "kustomize.config.k8s.io/v1beta1",
-            "kind": "Kustomization",
+        folder = pathlib.Path(folder).resolve()
+        top = os.path.relpath(OVERLAYS_DIR.parent, folder)
+        for name, text in (files or {}).items():
+            (folder / name).write_text(text)
+        own = {
             "resources": [f"{top}/{resource}"],
             "components": [f"{top}/components/{name}" for name in components],
+            "configMapGenerator": list(generators),
         }
-        (pathlib.Path(folder) / "kustomization.yaml").write_text(
-            yaml.safe_dump(kustomization)
-        )
+        (folder / "kustomization.yaml").write_text(yaml.safe_dump(own))
         return build(folder)
 
 
@@ -55,5 +59,5 @@ def render(overlay):
 
 
 if __name__ == "__main__":
-    text = render_with(f"overlays/{sys.argv[1]}", *sys.argv[2:])
+    text = render_with(f"overlays/{sys.argv[1]}", components=sys.argv[2:])
     json.dump(list(yaml.safe_load_all(text)), sys.stdout, indent=1)
