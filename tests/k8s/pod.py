@@ -22,7 +22,6 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 SUBNET = ipaddress.ip_network("10.93.0.0/24")
 BRIDGE = "pods"
-ALWAYS_PASSES = {"failureThreshold": 1}  # where a manifest has no such probe
 # What a pod's root has of this machine's.
 SYSTEM_FOLDERS = ("usr", "bin", "lib", "lib64", "etc", "sys")
 # It waits for its network, then becomes the container's process.
@@ -207,15 +206,19 @@ class Pod:
             connection.request("GET", path)
             return connection.getresponse().status < 400
 
+    def _has_started(self, probe):
+        """Waits until the startup probe passes; False if it does not, or if the pod ends."""
+        for _ in range(probe["failureThreshold"]):
+            if self._passes(probe):
+                return True
+            if self._is_ending.wait(probe["periodSeconds"]):
+                return False
+        self.failure = "the startup probe failed"
+        return False
+
     def _probe_for_ever(self):
-        startup = self.container.get("startupProbe", ALWAYS_PASSES)
-        for _ in range(startup["failureThreshold"]):
-            if startup is ALWAYS_PASSES or self._passes(startup):
-                break
-            if self._is_ending.wait(startup["periodSeconds"]):
-                return
-        else:
-            self.failure = "the startup probe failed"
+        startup = self.container.get("startupProbe")
+        if startup and not self._has_started(startup):
             return
         failures = {"readinessProbe": 0, "livenessProbe": 0}
         due = dict.fromkeys(failures, 0.0)
