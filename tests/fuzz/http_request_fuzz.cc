@@ -11,6 +11,7 @@
 #include "services/http/dialects/anthropic_request.h"
 #include "services/http/dialects/ollama_request.h"
 #include "services/http/dialects/openai_request.h"
+#include "services/http/dialects/responses_input.h"
 #include "services/http/dialects/responses_request.h"
 #include "services/http/json.h"
 #include "services/http/read_room.h"
@@ -67,6 +68,18 @@ void CheckCount(const Json& body) {
   CheckMessage(request, copy);
 }
 
+// The items of a request for a response, whatever else it has.
+void CheckItems(const Json& body) {
+  const auto input = body.find("input");
+  if (input == body.end()) return;
+  v1::ChatPrompt chat;
+  ItemReader reader(chat);
+  const absl::Status status = reader.Read(*input, "input");
+  if (!status.ok()) return CheckRefusal(status);
+  v1::ChatPrompt copy;
+  CheckMessage(chat, copy);
+}
+
 // A store that has one response of the tenant "t".
 ResponseStore* NewStore() {
   auto* store = new ResponseStore;
@@ -114,6 +127,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   services::CheckJob(services::ReadOllamaChat(*body));
   services::CheckJob(services::ReadOllamaGenerate(*body));
   services::CheckCount(*body);
+  services::CheckItems(*body);
   services::CheckResponse(*body);
   return 0;
 }
