@@ -49,6 +49,17 @@ SHAPES = {
         arch="gpt-oss", layers=24, dim=2880, heads=64, kv_heads=8, head_dim=64,
         ffn=2880, experts=32, used=4, vocab=201088, context=131072, window=128,
         rope_base=150000.0, yarn_factor=32.0, yarn_context=4096),
+    "qwen3.5-4b": dict(
+        arch="qwen35", layers=32, dim=2560, heads=16, kv_heads=4, head_dim=256,
+        rotated=64, sections=(11, 11, 10, 0), ffn=9216, vocab=248320,
+        context=262144, tied=True, rope_base=1e7, interval=4, state_groups=16,
+        state_heads=32, state_dim=128, taps=4),
+    "qwen3.5-35b-a3b": dict(
+        arch="qwen35moe", layers=40, dim=2048, heads=16, kv_heads=2,
+        head_dim=256, rotated=64, sections=(11, 11, 10, 0), ffn=512,
+        experts=256, used=8, shared=512, vocab=248320, context=262144,
+        rope_base=1e7, interval=4, state_groups=16, state_heads=32,
+        state_dim=128, taps=4),
 }
 
 
@@ -68,13 +79,36 @@ def heads_of(shape, layer):
     return shape["head_dim"], shape["kv_heads"]
 
 
+def has_state(shape, layer):
+    """Whether a layer is a delta net."""
+    return "interval" in shape and (layer + 1) % shape["interval"] != 0
+
+
+def delta_net(shape):
+    """(role, dims) of the tensors of a layer that keeps a state."""
+    dim, heads = shape["dim"], shape["state_heads"]
+    inner = heads * shape["state_dim"]
+    channels = inner + 2 * shape["state_groups"] * shape["state_dim"]
+    yield "attn_norm", (dim,)
+    yield "attn_qkv", (dim, channels)
+    yield "attn_gate", (dim, inner)
+    yield "ssm_conv1d", (shape["taps"], channels)
+    yield "ssm_dt.bias", (heads,)
+    yield "ssm_a", (heads,)
+    yield "ssm_alpha", (dim, heads)
+    yield "ssm_beta", (dim, heads)
+    yield "ssm_norm", (shape["state_dim"],)
+    yield "ssm_out", (inner, dim)
+
+
 def attention(shape, layer):
     """(role, dims) of a layer's tensors for attention."""
     dim, arch = shape["dim"], shape["arch"]
     width, n_kv = heads_of(shape, layer)
     q, kv = shape["heads"] * width, n_kv * width
     yield "attn_norm", (dim,)
-    yield "attn_q", (dim, q)
+    # Gates lie behind the queries.
+    yield "attn_q", (dim, 2 * q if "interval" in shape else q)
     yield "attn_k", (dim, kv)
     if arch != "gemma4" or not is_global(shape, layer):
         yield "attn_v", (dim, kv)
@@ -92,8 +126,8 @@ def network(shape):
     """(role, dims) of a layer's tensors for its feed-forward network."""
     dim, ffn = shape["dim"], shape["ffn"]
     is_gemma = shape["arch"].startswith("gemma")
-    yield "post_attention_norm" if shape["arch"] == "gpt-oss" else "ffn_norm", (
-        dim,)
+    is_after = shape["arch"] == "gpt-oss" or "interval" in shape
+    yield "post_attention_norm" if is_after else "ffn_norm", (dim,)
     if is_gemma:
         yield "post_attention_norm", (dim,)
         yield "post_ffw_norm", (dim,)
@@ -108,6 +142,11 @@ def network(shape):
             yield f"ffn_{role}{suffix}.bias", (dims[1], *many)
     if shape["arch"] == "gpt-oss":
         yield "ffn_gate_inp.bias", many
+    if "shared" in shape:
+        yield "ffn_gate_inp_shexp", (dim,)
+        yield "ffn_gate_shexp", (dim, shape["shared"])
+        yield "ffn_up_shexp", (dim, shape["shared"])
+        yield "ffn_down_shexp", (shape["shared"], dim)
 
 
 def tensors(shape, types):
@@ -115,7 +154,8 @@ def tensors(shape, types):
     matrices, of experts, and of the embedding and the output."""
 
     def typed(name, dims):
-        if len(dims) == 1 or name.endswith(".bias") or "gate_inp" in name:
+        if len(dims) == 1 or name.endswith(".bias") or "gate_inp" in name or (
+                "conv1d" in name):
             return random_models.F32
         if name in ("token_embd.weight", "output.weight"):
             return types["embedding"]
@@ -125,13 +165,15 @@ def tensors(shape, types):
     if shape["arch"] == "gemma4":
         names.append(("rope_freqs", (shape["head_dim"] // 2,)))
     for layer in range(shape["layers"]):
-        for role, dims in (*attention(shape, layer), *network(shape)):
+        mixer = (delta_net(shape) if has_state(shape, layer)
+                 else attention(shape, layer))
+        for role, dims in (*mixer, *network(shape)):
             names.append((f"blk.{layer}.{role}", dims))
     names.append(("output_norm", (shape["dim"],)))
     if not shape.get("tied"):
         names.append(("output", (shape["dim"], shape["vocab"])))
     for name, dims in names:
-        if not name.endswith(".bias"):
+        if not name.endswith((".bias", ".ssm_a")):
             name += ".weight"
         yield name, typed(name, dims), dims
 
@@ -152,7 +194,14 @@ def metadata(shape):
         "expert_count": shape.get("experts"),
         "expert_used_count": shape.get("used"),
         "expert_feed_forward_length": "experts" in shape and shape["ffn"],
-        "rope.dimension_count": shape["head_dim"],
+        "expert_shared_feed_forward_length": shape.get("shared"),
+        "full_attention_interval": shape.get("interval"),
+        "ssm.conv_kernel": shape.get("taps"),
+        "ssm.state_size": shape.get("state_dim"),
+        "ssm.group_count": shape.get("state_groups"),
+        "ssm.time_step_rank": shape.get("state_heads"),
+        "ssm.inner_size": shape.get("state_heads", 0) * shape.get("state_dim", 0),
+        "rope.dimension_count": shape.get("rotated", shape["head_dim"]),
         "rope.dimension_count_swa": shape.get("window_head_dim"),
         "rope.scaling.original_context_length": shape.get("yarn_context"),
     }
@@ -162,6 +211,9 @@ def metadata(shape):
                         struct.pack(f"<{len(kv_heads)}I", *kv_heads)))
     kvs.append(kv_f32(f"{arch}.attention.layer_norm_rms_epsilon", 1e-6))
     kvs.append(kv_f32(f"{arch}.rope.freq_base", shape["rope_base"]))
+    if "sections" in shape:
+        kvs.append(kv_array(f"{arch}.rope.dimension_sections", 5, 4,
+                            struct.pack("<4i", *shape["sections"])))
     if arch == "gemma4":
         slides = bytes(not is_global(shape, layer) for layer in layers)
         kvs.append(kv_array(f"{arch}.attention.sliding_window_pattern", 7,
@@ -190,6 +242,8 @@ def vector(shape, name, n, rng):
     if name == "rope_freqs.weight":
         return np.where(np.arange(n) < n // 4, 1.0, 1e30)
     values = rng.uniform(-0.25, 0.25, n)
+    if name.endswith(".ssm_a"):
+        return values - 0.3  # states fade
     if name.endswith(".bias") or "attn_sinks" in name:
         return values
     is_head_norm = "_q_norm." in name or "_k_norm." in name

@@ -64,9 +64,10 @@ absl::StatusOr<DecodeBound> BoundDecode(const ModelShape& shape, int64_t n_ctx,
 }
 
 std::optional<int64_t> TokensPerGib(const MemoryPlan& plan) {
-  if (plan.kv.page_bytes == 0) return std::nullopt;
-  const auto pages = CheckedMul(plan.kv.page_bytes,
-                                std::max<int64_t>(plan.options.n_slots, 1));
+  const int64_t page_bytes = plan.kv.page_bytes + plan.mtp_kv.page_bytes;
+  if (page_bytes == 0) return std::nullopt;
+  const auto pages =
+      CheckedMul(page_bytes, std::max<int64_t>(plan.options.n_slots, 1));
   if (!pages) return 0;
   return kGib / *pages * plan.kv.page_tokens;
 }

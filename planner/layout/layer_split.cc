@@ -82,6 +82,8 @@ class Slicer {
     slice.has_first_layer = first == 0;
     slice.has_last_layer = first + n == shape_.n_layers;
     if (!slice.has_first_layer) slice.vocab = {};
+    // An MTP head needs the embedding, and the vocabulary projection as well.
+    if (n < shape_.n_layers) slice.mtp.reset();
     return slice;
   }
 
@@ -363,17 +365,8 @@ absl::Status Advise(const SplitProblem& problem, const LoadOptions& options,
   return problem.stop();  // a change that was not tried to the end is none
 }
 
-}  // namespace
-
-absl::StatusOr<ModelShape> SliceLayers(const ModelShape& shape, int64_t first,
-                                       int64_t n) {
-  return Slicer(shape).Slice(first, n);
-}
-
-absl::StatusOr<SplitPlan> SplitLayers(const ModelShape& shape,
-                                      const LoadOptions& options,
-                                      const std::vector<SplitDevice>& devices,
-                                      StopCheck stop) {
+absl::Status CheckSplit(const ModelShape& shape, const LoadOptions& options,
+                        const std::vector<SplitDevice>& devices) {
   const auto n_devices = static_cast<int64_t>(devices.size());
   if (n_devices < 1 || n_devices > kMaxSplitDevices) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -385,12 +378,32 @@ absl::StatusOr<SplitPlan> SplitLayers(const ModelShape& shape,
                      " devices: their product is ", shape.n_layers * n_devices,
                      ", at most ", kMaxSplitLayers, " is accepted"));
   }
+  if (options.draft_source == DraftSource::kMtp) {
+    return absl::InvalidArgumentError(
+        "draft_source is mtp, but devices share the layers: an MTP head runs "
+        "beside a whole model only; use prompt lookup, or one device");
+  }
   if (options.n_cpu_experts != 0) {
     return absl::InvalidArgumentError(
         "n_cpu_experts asks for experts in host memory, but devices share the "
         "layers; leave it out, and let the CPU be the last device, which takes "
         "whole layers");
   }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ModelShape> SliceLayers(const ModelShape& shape, int64_t first,
+                                       int64_t n) {
+  return Slicer(shape).Slice(first, n);
+}
+
+absl::StatusOr<SplitPlan> SplitLayers(const ModelShape& shape,
+                                      const LoadOptions& options,
+                                      const std::vector<SplitDevice>& devices,
+                                      StopCheck stop) {
+  RETURN_IF_ERROR(CheckSplit(shape, options, devices));
   const Slicer slicer(shape);
   const SplitProblem problem = {slicer, devices, stop};
   const Splitter splitter(problem, options);

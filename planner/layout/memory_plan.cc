@@ -118,6 +118,7 @@ absl::StatusOr<RegionSizes> Decide(const PlanInputs& inputs, Size size,
   numbers.missing_bytes = Missing(sizes, inputs);
   numbers.fits = numbers.missing_bytes == 0;
   numbers.kv = sizes.kv;
+  numbers.mtp_kv = sizes.mtp_kv;
   return sizes;
 }
 
@@ -179,17 +180,23 @@ std::vector<std::string> TypesNotRun(const PlanInputs& inputs) {
   std::array<std::array<bool, kDTypeRows.size()>, 2> seen = {};
   const int64_t cpu_experts_end =
       HomesOf(inputs.shape(), inputs.options()).cpu_experts_end;
-  for (const WeightTensor& tensor : inputs.shape().weights) {
-    const bool is_for_cpu = IsCpuExpert(tensor, cpu_experts_end);
+  const auto check = [&](const WeightTensor& tensor, bool is_for_cpu) {
     bool& is_seen = seen[is_for_cpu ? 1 : 0][static_cast<size_t>(tensor.dtype)];
-    if (tensor.is_vector || is_seen) continue;
+    if (tensor.is_vector || is_seen) return;
     is_seen = true;
     const DeviceProfile& profile =
         is_for_cpu ? HostProfile() : inputs.profile();
-    if (FindStorageRule(profile, tensor.dtype) != nullptr) continue;
+    if (FindStorageRule(profile, tensor.dtype) != nullptr) return;
     reasons.push_back(absl::StrCat("tensor \"", tensor.name, "\" is of type ",
                                    DTypeName(tensor.dtype), ", which device \"",
                                    profile.id, "\" cannot run"));
+  };
+  for (const WeightTensor& tensor : inputs.shape().weights) {
+    check(tensor, IsCpuExpert(tensor, cpu_experts_end));
+  }
+  if (inputs.mtp() == nullptr) return reasons;
+  for (const WeightTensor& tensor : inputs.mtp()->shape.weights) {
+    check(tensor, /*is_for_cpu=*/false);
   }
   return reasons;
 }
@@ -243,6 +250,7 @@ absl::StatusOr<MemoryPlan> Layout(const PlanInputs& inputs,
   plan.weights = std::move(weights.placements);
   plan.cpu_weights = std::move(weights.cpu_placements);
   plan.cpu_workspace = sizes.cpu_workspace;
+  if (inputs.mtp() != nullptr) plan.mtp_weights = inputs.mtp()->weights;
   plan.not_runnable = WhyNotRunnable(inputs);
   if (const Region* reserve = plan.FindRegion("reserve")) {
     plan.reserve_bytes = reserve->bytes;

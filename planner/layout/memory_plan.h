@@ -63,12 +63,21 @@ struct EngineRules {
   bool MapsFile() const { return mmap_weights || host_weights.tables; }
 };
 
+// What guesses the next tokens of a stream.
+enum class DraftSource {
+  kLookup,  // the text so far
+  kMtp,     // the model's MTP head, which is loaded only then
+};
+
 // The options with which a model is loaded.
 struct LoadOptions {
   static constexpr int64_t kMaxSlots = 4'096;
   static constexpr int64_t kMaxUbatch = 65'536;
   static constexpr int64_t kMaxIdleSessions = 65'536;
   static constexpr int64_t kMaxDraftTokens = 15;
+  // What programs take for n_draft if an MTP head is to guess and nobody says
+  // how many tokens: the number that such a head is trained for.
+  static constexpr int64_t kMtpDraftTokens = 1;
   static constexpr int64_t kMaxParked = 4'096;
   static constexpr int64_t kMaxCpuExperts = ModelShape::kMaxLayers;
 
@@ -85,6 +94,7 @@ struct LoadOptions {
   int64_t n_ubatch = 512;
   int64_t n_idle_sessions = 0;  // idle, with rings between calls
   int64_t n_draft = 0;          // guessed and verified in one step, per slot
+  DraftSource draft_source = DraftSource::kLookup;
   // Contexts that may wait in host memory while other contexts use their slots.
   int64_t n_parked = 0;
   // The experts of this many layers, the first ones that have experts, lie in
@@ -170,6 +180,7 @@ struct PlanNumbers {
                           // regions outside of it that are not mapped
   int64_t missing_bytes;  // 0 if it fits
   KvBytes kv;
+  KvBytes mtp_kv;  // of the MTP head's layer; zeros if it is not loaded
 };
 
 struct MemoryPlan : PlanNumbers {
@@ -196,6 +207,9 @@ struct MemoryPlan : PlanNumbers {
   // such experts both are empty.
   std::vector<WeightPlacement> cpu_weights;
   WorkspacePlan cpu_workspace;
+  // Places in the region mtp, by index in MtpHead::weights; empty if the head
+  // is not loaded.
+  std::vector<WeightPlacement> mtp_weights;
   // Why the device's backend cannot run this plan yet, one sentence each. The
   // bytes are right all the same.
   std::vector<std::string> not_runnable;
@@ -211,6 +225,8 @@ struct MemoryPlan : PlanNumbers {
   std::vector<Suggestion> suggestions;
 
   const Region* FindRegion(absl::string_view name) const;
+  // True if the model's MTP head is loaded.
+  bool HasMtp() const { return options.draft_source == DraftSource::kMtp; }
   // True if the CPU computes some of the model's experts.
   bool HasCpuExperts() const { return !cpu_weights.empty(); }
 };

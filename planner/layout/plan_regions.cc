@@ -72,6 +72,11 @@ class RegionSizer {
     const LoadOptions& options = inputs_.options();
     ASSIGN_OR_RETURN(sizes_.kv, inputs_.kv_.Bytes(sizes_.n_ctx, options.n_slots,
                                                   options.n_idle_sessions));
+    if (inputs_.mtp_) {
+      ASSIGN_OR_RETURN(sizes_.mtp_kv,
+                       inputs_.mtp_->kv.Bytes(sizes_.n_ctx, options.n_slots,
+                                              options.n_idle_sessions));
+    }
     if (options.engine.policy == ReservePolicy::kExact) {
       RETURN_IF_ERROR(AddExact());
     } else {
@@ -145,7 +150,8 @@ class RegionSizer {
     AddToArena("kv_draft",
                n_slots * options.n_draft * sizes_.kv.ring_row_bytes);
     AddStates();
-    const Checked parked = Checked(options.n_parked) * sizes_.kv.SlotBytes();
+    AddMtp();
+    const Checked parked = Checked(options.n_parked) * sizes_.SlotBytes();
     const bool parks_in_arena = options.n_parked > 0 && profile.kind == "cpu";
     if (parks_in_arena) AddToArena("kv_parked", parked);
     AddToArena("workspace", workspace_bytes);
@@ -190,6 +196,17 @@ class RegionSizer {
     if (sizes_.kv.state_bytes > 0) {
       AddToArena("state", sizes_.kv.all_state_bytes);
     }
+  }
+
+  // Most models have no MTP head.
+  void AddMtp() {
+    if (!inputs_.mtp_) return;
+    const Checked rows =
+        Checked(sizes_.n_rows) * inputs_.shape().model_dim * kFloatBytes;
+    AddToArena("mtp", AlignUp(inputs_.mtp_->weight_bytes,
+                              inputs_.profile().alignment) +
+                          rows);
+    AddToArena("kv_mtp", sizes_.mtp_kv.full_bytes);
   }
 
   // One allocation of the CPU's, which rounds it up.
@@ -320,6 +337,10 @@ absl::StatusOr<PlanInputs> PlanInputs::Create(const ModelShape& shape,
   ASSIGN_OR_RETURN(
       inputs.kv_,
       KvModel::Create(shape, options.k_type, options.v_type, RulesOf(options)));
+  if (options.draft_source == DraftSource::kMtp) {
+    ASSIGN_OR_RETURN(inputs.mtp_,
+                     LayoutMtp(shape, options, profile, RulesOf(options)));
+  }
   const bool is_exact = options.engine.policy == ReservePolicy::kExact;
   inputs.weight_bytes_ = options.engine.weight_bytes.value_or(
       is_exact ? weights.device : weights.file);
@@ -333,6 +354,7 @@ absl::StatusOr<PlanInputs> PlanInputs::Create(const ModelShape& shape,
   if (is_exact) {
     ASSIGN_OR_RETURN(inputs.widths_,
                      WidthsOf(shape, options.k_type, options.v_type));
+    if (inputs.mtp_) inputs.widths_.WidenBy(inputs.mtp_->widths);
     ASSIGN_OR_RETURN(inputs.workspace_,
                      WorkspaceLayout(shape, inputs.widths_, options.n_ubatch,
                                      SampledRows(options, profile),

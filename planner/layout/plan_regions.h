@@ -3,11 +3,13 @@
 #define PLIMSOLL_PLANNER_LAYOUT_PLAN_REGIONS_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "planner/layout/memory_plan.h"
+#include "planner/layout/mtp_layout.h"
 #include "planner/layout/weight_layout.h"
 
 namespace plimsoll::planner {
@@ -41,6 +43,8 @@ class PlanInputs {
   const LoadOptions& options() const { return *options_; }
   const DeviceProfile& profile() const { return *profile_; }
   int64_t budget_bytes() const { return budget_bytes_; }
+  // Null if no MTP head is loaded.
+  const MtpLayout* mtp() const { return mtp_ ? &*mtp_ : nullptr; }
   // On the device, as they are planned there, or in the mapped file.
   int64_t weight_bytes() const { return weight_bytes_ + mapped_bytes_; }
   // Contexts are counted in single tokens, not in pages.
@@ -61,6 +65,7 @@ class PlanInputs {
   int64_t reserve_bytes_ = 0;
   int64_t scratch_bytes_ = 0;
   KvModel kv_;
+  std::optional<MtpLayout> mtp_;  // if the head is loaded
   StepWidths widths_;
   WorkspacePlan workspace_;  // a whole step's, with rings if there are windows
 };
@@ -71,6 +76,7 @@ struct RegionSizes {
   int64_t n_rows;
   int64_t n_sampled;
   KvBytes kv;
+  KvBytes mtp_kv;               // zeros without an MTP head
   WorkspacePlan workspace;      // empty in SizeTotals
   WorkspacePlan cpu_workspace;  // likewise, for experts that the CPU computes
   int64_t arena_bytes;          // sum of the regions in it
@@ -79,6 +85,10 @@ struct RegionSizes {
   int64_t host_bytes;      // elsewhere
   int64_t mapped_bytes;    // pages of the mapped file, wherever they are
   std::vector<Region> regions;  // without formulas; empty in SizeTotals
+
+  // Bytes that one slot with a full context keeps. The sum does not overflow:
+  // the regions have room for that of all slots.
+  int64_t SlotBytes() const { return kv.SlotBytes() + mtp_kv.SlotBytes(); }
 };
 
 // Lays out the plan for `n_ctx`, with its regions.

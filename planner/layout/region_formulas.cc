@@ -85,8 +85,12 @@ std::string ContextFormula(const PlanInputs& inputs, const RegionSizes& sizes,
                         " draft tokens x ", sizes.kv.ring_row_bytes,
                         " bytes of a token in rings");
   }
+  if (region == "kv_mtp") {
+    return absl::StrCat(sizes.kv.n_pages, " pages x ", sizes.mtp_kv.page_bytes,
+                        " bytes of the MTP head's layer");
+  }
   if (region == "kv_parked") {
-    return absl::StrCat(options.n_parked, " x ", sizes.kv.SlotBytes(),
+    return absl::StrCat(options.n_parked, " x ", sizes.SlotBytes(),
                         " bytes of what a slot keeps, on the host");
   }
   if (region == "tables" && inputs.shape().has_first_layer) {
@@ -139,6 +143,10 @@ std::string OtherFormula(const PlanInputs& inputs, absl::string_view region) {
     return absl::StrCat("the experts of ", n_layers, " of ",
                         NumExpertLayers(inputs.shape()),
                         " layers, as the CPU stores them");
+  }
+  if (region == "mtp") {
+    return absl::StrCat("the MTP head: ", inputs.mtp()->shape.weights.size(),
+                        " tensors, and a step's rows that it reads");
   }
   if (region == "weights_host") return "experts and tables kept on the host";
   if (region == "weights_mmap") {

@@ -286,6 +286,19 @@ const char* StepBufferName(StepBuffer buffer) {
   return kNames[static_cast<size_t>(buffer)];
 }
 
+void StepWidths::WidenBy(const StepWidths& other) {
+  for (int64_t StepWidths::*const width :
+       {&StepWidths::query, &StepWidths::recurrent, &StepWidths::heads,
+        &StepWidths::attended, &StepWidths::product, &StepWidths::kv,
+        &StepWidths::ffn, &StepWidths::head_dim, &StepWidths::chunk_key_bytes,
+        &StepWidths::chunk_value_bytes}) {
+    this->*width = std::max(this->*width, other.*width);
+  }
+  has_windows |= other.has_windows;
+  has_ffn_sums |= other.has_ffn_sums;
+  shares_windows |= other.shares_windows;
+}
+
 absl::StatusOr<StepWidths> WidthsOf(const ModelShape& shape, DType k_type,
                                     DType v_type) {
   StepWidths widths;

@@ -86,6 +86,9 @@ struct StepWidths {
   bool has_ffn_sums = false;
   // Some layers read the keys and values of an earlier layer with a window.
   bool shares_windows = false;
+
+  // Makes each width at least that of `other`.
+  void WidenBy(const StepWidths& other);
 };
 
 // Errors: kInvalidArgument for an element type whose block does not divide a

@@ -31,6 +31,13 @@ enum class RecurrentRule {
   kWithoutKvHeads,  // those with 0 in A.attention.head_count_kv
 };
 
+// Which rows of the model its MTP head reads.
+enum class MtpRows {
+  kNone,    // files have no such head
+  kNormed,  // the rows that the output norm has made
+  kPlain,   // the rows before that norm
+};
+
 // Which biases attention's products have.
 enum class BiasRule {
   kNone,
@@ -167,8 +174,9 @@ struct Architecture {
   bool weights_inputs = false;     // weights multiply what experts read, and
                                    // not their outputs
   SharedExpert shared_expert = SharedExpert::kNone;
-  // The last A.nextn_predict_layers layers are for drafts and are left out.
-  bool has_draft_layers = false;
+  // The last A.nextn_predict_layers layers are no layers of the model: the
+  // first of them is a head that predicts the token after the next one (MTP).
+  MtpRows mtp_rows = MtpRows::kNone;
 
   // These describe attention.
   WindowRule windows = WindowRule::kNone;

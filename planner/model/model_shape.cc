@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <iterator>
 #include <optional>
 #include <set>
+#include <string>
+#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
@@ -315,6 +319,34 @@ absl::StatusOr<int64_t> ReadVocabSize(const Hyperparameters& keys,
   return keys.Int("vocab_size", 1, ModelShape::kMaxVocab, rows);
 }
 
+// The MTP head without its tensors, or nothing if the file has none. Its layer
+// is like the last one of the model that attends.
+std::optional<MtpHead> FindMtp(const GgufHeader& header,
+                               const ModelShape& shape) {
+  const int64_t block = shape.n_layers;
+  const std::string joins =
+      absl::StrCat("blk.", block, ".nextn.eh_proj.weight");
+  if (header.FindTensor(joins) == nullptr) return std::nullopt;
+  const auto layer = std::find_if(shape.layers.rbegin(), shape.layers.rend(),
+                                  std::mem_fn(&LayerShape::Attends));
+  if (layer == shape.layers.rend()) return std::nullopt;
+  MtpHead head = {.block = block, .layer = *layer, .weights = {}};
+  head.layer.kv_source = 0;
+  return head;
+}
+
+// Moves the weights of the MTP head from the model's to its own.
+void TakeMtpWeights(ModelShape& shape) {
+  const auto first =
+      std::stable_partition(shape.weights.begin(), shape.weights.end(),
+                            [&](const WeightTensor& weight) {
+                              return LayerOf(weight.name) != shape.mtp->block;
+                            });
+  shape.mtp->weights.assign(std::make_move_iterator(first),
+                            std::make_move_iterator(shape.weights.end()));
+  shape.weights.erase(first, shape.weights.end());
+}
+
 // All of the shape except its tensors.
 struct Numbers {
   ModelShape shape;
@@ -334,7 +366,7 @@ absl::StatusOr<Numbers> ReadNumbers(const GgufHeader& header) {
   shape.name = name.value_or("");
   ASSIGN_OR_RETURN(const int64_t n_blocks,
                    keys.Int("block_count", 1, ModelShape::kMaxLayers));
-  if (architecture.has_draft_layers) {
+  if (architecture.mtp_rows != MtpRows::kNone) {
     ASSIGN_OR_RETURN(numbers.n_draft_layers,
                      keys.Int("nextn_predict_layers", 0, n_blocks - 1, 0));
   }
@@ -357,6 +389,7 @@ absl::StatusOr<Numbers> ReadNumbers(const GgufHeader& header) {
   constexpr int64_t kBranchRank = 64;
   if (architecture.has_low_rank_branch) shape.branch_rank = kBranchRank;
   RETURN_IF_ERROR(ReadLayers(keys, architecture, shape));
+  if (numbers.n_draft_layers > 0) shape.mtp = FindMtp(header, shape);
   ASSIGN_OR_RETURN(numbers.n_rot, CheckRotation(keys, architecture, shape));
   ASSIGN_OR_RETURN(shape.vocab, ReadVocabShape(header));
   ASSIGN_OR_RETURN(shape.vocab_size, ReadVocabSize(keys, shape.vocab));
@@ -421,8 +454,18 @@ absl::StatusOr<ModelShape> ShapeFromGguf(const GgufHeader& header) {
   ASSIGN_OR_RETURN(Numbers numbers, ReadNumbers(header));
   ASSIGN_OR_RETURN(numbers.shape.weights,
                    CheckTensors(header, ContextOf(numbers, header)));
+  if (numbers.shape.mtp) TakeMtpWeights(numbers.shape);
   numbers.shape.tied_output = header.FindTensor("output.weight") == nullptr;
   return std::move(numbers.shape);
+}
+
+ModelShape MtpShapeOf(const ModelShape& shape) {
+  ModelShape head = shape;
+  head.n_layers = 1;
+  head.layers = {shape.mtp->layer};
+  head.weights = shape.mtp->weights;
+  head.mtp.reset();
+  return head;
 }
 
 absl::Status AddTensors(GgufHeader& header, const TensorTypes& types,

@@ -142,6 +142,15 @@ struct RecurrentShape {
   int64_t InnerDim() const { return n_heads * head_dim; }
 };
 
+// A head that predicts the token after the next one (multi-token prediction,
+// MTP): a layer that attends, and what joins a row of the model with the
+// embedding of the next token.
+struct MtpHead {
+  int64_t block;  // N in the names of its tensors, "blk.N."
+  LayerShape layer;
+  std::vector<WeightTensor> weights;  // in the file's order
+};
+
 struct ModelShape {
   // Limits; each has a test at it and one past it.
   static constexpr int64_t kMaxLayers = 512;
@@ -177,6 +186,8 @@ struct ModelShape {
   bool has_attention_gates = false;
   LatentShape latent = {};
   RecurrentShape recurrent = {};
+  // Not among the layers and the weights; a load may leave it out.
+  std::optional<MtpHead> mtp = std::nullopt;
   // False if layers of the same model come before or after these on other
   // devices (SliceLayers).
   bool has_first_layer = true;
@@ -196,6 +207,10 @@ struct ModelShape {
 // Source: GGUF keys `general.architecture`, `A.block_count`,
 // `A.embedding_length`, `A.attention.*`, ...
 absl::StatusOr<ModelShape> ShapeFromGguf(const GgufHeader& header);
+
+// The MTP head as a model of one layer, which has neither the embedding nor the
+// vocabulary projection unless the file gives it its own. Requires shape.mtp.
+ModelShape MtpShapeOf(const ModelShape& shape);
 
 // The layer that a tensor's name says, N in "blk.N.…"; nothing if it belongs to
 // no layer.

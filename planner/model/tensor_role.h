@@ -43,7 +43,8 @@ enum class Dim {
   kStreams,    // n_streams
   kStreamPairs,
   kOtherStreams,
-  kBranch,  // branch_rank
+  kBranch,    // branch_rank
+  kTwoModel,  // 2 * model_dim
   // The next ones are of layers with a state.
   kTaps,
   kChannels,

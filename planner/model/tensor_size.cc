@@ -115,6 +115,8 @@ int64_t SizeOf(Dim dim, const TensorContext& context, const LayerShape& layer) {
       return shape.n_streams - 1;
     case kBranch:
       return shape.branch_rank;
+    case kTwoModel:
+      return 2 * shape.model_dim;
     default:
       break;
   }

@@ -148,6 +148,21 @@ constexpr auto kLayerRoles = std::to_array<TensorRole>({
     {"post_norm.weight", When::kPle, kRequired, VectorOf(kModel)},
 });
 
+// What an MTP head has beside its layer's tensors. Without an embedding or a
+// vocabulary projection of its own it uses the model's.
+constexpr auto kMtpRoles = std::to_array<TensorRole>({
+    {"nextn.eh_proj.weight", When::kAlways, kRequired,
+     MatrixOf(kTwoModel, kModel)},
+    {"nextn.enorm.weight", When::kAlways, kRequired, VectorOf(kModel)},
+    {"nextn.hnorm.weight", When::kAlways, kRequired, VectorOf(kModel)},
+    {"nextn.shared_head_norm.weight", When::kAlways, kRequired,
+     VectorOf(kModel)},
+    {"nextn.embed_tokens.weight", When::kAlways, kOptional,
+     MatrixOf(kModel, kVocab), WeightKind::kEmbedding},
+    {"nextn.shared_head_head.weight", When::kAlways, kOptional,
+     MatrixOf(kModel, kVocab)},
+});
+
 // Whether the layer has a tensor of its FFN, or of what comes after it.
 bool HoldsInFfn(When when, const TensorContext& context,
                 const LayerShape& layer) {
@@ -302,6 +317,20 @@ void AddLayerSpec(const TensorRole& role, const TensorContext& context,
   specs.back().is_ignored = true;
 }
 
+void AddMtpSpecs(const TensorContext& context, std::vector<TensorSpec>& specs) {
+  const MtpHead& head = *context.shape.mtp;
+  const std::string prefix = absl::StrCat("blk.", head.block, ".");
+  for (const std::span<const TensorRole> roles :
+       {std::span<const TensorRole>(kLayerRoles),
+        context.architecture.layer_tensors,
+        std::span<const TensorRole>(kMtpRoles)}) {
+    for (const TensorRole& role : roles) {
+      if (!Holds(role.when, context, head.layer)) continue;
+      specs.push_back(SpecOf(role, context, head.layer, prefix));
+    }
+  }
+}
+
 // True for a tensor of a layer that only makes drafts.
 bool IsOfDraftLayer(absl::string_view name, const TensorContext& context) {
   int64_t layer = 0;
@@ -454,6 +483,7 @@ std::vector<TensorSpec> TensorSpecs(const TensorContext& context) {
       }
     }
   }
+  if (context.shape.mtp) AddMtpSpecs(context, specs);
   return specs;
 }
 

@@ -18,10 +18,11 @@ namespace plimsoll::planner {
 struct TensorContext {
   const ModelShape& shape;  // all but `weights` is set
   const Architecture& architecture;
-  int64_t n_rot;               // rotated dimensions of a head
-  bool is_qkv_fused;           // one attn_qkv instead of attn_q, _k and _v
-  bool is_gate_up_fused;       // one ffn_gate_up_exps instead of two tensors
-  int64_t n_draft_layers = 0;  // layers after the model's, which are ignored
+  int64_t n_rot;          // rotated dimensions of a head
+  bool is_qkv_fused;      // one attn_qkv instead of attn_q, _k and _v
+  bool is_gate_up_fused;  // one ffn_gate_up_exps instead of two tensors
+  // Layers after the model's: those that are no MTP head are ignored.
+  int64_t n_draft_layers = 0;
 };
 
 // A part of a tensor: the tensor that it is for the readers of a model, and its

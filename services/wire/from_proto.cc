@@ -99,6 +99,23 @@ absl::Status FillCpuExperts(const v1::LoadOptions& message,
   return absl::OkStatus();
 }
 
+absl::Status FillDraftSource(const v1::LoadOptions& message,
+                             planner::LoadOptions& options) {
+  switch (message.draft_source()) {
+    case v1::DRAFT_SOURCE_UNSPECIFIED:
+      return absl::OkStatus();
+    case v1::DRAFT_SOURCE_LOOKUP:
+      options.draft_source = planner::DraftSource::kLookup;
+      return absl::OkStatus();
+    case v1::DRAFT_SOURCE_MTP:
+      options.draft_source = planner::DraftSource::kMtp;
+      return absl::OkStatus();
+    default:
+      break;
+  }
+  return InvalidField("draft_source", "is unknown");
+}
+
 // Sets the options that plan for other engines.
 absl::Status FillOtherEngines(const v1::LoadOptions& message,
                               planner::LoadOptions& options) {
@@ -207,6 +224,7 @@ absl::StatusOr<planner::LoadOptions> FromProto(
                      Signed(message.kv_tokens(), "kv_tokens"));
   }
   if (message.has_n_draft()) options.n_draft = message.n_draft();
+  RETURN_IF_ERROR(FillDraftSource(message, options));
   if (message.has_n_parked()) options.n_parked = message.n_parked();
   RETURN_IF_ERROR(FillCpuExperts(message, options));
   if (message.has_margin_bytes()) {

@@ -164,7 +164,9 @@ absl::StatusOr<worker::GenerateOptions> FromProto(
   worker::GenerateOptions options;
   ASSIGN_OR_RETURN(options.sampling, FromProto(sampling));
   RETURN_IF_ERROR(FillLogitBias(sampling, options.logit_bias));
-  options.draft_tokens = sampling.draft_tokens();
+  if (sampling.has_draft_tokens()) {
+    options.draft_tokens = sampling.draft_tokens();
+  }
   RETURN_IF_ERROR(FillStopping(stopping, options));
   if (response.has_top_logprobs()) {
     if (response.top_logprobs() > worker::GenerateOptions::kMaxTopLogprobs) {

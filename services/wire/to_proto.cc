@@ -197,6 +197,9 @@ v1::LoadOptions ToProto(const planner::LoadOptions& options) {
   message.set_n_ubatch(ToUint32(options.n_ubatch));
   message.set_n_idle_sessions(ToUint32(options.n_idle_sessions));
   message.set_n_draft(ToUint32(options.n_draft));
+  if (options.draft_source == planner::DraftSource::kMtp) {
+    message.set_draft_source(v1::DRAFT_SOURCE_MTP);
+  }
   message.set_n_parked(ToUint32(options.n_parked));
   if (options.kv_tokens.has_value()) {
     message.set_kv_tokens(ToUint64(*options.kv_tokens));
@@ -239,7 +242,8 @@ v1::MemoryPlan ToProto(const planner::MemoryPlan& plan) {
   }
   *message.mutable_options() = ToProto(plan.options);
   message.set_n_rows(ToUint32(plan.n_rows));
-  message.set_kv_bytes_per_token(ToUint64(plan.kv.bytes_per_token));
+  message.set_kv_bytes_per_token(
+      ToUint64(plan.kv.bytes_per_token + plan.mtp_kv.bytes_per_token));
   message.set_page_tokens(ToUint32(plan.kv.page_tokens));
   message.set_reserve_bytes(ToUint64(plan.reserve_bytes));
   message.set_host_bytes(ToUint64(plan.host_bytes));

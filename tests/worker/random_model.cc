@@ -34,7 +34,7 @@ LayerHeads HeadsOf(const RandomModel& m, uint32_t il) {
   return {.dim = differs ? m.window_head_dim : m.head_dim,
           .n_kv = differs ? m.window_kv_heads : m.n_kv_heads,
           .has_window = has_window,
-          .owns_kv = il + m.n_shared_kv < m.n_layers};
+          .owns_kv = il >= m.n_layers || il + m.n_shared_kv < m.n_layers};
 }
 
 void WriteGemma4(const RandomModel& m, Writer& w) {
@@ -106,7 +106,8 @@ Writer Metadata(const RandomModel& m) {
   const std::string a = m.architecture + ".";
   Writer w;
   w.Text("general.architecture", m.architecture);
-  w.U32(a + "block_count", m.n_layers);
+  w.U32(a + "block_count", m.n_layers + (m.has_mtp ? 1 : 0));
+  if (m.has_mtp) w.U32(a + "nextn_predict_layers", 1);
   w.U32(a + "context_length", kRandomContext);
   w.U32(a + "embedding_length", m.dim);
   if (HasSingleSublayers(m)) {
@@ -372,7 +373,7 @@ void AddLayerTensors(const RandomModel& m, uint32_t il, TensorList& list) {
   const bool is_gemma4 = m.architecture == "gemma4";
   const std::string p = absl::StrCat("blk.", il, ".");
   const bool is_gpt_oss = m.architecture == "gpt-oss";
-  const char kind = m.kinds.empty() ? '*' : m.kinds[il];
+  const char kind = il < m.kinds.size() ? m.kinds[il] : '*';
   list.Add(p, "attn_norm", m.dim, 1);
   if (!HasSingleSublayers(m)) {
     const bool is_after = is_gpt_oss || IsQwenWithStates(m);
@@ -417,6 +418,16 @@ void AddLayerTensors(const RandomModel& m, uint32_t il, TensorList& list) {
   list.Add(p, "post_norm", m.dim, 1);
 }
 
+// The tensors of the MTP head, the block after the layers.
+void AddMtpTensors(const RandomModel& m, TensorList& list) {
+  AddLayerTensors(m, m.n_layers, list);
+  const std::string p = absl::StrCat("blk.", m.n_layers, ".nextn.");
+  list.Add(p, "eh_proj", 2 * uint64_t{m.dim}, m.dim);
+  for (const char* norm : {"enorm", "hnorm", "shared_head_norm"}) {
+    list.Add(p, norm, m.dim, 1);
+  }
+}
+
 std::vector<Tensor> Tensors(const RandomModel& m) {
   TensorList list(m);
   list.Add("", "token_embd", m.dim, kRandomVocab);
@@ -432,6 +443,7 @@ std::vector<Tensor> Tensors(const RandomModel& m) {
     list.AddMany("", "altup_unembd_proj", m.dim, m.dim, m.n_streams - 1);
   }
   for (uint32_t il = 0; il < m.n_layers; ++il) AddLayerTensors(m, il, list);
+  if (m.has_mtp) AddMtpTensors(m, list);
   list.Add("", m.architecture == "lfm2" ? "token_embd_norm" : "output_norm",
            m.dim, 1);
   if (m.is_untied) list.Add("", "output", m.dim, kRandomVocab);

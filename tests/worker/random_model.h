@@ -60,6 +60,7 @@ struct RandomModel {
   uint32_t state_heads = 0;
   uint32_t state_groups = 0;
   uint32_t state_dim = 0;
+  bool has_mtp = false;  // a head that predicts the token after the next one
   // A Gemma's last tokens have these texts and types, instead of their own.
   std::vector<std::pair<std::string, int32_t>> last_tokens = {};
   std::string chat_template = {};  // empty = none
@@ -81,8 +82,8 @@ const std::vector<RandomModel>& RandomModels();
 // Models of further families, which have no goldens: qwen2_q8_0, qwen3_q4_0,
 // gemma1_q4_0, gemma2_q5_0, gemma3_capped, qwen3moe_q4_0, qwen2moe_q8_0,
 // gpt_oss_q4_0, llama_codes, gemma4_keys, gemma4_experts, gemma4_shared,
-// gemma3n_q5_0, deepseek2_q8_0, lfm2_q8_0, qwen35_q8_0, qwen3next_q8_0,
-// granitehybrid_q8_0, nemotron_h_q8_0.
+// gemma3n_q5_0, deepseek2_q8_0, deepseek2_mtp, lfm2_q8_0, qwen35_q8_0,
+// qwen35_mtp, qwen3next_q8_0, granitehybrid_q8_0, nemotron_h_q8_0.
 const std::vector<RandomModel>& FamilyModels();
 // Finds a model in either list.
 const RandomModel& FindRandomModel(absl::string_view name);

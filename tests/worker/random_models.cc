@@ -143,13 +143,16 @@ const std::vector<RandomModel>& FamilyModels() {
     gpt_oss.n_experts = 6;
     gpt_oss.n_experts_used = 2;
     gpt_oss.expert_ffn_dim = 64;
-    RandomModel& deepseek2 = add("deepseek2_q8_0", "deepseek2", DType::kQ8_0);
-    deepseek2.n_kv_heads = 1;
-    deepseek2.head_dim = 64;
-    deepseek2.latent_rank = 64;
-    deepseek2.query_rank = 64;
-    deepseek2.rotated_dim = 32;
-    deepseek2.value_dim = 32;
+    for (const char* name : {"deepseek2_q8_0", "deepseek2_mtp"}) {
+      RandomModel& deepseek2 = add(name, "deepseek2", DType::kQ8_0);
+      deepseek2.n_kv_heads = 1;
+      deepseek2.head_dim = 64;
+      deepseek2.latent_rank = 64;
+      deepseek2.query_rank = 64;
+      deepseek2.rotated_dim = 32;
+      deepseek2.value_dim = 32;
+      deepseek2.has_mtp = deepseek2.name == "deepseek2_mtp";
+    }
     const auto add_recurrent = [&](const char* name, const char* architecture,
                                    const char* kinds) -> RandomModel& {
       RandomModel& model = add(name, architecture, DType::kQ8_0);
@@ -162,6 +165,10 @@ const std::vector<RandomModel>& FamilyModels() {
     };
     add_recurrent("lfm2_q8_0", "lfm2", "s*s");
     add_recurrent("qwen35_q8_0", "qwen35", "s*s");
+    RandomModel& qwen35_mtp = add_recurrent("qwen35_mtp", "qwen35", "s*s");
+    qwen35_mtp.is_untied = true;
+    qwen35_mtp.has_mtp = true;
+    qwen35_mtp.types["eh_proj"] = DType::kF32;
     RandomModel& qwen3next =
         add_recurrent("qwen3next_q8_0", "qwen3next", "ss*");
     qwen3next.types["ffn_gate_inp"] = DType::kF32;

@@ -13,6 +13,7 @@ Drafts::Drafts(const EngineResources& resources)
       cache_(*resources.cache),
       is_enabled_(resources.plan().options.n_draft > 0) {
   if (!is_enabled_) return;
+  if (resources.mtp != nullptr) mtp_.emplace(resources);
   const auto n_draft = static_cast<size_t>(resources.plan().options.n_draft);
   newest_tokens_.reserve(static_cast<size_t>(kLookupTokens));
   draft_offsets_.reserve(n_draft);
@@ -24,6 +25,12 @@ void Drafts::Guess(Sequence& sequence, int64_t slot) {
   const int64_t most =
       std::min(sequence.MostDrafted(), cache_.RoomAfterNext(slot));
   if (most <= 0) return;
+  if (mtp_) {
+    const std::span<const int32_t> predicted = sequence.predicted();
+    sequence.SetDraft(
+        predicted.first(std::min(static_cast<size_t>(most), predicted.size())));
+    return;
+  }
   sequence.history().Newest(kLookupTokens, newest_tokens_);
   sequence.SetDraft(LookUpDraft(newest_tokens_, most));
 }

@@ -1,9 +1,10 @@
-// Speculative decoding by prompt lookup: guesses tokens, and keeps as many of
-// the computed guesses as were right.
+// Speculative decoding, by prompt lookup or by a model's MTP head: guesses
+// tokens, and keeps as many of the computed guesses as were right.
 #ifndef PLIMSOLL_WORKER_ENGINE_DRAFTS_H_
 #define PLIMSOLL_WORKER_ENGINE_DRAFTS_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -11,6 +12,8 @@
 #include "kernels/backend.h"
 #include "worker/cache/kv_cache.h"
 #include "worker/engine/engine_resources.h"
+#include "worker/engine/mtp_drafts.h"
+#include "worker/engine/scheduled_step.h"
 #include "worker/engine/sequence.h"
 #include "worker/graph/stage.h"
 
@@ -33,6 +36,14 @@ class Drafts {
 
   // True if the plan has room for guesses.
   bool is_enabled() const { return is_enabled_; }
+  // True if steps must keep all of their rows.
+  bool NeedsAllRows() const { return mtp_.has_value(); }
+  // Runs the MTP head, if there is one, after a step of the model whose guesses
+  // are decided (MtpDrafts::Run).
+  // Errors: those of the backend.
+  absl::Status Predict(const ScheduledStep& step, const StepBatch& batch) {
+    return mtp_ ? mtp_->Run(step, batch) : absl::OkStatus();
+  }
   // Guesses the tokens that follow a sequence's newest one, as many as its
   // request allows and its pages have room for. The sequence keeps them in
   // draft().
@@ -47,6 +58,7 @@ class Drafts {
   absl::Status MoveToRing(kernels::Backend& backend, int64_t layer,
                           const DraftRows& rows);
 
+  std::optional<MtpDrafts> mtp_;
   std::span<const Stage> stages_;
   KvCache& cache_;
   const bool is_enabled_;

@@ -89,11 +89,14 @@ absl::Status Engine::Impl::Submit(GenerateOptions request,
   }
   SuppressTokens(resources_.suppressed_tokens, request.logit_bias);
   const int64_t n_draft = plan.options.n_draft;
-  if (request.draft_tokens < 0 || request.draft_tokens > n_draft) {
+  const int64_t draft_tokens =
+      request.draft_tokens.value_or(plan.HasMtp() ? n_draft : 0);
+  if (draft_tokens < 0 || draft_tokens > n_draft) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "draft_tokens is ", request.draft_tokens, ", the model was loaded for ",
+        "draft_tokens is ", draft_tokens, ", the model was loaded for ",
         n_draft, ": ask for fewer, or load it with more"));
   }
+  request.draft_tokens = draft_tokens;
   if (has_session) return SubmitMessage(std::move(request), std::move(sink));
   ASSIGN_OR_RETURN(const RollPlan roll,
                    PlanRoll(resources_.shape, plan, request.roll));

@@ -37,6 +37,7 @@ struct EngineResources {
   std::unique_ptr<KvCache> cache;          // step thread only
   std::unique_ptr<ParkedContexts> parked;  // step thread only
   std::unique_ptr<Model> model;            // runs all stages
+  std::unique_ptr<Model> mtp;              // the MTP head, if it is loaded
   std::unique_ptr<const Tokenizer> tokenizer;
   std::vector<int32_t> suppressed_tokens;  // no request draws them
 

@@ -57,8 +57,8 @@ struct GenerateOptions {
   int64_t first_scored = 1;
   // A step may compute this many guessed tokens beside the newest known one, at
   // most the plan's n_draft; 0 guesses nothing. The drawn tokens do not depend
-  // on it.
-  int64_t draft_tokens = 0;
+  // on it. Absent: n_draft if an MTP head guesses, else 0.
+  std::optional<int64_t> draft_tokens = std::nullopt;
   RollOptions roll;  // says what a full context does
   absl::Time deadline = absl::InfiniteFuture();  // on the engine's clock
   Claim claim;                                   // who asks

@@ -42,10 +42,14 @@ int64_t ArenaBytes(std::span<const Stage> stages) {
 }
 
 int64_t WeightBytes(const Stage& stage) {
-  const int64_t bytes = BytesToLoad(stage.shape, *stage.plan);
-  return stage.host == nullptr
-             ? bytes
-             : bytes + BytesToLoad(stage.shape, stage.host->plan);
+  int64_t bytes = BytesToLoad(stage.shape, *stage.plan);
+  if (stage.mtp != nullptr) {
+    bytes += BytesToLoad(stage.mtp->shape, stage.mtp->plan);
+  }
+  if (stage.host != nullptr) {
+    bytes += BytesToLoad(stage.shape, stage.host->plan);
+  }
+  return bytes;
 }
 
 // A device with its own memory computes without the host's threads.
@@ -129,6 +133,13 @@ absl::Status EngineLoader::AllocateArenas() {
                               .drafts = stage.arena.Region(plan, "kv_draft"),
                               .states = StatesOf(stage)}});
     page_bytes += plan.kv.page_bytes;
+    if (stage.mtp == nullptr) continue;
+    const planner::MemoryPlan& head = stage.mtp->plan;
+    kv.push_back({.shape = &stage.mtp->shape,
+                  .plan = &head,
+                  .regions = {.pages = stage.arena.Region(head, "kv_full"),
+                              .rings = {}}});
+    page_bytes += head.kv.page_bytes;
   }
   RETURN_IF_ERROR(fence_({"allocate", total, total}));
   loaded_.cache = std::make_unique<KvCache>(
@@ -141,13 +152,20 @@ absl::Status EngineLoader::AllocateParked() {
   for (Stage& stage : loaded_.stages) {
     const planner::Region* region = stage.plan->FindRegion("kv_parked");
     if (region == nullptr) continue;
+    kernels::BufferView memory;
     if (region->offset >= 0) {
-      parts.push_back(
-          {stage.backend.get(), stage.arena.Region(*stage.plan, "kv_parked")});
-      continue;
+      memory = stage.arena.Region(*stage.plan, "kv_parked");
+    } else {
+      ASSIGN_OR_RETURN(stage.parked,
+                       stage.backend->AllocateHost(region->bytes));
+      memory = stage.parked.view();
     }
-    ASSIGN_OR_RETURN(stage.parked, stage.backend->AllocateHost(region->bytes));
-    parts.push_back({stage.backend.get(), stage.parked.view()});
+    const int64_t bytes =
+        stage.plan->options.n_parked * stage.plan->kv.SlotBytes();
+    parts.push_back({stage.backend.get(), memory.Slice(0, bytes)});
+    if (stage.mtp == nullptr) continue;
+    parts.push_back(
+        {stage.backend.get(), memory.Slice(bytes, memory.bytes - bytes)});
   }
   const int64_t n_places = parts.empty() ? 0 : loaded_.plan().options.n_parked;
   loaded_.parked = std::make_unique<ParkedContexts>(*loaded_.cache,
@@ -184,8 +202,30 @@ GraphInputs EngineLoader::InputsOf(const Stage& stage) const {
 absl::Status EngineLoader::BuildGraph() {
   FillHostInputs();
   if (loaded_.stages.size() > 1) return BuildPipeline();
-  ASSIGN_OR_RETURN(loaded_.model, BuildModel(file_.header(),
-                                             InputsOf(loaded_.stages.front())));
+  Stage& stage = loaded_.stages.front();
+  GraphInputs inputs = InputsOf(stage);
+  if (stage.mtp != nullptr) {
+    RETURN_IF_ERROR(BuildMtp(stage));
+    inputs.mtp_rows = stage.mtp->inputs.mtp_rows;
+  }
+  ASSIGN_OR_RETURN(loaded_.model, BuildModel(file_.header(), inputs));
+  return absl::OkStatus();
+}
+
+absl::Status EngineLoader::BuildMtp(Stage& stage) {
+  MtpPart& mtp = *stage.mtp;
+  mtp.trunk = InputsOf(stage);
+  mtp.inputs = {.shape = &mtp.shape,
+                .plan = &mtp.plan,
+                .arena = &stage.arena,
+                .backend = stage.backend.get(),
+                .cache = loaded_.cache.get(),
+                .precision = options_.precision,
+                .first_layer = stage.shape.mtp->block,
+                .mtp_rows = reinterpret_cast<float*>(
+                    stage.arena.Region(mtp.plan, "rows").data),
+                .trunk = &mtp.trunk};
+  ASSIGN_OR_RETURN(loaded_.mtp, BuildModel(file_.header(), mtp.inputs));
   return absl::OkStatus();
 }
 
@@ -229,10 +269,15 @@ absl::Status EngineLoader::FillWeights() {
     };
     RETURN_IF_ERROR(LoadWeights(file_, InputsOf(stage), fence_all));
     done += BytesToLoad(stage.shape, *stage.plan);
+    if (stage.mtp != nullptr) {
+      RETURN_IF_ERROR(LoadWeights(file_, stage.mtp->inputs, fence_all));
+      done += BytesToLoad(stage.mtp->shape, stage.mtp->plan);
+    }
     if (stage.host == nullptr) continue;
     RETURN_IF_ERROR(LoadWeights(file_, stage.host->inputs, fence_all));
     done += BytesToLoad(stage.shape, stage.host->plan);
   }
+  if (loaded_.mtp != nullptr) RETURN_IF_ERROR(loaded_.mtp->FinishLoad());
   return loaded_.model->FinishLoad();
 }
 
@@ -241,8 +286,7 @@ absl::Status EngineLoader::FinishDevices() {
   const bool all_host = std::ranges::all_of(
       stages, [](const Stage& stage) { return stage.device->is_host(); });
   if (!all_host) {
-    RETURN_IF_ERROR(
-        WarmUp(loaded_.plan(), stages, *loaded_.cache, *loaded_.model).Run());
+    RETURN_IF_ERROR(WarmUp(loaded_).Run());
   }
   for (Stage& stage : stages) {
     RETURN_IF_ERROR(stage.backend->Synchronize());

@@ -44,6 +44,8 @@ class EngineLoader {
   // the load took of it.
   absl::Status FinishDevices();
 
+  // The graph of the MTP head of the only stage.
+  absl::Status BuildMtp(Stage& stage);
   // The graph of a model whose parts lie on several stages.
   absl::Status BuildPipeline();
   // What the CPU's part of each stage is made of.

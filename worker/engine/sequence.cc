@@ -57,7 +57,7 @@ void Sequence::Started(absl::Time now, int64_t n_ctx) {
       options_.max_tokens > 0 ? std::min(options_.max_tokens, n_ctx) : n_ctx;
   start_.history.Reserve(std::min(most, history().n_live() + wanted));
   // The output of one step has at most this many tokens.
-  const auto n_tokens = static_cast<size_t>(1 + options_.draft_tokens);
+  const auto n_tokens = static_cast<size_t>(1 + draft_tokens());
   output_.tokens.reserve(n_tokens);
   output_.text.reserve(n_tokens * kTokenText);
   output_.evictions.reserve(1);
@@ -154,11 +154,10 @@ FinishReason Sequence::ReasonToStop(int32_t token, const Tokenizer& tokenizer,
 }
 
 int64_t Sequence::MostDrafted() const {
-  if (options_.draft_tokens == 0 || n_generated() == 0) return 0;
-  if (options_.max_tokens == 0) return options_.draft_tokens;
+  if (draft_tokens() == 0 || n_generated() == 0) return 0;
+  if (options_.max_tokens == 0) return draft_tokens();
   // A token is drawn behind the guesses, and max_tokens counts it too.
-  return std::min(options_.draft_tokens,
-                  options_.max_tokens - n_generated() - 1);
+  return std::min(draft_tokens(), options_.max_tokens - n_generated() - 1);
 }
 
 EvictionPlan Sequence::Evict(int64_t n_live) {

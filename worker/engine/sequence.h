@@ -90,7 +90,7 @@ class Sequence {
             .recent = recent(),
             .mask = mask(),
             .draft = draft_,
-            .most_draft_tokens = options_.draft_tokens,
+            .most_draft_tokens = draft_tokens(),
             .n_generated = n_generated(),
             .top_logprobs = options_.top_logprobs,
             .forced = forced_};
@@ -121,6 +121,17 @@ class Sequence {
     draft_.assign(ids.begin(), ids.end());
   }
   const std::vector<int32_t>& draft() const { return draft_; }
+  // What an MTP head expects after the newest token. It is nothing once another
+  // token has come.
+  std::span<const int32_t> predicted() const {
+    return predicted_after_ == n_generated() ? std::span(predicted_)
+                                             : std::span<const int32_t>();
+  }
+  void ClearPredicted() {
+    predicted_.clear();
+    predicted_after_ = n_generated();
+  }
+  void AddPredicted(int32_t id) { predicted_.push_back(id); }
   // Counts guesses that were computed, and those that were right.
   void CountDrafts(int64_t n_drafted, int64_t n_accepted) {
     n_drafted_ += n_drafted;
@@ -161,6 +172,7 @@ class Sequence {
   RequestRecord Finish(absl::Time now);
 
  private:
+  int64_t draft_tokens() const { return options_.draft_tokens.value_or(0); }
   // The reason to stop after `token`, or kUnknown to go on.
   FinishReason ReasonToStop(int32_t token, const Tokenizer& tokenizer,
                             int64_t n_ctx) const;
@@ -188,6 +200,8 @@ class Sequence {
   int64_t n_evictions_ = 0;
   int64_t n_evicted_before_ = start_.history.n_evicted();
   std::vector<int32_t> draft_;
+  std::vector<int32_t> predicted_;
+  int64_t predicted_after_ = 0;  // how many tokens had been generated
   int64_t n_drafted_ = 0;
   int64_t n_accepted_ = 0;
   int64_t n_scored_;  // prompt tokens, counted from the first token

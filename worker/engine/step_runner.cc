@@ -40,6 +40,8 @@ absl::Status StepRunner::Compute(ScheduledStep& step) {
   RETURN_IF_ERROR(model_.Step(batch_));
   RETURN_IF_ERROR(SampleRows(step));
   RETURN_IF_ERROR(ScorePrompts(step));
+  // The head's rows take the place of the model's.
+  RETURN_IF_ERROR(drafts_.Predict(step, batch_));
   // A step without sampled rows has not waited for its device yet.
   return backend_.Synchronize();
 }
@@ -51,7 +53,7 @@ absl::Status StepRunner::BuildBatch(const ScheduledStep& step) {
   batch_.has_rolled_prefix = false;
   batch_.sequences.clear();
   batch_.sampled_rows.clear();
-  batch_.keeps_all_rows = false;
+  batch_.keeps_all_rows = drafts_.NeedsAllRows();
   batch_.only_decodes =
       std::ranges::all_of(step.rows, &ScheduledRows::is_decoding);
   draws_.clear();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "base/status_macros.h"
 
@@ -70,9 +71,22 @@ absl::Status WarmUp::RunDecoding(int64_t n_slots) {
 absl::Status WarmUp::RunSteps(std::span<const int64_t> row_counts,
                               int64_t n_draft) {
   for (const int64_t n_rows : row_counts) {
-    RETURN_IF_ERROR(model_.Step(FirstTokens(n_rows, n_draft)));
+    RETURN_IF_ERROR(Step(FirstTokens(n_rows, n_draft)));
   }
   return absl::OkStatus();
+}
+
+absl::Status WarmUp::Step(StepBatch step) {
+  step.keeps_all_rows = mtp_ != nullptr;
+  RETURN_IF_ERROR(model_.Step(step));
+  if (mtp_ == nullptr) return absl::OkStatus();
+  step.only_decodes = false;
+  step.sampled_rows.resize(1);
+  for (SequenceRows& rows : step.sequences) rows.n_draft = 0;
+  for (size_t row = 0; row < step.tokens.size(); ++row) {
+    step.model_rows.push_back(static_cast<int32_t>(row));
+  }
+  return mtp_->Step(step);
 }
 
 std::vector<int64_t> WarmUp::StepRowsUpTo(int64_t most) const {
@@ -106,7 +120,7 @@ absl::Status WarmUp::RunPrompt() {
   step.sampled_rows.push_back(static_cast<int32_t>(n_rows - 1));
   cache_.Begin(/*slot=*/0, /*prefix_tokens=*/0);
   absl::Status status = cache_.Extend(/*slot=*/0, n_rows);
-  if (status.ok()) status = model_.Step(step);
+  if (status.ok()) status = Step(std::move(step));
   cache_.Clear(/*slot=*/0);
   return status;
 }

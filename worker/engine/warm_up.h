@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "planner/layout/memory_plan.h"
 #include "worker/cache/kv_cache.h"
+#include "worker/engine/engine_resources.h"
 #include "worker/graph/model.h"
 #include "worker/graph/stage.h"
 
@@ -20,10 +21,13 @@ namespace plimsoll::worker {
 // steps of every number of sequences up to 16. The cache is empty afterwards.
 class WarmUp {
  public:
-  // All of them outlive the object. The cache must be empty.
-  WarmUp(const planner::MemoryPlan& plan, std::span<const Stage> stages,
-         KvCache& cache, Model& model)
-      : plan_(plan), stages_(stages), cache_(cache), model_(model) {}
+  // The resources outlive the object. Their cache must be empty.
+  explicit WarmUp(EngineResources& resources)
+      : plan_(resources.plan()),
+        stages_(resources.stages),
+        cache_(*resources.cache),
+        model_(*resources.model),
+        mtp_(resources.mtp.get()) {}
 
   // Errors: those of the backends.
   absl::Status Run();
@@ -35,6 +39,8 @@ class WarmUp {
   // Runs one step for each number of rows, each sequence with up to `n_draft`
   // guesses.
   absl::Status RunSteps(std::span<const int64_t> row_counts, int64_t n_draft);
+  // Runs a step of the model, and of its MTP head with the same rows.
+  absl::Status Step(StepBatch step);
   // The largest number of rows for each list of kernels, up to `most`.
   std::vector<int64_t> StepRowsUpTo(int64_t most) const;
 
@@ -42,6 +48,7 @@ class WarmUp {
   std::span<const Stage> stages_;
   KvCache& cache_;
   Model& model_;
+  Model* mtp_;  // null without an MTP head
 };
 
 }  // namespace plimsoll::worker

@@ -22,6 +22,16 @@ using planner::StepBuffer;
 
 namespace {
 
+constexpr absl::string_view kMtpOutputNorm = "nextn.shared_head_norm.weight";
+constexpr absl::string_view kMtpOutput = "nextn.shared_head_head.weight";
+
+// The vocabulary projection of a model.
+kernels::WeightMatrix OutputOf(const StepContext& context) {
+  return context.Matrix(context.inputs().shape->tied_output
+                            ? "token_embd.weight"
+                            : "output.weight");
+}
+
 // The FFN of a layer that has one.
 std::unique_ptr<Sublayer> MakeFfn(const planner::Architecture& architecture,
                                   int64_t layer, StepContext& context) {
@@ -47,7 +57,8 @@ DecoderGraph::DecoderGraph(const planner::Architecture& architecture,
     : context_(inputs, parameters),
       attention_scratch_(inputs.plan->n_rows),
       logits_(reinterpret_cast<float*>(
-          inputs.arena->Region(*inputs.plan, "logits").data)) {
+          inputs.arena->Region(*inputs.plan, "logits").data)),
+      norms_mtp_rows_(architecture.mtp_rows == planner::MtpRows::kNormed) {
   if (inputs.shape->ple_dim > 0) per_layer_inputs_.emplace(context_);
   if (context_.n_streams() > 1) streams_.emplace(context_);
   if (absl::c_any_of(inputs.shape->layers,
@@ -57,11 +68,24 @@ DecoderGraph::DecoderGraph(const planner::Architecture& architecture,
   for (int64_t il = inputs.first_layer; il < context_.EndLayer(); ++il) {
     layers_.push_back(MakeLayer(architecture, il));
   }
+  if (inputs.trunk != nullptr) {
+    SetMtpEnds(parameters);
+    return;
+  }
   if (inputs.input.empty()) embedding_ = context_.Matrix("token_embd.weight");
   if (!context_.HasLogits()) return;
   output_norm_ = context_.Vector("output_norm.weight");
-  output_ = context_.Matrix(inputs.shape->tied_output ? "token_embd.weight"
-                                                      : "output.weight");
+  output_ = OutputOf(context_);
+}
+
+void DecoderGraph::SetMtpEnds(const GraphParameters& parameters) {
+  mtp_input_.emplace(context_, parameters);
+  const std::string prefix = absl::StrCat("blk.", inputs().first_layer, ".");
+  output_norm_ = context_.Vector(absl::StrCat(prefix, kMtpOutputNorm));
+  const std::string own = absl::StrCat(prefix, kMtpOutput);
+  output_ = context_.Has(own)
+                ? context_.Matrix(own)
+                : OutputOf(StepContext(*inputs().trunk, parameters));
 }
 
 std::unique_ptr<Sublayer> DecoderGraph::MakeMixer(
@@ -142,7 +166,8 @@ bool DecoderGraph::ReadsInLayer(const planner::Architecture& architecture,
   return (architecture.has_post_norms &&
           tensor == "layer_output_scale.weight") ||
          PerLayerEmbedding::Reads(architecture, tensor) ||
-         PredictStreams::Reads(tensor);
+         PredictStreams::Reads(tensor) || MtpInput::Reads(tensor) ||
+         tensor == kMtpOutputNorm || tensor == kMtpOutput;
 }
 
 absl::Status DecoderGraph::FinishLoad() {
@@ -194,7 +219,9 @@ absl::Status DecoderGraph::Compute(const StepBatch& batch) {
   }
   SetQueryFactors(batch.positions);
   if (state_rows_) state_rows_->List(batch, *inputs().cache);
-  if (inputs().input.empty()) {
+  if (mtp_input_) {
+    RETURN_IF_ERROR(mtp_input_->Compute(batch));
+  } else if (inputs().input.empty()) {
     RETURN_IF_ERROR(
         backend.GetRows({.table = embedding_,
                          .tokens = batch.tokens.data(),
@@ -207,8 +234,30 @@ absl::Status DecoderGraph::Compute(const StepBatch& batch) {
   for (const Layer& layer : layers_) RETURN_IF_ERROR(AddLayer(layer, batch));
   RETURN_IF_ERROR(context_.FinishResidual());
   if (streams_) RETURN_IF_ERROR(streams_->Merge());
+  if (inputs().mtp_rows != nullptr) RETURN_IF_ERROR(KeepMtpRows());
   if (context_.HasLogits()) return StepLogits(batch);
   return backend.Synchronize();
+}
+
+absl::Status DecoderGraph::KeepMtpRows() {
+  if (context_.n_rows() == 0) return absl::OkStatus();
+  const float* rows = context_.Residual();
+  if (norms_mtp_rows_) {
+    ASSIGN_OR_RETURN(
+        const ProductInput normed,
+        context_.NormedInput(rows, output_norm_,
+                             context_.parameters().output_norm_scale));
+    rows = normed.x;
+  }
+  const int64_t zero = 0;
+  return context_.backend().CopyRows(
+      {.src = reinterpret_cast<const std::byte*>(rows),
+       .src_offsets = &zero,
+       .dst = reinterpret_cast<std::byte*>(inputs().mtp_rows),
+       .dst_offsets = &zero,
+       .n_rows = 1,
+       .row_bytes = context_.n_rows() * context_.model_dim() *
+                    static_cast<int64_t>(sizeof(float))});
 }
 
 absl::Status DecoderGraph::AddLayer(const Layer& layer,

@@ -1,5 +1,6 @@
 // The graph of every architecture: embedding, layers of a mixer and an FFN,
-// norm, vocabulary projection.
+// norm, vocabulary projection. An MTP head is such a graph of one layer, which
+// has an MtpInput in place of the embedding.
 #ifndef PLIMSOLL_WORKER_GRAPH_DECODER_GRAPH_H_
 #define PLIMSOLL_WORKER_GRAPH_DECODER_GRAPH_H_
 
@@ -14,6 +15,7 @@
 #include "planner/model/architecture.h"
 #include "worker/graph/attention/attention_rows.h"
 #include "worker/graph/graph_parameters.h"
+#include "worker/graph/mtp_input.h"
 #include "worker/graph/per_layer_embedding.h"
 #include "worker/graph/recurrent/state_rows.h"
 #include "worker/graph/residual_streams.h"
@@ -50,6 +52,8 @@ class DecoderGraph final : public Model {
     float output_scale = 1;  // multiplies the residual stream at the end
   };
 
+  // Sets the input and the vocabulary projection of an MTP head.
+  void SetMtpEnds(const GraphParameters& parameters);
   Layer MakeLayer(const planner::Architecture& architecture, int64_t layer);
   // The mixer of a layer that has one.
   std::unique_ptr<Sublayer> MakeMixer(const planner::Architecture& architecture,
@@ -59,6 +63,8 @@ class DecoderGraph final : public Model {
   absl::Status Compute(const StepBatch& batch);
   absl::Status ComputeAngles(const std::vector<int64_t>& positions,
                              planner::StepBuffer buffer);
+  // Leaves the last layer's rows for the MTP head.
+  absl::Status KeepMtpRows();
   void SetQueryFactors(const std::vector<int64_t>& positions);
   // Computes logits of the batch's sampled rows.
   absl::Status StepLogits(const StepBatch& batch);
@@ -74,11 +80,13 @@ class DecoderGraph final : public Model {
   std::optional<StateRows> state_rows_;  // if some layers keep a state
   std::optional<PerLayerInputs> per_layer_inputs_;
   std::optional<ResidualStreams> streams_;  // if there are several
+  std::optional<MtpInput> mtp_input_;       // of an MTP head
   std::vector<Layer> layers_;
   kernels::WeightMatrix embedding_ = {};  // set if the layers begin with it
   kernels::WeightMatrix output_ = {};     // set if logits are made here
   const float* output_norm_ = nullptr;
   float* logits_;
+  const bool norms_mtp_rows_;
 };
 
 }  // namespace plimsoll::worker

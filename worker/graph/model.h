@@ -42,12 +42,15 @@ struct StepBatch {
   bool has_rolled_prefix = false;         // in any of the sequences
   std::vector<SequenceRows> sequences;    // in the order of their rows
   std::vector<int32_t> sampled_rows;      // ascending, at the end of sequences
-  // Keeps all rows for ComputeLogits. Otherwise the last layer goes on with the
-  // sampled rows only.
+  // Keeps all rows for ComputeLogits and for an MTP head. Otherwise the last
+  // layer goes on with the sampled rows only.
   bool keeps_all_rows = false;
   // True if every row belongs to a sequence that decodes. A backend may start
   // such a step as one piece.
   bool only_decodes = false;
+  // In a step of an MTP head, the row of the model, by its place among those
+  // that were kept, that goes with each token.
+  std::vector<int32_t> model_rows;
   // The part of each sampled row's logits that is read; empty: everything.
   std::span<const kernels::TopOutputs> top;
   // For a piece of a step (step_pieces.h): the numbers of rows and of sampled
@@ -106,6 +109,13 @@ struct GraphInputs {
   // What the CPU computes of these layers for a device with memory of its own:
   // experts, whose weights lie in an arena of the host's. Or null.
   const GraphInputs* host = nullptr;
+  // Where a model leaves the rows of a step for its MTP head, which replaces
+  // them by those of its own sampled rows: f32 [plan.n_rows, model_dim] in
+  // device memory, the region "rows" of planner::MtpPlanOf. Null if no head is
+  // loaded.
+  float* mtp_rows = nullptr;
+  // For an MTP head: what its model is built from. Null for a model.
+  const GraphInputs* trunk = nullptr;
 };
 
 // Bytes of the file that LoadWeights reads.

@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "planner/layout/cpu_experts.h"
 #include "planner/layout/layer_split.h"
+#include "planner/layout/mtp_layout.h"
 #include "worker/graph/runnable.h"
 
 namespace plimsoll::worker {
@@ -84,6 +85,18 @@ absl::Status CheckPlan(const planner::ModelShape& shape,
       plan.budget_bytes, ": ", plan.missing_bytes, " bytes are missing"));
 }
 
+absl::StatusOr<std::unique_ptr<MtpPart>> MtpPartOf(
+    const planner::ModelShape& shape, const planner::MemoryPlan& plan) {
+  if (!shape.mtp || plan.mtp_weights.size() != shape.mtp->weights.size()) {
+    return absl::InvalidArgumentError(
+        "the plan has an MTP head, and these layers have none, or another one");
+  }
+  auto part = std::make_unique<MtpPart>(
+      MtpPart{planner::MtpShapeOf(shape), planner::MtpPlanOf(plan)});
+  RETURN_IF_ERROR(CheckArchitecture(part->shape));
+  return part;
+}
+
 // One pool of threads computes for one part at a time.
 absl::Status CheckHostPart(const Stage& stage, size_t n_parts) {
   if (n_parts == 1 && !stage.device->is_host()) return absl::OkStatus();
@@ -122,6 +135,9 @@ absl::StatusOr<std::vector<Stage>> StagesOf(const planner::ModelShape& shape,
                                              .first_layer = part.first_layer,
                                              .plan = &part.plan,
                                              .device = &DeviceOf(part)});
+    if (part.plan.HasMtp()) {
+      ASSIGN_OR_RETURN(stage.mtp, MtpPartOf(stage.shape, part.plan));
+    }
     if (!part.plan.HasCpuExperts()) continue;
     RETURN_IF_ERROR(CheckHostPart(stage, parts.size()));
     stage.host = std::make_unique<HostPart>(

@@ -29,6 +29,14 @@ struct HostPart {
   GraphInputs inputs = {};  // of the members above and the stage
 };
 
+// The MTP head of a model, in the arena of its only stage.
+struct MtpPart {
+  planner::ModelShape shape;  // planner::MtpShapeOf
+  planner::MemoryPlan plan;   // planner::MtpPlanOf
+  GraphInputs trunk = {};     // inputs of the model
+  GraphInputs inputs = {};    // of the members above and the stage
+};
+
 struct Stage {
   planner::ModelShape shape;  // shape of these layers
   int64_t first_layer;
@@ -39,6 +47,7 @@ struct Stage {
   // Memory for the plan's kv_parked, if it is not in the arena.
   kernels::Buffer parked = {};
   std::unique_ptr<HostPart> host = nullptr;  // if the CPU has experts of it
+  std::unique_ptr<MtpPart> mtp = nullptr;    // if the plan has an MTP head
   int64_t allocations_at_load = 0;
   int64_t free_before = 0;  // before the load; not on the host
   std::optional<int64_t> device_taken_bytes = std::nullopt;  // by the load

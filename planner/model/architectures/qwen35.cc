@@ -13,6 +13,7 @@ extern constexpr Architecture kQwen35 = {
     .recurrent = MixerKind::kDeltaNet,
     .alternates_groups = true,
     .ffn_norm = "post_attention_norm.weight",
+    .mtp_rows = MtpRows::kNormed,
     .head_norms = HeadNorms::kEach,
     .has_attention_gates = true,
     .rope_pairs = RopePairs::kHalves,

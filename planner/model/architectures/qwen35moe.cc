@@ -13,6 +13,7 @@ extern constexpr Architecture kQwen35moe = {
     .alternates_groups = true,
     .ffn_norm = "post_attention_norm.weight",
     .shared_expert = SharedExpert::kGated,
+    .mtp_rows = MtpRows::kNormed,
     .head_norms = HeadNorms::kEach,
     .has_attention_gates = true,
     .rope_pairs = RopePairs::kHalves,

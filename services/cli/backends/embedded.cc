@@ -122,7 +122,11 @@ planner::LoadOptions ToLoadOptions(const LoadFlags& flags, int64_t n_ctx_train,
   }
   options.max_inference_len = flags.max_inference_len;
   options.n_slots = flags.slots;
-  options.n_draft = flags.draft_tokens;
+  options.draft_source = flags.draft_source;
+  options.n_draft = flags.draft_tokens.value_or(
+      flags.draft_source == planner::DraftSource::kMtp
+          ? planner::LoadOptions::kMtpDraftTokens
+          : 0);
   options.kv_tokens = flags.kv_tokens;
   options.n_parked = flags.parked_slots;
   options.n_cpu_experts = flags.cpu_experts;

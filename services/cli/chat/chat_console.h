@@ -24,7 +24,7 @@ struct ChatConsoleOptions {
   ConversationOptions conversation;
   std::optional<std::string> system;
   SamplingFlags sampling;
-  int64_t draft_tokens = 0;
+  std::optional<int64_t> draft_tokens;
   // The columns of the window that shows replies, now.
   std::function<int64_t()> columns;
 };

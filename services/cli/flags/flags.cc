@@ -185,6 +185,26 @@ void AddOutput(CLI::App& app, std::string* out,
             absl::StrCat("Form of the result (", formats.front(), ")"));
 }
 
+// Flags of guesses, in the help's `group`.
+void AddDraftFlags(CLI::App& app, LoadFlags* flags, const std::string& group) {
+  AddCount(app, "--draft-tokens", &flags->draft_tokens, 0,
+           planner::LoadOptions::kMaxDraftTokens, "D",
+           "Tokens guessed and verified in one step; they change the speed "
+           "alone (0, with --draft mtp 1)")
+      ->group(group);
+  const auto parse_source =
+      [](absl::string_view text) -> absl::StatusOr<planner::DraftSource> {
+    if (text == "lookup") return planner::DraftSource::kLookup;
+    if (text == "mtp") return planner::DraftSource::kMtp;
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", text.substr(0, 40), "' is neither lookup nor mtp"));
+  };
+  AddParsed(app, "--draft", &flags->draft_source, parse_source, "lookup|mtp",
+            "What guesses them: the text so far, or the model's head for the "
+            "token after the next one, which is loaded only then (lookup)")
+      ->group(group);
+}
+
 void AddPlanFlags(CLI::App& app, LoadFlags* flags) {
   const std::string group = "Memory";
   AddParsed(app, "--n-ctx", &flags->n_ctx, ParseContext, "N|auto|max",
@@ -215,11 +235,7 @@ void AddPlanFlags(CLI::App& app, LoadFlags* flags) {
            "Contexts that may wait in host memory for a slot; a worker has 1 "
            "unless it is told otherwise (0)")
       ->group(group);
-  AddCount(app, "--draft-tokens", &flags->draft_tokens, 0,
-           planner::LoadOptions::kMaxDraftTokens, "D",
-           "Tokens guessed from the text itself and verified in one step; "
-           "they change the speed alone (0)")
-      ->group(group);
+  AddDraftFlags(app, flags, group);
   app.add_flag("--mmap", flags->mmap_weights,
                "Weights stay in the mapped file: nothing is copied, steps "
                "pack what they read, and processes share the page cache; only "

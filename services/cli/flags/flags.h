@@ -57,7 +57,8 @@ struct LoadFlags {
   KvTypes kv;
   std::optional<int64_t> max_inference_len;
   int64_t parked_slots = 0;
-  int64_t draft_tokens = 0;
+  std::optional<int64_t> draft_tokens;
+  planner::DraftSource draft_source = planner::DraftSource::kLookup;
   std::optional<int64_t> kv_tokens;
   bool mmap_weights = false;
   bool host_tables = false;

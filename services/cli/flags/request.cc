@@ -8,7 +8,7 @@
 namespace plimsoll::cli {
 
 v1::StreamGenerateRequest ToRequest(const SamplingFlags& flags,
-                                    int64_t draft_tokens) {
+                                    std::optional<int64_t> draft_tokens) {
   v1::StreamGenerateRequest request;
   v1::SamplingOptions& sampling = *request.mutable_sampling();
   sampling.set_temperature(flags.sampling.temperature);
@@ -17,7 +17,9 @@ v1::StreamGenerateRequest ToRequest(const SamplingFlags& flags,
   sampling.set_min_p(flags.sampling.min_p);
   sampling.set_seed(flags.sampling.seed);
   sampling.set_typical_p(flags.sampling.typical_p);
-  sampling.set_draft_tokens(services::ToUint32(draft_tokens));
+  if (draft_tokens) {
+    sampling.set_draft_tokens(services::ToUint32(*draft_tokens));
+  }
   const worker::LogitBiasOptions& bias = flags.logit_bias;
   sampling.set_repetition_penalty(bias.repetition_penalty);
   sampling.set_presence_penalty(bias.presence_penalty);

@@ -4,6 +4,7 @@
 #define PLIMSOLL_SERVICES_CLI_FLAGS_REQUEST_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "plimsoll/v1/generation.pb.h"
@@ -12,9 +13,9 @@
 namespace plimsoll::cli {
 
 // Makes the parts of a request other than its prompt. `draft_tokens` may be
-// guessed in a step.
+// guessed in a step; absent: as many as the server guesses by itself.
 v1::StreamGenerateRequest ToRequest(const SamplingFlags& flags,
-                                    int64_t draft_tokens);
+                                    std::optional<int64_t> draft_tokens);
 
 // Sets a prompt of any bytes, without a chat format, with the model's BOS rule
 // and special tokens parsed (--raw).

@@ -59,6 +59,7 @@ std::vector<std::string> ArgsOf(const planner::MemoryPlan& plan,
       absl::StrCat("--kv-type=", KvTypesText(options)),
       absl::StrCat("--parked-slots=", options.n_parked),
       absl::StrCat("--draft-tokens=", options.n_draft)};
+  if (plan.HasMtp()) args.emplace_back("--draft=mtp");
   if (options.kv_tokens.has_value()) {
     args.push_back(absl::StrCat("--kv-tokens=", *options.kv_tokens));
   }

@@ -49,10 +49,23 @@ void AddSizeFlags(CLI::App& app, planner::LoadOptions& load) {
       ->capture_default_str()
       ->check(CLI::Range(int64_t{0}, planner::LoadOptions::kMaxIdleSessions));
   app.add_option("--draft-tokens", load.n_draft,
-                 "Tokens that a request may have guessed from its own text and "
-                 "verified in one step; each takes a row of logits a slot")
+                 "Tokens that a request may have guessed and verified in one "
+                 "step; each takes a row of logits a slot")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{0}, planner::LoadOptions::kMaxDraftTokens));
+  app.add_option_function<std::string>(
+         "--draft",
+         [&load](const std::string& source) {
+           if (source != "mtp") return;
+           load.draft_source = planner::DraftSource::kMtp;
+           if (load.n_draft > 0) return;
+           load.n_draft = planner::LoadOptions::kMtpDraftTokens;
+         },
+         "What guesses them: the text so far (lookup), or the model's head for "
+         "the token after the next one (mtp), which is loaded only then; with "
+         "mtp every request guesses that does not say otherwise")
+      ->default_str("lookup")
+      ->check(CLI::IsMember({"lookup", "mtp"}));
   app.add_option("--parked-slots", load.n_parked,
                  "Contexts that may wait in host memory while others use their "
                  "slots, where a stream that rolls for ever would keep others "

@@ -223,7 +223,7 @@ TEST(ExpertLayersTest, LayersForDraftsAreLeftOut) {
   const auto plain = ShapeFromGguf(header);
   ASSERT_TRUE(plain.ok()) << plain.status();
   GgufTensor draft = header.tensors.back();
-  draft.name = absl::StrCat("blk.", plain->n_layers, ".nextn.eh_proj.weight");
+  draft.name = absl::StrCat("blk.", plain->n_layers, ".nextn.other.weight");
   header.tensors.push_back(draft);
   EXPECT_FALSE(ShapeFromGguf(header).ok());
   numbers.Int("block_count", static_cast<uint64_t>(plain->n_layers + 1))

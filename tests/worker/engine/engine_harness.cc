@@ -151,6 +151,7 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
   load.n_idle_sessions = setup.n_idle_sessions;
   load.n_parked = setup.n_parked;
   load.n_draft = setup.n_draft;
+  load.draft_source = setup.draft_source;
   load.engine.mmap_weights = setup.mmap_weights;
   load.engine.host_weights.tables = setup.host_tables;
   const bool is_default = setup.devices.empty() && setup.device == nullptr;

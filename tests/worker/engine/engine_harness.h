@@ -40,6 +40,7 @@ struct EngineSetup {
   int64_t n_idle_sessions = 0;
   int64_t n_parked = 0;
   int64_t n_draft = 0;
+  planner::DraftSource draft_source = planner::DraftSource::kLookup;
   std::optional<int64_t> kv_tokens = std::nullopt;
   bool mmap_weights = false;
   bool host_tables = false;
