@@ -17,7 +17,13 @@ CASE.json: `params` for mtp_models.py, `sha256` of its file, `n_ctx`, `rules`
   rows     of each id but the last: what the head guesses after prompt_ids[i+1]
   chain    three guesses after `next`, each with its id: the first is of the
            last row, each other one of the head's own row before it
-Rows and guesses (`top`) are the ten likeliest [id, log-probability].
+Rows and guesses (`top`) are the ten likeliest [id, log-probability]; two ids
+of a row may be near ties, guesses are not. Figures of the making follow:
+`main_difference` from the shared golden, `float32_difference` of the same
+computation in float32, `min_margin` of guesses, `noise_moves`, and `felt`: of
+each tensor of block L without which (norms of ones, else zeros) and each field
+of mtp_forward.Rules with whose wrong value the head's log-probabilities move,
+how far. compare_with_llama_cpp.py adds `agreement`.
 """
 
 import dataclasses
@@ -55,6 +61,7 @@ class Model:
         self.rules = rules_of(self.p)
         self.network = Network(self.p, self.weights)
         self.prompts = [self.prompt(n) for n in LENGTHS]
+        self.mains = [self.network.main(ids) for ids in self.prompts]
 
     def prompt(self, n):
         """The golden's prompt of n ids, or the start of a longer one."""
@@ -83,22 +90,26 @@ class Model:
         assert worst < MOST_OFF, (self.name, worst)
         return worst
 
-    def answers(self, network=None, rules=None, following=None):
-        """The next id, the head's rows and its chain, of each prompt."""
-        network, out = network or self.network, []
+    def answers(self, rules=None, network=None, mains=None):
+        """The next id, the head's rows and its chain, of each prompt.
+
+        The next id is the model's; the rest is as the arguments say.
+        """
+        out = []
         for i, ids in enumerate(self.prompts):
-            row = log_softmax(network.main(ids)[2][-1])
-            token = int(row.argmax()) if following is None else following[i]
-            out.append((token, row[token], *network.guesses(
-                rules or self.rules, ids, token, GUESSES)))
+            row = log_softmax(self.mains[i][2][-1])
+            token = int(row.argmax())
+            out.append((token, row[token], *(network or self.network).guesses(
+                rules or self.rules, ids, token, (mains or self.mains)[i],
+                GUESSES)))
         return out
 
-    def moved(self, answers, network=None, rules=None):
+    def moved(self, answers, rules=None, network=None, mains=None):
         """How far the likeliest ids' log-probabilities are, if so changed.
 
         Returns those of rows, and of guesses while the chain is the same.
         """
-        changed = self.answers(network, rules, [a[0] for a in answers])
+        changed = self.answers(rules, network, mains)
         rows, chains = 0.0, 0.0
         for (_, _, r, c), (_, _, other_r, other_c) in zip(answers, changed):
             rows = max(rows, distance(r, other_r))
@@ -122,18 +133,24 @@ def margin(answers):
     return float((rows[:, -1] - rows[:, -2]).min())
 
 
+def network_moves(model, answers, network):
+    """How far another network's log-probabilities are, rows of main too."""
+    return max(model.moved(answers, network=network, mains=[
+        network.main(ids) for ids in model.prompts]))
+
+
 def noise_moves(model, answers):
     """How far noise on all weights moves the head's log-probabilities."""
     random = np.random.default_rng(1)
-    noisy = {name: x * (1 + NOISE * random.standard_normal(x.shape))
-             for name, x in model.weights.items()}
-    return max(model.moved(answers, Network(model.p, noisy)))
+    return network_moves(model, answers, Network(model.p, {
+        name: x * (1 + NOISE * random.standard_normal(x.shape))
+        for name, x in model.weights.items()}))
 
 
 def single(model, answers):
     """How far the same computation in float32 is."""
-    return max(model.moved(
-        answers, Network(model.p, model.weights, np.float32)))
+    return network_moves(model, answers, Network(
+        model.p, model.weights, np.float32))
 
 
 def left_out(model):
@@ -164,9 +181,10 @@ def felt(model, answers):
     """What each term moves: rows, or guesses where rows do not have it."""
     moves = {}
     for name, weights in left_out(model):
-        moves[name] = max(model.moved(answers, Network(model.p, weights)))
+        moves[name] = max(model.moved(
+            answers, network=Network(model.p, weights)))
     for name, rules in wrong_rules(model.rules):
-        moves[name] = max(model.moved(answers, rules=rules))
+        moves[name] = max(model.moved(answers, rules))
     return {name: round(by, 3) for name, by in moves.items()}
 
 

@@ -21,12 +21,13 @@ class Rules:
     sees_past: bool = True  # rows attend to earlier rows
     embedding_felt: bool = True
     hidden_felt: bool = True
+    zeros_first: bool = False  # llama.cpp has a row of the first id and zeros
 
 
 def rules_of(p):
-    """The rules of an architecture."""
-    is_qwen = p["arch"].startswith("qwen")
-    return Rules(normed=is_qwen, chain_normed=is_qwen)
+    """The rules of a case."""
+    normed = p["mtp"]["normed"]
+    return Rules(normed=normed, chain_normed=normed)
 
 
 def rms(x, weight, eps):
@@ -288,22 +289,25 @@ class Network:
             b + "shared_head_head", "output", "token_embd").T
         return x, normed, logits
 
-    def guesses(self, rules, ids, next_id, count):
+    def guesses(self, rules, ids, next_id, main, count=3):
         """Log-probabilities of the head's rows, and of a chain of guesses.
 
-        Returns [ids, vocabulary] of the rows whose next tokens are ids[1:]
-        and next_id, and [count, vocabulary] of the guesses: the first is the
-        last row's, each other one follows the likeliest id of the one before.
+        main is what main(ids) returns. Returns [ids, vocabulary] of the rows
+        whose next tokens are ids[1:] and next_id, and [count, vocabulary] of
+        the guesses: the first is the last row's, each other one follows the
+        likeliest id of the one before.
         """
-        before, after, _ = self.main(ids)
-        hidden = after if rules.normed else before
-        following, positions = [*ids[1:], next_id], np.arange(len(ids))
-        rows, chain = None, []
+        hidden = main[1] if rules.normed else main[0]
+        following = [*ids[1:], next_id]
+        if rules.zeros_first:
+            following.insert(0, ids[0])
+            hidden = np.concatenate([np.zeros_like(hidden[:1]), hidden])
+        positions, rows, chain = np.arange(len(following)), None, []
         while True:
             before, after, logits = self.head(
                 rules, hidden, following, positions)
             logprobs = log_softmax(logits)
-            rows = logprobs if rows is None else rows
+            rows = logprobs[-len(ids):] if rows is None else rows
             chain.append(logprobs[-1])
             if len(chain) == count:
                 return rows, np.stack(chain)
