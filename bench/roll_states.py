@@ -11,9 +11,10 @@ measured too: its kept keys were computed with the evicted tokens in sight.
 A text of random words, many times as long as the context, is a prompt that
 rolls, and the log-probabilities of all its tokens are reported. The change is
 the mean distance between those of SHIFT and of RECOMPUTE, by the number of
-tokens since the last eviction; `first text` compares the text as it is with
-one whose first half is other words, both with SHIFT: it is what the state
-still knows of tokens that left long ago.
+tokens since the last eviction. `what left` compares the text with one whose
+first half is other words, both with SHIFT, over the first tokens after the
+last of those words has left: it is what states and kept keys still know of
+them.
 
 usage: PLIMSOLL_BUILD=build/release roll_states.py [FAMILY...]
 """
@@ -39,12 +40,13 @@ N_CTX = 256
 N_TOKENS = 1600
 # Tokens since the last eviction: the first ones, and those before the next.
 NEAR, FAR = range(0, 8), range(40, 64)
+LEFT = 64  # tokens after the first half has left
 
 
 def words(seed, n):
     """A text of n tokens: the tiny models' vocabulary has <tN> for each."""
     rng = random.Random(seed)
-    return "".join(f"<t{rng.randrange(100, 250)}>" for _ in range(n))
+    return "".join(f"<t{rng.randrange(300, 380)}>" for _ in range(n))
 
 
 def logprobs(worker, prompt, method):
@@ -59,7 +61,7 @@ def logprobs(worker, prompt, method):
 
 
 def changes(worker, seed):
-    """Mean distances: near an eviction, far from it, and by the first text."""
+    """Mean distances: near an eviction, far from it, and by what left."""
     first, rest = words(seed, N_TOKENS // 2), words(seed + 1, N_TOKENS // 2)
     shift, evictions = logprobs(worker, first + rest, v1.ROLL_METHOD_SHIFT)
     again, _ = logprobs(worker, first + rest, v1.ROLL_METHOD_RECOMPUTE)
@@ -73,7 +75,8 @@ def changes(worker, seed):
         for name, places in (("near", NEAR), ("far", FAR)):
             if since in places:
                 apart[name].append(abs(shift[i] - again[i]))
-    tail = slice(-(N_TOKENS // 2 - 2 * N_CTX), None)
+    gone = N_TOKENS // 2 + N_CTX
+    tail = slice(gone, gone + LEFT)
     old = [abs(a - b) for a, b in zip(shift[tail], other[tail])]
     spread = statistics.pstdev(shift)
     return [statistics.mean(apart["near"]), statistics.mean(apart["far"]),
@@ -92,7 +95,7 @@ def measure(family):
             worker.await_ready()
             rows = [changes(worker, seed) for seed in (1, 11, 21)]
     near, far, old, spread = (statistics.mean(column) for column in zip(*rows))
-    print(f"| {family} | {near:.4f} | {far:.4f} | {old:.4f} | {spread:.2f} |",
+    print(f"| {family} | {near:.3f} | {far:.3f} | {old:.1e} | {spread:.1f} |",
           flush=True)
 
 
@@ -105,7 +108,7 @@ def main():
     args = parser.parse_args()
     print(f"n_ctx {N_CTX}, {N_TOKENS} tokens, mean distance of log-probabilities\n"
           f"\n| family | {NEAR.stop} tokens after an eviction | {FAR.start} to "
-          f"{FAR.stop} after | first text | spread of all |\n|---|---|---|---|---|")
+          f"{FAR.stop} after | what left | spread of all |\n|---|---|---|---|---|")
     for family in args.families:
         measure(family)
 

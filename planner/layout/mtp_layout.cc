@@ -71,15 +71,10 @@ MemoryPlan MtpPlanOf(const MemoryPlan& plan) {
   }
   for (const Region& region : plan.regions) {
     if (region.name == "mtp") {
-      Region weights = region;
-      weights.name = "weights";
-      weights.bytes = AlignUp(weights_end, region.alignment).Get().value_or(0);
-      Region rows = region;
-      rows.name = "rows";
-      rows.offset += weights.bytes;
-      rows.bytes -= weights.bytes;
-      head.regions.push_back(std::move(weights));
-      head.regions.push_back(std::move(rows));
+      head.regions.push_back(region);
+      head.regions.back().name = "weights";
+      head.regions.back().bytes =
+          AlignUp(weights_end, region.alignment).Get().value_or(0);
     } else if (region.name == "kv_mtp") {
       head.regions.push_back(region);
       head.regions.back().name = "kv_full";

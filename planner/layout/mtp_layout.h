@@ -30,9 +30,10 @@ absl::StatusOr<MtpLayout> LayoutMtp(const ModelShape& shape,
                                     const DeviceProfile& profile,
                                     const KvRules& rules);
 
-// The plan as the head sees it: the same arena, in which "weights" and "rows"
-// are parts of the region `mtp`, and "kv_full" is the region `kv_mtp`. "rows"
-// is f32 [n_rows, model_dim]. Requires a plan with that head.
+// The plan as the head sees it: the same arena, in which "weights" is the
+// beginning of the region `mtp`, and "kv_full" is the region `kv_mtp`. The rest
+// of `mtp` is for the rows that the head reads, f32 [n_rows, model_dim].
+// Requires a plan with that head.
 MemoryPlan MtpPlanOf(const MemoryPlan& plan);
 
 }  // namespace plimsoll::planner

@@ -31,13 +31,6 @@ enum class RecurrentRule {
   kWithoutKvHeads,  // those with 0 in A.attention.head_count_kv
 };
 
-// Which rows of the model its MTP head reads.
-enum class MtpRows {
-  kNone,    // files have no such head
-  kNormed,  // the rows that the output norm has made
-  kPlain,   // the rows before that norm
-};
-
 // Which biases attention's products have.
 enum class BiasRule {
   kNone,
@@ -176,7 +169,7 @@ struct Architecture {
   SharedExpert shared_expert = SharedExpert::kNone;
   // The last A.nextn_predict_layers layers are no layers of the model: the
   // first of them is a head that predicts the token after the next one (MTP).
-  MtpRows mtp_rows = MtpRows::kNone;
+  bool has_mtp = false;
 
   // These describe attention.
   WindowRule windows = WindowRule::kNone;

@@ -366,7 +366,7 @@ absl::StatusOr<Numbers> ReadNumbers(const GgufHeader& header) {
   shape.name = name.value_or("");
   ASSIGN_OR_RETURN(const int64_t n_blocks,
                    keys.Int("block_count", 1, ModelShape::kMaxLayers));
-  if (architecture.mtp_rows != MtpRows::kNone) {
+  if (architecture.has_mtp) {
     ASSIGN_OR_RETURN(numbers.n_draft_layers,
                      keys.Int("nextn_predict_layers", 0, n_blocks - 1, 0));
   }

@@ -137,7 +137,7 @@ absl::Status EngineLoader::AllocateArenas() {
     const planner::MemoryPlan& head = stage.mtp->plan;
     kv.push_back({.shape = &stage.mtp->shape,
                   .plan = &head,
-                  .regions = {.pages = stage.arena.Region(head, "kv_full"),
+                  .regions = {.pages = stage.arena.Region(plan, "kv_mtp"),
                               .rings = {}}});
     page_bytes += head.kv.page_bytes;
   }
@@ -223,7 +223,8 @@ absl::Status EngineLoader::BuildMtp(Stage& stage) {
                 .precision = options_.precision,
                 .first_layer = stage.shape.mtp->block,
                 .mtp_rows = reinterpret_cast<float*>(
-                    stage.arena.Region(mtp.plan, "rows").data),
+                    stage.arena.Region(*stage.plan, "mtp").data +
+                    mtp.plan.FindRegion("weights")->bytes),
                 .trunk = &mtp.trunk};
   ASSIGN_OR_RETURN(loaded_.mtp, BuildModel(file_.header(), mtp.inputs));
   return absl::OkStatus();

@@ -57,8 +57,7 @@ DecoderGraph::DecoderGraph(const planner::Architecture& architecture,
     : context_(inputs, parameters),
       attention_scratch_(inputs.plan->n_rows),
       logits_(reinterpret_cast<float*>(
-          inputs.arena->Region(*inputs.plan, "logits").data)),
-      norms_mtp_rows_(architecture.mtp_rows == planner::MtpRows::kNormed) {
+          inputs.arena->Region(*inputs.plan, "logits").data)) {
   if (inputs.shape->ple_dim > 0) per_layer_inputs_.emplace(context_);
   if (context_.n_streams() > 1) streams_.emplace(context_);
   if (absl::c_any_of(inputs.shape->layers,
@@ -241,17 +240,13 @@ absl::Status DecoderGraph::Compute(const StepBatch& batch) {
 
 absl::Status DecoderGraph::KeepMtpRows() {
   if (context_.n_rows() == 0) return absl::OkStatus();
-  const float* rows = context_.Residual();
-  if (norms_mtp_rows_) {
-    ASSIGN_OR_RETURN(
-        const ProductInput normed,
-        context_.NormedInput(rows, output_norm_,
-                             context_.parameters().output_norm_scale));
-    rows = normed.x;
-  }
+  ASSIGN_OR_RETURN(
+      const ProductInput normed,
+      context_.NormedInput(context_.Residual(), output_norm_,
+                           context_.parameters().output_norm_scale));
   const int64_t zero = 0;
   return context_.backend().CopyRows(
-      {.src = reinterpret_cast<const std::byte*>(rows),
+      {.src = reinterpret_cast<const std::byte*>(normed.x),
        .src_offsets = &zero,
        .dst = reinterpret_cast<std::byte*>(inputs().mtp_rows),
        .dst_offsets = &zero,

@@ -63,7 +63,7 @@ class DecoderGraph final : public Model {
   absl::Status Compute(const StepBatch& batch);
   absl::Status ComputeAngles(const std::vector<int64_t>& positions,
                              planner::StepBuffer buffer);
-  // Leaves the last layer's rows for the MTP head.
+  // Leaves the rows for the MTP head, as the output norm makes them.
   absl::Status KeepMtpRows();
   void SetQueryFactors(const std::vector<int64_t>& positions);
   // Computes logits of the batch's sampled rows.
@@ -86,7 +86,6 @@ class DecoderGraph final : public Model {
   kernels::WeightMatrix output_ = {};     // set if logits are made here
   const float* output_norm_ = nullptr;
   float* logits_;
-  const bool norms_mtp_rows_;
 };
 
 }  // namespace plimsoll::worker

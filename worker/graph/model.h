@@ -109,9 +109,9 @@ struct GraphInputs {
   // What the CPU computes of these layers for a device with memory of its own:
   // experts, whose weights lie in an arena of the host's. Or null.
   const GraphInputs* host = nullptr;
-  // Where a model leaves the rows of a step for its MTP head, which replaces
-  // them by those of its own sampled rows: f32 [plan.n_rows, model_dim] in
-  // device memory, the region "rows" of planner::MtpPlanOf. Null if no head is
+  // Where a model leaves the normed rows of a step for its MTP head, which
+  // replaces them by those of its own sampled rows: f32 [plan.n_rows,
+  // model_dim] in device memory, in the region `mtp`. Null if no head is
   // loaded.
   float* mtp_rows = nullptr;
   // For an MTP head: what its model is built from. Null for a model.

@@ -45,7 +45,7 @@ extern constexpr Architecture kDeepseek2 = {
     .router_gate = RouterGate::kByBias,
     .normalizes_weights = false,
     .shared_expert = SharedExpert::kPlain,
-    .mtp_rows = MtpRows::kPlain,
+    .has_mtp = true,
     .yarn_scales_scores = true,
     .layer_tensors = kDeepseek2LayerTensors,
 };

@@ -142,11 +142,9 @@ TEST(MtpLayoutTest, ItsOwnPlanIsAPartOfTheWhole) {
   const MemoryPlan head = MtpPlanOf(*plan);
   const Region& mtp = *plan->FindRegion("mtp");
   const Region& weights = *head.FindRegion("weights");
-  const Region& rows = *head.FindRegion("rows");
   EXPECT_EQ(weights.offset, mtp.offset);
-  EXPECT_EQ(rows.offset, weights.offset + weights.bytes);
-  EXPECT_EQ(rows.offset + rows.bytes, mtp.offset + mtp.bytes);
-  EXPECT_GE(rows.bytes, plan->n_rows * shape.model_dim * 4);
+  EXPECT_GE(mtp.bytes - weights.bytes, plan->n_rows * shape.model_dim * 4)
+      << "room for rows behind them";
   EXPECT_EQ(head.weights.size(), shape.mtp->weights.size());
   EXPECT_EQ(head.FindRegion("kv_full")->offset,
             plan->FindRegion("kv_mtp")->offset);

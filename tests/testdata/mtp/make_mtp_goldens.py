@@ -36,7 +36,7 @@ import tempfile
 import numpy as np
 
 import mtp_models
-from mtp_forward import Network, log_softmax, rules_of
+from mtp_forward import Network, Rules, log_softmax
 
 HERE = pathlib.Path(__file__).resolve().parent
 LENGTHS = (2, 9, 45)
@@ -58,7 +58,7 @@ class Model:
         self.p = mtp_models.params_of(name, seed)
         self.weights = mtp_models.build(self.p).weights()
         self.block = f"blk.{self.p['layers']}."
-        self.rules = rules_of(self.p)
+        self.rules = Rules()
         self.network = Network(self.p, self.weights)
         self.prompts = [self.prompt(n) for n in LENGTHS]
         self.mains = [self.network.main(ids) for ids in self.prompts]

@@ -14,20 +14,14 @@ import numpy as np
 class Rules:
     """What the head is given. Each field has a wrong value for tests of it."""
 
-    normed: bool  # the model's rows are taken after output_norm, not before
-    chain_normed: bool  # the head's own, after its norm, not before
+    normed: bool = True  # the model's rows are taken after output_norm
+    chain_normed: bool = True  # the head's own, after its norm
     embedding_first: bool = True  # in the input of eh_proj
     moves: bool = True  # a guess of a chain is at the position after
     sees_past: bool = True  # rows attend to earlier rows
     embedding_felt: bool = True
     hidden_felt: bool = True
     zeros_first: bool = False  # llama.cpp has a row of the first id and zeros
-
-
-def rules_of(p):
-    """The rules of a case."""
-    normed = p["mtp"]["normed"]
-    return Rules(normed=normed, chain_normed=normed)
 
 
 def rms(x, weight, eps):

@@ -25,32 +25,24 @@ import family_models as shared  # noqa: E402
 from family_models import U32  # noqa: E402
 
 
-def case(golden, normed, own_tables=False, seed=1):
+def case(golden, own_tables=False, seed=1):
     """A case: its shared golden, and what is peculiar to its head.
 
-    normed: the model's rows are taken after output_norm, and the head's own
-    after shared_head_norm; else both before. That is nothing of the file.
     own_tables: the head has an embedding and an output matrix.
     seed: of the head's numbers.
     """
-    return {"golden": golden, "mtp": {
-        "seed": seed, "own_tables": own_tables, "normed": normed}}
+    return {"golden": golden, "mtp": {"seed": seed, "own_tables": own_tables}}
 
 
 # The seeds are the first ones with which no guess and no choice of experts is
-# a near tie: make_mtp_goldens.py --seed looks for them. A case and that with
-# `normed` at the end of its name have one file, and two answers.
+# a near tie: make_mtp_goldens.py --seed looks for them.
 CASES = {
-    "qwen35": case("qwen35", normed=True),
-    "qwen35moe": case("qwen35moe", normed=True),
-    "qwen3next": case("qwen3next", normed=True),
-    "glm4moe": case("glm4moe", normed=False, seed=5),
-    "glm4moe-normed": case("glm4moe", normed=True, seed=5),
-    "glm4moe-own": case("glm4moe", normed=False, own_tables=True, seed=3),
-    "glm4moe-own-normed": case("glm4moe", normed=True, own_tables=True,
-                               seed=3),
-    "deepseek2": case("deepseek2", normed=False, seed=6),
-    "deepseek2-normed": case("deepseek2", normed=True, seed=6),
+    "qwen35": case("qwen35"),
+    "qwen35moe": case("qwen35moe"),
+    "qwen3next": case("qwen3next"),
+    "glm4moe": case("glm4moe", seed=5),
+    "glm4moe-own": case("glm4moe", own_tables=True, seed=3),
+    "deepseek2": case("deepseek2", seed=6),
 }
 
 

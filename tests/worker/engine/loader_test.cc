@@ -221,6 +221,21 @@ TEST_F(LoaderTest, ExpertsOfTheCpuHaveAReader) {
               ElementsAre("weights", "workspace"));
 }
 
+TEST_F(LoaderTest, AnMtpHeadHasItsRegions) {
+  features_.draft_source = planner::DraftSource::kMtp;
+  Load(LocalCpu(), {}, "qwen35_mtp");
+  ExpectEachRegionHasAReader();
+  EXPECT_THAT(
+      loaded_->stages[0].arena.Asked(),
+      ElementsAre("kv_draft", "kv_full", "kv_mtp", "kv_parked", "kv_window",
+                  "logits", "mtp", "state", "weights", "workspace"));
+  // The first steps on a device run the head, too.
+  const ServingDevice device;
+  Load(device, {}, "qwen35_mtp");
+  ExpectEachRegionHasAReader();
+  EXPECT_EQ(loaded_->cache->free_pages(), loaded_->cache->n_pages());
+}
+
 TEST_F(LoaderTest, EachRegionOfAPartsPlanHasAReader) {
   Load(LocalCpu(), {1, 3});
   ExpectEachRegionHasAReader();

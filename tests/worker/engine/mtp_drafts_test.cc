@@ -216,6 +216,7 @@ TEST_F(MtpDraftsTest, AParkedContextGoesOnWithTheHeadsKeys) {
   LoadKnowing({.n_ctx = 256, .n_parked = 1, .n_draft = 2});
   GenerateOptions rolls = Greedy(RandomIds(60, 1), 1'400, 3);
   rolls.roll.policy = ContextPolicy::kRoll;
+  rolls.claim.tenant = "rolls";
   rolls.draft_tokens = 0;
   const Generated alone = Generate(*engine_, rolls);
   rolls.draft_tokens = 2;
