@@ -26,7 +26,9 @@ constexpr const char* kKinds[] = {"weights", "kv", "scratch", "overhead"};
 
 // The kind of memory that a region of a plan is.
 const char* KindOf(absl::string_view region) {
-  if (region == "weights" || region == "projector") return "weights";
+  if (region == "weights" || region == "mtp" || region == "projector") {
+    return "weights";
+  }
   if (absl::StartsWith(region, "kv_") || region == "state") return "kv";
   if (region == "workspace" || region == "logits" || region == "candidates" ||
       region == "projector_workspace") {
@@ -86,7 +88,9 @@ void AddPlan(const LoadedModel& model, const LoadedModel::Part& part,
     // Regions on the host, and mapped ones, are no part of the device's bytes.
     if (region.on_host || region.is_mapped) continue;
     kinds[KindOf(region.name)] += region.bytes;
-    if (region.name == "kv_full") page_bytes += region.bytes;
+    if (region.name == "kv_full" || region.name == "kv_mtp") {
+      page_bytes += region.bytes;
+    }
   }
   for (const char* kind : kKinds) {
     scrape.Add(kMemoryBytes, {name, device, {"kind", kind}}, kinds[kind]);

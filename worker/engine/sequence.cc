@@ -62,6 +62,7 @@ void Sequence::Started(absl::Time now, int64_t n_ctx) {
   output_.text.reserve(n_tokens * kTokenText);
   output_.evictions.reserve(1);
   draft_.reserve(n_tokens);
+  predicted_.reserve(n_tokens);
   buffers_.reserve(n_tokens);
   if (options_.top_logprobs <= 0) return;
   for (size_t i = 0; i < n_tokens; ++i) {

@@ -83,9 +83,11 @@ std::string RenderSet(const v1::PlanSetResponse& set,
     int64_t weights = 0;
     int64_t kv = 0;
     for (const v1::MemoryRegion& region : plan.regions()) {
-      if (region.name() == "weights") weights += Signed(region.bytes());
+      if (region.name() == "weights" || region.name() == "mtp") {
+        weights += Signed(region.bytes());
+      }
       if (region.name() == "kv_full" || region.name() == "kv_window" ||
-          region.name() == "state") {
+          region.name() == "kv_mtp" || region.name() == "state") {
         kv += Signed(region.bytes());
       }
     }

@@ -14,8 +14,8 @@ namespace {
 
 // Indices into SegmentsOf's list.
 size_t KindOf(absl::string_view region) {
-  if (absl::StartsWith(region, "weights")) return 0;
-  if (absl::StartsWith(region, "kv_")) return 1;
+  if (absl::StartsWith(region, "weights") || region == "mtp") return 0;
+  if (absl::StartsWith(region, "kv_") || region == "state") return 1;
   constexpr absl::string_view kOnHost[] = {"tables", "candidates", "vocab",
                                            "runtime", "messages"};
   if (absl::c_linear_search(kOnHost, region)) return 3;

@@ -15,8 +15,8 @@ const OF_PROCESS = ["tables", "candidates", "vocab", "runtime", "messages"];
 
 // The kind of memory that a region of a plan is, as in `plimsoll plan`.
 function kindOf({name}) {
-  if (name.startsWith("weights")) return "weights";
-  if (name.startsWith("kv_")) return "kv";
+  if (name.startsWith("weights") || name === "mtp") return "weights";
+  if (name.startsWith("kv_") || name === "state") return "kv";
   if (OF_PROCESS.includes(name)) return "host";
   if (name === "margin" || name === "reserve") return "margin";
   return "scratch";

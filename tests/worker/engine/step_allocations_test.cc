@@ -368,6 +368,18 @@ TEST_P(StepAllocationsTest, ConstraintsAllocateNothing) {
 
 // Pages and with them a limit, rings without, experts, latent attention, and
 // states.
+using HeadAllocationsTest = StepAllocationsTest;
+
+TEST_P(HeadAllocationsTest, GuessesOfAnMtpHeadAllocateNothing) {
+  const EngineSetup setup = {.n_draft = 4,
+                             .draft_source = planner::DraftSource::kMtp};
+  EXPECT_EQ(Count(Request({.temperature = 0}), setup), 0);
+  EXPECT_GT(info_.n_drafted, kCounted);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, HeadAllocationsTest,
+                         ::testing::Values("qwen35_mtp", "deepseek2_mtp"));
+
 INSTANTIATE_TEST_SUITE_P(
     Models, StepAllocationsTest,
     ::testing::Values("llama_half", "gemma_k", "qwen2moe_q8_0", "gpt_oss_q4_0",

@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 
-SOURCE_DIR = pathlib.Path(__file__).resolve().parents[1]
+SOURCE_DIR = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(SOURCE_DIR / "tests" / "e2e"))
 
 from asks import GREEDY, generate, text  # noqa: E402
