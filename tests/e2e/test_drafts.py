@@ -1,7 +1,9 @@
 """Guessed tokens change the time that a reply takes, and nothing else."""
 
 import json
+import pathlib
 import subprocess
+import sys
 
 import grpc
 import pytest
@@ -73,3 +75,39 @@ def test_the_command_line_guesses(any_model):
         replies.append(json.loads(done.stdout))
     assert replies[0]["text"] == replies[1]["text"]
     assert int(replies[1]["usage"]["accepted_draft_tokens"]) > 0
+
+
+@pytest.fixture(scope="module")
+def headed(tmp_path_factory):
+    """A tiny model with an MTP head."""
+    goldens = pathlib.Path(__file__).parents[1] / "testdata" / "mtp"
+    if not (goldens.parents[3] / "shared" / "tools").is_dir():
+        pytest.skip("there is no shared data beside this checkout")
+    path = tmp_path_factory.mktemp("mtp") / "headed.gguf"
+    writer = [sys.executable, goldens / "mtp_models.py", "--params"]
+    subprocess.run([*writer, goldens / "qwen35.json", path], check=True)
+    return path
+
+
+def test_a_models_own_head_guesses(headed):
+    request = generate("m", text=text("one two three"), sampling=GREEDY,
+                       max_tokens=20, ignore_eos=True)
+    replies = []
+    for flags in ((), ("--draft=mtp",), ("--draft=mtp", "--draft-tokens=3")):
+        with Worker(f"--model=m={headed}", "--n-ctx=256", *flags) as server:
+            server.await_ready()
+            replies.append(
+                server.generation.Generate(request, timeout=CALL_SECONDS))
+    plain, one, three = replies
+    assert plain.text == one.text == three.text
+    assert not plain.usage.HasField("draft_tokens")
+    # Each step but the first one and the last one has guesses.
+    assert one.usage.draft_tokens >= 10
+    assert three.usage.draft_tokens > one.usage.draft_tokens
+
+
+def test_a_model_without_a_head_is_not_loaded_with_one():
+    command = [binary("plimsoll"), "plan", model_file("smollm2"), "--draft", "mtp"]
+    done = subprocess.run(command, capture_output=True, timeout=CALL_SECONDS)
+    assert done.returncode == 1
+    assert b"this model has no MTP head" in done.stderr

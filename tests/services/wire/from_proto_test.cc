@@ -66,6 +66,23 @@ TEST(FromProtoTest, AbsentLoadOptionsAreTheCallersDefaults) {
   EXPECT_EQ(options->n_ctx, 128);
 }
 
+TEST(FromProtoTest, WhatGuessesSurvivesTheWayThereAndBack) {
+  planner::LoadOptions options;
+  EXPECT_EQ(ToProto(options).draft_source(), v1::DRAFT_SOURCE_UNSPECIFIED);
+  options.draft_source = planner::DraftSource::kMtp;
+  v1::LoadOptions message = ToProto(options);
+  EXPECT_EQ(message.draft_source(), v1::DRAFT_SOURCE_MTP);
+  const auto back = FromProto(message, planner::LoadOptions{});
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->draft_source, planner::DraftSource::kMtp);
+  message.set_draft_source(v1::DRAFT_SOURCE_LOOKUP);
+  EXPECT_EQ(FromProto(message, options)->draft_source,
+            planner::DraftSource::kLookup);
+  message.set_draft_source(static_cast<v1::DraftSource>(3));
+  EXPECT_THAT(std::string(FromProto(message, options).status().message()),
+              HasSubstr("draft_source"));
+}
+
 TEST(FromProtoTest, WhereWeightsLieSurvivesTheWayThereAndBack) {
   planner::LoadOptions options;
   EXPECT_TRUE(ToProto(options).host_weights().empty());
