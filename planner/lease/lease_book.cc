@@ -45,6 +45,10 @@ absl::Status CheckMeasured(int64_t bytes, const Lease& lease) {
       "measured_bytes is ", bytes, ", not 0 to the granted ", lease.bytes));
 }
 
+absl::Status UnknownLease() {
+  return absl::NotFoundError("there is no lease with this id");
+}
+
 absl::Status UnknownDevice() {
   return absl::NotFoundError("there is no device with this id");
 }
@@ -227,6 +231,7 @@ absl::StatusOr<Lease> LeaseBook::Grant(const ReserveRequest& request,
                  .holder = request.holder,
                  .purpose = request.purpose,
                  .process = request.process,
+                 .secret_hash = request.secret_hash,
                  .bytes = request.bytes,
                  .measured_bytes = 0,
                  // Spent even if the journal fails: it may have kept it.
@@ -271,7 +276,7 @@ absl::StatusOr<LeaseBook::Entry*> LeaseBook::FindLive(
     const std::string& lease_id, int64_t epoch) {
   const auto it = leases_.find(lease_id);
   if (it == leases_.end()) {
-    return absl::NotFoundError("there is no lease with this id");
+    return UnknownLease();
   }
   Entry& entry = it->second;
   if (entry.lease.epoch != epoch) return OtherEpoch(entry.lease, epoch);
@@ -456,7 +461,7 @@ absl::StatusOr<Lease> LeaseBook::Release(const std::string& lease_id,
                                          int64_t shortfall_bytes) {
   const auto it = leases_.find(lease_id);
   if (it == leases_.end()) {
-    return absl::NotFoundError("there is no lease with this id");
+    return UnknownLease();
   }
   if (it->second.lease.epoch != epoch) {
     return OtherEpoch(it->second.lease, epoch);
@@ -466,6 +471,24 @@ absl::StatusOr<Lease> LeaseBook::Release(const std::string& lease_id,
   if (!IsLive(entry.lease)) return entry.lease;
   AddMargin(*entry.device, entry.lease, shortfall_bytes);
   Free(entry, /*is_read=*/false);
+  return entry.lease;
+}
+
+absl::StatusOr<Lease> LeaseBook::ForceRelease(const std::string& lease_id,
+                                              absl::Time now) {
+  Expire(now);
+  const auto found = leases_.find(lease_id);
+  if (found == leases_.end()) return UnknownLease();
+  Entry& entry = found->second;
+  if (!IsLive(entry.lease)) {
+    return absl::NotFoundError("the lease was released already");
+  }
+  if (!entry.has_expired || IsTrusted(entry)) {
+    return absl::FailedPreconditionError(
+        "the lease's holder lives, or did within the time to live");
+  }
+  // The last reading is not touched: it may show these bytes free already.
+  Free(entry, /*is_read=*/true);
   return entry.lease;
 }
 
@@ -637,13 +660,15 @@ absl::Status LeaseBook::ReadFree(const std::string& device_id,
   return absl::OkStatus();
 }
 
+bool LeaseBook::IsTrusted(const Entry& entry) const {
+  const Process* const process = entry.process;
+  return process != nullptr &&
+         (process->is_live || last_time_ < process->trusted_until);
+}
+
 bool LeaseBook::IsGone(const Entry& entry, int64_t used_bytes) const {
   if (!entry.is_provable) return false;
-  const Process* const process = entry.process;
-  if (process != nullptr &&
-      (process->is_live || last_time_ < process->trusted_until)) {
-    return false;
-  }
+  if (IsTrusted(entry)) return false;
   return entry.lease.was_confirmed ? entry.lease.measured_bytes > used_bytes
                                    : !entry.is_restored || used_bytes <= 0;
 }

@@ -4,11 +4,12 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/match.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "services/host/log.h"
 #include "services/host/random_id.h"
+#include "services/planner/lease_holder.h"
 #include "services/wire/errors.h"
 #include "services/wire/from_proto.h"
 #include "services/wire/to_proto.h"
@@ -17,23 +18,6 @@ namespace plimsoll::services {
 namespace {
 
 constexpr absl::Duration kJournalRetry = absl::Seconds(2);
-
-// Returns the process's name for the book; empty if the message has none.
-absl::StatusOr<std::string> NameOf(bool has_process,
-                                   const v1::ProcessIdentity& process) {
-  if (!has_process) return std::string();
-  ASSIGN_OR_RETURN(const int64_t ticks,
-                   Signed(process.start_ticks(), "process.start_ticks"));
-  ASSIGN_OR_RETURN(const int64_t pid_namespace,
-                   Signed(process.pid_namespace(), "process.pid_namespace"));
-  std::string name = ToString({.pid = process.pid(),
-                               .start_ticks = ticks,
-                               .boot_id = process.boot_id(),
-                               .pid_namespace = pid_namespace});
-  if (ParseIdentity(name).has_value()) return name;
-  return absl::InvalidArgumentError(
-      "process: a pid and a boot_id of 1 to 64 bytes without ':' are needed");
-}
 
 absl::Status Unhealthy(const std::string& id, absl::Duration retry_after) {
   return WithDetails(
@@ -54,19 +38,26 @@ absl::Status LeaseError(absl::Status status, const std::string& id) {
        std::nullopt});
 }
 
-// What the book calls something of `owner` that a request names.
-std::string OwnedName(const std::string& owner, const std::string& name) {
-  return owner.empty() || name.empty() ? name : absl::StrCat(owner, " ", name);
+absl::Status CheckReason(const std::string& reason) {
+  const bool is_blank = absl::StripAsciiWhitespace(reason).empty();
+  if (!is_blank && reason.size() <= Ledger::kMaxReasonBytes) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "reason has ", reason.size(), " bytes", is_blank ? " and no words" : "",
+      ", not 1 to ", Ledger::kMaxReasonBytes,
+      ": say how it is known that the holder is gone"));
 }
 
-// Returns the name of the process in the book. An identity that is not valid
-// holds nothing.
-std::string BookName(const v1::ProcessIdentity& process) {
-  return ToString(
-      {.pid = process.pid(),
-       .start_ticks = static_cast<int64_t>(process.start_ticks()),
-       .boot_id = process.boot_id(),
-       .pid_namespace = static_cast<int64_t>(process.pid_namespace())});
+// Adds the details that clients need to the book's error about a ForceRelease.
+absl::Status ForceError(const absl::Status& status, const std::string& id) {
+  if (!absl::IsFailedPrecondition(status)) return LeaseError(status, id);
+  return WithDetails(
+      absl::FailedPreconditionError(absl::StrCat(
+          status.message(),
+          "; end that process, or unload its model, and it releases the lease "
+          "by itself")),
+      {v1::ERROR_REASON_LEASE_HELD, {{"lease_id", id}}, std::nullopt});
 }
 
 }  // namespace
@@ -199,16 +190,11 @@ absl::StatusOr<Ledger::Device> Ledger::FindDevice(const std::string& id,
   return device;
 }
 
-absl::Status Ledger::CheckOwner(const std::string& lease_id,
-                                const std::string& owner) {
-  if (owner.empty()) return absl::OkStatus();
-  const std::string* holder = book_.HolderOf(lease_id);
-  // Owners have no spaces.
-  if (holder == nullptr ||
-      absl::StartsWith(*holder, absl::StrCat(owner, " "))) {
-    return absl::OkStatus();
-  }
-  return absl::PermissionDeniedError("the lease belongs to another worker");
+absl::Status Ledger::CheckHolder(const std::string& lease_id,
+                                 const HolderProof& proof) const {
+  const planner::Lease* lease = book_.Find(lease_id);
+  if (lease == nullptr) return absl::OkStatus();
+  return services::CheckHolder(*lease, proof);
 }
 
 absl::Status Ledger::Reserve(const v1::ReserveRequest& request,
@@ -224,7 +210,8 @@ absl::Status Ledger::Grant(const v1::ReserveRequest& request,
                            const std::string& owner) {
   ASSIGN_OR_RETURN(const int64_t bytes, Signed(request.bytes(), "bytes"));
   ASSIGN_OR_RETURN(const std::string process,
-                   NameOf(request.has_process(), request.process()));
+                   ProcessName(request.has_process(), request.process()));
+  ASSIGN_OR_RETURN(const std::string secret_hash, HashSecret(request.secret()));
   absl::MutexLock lock(&mu_);
   const absl::Time now = clock_();
   RETURN_IF_ERROR(Watch(process, now));
@@ -236,7 +223,8 @@ absl::Status Ledger::Grant(const v1::ReserveRequest& request,
                      .holder = OwnedName(owner, request.holder()),
                      .purpose = request.purpose(),
                      .bytes = bytes,
-                     .process = process},
+                     .process = process,
+                     .secret_hash = secret_hash},
                     now);
   if (!lease.ok()) {
     ForgetIdle(process, now);
@@ -298,7 +286,7 @@ absl::Status Ledger::Confirm(const v1::ConfirmRequest& request,
   absl::MutexLock lock(&mu_);
   RETURN_IF_ERROR(CheckJournal());
   const absl::Time now = clock_();
-  RETURN_IF_ERROR(CheckOwner(request.lease_id(), owner));
+  RETURN_IF_ERROR(CheckHolder(request.lease_id(), {owner, request.secret()}));
   const absl::StatusOr<planner::Lease> lease =
       book_.Confirm(request.lease_id(), epoch, measured, now);
   if (!lease.ok()) return LeaseError(lease.status(), request.lease_id());
@@ -328,7 +316,8 @@ absl::StatusOr<planner::Lease> Ledger::Present(const v1::RenewRequest& request,
   ASSIGN_OR_RETURN(claim.measured_bytes, Signed(presented.measured_bytes(),
                                                 "presented.measured_bytes"));
   ASSIGN_OR_RETURN(claim.process,
-                   NameOf(presented.has_process(), presented.process()));
+                   ProcessName(presented.has_process(), presented.process()));
+  ASSIGN_OR_RETURN(claim.secret_hash, HashSecret(request.secret()));
   RETURN_IF_ERROR(Watch(claim.process, now));
   const bool is_watched = watch_.IsWatching(claim.process);
   absl::StatusOr<planner::Lease> lease = book_.Adopt(claim, now);
@@ -347,7 +336,7 @@ absl::Status Ledger::Renew(const v1::RenewRequest& request,
   absl::MutexLock lock(&mu_);
   RETURN_IF_ERROR(CheckJournal());
   const absl::Time now = clock_();
-  RETURN_IF_ERROR(CheckOwner(request.lease_id(), owner));
+  RETURN_IF_ERROR(CheckHolder(request.lease_id(), {owner, request.secret()}));
   const absl::StatusOr<planner::Lease> lease =
       request.has_presented() ? Present(request, epoch, owner, now)
                               : book_.Renew(request.lease_id(), epoch, now);
@@ -372,7 +361,7 @@ absl::Status Ledger::Release(const v1::ReleaseRequest& request,
   RETURN_IF_ERROR(CheckJournal());
   const absl::Time now = clock_();
   book_.Expire(now);
-  RETURN_IF_ERROR(CheckOwner(request.lease_id(), owner));
+  RETURN_IF_ERROR(CheckHolder(request.lease_id(), {owner, request.secret()}));
   const absl::StatusOr<planner::Lease> lease =
       book_.Release(request.lease_id(), epoch, shortfall);
   if (!lease.ok()) return LeaseError(lease.status(), request.lease_id());
@@ -384,6 +373,33 @@ absl::Status Ledger::Release(const v1::ReleaseRequest& request,
   }
   ForgetIdle(lease->process, now);
   // The bytes are free, whether or not the journal can be written.
+  FlushJournal();
+  *response.mutable_lease() = Describe(*lease, now);
+  feed_.Touch(lease->device_id);
+  return absl::OkStatus();
+}
+
+absl::Status Ledger::ForceRelease(const v1::ForceReleaseRequest& request,
+                                  v1::ForceReleaseResponse& response,
+                                  const std::string& caller) {
+  RETURN_IF_ERROR(CheckReason(request.reason()));
+  absl::MutexLock lock(&mu_);
+  RETURN_IF_ERROR(CheckJournal());
+  const absl::Time now = clock_();
+  const absl::StatusOr<planner::Lease> lease =
+      book_.ForceRelease(request.lease_id(), now);
+  if (!lease.ok()) return ForceError(lease.status(), request.lease_id());
+  // With the id in the message, no such line hides another one.
+  Log(LogLevel::kWarning,
+      absl::StrCat("lease ", lease->id, " is released by force"),
+      {{"caller", caller},
+       {"reason", request.reason()},
+       {"device", lease->device_id},
+       {"bytes", lease->bytes},
+       {"holder", lease->holder},
+       {"purpose", lease->purpose}});
+  if (observer_ != nullptr) observer_->OnForceRelease();
+  ForgetIdle(lease->process, now);
   FlushJournal();
   *response.mutable_lease() = Describe(*lease, now);
   feed_.Touch(lease->device_id);

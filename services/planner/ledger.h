@@ -23,6 +23,7 @@
 #include "plimsoll/v1/planner.pb.h"
 #include "services/planner/device_feed.h"
 #include "services/planner/journal.h"
+#include "services/planner/lease_holder.h"
 #include "services/planner/ledger_observer.h"
 #include "services/planner/process_watch.h"
 
@@ -50,6 +51,8 @@ class Ledger {
  public:
   // This many devices are described at a time under the mutex.
   static constexpr size_t kDeviceBatch = 128;
+  // The reason of a ForceRelease has so many bytes at most.
+  static constexpr size_t kMaxReasonBytes = 256;
 
   // A registered device, and the bytes that a Reserve could get of it now.
   struct Device {
@@ -71,7 +74,7 @@ class Ledger {
   // `owner` is the caller's Identity::lease_owner. If it is not empty, it is
   // put, with a space, before the holders that the owner's calls name.
   // Errors of calls about a lease: also kPermissionDenied if it is another
-  // owner's.
+  // owner's, or has another secret than the call.
   absl::Status Reserve(const v1::ReserveRequest& request,
                        v1::ReserveResponse& response,
                        const std::string& owner = "") ABSL_LOCKS_EXCLUDED(mu_);
@@ -84,6 +87,10 @@ class Ledger {
   absl::Status Release(const v1::ReleaseRequest& request,
                        v1::ReleaseResponse& response,
                        const std::string& owner = "") ABSL_LOCKS_EXCLUDED(mu_);
+  // `caller` says who asks, for the log; it must be an administrator.
+  absl::Status ForceRelease(const v1::ForceReleaseRequest& request,
+                            v1::ForceReleaseResponse& response,
+                            const std::string& caller) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status RegisterDevice(const v1::RegisterDeviceRequest& request,
                               v1::RegisterDeviceResponse& response,
                               const std::string& owner = "")
@@ -114,8 +121,9 @@ class Ledger {
   absl::Status Grant(const v1::ReserveRequest& request,
                      v1::ReserveResponse& response, const std::string& owner)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Errors: kPermissionDenied if the lease is not `owner`'s.
-  absl::Status CheckOwner(const std::string& lease_id, const std::string& owner)
+  // Errors: those of CheckHolder, if there is such a lease.
+  absl::Status CheckHolder(const std::string& lease_id,
+                           const HolderProof& proof) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Watches the process `name` from now on, if that is possible, and tells the
   // book that it lives. Errors: kFailedPrecondition if the process has ended.

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
+#include "services/host/random_id.h"
 #include "services/server/access/keepalive.h"
 #include "services/server/credentials.h"
 #include "services/tracing/call_trace.h"
@@ -126,7 +127,8 @@ PlannerClient::PlannerClient(const std::string& address, std::string holder,
     : stub_(std::make_unique<Stub>()),
       holder_(std::move(holder)),
       clock_(std::move(clock)),
-      process_(OwnIdentity()) {
+      process_(OwnIdentity()),
+      secret_(RandomId()) {
   grpc::ChannelArguments arguments;
   // A planner that comes back is noticed within a renewal.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
@@ -192,6 +194,7 @@ absl::StatusOr<LeaseGrant> PlannerClient::Reserve(const std::string& request_id,
   request.set_holder(holder_);
   request.set_purpose(purpose);
   request.set_bytes(ToUint64(bytes));
+  request.set_secret(secret_);
   if (process_.has_value()) {
     *request.mutable_process() = ToMessage(*process_);
   }
@@ -224,6 +227,7 @@ absl::Status PlannerClient::Confirm(const LeaseGrant& lease,
   v1::ConfirmRequest request;
   request.set_lease_id(lease.id);
   request.set_epoch(ToUint64(lease.epoch));
+  request.set_secret(secret_);
   request.set_measured_bytes(ToUint64(measured_bytes));
   request.set_device_free_bytes(ToUint64(device_free_bytes));
   v1::ConfirmResponse response;
@@ -242,6 +246,7 @@ absl::StatusOr<bool> PlannerClient::Renew(
   v1::RenewRequest request;
   request.set_lease_id(lease.id);
   request.set_epoch(ToUint64(lease.epoch));
+  request.set_secret(secret_);
   if (device_free_bytes.has_value()) {
     request.set_device_free_bytes(ToUint64(*device_free_bytes));
   }
@@ -267,6 +272,7 @@ absl::Status PlannerClient::Release(const LeaseGrant& lease,
   v1::ReleaseRequest request;
   request.set_lease_id(lease.id);
   request.set_epoch(ToUint64(lease.epoch));
+  request.set_secret(secret_);
   if (shortfall_bytes > 0) {
     request.set_shortfall_bytes(ToUint64(shortfall_bytes));
   }

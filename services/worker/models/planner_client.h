@@ -102,6 +102,9 @@ class PlannerClient {
   const std::string holder_;
   const std::function<absl::Time()> clock_;
   const std::optional<ProcessIdentity> process_;  // this process
+  // Proves that a lease is ours. All have the same one, so that a lease whose
+  // Reserve was not answered can be released.
+  const std::string secret_;
 };
 
 }  // namespace plimsoll::services

@@ -25,6 +25,13 @@ class LedgerTest : public LedgerFixture {
     EXPECT_TRUE(ledger_.ListDevices(response).ok());
     return response.devices(0).available_bytes();
   }
+  absl::Status Force(const std::string& lease_id, const std::string& reason) {
+    v1::ForceReleaseRequest request;
+    request.set_lease_id(lease_id);
+    request.set_reason(reason);
+    v1::ForceReleaseResponse response;
+    return ledger_.ForceRelease(request, response, "a test");
+  }
   // Renews a lease as a worker does whose memory is allocated.
   absl::Status Present(const v1::Lease& lease, int64_t measured_bytes,
                        int64_t free_bytes) {
