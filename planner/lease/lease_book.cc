@@ -53,6 +53,12 @@ absl::Status UnknownDevice() {
   return absl::NotFoundError("there is no device with this id");
 }
 
+absl::Status CheckHeadroom(int64_t bytes) {
+  if (bytes >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("headroom_bytes must not be negative, got ", bytes));
+}
+
 absl::Status CheckFree(int64_t bytes) {
   if (bytes >= 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -70,10 +76,6 @@ LeaseBook::LeaseBook(int64_t first_epoch, LeaseJournal* journal,
 
 bool LeaseBook::ById::operator()(const Entry* a, const Entry* b) const {
   return a->lease.id < b->lease.id;
-}
-
-void LeaseBook::Recover(absl::Time now, absl::Duration length) {
-  grants_resume_at_ = now + length;
 }
 
 absl::Duration LeaseBook::RecoveryLeft(absl::Time now) const {
@@ -591,10 +593,7 @@ absl::StatusOr<std::string> LeaseBook::RegisterDevice(
     return absl::InvalidArgumentError(
         absl::StrCat("total_bytes must be positive, got ", device.total_bytes));
   }
-  if (device.headroom_bytes < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "headroom_bytes must not be negative, got ", device.headroom_bytes));
-  }
+  RETURN_IF_ERROR(CheckHeadroom(device.headroom_bytes));
   RETURN_IF_ERROR(CheckFree(device.measured_free_bytes.value_or(0)));
   std::string evicted;
   if (devices_.count(device.id) == 0 &&
@@ -619,6 +618,15 @@ absl::StatusOr<std::string> LeaseBook::RegisterDevice(
   }
   TakeReading(entry, device.measured_free_bytes, /*vouched_bytes=*/0);
   return evicted;
+}
+
+absl::Status LeaseBook::SetHeadroom(const std::string& device_id,
+                                    int64_t bytes) {
+  Device* const device = FindDevice(device_id);
+  if (device == nullptr) return UnknownDevice();
+  RETURN_IF_ERROR(CheckHeadroom(bytes));
+  device->booked.headroom_bytes = bytes;
+  return absl::OkStatus();
 }
 
 absl::Status LeaseBook::UnregisterDevice(const std::string& device_id) {
@@ -790,10 +798,6 @@ absl::StatusOr<int64_t> LeaseBook::HeldBytes(
   const Device* const device = FindDevice(device_id);
   if (device == nullptr) return UnknownDevice();
   return device->held_bytes;
-}
-
-bool LeaseBook::IsRegistered(const std::string& device_id) const {
-  return FindDevice(device_id) != nullptr;
 }
 
 bool LeaseBook::IsHealthy(const std::string& device_id) const {

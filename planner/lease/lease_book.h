@@ -95,7 +95,9 @@ class LeaseBook {
   // A book that may know less than everything grants nothing before
   // now + `length`, so that holders can present their leases (Adopt). StartOf
   // says how long that must be.
-  void Recover(absl::Time now, absl::Duration length);
+  void Recover(absl::Time now, absl::Duration length) {
+    grants_resume_at_ = now + length;
+  }
   void Recover(absl::Time now) { Recover(now, times_.recovery); }
   // Returns how long that still lasts; grants are possible at 0.
   absl::Duration RecoveryLeft(absl::Time now) const;
@@ -118,6 +120,11 @@ class LeaseBook {
   // fits.
   absl::StatusOr<std::string> RegisterDevice(
       const BookedDevice& device, const std::string& registrant = "");
+
+  // Changes how many bytes of a device a policy keeps free. If more is granted,
+  // nothing more is until it fits.
+  // Errors: kNotFound; kInvalidArgument (negative).
+  absl::Status SetHeadroom(const std::string& device_id, int64_t bytes);
 
   // Forgets a device, but for whether it is healthy.
   // Errors: kNotFound; kFailedPrecondition while leases are held on it.
@@ -216,7 +223,9 @@ class LeaseBook {
   // device.
   // Errors: kNotFound.
   absl::StatusOr<int64_t> HeldBytes(const std::string& device_id) const;
-  bool IsRegistered(const std::string& device_id) const;
+  bool IsRegistered(const std::string& device_id) const {
+    return FindDevice(device_id) != nullptr;
+  }
   // It is false for an unhealthy device and for one that is not registered.
   bool IsHealthy(const std::string& device_id) const;
 

@@ -68,6 +68,7 @@ Ledger::Ledger(LedgerOptions options)
       times_(options.times),
       observer_(options.observer),
       on_taken_over_(std::move(options.on_taken_over)),
+      headrooms_(std::move(options.headrooms)),
       book_(options.first_epoch, journal_.get(), options.times),
       first_epoch_(options.first_epoch),
       feed_([this](const std::optional<Ids>& ids) { return StatesOf(ids); }),
@@ -471,7 +472,7 @@ absl::Status Ledger::RegisterDevice(const v1::RegisterDeviceRequest& request,
                                     const std::string& owner) {
   ASSIGN_OR_RETURN(const planner::DeviceProfile profile,
                    FromProto(request.profile()));
-  ASSIGN_OR_RETURN(const int64_t headroom_bytes,
+  ASSIGN_OR_RETURN(const int64_t asked_headroom_bytes,
                    Signed(request.headroom_bytes(), "headroom_bytes"));
   const std::string holder = OwnedName(owner, request.holder());
   if (holder.size() > planner::LeaseBook::kMaxIdBytes) {
@@ -479,7 +480,6 @@ absl::Status Ledger::RegisterDevice(const v1::RegisterDeviceRequest& request,
   }
   planner::BookedDevice device{.id = profile.id,
                                .total_bytes = profile.total_bytes,
-                               .headroom_bytes = headroom_bytes,
                                .may_swap = !request.never_swapped()};
   if (request.profile().has_free_bytes()) {
     device.measured_free_bytes = profile.free_bytes;
@@ -488,6 +488,8 @@ absl::Status Ledger::RegisterDevice(const v1::RegisterDeviceRequest& request,
   message->clear_free_bytes();
   absl::MutexLock lock(&mu_);
   book_.Expire(clock_());
+  device.headroom_bytes =
+      headrooms_.Of(profile.id).value_or(asked_headroom_bytes);
   // A failed device does not become healthy because its holder says so.
   ASSIGN_OR_RETURN(
       const std::string evicted,
@@ -499,7 +501,8 @@ absl::Status Ledger::RegisterDevice(const v1::RegisterDeviceRequest& request,
   }
   Registered& registered = devices_[profile.id];
   registered.profile = profile;
-  registered.headroom_bytes = headroom_bytes;
+  registered.asked_headroom_bytes = asked_headroom_bytes;
+  registered.headroom_bytes = device.headroom_bytes;
   // A profile that did not change stays the same object for watchers.
   if (registered.message == nullptr ||
       registered.message->SerializeAsString() != message->SerializeAsString()) {
@@ -511,6 +514,18 @@ absl::Status Ledger::RegisterDevice(const v1::RegisterDeviceRequest& request,
   feed_.Touch(profile.id);
   *response.mutable_device() = ToProto(StateOf(profile.id, registered));
   return absl::OkStatus();
+}
+
+void Ledger::SetHeadrooms(HeadroomPolicy headrooms) {
+  absl::MutexLock lock(&mu_);
+  headrooms_ = std::move(headrooms);
+  for (auto& [id, device] : devices_) {
+    device.headroom_bytes =
+        headrooms_.Of(id).value_or(device.asked_headroom_bytes);
+    PLIMSOLL_CHECK(book_.SetHeadroom(id, device.headroom_bytes).ok(),
+                   "the book has every device, and no headroom is negative");
+  }
+  feed_.TouchAll();
 }
 
 absl::Status Ledger::ListDevices(v1::ListDevicesResponse& response) {

@@ -22,6 +22,7 @@
 #include "planner/lease/lease_book.h"
 #include "plimsoll/v1/planner.pb.h"
 #include "services/planner/device_feed.h"
+#include "services/planner/headroom.h"
 #include "services/planner/journal.h"
 #include "services/planner/lease_holder.h"
 #include "services/planner/ledger_observer.h"
@@ -38,6 +39,7 @@ struct LedgerOptions {
   // An epoch above those of all earlier planners. A whole journal has its own.
   int64_t first_epoch = 1;
   planner::LeaseTimes times = {};
+  HeadroomPolicy headrooms = {};
   LedgerObserver* observer = nullptr;  // it outlives the ledger
   // Called with the ledger's lock held, once another planner has taken the
   // journal over. It may be null.
@@ -101,6 +103,9 @@ class Ledger {
                           v1::ListLeasesResponse& response)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Changes how much is kept free of which device, now and later.
+  void SetHeadrooms(HeadroomPolicy headrooms) ABSL_LOCKS_EXCLUDED(mu_);
+
   // Expires the leases that are due, and tries failed writes again. The ledger
   // calls it by itself about every ProcessWatch::kTick.
   void Tick() ABSL_LOCKS_EXCLUDED(mu_);
@@ -111,7 +116,8 @@ class Ledger {
  private:
   struct Registered {
     planner::DeviceProfile profile;
-    int64_t headroom_bytes = 0;
+    int64_t asked_headroom_bytes = 0;  // as who registered the device wants it
+    int64_t headroom_bytes = 0;        // as it is
     std::shared_ptr<const v1::DeviceProfile> message;  // it lacks free_bytes
   };
   using Ids = std::set<std::string>;
@@ -187,6 +193,7 @@ class Ledger {
   LedgerObserver* const observer_;
   const std::function<void()> on_taken_over_;
   absl::Mutex mu_;
+  HeadroomPolicy headrooms_ ABSL_GUARDED_BY(mu_);
   planner::LeaseBook book_ ABSL_GUARDED_BY(mu_);
   const int64_t first_epoch_;
   // True while the journal must still be marked as whole.
