@@ -123,7 +123,7 @@ absl::Status Run(const PlannerFlags& all_flags, const Reread& reread) {
   Settings settings = all_flags.settings;
   std::function<void()> on_hangup;
   if (reread != nullptr) {
-    on_hangup = [&] { ReloadPlanner(reread(), planner, settings); };
+    on_hangup = [&] { ReloadPlanner(reread(), {planner, ledger}, settings); };
   }
   AwaitSignal(on_hangup);
   manager.Stopping();

@@ -47,6 +47,9 @@ struct Lease {
   // It names the holder's process uniquely, so that its end can be proven. It
   // is empty if nobody can watch that process.
   std::string process = {};
+  // Its holder alone knows a secret of this hash; empty if there is none. The
+  // book only keeps it.
+  std::string secret_hash = {};
   int64_t bytes = 0;           // so many were granted
   int64_t measured_bytes = 0;  // Confirm reported so many; 0 before
   int64_t epoch = 0;           // it grows with every grant of a planner

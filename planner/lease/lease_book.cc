@@ -45,8 +45,18 @@ absl::Status CheckMeasured(int64_t bytes, const Lease& lease) {
       "measured_bytes is ", bytes, ", not 0 to the granted ", lease.bytes));
 }
 
+absl::Status UnknownLease() {
+  return absl::NotFoundError("there is no lease with this id");
+}
+
 absl::Status UnknownDevice() {
   return absl::NotFoundError("there is no device with this id");
+}
+
+absl::Status CheckHeadroom(int64_t bytes) {
+  if (bytes >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("headroom_bytes must not be negative, got ", bytes));
 }
 
 absl::Status CheckFree(int64_t bytes) {
@@ -66,10 +76,6 @@ LeaseBook::LeaseBook(int64_t first_epoch, LeaseJournal* journal,
 
 bool LeaseBook::ById::operator()(const Entry* a, const Entry* b) const {
   return a->lease.id < b->lease.id;
-}
-
-void LeaseBook::Recover(absl::Time now, absl::Duration length) {
-  grants_resume_at_ = now + length;
 }
 
 absl::Duration LeaseBook::RecoveryLeft(absl::Time now) const {
@@ -227,6 +233,7 @@ absl::StatusOr<Lease> LeaseBook::Grant(const ReserveRequest& request,
                  .holder = request.holder,
                  .purpose = request.purpose,
                  .process = request.process,
+                 .secret_hash = request.secret_hash,
                  .bytes = request.bytes,
                  .measured_bytes = 0,
                  // Spent even if the journal fails: it may have kept it.
@@ -271,7 +278,7 @@ absl::StatusOr<LeaseBook::Entry*> LeaseBook::FindLive(
     const std::string& lease_id, int64_t epoch) {
   const auto it = leases_.find(lease_id);
   if (it == leases_.end()) {
-    return absl::NotFoundError("there is no lease with this id");
+    return UnknownLease();
   }
   Entry& entry = it->second;
   if (entry.lease.epoch != epoch) return OtherEpoch(entry.lease, epoch);
@@ -456,7 +463,7 @@ absl::StatusOr<Lease> LeaseBook::Release(const std::string& lease_id,
                                          int64_t shortfall_bytes) {
   const auto it = leases_.find(lease_id);
   if (it == leases_.end()) {
-    return absl::NotFoundError("there is no lease with this id");
+    return UnknownLease();
   }
   if (it->second.lease.epoch != epoch) {
     return OtherEpoch(it->second.lease, epoch);
@@ -466,6 +473,24 @@ absl::StatusOr<Lease> LeaseBook::Release(const std::string& lease_id,
   if (!IsLive(entry.lease)) return entry.lease;
   AddMargin(*entry.device, entry.lease, shortfall_bytes);
   Free(entry, /*is_read=*/false);
+  return entry.lease;
+}
+
+absl::StatusOr<Lease> LeaseBook::ForceRelease(const std::string& lease_id,
+                                              absl::Time now) {
+  Expire(now);
+  const auto found = leases_.find(lease_id);
+  if (found == leases_.end()) return UnknownLease();
+  Entry& entry = found->second;
+  if (!IsLive(entry.lease)) {
+    return absl::NotFoundError("the lease was released already");
+  }
+  if (!entry.has_expired || IsTrusted(entry)) {
+    return absl::FailedPreconditionError(
+        "the lease's holder lives, or did within the time to live");
+  }
+  // The last reading is not touched: it may show these bytes free already.
+  Free(entry, /*is_read=*/true);
   return entry.lease;
 }
 
@@ -568,10 +593,7 @@ absl::StatusOr<std::string> LeaseBook::RegisterDevice(
     return absl::InvalidArgumentError(
         absl::StrCat("total_bytes must be positive, got ", device.total_bytes));
   }
-  if (device.headroom_bytes < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "headroom_bytes must not be negative, got ", device.headroom_bytes));
-  }
+  RETURN_IF_ERROR(CheckHeadroom(device.headroom_bytes));
   RETURN_IF_ERROR(CheckFree(device.measured_free_bytes.value_or(0)));
   std::string evicted;
   if (devices_.count(device.id) == 0 &&
@@ -596,6 +618,15 @@ absl::StatusOr<std::string> LeaseBook::RegisterDevice(
   }
   TakeReading(entry, device.measured_free_bytes, /*vouched_bytes=*/0);
   return evicted;
+}
+
+absl::Status LeaseBook::SetHeadroom(const std::string& device_id,
+                                    int64_t bytes) {
+  Device* const device = FindDevice(device_id);
+  if (device == nullptr) return UnknownDevice();
+  RETURN_IF_ERROR(CheckHeadroom(bytes));
+  device->booked.headroom_bytes = bytes;
+  return absl::OkStatus();
 }
 
 absl::Status LeaseBook::UnregisterDevice(const std::string& device_id) {
@@ -637,13 +668,15 @@ absl::Status LeaseBook::ReadFree(const std::string& device_id,
   return absl::OkStatus();
 }
 
+bool LeaseBook::IsTrusted(const Entry& entry) const {
+  const Process* const process = entry.process;
+  return process != nullptr &&
+         (process->is_live || last_time_ < process->trusted_until);
+}
+
 bool LeaseBook::IsGone(const Entry& entry, int64_t used_bytes) const {
   if (!entry.is_provable) return false;
-  const Process* const process = entry.process;
-  if (process != nullptr &&
-      (process->is_live || last_time_ < process->trusted_until)) {
-    return false;
-  }
+  if (IsTrusted(entry)) return false;
   return entry.lease.was_confirmed ? entry.lease.measured_bytes > used_bytes
                                    : !entry.is_restored || used_bytes <= 0;
 }
@@ -765,10 +798,6 @@ absl::StatusOr<int64_t> LeaseBook::HeldBytes(
   const Device* const device = FindDevice(device_id);
   if (device == nullptr) return UnknownDevice();
   return device->held_bytes;
-}
-
-bool LeaseBook::IsRegistered(const std::string& device_id) const {
-  return FindDevice(device_id) != nullptr;
 }
 
 bool LeaseBook::IsHealthy(const std::string& device_id) const {

@@ -34,7 +34,7 @@ struct BookedDevice {
 // Not thread-safe: its owner (the planner service) holds one mutex around it.
 //
 // What frees bytes, and nothing else does:
-// - Release, and ProcessDied;
+// - Release, ForceRelease and ProcessDied;
 // and, unless the lease's process is known to live (SetProcessLive) or was
 // granted, confirmed or renewed a lease within the last time to live:
 // - for a lease that had been confirmed and has expired, a reading of its
@@ -79,6 +79,7 @@ class LeaseBook {
     std::string purpose;
     int64_t bytes;
     std::string process = "";  // it means what Lease::process means
+    std::string secret_hash = "";
   };
 
   // Epochs start at `first_epoch`, which must be above the epochs of all leases
@@ -94,7 +95,9 @@ class LeaseBook {
   // A book that may know less than everything grants nothing before
   // now + `length`, so that holders can present their leases (Adopt). StartOf
   // says how long that must be.
-  void Recover(absl::Time now, absl::Duration length);
+  void Recover(absl::Time now, absl::Duration length) {
+    grants_resume_at_ = now + length;
+  }
   void Recover(absl::Time now) { Recover(now, times_.recovery); }
   // Returns how long that still lasts; grants are possible at 0.
   absl::Duration RecoveryLeft(absl::Time now) const;
@@ -117,6 +120,11 @@ class LeaseBook {
   // fits.
   absl::StatusOr<std::string> RegisterDevice(
       const BookedDevice& device, const std::string& registrant = "");
+
+  // Changes how many bytes of a device a policy keeps free. If more is granted,
+  // nothing more is until it fits.
+  // Errors: kNotFound; kInvalidArgument (negative).
+  absl::Status SetHeadroom(const std::string& device_id, int64_t bytes);
 
   // Forgets a device, but for whether it is healthy.
   // Errors: kNotFound; kFailedPrecondition while leases are held on it.
@@ -177,6 +185,14 @@ class LeaseBook {
   absl::StatusOr<Lease> Release(const std::string& lease_id, int64_t epoch,
                                 int64_t shortfall_bytes = 0);
 
+  // Frees a lease because somebody says that its holder has ended. If it lives
+  // all the same, it gets the lease back as after a reading (Adopt).
+  // Errors: kNotFound, also if the lease was released; kFailedPrecondition if
+  // it was renewed within its time to live, or if its process is known to live
+  // or gave a sign of life within that time.
+  absl::StatusOr<Lease> ForceRelease(const std::string& lease_id,
+                                     absl::Time now);
+
   // Says whether `process` is watched and known to live. While it is, no
   // reading frees its leases, present and future ones: it may have been
   // stopped, or its memory swapped out. When it is watched no longer (and not
@@ -207,15 +223,17 @@ class LeaseBook {
   // device.
   // Errors: kNotFound.
   absl::StatusOr<int64_t> HeldBytes(const std::string& device_id) const;
-  bool IsRegistered(const std::string& device_id) const;
+  bool IsRegistered(const std::string& device_id) const {
+    return FindDevice(device_id) != nullptr;
+  }
   // It is false for an unhealthy device and for one that is not registered.
   bool IsHealthy(const std::string& device_id) const;
 
-  // Returns who holds a lease that lives or was released lately, else null. It
-  // is good until the book changes.
-  const std::string* HolderOf(const std::string& lease_id) const {
+  // Returns a lease that lives or was released lately, else null. It is good
+  // until the book changes.
+  const Lease* Find(const std::string& lease_id) const {
     const auto found = leases_.find(lease_id);
-    return found == leases_.end() ? nullptr : &found->second.lease.holder;
+    return found == leases_.end() ? nullptr : &found->second.lease;
   }
 
   std::vector<BookedDevice> Devices() const;  // they are in order of their ids
@@ -265,7 +283,7 @@ class LeaseBook {
     bool has_expired = false;    // it has, since its last renewal
     bool is_provable = false;    // a reading may prove it gone from now on
     bool is_restored = false;    // it is from a journal, which may lag behind
-    bool was_read_gone = false;  // a reading ended it, and not its holder
+    bool was_read_gone = false;  // a reading, or force, ended it
     // All of its memory was allocated by then, and at the holder's last word.
     absl::Time allocated_at = absl::InfiniteFuture();
     absl::Time vouched_at = absl::InfinitePast();
@@ -281,6 +299,8 @@ class LeaseBook {
   const Device* FindDevice(const std::string& id) const;
   Device* FindDevice(const std::string& id);
   int64_t Available(const Device& device, const std::string& purpose) const;
+  // Returns whether the lease's process lives, or has spoken just now.
+  bool IsTrusted(const Entry& entry) const;
   // Returns whether the lease cannot be there if at most `used_bytes` are used.
   bool IsGone(const Entry& entry, int64_t used_bytes) const;
   // Makes room for one more device, where that is possible. Returns who left.

@@ -18,6 +18,7 @@ std::span<const Metric* const> PlannerMetricList() {
                                             &kLeaseMeasuredBytes,
                                             &kLeaseErrorRatio,
                                             &kReserves,
+                                            &kForcedReleases,
                                             &kSpans};
   return kList;
 }

@@ -51,6 +51,9 @@ inline constexpr Metric kReserves = {
     "plimsoll_reserves_total", MetricType::kCounter, "decision, reason",
     "Answers to requests for memory: granted, or refused with the reason of "
     "the error in lower case."};
+inline constexpr Metric kForcedReleases = {
+    "plimsoll_forced_releases_total", MetricType::kCounter, "",
+    "Leases that an administrator released in the place of their holders."};
 
 // All of them, in the order of a scrape.
 std::span<const Metric* const> PlannerMetricList();

@@ -109,6 +109,7 @@ std::string PlannerMetrics::Text(Ledger& ledger, bool is_ready) const {
   for (const v1::Device& one : devices.devices()) sums[one.profile().id()];
   for (auto& [id, sum] : sums) AddLeases(id, sum, scrape);
   AddReserves(scrape);
+  scrape.Add(kForcedReleases, {}, static_cast<double>(n_forced_.load()));
   AddSpans(scrape);
   return scrape.Text();
 }

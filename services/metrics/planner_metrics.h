@@ -22,6 +22,7 @@ class PlannerMetrics final : public LedgerObserver {
  public:
   // It takes no lock.
   void OnReserve(const absl::Status& status) override;
+  void OnForceRelease() override { ++n_forced_; }
 
   // Returns the reply to a scrape.
   std::string Text(Ledger& ledger, bool is_ready) const;
@@ -30,6 +31,7 @@ class PlannerMetrics final : public LedgerObserver {
   void AddReserves(Scrape& scrape) const;
 
   std::atomic<int64_t> n_granted_ = 0;
+  std::atomic<int64_t> n_forced_ = 0;
   std::array<std::atomic<int64_t>, v1::ErrorReason_ARRAYSIZE> refused_ = {};
 };
 

@@ -13,6 +13,7 @@
 #include "planner/lease/lease_book.h"
 #include "services/host/log.h"
 #include "services/host/random_id.h"
+#include "services/planner/journal_rows.h"
 #include "services/planner/use_mark.h"
 
 namespace plimsoll::services {
@@ -20,89 +21,9 @@ namespace {
 
 using planner::JournalFound;
 
-constexpr int64_t kSchema = 1;
 constexpr int kBusyMillis = 1'000;
 // This many released rows are deleted at once if there are too many.
 constexpr int64_t kPrunedRows = 4'096;
-
-constexpr char kTables[] =
-    "CREATE TABLE lease("
-    "id TEXT PRIMARY KEY, device_uuid TEXT NOT NULL, bytes INTEGER NOT NULL,"
-    "measured_bytes INTEGER NOT NULL, holder TEXT NOT NULL,"
-    "purpose TEXT NOT NULL, process TEXT NOT NULL, epoch INTEGER NOT NULL,"
-    "state TEXT NOT NULL, request_id TEXT NOT NULL,"
-    "granted_wall INTEGER NOT NULL) STRICT;"
-    "CREATE TABLE meta("
-    "schema INTEGER NOT NULL, boot_nonce TEXT NOT NULL,"
-    "next_epoch INTEGER NOT NULL, is_partial INTEGER NOT NULL) STRICT;"
-    "INSERT INTO meta VALUES(1, '', 1, 1);";
-
-// Each grant deletes rows that were released long ago. Without the index it
-// would read every row. Files of earlier versions lack it.
-constexpr char kReleasedIndex[] =
-    "CREATE INDEX IF NOT EXISTS lease_released ON lease(epoch) "
-    "WHERE state='RELEASED'";
-
-// A row that exists already keeps the fields that never change; a row whose id
-// is used again is a new lease.
-constexpr char kPut[] =
-    "INSERT INTO lease VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)"
-    "ON CONFLICT(id) DO UPDATE SET device_uuid=?2, bytes=?3,"
-    "measured_bytes=?4, holder=?5, purpose=?6, process=?7, state=?9,"
-    "request_id=iif(epoch=?8, request_id, ?10),"
-    "granted_wall=iif(epoch=?8, granted_wall, ?11), epoch=?8";
-
-constexpr char kSelect[] =
-    "SELECT id, device_uuid, bytes, measured_bytes, holder, purpose, process,"
-    "epoch, state, request_id, granted_wall FROM lease ORDER BY epoch";
-
-// This statement is finalised at the end of its scope.
-struct Statement {
-  Statement(sqlite3* db, const char* sql) {
-    code = sqlite3_prepare_v2(db, sql, -1, &handle, nullptr);
-  }
-  ~Statement() { sqlite3_finalize(handle); }
-  Statement(const Statement&) = delete;
-  Statement& operator=(const Statement&) = delete;
-
-  void Bind(int at, const std::string& text) {
-    sqlite3_bind_text(handle, at, text.data(), static_cast<int>(text.size()),
-                      SQLITE_TRANSIENT);
-  }
-  void Bind(int at, int64_t value) { sqlite3_bind_int64(handle, at, value); }
-  std::string Text(int column) {
-    const auto* const text =
-        static_cast<const char*>(sqlite3_column_blob(handle, column));
-    if (text == nullptr) return "";
-    return {text, static_cast<size_t>(sqlite3_column_bytes(handle, column))};
-  }
-  int64_t Int(int column) { return sqlite3_column_int64(handle, column); }
-
-  sqlite3_stmt* handle = nullptr;
-  int code;
-};
-
-// Returns a lease's state as the journal keeps it: RELEASED, CONFIRMED or
-// RESERVED, but never SUSPECT.
-absl::string_view KeptState(const planner::Lease& lease) {
-  if (lease.state == planner::LeaseState::kReleased) return "RELEASED";
-  return lease.was_confirmed ? "CONFIRMED" : "RESERVED";
-}
-
-absl::Status SetState(absl::string_view text, planner::Lease& lease) {
-  using planner::LeaseState;
-  lease.was_confirmed = text == "CONFIRMED";
-  if (text == "RELEASED") {
-    lease.state = LeaseState::kReleased;
-  } else if (text == "CONFIRMED") {
-    lease.state = LeaseState::kConfirmed;
-  } else if (text == "RESERVED") {
-    lease.state = LeaseState::kReserved;
-  } else {
-    return absl::DataLossError("a lease has no known state");
-  }
-  return absl::OkStatus();
-}
 
 constexpr char kBadSuffix[] = ".bad-";
 
@@ -211,8 +132,7 @@ absl::Status Journal::Start() {
   // before.
   status = Transact([this] {
     RETURN_IF_ERROR(ReadAgainIfChanged());
-    RETURN_IF_ERROR(PutNonce());
-    RETURN_IF_ERROR(Run(kReleasedIndex));
+    RETURN_IF_ERROR(BeginRun());
     if (!image_.is_partial) return absl::OkStatus();
     return Run("UPDATE meta SET is_partial=1");
   });
@@ -366,12 +286,12 @@ absl::Status Journal::Load() {
 }
 
 absl::Status Journal::Begin() {
-  return Transact([this] { return Run(kTables); });
+  return Transact([this] { return Run(kJournalTables); });
 }
 
 absl::Status Journal::Read() {
   ASSIGN_OR_RETURN(const int64_t schema, QueryInt("SELECT schema FROM meta"));
-  if (schema != kSchema) {
+  if (schema != kJournalSchema) {
     return absl::DataLossError(absl::StrCat("its schema is ", schema));
   }
   ASSIGN_OR_RETURN(nonce_, QueryText("SELECT boot_nonce FROM meta"));
@@ -404,31 +324,24 @@ absl::Status Journal::ReadAgainIfChanged() {
 absl::Status Journal::ReadRows() {
   const absl::Time now = clock_();
   const absl::Time wall = absl::Now();
-  Statement rows(db_, kSelect);
+  ASSIGN_OR_RETURN(const int64_t has_secrets, QueryInt(kHasSecrets));
+  Statement rows(
+      db_, has_secrets != 0 ? kSelectLeases : kSelectLeasesWithoutSecrets);
   RETURN_IF_ERROR(Check(rows.code));
   while (true) {
     const int code = sqlite3_step(rows.handle);
     RETURN_IF_ERROR(Check(code));
     if (code == SQLITE_DONE) return absl::OkStatus();
-    planner::LeaseRecord record;
-    planner::Lease& lease = record.lease;
-    lease.id = rows.Text(0);
-    lease.device_id = rows.Text(1);
-    lease.bytes = rows.Int(2);
-    lease.measured_bytes = rows.Int(3);
-    lease.holder = rows.Text(4);
-    lease.purpose = rows.Text(5);
-    lease.process = rows.Text(6);
-    lease.epoch = rows.Int(7);
-    RETURN_IF_ERROR(SetState(rows.Text(8), lease));
-    record.request_id = rows.Text(9);
-    const absl::Time granted = absl::FromUnixSeconds(rows.Int(10));
-    lease.granted = now - std::max(wall - granted, absl::ZeroDuration());
-    image_.records.push_back(std::move(record));
+    ASSIGN_OR_RETURN(LeaseRow row, LeaseOfRow(rows));
+    const absl::Time granted = absl::FromUnixSeconds(row.granted_wall);
+    row.record.lease.granted =
+        now - std::max(wall - granted, absl::ZeroDuration());
+    image_.records.push_back(std::move(row.record));
   }
 }
 
-absl::Status Journal::PutNonce() {
+absl::Status Journal::BeginRun() {
+  RETURN_IF_ERROR(Run(kLaterTables));
   const std::string nonce = RandomId();
   RETURN_IF_ERROR(
       Run(absl::StrCat("UPDATE meta SET boot_nonce='", nonce, "'").c_str()));
@@ -467,27 +380,26 @@ absl::Status Journal::Prune() {
   return absl::OkStatus();
 }
 
-absl::Status Journal::Put(const planner::Lease& lease,
-                          const std::string& request_id) {
-  Statement statement(db_, kPut);
-  RETURN_IF_ERROR(Check(statement.code));
+absl::Status Journal::Put(const planner::LeaseRecord& record) {
+  const planner::Lease& lease = record.lease;
+  Statement put(db_, kPutLease);
+  RETURN_IF_ERROR(Check(put.code));
   ++n_rows_;
-  statement.Bind(1, lease.id);
-  statement.Bind(2, lease.device_id);
-  statement.Bind(3, lease.bytes);
-  statement.Bind(4, lease.measured_bytes);
-  statement.Bind(5, lease.holder);
-  statement.Bind(6, lease.purpose);
-  statement.Bind(7, lease.process);
-  statement.Bind(8, lease.epoch);
-  statement.Bind(9, std::string(KeptState(lease)));
-  statement.Bind(10, request_id);
-  statement.Bind(11, absl::ToUnixSeconds(absl::Now()));
-  return Check(sqlite3_step(statement.handle));
+  BindLease(record, put);
+  RETURN_IF_ERROR(Check(sqlite3_step(put.handle)));
+  const bool is_over = lease.state == planner::LeaseState::kReleased;
+  if (lease.secret_hash.empty()) return absl::OkStatus();
+  Statement secret(db_, is_over ? kDropSecret : kPutSecret);
+  RETURN_IF_ERROR(Check(secret.code));
+  secret.Bind(1, lease.id);
+  if (!is_over) secret.Bind(2, lease.secret_hash);
+  return Check(sqlite3_step(secret.handle));
 }
 
 absl::Status Journal::PutNoted() {
-  for (const auto& [id, lease] : noted_) RETURN_IF_ERROR(Put(lease, ""));
+  for (const auto& [id, lease] : noted_) {
+    RETURN_IF_ERROR(Put({.lease = lease, .request_id = ""}));
+  }
   return absl::OkStatus();
 }
 
@@ -529,7 +441,7 @@ absl::Status Journal::PutWhole(int64_t next_epoch) {
 absl::Status Journal::Write(const planner::LeaseRecord& record,
                             int64_t next_epoch) {
   return Save([&] {
-    RETURN_IF_ERROR(Put(record.lease, record.request_id));
+    RETURN_IF_ERROR(Put(record));
     return PutWhole(next_epoch);
   });
 }
@@ -556,7 +468,7 @@ absl::Status Journal::Save(absl::FunctionRef<absl::Status()> work) {
   if (!was_good_) {
     status = Transact([this] {
       RETURN_IF_ERROR(VerifyNonce());
-      return PutNonce();
+      return BeginRun();
     });
     has_mark_ = false;
   }

@@ -28,7 +28,8 @@ struct JournalHistory {
 };
 
 // It has the tables `lease` (a row for each lease, and for a while for each
-// released one) and `meta` (one row), in WAL mode with synchronous=FULL. One
+// released one), `lease_secret` (the hash of each live lease's secret) and
+// `meta` (one row), in WAL mode with synchronous=FULL. One
 // planner at a time uses it and holds a lock on the file, whatever its name.
 //
 // A mark beside it (MarkPath) says that a planner was here, and which journal
@@ -119,9 +120,10 @@ class Journal final : public planner::LeaseJournal {
   absl::Status Run(const char* sql);
   absl::StatusOr<int64_t> QueryInt(const char* sql);
   absl::StatusOr<std::string> QueryText(const char* sql);
-  absl::Status Put(const planner::Lease& lease, const std::string& request_id);
+  absl::Status Put(const planner::LeaseRecord& record);
   absl::Status PutNoted();
-  absl::Status PutNonce();
+  // Gives this run its name, and the file what those of earlier versions lack.
+  absl::Status BeginRun();
   // Errors: kAborted if the file has the name of another planner's run.
   absl::Status VerifyNonce();
   // Returns the line of the mark for this journal in state `state`.

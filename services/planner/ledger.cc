@@ -4,11 +4,12 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/match.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "services/host/log.h"
 #include "services/host/random_id.h"
+#include "services/planner/lease_holder.h"
 #include "services/wire/errors.h"
 #include "services/wire/from_proto.h"
 #include "services/wire/to_proto.h"
@@ -17,23 +18,6 @@ namespace plimsoll::services {
 namespace {
 
 constexpr absl::Duration kJournalRetry = absl::Seconds(2);
-
-// Returns the process's name for the book; empty if the message has none.
-absl::StatusOr<std::string> NameOf(bool has_process,
-                                   const v1::ProcessIdentity& process) {
-  if (!has_process) return std::string();
-  ASSIGN_OR_RETURN(const int64_t ticks,
-                   Signed(process.start_ticks(), "process.start_ticks"));
-  ASSIGN_OR_RETURN(const int64_t pid_namespace,
-                   Signed(process.pid_namespace(), "process.pid_namespace"));
-  std::string name = ToString({.pid = process.pid(),
-                               .start_ticks = ticks,
-                               .boot_id = process.boot_id(),
-                               .pid_namespace = pid_namespace});
-  if (ParseIdentity(name).has_value()) return name;
-  return absl::InvalidArgumentError(
-      "process: a pid and a boot_id of 1 to 64 bytes without ':' are needed");
-}
 
 absl::Status Unhealthy(const std::string& id, absl::Duration retry_after) {
   return WithDetails(
@@ -54,19 +38,26 @@ absl::Status LeaseError(absl::Status status, const std::string& id) {
        std::nullopt});
 }
 
-// What the book calls something of `owner` that a request names.
-std::string OwnedName(const std::string& owner, const std::string& name) {
-  return owner.empty() || name.empty() ? name : absl::StrCat(owner, " ", name);
+absl::Status CheckReason(const std::string& reason) {
+  const bool is_blank = absl::StripAsciiWhitespace(reason).empty();
+  if (!is_blank && reason.size() <= Ledger::kMaxReasonBytes) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "reason has ", reason.size(), " bytes", is_blank ? " and no words" : "",
+      ", not 1 to ", Ledger::kMaxReasonBytes,
+      ": say how it is known that the holder is gone"));
 }
 
-// Returns the name of the process in the book. An identity that is not valid
-// holds nothing.
-std::string BookName(const v1::ProcessIdentity& process) {
-  return ToString(
-      {.pid = process.pid(),
-       .start_ticks = static_cast<int64_t>(process.start_ticks()),
-       .boot_id = process.boot_id(),
-       .pid_namespace = static_cast<int64_t>(process.pid_namespace())});
+// Adds the details that clients need to the book's error about a ForceRelease.
+absl::Status ForceError(const absl::Status& status, const std::string& id) {
+  if (!absl::IsFailedPrecondition(status)) return LeaseError(status, id);
+  return WithDetails(
+      absl::FailedPreconditionError(absl::StrCat(
+          status.message(),
+          "; end that process, or unload its model, and it releases the lease "
+          "by itself")),
+      {v1::ERROR_REASON_LEASE_HELD, {{"lease_id", id}}, std::nullopt});
 }
 
 }  // namespace
@@ -77,6 +68,7 @@ Ledger::Ledger(LedgerOptions options)
       times_(options.times),
       observer_(options.observer),
       on_taken_over_(std::move(options.on_taken_over)),
+      headrooms_(std::move(options.headrooms)),
       book_(options.first_epoch, journal_.get(), options.times),
       first_epoch_(options.first_epoch),
       feed_([this](const std::optional<Ids>& ids) { return StatesOf(ids); }),
@@ -199,16 +191,11 @@ absl::StatusOr<Ledger::Device> Ledger::FindDevice(const std::string& id,
   return device;
 }
 
-absl::Status Ledger::CheckOwner(const std::string& lease_id,
-                                const std::string& owner) {
-  if (owner.empty()) return absl::OkStatus();
-  const std::string* holder = book_.HolderOf(lease_id);
-  // Owners have no spaces.
-  if (holder == nullptr ||
-      absl::StartsWith(*holder, absl::StrCat(owner, " "))) {
-    return absl::OkStatus();
-  }
-  return absl::PermissionDeniedError("the lease belongs to another worker");
+absl::Status Ledger::CheckHolder(const std::string& lease_id,
+                                 const HolderProof& proof) const {
+  const planner::Lease* lease = book_.Find(lease_id);
+  if (lease == nullptr) return absl::OkStatus();
+  return services::CheckHolder(*lease, proof);
 }
 
 absl::Status Ledger::Reserve(const v1::ReserveRequest& request,
@@ -224,7 +211,8 @@ absl::Status Ledger::Grant(const v1::ReserveRequest& request,
                            const std::string& owner) {
   ASSIGN_OR_RETURN(const int64_t bytes, Signed(request.bytes(), "bytes"));
   ASSIGN_OR_RETURN(const std::string process,
-                   NameOf(request.has_process(), request.process()));
+                   ProcessName(request.has_process(), request.process()));
+  ASSIGN_OR_RETURN(const std::string secret_hash, HashSecret(request.secret()));
   absl::MutexLock lock(&mu_);
   const absl::Time now = clock_();
   RETURN_IF_ERROR(Watch(process, now));
@@ -236,7 +224,8 @@ absl::Status Ledger::Grant(const v1::ReserveRequest& request,
                      .holder = OwnedName(owner, request.holder()),
                      .purpose = request.purpose(),
                      .bytes = bytes,
-                     .process = process},
+                     .process = process,
+                     .secret_hash = secret_hash},
                     now);
   if (!lease.ok()) {
     ForgetIdle(process, now);
@@ -298,7 +287,7 @@ absl::Status Ledger::Confirm(const v1::ConfirmRequest& request,
   absl::MutexLock lock(&mu_);
   RETURN_IF_ERROR(CheckJournal());
   const absl::Time now = clock_();
-  RETURN_IF_ERROR(CheckOwner(request.lease_id(), owner));
+  RETURN_IF_ERROR(CheckHolder(request.lease_id(), {owner, request.secret()}));
   const absl::StatusOr<planner::Lease> lease =
       book_.Confirm(request.lease_id(), epoch, measured, now);
   if (!lease.ok()) return LeaseError(lease.status(), request.lease_id());
@@ -328,7 +317,8 @@ absl::StatusOr<planner::Lease> Ledger::Present(const v1::RenewRequest& request,
   ASSIGN_OR_RETURN(claim.measured_bytes, Signed(presented.measured_bytes(),
                                                 "presented.measured_bytes"));
   ASSIGN_OR_RETURN(claim.process,
-                   NameOf(presented.has_process(), presented.process()));
+                   ProcessName(presented.has_process(), presented.process()));
+  ASSIGN_OR_RETURN(claim.secret_hash, HashSecret(request.secret()));
   RETURN_IF_ERROR(Watch(claim.process, now));
   const bool is_watched = watch_.IsWatching(claim.process);
   absl::StatusOr<planner::Lease> lease = book_.Adopt(claim, now);
@@ -347,7 +337,7 @@ absl::Status Ledger::Renew(const v1::RenewRequest& request,
   absl::MutexLock lock(&mu_);
   RETURN_IF_ERROR(CheckJournal());
   const absl::Time now = clock_();
-  RETURN_IF_ERROR(CheckOwner(request.lease_id(), owner));
+  RETURN_IF_ERROR(CheckHolder(request.lease_id(), {owner, request.secret()}));
   const absl::StatusOr<planner::Lease> lease =
       request.has_presented() ? Present(request, epoch, owner, now)
                               : book_.Renew(request.lease_id(), epoch, now);
@@ -372,7 +362,7 @@ absl::Status Ledger::Release(const v1::ReleaseRequest& request,
   RETURN_IF_ERROR(CheckJournal());
   const absl::Time now = clock_();
   book_.Expire(now);
-  RETURN_IF_ERROR(CheckOwner(request.lease_id(), owner));
+  RETURN_IF_ERROR(CheckHolder(request.lease_id(), {owner, request.secret()}));
   const absl::StatusOr<planner::Lease> lease =
       book_.Release(request.lease_id(), epoch, shortfall);
   if (!lease.ok()) return LeaseError(lease.status(), request.lease_id());
@@ -384,6 +374,33 @@ absl::Status Ledger::Release(const v1::ReleaseRequest& request,
   }
   ForgetIdle(lease->process, now);
   // The bytes are free, whether or not the journal can be written.
+  FlushJournal();
+  *response.mutable_lease() = Describe(*lease, now);
+  feed_.Touch(lease->device_id);
+  return absl::OkStatus();
+}
+
+absl::Status Ledger::ForceRelease(const v1::ForceReleaseRequest& request,
+                                  v1::ForceReleaseResponse& response,
+                                  const std::string& caller) {
+  RETURN_IF_ERROR(CheckReason(request.reason()));
+  absl::MutexLock lock(&mu_);
+  RETURN_IF_ERROR(CheckJournal());
+  const absl::Time now = clock_();
+  const absl::StatusOr<planner::Lease> lease =
+      book_.ForceRelease(request.lease_id(), now);
+  if (!lease.ok()) return ForceError(lease.status(), request.lease_id());
+  // With the id in the message, no such line hides another one.
+  Log(LogLevel::kWarning,
+      absl::StrCat("lease ", lease->id, " is released by force"),
+      {{"caller", caller},
+       {"reason", request.reason()},
+       {"device", lease->device_id},
+       {"bytes", lease->bytes},
+       {"holder", lease->holder},
+       {"purpose", lease->purpose}});
+  if (observer_ != nullptr) observer_->OnForceRelease();
+  ForgetIdle(lease->process, now);
   FlushJournal();
   *response.mutable_lease() = Describe(*lease, now);
   feed_.Touch(lease->device_id);
@@ -455,7 +472,7 @@ absl::Status Ledger::RegisterDevice(const v1::RegisterDeviceRequest& request,
                                     const std::string& owner) {
   ASSIGN_OR_RETURN(const planner::DeviceProfile profile,
                    FromProto(request.profile()));
-  ASSIGN_OR_RETURN(const int64_t headroom_bytes,
+  ASSIGN_OR_RETURN(const int64_t asked_headroom_bytes,
                    Signed(request.headroom_bytes(), "headroom_bytes"));
   const std::string holder = OwnedName(owner, request.holder());
   if (holder.size() > planner::LeaseBook::kMaxIdBytes) {
@@ -463,7 +480,6 @@ absl::Status Ledger::RegisterDevice(const v1::RegisterDeviceRequest& request,
   }
   planner::BookedDevice device{.id = profile.id,
                                .total_bytes = profile.total_bytes,
-                               .headroom_bytes = headroom_bytes,
                                .may_swap = !request.never_swapped()};
   if (request.profile().has_free_bytes()) {
     device.measured_free_bytes = profile.free_bytes;
@@ -472,6 +488,8 @@ absl::Status Ledger::RegisterDevice(const v1::RegisterDeviceRequest& request,
   message->clear_free_bytes();
   absl::MutexLock lock(&mu_);
   book_.Expire(clock_());
+  device.headroom_bytes =
+      headrooms_.Of(profile.id).value_or(asked_headroom_bytes);
   // A failed device does not become healthy because its holder says so.
   ASSIGN_OR_RETURN(
       const std::string evicted,
@@ -483,7 +501,8 @@ absl::Status Ledger::RegisterDevice(const v1::RegisterDeviceRequest& request,
   }
   Registered& registered = devices_[profile.id];
   registered.profile = profile;
-  registered.headroom_bytes = headroom_bytes;
+  registered.asked_headroom_bytes = asked_headroom_bytes;
+  registered.headroom_bytes = device.headroom_bytes;
   // A profile that did not change stays the same object for watchers.
   if (registered.message == nullptr ||
       registered.message->SerializeAsString() != message->SerializeAsString()) {
@@ -495,6 +514,18 @@ absl::Status Ledger::RegisterDevice(const v1::RegisterDeviceRequest& request,
   feed_.Touch(profile.id);
   *response.mutable_device() = ToProto(StateOf(profile.id, registered));
   return absl::OkStatus();
+}
+
+void Ledger::SetHeadrooms(HeadroomPolicy headrooms) {
+  absl::MutexLock lock(&mu_);
+  headrooms_ = std::move(headrooms);
+  for (auto& [id, device] : devices_) {
+    device.headroom_bytes =
+        headrooms_.Of(id).value_or(device.asked_headroom_bytes);
+    PLIMSOLL_CHECK(book_.SetHeadroom(id, device.headroom_bytes).ok(),
+                   "the book has every device, and no headroom is negative");
+  }
+  feed_.TouchAll();
 }
 
 absl::Status Ledger::ListDevices(v1::ListDevicesResponse& response) {

@@ -22,7 +22,9 @@
 #include "planner/lease/lease_book.h"
 #include "plimsoll/v1/planner.pb.h"
 #include "services/planner/device_feed.h"
+#include "services/planner/headroom.h"
 #include "services/planner/journal.h"
+#include "services/planner/lease_holder.h"
 #include "services/planner/ledger_observer.h"
 #include "services/planner/process_watch.h"
 
@@ -37,6 +39,7 @@ struct LedgerOptions {
   // An epoch above those of all earlier planners. A whole journal has its own.
   int64_t first_epoch = 1;
   planner::LeaseTimes times = {};
+  HeadroomPolicy headrooms = {};
   LedgerObserver* observer = nullptr;  // it outlives the ledger
   // Called with the ledger's lock held, once another planner has taken the
   // journal over. It may be null.
@@ -50,6 +53,8 @@ class Ledger {
  public:
   // This many devices are described at a time under the mutex.
   static constexpr size_t kDeviceBatch = 128;
+  // The reason of a ForceRelease has so many bytes at most.
+  static constexpr size_t kMaxReasonBytes = 256;
 
   // A registered device, and the bytes that a Reserve could get of it now.
   struct Device {
@@ -71,7 +76,7 @@ class Ledger {
   // `owner` is the caller's Identity::lease_owner. If it is not empty, it is
   // put, with a space, before the holders that the owner's calls name.
   // Errors of calls about a lease: also kPermissionDenied if it is another
-  // owner's.
+  // owner's, or has another secret than the call.
   absl::Status Reserve(const v1::ReserveRequest& request,
                        v1::ReserveResponse& response,
                        const std::string& owner = "") ABSL_LOCKS_EXCLUDED(mu_);
@@ -84,6 +89,10 @@ class Ledger {
   absl::Status Release(const v1::ReleaseRequest& request,
                        v1::ReleaseResponse& response,
                        const std::string& owner = "") ABSL_LOCKS_EXCLUDED(mu_);
+  // `caller` says who asks, for the log; it must be an administrator.
+  absl::Status ForceRelease(const v1::ForceReleaseRequest& request,
+                            v1::ForceReleaseResponse& response,
+                            const std::string& caller) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status RegisterDevice(const v1::RegisterDeviceRequest& request,
                               v1::RegisterDeviceResponse& response,
                               const std::string& owner = "")
@@ -93,6 +102,9 @@ class Ledger {
   absl::Status ListLeases(const v1::ListLeasesRequest& request,
                           v1::ListLeasesResponse& response)
       ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Changes how much is kept free of which device, now and later.
+  void SetHeadrooms(HeadroomPolicy headrooms) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Expires the leases that are due, and tries failed writes again. The ledger
   // calls it by itself about every ProcessWatch::kTick.
@@ -104,7 +116,8 @@ class Ledger {
  private:
   struct Registered {
     planner::DeviceProfile profile;
-    int64_t headroom_bytes = 0;
+    int64_t asked_headroom_bytes = 0;  // as who registered the device wants it
+    int64_t headroom_bytes = 0;        // as it is
     std::shared_ptr<const v1::DeviceProfile> message;  // it lacks free_bytes
   };
   using Ids = std::set<std::string>;
@@ -114,8 +127,9 @@ class Ledger {
   absl::Status Grant(const v1::ReserveRequest& request,
                      v1::ReserveResponse& response, const std::string& owner)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Errors: kPermissionDenied if the lease is not `owner`'s.
-  absl::Status CheckOwner(const std::string& lease_id, const std::string& owner)
+  // Errors: those of CheckHolder, if there is such a lease.
+  absl::Status CheckHolder(const std::string& lease_id,
+                           const HolderProof& proof) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Watches the process `name` from now on, if that is possible, and tells the
   // book that it lives. Errors: kFailedPrecondition if the process has ended.
@@ -179,6 +193,7 @@ class Ledger {
   LedgerObserver* const observer_;
   const std::function<void()> on_taken_over_;
   absl::Mutex mu_;
+  HeadroomPolicy headrooms_ ABSL_GUARDED_BY(mu_);
   planner::LeaseBook book_ ABSL_GUARDED_BY(mu_);
   const int64_t first_epoch_;
   // True while the journal must still be marked as whole.

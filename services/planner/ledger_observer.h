@@ -12,6 +12,8 @@ class LedgerObserver {
   virtual ~LedgerObserver() = default;
   // A Reserve is answered with `status`, which carries its ErrorDetails.
   virtual void OnReserve(const absl::Status& status) = 0;
+  // An administrator has released a lease in the place of its holder.
+  virtual void OnForceRelease() = 0;
 };
 
 }  // namespace plimsoll::services

@@ -63,6 +63,7 @@ absl::StatusOr<LedgerOptions> OpenLedger(
   LedgerOptions ledger;
   ledger.clock = BootTime;
   ledger.times = options.times;
+  ledger.headrooms = options.headrooms;
   planner::StartEvidence evidence{
       .is_said_first = options.is_first,
       .wall_millis = absl::ToUnixMillis(absl::Now())};

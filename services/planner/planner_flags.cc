@@ -33,6 +33,7 @@ void AddTimeFlags(CLI::App& app, LeaseTimes& times,
 // What the flags leave to be decided by others of them.
 struct OpenChoices {
   std::optional<absl::Duration> recovery;
+  std::vector<std::string> headrooms;
 };
 
 void AddPlannerFlags(CLI::App& app, PlannerFlags& flags, OpenChoices& open) {
@@ -60,6 +61,12 @@ void AddPlannerFlags(CLI::App& app, PlannerFlags& flags, OpenChoices& open) {
                "While another planner has the journal, wait for it and answer "
                "health checks only (not ready); then grant at once with its "
                "leases. Both must be on one host");
+  app.add_option("--headroom", open.headrooms,
+                 "Keep so many bytes of a device free, or of each device that "
+                 "is not named; repeatable (what its worker says, or 0)")
+      ->type_name("[DEVICE=]BYTES")
+      ->expected(1)
+      ->take_all();
   AddTimeFlags(app, options.times, open.recovery);
 }
 
@@ -69,6 +76,7 @@ absl::Status CompletePlannerFlags(const OpenChoices& open,
     return absl::InvalidArgumentError(
         "--standby needs --journal: it waits for the one of another planner");
   }
+  ASSIGN_OR_RETURN(options.headrooms, ParseHeadrooms(open.headrooms));
   options.times.recovery = open.recovery.value_or(
       std::max(LeaseTimes::kDefaultTtl, options.times.ttl));
   return planner::CheckLeaseTimes(options.times);

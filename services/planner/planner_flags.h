@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "planner/lease/lease.h"
+#include "services/planner/headroom.h"
 #include "services/server/flags.h"
 #include "services/server/server.h"
 #include "services/settings/settings.h"
@@ -22,6 +23,7 @@ struct PlannerOptions {
   bool is_first = false;    // --first: no earlier lease may be held
   bool is_standby = false;  // --standby: waits for the journal
   planner::LeaseTimes times = {};
+  HeadroomPolicy headrooms = {};
 };
 
 // All settings of a planner.

@@ -27,8 +27,8 @@ absl::StatusOr<Planner::Models> ReadPlannerModels(
   return models;
 }
 
-void ReloadPlanner(const absl::StatusOr<PlannerFlags>& flags, Planner& planner,
-                   Settings& in_effect) {
+void ReloadPlanner(const absl::StatusOr<PlannerFlags>& flags,
+                   const ReloadTargets& targets, Settings& in_effect) {
   if (!flags.ok()) {
     LogBadSettings(flags.status());
     return;
@@ -36,7 +36,11 @@ void ReloadPlanner(const absl::StatusOr<PlannerFlags>& flags, Planner& planner,
   const auto set_models = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(Planner::Models models,
                      ReadPlannerModels(flags->options.models));
-    planner.SetModels(std::move(models));
+    targets.planner.SetModels(std::move(models));
+    return absl::OkStatus();
+  };
+  const auto set_headrooms = [&] {
+    targets.ledger.SetHeadrooms(flags->options.headrooms);
     return absl::OkStatus();
   };
   const auto set_level = [&] {
@@ -44,7 +48,10 @@ void ReloadPlanner(const absl::StatusOr<PlannerFlags>& flags, Planner& planner,
     return absl::OkStatus();
   };
   ApplySettings(flags->settings,
-                {{"model", set_models}, {"log-level", set_level}}, in_effect);
+                {{"model", set_models},
+                 {"headroom", set_headrooms},
+                 {"log-level", set_level}},
+                in_effect);
 }
 
 }  // namespace plimsoll::services

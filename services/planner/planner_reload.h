@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "services/planner/ledger.h"
 #include "services/planner/planner.h"
 #include "services/planner/planner_flags.h"
 #include "services/server/flags.h"
@@ -17,11 +18,18 @@ namespace plimsoll::services {
 absl::StatusOr<Planner::Models> ReadPlannerModels(
     const std::vector<ModelFlag>& flags);
 
-// Gives `planner` what has changed of `model` since `in_effect`, and the log
-// what has changed of `log-level`; other settings of a planner stay while it
-// runs. The log says what happened; flags that are in error change nothing.
-void ReloadPlanner(const absl::StatusOr<PlannerFlags>& flags, Planner& planner,
-                   Settings& in_effect);
+// What settings can change while it runs.
+struct ReloadTargets {
+  Planner& planner;
+  Ledger& ledger;
+};
+
+// Gives the planner what has changed of `model` since `in_effect`, the ledger
+// what has changed of `headroom`, and the log what has changed of `log-level`;
+// other settings of a planner stay while it runs. The log says what happened;
+// flags that are in error change nothing.
+void ReloadPlanner(const absl::StatusOr<PlannerFlags>& flags,
+                   const ReloadTargets& targets, Settings& in_effect);
 
 }  // namespace plimsoll::services
 

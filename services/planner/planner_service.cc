@@ -149,6 +149,18 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
         });
   }
 
+  ServerUnaryReactor* ForceRelease(
+      CallbackServerContext* context, const v1::ForceReleaseRequest* request,
+      v1::ForceReleaseResponse* response) override {
+    return AnswerUnary(context, limits_, *request, *response,
+                       [&]() -> absl::Status {
+                         return Traced(*context, "ForceRelease", [&] {
+                           return ledger_.ForceRelease(*request, *response,
+                                                       CallerName(*context));
+                         });
+                       });
+  }
+
   ServerUnaryReactor* RegisterDevice(
       CallbackServerContext* context, const v1::RegisterDeviceRequest* request,
       v1::RegisterDeviceResponse* response) override {
@@ -222,6 +234,15 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
   }
 
  private:
+  // Who calls, for the log: a name that was proven, and where the call is from.
+  std::string CallerName(const CallbackServerContext& context) const {
+    const auto guard = limits_.gate.guard_of_changes();
+    std::optional<Identity> caller;
+    if (guard != nullptr) caller = CallerOf(context, *guard);
+    return absl::StrCat(caller.has_value() ? caller->name : "nobody was asked",
+                        " at ", context.peer());
+  }
+
   // The owner of the leases that the caller may touch; "" for all of them.
   absl::StatusOr<std::string> OwnerOf(
       const CallbackServerContext& context) const {

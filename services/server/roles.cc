@@ -50,6 +50,7 @@ constexpr MethodRule kMethods[] = {
     {"/plimsoll.v1.PlannerService/Confirm", Role::kWorker},
     {"/plimsoll.v1.PlannerService/Renew", Role::kWorker},
     {"/plimsoll.v1.PlannerService/Release", Role::kWorker},
+    {"/plimsoll.v1.PlannerService/ForceRelease", Role::kAdmin},
     {"/plimsoll.v1.PlannerService/RegisterDevice", Role::kWorker},
     {"/plimsoll.v1.PlannerService/ListDevices", Role::kViewer},
     {"/plimsoll.v1.PlannerService/WatchDevices", Role::kViewer},

@@ -14,7 +14,7 @@ enum class Role {
   kViewer,  // reads what there is
   kUser,    // asks for text and for plans
   kWorker,  // holds leases of a planner
-  kAdmin,   // loads, unloads, drains and aborts
+  kAdmin,   // loads, unloads, drains, aborts and releases by force
 };
 
 // "viewer", "user", "worker" or "admin".

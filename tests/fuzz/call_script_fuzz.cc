@@ -105,12 +105,12 @@ class Calls {
   void Make(uint8_t kind, absl::string_view bytes) {
     using Call = void (Calls::*)(absl::string_view);
     constexpr Call kCalls[] = {
-        &Calls::Register, &Calls::Reserve,    &Calls::Confirm,
-        &Calls::Renew,    &Calls::Release,    &Calls::ListLeases,
-        &Calls::Describe, &Calls::Plan,       &Calls::PlanSet,
-        &Calls::Split,    &Calls::BatchPlan,  &Calls::WhatIf,
-        &Calls::Place,    &Calls::Find,       &Calls::Bounds,
-        &Calls::Generate, &Calls::OpenSession};
+        &Calls::Register, &Calls::Reserve,     &Calls::Confirm,
+        &Calls::Renew,    &Calls::Release,     &Calls::ListLeases,
+        &Calls::Describe, &Calls::Plan,        &Calls::PlanSet,
+        &Calls::Split,    &Calls::BatchPlan,   &Calls::WhatIf,
+        &Calls::Place,    &Calls::Find,        &Calls::Bounds,
+        &Calls::Generate, &Calls::OpenSession, &Calls::ForceRelease};
     (this->*kCalls[kind % std::size(kCalls)])(bytes);
   }
 
@@ -168,6 +168,13 @@ class Calls {
         bytes, [&](auto& request, auto& response) {
           NameLease(request);
           return ledger_.Release(request, response);
+        });
+  }
+  void ForceRelease(absl::string_view bytes) {
+    Run<v1::ForceReleaseRequest, v1::ForceReleaseResponse>(
+        bytes, [&](auto& request, auto& response) {
+          if (request.lease_id().empty()) request.set_lease_id(newest_.id());
+          return ledger_.ForceRelease(request, response, "a caller");
         });
   }
   void ListLeases(absl::string_view bytes) {

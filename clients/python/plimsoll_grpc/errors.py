@@ -125,6 +125,7 @@ REASONS: dict[str, tuple[type[PlimsollError], str]] = {
     "DEVICE_UNHEALTHY": (UnavailableError, "Use another device, or restart its worker."),
     "MODEL_NOT_LOADED": (StateError, "Load the model first: load_model()."),
     "LEASE_LOST": (StateError, "Free the memory, and reserve the bytes again."),
+    "LEASE_HELD": (StateError, "End the holder's process: that frees the lease."),
     "SESSION_EXISTS": (StateError, "Take the session up by session(id)."),
     "UNSUPPORTED_MODEL": (UnsupportedModelError, "Use what docs/models.md lists."),
     "BAD_MODEL_FILE": (BadModelFileError, "Fetch the file again: `plimsoll verify`."),

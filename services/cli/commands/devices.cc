@@ -24,7 +24,8 @@ namespace {
 constexpr char kDevicesDescription[] =
     "List this machine's device, a planner's, or those of the catalogue\n"
     "'available' is what a new model could get now: without a planner what the "
-    "system and its cgroup leave, with one what its leases leave. --catalogue "
+    "system and its cgroup leave, with one what its leases and the headroom, "
+    "which is kept free, leave. --catalogue "
     "lists the real devices that are known by name, --fits those of them that "
     "a model fits on, with what they allow at most.";
 
@@ -136,6 +137,7 @@ std::string DeviceTable(const Devices& devices, const Style& style) {
   Table table({{"device"},
                {"total", Align::kRight},
                {"held", Align::kRight},
+               {"headroom", Align::kRight},
                {"available", Align::kRight},
                {"name"}});
   for (const v1::Device& device : devices) {
@@ -144,6 +146,7 @@ std::string DeviceTable(const Devices& devices, const Style& style) {
         {Printable(device.profile().id()),
          FormatBytes(static_cast<int64_t>(device.profile().total_bytes())),
          FormatBytes(static_cast<int64_t>(device.held_bytes())),
+         FormatBytes(static_cast<int64_t>(device.headroom_bytes())),
          FormatBytes(static_cast<int64_t>(device.available_bytes())),
          device.unhealthy() ? absl::StrCat(name, " (unhealthy)") : name});
   }

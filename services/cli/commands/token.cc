@@ -35,7 +35,8 @@ constexpr char kNewDescription[] =
     "Its hash goes into the file, which is made if there is none; the token "
     "itself is kept nowhere. Roles: viewer reads what there is; user asks for "
     "text and plans; worker holds leases of a planner; admin loads, unloads, "
-    "drains and aborts. Each may do what those before it may.";
+    "drains, aborts and releases leases by force. Each may do what those "
+    "before it may.";
 
 constexpr char kNewFooter[] =
     "Examples:\n"

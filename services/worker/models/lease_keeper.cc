@@ -32,6 +32,7 @@ LeaseKeeper::LeaseKeeper(PlannerClient& client,
 
 LeaseKeeper::~LeaseKeeper() {
   Stop();
+  client_.CancelCalls();  // nobody needs the answers any more
   thread_.Join();
 }
 
@@ -86,7 +87,10 @@ absl::Status LeaseKeeper::Release(const LeaseGrant& lease,
     leases_.erase(lease.id);
     releasing_.insert(lease.id);
   }
-  absl::Status status = client_.Release(lease, shortfall_bytes);
+  // A drain that gives many leases back waits for a silent planner once.
+  absl::Status status = client_.is_silent()
+                            ? absl::UnavailableError("the planner is silent")
+                            : client_.Release(lease, shortfall_bytes);
   if (status.ok()) Tell(LeaseEvent::kReleased, lease);
   SteadyMutexLock lock(&mu_);
   releasing_.erase(lease.id);
@@ -122,6 +126,7 @@ absl::Status LeaseKeeper::Fence(const std::string& lease_id) const {
 void LeaseKeeper::Loop() {
   while (true) {
     bool answered = RenewAll();
+    if (IsStopping()) return;
     // A planner that turned out not to know the device knows it now.
     if (answered && !is_registered_) answered = RenewAll();
     if (answered != was_answered_) {
@@ -139,6 +144,11 @@ void LeaseKeeper::Loop() {
     if (is_stopping_) return;
     is_early_ = false;
   }
+}
+
+bool LeaseKeeper::IsStopping() const {
+  SteadyMutexLock lock(&mu_);
+  return is_stopping_;
 }
 
 absl::Duration LeaseKeeper::NextDelay(bool answered) {

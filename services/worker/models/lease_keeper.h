@@ -40,7 +40,8 @@ class LeaseKeeper {
   static constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
 
   // Leases are on `devices`. `observer` gets reports about leases; it may be
-  // null. `client` and `observer` must outlive the keeper.
+  // null. `client` and `observer` must outlive the keeper, which ends the
+  // client's calls at its own end.
   LeaseKeeper(PlannerClient& client, std::vector<WorkerDevice> devices,
               std::function<absl::Time()> clock,
               WorkerObserver* observer = nullptr);
@@ -53,7 +54,8 @@ class LeaseKeeper {
   absl::StatusOr<LeaseGrant> Reserve(const std::string& device_id,
                                      const std::string& purpose, int64_t bytes)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Gives a lease back. If the planner does not answer, a later round does it.
+  // Gives a lease back. If the planner does not answer, a later round does it;
+  // one that was silent just now is not asked before that.
   // Errors: those of PlannerClient::Release.
   absl::Status Release(const LeaseGrant& lease, int64_t shortfall_bytes)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -103,6 +105,7 @@ class LeaseKeeper {
   bool Learn(const std::string& lease_id, absl::Time asked,
              const absl::StatusOr<bool>& device_is_known)
       ABSL_LOCKS_EXCLUDED(mu_);
+  bool IsStopping() const ABSL_LOCKS_EXCLUDED(mu_);
   absl::Duration NextDelay(bool answered) ABSL_LOCKS_EXCLUDED(mu_);
 
   PlannerClient& client_;

@@ -2,13 +2,19 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <chrono>
+#include <set>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "base/status_macros.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
+#include "services/host/clock.h"
+#include "services/host/random_id.h"
 #include "services/server/access/keepalive.h"
 #include "services/server/credentials.h"
 #include "services/tracing/call_trace.h"
@@ -20,6 +26,12 @@
 namespace plimsoll::services {
 namespace {
 
+absl::Status NoAnswer() {
+  return WithDetails(
+      absl::UnavailableError("the planner does not answer"),
+      {v1::ERROR_REASON_PLANNER_UNAVAILABLE, {}, PlannerClient::kRetryDelay});
+}
+
 absl::Status FromPlanner(const grpc::Status& status) {
   // A planner that answers says more than the code.
   const bool is_silent =
@@ -27,9 +39,7 @@ absl::Status FromPlanner(const grpc::Status& status) {
        status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) &&
       status.error_details().empty();
   if (!is_silent) return FromGrpc(status);
-  return WithDetails(
-      absl::UnavailableError("the planner does not answer"),
-      {v1::ERROR_REASON_PLANNER_UNAVAILABLE, {}, PlannerClient::kRetryDelay});
+  return NoAnswer();
 }
 
 bool IsSilent(const absl::Status& status) {
@@ -82,61 +92,91 @@ Request RequestFor(const PlannedModel& model) {
 
 }  // namespace
 
-struct PlannerClient::Stub {
-  std::unique_ptr<v1::PlannerService::Stub> planner;
-
-  static auto Deadline() {
-    return std::chrono::system_clock::now() +
-           absl::ToChronoMilliseconds(kCallDeadline);
-  }
+class PlannerClient::Stub {
+ public:
+  explicit Stub(const std::shared_ptr<grpc::Channel>& channel)
+      : planner_(v1::PlannerService::NewStub(channel)) {}
 
   // Makes one call, `method` of the stub.
   template <typename Method, typename Request, typename Response>
-  absl::Status Call(Method method, const Request& request,
-                    Response& response) const {
-    grpc::ClientContext context;
-    context.set_deadline(Deadline());
-    AddTrace(CurrentTrace::Get(), context);
-    return FromPlanner((planner.get()->*method)(&context, request, &response));
+  absl::Status Call(Method method, const Request& request, Response& response) {
+    return CallAgain(1, method, request, response);
   }
 
   // Calls until there is an answer, with one deadline for all calls. After the
   // first one they wait for a planner that is starting.
   template <typename Method, typename Request, typename Response>
   absl::Status CallAgain(int max_calls, Method method, const Request& request,
-                         Response& response) const {
-    const auto deadline = Deadline();
+                         Response& response) {
+    const absl::Time begin = BootTime();
+    const auto deadline = std::chrono::system_clock::now() +
+                          absl::ToChronoMilliseconds(kCallDeadline);
     absl::Status status;
     for (int i = 0; i < max_calls; ++i) {
       grpc::ClientContext context;
       context.set_deadline(deadline);
       AddTrace(CurrentTrace::Get(), context);
       context.set_wait_for_ready(i > 0);
-      status =
-          FromPlanner((planner.get()->*method)(&context, request, &response));
+      if (!Begin(context)) return NoAnswer();
+      const grpc::Status answer =
+          (planner_.get()->*method)(&context, request, &response);
+      status = End(context) ? FromPlanner(answer) : NoAnswer();
       if (!IsSilent(status)) break;
     }
+    // Who finds that nothing listens there does not wait for it.
+    is_silent_ = IsSilent(status) && BootTime() - begin >= kCallDeadline / 2;
     return status;
   }
+
+  bool is_silent() const { return is_silent_; }
+
+  void Cancel() {
+    absl::MutexLock lock(&mu_);
+    is_over_ = true;
+    for (grpc::ClientContext* context : running_) context->TryCancel();
+  }
+
+ private:
+  // Both return whether an answer is wanted.
+  bool Begin(grpc::ClientContext& context) {
+    absl::MutexLock lock(&mu_);
+    running_.insert(&context);
+    return !is_over_;
+  }
+  bool End(grpc::ClientContext& context) {
+    absl::MutexLock lock(&mu_);
+    running_.erase(&context);
+    return !is_over_;
+  }
+
+  const std::unique_ptr<v1::PlannerService::Stub> planner_;
+  std::atomic<bool> is_silent_ = false;
+  absl::Mutex mu_;
+  bool is_over_ ABSL_GUARDED_BY(mu_) = false;
+  std::set<grpc::ClientContext*> running_ ABSL_GUARDED_BY(mu_);
 };
 
 PlannerClient::PlannerClient(const std::string& address, std::string holder,
                              std::function<absl::Time()> clock,
                              const ClientSecurity& security)
-    : stub_(std::make_unique<Stub>()),
-      holder_(std::move(holder)),
+    : holder_(std::move(holder)),
       clock_(std::move(clock)),
-      process_(OwnIdentity()) {
+      process_(OwnIdentity()),
+      secret_(RandomId()) {
   grpc::ChannelArguments arguments;
   // A planner that comes back is noticed within a renewal.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
   SetKeepalive(arguments);
-  stub_->planner = v1::PlannerService::NewStub(grpc::CreateCustomChannel(
+  stub_ = std::make_unique<Stub>(grpc::CreateCustomChannel(
       address, NewChannelCredentials(security, address), arguments));
 }
 
 PlannerClient::~PlannerClient() = default;
+
+bool PlannerClient::is_silent() const { return stub_->is_silent(); }
+
+void PlannerClient::CancelCalls() { stub_->Cancel(); }
 
 absl::Status PlannerClient::RegisterDevice(const std::string& device_id,
                                            planner::DeviceProfile profile,
@@ -192,6 +232,7 @@ absl::StatusOr<LeaseGrant> PlannerClient::Reserve(const std::string& request_id,
   request.set_holder(holder_);
   request.set_purpose(purpose);
   request.set_bytes(ToUint64(bytes));
+  request.set_secret(secret_);
   if (process_.has_value()) {
     *request.mutable_process() = ToMessage(*process_);
   }
@@ -224,6 +265,7 @@ absl::Status PlannerClient::Confirm(const LeaseGrant& lease,
   v1::ConfirmRequest request;
   request.set_lease_id(lease.id);
   request.set_epoch(ToUint64(lease.epoch));
+  request.set_secret(secret_);
   request.set_measured_bytes(ToUint64(measured_bytes));
   request.set_device_free_bytes(ToUint64(device_free_bytes));
   v1::ConfirmResponse response;
@@ -242,6 +284,7 @@ absl::StatusOr<bool> PlannerClient::Renew(
   v1::RenewRequest request;
   request.set_lease_id(lease.id);
   request.set_epoch(ToUint64(lease.epoch));
+  request.set_secret(secret_);
   if (device_free_bytes.has_value()) {
     request.set_device_free_bytes(ToUint64(*device_free_bytes));
   }
@@ -267,6 +310,7 @@ absl::Status PlannerClient::Release(const LeaseGrant& lease,
   v1::ReleaseRequest request;
   request.set_lease_id(lease.id);
   request.set_epoch(ToUint64(lease.epoch));
+  request.set_secret(secret_);
   if (shortfall_bytes > 0) {
     request.set_shortfall_bytes(ToUint64(shortfall_bytes));
   }

@@ -61,6 +61,12 @@ class PlannerClient {
                 const ClientSecurity& security = {});
   ~PlannerClient();
 
+  // Returns whether the last call waited long and had no answer. What can be
+  // left undone need not wait for such a planner again.
+  bool is_silent() const;
+  // Ends the calls that are under way. They and all later ones have no answer.
+  void CancelCalls();
+
   // If the device is `is_unhealthy`, nothing is granted there until another
   // worker registers it.
   absl::Status RegisterDevice(const std::string& device_id,
@@ -97,11 +103,14 @@ class PlannerClient {
   absl::StatusOr<std::vector<LeaseGrant>> HeldLeases();
 
  private:
-  struct Stub;  // keeps gRPC out of this header
+  class Stub;  // keeps gRPC out of this header
   std::unique_ptr<Stub> stub_;
   const std::string holder_;
   const std::function<absl::Time()> clock_;
   const std::optional<ProcessIdentity> process_;  // this process
+  // Proves that a lease is ours. All have the same one, so that a lease whose
+  // Reserve was not answered can be released.
+  const std::string secret_;
 };
 
 }  // namespace plimsoll::services

@@ -182,6 +182,7 @@ absl::StatusOr<std::unique_ptr<WorkerCore>> WorkerCore::Start(
       runtime->SetListener(
           [client = core->client_.get(), &runtime, id = host->id] {
             // If the planner does not answer, the next load tells it.
+            if (client->is_silent()) return;
             client->RegisterDevice(id, runtime->Profile()).IgnoreError();
           });
     }

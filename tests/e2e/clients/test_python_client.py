@@ -235,6 +235,18 @@ def test_a_lease_is_held_renewed_and_released(lender):
     assert not lender.list_leases().leases
 
 
+def test_only_who_reserved_a_lease_releases_it(lender):
+    with lender.hold(DEVICE, 600, holder="a test") as held:
+        named = {"lease_id": held.lease.id, "epoch": held.lease.epoch}
+        with pytest.raises(plimsoll_grpc.PlimsollError, match="secret"):
+            lender.release(v1.ReleaseRequest(**named))
+        with pytest.raises(plimsoll_grpc.PlimsollError) as caught:
+            request = v1.ForceReleaseRequest(lease_id=held.lease.id, reason="a test")
+            lender.force_release(request)
+        assert caught.value.reason == "LEASE_HELD"
+    assert held.lease.state == v1.LEASE_STATE_RELEASED
+
+
 def test_devices_are_watched(lender):
     with lender.watch_devices(v1.WatchDevicesRequest(only_changes=True)) as changes:
         assert next(changes).devices[0].held_bytes == 0

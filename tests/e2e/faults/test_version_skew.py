@@ -18,6 +18,7 @@ from command_line import at
 from conftest import model_flag
 from servers import CALL_SECONDS, Planner, Worker, until
 from stubs import generation as gen, model as v1, planner as planner_v1
+from test_leases import DEVICE, named, register, reserve
 
 # What a later version might add to any message: field 20000 as a number, and
 # field 20001 as a text. Protobuf's wire format names neither.
@@ -149,3 +150,32 @@ def test_f27_programs_of_two_versions_work_together(
             worker.terminate()
             assert worker.process.wait(servers.START_SECONDS) == 0
         assert not planner.leases()
+
+
+def test_f27_a_journal_goes_back_to_an_older_planner_and_forth(tmp_path, build_of):
+    journal = f"--journal={tmp_path / 'leases.db'}"
+
+    def held(planner):
+        assert planner.listed().journal == planner_v1.JOURNAL_STATE_GOOD
+        return {lease.id for lease in planner.leases()}
+
+    build_of("new")
+    with Planner(journal) as planner:
+        register(planner)
+        request = planner_v1.ReserveRequest(
+            request_id="r", device_id=DEVICE, holder="h", bytes=1, secret=b"x" * 16
+        )
+        first = planner.stub.Reserve(request).lease
+    build_of("old")
+    with Planner(journal, first=False) as planner:
+        assert held(planner) == {first.id}
+        register(planner)
+        second = reserve(planner, "of the older one", 1)
+        planner.stub.Renew(planner_v1.RenewRequest(**named(first)))
+    build_of("new")
+    with Planner(journal, first=False) as planner:
+        assert held(planner) == {first.id, second.id}
+        with servers.refused(grpc.StatusCode.PERMISSION_DENIED):
+            planner.stub.Release(planner_v1.ReleaseRequest(**named(first)))
+        planner.stub.Release(planner_v1.ReleaseRequest(**named(second)))
+        assert held(planner) == {first.id}

@@ -180,5 +180,19 @@ TEST_F(LeaseBookDevicesTest, PurposesUpToTheirLimitAndNotPastIt) {
   EXPECT_EQ(Available("1"), kAll - 20);
 }
 
+TEST_F(LeaseBookDevicesTest, HeadroomChangesAndTakesNothingAway) {
+  Register("d");
+  Reserve("a", 600);
+  ASSERT_TRUE(book_.SetHeadroom("d", 400).ok());
+  EXPECT_EQ(Available(), 0);
+  ASSERT_TRUE(book_.SetHeadroom("d", 100).ok());
+  EXPECT_EQ(Available(), 300);
+  ASSERT_TRUE(book_.SetHeadroom("d", kAll + 1).ok());
+  EXPECT_EQ(Available(), 0);
+  EXPECT_EQ(*book_.HeldBytes("d"), 600);
+  EXPECT_TRUE(absl::IsInvalidArgument(book_.SetHeadroom("d", -1)));
+  EXPECT_TRUE(absl::IsNotFound(book_.SetHeadroom("e", 1)));
+}
+
 }  // namespace
 }  // namespace plimsoll::planner

@@ -336,5 +336,78 @@ TEST_F(LeaseBookLivenessTest, TimesAreAsGiven) {
   EXPECT_EQ(*book.HeldBytes("d"), 0);
 }
 
+TEST_F(LeaseBookLivenessTest, ForceFreesWhatAWholeTimeToLiveWasSilent) {
+  Load("a", 600, "p");
+  const double ttl = absl::ToDoubleSeconds(book_.times().ttl);
+  EXPECT_TRUE(
+      absl::IsFailedPrecondition(book_.ForceRelease("a", At(0)).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(
+      book_.ForceRelease("a", At(ttl - 0.001)).status()));
+  EXPECT_EQ(*book_.HeldBytes("d"), 600);
+  const auto freed = book_.ForceRelease("a", At(ttl));
+  ASSERT_TRUE(freed.ok()) << freed.status();
+  EXPECT_EQ(freed->state, LeaseState::kReleased);
+  EXPECT_EQ(*book_.HeldBytes("d"), 0);
+  EXPECT_TRUE(absl::IsNotFound(book_.ForceRelease("a", At(ttl)).status()));
+  EXPECT_TRUE(absl::IsNotFound(book_.ForceRelease("b", At(ttl)).status()));
+}
+
+TEST_F(LeaseBookLivenessTest, ForceFreesNothingOfAProcessThatIsSeenToLive) {
+  Load("a", 600, "p");
+  SetLive("p", true);
+  EXPECT_TRUE(
+      absl::IsFailedPrecondition(book_.ForceRelease("a", At(1'000)).status()));
+  SetLive("p", false, 1'000);
+  EXPECT_TRUE(book_.ForceRelease("a", At(2'000)).ok());
+}
+
+// Its leases are renewed one after the other.
+TEST_F(LeaseBookLivenessTest, ForceFreesNothingOfAProcessThatSpokeLately) {
+  Load("a", 100, "p");
+  const int64_t epoch = Load("b", 100, "p");
+  ASSERT_TRUE(book_.Renew("b", epoch, At(9)).ok());
+  EXPECT_TRUE(
+      absl::IsFailedPrecondition(book_.ForceRelease("a", At(18)).status()));
+  EXPECT_TRUE(book_.ForceRelease("a", At(19)).ok());
+}
+
+// After a restart all leases are suspect, until they are renewed.
+TEST_F(LeaseBookLivenessTest, ForceWaitsAfterARestart) {
+  LeaseImage image;
+  image.records.push_back({.lease = {.id = "old",
+                                     .device_id = "d",
+                                     .holder = "h",
+                                     .bytes = 10,
+                                     .epoch = 1,
+                                     .was_confirmed = true},
+                           .request_id = ""});
+  ASSERT_TRUE(book_.Restore(image, At(100)).ok());
+  EXPECT_TRUE(
+      absl::IsFailedPrecondition(book_.ForceRelease("old", At(109)).status()));
+  EXPECT_TRUE(book_.ForceRelease("old", At(110)).ok());
+}
+
+TEST_F(LeaseBookLivenessTest, WhoLivesGetsBackWhatForceTook) {
+  const int64_t epoch = Load("a", 600, "p");
+  ASSERT_TRUE(book_.ForceRelease("a", At(20)).ok());
+  EXPECT_TRUE(Present("a", epoch, 600, "p", 21).ok());
+  EXPECT_EQ(*book_.HeldBytes("d"), 600);
+  // But not bytes that somebody else has by now.
+  ASSERT_TRUE(book_.ForceRelease("a", At(60)).ok());
+  ASSERT_TRUE(book_.Reserve({"r", "b", "d", "h", "m", 500, "q"}, At(61)).ok());
+  EXPECT_TRUE(
+      absl::IsFailedPrecondition(Present("a", epoch, 600, "p", 62).status()));
+}
+
+// The last reading was taken before or after the holder's end: nobody knows.
+TEST_F(LeaseBookLivenessTest, ForceAddsNothingToAReading) {
+  Load("a", 600, "p");
+  SetLive("p", true);
+  ASSERT_TRUE(book_.ReadFree("d", 300, "", At(1)).ok());
+  SetLive("p", false, 2);
+  ASSERT_TRUE(book_.ForceRelease("a", At(60)).ok());
+  EXPECT_EQ(*book_.AvailableBytes("d"), 300);
+}
+
 }  // namespace
 }  // namespace plimsoll::planner

@@ -125,6 +125,21 @@ TEST_F(PlannerMetricsTest, ErrorsWithoutAKnownReasonCountToo) {
   EXPECT_EQ(n, 1.0);
 }
 
+TEST_F(PlannerMetricsTest, CountsForcedReleases) {
+  const auto lease = Reserve("cpu", 1'000);
+  ASSERT_TRUE(lease.ok());
+  EXPECT_THAT(Value("plimsoll_forced_releases_total"), Optional(0.0));
+  v1::ForceReleaseRequest request;
+  request.set_lease_id(lease->id());
+  request.set_reason("a test");
+  v1::ForceReleaseResponse response;
+  EXPECT_FALSE(ledger_.ForceRelease(request, response, "me").ok());
+  EXPECT_THAT(Value("plimsoll_forced_releases_total"), Optional(0.0));
+  now_ += absl::Minutes(1);
+  EXPECT_TRUE(ledger_.ForceRelease(request, response, "me").ok());
+  EXPECT_THAT(Value("plimsoll_forced_releases_total"), Optional(1.0));
+}
+
 TEST_F(PlannerMetricsTest, ADeviceWithoutLeasesHasZeros) {
   EXPECT_THAT(Value(R"(plimsoll_leases{device="cpu",state="suspect"})"),
               Optional(0.0));

@@ -25,6 +25,13 @@ class LedgerTest : public LedgerFixture {
     EXPECT_TRUE(ledger_.ListDevices(response).ok());
     return response.devices(0).available_bytes();
   }
+  absl::Status Force(const std::string& lease_id, const std::string& reason) {
+    v1::ForceReleaseRequest request;
+    request.set_lease_id(lease_id);
+    request.set_reason(reason);
+    v1::ForceReleaseResponse response;
+    return ledger_.ForceRelease(request, response, "a test");
+  }
   // Renews a lease as a worker does whose memory is allocated.
   absl::Status Present(const v1::Lease& lease, int64_t measured_bytes,
                        int64_t free_bytes) {
@@ -210,6 +217,101 @@ TEST_F(LedgerTest, AnOwnersLeasesAreForNobodyElse) {
   EXPECT_TRUE(ledger_.Release(release, released, "dns:a").ok());
   EXPECT_EQ(ledger_.Release(release, released, "dns:b").code(),
             Code::kPermissionDenied);
+}
+
+TEST_F(LedgerTest, ForceFreesALeaseWhoseHolderIsSilent) {
+  const auto lease = Reserve("a", kTotal);
+  EXPECT_EQ(DetailsOf(Force(lease->id(), "node 7 is off")).reason,
+            v1::ERROR_REASON_LEASE_HELD);
+  now_ += absl::Hours(1);
+  EXPECT_TRUE(Force(lease->id(), "node 7 is off").ok());
+  EXPECT_EQ(Available(), ToUint64(kTotal));
+  EXPECT_EQ(DetailsOf(Force(lease->id(), "again")).reason,
+            v1::ERROR_REASON_LEASE_NOT_FOUND);
+}
+
+TEST_F(LedgerTest, ForceTakesAReasonOfLimitedLength) {
+  const auto lease = Reserve("a", kTotal);
+  now_ += absl::Hours(1);
+  const size_t limit = Ledger::kMaxReasonBytes;
+  for (const std::string& reason :
+       {std::string(), std::string("\n "), std::string(limit + 1, 'x')}) {
+    EXPECT_EQ(Force(lease->id(), reason).code(), Code::kInvalidArgument);
+  }
+  EXPECT_EQ(Available(), 0u);
+  EXPECT_TRUE(Force(lease->id(), std::string(limit, 'x')).ok());
+}
+
+// Everybody sees ids and epochs.
+TEST_F(LedgerTest, OnlyTheSecretProvesALeasesHolder) {
+  v1::ReserveRequest reserve;
+  reserve.set_request_id("r");
+  reserve.set_device_id("cpu");
+  reserve.set_holder("host/1");
+  reserve.set_bytes(100);
+  reserve.set_secret("a secret of a test");
+  v1::ReserveResponse reserved;
+  ASSERT_TRUE(ledger_.Reserve(reserve, reserved).ok());
+  v1::ConfirmRequest confirm;
+  v1::RenewRequest renew;
+  v1::RenewRequest present;
+  present.mutable_presented()->set_device_id("cpu");
+  present.mutable_presented()->set_holder("host/1");
+  present.mutable_presented()->set_bytes(100);
+  v1::ReleaseRequest release;
+  const auto answers = [&](const std::string& secret) {
+    const auto name = [&](auto& request) -> auto& {
+      request.set_lease_id(reserved.lease().id());
+      request.set_epoch(reserved.lease().epoch());
+      request.set_secret(secret);
+      return request;
+    };
+    v1::ConfirmResponse confirmed;
+    v1::RenewResponse renewed;
+    v1::ReleaseResponse released;
+    return std::vector<Code>{ledger_.Confirm(name(confirm), confirmed).code(),
+                             ledger_.Renew(name(renew), renewed).code(),
+                             ledger_.Renew(name(present), renewed).code(),
+                             ledger_.Release(name(release), released).code()};
+  };
+  const std::vector<Code> none(4, Code::kPermissionDenied);
+  EXPECT_EQ(answers(""), none);
+  EXPECT_EQ(answers("a secret of a tesT"), none);
+  EXPECT_EQ(Available(), ToUint64(kTotal - 100));
+  v1::ListLeasesResponse listed;
+  ASSERT_TRUE(ledger_.ListLeases({}, listed).ok());
+  const std::string hash = *HashSecret(reserve.secret());
+  for (const std::string& word : {reserve.secret(), hash}) {
+    EXPECT_EQ(listed.SerializeAsString().find(word), std::string::npos);
+    EXPECT_EQ(reserved.SerializeAsString().find(word), std::string::npos);
+  }
+  EXPECT_EQ(answers(reserve.secret()), std::vector<Code>(4, Code::kOk));
+  EXPECT_EQ(Available(), ToUint64(kTotal));
+}
+
+TEST_F(LedgerTest, ASecretOfAWrongLengthIsRefused) {
+  v1::ReserveRequest reserve;
+  reserve.set_request_id("r");
+  reserve.set_device_id("cpu");
+  reserve.set_holder("host/1");
+  reserve.set_bytes(100);
+  reserve.set_secret("too short");
+  v1::ReserveResponse response;
+  EXPECT_EQ(ledger_.Reserve(reserve, response).code(), Code::kInvalidArgument);
+}
+
+TEST_F(LedgerTest, ThePlannersHeadroomCountsBeforeThatOfARegistration) {
+  EXPECT_EQ(Available(), ToUint64(kTotal));
+  ledger_.SetHeadrooms({.devices = {{"cpu", kTotal - 100}}, .others = 7});
+  EXPECT_EQ(Available(), 100u);
+  Register(kTotal);  // as each worker does again and again, with none
+  EXPECT_EQ(Available(), 100u);
+  EXPECT_EQ(Reserve("a", 101).status().code(), Code::kResourceExhausted);
+  EXPECT_TRUE(Reserve("b", 100).ok());
+  ledger_.SetHeadrooms({.others = kTotal});  // nothing is taken away
+  EXPECT_EQ(Available(), 0u);
+  ledger_.SetHeadrooms({});
+  EXPECT_EQ(Available(), ToUint64(kTotal - 100));
 }
 
 TEST_F(LedgerTest, MemoryTakenByStrangersIsRespected) {

@@ -47,7 +47,7 @@ class PlannerReloadTest : public LedgerFixture {
   // Reads the file again and returns the log.
   std::string Reload() {
     ::testing::internal::CaptureStderr();
-    ReloadPlanner(Read(), planner_, in_effect_);
+    ReloadPlanner(Read(), {planner_, ledger_}, in_effect_);
     return ::testing::internal::GetCapturedStderr();
   }
 
@@ -81,6 +81,28 @@ TEST_F(PlannerReloadTest, AModelThatCannotBeReadChangesNothing) {
                               HasSubstr("model c: ")));
   EXPECT_TRUE(Knows("a"));
   EXPECT_FALSE(Knows("b"));
+}
+
+TEST_F(PlannerReloadTest, HeadroomsChange) {
+  const auto headroom = [this] {
+    v1::ListDevicesResponse devices;
+    EXPECT_TRUE(ledger_.ListDevices(devices).ok());
+    return devices.devices(0).headroom_bytes();
+  };
+  const std::string model = "model = ['a=" + model_ + "']\n";
+  EXPECT_EQ(headroom(), 0u);
+  Write(model + "headroom = ['1KiB', 'cpu=3KiB']\n");
+  EXPECT_THAT(Reload(), HasSubstr("changed=headroom"));
+  EXPECT_EQ(headroom(), 3'072u);
+  Write(model + "headroom = '1KiB'\n");
+  Reload();
+  EXPECT_EQ(headroom(), 1'024u);
+  Write(model + "headroom = 'cpu=some'\n");
+  EXPECT_THAT(Reload(), HasSubstr("ERROR the settings are bad"));
+  EXPECT_EQ(headroom(), 1'024u);
+  Write(model);
+  Reload();
+  EXPECT_EQ(headroom(), 0u);
 }
 
 TEST_F(PlannerReloadTest, TheLevelOfTheLogChanges) {

@@ -91,7 +91,8 @@ TEST(RolesTest, WhatChangesAWorkerIsForAdministrators) {
   for (const char* path :
        {"/plimsoll.v1.AdminService/Drain", "/plimsoll.v1.AdminService/Abort",
         "/plimsoll.v1.ModelService/LoadModel",
-        "/plimsoll.v1.ModelService/UnloadModel"}) {
+        "/plimsoll.v1.ModelService/UnloadModel",
+        "/plimsoll.v1.PlannerService/ForceRelease"}) {
     EXPECT_EQ(FindMethodRule(path)->least, Role::kAdmin) << path;
   }
   EXPECT_EQ(FindMethodRule("/plimsoll.v1.PlannerService/Reserve")->least,

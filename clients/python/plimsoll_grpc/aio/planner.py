@@ -1,5 +1,6 @@
 """The asynchronous client of a planner."""
 
+import secrets
 import uuid
 
 from plimsoll_grpc import v1
@@ -17,10 +18,11 @@ class HeldLease(Block):
     """
 
     def __init__(
-        self, planner: "Planner", lease: v1.Lease, process: v1.ProcessIdentity | None
+        self, planner: "Planner", lease: v1.Lease, asked: v1.ReserveRequest
     ) -> None:
         self._planner = planner
-        self._process = process
+        self._process = asked.process if asked.HasField("process") else None
+        self._secret = asked.secret
         self.lease = lease
 
     async def confirm(
@@ -35,6 +37,7 @@ class HeldLease(Block):
         request = v1.ConfirmRequest(
             lease_id=self.lease.id,
             epoch=self.lease.epoch,
+            secret=self._secret,
             measured_bytes=measured_bytes,
             device_free_bytes=device_free_bytes,
         )
@@ -53,6 +56,7 @@ class HeldLease(Block):
         request = v1.RenewRequest(
             lease_id=self.lease.id,
             epoch=self.lease.epoch,
+            secret=self._secret,
             device_free_bytes=device_free_bytes,
             presented=self._presented(),
         )
@@ -67,6 +71,7 @@ class HeldLease(Block):
         request = v1.ReleaseRequest(
             lease_id=self.lease.id,
             epoch=self.lease.epoch,
+            secret=self._secret,
             shortfall_bytes=shortfall_bytes,
         )
         reply = await self._planner.release(request, timeout=timeout)
@@ -119,9 +124,10 @@ class Planner(Client):
             purpose=purpose,
             bytes=n_bytes,
             process=process,
+            secret=secrets.token_bytes(16),
         )
         reply = await self.reserve(request, timeout=timeout)
-        return HeldLease(self, reply.lease, process)
+        return HeldLease(self, reply.lease, request)
 
     async def describe_model(
         self, request: v1.DescribeModelRequest, *, timeout: float | None = None
@@ -271,4 +277,12 @@ class Planner(Client):
         """Frees a lease's bytes."""
         return await self._call(
             f"{_SERVICE}/Release", request, v1.ReleaseResponse, timeout
+        )
+
+    async def force_release(
+        self, request: v1.ForceReleaseRequest, *, timeout: float | None = None
+    ) -> v1.ForceReleaseResponse:
+        """Frees a suspect lease whose holder is gone; for administrators."""
+        return await self._call(
+            f"{_SERVICE}/ForceRelease", request, v1.ForceReleaseResponse, timeout
         )
