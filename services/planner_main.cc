@@ -11,6 +11,7 @@
 
 #include "base/status_macros.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
+#include "services/host/abort_message.h"
 #include "services/host/background.h"
 #include "services/host/log.h"
 #include "services/host/service_manager.h"
@@ -134,6 +135,7 @@ absl::Status Run(const PlannerFlags& all_flags, const Reread& reread) {
 }
 
 int Main(int argc, char** argv) {
+  SayWhatAborts();
   HoldSignals();
   PlannerFlags flags;
   if (const auto code = ParsePlannerFlags(argc, argv, flags)) return *code;
