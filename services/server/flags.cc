@@ -204,7 +204,8 @@ void AddNetworkFlags(CLI::App& app, ServerOptions& options) {
                "without asking who calls");
   app.add_option("--metrics-listen", options.metrics_listen,
                  "HOST:PORT on which Prometheus gets /metrics, and a probe "
-                 "/health, over HTTP without TLS and without authentication; "
+                 "/health and /livez, over HTTP without TLS and without "
+                 "authentication; "
                  "port 0 takes any (none: there are no metrics)")
       ->check([](const std::string& address) {
         return address.empty() ? std::string() : CheckHostPort(address);

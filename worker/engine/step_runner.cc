@@ -21,7 +21,9 @@ StepRunner::StepRunner(const Tools& tools)
       sampler_(model_, backend_, tools.resources.shape.vocab_size,
                tools.resources.stages.back().plan->n_sampled),
       scorer_(model_, backend_, tools.resources.stages.back().plan->n_sampled,
-              tools.resources.shape.vocab_size) {}
+              tools.resources.shape.vocab_size) {
+  batch_.progress = &tools.progress;
+}
 
 absl::Status StepRunner::Run(ScheduledStep& step) {
   absl::Status status = Compute(step);
