@@ -11,6 +11,7 @@
 #include "services/host/log.h"
 #include "services/host/memory_guard.h"
 #include "services/wire/errors.h"
+#include "services/worker/models/model_trust.h"
 #include "services/worker/models/runtime_monitor.h"
 #include "services/worker/models/worker_observer.h"
 #include "worker/device/load_fence.h"
@@ -211,9 +212,20 @@ absl::Status ModelLoader::Fence(const Granted& granted) const {
   return absl::OkStatus();
 }
 
+absl::Status ModelLoader::Verify(worker::ModelFile& file, const ModelFlag& flag,
+                                 const Granted& granted,
+                                 const LoadHooks& hooks) const {
+  WarnOfOthers(flag);
+  return CheckDigest(file, flag, [&](const worker::LoadProgress& progress) {
+    RETURN_IF_ERROR(hooks.on_progress(progress));
+    return Fence(granted);
+  });
+}
+
 absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Fill(
     worker::ModelFile& file, const ModelFlag& flag, const Granted& granted,
     const LoadHooks& hooks) {
+  RETURN_IF_ERROR(Verify(file, flag, granted, hooks));
   auto model = std::make_unique<LoadedModel>(options_.clock);
   model->name = flag.name;
   model->architecture = file.shape().architecture;

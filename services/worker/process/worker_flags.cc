@@ -219,7 +219,7 @@ void AddWorkerFlags(CLI::App& app, WorkerFlags& flags) {
   AddSettingsFlags(app, flags.settings);
   AddServerFlags(app, flags.server);
   AddTracingFlags(app, flags.tracing);
-  AddModelFlag(app, options.models);
+  AddModelFlag(app, options.models, ModelDigests::kChecked);
   AddDemandFlags(app, options);
   AddSizeFlags(app, options.load);
   AddStorageFlags(app, options.load);
