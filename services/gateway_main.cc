@@ -1,6 +1,7 @@
 // plimsoll-gateway: serves the models of workers over HTTP.
 #include "services/gateway/gateway_flags.h"
 #include "services/gateway/gateway_process.h"
+#include "services/host/abort_message.h"
 #include "services/host/background.h"
 #include "services/host/heap.h"
 #include "services/server/flags.h"
@@ -10,6 +11,7 @@ namespace plimsoll::services {
 namespace {
 
 int Main(int argc, char** argv) {
+  SayWhatAborts();
   KeepHeapSmall();
   HoldSignals();
   GatewayFlags flags;

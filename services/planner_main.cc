@@ -11,6 +11,7 @@
 
 #include "base/status_macros.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
+#include "services/host/abort_message.h"
 #include "services/host/background.h"
 #include "services/host/log.h"
 #include "services/host/service_manager.h"
@@ -31,14 +32,6 @@
 
 namespace plimsoll::services {
 namespace {
-
-// Listens for Prometheus and probes, if it is to. Errors: those of
-// MetricsServer::Start.
-absl::StatusOr<std::unique_ptr<MetricsServer>> StartMetrics(
-    const std::string& listen, MetricsServer::Sources sources) {
-  if (listen.empty()) return nullptr;
-  return MetricsServer::Start(listen, std::move(sources));
-}
 
 // Answers health checks while the planner is on standby: it lives and is not
 // ready.
@@ -104,8 +97,8 @@ absl::Status Run(const PlannerFlags& all_flags, const Reread& reread) {
   std::atomic<bool> listens = false;
   const auto takes_calls = [&] { return listens && !gate.is_closed(); };
   const auto text = [&] { return metrics.Text(ledger, takes_calls()); };
-  auto scraped = StartMetrics(options.metrics_listen,
-                              {.metrics = text, .is_ready = takes_calls});
+  auto scraped = MetricsServer::StartIfAny(
+      options.metrics_listen, {.metrics = text, .is_ready = takes_calls});
   if (!scraped.ok()) return scraped.status();
   auto pool = WorkPool::Start();
   if (!pool.ok()) return pool.status();
@@ -115,7 +108,10 @@ absl::Status Run(const PlannerFlags& all_flags, const Reread& reread) {
   auto server = Server::Start(options, {service.get()}, gate);
   if (!server.ok()) return server.status();
   // It hangs if the ledger's lock does, and then no call is answered either.
-  ServiceManager manager([&ledger] { ledger.Tick(); });
+  ServiceManager manager([&ledger] {
+    ledger.Tick();
+    return true;
+  });
   (*server)->SetReady(true);
   listens = true;
   AnnounceAddress((*server)->address(), (*server)->admin_address());
@@ -134,6 +130,7 @@ absl::Status Run(const PlannerFlags& all_flags, const Reread& reread) {
 }
 
 int Main(int argc, char** argv) {
+  SayWhatAborts();
   HoldSignals();
   PlannerFlags flags;
   if (const auto code = ParsePlannerFlags(argc, argv, flags)) return *code;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "services/host/abort_message.h"
 #include "services/host/background.h"
 #include "services/host/clock.h"
 #include "services/host/device_list.h"
@@ -58,6 +59,7 @@ absl::StatusOr<ComputeDevices> FillDevices(const DeviceFlags& flags,
 }
 
 int Main(int argc, char** argv) {
+  SayWhatAborts();
   KeepHeapSmall();
   HoldSignals();
   WorkerFlags flags;

@@ -43,6 +43,7 @@ SCHEMAS = {
     "DetokenizeRequest": asked({"model": TEXT, "tokens": IDS}),
     "TokenText": said({"prompt": TEXT, "content": TEXT}),
     "Health": said({"status": words("ok", "loading", "draining")}),
+    "Liveness": said({"status": words("alive", "hangs")}),
     "Status": STATUS,
     "PlannerRequest": OBJECT,
     "PlannerReply": OBJECT,
@@ -62,14 +63,14 @@ def _file(summary, kinds, schema=TEXT, **more):
     }
 
 
-def _health():
-    content = {"application/json": {"schema": ref("Health")}}
+def _probe(summary, schema, yes, no):
+    content = {"application/json": {"schema": ref(schema)}}
     return {
-        "summary": "Whether requests can be answered.",
+        "summary": summary,
         "tags": [TAG],
         "responses": {
-            "200": {"description": "They can.", "content": content},
-            "503": {"description": "They cannot.", "content": content},
+            "200": {"description": yes, "content": content},
+            "503": {"description": no, "content": content},
         },
     }
 
@@ -109,7 +110,17 @@ PATHS = {
     "/": {"get": _file("The page.", ("text/html",))},
     "/page/{file}": {"get": _page_file()},
     "/openapi.json": {"get": _file("This description.", ("application/json",), OBJECT)},
-    "/health": {"get": _health()},
+    "/health": {
+        "get": _probe(
+            "Whether requests can be answered.", "Health", "They can.", "They cannot."
+        )
+    },
+    "/livez": {
+        "get": _probe(
+            "Whether no step and no load hangs.", "Liveness", "None does.",
+            "One hangs, and the process is to be ended.",
+        )
+    },
     "/metrics": {"get": _file("Numbers for Prometheus.", ("text/plain",))},
     "/plimsoll/status": {
         "get": get("Plans beside measurements.", "Status", TAG)

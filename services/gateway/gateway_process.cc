@@ -84,19 +84,19 @@ absl::Status RunGateway(const GatewayFlags& flags) {
   const auto is_ready = [&] {
     return workers.has_ready() && !gate.is_closed();
   };
-  std::unique_ptr<MetricsServer> metrics;
-  if (!flags.server.metrics_listen.empty()) {
-    ASSIGN_OR_RETURN(metrics,
-                     MetricsServer::Start(
-                         flags.server.metrics_listen,
-                         {[&] { return metrics_text(is_ready()); }, is_ready}));
-  }
+  ASSIGN_OR_RETURN(const auto metrics,
+                   MetricsServer::StartIfAny(
+                       flags.server.metrics_listen,
+                       {[&] { return metrics_text(is_ready()); }, is_ready}));
   ASSIGN_OR_RETURN(
       auto front,
       Front::Start(HttpOptionsOf(flags), {models, gate, *pool, responses},
                    metrics_text, [&workers] { return workers.has_ready(); }));
   // It hangs if the lock of the workers' book does.
-  ServiceManager manager([&workers] { workers.has_ready(); });
+  ServiceManager manager([&workers] {
+    workers.has_ready();
+    return true;
+  });
   AnnounceAddress(absl::StrCat(
       flags.server.tls.is_on() ? "https://" : "http://", front->address()));
   manager.Ready();

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "base/status_macros.h"
 #include "kernels/start_thread.h"
+#include "services/host/memory_guard.h"
 
 namespace plimsoll::services {
 
@@ -53,10 +54,11 @@ class Background {
 };
 
 // Runs `start`, which starts threads without which the process cannot run.
-// Errors: those of `start`; kResourceExhausted if the system refused a thread.
+// Errors: those of `start`; kResourceExhausted if the system refused a thread,
+// or memory to this one.
 inline absl::Status NeedsThreads(absl::FunctionRef<absl::Status()> start) {
   try {
-    return start();
+    return WithinMemory(start);
   } catch (const std::system_error&) {
     return kernels::NoThread();
   }

@@ -87,7 +87,7 @@ std::optional<absl::Duration> WantedBeat() {
   return std::clamp(absl::Microseconds(watchdog_us) / 2, kLeastBeat, kMostBeat);
 }
 
-ServiceManager::ServiceManager(std::function<void()> check)
+ServiceManager::ServiceManager(std::function<bool()> check)
     : check_(std::move(check)) {}
 
 ServiceManager::~ServiceManager() {
@@ -111,8 +111,7 @@ void ServiceManager::Beat(absl::Duration interval) {
       SteadyMutexLock lock(&mu_);
       if (mu_.AwaitFor(absl::Condition(&has_ended_), interval)) return;
     }
-    check_();
-    TellNamedManager("WATCHDOG=1");
+    if (check_()) TellNamedManager("WATCHDOG=1");
   }
 }
 

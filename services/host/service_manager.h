@@ -43,10 +43,11 @@ std::optional<absl::Duration> WantedBeat();
 // writes a warning if it cannot be told. Used by one thread.
 class ServiceManager {
  public:
-  // While the process is alive, `check` returns soon. While the process hangs,
-  // it does not, and the manager's watchdog ends the process. It is called on a
-  // thread of its own; what it uses must outlive this object.
-  explicit ServiceManager(std::function<void()> check);
+  // While the process is alive, `check` returns true soon. While the process
+  // hangs, it returns false or does not return, and the manager's watchdog ends
+  // the process. It is called on a thread of its own; what it uses must outlive
+  // this object.
+  explicit ServiceManager(std::function<bool()> check);
   ~ServiceManager();
   ServiceManager(const ServiceManager&) = delete;
   ServiceManager& operator=(const ServiceManager&) = delete;
@@ -62,7 +63,7 @@ class ServiceManager {
  private:
   void Beat(absl::Duration interval);
 
-  const std::function<void()> check_;
+  const std::function<bool()> check_;
   SteadyMutex mu_;
   bool has_ended_ ABSL_GUARDED_BY(mu_) = false;
   Background thread_;  // last: it uses everything above

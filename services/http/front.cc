@@ -181,6 +181,7 @@ const Front::Route Front::kRoutes[] = {
      .least = std::nullopt,
      .answer = &Front::Description},
     {.path = kHealthPath, .least = std::nullopt, .answer = &Front::Health},
+    {.path = kLivenessPath, .least = std::nullopt, .answer = &Front::Liveness},
     {.path = kMetricsPath, .answer = &Front::Metrics},
     {.path = "/plimsoll/status", .answer = &Front::Status},
     {.path = "/v1/models", .list = ListModels},
@@ -287,6 +288,11 @@ HttpResponse Front::Health(const HttpRequest& /*request*/,
   Json json;
   json["status"] = State();
   return {.status = json["status"] == "ok" ? 200 : 503, .body = Dump(json)};
+}
+
+HttpResponse Front::Liveness(const HttpRequest& /*request*/,
+                             absl::string_view /*rest*/) const {
+  return LivenessResponse(room_.is_alive == nullptr || room_.is_alive());
 }
 
 HttpResponse Front::Status(const HttpRequest& /*request*/,

@@ -80,6 +80,8 @@ class Front {
   HttpResponse Description(const HttpRequest& request,
                            absl::string_view rest) const;
   HttpResponse Health(const HttpRequest& request, absl::string_view rest) const;
+  HttpResponse Liveness(const HttpRequest& request,
+                        absl::string_view rest) const;
   HttpResponse Status(const HttpRequest& request, absl::string_view rest) const;
   HttpResponse Metrics(const HttpRequest& request,
                        absl::string_view rest) const;

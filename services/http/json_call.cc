@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "services/host/memory_guard.h"
 #include "services/http/http_models.h"
 #include "services/server/call_gate.h"
 #include "services/server/call_stop.h"
@@ -69,7 +70,8 @@ bool LoadsFirst(const std::shared_ptr<JsonCall>& call,
 }
 
 void Run(const std::shared_ptr<JsonCall>& call, const absl::Status& queued) {
-  auto json = queued.ok() ? Answer(*call) : queued;
+  auto json = queued.ok() ? WithinMemory([&] { return Answer(*call); })
+                          : absl::StatusOr<Json>(queued);
   if (queued.ok() && !json.ok() && LoadsFirst(call, json.status())) return;
   call->model = nullptr;
   call->reply->Send(json.ok() ? HttpResponse{.body = Dump(*json)}

@@ -9,6 +9,11 @@
 
 namespace plimsoll::services {
 
+HttpResponse LivenessResponse(bool is_alive) {
+  if (is_alive) return {.status = 200, .body = R"({"status":"alive"})"};
+  return {.status = 503, .body = R"({"status":"hangs"})"};
+}
+
 HttpResponse MetricsResponse(std::string text) {
   HttpResponse response{
       .body = std::move(text),
@@ -41,13 +46,25 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(
   return server;
 }
 
+absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::StartIfAny(
+    const std::string& listen, Sources sources) {
+  if (listen.empty()) return nullptr;
+  return Start(listen, std::move(sources));
+}
+
 void MetricsServer::Handle(const HttpRequest& request, HttpReply& reply) const {
   const bool is_health = request.path == kHealthPath;
-  if (!is_health && request.path != kMetricsPath) {
-    return reply.Send(ErrorResponse(404, "only /metrics and /health are here"));
+  const bool is_liveness = request.path == kLivenessPath;
+  if (!is_health && !is_liveness && request.path != kMetricsPath) {
+    return reply.Send(
+        ErrorResponse(404, "only /metrics, /health and /livez are here"));
   }
   if (request.method != "GET" && request.method != "HEAD") {
     return reply.Send(WrongMethod("GET, HEAD"));
+  }
+  if (is_liveness) {
+    return reply.Send(
+        LivenessResponse(sources_.is_alive == nullptr || sources_.is_alive()));
   }
   if (!is_health) return reply.Send(MetricsResponse(sources_.metrics()));
   if (sources_.is_ready()) {

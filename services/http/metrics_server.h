@@ -1,4 +1,4 @@
-// A listener for Prometheus and for probes: GET /metrics and GET /health.
+// A listener for Prometheus and for probes: GET /metrics, /health and /livez.
 #ifndef PLIMSOLL_SERVICES_HTTP_METRICS_SERVER_H_
 #define PLIMSOLL_SERVICES_HTTP_METRICS_SERVER_H_
 
@@ -18,6 +18,10 @@ namespace plimsoll::services {
 
 inline constexpr char kMetricsPath[] = "/metrics";
 inline constexpr char kHealthPath[] = "/health";
+inline constexpr char kLivenessPath[] = "/livez";
+
+// Returns the reply to a probe of liveness.
+HttpResponse LivenessResponse(bool is_alive);
 
 // Returns the reply to a scrape with this text.
 HttpResponse MetricsResponse(std::string text);
@@ -27,14 +31,19 @@ class MetricsServer {
  public:
   static constexpr size_t kMaxConnections = 16;
 
-  // Both are called on the server's own thread.
+  // They are called on the server's own thread.
   struct Sources {
     std::function<std::string()> metrics;  // what a scrape is answered with
     std::function<bool()> is_ready;        // whether the process takes calls
+    // Whether nothing in the process hangs; null: nothing does.
+    std::function<bool()> is_alive = nullptr;
   };
 
   // What `sources` use outlives the server. Errors: those of HttpServer::Start.
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(
+      const std::string& listen, Sources sources);
+  // Starts one, or returns null if `listen` is empty.
+  static absl::StatusOr<std::unique_ptr<MetricsServer>> StartIfAny(
       const std::string& listen, Sources sources);
   MetricsServer(const MetricsServer&) = delete;
   MetricsServer& operator=(const MetricsServer&) = delete;

@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "services/generation/message_bytes.h"
 #include "services/host/clock.h"
+#include "services/host/memory_guard.h"
 #include "services/http/http_models.h"
 #include "services/server/server.h"
 
@@ -85,7 +86,7 @@ TextCall::~TextCall() = default;
 void TextCall::Run(bool is_small, std::function<absl::Status()> step) {
   const auto work = [self = shared_from_this(),
                      step = std::move(step)](const absl::Status& queued) {
-    const absl::Status status = queued.ok() ? step() : queued;
+    const absl::Status status = queued.ok() ? WithinMemory(step) : queued;
     if (!status.ok()) self->Fail(status);
   };
   if (is_small) return work(absl::OkStatus());

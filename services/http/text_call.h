@@ -34,6 +34,9 @@ struct HttpRoom {
   CallGate& gate;
   WorkPool& pool;
   ResponseStore& responses;
+  // Whether the process goes on, for probes; null: it always does. It is called
+  // on any thread.
+  std::function<bool()> is_alive = nullptr;
 };
 
 // How a dialect writes the reply for an error.

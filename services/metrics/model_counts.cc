@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "worker/sampling/non_finite.h"
 
 namespace plimsoll::services {
 namespace {
@@ -27,8 +28,9 @@ absl::string_view WordOf(worker::FinishReason reason) {
   return "other";
 }
 
-absl::string_view WordOf(absl::StatusCode error) {
-  switch (error) {
+absl::string_view WordOf(const absl::Status& error) {
+  if (worker::IsNonFiniteLogits(error)) return "non_finite";
+  switch (error.code()) {
     case absl::StatusCode::kCancelled:
       return "cancelled";
     case absl::StatusCode::kDeadlineExceeded:
@@ -81,7 +83,7 @@ size_t RefusalOf(absl::StatusCode error) {
 size_t ResultOf(const worker::RequestRecord& request) {
   const absl::string_view word = request.status.ok()
                                      ? WordOf(request.info.reason)
-                                     : WordOf(request.status.code());
+                                     : WordOf(request.status);
   return IndexOf(kResults, word);
 }
 

@@ -36,7 +36,8 @@ inline constexpr std::array kCountBounds = {
 inline constexpr std::array kResults = {
     "end_token",    "stop_token",         "stop_string",       "max_tokens",
     "length",       "cancelled",          "deadline_exceeded", "aborted",
-    "context_full", "resource_exhausted", "unavailable",       "other"};
+    "context_full", "resource_exhausted", "unavailable",       "non_finite",
+    "other"};
 
 // Why an engine refuses a request.
 inline constexpr std::array kRefusals = {

@@ -45,7 +45,7 @@ void AddPlannerFlags(CLI::App& app, PlannerFlags& flags, OpenChoices& open) {
   AddSettingsFlags(app, flags.settings);
   AddServerFlags(app, flags.server);
   AddTracingFlags(app, flags.tracing);
-  AddModelFlag(app, options.models);
+  AddModelFlag(app, options.models, ModelDigests::kRefused);
   app.add_option("--catalogue", options.catalogue,
                  "A CSV file of devices beside those that are installed");
   app.add_option("--journal", options.journal,

@@ -67,7 +67,8 @@ class PooledCall final : public UnaryReply {
     if (!queued.ok()) End(queued);
   }
   absl::Status Answer() {
-    return answer_([this] { return stop_->Check(); }, held());
+    return WithinMemory(
+        [this] { return answer_([this] { return stop_->Check(); }, held()); });
   }
 
   WorkPool& pool_;

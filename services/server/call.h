@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/stop_check.h"
+#include "services/host/memory_guard.h"
 #include "services/server/byte_budget.h"
 #include "services/server/call_gate.h"
 #include "services/server/call_stop.h"
@@ -124,11 +125,13 @@ grpc::ServerUnaryReactor* AnswerUnary(grpc::CallbackServerContext* context,
   const absl::StatusOr<CallGate::Pass> pass = BeginCall(*context, limits.gate);
   absl::Status status = pass.status();
   if (status.ok()) {
-    if constexpr (std::is_invocable_v<Answer, ByteBudget::Share&>) {
-      status = answer(reply->held());
-    } else {
-      status = answer();
-    }
+    status = WithinMemory([&] {
+      if constexpr (std::is_invocable_v<Answer, ByteBudget::Share&>) {
+        return answer(reply->held());
+      } else {
+        return answer();
+      }
+    });
   }
   reply->End(status);
   return reply;

@@ -28,13 +28,36 @@ bool IsGoodName(absl::string_view name) {
          });
 }
 
+constexpr char kDigestMark[] = "@sha256:";
+constexpr size_t kDigestDigits = 64;
+
+// Moves the digest at the end of `flag.path`, if there is one, to its place.
+// Returns what is wrong with it, or nothing.
+std::string TakeDigest(ModelFlag& flag) {
+  const size_t mark = flag.path.rfind(kDigestMark);
+  if (mark == std::string::npos) return "";
+  flag.sha256 = flag.path.substr(mark + sizeof(kDigestMark) - 1);
+  flag.path.resize(mark);
+  const bool is_digest =
+      flag.sha256.size() == kDigestDigits &&
+      flag.sha256.find_first_not_of("0123456789abcdef") == std::string::npos;
+  if (!is_digest) return "@sha256: takes 64 digits of hex, in lower case";
+  return flag.path.empty() ? "takes NAME=FILE" : "";
+}
+
 // Returns what is wrong with one --model, or nothing.
-std::string AddModel(const std::string& text, std::vector<ModelFlag>& models) {
+std::string AddModel(const std::string& text, std::vector<ModelFlag>& models,
+                     ModelDigests digests) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals + 1 == text.size()) {
     return "takes NAME=FILE";
   }
   ModelFlag flag{text.substr(0, equals), text.substr(equals + 1)};
+  if (std::string wrong = TakeDigest(flag); !wrong.empty()) return wrong;
+  if (!flag.sha256.empty() && digests == ModelDigests::kRefused) {
+    return "a planner reads headers only and cannot check a digest; leave out "
+           "@sha256:, which is for plimsoll-worker";
+  }
   if (!IsGoodName(flag.name)) {
     return "a name has letters, digits, '-', '_', '.' and ':' only, and at "
            "most 128 of them";
@@ -204,7 +227,8 @@ void AddNetworkFlags(CLI::App& app, ServerOptions& options) {
                "without asking who calls");
   app.add_option("--metrics-listen", options.metrics_listen,
                  "HOST:PORT on which Prometheus gets /metrics, and a probe "
-                 "/health, over HTTP without TLS and without authentication; "
+                 "/health and /livez, over HTTP without TLS and without "
+                 "authentication; "
                  "port 0 takes any (none: there are no metrics)")
       ->check([](const std::string& address) {
         return address.empty() ? std::string() : CheckHostPort(address);
@@ -254,18 +278,25 @@ absl::Status CheckTenantFlags(const std::string& quotas,
                    "its tenant"));
 }
 
-void AddModelFlag(CLI::App& app, std::vector<ModelFlag>& models) {
+void AddModelFlag(CLI::App& app, std::vector<ModelFlag>& models,
+                  ModelDigests digests) {
+  const std::string form = digests == ModelDigests::kChecked
+                               ? "NAME=FILE[@sha256:HEX]: a model and its name "
+                                 "for clients, and the digest that all its "
+                                 "bytes must have when it is loaded; repeatable"
+                               : "NAME=FILE: a model and its name for clients; "
+                                 "repeatable";
   app.add_option_function<std::vector<std::string>>(
          "--model",
-         [&models](const std::vector<std::string>& texts) {
+         [&models, digests](const std::vector<std::string>& texts) {
            for (const std::string& text : texts) {
-             const std::string complaint = AddModel(text, models);
+             const std::string complaint = AddModel(text, models, digests);
              if (!complaint.empty()) {
                throw CLI::ValidationError("--model " + text, complaint);
              }
            }
          },
-         "NAME=FILE: a model and its name for clients; repeatable")
+         form)
       ->expected(1)
       ->take_all();
 }

@@ -24,6 +24,9 @@ struct ModelFlag {
 
   std::string name;  // letters, digits, '-', '_', '.', ':'; unique
   std::string path;
+  // Of all bytes of the model's files, one file after the other, as 64 digits
+  // of hex; empty: any bytes are taken.
+  std::string sha256 = {};
 };
 
 // Whether one of `models` has this name.
@@ -76,8 +79,12 @@ absl::Status CheckTenantFlags(const std::string& quotas,
                               const std::string& usage_file,
                               bool knows_callers);
 
+// Whether the values of --model may have a digest: only who reads whole files
+// can check it.
+enum class ModelDigests { kChecked, kRefused };
 // Adds --model, which may be repeated.
-void AddModelFlag(CLI::App& app, std::vector<ModelFlag>& models);
+void AddModelFlag(CLI::App& app, std::vector<ModelFlag>& models,
+                  ModelDigests digests);
 
 // Adds an option for a size in bytes: a plain number, or one with KiB...TiB or
 // B.

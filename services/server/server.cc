@@ -201,8 +201,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   StartExecutorThreads();
   server->SetReady(false);
   gate.SetCloseListener([raw = server.get()] { raw->SetReady(false); });
-  server->server_->GetHealthCheckService()->SetServingStatus(kLivenessService,
-                                                             true);
+  server->SetAlive(true);
   // Whoever gets a connection gets the health that was just set.
   RETURN_IF_ERROR(server->Listen());
   return server;
@@ -264,6 +263,10 @@ void Server::SetReady(bool ready) {
   absl::MutexLock lock(&mu_);
   server_->GetHealthCheckService()->SetServingStatus(
       "", ready && !gate_.is_closed());
+}
+
+void Server::SetAlive(bool alive) {
+  server_->GetHealthCheckService()->SetServingStatus(kLivenessService, alive);
 }
 
 void Server::Drain(const std::function<void()>& abort) {

@@ -46,8 +46,8 @@ inline constexpr absl::Duration kUnaryDeadline = absl::Minutes(10);
 // cores: 8 of gRPC at the start, and one that accepts at each address).
 inline constexpr int kServerThreads = 10;
 
-// The health service of this name is SERVING while the process lives. The empty
-// name is readiness.
+// The health service of this name is SERVING while the process lives and
+// nothing in it hangs. The empty name is readiness.
 inline constexpr char kLivenessService[] = "liveness";
 
 struct ServerOptions {
@@ -104,6 +104,9 @@ class Server {
   // Sets readiness, the health of the empty name. Ignored once the gate is
   // closed.
   void SetReady(bool ready);
+
+  // Sets liveness, the health of kLivenessService, which is SERVING at first.
+  void SetAlive(bool alive);
 
   // Closes the gate, so that new calls are refused and it is not ready at once.
   // Waits up to drain_timeout for the running calls, then calls `abort`, which

@@ -1,5 +1,6 @@
 """Fixtures: the models, the shared data and servers with them."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -95,6 +96,58 @@ def failing_threads(monkeypatch):
     if os.environ.get("PLIMSOLL_SANITIZE") or not library.is_file():
         pytest.skip("needs failing_threads.so, and no sanitizer")
     monkeypatch.setenv("LD_PRELOAD", str(library))
+
+
+class FailingCalls:
+    """Calls of programs that can fail or hang."""
+
+    KINDS = (
+        "allocations", "mappings", "writes", "syncs", "reads_hang", "least_large"
+    )
+
+    def __init__(self, library, path):
+        self.library = library
+        self.path = path
+        path.write_bytes(bytes(8 * len(self.KINDS)))
+
+    @contextlib.contextmanager
+    def preloaded(self):
+        """Programs that start within it are those."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("LD_PRELOAD", str(self.library))
+            patch.setenv("PLIMSOLL_TEST_CALLS", str(self.path))
+            yield
+
+    def _set(self, kind, value):
+        with self.path.open("r+b") as file:
+            file.seek(8 * self.KINDS.index(kind))
+            file.write(struct.pack("=q", value))
+
+    def fail(self, kind, n):
+        """The n-th call of this kind from now on fails; 0: none does."""
+        self._set(kind, n)
+
+    def left(self, kind):
+        """How many calls are still to come until the one that `fail` named."""
+        values = struct.unpack(f"={len(self.KINDS)}q", self.path.read_bytes())
+        return values[self.KINDS.index(kind)]
+
+    def refuse_large(self, least_bytes):
+        """Allocations of at least so many bytes fail; 0: none does."""
+        self._set("least_large", least_bytes)
+
+    def hang_reads(self, hang):
+        """Reads of a model's weights return only while this is False."""
+        self._set("reads_hang", int(hang))
+
+
+@pytest.fixture
+def failing_calls(tmp_path):
+    """A FailingCalls of this test's programs."""
+    library = BUILD_DIR / "lib" / "failing_calls.so"
+    if os.environ.get("PLIMSOLL_SANITIZE") or not library.is_file():
+        pytest.skip("needs failing_calls.so, and no sanitizer")
+    return FailingCalls(library, tmp_path / "calls")
 
 
 @pytest.fixture

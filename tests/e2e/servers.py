@@ -32,9 +32,14 @@ without_sanitizer = pytest.mark.skipif(
     reason="a sanitizer takes memory of its own",
 )
 
+def is_nightly():
+    """Whether tests may take long."""
+    return os.environ.get("PLIMSOLL_LONG_TESTS", "OFF") != "OFF"
+
+
 # What takes long and rarely finds anything.
 nightly = pytest.mark.skipif(
-    os.environ.get("PLIMSOLL_LONG_TESTS", "OFF") == "OFF",
+    not is_nightly(),
     reason="PLIMSOLL_LONG_TESTS is off",
 )
 
@@ -127,6 +132,15 @@ def small_channel(address):
     return grpc.insecure_channel(address, options=options)
 
 
+class DidNotListen(AssertionError):
+    """A server that ended before it said its address."""
+
+    def __init__(self, code, log, line):
+        super().__init__(f"said {line!r} on stdout, ended with {code}:\n{log}")
+        self.code = code
+        self.log = log
+
+
 class Server:
     """A process of ours that listens; a context manager."""
 
@@ -160,7 +174,9 @@ class Server:
         match = re.fullmatch(
             r"listening on (?:https?://)?(unix:/\S+|\S+:\d+)\n", line
         )
-        assert match, f"said {line!r} on stdout and on stderr:\n{self.log()}"
+        if match is None:
+            code = None if line else self.process.wait(START_SECONDS)
+            raise DidNotListen(code, self.log(), line)
         return match[1]
 
     def log(self):

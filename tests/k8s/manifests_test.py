@@ -157,10 +157,12 @@ class OverlayTest(unittest.TestCase):
             has_tls = "tls-cert" in told
             if container["command"][0] == "plimsoll":
                 scheme = "HTTPS" if has_tls else "HTTP"
-                self.check_http_probes(container, port, scheme, alive="/v1/models")
+                self.check_http_probes(container, port, scheme, alive="/livez")
             elif has_tls:  # and the kubelet's gRPC probes speak none
                 metrics = overlays.port_of(told["metrics-listen"])
-                self.check_http_probes(container, metrics, "HTTP", alive="/metrics")
+                is_worker = container["command"][0] == "plimsoll-worker"
+                alive = "/livez" if is_worker else "/metrics"
+                self.check_http_probes(container, metrics, "HTTP", alive)
             else:
                 self.check_grpc_probes(container, port)
 

@@ -99,7 +99,7 @@ FOLDERS = {
     ),
     "services/worker/models": (
         "services/host", "services/wire", "services/sources", "services/server",
-        "services/generation", "services/tracing",
+        "services/generation", "services/tracing", "services/fetch",
     ),
     "services/http": (
         "services/host", "services/wire", "services/sources", "services/server",

@@ -11,7 +11,7 @@
 namespace plimsoll::worker {
 
 struct LoadProgress {
-  absl::string_view phase;  // "allocate", "weights", "ready"
+  absl::string_view phase;  // "verify", "allocate", "weights", "ready"
   int64_t bytes_done;
   int64_t bytes_total;
 };

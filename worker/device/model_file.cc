@@ -86,6 +86,27 @@ absl::Status ModelFile::Read(int64_t offset, std::span<std::byte> out) {
   return files_[i]->Read(offset - offsets_[i], out);
 }
 
+int64_t ModelFile::AllBytes() const {
+  int64_t bytes = 0;
+  for (const std::shared_ptr<OpenFile>& file : files_) bytes += file->Size();
+  return bytes;
+}
+
+absl::Status ModelFile::ReadAll(
+    absl::FunctionRef<absl::Status(std::span<const std::byte>)> take) const {
+  std::vector<std::byte> buffer(static_cast<size_t>(kReadBytes));
+  for (const std::shared_ptr<OpenFile>& file : files_) {
+    for (int64_t offset = 0; offset < file->Size(); offset += kReadBytes) {
+      const int64_t bytes = std::min(kReadBytes, file->Size() - offset);
+      const std::span<std::byte> piece =
+          std::span(buffer).first(static_cast<size_t>(bytes));
+      RETURN_IF_ERROR(file->Read(offset, piece));
+      RETURN_IF_ERROR(take(piece));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ModelFile::CheckUnchanged() const {
   for (const std::shared_ptr<OpenFile>& file : files_) {
     RETURN_IF_ERROR(file->CheckUnchanged());

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "planner/gguf/gguf_reader.h"
@@ -40,6 +41,15 @@ class ModelFile final : public planner::ByteSource {
   // The bytes of several files lie one after another as MergeSplits says. No
   // range that the header names reaches over the end of a file.
   absl::Status Read(int64_t offset, std::span<std::byte> out) override;
+
+  // The bytes of all files, also of those that no header names.
+  int64_t AllBytes() const;
+  // Calls `take` with all bytes of all files, one file after the other, in
+  // pieces of at most kReadBytes. Errors: those of OpenFile::Read; the first of
+  // `take`, which ends it.
+  static constexpr int64_t kReadBytes = 1 << 20;
+  absl::Status ReadAll(
+      absl::FunctionRef<absl::Status(std::span<const std::byte>)> take) const;
 
   const planner::GgufHeader& header() const { return header_; }
   const planner::ModelShape& shape() const { return shape_; }

@@ -106,6 +106,7 @@ MemoryReport Engine::MemoryOf(size_t part) const {
 EngineLoad Engine::CurrentLoad() const { return impl_->CurrentLoad(); }
 
 absl::Duration Engine::StepAge() const { return impl_->StepAge(); }
+absl::Duration Engine::StallTime() const { return impl_->StallTime(); }
 
 std::vector<RequestInfo> Engine::Requests(size_t max) const {
   return impl_->Requests(max);

@@ -119,6 +119,10 @@ class Engine {
   // How long the current step has taken so far; 0 between steps. Never waits
   // for the step thread.
   absl::Duration StepAge() const;
+  // How long ago the current step last finished a part of a layer, or began; 0
+  // between steps. Never waits for the step thread. On a device that computes
+  // beside the host it is the time since the host last gave it work.
+  absl::Duration StallTime() const;
   // At most `max` streams that run or wait, the oldest first.
   std::vector<RequestInfo> Requests(size_t max) const;
 

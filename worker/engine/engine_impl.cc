@@ -33,6 +33,8 @@ Engine::Impl::Impl(EngineResources resources, const EngineOptions& options)
     : resources_(std::move(resources)),
       options_(options),
       slot_bytes_(resources_.cache->SlotBytes()),
+      step_began_(options_.clock),
+      step_goes_on_(options_.clock),
       masks_(*resources_.tokenizer),
       contexts_(resources_, counters_),
       drafts_(resources_),
@@ -48,6 +50,7 @@ Engine::Impl::Impl(EngineResources resources, const EngineOptions& options)
                .contexts = contexts_,
                .drafts = drafts_,
                .counters = counters_,
+               .progress = step_goes_on_,
                .clock = options_.clock}),
       book_({.n_slots = resources_.plan().options.n_slots,
              .n_rows = resources_.plan().n_rows,
@@ -257,12 +260,6 @@ EngineLoad Engine::Impl::CurrentLoad() {
           .preemptions = counters_.preemptions};
 }
 
-absl::Duration Engine::Impl::StepAge() const {
-  const int64_t began = step_began_;
-  if (began == kWaits) return absl::ZeroDuration();
-  return options_.clock() - absl::FromUnixNanos(began);
-}
-
 std::vector<RequestInfo> Engine::Impl::Requests(size_t max) const {
   const absl::Time now = options_.clock();
   SteadyMutexLock lock(&mu_);
@@ -272,14 +269,17 @@ std::vector<RequestInfo> Engine::Impl::Requests(size_t max) const {
 void Engine::Impl::StepLoop() {
   bool has_run = false;
   while (has_run || AwaitWork()) {
-    step_began_ = absl::ToUnixNanos(options_.clock());
+    step_began_.Touch();
+    step_goes_on_.Touch();
     if (!PlanStep()) break;
     resources_.pool->LeaveWorkersCpus();
     has_run = !step_.empty();
     if (has_run && !RunStep()) break;
-    step_began_ = kWaits;
+    step_began_.Stop();
+    step_goes_on_.Stop();
   }
-  step_began_ = kWaits;
+  step_began_.Stop();
+  step_goes_on_.Stop();
   EndAll();
 }
 

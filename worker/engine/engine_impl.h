@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "base/sync/progress_mark.h"
 #include "base/sync/steady_mutex.h"
 #include "worker/engine/contexts.h"
 #include "worker/engine/drafts/drafts.h"
@@ -73,7 +73,8 @@ class Engine::Impl {
       absl::FunctionRef<bool(const std::string&)> wanted,
       const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
   EngineLoad CurrentLoad() ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Duration StepAge() const;
+  absl::Duration StepAge() const { return step_began_.Age(); }
+  absl::Duration StallTime() const { return step_goes_on_.Age(); }
   std::vector<RequestInfo> Requests(size_t max) const ABSL_LOCKS_EXCLUDED(mu_);
 
   // The objects that the load made. Only the step thread changes them.
@@ -124,6 +125,8 @@ class Engine::Impl {
   const EngineOptions options_;
   const int64_t slot_bytes_;  // KV cache bytes of one session
   StepCounters counters_;
+  ProgressMark step_began_;    // touched where a step begins
+  ProgressMark step_goes_on_;  // touched there and within the step
   MaskMaker masks_;
   ConstraintCache constraints_;
 
@@ -135,9 +138,6 @@ class Engine::Impl {
   ScheduledStep step_;
   std::vector<Sequence*> all_sequences_;
 
-  // When the step thread began the step it is at, in nanoseconds of the clock.
-  static constexpr int64_t kWaits = std::numeric_limits<int64_t>::max();
-  std::atomic<int64_t> step_began_ = kWaits;
   // Streams came, went or are to end since the step thread last listed them.
   // Set while `mu_` is held.
   std::atomic<bool> has_news_ = false;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "worker/sampling/non_finite.h"
 #include "worker/sampling/token_history.h"
 
 namespace plimsoll::worker {
@@ -21,7 +22,9 @@ StepRunner::StepRunner(const Tools& tools)
       sampler_(model_, backend_, tools.resources.shape.vocab_size,
                tools.resources.stages.back().plan->n_sampled),
       scorer_(model_, backend_, tools.resources.stages.back().plan->n_sampled,
-              tools.resources.shape.vocab_size) {}
+              tools.resources.shape.vocab_size) {
+  batch_.progress = &tools.progress;
+}
 
 absl::Status StepRunner::Run(ScheduledStep& step) {
   absl::Status status = Compute(step);
@@ -122,7 +125,10 @@ absl::Status StepRunner::DrawTokens(ScheduledRows& rows, Sequence& sequence,
     absl::StatusOr<TokenOutput> token = sampler_.Draw(
         sequence.NextDraw(), first_sampled + i, sequence.ReuseBuffer());
     if (!token.ok()) {
-      sequence.End(token.status());
+      const int64_t row = rows.n_rows - 1 - rows.n_draft + i;
+      sequence.End(
+          AtStep(token.status(), {.step = counters_.steps + 1,
+                                  .position = rows.first_position + row}));
       return absl::OkStatus();
     }
     const int32_t id = token->id;
@@ -161,8 +167,11 @@ absl::Status StepRunner::ScorePrompts(const ScheduledStep& step) {
     scores_.clear();
     const absl::Status status = scorer_.Score(scored_, scores_);
     if (status.code() == absl::StatusCode::kInternal) {
-      sequence->End(status);  // the other sequences go on
-      continue;
+      // The first row that has no score.
+      const auto row = static_cast<size_t>(scored_.rows[scores_.size()]);
+      sequence->End(AtStep(status, {.step = counters_.steps + 1,
+                                    .position = batch_.positions[row]}));
+      continue;  // the other sequences go on
     }
     RETURN_IF_ERROR(status);
     sequence->AddScores(scores_);

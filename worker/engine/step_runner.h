@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "base/sync/progress_mark.h"
 #include "worker/cache/kv_cache.h"
 #include "worker/engine/contexts.h"
 #include "worker/engine/drafts/drafts.h"
@@ -33,6 +34,7 @@ class StepRunner {
     Contexts& contexts;
     Drafts& drafts;
     StepCounters& counters;
+    ProgressMark& progress;  // touched within a step
     const std::function<absl::Time()>& clock;
   };
   explicit StepRunner(const Tools& tools);

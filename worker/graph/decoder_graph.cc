@@ -259,6 +259,7 @@ absl::Status DecoderGraph::AddLayer(const Layer& layer,
                                     const StepBatch& batch) {
   for (const std::unique_ptr<Sublayer>& sublayer : layer.sublayers) {
     RETURN_IF_ERROR(sublayer->Add(batch));
+    if (batch.progress != nullptr) batch.progress->Touch();
     if (context_.n_rows() == 0) return absl::OkStatus();
   }
   if (layer.output_scale != 1) context_.ScaleResidual(layer.output_scale);

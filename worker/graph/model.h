@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/sync/progress_mark.h"
 #include "kernels/backend.h"
 #include "planner/layout/memory_plan.h"
 #include "worker/cache/kv_cache.h"
@@ -57,6 +58,9 @@ struct StepBatch {
   // rows in the pieces before it.
   int64_t first_row = 0;
   int64_t first_sampled = 0;
+  // Is touched after each part of a layer, by any thread that computes; or
+  // null.
+  ProgressMark* progress = nullptr;
 };
 
 // Used from one thread at a time: the step thread, or a thread that computes a

@@ -18,6 +18,7 @@ void Fill(const StepBatch& batch, int64_t begin, int64_t end,
   AssignRange(batch.positions, begin, end, piece.positions);
   AssignRange(batch.prefix_positions, begin, end, piece.prefix_positions);
   piece.has_rolled_prefix = batch.has_rolled_prefix;
+  piece.progress = batch.progress;
   piece.sequences.clear();
   for (const SequenceRows& rows : batch.sequences) {
     const int64_t first = std::max(rows.first_row, begin);

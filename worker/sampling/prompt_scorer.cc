@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/status_macros.h"
+#include "worker/sampling/non_finite.h"
 
 namespace plimsoll::worker {
 
@@ -35,8 +36,7 @@ absl::Status PromptScorer::Score(const ScoredRows& scored,
                                    .log_sum_exp = log_sum_exp_.data()}));
     for (size_t i = 0; i < n; ++i) {
       if (std::isnan(log_sum_exp_[i])) {
-        return absl::InternalError(
-            "non-finite logits of the prompt; the model's weights are damaged");
+        return NonFiniteLogits("of the prompt");
       }
       ASSIGN_OR_RETURN(const float logit,
                        LogitAt(static_cast<int64_t>(i) * vocab_size_ +

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "planner/layout/memory_plan.h"
+#include "worker/sampling/non_finite.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -210,9 +211,8 @@ absl::StatusOr<TokenOutput> RowSampler::Draw(const DrawRequest& request,
                                              std::vector<Candidate> buffer) {
   const auto at = static_cast<size_t>(row);
   if (std::isnan(log_sum_exp_[at])) {
-    return absl::InternalError(
-        absl::StrCat("non-finite logits after ", request.n_generated,
-                     " generated tokens; the model's weights are damaged"));
+    return NonFiniteLogits(
+        absl::StrCat("after ", request.n_generated, " generated tokens"));
   }
   row_ = row;
   // Logits behind the required ones may be smaller than some not computed.

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "worker/sampling/non_finite.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -257,7 +258,7 @@ absl::StatusOr<int32_t> Sampler::SampleEntries(const SamplingOptions& options,
   for (const LogitEntry& entry : entries_) {
     is_finite &= std::isfinite(entry.logit);
   }
-  if (!is_finite) return absl::InternalError("non-finite logits");
+  if (!is_finite) return NonFiniteLogits("in a row that is drawn from");
   if (options.temperature > 0.0f && options.top_k == 0 &&
       options.typical_p >= 1.0f) {
     return DrawInParts(options, index);

@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "services/cli/commands/cli.h"
+#include "services/host/abort_message.h"
 
 int main(int argc, char** argv) {
+  plimsoll::services::SayWhatAborts();
   std::ios::sync_with_stdio(false);
   plimsoll::cli::Streams streams{std::cin,
                                  std::cout,

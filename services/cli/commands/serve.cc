@@ -273,6 +273,7 @@ services::WorkerOptions ToWorkerOptions(const ServeFlags& flags) {
   options.quota_file = flags.quotas;
   options.usage_file = flags.usage_file;
   options.preemption = flags.preemption;
+  options.hang_timeout = flags.hang_timeout;
   options.on_demand = true;
   options.pinned = flags.pinned;
   if (flags.keep_alive_s.has_value()) {
@@ -314,11 +315,13 @@ absl::Status Serve(const ServeFlags& flags,
   ASSIGN_OR_RETURN(
       const auto front,
       services::Front::Start(flags.http,
-                             {models, core->gate(), core->pool(), responses},
+                             {models, core->gate(), core->pool(), responses,
+                              [&core] { return core->IsAlive(); }},
                              [&metrics, &core](bool is_ready) {
                                return metrics.Text(core->registry(), is_ready);
                              }));
   core->WatchDevices([&front] { front->SetReady(false); });
+  core->WatchHangs([](bool /*is_alive*/) {});  // /livez asks the core
   absl::Status status = LoadAll(options, core->registry(), streams);
   if (status.ok()) {
     front->SetReady(true);

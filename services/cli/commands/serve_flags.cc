@@ -118,6 +118,7 @@ void AddServeFlags(CLI::App& command, ServeFlags& flags) {
   AddCount(command, "--keep-alive", &flags.keep_alive_s, 0, kMaxKeepAlive, "S",
            "Unload a model that nobody has used for so many seconds (never)");
   services::AddPreemptionFlag(command, flags.preemption);
+  services::AddHangFlag(command, flags.hang_timeout);
   services::AddQuotaFlag(command, flags.quotas);
   services::AddUsageFlag(command, flags.usage_file);
   services::AddLogFlags(command, flags.log);

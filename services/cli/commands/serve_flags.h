@@ -36,6 +36,7 @@ struct ServeFlags {
   std::vector<std::string> pinned;
   std::optional<int64_t> keep_alive_s;
   worker::Preemption preemption = worker::Preemption::kOn;
+  absl::Duration hang_timeout = services::WorkerOptions::kHangTimeout;
   LoadFlags load;
 };
 

@@ -16,6 +16,7 @@
 #include "base/stop_check.h"
 #include "plimsoll/v1/session.pb.h"
 #include "services/generation/served_model.h"
+#include "services/host/memory_guard.h"
 #include "services/server/byte_budget.h"
 #include "services/server/call.h"
 #include "services/server/call_gate.h"
@@ -146,7 +147,9 @@ class Preparation {
     Run(context, room.registry, request,
         [begin, fail](absl::StatusOr<ServedModel> model) {
           const absl::Status status =
-              model.ok() ? begin(*std::move(model)) : model.status();
+              model.ok()
+                  ? WithinMemory([&] { return begin(*std::move(model)); })
+                  : model.status();
           if (!status.ok()) fail(status);
         });
   }

@@ -1,12 +1,14 @@
 #include "services/worker/models/lease_keeper.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "planner/lease/lease.h"
 #include "services/host/log.h"
+#include "services/host/memory_guard.h"
 #include "services/host/random_id.h"
 #include "services/wire/errors.h"
 
@@ -50,13 +52,23 @@ absl::StatusOr<LeaseGrant> LeaseKeeper::Reserve(const std::string& device_id,
     ++n_reserving_;
     ++n_reserved_;
   }
-  absl::StatusOr<LeaseGrant> lease =
-      client_.Reserve(RandomId(), device_id, purpose, bytes);
-  if (lease.ok()) Tell(LeaseEvent::kGranted, *lease);
+  auto lease = WithinMemory([&]() -> absl::StatusOr<LeaseGrant> {
+    ASSIGN_OR_RETURN(LeaseGrant granted,
+                     client_.Reserve(RandomId(), device_id, purpose, bytes));
+    Tell(LeaseEvent::kGranted, granted);
+    return granted;
+  });
   // Both change in one step, so that a lease is always either awaited or known.
+  // One for which there was no memory here is neither: it is given back soon
+  // (ReleaseStrays).
   SteadyMutexLock lock(&mu_);
   --n_reserving_;
-  if (lease.ok()) Keep(*lease);
+  if (!lease.ok()) return lease;
+  try {
+    Keep(*lease);
+  } catch (const std::bad_alloc&) {
+    return NoMemory();
+  }
   return lease;
 }
 
@@ -72,10 +84,10 @@ void LeaseKeeper::Keep(const LeaseGrant& lease) {
       devices_.begin(), devices_.end(),
       [&lease](const WorkerDevice& one) { return one.id == lease.device_id; });
   PLIMSOLL_CHECK(device != devices_.end(), "leases are on the devices");
-  leases_[lease.id] = {
-      .grant = lease,
-      .device = &*device,
-      .fence = lease.asked + lease.ttl - FenceMargin(lease.ttl)};
+  Kept kept = {.grant = lease,
+               .device = &*device,
+               .fence = lease.asked + lease.ttl - FenceMargin(lease.ttl)};
+  leases_.insert_or_assign(lease.id, std::move(kept));
   // The next round may come too late for a short time to live.
   if (lease.ttl / 3 < delay_) is_early_ = true;
 }

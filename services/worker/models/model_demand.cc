@@ -186,6 +186,10 @@ absl::Status ModelRegistry::AddModels(const std::vector<ModelFlag>& models) {
       return absl::FailedPreconditionError(absl::StrCat(
           "model ", flag.name, " has another file, which needs a restart"));
     }
+    if (found->second.flag.sha256 != flag.sha256) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "model ", flag.name, " has another digest, which needs a restart"));
+    }
     ++n_kept;
   }
   if (n_kept < entries_.size()) {

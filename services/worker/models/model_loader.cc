@@ -9,7 +9,9 @@
 #include "base/status_macros.h"
 #include "services/host/bus_error.h"
 #include "services/host/log.h"
+#include "services/host/memory_guard.h"
 #include "services/wire/errors.h"
+#include "services/worker/models/model_trust.h"
 #include "services/worker/models/runtime_monitor.h"
 #include "services/worker/models/worker_observer.h"
 #include "worker/device/load_fence.h"
@@ -88,9 +90,11 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Load(
   }
   ASSIGN_OR_RETURN(const Granted granted,
                    PlanAndReserve(*file, options, flag.name, hooks));
-  hooks.on_plan(granted.parts);
-  absl::StatusOr<std::unique_ptr<LoadedModel>> model =
-      Fill(*file, flag, granted, hooks);
+  auto model =
+      WithinMemory([&]() -> absl::StatusOr<std::unique_ptr<LoadedModel>> {
+        hooks.on_plan(granted.parts);
+        return Fill(*file, flag, granted, hooks);
+      });
   if (!model.ok()) {
     if (const absl::Status lost = CheckDevices(); !lost.ok()) return lost;
     ReleaseFailed(granted, model.status());
@@ -189,8 +193,9 @@ absl::StatusOr<std::vector<LeaseGrant>> ModelLoader::ReserveAll(
   std::vector<LeaseGrant> leases(parts.size());
   for (size_t n = 0; n < order.size(); ++n) {
     const planner::SplitPart& part = parts[order[n]];
-    auto lease =
-        keeper_->Reserve(DeviceOf(part).id, name, part.plan.total_bytes);
+    auto lease = WithinMemory([&] {
+      return keeper_->Reserve(DeviceOf(part).id, name, part.plan.total_bytes);
+    });
     if (!lease.ok()) {
       for (size_t back = 0; back < n; ++back) Release(leases[order[back]]);
       return lease.status();
@@ -207,9 +212,20 @@ absl::Status ModelLoader::Fence(const Granted& granted) const {
   return absl::OkStatus();
 }
 
+absl::Status ModelLoader::Verify(worker::ModelFile& file, const ModelFlag& flag,
+                                 const Granted& granted,
+                                 const LoadHooks& hooks) const {
+  WarnOfOthers(flag);
+  return CheckDigest(file, flag, [&](const worker::LoadProgress& progress) {
+    RETURN_IF_ERROR(hooks.on_progress(progress));
+    return Fence(granted);
+  });
+}
+
 absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Fill(
     worker::ModelFile& file, const ModelFlag& flag, const Granted& granted,
     const LoadHooks& hooks) {
+  RETURN_IF_ERROR(Verify(file, flag, granted, hooks));
   auto model = std::make_unique<LoadedModel>(options_.clock);
   model->name = flag.name;
   model->architecture = file.shape().architecture;

@@ -26,7 +26,8 @@ namespace plimsoll::services {
 struct LoadHooks {
   // Called once, with the plan's parts in order, as soon as they are granted.
   std::function<void(const std::vector<planner::SplitPart>&)> on_plan;
-  // Called before every chunk; an error ends the load.
+  // Called before every chunk, also while a digest is checked; an error ends
+  // the load.
   std::function<absl::Status(const worker::LoadProgress&)> on_progress;
   // Returns the bytes of the worker's models that are loaded.
   std::function<ModelPlanner::BytesByDevice()> held;
@@ -56,7 +57,7 @@ class ModelLoader {
   // everything back if the load fails.
   // Errors: kResourceExhausted, with the numbers and what to try, if it does
   // not fit; kUnavailable if the planner does not answer or a lease ended;
-  // what ModelFile, Layout, Engine::Load and the hooks report.
+  // what ModelFile, CheckDigest, Layout, Engine::Load and the hooks report.
   absl::StatusOr<std::unique_ptr<LoadedModel>> Load(
       const ModelFlag& flag, const planner::LoadOptions& options,
       const LoadHooks& hooks);
@@ -89,6 +90,10 @@ class ModelLoader {
       const std::string& name, const std::vector<planner::SplitPart>& parts);
   // Gives back the leases of a load that failed.
   void ReleaseFailed(const Granted& granted, const absl::Status& status);
+  // Checks the file's digest. It is done once the memory is granted: a load
+  // that waits for memory is tried every second.
+  absl::Status Verify(worker::ModelFile& file, const ModelFlag& flag,
+                      const Granted& granted, const LoadHooks& hooks) const;
   absl::StatusOr<std::unique_ptr<LoadedModel>> Fill(worker::ModelFile& file,
                                                     const ModelFlag& flag,
                                                     const Granted& granted,

@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "services/generation/message_bytes.h"
 #include "services/host/log.h"
+#include "services/host/memory_guard.h"
 #include "services/tracing/tracer.h"
 #include "services/wire/errors.h"
 #include "services/worker/models/model_description.h"
@@ -41,7 +42,8 @@ ModelRegistry::ModelRegistry(WorkerOptions options, PlannerClient* client,
                         : std::make_unique<ByteBudget>(kMessageBytes)),
       messages_(options_.messages != nullptr ? options_.messages
                                              : own_messages_.get()),
-      loader_(options_, client, keeper) {
+      loader_(options_, client, keeper),
+      load_goes_on_(options_.clock) {
   SteadyMutexLock lock(&mu_);
   keep_alive_ = options_.keep_alive;
   for (const ModelFlag& flag : options_.models) {
@@ -221,17 +223,34 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelRegistry::TryLoad(
   {
     SteadyMutexLock lock(&mu_);
     RETURN_IF_ERROR(CheckWanted(entry));
+    loading_ = entry.flag.name;
   }
+  const LoadHooks hooks = HooksOf(entry, if_full);
+  RuntimeMonitor* const runtime = options_.runtime;
+  if (runtime != nullptr) runtime->BeginChange();
+  load_goes_on_.Touch();
+  auto model =
+      WithinMemory([&] { return loader_.Load(entry.flag, options, hooks); });
+  load_goes_on_.Stop();
+  if (runtime != nullptr) {
+    runtime->EndChange(model.ok() ? PlannedResidentBytes(**model) : 0);
+  }
+  return model;
+}
+
+LoadHooks ModelRegistry::HooksOf(Entry& entry, IfFull if_full) {
   LoadHooks hooks = {
       .on_plan =
-          [&](const std::vector<planner::SplitPart>& parts) {
+          [this, &entry](const std::vector<planner::SplitPart>& parts) {
+            load_goes_on_.Touch();
             Report(entry, [&](LoadReport& progress) {
               progress.state = ModelState::kLoading;
               progress.parts = PlannedPartsOf(parts, options_.devices);
             });
           },
       .on_progress =
-          [&](const worker::LoadProgress& at) {
+          [this, &entry](const worker::LoadProgress& at) {
+            load_goes_on_.Touch();
             Report(entry, [&at](LoadReport& progress) {
               // The other phases count the arena, not weights.
               if (at.phase == "weights") {
@@ -247,16 +266,13 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelRegistry::TryLoad(
       .held = [this] { return HeldBytes(); }};
   if (options_.on_demand) {
     hooks.make_room = [this, &entry, if_full](const absl::Status& refusal) {
-      return MakeRoom(entry, if_full, refusal);
+      load_goes_on_.Stop();
+      absl::Status status = MakeRoom(entry, if_full, refusal);
+      load_goes_on_.Touch();
+      return status;
     };
   }
-  RuntimeMonitor* const runtime = options_.runtime;
-  if (runtime != nullptr) runtime->BeginChange();
-  auto model = loader_.Load(entry.flag, options, hooks);
-  if (runtime != nullptr) {
-    runtime->EndChange(model.ok() ? PlannedResidentBytes(**model) : 0);
-  }
-  return model;
+  return hooks;
 }
 
 void ModelRegistry::Report(Entry& entry,
@@ -436,6 +452,19 @@ absl::Duration ModelRegistry::LongestStep() {
     longest = std::max(longest, model.engine->StepAge());
   });
   return longest;
+}
+
+Stall ModelRegistry::LongestStall() {
+  Stall longest;
+  Visit([&longest](const LoadedModel& model, ModelState) {
+    const absl::Duration time = model.engine->StallTime();
+    if (time <= longest.time) return;
+    longest = {time, absl::StrCat("a step of model ", model.name)};
+  });
+  const absl::Duration time = load_goes_on_.Age();
+  if (time <= longest.time) return longest;
+  SteadyMutexLock lock(&mu_);
+  return {time, absl::StrCat("the load of model ", loading_)};
 }
 
 void ModelRegistry::UnloadAll() {

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "base/sync/progress_mark.h"
 #include "base/sync/steady_mutex.h"
 #include "planner/layout/layer_split.h"
 #include "planner/layout/memory_plan.h"
@@ -40,6 +41,12 @@ class LoadWatcher {
   virtual void OnProgress(const LoadReport& report) = 0;
   // Called once, last. After an OK the model is ready.
   virtual void OnLoadEnd(const absl::Status& status) = 0;
+};
+
+// Work of a model that has not gone on for some time.
+struct Stall {
+  absl::Duration time;  // 0 if no work is under way
+  std::string what;     // such as "a step of model a"
 };
 
 // The rule for a load whose model does not fit beside the others.
@@ -174,6 +181,10 @@ class ModelRegistry {
   void AbortAll(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
   // How long the longest of the steps has run that run now; 0 without any.
   absl::Duration LongestStep() ABSL_LOCKS_EXCLUDED(mu_);
+  // The step or the load that has not gone on for the longest time. A load goes
+  // on with each chunk that it reads or stores. It does not count while it
+  // waits for other loads, for models in use, or between attempts.
+  Stall LongestStall() ABSL_LOCKS_EXCLUDED(mu_);
   // Refuses loads from now on, unloads everything and returns when all leases
   // are released.
   void UnloadAll() ABSL_LOCKS_EXCLUDED(mu_);
@@ -225,6 +236,8 @@ class ModelRegistry {
   absl::StatusOr<std::unique_ptr<LoadedModel>> TryLoad(
       Entry& entry, const planner::LoadOptions& options, IfFull if_full)
       ABSL_LOCKS_EXCLUDED(mu_);
+  // What a load of `entry` tells, and asks for.
+  LoadHooks HooksOf(Entry& entry, IfFull if_full);
   std::vector<EvictionCandidate> Candidates() const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Unloads models so that `wanted`, whose load was refused, has more memory.
@@ -265,9 +278,11 @@ class ModelRegistry {
   const WorkerOptions options_;
   const std::unique_ptr<ByteBudget> own_messages_;  // unless options have one
   ByteBudget* const messages_;
-  ModelLoader loader_;   // its Load() is called under load_mu_
-  absl::Mutex load_mu_;  // held during a load; never taken under mu_
+  ModelLoader loader_;         // its Load() is called under load_mu_
+  absl::Mutex load_mu_;        // held during a load; never taken under mu_
+  ProgressMark load_goes_on_;  // of the load that holds load_mu_
   SteadyMutex mu_;
+  std::string loading_ ABSL_GUARDED_BY(mu_);  // that load's model, or the last
   std::function<void(bool)> ready_listener_ ABSL_GUARDED_BY(mu_);
   int64_t starting_ ABSL_GUARDED_BY(mu_) = 0;  // loads of the start
   bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;

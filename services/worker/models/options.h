@@ -80,6 +80,13 @@ struct WorkerOptions {
       worker::EngineOptions::kPromptShareBesideOthers;
   std::optional<worker::ChatFormat> chat_format;
   absl::Duration drain_timeout = absl::Seconds(30);
+  // A part of a layer, or a chunk of a load, that takes longer than this hangs:
+  // the process is not live then. On a slow CPU a part of a layer takes some
+  // seconds for 512 rows.
+  static constexpr absl::Duration kHangTimeout = absl::Minutes(10);
+  static constexpr absl::Duration kLeastHangTimeout = absl::Seconds(1);
+  static constexpr absl::Duration kMostHangTimeout = absl::Hours(24);
+  absl::Duration hang_timeout = kHangTimeout;
   std::string planner;  // its address; empty: the worker plans itself
   ClientSecurity planner_security = {};  // for calls of the planner
   std::string holder;                    // the holder's name in leases

@@ -3,6 +3,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "services/host/log.h"
+#include "worker/sampling/non_finite.h"
 
 namespace plimsoll::services {
 namespace {
@@ -15,6 +16,12 @@ int64_t Milliseconds(absl::Duration duration) {
 
 void LogObserver::OnRequestEnd(const std::string& model,
                                const worker::RequestRecord& request) {
+  if (worker::IsNonFiniteLogits(request.status)) {
+    Log(LogLevel::kError, "a model computes numbers that are not finite",
+        {{"model", model},
+         {"request_id", request.request_id},
+         {"error", std::string(request.status.message())}});
+  }
   if (requests_ == Requests::kNotLogged) return;
   const worker::FinishInfo& info = request.info;
   Log(LogLevel::kInfo, "a request has ended",

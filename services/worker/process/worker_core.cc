@@ -23,9 +23,9 @@ constexpr absl::Duration kLossGrace = absl::Seconds(2);
 constexpr absl::Duration kLossPatience = absl::Seconds(2);
 
 // Threads of a worker beside its transport's, its pool's and those that a model
-// computes on: the monitor, the keeper, the guard; of a load the loader, the
-// reader and the steps.
-constexpr int kOwnThreads = 6;
+// computes on: the monitor, the keeper, the guard, the watch over hangs; of a
+// load the loader, the reader and the steps.
+constexpr int kOwnThreads = 7;
 
 // What streams end with.
 absl::Status DeviceLost(const absl::Status& error) {
@@ -149,7 +149,8 @@ absl::Status CheckWorkerThreads(const WorkerOptions& options, int n_transport) {
 WorkerCore::WorkerCore(const WorkerOptions& options)
     : log_(LogObserver::RequestsOf(options)),
       accelerators_(AcceleratorsOf(options)),
-      has_host_(accelerators_.size() < options.devices.size()) {}
+      has_host_(accelerators_.size() < options.devices.size()),
+      hang_timeout_(options.hang_timeout) {}
 
 absl::StatusOr<std::unique_ptr<WorkerCore>> WorkerCore::Start(
     WorkerOptions options) {
@@ -219,6 +220,16 @@ void WorkerCore::WatchDevices(const std::function<void()>& set_unready) {
                     }});
 }
 
+bool WorkerCore::IsAlive() {
+  return registry_->LongestStall().time <= hang_timeout_;
+}
+
+void WorkerCore::WatchHangs(std::function<void(bool is_alive)> set_alive) {
+  hangs_.Watch({.longest_stall = [this] { return registry_->LongestStall(); },
+                .limit = hang_timeout_,
+                .on_change = std::move(set_alive)});
+}
+
 void WorkerCore::OnLost(const absl::Status& error,
                         const std::function<void()>& set_unready) {
   const absl::Status reason = DeviceLost(error);
@@ -243,6 +254,7 @@ void WorkerCore::End() {
   expiry_.reset();
   registry_->UnloadAll();
   guard_.Stop();
+  hangs_.Stop();
 }
 
 }  // namespace plimsoll::services

@@ -25,6 +25,7 @@
 #include "services/worker/models/planner_client.h"
 #include "services/worker/models/runtime_monitor.h"
 #include "services/worker/process/device_guard.h"
+#include "services/worker/process/hang_watch.h"
 #include "services/worker/process/log_observer.h"
 
 namespace plimsoll::services {
@@ -71,6 +72,13 @@ class WorkerCore {
   // what it holds there.
   void WatchDevices(const std::function<void()>& set_unready);
 
+  // Whether nothing hangs: no step and no load has failed to go on for longer
+  // than WorkerOptions::hang_timeout.
+  bool IsAlive();
+  // Calls `set_alive`, on a thread of its own, whenever that has changed. The
+  // log tells what hangs.
+  void WatchHangs(std::function<void(bool is_alive)> set_alive);
+
   // Ends the work of all calls, for those that outlast a drain.
   void AbortCalls();
   // Unloads all models, after the last call; leases are released last.
@@ -92,11 +100,13 @@ class WorkerCore {
   std::optional<RuntimeMonitor> runtime_;
   std::unique_ptr<PlannerClient> client_;  // null without a planner
   std::unique_ptr<LeaseKeeper> keeper_;    // as client_
+  const absl::Duration hang_timeout_;
   DeviceGuard guard_;
   std::unique_ptr<ModelRegistry> registry_;
   std::optional<ExpiryThread> expiry_;  // if models are loaded on demand
   CallGate gate_;
   std::unique_ptr<WorkPool> pool_;
+  HangWatch hangs_;  // last: its thread looks at the models
 };
 
 }  // namespace plimsoll::services

@@ -232,12 +232,13 @@ void AddWorkerFlags(CLI::App& app, WorkerFlags& flags) {
   AddSettingsFlags(app, flags.settings);
   AddServerFlags(app, flags.server);
   AddTracingFlags(app, flags.tracing);
-  AddModelFlag(app, options.models);
+  AddModelFlag(app, options.models, ModelDigests::kChecked);
   AddDemandFlags(app, options);
   AddSizeFlags(app, options.load);
   AddStorageFlags(app, options.load);
   AddDeviceFlags(app, flags.devices);
   AddEngineFlags(app, options);
+  AddHangFlag(app, options.hang_timeout);
   app.add_flag(
       "--log-requests", options.logs_requests,
       "Write a line on stderr for each request that has ended: its id, "
@@ -255,6 +256,15 @@ void AddWorkerFlags(CLI::App& app, WorkerFlags& flags) {
 }
 
 }  // namespace
+
+void AddHangFlag(CLI::App& app, absl::Duration& hang_timeout) {
+  AddSecondsFlag(
+      app, "--hang-timeout", hang_timeout,
+      {WorkerOptions::kLeastHangTimeout, WorkerOptions::kMostHangTimeout},
+      "Seconds after which a part of a step, or of a load, that does not end "
+      "counts as a hang: liveness falls, so that a supervisor ends the "
+      "process");
+}
 
 void AddPreemptionFlag(CLI::App& app, worker::Preemption& preemption) {
   const std::map<std::string, worker::Preemption> values = {

@@ -25,6 +25,10 @@ struct WorkerFlags {
   Settings settings = {.section = "worker"};
 };
 
+// Adds --hang-timeout, which `plimsoll serve` has too. The default is what the
+// time is.
+void AddHangFlag(CLI::App& app, absl::Duration& hang_timeout);
+
 // Adds --preemption, which `plimsoll serve` has too.
 void AddPreemptionFlag(CLI::App& app, worker::Preemption& preemption);
 

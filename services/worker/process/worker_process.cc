@@ -79,16 +79,14 @@ absl::Status RunWorker(const ServerOptions& server_options,
   ModelRegistry& registry = core->registry();
   CallGate& gate = core->gate();
   std::atomic<bool> is_ready = false;
-  std::unique_ptr<MetricsServer> metrics;
-  if (has_metrics) {
-    const auto takes_calls = [&] { return is_ready && !gate.is_closed(); };
-    const auto text = [&observers, &registry, takes_calls] {
-      return observers->metrics.Text(registry, takes_calls());
-    };
-    ASSIGN_OR_RETURN(metrics, MetricsServer::Start(
-                                  server_options.metrics_listen,
-                                  {.metrics = text, .is_ready = takes_calls}));
-  }
+  const auto takes_calls = [&] { return is_ready && !gate.is_closed(); };
+  const auto text = [&observers, &registry, takes_calls] {
+    return observers->metrics.Text(registry, takes_calls());
+  };
+  const auto is_alive = [raw = core.get()] { return raw->IsAlive(); };
+  ASSIGN_OR_RETURN(const auto metrics,
+                   MetricsServer::StartIfAny(server_options.metrics_listen,
+                                             {text, takes_calls, is_alive}));
   const absl::Duration patience = server_options.reader_timeout;
   const auto generation =
       NewGenerationService(registry, gate, core->pool(), patience);
@@ -110,8 +108,9 @@ absl::Status RunWorker(const ServerOptions& server_options,
   core->WatchDevices([&set_ready] { set_ready(false); });
   registry.LoadAtStart();
   registry.SetReadyListener(set_ready);
-  // It hangs if the registry's lock does. The device guard watches the steps.
-  ServiceManager manager([&registry] { registry.LongestStep(); });
+  core->WatchHangs([&server](bool is_alive) { server->SetAlive(is_alive); });
+  // The check itself hangs if the registry's lock does.
+  ServiceManager manager(is_alive);
   AnnounceAddress(server->address(), server->admin_address());
   manager.Ready();
   AwaitEnd(registry, has_metrics ? observers->log : core->log(), reload);

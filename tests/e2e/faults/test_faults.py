@@ -8,7 +8,6 @@ import os
 import pathlib
 import resource
 import shutil
-import socket
 
 import grpc
 import pytest
@@ -25,6 +24,7 @@ from servers import (
     without_sanitizer,
 )
 from stubs import GenerationStub, generation as gen, model as v1, planner as lease_v1
+from supervisor import Supervisor
 from test_lease_attacks import (
     descriptors_can_run_out,
     is_confirmed,
@@ -130,38 +130,19 @@ def test_f11_a_file_that_is_cut_or_removed_changes_no_token(smollm2, tmp_path):
 def test_f23_a_worker_that_stalls_is_ended_and_only_then_robbed(
     smollm2, tmp_path, monkeypatch
 ):
-    watchdog_seconds = 1
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
-        supervisor.bind(str(tmp_path / "notify"))
-        supervisor.settimeout(10)
-
-        def hears_a_sign_of_life():
-            try:
-                while b"WATCHDOG=1" not in supervisor.recv(4096):
-                    pass
-            except TimeoutError:
-                return False
-            return True
-
-        with Planner(*SHORT) as planner:
-            monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-            monkeypatch.setenv("WATCHDOG_USEC", str(watchdog_seconds * 1_000_000))
-            more = ("--n-ctx=256", "--slots=1", f"--planner={planner.address}")
-            with Worker(model_flag("smollm2"), *more) as worker:
-                worker.await_ready()
-                assert hears_a_sign_of_life()
-                stop(worker.process)
-                supervisor.setblocking(False)
-                with contextlib.suppress(BlockingIOError):
-                    while supervisor.recv(4096):
-                        pass  # what it said before
-                supervisor.settimeout(2 * watchdog_seconds)
-                assert not hears_a_sign_of_life()
-                # Its time to live is over, its process is not.
-                (lease,) = planner.leases()
-                assert lease.state == lease_v1.LEASE_STATE_SUSPECT
-                worker.kill()  # as the supervisor does now
-                until(lambda: not planner.leases(), what="the dead one's bytes")
+    with Planner(*SHORT) as planner:
+        supervisor = Supervisor(tmp_path, monkeypatch)
+        more = ("--n-ctx=256", "--slots=1", f"--planner={planner.address}")
+        with supervisor.socket, Worker(model_flag("smollm2"), *more) as worker:
+            worker.await_ready()
+            assert supervisor.hears_a_sign_of_life()
+            stop(worker.process)
+            assert supervisor.watchdog_bites()
+            # Its time to live is over, its process is not.
+            (lease,) = planner.leases()
+            assert lease.state == lease_v1.LEASE_STATE_SUSPECT
+            worker.kill()  # as the supervisor does now
+            until(lambda: not planner.leases(), what="the dead one's bytes")
 
 
 ONE_TOKEN = generate(text=text("Once"), sampling=GREEDY, max_tokens=1)

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstring>
 #include <string>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
@@ -78,7 +79,7 @@ class ServiceManagerTest : public ::testing::Test {
 TEST_F(ServiceManagerTest, HearsOfTheStartAndOfTheEnd) {
   Manager manager(address_);
   Set("NOTIFY_SOCKET", address_);
-  ServiceManager told([] {});
+  ServiceManager told([] { return true; });
   EXPECT_EQ(manager.Waiting(), "");
   told.Ready();
   EXPECT_EQ(manager.Next(), "READY=1");
@@ -94,7 +95,10 @@ TEST_F(ServiceManagerTest, HearsBeatsUntilTheObjectEnds) {
   Set("WATCHDOG_PID", absl::StrCat(getpid()));
   std::atomic<int> n_checks = 0;
   {
-    ServiceManager told([&n_checks] { ++n_checks; });
+    ServiceManager told([&n_checks] {
+      ++n_checks;
+      return true;
+    });
     told.Ready();
     EXPECT_EQ(manager.Next(), "READY=1");
     for (int i = 0; i < 3; ++i) EXPECT_EQ(manager.Next(), "WATCHDOG=1");
@@ -119,6 +123,7 @@ TEST_F(ServiceManagerTest, HearsNothingWhileACheckHangs) {
   ServiceManager told([&] {
     if (!hangs.HasBeenNotified()) hangs.Notify();
     goes_on.WaitForNotification();
+    return true;
   });
   told.Ready();
   hangs.WaitForNotification();
@@ -128,10 +133,31 @@ TEST_F(ServiceManagerTest, HearsNothingWhileACheckHangs) {
   EXPECT_EQ(manager.Next(), "WATCHDOG=1");
 }
 
+TEST_F(ServiceManagerTest, HearsNothingWhileACheckFails) {
+  Manager manager(address_);
+  Set("NOTIFY_SOCKET", address_);
+  Set("WATCHDOG_USEC", "2000");
+  std::atomic<bool> is_alive = false;
+  std::atomic<int> n_checks = 0;
+  ServiceManager told([&] {
+    ++n_checks;
+    return is_alive.load();
+  });
+  told.Ready();
+  EXPECT_EQ(manager.Next(), "READY=1");
+  while (n_checks < 3) std::this_thread::yield();
+  EXPECT_EQ(manager.Waiting(), "");
+  is_alive = true;
+  EXPECT_EQ(manager.Next(), "WATCHDOG=1");
+}
+
 TEST_F(ServiceManagerTest, NobodyIsToldWithoutAManager) {
   Set("WATCHDOG_USEC", "2000");
   EXPECT_EQ(WantedBeat(), std::nullopt);
-  ServiceManager told([] { FAIL() << "nobody asks"; });
+  ServiceManager told([] {
+    ADD_FAILURE() << "nobody asks";
+    return true;
+  });
   told.Ready();
   told.Stopping();
 }
@@ -139,7 +165,7 @@ TEST_F(ServiceManagerTest, NobodyIsToldWithoutAManager) {
 TEST_F(ServiceManagerTest, AManagerThatIsGoneStopsNothing) {
   Set("NOTIFY_SOCKET", address_);
   EXPECT_TRUE(absl::IsUnavailable(TellManager(address_, "READY=1")));
-  ServiceManager told([] {});
+  ServiceManager told([] { return true; });
   told.Ready();
   told.Stopping();
 }

@@ -30,6 +30,18 @@ TEST_F(FrontTest, HealthFollowsReadinessAndTheDrain) {
   EXPECT_EQ(Post("/v1/chat/completions", Chat()).status, 503);
 }
 
+TEST_F(FrontTest, LivenessIsThatOfTheProcess) {
+  // Neither what it loads nor a drain is a hang.
+  EXPECT_EQ(Get("/livez").body, R"({"status":"alive"})");
+  gate_.Close();
+  EXPECT_EQ(Get("/livez").status, 200);
+  const auto hung = *Front::Start(
+      {}, {*models_, gate_, *pool_, responses_, [] { return false; }});
+  const ClientReply reply = HttpClient(hung->address()).Get("/livez");
+  EXPECT_EQ(reply.status, 503);
+  EXPECT_EQ(reply.body, R"({"status":"hangs"})");
+}
+
 TEST_F(FrontTest, ListsModels) {
   const Json list = Json::parse(Get("/v1/models").body);
   ASSERT_EQ(list.at("data").size(), 2u);

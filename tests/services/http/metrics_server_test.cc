@@ -51,6 +51,23 @@ TEST(MetricsServerTest, HealthIsThatOfTheProcess) {
   EXPECT_EQ(bad.body, R"({"status":"not ready"})");
 }
 
+TEST(MetricsServerTest, LivenessIsThatOfTheProcess) {
+  const auto server = StartOn("127.0.0.1:0", /*is_ready=*/false);
+  HttpClient client(server->address());
+  const ClientReply reply = client.Get("/livez");
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_EQ(reply.body, R"({"status":"alive"})");
+  EXPECT_EQ(client.Post("/livez", "").status, 405);
+  const auto hung = MetricsServer::Start(
+      "127.0.0.1:0", {.metrics = [] { return std::string(); },
+                      .is_ready = [] { return true; },
+                      .is_alive = [] { return false; }});
+  ASSERT_TRUE(hung.ok()) << hung.status();
+  const ClientReply bad = HttpClient((*hung)->address()).Get("/livez");
+  EXPECT_EQ(bad.status, 503);
+  EXPECT_EQ(bad.body, R"({"status":"hangs"})");
+}
+
 TEST(MetricsServerTest, HasNothingElse) {
   const auto server = StartOn("127.0.0.1:0");
   HttpClient client(server->address());

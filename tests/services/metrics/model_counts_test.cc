@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "worker/sampling/non_finite.h"
 
 namespace plimsoll::services {
 namespace {
@@ -38,6 +39,9 @@ TEST(ModelCountsTest, ARequestHasTheWordOfItsEnd) {
   EXPECT_EQ(WordFor(absl::AbortedError(""), Reason::kUnknown), "aborted");
   EXPECT_EQ(WordFor(absl::OutOfRangeError(""), Reason::kLength),
             "context_full");
+  EXPECT_EQ(WordFor(absl::InternalError(""), Reason::kUnknown), "other");
+  EXPECT_EQ(WordFor(worker::NonFiniteLogits("here"), Reason::kUnknown),
+            "non_finite");
 }
 
 TEST(ModelCountsTest, EveryCodeHasAWordOfTheList) {

@@ -63,6 +63,25 @@ absl::Status LoadFrom(ModelFile& file) {
       .status();
 }
 
+TEST(ModelFileTest, ReadsAllBytesOfAllFilesInOrder) {
+  const std::vector<std::byte> bytes = SomeModel();
+  const TemporaryFile on_disk(bytes);
+  const auto file = ModelFile::Open(on_disk.path());
+  ASSERT_TRUE(file.ok()) << file.status();
+  std::vector<std::byte> read;
+  const auto take = [&read](std::span<const std::byte> piece) {
+    read.insert(read.end(), piece.begin(), piece.end());
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE((*file)->ReadAll(take).ok());
+  EXPECT_EQ((*file)->AllBytes(), static_cast<int64_t>(bytes.size()));
+  EXPECT_EQ(read, bytes);
+  EXPECT_EQ((*file)->ReadAll([](std::span<const std::byte>) {
+    return absl::CancelledError("enough");
+  }),
+            absl::CancelledError("enough"));
+}
+
 TEST(ModelFileTest, ReadsHeaderAndShape) {
   const std::vector<std::byte> bytes = SomeModel();
   const TemporaryFile on_disk(bytes);

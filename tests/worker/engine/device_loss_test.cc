@@ -143,6 +143,33 @@ TEST_F(DeviceLossTest, TheAgeOfAStepThatHangsGrows) {
   is_hanging.WaitForNotification();
   seconds += 31;
   EXPECT_EQ(engine_->StepAge(), absl::Seconds(31));
+  EXPECT_EQ(engine_->StallTime(), absl::Seconds(31));
+  go_on.Notify();
+  EXPECT_TRUE(sink->Await().status.ok());
+}
+
+TEST_F(DeviceLossTest, ASlowStepGoesOnWithEachPartOfALayer) {
+  std::atomic<int64_t> seconds = 1;
+  std::atomic<int> n_layers = 0;  // of the step, so far
+  absl::Notification is_hanging;
+  absl::Notification go_on;
+  // Each layer takes a minute, and then the second one hangs.
+  const HookedDevice device({.attending = [&](const kernels::AttentionArgs&) {
+    seconds += 60;
+    if (++n_layers != 2) return;
+    is_hanging.Notify();
+    go_on.WaitForNotification();
+  }});
+  Load("llama_f32", {.device = &device, .clock = [&seconds] {
+                       return absl::FromUnixSeconds(seconds);
+                     }});
+  EXPECT_EQ(engine_->StallTime(), absl::ZeroDuration());
+  n_layers = 0;  // the load ran steps, too
+  const auto sink = std::make_shared<CollectSink>();
+  ASSERT_TRUE(engine_->Submit(Greedy(RandomIds(5, 1), 1), sink).ok());
+  is_hanging.WaitForNotification();
+  EXPECT_EQ(engine_->StepAge(), absl::Minutes(2));
+  EXPECT_EQ(engine_->StallTime(), absl::Minutes(1));
   go_on.Notify();
   EXPECT_TRUE(sink->Await().status.ok());
 }

@@ -405,6 +405,10 @@ TEST_F(ModelDemandTest, ModelsMayNotGoNorChangeTheirFile) {
       registry.AddModels({{"c", file}, {"a", file}, {"b", "other.gguf"}})
           .message(),
       HasSubstr("model b has another file"));
+  EXPECT_THAT(
+      registry.AddModels({{"a", file}, {"b", file, std::string(64, '0')}})
+          .message(),
+      HasSubstr("model b has another digest"));
   EXPECT_EQ(registry.List().size(), 2u);
   registry.UnloadAll();
   EXPECT_EQ(registry.AddModels({{"a", file}, {"b", file}, {"c", file}}).code(),

@@ -9,13 +9,19 @@
 #include <thread>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "services/wire/errors.h"
 #include "tests/planner/tiny_models.h"
 #include "tests/services/worker/worker_fixture.h"
+#include "tests/worker/engine/hanging_operation.h"
+#include "tests/worker/engine/hooked_device.h"
 
 namespace plimsoll::services {
 namespace {
 
+using ::plimsoll::testing::FindRandomModel;
+using ::plimsoll::testing::HangingOperation;
+using ::plimsoll::testing::HookedDevice;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Key;
@@ -116,6 +122,34 @@ TEST(ModelRegistryTest, AnUnloadEndsRunningStreams) {
   while (reader->Read(&part)) is_finished = part.has_finish();
   EXPECT_FALSE(is_finished);
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST(ModelRegistryTest, AnUnloadDuringALoadEndsIt) {
+  TestPlanner planner;
+  HangingOperation operation;
+  const HookedDevice device({.before = [&] { return operation.Pass(); }});
+  TestWorker worker(&planner, std::nullopt, nullptr,
+                    FindRandomModel("llama_f32"), [&](WorkerOptions& options) {
+                      options.devices = {DeviceOf(device, "test/device")};
+                    });
+  operation.Hang();
+  grpc::Status loaded;
+  std::thread caller([&] { loaded = worker.Load("a"); });
+  operation.AwaitHang();  // with its lease, and most of its work before it
+  EXPECT_EQ(worker.Describe("a").state(), v1::MODEL_STATE_LOADING);
+  EXPECT_EQ(planner.Leases().size(), 1u);
+  absl::Notification unloaded;
+  ASSERT_TRUE(worker.registry->Unload("a", [&] { unloaded.Notify(); }).ok());
+  EXPECT_FALSE(unloaded.HasBeenNotified());
+  EXPECT_EQ(worker.Load("a").error_code(), grpc::StatusCode::UNAVAILABLE);
+  operation.GoOn();
+  unloaded.WaitForNotification();
+  caller.join();
+  EXPECT_EQ(loaded.error_code(), grpc::StatusCode::CANCELLED);
+  EXPECT_THAT(loaded.error_message(), HasSubstr("ended by an unload"));
+  EXPECT_EQ(worker.Describe("a").state(), v1::MODEL_STATE_ABSENT);
+  EXPECT_TRUE(planner.Leases().empty());
+  EXPECT_TRUE(worker.Load("a").ok());
 }
 
 TEST(ModelRegistryTest, UnloadingWhatIsAbsentIsNoError) {

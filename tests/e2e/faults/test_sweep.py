@@ -1,0 +1,188 @@
+"""Fault sweeps: the n-th call of the C library fails, for many n.
+
+A process may end then, but not without a word; and whatever happens, no lease is
+lost and none is granted twice.
+"""
+
+import shutil
+import signal
+
+import grpc
+import pytest
+
+from servers import (
+    CALL_SECONDS, START_SECONDS, DidNotListen, Planner, Worker, is_nightly, until,
+)
+from stubs import model as v1
+from test_convert import model_of, written
+from test_leases import DEVICE_BYTES, register, reserve
+
+KINDS = ("allocations", "mappings", "writes", "syncs")
+NEVER = 1 << 40
+# How many n of each kind are tried.
+N_TRIES = 300 if is_nightly() else 6
+SIZES = {"n_ctx": 64, "n_slots": 1}
+# An error with its message, and what ends with the line of SayWhatAborts.
+GOOD_ENDS = (1, -signal.SIGABRT)
+HELD_BYTES = DEVICE_BYTES * 3 // 5  # so that there is no room for it twice
+
+
+def spread(n_calls):
+    """Numbers of calls from 1 on: most of them early, where all is made."""
+    ratio = max(n_calls, 1) ** (1 / N_TRIES)
+    tries = {max(i, round(ratio**i)) for i in range(1, N_TRIES + 1)}
+    return sorted(n for n in tries if n <= n_calls)
+
+
+def check_end(code, log):
+    """Expects a process to have ended with a reason."""
+    assert code in GOOD_ENDS, f"{code}: {log}"
+    assert log.strip(), code
+
+
+def start_planner(journal):
+    return Planner(f"--journal={journal}", first=False)
+
+
+def check_door(planner):
+    """Expects what is held not to be granted again."""
+    register(planner)
+    with pytest.raises(grpc.RpcError) as caught:
+        reserve(planner, "again", HELD_BYTES)
+    assert caught.value.code() in (
+        grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE,
+    )
+
+
+def try_planner(journal, failing_calls):
+    """Starts a planner that may end, and expects it to say why."""
+    try:
+        with failing_calls.preloaded(), start_planner(journal) as planner:
+            try:
+                check_door(planner)
+            except grpc.RpcError:  # it ended at its first call
+                planner.process.wait(START_SECONDS)
+            if planner.process.poll() is not None:
+                check_end(planner.process.returncode, planner.log())
+    except DidNotListen as end:
+        check_end(end.code, end.log)
+
+
+@pytest.fixture(scope="module")
+def held(tmp_path_factory):
+    """A folder with the journal of a planner that granted a lease."""
+    folder = tmp_path_factory.mktemp("journal")
+    with Planner(f"--journal={folder / 'leases.db'}") as planner:
+        register(planner)
+        lease = reserve(planner, "held", HELD_BYTES)
+    return folder, lease.id
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_f05_a_planner_starts_or_says_why_not(kind, held, failing_calls, tmp_path):
+    folder, lease_id = held
+    failing_calls.fail(kind, NEVER)
+    copy = tmp_path / "first"
+    shutil.copytree(folder, copy)
+    with failing_calls.preloaded(), start_planner(copy / "leases.db"):
+        n_calls = NEVER - failing_calls.left(kind)
+    for n in spread(n_calls):
+        copy = tmp_path / str(n)
+        shutil.copytree(folder, copy)
+        failing_calls.fail(kind, n)
+        try_planner(copy / "leases.db", failing_calls)
+        failing_calls.fail(kind, 0)
+        with start_planner(copy / "leases.db") as second:
+            check_door(second)
+            # A journal that could not be read is put aside; its holders come back.
+            aside = [path for path in copy.iterdir() if "leases.db." in path.name]
+            assert aside or [lease.id for lease in second.leases()] == [lease_id]
+        shutil.rmtree(copy)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """The file of a model of some KiB."""
+    path = tmp_path_factory.mktemp("tiny") / "tiny.gguf"
+    written(model_of("llama")[0], path)
+    return path
+
+
+class Loads:
+    """Loads of a worker below a planner, some of whose calls fail."""
+
+    def __init__(self, planner, model, calls):
+        self.planner = planner
+        self.flags = (
+            f"--model=tiny={model}", "--lazy", "--threads=1",
+            f"--planner={planner.address}",
+        )
+        self.calls = calls
+        self.worker = None
+
+    def start(self):
+        with self.calls.preloaded():
+            self.worker = Worker(*self.flags)
+
+    def close(self):
+        self.worker.close()
+
+    def unload(self):
+        request = v1.UnloadModelRequest()
+        self.worker.models.UnloadModel(request, timeout=CALL_SECONDS)
+
+    def count(self, kind):
+        """How many calls a load and an unload make."""
+        self.calls.fail(kind, NEVER)
+        self.worker.load(**SIZES)
+        self.unload()
+        return NEVER - self.calls.left(kind)
+
+    def attempt(self, kind, n):
+        """A load and an unload whose n-th call fails."""
+        self.calls.fail(kind, n)
+        try:
+            self.worker.load(**SIZES)
+            self.unload()
+        except grpc.RpcError as error:
+            assert error.details(), error
+            self.after(error)
+        self.calls.fail(kind, 0)
+        # A worker that lives gives back what it has, and so does its end.
+        if self.worker.process.poll() is None and self.worker.model().state != (
+            v1.MODEL_STATE_ABSENT
+        ):
+            self.unload()
+        until(lambda: not self.planner.leases(), 30, f"the leases' end ({kind} {n})")
+        (device,) = self.planner.devices()
+        assert device.held_bytes == 0
+        if self.worker.process.poll() is not None:
+            check_end(self.worker.process.returncode, self.worker.log())
+            self.worker.close()
+            self.start()
+
+    def after(self, error):
+        """Waits for the end of a worker that ends."""
+        if error.code() == grpc.StatusCode.UNAVAILABLE and not error_has_info(error):
+            self.worker.process.wait(START_SECONDS)
+
+
+def error_has_info(error):
+    """Whether a server said it, and not gRPC because a connection broke."""
+    keys = [key for key, _ in error.trailing_metadata() or ()]
+    return "grpc-status-details-bin" in keys
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_f06_a_load_ends_with_a_reason(kind, tiny, failing_calls):
+    with Planner("--lease-ttl=3") as planner:
+        loads = Loads(planner, tiny, failing_calls)
+        loads.start()
+        try:
+            loads.count(kind)  # the first is not like the others
+            for n in spread(loads.count(kind)):
+                loads.attempt(kind, n)
+            loads.worker.load(**SIZES)
+            assert len(planner.leases()) == 1
+        finally:
+            loads.close()

@@ -1,0 +1,148 @@
+#include "services/worker/process/hang_watch.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "absl/strings/string_view.h"
+#include "tests/services/worker/worker_fixture.h"
+#include "tests/worker/engine/hanging_operation.h"
+#include "tests/worker/engine/hooked_device.h"
+
+namespace plimsoll::services {
+namespace {
+
+using ::plimsoll::testing::FindRandomModel;
+using ::plimsoll::testing::HangingOperation;
+using ::plimsoll::testing::HookedDevice;
+
+constexpr absl::Duration kLimit = absl::Minutes(1);  // below calls' deadlines
+
+// What a watch has told last.
+class Liveness {
+ public:
+  void Set(bool is_alive) {
+    const std::lock_guard lock(mu_);
+    is_alive_ = is_alive;
+    ++n_changes_;
+    changed_.notify_all();
+  }
+  // Waits until it was told so.
+  void Await(bool is_alive) {
+    std::unique_lock lock(mu_);
+    changed_.wait(lock, [&] { return is_alive_ == is_alive; });
+  }
+  int n_changes() {
+    const std::lock_guard lock(mu_);
+    return n_changes_;
+  }
+
+ private:
+  std::mutex mu_;
+  std::condition_variable changed_;
+  bool is_alive_ = true;
+  int n_changes_ = 0;
+};
+
+TEST(HangWatchTest, WorkMayTakeItsTimeAndNotMore) {
+  std::atomic<int64_t> nanos = absl::ToInt64Nanoseconds(kLimit);
+  std::atomic<int> n_looks = 0;
+  Liveness liveness;
+  HangWatch watch;
+  watch.Watch({.longest_stall =
+                   [&] {
+                     ++n_looks;
+                     return Stall{absl::Nanoseconds(nanos.load()), "a step"};
+                   },
+               .limit = kLimit,
+               .on_change = [&](bool is_alive) { liveness.Set(is_alive); },
+               .interval = absl::Milliseconds(1)});
+  while (n_looks < 3) std::this_thread::yield();
+  EXPECT_EQ(liveness.n_changes(), 0);
+  ++nanos;
+  liveness.Await(false);
+  const int n_before = n_looks;
+  while (n_looks < n_before + 3) std::this_thread::yield();
+  EXPECT_EQ(liveness.n_changes(), 1);
+  --nanos;
+  liveness.Await(true);
+  watch.Stop();
+  EXPECT_EQ(liveness.n_changes(), 2);
+}
+
+// A worker whose device may hang, with a clock that can be moved ahead, and a
+// watch over it.
+class HangingWorkerTest : public ::testing::Test {
+ protected:
+  HangingWorkerTest()
+      : device_({.before = [this] { return operation_.Pass(); }}),
+        worker_(nullptr, std::nullopt, nullptr, FindRandomModel("llama_f32"),
+                [this](WorkerOptions& options) {
+                  options.devices = {DeviceOf(device_, "test/device")};
+                  options.clock = [this] {
+                    return BootTime() + absl::Seconds(ahead_s_.load());
+                  };
+                }) {}
+
+  void Watch() {
+    watch_.Watch(
+        {.longest_stall = [this] { return worker_.registry->LongestStall(); },
+         .limit = kLimit,
+         .on_change = [this](bool is_alive) { liveness_.Set(is_alive); },
+         .interval = absl::Milliseconds(1)});
+  }
+
+  // Moves the clock to where what hangs has hung for longer than the limit,
+  // and has it go on once liveness has fallen.
+  void HangOutlastsTheLimit(absl::string_view what) {
+    operation_.AwaitHang();
+    EXPECT_EQ(liveness_.n_changes(), 0);
+    ahead_s_ += absl::ToInt64Seconds(kLimit) + 1;
+    liveness_.Await(false);
+    const Stall stall = worker_.registry->LongestStall();
+    EXPECT_EQ(stall.what, what);
+    EXPECT_GT(stall.time, kLimit);
+    operation_.GoOn();
+    liveness_.Await(true);
+  }
+
+  HangingOperation operation_;
+  std::atomic<int64_t> ahead_s_ = 0;
+  const HookedDevice device_;
+  TestWorker worker_;
+  Liveness liveness_;
+  HangWatch watch_;
+};
+
+TEST_F(HangingWorkerTest, AStepThatHangsIsNoticedUntilItGoesOn) {
+  ASSERT_TRUE(worker_.Load("a").ok());
+  Watch();
+  operation_.Hang();
+  std::thread caller([this] {
+    grpc::ClientContext context;
+    v1::GenerateResponse response;
+    const auto request = GreedyRequest<v1::GenerateRequest>("hello", 4);
+    const auto status =
+        worker_.generation->Generate(&context, request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+  });
+  HangOutlastsTheLimit("a step of model a");
+  caller.join();
+  EXPECT_EQ(worker_.registry->LongestStall().time, absl::ZeroDuration());
+}
+
+TEST_F(HangingWorkerTest, ALoadThatHangsIsNoticedUntilItGoesOn) {
+  Watch();
+  operation_.Hang();
+  std::thread caller([this] { EXPECT_TRUE(worker_.Load("b").ok()); });
+  HangOutlastsTheLimit("the load of model b");
+  caller.join();
+  EXPECT_EQ(worker_.registry->LongestStall().time, absl::ZeroDuration());
+}
+
+}  // namespace
+}  // namespace plimsoll::services
