@@ -127,7 +127,8 @@ absl::Status EngineLoader::AllocateArenas() {
                   .regions = {.pages = stage.arena.Region(plan, "kv_full"),
                               .rings = stage.arena.Region(plan, "kv_window"),
                               .drafts = stage.arena.Region(plan, "kv_draft"),
-                              .states = StatesOf(stage)}});
+                              .states = StatesOf(stage)},
+                  .backend = stage.backend.get()});
     page_bytes += plan.kv.page_bytes;
   }
   RETURN_IF_ERROR(fence_({"allocate", total, total}));
