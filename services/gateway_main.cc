@@ -2,6 +2,7 @@
 #include "services/gateway/gateway_flags.h"
 #include "services/gateway/gateway_process.h"
 #include "services/host/background.h"
+#include "services/host/core_dumps.h"
 #include "services/host/heap.h"
 #include "services/server/flags.h"
 #include "services/server/server.h"
@@ -14,6 +15,7 @@ int Main(int argc, char** argv) {
   HoldSignals();
   GatewayFlags flags;
   if (const auto code = ParseGatewayFlags(argc, argv, flags)) return *code;
+  if (!flags.server.allows_core_dumps) ForbidCoreDumps();
   return ExitCode(NeedsThreads([&] { return RunGateway(flags); }));
 }
 
