@@ -224,8 +224,7 @@ struct PrepareHeadsArgs {
   int64_t n_places = 1;
 };
 
-// Copies row_bytes from src + src_offsets[r] to dst + dst_offsets[r], for every
-// row r.
+// Copies row_bytes from src + src_offsets[r] to dst + dst_offsets[r].
 struct CopyRowsArgs {
   const std::byte* src;
   const int64_t* src_offsets;  // host
@@ -444,6 +443,8 @@ class Backend {
                               BufferView device) = 0;
   virtual absl::Status Download(BufferView device,
                                 std::span<std::byte> host) = 0;
+  // Zeroes plain bytes. A step with it (BeginStep) does not start as one.
+  virtual absl::Status Clear(BufferView memory) = 0;
 
   virtual absl::Status GetRows(const GetRowsArgs& args) = 0;
   virtual absl::Status RmsNorm(const RmsNormArgs& args) = 0;
@@ -514,8 +515,7 @@ class Backend {
     return absl::OkStatus();
   }
   virtual absl::Status EndStep() { return absl::OkStatus(); }
-  // After this call, steps take no more memory from the driver: they build no
-  // new graphs.
+  // From now on, steps build no graphs and take no more of the driver's memory.
   virtual void EndWarmUp() {}
 };
 

@@ -48,6 +48,8 @@ absl::StatusOr<Buffer> AllocateHuge(
   if (head != 0) munmap(begin, head);
   if (tail != 0) munmap(data + rounded, tail);
   (void)madvise(data, static_cast<size_t>(rounded), MADV_HUGEPAGE);  // advice
+  // It holds keys and values of prompts, which no core dump may have.
+  (void)madvise(data, static_cast<size_t>(rounded), MADV_DONTDUMP);
   const MemoryNodes nodes = NodesToSpreadOver();
   if (nodes.count() > 1) (void)InterleavePages(data, rounded, nodes);
   Buffer buffer(data, rounded, [](std::byte* freed, int64_t size) {

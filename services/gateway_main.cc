@@ -3,6 +3,7 @@
 #include "services/gateway/gateway_process.h"
 #include "services/host/abort_message.h"
 #include "services/host/background.h"
+#include "services/host/core_dumps.h"
 #include "services/host/heap.h"
 #include "services/server/flags.h"
 #include "services/server/server.h"
@@ -16,6 +17,7 @@ int Main(int argc, char** argv) {
   HoldSignals();
   GatewayFlags flags;
   if (const auto code = ParseGatewayFlags(argc, argv, flags)) return *code;
+  if (!flags.server.allows_core_dumps) ForbidCoreDumps();
   return ExitCode(NeedsThreads([&] { return RunGateway(flags); }));
 }
 

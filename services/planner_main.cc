@@ -13,6 +13,7 @@
 #include "plimsoll/v1/planner.grpc.pb.h"
 #include "services/host/abort_message.h"
 #include "services/host/background.h"
+#include "services/host/core_dumps.h"
 #include "services/host/log.h"
 #include "services/host/service_manager.h"
 #include "services/http/metrics_server.h"
@@ -134,6 +135,7 @@ int Main(int argc, char** argv) {
   HoldSignals();
   PlannerFlags flags;
   if (const auto code = ParsePlannerFlags(argc, argv, flags)) return *code;
+  if (!flags.server.allows_core_dumps) ForbidCoreDumps();
   Reread reread;
   if (!flags.settings.path.empty()) {
     HoldHangup();

@@ -11,6 +11,7 @@
 #include "services/host/abort_message.h"
 #include "services/host/background.h"
 #include "services/host/clock.h"
+#include "services/host/core_dumps.h"
 #include "services/host/device_list.h"
 #include "services/host/heap.h"
 #include "services/host/random_id.h"
@@ -64,6 +65,7 @@ int Main(int argc, char** argv) {
   HoldSignals();
   WorkerFlags flags;
   if (const auto code = ParseWorkerFlags(argc, argv, flags)) return *code;
+  if (!flags.server.allows_core_dumps) ForbidCoreDumps();
   WorkerReload reload = {.in_effect = flags.settings, .read_again = nullptr};
   if (!flags.settings.path.empty()) {
     HoldHangup();

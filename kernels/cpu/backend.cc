@@ -79,6 +79,14 @@ class CpuBackend : public Backend {
     return CopyChecked(device.data, device.bytes, host.data(),
                        static_cast<int64_t>(host.size()));
   }
+  absl::Status Clear(BufferView memory) override {
+    constexpr int64_t kTaskBytes = int64_t{256} << 10;
+    pool_.ParallelFor(
+        memory.bytes, kTaskBytes, [&](int64_t begin, int64_t end, int) {
+          std::memset(memory.data + begin, 0, static_cast<size_t>(end - begin));
+        });
+    return absl::OkStatus();
+  }
 
   absl::Status GetRows(const GetRowsArgs& args) override {
     RETURN_IF_ERROR(Validate(args));

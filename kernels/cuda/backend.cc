@@ -61,6 +61,7 @@ class CudaBackend : public Backend {
   absl::Status Upload(std::span<const std::byte> host,
                       BufferView device) override;
   absl::Status Download(BufferView device, std::span<std::byte> host) override;
+  absl::Status Clear(BufferView memory) override;
 
   absl::Status GetRows(const GetRowsArgs& args) override {
     return Run(args, [&] { return PLIMSOLL_CUDA::GetRows(context_, args); });
@@ -429,6 +430,13 @@ absl::Status CudaBackend::Download(BufferView device,
   RETURN_IF_ERROR(
       CopyToHost(device.data, host.data(), device.bytes, context_.stream));
   return WaitForStream(context_.stream);
+}
+
+absl::Status CudaBackend::Clear(BufferView memory) {
+  if (memory.bytes == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(UseDevice(device_));
+  RETURN_IF_ERROR(queue_.StartEach());
+  return ZeroDevice(memory.data, memory.bytes, context_.stream);
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> NewBackend(

@@ -69,6 +69,12 @@ class ReferenceBackend : public Backend {
     return CopyChecked(device.data, device.bytes, host.data(),
                        static_cast<int64_t>(host.size()));
   }
+  absl::Status Clear(BufferView memory) override {
+    if (memory.bytes > 0) {
+      std::memset(memory.data, 0, static_cast<size_t>(memory.bytes));
+    }
+    return absl::OkStatus();
+  }
 
   absl::Status GetRows(const GetRowsArgs& args) override {
     RETURN_IF_ERROR(Validate(args));

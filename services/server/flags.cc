@@ -171,6 +171,12 @@ void AddSecondsFlag(CLI::App& app, const std::string& name,
   AddTime(app, name, time, bounds, help);
 }
 
+void AddCoreDumpsFlag(CLI::App& app, bool& allows_core_dumps) {
+  app.add_flag("--core-dumps", allows_core_dumps,
+               "Leave core dumps as the system has them, to debug a crash; a "
+               "dump holds prompts and keys. Without it a crash dumps nothing");
+}
+
 void AddLogFlags(CLI::App& app, LogSettings& log) {
   static const std::map<std::string, LogLevel> levels = {
       {"info", LogLevel::kInfo},
@@ -242,6 +248,7 @@ void AddNetworkFlags(CLI::App& app, ServerOptions& options) {
       {absl::Milliseconds(100), absl::Hours(1)},
       "Seconds after which a call whose client reads nothing is cancelled");
   AddLogFlags(app, options.log);
+  AddCoreDumpsFlag(app, options.allows_core_dumps);
   app.set_version_flag("--version", PLIMSOLL_VERSION);
 }
 

@@ -48,11 +48,14 @@ void AddSecondsFlag(CLI::App& app, const std::string& name,
 // Returns what is wrong with a HOST:PORT, or nothing.
 std::string CheckHostPort(const std::string& address);
 
+// Adds --core-dumps.
+void AddCoreDumpsFlag(CLI::App& app, bool& allows_core_dumps);
+
 // Adds --log-level and --log-format.
 void AddLogFlags(CLI::App& app, LogSettings& log);
 
 // Adds --listen, --admin-listen, --metrics-listen, --drain-timeout, --version,
-// what says who may call, and those of AddLogFlags.
+// --core-dumps, what says who may call, and those of AddLogFlags.
 void AddServerFlags(CLI::App& app, ServerOptions& options);
 // The part of them that is not about the address, nor about who calls by a Unix
 // socket or by a certificate.

@@ -65,6 +65,7 @@ struct ServerOptions {
   absl::Duration drain_timeout = absl::Seconds(30);
   absl::Duration reader_timeout = kReaderTimeout;
   LogSettings log = {};
+  bool allows_core_dumps = false;
 
   // Whether the server knows who calls at `listen`, so that a tenant is proven.
   // It then has a CallGuard.

@@ -1,10 +1,12 @@
 // Memory, device facts and the factories.
 #include <algorithm>
+#include <fstream>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
 #include "kernels/memory.h"
 #include "tests/kernels/backend_fixture.h"
 #include "tests/sanitized.h"
@@ -93,6 +95,42 @@ TEST_P(MemoryTest, BytesComeBackAsTheyWent) {
   EXPECT_EQ(backend().Upload(host, buffer.view().Slice(10, 1)).code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(backend().Synchronize().ok());
+}
+
+// Keys, values and weights are in no core dump.
+TEST(AllocateHugeTest, TheSystemDumpsNoneOfIt) {
+  const auto buffer = AllocateHuge(
+      kMaxChunkBytes, [](int64_t) { return absl::OkStatus(); },
+      [](std::byte* /*data*/, int64_t /*bytes*/) {});
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  std::ifstream maps("/proc/self/smaps");
+  const std::string begin =
+      absl::StrFormat("%x-", reinterpret_cast<uintptr_t>(buffer->data()));
+  bool is_there = false;
+  for (std::string line; std::getline(maps, line);) {
+    is_there = is_there || absl::StartsWith(line, begin);
+    if (!is_there || !absl::StartsWith(line, "VmFlags:")) continue;
+    EXPECT_THAT(line, ::testing::HasSubstr(" dd"));
+    return;
+  }
+  FAIL() << "no mapping begins with " << begin;
+}
+
+// More than one thread's share, at odd ends, and nothing.
+TEST_P(MemoryTest, ClearZeroesItsBytesAndNoOthers) {
+  constexpr int64_t kBytes = int64_t{1} << 20;
+  const Buffer buffer = *backend().Allocate(kBytes);
+  const std::vector<std::byte> ones(kBytes, std::byte{1});
+  for (const int64_t n : {int64_t{0}, int64_t{1}, int64_t{700'001}}) {
+    SCOPED_TRACE(n);
+    ASSERT_TRUE(backend().Upload(ones, buffer.view()).ok());
+    ASSERT_TRUE(backend().Clear(buffer.view().Slice(3, n)).ok());
+    std::vector<std::byte> wanted = ones;
+    std::fill_n(wanted.begin() + 3, n, std::byte{0});
+    EXPECT_TRUE(Downloaded(backend(), buffer.view().Slice(0, kBytes)) ==
+                wanted);
+  }
+  EXPECT_EQ(backend().Allocations(), 1);
 }
 
 TEST_P(MemoryTest, HostMemoryIsZeroedAndNotCounted) {

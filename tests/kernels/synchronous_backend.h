@@ -41,6 +41,9 @@ class SynchronousBackend : public Backend {
   absl::Status Download(BufferView device, std::span<std::byte> host) override {
     return Then(backend_->Download(device, host));
   }
+  absl::Status Clear(BufferView memory) override {
+    return Then(backend_->Clear(memory));
+  }
   absl::Status GetRows(const GetRowsArgs& args) override {
     return Then(backend_->GetRows(args));
   }

@@ -104,6 +104,11 @@ class DestdirTest(Installed):
             text = (self.top / "usr/lib/systemd/system" / unit).read_text()
             self.assertIn(f"\n{wanted[0]}\n", text)
 
+    def test_the_units_leave_no_core_dumps(self):
+        for unit in UNITS:
+            text = (self.top / "usr/lib/systemd/system" / unit).read_text()
+            self.assertIn("\nLimitCORE=1\n", text)
+
     @unittest.skipUnless(ANALYZE, "there is no systemd-analyze")
     def test_systemd_takes_the_units(self):
         for unit in UNITS:

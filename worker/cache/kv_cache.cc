@@ -12,7 +12,7 @@ namespace plimsoll::worker {
 namespace {
 
 // Pages that are kept to be shared, whatever the options say: each takes some
-// 600 bytes of the host's memory for its tokens.
+// 800 bytes of the host's memory, most of them for its tokens.
 constexpr int64_t kMaxSharedPages = 4'096;
 
 // How many of a slot's first `n_pages` pages may be found by their tokens: not
@@ -46,24 +46,20 @@ KvCache::KvCache(std::span<const KvPart> parts, int64_t max_shared_pages)
             return part.plan->kv.ring_bytes + part.plan->kv.state_bytes > 0;
           })),
       slots_(static_cast<size_t>(parts.front().plan->options.n_slots)),
+      pages_(parts.front().plan->kv.n_pages),
+      owners_(pages_.n_pages() + std::ssize(slots_)),
       n_snapshots_(
           needs_snapshots_ ? parts.front().plan->options.n_idle_sessions : 0),
       prefixes_(page_tokens_, n_snapshots_),
       max_shared_pages_(std::min(max_shared_pages, kMaxSharedPages)) {
   for (const KvPart& part : parts) AddPart(part);
-  MakeTables(parts.front().plan->kv.n_pages);
+  MakeTables();
 }
 
-void KvCache::MakeTables(int64_t n_pages) {
-  free_.reserve(static_cast<size_t>(n_pages));
-  for (int64_t page = n_pages - 1; page >= 0; --page) {
-    free_.push_back(static_cast<int32_t>(page));
-  }
-  users_.resize(static_cast<size_t>(n_pages));
-  forgotten_.resize(static_cast<size_t>(std::min(n_pages, max_shared_pages_)));
+void KvCache::MakeTables() {
+  forgotten_.resize(
+      static_cast<size_t>(std::min(pages_.n_pages(), max_shared_pages_)));
   forgotten_.clear();
-  const size_t n_states =
-      free_.capacity() + users_.capacity() + forgotten_.capacity();
   size_t n_entries = 0;
   for (Slot& slot : slots_) {
     // Written once, so that the memory is there.
@@ -71,19 +67,25 @@ void KvCache::MakeTables(int64_t n_pages) {
     slot.pages.clear();
     n_entries += slot.pages.capacity();
   }
-  table_bytes_ = static_cast<int64_t>(n_states * sizeof(int32_t) +
+  // The owner of each page is a number.
+  const auto n_numbers =
+      forgotten_.capacity() + static_cast<size_t>(pages_.n_pages());
+  table_bytes_ = pages_.Bytes() +
+                 static_cast<int64_t>(n_numbers * sizeof(int32_t) +
                                       n_entries * sizeof(kernels::PageEntry));
 }
 
 KvCache::KvCache(const planner::ModelShape& shape,
                  const planner::MemoryPlan& plan, const KvRegions& regions,
                  int64_t max_shared_pages)
-    : KvCache(std::array{KvPart{&shape, &plan, regions}}, max_shared_pages) {}
+    : KvCache(std::array{KvPart{&shape, &plan, regions, nullptr}},
+              max_shared_pages) {}
 
 void KvCache::AddPart(const KvPart& part) {
   const planner::MemoryPlan& plan = *part.plan;
   const Part& to =
       parts_.emplace_back(Part{.regions = part.regions,
+                               .backend = part.backend,
                                .page_bytes = plan.kv.page_bytes,
                                .ring_bytes = plan.kv.ring_bytes,
                                .draft_bytes = n_draft_ * plan.kv.ring_row_bytes,
@@ -167,7 +169,17 @@ absl::Status KvCache::Restore(int64_t slot, const Slot& held) {
                      free_pages(), " are free"));
   }
   s = held;
-  for (kernels::PageEntry& page : s.pages) page.page = TakePage();
+  s.pages.clear();
+  s.n_found = 0;
+  for (kernels::PageEntry page : held.pages) {
+    const absl::StatusOr<int32_t> taken = TakePage(slot);
+    if (!taken.ok()) {
+      Clear(slot);
+      return taken.status();
+    }
+    page.page = *taken;
+    s.pages.push_back(page);
+  }
   return absl::OkStatus();
 }
 
@@ -190,39 +202,85 @@ int64_t KvCache::MissingPages(const Slot& slot, int64_t n_tokens) const {
   return pages(prefix_end - slot.next_page) + pages(n_tokens - recent_begin);
 }
 
-void KvCache::AddPage(Slot& slot) {
-  const bool is_prefix = slot.next_page < slot.prefix_tokens;
-  slot.pages.push_back({.first_position = slot.next_page,
-                        .page = TakePage(),
-                        .live_begin = 0,
-                        .live_end = 0,
-                        .is_prefix = is_prefix});
-  slot.next_page += page_tokens_;
-  if (is_prefix) slot.next_page = std::min(slot.next_page, slot.prefix_tokens);
+absl::Status KvCache::AddPage(int64_t slot) {
+  Slot& s = slots_[static_cast<size_t>(slot)];
+  ASSIGN_OR_RETURN(const int32_t page, TakePage(slot));
+  const bool is_prefix = s.next_page < s.prefix_tokens;
+  s.pages.push_back({.first_position = s.next_page,
+                     .page = page,
+                     .live_begin = 0,
+                     .live_end = 0,
+                     .is_prefix = is_prefix});
+  s.next_page += page_tokens_;
+  if (is_prefix) s.next_page = std::min(s.next_page, s.prefix_tokens);
+  return absl::OkStatus();
 }
 
-bool KvCache::ForgetOldest() {
-  const auto page = prefixes_.ForgetOldest(
-      [this](int32_t candidate) { return IsUnused(candidate); });
-  if (page) FreeUnused(*page);
-  return page.has_value();
+absl::StatusOr<int32_t> KvCache::TakePage(int64_t slot) {
+  if (pages_.n_free() == 0) {
+    const auto forgotten =
+        prefixes_.ForgetOldest(OwnerOf(slot), UnfoundPages(slot) + 1);
+    PLIMSOLL_CHECK(forgotten.has_value(), "free pages were counted");
+    pages_.Free(*forgotten);
+  }
+  const int32_t page = pages_.NextFree();
+  if (owners_.IsOthersThan(page, SlotPlace(slot))) {
+    RETURN_IF_ERROR(ClearPage(page));
+  }
+  owners_.GiveLike(page, SlotPlace(slot));
+  return pages_.Take();
 }
 
-int32_t KvCache::TakePage() {
-  PLIMSOLL_CHECK(!free_.empty() || ForgetOldest(), "free pages were counted");
-  const int32_t page = free_.back();
-  free_.pop_back();
-  users_[static_cast<size_t>(page)] = 1;
-  return page;
+int64_t KvCache::UnfoundPages(int64_t slot) const {
+  int64_t n = 0;
+  for (int64_t i = 0; i < std::ssize(slots_); ++i) {
+    if (!owners_.IsSame(SlotPlace(i), SlotPlace(slot))) continue;
+    const Slot& s = slots_[static_cast<size_t>(i)];
+    n += std::ssize(s.pages) - s.n_found;
+  }
+  return n;
+}
+
+absl::Status KvCache::ClearPage(int32_t page) {
+  for (const Part& part : parts_) {
+    PLIMSOLL_CHECK(part.backend != nullptr, "a cache of many owners has one");
+    RETURN_IF_ERROR(part.backend->Clear(
+        part.regions.pages.Slice(page * part.page_bytes, part.page_bytes)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status KvCache::GiveTo(int64_t slot, const std::string& owner) {
+  PLIMSOLL_CHECK(slots_[static_cast<size_t>(slot)].pages.empty(),
+                 "an empty slot is given");
+  if (owners_.IsOthers(SlotPlace(slot), owner)) {
+    RETURN_IF_ERROR(ClearBesidePages(slot));
+  }
+  owners_.Give(SlotPlace(slot), owner);
+  return absl::OkStatus();
+}
+
+absl::Status KvCache::ClearBesidePages(int64_t slot) {
+  const auto clear = [slot](const Part& part, const kernels::BufferView& of,
+                            int64_t bytes) {
+    if (bytes == 0) return absl::OkStatus();
+    PLIMSOLL_CHECK(part.backend != nullptr, "a cache of many owners has one");
+    return part.backend->Clear(of.Slice(slot * bytes, bytes));
+  };
+  for (const Part& part : parts_) {
+    const KvRegions& regions = part.regions;
+    RETURN_IF_ERROR(clear(part, regions.rings, part.ring_bytes));
+    RETURN_IF_ERROR(clear(part, regions.drafts, part.draft_bytes));
+    RETURN_IF_ERROR(
+        clear(part, regions.states, (1 + n_draft_) * part.state_bytes));
+  }
+  return absl::OkStatus();
 }
 
 void KvCache::GiveBack(int32_t page) {
-  if (--users_[static_cast<size_t>(page)] > 0) return;
-  if (!prefixes_.Has(page)) {
-    free_.push_back(page);
-    return;
-  }
-  ++n_unused_;
+  if (!pages_.RemoveUser(page)) return;
+  if (prefixes_.Has(page)) return prefixes_.MarkUnused(page);
+  pages_.Free(page);
 }
 
 int64_t KvCache::ShareablePages(const Slot& slot, int64_t n_tokens) const {
@@ -246,7 +304,7 @@ KvCache::Shared KvCache::Attach(int64_t slot, const std::string& owner,
   const int64_t n_pages = NeedsSnapshots() ? hit.n_with_snapshot : n_matched;
   for (int64_t i = 0; i < n_pages; ++i) {
     const int32_t page = hit.pages[static_cast<size_t>(i)];
-    if (users_[static_cast<size_t>(page)]++ == 0) --n_unused_;
+    if (pages_.AddUser(page)) prefixes_.MarkUsed(page);
     s.pages.push_back({.first_position = s.next_page,
                        .page = page,
                        .live_begin = 0,
@@ -255,6 +313,7 @@ KvCache::Shared KvCache::Attach(int64_t slot, const std::string& owner,
     s.next_page += page_tokens_;
   }
   s.length = n_pages * page_tokens_;
+  s.n_found = n_pages;
   return {.n_tokens = s.length,
           .n_matched = n_matched * page_tokens_,
           .snapshot = n_pages > 0 ? hit.snapshot : std::nullopt};
@@ -268,25 +327,36 @@ std::vector<int32_t> KvCache::PagesToShare(
 
 void KvCache::Publish(int64_t slot, const std::string& owner,
                       std::span<const int32_t> tokens) {
-  const Slot& s = slots_[static_cast<size_t>(slot)];
-  const int64_t n_pages = PagesToFind(
+  Slot& s = slots_[static_cast<size_t>(slot)];
+  const int64_t n_computed = PagesToFind(
       slots_, s,
       std::min(ShareablePages(s, static_cast<int64_t>(tokens.size())),
                max_shared_pages_),
       page_tokens_);
-  tokens = tokens.first(static_cast<size_t>(n_pages * page_tokens_));
-  const auto n_known =
-      static_cast<int64_t>(prefixes_.Find(owner, tokens).pages.size());
-  while (prefixes_.size() + n_pages - n_known > max_shared_pages_) {
-    if (!ForgetOldest()) return;  // all are in use
+  tokens = tokens.first(static_cast<size_t>(n_computed * page_tokens_));
+  const auto known = [&] {
+    return static_cast<int64_t>(prefixes_.Find(owner, tokens).pages.size());
+  };
+  int64_t n_new = n_computed - known();
+  while (prefixes_.size() + n_new > max_shared_pages_) {
+    if (const auto page = prefixes_.ForgetFor(owner, n_new)) {
+      pages_.Free(*page);
+    } else if (--n_new == 0) {
+      break;  // the others are in use, or of owners that have fewer
+    }
   }
+  // Not those that were forgotten just now.
+  const int64_t n_pages = std::min(known() + n_new, n_computed);
   std::vector<int32_t> pages;
   for (int64_t i = 0; i < n_pages; ++i) {
     pages.push_back(s.pages[static_cast<size_t>(i)].page);
   }
-  const std::vector<int32_t> replaced = prefixes_.Insert(
-      owner, tokens, pages, [this](int32_t page) { return IsUnused(page); });
-  for (const int32_t page : replaced) FreeUnused(page);
+  for (const int32_t page : prefixes_.Insert(
+           owner, tokens.first(static_cast<size_t>(n_pages * page_tokens_)),
+           pages)) {
+    pages_.Free(page);
+  }
+  s.n_found = std::max(s.n_found, n_pages);
 }
 
 absl::Status KvCache::Extend(int64_t slot, int64_t n_tokens) {
@@ -298,7 +368,7 @@ absl::Status KvCache::Extend(int64_t slot, int64_t n_tokens) {
                      " more pages of ", page_tokens_, " tokens, ", free_pages(),
                      " are free"));
   }
-  for (int64_t i = 0; i < missing; ++i) AddPage(s);
+  for (int64_t i = 0; i < missing; ++i) RETURN_IF_ERROR(AddPage(slot));
   s.length = std::max(s.length, n_tokens);
   SetLiveEnds(s);
   return absl::OkStatus();
@@ -322,6 +392,7 @@ void KvCache::Truncate(int64_t slot, int64_t n_tokens) {
     s.next_page = s.pages.back().first_position;
     s.pages.pop_back();
   }
+  s.n_found = std::min<int64_t>(s.n_found, std::ssize(s.pages));
   s.length = n_tokens;
   SetLiveEnds(s);
 }
@@ -340,7 +411,7 @@ void KvCache::Evict(int64_t slot, int64_t n_tokens) {
     // so nobody can share them.
     prefixes_.Forget(kept->page, forgotten_);
     for (const int32_t page : forgotten_) {
-      if (IsUnused(page)) FreeUnused(page);
+      if (pages_.IsUnused(page)) pages_.Free(page);
     }
     GiveBack(kept->page);
     ++kept;
@@ -350,6 +421,7 @@ void KvCache::Evict(int64_t slot, int64_t n_tokens) {
         std::max<int64_t>(s.live_begin - kept->first_position, 0));
   }
   s.pages.erase(oldest, kept);
+  s.n_found = std::min(s.n_found, PrefixPages(s));
 }
 
 int64_t KvCache::Length(int64_t slot) const {
@@ -367,6 +439,7 @@ void KvCache::Clear(int64_t slot) {
   s.prefix_tokens = 0;
   s.evicted = 0;
   s.next_page = 0;
+  s.n_found = 0;
   s.live_begin = 0;
   s.state = 0;
 }

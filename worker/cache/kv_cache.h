@@ -11,10 +11,14 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
 #include "kernels/buffer.h"
 #include "kernels/tensor_view.h"
 #include "planner/layout/memory_plan.h"
 #include "planner/model/model_shape.h"
+#include "worker/cache/cache_owners.h"
+#include "worker/cache/page_book.h"
 #include "worker/cache/prefix_cache.h"
 
 namespace plimsoll::worker {
@@ -32,10 +36,15 @@ struct KvPart {
   const planner::ModelShape* shape;  // shape of these layers
   const planner::MemoryPlan* plan;
   KvRegions regions;
+  // Clears the regions. Null for a cache that only one owner ever uses.
+  kernels::Backend* backend;
 };
 
 // Layers are counted over all parts. A slot has the same page numbers, ring
 // number and state number on every device, so that one book serves all devices.
+//
+// A page, or what a slot has beside its pages, is cleared before another owner
+// than its last one gets it, on all devices. What an owner gets back is not.
 //
 // Owned by the engine, used from the step thread only. Threads that compute
 // parts of a step read it as well, and nothing changes meanwhile. Never
@@ -46,7 +55,7 @@ class KvCache {
   // they can be shared. Pages of ended sequences are among them until others
   // need them. Requires parts with equal context, slots and pages.
   explicit KvCache(std::span<const KvPart> parts, int64_t max_shared_pages = 0);
-  // The cache of a model on one device.
+  // The cache of a model on one device, for one owner.
   KvCache(const planner::ModelShape& shape, const planner::MemoryPlan& plan,
           const KvRegions& regions, int64_t max_shared_pages = 0);
 
@@ -62,6 +71,7 @@ class KvCache {
     int64_t prefix_tokens = 0;
     int64_t evicted = 0;
     int64_t next_page = 0;  // position of cell 0 of the next page
+    int64_t n_found = 0;    // first pages that can be found, or could
     // The first position that rings still attend to.
     int64_t live_begin = 0;
     // Which of the slot's states is the one after its newest certain token.
@@ -72,9 +82,18 @@ class KvCache {
   const Slot& Held(int64_t slot) const {
     return slots_[static_cast<size_t>(slot)];
   }
+  // Makes an empty slot the owner's: its rings, drafts and states, and the
+  // pages that it takes from now on. A slot that nobody was given has pages
+  // that nobody has written.
+  // Errors: those of the device that clears them; the slot is then as before.
+  absl::Status GiveTo(int64_t slot, const std::string& owner);
+  const std::string& OwnerOf(int64_t slot) const {
+    return owners_.NameOf(SlotPlace(slot));
+  }
   // Gives an empty slot the layout of `held`, in pages of its own. The caller
   // then copies the bytes into its pages, rings and state.
-  // Errors: kResourceExhausted if too few pages are free.
+  // Errors: kResourceExhausted if too few pages are free; those of the device
+  // that clears them. The slot is empty then.
   absl::Status Restore(int64_t slot, const Slot& held);
 
   // The beginning that a slot shares with others.
@@ -94,8 +113,10 @@ class KvCache {
   // none where it must copy a snapshot, which may fail. Changes nothing.
   std::vector<int32_t> PagesToShare(const std::string& owner,
                                     std::span<const int32_t> tokens) const;
-  // Lets later sequences of `owner` share the slot's whole pages. `tokens` are
-  // the first ones that the slot has computed. Requires that no token has left.
+  // Lets later sequences of `owner` share the slot's whole pages, or its first
+  // ones, where the rest would push out pages of owners that have fewer.
+  // `tokens` are the first ones that the slot has computed. Requires that no
+  // token has left.
   void Publish(int64_t slot, const std::string& owner,
                std::span<const int32_t> tokens);
   // The snapshot to copy the slot's rings and state into, as they are after the
@@ -103,6 +124,11 @@ class KvCache {
   std::optional<int64_t> KeepSnapshot(const std::string& owner,
                                       std::span<const int32_t> tokens) {
     return prefixes_.KeepSnapshot(owner, tokens);
+  }
+  // Takes a snapshot back that could not be copied.
+  void ForgetSnapshot(const std::string& owner,
+                      std::span<const int32_t> tokens) {
+    prefixes_.ForgetSnapshot(owner, tokens);
   }
   // Tokens of a page. Only whole pages are shared.
   int64_t page_tokens() const { return page_tokens_; }
@@ -144,7 +170,9 @@ class KvCache {
   // empty. A slot that was not begun has no prefix.
   void Begin(int64_t slot, int64_t prefix_tokens);
   // Makes room for positions [Length(slot), n_tokens) in the slot's pages.
-  // Errors: kResourceExhausted if no page is left, and then nothing changed.
+  // Errors: kResourceExhausted if no page is left, and then nothing changed;
+  // those of the device that clears pages, and then the slot has the same
+  // length.
   absl::Status Extend(int64_t slot, int64_t n_tokens);
   // Evicts the oldest `n_tokens` after the prefix, which the slot must have.
   // Pages without a live token are given back, and cells of rings are masked.
@@ -234,15 +262,14 @@ class KvCache {
     return layers_[static_cast<size_t>(layer)].v_row_bytes;
   }
 
-  int64_t n_pages() const { return static_cast<int64_t>(users_.size()); }
+  int64_t n_pages() const { return pages_.n_pages(); }
   // Pages that no slot uses.
-  int64_t free_pages() const {
-    return static_cast<int64_t>(free_.size()) + n_unused_;
-  }
+  int64_t free_pages() const { return pages_.n_free() + prefixes_.n_unused(); }
 
  private:
   struct Part {
     KvRegions regions;
+    kernels::Backend* backend;
     int64_t page_bytes;
     int64_t ring_bytes;   // one slot's bytes
     int64_t draft_bytes;  // one slot's bytes
@@ -272,27 +299,24 @@ class KvCache {
   };
   void PlaceKv(const planner::LayerShape& from, const planner::MemoryPlan& plan,
                Layer& layer, Offsets& offsets) const;
-  // Takes the host memory for the books of `n_pages` pages.
-  void MakeTables(int64_t n_pages);
+  // Takes the rest of the host memory for the books.
+  void MakeTables();
   const Part& PartOf(const Layer& layer) const { return parts_[layer.part]; }
   // Makes the live cells of all pages match the slot's length.
   void SetLiveEnds(Slot& slot);
   // Pages that `slot` lacks for `n_tokens` positions.
   int64_t MissingPages(const Slot& slot, int64_t n_tokens) const;
-  void AddPage(Slot& slot);
-  int32_t TakePage();
-  // Frees the page that no slot uses and that was shared longest ago. Returns
-  // false if there is none.
-  bool ForgetOldest();
+  absl::Status AddPage(int64_t slot);
+  // Takes a free page for a slot, cleared if another owner wrote it. Requires
+  // one.
+  absl::StatusOr<int32_t> TakePage(int64_t slot);
+  absl::Status ClearPage(int32_t page);
+  absl::Status ClearBesidePages(int64_t slot);
   void GiveBack(int32_t page);
-  bool IsUnused(int32_t page) const {
-    return users_[static_cast<size_t>(page)] == 0;
-  }
-  // Frees a page that prefixes_ had and no slot uses.
-  void FreeUnused(int32_t page) {
-    free_.push_back(page);
-    --n_unused_;
-  }
+  // Pages of all slots of this slot's owner that are not found by their tokens.
+  int64_t UnfoundPages(int64_t slot) const;
+  // Where owners_ has a slot; pages come first.
+  int64_t SlotPlace(int64_t slot) const { return pages_.n_pages() + slot; }
   // How many whole pages at the slot's beginning others may share. Such a page
   // lies at the same positions in any sequence.
   int64_t ShareablePages(const Slot& slot, int64_t n_tokens) const;
@@ -307,11 +331,10 @@ class KvCache {
   std::vector<Part> parts_;
   std::vector<Layer> layers_;
   std::vector<Slot> slots_;
-  std::vector<int32_t> free_;   // pages, the next one to use last
-  std::vector<int32_t> users_;  // by page: how many slots use it
+  PageBook pages_;
+  CacheOwners owners_;
   int64_t n_snapshots_;
   PrefixCache prefixes_;
-  int64_t n_unused_ = 0;  // pages of prefixes_ that no slot uses
   int64_t max_shared_pages_;
   std::vector<int32_t> forgotten_;  // scratch of Evict
   int64_t table_bytes_ = 0;

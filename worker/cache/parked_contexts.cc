@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <span>
 #include <utility>
 
@@ -37,16 +38,47 @@ ParkedContexts::ParkedContexts(KvCache& cache, std::vector<Part> parts,
                                int64_t n_places)
     : cache_(cache),
       parts_(std::move(parts)),
-      pages_per_slot_(cache.pages_per_slot()) {
+      pages_per_slot_(cache.pages_per_slot()),
+      left_(static_cast<size_t>(n_places)) {
   for (int64_t i = n_places - 1; i >= 0; --i) free_.push_back(i);
 }
 
 absl::Status ParkedContexts::Park(int64_t id, int64_t slot) {
   Place place = {free_.back(), cache_.Held(slot)};
-  RETURN_IF_ERROR(Copy(place, slot, Direction::kOut));
+  PrepareFor(slot, place.number);
+  absl::Status copied = Copy(place, slot, Direction::kOut);
+  if (!copied.ok()) {
+    // It is not known whose bytes the place holds: the next context clears it.
+    left_[static_cast<size_t>(place.number)].owner.reset();
+    return copied;
+  }
   free_.pop_back();
   places_.emplace(id, std::move(place));
   return absl::OkStatus();
+}
+
+void ParkedContexts::PrepareFor(int64_t slot, int64_t number) {
+  Left& left = left_[static_cast<size_t>(number)];
+  const auto n_pages = std::ssize(cache_.Pages(slot));
+  const std::string& owner = cache_.OwnerOf(slot);
+  if (left.owner != owner) {
+    for (size_t part = 0; part < parts_.size(); ++part) {
+      const int64_t page_bytes = cache_.PageBytes(part);
+      const int64_t n = std::max<int64_t>(left.n_pages - n_pages, 0);
+      std::memset(PlaceIn(part, number) + n_pages * page_bytes, 0,
+                  static_cast<size_t>(n * page_bytes));
+    }
+    left = {owner, n_pages};
+  }
+  left.n_pages = std::max(left.n_pages, n_pages);
+}
+
+std::byte* ParkedContexts::PlaceIn(size_t part, int64_t number) const {
+  const KvCache::BesidePages any = cache_.OfSlot(0);
+  const int64_t bytes = pages_per_slot_ * cache_.PageBytes(part) +
+                        cache_.Rings(part, any).bytes +
+                        cache_.State(part, any).bytes;
+  return parts_[part].memory.data + number * bytes;
 }
 
 absl::Status ParkedContexts::Restore(int64_t id, int64_t slot) {
@@ -83,8 +115,7 @@ absl::Status ParkedContexts::Copy(const Place& place, int64_t slot,
     const kernels::BufferView rings = cache_.Rings(part, beside);
     const kernels::BufferView state = cache_.State(part, beside);
     const int64_t pages_bytes = pages_per_slot_ * page_bytes;
-    std::byte* host = parts_[part].memory.data +
-                      place.number * (pages_bytes + rings.bytes + state.bytes);
+    std::byte* host = PlaceIn(part, place.number);
     for (size_t i = 0; i < pages.size(); ++i) {
       in_pool[i] = pages[i].page * page_bytes;
       in_place[i] = static_cast<int64_t>(i) * page_bytes;

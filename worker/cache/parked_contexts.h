@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -15,14 +17,16 @@
 namespace plimsoll::worker {
 
 // Uses the plan's region kv_parked, which has room for the pages and rings of
-// some full slots. A restored context has the same bits as before. Not
-// thread-safe.
+// some full slots. A restored context has the same bits as before. A place that
+// had another owner's context holds nothing of it once a context is parked
+// there. Not thread-safe.
 class ParkedContexts {
  public:
-  // The memory for one part of the cache, on the part's device.
+  // The memory for one part of the cache, which the part's device copies to.
   struct Part {
     kernels::Backend* backend;
-    kernels::BufferView memory;  // n_places * (a slot's bytes of this part)
+    // Host memory: n_places * (a slot's bytes of this part).
+    kernels::BufferView memory;
   };
 
   // `parts` are in the order of the cache's parts. The cache and the backends
@@ -47,12 +51,22 @@ class ParkedContexts {
     int64_t number;
     KvCache::Slot held;
   };
+  // What was left in a place.
+  struct Left {
+    std::optional<std::string> owner;  // absent if it is not known
+    int64_t n_pages = 0;               // that may hold bytes, from the first on
+  };
+  // Makes room in a place for a context of a slot. A context overwrites all but
+  // the pages that it does not have.
+  void PrepareFor(int64_t slot, int64_t number);
+  std::byte* PlaceIn(size_t part, int64_t number) const;
   enum class Direction { kOut, kIn };
   absl::Status Copy(const Place& place, int64_t slot, Direction direction);
 
   KvCache& cache_;
   std::vector<Part> parts_;
   int64_t pages_per_slot_;
+  std::vector<Left> left_;           // by place
   std::vector<int64_t> free_;        // numbers of places
   std::map<int64_t, Place> places_;  // by id
 };

@@ -13,10 +13,9 @@ PrefixCache::PrefixCache(int64_t page_tokens, int64_t n_snapshots)
 
 PrefixCache::~PrefixCache() {
   std::vector<int32_t> pages;
-  for (auto& [owner, root] : roots_) {
-    while (!root.children.empty()) {
-      Remove(*root.children.begin()->second, pages);
-    }
+  while (!owners_.empty()) {
+    Node& root = owners_.begin()->second.root;
+    Remove(*root.children.begin()->second, pages);
   }
 }
 
@@ -27,17 +26,69 @@ std::vector<int32_t> PrefixCache::Page(std::span<const int32_t> tokens,
 }
 
 void PrefixCache::Touch(Node& node) {
-  by_use_.erase(node.last_used);
+  Owner& owner = *node.owner;
+  if (node.is_listed) {
+    pages_.Unlist(owner.pages, node.last_used, node.page_entry);
+  }
+  if (node.snapshot) {
+    snapshots_.Unlist(owner.snapshots, node.last_used, node.snapshot_entry);
+  }
   node.last_used = ++clock_;
-  by_use_[node.last_used] = &node;
+  if (node.is_listed) {
+    pages_.List(owner.pages, node.last_used, node.page_entry);
+  }
+  if (node.snapshot) {
+    snapshots_.List(owner.snapshots, node.last_used, node.snapshot_entry);
+  }
+}
+
+PrefixCache::Node& PrefixCache::AddNode(Node& parent, Children::iterator at) {
+  at->second = std::make_unique<Node>();
+  Node& node = *at->second;
+  node.parent = &parent;
+  node.owner = parent.owner;
+  node.at = at;
+  node.page_entry = Ages::NewEntry(&node);
+  node.snapshot_entry = Ages::NewEntry(&node);
+  pages_.Count(node.owner->pages, 1);
+  ListIfItMayGo(parent);
+  return node;
+}
+
+void PrefixCache::ListIfItMayGo(Node& node) {
+  const bool may_go =
+      node.parent != nullptr && !node.is_used && node.children.empty();
+  if (may_go == node.is_listed) return;
+  node.is_listed = may_go;
+  if (may_go) {
+    pages_.List(node.owner->pages, node.last_used, node.page_entry);
+  } else {
+    pages_.Unlist(node.owner->pages, node.last_used, node.page_entry);
+  }
+}
+
+void PrefixCache::MarkUnused(int32_t page) {
+  Node& node = *by_page_.at(page);
+  if (!node.is_used) return;
+  node.is_used = false;
+  ++n_unused_;
+  ListIfItMayGo(node);
+}
+
+void PrefixCache::MarkUsed(int32_t page) {
+  Node& node = *by_page_.at(page);
+  if (node.is_used) return;
+  node.is_used = true;
+  --n_unused_;
+  ListIfItMayGo(node);
 }
 
 PrefixCache::Hit PrefixCache::Look(const std::string& owner,
                                    std::span<const int32_t> tokens) const {
   Hit hit;
-  const auto root = roots_.find(owner);
-  if (root == roots_.end()) return hit;
-  const Node* node = &root->second;
+  const auto known = owners_.find(owner);
+  if (known == owners_.end()) return hit;
+  const Node* node = &known->second.root;
   for (int64_t i = 0; i < WholePages(tokens); ++i) {
     const auto child = node->children.find(Page(tokens, i));
     if (child == node->children.end()) break;
@@ -58,25 +109,34 @@ PrefixCache::Hit PrefixCache::Find(const std::string& owner,
   return hit;
 }
 
-std::vector<int32_t> PrefixCache::Insert(
-    const std::string& owner, std::span<const int32_t> tokens,
-    std::span<const int32_t> pages,
-    absl::FunctionRef<bool(int32_t page)> may_go) {
+PrefixCache::Owner& PrefixCache::OwnerOf(const std::string& name) {
+  const auto [at, is_new] = owners_.try_emplace(name);
+  Owner& owner = at->second;
+  if (is_new) {
+    owner.name = &at->first;
+    owner.root.owner = &owner;
+  }
+  return owner;
+}
+
+void PrefixCache::DropIfEmpty(Owner& owner) {
+  if (owner.root.children.empty()) owners_.erase(owners_.find(*owner.name));
+}
+
+std::vector<int32_t> PrefixCache::Insert(const std::string& owner,
+                                         std::span<const int32_t> tokens,
+                                         std::span<const int32_t> pages) {
   std::vector<int32_t> replaced;
   if (WholePages(tokens) == 0) return replaced;
-  Node* node = &roots_[owner];
+  Node* node = &OwnerOf(owner).root;
   for (int64_t i = 0; i < WholePages(tokens); ++i) {
     const int32_t page = pages[static_cast<size_t>(i)];
     const auto [at, is_new] = node->children.try_emplace(Page(tokens, i));
-    if (is_new) {
-      at->second = std::make_unique<Node>();
-      at->second->parent = node;
-      at->second->at = at;
-    }
-    node = at->second.get();
+    node = is_new ? &AddNode(*node, at) : at->second.get();
     if (node->page != page) {
       if (!is_new) {
-        if (!may_go(node->page)) break;
+        if (node->is_used) break;
+        MarkUsed(node->page);
         by_page_.erase(node->page);
         replaced.push_back(node->page);
       }
@@ -90,9 +150,9 @@ std::vector<int32_t> PrefixCache::Insert(
 
 PrefixCache::Node* PrefixCache::Walk(const std::string& owner,
                                      std::span<const int32_t> tokens) {
-  const auto root = roots_.find(owner);
-  if (root == roots_.end()) return nullptr;
-  Node* node = &root->second;
+  const auto known = owners_.find(owner);
+  if (known == owners_.end()) return nullptr;
+  Node* node = &known->second.root;
   for (int64_t i = 0; i < WholePages(tokens); ++i) {
     const auto child = node->children.find(Page(tokens, i));
     if (child == node->children.end()) return nullptr;
@@ -103,30 +163,62 @@ PrefixCache::Node* PrefixCache::Walk(const std::string& owner,
 
 std::optional<int64_t> PrefixCache::KeepSnapshot(
     const std::string& owner, std::span<const int32_t> tokens) {
-  Node* node = Walk(owner, tokens);
+  Node* const node = Walk(owner, tokens);
   if (node == nullptr || node->snapshot) return std::nullopt;
+  Ages::Owner& mine = node->owner->snapshots;
   if (free_snapshots_.empty()) {
-    for (const auto& [used, oldest] : by_use_) {
-      if (!oldest->snapshot) continue;
-      free_snapshots_.push_back(*std::exchange(oldest->snapshot, std::nullopt));
-      break;
-    }
+    Node* const oldest = snapshots_.FirstFor(mine, 1);
+    if (oldest == nullptr) return std::nullopt;
+    free_snapshots_.push_back(TakeSnapshot(*oldest));
   }
-  if (free_snapshots_.empty()) return std::nullopt;
   node->snapshot = free_snapshots_.back();
   free_snapshots_.pop_back();
+  snapshots_.Count(mine, 1);
+  snapshots_.List(mine, node->last_used, node->snapshot_entry);
   return node->snapshot;
 }
 
-std::optional<int32_t> PrefixCache::ForgetOldest(
-    absl::FunctionRef<bool(int32_t page)> may_go) {
-  for (const auto& [used, node] : by_use_) {
-    if (!node->children.empty() || !may_go(node->page)) continue;
-    std::vector<int32_t> pages;
-    Remove(*node, pages);
-    return pages.front();
+void PrefixCache::ForgetSnapshot(const std::string& owner,
+                                 std::span<const int32_t> tokens) {
+  Node* const node = Walk(owner, tokens);
+  if (node == nullptr || !node->snapshot) return;
+  free_snapshots_.push_back(TakeSnapshot(*node));
+}
+
+int64_t PrefixCache::TakeSnapshot(Node& node) {
+  Ages::Owner& owner = node.owner->snapshots;
+  snapshots_.Unlist(owner, node.last_used, node.snapshot_entry);
+  snapshots_.Count(owner, -1);
+  return *std::exchange(node.snapshot, std::nullopt);
+}
+
+std::optional<int32_t> PrefixCache::ForgetOldest(const std::string& owner,
+                                                 int64_t n_new) {
+  const auto known = owners_.find(owner);
+  Node* node = known == owners_.end()
+                   ? nullptr
+                   : pages_.FirstFor(known->second.pages, n_new);
+  if (node == nullptr) node = pages_.First();
+  return ForgetLeaf(node);
+}
+
+std::optional<int32_t> PrefixCache::ForgetFor(const std::string& owner,
+                                              int64_t n_new) {
+  const auto known = owners_.find(owner);
+  if (known != owners_.end()) {
+    return ForgetLeaf(pages_.FirstFor(known->second.pages, n_new));
   }
-  return std::nullopt;
+  const Ages::Owner newcomer;
+  return ForgetLeaf(pages_.FirstFor(newcomer, n_new));
+}
+
+std::optional<int32_t> PrefixCache::ForgetLeaf(Node* node) {
+  if (node == nullptr) return std::nullopt;
+  const int32_t page = node->page;
+  Owner& owner = *node->owner;
+  RemoveLeaf(*node);
+  DropIfEmpty(owner);
+  return page;
 }
 
 void PrefixCache::Forget(int32_t page, std::vector<int32_t>& pages) {
@@ -136,8 +228,20 @@ void PrefixCache::Forget(int32_t page, std::vector<int32_t>& pages) {
   }
 }
 
+void PrefixCache::RemoveLeaf(Node& node) {
+  // A page in use is not listed.
+  if (!node.is_used) MarkUsed(node.page);
+  if (node.snapshot) free_snapshots_.push_back(TakeSnapshot(node));
+  by_page_.erase(node.page);
+  pages_.Count(node.owner->pages, -1);
+  Node& parent = *node.parent;
+  parent.children.erase(node.at);
+  ListIfItMayGo(parent);
+}
+
 void PrefixCache::Remove(Node& node, std::vector<int32_t>& pages) {
   const Node* const last = &node;
+  Owner& owner = *node.owner;
   Node* at = &node;
   for (bool is_done = false; !is_done;) {
     if (!at->children.empty()) {
@@ -145,14 +249,12 @@ void PrefixCache::Remove(Node& node, std::vector<int32_t>& pages) {
       continue;
     }
     pages.push_back(at->page);
-    by_page_.erase(at->page);
-    by_use_.erase(at->last_used);
-    if (at->snapshot) free_snapshots_.push_back(*at->snapshot);
     is_done = at == last;
     Node* const parent = at->parent;
-    parent->children.erase(at->at);
+    RemoveLeaf(*at);
     at = parent;
   }
+  DropIfEmpty(owner);
 }
 
 }  // namespace plimsoll::worker

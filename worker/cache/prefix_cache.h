@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
+#include "worker/cache/fair_ages.h"
 
 namespace plimsoll::worker {
 
@@ -20,6 +20,11 @@ namespace plimsoll::worker {
 // one node. Beside its page a node may have a snapshot: what layers without
 // pages keep after its last token. A sequence with such layers cannot begin
 // behind a node without a snapshot.
+//
+// A page that slots use stays. Of the others goes the one that was used longest
+// ago, of the owner that has most pages, so that no owner can push out the
+// pages of those that have fewer. The same holds of snapshots. An owner's name
+// is forgotten with its last page.
 class PrefixCache {
  public:
   // `n_snapshots` can be kept; 0 if all layers have pages, or none is kept.
@@ -43,47 +48,88 @@ class PrefixCache {
   // Finds what Find does, but no node counts as used.
   Hit Look(const std::string& owner, std::span<const int32_t> tokens) const;
 
-  // Remembers `pages`, which hold the whole pages of `tokens`. If a node has
-  // another page already, that page is replaced if `may_go` allows it.
-  // Otherwise the rest of `pages` is left out, because whoever uses the page of
-  // a node also uses the pages of its parents. Returns the replaced pages.
+  // Remembers `pages`, which hold the whole pages of `tokens` and which a slot
+  // uses. If a node has another page already, that page is replaced if no slot
+  // uses it. Otherwise the rest of `pages` is left out, because whoever uses
+  // the page of a node also uses the pages of its parents. Returns the replaced
+  // pages.
   std::vector<int32_t> Insert(const std::string& owner,
                               std::span<const int32_t> tokens,
-                              std::span<const int32_t> pages,
-                              absl::FunctionRef<bool(int32_t page)> may_go);
+                              std::span<const int32_t> pages);
+  // No slot uses a known page any more, or one does again.
+  void MarkUnused(int32_t page);
+  void MarkUsed(int32_t page);
 
   // A place for the snapshot after `tokens`, which are whole pages. It is a
-  // free one, or that of the node that was used longest ago. Nothing if the
-  // tokens are unknown or have a snapshot already, or if none can be kept.
+  // free one, or that of the node that was used longest ago, of the owner that
+  // has most snapshots, this new one included. Nothing if the tokens are
+  // unknown or have a snapshot already, or if none can be kept.
   std::optional<int64_t> KeepSnapshot(const std::string& owner,
                                       std::span<const int32_t> tokens);
+  // Forgets the snapshot after `tokens`, if there is one.
+  void ForgetSnapshot(const std::string& owner,
+                      std::span<const int32_t> tokens);
 
-  // Forgets the page that was used longest ago, among nodes without children
-  // whose page `may_go` allows. Returns the page, if there was one.
-  std::optional<int32_t> ForgetOldest(
-      absl::FunctionRef<bool(int32_t page)> may_go);
+  // Forgets the page that goes next so that a slot of `owner` can use one more;
+  // it has `n_new` pages then that are not remembered. Returns the page;
+  // nothing if slots use all of them.
+  std::optional<int32_t> ForgetOldest(const std::string& owner, int64_t n_new);
+  // Forgets the page that goes next so that `n_new` pages of `owner` can be
+  // remembered. Returns nothing also if this could only be a page of an owner
+  // that would have fewer.
+  std::optional<int32_t> ForgetFor(const std::string& owner, int64_t n_new);
   // Forgets a page and all pages that follow it, and sets `pages` to all of
   // them. Sets it to nothing if the page is unknown.
   void Forget(int32_t page, std::vector<int32_t>& pages);
 
   bool Has(int32_t page) const { return by_page_.contains(page); }
   int64_t size() const { return static_cast<int64_t>(by_page_.size()); }
+  // Pages that no slot uses.
+  int64_t n_unused() const { return n_unused_; }
+  // Owners that have a page.
+  int64_t n_owners() const { return static_cast<int64_t>(owners_.size()); }
 
  private:
   struct Node;
+  struct Owner;
   using Children = std::map<std::vector<int32_t>, std::unique_ptr<Node>>;
+  using Ages = FairAges<Node>;
   struct Node {
     Node* parent = nullptr;  // null for a root
-    Children::iterator at;   // in the parent's children
+    Owner* owner = nullptr;
+    Children::iterator at;  // in the parent's children
     Children children;
     int32_t page = -1;
     std::optional<int64_t> snapshot;
     int64_t last_used = 0;
+    bool is_used = true;     // by a slot
+    bool is_listed = false;  // in pages_: it is unused and has no children
+    Ages::Entry page_entry;
+    Ages::Entry snapshot_entry;
+  };
+  struct Owner {
+    const std::string* name = nullptr;  // its key in owners_
+    Node root;
+    Ages::Owner pages;
+    Ages::Owner snapshots;
   };
 
   void Touch(Node& node);
+  // Makes a node for the page of tokens at `at`, which the parent has no page
+  // for yet.
+  Node& AddNode(Node& parent, Children::iterator at);
+  // Lists a node if its page may go, and only then.
+  void ListIfItMayGo(Node& node);
+  int64_t TakeSnapshot(Node& node);
+  // Forgets one node without children.
+  void RemoveLeaf(Node& node);
   // Forgets a node and the nodes below it, and appends their pages.
   void Remove(Node& node, std::vector<int32_t>& pages);
+  // Forgets a node that may go, if there is one, and returns its page.
+  std::optional<int32_t> ForgetLeaf(Node* node);
+  Owner& OwnerOf(const std::string& name);
+  // Forgets an owner without pages.
+  void DropIfEmpty(Owner& owner);
   // The node that holds the last whole page of `tokens`, or null.
   Node* Walk(const std::string& owner, std::span<const int32_t> tokens);
   // The tokens of page `i`.
@@ -94,9 +140,11 @@ class PrefixCache {
 
   int64_t page_tokens_;
   int64_t clock_ = 0;
-  std::map<std::string, Node> roots_;
+  int64_t n_unused_ = 0;
+  Ages pages_;      // nodes whose page may go
+  Ages snapshots_;  // nodes with a snapshot
+  std::map<std::string, Owner> owners_;
   std::map<int32_t, Node*> by_page_;
-  std::map<int64_t, Node*> by_use_;  // last_used -> node
   std::vector<int64_t> free_snapshots_;
 };
 

@@ -26,6 +26,12 @@ Contexts::Contexts(EngineResources& resources, StepCounters& counters)
       n_pages_(cache_.free_pages()) {}
 
 std::optional<Admission> Contexts::Begin(Sequence& sequence, int64_t slot) {
+  const absl::Status given =
+      cache_.GiveTo(slot, sequence.options().claim.tenant);
+  if (!given.ok()) {
+    sequence.End(given);
+    return std::nullopt;
+  }
   if (parked_.Has(sequence.id())) {
     const absl::Status restored = parked_.Restore(sequence.id(), slot);
     if (restored.ok()) {
@@ -114,7 +120,11 @@ bool Contexts::KeepSnapshot(Sequence& sequence, int64_t slot) {
   const std::vector<int32_t> tokens =
       sequence.history().Oldest(keep_at.front());
   if (const auto snapshot = cache_.KeepSnapshot(owner, tokens)) {
-    Copy(cache_.OfSlot(slot), cache_.OfSnapshot(*snapshot)).IgnoreError();
+    // It may be that of another tenant, so a copy that fails is not kept.
+    const auto to = cache_.OfSnapshot(*snapshot);
+    if (!Copy(cache_.OfSlot(slot), to).ok()) {
+      cache_.ForgetSnapshot(owner, tokens);
+    }
   }
   keep_at.erase(keep_at.begin());
   return true;

@@ -27,9 +27,10 @@ class Contexts {
   // Both outlive the object.
   Contexts(EngineResources& resources, StepCounters& counters);
 
-  // Begins a sequence in an empty slot. Its context starts with the copy that
-  // Park made, or else with the beginning of its prompt that the cache has.
-  // Returns nullopt if the copy could not be restored: the sequence has ended.
+  // Begins a sequence in an empty slot, which holds nothing of another tenant
+  // then. Its context starts with the copy that Park made, or else with the
+  // beginning of its prompt that the cache has. Returns nullopt if the slot
+  // could not be cleared or the copy not restored: the sequence has ended.
   std::optional<Admission> Begin(Sequence& sequence, int64_t slot);
   // How many tokens of a sequence that begins may come from the cache; 0 if it
   // computes all of them.

@@ -131,7 +131,8 @@ absl::Status EngineLoader::AllocateArenas() {
                   .regions = {.pages = stage.arena.Region(plan, "kv_full"),
                               .rings = stage.arena.Region(plan, "kv_window"),
                               .drafts = stage.arena.Region(plan, "kv_draft"),
-                              .states = StatesOf(stage)}});
+                              .states = StatesOf(stage)},
+                  .backend = stage.backend.get()});
     page_bytes += plan.kv.page_bytes;
     if (stage.mtp == nullptr) continue;
     const planner::MemoryPlan& head = stage.mtp->plan;

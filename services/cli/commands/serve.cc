@@ -26,6 +26,7 @@
 #include "services/cli/terminal/progress.h"
 #include "services/host/background.h"
 #include "services/host/clock.h"
+#include "services/host/core_dumps.h"
 #include "services/host/device_list.h"
 #include "services/host/heap.h"
 #include "services/host/log.h"
@@ -348,6 +349,7 @@ absl::Status RunServe(const ServeFlags& flags, const Commands& commands) {
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(CheckServeFlags(flags, commands.globals));
+  if (!flags.allows_core_dumps) services::ForbidCoreDumps();
   services::KeepHeapSmall();
   services::WorkerOptions options = ToWorkerOptions(flags);
   ASSIGN_OR_RETURN(options.models, FindModels(flags.models));

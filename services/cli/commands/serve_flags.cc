@@ -122,6 +122,7 @@ void AddServeFlags(CLI::App& command, ServeFlags& flags) {
   services::AddQuotaFlag(command, flags.quotas);
   services::AddUsageFlag(command, flags.usage_file);
   services::AddLogFlags(command, flags.log);
+  services::AddCoreDumpsFlag(command, flags.allows_core_dumps);
   services::AddTracingFlags(command, flags.tracing);
   AddLoadFlags(command, &flags.load);
 }

@@ -32,6 +32,7 @@ struct ServeFlags {
   services::LogSettings log;
   services::TracingOptions tracing;
   bool is_insecure = false;
+  bool allows_core_dumps = false;
   int64_t drain_s = 30;
   std::vector<std::string> pinned;
   std::optional<int64_t> keep_alive_s;

@@ -64,7 +64,8 @@ class ParkedContextsTest : public ::testing::TestWithParam<size_t> {
                     .plan = &m.plan,
                     .regions = {.pages = ViewOf(m.pages),
                                 .rings = ViewOf(m.rings),
-                                .states = ViewOf(m.states)}});
+                                .states = ViewOf(m.states)},
+                    .backend = backend_.get()});
       parked.push_back({backend_.get(), ViewOf(m.places)});
     }
     cache_ = std::make_unique<KvCache>(kv);

@@ -19,7 +19,15 @@ using ::testing::UnorderedElementsAre;
 
 using Ids = std::vector<int32_t>;
 
-bool Any(int32_t) { return true; }
+// Inserts pages that no slot uses.
+Ids Insert(PrefixCache& cache, const std::string& owner, const Ids& tokens,
+           const Ids& pages) {
+  const Ids replaced = cache.Insert(owner, tokens, pages);
+  for (const int32_t page : pages) {
+    if (cache.Has(page)) cache.MarkUnused(page);
+  }
+  return replaced;
+}
 
 Ids Forgotten(PrefixCache& cache, int32_t page) {
   Ids pages;
@@ -30,7 +38,7 @@ Ids Forgotten(PrefixCache& cache, int32_t page) {
 TEST(PrefixCacheTest, FindsTheLongestBeginningInWholePages) {
   PrefixCache cache(/*page_tokens=*/2, /*n_snapshots=*/0);
   EXPECT_THAT(cache.Find("", Ids{1, 2}).pages, IsEmpty());
-  (void)cache.Insert("", Ids{1, 2, 3, 4, 5}, Ids{10, 11}, Any);
+  (void)Insert(cache, "", Ids{1, 2, 3, 4, 5}, Ids{10, 11});
   EXPECT_THAT(cache.Find("", Ids{1, 2, 3, 4, 5, 6}).pages, ElementsAre(10, 11));
   EXPECT_THAT(cache.Find("", Ids{1, 2, 3, 9}).pages, ElementsAre(10));
   EXPECT_THAT(cache.Find("", Ids{1, 2, 3}).pages, ElementsAre(10));
@@ -42,45 +50,113 @@ TEST(PrefixCacheTest, FindsTheLongestBeginningInWholePages) {
 
 TEST(PrefixCacheTest, OwnersShareNothing) {
   PrefixCache cache(2, 0);
-  (void)cache.Insert("one", Ids{1, 2}, Ids{10}, Any);
+  (void)Insert(cache, "one", Ids{1, 2}, Ids{10});
   EXPECT_THAT(cache.Find("two", Ids{1, 2}).pages, IsEmpty());
-  (void)cache.Insert("two", Ids{1, 2}, Ids{11}, Any);
+  (void)Insert(cache, "two", Ids{1, 2}, Ids{11});
   EXPECT_THAT(cache.Find("one", Ids{1, 2}).pages, ElementsAre(10));
   EXPECT_THAT(cache.Find("two", Ids{1, 2}).pages, ElementsAre(11));
 }
 
 TEST(PrefixCacheTest, APageInUseStaysAndEndsWhatIsRemembered) {
   PrefixCache cache(2, 0);
-  (void)cache.Insert("", Ids{1, 2}, Ids{10}, Any);
+  (void)cache.Insert("", Ids{1, 2}, Ids{10});
   const Ids tokens = {1, 2, 3, 4};
-  EXPECT_THAT(cache.Insert("", tokens, Ids{20, 21},
-                           [](int32_t page) { return page != 10; }),
-              IsEmpty());
+  EXPECT_THAT(cache.Insert("", tokens, Ids{20, 21}), IsEmpty());
   EXPECT_THAT(cache.Find("", tokens).pages, ElementsAre(10));
-  EXPECT_THAT(cache.Insert("", tokens, Ids{20, 21}, Any), ElementsAre(10));
+  cache.MarkUnused(10);
+  EXPECT_THAT(cache.Insert("", tokens, Ids{20, 21}), ElementsAre(10));
   EXPECT_THAT(cache.Find("", tokens).pages, ElementsAre(20, 21));
   EXPECT_FALSE(cache.Has(10));
+  EXPECT_EQ(cache.n_unused(), 0);
 }
 
 TEST(PrefixCacheTest, TheOldestWithoutChildrenGoesFirst) {
   PrefixCache cache(1, 0);
-  (void)cache.Insert("", Ids{1, 2, 3}, Ids{10, 11, 12}, Any);
-  (void)cache.Insert("", Ids{1, 7}, Ids{10, 13}, Any);
-  (void)cache.Insert("", Ids{8}, Ids{14}, Any);
+  (void)Insert(cache, "", Ids{1, 2, 3}, Ids{10, 11, 12});
+  (void)Insert(cache, "", Ids{1, 7}, Ids{10, 13});
+  (void)Insert(cache, "", Ids{8}, Ids{14});
   (void)cache.Find("", Ids{1, 2, 3});
-  EXPECT_EQ(cache.ForgetOldest(Any), 13);
-  EXPECT_EQ(cache.ForgetOldest([](int32_t page) { return page != 14; }), 12);
-  EXPECT_EQ(cache.ForgetOldest(Any), 14);
-  EXPECT_EQ(cache.ForgetOldest(Any), 11);
-  EXPECT_EQ(cache.ForgetOldest(Any), 10);
-  EXPECT_EQ(cache.ForgetOldest(Any), std::nullopt);
+  EXPECT_EQ(cache.ForgetOldest("", 1), 13);
+  cache.MarkUsed(14);
+  EXPECT_EQ(cache.n_unused(), 3);
+  EXPECT_EQ(cache.ForgetOldest("", 1), 12);
+  cache.MarkUnused(14);
+  EXPECT_EQ(cache.ForgetOldest("", 1), 14);
+  EXPECT_EQ(cache.ForgetOldest("", 1), 11);
+  EXPECT_EQ(cache.ForgetOldest("", 1), 10);
+  EXPECT_EQ(cache.ForgetOldest("", 1), std::nullopt);
   EXPECT_EQ(cache.size(), 0);
+  EXPECT_EQ(cache.n_unused(), 0);
+}
+
+TEST(PrefixCacheTest, AFloodOfOneOwnerPushesOutItsOwnPages) {
+  PrefixCache cache(1, 0);
+  (void)Insert(cache, "b", Ids{1, 2}, Ids{0, 1});
+  // The flood has the younger pages, and room for six.
+  int32_t page = 2;
+  for (int32_t id = 0; id < 1'000; ++id) {
+    if (cache.size() == 8) {
+      const auto gone = cache.ForgetFor("a", 1);
+      ASSERT_TRUE(gone.has_value());
+      ASSERT_GE(*gone, 2) << "a page of the other owner went";
+    }
+    (void)Insert(cache, "a", Ids{id}, Ids{page++});
+  }
+  EXPECT_THAT(cache.Find("b", Ids{1, 2}).pages, ElementsAre(0, 1));
+  // A step that must have a page takes it from whoever has most, too.
+  for (int n = 6; n > 2; --n) EXPECT_GE(*cache.ForgetOldest("b", 1), 2);
+  EXPECT_THAT(cache.Find("b", Ids{1, 2}).pages, ElementsAre(0, 1));
+  // With as many pages the owner that asks would have most.
+  EXPECT_EQ(cache.ForgetOldest("b", 1), 1);
+  EXPECT_GE(*cache.ForgetOldest("a", 1), 2);
+  // What slots of it have counts as well.
+  (void)Insert(cache, "a", Ids{1, 2}, Ids{page, page + 1});
+  EXPECT_EQ(cache.ForgetOldest("b", 3), 0);
+}
+
+TEST(PrefixCacheTest, OwnersWithAsManyPagesLoseTheOldestFirst) {
+  PrefixCache cache(1, 0);
+  (void)Insert(cache, "a", Ids{1}, Ids{10});
+  (void)Insert(cache, "b", Ids{1}, Ids{20});
+  (void)Insert(cache, "c", Ids{1}, Ids{30});
+  (void)cache.Find("a", Ids{1});
+  EXPECT_EQ(cache.ForgetOldest("d", 1), 20);
+  EXPECT_EQ(cache.ForgetOldest("d", 1), 30);
+  EXPECT_EQ(cache.ForgetOldest("d", 1), 10);
+}
+
+TEST(PrefixCacheTest, ALongPromptTakesNothingFromThoseWhoWouldHaveLess) {
+  PrefixCache cache(1, 0);
+  (void)Insert(cache, "b", Ids{1, 2, 3, 4}, Ids{0, 1, 2, 3});
+  EXPECT_EQ(cache.ForgetFor("a", 5), std::nullopt);
+  EXPECT_EQ(cache.ForgetFor("a", 4), 3);
+  EXPECT_EQ(cache.ForgetFor("a", 4), std::nullopt);
+  // In use, they count, and none of them goes.
+  for (const int32_t page : {0, 1, 2}) cache.MarkUsed(page);
+  EXPECT_EQ(cache.ForgetFor("a", 1), std::nullopt);
+  EXPECT_EQ(cache.ForgetOldest("a", 1), std::nullopt);
+}
+
+TEST(PrefixCacheTest, NothingStaysOfOwnersWithoutPages) {
+  PrefixCache cache(1, /*n_snapshots=*/2);
+  for (int32_t i = 0; i < 100'000; ++i) {
+    const std::string owner = std::to_string(i);
+    EXPECT_THAT(cache.Find(owner, Ids{1}).pages, IsEmpty());
+    (void)cache.Insert(owner, Ids{}, Ids{});
+    (void)Insert(cache, owner, Ids{1, 2}, Ids{2 * i, 2 * i + 1});
+    EXPECT_TRUE(cache.KeepSnapshot(owner, Ids{1}).has_value());
+    while (cache.size() > 20) (void)cache.ForgetOldest("", 1);
+    ASSERT_LE(cache.n_owners(), 20);
+  }
+  while (cache.ForgetOldest("", 1)) {
+  }
+  EXPECT_EQ(cache.n_owners(), 0);
 }
 
 TEST(PrefixCacheTest, ForgettingAPageForgetsWhatFollows) {
   PrefixCache cache(1, 0);
-  (void)cache.Insert("", Ids{1, 2, 3}, Ids{10, 11, 12}, Any);
-  (void)cache.Insert("", Ids{1, 2, 4}, Ids{10, 11, 13}, Any);
+  (void)Insert(cache, "", Ids{1, 2, 3}, Ids{10, 11, 12});
+  (void)Insert(cache, "", Ids{1, 2, 4}, Ids{10, 11, 13});
   EXPECT_THAT(Forgotten(cache, 11), UnorderedElementsAre(11, 12, 13));
   EXPECT_THAT(Forgotten(cache, 11), IsEmpty());
   EXPECT_THAT(cache.Find("", Ids{1, 2}).pages, ElementsAre(10));
@@ -91,14 +167,14 @@ TEST(PrefixCacheTest, AChainAsLongAsAContextIsForgottenWithoutRecursion) {
   const Ids tokens(200'000, 1);
   Ids pages(tokens.size());
   for (size_t i = 0; i < pages.size(); ++i) pages[i] = static_cast<int32_t>(i);
-  (void)cache.Insert("", tokens, pages, Any);
+  (void)Insert(cache, "", tokens, pages);
   EXPECT_EQ(Forgotten(cache, 0).size(), tokens.size());
-  (void)cache.Insert("", tokens, pages, Any);  // and the end of the cache, too
+  (void)Insert(cache, "", tokens, pages);  // and the end of the cache, too
 }
 
 TEST(PrefixCacheTest, RingsAreOfTheLongestBeginningAndGoByAge) {
   PrefixCache cache(1, /*n_snapshots=*/2);
-  (void)cache.Insert("", Ids{1, 2, 3}, Ids{10, 11, 12}, Any);
+  (void)Insert(cache, "", Ids{1, 2, 3}, Ids{10, 11, 12});
   EXPECT_EQ(cache.KeepSnapshot("", Ids{9}), std::nullopt) << "not there";
   EXPECT_EQ(cache.KeepSnapshot("", Ids{}), std::nullopt);
   EXPECT_EQ(cache.KeepSnapshot("", Ids{1}), 0);
@@ -116,8 +192,40 @@ TEST(PrefixCacheTest, RingsAreOfTheLongestBeginningAndGoByAge) {
   EXPECT_EQ(cache.Find("", Ids{1, 2}).snapshot, 1);
   // With its page a snapshot is free again.
   Forgotten(cache, 12);
-  (void)cache.Insert("", Ids{5}, Ids{15}, Any);
+  (void)Insert(cache, "", Ids{5}, Ids{15});
   EXPECT_EQ(cache.KeepSnapshot("", Ids{5}), 0);
+}
+
+TEST(PrefixCacheTest, AFloodOfOneOwnerPushesOutItsOwnSnapshots) {
+  PrefixCache cache(1, /*n_snapshots=*/3);
+  (void)Insert(cache, "b", Ids{1}, Ids{0});
+  const std::optional<int64_t> kept = cache.KeepSnapshot("b", Ids{1});
+  ASSERT_TRUE(kept.has_value());
+  for (int32_t id = 1; id < 100; ++id) {
+    (void)Insert(cache, "a", Ids{id}, Ids{id});
+    const auto snapshot = cache.KeepSnapshot("a", Ids{id});
+    ASSERT_TRUE(snapshot.has_value());
+    ASSERT_NE(snapshot, kept);
+  }
+  EXPECT_EQ(cache.Find("b", Ids{1}).snapshot, kept);
+  // The other one gets as many as the flood has, and no more.
+  (void)Insert(cache, "b", Ids{1, 2, 3}, Ids{0, 1'000, 1'001});
+  const auto second = cache.KeepSnapshot("b", Ids{1, 2});
+  ASSERT_TRUE(second.has_value());
+  EXPECT_EQ(cache.Find("b", Ids{1}).snapshot, kept);
+  EXPECT_EQ(cache.KeepSnapshot("b", Ids{1, 2, 3}), second);
+  EXPECT_TRUE(cache.Find("a", Ids{99}).snapshot.has_value());
+}
+
+TEST(PrefixCacheTest, ASnapshotThatIsForgottenIsFree) {
+  PrefixCache cache(1, /*n_snapshots=*/1);
+  (void)Insert(cache, "", Ids{1, 2}, Ids{10, 11});
+  cache.ForgetSnapshot("", Ids{1});
+  EXPECT_EQ(cache.KeepSnapshot("", Ids{1}), 0);
+  cache.ForgetSnapshot("", Ids{1});
+  cache.ForgetSnapshot("x", Ids{1});
+  EXPECT_EQ(cache.Find("", Ids{1, 2}).snapshot, std::nullopt);
+  EXPECT_EQ(cache.KeepSnapshot("", Ids{1, 2}), 0);
 }
 
 TEST(PrefixCacheTest, RandomUseAgreesWithAPlainList) {
@@ -162,7 +270,7 @@ TEST(PrefixCacheTest, RandomUseAgreesWithAPlainList) {
       pages[Ids(tokens.begin(), tokens.begin() + static_cast<int64_t>(n))] =
           next_page++;
     }
-    (void)cache.Insert("", tokens, inserted, Any);
+    (void)Insert(cache, "", tokens, inserted);
     ASSERT_EQ(cache.size(), static_cast<int64_t>(pages.size()));
   }
 }

@@ -32,6 +32,9 @@ struct BackendHooks {
       [](const kernels::AttentionArgs&) {};
   // Called before rows are copied.
   std::function<void()> copying = [] {};
+  // Called before memory is zeroed.
+  std::function<void(kernels::BufferView)> clearing = [](kernels::BufferView) {
+  };
   // Changes what the backend says of itself.
   std::function<void(kernels::DeviceInfo&)> described =
       [](kernels::DeviceInfo&) {};
@@ -88,6 +91,10 @@ class HookedBackend final : public kernels::Backend {
         Around([&] { return backend_->Download(device, host); });
     hooks_.downloaded(device.bytes);
     return status;
+  }
+  absl::Status Clear(kernels::BufferView memory) override {
+    hooks_.clearing(memory);
+    return Around([&] { return backend_->Clear(memory); });
   }
   absl::Status GetRows(const kernels::GetRowsArgs& args) override {
     return Around([&] { return backend_->GetRows(args); });

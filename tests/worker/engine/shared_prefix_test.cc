@@ -6,11 +6,13 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/worker/engine/batch_mix.h"
 #include "tests/worker/engine/engine_fixture.h"
 #include "tests/worker/engine/engine_harness.h"
+#include "tests/worker/engine/hooked_device.h"
 #include "tests/worker/random_model.h"
 #include "worker/engine/engine.h"
 
@@ -136,6 +138,101 @@ TEST_F(SharedPrefixTest, WithoutSnapshotsWindowLayersShareNothing) {
   const GenerateOptions request = Greedy(Prompt(200, 1, 1), 3);
   (void)Generate(*engine_, request);
   EXPECT_EQ(Generate(*engine_, request).info.n_cached, 0);
+}
+
+// Its bytes could be another tenant's.
+TEST_F(SharedPrefixTest, ASnapshotThatCouldNotBeCopiedIsNotShared) {
+  bool fails = false;
+  bool is_copying = false;
+  const plimsoll::testing::HookedDevice device(
+      {.before =
+           [&] {
+             return std::exchange(is_copying, false) && fails
+                        ? absl::InternalError("no copy")
+                        : absl::OkStatus();
+           },
+       .copying = [&] { is_copying = true; }});
+  EngineSetup setup = {.n_ctx = 256, .device = &device};
+  setup.n_idle_sessions = 2;
+  Load("gemma_q5_0", setup);
+  const GenerateOptions request = Greedy(Prompt(200, 1, 1), 1);
+  fails = true;
+  EXPECT_EQ(Generate(*engine_, request).info.n_cached, 0);
+  fails = false;
+  EXPECT_EQ(Generate(*engine_, request).info.n_cached, 0);
+  EXPECT_EQ(Generate(*engine_, request).info.n_cached, 192);
+}
+
+// A run of one tenant pays nothing for clearing.
+TEST_F(SharedPrefixTest, OnlyAnotherTenantsMemoryIsCleared) {
+  int64_t n_cleared = 0;
+  const plimsoll::testing::HookedDevice device(
+      {.clearing = [&](kernels::BufferView) { ++n_cleared; }});
+  Load("gemma_q5_0", {.n_ctx = 256, .n_slots = 2, .device = &device});
+  GenerateOptions request = Greedy(Prompt(100, 50, 1), 30);
+  for (uint32_t seed = 1; seed < 8; ++seed) {
+    request.prompt_ids = Prompt(100, 50, seed);
+    EXPECT_TRUE(Generate(*engine_, request).status.ok());
+  }
+  EXPECT_EQ(n_cleared, 0);
+  request.claim.tenant = "two";
+  EXPECT_TRUE(Generate(*engine_, request).status.ok());
+  EXPECT_GT(n_cleared, 0);
+}
+
+// What one tenant sends costs as many steps and finds as little, whatever
+// another one has sent. bench/tenants/prefix_timing.py measures the time.
+TEST_F(SharedPrefixTest, AGuessTellsNothingOfWhatAnotherTenantSent) {
+  for (const char* model : {"llama_f32", "gemma_q5_0"}) {
+    SCOPED_TRACE(model);
+    EngineSetup setup = {.n_ctx = 256, .n_slots = 2, .n_ubatch = 32};
+    setup.n_idle_sessions = 2;
+    Load(model, setup);
+    const auto steps_of_guess = [&](uint32_t sent, uint32_t guessed) {
+      GenerateOptions request = Greedy(RandomIds(200, sent), 2);
+      request.claim.tenant = "owner";
+      EXPECT_TRUE(Generate(*engine_, request).status.ok());
+      const int64_t n_before = engine_->CurrentLoad().steps;
+      request = Greedy(RandomIds(200, guessed), 2);
+      request.claim.tenant = "guesser";
+      const Generated guess = Generate(*engine_, request);
+      EXPECT_TRUE(guess.status.ok()) << guess.status;
+      EXPECT_EQ(guess.info.n_cached, 0);
+      return engine_->CurrentLoad().steps - n_before;
+    };
+    const int64_t n_miss = steps_of_guess(/*sent=*/1, /*guessed=*/2);
+    const int64_t n_hit = steps_of_guess(/*sent=*/3, /*guessed=*/3);
+    EXPECT_EQ(n_hit, n_miss);
+    EXPECT_GE(n_hit, 7) << "all of the prompt is computed";
+  }
+}
+
+TEST_F(SharedPrefixTest, AFloodOfATenantLeavesAnotherOnesPages) {
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 2});
+  GenerateOptions kept = Greedy(Prompt(200, 1, 1), 1);
+  kept.claim.tenant = "kept";
+  (void)Generate(*engine_, kept);
+  for (uint32_t seed = 1; seed < 40; ++seed) {
+    GenerateOptions flood = Greedy(RandomIds(250, seed), 1);
+    flood.claim.tenant = "flood";
+    EXPECT_TRUE(Generate(*engine_, flood).status.ok());
+  }
+  EXPECT_EQ(Generate(*engine_, kept).info.n_cached, 192);
+}
+
+TEST_F(SharedPrefixTest, AFloodOfATenantLeavesAnotherOnesSnapshots) {
+  EngineSetup setup = {.n_ctx = 256, .n_slots = 4};
+  setup.n_idle_sessions = 3;
+  Load("gemma_q5_0", setup);
+  GenerateOptions kept = Greedy(Prompt(200, 1, 1), 1);
+  kept.claim.tenant = "kept";
+  (void)Generate(*engine_, kept);
+  for (uint32_t seed = 1; seed < 10; ++seed) {
+    GenerateOptions flood = Greedy(RandomIds(130, seed), 1);
+    flood.claim.tenant = "flood";
+    EXPECT_TRUE(Generate(*engine_, flood).status.ok());
+  }
+  EXPECT_EQ(Generate(*engine_, kept).info.n_cached, 192);
 }
 
 TEST_F(SharedPrefixTest, TenantsShareNothing) {

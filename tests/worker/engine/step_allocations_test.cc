@@ -80,6 +80,7 @@ namespace {
 using ::plimsoll::testing::CollectSink;
 using ::plimsoll::testing::EngineSetup;
 using ::plimsoll::testing::FindRandomModel;
+using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::HookedDevice;
 using ::plimsoll::testing::kPrompt;
 using ::plimsoll::testing::LoadEngine;
@@ -161,6 +162,7 @@ class StepAllocationsTest : public ::testing::TestWithParam<const char*> {
     auto engine = LoadEngine(file.path(), setup);
     EXPECT_TRUE(engine.ok()) << engine.status();
     if (!engine.ok()) return -1;
+    before_(**engine);
     std::atomic<bool> is_open = false;
     std::vector<std::shared_ptr<CountingSink>> sinks;
     for (int64_t i = 0; i < kSlots; ++i) {
@@ -179,6 +181,8 @@ class StepAllocationsTest : public ::testing::TestWithParam<const char*> {
   }
 
   FinishInfo info_;  // the first one's end
+  // What the engine computes before.
+  std::function<void(Engine&)> before_ = [](Engine&) {};
 
   // Layers with embeddings of their own stay together.
   static bool HasParts() { return FindRandomModel(GetParam()).ple_dim == 0; }
@@ -301,6 +305,26 @@ TEST_P(StepAllocationsTest, GuessedTokensAllocateNothing) {
 
 TEST_P(StepAllocationsTest, ASharedPoolOfPagesAllocatesNothing) {
   EXPECT_EQ(Count(Request({}), {.n_ctx = 512, .kv_tokens = 1'024}), 0);
+}
+
+// All pages are another tenant's when they are taken, and some of them were
+// remembered for it.
+TEST_P(StepAllocationsTest, PagesOfAnotherTenantAllocateNothing) {
+  int64_t n_cleared = 0;
+  const HookedDevice device(
+      {.clearing = [&](kernels::BufferView) { ++n_cleared; }});
+  before_ = [](Engine& engine) {
+    for (uint32_t seed = 1; seed <= 5; ++seed) {
+      GenerateOptions other = Request({.temperature = 0});
+      other.claim.tenant = "other";
+      other.prompt_ids = RandomIds(150, seed);
+      EXPECT_TRUE(Generate(engine, other).status.ok());
+    }
+  };
+  EXPECT_EQ(
+      Count(Request({}), {.n_ctx = 512, .kv_tokens = 1'024, .device = &device}),
+      0);
+  EXPECT_GT(n_cleared, 0);
 }
 
 TEST_P(StepAllocationsTest, AContextThatIsComputedAgainAllocatesNothing) {

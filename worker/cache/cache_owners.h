@@ -1,0 +1,67 @@
+// Who wrote each place of the KV cache last, so that it is cleared before
+// another owner gets it.
+#ifndef PLIMSOLL_WORKER_CACHE_CACHE_OWNERS_H_
+#define PLIMSOLL_WORKER_CACHE_CACHE_OWNERS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace plimsoll::worker {
+
+// Places are numbers in [0, n_places). At first nobody has written them. An
+// owner's name is kept as long as a place is its own, so there are never more
+// names than places. Pure bookkeeping: the caller clears the bytes. Not
+// thread-safe.
+class CacheOwners {
+ public:
+  explicit CacheOwners(int64_t n_places);
+  CacheOwners(const CacheOwners&) = delete;
+  CacheOwners& operator=(const CacheOwners&) = delete;
+
+  // True if `place` may hold bytes of somebody else than `owner`.
+  bool IsOthers(int64_t place, const std::string& owner) const;
+  // Makes `place` the owner's.
+  void Give(int64_t place, const std::string& owner);
+
+  // The same for the owner of another place. These allocate nothing.
+  bool IsOthersThan(int64_t place, int64_t like) const {
+    const int32_t number = At(place);
+    return number != kNobody && number != At(like);
+  }
+  // True if one owner has both.
+  bool IsSame(int64_t place, int64_t other) const {
+    return At(place) == At(other);
+  }
+  void GiveLike(int64_t place, int64_t like) { Set(place, At(like)); }
+
+  // The name of a place's owner; empty if nobody has written it.
+  const std::string& NameOf(int64_t place) const;
+  int64_t n_names() const { return static_cast<int64_t>(names_.size()); }
+
+ private:
+  static constexpr int32_t kNobody = 0;
+  using Names = std::map<std::string, int32_t>;
+  struct Owner {
+    Names::iterator name;
+    int64_t n_places = 0;  // 0: the number is free
+  };
+
+  int32_t At(int64_t place) const {
+    return numbers_[static_cast<size_t>(place)];
+  }
+  // The number of a name, which has no place yet if it is new.
+  int32_t NumberOf(const std::string& owner);
+  void Set(int64_t place, int32_t number);
+
+  std::vector<int32_t> numbers_;  // by place
+  std::vector<Owner> owners_;     // by number; that of nobody is not used
+  std::vector<int32_t> free_numbers_;
+  Names names_;
+};
+
+}  // namespace plimsoll::worker
+
+#endif  // PLIMSOLL_WORKER_CACHE_CACHE_OWNERS_H_
