@@ -122,8 +122,9 @@ class KvCache {
   // The snapshot to copy the slot's rings and state into, as they are after the
   // published `tokens`. Nothing if there is one already or none can be kept.
   std::optional<int64_t> KeepSnapshot(const std::string& owner,
-                                      std::span<const int32_t> tokens) {
-    return prefixes_.KeepSnapshot(owner, tokens);
+                                      std::span<const int32_t> tokens,
+                                      PrefixCache::SnapshotOf of) {
+    return prefixes_.KeepSnapshot(owner, tokens, of);
   }
   // Takes a snapshot back that could not be copied.
   void ForgetSnapshot(const std::string& owner,

@@ -30,16 +30,12 @@ void PrefixCache::Touch(Node& node) {
   if (node.is_listed) {
     pages_.Unlist(owner.pages, node.last_used, node.page_entry);
   }
-  if (node.snapshot) {
-    snapshots_.Unlist(owner.snapshots, node.last_used, node.snapshot_entry);
-  }
+  if (node.snapshot) UnlistSnapshot(node);
   node.last_used = ++clock_;
   if (node.is_listed) {
     pages_.List(owner.pages, node.last_used, node.page_entry);
   }
-  if (node.snapshot) {
-    snapshots_.List(owner.snapshots, node.last_used, node.snapshot_entry);
-  }
+  if (node.snapshot) ListSnapshot(node);
 }
 
 PrefixCache::Node& PrefixCache::AddNode(Node& parent, Children::iterator at) {
@@ -162,20 +158,40 @@ PrefixCache::Node* PrefixCache::Walk(const std::string& owner,
 }
 
 std::optional<int64_t> PrefixCache::KeepSnapshot(
-    const std::string& owner, std::span<const int32_t> tokens) {
+    const std::string& owner, std::span<const int32_t> tokens, SnapshotOf of) {
   Node* const node = Walk(owner, tokens);
-  if (node == nullptr || node->snapshot) return std::nullopt;
-  Ages::Owner& mine = node->owner->snapshots;
-  if (free_snapshots_.empty()) {
-    Node* const oldest = snapshots_.FirstFor(mine, 1);
-    if (oldest == nullptr) return std::nullopt;
-    free_snapshots_.push_back(TakeSnapshot(*oldest));
+  if (node == nullptr) return std::nullopt;
+  if (node->snapshot) {
+    if (of == SnapshotOf::kReply) return std::nullopt;
+    UnlistSnapshot(*node);
+    node->snapshot_of = of;
+    ListSnapshot(*node);
+    return std::nullopt;
   }
-  node->snapshot = free_snapshots_.back();
+  const std::optional<int64_t> place = TakePlaceFor(*node, of);
+  if (!place) return std::nullopt;
+  node->snapshot = place;
+  node->snapshot_of = of;
+  snapshots_.Count(node->owner->snapshots, 1);
+  ListSnapshot(*node);
+  return place;
+}
+
+std::optional<int64_t> PrefixCache::TakePlaceFor(Node& node, SnapshotOf of) {
+  Node& before = *node.parent;
+  const bool is_reply = of == SnapshotOf::kReply;
+  if (is_reply && before.snapshot && before.snapshot_of == of) {
+    return TakeSnapshot(before);
+  }
+  if (free_snapshots_.empty()) {
+    Node* const oldest = snapshots_.FirstFor(node.owner->snapshots, 1);
+    if (oldest == nullptr) return std::nullopt;
+    if (is_reply && oldest->snapshot_of != of) return std::nullopt;
+    return TakeSnapshot(*oldest);
+  }
+  const int64_t place = free_snapshots_.back();
   free_snapshots_.pop_back();
-  snapshots_.Count(mine, 1);
-  snapshots_.List(mine, node->last_used, node->snapshot_entry);
-  return node->snapshot;
+  return place;
 }
 
 void PrefixCache::ForgetSnapshot(const std::string& owner,
@@ -186,10 +202,27 @@ void PrefixCache::ForgetSnapshot(const std::string& owner,
 }
 
 int64_t PrefixCache::TakeSnapshot(Node& node) {
-  Ages::Owner& owner = node.owner->snapshots;
-  snapshots_.Unlist(owner, node.last_used, node.snapshot_entry);
-  snapshots_.Count(owner, -1);
+  UnlistSnapshot(node);
+  snapshots_.Count(node.owner->snapshots, -1);
   return *std::exchange(node.snapshot, std::nullopt);
+}
+
+void PrefixCache::ListSnapshot(Node& node) {
+  snapshots_.List(node.owner->snapshots, SnapshotAge(node),
+                  node.snapshot_entry);
+}
+
+void PrefixCache::UnlistSnapshot(Node& node) {
+  snapshots_.Unlist(node.owner->snapshots, SnapshotAge(node),
+                    node.snapshot_entry);
+}
+
+// Replies are older than all prompts.
+int64_t PrefixCache::SnapshotAge(const Node& node) {
+  constexpr int64_t kBeforePrompts = int64_t{1} << 62;
+  return node.snapshot_of == SnapshotOf::kReply
+             ? node.last_used - kBeforePrompts
+             : node.last_used;
 }
 
 std::optional<int32_t> PrefixCache::ForgetOldest(const std::string& owner,

@@ -60,12 +60,18 @@ class PrefixCache {
   void MarkUnused(int32_t page);
   void MarkUsed(int32_t page);
 
+  // What a snapshot was taken of. Others may share that of a prompt; that of a
+  // reply is for the next turn of its conversation.
+  enum class SnapshotOf { kPrompt, kReply };
   // A place for the snapshot after `tokens`, which are whole pages. It is a
   // free one, or that of the node that was used longest ago, of the owner that
-  // has most snapshots, this new one included. Nothing if the tokens are
-  // unknown or have a snapshot already, or if none can be kept.
+  // has most snapshots, this new one included; an owner's replies go before its
+  // prompts. A reply takes the place that it had a page before, and never that
+  // of a prompt. Nothing if the tokens are unknown or have a snapshot already,
+  // or if none can be kept.
   std::optional<int64_t> KeepSnapshot(const std::string& owner,
-                                      std::span<const int32_t> tokens);
+                                      std::span<const int32_t> tokens,
+                                      SnapshotOf of);
   // Forgets the snapshot after `tokens`, if there is one.
   void ForgetSnapshot(const std::string& owner,
                       std::span<const int32_t> tokens);
@@ -101,6 +107,7 @@ class PrefixCache {
     Children children;
     int32_t page = -1;
     std::optional<int64_t> snapshot;
+    SnapshotOf snapshot_of = SnapshotOf::kPrompt;
     int64_t last_used = 0;
     bool is_used = true;     // by a slot
     bool is_listed = false;  // in pages_: it is unused and has no children
@@ -121,6 +128,11 @@ class PrefixCache {
   // Lists a node if its page may go, and only then.
   void ListIfItMayGo(Node& node);
   int64_t TakeSnapshot(Node& node);
+  // Takes a place for a snapshot of the node, if it may have one.
+  std::optional<int64_t> TakePlaceFor(Node& node, SnapshotOf of);
+  static int64_t SnapshotAge(const Node& node);
+  void ListSnapshot(Node& node);
+  void UnlistSnapshot(Node& node);
   // Forgets one node without children.
   void RemoveLeaf(Node& node);
   // Forgets a node and the nodes below it, and appends their pages.

@@ -86,8 +86,18 @@ int64_t Contexts::AttachShared(Sequence& sequence, int64_t slot,
       const int64_t last = keep_at.empty() ? shared.n_tokens : keep_at.back();
       if (n > last) keep_at.push_back(n);
     }
+    if (keep_at.empty()) KeepNextOfReply(sequence);
   }
   return shared.n_tokens;
+}
+
+void Contexts::KeepNextOfReply(Sequence& sequence) const {
+  if (sequence.history().n_evicted() > 0) return;
+  const int64_t page = cache_.page_tokens();
+  const int64_t next = (sequence.history().n_tokens() / page + 1) * page;
+  // Behind a full context tokens have left.
+  if (next > sequence.roll().FullAt(0)) return;
+  sequence.snapshots_at().push_back(next);
 }
 
 int64_t Contexts::RowLimit(const Sequence& sequence) {
@@ -119,7 +129,10 @@ bool Contexts::KeepSnapshot(Sequence& sequence, int64_t slot) {
   const std::string& owner = sequence.options().claim.tenant;
   const std::vector<int32_t> tokens =
       sequence.history().Oldest(keep_at.front());
-  if (const auto snapshot = cache_.KeepSnapshot(owner, tokens)) {
+  const auto of = keep_at.front() > sequence.n_prompt()
+                      ? PrefixCache::SnapshotOf::kReply
+                      : PrefixCache::SnapshotOf::kPrompt;
+  if (const auto snapshot = cache_.KeepSnapshot(owner, tokens, of)) {
     // It may be that of another tenant, so a copy that fails is not kept.
     const auto to = cache_.OfSnapshot(*snapshot);
     if (!Copy(cache_.OfSlot(slot), to).ok()) {
@@ -127,6 +140,7 @@ bool Contexts::KeepSnapshot(Sequence& sequence, int64_t slot) {
     }
   }
   keep_at.erase(keep_at.begin());
+  if (keep_at.empty()) KeepNextOfReply(sequence);
   return true;
 }
 

@@ -78,6 +78,9 @@ class Contexts {
   // Attaches the beginning of a sequence's prompt that the cache has, up to
   // `n_shareable` tokens. Returns how many tokens that is.
   int64_t AttachShared(Sequence& sequence, int64_t slot, int64_t n_shareable);
+  // Wants a snapshot at the next end of a page in the reply, so that the next
+  // turn of the conversation can begin there.
+  void KeepNextOfReply(Sequence& sequence) const;
   // Copies all rings and the state from one place to another, on all devices.
   absl::Status Copy(const KvCache::BesidePages& from,
                     const KvCache::BesidePages& to);

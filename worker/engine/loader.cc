@@ -139,7 +139,8 @@ absl::Status EngineLoader::AllocateArenas() {
     kv.push_back({.shape = &stage.mtp->shape,
                   .plan = &head,
                   .regions = {.pages = stage.arena.Region(plan, "kv_mtp"),
-                              .rings = {}}});
+                              .rings = {}},
+                  .backend = stage.backend.get()});
     page_bytes += head.kv.page_bytes;
   }
   RETURN_IF_ERROR(fence_({"allocate", total, total}));

@@ -201,7 +201,8 @@ TEST_F(StatesTest, NothingIsSharedWithoutASnapshot) {
   cache_->Publish(0, "", tokens);
   EXPECT_EQ(cache_->Attach(1, "", tokens).n_tokens, 0);
   cache_->Clear(1);
-  const auto snapshot = cache_->KeepSnapshot("", std::span(tokens).first(64));
+  const auto snapshot = cache_->KeepSnapshot("", std::span(tokens).first(64),
+                                             PrefixCache::SnapshotOf::kPrompt);
   ASSERT_TRUE(snapshot.has_value());
   const KvCache::Shared shared = cache_->Attach(1, "", tokens);
   EXPECT_EQ(shared.n_tokens, 64);

@@ -17,6 +17,8 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
+using enum PrefixCache::SnapshotOf;
+
 using Ids = std::vector<int32_t>;
 
 // Inserts pages that no slot uses.
@@ -144,7 +146,7 @@ TEST(PrefixCacheTest, NothingStaysOfOwnersWithoutPages) {
     EXPECT_THAT(cache.Find(owner, Ids{1}).pages, IsEmpty());
     (void)cache.Insert(owner, Ids{}, Ids{});
     (void)Insert(cache, owner, Ids{1, 2}, Ids{2 * i, 2 * i + 1});
-    EXPECT_TRUE(cache.KeepSnapshot(owner, Ids{1}).has_value());
+    EXPECT_TRUE(cache.KeepSnapshot(owner, Ids{1}, kPrompt).has_value());
     while (cache.size() > 20) (void)cache.ForgetOldest("", 1);
     ASSERT_LE(cache.n_owners(), 20);
   }
@@ -175,17 +177,19 @@ TEST(PrefixCacheTest, AChainAsLongAsAContextIsForgottenWithoutRecursion) {
 TEST(PrefixCacheTest, RingsAreOfTheLongestBeginningAndGoByAge) {
   PrefixCache cache(1, /*n_snapshots=*/2);
   (void)Insert(cache, "", Ids{1, 2, 3}, Ids{10, 11, 12});
-  EXPECT_EQ(cache.KeepSnapshot("", Ids{9}), std::nullopt) << "not there";
-  EXPECT_EQ(cache.KeepSnapshot("", Ids{}), std::nullopt);
-  EXPECT_EQ(cache.KeepSnapshot("", Ids{1}), 0);
-  EXPECT_EQ(cache.KeepSnapshot("", Ids{1}), std::nullopt) << "kept already";
+  EXPECT_EQ(cache.KeepSnapshot("", Ids{9}, kPrompt), std::nullopt)
+      << "not there";
+  EXPECT_EQ(cache.KeepSnapshot("", Ids{}, kPrompt), std::nullopt);
+  EXPECT_EQ(cache.KeepSnapshot("", Ids{1}, kPrompt), 0);
+  EXPECT_EQ(cache.KeepSnapshot("", Ids{1}, kPrompt), std::nullopt)
+      << "kept already";
   PrefixCache::Hit hit = cache.Find("", Ids{1, 2, 3});
   EXPECT_EQ(hit.pages.size(), 3u);
   EXPECT_EQ(hit.n_with_snapshot, 1);
   EXPECT_EQ(hit.snapshot, 0);
-  EXPECT_EQ(cache.KeepSnapshot("", Ids{1, 2}), 1);
+  EXPECT_EQ(cache.KeepSnapshot("", Ids{1, 2}, kPrompt), 1);
   // The third takes that of the one used longest ago.
-  EXPECT_EQ(cache.KeepSnapshot("", Ids{1, 2, 3}), 0);
+  EXPECT_EQ(cache.KeepSnapshot("", Ids{1, 2, 3}, kPrompt), 0);
   hit = cache.Find("", Ids{1, 2, 3});
   EXPECT_EQ(hit.n_with_snapshot, 3);
   EXPECT_EQ(cache.Find("", Ids{1}).snapshot, std::nullopt);
@@ -193,39 +197,67 @@ TEST(PrefixCacheTest, RingsAreOfTheLongestBeginningAndGoByAge) {
   // With its page a snapshot is free again.
   Forgotten(cache, 12);
   (void)Insert(cache, "", Ids{5}, Ids{15});
-  EXPECT_EQ(cache.KeepSnapshot("", Ids{5}), 0);
+  EXPECT_EQ(cache.KeepSnapshot("", Ids{5}, kPrompt), 0);
 }
 
 TEST(PrefixCacheTest, AFloodOfOneOwnerPushesOutItsOwnSnapshots) {
   PrefixCache cache(1, /*n_snapshots=*/3);
   (void)Insert(cache, "b", Ids{1}, Ids{0});
-  const std::optional<int64_t> kept = cache.KeepSnapshot("b", Ids{1});
+  const std::optional<int64_t> kept = cache.KeepSnapshot("b", Ids{1}, kPrompt);
   ASSERT_TRUE(kept.has_value());
   for (int32_t id = 1; id < 100; ++id) {
     (void)Insert(cache, "a", Ids{id}, Ids{id});
-    const auto snapshot = cache.KeepSnapshot("a", Ids{id});
+    const auto snapshot = cache.KeepSnapshot("a", Ids{id}, kPrompt);
     ASSERT_TRUE(snapshot.has_value());
     ASSERT_NE(snapshot, kept);
   }
   EXPECT_EQ(cache.Find("b", Ids{1}).snapshot, kept);
   // The other one gets as many as the flood has, and no more.
   (void)Insert(cache, "b", Ids{1, 2, 3}, Ids{0, 1'000, 1'001});
-  const auto second = cache.KeepSnapshot("b", Ids{1, 2});
+  const auto second = cache.KeepSnapshot("b", Ids{1, 2}, kPrompt);
   ASSERT_TRUE(second.has_value());
   EXPECT_EQ(cache.Find("b", Ids{1}).snapshot, kept);
-  EXPECT_EQ(cache.KeepSnapshot("b", Ids{1, 2, 3}), second);
+  EXPECT_EQ(cache.KeepSnapshot("b", Ids{1, 2, 3}, kPrompt), second);
   EXPECT_TRUE(cache.Find("a", Ids{99}).snapshot.has_value());
+}
+
+TEST(PrefixCacheTest, AReplyMovesItsSnapshotAndTakesNoPromptsPlace) {
+  PrefixCache cache(1, /*n_snapshots=*/2);
+  (void)Insert(cache, "", Ids{1, 2, 3, 4}, Ids{10, 11, 12, 13});
+  const auto prompt = cache.KeepSnapshot("", Ids{1}, kPrompt);
+  const auto reply = cache.KeepSnapshot("", Ids{1, 2}, kReply);
+  ASSERT_TRUE(reply.has_value());
+  EXPECT_EQ(cache.KeepSnapshot("", Ids{1, 2, 3}, kReply), reply);
+  EXPECT_EQ(cache.Find("", Ids{1, 2}).snapshot, prompt) << "it has moved on";
+  EXPECT_EQ(cache.Find("", Ids{1, 2, 3}).snapshot, reply);
+  // Another prompt takes the reply's place, though it was used last.
+  (void)Insert(cache, "", Ids{5}, Ids{15});
+  EXPECT_EQ(cache.KeepSnapshot("", Ids{5}, kPrompt), reply);
+  EXPECT_EQ(cache.KeepSnapshot("", Ids{1, 2, 3, 4}, kReply), std::nullopt)
+      << "only prompts have places";
+  EXPECT_EQ(cache.Find("", Ids{1}).snapshot, prompt);
+}
+
+TEST(PrefixCacheTest, ARepliesSnapshotBecomesAPrompts) {
+  PrefixCache cache(1, /*n_snapshots=*/2);
+  (void)Insert(cache, "", Ids{1, 2}, Ids{10, 11});
+  const auto first = cache.KeepSnapshot("", Ids{1}, kReply);
+  EXPECT_EQ(cache.KeepSnapshot("", Ids{1}, kReply), std::nullopt);
+  EXPECT_EQ(cache.KeepSnapshot("", Ids{1}, kPrompt), std::nullopt);
+  // It is no reply's any more, so that one does not move.
+  EXPECT_NE(cache.KeepSnapshot("", Ids{1, 2}, kReply), first);
+  EXPECT_EQ(cache.Find("", Ids{1}).snapshot, first);
 }
 
 TEST(PrefixCacheTest, ASnapshotThatIsForgottenIsFree) {
   PrefixCache cache(1, /*n_snapshots=*/1);
   (void)Insert(cache, "", Ids{1, 2}, Ids{10, 11});
   cache.ForgetSnapshot("", Ids{1});
-  EXPECT_EQ(cache.KeepSnapshot("", Ids{1}), 0);
+  EXPECT_EQ(cache.KeepSnapshot("", Ids{1}, kPrompt), 0);
   cache.ForgetSnapshot("", Ids{1});
   cache.ForgetSnapshot("x", Ids{1});
   EXPECT_EQ(cache.Find("", Ids{1, 2}).snapshot, std::nullopt);
-  EXPECT_EQ(cache.KeepSnapshot("", Ids{1, 2}), 0);
+  EXPECT_EQ(cache.KeepSnapshot("", Ids{1, 2}, kPrompt), 0);
 }
 
 TEST(PrefixCacheTest, RandomUseAgreesWithAPlainList) {

@@ -133,6 +133,38 @@ INSTANTIATE_TEST_SUITE_P(
                       ModelAndKv{"nemotron_h_q8_0", DType::kF16}),
     NameOfModelAndKv);
 
+// A conversation that is sent anew with each turn computes its newest turn and
+// what comes after the last whole page, whatever its models keep.
+TEST_P(SharedPrefixFamilyTest, TheNextTurnBeginsBehindTheReply) {
+  EngineSetup setup = {.n_ctx = 1'024,
+                       .n_slots = 2,
+                       .kv_type = GetParam().kv_type,
+                       .precision = Precision::kDefault};
+  setup.n_idle_sessions = 2;
+  setup.n_draft = 3;
+  Load(GetParam().model, setup);
+  const std::unique_ptr<Engine> warm = std::move(engine_);
+  setup.prefix_cache_bytes = 0;
+  Load(GetParam().model, setup);
+  Ids prompt = Prompt(100, 1, 1);
+  for (uint32_t turn = 0; turn < 4; ++turn) {
+    SCOPED_TRACE(turn);
+    GenerateOptions request = Greedy(prompt, 90 + 13 * turn);
+    request.draft_tokens = 3;
+    const Generated cold = Generate(*engine_, request);
+    const Generated got = Generate(*warm, request);
+    EXPECT_TRUE(SameBits(got, cold));
+    for (const TokenOutput& token : got.tokens) prompt.push_back(token.id);
+    // The last token of a reply is not computed.
+    const auto n_known = std::ssize(prompt) - 1;
+    const Ids message = RandomIds(20, 100 + turn);
+    prompt.insert(prompt.end(), message.begin(), message.end());
+    if (turn == 3) break;
+    GenerateOptions next = Greedy(prompt, 1);
+    EXPECT_EQ(Generate(*warm, next).info.n_cached, n_known / 64 * 64);
+  }
+}
+
 TEST_F(SharedPrefixTest, WithoutSnapshotsWindowLayersShareNothing) {
   Load("gemma_q5_0", {.n_ctx = 256});
   const GenerateOptions request = Greedy(Prompt(200, 1, 1), 3);
