@@ -30,17 +30,17 @@ from mute_client import (
     header,
     integer,
 )
+from faults.http2_bounds import (
+    MAX_CPU_SECONDS,
+    MAX_FLOOD_GROWTH_BYTES,
+    MAX_GROWTH_BYTES,
+    MIB,
+)
 from security.test_security import alive, channel_to, server_flags, tls  # noqa: F401
 from servers import Planner, processor_seconds, without_sanitizer
 
 CONTINUATION = 9
 CANCEL = struct.pack(">I", 8)
-MIB = 1 << 20
-# 10,000 resets were seen to take 219 MiB.
-MAX_GROWTH_BYTES = 448 * MIB
-MAX_CPU_SECONDS = 10
-# FloodWatch ends a connection at 64 MiB, and looks ten times a second.
-MAX_FLOOD_GROWTH_BYTES = 256 * MIB
 MAX_FLOOD_BYTES = 4096 * MIB
 MAX_STREAMS = 128  # kMaxStreamsPerConnection
 N_RESETS = 10_000
