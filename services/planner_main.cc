@@ -103,7 +103,9 @@ absl::Status Run(const PlannerFlags& all_flags, const Reread& reread) {
   CallGate gate;
   std::atomic<bool> listens = false;
   const auto takes_calls = [&] { return listens && !gate.is_closed(); };
-  const auto text = [&] { return metrics.Text(ledger, takes_calls()); };
+  const auto text = [&] {
+    return metrics.Text(ledger, takes_calls(), gate.auth_failures());
+  };
   auto scraped = StartMetrics(options.metrics_listen,
                               {.metrics = text, .is_ready = takes_calls});
   if (!scraped.ok()) return scraped.status();

@@ -5,6 +5,7 @@
 
 #include "base/status_macros.h"
 #include "services/http/http_models.h"
+#include "services/server/call.h"
 #include "services/server/call_gate.h"
 #include "services/server/call_stop.h"
 #include "services/server/server.h"
@@ -71,6 +72,7 @@ bool LoadsFirst(const std::shared_ptr<JsonCall>& call,
 void Run(const std::shared_ptr<JsonCall>& call, const absl::Status& queued) {
   auto json = queued.ok() ? Answer(*call) : queued;
   if (queued.ok() && !json.ok() && LoadsFirst(call, json.status())) return;
+  LogCallEnd(json.status(), call->request.request_id);
   call->model = nullptr;
   call->reply->Send(json.ok() ? HttpResponse{.body = Dump(*json)}
                               : call->path.error(json.status()));

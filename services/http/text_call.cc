@@ -10,6 +10,7 @@
 #include "services/generation/message_bytes.h"
 #include "services/host/clock.h"
 #include "services/http/http_models.h"
+#include "services/server/call.h"
 #include "services/server/server.h"
 
 namespace plimsoll::services {
@@ -212,6 +213,7 @@ void TextCall::Finish() {
     absl::MutexLock lock(&mu_);
     error = error_;
   }
+  LogCallEnd(error, request_.request_id);
   if (trace_ != nullptr) {
     trace_->Fail(error);
     trace_->End();

@@ -1,5 +1,6 @@
 #include "services/metrics/planner_metric_list.h"
 
+#include "services/metrics/auth_metric.h"
 #include "services/metrics/span_metric.h"
 
 namespace plimsoll::services {
@@ -18,6 +19,7 @@ std::span<const Metric* const> PlannerMetricList() {
                                             &kLeaseMeasuredBytes,
                                             &kLeaseErrorRatio,
                                             &kReserves,
+                                            &kAuthFailures,
                                             &kSpans};
   return kList;
 }

@@ -313,11 +313,12 @@ absl::Status Serve(const ServeFlags& flags,
   }
   ASSIGN_OR_RETURN(
       const auto front,
-      services::Front::Start(flags.http,
-                             {models, core->gate(), core->pool(), responses},
-                             [&metrics, &core](bool is_ready) {
-                               return metrics.Text(core->registry(), is_ready);
-                             }));
+      services::Front::Start(
+          flags.http, {models, core->gate(), core->pool(), responses},
+          [&metrics, &core](bool is_ready) {
+            return metrics.Text(core->registry(), is_ready,
+                                core->gate().auth_failures());
+          }));
   core->WatchDevices([&front] { front->SetReady(false); });
   absl::Status status = LoadAll(options, core->registry(), streams);
   if (status.ok()) {

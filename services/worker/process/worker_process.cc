@@ -6,6 +6,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -51,6 +52,13 @@ absl::Status CheckAllThreads(const WorkerOptions& options,
                    TracingThreads(tracing));
 }
 
+// Returns null if `listen` is empty.
+absl::StatusOr<std::unique_ptr<MetricsServer>> StartMetrics(
+    const std::string& listen, MetricsServer::Sources sources) {
+  if (listen.empty()) return std::unique_ptr<MetricsServer>();
+  return MetricsServer::Start(listen, std::move(sources));
+}
+
 // Returns at the signal that ends the worker.
 void AwaitEnd(ModelRegistry& registry, LogObserver& log, WorkerReload& reload) {
   if (reload.read_again == nullptr) {
@@ -79,16 +87,14 @@ absl::Status RunWorker(const ServerOptions& server_options,
   ModelRegistry& registry = core->registry();
   CallGate& gate = core->gate();
   std::atomic<bool> is_ready = false;
-  std::unique_ptr<MetricsServer> metrics;
-  if (has_metrics) {
-    const auto takes_calls = [&] { return is_ready && !gate.is_closed(); };
-    const auto text = [&observers, &registry, takes_calls] {
-      return observers->metrics.Text(registry, takes_calls());
-    };
-    ASSIGN_OR_RETURN(metrics, MetricsServer::Start(
-                                  server_options.metrics_listen,
-                                  {.metrics = text, .is_ready = takes_calls}));
-  }
+  const auto takes_calls = [&] { return is_ready && !gate.is_closed(); };
+  const auto text = [&] {
+    return observers->metrics.Text(registry, takes_calls(),
+                                   gate.auth_failures());
+  };
+  ASSIGN_OR_RETURN(const auto metrics,
+                   StartMetrics(server_options.metrics_listen,
+                                {.metrics = text, .is_ready = takes_calls}));
   const absl::Duration patience = server_options.reader_timeout;
   const auto generation =
       NewGenerationService(registry, gate, core->pool(), patience);

@@ -43,6 +43,9 @@ CONTINUATION = 9
 CANCEL = struct.pack(">I", 8)
 MAX_FLOOD_BYTES = 4096 * MIB
 MAX_STREAMS = 128  # kMaxStreamsPerConnection
+# The first one, and GRPC_ARG_HTTP2_MAX_PING_STRIKES too early ones
+# (kMinPingInterval).
+MAX_PINGS = 3
 N_RESETS = 10_000
 FIRST_ENTRY = 62  # the newest entry of the dynamic table
 NAMES = {
@@ -268,3 +271,14 @@ def test_streams_of_a_client_that_takes_no_settings(server):
         for i in range(10 * MAX_STREAMS):
             client.send(headers(2 * i + 1, block()))
         client.ping()
+
+
+def test_as_many_early_pings_as_a_client_may_send_and_one_more(server):
+    with Frames(server.address) as client:
+        for _ in range(MAX_PINGS):
+            client.ping()
+        assert not any(kind == GOAWAY for kind, _, _ in client.frames())
+        client.ping()
+        assert client.is_closed()
+        reasons = [data for kind, _, data in client.frames() if kind == GOAWAY]
+        assert reasons and reasons[-1].endswith(b"too_many_pings")
