@@ -32,11 +32,11 @@ def percentile(values, percent):
 class Reader(threading.Thread):
     """Reads an endless stream and notes when its tokens came."""
 
-    def __init__(self, worker, number, metadata=()):
+    def __init__(self, worker, number, metadata=(), **fields):
         super().__init__(daemon=True)
-        prompt = text(f"Story number {number}: once upon a time")
-        self.call = worker.generation.StreamGenerate(endless(text=prompt),
-                                                     metadata=metadata)
+        request = endless(text=text(f"Story number {number}: once upon a time"),
+                          **fields)
+        self.call = worker.generation.StreamGenerate(request, metadata=metadata)
         self.times = []
 
     def run(self):

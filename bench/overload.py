@@ -5,14 +5,17 @@ of streams beside one that nobody reads?
 Starts plimsoll-worker with one model. First every slot is kept busy by a client
 that asks again when it was answered: that is the peak. Then requests come at a
 fixed rate, a multiple of the peak's: printed are the tokens of those that were
-answered, and how long it took to refuse the others. At last some streams are
-read, without and with one beside them whose client reads nothing.
+answered, and how long it took to refuse the others. Then some streams are read,
+without and with one beside them whose client reads nothing. At last many streams
+are not read, and what the worker holds for each of them is a part of what it
+holds for all, because the pages of one alone are lost in those of the process.
 
 Needs the packages of tests/e2e/requirements.txt.
 
 usage: PLIMSOLL_BUILD=build/release overload.py [--times N] MODEL
 """
 import argparse
+import contextlib
 import os
 import pathlib
 import sys
@@ -99,12 +102,13 @@ def rss(worker):
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
-def await_parked(worker):
-    """Until a stream's window and queue are full."""
+def await_parked(worker, n=1):
+    """Until the windows and the queues of n streams are full."""
     for _ in range(600):
         load = worker.admin.GetLoad(admin.GetLoadRequest())
-        if any(request.state == admin.REQUEST_STATE_PARKED
-               for model in load.models for request in model.requests):
+        states = [request.state for model in load.models
+                  for request in model.requests]
+        if states.count(admin.REQUEST_STATE_PARKED) >= n:
             return
         time.sleep(0.1)
     raise SystemExit("a stream that nobody reads was not parked")
@@ -130,22 +134,62 @@ def slow_reader(worker, args):
     for i in range(args.repeats):
         quiet += read_for(worker, args)
         before = rss(worker)
-        # Only the first of its replies is read.
-        with small_channel(worker.address) as channel:
-            unread = GenerationStub(channel).StreamGenerate(endless(
-                text=text(f"Unread {i}"),
-                response=generation.ResponseOptions(top_logprobs=64)))
-            next(unread)
+        with unread(worker, i):
             await_parked(worker)
             held = rss(worker) - before
             beside += read_for(worker, args)
-            unread.cancel()
         print(f"  held for a stream that nobody reads: {held / 1024:.0f} KiB"
               " of resident memory")
     show("between tokens, alone", quiet)
     show("between tokens, beside it", beside)
     ratio = percentile(beside, 99) / percentile(quiet, 99)
     print(f"  p99 with / without: {ratio:.2f}")
+
+
+def large(name, **fields):
+    """A stream with large messages."""
+    return endless(text=text(f"Unread {name}"),
+                   response=generation.ResponseOptions(top_logprobs=64), **fields)
+
+
+@contextlib.contextmanager
+def unread(worker, name):
+    """A stream of which only the first message is read."""
+    with small_channel(worker.address) as channel:
+        call = GenerationStub(channel).StreamGenerate(large(name))
+        next(call)
+        yield
+        call.cancel()
+
+
+def read_whole(worker, name):
+    """Reads a stream as long as those that nobody reads get."""
+    with small_channel(worker.address) as channel:
+        for _ in GenerationStub(channel).StreamGenerate(large(name,
+                                                              max_tokens=128)):
+            pass
+
+
+def many_slow_readers(args):
+    flags = [f"--model=m={args.model}", f"--slots={args.unread}",
+             "--n-ctx=2048", "--prefix-cache=0", f"--threads={args.threads}"]
+    with Worker(*flags) as worker:
+        worker.await_ready()
+        # What every stream takes, read or not, the process has taken then.
+        readers = [threading.Thread(target=read_whole, args=(worker, i))
+                   for i in range(args.unread)]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join()
+        before = rss(worker)
+        with contextlib.ExitStack() as stack:
+            for i in range(args.unread):
+                stack.enter_context(unread(worker, i))
+            await_parked(worker, args.unread)
+            held = rss(worker) - before
+    print(f"  held for each of {args.unread} streams that nobody reads, beyond"
+          f" what they take if they are read: {held / args.unread / 1024:.0f} KiB")
 
 
 def main():
@@ -158,6 +202,8 @@ def main():
     parser.add_argument("--tokens", type=int, default=32, help="of a reply")
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--repeats", type=int, default=4)
+    parser.add_argument("--unread", type=int, default=16,
+                        help="streams at once that nobody reads, at the end")
     parser.add_argument("--threads", type=int, default=0,
                         help="of the worker; leave a core to the clients")
     parser.add_argument("model")
@@ -179,6 +225,7 @@ def main():
             print(f"  refused after: p50 {percentile(refusals, 50) * 1e3:.1f}"
                   f" ms, p99 {percentile(refusals, 99) * 1e3:.1f} ms")
         slow_reader(worker, args)
+    many_slow_readers(args)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 // plimsoll-gateway: serves the models of workers over HTTP.
 #include "services/gateway/gateway_flags.h"
 #include "services/gateway/gateway_process.h"
-#include "services/host/abort_message.h"
 #include "services/host/background.h"
-#include "services/host/core_dumps.h"
+#include "services/host/crash/abort_message.h"
+#include "services/host/crash/core_dumps.h"
 #include "services/host/heap.h"
 #include "services/server/flags.h"
 #include "services/server/server.h"

@@ -11,9 +11,9 @@
 
 #include "base/status_macros.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
-#include "services/host/abort_message.h"
 #include "services/host/background.h"
-#include "services/host/core_dumps.h"
+#include "services/host/crash/abort_message.h"
+#include "services/host/crash/core_dumps.h"
 #include "services/host/log.h"
 #include "services/host/service_manager.h"
 #include "services/http/metrics_server.h"
@@ -97,10 +97,13 @@ absl::Status Run(const PlannerFlags& all_flags, const Reread& reread) {
   CallGate gate;
   std::atomic<bool> listens = false;
   const auto takes_calls = [&] { return listens && !gate.is_closed(); };
-  const auto text = [&] { return metrics.Text(ledger, takes_calls()); };
-  auto scraped = MetricsServer::StartIfAny(
-      options.metrics_listen, {.metrics = text, .is_ready = takes_calls});
-  if (!scraped.ok()) return scraped.status();
+  const auto text = [&] {
+    return metrics.Text(ledger, takes_calls(), gate.auth_failures());
+  };
+  ASSIGN_OR_RETURN(
+      const auto scraped,
+      MetricsServer::StartIfAny(options.metrics_listen,
+                                {.metrics = text, .is_ready = takes_calls}));
   auto pool = WorkPool::Start();
   if (!pool.ok()) return pool.status();
   const auto service =

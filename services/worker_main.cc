@@ -8,10 +8,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "services/host/abort_message.h"
 #include "services/host/background.h"
 #include "services/host/clock.h"
-#include "services/host/core_dumps.h"
+#include "services/host/crash/abort_message.h"
+#include "services/host/crash/core_dumps.h"
 #include "services/host/device_list.h"
 #include "services/host/heap.h"
 #include "services/host/random_id.h"

@@ -1,5 +1,6 @@
 #include "services/gateway/gateway_metrics.h"
 
+#include "services/metrics/auth_metric.h"
 #include "services/metrics/gateway_metric_list.h"
 #include "services/metrics/scrape.h"
 #include "services/metrics/span_metric.h"
@@ -7,7 +8,8 @@
 namespace plimsoll::services {
 
 std::string GatewayMetricsText(const WorkerBook& book,
-                               const GatewayCounts& counts, bool is_ready) {
+                               const GatewayCounts& counts, bool is_ready,
+                               const AuthFailureCounts& failures) {
   Scrape scrape(GatewayMetricList());
   scrape.Add(kGatewayReady, {}, is_ready ? 1.0 : 0.0);
   scrape.Add(kGatewayReplies, {{"result", "ok"}}, counts.n_ok.load());
@@ -24,6 +26,7 @@ std::string GatewayMetricsText(const WorkerBook& book,
     scrape.Add(kGatewayWorkerRequests, labels, worker.n_requests);
     scrape.Add(kGatewayWorkerGone, labels, worker.n_gone);
   }
+  AddAuthFailures(failures, scrape);
   AddSpans(scrape);
   return scrape.Text();
 }

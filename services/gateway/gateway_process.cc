@@ -79,7 +79,8 @@ absl::Status RunGateway(const GatewayFlags& flags) {
   const auto planner = NewPlanner(flags);
   RemoteModels models({workers, counts, calls}, messages, planner.get());
   const auto metrics_text = [&](bool is_ready) {
-    return GatewayMetricsText(workers.Book(), counts, is_ready);
+    return GatewayMetricsText(workers.Book(), counts, is_ready,
+                              gate.auth_failures());
   };
   const auto is_ready = [&] {
     return workers.has_ready() && !gate.is_closed();

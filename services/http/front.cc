@@ -139,18 +139,21 @@ HttpResponse RefusalOf(const absl::Status& status) {
 // Returns OK if the request may go on where callers need a token of this role,
 // or none if `least` is absent; its tenant is then the token's.
 // Errors: kUnauthenticated; kPermissionDenied.
-absl::Status CheckCaller(const CallGuard& guard, std::optional<Role> least,
+absl::Status CheckCaller(CallGuard& guard, std::optional<Role> least,
                          HttpRequest& request) {
   if (!least.has_value()) return absl::OkStatus();
   const auto identity = guard.Identify(request.authorization, std::nullopt);
   if (!identity.has_value()) {
+    const bool has_none = request.authorization.empty();
+    guard.OnRefused(has_none ? AuthFailure::kNoToken : AuthFailure::kWrongToken,
+                    request.request_id);
     return absl::UnauthenticatedError(
-        request.authorization.empty()
-            ? "this server wants a token: send it as the header "
-              "Authorization: Bearer TOKEN"
-            : "the token is not valid here");
+        has_none ? "this server wants a token: send it as the header "
+                   "Authorization: Bearer TOKEN"
+                 : "the token is not valid here");
   }
   if (identity->role < *least) {
+    guard.OnRefused(AuthFailure::kLowRole, request.request_id);
     return absl::PermissionDeniedError(absl::StrCat(
         "a token of role ", RoleName(identity->role),
         " may not call this path, which takes role ", RoleName(*least)));
@@ -356,7 +359,10 @@ void Front::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
   if (const auto guard = room_.gate.guard()) {
     const absl::Status status = CheckCaller(
         *guard, route == nullptr ? Role::kViewer : route->least, request);
-    if (!status.ok()) return reply->Send(RefusalOf(status));
+    if (!status.ok()) {
+      return guard->Answer(status, request.authorization,
+                           [reply, status] { reply->Send(RefusalOf(status)); });
+    }
   }
   if (route == nullptr) return reply->Send(NothingHere());
   if (!HasMethod(route->methods, request.method)) {

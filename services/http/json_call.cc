@@ -6,6 +6,7 @@
 #include "base/status_macros.h"
 #include "services/host/memory_guard.h"
 #include "services/http/http_models.h"
+#include "services/server/call.h"
 #include "services/server/call_gate.h"
 #include "services/server/call_stop.h"
 #include "services/server/server.h"
@@ -73,6 +74,7 @@ void Run(const std::shared_ptr<JsonCall>& call, const absl::Status& queued) {
   auto json = queued.ok() ? WithinMemory([&] { return Answer(*call); })
                           : absl::StatusOr<Json>(queued);
   if (queued.ok() && !json.ok() && LoadsFirst(call, json.status())) return;
+  LogCallEnd(json.status(), call->request.request_id);
   call->model = nullptr;
   call->reply->Send(json.ok() ? HttpResponse{.body = Dump(*json)}
                               : call->path.error(json.status()));

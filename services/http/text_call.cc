@@ -11,6 +11,7 @@
 #include "services/host/clock.h"
 #include "services/host/memory_guard.h"
 #include "services/http/http_models.h"
+#include "services/server/call.h"
 #include "services/server/server.h"
 
 namespace plimsoll::services {
@@ -213,6 +214,7 @@ void TextCall::Finish() {
     absl::MutexLock lock(&mu_);
     error = error_;
   }
+  LogCallEnd(error, request_.request_id);
   if (trace_ != nullptr) {
     trace_->Fail(error);
     trace_->End();

@@ -1,5 +1,6 @@
 #include "services/metrics/planner_metric_list.h"
 
+#include "services/metrics/auth_metric.h"
 #include "services/metrics/span_metric.h"
 
 namespace plimsoll::services {
@@ -19,6 +20,7 @@ std::span<const Metric* const> PlannerMetricList() {
                                             &kLeaseErrorRatio,
                                             &kReserves,
                                             &kForcedReleases,
+                                            &kAuthFailures,
                                             &kSpans};
   return kList;
 }

@@ -7,6 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "plimsoll/v1/lease.pb.h"
+#include "services/metrics/auth_metric.h"
 #include "services/metrics/planner_metric_list.h"
 #include "services/metrics/span_metric.h"
 #include "services/wire/errors.h"
@@ -88,7 +89,8 @@ void PlannerMetrics::OnReserve(const absl::Status& status) {
   ++refused_[reason];
 }
 
-std::string PlannerMetrics::Text(Ledger& ledger, bool is_ready) const {
+std::string PlannerMetrics::Text(Ledger& ledger, bool is_ready,
+                                 const AuthFailureCounts& failures) const {
   Scrape scrape(PlannerMetricList());
   v1::ListDevicesResponse devices;
   v1::ListLeasesResponse leases;
@@ -110,6 +112,7 @@ std::string PlannerMetrics::Text(Ledger& ledger, bool is_ready) const {
   for (auto& [id, sum] : sums) AddLeases(id, sum, scrape);
   AddReserves(scrape);
   scrape.Add(kForcedReleases, {}, static_cast<double>(n_forced_.load()));
+  AddAuthFailures(failures, scrape);
   AddSpans(scrape);
   return scrape.Text();
 }

@@ -12,6 +12,7 @@
 #include "services/metrics/scrape.h"
 #include "services/planner/ledger.h"
 #include "services/planner/ledger_observer.h"
+#include "services/server/access/auth_failure.h"
 
 namespace plimsoll::services {
 
@@ -25,7 +26,9 @@ class PlannerMetrics final : public LedgerObserver {
   void OnForceRelease() override { ++n_forced_; }
 
   // Returns the reply to a scrape.
-  std::string Text(Ledger& ledger, bool is_ready) const;
+  // `failures` are those of the server's gate.
+  std::string Text(Ledger& ledger, bool is_ready,
+                   const AuthFailureCounts& failures = {}) const;
 
  private:
   void AddReserves(Scrape& scrape) const;

@@ -3,43 +3,50 @@
 #define PLIMSOLL_SERVICES_METRICS_SCRAPE_H_
 
 #include <prometheus/client_metric.h>
-#include <prometheus/metric_family.h>
 
 #include <cstdint>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "services/metrics/metric.h"
 
 namespace plimsoll::services {
 
-// Not thread-safe.
+// Writes the text format of Prometheus, version 0.0.4. It writes each value as
+// it comes: a worker with 64 models has 17,000 lines, which prometheus-cpp's
+// serializer takes several times as long for. Not thread-safe.
 class Scrape {
  public:
   using Label = prometheus::ClientMetric::Label;
   using Labels = std::vector<Label>;
   using Histogram = prometheus::ClientMetric::Histogram;
 
-  // It has all of `metrics`, in this order, at first without values.
+  // It has all of `metrics`, in this order, at first without values. They must
+  // outlive it.
   explicit Scrape(std::span<const Metric* const> metrics);
 
   // Adds a value of `metric`, which is one of those above. `labels` are those
   // that the metric names, in their order.
-  void Add(const Metric& metric, Labels labels, double value);
-  void Add(const Metric& metric, Labels labels, int64_t value) {
-    Add(metric, std::move(labels), static_cast<double>(value));
+  void Add(const Metric& metric, const Labels& labels, double value);
+  void Add(const Metric& metric, const Labels& labels, int64_t value) {
+    Add(metric, labels, static_cast<double>(value));
   }
-  void Add(const Metric& metric, Labels labels, const Histogram& histogram);
+  void Add(const Metric& metric, const Labels& labels,
+           const Histogram& histogram);
 
-  // Returns the text format of Prometheus, version 0.0.4.
+  // Returns the text of all metrics and their values.
   std::string Text() const;
 
  private:
-  prometheus::ClientMetric& Series(const Metric& metric, Labels labels);
+  struct Family {
+    const Metric* metric;
+    std::string lines;  // of its values
+  };
 
-  std::vector<prometheus::MetricFamily> families_;
+  std::string& LinesOf(const Metric& metric);
+
+  std::vector<Family> families_;
 };
 
 }  // namespace plimsoll::services

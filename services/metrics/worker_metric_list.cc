@@ -1,5 +1,6 @@
 #include "services/metrics/worker_metric_list.h"
 
+#include "services/metrics/auth_metric.h"
 #include "services/metrics/span_metric.h"
 
 namespace plimsoll::services {
@@ -7,6 +8,7 @@ namespace plimsoll::services {
 std::span<const Metric* const> WorkerMetricList() {
   static constexpr const Metric* kList[] = {&kReady,
                                             &kResidentBytes,
+                                            &kAuthFailures,
                                             &kSpans,
                                             &kTenantRequests,
                                             &kTenantTokens,

@@ -1,5 +1,6 @@
 #include "services/metrics/worker_metrics.h"
 
+#include "services/metrics/auth_metric.h"
 #include "services/metrics/registry_metrics.h"
 #include "services/metrics/span_metric.h"
 #include "services/metrics/worker_metric_list.h"
@@ -117,7 +118,8 @@ void WorkerMetrics::OnLease(const LeaseRecord& lease) {
   }
 }
 
-std::string WorkerMetrics::Text(ModelRegistry& registry, bool is_ready) const {
+std::string WorkerMetrics::Text(ModelRegistry& registry, bool is_ready,
+                                const AuthFailureCounts& failures) const {
   Scrape scrape(WorkerMetricList());
   scrape.Add(kReady, {}, is_ready ? 1.0 : 0.0);
   scrape.Add(kResidentBytes, {}, worker::ResidentBytes());
@@ -125,6 +127,7 @@ std::string WorkerMetrics::Text(ModelRegistry& registry, bool is_ready) const {
   AddModels(registry.List(), scrape);
   AddMemory(registry, scrape);
   AddCounts(scrape);
+  AddAuthFailures(failures, scrape);
   AddSpans(scrape);
   return scrape.Text();
 }

@@ -14,6 +14,7 @@
 #include "absl/synchronization/mutex.h"
 #include "services/metrics/model_counts.h"
 #include "services/metrics/scrape.h"
+#include "services/server/access/auth_failure.h"
 #include "services/worker/models/model_registry.h"
 #include "services/worker/models/options.h"
 #include "services/worker/models/worker_observer.h"
@@ -40,7 +41,9 @@ class WorkerMetrics final : public WorkerObserver {
 
   // Returns the reply to a scrape. It takes no longer than the registry's
   // lists, and reading some small files of /proc.
-  std::string Text(ModelRegistry& registry, bool is_ready) const;
+  // `failures` are those of the server's gate.
+  std::string Text(ModelRegistry& registry, bool is_ready,
+                   const AuthFailureCounts& failures = {}) const;
 
  private:
   struct AddedModel {

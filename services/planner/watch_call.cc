@@ -80,7 +80,7 @@ void WatchCall::FinishIfIdle() {
   if (is_finished_ || is_writing_ || !end_.has_value()) return;
   is_finished_ = true;
   slow_reader_.Start();
-  Finish(ToGrpc(*end_, request_id_));
+  Finish(EndOfCall(*end_, request_id_));
 }
 
 void WatchCall::OnDone() {

@@ -171,7 +171,7 @@ class WhatIfCall final : public grpc::ServerWriteReactor<v1::WhatIfResponse> {
   void End(const absl::Status& status) {
     StopCounting();
     AwaitReader();
-    Finish(ToGrpc(status, request_id_));
+    Finish(EndOfCall(status, request_id_));
   }
 
   grpc::CallbackServerContext& context_;  // until Finish

@@ -6,14 +6,13 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "services/host/log.h"
 #include "services/host/random_id.h"
 #include "services/server/peer.h"
 #include "services/server/request_id.h"
 
 namespace plimsoll::services {
 namespace {
-
-constexpr char kRequestIdKey[] = "x-request-id";
 
 // A unary call that is answered from the pool. Until it ends, it waits for what
 // comes before its work, or its work is queued or runs.
@@ -29,7 +28,7 @@ class PooledCall final : public UnaryReply {
         peer_(PeerOf(context.peer())),
         request_bytes_(request.ByteSizeLong()),
         cost_(cost),
-        stop_(NewCallStop(context)),
+        stop_(NewCallStop(context, limits.unary_deadline)),
         answer_(std::move(answer)) {}
 
   void Start(const grpc::CallbackServerContext& context, CallGate& gate,
@@ -80,12 +79,49 @@ class PooledCall final : public UnaryReply {
   CallGate::Pass pass_;
 };
 
+void LogRefusal(const absl::Status& status, absl::string_view request_id) {
+  Log(LogLevel::kWarning, "a request was refused",
+      {{"request_id", std::string(request_id)},
+       {"status", absl::StatusCodeToString(status.code())},
+       {"reason", v1::ErrorReason_Name(DetailsOf(status).reason)}});
+}
+
+void LogFailure(const absl::Status& status, absl::string_view request_id) {
+  Log(LogLevel::kError, "a request has failed",
+      {{"request_id", std::string(request_id)},
+       {"status", absl::StatusCodeToString(status.code())},
+       {"error", std::string(status.message())}});
+}
+
 }  // namespace
+
+void LogCallEnd(const absl::Status& status, absl::string_view request_id) {
+  switch (status.code()) {
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
+      return LogRefusal(status, request_id);
+    case absl::StatusCode::kInternal:
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kUnknown:
+      return LogFailure(status, request_id);
+    default:
+      return;
+  }
+}
+
+grpc::Status EndOfCall(const absl::Status& status,
+                       absl::string_view request_id) {
+  LogCallEnd(status, request_id);
+  return ToGrpc(status, request_id);
+}
 
 std::string TakeRequestId(const grpc::CallbackServerContext& context) {
   std::string id;
   const auto& metadata = context.client_metadata();
-  if (const auto found = metadata.find(kRequestIdKey);
+  if (const auto found =
+          metadata.find({kRequestIdKey.data(), kRequestIdKey.size()});
       found != metadata.end()) {
     id.assign(found->second.data(), found->second.size());
   }
@@ -95,7 +131,7 @@ std::string TakeRequestId(const grpc::CallbackServerContext& context) {
 
 void SendRequestId(grpc::CallbackServerContext& context,
                    const std::string& id) {
-  context.AddInitialMetadata(kRequestIdKey, id);
+  context.AddInitialMetadata(std::string(kRequestIdKey), id);
 }
 
 absl::Duration TimeLeft(const grpc::CallbackServerContext& context) {
@@ -122,9 +158,8 @@ ByteBudget::Share EnterCall(const grpc::CallbackServerContext& context,
 }
 
 std::shared_ptr<CallStop> NewCallStop(
-    const grpc::CallbackServerContext& context) {
-  return std::make_shared<CallStop>(
-      std::min(TimeLeft(context), kUnaryDeadline));
+    const grpc::CallbackServerContext& context, absl::Duration most) {
+  return std::make_shared<CallStop>(std::min(TimeLeft(context), most));
 }
 
 int64_t MemoryOf(const google::protobuf::Message& message) {
@@ -171,7 +206,7 @@ void UnaryReply::End(const absl::Status& status) {
   }
   // This comes first: the reply may be gone once it is finished.
   slow_reader_.Start();
-  Finish(ToGrpc(end, request_id_));
+  Finish(EndOfCall(end, request_id_));
 }
 
 grpc::ServerUnaryReactor* AnswerOnPool(grpc::CallbackServerContext* context,

@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/stop_check.h"
 #include "services/host/memory_guard.h"
@@ -37,6 +38,8 @@ struct CallLimits {
   ByteBudget& messages;
   // A call whose client reads nothing for this long is cancelled.
   absl::Duration reader_timeout;
+  // The most time that a unary call's work may take, whatever its client says.
+  absl::Duration unary_deadline = kUnaryDeadline;
 };
 
 // Returns the call's x-request-id if it is printable and short, else a new one.
@@ -58,13 +61,24 @@ absl::Duration TimeLeft(const grpc::CallbackServerContext& context);
 absl::StatusOr<CallGate::Pass> BeginCall(
     const grpc::CallbackServerContext& context, CallGate& gate);
 
+// Writes a line with the request's id if the server refused the request (for
+// memory, a queue, a quota, a drain or who calls) or failed at it. Mistakes of
+// clients, deadlines and cancellations have none. No line has what a caller
+// sent, except for the id.
+void LogCallEnd(const absl::Status& status, absl::string_view request_id);
+
+// LogCallEnd, and then ToGrpc: the status that a call ends with.
+grpc::Status EndOfCall(const absl::Status& status,
+                       absl::string_view request_id);
+
 // The call's share of the memory of messages. It is empty at first.
 ByteBudget::Share EnterCall(const grpc::CallbackServerContext& context,
                             const CallLimits& limits);
 
-// Stops the work of the call at its deadline, or at kUnaryDeadline from now.
+// Stops the work of the call at its deadline, or after `most` from now.
 std::shared_ptr<CallStop> NewCallStop(
-    const grpc::CallbackServerContext& context);
+    const grpc::CallbackServerContext& context,
+    absl::Duration most = kUnaryDeadline);
 
 // Bytes that a message takes in memory.
 int64_t MemoryOf(const google::protobuf::Message& message);

@@ -1,5 +1,6 @@
 #include "services/server/call_gate.h"
 
+#include "services/server/call_guard.h"
 #include "services/wire/errors.h"
 
 namespace plimsoll::services {
@@ -48,24 +49,31 @@ void CallGate::SetCloseListener(std::function<void()> listener) {
   close_listener_ = std::move(listener);
 }
 
-void CallGate::SetGuard(std::shared_ptr<const CallGuard> guard) {
+void CallGate::SetGuard(std::shared_ptr<CallGuard> guard) {
   SteadyMutexLock lock(&mu_);
   guard_ = std::move(guard);
 }
 
-void CallGate::SetGuardOfChanges(std::shared_ptr<const CallGuard> guard) {
+void CallGate::SetGuardOfChanges(std::shared_ptr<CallGuard> guard) {
   SteadyMutexLock lock(&mu_);
   guard_of_changes_ = std::move(guard);
 }
 
-std::shared_ptr<const CallGuard> CallGate::guard() const {
+std::shared_ptr<CallGuard> CallGate::guard() const {
   SteadyMutexLock lock(&mu_);
   return guard_;
 }
 
-std::shared_ptr<const CallGuard> CallGate::guard_of_changes() const {
+std::shared_ptr<CallGuard> CallGate::guard_of_changes() const {
   SteadyMutexLock lock(&mu_);
   return guard_of_changes_;
+}
+
+AuthFailureCounts CallGate::auth_failures() const {
+  // Where both are there, they are one.
+  std::shared_ptr<CallGuard> one = guard();
+  if (one == nullptr) one = guard_of_changes();
+  return one == nullptr ? AuthFailureCounts() : one->failures();
 }
 
 int64_t CallGate::NotifyWhenIdle(std::function<void()> told) {

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/sync/steady_mutex.h"
+#include "services/server/access/auth_failure.h"
 
 namespace plimsoll::services {
 
@@ -57,15 +58,15 @@ class CallGate {
   // must not block and must not use the gate. Returns the id for Forget().
   int64_t NotifyWhenIdle(std::function<void()> told) ABSL_LOCKS_EXCLUDED(mu_);
   // Who says who calls; null if this server does not ask.
-  void SetGuard(std::shared_ptr<const CallGuard> guard)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  std::shared_ptr<const CallGuard> guard() const ABSL_LOCKS_EXCLUDED(mu_);
+  void SetGuard(std::shared_ptr<CallGuard> guard) ABSL_LOCKS_EXCLUDED(mu_);
+  std::shared_ptr<CallGuard> guard() const ABSL_LOCKS_EXCLUDED(mu_);
   // Who says it of methods that change the server, which may be served at
   // another address.
-  void SetGuardOfChanges(std::shared_ptr<const CallGuard> guard)
+  void SetGuardOfChanges(std::shared_ptr<CallGuard> guard)
       ABSL_LOCKS_EXCLUDED(mu_);
-  std::shared_ptr<const CallGuard> guard_of_changes() const
-      ABSL_LOCKS_EXCLUDED(mu_);
+  std::shared_ptr<CallGuard> guard_of_changes() const ABSL_LOCKS_EXCLUDED(mu_);
+  // How many calls were refused for who called; zeros if nobody was asked.
+  AuthFailureCounts auth_failures() const ABSL_LOCKS_EXCLUDED(mu_);
 
   // Drops the function that NotifyWhenIdle() registered under `id`.
   void Forget(int64_t id) ABSL_LOCKS_EXCLUDED(mu_);
@@ -77,8 +78,8 @@ class CallGate {
   int64_t running_ ABSL_GUARDED_BY(mu_) = 0;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   std::function<void()> close_listener_ ABSL_GUARDED_BY(mu_);
-  std::shared_ptr<const CallGuard> guard_ ABSL_GUARDED_BY(mu_);
-  std::shared_ptr<const CallGuard> guard_of_changes_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<CallGuard> guard_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<CallGuard> guard_of_changes_ ABSL_GUARDED_BY(mu_);
   int64_t next_id_ ABSL_GUARDED_BY(mu_) = 1;
   std::map<int64_t, std::function<void()>> idle_waiters_ ABSL_GUARDED_BY(mu_);
 };

@@ -16,8 +16,10 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "services/server/access/auth_failure.h"
 #include "services/server/access/grants.h"
 #include "services/server/access/identity.h"
+#include "services/server/access/refusal_delay.h"
 #include "services/server/token_file.h"
 
 namespace plimsoll::services {
@@ -40,8 +42,19 @@ class CallGuard {
   // kPermissionDenied if the role is too low, if there is no grant for the
   // caller, or the method has no rule. No message has the token in it.
   absl::Status Check(absl::string_view path, absl::string_view authorization,
-                     const std::optional<Identity>& known = std::nullopt)
+                     const std::optional<Identity>& known = std::nullopt,
+                     absl::string_view request_id = "")
       ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Counts a call that was refused, and logs some of them. `request_id` is the
+  // client's; "" if there is none.
+  void OnRefused(AuthFailure failure, absl::string_view request_id)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  AuthFailureCounts failures() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Gives the answer to a call that was refused with `status`: at once, or
+  // later (RefusalDelay) if it showed a token, which may have been a guess.
+  void Answer(const absl::Status& status, absl::string_view authorization,
+              std::function<void()> answer);
 
   // Returns who calls. A token counts before what the connection proves, and
   // one that is not valid is nobody.
@@ -63,17 +76,23 @@ class CallGuard {
   std::optional<Identity> LocalIdentity(size_t local_class) const;
 
  private:
-  absl::Status Judge(absl::string_view path, absl::string_view authorization,
-                     const std::optional<Identity>& known) const;
-  absl::Status NoIdentity(absl::string_view authorization) const;
-  void CountRefusal() ABSL_LOCKS_EXCLUDED(mu_);
+  struct Verdict {
+    absl::Status status;
+    AuthFailure failure = AuthFailure::kLowRole;  // if it is not OK
+  };
+
+  Verdict Judge(absl::string_view path, absl::string_view authorization,
+                const std::optional<Identity>& known) const;
+  Verdict NoIdentity(absl::string_view authorization) const;
 
   const std::shared_ptr<TokenFile> tokens_;
   const std::function<absl::Time()> clock_;
   const std::vector<Grant> grants_;
-  absl::Mutex mu_;
+  mutable absl::Mutex mu_;
+  AuthFailureCounts failures_ ABSL_GUARDED_BY(mu_) = {};
   int64_t n_refused_ ABSL_GUARDED_BY(mu_) = 0;  // since the last line
   absl::Time logged_at_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
+  RefusalDelay delay_;
 };
 
 }  // namespace plimsoll::services

@@ -17,7 +17,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "base/status_macros.h"
 #include "services/server/listen_address.h"
+#include "services/server/request_id.h"
 #include "services/server/small_file.h"
 #include "services/server/token_list.h"
 
@@ -28,16 +30,6 @@ using grpc::experimental::FileWatcherCertificateProvider;
 
 // Seconds between two looks at the files of certificates.
 constexpr unsigned int kRefreshSeconds = 1;
-
-// Keeps gRPC from shutting down before the process ends. Its shutdown waits for
-// every thread that it started, and also for one that the system refused, so it
-// might never return (timer_manager.cc of gRPC 1.51).
-void KeepGrpc() {
-  [[maybe_unused]] static const bool is_kept = [] {
-    grpc_init();
-    return true;
-  }();
-}
 
 absl::string_view TextOf(const grpc_slice& slice) {
   return {reinterpret_cast<const char*>(GRPC_SLICE_START_PTR(slice)),
@@ -100,54 +92,81 @@ void MarkLocalClass(grpc_auth_context* context, size_t local_class) {
 
 // Whom gRPC asks about the calls of one port.
 struct Asked {
-  std::shared_ptr<CallGuard> guard;  // null: it takes all calls of `methods`
+  std::shared_ptr<CallGuard> guard;  // null: it takes all calls of `served`
   // Where processes of this machine call: the class that all of them are in.
   std::optional<size_t> local_class;
-  MethodSet methods = MethodSet::kAll;
+  ServedMethods served = {};
 };
 
-absl::Status NotServedHere(MethodSet methods) {
+// Errors: kPermissionDenied or kUnimplemented if the address does not serve it.
+absl::Status CheckServed(const ServedMethods& served, absl::string_view path) {
+  if (IsServed(served.methods, path)) {
+    return served.has_reflection || !IsReflection(path)
+               ? absl::OkStatus()
+               : absl::UnimplementedError(
+                     "this address is not loopback, where reflection is off: "
+                     "start the server with --reflection");
+  }
   return absl::PermissionDeniedError(
-      methods == MethodSet::kAdmin
+      served.methods == MethodSet::kAdmin
           ? "the address of --admin-listen serves what changes this server and "
             "health; call the one of --listen for everything else"
           : "this server serves what changes it at the address of "
             "--admin-listen only");
 }
 
+// What stands in a call's metadata.
+struct Asking {
+  absl::string_view path;
+  absl::string_view authorization;
+  absl::string_view request_id;
+};
+
+Asking ReadAsking(const grpc_metadata* metadata, size_t n_metadata) {
+  Asking asking;
+  int n_tokens = 0;
+  for (size_t i = 0; i < n_metadata; ++i) {
+    const absl::string_view key = TextOf(metadata[i].key);
+    const absl::string_view value = TextOf(metadata[i].value);
+    if (key == ":path") asking.path = value;
+    if (key == kRequestIdKey && IsGoodRequestId(value)) {
+      asking.request_id = value;
+    }
+    if (key != "authorization") continue;
+    // Two of them are none: nobody knows which one counts elsewhere.
+    asking.authorization = n_tokens++ == 0 ? value : "";
+  }
+  return asking;
+}
+
 // Whether a call may go on, by what its connection and its metadata say.
 absl::Status JudgeCall(const Asked& asked, grpc_auth_context* context,
-                       absl::string_view path,
-                       absl::string_view authorization) {
-  if (!IsServed(asked.methods, path)) return NotServedHere(asked.methods);
+                       const Asking& asking) {
+  RETURN_IF_ERROR(CheckServed(asked.served, asking.path));
   if (asked.guard == nullptr) return absl::OkStatus();
   CallGuard& guard = *asked.guard;
   if (asked.local_class.has_value()) {
     MarkLocalClass(context, *asked.local_class);
   }
-  return guard.Check(path, authorization, KnownBy(context, guard));
+  return guard.Check(asking.path, asking.authorization, KnownBy(context, guard),
+                     asking.request_id);
 }
 
 // gRPC's question about one call, whose metadata has its path too.
 void AskGuard(void* state, grpc_auth_context* context,
               const grpc_metadata* metadata, size_t n_metadata,
               grpc_process_auth_metadata_done_cb done, void* user_data) {
-  absl::string_view path;
-  absl::string_view authorization;
-  int n_found = 0;
-  for (size_t i = 0; i < n_metadata; ++i) {
-    const absl::string_view key = TextOf(metadata[i].key);
-    if (key == ":path") path = TextOf(metadata[i].value);
-    if (key != "authorization") continue;
-    // Two of them are none: nobody knows which one counts elsewhere.
-    authorization = n_found++ == 0 ? TextOf(metadata[i].value) : "";
-  }
-  const absl::Status status = JudgeCall(*static_cast<const Asked*>(state),
-                                        context, path, authorization);
-  // The codes of both libraries have the same numbers.
-  done(user_data, nullptr, 0, nullptr, 0,
-       static_cast<grpc_status_code>(status.code()),
-       std::string(status.message()).c_str());
+  const Asking asking = ReadAsking(metadata, n_metadata);
+  const Asked& asked = *static_cast<const Asked*>(state);
+  const absl::Status status = JudgeCall(asked, context, asking);
+  const auto answer = [done, user_data, status] {
+    // The codes of both libraries have the same numbers.
+    done(user_data, nullptr, 0, nullptr, 0,
+         static_cast<grpc_status_code>(status.code()),
+         std::string(status.message()).c_str());
+  };
+  if (asked.guard == nullptr) return answer();
+  asked.guard->Answer(status, asking.authorization, answer);
 }
 
 void DropAsked(void* state) { delete static_cast<Asked*>(state); }
@@ -159,7 +178,7 @@ class GuardedCredentials final : public grpc::ServerCredentials {
   // Takes `credentials` over.
   GuardedCredentials(grpc_server_credentials* credentials, Asked asked)
       : credentials_(credentials) {
-    if (asked.guard == nullptr && asked.methods == MethodSet::kAll) return;
+    if (asked.guard == nullptr && asked.served.is_all()) return;
     grpc_server_credentials_set_auth_metadata_processor(
         credentials_, {&AskGuard, &DropAsked, new Asked(std::move(asked))});
   }
@@ -246,24 +265,33 @@ class TokenSender final : public grpc::MetadataCredentialsPlugin {
 
 }  // namespace
 
+void KeepGrpc() {
+  [[maybe_unused]] static const bool is_kept = [] {
+    grpc_init();
+    return true;
+  }();
+}
+
 std::shared_ptr<grpc::ServerCredentials> NewServerCredentials(
-    const ServerTls& tls, std::shared_ptr<CallGuard> guard, MethodSet methods) {
+    const ServerTls& tls, std::shared_ptr<CallGuard> guard,
+    ServedMethods served) {
   KeepGrpc();
-  if (!tls.is_on() && guard == nullptr && methods == MethodSet::kAll) {
+  if (!tls.is_on() && guard == nullptr && served.is_all()) {
     return grpc::InsecureServerCredentials();
   }
   return std::make_shared<GuardedCredentials>(
       tls.is_on() ? NewTlsServerCredentials(tls)
                   : grpc_insecure_server_credentials_create(),
-      Asked{std::move(guard), std::nullopt, methods});
+      Asked{std::move(guard), std::nullopt, served});
 }
 
 std::shared_ptr<grpc::ServerCredentials> NewLocalCredentials(
-    std::shared_ptr<CallGuard> guard, size_t local_class, MethodSet methods) {
+    std::shared_ptr<CallGuard> guard, size_t local_class,
+    ServedMethods served) {
   KeepGrpc();
   return std::make_shared<GuardedCredentials>(
       grpc_insecure_server_credentials_create(),
-      Asked{std::move(guard), local_class, methods});
+      Asked{std::move(guard), local_class, served});
 }
 
 std::shared_ptr<grpc::ChannelCredentials> NewChannelCredentials(

@@ -19,19 +19,24 @@
 
 namespace plimsoll::services {
 
-// Plain text if `tls` is off. Only `methods` are served. `guard` decides about
-// every call of them; null: all are taken. CheckServerTls found nothing wrong.
+// Keeps gRPC from shutting down before the process ends. Its shutdown waits for
+// every thread that it started, and also for one that the system refused, so it
+// might never return (timer_manager.cc of gRPC 1.51).
+void KeepGrpc();
+
+// Plain text if `tls` is off. Only what is `served` is. `guard` decides about
+// every call of it; null: all are taken. CheckServerTls found nothing wrong.
 // The files of `tls` are looked at every second, and connections that come
 // later use what they have then.
 std::shared_ptr<grpc::ServerCredentials> NewServerCredentials(
     const ServerTls& tls, std::shared_ptr<CallGuard> guard,
-    MethodSet methods = MethodSet::kAll);
+    ServedMethods served = {});
 
 // Plain text for connections through a Unix socket whose processes are in
 // `local_class` of the guard.
 std::shared_ptr<grpc::ServerCredentials> NewLocalCredentials(
     std::shared_ptr<CallGuard> guard, size_t local_class,
-    MethodSet methods = MethodSet::kAll);
+    ServedMethods served = {});
 
 // For a channel to `address`. Plain text without a CA; then a token is sent to
 // this machine only. CheckClientSecurity found nothing wrong. Files are read as

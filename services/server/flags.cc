@@ -223,6 +223,9 @@ void AddServerFlags(CLI::App& app, ServerOptions& options) {
       ->check([](const std::string& grant) {
         return std::string(ParseGrant(grant).status().message());
       });
+  app.add_flag("--reflection", options.has_reflection,
+               "Serve reflection, which lists all methods, also at addresses "
+               "that are not loopback");
   AddNetworkFlags(app, options);
 }
 

@@ -111,4 +111,8 @@ bool IsServed(MethodSet methods, absl::string_view path) {
                      });
 }
 
+bool IsReflection(absl::string_view path) {
+  return absl::StartsWith(path, "/grpc.reflection.");
+}
+
 }  // namespace plimsoll::services

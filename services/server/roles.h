@@ -45,6 +45,17 @@ enum class MethodSet {
 // plan and look at leases, and health. An empty path is in kAll only.
 bool IsServed(MethodSet methods, absl::string_view path);
 
+// What an address serves.
+struct ServedMethods {
+  MethodSet methods = MethodSet::kAll;
+  bool has_reflection = true;
+
+  bool is_all() const { return methods == MethodSet::kAll && has_reflection; }
+};
+
+// Whether `path` is a method of reflection, of whatever version.
+bool IsReflection(absl::string_view path);
+
 }  // namespace plimsoll::services
 
 #endif  // PLIMSOLL_SERVICES_SERVER_ROLES_H_

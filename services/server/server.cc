@@ -39,7 +39,7 @@ int Millis(absl::Duration duration) {
   return static_cast<int>(absl::ToInt64Milliseconds(duration));
 }
 
-void SetLimits(grpc::ServerBuilder& builder) {
+void SetLimits(const ConnectionLimits& limits, grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE,
                              kMaxRequestMetadataBytes);
@@ -54,11 +54,11 @@ void SetLimits(grpc::ServerBuilder& builder) {
     builder.AddChannelArgument(name, value);
   });
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
-                             Millis(kMaxConnectionIdle));
+                             Millis(limits.idle));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
-                             Millis(kMaxConnectionAge));
+                             Millis(limits.age));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
-                             Millis(kMaxConnectionAge));
+                             Millis(limits.age_grace));
   // Two servers on one port are a mistake, not load balancing.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   grpc::ResourceQuota quota("plimsoll");
@@ -78,6 +78,13 @@ bool IsGuarded(const ServerOptions& options, const std::string& address) {
   return grants.ok() &&
          std::any_of(grants->begin(), grants->end(),
                      [](const Grant& grant) { return !grant.is_local(); });
+}
+
+// Whether reflection is served at `address`.
+bool HasReflection(const ServerOptions& options, const std::string& address) {
+  if (options.has_reflection || IsUnixAddress(address)) return true;
+  const auto parsed = ParseListen(address);
+  return parsed.ok() && IsLoopback(parsed->host);
 }
 
 // Returns null if the server asks at neither address who calls.
@@ -210,13 +217,15 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
 absl::Status Server::Build(const std::vector<grpc::Service*>& services,
                            const std::shared_ptr<CallGuard>& guard) {
   grpc::ServerBuilder builder;
-  SetLimits(builder);
+  SetLimits(options_.connections, builder);
   for (grpc::Service* service : services) builder.RegisterService(service);
   const auto listener = [&](const std::string& address, MethodSet methods) {
     return std::make_unique<Listener>(
-        builder, ListenerOptions{address, options_.socket_mode, options_.tls,
+        builder, ListenerOptions{address,
+                                 options_.socket_mode,
+                                 options_.tls,
                                  IsGuarded(options_, address) ? guard : nullptr,
-                                 methods});
+                                 {methods, HasReflection(options_, address)}});
   };
   const bool has_admin = !options_.admin_listen.empty();
   listener_ = listener(options_.listen,

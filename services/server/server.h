@@ -38,6 +38,13 @@ inline constexpr int kMaxStreamsPerConnection = 128;
 inline constexpr size_t kMaxBufferBytes = 64 << 20;
 inline constexpr absl::Duration kMaxConnectionIdle = absl::Minutes(5);
 inline constexpr absl::Duration kMaxConnectionAge = absl::Hours(1);
+// How long a client may keep a connection.
+struct ConnectionLimits {
+  absl::Duration idle = kMaxConnectionIdle;  // without a call
+  absl::Duration age = kMaxConnectionAge;    // gRPC varies it by a tenth
+  // The time that calls get on a connection that is too old.
+  absl::Duration age_grace = kMaxConnectionAge;
+};
 // A call whose client reads nothing for this long is cancelled.
 inline constexpr absl::Duration kReaderTimeout = absl::Seconds(30);
 // The deadline of a unary call that has none.
@@ -56,8 +63,9 @@ struct ServerOptions {
   // As `listen`: where methods are served that change the server, and only
   // there (roles.h). Empty: they are served at `listen`.
   std::string admin_listen = {};
-  mode_t socket_mode = 0660;        // of the files of Unix sockets
-  bool allow_insecure = false;      // allows any address without the rest
+  mode_t socket_mode = 0660;    // of the files of Unix sockets
+  bool allow_insecure = false;  // allows any address without the rest
+  bool has_reflection = false;  // allows it at any address, not loopback alone
   std::string metrics_listen = {};  // host:port; empty: no metrics
   ServerTls tls = {};
   std::string tokens = "";  // a file of tokens; empty: the server takes none
@@ -66,6 +74,7 @@ struct ServerOptions {
   absl::Duration reader_timeout = kReaderTimeout;
   LogSettings log = {};
   bool allows_core_dumps = false;
+  ConnectionLimits connections = {};
 
   // Whether the server knows who calls at `listen`, so that a tenant is proven.
   // It then has a CallGuard.

@@ -10,6 +10,7 @@ import pathlib
 import re
 import shlex
 import shutil
+import sys
 import tempfile
 import tomllib
 import unittest
@@ -19,11 +20,17 @@ import render
 import pod_settings
 from overlays import BUILD_DIR, TOOLS_DIR, containers, rendered, run, server, settings_of
 
+sys.path.append(str(render.SOURCE_DIR / "tests" / "e2e" / "faults"))
+
+import http2_bounds  # noqa: E402
+
 CRDS_DIR = render.SOURCE_DIR.parent / "shared" / "suites" / "crds"
 CACHE_DIR = pathlib.Path(
     os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
 )
 KUBERNETES = "1.37"
+# With 10,000 devices and 100,000 leases (docs/measured/planner_scale.md).
+PLANNER_HELD_BYTES = 218 << 20
 # What ends a worker beside its calls: see base/worker.yaml.
 END_SECONDS = 10
 CUSTOM_GROUPS = (
@@ -147,6 +154,17 @@ class OverlayTest(unittest.TestCase):
                     resources["requests"]["memory"], resources["limits"]["memory"]
                 )
                 self.assertIn("cpu", resources["requests"])
+
+    def test_a_planner_has_room_for_what_hostile_frames_may_take(self):
+        least = PLANNER_HELD_BYTES + http2_bounds.MAX_GROWTH_BYTES
+        n_planners = 0
+        for _, controller in self.each_server():
+            container = server(controller)
+            if container["command"][0] == "plimsoll-planner":
+                limit = pod_settings.bytes_of(container["resources"]["limits"]["memory"])
+                self.assertGreaterEqual(limit, least)
+                n_planners += 1
+        self.assertGreater(n_planners, 0)
 
     def test_probes_ask_where_they_are_answered(self):
         for overlay, controller in self.each_server():

@@ -20,6 +20,8 @@ import time
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+import pod_settings
+
 SUBNET = ipaddress.ip_network("10.93.0.0/24")
 BRIDGE = "pods"
 # What a pod's root has of this machine's.
@@ -126,7 +128,7 @@ class Pod:
         self.spec = template["spec"]
         self.container = self.spec["containers"][0]
         limit = self.container["resources"]["limits"]["memory"]
-        self.limit_bytes = bytes_of(limit)
+        self.limit_bytes = pod_settings.bytes_of(limit)
         self.cgroup = MemoryCgroup(name, self.limit_bytes)
         self.is_ready = False
         self.failure = None  # why its container had to be killed
@@ -300,11 +302,3 @@ class Pod:
             pipe.close()
         self.cgroup.close()
         os.rmdir(self.root)
-
-
-def bytes_of(quantity):
-    """The bytes of a quantity of Kubernetes, as far as our manifests use them."""
-    for unit, factor in (("Ki", 1 << 10), ("Mi", 1 << 20), ("Gi", 1 << 30)):
-        if quantity.endswith(unit):
-            return int(quantity[: -len(unit)]) * factor
-    return int(quantity)

@@ -14,6 +14,14 @@ SECTIONS = {
 }
 
 
+def bytes_of(quantity):
+    """The bytes of a quantity of Kubernetes, as far as our manifests use them."""
+    for unit, factor in (("Ki", 1 << 10), ("Mi", 1 << 20), ("Gi", 1 << 30)):
+        if quantity.endswith(unit):
+            return int(quantity[: -len(unit)]) * factor
+    return int(quantity)
+
+
 def config_maps(objects):
     """The texts of all ConfigMaps of a rendered overlay, by name and file."""
     return {

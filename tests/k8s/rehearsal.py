@@ -380,7 +380,7 @@ def rehearse(cluster, clients, http_clients):
 
 def print_report(cluster, clients, http_clients, report):
     container = cluster.worker["spec"]["template"]["spec"]["containers"][0]
-    limit_bytes = pod.bytes_of(container["resources"]["limits"]["memory"])
+    limit_bytes = pod_settings.bytes_of(container["resources"]["limits"]["memory"])
     for what, values in report.items():
         print(f"{what}: " + ", ".join(f"{value:.1f}" for value in values))
     peaks = [peak for peak in cluster.peaks if peak is not None]

@@ -190,7 +190,7 @@ ONLY_IN = (
     (r"cuda.*|cublas.*", ("kernels/cuda/", "tests/kernels/")),
     (r"boost/.*", ("services/http/http_",)),
     (r"curl/.*", ("services/fetch/curl_library",)),
-    (r"prometheus/.*", ("services/metrics/",)),
+    (r"prometheus/.*", ("services/metrics/", "tests/services/metrics/")),
     (r"histedit\.h", ("services/cli/chat/line_editor",)),
     (r"tests/.*", ("tests/",)),
     (r"absl/log/.*", ()),

@@ -16,7 +16,7 @@ namespace plimsoll::worker {
 
 // Maps files read-only. Their pages are read when they are used, and the system
 // may drop them. A read of a page that the file no longer has, or that its disk
-// does not give, is a SIGBUS for the process (services/host/bus_error.h).
+// does not give, is a SIGBUS for the process (services/host/crash/bus_error.h).
 // Thread-safe.
 class ModelMapping {
  public:

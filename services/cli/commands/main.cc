@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "services/cli/commands/cli.h"
-#include "services/host/abort_message.h"
+#include "services/host/crash/abort_message.h"
 
 int main(int argc, char** argv) {
   plimsoll::services::SayWhatAborts();

@@ -26,7 +26,7 @@
 #include "services/cli/terminal/progress.h"
 #include "services/host/background.h"
 #include "services/host/clock.h"
-#include "services/host/core_dumps.h"
+#include "services/host/crash/core_dumps.h"
 #include "services/host/device_list.h"
 #include "services/host/heap.h"
 #include "services/host/log.h"
@@ -313,14 +313,15 @@ absl::Status Serve(const ServeFlags& flags,
     core->gate().SetGuard(
         std::make_shared<services::CallGuard>(*std::move(tokens), absl::Now));
   }
-  ASSIGN_OR_RETURN(
-      const auto front,
-      services::Front::Start(flags.http,
-                             {models, core->gate(), core->pool(), responses,
-                              [&core] { return core->IsAlive(); }},
-                             [&metrics, &core](bool is_ready) {
-                               return metrics.Text(core->registry(), is_ready);
-                             }));
+  ASSIGN_OR_RETURN(const auto front,
+                   services::Front::Start(
+                       flags.http,
+                       {models, core->gate(), core->pool(), responses,
+                        [&core] { return core->IsAlive(); }},
+                       [&metrics, &core](bool is_ready) {
+                         return metrics.Text(core->registry(), is_ready,
+                                             core->gate().auth_failures());
+                       }));
   core->WatchDevices([&front] { front->SetReady(false); });
   core->WatchHangs([](bool /*is_alive*/) {});  // /livez asks the core
   absl::Status status = LoadAll(options, core->registry(), streams);

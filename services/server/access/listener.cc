@@ -34,7 +34,7 @@ AcceptThread::Handler AddTcpAcceptor(grpc::ServerBuilder& builder,
                                      const ListenerOptions& options) {
   const std::shared_ptr<Acceptor> acceptor = AddAcceptor(
       builder,
-      NewServerCredentials(options.tls, options.guard, options.methods));
+      NewServerCredentials(options.tls, options.guard, options.served));
   return [acceptor](OwnedFd connection) {
     HandOver(std::move(connection), *acceptor);
   };
@@ -49,7 +49,7 @@ LocalSocket::Handler AddLocalAcceptors(grpc::ServerBuilder& builder,
   acceptors->reserve(guard->n_local_classes());
   for (size_t i = 0; i < guard->n_local_classes(); ++i) {
     acceptors->push_back(
-        AddAcceptor(builder, NewLocalCredentials(guard, i, options.methods)));
+        AddAcceptor(builder, NewLocalCredentials(guard, i, options.served)));
   }
   return [acceptors, guard](OwnedFd connection, const LocalPeer& peer) {
     HandOver(std::move(connection), *acceptors->at(guard->LocalClassOf(peer)));

@@ -28,7 +28,7 @@ struct ListenerOptions {
   ServerTls tls = {};         // of TCP
   // Decides about every call; null: all calls are taken. A Unix socket has one.
   std::shared_ptr<CallGuard> guard = nullptr;
-  MethodSet methods = MethodSet::kAll;  // others are refused
+  ServedMethods served = {};  // all else is refused
 };
 
 // A thread of ours accepts and hands the connections to gRPC, because a server

@@ -68,7 +68,7 @@ class DrainCall final : public ServerUnaryReactor,
     response_.set_running_calls(0);
     if (status.ok()) SendRequestId(context_, request_id_);
     slow_reader_.Start();
-    Finish(ToGrpc(status, request_id_));
+    Finish(EndOfCall(status, request_id_));
   }
 
   CallbackServerContext& context_;  // until Finish
@@ -106,7 +106,8 @@ class AdminServiceImpl final : public v1::AdminService::CallbackService {
                             v1::DrainResponse* response) override {
     CallGate& gate = limits_.gate;
     if (!gate.is_closed()) {
-      Log(LogLevel::kInfo, "draining: a call asked for it");
+      Log(LogLevel::kInfo, "draining: a call asked for it",
+          {{"request_id", TakeRequestId(*context)}});
     }
     gate.Close();
     if (request->wait()) return DrainCall::Start(*context, limits_, *response);

@@ -126,7 +126,7 @@ class LoadCall final : public grpc::ServerWriteReactor<v1::LoadModelResponse>,
     if (is_finished_ || !end_.has_value() || !pending_.empty()) return;
     is_finished_ = true;
     slow_reader_.Start();
-    Finish(ToGrpc(*end_, request_id_));
+    Finish(EndOfCall(*end_, request_id_));
   }
 
   CallbackServerContext& context_;  // until Finish

@@ -9,6 +9,7 @@
 #include "base/sync/steady_mutex.h"
 #include "services/generation/call_errors.h"
 #include "services/generation/message_bytes.h"
+#include "services/server/call.h"
 #include "services/wire/errors.h"
 #include "services/wire/to_proto.h"
 
@@ -162,7 +163,7 @@ bool ScoreCall::Complete(const absl::Status& status,
   }
   held_.Shrink(MemoryOfReply(response_));
   slow_reader_.Start();
-  Finish(ToGrpc(end, request_id_));
+  Finish(EndOfCall(end, request_id_));
   return true;
 }
 

@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "base/sync/steady_mutex.h"
 #include "services/generation/message_bytes.h"
+#include "services/server/call.h"
 #include "services/wire/errors.h"
 
 namespace plimsoll::services {
@@ -115,7 +116,7 @@ void StreamCall<Request, Response>::FinishIfSent() {
   slow_reader_.Start();
   if (!pending_.empty()) return;
   is_finished_ = true;
-  this->Finish(ToGrpc(*end_, this->request_id_));
+  this->Finish(EndOfCall(*end_, this->request_id_));
 }
 
 template class StreamCall<v1::StreamGenerateRequest,

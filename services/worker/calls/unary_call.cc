@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "base/sync/steady_mutex.h"
 #include "services/generation/call_errors.h"
+#include "services/server/call.h"
 #include "services/wire/errors.h"
 
 namespace plimsoll::services {
@@ -68,7 +69,7 @@ bool UnaryCall::Complete(const absl::Status& status,
   }
   meter_.Settle(MemoryOfReply(response_));
   slow_reader_.Start();
-  Finish(ToGrpc(end, request_id_));
+  Finish(EndOfCall(end, request_id_));
   return true;
 }
 

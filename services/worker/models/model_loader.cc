@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "services/host/bus_error.h"
+#include "services/host/crash/bus_error.h"
 #include "services/host/log.h"
 #include "services/host/memory_guard.h"
 #include "services/wire/errors.h"

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -80,8 +81,9 @@ absl::Status RunWorker(const ServerOptions& server_options,
   CallGate& gate = core->gate();
   std::atomic<bool> is_ready = false;
   const auto takes_calls = [&] { return is_ready && !gate.is_closed(); };
-  const auto text = [&observers, &registry, takes_calls] {
-    return observers->metrics.Text(registry, takes_calls());
+  const auto text = [&] {
+    return observers->metrics.Text(registry, takes_calls(),
+                                   gate.auth_failures());
   };
   const auto is_alive = [raw = core.get()] { return raw->IsAlive(); };
   ASSIGN_OR_RETURN(const auto metrics,

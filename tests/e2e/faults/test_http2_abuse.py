@@ -30,19 +30,22 @@ from mute_client import (
     header,
     integer,
 )
+from faults.http2_bounds import (
+    MAX_CPU_SECONDS,
+    MAX_FLOOD_GROWTH_BYTES,
+    MAX_GROWTH_BYTES,
+    MIB,
+)
 from security.test_security import alive, channel_to, server_flags, tls  # noqa: F401
 from servers import Planner, processor_seconds, without_sanitizer
 
 CONTINUATION = 9
 CANCEL = struct.pack(">I", 8)
-MIB = 1 << 20
-# 10,000 resets were seen to take 219 MiB.
-MAX_GROWTH_BYTES = 448 * MIB
-MAX_CPU_SECONDS = 10
-# FloodWatch ends a connection at 64 MiB, and looks ten times a second.
-MAX_FLOOD_GROWTH_BYTES = 256 * MIB
 MAX_FLOOD_BYTES = 4096 * MIB
 MAX_STREAMS = 128  # kMaxStreamsPerConnection
+# The first one, and GRPC_ARG_HTTP2_MAX_PING_STRIKES too early ones
+# (kMinPingInterval).
+MAX_PINGS = 3
 N_RESETS = 10_000
 FIRST_ENTRY = 62  # the newest entry of the dynamic table
 NAMES = {
@@ -268,3 +271,14 @@ def test_streams_of_a_client_that_takes_no_settings(server):
         for i in range(10 * MAX_STREAMS):
             client.send(headers(2 * i + 1, block()))
         client.ping()
+
+
+def test_as_many_early_pings_as_a_client_may_send_and_one_more(server):
+    with Frames(server.address) as client:
+        for _ in range(MAX_PINGS):
+            client.ping()
+        assert not any(kind == GOAWAY for kind, _, _ in client.frames())
+        client.ping()
+        assert client.is_closed()
+        reasons = [data for kind, _, data in client.frames() if kind == GOAWAY]
+        assert reasons and reasons[-1].endswith(b"too_many_pings")

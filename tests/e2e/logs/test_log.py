@@ -7,9 +7,18 @@ import subprocess
 import grpc
 import pytest
 
-from asks import GREEDY, generate, text
+from asks import GREEDY, endless, generate, text
 from conftest import model_flag
-from servers import CALL_SECONDS, START_SECONDS, Planner, Worker, binary, until
+from servers import (
+    CALL_SECONDS,
+    START_SECONDS,
+    Planner,
+    Worker,
+    binary,
+    refused,
+    until,
+)
+from stubs import admin
 
 MIB = 1 << 20
 
@@ -82,6 +91,30 @@ def test_lines_of_json_are_objects():
     request = next(line for line in lines if "has ended" in line["message"])
     assert request["generated_tokens"] == 3 and request["request_id"]
     assert request["status"] == "OK"
+
+
+def test_a_refusal_has_the_requests_id_without_log_requests():
+    flags = ("--log-format=json", "--n-ctx=512", "--slots=1")
+    request = generate("smollm2", text=text("Hello"), max_tokens=3)
+    with Worker(model_flag("smollm2"), *flags) as worker:
+        worker.await_ready()
+        running = worker.generation.StreamGenerate(endless("smollm2"))
+        next(running)
+        worker.admin.Drain(
+            admin.DrainRequest(), metadata=(("x-request-id", "drain-1"),)
+        )
+        with refused(grpc.StatusCode.UNAVAILABLE, "DRAINING"):
+            worker.generation.Generate(
+                request, metadata=(("x-request-id", "late-1"),), timeout=CALL_SECONDS
+            )
+        running.cancel()
+        until(lambda: "was refused" in worker.log(), what="its line")
+        lines = [json.loads(line) for line in worker.log().splitlines()]
+    drain = next(line for line in lines if "draining" in line["message"])
+    assert drain["request_id"] == "drain-1"
+    late = next(line for line in lines if "was refused" in line["message"])
+    assert (late["request_id"], late["status"]) == ("late-1", "UNAVAILABLE")
+    assert late["reason"] == "ERROR_REASON_DRAINING"
 
 
 def test_broken_messages_of_a_client_are_few_lines_of_the_log():

@@ -67,6 +67,9 @@ def test_http_says_when_to_come_again(smollm2, tokens, quotas):  # noqa: F811
             ask(front, "Hello", 40)
         assert caught.value.code == 429
         assert int(caught.value.headers["Retry-After"]) > 0
+        refused_id = caught.value.headers["X-Request-Id"]
+        line = next(x for x in front.log().splitlines() if "was refused" in x)
+        assert f"request_id={refused_id} " in line
         error = json.loads(caught.value.read())["error"]
         assert error["code"] == "quota_exceeded"
         with pytest.raises(urllib.error.HTTPError) as caught:

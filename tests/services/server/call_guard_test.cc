@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include "tests/services/temporary_folder.h"
 
@@ -74,6 +75,34 @@ TEST_F(CallGuardTest, AMethodWithoutARuleIsForNobody) {
   for (const char* path : {"/plimsoll.v1.AdminService/Restart", "/", "x"}) {
     EXPECT_EQ(CodeOf(path, "Bearer admin"), Code::kPermissionDenied) << path;
   }
+}
+
+TEST_F(CallGuardTest, RefusalsAreCountedByTheirReason) {
+  EXPECT_EQ(guard_->failures(), (AuthFailureCounts{0, 0, 0, 0}));
+  guard_->Check(kHealth, "").IgnoreError();
+  guard_->Check(kList, "Bearer viewer").IgnoreError();
+  guard_->Check(kList, "").IgnoreError();
+  guard_->Check(kList, "Bearer wrong").IgnoreError();
+  guard_->Check(kList, "Basic viewer").IgnoreError();
+  guard_->Check(kDrain, "Bearer viewer").IgnoreError();
+  EXPECT_EQ(guard_->failures(), (AuthFailureCounts{1, 2, 0, 1}));
+  guard_->OnRefused(AuthFailure::kNoGrant, "");
+  EXPECT_EQ(guard_->failures(), (AuthFailureCounts{1, 2, 1, 1}));
+}
+
+TEST_F(CallGuardTest, OnlyWhoShowedAWrongTokenWaitsForTheAnswer) {
+  bool is_given = false;
+  const auto answer = [&is_given] { is_given = true; };
+  guard_->Answer(absl::OkStatus(), "Bearer viewer", answer);
+  EXPECT_TRUE(std::exchange(is_given, false));
+  guard_->Answer(absl::UnauthenticatedError("none"), "", answer);
+  EXPECT_TRUE(std::exchange(is_given, false));
+  guard_->Answer(absl::PermissionDeniedError("low"), "Bearer viewer", answer);
+  EXPECT_TRUE(std::exchange(is_given, false));
+  guard_->Answer(absl::UnauthenticatedError("bad"), "Bearer x", answer);
+  EXPECT_FALSE(is_given);
+  guard_ = nullptr;  // what waits is given at the end
+  EXPECT_TRUE(is_given);
 }
 
 TEST_F(CallGuardTest, MessagesNeverHaveTheToken) {

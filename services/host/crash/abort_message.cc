@@ -1,4 +1,4 @@
-#include "services/host/abort_message.h"
+#include "services/host/crash/abort_message.h"
 
 #include <signal.h>  // sigaction
 #include <unistd.h>

@@ -1,6 +1,6 @@
 // The end of a process that cannot read a page of a mapped file.
-#ifndef PLIMSOLL_SERVICES_HOST_BUS_ERROR_H_
-#define PLIMSOLL_SERVICES_HOST_BUS_ERROR_H_
+#ifndef PLIMSOLL_SERVICES_HOST_CRASH_BUS_ERROR_H_
+#define PLIMSOLL_SERVICES_HOST_CRASH_BUS_ERROR_H_
 
 namespace plimsoll::services {
 
@@ -16,4 +16,4 @@ void EndOnBusError();
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_HOST_BUS_ERROR_H_
+#endif  // PLIMSOLL_SERVICES_HOST_CRASH_BUS_ERROR_H_

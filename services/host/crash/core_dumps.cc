@@ -1,4 +1,4 @@
-#include "services/host/core_dumps.h"
+#include "services/host/crash/core_dumps.h"
 
 #include <sys/resource.h>
 

@@ -1,5 +1,5 @@
 // A process that forbids core dumps leaves none when it crashes.
-#include "services/host/core_dumps.h"
+#include "services/host/crash/core_dumps.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

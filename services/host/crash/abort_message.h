@@ -1,6 +1,6 @@
 // A last line of a process that ends by abort().
-#ifndef PLIMSOLL_SERVICES_HOST_ABORT_MESSAGE_H_
-#define PLIMSOLL_SERVICES_HOST_ABORT_MESSAGE_H_
+#ifndef PLIMSOLL_SERVICES_HOST_CRASH_ABORT_MESSAGE_H_
+#define PLIMSOLL_SERVICES_HOST_CRASH_ABORT_MESSAGE_H_
 
 namespace plimsoll::services {
 
@@ -11,4 +11,4 @@ void SayWhatAborts();
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_HOST_ABORT_MESSAGE_H_
+#endif  // PLIMSOLL_SERVICES_HOST_CRASH_ABORT_MESSAGE_H_

@@ -1,5 +1,5 @@
 // An abort has a reason on stderr, and stays an abort.
-#include "services/host/abort_message.h"
+#include "services/host/crash/abort_message.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Whether a crash of this process writes its memory to a file.
-#ifndef PLIMSOLL_SERVICES_HOST_CORE_DUMPS_H_
-#define PLIMSOLL_SERVICES_HOST_CORE_DUMPS_H_
+#ifndef PLIMSOLL_SERVICES_HOST_CRASH_CORE_DUMPS_H_
+#define PLIMSOLL_SERVICES_HOST_CRASH_CORE_DUMPS_H_
 
 namespace plimsoll::services {
 
@@ -17,4 +17,4 @@ void ForbidCoreDumps();
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_HOST_CORE_DUMPS_H_
+#endif  // PLIMSOLL_SERVICES_HOST_CRASH_CORE_DUMPS_H_

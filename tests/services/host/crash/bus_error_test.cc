@@ -1,5 +1,5 @@
 // A file that is truncated while it is mapped ends the process with a reason.
-#include "services/host/bus_error.h"
+#include "services/host/crash/bus_error.h"
 
 #include <gtest/gtest.h>
 

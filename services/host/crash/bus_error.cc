@@ -1,4 +1,4 @@
-#include "services/host/bus_error.h"
+#include "services/host/crash/bus_error.h"
 
 #include <signal.h>  // sigaction
 #include <unistd.h>

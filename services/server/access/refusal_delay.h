@@ -1,0 +1,45 @@
+// Lets whoever guesses tokens wait for each answer.
+#ifndef PLIMSOLL_SERVICES_SERVER_ACCESS_REFUSAL_DELAY_H_
+#define PLIMSOLL_SERVICES_SERVER_ACCESS_REFUSAL_DELAY_H_
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+#include "absl/time/time.h"
+
+namespace plimsoll::services {
+
+// Answers wait here without a thread. A waiting call is one of the
+// kMaxStreamsPerConnection of its connection, so a connection tries so many
+// tokens in a kTime at most. Thread-safe.
+class RefusalDelay {
+ public:
+  static constexpr absl::Duration kTime = absl::Seconds(1);
+  // So many answers wait at most.
+  static constexpr size_t kMaxWaiting = 1'024;
+
+  explicit RefusalDelay(absl::Duration time = kTime);
+  // Gives all answers that still wait.
+  ~RefusalDelay();
+  RefusalDelay(const RefusalDelay&) = delete;
+  RefusalDelay& operator=(const RefusalDelay&) = delete;
+
+  // Calls `answer` once, after the time, on a thread of gRPC. It must not
+  // block. If kMaxWaiting wait already, the one that has waited longest is
+  // called now.
+  void Later(std::function<void()> answer);
+  // The number of answers that wait.
+  size_t n_waiting() const;
+
+ private:
+  struct Waiting;
+
+  const absl::Duration time_;
+  // gRPC's timer threads, which may be late, share it.
+  const std::shared_ptr<Waiting> waiting_;
+};
+
+}  // namespace plimsoll::services
+
+#endif  // PLIMSOLL_SERVICES_SERVER_ACCESS_REFUSAL_DELAY_H_
