@@ -81,35 +81,43 @@ void AppendLine(absl::string_view name, absl::string_view suffix,
 
 Scrape::Scrape(std::span<const Metric* const> metrics) {
   families_.reserve(metrics.size());
-  for (const Metric* metric : metrics) families_.push_back({metric, ""});
+  for (const Metric* metric : metrics) families_.push_back({metric, "", {}});
 }
 
 void Scrape::Add(const Metric& metric, const Labels& labels, double value) {
-  AppendLine(metric.name, "", LabelText(labels), value, LinesOf(metric));
+  AppendLine(metric.name, "", LabelText(labels), value, FamilyOf(metric).lines);
 }
 
 void Scrape::Add(const Metric& metric, const Labels& labels,
                  const Histogram& histogram) {
   const std::string text = LabelText(labels);
-  std::string& lines = LinesOf(metric);
+  Family& family = FamilyOf(metric);
+  std::string& lines = family.lines;
   const std::string begin = absl::StrCat(metric.name, "_bucket{", text,
                                          text.empty() ? "" : ",", "le=\"");
-  for (const auto& bucket : histogram.bucket) {
-    lines += begin;
-    AppendNumber(bucket.upper_bound, lines);
-    absl::StrAppend(&lines, "\"} ", bucket.cumulative_count, "\n");
+  family.bounds.resize(histogram.bucket.size());
+  for (size_t i = 0; i < histogram.bucket.size(); ++i) {
+    const auto& bucket = histogram.bucket[i];
+    Bound& bound = family.bounds[i];
+    // Most histograms of a metric have the same bounds.
+    if (bound.text.empty() || bound.value != bucket.upper_bound) {
+      bound = {bucket.upper_bound, ""};
+      AppendNumber(bound.value, bound.text);
+      bound.text += "\"} ";
+    }
+    absl::StrAppend(&lines, begin, bound.text, bucket.cumulative_count, "\n");
   }
   AppendLine(metric.name, "_sum", text, histogram.sample_sum, lines);
   AppendLine(metric.name, "_count", text,
              static_cast<double>(histogram.sample_count), lines);
 }
 
-std::string& Scrape::LinesOf(const Metric& metric) {
+Scrape::Family& Scrape::FamilyOf(const Metric& metric) {
   const auto family = std::find_if(
       families_.begin(), families_.end(),
       [&metric](const Family& one) { return one.metric == &metric; });
   PLIMSOLL_CHECK(family != families_.end(), "the list has every metric");
-  return family->lines;
+  return *family;
 }
 
 std::string Scrape::Text() const {

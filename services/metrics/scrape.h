@@ -39,12 +39,18 @@ class Scrape {
   std::string Text() const;
 
  private:
+  // An upper bound of a bucket, and how it ends a line before the count.
+  struct Bound {
+    double value;
+    std::string text;
+  };
   struct Family {
     const Metric* metric;
-    std::string lines;  // of its values
+    std::string lines;          // of its values
+    std::vector<Bound> bounds;  // of the last histogram
   };
 
-  std::string& LinesOf(const Metric& metric);
+  Family& FamilyOf(const Metric& metric);
 
   std::vector<Family> families_;
 };

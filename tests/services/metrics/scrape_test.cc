@@ -107,6 +107,19 @@ TEST(ScrapeTest, SaysTheSameAsPrometheusCpp) {
   EXPECT_EQ(Values(scrape.Text()), Values(theirs));
 }
 
+TEST(ScrapeTest, EveryHistogramHasItsOwnBounds) {
+  constexpr std::array kOther = {1.0, 2.5};
+  Scrape scrape(kAll);
+  scrape.Add(kTimes, {{"model", "a"}}, SomeTimes());
+  scrape.Add(kTimes, {{"model", "b"}}, Histogram(kOther).Read());
+  scrape.Add(kTimes, {{"model", "c"}}, SomeTimes());
+  const auto values = Values(scrape.Text());
+  EXPECT_EQ(values.size(), 3u * 2 + 5 + 3 + 5);
+  EXPECT_EQ(values.at(R"(time_seconds_bucket{model="b",le="1"})"), 0);
+  EXPECT_EQ(values.at(R"(time_seconds_bucket{model="c",le="0.25"})"), 3);
+  EXPECT_EQ(values.count(R"(time_seconds_bucket{model="b",le="0.25"})"), 0u);
+}
+
 TEST(ScrapeTest, NoLabelMakesALineOfItsOwn) {
   Scrape scrape(kAll);
   scrape.Add(kCounter, {{"model", "m\" 1\nready 2\\"}, {"way", ""}}, 1.0);
