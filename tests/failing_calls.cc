@@ -16,12 +16,14 @@
 #include <ctime>
 
 // glibc's own names of what is replaced here: `dlsym` would allocate.
+// NOLINTBEGIN(bugprone-reserved-identifier, readability-identifier-naming)
 extern "C" {
 void* __libc_malloc(size_t bytes);
 void* __libc_calloc(size_t n, size_t bytes);
 void* __libc_realloc(void* block, size_t bytes);
 void* __libc_memalign(size_t alignment, size_t bytes);
 }
+// NOLINTEND(bugprone-reserved-identifier, readability-identifier-naming)
 
 namespace {
 
@@ -45,10 +47,10 @@ __attribute__((constructor)) void FindCalls() {
   const char* const path = std::getenv("PLIMSOLL_TEST_CALLS");
   const int file = path == nullptr ? -1 : open(path, O_RDWR | O_CLOEXEC);
   if (file < 0) return;
-  const int64_t mapped = syscall(SYS_mmap, nullptr, sizeof(Calls),
-                                 PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  void* const mapped =
+      mmap(nullptr, sizeof(Calls), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   close(file);
-  if (mapped != -1) calls = reinterpret_cast<Calls*>(mapped);
+  if (mapped != MAP_FAILED) calls = static_cast<Calls*>(mapped);
 }
 
 // Whether the call that counts here is the one that fails.
@@ -122,6 +124,7 @@ int posix_memalign(void** block, size_t alignment, size_t bytes) {
 void* mmap(void* where, size_t bytes, int access, int flags, int file,
            off_t offset) {
   if (Fails(&Calls::mappings, ENOMEM)) return MAP_FAILED;
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): it is one.
   return reinterpret_cast<void*>(
       syscall(SYS_mmap, where, bytes, access, flags, file, offset));
 }

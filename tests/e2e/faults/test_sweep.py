@@ -20,7 +20,7 @@ from test_leases import DEVICE_BYTES, register, reserve
 KINDS = ("allocations", "mappings", "writes", "syncs")
 NEVER = 1 << 40
 # How many n of each kind are tried.
-N_TRIES = 300 if is_nightly() else 6
+N_TRIES = 60 if is_nightly() else 6
 SIZES = {"n_ctx": 64, "n_slots": 1}
 # An error with its message, and what ends with the line of SayWhatAborts.
 GOOD_ENDS = (1, -signal.SIGABRT)
