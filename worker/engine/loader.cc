@@ -136,11 +136,11 @@ absl::Status EngineLoader::AllocateArenas() {
     page_bytes += plan.kv.page_bytes;
     if (stage.mtp == nullptr) continue;
     const planner::MemoryPlan& head = stage.mtp->plan;
-    kv.push_back({.shape = &stage.mtp->shape,
-                  .plan = &head,
-                  .regions = {.pages = stage.arena.Region(plan, "kv_mtp"),
-                              .rings = {}},
-                  .backend = stage.backend.get()});
+    kv.push_back(
+        {.shape = &stage.mtp->shape,
+         .plan = &head,
+         .regions = {.pages = stage.arena.Region(plan, "kv_mtp"), .rings = {}},
+         .backend = stage.backend.get()});
     page_bytes += head.kv.page_bytes;
   }
   RETURN_IF_ERROR(fence_({"allocate", total, total}));

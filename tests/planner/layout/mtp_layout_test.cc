@@ -47,7 +47,7 @@ LoadOptions WithMtp() {
 }
 
 absl::StatusOr<MemoryPlan> PlanFor(const ModelShape& shape,
-                                  const LoadOptions& options) {
+                                   const LoadOptions& options) {
   return Layout(shape, options, CommittedCpuProfile(), kAmpleBytes);
 }
 
