@@ -5,7 +5,7 @@
 namespace plimsoll::worker {
 
 PrefixCache::PrefixCache(int64_t page_tokens, int64_t n_snapshots)
-    : page_tokens_(page_tokens) {
+    : page_tokens_(page_tokens), most_replies_(n_snapshots / 2) {
   for (int64_t snapshot = n_snapshots - 1; snapshot >= 0; --snapshot) {
     free_snapshots_.push_back(snapshot);
   }
@@ -160,19 +160,12 @@ PrefixCache::Node* PrefixCache::Walk(const std::string& owner,
 std::optional<int64_t> PrefixCache::KeepSnapshot(
     const std::string& owner, std::span<const int32_t> tokens, SnapshotOf of) {
   Node* const node = Walk(owner, tokens);
-  if (node == nullptr) return std::nullopt;
-  if (node->snapshot) {
-    if (of == SnapshotOf::kReply) return std::nullopt;
-    UnlistSnapshot(*node);
-    node->snapshot_of = of;
-    ListSnapshot(*node);
-    return std::nullopt;
-  }
+  if (node == nullptr || node->snapshot) return std::nullopt;
   const std::optional<int64_t> place = TakePlaceFor(*node, of);
   if (!place) return std::nullopt;
   node->snapshot = place;
   node->snapshot_of = of;
-  snapshots_.Count(node->owner->snapshots, 1);
+  CountSnapshot(*node, 1);
   ListSnapshot(*node);
   return place;
 }
@@ -183,15 +176,16 @@ std::optional<int64_t> PrefixCache::TakePlaceFor(Node& node, SnapshotOf of) {
   if (is_reply && before.snapshot && before.snapshot_of == of) {
     return TakeSnapshot(before);
   }
-  if (free_snapshots_.empty()) {
-    Node* const oldest = snapshots_.FirstFor(node.owner->snapshots, 1);
-    if (oldest == nullptr) return std::nullopt;
-    if (is_reply && oldest->snapshot_of != of) return std::nullopt;
-    return TakeSnapshot(*oldest);
+  const bool has_most = is_reply && n_replies_ >= most_replies_;
+  if (!free_snapshots_.empty() && !has_most) {
+    const int64_t place = free_snapshots_.back();
+    free_snapshots_.pop_back();
+    return place;
   }
-  const int64_t place = free_snapshots_.back();
-  free_snapshots_.pop_back();
-  return place;
+  const SnapshotOf from = has_most ? of : SnapshotOf::kPrompt;
+  Node* const oldest = AllOf(from).FirstFor(SnapshotsOf(node, from), 1);
+  if (oldest == nullptr) return std::nullopt;
+  return TakeSnapshot(*oldest);
 }
 
 void PrefixCache::ForgetSnapshot(const std::string& owner,
@@ -203,26 +197,25 @@ void PrefixCache::ForgetSnapshot(const std::string& owner,
 
 int64_t PrefixCache::TakeSnapshot(Node& node) {
   UnlistSnapshot(node);
-  snapshots_.Count(node.owner->snapshots, -1);
+  CountSnapshot(node, -1);
   return *std::exchange(node.snapshot, std::nullopt);
 }
 
 void PrefixCache::ListSnapshot(Node& node) {
-  snapshots_.List(node.owner->snapshots, SnapshotAge(node),
-                  node.snapshot_entry);
+  AllOf(node.snapshot_of)
+      .List(SnapshotsOf(node, node.snapshot_of), node.last_used,
+            node.snapshot_entry);
 }
 
 void PrefixCache::UnlistSnapshot(Node& node) {
-  snapshots_.Unlist(node.owner->snapshots, SnapshotAge(node),
-                    node.snapshot_entry);
+  AllOf(node.snapshot_of)
+      .Unlist(SnapshotsOf(node, node.snapshot_of), node.last_used,
+              node.snapshot_entry);
 }
 
-// Replies are older than all prompts.
-int64_t PrefixCache::SnapshotAge(const Node& node) {
-  constexpr int64_t kBeforePrompts = int64_t{1} << 62;
-  return node.snapshot_of == SnapshotOf::kReply
-             ? node.last_used - kBeforePrompts
-             : node.last_used;
+void PrefixCache::CountSnapshot(Node& node, int64_t change) {
+  AllOf(node.snapshot_of).Count(SnapshotsOf(node, node.snapshot_of), change);
+  if (node.snapshot_of == SnapshotOf::kReply) n_replies_ += change;
 }
 
 std::optional<int32_t> PrefixCache::ForgetOldest(const std::string& owner,

@@ -3,6 +3,7 @@
 #ifndef PLIMSOLL_WORKER_CACHE_PREFIX_CACHE_H_
 #define PLIMSOLL_WORKER_CACHE_PREFIX_CACHE_H_
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -61,14 +62,16 @@ class PrefixCache {
   void MarkUsed(int32_t page);
 
   // What a snapshot was taken of. Others may share that of a prompt; that of a
-  // reply is for the next turn of its conversation.
+  // reply is for the next turn of its conversation. At most half of all
+  // snapshots are of replies.
   enum class SnapshotOf { kPrompt, kReply };
-  // A place for the snapshot after `tokens`, which are whole pages. It is a
-  // free one, or that of the node that was used longest ago, of the owner that
-  // has most snapshots, this new one included; an owner's replies go before its
-  // prompts. A reply takes the place that it had a page before, and never that
-  // of a prompt. Nothing if the tokens are unknown or have a snapshot already,
-  // or if none can be kept.
+  // A place for the snapshot after `tokens`, which are whole pages. A reply
+  // takes the place that it had a page before. Otherwise it is a free one, or
+  // that of a snapshot of the same kind: of the one that was used longest ago,
+  // of the owner that has most of them, this new one included. As long as
+  // replies have less than their half they take the place of a prompt. Nothing
+  // if the tokens are unknown or have a snapshot already, or if none can be
+  // kept.
   std::optional<int64_t> KeepSnapshot(const std::string& owner,
                                       std::span<const int32_t> tokens,
                                       SnapshotOf of);
@@ -118,7 +121,7 @@ class PrefixCache {
     const std::string* name = nullptr;  // its key in owners_
     Node root;
     Ages::Owner pages;
-    Ages::Owner snapshots;
+    std::array<Ages::Owner, 2> snapshots;  // by SnapshotOf
   };
 
   void Touch(Node& node);
@@ -130,9 +133,16 @@ class PrefixCache {
   int64_t TakeSnapshot(Node& node);
   // Takes a place for a snapshot of the node, if it may have one.
   std::optional<int64_t> TakePlaceFor(Node& node, SnapshotOf of);
-  static int64_t SnapshotAge(const Node& node);
+  // The node's owner among those of snapshots of a kind.
+  static Ages::Owner& SnapshotsOf(Node& node, SnapshotOf of) {
+    return node.owner->snapshots[static_cast<size_t>(of)];
+  }
+  Ages& AllOf(SnapshotOf of) { return snapshots_[static_cast<size_t>(of)]; }
+  // Lists the node among those with a snapshot of its kind, and takes it off.
   void ListSnapshot(Node& node);
   void UnlistSnapshot(Node& node);
+  // Counts one more snapshot of the node's kind, or one less.
+  void CountSnapshot(Node& node, int64_t change);
   // Forgets one node without children.
   void RemoveLeaf(Node& node);
   // Forgets a node and the nodes below it, and appends their pages.
@@ -153,8 +163,10 @@ class PrefixCache {
   int64_t page_tokens_;
   int64_t clock_ = 0;
   int64_t n_unused_ = 0;
-  Ages pages_;      // nodes whose page may go
-  Ages snapshots_;  // nodes with a snapshot
+  Ages pages_;                     // nodes whose page may go
+  std::array<Ages, 2> snapshots_;  // nodes with a snapshot, by SnapshotOf
+  int64_t most_replies_;           // snapshots of replies
+  int64_t n_replies_ = 0;
   std::map<std::string, Owner> owners_;
   std::map<int32_t, Node*> by_page_;
   std::vector<int64_t> free_snapshots_;

@@ -35,7 +35,7 @@ def is_noticed(server, supervisor, what):
     until(lambda: not server.serving("liveness"), what="the fall of liveness")
     assert livez(server) == 503
     assert supervisor.watchdog_bites()
-    assert what in server.log()
+    until(lambda: what in server.log(), what="the line")
     assert "--hang-timeout" in server.log()
 
 

@@ -163,7 +163,7 @@ def test_f27_a_journal_goes_back_to_an_older_planner_and_forth(tmp_path, build_o
     with Planner(journal) as planner:
         register(planner)
         request = planner_v1.ReserveRequest(
-            request_id="r", device_id=DEVICE, holder="h", bytes=1, secret=b"x" * 16
+            request_id="r", device_id=DEVICE, holder="h", bytes=1, secret="x" * 16
         )
         first = planner.stub.Reserve(request).lease
     build_of("old")

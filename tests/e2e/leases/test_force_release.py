@@ -45,6 +45,7 @@ def test_a_silent_holders_lease_is_released_for_good(tmp_path):
         assert done.returncode == 0, done.stderr
         assert b"released" in done.stdout and DEVICE.encode() in done.stdout
         assert not planner.leases()
+        until(lambda: "by force" in planner.log(), what="the line")
         (line,) = [x for x in planner.log().splitlines() if "by force" in x]
         for said in ("WARNING", lease.id, REASON, DEVICE, f"bytes={HELD_BYTES}"):
             assert said in line

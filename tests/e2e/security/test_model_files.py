@@ -71,6 +71,7 @@ def test_files_that_others_can_change_are_warned_of(copy):
     copy.parent.chmod(0o777)
     with Worker(f"--model=m={copy}", "--lazy") as worker:
         worker.load(**SIZES)
+        until(lambda: "other users" in worker.log(), what="the line")
         line = next(l for l in worker.log().splitlines() if "other users" in l)
         assert "copy.gguf, models" in line
         assert str(copy.parent) not in line

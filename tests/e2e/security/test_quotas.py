@@ -11,7 +11,8 @@ import pytest
 from asks import GREEDY, generate, text
 from conftest import model_flag
 from security.test_security import tokens  # noqa: F401 (a fixture)
-from servers import CALL_SECONDS, START_SECONDS, Front, Worker, binary, refused
+from servers import (CALL_SECONDS, START_SECONDS, Front, Worker, binary, refused,
+                     until)
 
 QUOTAS = {
     "default": {"requests": 8},
@@ -68,6 +69,7 @@ def test_http_says_when_to_come_again(smollm2, tokens, quotas):  # noqa: F811
         assert caught.value.code == 429
         assert int(caught.value.headers["Retry-After"]) > 0
         refused_id = caught.value.headers["X-Request-Id"]
+        until(lambda: "was refused" in front.log(), what="its line")
         line = next(x for x in front.log().splitlines() if "was refused" in x)
         assert f"request_id={refused_id} " in line
         error = json.loads(caught.value.read())["error"]

@@ -10,7 +10,7 @@ import grpc
 import stubs
 from metrics.test_metrics import LISTEN, metrics_address, metrics_of
 from security.test_security import tokens  # noqa: F401 (a fixture)
-from servers import CALL_SECONDS, Front, Planner, refused
+from servers import CALL_SECONDS, Front, Planner, refused, until
 
 DELAY_SECONDS = 1  # RefusalDelay::kTime
 EARLY_SECONDS = 0.05  # timers count milliseconds
@@ -82,6 +82,7 @@ def test_a_wrong_token_over_http(smollm2, tokens):  # noqa: F811
             assert error.code == 401
             refused_id = error.headers["X-Request-Id"]
         assert time.monotonic() - begin >= DELAY_SECONDS - EARLY_SECONDS
+        until(lambda: "were refused" in front.log(), what="the line")
         line = next(x for x in front.log().splitlines() if "were refused" in x)
         assert "last_reason=wrong_token" in line
         assert f"request_id={refused_id}" in line

@@ -221,32 +221,46 @@ TEST(PrefixCacheTest, AFloodOfOneOwnerPushesOutItsOwnSnapshots) {
   EXPECT_TRUE(cache.Find("a", Ids{99}).snapshot.has_value());
 }
 
-TEST(PrefixCacheTest, AReplyMovesItsSnapshotAndTakesNoPromptsPlace) {
-  PrefixCache cache(1, /*n_snapshots=*/2);
+TEST(PrefixCacheTest, AReplysSnapshotMovesOnFromPageToPage) {
+  PrefixCache cache(1, /*n_snapshots=*/4);
   (void)Insert(cache, "", Ids{1, 2, 3, 4}, Ids{10, 11, 12, 13});
   const auto prompt = cache.KeepSnapshot("", Ids{1}, kPrompt);
   const auto reply = cache.KeepSnapshot("", Ids{1, 2}, kReply);
   ASSERT_TRUE(reply.has_value());
+  EXPECT_NE(reply, prompt) << "a prompt's stays";
   EXPECT_EQ(cache.KeepSnapshot("", Ids{1, 2, 3}, kReply), reply);
-  EXPECT_EQ(cache.Find("", Ids{1, 2}).snapshot, prompt) << "it has moved on";
+  EXPECT_EQ(cache.Find("", Ids{1, 2}).snapshot, prompt);
   EXPECT_EQ(cache.Find("", Ids{1, 2, 3}).snapshot, reply);
-  // Another prompt takes the reply's place, though it was used last.
-  (void)Insert(cache, "", Ids{5}, Ids{15});
-  EXPECT_EQ(cache.KeepSnapshot("", Ids{5}, kPrompt), reply);
-  EXPECT_EQ(cache.KeepSnapshot("", Ids{1, 2, 3, 4}, kReply), std::nullopt)
-      << "only prompts have places";
-  EXPECT_EQ(cache.Find("", Ids{1}).snapshot, prompt);
 }
 
-TEST(PrefixCacheTest, ARepliesSnapshotBecomesAPrompts) {
-  PrefixCache cache(1, /*n_snapshots=*/2);
-  (void)Insert(cache, "", Ids{1, 2}, Ids{10, 11});
-  const auto first = cache.KeepSnapshot("", Ids{1}, kReply);
+TEST(PrefixCacheTest, RepliesHaveHalfOfTheSnapshots) {
+  PrefixCache cache(1, /*n_snapshots=*/4);
+  for (int32_t id = 0; id < 8; ++id) {
+    (void)Insert(cache, "", Ids{id}, Ids{10 + id});
+  }
+  // Prompts take all, if nobody else wants any.
+  for (int32_t id = 0; id < 4; ++id) {
+    ASSERT_TRUE(cache.KeepSnapshot("", Ids{id}, kPrompt).has_value());
+  }
+  // The first two replies take those of the prompts that were used longest ago,
+  // and the third one that of the first.
+  const auto first = cache.KeepSnapshot("", Ids{4}, kReply);
+  ASSERT_TRUE(cache.KeepSnapshot("", Ids{5}, kReply).has_value());
+  EXPECT_EQ(cache.KeepSnapshot("", Ids{6}, kReply), first);
+  for (int32_t id = 0; id < 8; ++id) {
+    const bool is_kept = id == 2 || id == 3 || id == 5 || id == 6;
+    EXPECT_EQ(cache.Look("", Ids{id}).snapshot.has_value(), is_kept) << id;
+  }
+  // A prompt takes that of a prompt.
+  ASSERT_TRUE(cache.KeepSnapshot("", Ids{7}, kPrompt).has_value());
+  EXPECT_EQ(cache.Look("", Ids{2}).snapshot, std::nullopt);
+}
+
+TEST(PrefixCacheTest, OneSnapshotIsForPrompts) {
+  PrefixCache cache(1, /*n_snapshots=*/1);
+  (void)Insert(cache, "", Ids{1}, Ids{10});
   EXPECT_EQ(cache.KeepSnapshot("", Ids{1}, kReply), std::nullopt);
-  EXPECT_EQ(cache.KeepSnapshot("", Ids{1}, kPrompt), std::nullopt);
-  // It is no reply's any more, so that one does not move.
-  EXPECT_NE(cache.KeepSnapshot("", Ids{1, 2}, kReply), first);
-  EXPECT_EQ(cache.Find("", Ids{1}).snapshot, first);
+  EXPECT_EQ(cache.KeepSnapshot("", Ids{1}, kPrompt), 0);
 }
 
 TEST(PrefixCacheTest, ASnapshotThatIsForgottenIsFree) {

@@ -96,7 +96,7 @@ TEST_P(SharedPrefixFamilyTest, ManyAtOnceAreEachAsIfAlone) {
                        .n_slots = 3,
                        .n_ubatch = 64,
                        .kv_type = GetParam().kv_type};
-  setup.n_idle_sessions = 2;
+  setup.n_idle_sessions = 4;
   setup.prefix_cache_bytes = 0;
   Load(GetParam().model, setup);
   std::mt19937 random(5);
@@ -140,7 +140,7 @@ TEST_P(SharedPrefixFamilyTest, TheNextTurnBeginsBehindTheReply) {
                        .n_slots = 2,
                        .kv_type = GetParam().kv_type,
                        .precision = Precision::kDefault};
-  setup.n_idle_sessions = 2;
+  setup.n_idle_sessions = 4;
   setup.n_draft = 3;
   Load(GetParam().model, setup);
   const std::unique_ptr<Engine> warm = std::move(engine_);

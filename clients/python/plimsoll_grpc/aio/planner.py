@@ -124,7 +124,7 @@ class Planner(Client):
             purpose=purpose,
             bytes=n_bytes,
             process=process,
-            secret=secrets.token_bytes(16),
+            secret=secrets.token_hex(16),
         )
         reply = await self.reserve(request, timeout=timeout)
         return HeldLease(self, reply.lease, request)
