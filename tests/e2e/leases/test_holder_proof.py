@@ -85,7 +85,7 @@ def test_a_secret_outlives_its_planner(tmp_path):
         lease = reserve_with(planner, SECRET)
         planner.kill()
     for file in tmp_path.glob("leases.db*"):
-        assert SECRET not in file.read_bytes(), file
+        assert SECRET.encode() not in file.read_bytes(), file
     with Planner(f"--journal={path}", *SHORT, first=False) as planner:
         register(planner)
         is_refused(planner, lease, "", "x" * 16)
