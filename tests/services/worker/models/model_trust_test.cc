@@ -129,7 +129,7 @@ TEST_F(ChangeableByOthersTest, WhatOnlyItsOwnerWritesIsLeftOut) {
 }
 
 TEST_F(ChangeableByOthersTest, AFileThatItsGroupOrAllWriteIsNamed) {
-  for (const mode_t mode : {0664, 0646}) {
+  for (const mode_t mode : {mode_t{0664}, mode_t{0646}}) {
     Mode(folder_.File("m.gguf"), mode);
     EXPECT_THAT(ChangeableByOthers(folder_.File("m.gguf")),
                 ElementsAre("m.gguf"));
