@@ -284,7 +284,8 @@ class Calls {
             std::ssize(options.stop_tokens) <= GenerateOptions::kMaxStopTokens,
         "what ends a reply is limited");
     PLIMSOLL_CHECK(options.top_logprobs <= GenerateOptions::kMaxTopLogprobs &&
-                       options.max_tokens >= 0 && options.draft_tokens >= 0,
+                       options.max_tokens >= 0 &&
+                       options.draft_tokens.value_or(0) >= 0,
                    "counts are within their limits");
   }
 
