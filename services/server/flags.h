@@ -24,8 +24,8 @@ struct ModelFlag {
 
   std::string name;  // letters, digits, '-', '_', '.', ':'; unique
   std::string path;
-  // Of all bytes of the model's files, one file after the other, as 64 digits
-  // of hex; empty: any bytes are taken.
+  // This is the digest of all bytes of the model's files, one file after the
+  // other, as 64 digits of hex. If it is empty, any bytes are taken.
   std::string sha256 = {};
 };
 

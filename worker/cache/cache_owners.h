@@ -26,7 +26,8 @@ class CacheOwners {
   // Makes `place` the owner's.
   void Give(int64_t place, const std::string& owner);
 
-  // The same for the owner of another place. These allocate nothing.
+  // True if `place` may hold bytes of somebody else than the owner of `like`.
+  // This call and the next two allocate nothing.
   bool IsOthersThan(int64_t place, int64_t like) const {
     const int32_t number = At(place);
     return number != kNobody && number != At(like);
@@ -35,6 +36,7 @@ class CacheOwners {
   bool IsSame(int64_t place, int64_t other) const {
     return At(place) == At(other);
   }
+  // Makes `place` the property of the owner of `like`.
   void GiveLike(int64_t place, int64_t like) { Set(place, At(like)); }
 
   // The name of a place's owner; empty if nobody has written it.

@@ -11,6 +11,7 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/thread_pool.h"
 #include "planner/layout/kv_cache_bytes.h"
+#include "tests/worker/cache/mixed_shape.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -35,21 +36,7 @@ class ParkedContextsTest : public ::testing::TestWithParam<size_t> {
     std::vector<ParkedContexts::Part> parked;
     memory_.resize(GetParam());
     for (Memory& m : memory_) {
-      m.shape.n_layers = 3;
-      m.shape.recurrent = {.n_taps = 3, .n_channels = 16};
-      for (const int64_t window : {0, 96}) {
-        m.shape.layers.push_back({.n_kv_heads = 1,
-                                  .head_dim = 16,
-                                  .ffn_dim = 32,
-                                  .window = window,
-                                  .kv_source = window == 0 ? 0 : 1});
-      }
-      m.shape.layers.push_back({.n_kv_heads = 0,
-                                .head_dim = 16,
-                                .ffn_dim = 32,
-                                .window = 0,
-                                .kv_source = 2,
-                                .mixer = planner::MixerKind::kShortConv});
+      m.shape = testing::MixedShape();
       m.plan.options.n_slots = kSlots;
       m.plan.options.n_draft = kDrafts;
       m.plan.n_ctx = kContext;

@@ -19,6 +19,7 @@
 #include "kernels/cuda/emulation/backend.h"
 #endif
 #include "planner/layout/kv_cache_bytes.h"
+#include "tests/worker/cache/mixed_shape.h"
 #include "tests/worker/engine/hooked_backend.h"
 #include "worker/cache/kv_cache.h"
 #include "worker/cache/parked_contexts.h"
@@ -80,21 +81,7 @@ class TenantTracesTest
   }
 
   void Make(Memory& m) {
-    m.shape.n_layers = 3;
-    m.shape.recurrent = {.n_taps = 3, .n_channels = 16};
-    for (const int64_t window : {0, 96}) {
-      m.shape.layers.push_back({.n_kv_heads = 1,
-                                .head_dim = 16,
-                                .ffn_dim = 32,
-                                .window = window,
-                                .kv_source = window == 0 ? 0 : 1});
-    }
-    m.shape.layers.push_back({.n_kv_heads = 0,
-                              .head_dim = 16,
-                              .ffn_dim = 32,
-                              .window = 0,
-                              .kv_source = 2,
-                              .mixer = planner::MixerKind::kShortConv});
+    m.shape = testing::MixedShape();
     m.plan.options.n_slots = kSlots;
     m.plan.options.n_draft = kDrafts;
     m.plan.options.n_idle_sessions = kIdle;

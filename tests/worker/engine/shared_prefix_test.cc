@@ -239,32 +239,31 @@ TEST_F(SharedPrefixTest, AGuessTellsNothingOfWhatAnotherTenantSent) {
   }
 }
 
-TEST_F(SharedPrefixTest, AFloodOfATenantLeavesAnotherOnesPages) {
-  Load("llama_f32", {.n_ctx = 256, .n_slots = 2});
+// Sends a prompt of 200 tokens for one tenant, then so many prompts of another
+// one, then the first prompt again. Returns how much of it the engine kept.
+int64_t CachedAfterFlood(Engine& engine, uint32_t n_prompts, int64_t n_tokens) {
   GenerateOptions kept = Greedy(Prompt(200, 1, 1), 1);
   kept.claim.tenant = "kept";
-  (void)Generate(*engine_, kept);
-  for (uint32_t seed = 1; seed < 40; ++seed) {
-    GenerateOptions flood = Greedy(RandomIds(250, seed), 1);
+  (void)Generate(engine, kept);
+  for (uint32_t seed = 1; seed <= n_prompts; ++seed) {
+    GenerateOptions flood = Greedy(RandomIds(n_tokens, seed), 1);
     flood.claim.tenant = "flood";
-    EXPECT_TRUE(Generate(*engine_, flood).status.ok());
+    EXPECT_TRUE(Generate(engine, flood).status.ok());
   }
-  EXPECT_EQ(Generate(*engine_, kept).info.n_cached, 192);
+  return Generate(engine, kept).info.n_cached;
+}
+
+TEST_F(SharedPrefixTest, AFloodOfATenantLeavesAnotherOnesPages) {
+  Load("llama_f32", {.n_ctx = 256, .n_slots = 2});
+  EXPECT_EQ(CachedAfterFlood(*engine_, /*n_prompts=*/39, /*n_tokens=*/250),
+            192);
 }
 
 TEST_F(SharedPrefixTest, AFloodOfATenantLeavesAnotherOnesSnapshots) {
   EngineSetup setup = {.n_ctx = 256, .n_slots = 4};
   setup.n_idle_sessions = 3;
   Load("gemma_q5_0", setup);
-  GenerateOptions kept = Greedy(Prompt(200, 1, 1), 1);
-  kept.claim.tenant = "kept";
-  (void)Generate(*engine_, kept);
-  for (uint32_t seed = 1; seed < 10; ++seed) {
-    GenerateOptions flood = Greedy(RandomIds(130, seed), 1);
-    flood.claim.tenant = "flood";
-    EXPECT_TRUE(Generate(*engine_, flood).status.ok());
-  }
-  EXPECT_EQ(Generate(*engine_, kept).info.n_cached, 192);
+  EXPECT_EQ(CachedAfterFlood(*engine_, /*n_prompts=*/9, /*n_tokens=*/130), 192);
 }
 
 TEST_F(SharedPrefixTest, TenantsShareNothing) {
