@@ -342,6 +342,7 @@ void Register(bool all) {
     attention->ArgNames({"rows", "keys", "heads", "kv", "dim"})->UseRealTime();
     attention->Args({1, 4096, 9, 3, 64})->Args({512, 512, 9, 3, 64});
     attention->Args({1, 4096, 4, 1, 256})->Args({512, 512, 4, 1, 256});
+    attention->Args({1, 100'000, 16, 4, 256});
     if (all) attention->Args({512, 4096, 9, 3, 64});
   }
   RegisterStates();

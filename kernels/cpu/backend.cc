@@ -27,8 +27,8 @@ class CpuBackend : public Backend {
  public:
   explicit CpuBackend(ThreadPool& pool)
       : pool_(pool),
-        attention_scratch_(static_cast<size_t>(pool.n_threads() *
-                                               cpu::AttentionScratchFloats())),
+        attention_scratch_(
+            static_cast<size_t>(cpu::AttentionScratchFloats(pool.n_threads()))),
         top_scratch_(static_cast<size_t>(pool.n_threads() * cpu::kMaxTopRows)) {
     info_.id = "cpu";
     info_.kind = "cpu";

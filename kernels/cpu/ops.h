@@ -51,8 +51,8 @@ inline int64_t PanelGrain(int64_t n_panels, int64_t most, int n_threads) {
 // Channels of a task of CausalConv.
 inline constexpr int64_t kConvBlock = 128;
 
-// Floats of scratch that attention needs for each thread.
-int64_t AttentionScratchFloats();
+// Floats of scratch that attention needs on a pool of `n_threads`.
+int64_t AttentionScratchFloats(int n_threads);
 
 void GetRows(const GetRowsArgs& args, ThreadPool& pool);
 // `scratch`: kMaxTopRows lists for each thread of the pool.
@@ -107,7 +107,7 @@ void MixRows(const MixRowsArgs& args, ThreadPool& pool);
 void Hadamard(const HadamardArgs& args, ThreadPool& pool);
 void StoreRows(const StoreRowsArgs& args, ThreadPool& pool);
 void CopyRows(const CopyRowsArgs& args, ThreadPool& pool);
-// `scratch`: AttentionScratchFloats() for each thread of the pool.
+// `scratch`: AttentionScratchFloats() of the pool's threads.
 void Attention(const AttentionArgs& args, ThreadPool& pool, float* scratch);
 void GatedActivation(const GatedActivationArgs& args, ThreadPool& pool);
 // Computes rows [begin, end) alone.

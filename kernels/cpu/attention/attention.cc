@@ -4,7 +4,7 @@
 // A task is a few rows of one segment times a few heads that share a KV head.
 // It brings each key and value to float32 once, a few cells at a time, so that
 // they stay in the nearest cache while every query of the task meets them; the
-// few heads of a single row need no such tile (attention_row-inl.h).
+// heads of a single row need no such tile (attention_row-inl.h).
 // What a query does in a block depends only on which of its cells the query
 // sees, and spans of blocks are put together in their order, whoever computes
 // them, so results do not depend on chunks, tiles or threads.
@@ -148,8 +148,8 @@ void AttendBlock(const AttentionArgs& args, const Block& block, Query* queries,
   for (int64_t t = block.begin; t < block.end; t += tile_cells) {
     const int64_t end = std::min(t + tile_cells, block.end);
     for (int64_t c = t; c < end; ++c) {
-      LoadHead(block.cells.keys[c], args.k_type, dim,
-               scratch.tile + (c - t) * dim);
+      block.next_keys.Prefetch(KvBytes(args.k_type, dim));
+      LoadHead(block.Key(c), args.k_type, dim, scratch.tile + (c - t) * dim);
     }
     ForSameCells(queries, n_queries, t, end,
                  [&](auto count, int64_t i, int64_t from, int64_t to) {
@@ -168,7 +168,8 @@ void AttendBlock(const AttentionArgs& args, const Block& block, Query* queries,
   for (int64_t t = block.begin; t < block.end; t += tile_cells) {
     const int64_t end = std::min(t + tile_cells, block.end);
     for (int64_t c = t; c < end; ++c) {
-      LoadHead(block.cells.values[c], args.v_type, value_dim,
+      block.next_values.Prefetch(KvBytes(args.v_type, value_dim));
+      LoadHead(block.Value(c), args.v_type, value_dim,
                scratch.tile + (c - t) * value_dim);
     }
     ForSameCells(queries, n_queries, t, end,
@@ -180,7 +181,8 @@ void AttendBlock(const AttentionArgs& args, const Block& block, Query* queries,
   }
 }
 
-// Bytes of a row of keys or values, and where the task's head is in it.
+// Bytes of a row of keys or values, and where the task's first KV head is in
+// it.
 struct RowLayout {
   int64_t k_bytes;
   int64_t v_bytes;
@@ -209,28 +211,62 @@ RowBlocks BlocksOf(const AttentionTask& task, const Query& first,
 }
 
 // Calls find(b, cells) for every block, and run(b, cells, next) once the block
-// and the one after it have been found.
+// and the one after it have been found; `next` has no cells in the last one.
 template <typename Find, typename Run>
 void ForBlocks(const RowBlocks& blocks, const Find& find, const Run& run) {
   Cells cells[2];
   for (int64_t b = blocks.begin; b < blocks.end; ++b) {
     if (b == blocks.begin) find(b, cells[b % 2]);
-    const bool is_last = b + 1 == blocks.end;
-    if (!is_last) find(b + 1, cells[(b + 1) % 2]);
-    run(b, cells[b % 2], cells[(is_last ? b : b + 1) % 2]);
+    Cells& next = cells[(b + 1) % 2];
+    if (b + 1 < blocks.end) {
+      find(b + 1, next);
+    } else {
+      next.n = 0;
+    }
+    run(b, cells[b % 2], next);
   }
 }
 
+// The queries of a task, and the cells of a block that at least one of them
+// sees.
+struct TaskQueries {
+  Query* queries;
+  int64_t n;
+  int64_t begin;
+  int64_t end;
+  bool is_prefix;
+};
+
 // Attends with the task's queries, whose `begin` and `end` are set, for block
-// `b`.
-void AttendNext(const AttentionArgs& args, const AttentionTask& task, int64_t b,
-                const Block& block, Query* queries, int64_t n_queries,
-                const AttentionScratch& scratch) {
-  BeginBlock(b, args.ValueDim(), queries, n_queries, scratch);
-  if (task.n_rows == 1 && n_queries <= kMaxRowQueries) {
-    AttendRow(args, block, queries, n_queries, scratch);
-  } else {
-    AttendBlock(args, block, queries, n_queries, scratch);
+// `b`, one KV head after the other.
+void AttendHeads(const AttentionArgs& args, const AttentionTask& task,
+                 int64_t b, const Cells& cells, const Cells& next,
+                 const TaskQueries& all, const AttentionScratch& scratch) {
+  const int64_t value_dim = args.ValueDim();
+  BeginBlock(b, value_dim, all.queries, all.n, scratch);
+  const int64_t k_bytes = KvBytes(args.k_type, args.head_dim);
+  const int64_t v_bytes = KvBytes(args.v_type, value_dim);
+  RowsAhead next_keys(next.keys, next.n, task.n_kv_heads * k_bytes);
+  RowsAhead next_values(next.values, next.n, task.n_kv_heads * v_bytes);
+  const int64_t n_queries = all.n / task.n_kv_heads;
+  const bool is_row = task.n_rows == 1 && IsForRow(args, n_queries);
+  for (int64_t kv = 0; kv < task.n_kv_heads; ++kv) {
+    const Block block = {.cells = cells,
+                         .k_offset = kv * k_bytes,
+                         .v_offset = kv * v_bytes,
+                         .next_keys = next_keys,
+                         .next_values = next_values,
+                         .begin = all.begin,
+                         .end = all.end,
+                         .is_prefix = all.is_prefix};
+    Query* const queries = all.queries + kv * n_queries;
+    AttentionScratch own = scratch;
+    own.sums += kv * n_queries * value_dim;
+    if (is_row) {
+      AttendRow(args, block, queries, n_queries, own);
+    } else {
+      AttendBlock(args, block, queries, n_queries, own);
+    }
   }
 }
 
@@ -248,7 +284,8 @@ void AttendPages(const AttentionArgs& args, const AttentionTask& task,
         args.paged.pool + page_at(b).page * args.paged.page_bytes;
     const std::byte* k = base + args.paged.k_offset + layout.k_offset;
     const std::byte* v = base + args.paged.v_offset + layout.v_offset;
-    for (int64_t c = 0; c < args.paged.page_tokens; ++c) {
+    found.n = args.paged.page_tokens;
+    for (int64_t c = 0; c < found.n; ++c) {
       found.keys[c] = k + c * layout.k_bytes;
       found.values[c] = v + c * layout.v_bytes;
     }
@@ -256,19 +293,20 @@ void AttendPages(const AttentionArgs& args, const AttentionTask& task,
   ForBlocks(
       blocks, find, [&](int64_t b, const Cells& cells, const Cells& next) {
         const PageEntry& page = page_at(b);
-        const Block block = {.cells = cells,
-                             .next = next,
-                             .begin = page.live_begin,
-                             .end = std::min<int64_t>(
-                                 page.live_end, last - page.first_position + 1),
-                             .is_prefix = page.is_prefix};
-        if (block.begin >= block.end) return;
+        const TaskQueries all = {
+            .queries = queries,
+            .n = n_queries,
+            .begin = page.live_begin,
+            .end = std::min<int64_t>(page.live_end,
+                                     last - page.first_position + 1),
+            .is_prefix = page.is_prefix};
+        if (all.begin >= all.end) return;
         for (int64_t i = 0; i < n_queries; ++i) {
-          queries[i].begin = block.begin;
-          queries[i].end = std::min(
-              block.end, queries[i].position - page.first_position + 1);
+          queries[i].begin = all.begin;
+          queries[i].end =
+              std::min(all.end, queries[i].position - page.first_position + 1);
         }
-        AttendNext(args, task, b, block, queries, n_queries, scratch);
+        AttendHeads(args, task, b, cells, next, all, scratch);
       });
 }
 
@@ -286,7 +324,8 @@ void AttendRing(const AttentionArgs& args, const AttentionTask& task,
   const RowBlocks blocks = BlocksOf(task, queries[0], queries[n_queries - 1]);
   // Cells that hold nothing yet are found as well; nobody reads them.
   const auto find = [&](int64_t b, Cells& found) {
-    for (int64_t c = 0; c < kAttentionBlock; ++c) {
+    found.n = kAttentionBlock;
+    for (int64_t c = 0; c < found.n; ++c) {
       const int64_t position = b * kAttentionBlock + c;
       const bool is_old = position < segment.first_position;
       const int64_t row =
@@ -298,22 +337,23 @@ void AttendRing(const AttentionArgs& args, const AttentionTask& task,
       found.values[c] = v + row * layout.v_bytes + layout.v_offset;
     }
   };
-  ForBlocks(
-      blocks, find, [&](int64_t b, const Cells& cells, const Cells& next) {
-        const int64_t base = b * kAttentionBlock;
-        const Block block = {.cells = cells,
-                             .next = next,
-                             .begin = std::max(base, first) - base,
-                             .end = std::min(last + 1 - base, kAttentionBlock),
-                             .is_prefix = false};
-        for (int64_t i = 0; i < n_queries; ++i) {
-          queries[i].begin =
-              std::max<int64_t>(first_seen(queries[i]) - base, 0);
-          queries[i].end =
-              std::min(queries[i].position - base + 1, kAttentionBlock);
-        }
-        AttendNext(args, task, b, block, queries, n_queries, scratch);
-      });
+  ForBlocks(blocks, find,
+            [&](int64_t b, const Cells& cells, const Cells& next) {
+              const int64_t base = b * kAttentionBlock;
+              const TaskQueries all = {
+                  .queries = queries,
+                  .n = n_queries,
+                  .begin = std::max(base, first) - base,
+                  .end = std::min(last + 1 - base, kAttentionBlock),
+                  .is_prefix = false};
+              for (int64_t i = 0; i < n_queries; ++i) {
+                queries[i].begin =
+                    std::max<int64_t>(first_seen(queries[i]) - base, 0);
+                queries[i].end =
+                    std::min(queries[i].position - base + 1, kAttentionBlock);
+              }
+              AttendHeads(args, task, b, cells, next, all, scratch);
+            });
 }
 
 void WriteOut(const AttentionArgs& args, int64_t row, int64_t head,
@@ -339,7 +379,7 @@ void WriteOut(const AttentionArgs& args, int64_t row, int64_t head,
 void Attend(const AttentionArgs& args, const AttentionTask& task,
             const AttentionScratch& scratch, float* partial) {
   const int64_t dim = args.ValueDim();
-  Query queries[kMaxQueries];
+  Query queries[kMaxRowQueries];
   int64_t n_queries = 0;
   for (int64_t r = 0; r < task.n_rows; ++r) {
     const int64_t position = task.segment->first_position + task.first_row + r;
@@ -415,11 +455,13 @@ AttentionScratch ScratchAt(float* at) {
 
 }  // namespace
 
-int64_t AttentionScratchFloats() { return kScratchFloats + kPartialFloats; }
+int64_t AttentionScratchFloats(int n_threads) {
+  return n_threads * kScratchFloats + PartialFloats(n_threads);
+}
 
 void Attention(const AttentionArgs& args, ThreadPool& pool, float* scratch) {
   const AttentionSplit split = SplitAttention(args, pool.n_threads());
-  const int64_t partial_floats = PartialFloats(args, split);
+  const int64_t partial_floats = SpanFloats(args, split);
   float* partials = scratch + pool.n_threads() * kScratchFloats;
   pool.ParallelFor(split.n_tasks, 1,
                    [&](int64_t begin, int64_t end, int thread) {

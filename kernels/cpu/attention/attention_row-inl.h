@@ -10,7 +10,6 @@
 
 #include <cstdint>
 
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/attention/attention_score-inl.h"
 #include "kernels/cpu/attention/attention_state-inl.h"
@@ -19,14 +18,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-// A decode's keys and values come from pages that are spread over memory. So
-// values are prefetched while keys are scored, and the next block's keys while
-// values are added up, a little at a time. Measured for one row and 4,096 keys
-// that are in no cache: f16 1.45 times as fast, q8_0 1.3 times.
-HWY_INLINE void Prefetch(const std::byte* from, int64_t n_bytes) {
-  for (int64_t i = 0; i < n_bytes; i += 64) hwy::Prefetch(from + i);
-}
 
 // scores[m][j] = scale * q[m].k[j] for kCount queries that see all cells of the
 // block. Keys go to the sums as soon as they are float32.
@@ -38,16 +29,16 @@ void ScoreStored(const AttentionArgs& args, const Block& block,
     q[m] = QueryVector(args, queries[m], block.is_prefix);
   }
   constexpr int64_t kStep = 32;  // elements: a cache line, or two
-  const int64_t step_bytes = KvBytes(args.v_type, kStep);
+  const int64_t step_bytes = KvBytes(kType, kStep);
+  RowsAhead next = block.next_keys;
   ScoreCells<kCount, kType>(
       args, q,
       [&](int64_t j, int64_t i) {
-        if (i % kStep == 0) {
-          Prefetch(block.cells.values[j] + i / kStep * step_bytes, step_bytes);
-        }
-        return LoadSpan<kType>(block.cells.keys[j], i);
+        if (i % kStep == 0) next.Prefetch(step_bytes);
+        return LoadSpan<kType>(block.Key(j), i);
       },
       block.begin, block.end, scores);
+  block.next_keys = next;
 }
 
 // sums[m] += sum over the block's cells j of weight[m][j] * v[j], in their
@@ -69,15 +60,15 @@ void AddStoredAt(const AttentionArgs& args, const Block& block, int64_t at,
       acc[m][i] = hn::LoadU(d, sums_at(m, i));
     }
   }
-  // Keys of whole blocks are prefetched where the blocks end.
-  const int64_t from = KvBytes(args.k_type, at);
-  const int64_t n_bytes = KvBytes(args.k_type, at + kVectors * kLanes) - from;
+  // Values of whole blocks are prefetched where the blocks end.
+  const int64_t n_bytes =
+      KvBytes(kType, at + kVectors * kLanes) - KvBytes(kType, at);
+  RowsAhead next = block.next_values;
   for (int64_t j = block.begin; j < block.end; ++j) {
-    Prefetch(block.next.keys[j] + from, n_bytes);
+    next.Prefetch(n_bytes);
     Span<kSpan> value[kVectors / kSpan];
     for (int i = 0; i < kVectors / kSpan; ++i) {
-      value[i] =
-          LoadSpan<kType>(block.cells.values[j], at + i * kSpan * kLanes);
+      value[i] = LoadSpan<kType>(block.Value(j), at + i * kSpan * kLanes);
     }
     for (int m = 0; m < kCount; ++m) {
       const auto weight = hn::Set(d, weights[m * kAttentionBlock + j]);
@@ -87,6 +78,7 @@ void AddStoredAt(const AttentionArgs& args, const Block& block, int64_t at,
       }
     }
   }
+  block.next_values = next;
   for (int m = 0; m < kCount; ++m) {
     for (int i = 0; i < kVectors; ++i) {
       hn::StoreU(acc[m][i], d, sums_at(m, i));
@@ -124,14 +116,28 @@ void AttendStored(const AttentionArgs& args, const Block& block, Query* queries,
   });
 }
 
-// AttendRow takes at most this many heads of a row, so that its sums stay in
+// So many heads of a row are computed at a time that their sums stay in
 // registers.
-constexpr int64_t kMaxRowQueries = 4;
+constexpr int64_t kRowQueries = 4;
+
+// Whether AttendRow is faster than a tile of float32 for `n_queries` heads of a
+// row. It converts keys and values once for each kRowQueries heads, which takes
+// long for nibbles. Measured with 16 heads: f16 1.4 times as fast, q8_0 1.05,
+// q5_1 0.8.
+inline bool IsForRow(const AttentionArgs& args, int64_t n_queries) {
+  return n_queries <= 2 * kRowQueries ||
+         !(IsNibbleType(args.k_type) || IsNibbleType(args.v_type));
+}
 
 // Attends for heads of one row, which all see the same cells.
 inline void AttendRow(const AttentionArgs& args, const Block& block,
                       Query* queries, int64_t n_queries,
-                      const AttentionScratch& scratch) {
+                      AttentionScratch scratch) {
+  for (; n_queries >= kRowQueries; n_queries -= kRowQueries) {
+    AttendStored<kRowQueries>(args, block, queries, scratch);
+    queries += kRowQueries;
+    scratch.sums += kRowQueries * args.ValueDim();
+  }
   switch (n_queries) {
     case 1:
       return AttendStored<1>(args, block, queries, scratch);
@@ -140,7 +146,7 @@ inline void AttendRow(const AttentionArgs& args, const Block& block,
     case 3:
       return AttendStored<3>(args, block, queries, scratch);
     default:
-      return AttendStored<kMaxRowQueries>(args, block, queries, scratch);
+      return;
   }
 }
 

@@ -45,19 +45,66 @@ struct Query {
   int64_t end;
 };
 
-// The place of a block's cells in memory.
+// The place of a block's cells in memory: those of the task's first KV head.
 struct Cells {
+  int64_t n = 0;
   const std::byte* keys[kAttentionBlock];
   const std::byte* values[kAttentionBlock];
 };
 
-// The current block, and the cells of it that at least one query sees.
+// Prefetches rows of the next block, a little at a time, while the current one
+// is computed. It takes them as they lie in memory, for all of the task's KV
+// heads, so that the CPU's own prefetching helps. They go to the second cache:
+// they would only drive the current block out of the first. Measured for one
+// row of 16 heads of 256, 4 KV heads and 100,000 keys: 10 GB/s without the
+// order, 20 with it, and 31 into the second cache, of 32 that the memory has.
+class RowsAhead {
+ public:
+  // `rows` are `n_rows` pointers to `n_bytes` bytes each.
+  RowsAhead(const std::byte* const* rows, int64_t n_rows, int64_t n_bytes)
+      : row_(rows), end_(rows + n_rows), n_bytes_(n_bytes) {}
+
+  // Prefetches the next `n_bytes` bytes.
+  HWY_INLINE void Prefetch(int64_t n_bytes) {
+    if (row_ == end_) return;
+    for (int64_t i = 0; i < n_bytes; i += kLineBytes) {
+      __builtin_prefetch(*row_ + at_ + i, kToRead, kToSecondCache);
+    }
+    at_ += n_bytes;
+    if (at_ < n_bytes_) return;
+    at_ = 0;
+    ++row_;
+  }
+
+ private:
+  static constexpr int64_t kLineBytes = 64;
+  static constexpr int kToRead = 0;
+  static constexpr int kToSecondCache = 2;
+
+  const std::byte* const* row_;
+  const std::byte* const* end_;
+  int64_t n_bytes_;
+  int64_t at_ = 0;
+};
+
+// The current block of one KV head, and the cells of it that at least one query
+// sees.
 struct Block {
   const Cells& cells;
-  const Cells& next;  // the next block's cells, or `cells` in the last one
+  int64_t k_offset;  // the KV head's bytes behind those of `cells`
+  int64_t v_offset;
+  RowsAhead& next_keys;
+  RowsAhead& next_values;
   int64_t begin;
   int64_t end;
   bool is_prefix;
+
+  const std::byte* Key(int64_t cell) const {
+    return cells.keys[cell] + k_offset;
+  }
+  const std::byte* Value(int64_t cell) const {
+    return cells.values[cell] + v_offset;
+  }
 };
 
 inline const float* QueryVector(const AttentionArgs& args, const Query& query,

@@ -33,13 +33,40 @@ int64_t SpansOf(const AttentionArgs& args, const AttentionSegment& segment,
   return RowBlocksAt(args, segment, segment.first_position).n_spans();
 }
 
+int64_t KvHeadsOfTask(const AttentionSegment& segment,
+                      const AttentionSplit& split) {
+  return segment.n_rows == 1 ? split.row_kv_heads : 1;
+}
+
+// Tasks of one tile: KV heads by parts by spans.
+int64_t TileTasks(const AttentionArgs& args, const AttentionSegment& segment,
+                  const AttentionSplit& split) {
+  const int64_t width = KvHeadsOfTask(segment, split);
+  return (args.n_kv_heads + width - 1) / width * split.n_parts *
+         SpansOf(args, segment, split);
+}
+
 int64_t Tasks(const AttentionArgs& args, const AttentionSplit& split) {
   int64_t n = 0;
   for (const AttentionSegment& segment : args.segments) {
-    n += Tiles(segment, split) * args.n_kv_heads * split.n_parts *
-         SpansOf(args, segment, split);
+    n += Tiles(segment, split) * TileTasks(args, segment, split);
   }
   return n;
+}
+
+bool SpansFit(const AttentionArgs& args, const AttentionSplit& split,
+              int n_threads) {
+  return Tasks(args, split) * SpanFloats(args, split) <=
+         PartialFloats(n_threads);
+}
+
+// KV heads of one task of a decoding row, at most.
+int64_t MostRowKvHeads(const AttentionArgs& args, const AttentionSplit& split) {
+  if (split.n_parts > 1) return 1;
+  const int64_t most_queries =
+      std::min(kMaxRowQueries, kSumFloats / args.ValueDim());
+  return std::clamp<int64_t>(most_queries / split.part_heads, 1,
+                             args.n_kv_heads);
 }
 
 void SetPartHeads(const AttentionArgs& args, int64_t part_heads,
@@ -48,6 +75,7 @@ void SetPartHeads(const AttentionArgs& args, int64_t part_heads,
   split.part_heads = part_heads;
   split.tile_rows = MaxQueries(args.head_dim) / part_heads;
   split.n_parts = (group + part_heads - 1) / part_heads;
+  split.row_kv_heads = 1;
 }
 
 // The work of the busiest of `n_threads` threads, in queries times keys, if
@@ -82,6 +110,17 @@ void Balance(const AttentionArgs& args, int n_threads, AttentionSplit& split) {
   split = best;
 }
 
+// Cuts head groups, so that threads share them better.
+void CutHeads(const AttentionArgs& args, int n_threads, AttentionSplit& split) {
+  if (n_threads <= kMaxBalanced) return Balance(args, n_threads, split);
+  const int64_t n_groups = Tasks(args, split) / split.n_parts;
+  if (n_groups == 0 || n_groups >= n_threads) return;
+  const int64_t group = args.n_heads / args.n_kv_heads;
+  const int64_t parts = (n_threads + n_groups - 1) / n_groups;
+  SetPartHeads(args, std::min(split.part_heads, (group + parts - 1) / parts),
+               split);
+}
+
 }  // namespace
 
 RowBlocks RowBlocksAt(const AttentionArgs& args,
@@ -104,27 +143,23 @@ AttentionSplit SplitAttention(const AttentionArgs& args, int n_threads) {
   const int64_t group = args.n_heads / args.n_kv_heads;
   AttentionSplit split;
   SetPartHeads(args, std::min(group, MaxQueries(args.head_dim)), split);
+  split.row_kv_heads = MostRowKvHeads(args, split);
   split.has_spans = false;
-  const int64_t n_groups = Tasks(args, split) / split.n_parts;
-  if (n_threads == 1 || n_groups >= kGroupsPerThread * n_threads) {
-    split.n_tasks = n_groups * split.n_parts;
-    return split;
+  const auto is_fine_enough = [&] {
+    return n_threads == 1 ||
+           Tasks(args, split) >= kGroupsPerThread * split.n_parts * n_threads;
+  };
+  const int64_t n_whole = Tasks(args, split);
+  if (!is_fine_enough()) {
+    split.has_spans = true;
+    if (Tasks(args, split) == n_whole || !SpansFit(args, split, n_threads)) {
+      split.has_spans = false;
+    }
+    while (split.row_kv_heads > 1 && !is_fine_enough()) {
+      split.row_kv_heads = (split.row_kv_heads + 1) / 2;
+    }
   }
-  split.has_spans = true;
-  split.n_tasks = Tasks(args, split);
-  const bool is_cut = split.n_tasks > n_groups * split.n_parts;
-  if (is_cut && split.n_tasks * PartialFloats(args, split) <=
-                    n_threads * kPartialFloats) {
-    return split;
-  }
-  split.has_spans = false;
-  if (n_threads <= kMaxBalanced) {
-    Balance(args, n_threads, split);
-  } else if (n_groups > 0 && n_groups < n_threads) {
-    const int64_t parts = (n_threads + n_groups - 1) / n_groups;
-    SetPartHeads(args, std::min(split.part_heads, (group + parts - 1) / parts),
-                 split);
-  }
+  if (!split.has_spans && !is_fine_enough()) CutHeads(args, n_threads, split);
   split.n_tasks = Tasks(args, split);
   return split;
 }
@@ -132,26 +167,29 @@ AttentionSplit SplitAttention(const AttentionArgs& args, int n_threads) {
 AttentionTask AttentionTaskAt(const AttentionArgs& args,
                               const AttentionSplit& split, int64_t index) {
   size_t s = 0;
-  int64_t n_spans = 0;
   int64_t per_tile = 0;
   for (;; ++s) {
     const AttentionSegment& segment = args.segments[s];
-    n_spans = SpansOf(args, segment, split);
-    per_tile = args.n_kv_heads * split.n_parts * n_spans;
+    per_tile = TileTasks(args, segment, split);
     const int64_t n = Tiles(segment, split) * per_tile;
     if (index < n) break;
     index -= n;
   }
   const int64_t group = args.n_heads / args.n_kv_heads;
-  const int64_t part = index / n_spans % split.n_parts;
   AttentionTask task;
   task.segment = &args.segments[s];
-  task.kv_head = index / n_spans / split.n_parts % args.n_kv_heads;
+  const int64_t n_spans = SpansOf(args, *task.segment, split);
+  const int64_t width = KvHeadsOfTask(*task.segment, split);
+  const int64_t in_tile = index % per_tile;
+  const int64_t part = in_tile / n_spans % split.n_parts;
+  task.kv_head = in_tile / n_spans / split.n_parts * width;
+  task.n_kv_heads = std::min(width, args.n_kv_heads - task.kv_head);
   task.first_row = index / per_tile * split.tile_rows;
   task.n_rows =
       std::min(split.tile_rows, task.segment->n_rows - task.first_row);
   task.first_head = task.kv_head * group + part * split.part_heads;
-  task.n_heads = std::min(split.part_heads, group - part * split.part_heads);
+  task.n_heads = task.n_kv_heads *
+                 std::min(split.part_heads, group - part * split.part_heads);
   task.span = index % n_spans;
   task.n_spans = n_spans;
   return task;

@@ -2,6 +2,7 @@
 #ifndef PLIMSOLL_KERNELS_CPU_ATTENTION_ATTENTION_TASKS_H_
 #define PLIMSOLL_KERNELS_CPU_ATTENTION_ATTENTION_TASKS_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/backend.h"
@@ -15,6 +16,7 @@ inline constexpr int64_t kMaxQueries = 32;
 inline constexpr int64_t kMaxWideQueries = 16;
 inline constexpr int64_t kMaxNarrowDim = 128;
 inline constexpr int64_t kSumFloats = kMaxWideQueries * kMaxHeadDim;
+inline constexpr int64_t kMaxRowQueries = 64;  // of several KV heads
 constexpr int64_t MaxQueries(int64_t head_dim) {
   return head_dim <= kMaxNarrowDim ? kMaxQueries : kMaxWideQueries;
 }
@@ -31,8 +33,13 @@ inline constexpr int64_t kTileFloats = 4096;
 inline constexpr int64_t kMinSpanBlocks = 4;
 inline constexpr int64_t kMaxSpans = 16;  // one more where a ring is cut
 
-// Floats that each thread has for the results of spans.
-inline constexpr int64_t kPartialFloats = 32'768;
+// Floats for the results of spans: so many for each thread, but at least those
+// of one decoding row of 64 heads of 128 elements.
+inline constexpr int64_t kThreadPartialFloats = 32'768;
+inline constexpr int64_t kRowPartialFloats = (kMaxSpans + 1) * 64 * (2 + 128);
+constexpr int64_t PartialFloats(int n_threads) {
+  return std::max(kRowPartialFloats, n_threads * kThreadPartialFloats);
+}
 
 // The blocks that a row sees: page-table indices, or positions /
 // kAttentionBlock of a ring. Spans begin at multiples of `span_blocks`.
@@ -50,7 +57,7 @@ RowBlocks RowBlocksAt(const AttentionArgs& args,
                       const AttentionSegment& segment, int64_t position);
 
 // Rows [first_row, first_row + n_rows) of a segment and heads [first_head,
-// first_head + n_heads), all of which read `kv_head`.
+// first_head + n_heads), which read KV heads [kv_head, kv_head + n_kv_heads).
 struct AttentionTask {
   const AttentionSegment* segment;
   int64_t first_row;  // in the segment
@@ -58,15 +65,16 @@ struct AttentionTask {
   int64_t first_head;
   int64_t n_heads;
   int64_t kv_head;
-  int64_t span;     // which of n_spans; only if the task has one row
-  int64_t n_spans;  // spans of the row; 1 = the task does all of it
+  int64_t n_kv_heads;  // 1 if the task has several rows
+  int64_t span;        // which of n_spans; only if the task has one row
+  int64_t n_spans;     // spans of the row; 1 = the task does all of it
 };
 
 // One thread's scratch.
 struct AttentionScratch {
   float* tile;    // [kTileFloats]: keys, then values
-  float* sums;    // [MaxQueries, value_dim], of a span
-  float* totals;  // [MaxQueries, value_dim], of the spans before it
+  float* sums;    // [queries, value_dim], of a span
+  float* totals;  // [queries, value_dim], of the spans before it
   float* scores;  // [kMaxQueries, kAttentionBlock]
 };
 
@@ -75,24 +83,27 @@ struct AttentionScratch {
 struct AttentionSplit {
   int64_t tile_rows;
   int64_t part_heads;
-  int64_t n_parts;  // parts of one head group
+  int64_t n_parts;       // parts of one head group
+  int64_t row_kv_heads;  // KV heads of a task of a decoding row
   bool has_spans;
   int64_t n_tasks;
 };
 
-// Chooses whole head groups where it can, because these read each key once.
-// If some threads would then have no work, it cuts the keys of a decoding row
-// into spans, or makes tiles of fewer heads and more rows.
+// Chooses whole head groups where it can, because these read each key once,
+// and all KV heads of a decoding row, because memory is read fastest in its
+// order. If some threads would then have no work, it cuts the keys of a
+// decoding row into spans, then takes fewer KV heads a task, or makes tiles of
+// fewer heads and more rows.
 AttentionSplit SplitAttention(const AttentionArgs& args, int n_threads);
 
 // Returns task `index`, index < split.n_tasks.
 AttentionTask AttentionTaskAt(const AttentionArgs& args,
                               const AttentionSplit& split, int64_t index);
 
-// Floats of a span's result: a maximum, a total and sums for each head.
-inline int64_t PartialFloats(const AttentionArgs& args,
-                             const AttentionSplit& split) {
-  return split.part_heads * (2 + args.ValueDim());
+// Floats of a task's span: a maximum, a total and sums for each head.
+inline int64_t SpanFloats(const AttentionArgs& args,
+                          const AttentionSplit& split) {
+  return split.row_kv_heads * split.part_heads * (2 + args.ValueDim());
 }
 
 }  // namespace plimsoll::kernels::cpu

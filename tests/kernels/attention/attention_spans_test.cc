@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <span>
 
 #include "kernels/cpu/attention/attention_tasks.h"
 #include "tests/kernels/attention/attention_fixture.h"
@@ -247,15 +248,21 @@ TEST(AttentionTasksTest, EveryRowAndHeadHasEverySpanOnce) {
     for (int64_t i = 0; i < split.n_tasks; ++i) {
       const cpu::AttentionTask task =
           cpu::AttentionTaskAt(shape.args, split, i);
-      ASSERT_LE(task.n_rows * task.n_heads, cpu::kMaxQueries);
+      ASSERT_LE(task.n_rows * task.n_heads,
+                task.n_kv_heads == 1 ? cpu::kMaxQueries : cpu::kMaxRowQueries);
+      ASSERT_LE(task.n_rows * task.n_heads * shape.args.ValueDim(),
+                cpu::kSumFloats);
       ASSERT_GT(task.n_rows * task.n_heads, 0);
       ASSERT_TRUE(task.n_spans == 1 || task.n_rows == 1);
+      ASSERT_TRUE(task.n_kv_heads == 1 || task.n_rows == 1);
       for (int64_t r = 0; r < task.n_rows; ++r) {
         for (int64_t h = 0; h < task.n_heads; ++h) {
           const int64_t row = task.segment->first_row + task.first_row + r;
           const int64_t head = task.first_head + h;
-          ASSERT_EQ(head / (shape.args.n_heads / shape.args.n_kv_heads),
-                    task.kv_head);
+          const int64_t kv_head =
+              head / (shape.args.n_heads / shape.args.n_kv_heads);
+          ASSERT_GE(kv_head, task.kv_head);
+          ASSERT_LT(kv_head, task.kv_head + task.n_kv_heads);
           ASSERT_TRUE(spans[std::pair(row, head)].insert(task.span).second);
         }
       }
@@ -270,10 +277,36 @@ TEST(AttentionTasksTest, EveryRowAndHeadHasEverySpanOnce) {
     const int64_t n_rows = last.first_row + last.n_rows;
     ASSERT_EQ(static_cast<int64_t>(spans.size()), n_rows * shape.args.n_heads);
     if (split.has_spans) {
-      ASSERT_LE(split.n_tasks * cpu::PartialFloats(shape.args, split),
-                n_threads * cpu::kPartialFloats);
+      ASSERT_LE(split.n_tasks * cpu::SpanFloats(shape.args, split),
+                cpu::PartialFloats(n_threads));
     }
   }
+}
+
+// Memory is read fastest in its order, and rows of all KV heads lie together.
+TEST(AttentionTasksTest, ADecodingRowTakesAllKvHeadsWhereThreadsHaveEnough) {
+  std::vector<PageEntry> table;
+  for (int64_t p = 0; p < 100'000; p += 64) {
+    table.push_back({p, 0, 0, 64, false});
+  }
+  AttentionArgs args = {};
+  args.n_heads = 16;
+  args.n_kv_heads = 4;
+  args.head_dim = 256;
+  const auto kv_heads = [&](int64_t n_keys, int n_threads) {
+    const auto n_pages = static_cast<size_t>((n_keys + 63) / 64);
+    const AttentionSegment segment = {
+        0, 1, n_keys - 1, std::span(table).first(n_pages), {}, 0};
+    args.segments = {&segment, 1};
+    const cpu::AttentionSplit split = cpu::SplitAttention(args, n_threads);
+    return cpu::AttentionTaskAt(args, split, 0).n_kv_heads;
+  };
+  for (const int64_t n_keys : {4'096, 65'536, 80'000, 100'000}) {
+    EXPECT_EQ(kv_heads(n_keys, 1), 4) << n_keys;
+    EXPECT_EQ(kv_heads(n_keys, 2), 4) << n_keys;
+    EXPECT_EQ(kv_heads(n_keys, 16), 1) << n_keys;
+  }
+  EXPECT_EQ(kv_heads(512, 2), 1);
 }
 
 // 3 tiles of 4 rows would leave one of two threads half of the time idle.
