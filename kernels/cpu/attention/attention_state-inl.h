@@ -18,6 +18,7 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/attention/attention_tasks.h"
 #include "kernels/cpu/attention/kv_load-inl.h"
+#include "kernels/cpu/prefetch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
@@ -68,7 +69,7 @@ class RowsAhead {
   HWY_INLINE void Prefetch(int64_t n_bytes) {
     if (row_ == end_) return;
     for (int64_t i = 0; i < n_bytes; i += kLineBytes) {
-      __builtin_prefetch(*row_ + at_ + i, kToRead, kToSecondCache);
+      PrefetchToSecondCache(*row_ + at_ + i);
     }
     at_ += n_bytes;
     if (at_ < n_bytes_) return;
@@ -78,8 +79,6 @@ class RowsAhead {
 
  private:
   static constexpr int64_t kLineBytes = 64;
-  static constexpr int kToRead = 0;
-  static constexpr int kToSecondCache = 2;
 
   const std::byte* const* row_;
   const std::byte* const* end_;

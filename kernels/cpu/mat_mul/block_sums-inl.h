@@ -12,11 +12,11 @@
 #include <cstdint>
 #include <cstring>
 
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/fold_lanes-inl.h"
 #include "kernels/cpu/mat_mul/decoders-inl.h"
 #include "kernels/cpu/mat_mul/pairs-inl.h"
+#include "kernels/cpu/prefetch.h"
 #include "kernels/quant/packed_row.h"
 
 #if HWY_TARGET == HWY_AVX3_DL
@@ -218,7 +218,7 @@ struct FromFile {
         for (int i = 0; i < 4; ++i) {
           for (int m = 0; m < kRows; ++m) of_rows[m][i] = hn::Zero(DP());
           const uint8_t* const block = task.rows[r + i] + s * kBlockBytes;
-          hwy::Prefetch(block + task.ahead);
+          PrefetchToSecondCache(block + task.ahead);
           std::memcpy(scales_[s] + static_cast<size_t>(r + i) * kScaleBytes,
                       block, kScaleBytes);
           HWY_UNROLL(4)

@@ -13,10 +13,10 @@
 
 #include "base/checked_math.h"
 #include "base/dtype.h"
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/mat_mul/pack_weights.h"
 #include "kernels/cpu/mat_mul/panel-inl.h"
+#include "kernels/cpu/prefetch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
@@ -49,7 +49,7 @@ HWY_INLINE void PrefetchNextPanel(const PanelRows& rows, int64_t part,
   const uint8_t* const next = rows.first + bytes;
   const uint8_t* const end = next + bytes * (part + 1) / n_parts;
   for (const uint8_t* at = next + bytes * part / n_parts; at < end; at += 64) {
-    hwy::Prefetch(at);
+    PrefetchToSecondCache(at);
   }
 }
 

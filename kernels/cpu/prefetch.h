@@ -1,0 +1,18 @@
+// Prefetching into the second-level cache.
+#ifndef PLIMSOLL_KERNELS_CPU_PREFETCH_H_
+#define PLIMSOLL_KERNELS_CPU_PREFETCH_H_
+
+namespace plimsoll::kernels::cpu {
+
+// Asks for the cache line at `at`, which may be anywhere, without a place in
+// the nearest cache. That is for what is read so much later that it would only
+// drive out what is read now.
+inline void PrefetchToSecondCache(const void* at) {
+  constexpr int kToRead = 0;
+  constexpr int kSecondCache = 2;
+  __builtin_prefetch(at, kToRead, kSecondCache);
+}
+
+}  // namespace plimsoll::kernels::cpu
+
+#endif  // PLIMSOLL_KERNELS_CPU_PREFETCH_H_
