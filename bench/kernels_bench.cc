@@ -336,7 +336,7 @@ void Register(bool all) {
         Name("Experts", dtype, "").c_str(), ExpertsOf, dtype);
     experts->ArgNames({"rows"})->UseManualTime()->Arg(1)->Arg(16)->Arg(512);
   }
-  for (const DType dtype : {DType::kF16, DType::kQ8_0}) {
+  for (const DType dtype : {DType::kF16, DType::kQ8_0, DType::kQ4_0}) {
     auto* const attention = benchmark::RegisterBenchmark(
         Name("Attention", dtype, "").c_str(), AttentionOf, dtype);
     attention->ArgNames({"rows", "keys", "heads", "kv", "dim"})->UseRealTime();

@@ -2,12 +2,15 @@
 #ifndef PLIMSOLL_KERNELS_CPU_PREFETCH_H_
 #define PLIMSOLL_KERNELS_CPU_PREFETCH_H_
 
+#include "hwy/base.h"
+
 namespace plimsoll::kernels::cpu {
 
 // Asks for the cache line at `at`, which may be anywhere, without a place in
 // the nearest cache. That is for what is read so much later that it would only
-// drive out what is read now.
-inline void PrefetchToSecondCache(const void* at) {
+// drive out what is read now. It must be inlined: GCC 12 drops calls of a
+// function that only prefetches.
+HWY_INLINE void PrefetchToSecondCache(const void* at) {
   constexpr int kToRead = 0;
   constexpr int kSecondCache = 2;
   __builtin_prefetch(at, kToRead, kSecondCache);

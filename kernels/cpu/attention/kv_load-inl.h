@@ -65,11 +65,52 @@ inline constexpr auto kFifthBits = [] {
   return bits;
 }();
 
+#if HWY_MAX_BYTES >= 64
+// Loads a whole block of nibbles: a vector has the values of 16 levels, of
+// which each element takes one.
+template <DType kType>
+HWY_INLINE Span<2> LookUpNibbles(const std::byte* block) {
+  const AttentionTag d;
+  const hn::RebindToSigned<AttentionTag> di;
+  const hn::Rebind<uint8_t, AttentionTag> db;
+  const auto scale = LoadScale(d, block);
+  constexpr bool kHasFifths = kType == DType::kQ5_1;
+  const auto* nibbles =
+      reinterpret_cast<const uint8_t*>(block) + (kHasFifths ? 8 : 2);
+  const auto both = hn::PromoteTo(di, hn::LoadU(db, nibbles));
+  const hn::Vec<decltype(di)> levels[2] = {both, hn::ShiftRight<4>(both)};
+  // It takes the lowest four bits of each level.
+  const auto look_up = [](hn::Vec<AttentionTag> values,
+                          hn::Vec<decltype(di)> level) HWY_ATTR {
+    return hn::Vec<AttentionTag>{_mm512_permutexvar_ps(level.raw, values.raw)};
+  };
+  Span<2> span;
+  if constexpr (kHasFifths) {
+    const auto from = LoadScale(d, block + 2);
+    const auto lower = hn::MulAdd(hn::Iota(d, 0.0f), scale, from);
+    const auto upper = hn::MulAdd(hn::Iota(d, 16.0f), scale, from);
+    const auto* fifths = reinterpret_cast<const uint8_t*>(block) + 4;
+    for (int v = 0; v < 2; ++v) {
+      span.v[v] =
+          hn::IfThenElse(hn::LoadMaskBits(d, fifths + 2 * v),
+                         look_up(upper, levels[v]), look_up(lower, levels[v]));
+    }
+  } else {
+    const auto values = hn::Mul(hn::Iota(d, -8.0f), scale);
+    for (int v = 0; v < 2; ++v) span.v[v] = look_up(values, levels[v]);
+  }
+  return span;
+}
+#endif
+
 // Loads a span of nibbles that begins with element i < 16 of `block`. Products
 // are exact: 11 bits of scale, 5 of level.
 template <DType kType>
 HWY_INLINE Span<2> LoadNibbles(const std::byte* block, int64_t i) {
   static_assert(kType == DType::kQ4_0 || kType == DType::kQ5_1);
+#if HWY_MAX_BYTES >= 64
+  return LookUpNibbles<kType>(block);  // i is 0: a span is a block
+#else
   const AttentionTag d;
   const hn::RebindToSigned<AttentionTag> di;
   const hn::Rebind<uint8_t, AttentionTag> db;
@@ -97,6 +138,7 @@ HWY_INLINE Span<2> LoadNibbles(const std::byte* block, int64_t i) {
     span.v[v] = hn::MulAdd(hn::ConvertTo(d, levels[v]), scale, from);
   }
   return span;
+#endif
 }
 
 // Loads the span before which there are `i` elements. Every product of q8_0 is
