@@ -24,8 +24,9 @@ std::vector<float> RandomFloats(int64_t n) {
   return values;
 }
 
-// States of one sequence in each step. One row finds its state in memory, as a
-// model's weights came between: so many sequences take turns.
+// States of one sequence in each step. With one row the state is read from
+// memory and not from a cache, as in a model, whose weights are read in
+// between: enough sequences take turns.
 class Sequences {
  public:
   Sequences(int64_t n_rows, int64_t floats)

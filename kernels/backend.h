@@ -267,9 +267,9 @@ struct AttentionArgs {
   // [n_heads] or nullptr. Each is finite, or minus infinity, which acts as if
   // the head had no sink.
   const float* sinks = nullptr;
-  // Elements that are read of each head of a row of values, its first ones; 0:
-  // head_dim. The row is as long as one of keys all the same, so it may be one.
-  // <= kMaxHeadDim, a multiple of 16, whole KV blocks.
+  // The number of elements that are read of a head of values, from its first
+  // one on; 0: head_dim. A row of values is still as long as a row of keys, so
+  // it may be one. <= kMaxHeadDim, a multiple of 16, whole KV blocks.
   int64_t value_dim = 0;
 
   int64_t ValueDim() const { return value_dim == 0 ? head_dim : value_dim; }
@@ -298,8 +298,8 @@ enum class Activation {
 inline constexpr float kSwishSlope = 1.702f;
 inline constexpr float kSwishLimit = 7;
 
-// out = activation(gate) * up, elementwise. `out` may be one of them whose rows
-// lie side by side.
+// out = activation(gate) * up, elementwise. `out` may be `gate` or `up` if the
+// rows of that one lie side by side.
 struct GatedActivationArgs {
   const float* gate;  // [n_rows, dim], gate_stride floats from row to row
   const float* up;    // [n_rows, dim], up_stride floats from row to row
@@ -485,8 +485,8 @@ class Backend {
                                      .packed = args.packed}));
     return args.packed;
   }
-  // Each row of a step has the same bits whatever rows its experts have beside
-  // it. GatedExpertMatMul returns where the packed result lies.
+  // The bits of a row do not depend on which other rows its experts compute.
+  // GatedExpertMatMul returns where the packed result lies.
   virtual absl::Status RouteExperts(const RouteExpertsArgs& args) = 0;
   virtual absl::StatusOr<const std::byte*> GatedExpertMatMul(
       const GatedExpertMatMulArgs& args) = 0;
@@ -558,8 +558,8 @@ struct CudaOptions {
   int64_t few_row_parts = 0;
   // Attention of prompts uses wgmma too, for heads of up to 256 elements.
   bool wgmma_attention = true;
-  // Parts into which attention of prompts cuts the keys of heads of up to 256
-  // elements, at most 4, so that a step of few rows fills the device; 0: as
+  // Attention of prompts cuts the keys of heads of up to 256 elements into this
+  // many parts, at most 4, so that a step of few rows fills the device; 0: as
   // many as a step of 512 rows needs. The bits of a row depend on it.
   int64_t prompt_attention_parts = 0;
   // Products that are not rounded to F16 use blocks of 128 rows from this many

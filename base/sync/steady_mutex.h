@@ -17,8 +17,9 @@ namespace plimsoll {
 // 2022 (Debian 12) a timed wait ends at a time of day: if that is set back by
 // an hour, the wait lasts an hour longer.
 //
-// A condition reads only what this lock guards. Who unlocks evaluates the
-// conditions of those who wait, and wakes one only if its condition holds.
+// A condition reads only what this lock guards. The thread that unlocks
+// evaluates the conditions of the threads that wait, and wakes one of them only
+// if its condition holds.
 class ABSL_LOCKABLE SteadyMutex {
  public:
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mu_.lock(); }
@@ -42,8 +43,8 @@ class ABSL_LOCKABLE SteadyMutex {
     WakeReady();
     const auto waiter = waiters_.emplace(waiters_.end(), condition);
     std::unique_lock<std::mutex> lock(mu_, std::adopt_lock);
-    // `wait_for` counts by the steady clock. What woke the thread may be over
-    // by the time that it has the lock.
+    // `wait_for` counts by the steady clock. The condition may hold no more by
+    // the time that the thread has the lock.
     const bool holds = waiter->wake.wait_for(
         lock, absl::ToChronoNanoseconds(std::min(time, kLongest)),
         [&condition] { return condition.Eval(); });

@@ -10,7 +10,7 @@
 namespace plimsoll {
 
 // It is used like absl::Notification where a thread waits for a time
-// (SteadyMutex says why). Who waited may destroy it.
+// (SteadyMutex says why). A thread that has waited for it may destroy it.
 class SteadyNotification {
  public:
   void Notify() ABSL_LOCKS_EXCLUDED(mu_) {

@@ -29,8 +29,8 @@ constexpr int kLaneBins = kBins / kWarpThreads;
 constexpr int kWeightBits = 40;
 constexpr int64_t kMaxLogits = int64_t{1} << 22;  // in a row: sums fit 63 bits
 // A block adds up weights in two parts of 32 bits, for which devices have
-// atomic additions in shared memory. The lower part has so many bits of each
-// weight.
+// atomic additions in shared memory. The lower part has the lowest kLowBits
+// bits of each weight.
 constexpr int kLowBits = 21;
 static_assert(kBlockTokens << kLowBits <= int64_t{1} << 32);
 static_assert(kWeightBits < 2 * kLowBits);

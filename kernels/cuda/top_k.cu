@@ -31,14 +31,14 @@ constexpr int kRankSteps = 8;  // of a loop, as straight code
 // Blocks that a multiprocessor runs at once: 64 registers for each thread.
 [[maybe_unused]] constexpr int kBlocksOfProcessor = 4;
 
-// A thread selects from so many keys at once: its part of a chunk and one that
-// was kept before.
+// The number of keys from which a thread selects at once: its part of a chunk,
+// and one key that was kept before.
 constexpr int kThreadKeys = kThreadLogits + 1;
 // Keys that are not below the bound belong to kKept threads.
 constexpr int kListKeys = kKept * kThreadKeys;
 static_assert(kThreads >= kKept);
-// A list of at most so many keys is not cut further. Two threads find the rank
-// of each.
+// A list of at most kFewKeys keys is not cut further: two threads find the rank
+// of each key.
 constexpr int kFewKeys = kThreads / 2;
 static_assert(kFewKeys > kKept);
 

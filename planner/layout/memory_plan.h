@@ -29,8 +29,8 @@ struct AllocationChoice {
 struct HostWeights {
   bool experts = false;
   bool per_layer_embeddings = false;
-  // Tables of which rows are gathered and nothing else (IsTable). They stay in
-  // the mapped file, also where the device is the host.
+  // Tables that are used for nothing but gathering rows (IsTable). They stay in
+  // the mapped file, even if the device is the host.
   bool tables = false;
 
   friend bool operator==(const HostWeights&, const HostWeights&) = default;
@@ -97,10 +97,10 @@ struct LoadOptions {
   DraftSource draft_source = DraftSource::kLookup;
   // Contexts that may wait in host memory while other contexts use their slots.
   int64_t n_parked = 0;
-  // The experts of this many layers, the first ones that have experts, lie in
-  // host memory, where the CPU computes them; more than there are means all.
-  // Absent = DecideCpuExperts chooses. Only on devices with memory of their
-  // own.
+  // The experts of the first n_cpu_experts layers with experts lie in host
+  // memory, where the CPU computes them. A number larger than that of such
+  // layers means all of them. Absent = DecideCpuExperts chooses. Only on
+  // devices with memory of their own.
   std::optional<int64_t> n_cpu_experts = 0;
   DType k_type = DType::kF16;
   DType v_type = DType::kF16;

@@ -21,7 +21,7 @@ struct MtpLayout {
 };
 
 // Lays out the head of a model. Its weights lie on the device, whatever the
-// options say of others.
+// options say about the model's weights.
 // Errors: kInvalidArgument if the model has no such head, or if the options
 // leave no place for guesses or plan for another engine; those of
 // LayoutWeights, KvModel::Create and WidthsOf.

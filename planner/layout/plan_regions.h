@@ -45,7 +45,8 @@ class PlanInputs {
   int64_t budget_bytes() const { return budget_bytes_; }
   // Null if no MTP head is loaded.
   const MtpLayout* mtp() const { return mtp_ ? &*mtp_ : nullptr; }
-  // On the device, as they are planned there, or in the mapped file.
+  // Bytes of the weights on the device, as they are planned there, and of those
+  // in the mapped file.
   int64_t weight_bytes() const { return weight_bytes_ + mapped_bytes_; }
   // Contexts are counted in single tokens, not in pages.
   ContextStep context_step() const;
@@ -86,8 +87,8 @@ struct RegionSizes {
   int64_t mapped_bytes;    // pages of the mapped file, wherever they are
   std::vector<Region> regions;  // without formulas; empty in SizeTotals
 
-  // Bytes that one slot with a full context keeps. The sum does not overflow:
-  // the regions have room for that of all slots.
+  // Bytes that one slot with a full context keeps. The sum does not overflow,
+  // because the regions have room for the bytes of all slots.
   int64_t SlotBytes() const { return kv.SlotBytes() + mtp_kv.SlotBytes(); }
 };
 

@@ -16,8 +16,9 @@ namespace plimsoll::planner {
 // R = rows of a step (n_ubatch), D = model_dim, Q = n_heads * head_dim, V =
 // n_heads * the width of a value in the cache, KV = n_kv_heads * head_dim, F =
 // ffn_dim, or that of all experts of a token, or ple_dim; each is that of the
-// widest layer. E = experts, K = experts of a token. S = sampled rows. A = 1
-// residual array, or with several streams one more than there are streams (X).
+// widest layer. E = experts, K = experts of a token. S = sampled rows. A =
+// residual arrays: 1, or in a model with several streams (X) one more than
+// there are streams.
 enum class StepBuffer {
   kResidual,      // f32 [A, R, D]: what a layer works on, then the streams
   kNormed,        // f32 [R, D], input of projections and output of post-norms

@@ -141,8 +141,9 @@ struct Architecture {
   MixerKind mixer = MixerKind::kAttention;
   RecurrentRule recurrent_layers = RecurrentRule::kNone;
   MixerKind recurrent = MixerKind::kNone;  // the mixer of these layers
-  // Which of the groups of keys a head of a delta net has: its index modulo
-  // their number, or else as many heads after each other have the same.
+  // Which group of keys a head of a delta net has. If true, it is the head's
+  // index modulo the number of groups. If false, each group belongs to equally
+  // many consecutive heads.
   bool alternates_groups = false;
   // A layer is a mixer or an FFN: an FFN where A.feed_forward_length is not 0.
   bool has_single_sublayers = false;
@@ -175,8 +176,8 @@ struct Architecture {
   WindowRule windows = WindowRule::kNone;
   int64_t window_period = 0;  // for kPattern; 0: the file must say
   int64_t window = 0;         // of files that do not say; 0: none
-  // Windows do not slide: a position sees those from the last multiple of the
-  // window on.
+  // Windows do not slide: a position sees the positions from the last multiple
+  // of the window to itself.
   bool windows_are_chunks = false;
   BiasRule biases = BiasRule::kNone;
   bool is_qkv_fused = false;  // queries, keys and values in one tensor of
@@ -200,7 +201,8 @@ struct Architecture {
   // These describe the rotation of queries and keys.
   RopePairs rope_pairs = RopePairs::kAdjacent;
   WindowRope window_rope = WindowRope::kAsOthers;
-  // The last layer of every so many does not rotate. 0: all layers do.
+  // In each group of this many layers the last one does not rotate. 0: all
+  // layers rotate.
   int64_t unrotated_period = 0;
   // YaRN's magnitude is a factor of scores and not of what is rotated: 1 + m
   // ln(factor), squared, where m is A.rope.scaling.yarn_log_multiplier.

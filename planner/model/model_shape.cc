@@ -218,8 +218,8 @@ absl::StatusOr<int64_t> ReadSharedWidth(const Hyperparameters& keys,
 }
 
 // Finds the layers that have experts: those whose router the file has. If no
-// tensor is known, they are the last layers of every so many, without the
-// leading dense ones.
+// tensor is known, the last layer of each period has experts, except for the
+// leading dense layers.
 absl::Status ReadExperts(const Hyperparameters& keys,
                          const Architecture& architecture, ModelShape& shape) {
   ASSIGN_OR_RETURN(shape.n_experts,

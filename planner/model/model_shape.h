@@ -216,9 +216,9 @@ ModelShape MtpShapeOf(const ModelShape& shape);
 // no layer.
 std::optional<int64_t> LayerOf(absl::string_view tensor);
 
-// True if rows of the tensor are gathered and nothing else: it is a table of
-// per-layer embeddings, or that of tokens where these layers make no logits
-// from it.
+// True if the tensor is used for nothing but gathering rows: it is a table of
+// per-layer embeddings, or the table of token embeddings where these layers
+// make no logits from it.
 inline bool IsTable(const ModelShape& shape, const WeightTensor& tensor) {
   const bool is_output = shape.tied_output && shape.has_last_layer;
   return tensor.kind == WeightKind::kPerLayerEmbedding ||

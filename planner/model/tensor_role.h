@@ -102,8 +102,8 @@ enum class When {
 // A kUsual tensor may be missing from a file, but models have it.
 enum class Presence { kRequired, kUsual, kOptional };
 
-// Rows of a matrix, or elements of a vector, that are a tensor of their own for
-// everyone but the file.
+// Rows of a matrix, or elements of a vector, which have no tensor of their own
+// in the file, but are treated as one everywhere else.
 struct TensorPart {
   absl::string_view name;
   Dim rows;

@@ -21,12 +21,12 @@ struct TensorContext {
   int64_t n_rot;          // rotated dimensions of a head
   bool is_qkv_fused;      // one attn_qkv instead of attn_q, _k and _v
   bool is_gate_up_fused;  // one ffn_gate_up_exps instead of two tensors
-  // Layers after the model's: those that are no MTP head are ignored.
+  // The number of layers behind those of the model. The layers among them that
+  // are no MTP head are ignored.
   int64_t n_draft_layers = 0;
 };
 
-// A part of a tensor: the tensor that it is for the readers of a model, and its
-// rows.
+// A part of a tensor: its name as a tensor of its own, and its rows.
 struct PartSpec {
   std::string name;
   int64_t rows;

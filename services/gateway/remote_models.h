@@ -15,7 +15,7 @@ namespace plimsoll::services {
 
 class RemoteModels final : public HttpModels {
  public:
-  // A worker's tokenizer has so long to answer.
+  // The longest time that a worker's tokenizer may take to answer.
   static constexpr absl::Duration kTokenTime = absl::Seconds(10);
 
   // What is in `remote`, `messages`, and `planner`, which may be null, outlive

@@ -16,7 +16,7 @@ namespace plimsoll::services {
 
 class RemotePlanner final : public PlannerQueries {
  public:
-  // The planner has so long to answer.
+  // The longest time that the planner may take to answer.
   static constexpr absl::Duration kTime = absl::Seconds(60);
 
   RemotePlanner(const std::string& address, const ClientSecurity& security);

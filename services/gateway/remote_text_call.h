@@ -40,8 +40,8 @@ struct RemoteRoom {
   RemoteCalls& calls;
 };
 
-// A choice is a stream of a worker. As long as its client has nothing of it, it
-// may begin again at another worker.
+// A choice is a stream of a worker. A call whose client has received nothing
+// yet may begin again at another worker.
 class RemoteTextCall final : public TextCall {
  public:
   RemoteTextCall(const RemoteRoom& remote, const HttpRoom& room,

@@ -21,11 +21,11 @@ namespace plimsoll::services {
 
 struct HttpRequest;
 
-// A request goes to so many workers at most, one after the other.
+// The most workers that one request is sent to, one after the other.
 inline constexpr int kMaxTries = 3;
 
-// Whether nobody answered, or the connection broke. A worker's own errors have
-// details.
+// Returns whether nobody answered or the connection broke. Errors that a worker
+// itself returns differ from these by their details.
 bool IsGone(const grpc::Status& status);
 // Whether another worker may do better: IsGone, or the worker drains, has lost
 // its device, or has not loaded the model.
@@ -43,14 +43,16 @@ absl::Status AwaitAnswer(SteadyNotification& done, grpc::ClientContext& context,
 
 inline constexpr size_t kLeastKeyBytes = 256;
 inline constexpr size_t kMostKeyBytes = 1'024;
-// The key of a request that names none: the model and how the input begins, as
-// workers keep the work of prompts that begin alike. A conversation begins with
-// its first messages, as many as have kLeastKeyBytes. A text or a list of ids
-// begins with kMostKeyBytes, or with kLeastKeyBytes if it is shorter. The key
-// is empty if the input is too short to keep work of.
+// Returns the key for a request that names none. It is made of the model and
+// the beginning of the input, because workers keep the work of prompts that
+// begin alike. A conversation begins with its first messages, as many as have
+// kLeastKeyBytes. A text or a list of ids begins with kMostKeyBytes, or with
+// kLeastKeyBytes if it is shorter. The key is empty if the input is too short
+// to keep work of.
 std::string PrefixKey(const v1::StreamGenerateRequest& request);
 
-// Whether a message has what `request` asks for of each token.
+// Checks that a message has everything that `request` asks for about each
+// token.
 // Errors: kUnimplemented if a worker of an earlier version leaves it out.
 absl::Status CheckTokens(const v1::StreamGenerateRequest& request,
                          const v1::StreamGenerateResponse& message);

@@ -39,15 +39,17 @@ enum class WorkerEnd {
 class WorkerBook {
  public:
   static constexpr size_t kMaxWorkers = 256;
-  // A request counts with so many bytes beside its own.
+  // Each request counts as this many bytes in addition to its own.
   static constexpr int64_t kRequestBytes = 1 << 10;
-  // Up to so many bytes in flight a worker is not busy, whatever others have.
+  // A worker with up to this many bytes in flight is not busy, whatever the
+  // others have.
   static constexpr int64_t kFreeBytes = 16 << 10;
-  // A worker with more than so many times the mean of bytes in flight, of the
-  // workers that a request may go to, gets no request because of its key.
+  // A request is not sent to a worker because of its key if that worker has
+  // more than kMaxShare times the bytes in flight that the workers to which the
+  // request may go have on average.
   static constexpr double kMaxShare = 1.25;
-  // A worker that was gone gets no request for so long, if there are others;
-  // twice as long each further time in a row, up to the second value.
+  // A worker that was gone gets no request for kEjectTime if there are others.
+  // The time doubles with each further failure in a row, up to kMaxEjectTime.
   static constexpr absl::Duration kEjectTime = absl::Seconds(2);
   static constexpr absl::Duration kMaxEjectTime = absl::Seconds(30);
 

@@ -63,11 +63,11 @@ class WorkerLink {
 // Thread-safe, except for construction and destruction. It outlives all calls.
 class WorkerSet {
  public:
-  // Every worker is asked so often how it is.
+  // The time between two questions to a worker about its state.
   static constexpr absl::Duration kInterval = absl::Milliseconds(500);
-  // One that has not answered by then is not ready.
+  // A worker that has not answered within this time is not ready.
   static constexpr absl::Duration kAnswerTime = absl::Seconds(2);
-  // The name is looked up so often.
+  // The time between two lookups of the name.
   static constexpr absl::Duration kLookupInterval = absl::Seconds(5);
 
   // Throws std::system_error if the system gives no thread.
@@ -76,8 +76,8 @@ class WorkerSet {
   WorkerSet(const WorkerSet&) = delete;
   WorkerSet& operator=(const WorkerSet&) = delete;
 
-  // A request's place at a worker. The destructor gives it back; then the
-  // client has left unless End was called.
+  // A request's place at a worker. The destructor gives the place back, and if
+  // End was not called before, it means that the client has left.
   class Place {
    public:
     Place(WorkerSet& set, std::shared_ptr<WorkerLink> link, int64_t bytes)
@@ -106,8 +106,9 @@ class WorkerSet {
   // several; kUnavailable, with a retry delay, if no worker has answered yet.
   absl::StatusOr<ModelInfo> FindModel(const std::string& name)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // All workers' models, by name. One that several have is as it is where it is
-  // ready, with the shortest context of these.
+  // Returns all workers' models, by name. A model that several workers have is
+  // described as a worker describes it that has it ready, with the shortest
+  // context of those workers.
   std::vector<ModelInfo> Models() ABSL_LOCKS_EXCLUDED(mu_);
   // A copy of what is known of the workers.
   WorkerBook Book() ABSL_LOCKS_EXCLUDED(mu_);

@@ -7,7 +7,7 @@
 
 namespace plimsoll::services {
 
-// When a slot may be free again; nobody knows better.
+// After this time a slot may be free again. It is a guess.
 inline constexpr absl::Duration kQueueRetry = absl::Seconds(1);
 
 // Adds details to the error of a session's call.

@@ -60,7 +60,7 @@ class UsageFile {
  public:
   static constexpr size_t kMaxWaiting = 16'384;
   static constexpr absl::Duration kRetry = absl::Seconds(1);
-  // Refused requests are counted, and written once in so long.
+  // Refused requests are counted, and the counts are written once in this time.
   static constexpr absl::Duration kRefusalsEvery = absl::Minutes(1);
   // Beyond this many tenants between two such lines, refusals count for
   // kOtherTenants of QuotaBook.

@@ -5,8 +5,8 @@
 namespace plimsoll::services {
 
 // From now on the errors of gRPC and of Protocol Buffers are lines of the log.
-// By themselves they write to standard error, however many there are, and wait
-// for who reads it; and a client causes them with each message that is broken.
+// Without this call the libraries write all of them to standard error and wait
+// until they are read, and each broken message of a client causes one.
 void TakeLibraryLogs();
 
 }  // namespace plimsoll::services

@@ -21,9 +21,10 @@ struct LogSettings {
   LogFormat format = LogFormat::kText;
 };
 
-// Writes one line, at once or, while a LogThread is there, soon. Only so many
-// equal warnings and errors are shown in some time (LogRepeats): the field
-// "hidden" of a later line counts the others. Thread-safe.
+// Writes one line, at once or, while a LogThread is there, soon. Equal warnings
+// and errors are shown only a few times in a while (LogRepeats says how often):
+// the field "hidden" of a later line counts those that were not shown.
+// Thread-safe.
 void Log(LogLevel level, absl::string_view message,
          const std::vector<LogField>& fields = {});
 
@@ -34,7 +35,7 @@ class LogThread {
  public:
   // Lines that wait to be written take this many bytes at most.
   static constexpr size_t kMaxBytes = 1 << 20;
-  // If a reader takes nothing for so long, a line is dropped.
+  // A line is dropped if whoever reads the log takes nothing for this time.
   static constexpr absl::Duration kPatience = absl::Seconds(1);
 
   // Lines go to `fd`, which must stay open. From now on the process ignores

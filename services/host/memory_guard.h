@@ -16,8 +16,8 @@ inline absl::Status NoMemory() {
 }
 
 // Returns what `work` returns: a Status, or a StatusOr.
-// Errors: those of `work`; NoMemory if an allocation of it failed. What it had
-// allocated until then is free again.
+// Errors: those of `work`; NoMemory if an allocation of it failed. Memory that
+// it had allocated before is freed.
 template <typename Work>
 auto WithinMemory(const Work& work) -> decltype(work()) {
   try {

@@ -77,9 +77,9 @@ class HttpModels {
   // Called with what keeps a model loaded, or with the error of its load.
   using OnLoaded =
       std::function<void(absl::StatusOr<std::shared_ptr<const void>>)>;
-  // Has the model loaded whose absence `error` says, and calls `then` once,
-  // maybe at once. Returns false, and does nothing, if the error is another one
-  // or stays.
+  // If `error` says that a model is not loaded, has it loaded and returns true;
+  // `then` is called once, maybe at once. Returns false, without a call, for
+  // any other error, or if no load can begin.
   virtual bool LoadFirst(const absl::Status& error, const OnLoaded& then) = 0;
 };
 

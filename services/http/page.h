@@ -11,7 +11,7 @@
 
 namespace plimsoll::services {
 
-// All files of the page together have at most so many bytes.
+// The most bytes that all files of the page may have together.
 inline constexpr size_t kMaxPageBytes = 100'000;
 
 // The file at a path: index.html at "/", the others at "/page/NAME". Null if

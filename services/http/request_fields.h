@@ -49,8 +49,8 @@ absl::Status ReadStops(JsonFields& fields, const std::string& name,
 
 // Reads "logprobs", a flag, and "top_logprobs".
 absl::Status ReadLogprobs(JsonFields& fields, v1::ResponseOptions& response);
-// Asks for log-probabilities, with so many candidates for each token, and for
-// what replies need to show tokens.
+// Asks for log-probabilities with `n_candidates` candidates for each token, and
+// for what replies need to show tokens.
 void AskForLogprobs(int64_t n_candidates, v1::ResponseOptions& response);
 
 // Reads "stream" into `job` and returns the fields of "stream_options", if it

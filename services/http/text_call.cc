@@ -17,8 +17,8 @@
 namespace plimsoll::services {
 namespace {
 
-// A stream's events are sent once there are so many bytes, even if more is
-// there.
+// A stream's events are sent once they have this many bytes, even if more
+// output is there already.
 constexpr size_t kEventBytes = 64 << 10;
 
 bool IsSmall(const TextDialect& dialect, const std::string& body) {

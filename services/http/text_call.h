@@ -65,12 +65,13 @@ absl::Status CheckContext(const TextJob& job, const std::string& model,
 // A call has one source, a choice, for each reply that it asks for. A stream's
 // parts wait in its choices until the server takes them, so a client that does
 // not read pauses its own choices and no other; a client that goes away ends
-// them. The choices and the server's reply share the call. A class of its own
-// says where choices come from. Thread-safe.
+// them. The choices and the server's reply share the call. A derived class
+// makes the choices: from an engine of this process, or from a worker.
+// Thread-safe.
 class TextCall : public EventSource,
                  public std::enable_shared_from_this<TextCall> {
  public:
-  // At most so many bytes of a choice wait, counted as on the wire of
+  // The most bytes of a choice that wait, counted as on the wire of
   // plimsoll.v1.
   static constexpr int64_t kMaxPendingBytes = 64 << 10;
   // Bytes of a request's key of affinity; longer ones are cut.
@@ -111,7 +112,8 @@ class TextCall : public EventSource,
   // EndWait, a stream says it now and then, where its dialect can. `percent` is
   // called on the server's thread, and the call is there while it runs.
   void BeginWait(std::function<int()> percent);
-  // The wait is over; it took so long. It may come before BeginWait.
+  // Says that the wait is over and took `time`. It may be called before
+  // BeginWait.
   void EndWait(absl::Duration time);
   // Runs `step` at once if `is_small`, else on the pool. Its error ends the
   // call.
@@ -157,7 +159,8 @@ class TextCall : public EventSource,
   std::atomic<int64_t> whole_bytes_ = 0;
 
  private:
-  // Has the stream say how the load goes. Returns whether the wait goes on.
+  // Writes into the stream how far the load is. Returns whether the wait goes
+  // on.
   bool SayProgress();
   // Reads the body, and then begins.
   absl::Status Read();
@@ -177,8 +180,8 @@ class TextCall : public EventSource,
   bool is_notice_due_ = false;  // used by the server's thread only
   absl::Duration load_time_ = absl::ZeroDuration();  // before Begin has gone on
   absl::Mutex mu_;
-  // It only grows. The choices call this call while they have their own lock,
-  // so it is never called into them with `mu_` held.
+  // It only grows. The choices call this object while they hold their own
+  // locks, so `mu_` is never held while a choice is called.
   std::vector<std::unique_ptr<Choice>> choices_ ABSL_GUARDED_BY(mu_);
   bool is_abandoned_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status error_ ABSL_GUARDED_BY(mu_);  // the first one

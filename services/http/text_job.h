@@ -15,7 +15,7 @@
 
 namespace plimsoll::services {
 
-// A request may ask for so many replies at once, to all prompts together.
+// The most replies that a request may ask for, to all its prompts together.
 inline constexpr int kMaxChoices = 16;
 
 struct ResponseDraft;

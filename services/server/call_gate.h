@@ -1,5 +1,5 @@
 // Counts the running calls, and refuses new ones once the server drains. It
-// also knows by what the server tells its callers apart.
+// also has the guard that identifies callers.
 #ifndef PLIMSOLL_SERVICES_SERVER_CALL_GATE_H_
 #define PLIMSOLL_SERVICES_SERVER_CALL_GATE_H_
 
@@ -57,15 +57,17 @@ class CallGate {
   // ends the last call makes that call, with whatever locks it holds: `told`
   // must not block and must not use the gate. Returns the id for Forget().
   int64_t NotifyWhenIdle(std::function<void()> told) ABSL_LOCKS_EXCLUDED(mu_);
-  // Who says who calls; null if this server does not ask.
+  // Sets the guard that identifies the callers. Null: this server identifies
+  // nobody.
   void SetGuard(std::shared_ptr<CallGuard> guard) ABSL_LOCKS_EXCLUDED(mu_);
   std::shared_ptr<CallGuard> guard() const ABSL_LOCKS_EXCLUDED(mu_);
-  // Who says it of methods that change the server, which may be served at
+  // Sets the guard for methods that change the server, which may be served at
   // another address.
   void SetGuardOfChanges(std::shared_ptr<CallGuard> guard)
       ABSL_LOCKS_EXCLUDED(mu_);
   std::shared_ptr<CallGuard> guard_of_changes() const ABSL_LOCKS_EXCLUDED(mu_);
-  // How many calls were refused for who called; zeros if nobody was asked.
+  // The number of calls that were refused because of their caller; zeros
+  // without a guard.
   AuthFailureCounts auth_failures() const ABSL_LOCKS_EXCLUDED(mu_);
 
   // Drops the function that NotifyWhenIdle() registered under `id`.

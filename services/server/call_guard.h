@@ -28,7 +28,7 @@ namespace plimsoll::services {
 // can be forgotten. Thread-safe.
 class CallGuard {
  public:
-  // At most one line a kLogInterval tells of refused calls.
+  // In this time at most one line of the log reports refused calls.
   static constexpr absl::Duration kLogInterval = absl::Seconds(10);
 
   // `tokens` is null if the server takes no tokens.
@@ -56,8 +56,9 @@ class CallGuard {
   void Answer(const absl::Status& status, absl::string_view authorization,
               std::function<void()> answer);
 
-  // Returns who calls. A token counts before what the connection proves, and
-  // one that is not valid is nobody.
+  // Returns who calls. A token takes precedence over what the connection
+  // proves. A caller with an invalid token is nobody, whatever the connection
+  // proves.
   std::optional<Identity> Identify(absl::string_view authorization,
                                    const std::optional<Identity>& known) const;
 
@@ -69,8 +70,8 @@ class CallGuard {
   // Processes that call by a Unix socket are in classes: one for each grant,
   // one for the server's own user and root, and the last one for all others.
   size_t n_local_classes() const { return grants_.size() + 2; }
-  // A grant for the user counts before the server's own user, and that before
-  // one for a group.
+  // A grant for the user takes precedence over being the server's own user, and
+  // that takes precedence over a grant for a group.
   size_t LocalClassOf(const LocalPeer& peer) const;
   // Returns nothing for the last class, and for numbers that are none.
   std::optional<Identity> LocalIdentity(size_t local_class) const;

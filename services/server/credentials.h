@@ -24,10 +24,11 @@ namespace plimsoll::services {
 // might never return (timer_manager.cc of gRPC 1.51).
 void KeepGrpc();
 
-// Plain text if `tls` is off. Only what is `served` is. `guard` decides about
-// every call of it; null: all are taken. CheckServerTls found nothing wrong.
-// The files of `tls` are looked at every second, and connections that come
-// later use what they have then.
+// The credentials of a server, which are plain text if `tls` is off. Methods
+// that are not in `served` are refused. `guard` decides about every call of the
+// others; null: all are taken. Requires that CheckServerTls found nothing
+// wrong. The files of `tls` are looked at every second, and later connections
+// use what they contain then.
 std::shared_ptr<grpc::ServerCredentials> NewServerCredentials(
     const ServerTls& tls, std::shared_ptr<CallGuard> guard,
     ServedMethods served = {});
@@ -38,9 +39,10 @@ std::shared_ptr<grpc::ServerCredentials> NewLocalCredentials(
     std::shared_ptr<CallGuard> guard, size_t local_class,
     ServedMethods served = {});
 
-// For a channel to `address`. Plain text without a CA; then a token is sent to
-// this machine only. CheckClientSecurity found nothing wrong. Files are read as
-// those of a server.
+// The credentials of a channel to `address`, which are plain text without a CA;
+// then a token is sent to this machine only. Requires that CheckClientSecurity
+// found nothing wrong. The files are looked at every second, as those of a
+// server are.
 std::shared_ptr<grpc::ChannelCredentials> NewChannelCredentials(
     const ClientSecurity& security, absl::string_view address);
 

@@ -39,10 +39,11 @@ enum class MethodSet {
   kAdmin,     // those that change it, and what else their callers need
 };
 
-// Whether `path` is served at an address with `methods`. What takes the role of
-// a worker or of an administrator is not kOrdinary. kAdmin are the same
-// methods, all of AdminService, all of PlannerService, because workers also
-// plan and look at leases, and health. An empty path is in kAll only.
+// Whether `path` is served at an address with `methods`. Methods that require
+// the role of a worker or of an administrator are not in kOrdinary. These
+// methods are in kAdmin, with all of AdminService, health, and all of
+// PlannerService, because workers also plan and look at leases. An empty path
+// is in kAll only.
 bool IsServed(MethodSet methods, absl::string_view path);
 
 // What an address serves.

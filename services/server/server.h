@@ -60,8 +60,8 @@ inline constexpr char kLivenessService[] = "liveness";
 struct ServerOptions {
   // host:port, port 0 = any; or unix:/path.
   std::string listen = "127.0.0.1:0";
-  // As `listen`: where methods are served that change the server, and only
-  // there (roles.h). Empty: they are served at `listen`.
+  // The only address, in the form of `listen`, at which methods are served that
+  // change the server (roles.h). Empty: they are served at `listen`.
   std::string admin_listen = {};
   mode_t socket_mode = 0660;    // of the files of Unix sockets
   bool allow_insecure = false;  // allows any address without the rest
@@ -146,8 +146,8 @@ class Server {
 // Makes SIGTERM and SIGINT wait for AwaitSignal(). Call it before any thread
 // starts.
 void HoldSignals();
-// Makes SIGHUP wait, too, which else ends the process. Call it before any
-// thread starts.
+// Makes SIGHUP wait, too. Without this call, SIGHUP ends the process. Call it
+// before any thread starts.
 void HoldHangup();
 // Waits for one of the signals of HoldSignals() and returns true, or false
 // after `patience`.

@@ -22,7 +22,7 @@ struct ServerTls {
 
 // What a client speaks with: the files of its TLS, and its token.
 struct ClientSecurity {
-  // As `ca`: the CAs that the system trusts.
+  // A value of `ca` that means the CAs which the system trusts.
   static constexpr char kSystem[] = "system";
 
   std::string ca = "";    // whom a server's certificate must come from

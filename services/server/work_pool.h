@@ -27,11 +27,11 @@ enum class WorkCost {
   kLong,   // more
 };
 
-// Preparing a request of so many bytes at most takes well below a millisecond
-// if it has no constraint. The transport's thread does it at once, because the
-// first token waits for it.
+// A request of at most this many bytes is prepared in well below a millisecond
+// if it has no constraint. The transport's thread prepares it at once, because
+// the first token waits for that.
 inline constexpr size_t kMaxInlineBytes = 4 << 10;
-// Preparing a request of so many bytes at most takes some milliseconds.
+// A request of at most this many bytes is prepared in some milliseconds.
 inline constexpr size_t kMaxQuickBytes = 64 << 10;
 
 // Work waits in one bounded queue, and peers take turns. Quick work goes before

@@ -17,7 +17,8 @@ inline constexpr char kSettingsVariable[] = "PLIMSOLL_CONFIG";
 struct Setting {
   std::string key;  // the flag's name without its dashes
   SettingKind kind = SettingKind::kSingle;
-  // As flags take them. Empty: it is not set, and the program decides.
+  // Values in the form that flags take. Empty: the setting is not set, and the
+  // program decides.
   std::vector<std::string> values = {};
   // "--slots", "$PLIMSOLL_WORKER_SLOTS", "FILE:7" or "default".
   std::string where = {};

@@ -37,7 +37,7 @@ class RequestTrace {
   // what the caller said.
   static std::shared_ptr<RequestTrace> Begin(
       const std::optional<TraceContext>& parent, const std::string& request_id);
-  // As End with the first error of all replies.
+  // Does what End does, with the first error of all replies.
   ~RequestTrace();
 
   // The span's; it never changes.

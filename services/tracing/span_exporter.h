@@ -44,7 +44,7 @@ class SpanExporter {
   static constexpr absl::Duration kMaxDelay = absl::Seconds(1);
   // A batch must be taken within this time.
   static constexpr absl::Duration kMaxSend = absl::Seconds(5);
-  // The end waits so long for what is in the queue.
+  // The destructor waits this long until the queue is sent.
   static constexpr absl::Duration kMaxFlush = absl::Seconds(2);
 
   // Tests have others.

@@ -21,13 +21,13 @@ class CacheOwners {
   CacheOwners(const CacheOwners&) = delete;
   CacheOwners& operator=(const CacheOwners&) = delete;
 
-  // True if `place` may hold bytes of somebody else than `owner`.
+  // True if `place` may hold bytes of anybody but `owner`.
   bool IsOthers(int64_t place, const std::string& owner) const;
   // Makes `place` the owner's.
   void Give(int64_t place, const std::string& owner);
 
-  // True if `place` may hold bytes of somebody else than the owner of `like`.
-  // This call and the next two allocate nothing.
+  // True if `place` may hold bytes of anybody but the owner of `like`. This
+  // call and the next two allocate nothing.
   bool IsOthersThan(int64_t place, int64_t like) const {
     const int32_t number = At(place);
     return number != kNobody && number != At(like);

@@ -1,4 +1,4 @@
-// Which of many owners' items goes next.
+// Chooses which item of many owners is given up next.
 #ifndef PLIMSOLL_WORKER_CACHE_FAIR_AGES_H_
 #define PLIMSOLL_WORKER_CACHE_FAIR_AGES_H_
 
@@ -10,10 +10,10 @@
 
 namespace plimsoll::worker {
 
-// The oldest item goes of the owner that has most items, and among such owners
-// of the one whose item is oldest. Every operation takes time that is
-// logarithmic in the number of owners and of items. Only NewEntry and the
-// constructor of Owner allocate.
+// The next item is the oldest one of the owner that has most items. If several
+// owners have equally many, it is the oldest item of them all. Every operation
+// takes time that is logarithmic in the number of owners and of items. Only
+// NewEntry and the constructor of Owner allocate.
 template <class Item>
 class FairAges {
   using Ages = std::map<int64_t, Item*>;
@@ -31,7 +31,8 @@ class FairAges {
   class Owner;
 
  private:
-  // Compares as: more items, then an older one.
+  // An owner with more items ranks higher, and among equal ones the owner with
+  // the older item.
   struct Rank {
     int64_t n_items;
     int64_t oldest;  // ages are unique
@@ -81,9 +82,9 @@ class FairAges {
   Item* First() const {
     return ranks_.empty() ? nullptr : OldestOf(*ranks_.begin()->owner);
   }
-  // The item that goes so that `owner` can have `n_new` more: one of its own if
-  // it has most then. Null if there is none, or if only owners could give one
-  // that have fewer.
+  // The item that is given up so that `owner` can have `n_new` more. It is one
+  // of the owner's own items if the owner then has most. Null if nothing is
+  // listed, or if only owners with fewer items have a listed one.
   Item* FirstFor(const Owner& owner, int64_t n_new) const {
     if (ranks_.empty()) return nullptr;
     if (owner.n_items_ + n_new <= ranks_.begin()->n_items) return First();

@@ -43,8 +43,9 @@ struct KvPart {
 // Layers are counted over all parts. A slot has the same page numbers, ring
 // number and state number on every device, so that one book serves all devices.
 //
-// A page, or what a slot has beside its pages, is cleared before another owner
-// than its last one gets it, on all devices. What an owner gets back is not.
+// Before a page, or the ring and state of a slot, goes to another owner than
+// its last one, it is cleared on all devices. It is not cleared if the last
+// owner gets it again.
 //
 // Owned by the engine, used from the step thread only. Threads that compute
 // parts of a step read it as well, and nothing changes meanwhile. Never
@@ -83,8 +84,8 @@ class KvCache {
     return slots_[static_cast<size_t>(slot)];
   }
   // Makes an empty slot the owner's: its rings, drafts and states, and the
-  // pages that it takes from now on. A slot that nobody was given has pages
-  // that nobody has written.
+  // pages that it takes from now on. A slot that was never given to an owner
+  // has pages that nobody has written.
   // Errors: those of the device that clears them; the slot is then as before.
   absl::Status GiveTo(int64_t slot, const std::string& owner);
   const std::string& OwnerOf(int64_t slot) const {
@@ -160,7 +161,7 @@ class KvCache {
     const Part& p = parts_[part];
     return {p.regions.states.data + of.state * p.state_bytes, p.state_bytes};
   }
-  // Bytes that all that a full slot keeps takes on all devices together.
+  // Bytes of everything that a full slot keeps, on all devices together.
   int64_t SlotBytes() const;
   // Bytes of host memory that the page tables take: the plan's region tables,
   // without what parked contexts take of it. They are there from the beginning.
@@ -208,8 +209,8 @@ class KvCache {
     const Slot& s = slots_[static_cast<size_t>(slot)];
     return s.evicted > 0 && s.prefix_tokens > 0;
   }
-  // Takes the positions of `n_tokens` and beyond back, with their pages. Rings
-  // must not hold them, and the slot's state must be of before them.
+  // Takes back the positions from `n_tokens` on, with their pages. Requires
+  // that no ring holds them, and that the slot's state is one from before them.
   void Truncate(int64_t slot, int64_t n_tokens);
   // Empties the slot and gives its pages back.
   void Clear(int64_t slot);

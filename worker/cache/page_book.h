@@ -1,4 +1,5 @@
-// Which pages of the KV cache are free, and how many slots use each other one.
+// Which pages of the KV cache are free, and how many slots use each of the
+// others.
 #ifndef PLIMSOLL_WORKER_CACHE_PAGE_BOOK_H_
 #define PLIMSOLL_WORKER_CACHE_PAGE_BOOK_H_
 

@@ -22,10 +22,10 @@ namespace plimsoll::worker {
 // pages keep after its last token. A sequence with such layers cannot begin
 // behind a node without a snapshot.
 //
-// A page that slots use stays. Of the others goes the one that was used longest
-// ago, of the owner that has most pages, so that no owner can push out the
-// pages of those that have fewer. The same holds of snapshots. An owner's name
-// is forgotten with its last page.
+// A page that slots use stays. The next one that is forgotten is the one that
+// was used longest ago among those of the owner that has most pages, so that no
+// owner can push out the pages of those that have fewer. Snapshots are
+// forgotten by the same rule. An owner's name is forgotten with its last page.
 class PrefixCache {
  public:
   // `n_snapshots` can be kept; 0 if all layers have pages, or none is kept.

@@ -13,7 +13,7 @@
 
 namespace plimsoll::worker {
 
-// The names of a network's tensors begin with the layer's prefix. That of a
+// The names of a network's tensors begin with the layer's prefix. The name of a
 // matrix of the experts ends with the suffix.
 struct ExpertNames {
   std::string prefix;        // "blk.N."

@@ -25,7 +25,8 @@ inline constexpr int kFewWarps = kFewGroups * kQuadTiles;
 inline constexpr int64_t kFewSharedBytes = int64_t{216} << 10;
 inline constexpr int64_t kMostRingSlots = 8;
 inline constexpr int64_t kMostFewParts = 64;
-// A part has at least so many stages of 64 columns, if there are so many.
+// The fewest stages, of 64 columns each, that a part has if the matrix has that
+// many.
 inline constexpr int64_t kFewestStages = 8;
 // The powers of rows, and the barriers of warps.
 inline constexpr int64_t kFewFixedBytes =
@@ -72,8 +73,9 @@ constexpr int64_t FewStageBytes(int64_t rows) {
 // The scales of a stage's packed activations: two columns of tiles.
 constexpr int64_t FewScaleBytes(int64_t rows) { return rows * 2 * 4; }
 
-// The slots that fit beside activations of so many stages; 0 if they are too
-// few to keep some 48 KiB of a block's weights on the way.
+// Returns how many slots fit beside the activations of `n_stages` stages, or 0
+// if those slots are too few to keep some 48 KiB of a block's weights on the
+// way.
 constexpr int64_t SlotsBeside(DType type, int64_t rows, int64_t n_stages) {
   constexpr int64_t kBytesOnTheWay = int64_t{48} << 10;
   const int64_t all = kFewWarps * RingSlotBytes(type);

@@ -16,7 +16,8 @@
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {
 
-// A stage is the activations of a batch of rows for so many columns of tiles.
+// A stage is the activations of a batch of rows for kStageTiles columns of
+// tiles.
 constexpr int kStageTiles = kSwizzleColumns / static_cast<int>(kTileCols);
 constexpr int kStages = 6;
 static_assert(kStageTiles == 2);

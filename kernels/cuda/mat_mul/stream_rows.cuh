@@ -100,7 +100,8 @@ struct StreamColumns {
   // there. Rows that do not exist are zeros. Called by the warps that multiply.
   __device__ void Fetch(const Activations& x, int begin,
                         const ColumnBarriers& barriers) const {
-    // A thread has so many fours of both halves of columns on the way.
+    // The number of loads, of four values of both halves of columns, that a
+    // thread has on the way at once.
     constexpr int kBatch = 4;
     const int n = n_tiles * kRows * 4;
     for (int from = 0; from < n; from += kBatch * kProductThreads) {

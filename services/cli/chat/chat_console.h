@@ -33,8 +33,8 @@ struct ChatConsoleOptions {
 std::unique_ptr<LineReader> NewPlainReader(Streams& streams);
 
 // At a terminal an error is shown and the chat goes on, and Ctrl-C ends the
-// reply. Otherwise an error of a reply ends the chat, and one of a command, or
-// of a message that is too long, does not. Not thread-safe.
+// reply. Otherwise an error of a reply ends the chat, but an error of a command
+// does not, nor does a message that is too long. Not thread-safe.
 class ChatConsole {
  public:
   // All of them outlive the object.
@@ -55,8 +55,8 @@ class ChatConsole {
   absl::Status AfterMessage(const absl::Status& status);
   absl::Status AfterCommand(const absl::Status& status);
 
-  // Says `message` with the seed that is `seed_step` behind the one that is
-  // set, and shows the reply. Sets was_taken_. Errors end the chat.
+  // Sends `message` with the seed that is set plus `seed_step`, and shows the
+  // reply. Sets was_taken_. Errors end the chat.
   absl::Status Answer(const std::string& message, uint64_t seed_step);
   // Shows what a reply took and left.
   void ShowReply(const v1::GenerateResponse& response);

@@ -58,9 +58,9 @@ absl::Status CheckPinned(const services::WorkerOptions& options);
 absl::StatusOr<ServeFlags> ReadServeFlagsAgain(
     const std::vector<std::string>& args);
 
-// Applies what has changed since `in_effect` of `models`, as far as models were
-// added, of `pin`, `keep-alive` and `log-level`. The log says what happened;
-// flags that are in error change nothing.
+// Applies what has changed since `in_effect`: models that were added, `pin`,
+// `keep-alive` and `log-level`. The log says what happened. If `flags` is an
+// error, nothing changes.
 void ReloadServe(const absl::StatusOr<ServeFlags>& flags,
                  services::ModelRegistry& registry,
                  services::LocalPlanner& planner,

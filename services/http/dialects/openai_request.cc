@@ -16,7 +16,7 @@ namespace {
 
 using Request = v1::StreamGenerateRequest;
 
-// A bias of so much or less forbids a token, as it does at OpenAI's.
+// A bias of -kMaxBias forbids a token, as in OpenAI's own service.
 constexpr double kMaxBias = 100;
 constexpr float kForbidden = -1'000;
 // Accepted and without effect, for both kinds of request: they are about

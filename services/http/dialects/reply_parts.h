@@ -40,8 +40,8 @@ class PartOrder {
   bool has_pieces_ = false;  // the next call has some
 };
 
-// Appends a comment, which clients of server-sent events ignore: so much of the
-// model is loaded.
+// Appends a comment that says how much of the model is loaded. Clients of
+// server-sent events ignore comments.
 void AppendLoadComment(int percent, std::string& events);
 
 // Appends a server-sent event with a name.

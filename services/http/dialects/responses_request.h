@@ -14,8 +14,8 @@
 
 namespace plimsoll::services {
 
-// The turns that a request goes on from have at most so many bytes of JSON, so
-// that the budget of messages has room for reading them beside a body.
+// The most bytes of JSON of the turns that a request continues. With this limit
+// the budget of messages has room for reading them beside a body.
 inline constexpr int64_t kMaxTurnBytes = 1 << 20;
 // Names in "include".
 inline constexpr size_t kMaxIncluded = 16;

@@ -30,7 +30,7 @@ auto AnswerOf(const Room& room,
   };
 }
 
-// Likewise, by a method that can be stopped.
+// Does the same by a method that can be stopped.
 template <typename Room, typename Request, typename Response>
 auto AnswerOf(const Room& room,
               absl::Status (Room::*method)(const Request&, Response&, StopCheck)

@@ -70,7 +70,7 @@ class LocalTextCall::Sequence final : public GenerationCall, public Choice {
     return true;
   }
 
-  // Whether so many bytes more may wait; a part of any size may wait alone.
+  // Returns whether `bytes` more may wait. A part of any size may wait alone.
   bool HasRoom(int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (!has_part_) return true;
     const int64_t waiting = part_bytes_ + bytes;

@@ -10,7 +10,7 @@ import {TokenDialog} from "./token.js";
 
 // Between two looks at the server, in milliseconds.
 const POLL_TIME = 2000;
-// A server that does not answer within so long counts as gone.
+// A server that does not answer within this time, in milliseconds, is gone.
 const POLL_LIMIT = 10000;
 
 const $ = (id) => document.getElementById(id);

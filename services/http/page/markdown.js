@@ -6,8 +6,8 @@ import {el} from "./dom.js";
 
 // Quotes, lists and emphasis within each other; what is deeper stays text.
 const MAX_DEPTH = 6;
-// The end of emphasis, code or a link is looked for within so many characters,
-// so that a hostile text takes no more time than others.
+// The end of emphasis, code or a link is looked for within this many
+// characters, so that a hostile text takes no more time than others.
 const REACH = 4000;
 // Marks that could end emphasis and do not, before it is taken for none.
 const MAX_TRIES = 8;

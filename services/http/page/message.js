@@ -166,7 +166,7 @@ export class Reply {
     this.node.append(form);
   }
 
-  // As the next request sends it.
+  // Returns the message in the form in which the next request sends it.
   toMessage() {
     const message = {role: "assistant", content: this.content};
     if (this.calls.length > 0) {

@@ -1,4 +1,4 @@
-// Why a call was refused for who calls, as it is counted.
+// The reasons for which a server refuses a caller, as they are counted.
 #ifndef PLIMSOLL_SERVICES_SERVER_ACCESS_AUTH_FAILURE_H_
 #define PLIMSOLL_SERVICES_SERVER_ACCESS_AUTH_FAILURE_H_
 
@@ -18,7 +18,7 @@ enum class AuthFailure {
 inline constexpr std::array kAuthFailureWords = {"no_token", "wrong_token",
                                                  "no_grant", "low_role"};
 
-// How many calls were refused so far, for each reason in the same order.
+// The number of calls that were refused so far, by AuthFailure.
 using AuthFailureCounts = std::array<int64_t, kAuthFailureWords.size()>;
 
 }  // namespace plimsoll::services

@@ -1,4 +1,4 @@
-// Resets connections that send without end and let the server say nothing.
+// Resets connections that send endlessly without letting the server answer.
 #ifndef PLIMSOLL_SERVICES_SERVER_ACCESS_FLOOD_WATCH_H_
 #define PLIMSOLL_SERVICES_SERVER_ACCESS_FLOOD_WATCH_H_
 

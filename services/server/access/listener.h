@@ -47,7 +47,7 @@ class Listener {
   // Listens, once the server runs.
   // Errors: those of LocalSocket::Listen, ListenOnTcp and AcceptThread::Start.
   absl::Status Start();
-  // Accepts nothing more. It must come before the server's end.
+  // Ends accepting. It must be called before the server is shut down.
   void Stop();
 
   // Where it listens, with the actual port, or unix:/path; "" before Start.

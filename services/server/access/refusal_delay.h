@@ -1,4 +1,4 @@
-// Lets whoever guesses tokens wait for each answer.
+// Delays the answers to wrong tokens, so that guessing tokens takes long.
 #ifndef PLIMSOLL_SERVICES_SERVER_ACCESS_REFUSAL_DELAY_H_
 #define PLIMSOLL_SERVICES_SERVER_ACCESS_REFUSAL_DELAY_H_
 
@@ -11,12 +11,12 @@
 namespace plimsoll::services {
 
 // Answers wait here without a thread. A waiting call is one of the
-// kMaxStreamsPerConnection of its connection, so a connection tries so many
-// tokens in a kTime at most. Thread-safe.
+// kMaxStreamsPerConnection calls of its connection, so a connection tries at
+// most that many tokens within kTime. Thread-safe.
 class RefusalDelay {
  public:
   static constexpr absl::Duration kTime = absl::Seconds(1);
-  // So many answers wait at most.
+  // The most answers that wait.
   static constexpr size_t kMaxWaiting = 1'024;
 
   explicit RefusalDelay(absl::Duration time = kTime);

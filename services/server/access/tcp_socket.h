@@ -11,7 +11,7 @@
 
 namespace plimsoll::services {
 
-// A connection ends if its other end acknowledges nothing for so long.
+// A connection ends if its other end acknowledges nothing for this time.
 inline constexpr absl::Duration kAckTimeout = absl::Seconds(10);
 // How often a port that the system chose is chosen again, because another
 // address of the same host has it in use.

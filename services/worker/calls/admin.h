@@ -11,7 +11,7 @@
 
 namespace plimsoll::services {
 
-// At most so many requests of a model are listed; the others are only counted.
+// The most requests of a model that are listed; the others are only counted.
 inline constexpr size_t kMaxListedRequests = 256;
 // Limits of one Abort call.
 inline constexpr int kMaxAbortIds = 256;

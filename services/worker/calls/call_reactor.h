@@ -81,7 +81,7 @@ class CallReactor : public Reactor, public GenerationCall {
       : CallReactor(context, room, TakeRequestId(context)) {}
 
   // Makes a call and starts it: `begin(call, model)` turns its request into
-  // work, at once or on the pool. What is returned lives until OnDone.
+  // work, at once or on the pool. The returned reactor lives until OnDone.
   template <typename Call, typename Request, typename Begin>
   static Call* Start(std::shared_ptr<Call> call, const CallRoom& room,
                      const Request& request, Begin begin) {

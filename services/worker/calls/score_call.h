@@ -19,8 +19,8 @@
 
 namespace plimsoll::services {
 
-// One call may score so many continuations, each as long as a slot's context at
-// most.
+// The most continuations that one call may score. Each is at most as long as a
+// slot's context.
 inline constexpr int kMaxContinuations = 64;
 
 class ScoreCall final : public CallReactor<grpc::ServerUnaryReactor> {

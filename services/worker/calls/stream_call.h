@@ -29,8 +29,8 @@ class StreamCall final
  public:
   static constexpr size_t kMaxPending = 16;
   static constexpr size_t kMaxPendingBytes = 64 << 10;
-  // A stream holds so many bytes for messages that wait, beside its first one,
-  // without asking for more.
+  // The bytes that a stream holds from the start for messages that wait, in
+  // addition to those of its first message.
   static constexpr int64_t kPendingBytes = 16 << 10;
 
   // Starts the call; what is returned lives until OnDone.
@@ -59,7 +59,8 @@ class StreamCall final
   bool Complete(const absl::Status& status,
                 const worker::FinishInfo& info) override
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Whether one more message may wait, of at most so many bytes on the wire.
+  // Returns whether one more message, of at most `bytes` bytes on the wire, may
+  // wait.
   bool HasRoom(int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Push(Response message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void FinishIfSent() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

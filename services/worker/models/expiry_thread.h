@@ -12,7 +12,7 @@ namespace plimsoll::services {
 
 class ExpiryThread {
  public:
-  // A model is unloaded so much too late, at most.
+  // A model is unloaded at most this long after its time has come.
   static constexpr absl::Duration kInterval = absl::Seconds(1);
 
   // `registry` must outlive it. Throws std::system_error as Background does.

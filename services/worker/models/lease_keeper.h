@@ -31,8 +31,8 @@ namespace plimsoll::services {
 // again. A worker goes on serving whatever the planner says. Thread-safe.
 class LeaseKeeper {
  public:
-  // A load stops so long before its reservation ends, because a chunk that has
-  // begun takes time. The margin is a fifth of the time to live at most.
+  // A load stops this long before its reservation ends, because a chunk that
+  // has begun takes time. The margin is at most a fifth of the time to live.
   static constexpr absl::Duration kMaxFenceMargin = absl::Seconds(2);
   static absl::Duration FenceMargin(absl::Duration ttl) {
     return std::min(kMaxFenceMargin, ttl / 5);
@@ -63,8 +63,8 @@ class LeaseKeeper {
   // renewal presents the lease, so that a planner that forgot it takes it back.
   void Confirmed(const std::string& lease_id, int64_t measured_bytes)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // From now on the lease's memory may be freed: renewals no longer vouch for
-  // it.
+  // From now on renewals no longer say that the lease's memory is in use, so
+  // that it may be freed.
   void Retire(const std::string& lease_id) ABSL_LOCKS_EXCLUDED(mu_);
   // Renews nothing from now on: the leases' memory is not to be trusted.
   void Stop() ABSL_LOCKS_EXCLUDED(mu_);

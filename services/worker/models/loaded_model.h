@@ -91,7 +91,8 @@ class LoadedModel {
   absl::Duration weight_time;
   std::unique_ptr<worker::EngineObserver> observer;  // may be null
   std::unique_ptr<worker::Engine> engine;
-  // Has the process's runtime planned for this model while it is loaded.
+  // While it exists, the memory planned for the process's runtime includes what
+  // this model needs.
   RuntimeMonitor::Expectation expectation;
 
  private:

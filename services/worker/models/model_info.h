@@ -1,5 +1,5 @@
-// What a worker says of a model: where it is in its life, how its load goes,
-// and what it takes once it is ready.
+// A worker's description of a model: its state, how far its load is, and what
+// it takes once it is ready.
 #ifndef PLIMSOLL_SERVICES_WORKER_MODELS_MODEL_INFO_H_
 #define PLIMSOLL_SERVICES_WORKER_MODELS_MODEL_INFO_H_
 

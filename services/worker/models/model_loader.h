@@ -65,7 +65,7 @@ class ModelLoader {
   // Call it before a model's memory is freed, and Release() afterwards.
   void Retire(const LeaseGrant& lease);
   // Gives a part's lease back once its memory is free. If `shortfall_bytes` is
-  // not 0, its load failed because so many bytes were missing.
+  // not 0, its load failed because that many bytes were missing.
   void Release(const LeaseGrant& lease, int64_t shortfall_bytes = 0);
 
  private:

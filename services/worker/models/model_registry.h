@@ -71,7 +71,8 @@ class ModelRegistry {
   static constexpr size_t kMaxAwaiting = 256;
   // How often a load looks whether models in use have become idle.
   static constexpr absl::Duration kIdlePoll = absl::Milliseconds(5);
-  // A system may count memory as taken for so long after it came free.
+  // The longest time for which a system may go on to count freed memory as
+  // taken.
   static constexpr absl::Duration kSettleTime = absl::Seconds(1);
   // Time between two attempts of a load at the start.
   static constexpr absl::Duration kStartRetry = absl::Seconds(1);
@@ -106,7 +107,7 @@ class ModelRegistry {
   // What tenants may take; null if there are no quotas.
   QuotaBook* quotas() const { return options_.quotas; }
 
-  // The ready model of this name, as a call that generates keeps it.
+  // The ready model of this name, in the form that calls which generate hold.
   // Errors: as Use.
   absl::StatusOr<ServedModel> Serve(const std::string& name)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -141,16 +142,16 @@ class ModelRegistry {
   absl::Status Unload(const std::string& name, std::function<void()> done)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Adds those of `models` that it has not; a call of them, or LoadModel, loads
-  // them.
+  // Adds those of `models` that it does not have yet. A call for one of them,
+  // or LoadModel, loads it.
   // Errors, after which nothing is added: kFailedPrecondition if the worker
   // loads its models at the start, if `models` lack one that it has, or if one
   // has another file; kUnavailable while it drains.
   absl::Status AddModels(const std::vector<ModelFlag>& models)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Says how long a model stays loaded without use, until it is unloaded; the
-  // next time it has WorkerOptions::keep_alive again.
+  // Sets how long a model stays loaded without use. Once it was unloaded,
+  // WorkerOptions::keep_alive applies again.
   // Errors: as Use for the name.
   absl::Status SetKeepAlive(const std::string& name, absl::Duration keep_alive)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -219,8 +220,8 @@ class ModelRegistry {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<LoadedModel::Use> UseOf(const Entry& entry)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Moves the calls that wait for `entry` to the end of `answers`, with what
-  // each of them gets: the model if `status` is OK.
+  // Moves the calls that wait for `entry` to the end of `answers`, each with
+  // its result: the model if `status` is OK, else `status`.
   void TakeCalls(Entry& entry, const absl::Status& status,
                  std::vector<Answer>& answers)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -24,11 +24,12 @@ namespace plimsoll::services {
 absl::Status CheckDigest(worker::ModelFile& file, const ModelFlag& flag,
                          const worker::LoadFence& on_progress);
 
-// The names, without their folders, of what lets users other than its owner and
-// root change the model: its first file `path`, the folder that this lies in,
-// and both of what it is a link to. A folder counts where others may replace
-// files, so one with the sticky bit does not. What cannot be looked at is left
-// out.
+// Returns the names, without their folders, of the files and folders through
+// which users other than their owner and root can change the model. It looks at
+// the model's first file, `path`, at its folder, and, if `path` is a link, at
+// the file that it leads to and the folder of that. A folder counts if others
+// may replace files in it, so a folder with the sticky bit does not count.
+// Files and folders that cannot be looked at are left out.
 std::vector<std::string> ChangeableByOthers(const std::string& path);
 
 // Writes a warning into the log if ChangeableByOthers has anything.

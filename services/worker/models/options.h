@@ -60,9 +60,10 @@ struct WorkerOptions {
   // for it. Only pinned models are loaded at the start.
   bool on_demand = false;
   std::vector<std::string> pinned;  // names of models that are never unloaded
-  // Without use for so long a model is unloaded, if it is not pinned.
+  // A model that is not pinned is unloaded once nobody has used it for this
+  // time.
   absl::Duration keep_alive = absl::InfiniteDuration();
-  // A load waits so long for models in use to become idle.
+  // The longest time that a load waits for models in use to become idle.
   absl::Duration swap_wait = absl::Minutes(1);
   planner::LoadOptions load = WorkerLoadDefaults();
   worker::Precision precision = worker::Precision::kDefault;

@@ -96,7 +96,7 @@ class PlannerClient {
                              std::optional<int64_t> device_free_bytes,
                              std::optional<int64_t> measured_bytes);
   // Gives a lease back. If `shortfall_bytes` is not 0, the load failed because
-  // so many bytes were missing.
+  // that many bytes were missing.
   absl::Status Release(const LeaseGrant& lease, int64_t shortfall_bytes = 0);
   // The leases that this process holds as the planner sees it. They are good
   // for Release only. Returns none if the planner cannot tell.

@@ -64,10 +64,10 @@ class DeviceGuard {
   Background thread_;  // last: it uses everything above
 };
 
-// Finds out which of several devices may be lost, where one is known to be:
-// those whose check fails or does not return within `patience`, or all of them
-// if every check is well. A check that hangs goes on in a thread of its own.
-// Returns indices.
+// Finds out which of several devices may be lost, if it is known that one of
+// them is. They are those whose check fails or does not return within
+// `patience`, or all of them if no check finds anything. A check that hangs
+// goes on in a thread of its own. Returns indices.
 std::vector<size_t> FindLost(
     const std::vector<std::function<absl::Status()>>& checks,
     absl::Duration patience);

@@ -12,16 +12,16 @@
 
 namespace plimsoll::services {
 
-// Tells what the process's liveness is. A hang changes nothing else: whoever
-// asks for liveness ends the process, or does not. Thread-safe.
+// Decides whether the process is live. A hang has no other effect: ending the
+// process is up to whoever asks for its liveness. Thread-safe.
 class HangWatch {
  public:
   static constexpr absl::Duration kInterval = absl::Seconds(1);
 
   struct Options {
-    // Returns what has not gone on for the longest time.
+    // Returns the work that has made no progress for the longest time.
     std::function<Stall()> longest_stall;
-    // What does not go on for longer than this hangs.
+    // Work that makes no progress for longer than this hangs.
     absl::Duration limit;
     // Is called on the watch's thread, with false when something begins to
     // hang and with true when nothing hangs any more.

@@ -1,6 +1,6 @@
-// What a process with models has, whatever transport its calls come by: the
-// models, the memory of messages, the pool, what it measures of itself, and the
-// watch over its devices.
+// The parts that every process with models has, whatever transport its calls
+// use: the models, the memory of messages, the pool, the measurements of its
+// own memory, and the watch over its devices.
 #ifndef PLIMSOLL_SERVICES_WORKER_PROCESS_WORKER_CORE_H_
 #define PLIMSOLL_SERVICES_WORKER_PROCESS_WORKER_CORE_H_
 

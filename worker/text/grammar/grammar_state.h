@@ -49,10 +49,10 @@ class GrammarState {
   static constexpr int64_t kMaxStepWork = 1 << 15;
   // Beyond this work of a step, PlainRoom looks at no state.
   static constexpr int64_t kMaxPlainWork = kMaxStepWork / 2;
-  // PlainRoom looks at so many states in a step, some 0.5 ms.
+  // The most states that PlainRoom looks at in a step, which takes some 0.5 ms.
   static constexpr int64_t kMaxPlainPlaces = 256;
-  // PlainRoom finds that any text may follow if at most so many states lead to
-  // one another, and to no others for which that is not known.
+  // PlainRoom finds that any text may follow if at most this many states lead
+  // to one another, and to no others for which that is not known.
   static constexpr size_t kMaxFreeStates = 128;
   // Memory for known states, allocated at the start. A step takes more only if
   // it finds more than half of this holds, or if the current state alone does.
@@ -84,11 +84,11 @@ class GrammarState {
   State Next(State state, uint8_t byte) {
     return NextByClass(state, grammar_->class_of[byte]);
   }
-  // How many characters of a kind may follow, up to `max`: any text of so many
-  // may, and none of more. They begin behind the character in which the state
-  // stands, if `at` says that it does; any rest of that character may follow.
-  // Returns nothing if it depends on the characters, or if finding out takes
-  // too much of the step's work.
+  // Returns how many characters of a kind may follow, up to `max`: any text of
+  // that many characters may follow, and no longer one. They begin behind the
+  // character in which the state stands, if `at` says that it does; any rest of
+  // that character may follow. Returns nothing if it depends on the characters,
+  // or if finding out takes too much of the step's work.
   std::optional<uint32_t> PlainRoom(State state, PlainText::Kind kind,
                                     PlainText::Position at, uint32_t max) {
     const KnownPlain& known = states_[state].plain[kind];
@@ -130,7 +130,7 @@ class GrammarState {
   // Several states; what may follow them was not looked at.
   static constexpr State kSeveral = kUnknown - 3;
   // A step's stacks are compared with those of the step computed before it if
-  // there are at most so many.
+  // there are at most this many.
   static constexpr size_t kMaxRepeated = 8;
   // An instruction and the frame below it.
   struct Stack {

@@ -63,7 +63,8 @@ class MaskWalk {
   void SetPlain(Kind kind, Range range, bool value,
                 std::span<uint64_t> bits) const;
 
-  // Behind so many places in a row where no text is free, none is looked for.
+  // After this many places in a row where no text is free, no more free text is
+  // looked for.
   static constexpr int kMaxBoundPlaces = 1'024;
 
   const TokenIndex& index_;
