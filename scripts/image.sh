@@ -17,38 +17,21 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 dist=$repo_root/dist
-folder=$repo_root/build/image
+root=$repo_root/build/image
 host=$(dpkg --print-architecture)
 architecture=$host
 base_image=debian:bookworm-slim   # what the Dockerfile begins with
 system_image=debian:bookworm-slim # what its last stage begins with
+is_arm64=
 is_tested=
 emulation=() # runs a command that may run programs of ARCHITECTURE
 build_flags=() run_flags=()
 
-read_arguments() {
-  while (($#)); do
-    case $1 in
-      --arm64)
-        architecture=arm64 system_image=debian-arm64:bookworm-slim
-        emulation=(python3 "$repo_root/scripts/emulated.py")
-        build_flags=(--build-arg FOR_ARM64=yes --build-arg SYSTEM="$system_image")
-        run_flags=(--env QEMU_CPU=cortex-a53) # no more than ARMv8.0
-        ;;
-      --test) is_tested=1 ;;
-      --root)
-        (($# >= 2)) || die "--root takes a folder"
-        folder=$2
-        shift
-        ;;
-      -h | --help)
-        usage
-        exit 0
-        ;;
-      *) die "unknown argument $1; see scripts/image.sh --help" ;;
-    esac
-    shift
-  done
+for_arm64() {
+  architecture=arm64 system_image=debian-arm64:bookworm-slim
+  emulation=(python3 "$repo_root/scripts/emulated.py")
+  build_flags=(--build-arg FOR_ARM64=yes --build-arg SYSTEM="$system_image")
+  run_flags=(--env QEMU_CPU=cortex-a53) # no more than ARMv8.0
 }
 
 check_tools() {
@@ -64,7 +47,7 @@ check_tools() {
 
 # images STORE ARGUMENT...: Buildah with the images of one store.
 images() {
-  local store=$folder/$1
+  local store=$root/$1
   shift
   "${emulation[@]}" buildah --storage-driver vfs --root "$store/images" \
     --runroot "$store/run" "$@"
@@ -75,15 +58,15 @@ images() {
 make_base() {
   local container
   ! images store inspect --type image "$2" >/dev/null 2>&1 || return 0
-  "$repo_root/scripts/debian_base.sh" "$1" "$folder/$1" >"$folder/debootstrap.log" \
-    2>&1 || die "see $folder/debootstrap.log"
-  find "$folder/$1/dev" -mindepth 1 -delete
+  "$repo_root/scripts/debian_base.sh" "$1" "$root/$1" >"$root/debootstrap.log" \
+    2>&1 || die "see $root/debootstrap.log"
+  find "$root/$1/dev" -mindepth 1 -delete
   container=$(images store from scratch)
   images store config --os linux --arch "$1" "$container"
-  images store copy --quiet "$container" "$folder/$1" / >&2
+  images store copy --quiet "$container" "$root/$1" / >&2
   images store commit --quiet --timestamp 0 --rm "$container" "$2" >&2
-  rm -f "$folder/$1.complete"
-  remove_system "$folder/$1"
+  rm -f "$root/$1.complete"
+  remove_system "$root/$1"
 }
 
 # build_image NAME: the image's id, which says what is in it, goes into NAME.id. The
@@ -93,9 +76,9 @@ build_image() {
   images store bud --isolation chroot --pull-never --timestamp 0 \
     --volume /etc/apt/apt.conf.d:/etc/apt/apt.conf.d:ro \
     --file "$repo_root/deploy/docker/Dockerfile.cpu" "${build_flags[@]}" --tag "$1" \
-    --iidfile "$folder/$1.id" "$repo_root" >"$folder/$1.log" 2>&1 || {
-    tail -n 30 "$folder/$1.log" >&2
-    die "the image was not built; all of what was said is in $folder/$1.log"
+    --iidfile "$root/$1.id" "$repo_root" >"$root/$1.log" 2>&1 || {
+    tail -n 30 "$root/$1.log" >&2
+    die "the image was not built; all of what was said is in $root/$1.log"
   }
 }
 
@@ -116,7 +99,7 @@ write_archive() {
 
 build_again() {
   build_image again
-  cmp --silent "$folder/$image.id" "$folder/again.id" || {
+  cmp --silent "$root/$image.id" "$root/again.id" || {
     show_difference "$image" again
     die "the same sources gave another image"
   }
@@ -141,9 +124,10 @@ run_archive() {
       grep .' || die "the image's user may change these files"
 }
 
-read_arguments "$@"
+read_flags false "$@"
+[[ -z $is_arm64 ]] || for_arm64
 check_tools
-mkdir -p "$folder" "$dist"
+mkdir -p "$root" "$dist"
 version=$(sed -n 's/^project(plimsoll VERSION \([0-9.]*\).*/\1/p' "$repo_root/CMakeLists.txt")
 archive=$dist/plimsoll-cpu_${version}_$architecture.oci.tar
 image=plimsoll-$architecture:cpu
@@ -157,4 +141,4 @@ if [[ -n $is_tested ]]; then
   step "run the programs of the archive" run_archive
 fi
 printf '%s  %d KiB  %s\n' "${archive#"$repo_root/"}" \
-  $(($(stat -c %s "$archive") >> 10)) "$(<"$folder/$image.id")"
+  $(($(stat -c %s "$archive") >> 10)) "$(<"$root/$image.id")"

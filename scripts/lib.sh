@@ -17,6 +17,32 @@ die() {
 # usage: what the head of the script that runs says.
 usage() { sed -n -e '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0"; }
 
+# read_flags OTHER ARGUMENT...: reads what image.sh and package.sh both take into
+# is_arm64, is_tested and root, and calls OTHER with each further argument. OTHER
+# fails for what it does not know.
+# shellcheck disable=SC2034  # for the scripts that read this file
+read_flags() {
+  local other=$1
+  shift
+  while (($#)); do
+    case $1 in
+      --arm64) is_arm64=1 ;;
+      --test) is_tested=1 ;;
+      --root)
+        (($# >= 2)) || die "--root takes a folder"
+        root=$2
+        shift
+        ;;
+      -h | --help)
+        usage
+        exit 0
+        ;;
+      *) "$other" "$1" || die "unknown argument $1; see $0 --help" ;;
+    esac
+    shift
+  done
+}
+
 # step TITLE COMMAND...: prints the title, runs the command, prints its time.
 step() {
   local title=$1 start=$SECONDS

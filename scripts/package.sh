@@ -21,7 +21,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 build=$repo_root/build/package
 dist=$repo_root/dist
-bare=$repo_root/build/bare
+root=$repo_root/build/bare
 sysroot=$repo_root/build/arm64-sysroot
 programs=(plimsoll plimsoll-gateway plimsoll-planner plimsoll-worker)
 kinds=()
@@ -31,32 +31,20 @@ architecture=$(dpkg --print-architecture) machine=$(uname -m)
 for_sysroot=() # the environment in which tools look for packages in the sysroot
 made=() # files in dist/
 
-read_arguments() {
-  while (($#)); do
-    case $1 in
-      deb | wheel | client) kinds+=("$1") ;;
-      all) kinds=(deb wheel client) ;;
-      --arm64)
-        is_arm64=1 build=$repo_root/build/package-arm64
-        architecture=arm64 machine=aarch64
-        for_sysroot=(PLIMSOLL_SYSROOT="$sysroot" DEB_HOST_ARCH=arm64
-          DPKG_ADMINDIR="$sysroot/var/lib/dpkg")
-        ;;
-      --test) is_tested=1 ;;
-      --root)
-        (($# >= 2)) || die "--root takes a folder"
-        bare=$2
-        shift
-        ;;
-      -h | --help)
-        usage
-        exit 0
-        ;;
-      *) die "unknown argument $1; see scripts/package.sh --help" ;;
-    esac
-    shift
-  done
-  ((${#kinds[@]})) || kinds=(deb wheel client)
+# add_kind NAME: adds a package, or all of them, to those that are made.
+add_kind() {
+  case $1 in
+    deb | wheel | client) kinds+=("$1") ;;
+    all) kinds=(deb wheel client) ;;
+    *) return 1 ;;
+  esac
+}
+
+for_arm64() {
+  build=$repo_root/build/package-arm64
+  architecture=arm64 machine=aarch64
+  for_sysroot=(PLIMSOLL_SYSROOT="$sysroot" DEB_HOST_ARCH=arm64
+    DPKG_ADMINDIR="$sysroot/var/lib/dpkg")
 }
 
 has() { [[ " ${kinds[*]} " == *" $1 "* ]]; }
@@ -136,7 +124,7 @@ make_client() {
 # The client is tested with the programs that it talks to.
 test_packages() {
   local model
-  local test=("$repo_root/tests/packages/bare_debian.sh" "$architecture" "$bare")
+  local test=("$repo_root/tests/packages/bare_debian.sh" "$architecture" "$root")
   model=$("$repo_root/scripts/fetch_model.sh" smollm2)
   if has deb; then
     step "test the .deb in a bare Debian" \
@@ -148,7 +136,9 @@ test_packages() {
   fi
 }
 
-read_arguments "$@"
+read_flags add_kind "$@"
+[[ -z $is_arm64 ]] || for_arm64
+((${#kinds[@]})) || kinds=(deb wheel client)
 check_tools
 # Earlier versions would be tested in the place of these.
 mkdir -p "$dist"
