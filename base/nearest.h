@@ -1,4 +1,4 @@
-// Finds the name that was meant by one that does not exist.
+// Finds the name that somebody meant who wrote a name that does not exist.
 #ifndef PLIMSOLL_BASE_NEAREST_H_
 #define PLIMSOLL_BASE_NEAREST_H_
 

@@ -1,4 +1,4 @@
-// The best packing of a small problem, by branch and bound.
+// Finds the best packing of a small problem by branch and bound.
 #ifndef PLIMSOLL_PLANNER_FLEET_PLACEMENT_SEARCH_H_
 #define PLIMSOLL_PLANNER_FLEET_PLACEMENT_SEARCH_H_
 

@@ -53,8 +53,8 @@ absl::Status CheckCpuExperts(const ModelShape& shape,
 int64_t DecideCpuExperts(const PlanInputs& inputs, int64_t cap);
 
 // Says in one sentence why `plan` has this number of layers with experts on the
-// host. `asked` are the options before it was decided. It is empty if no
-// experts were to move.
+// host. `asked` are the options before it was decided. Returns an empty text if
+// no experts were to move.
 std::string CpuExpertsReason(const PlanInputs& inputs, const MemoryPlan& plan,
                              const LoadOptions& asked);
 

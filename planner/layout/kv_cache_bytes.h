@@ -29,13 +29,14 @@ struct KvRules {
   // has its own pages.
   int64_t pool_tokens = 0;
   bool has_pages = true;  // false: contexts are counted in single tokens
-  // A sequence keeps its state after each of so many tokens, too, which may be
-  // taken back.
+  // A sequence also keeps its state after each of this many newest tokens,
+  // which may be taken back.
   int64_t n_draft = 0;
   // If false, the values of every layer are as wide as those of the widest
   // layer.
   bool has_flash_attention = true;
-  // How the buffers round. Each layer has one for keys and one for values.
+  // How the sizes of buffers are rounded. Each layer has one buffer for keys
+  // and one for values.
   AllocationRule allocation = AllocationRule::kExact;
   int64_t granularity_bytes = 0;
 };

@@ -9,8 +9,8 @@
 
 namespace plimsoll::planner {
 
-// The name of a module in a checkpoint, and that of its tensors in the file.
-// Both are without the layer in front and ".weight" or ".bias" behind.
+// The name of a module in a checkpoint, and the name of its tensors in the
+// file. Both names lack the layer in front and ".weight" or ".bias" at the end.
 struct ModuleName {
   absl::string_view checkpoint;
   absl::string_view file;
@@ -22,8 +22,8 @@ struct CheckpointForm {
   std::span<const ModuleName> norms = {};
   // True if norms multiply by 1 + weight. The file has the sum.
   bool norms_lack_one = false;
-  // True if heads are rotated in adjacent pairs (RopePairs) there, too. All
-  // other checkpoints have halves.
+  // True if the checkpoint, too, rotates heads in adjacent pairs (RopePairs).
+  // All other checkpoints rotate halves.
   bool has_adjacent_pairs = false;
 };
 

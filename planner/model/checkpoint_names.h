@@ -25,15 +25,15 @@ struct FileTensor {
   bool adds_one = false;
 };
 
-// Returns what becomes of the tensor `name`, or nothing if a file has no such
-// tensor: those of a model's parts for pictures and sounds, and tables of
-// rotations.
+// Returns how the tensor `name` is converted, or nothing if a file does not
+// have it. A file has no tensors of a model's parts for pictures and sounds,
+// and no tables of rotations.
 // Errors: kInvalidArgument naming a tensor that is not known.
 absl::StatusOr<std::optional<FileTensor>> FindFileTensor(
     const Architecture& architecture, absl::string_view name);
 
 // Returns OK if checkpoints of the architecture can be converted.
-// Errors: kUnimplemented naming those that can.
+// Errors: kUnimplemented naming the architectures that can be converted.
 absl::Status CheckConvertible(const Architecture& architecture);
 
 // Returns the row of a checkpoint's queries or keys, whose heads have halves,

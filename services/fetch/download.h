@@ -24,7 +24,7 @@ struct RemoteFile {
 
 // Longer files are refused.
 inline constexpr int64_t kMaxRemoteFileBytes = int64_t{16} << 40;
-// Transfers in a row that break off without a new byte.
+// The most transfers in a row that may break off without a new byte.
 inline constexpr int kMaxIdleAttempts = 4;
 
 struct FetchHooks {
@@ -35,7 +35,7 @@ struct FetchHooks {
   std::function<void(const std::string& name, int64_t bytes_done, int64_t total,
                      int64_t bytes_before)>
       progress;
-  // What a person should know: that the work waits, or begins anew.
+  // Tells a person that the work waits, or begins anew.
   std::function<void(const std::string& text)> note;
   absl::Duration first_pause = absl::Milliseconds(500);  // doubles
 };

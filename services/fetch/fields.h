@@ -1,4 +1,4 @@
-// What fields of HTTP replies say.
+// Reads the fields of HTTP replies.
 #ifndef PLIMSOLL_SERVICES_FETCH_FIELDS_H_
 #define PLIMSOLL_SERVICES_FETCH_FIELDS_H_
 
@@ -21,7 +21,7 @@ struct ReplyHead {
   absl::string_view Field(absl::string_view name) const;
   // The number in Content-Length; nothing if it is absent or no such number.
   std::optional<int64_t> Length() const;
-  // True for a redirect that says where to.
+  // True for a redirect that names its target.
   bool IsRedirect() const;
 };
 
@@ -32,10 +32,11 @@ struct ContentRange {
   std::optional<int64_t> total;
 };
 
-// Nothing if the field has another form or contradicts itself.
+// Returns nothing if the field has another form or contradicts itself.
 std::optional<ContentRange> ParseContentRange(absl::string_view text);
 
-// What a registry that wants a token says: where to get one, and for what.
+// The answer of a registry that wants a token: where the token can be had, and
+// for what.
 struct BearerChallenge {
   std::string realm;
   std::string service;

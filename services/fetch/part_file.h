@@ -15,7 +15,7 @@
 
 namespace plimsoll::fetch {
 
-// What the bytes of a part are of. It lies beside the part, as JSON.
+// The origin of a part's bytes. It lies beside the part, as JSON.
 struct PartOrigin {
   std::string url;     // where the bytes came from, without a query
   std::string etag;    // a strong one, or empty
@@ -47,7 +47,7 @@ class PartFile {
   int64_t size() const { return size_; }
   const PartOrigin& origin() const { return origin_; }
 
-  // Writes down what the part is of. Errors: those of Append.
+  // Writes down the origin of the part. Errors: those of Append.
   absl::Status SetOrigin(PartOrigin origin);
   // Reserves room for a file of `bytes`, where the file system can.
   // Errors: kResourceExhausted if there is no room.

@@ -44,7 +44,7 @@ struct PulledFile {
 
 struct PullReport {
   PullState state = PullState::kFetched;
-  // True if somebody said beforehand which digests the files have.
+  // True if the digests of the files were known before they were fetched.
   bool is_checked = false;
   std::vector<PulledFile> files;  // the first is what to name as a model
 };

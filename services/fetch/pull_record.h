@@ -1,4 +1,5 @@
-// What was pulled from where, so that the cache can answer without a server.
+// Records which files were pulled from which source, so that the cache can
+// answer without a server.
 #ifndef PLIMSOLL_SERVICES_FETCH_PULL_RECORD_H_
 #define PLIMSOLL_SERVICES_FETCH_PULL_RECORD_H_
 
@@ -29,8 +30,8 @@ struct RecordedFile {
 
 // Records lie in the cache's hidden folder ".pulls", one for each source, whose
 // digest is the name: a URL may have secrets in its query.
-// Returns what was pulled from `source`; empty if nothing was, or if the record
-// cannot be read.
+// Returns the files that were pulled from `source`: none if there is no record,
+// or if it cannot be read.
 std::vector<RecordedFile> ReadRecord(const std::string& cache,
                                      absl::string_view source);
 // Errors: kFailedPrecondition if it cannot be written.

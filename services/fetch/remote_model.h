@@ -1,4 +1,5 @@
-// Which files a source means: asked of a registry or a hub, or by a URL's name.
+// Finds the files that a source means, by asking a registry or a hub, or by a
+// URL's name.
 #ifndef PLIMSOLL_SERVICES_FETCH_REMOTE_MODEL_H_
 #define PLIMSOLL_SERVICES_FETCH_REMOTE_MODEL_H_
 

@@ -1,4 +1,5 @@
-// Requests that follow redirects and show tokens to those whom they are for.
+// Makes requests that follow redirects, and shows each token only to the server
+// that it is for.
 #ifndef PLIMSOLL_SERVICES_FETCH_SESSION_H_
 #define PLIMSOLL_SERVICES_FETCH_SESSION_H_
 
@@ -68,9 +69,9 @@ class FetchSession {
                                        absl::string_view what);
 
  private:
-  // One exchange; a reply that leads on does not reach `sink`.
+  // Makes one exchange. A redirect or a challenge does not reach `sink`.
   struct Hop;
-  // Gets a token for what `head`, a refusal of the registry, wants.
+  // Gets the token that `head`, a refusal of the registry, asks for.
   absl::Status Answer(const ReplyHead& head);
 
   std::unique_ptr<Transport> transport_;

@@ -20,8 +20,8 @@ namespace plimsoll::services {
 // The requirements of a request for a worker.
 struct WorkerWish {
   std::string model;
-  // Requests with the same key go to the same worker, if it has not too much to
-  // do. Empty: the worker with the least to do.
+  // Requests with the same key go to the same worker unless it has too much to
+  // do. A request with an empty key goes to the worker that has least to do.
   std::string key = "";
   int64_t bytes = 0;  // of the request; see WorkerBook::kRequestBytes
   std::set<std::string> tried = {};  // workers that it does not go to
@@ -70,17 +70,17 @@ class WorkerBook {
     uint64_t last_turn = 0;
   };
 
-  // The workers from now on, kMaxWorkers at most; further ones are left out.
-  // Workers that it knows stay as they are. It may still be told how requests
-  // of a worker that is gone ended.
+  // Sets the workers, of which at most kMaxWorkers count; the others are left
+  // out. Workers that it knows already stay as they are. Calls about requests
+  // of a worker that is no longer among them are still allowed.
   void SetWorkers(const std::vector<std::string>& ids);
   // Does nothing for a worker that it does not know.
   void SetFacts(const std::string& id, Facts facts);
 
   // Returns the worker that `wish` goes to, and counts the request as in flight
-  // there. Workers that are not ready are out, and those that were just gone if
-  // there are others. Workers that have loaded the model go before those that
-  // would have to.
+  // there. Workers that are not ready get no request, nor do those that were
+  // just gone if there are others. Workers that have loaded the model are
+  // preferred to those that would have to load it.
   // Errors: kUnavailable, with a retry delay, if no worker is left.
   absl::StatusOr<std::string> Enter(const WorkerWish& wish, absl::Time now);
   // The request with these bytes has ended at that worker.
@@ -103,8 +103,8 @@ class WorkerBook {
   int64_t n_given_way_ = 0;
 };
 
-// How strongly a key draws a request to a worker. Every process computes the
-// same number.
+// The weight with which a key prefers a worker. Every process computes the same
+// number.
 uint64_t KeyScore(absl::string_view key, absl::string_view worker);
 
 }  // namespace plimsoll::services

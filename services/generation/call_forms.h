@@ -1,5 +1,5 @@
-// How the families of models write calls of tools: what stands around the
-// arguments, and how the arguments are spelled.
+// The forms in which families of models write calls of tools: the text around
+// the arguments, and how the arguments are spelled.
 #ifndef PLIMSOLL_SERVICES_GENERATION_CALL_FORMS_H_
 #define PLIMSOLL_SERVICES_GENERATION_CALL_FORMS_H_
 

@@ -23,7 +23,8 @@ struct ReceiptDraft {
 };
 
 // Passes a sequence's output on to another sink. The sequence holds its part of
-// the quota until it ends. One that the engine never took counts as refused.
+// the quota until it ends. A sequence that the engine never took counts as
+// refused.
 class MeteredSink final : public worker::TokenSink {
  public:
   MeteredSink(std::unique_ptr<QuotaBook::Hold> hold, ReceiptDraft draft,

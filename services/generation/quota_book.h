@@ -26,7 +26,7 @@ class UsageFile;
 
 // A limit that a request of a tenant would pass.
 struct PassedLimit {
-  // When a request that runs may have ended; nobody knows better.
+  // After this time a running request may have ended. It is a guess.
   static constexpr absl::Duration kRetry = absl::Seconds(1);
 
   absl::string_view limit;  // the name of Quota's field
@@ -48,9 +48,9 @@ struct TenantUsage {
   int64_t generated_tokens = 0;
 };
 
-// Tenants share nothing here: what one takes never makes another's call fail.
-// The file of quotas is looked at again now and then (FileWatch). A file that
-// is bad or gone by then changes nothing but the log. Thread-safe.
+// Tenants share no limit: whatever one tenant takes, no call of another one
+// fails. The file of quotas is looked at again now and then (FileWatch). A file
+// that is bad or gone by then changes nothing but the log. Thread-safe.
 class QuotaBook {
   struct Tenant;
 
@@ -89,7 +89,8 @@ class QuotaBook {
         : book_(book), tenant_(tenant), kv_bytes_(kv_bytes) {}
 
     QuotaBook& book_;
-    // The book keeps all tenants. Guarded by its mutex, as all that follows.
+    // The book keeps all tenants. The book's mutex guards this and everything
+    // below.
     Tenant& tenant_;
     const int64_t kv_bytes_;
     bool is_waiting_ = true;

@@ -1,5 +1,5 @@
-// An identity says which process somebody is, so that another one on the same
-// host can tell when it has ended.
+// An identity names a process so that another process on the same host can tell
+// when it has ended.
 #ifndef PLIMSOLL_SERVICES_HOST_PROCESS_IDENTITY_H_
 #define PLIMSOLL_SERVICES_HOST_PROCESS_IDENTITY_H_
 

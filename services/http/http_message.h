@@ -20,7 +20,7 @@ struct HttpRequest {
   std::string path;    // without the query, as it was sent
   std::string body;
   std::string if_none_match;  // the header of this name
-  // "Bearer TOKEN", also where a client sends its token as x-api-key.
+  // The token as "Bearer TOKEN", even if the client sent it as x-api-key.
   std::string authorization = "";
   std::string session = "";  // the header X-Plimsoll-Session
   std::string tenant = "";   // whom the token belongs to, if there is one

@@ -58,7 +58,8 @@ class HttpStream {
     tls_->async_handshake(boost::asio::ssl::stream_base::server,
                           std::move(handler));
   }
-  // Tells the client that nothing follows, and awaits that it says so too.
+  // Tells the client that nothing follows, and waits until the client says the
+  // same.
   template <typename Handler>
   void AsyncEndTls(Handler handler) {
     tls_->async_shutdown(std::move(handler));

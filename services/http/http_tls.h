@@ -17,7 +17,7 @@
 
 namespace plimsoll::services {
 
-// Bytes of the certificates that a client shows.
+// The most bytes of certificates that a client may show.
 inline constexpr size_t kMaxClientChainBytes = 32 << 10;
 
 // Used by the server's thread only.

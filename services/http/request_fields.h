@@ -33,8 +33,8 @@ absl::Status ReadDraw(JsonFields& fields, v1::SamplingOptions& sampling);
 // Reads "min_p", "typical_p", "presence_penalty" and "frequency_penalty".
 absl::Status ReadFilters(JsonFields& fields, v1::SamplingOptions& sampling);
 
-// Reads a divisor of the logits of tokens that came before, which every dialect
-// calls otherwise.
+// Reads a divisor of the logits of tokens that came before. Each dialect has
+// its own name for it.
 absl::Status ReadRepetition(JsonFields& fields, const std::string& name,
                             v1::SamplingOptions& sampling);
 

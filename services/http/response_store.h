@@ -51,7 +51,7 @@ class StoredTurn {
 };
 
 // The least recently used response is removed first. A response whose own id
-// has left stays as a turn of those that go on from it. Thread-safe.
+// was removed stays as a turn of the responses that go on from it. Thread-safe.
 class ResponseStore {
  public:
   static constexpr size_t kMaxResponses = 4'096;
@@ -59,8 +59,8 @@ class ResponseStore {
   // responses.
   static constexpr int64_t kMaxBytes = 16 << 20;
 
-  // One that `keeps` nothing is that of a process without state: requests that
-  // need it are refused.
+  // If `keeps` is false, it keeps nothing, for a process without state:
+  // requests that need it are refused.
   explicit ResponseStore(bool keeps = true) : keeps_(keeps) {}
 
   bool keeps() const { return keeps_; }

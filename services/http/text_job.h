@@ -23,9 +23,9 @@ struct ResponseDraft;
 struct TextJob {
   // One request for each prompt; they differ only in the prompt.
   std::vector<v1::StreamGenerateRequest> prompts;
-  // Replies to each prompt. The seed of the i-th is the request's plus i. With
-  // 0 there is one prompt, without input, and the reply says that its model is
-  // there.
+  // Replies to each prompt. The seed of the i-th is the request's plus i. If it
+  // is 0, there is one prompt without input, and the reply says that the model
+  // is loaded.
   int n_choices = 1;
   // How long the model stays loaded without use from now on.
   std::optional<absl::Duration> keep_alive;
@@ -38,7 +38,7 @@ struct TextJob {
   bool has_usage = false;  // whether a stream says at its end what it used
   // Whether the format of a stream keeps the whole reply to its end.
   bool keeps_reply = false;
-  // Bytes that it holds to its end beside its prompts.
+  // Bytes that the call holds to its end, in addition to its prompts.
   int64_t held_bytes = 0;
   // Bytes of JSON of earlier turns that were read beside the body.
   int64_t turn_bytes = 0;

@@ -18,12 +18,12 @@
 
 namespace plimsoll::services {
 
-// A peer's shares may be kTimesLeft times what they leave to others, so that no
-// peer takes everything: a single peer gets most of the budget, the next one
-// most of what is left. Shares of more than kMaxSmallBytes are limited by
-// kLargeTimesLeft instead, so that a few large calls never shut small ones out.
-// Up to kMaxSmallBytes a peer gets as long as bytes are left. Thread-safe; it
-// outlives its shares.
+// The shares of a peer may together be kTimesLeft times as many bytes as are
+// left to others. So no peer takes everything: a single peer gets most of the
+// budget, and the next one most of what is left. Shares of more than
+// kMaxSmallBytes are limited by kLargeTimesLeft instead, so that a few large
+// calls never shut small ones out. A peer gets shares of up to kMaxSmallBytes
+// as long as bytes are left. Thread-safe; it outlives its shares.
 class ByteBudget {
  public:
   static constexpr int64_t kMaxSmallBytes = 1 << 20;

@@ -1,4 +1,4 @@
-// All threads of gRPC's executor, from the beginning.
+// Starts all threads of gRPC's executor at the beginning.
 #ifndef PLIMSOLL_SERVICES_SERVER_EXECUTOR_THREADS_H_
 #define PLIMSOLL_SERVICES_SERVER_EXECUTOR_THREADS_H_
 
@@ -7,10 +7,11 @@ namespace plimsoll::services {
 inline constexpr int kExecutorThreadsPerCore = 2;
 
 // gRPC's executor finishes calls. It starts threads when it has much to do, and
-// gRPC 1.51 counts one as started that the system refused: what is queued for
-// it never runs, so that a call does not end, nor does the server. This has all
-// of them started at once, two for each core, while CheckThreads says that
-// there is room. It returns when they run, or after a few attempts.
+// gRPC 1.51 counts a thread as started even if the system refused it. Work that
+// is queued for such a thread never runs, so neither the call nor the server
+// ends. This function starts all of them at once, two for each core, while
+// CheckThreads says that there is room. It returns when they run, or after a
+// few attempts.
 void StartExecutorThreads();
 
 // Threads of the executor that this process has.

@@ -23,7 +23,8 @@ absl::StatusOr<ListenAddress> ParseListen(absl::string_view listen,
 
 // How the address of a Unix socket begins: unix:/PATH.
 inline constexpr char kUnixPrefix[] = "unix:";
-// The system takes no longer paths (sun_path, without its last zero).
+// The length of the longest path that the system takes (sun_path, without its
+// last zero).
 inline constexpr size_t kMaxSocketPathBytes = 107;
 
 bool IsUnixAddress(absl::string_view address);

@@ -25,7 +25,8 @@ class ReaderAlarm {
   // Cancels the call (OnCancel follows) unless Stop() comes within the timeout.
   // Does nothing if it runs already.
   void Start();
-  // Afterwards the call is not cancelled, unless it already was.
+  // Afterwards the alarm does not cancel the call, but it may have done so
+  // before.
   void Stop();
 
  private:

@@ -24,8 +24,8 @@ namespace plimsoll::services {
 absl::StatusOr<std::vector<TokenEntry>> ReadTokens(const std::string& path);
 
 // The file is looked at again by the first call after PollTimer::kInterval.
-// One that is bad or gone by then changes nothing but the log: the tokens that
-// were read last stay. Thread-safe. The server and its calls share it.
+// If the file is bad or gone by then, the log says so and the tokens that were
+// read last stay. Thread-safe. The server and its calls share it.
 class TokenFile {
  public:
   // Errors: kInvalidArgument naming the file and what is wrong with it.

@@ -14,7 +14,7 @@ namespace plimsoll::services {
 // The caller's trace context; nothing if the caller sent none, or a bad one.
 std::optional<TraceContext> TraceOf(const grpc::CallbackServerContext& context);
 
-// Tells the server which span calls, if one does.
+// Adds the trace context of the span that makes the call, if there is one.
 void AddTrace(const std::optional<TraceContext>& trace,
               grpc::ClientContext& context);
 

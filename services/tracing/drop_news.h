@@ -12,7 +12,7 @@ namespace plimsoll::services {
 // Not thread-safe.
 class DropNews {
  public:
-  // There is one warning in this time at most, and one line at most that says
+  // In this time there is at most one warning, and at most one line which says
   // that the receiver takes spans again.
   static constexpr absl::Duration kInterval = absl::Minutes(1);
 

@@ -42,7 +42,8 @@ class RequestTrace {
 
   // The span's; it never changes.
   const std::optional<TraceContext>& context() const { return context_; }
-  // What is done, as "chat", and the model by the name that the worker has.
+  // The operation, such as "chat", and the model by the name that the worker
+  // has for it.
   void SetOperation(absl::string_view operation) ABSL_LOCKS_EXCLUDED(mu_);
   void SetModel(const std::string& model) ABSL_LOCKS_EXCLUDED(mu_);
   // A reply of this process has ended just now.

@@ -14,7 +14,7 @@
 
 namespace plimsoll::services {
 
-// What a span is to its parent. The numbers are those of OTLP.
+// The role of a span for its parent. The numbers are those of OTLP.
 enum class SpanKind {
   kInternal = 1,  // a part of the work
   kServer = 2,    // the answer to a call

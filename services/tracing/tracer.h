@@ -76,8 +76,8 @@ class OpenSpan {
   OpenSpan(OpenSpan&&) = default;
   OpenSpan& operator=(OpenSpan&&) = default;
 
-  // What the calls that belong to the span are told: its context, or without a
-  // tracer its parent's.
+  // The context that calls which belong to the span carry: the span's own or,
+  // without a tracer, its parent's.
   const std::optional<TraceContext>& context() const { return context_; }
   bool is_recorded() const { return span_.has_value(); }
   absl::Time begin() const {

@@ -77,8 +77,8 @@ absl::StatusOr<EncodedChat> EncodeTemplatePrompt(
 
 v1::ToolCall ToProto(const worker::ReadToolCall& read);
 
-// Adds what came of a call to `deltas`, where pieces of one call in a row are
-// one.
+// Adds the new part of a call to `deltas`, in which consecutive pieces of the
+// same call are joined.
 void AddDelta(const worker::CallDelta& delta,
               google::protobuf::RepeatedPtrField<v1::ToolCallDelta>& deltas);
 

@@ -1,5 +1,5 @@
-// The pages that taken slots may need at most, where no sequence may lose its
-// pages before it has ended.
+// The most pages that taken slots may need if no sequence may lose its pages
+// before it has ended.
 #ifndef PLIMSOLL_WORKER_CACHE_PAGE_RESERVATIONS_H_
 #define PLIMSOLL_WORKER_CACHE_PAGE_RESERVATIONS_H_
 
@@ -26,11 +26,11 @@ class PageReservations {
   void Clear();
   // Adds a slot whose context may roll, or that a session keeps.
   void AddWholeContext() { n_reserved_ += cache_.pages_per_slot(); }
-  // Adds a slot whose sequence never computes positions of `n_positions` and
-  // beyond, and whose tokens never leave.
+  // Adds a slot whose sequence never computes a position from `n_positions` on,
+  // and whose tokens never leave.
   void Add(int64_t slot, int64_t n_positions);
 
-  // Pages that the added slots may need at most.
+  // The most pages that the added slots may need.
   int64_t reserved() const { return n_reserved_; }
   // Pages that are left for another sequence; negative if too many are
   // reserved.

@@ -27,7 +27,7 @@ enum class RollMethod {
   kRecompute,  // kept tokens are computed again: exact, but slower
 };
 
-// What a request wants to happen when its context is full.
+// A request's choice of what happens when its context is full.
 struct RollOptions {
   // These tokens serve as attention sinks: a rolled context without them is
   // worth little. Source: StreamingLLM (Xiao et al., 2024), table 2.

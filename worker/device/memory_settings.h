@@ -1,5 +1,5 @@
-// How the system is set up to give out memory: swap, huge pages, and whether it
-// promises more than it has.
+// The system's settings for memory: swap, huge pages, and whether it promises
+// more memory than it has.
 #ifndef PLIMSOLL_WORKER_DEVICE_MEMORY_SETTINGS_H_
 #define PLIMSOLL_WORKER_DEVICE_MEMORY_SETTINGS_H_
 
@@ -10,11 +10,12 @@
 namespace plimsoll::worker {
 
 struct MemorySettings {
-  // Swap of the machine, in all and free. Absent where it cannot be read.
+  // Bytes of the machine's swap, in all and free. Absent if they cannot be
+  // read.
   std::optional<int64_t> swap_bytes;
   std::optional<int64_t> free_swap_bytes;
   // When the system uses transparent huge pages: "always", "madvise" or
-  // "never". Empty where it does not say.
+  // "never". Empty if the system does not say.
   std::string huge_pages;
   // Bytes that may still be mapped if the system promises no more memory than
   // it has (vm.overcommit_memory = 2). Absent where it promises more.

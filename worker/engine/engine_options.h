@@ -27,7 +27,8 @@ struct EngineOptions {
   static constexpr int kMaxThreads = 256;
   // A little below a half: measuring noise must not push it above.
   static constexpr double kPromptShare = 0.47;
-  // With noise, streams keep four fifths of their rate.
+  // Even with noise in the measurements, streams keep four fifths of their
+  // rate.
   static constexpr double kPromptShareBesideOthers = 0.18;
   static constexpr double kLeastPromptShare = 0.05;
   static constexpr double kMostPromptShare = 0.9;

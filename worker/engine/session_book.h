@@ -73,15 +73,16 @@ struct Session {
 // passed without use.
 class SessionBook {
  public:
-  // A tenant with just one session more than a newcomer keeps it until it has
-  // been idle for this long, or until its call has run for this long.
+  // A tenant with just one session more than a newcomer keeps that session
+  // until it has been idle for this long, or until its call has run for this
+  // long.
   static constexpr absl::Duration kKeptIdle = absl::Minutes(5);
 
   explicit SessionBook(int64_t max_sessions) : max_sessions_(max_sessions) {}
 
   struct Opened {
     int64_t key;
-    // A session that was closed for it and whose call must end.
+    // The session that was closed for the new one, if a call of it must end.
     std::optional<int64_t> ended;
   };
   // Opens a session. At max_sessions a session of another owner is closed

@@ -1,5 +1,6 @@
-// Whether a pool of pages goes round that is smaller than all slots together,
-// and which sequence begins again later if it does not.
+// Decides whether a pool of pages that is smaller than all slots together is
+// enough for the running sequences, and which sequence begins again later if it
+// is not.
 #ifndef PLIMSOLL_WORKER_ENGINE_SLOT_PAGES_H_
 #define PLIMSOLL_WORKER_ENGINE_SLOT_PAGES_H_
 

@@ -1,6 +1,7 @@
-// A router with its experts: it gives each row some of many gated networks, and
-// their outputs are added, each with its weight. The experts may lie in host
-// memory, where the CPU computes them; the router is always on the device.
+// A router with its experts: it chooses some of many gated networks for each
+// row, and their outputs are added, each with its weight. The experts may lie
+// in host memory, where the CPU computes them; the router is always on the
+// device.
 #ifndef PLIMSOLL_WORKER_GRAPH_EXPERT_NETWORK_H_
 #define PLIMSOLL_WORKER_GRAPH_EXPERT_NETWORK_H_
 

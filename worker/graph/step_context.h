@@ -111,7 +111,8 @@ class StepContext {
   float* Buffer(planner::StepBuffer buffer) const {
     return reinterpret_cast<float*>(Bytes(buffer));
   }
-  // What a layer works on: the residual stream, unless there are several.
+  // The rows that a layer works on: the residual stream, or in a model with
+  // several streams an array beside them.
   float* Residual() const { return residual_; }
   // Stream s, if there are several: [n_rows, model_dim], one after the other.
   float* Stream(int64_t s) const {
@@ -129,7 +130,7 @@ class StepContext {
   // RMSNorm(Residual()) * weight * scale, or Residual() if `weight` is null.
   absl::StatusOr<ProductInput> SublayerInput(const float* weight,
                                              float scale = 1);
-  // x [n_rows, dim] as an input. The place of what was packed before is taken.
+  // x [n_rows, dim] as an input. Overwrites what was packed before.
   absl::StatusOr<ProductInput> AsInput(const float* x, int64_t dim);
   // Normed() = RMSNorm(x) * weight * scale as an input, for x [n_rows,
   // model_dim].
@@ -167,7 +168,7 @@ class StepContext {
   // Drops all rows of Residual(), of the streams and of Attended() but the
   // sampled ones for the rest of the step. Attended() is `attended_dim` wide.
   absl::Status KeepSampled(const StepBatch& batch, int64_t attended_dim);
-  // True if the step needs queries that are rotated for prefixes: where a
+  // True if the step needs queries that are rotated for prefixes, because a
   // sequence has rolled. A device that keeps a step's list of operations makes
   // them in every step that only decodes, so that a sequence that rolls does
   // not change the list.

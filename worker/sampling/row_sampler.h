@@ -49,10 +49,10 @@ class RowSampler {
   // candidates.
   int64_t CandidateBytes() const;
 
-  // Which logits the draws `requests` require: one entry for each sampled row,
-  // or no entry if one draw requires all logits. If the host can read more
-  // logits later, a draw may still turn out to need them. Valid until the next
-  // call.
+  // Returns the logits that the draws `requests` require: one entry for each
+  // sampled row, or no entry if any of the draws requires all logits. If the
+  // host can read more logits later, a draw may still turn out to need them.
+  // Valid until the next call.
   std::span<const kernels::TopOutputs> RequiredLogits(
       std::span<const DrawRequest> requests, LogitsLater later);
 

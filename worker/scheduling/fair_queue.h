@@ -15,7 +15,8 @@ namespace plimsoll::worker {
 
 enum class Priority { kLow, kNormal, kHigh };
 
-// Who asks. Requests of one tenant and priority keep their order.
+// Identifies who makes a request. Requests of one tenant and priority keep
+// their order.
 struct Claim {
   // An empty name means nobody in particular; that is a tenant like any other.
   std::string tenant;

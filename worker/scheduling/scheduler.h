@@ -87,8 +87,9 @@ class Scheduler {
   static constexpr int64_t kMostInAdvance = 256;
 
   static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
-  // A tenant has at most max_waiting requests without a slot, those that lost
-  // it while their readers were behind included; a peer has so many times that.
+  // A tenant has at most max_waiting requests without a slot, including those
+  // that lost it while their readers were behind. A peer has at most this many
+  // times as many.
   static constexpr int64_t kMostQueuesOfPeer = 4;
 
   // `n_ctx` is the most that a sequence computes again after it lost its slot.

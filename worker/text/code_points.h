@@ -36,7 +36,8 @@ CodePoints Intersection(const CodePoints& a, const CodePoints& b);
 // Removes the first code point from `text`, which is not empty, and returns it.
 // Returns nothing if `text` begins with ill-formed UTF-8.
 std::optional<uint32_t> TakeCodePoint(absl::string_view& text);
-// True for what Python's str.isspace says: it is what templates trim.
+// True for the code points that Python's str.isspace accepts: templates trim
+// these.
 bool IsPythonSpace(uint32_t code_point);
 // Appends the UTF-8 form of `code_point`, which must not be a surrogate.
 void AppendUtf8(uint32_t code_point, std::string& out);

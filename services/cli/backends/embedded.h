@@ -40,7 +40,7 @@ planner::SplitDevice BudgetHere(const planner::ModelShape& shape,
                                 const worker::ComputeDevice& device,
                                 std::optional<int64_t> budget_bytes);
 
-// Gives `profile` what a worker plans with where nothing was measured yet: room
+// Adds to `profile` what a worker plans with before anything was measured: room
 // for messages and, on a CPU, the bound on the runtime under `load`. Returns
 // that bound, which holds for the host of a worker on a GPU, too.
 int64_t PlanAsWorker(const planner::RuntimeLoad& load,
@@ -81,7 +81,8 @@ absl::StatusOr<LoadedModel> LoadHere(const std::string& model,
                                      const LoadFlags& flags,
                                      const ChatWish& chat, Streams& streams);
 
-// LoadHere on open devices, whose names are those of flags.devices.
+// Does what LoadHere does, on devices that are open already. Their names are
+// those of flags.devices.
 absl::StatusOr<LoadedModel> LoadOn(services::ComputeDevices devices,
                                    const std::string& model,
                                    const LoadFlags& flags, const ChatWish& chat,

@@ -41,8 +41,8 @@ struct ChatReply {
 };
 
 // A session cannot be cut. To take turns back, it is closed and opened again
-// with those that stay, each reply with its own tokens; so the context is what
-// it would be if the others had never been said. Not thread-safe.
+// with the turns that stay, each reply with its own tokens. So the context is
+// as if the other turns had never been said. Not thread-safe.
 class Conversation {
  public:
   // `generator` outlives the object.
@@ -63,8 +63,8 @@ class Conversation {
   ChatReply Say(const std::string& message,
                 const v1::StreamGenerateRequest& how, OnReplyPiece on_piece);
 
-  // Makes `next` what was said, whatever the session was before. Errors: those
-  // of OpenSession; the chat is then what it was.
+  // Opens a session whose turns are those of `next`, whatever the session was
+  // before. Errors: those of OpenSession; the chat is then what it was.
   absl::Status Replace(Transcript next);
   // What was said since the chat began here.
   const Transcript& transcript() const { return transcript_; }
@@ -102,7 +102,8 @@ class Conversation {
   bool was_taken_up_ = false;
   int64_t n_unknown_ = 0;
   std::string id_;  // empty while no session is open
-  // The call that opens a session broke off: there may be one nevertheless.
+  // The call that opens a session broke off. The session may exist
+  // nevertheless.
   bool may_be_open_ = false;
   bool was_cut_ = false;  // the last call was not read to its end
   std::string model_name_;

@@ -18,13 +18,13 @@ class ReplyView {
  public:
   ReplyView(const Style& style, int64_t width) : style_(style), wrap_(width) {}
 
-  // The window is now as wide as this.
+  // Tells the view how wide the window is now.
   void SetWidth(int64_t width) { wrap_.SetWidth(width); }
 
   // Returns what can be printed now.
   std::string Push(absl::string_view text);
-  // Push for reasoning that comes before the answer without marks. Where the
-  // style is no terminal, it is not shown.
+  // Does what Push does, for reasoning that comes before the answer without
+  // marks. Such reasoning is not shown if the style is no terminal's.
   std::string PushReasoning(absl::string_view text);
   // Returns the rest, which ends the reply's last line.
   std::string Finish();

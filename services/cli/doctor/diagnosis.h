@@ -14,7 +14,7 @@ struct Diagnosis {
   std::string name;
   Health health = Health::kOk;
   std::string found = {};  // a sentence
-  // What to do, for a warning or an error; else empty.
+  // Says what to do about a warning or an error. Empty for all other states.
   std::string fix = {};
 };
 

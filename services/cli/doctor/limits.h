@@ -18,7 +18,8 @@ namespace plimsoll::cli {
 // Descriptors of a server beside its connections. A worker with two models has
 // 10, and a planner one more for each process that it watches.
 inline constexpr int64_t kOwnDescriptors = 64;
-// Descriptors with which every connection that a server takes gets one.
+// The number of descriptors with which every connection that a server takes
+// gets its own.
 inline constexpr int64_t kNeededDescriptors =
     kOwnDescriptors +
     static_cast<int64_t>(services::HttpLimits().connections +
@@ -27,7 +28,7 @@ inline constexpr int64_t kNeededDescriptors =
 struct LimitReadings {
   int64_t n_descriptors = 0;  // that this process may have open
   int64_t n_threads = 0;      // that a worker has with one model
-  // Whether the system gave so many threads.
+  // True if the system gave n_threads threads.
   absl::Status threads = absl::OkStatus();
   std::optional<worker::CgroupTasks> tasks = {};
 };

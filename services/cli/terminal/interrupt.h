@@ -37,12 +37,13 @@ class InterruptScope {
 
 // Returns true once a signal came.
 bool Interrupted();
-// Returns true if it was no Ctrl-C but asks the process to end.
+// Returns true if the signal was not Ctrl-C but one that asks the process to
+// end.
 bool Terminated();
-// Returns true once after each SIGHUP that was noted; several at a time may be
-// one.
+// Returns true once after each SIGHUP that was noted. Several that come at the
+// same time may count as one.
 bool TakeHangup();
-// Clears the flag: who asks what goes on after Ctrl-C.
+// Clears the flag. Code that goes on after Ctrl-C calls this.
 void ForgetInterrupt();
 
 }  // namespace plimsoll::cli

@@ -19,7 +19,7 @@ absl::Status ReadConversation(JsonFields& fields, v1::ChatPrompt& chat);
 // Reads "tools". Errors of this and of what follows: as above.
 absl::Status ReadFunctions(JsonFields& fields, v1::ChatPrompt& chat);
 
-// How an API spells a tool, and the choice of one.
+// How an API writes a tool, and the choice of a tool.
 struct ToolSpelling {
   // Reads one of "tools"; `path` goes before names in errors.
   absl::Status (*read_tool)(const Json& json, const std::string& path,

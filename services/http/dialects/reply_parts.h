@@ -16,8 +16,8 @@ std::string PlainText(const ReplyFormat::Part& part);
 // Why a reply ended, in the words that OpenAI's clients know.
 const char* FinishWord(v1::FinishReason reason);
 
-// Puts what the parts of one streamed reply say into an order in which nothing
-// stands between the pieces of a call.
+// Orders the parts of one streamed reply so that nothing comes between the
+// pieces of a call.
 class PartOrder {
  public:
   // A piece of a call, or its end.

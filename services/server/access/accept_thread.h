@@ -38,8 +38,8 @@ class AcceptThread {
   // must not block either.
   using Handler = std::function<void(OwnedFd connection)>;
 
-  // If the system has no room for a connection, it is tried again after so
-  // long. Connections wait in the system's queue meanwhile.
+  // The time after which accepting is tried again if the system had no room for
+  // a connection. Connections wait in the system's queue meanwhile.
   static constexpr absl::Duration kPause = absl::Milliseconds(100);
   // While there is no room, the log says so this often.
   static constexpr absl::Duration kLogInterval = absl::Seconds(10);

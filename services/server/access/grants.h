@@ -1,5 +1,5 @@
-// What callers without a token may do: by the user that they run as on this
-// machine, or by their certificate.
+// Decides what callers without a token may do, by the user that they run as on
+// this machine or by their certificate.
 #ifndef PLIMSOLL_SERVICES_SERVER_ACCESS_GRANTS_H_
 #define PLIMSOLL_SERVICES_SERVER_ACCESS_GRANTS_H_
 
@@ -72,8 +72,9 @@ absl::StatusOr<Grant> ParseGrant(absl::string_view text);
 absl::StatusOr<std::vector<Grant>> ParseGrants(
     const std::vector<std::string>& texts);
 
-// Returns the index of the grant for a process. One for its user counts before
-// one for a group, and among groups the first one.
+// Returns the index of the grant for a process. A grant for its user takes
+// precedence over one for a group. Among grants for groups the first one
+// counts.
 std::optional<size_t> FindUserGrant(const std::vector<Grant>& grants,
                                     const LocalPeer& peer);
 std::optional<size_t> FindGroupGrant(const std::vector<Grant>& grants,

@@ -1,4 +1,4 @@
-// Who makes a call, once that is proven.
+// The proven identity of a caller.
 #ifndef PLIMSOLL_SERVICES_SERVER_ACCESS_IDENTITY_H_
 #define PLIMSOLL_SERVICES_SERVER_ACCESS_IDENTITY_H_
 
@@ -8,7 +8,8 @@
 
 namespace plimsoll::services {
 
-// Who calls: as a token, a user of this machine or a certificate proves it.
+// The identity of a caller, which a token, a user of this machine or a
+// certificate proves.
 struct Identity {
   std::string name;
   std::string tenant;

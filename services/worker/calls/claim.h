@@ -15,10 +15,10 @@ namespace plimsoll::services {
 
 inline constexpr size_t kMaxTenantBytes = 64;
 
-// x-tenant is printable ASCII; without it the call is of nobody in particular.
-// Where `gate` has a guard, the tenant is that of who calls (TenantOf).
-// x-priority is low, normal or high; without it, normal. All names that come
-// from one peer share what one peer gets.
+// x-tenant is printable ASCII; a call without it belongs to nobody in
+// particular. If `gate` has a guard, the tenant is that of the proven caller
+// (TenantOf). x-priority is low, normal or high; without it, normal. All names
+// that come from one peer share what one peer gets.
 // Errors: kInvalidArgument naming the key; kUnauthenticated if the call's token
 // has become invalid.
 absl::StatusOr<worker::Claim> ClaimOf(

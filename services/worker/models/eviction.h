@@ -1,4 +1,4 @@
-// Which models make room for one that does not fit.
+// Chooses the models that make room for one that does not fit.
 #ifndef PLIMSOLL_SERVICES_WORKER_MODELS_EVICTION_H_
 #define PLIMSOLL_SERVICES_WORKER_MODELS_EVICTION_H_
 

@@ -1,5 +1,5 @@
-// What is said of a loaded model: to clients, to people, and to the monitor of
-// the process's own memory.
+// Descriptions of a loaded model for clients, for people, and for the monitor
+// of the process's own memory.
 #ifndef PLIMSOLL_SERVICES_WORKER_MODELS_MODEL_DESCRIPTION_H_
 #define PLIMSOLL_SERVICES_WORKER_MODELS_MODEL_DESCRIPTION_H_
 
@@ -15,7 +15,7 @@
 
 namespace plimsoll::services {
 
-// The model as the calls see it that use it.
+// The model as the calls that use it see it.
 ServedModel Served(LoadedModel::Use use, QuotaBook* quotas);
 
 ReadyModel DescribeReady(const LoadedModel& model);

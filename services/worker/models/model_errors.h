@@ -1,4 +1,4 @@
-// Why a model cannot be used now, as clients see it.
+// The errors that tell clients why a model cannot be used now.
 #ifndef PLIMSOLL_SERVICES_WORKER_MODELS_MODEL_ERRORS_H_
 #define PLIMSOLL_SERVICES_WORKER_MODELS_MODEL_ERRORS_H_
 

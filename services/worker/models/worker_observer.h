@@ -55,7 +55,7 @@ class WorkerObserver {
   virtual void OnLease(const LeaseRecord& /*lease*/) {}
 };
 
-// Passes on what one model's engine tells.
+// Passes on the reports of one model's engine.
 class ModelObserver final : public worker::EngineObserver {
  public:
   // `observer` must outlive it.

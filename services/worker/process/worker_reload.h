@@ -18,10 +18,10 @@ struct WorkerReload {
   std::function<absl::StatusOr<WorkerFlags>()> read_again = nullptr;
 };
 
-// Reads the settings again and applies what has changed of `model`, as far as
-// models were added, of `log-requests`, `log-level` and, if models are loaded
-// on demand, of `pin` and `keep-alive`. The log says what happened; flags that
-// are in error change nothing.
+// Reads the settings again and applies what has changed: models that were
+// added, `log-requests`, `log-level` and, if models are loaded on demand, `pin`
+// and `keep-alive`. The log says what happened. Flags with an error change
+// nothing.
 void ReloadWorker(WorkerReload& reload, ModelRegistry& registry,
                   LogObserver& log);
 

@@ -9,8 +9,8 @@
 
 namespace plimsoll::worker {
 
-// Looks for a mark outside of JSON's strings: one inside of them is a part of
-// an argument. It looks at each byte once.
+// Looks for a mark outside of JSON's strings, because a mark inside of a string
+// is a part of an argument. It looks at each byte once.
 class CallEnd {
  public:
   // `text` is the call's text so far, which only grows from call to call.

@@ -20,9 +20,9 @@ struct ReasoningLimit {
   std::vector<int32_t> end = {};  // the tokens that end it; at least one
 };
 
-// The limit for a reply that is read so. Its reasoning ends with the mark and
-// with what the model's template writes behind it. Returns nothing if such a
-// reply has no marks of reasoning.
+// Returns the limit for a reply that is read as `reading` says. Its reasoning
+// ends with the mark and with what the model's template writes behind it.
+// Returns nothing if such a reply has no marks of reasoning.
 std::optional<ReasoningLimit> LimitReasoning(const ReplyReading& reading,
                                              int64_t max_tokens,
                                              const Tokenizer& tokenizer);
@@ -37,8 +37,8 @@ class ReasoningGuard {
   void Push(int32_t id, absl::string_view bytes);
   // The token that must come next; absent if the model decides.
   std::optional<int32_t> Next() const;
-  // Notes that Next() may not come here. The rest of the tokens that end
-  // reasoning is dropped, and reasoning that goes on has no limit any more.
+  // Notes that the token of Next() cannot be used here. The other tokens that
+  // end reasoning are dropped, and from then on reasoning has no limit.
   void GiveUp();
 
  private:

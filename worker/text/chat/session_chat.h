@@ -43,7 +43,7 @@ using ChatTurns = std::vector<std::shared_ptr<const ChatTurn>>;
 // The bytes of a turn's texts.
 int64_t TextBytes(const ChatTurn& turn);
 
-// What was rendered for a message to such a session.
+// The rendered chat for a message to such a session.
 struct RenderedChat {
   // The texts that the session had. If the session has other texts meanwhile,
   // the rendering is not valid.

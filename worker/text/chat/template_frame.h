@@ -38,9 +38,10 @@ struct FrameText {
 // Immutable, so thread-safe.
 class TemplateFrame {
  public:
-  // Longer constants of a template are not what it looks for in messages.
+  // Constants of a template that are longer than this are ignored: it is
+  // assumed that the template does not look for them in messages.
   static constexpr size_t kMaxProbeBytes = 256;
-  // Constants that a template may have, without longer ones.
+  // The most constants that a template may have, without the longer ones.
   static constexpr size_t kMaxProbes = 512;
 
   // Finds the frame of the chats that begin with `system`, if that is not null.

@@ -1,4 +1,5 @@
-// Writes what stands around the text of a schema in a reply.
+// Writes the part of a grammar that stands around the text of a schema in a
+// reply.
 #ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_FRAME_WRITER_H_
 #define PLIMSOLL_WORKER_TEXT_GRAMMAR_FRAME_WRITER_H_
 
@@ -30,7 +31,7 @@ class FrameWriter {
   // One of the texts, or an id.
   Expr Part(const std::vector<std::string>& texts);
   Expr List(Expr value);
-  // What may follow a trigger: one text or several.
+  // The texts that may follow a trigger, of which there is at least one.
   Expr AfterOpen(Expr value);
   // A text that cannot be taken for the schema's.
   Expr OtherText();
