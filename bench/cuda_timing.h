@@ -48,8 +48,8 @@ inline double Seconds(Backend& backend,
   return seconds[kRounds / 2];
 }
 
-// Device memory of random bytes. As scales of weights they may be anything;
-// times do not depend on that.
+// Device memory of random bytes. Random scales of weights may have any size,
+// but times do not depend on that.
 inline Buffer RandomBytes(Backend& backend, int64_t bytes) {
   Buffer buffer = Must(backend.Allocate(bytes));
   static const auto* piece = [] {

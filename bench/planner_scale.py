@@ -139,7 +139,7 @@ def fill(planner, n_devices, n_leases, found):
     _, found["renew"] = timed(planner, planner.stub.Renew, (
         v1.RenewRequest(lease_id=lease.id, epoch=lease.epoch)
         for lease in leases[:tenth]))
-    # As each worker does with its renewals.
+    # Each worker makes this call with its renewals.
     _, found["list_own"] = timed(planner, planner.stub.ListLeases, (
         v1.ListLeasesRequest(process=v1.ProcessIdentity(
             pid=i + 1, start_ticks=1, boot_id="boot", pid_namespace=1))

@@ -80,7 +80,7 @@ def schema_at(description, reference):
 def posts(description):
     """The paths that take JSON: the schemas of their requests and an example."""
     for path, item in description["paths"].items():
-        # Those of the planner are described in docs/api.md.
+        # The planner's paths are described in docs/api.md.
         if "post" not in item or path.endswith("{method}"):
             continue
         content = item["post"]["requestBody"]["content"]["application/json"]

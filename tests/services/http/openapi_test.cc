@@ -110,7 +110,7 @@ TEST_F(OpenApiPathsTest, ANameInBracesIsOnePartOfAPath) {
   EXPECT_EQ(Post("/v1/responses/resp_1/cancel", "{}").status, 404);
   EXPECT_EQ(Post("/v1/responses/resp_1", "{}").status, 405);
   EXPECT_EQ(Get("/page/a/main.js").status, 404);
-  // Those of models may have slashes.
+  // The names of models may have slashes.
   EXPECT_THAT(Get("/v1/models/a/b").body, HasSubstr("no model of this name"));
 }
 

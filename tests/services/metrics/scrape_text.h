@@ -40,8 +40,8 @@ inline std::map<std::string, std::string> TypesIn(absl::string_view text) {
   return types;
 }
 
-// Returns the names of the labels that series of a metric have. Those of
-// histograms have `le`, too.
+// Returns the names of the labels that series of a metric have. The series of
+// histograms have the label `le`, too.
 inline std::set<std::string> LabelsIn(absl::string_view text,
                                       const std::string& name) {
   std::set<std::string> labels;

@@ -42,8 +42,8 @@ CLASSES = {
     "ernie4_5": ("Ernie4_5Config", "Ernie4_5ForCausalLM"),
     "ernie4_5-moe": ("Ernie4_5_MoeConfig", "Ernie4_5_MoeForCausalLM"),
 }
-# Names of a layer's tensors, in a file and in transformers. Those of norms and
-# of FFNs depend on the architecture.
+# Names of a layer's tensors, in a file and in transformers. The names of norms
+# and of FFNs depend on the architecture.
 ATTENTION = {"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
              "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj",
              "attn_q_norm": "self_attn.q_norm",

@@ -220,7 +220,7 @@ TEST(TemplateFrameTest, RefusesRepliesWithoutAnEndToken) {
 }
 
 TEST(TemplateFrameTest, RefusesFirstMessagesThatBeginOtherwise) {
-  // As Gemma's: the system message stands in the first turn.
+  // A template like Gemma's: the system message stands in the first turn.
   constexpr absl::string_view kInFirst =
       "{% for m in messages %}{% if m.role == 'system' %}<turn>user\n"
       "{{ m.content }}\n\n{% elif m.role == 'user' %}"

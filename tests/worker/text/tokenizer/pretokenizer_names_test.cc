@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 using Expressions = std::vector<std::string>;
 
-// As the tokenizer.json of well-known models have them.
+// The expressions as the tokenizer.json of well-known models has them.
 constexpr char kLlama3Expression[] =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr char kQwen2Expression[] =
