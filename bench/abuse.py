@@ -20,7 +20,6 @@ Needs the packages of tests/e2e/requirements.txt.
 
 usage: PLIMSOLL_BUILD=build/release abuse.py [--only planner|worker] MODEL
 """
-import argparse
 import json
 import multiprocessing
 import os
@@ -34,6 +33,7 @@ import time
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "tests" / "e2e"))
 
 import grpc  # noqa: E402
+from arguments import parser_of  # noqa: E402
 from asks import GREEDY, chat, generate, text  # noqa: E402
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: E402
 from servers import Planner, Worker, processor_seconds  # noqa: E402
@@ -523,17 +523,12 @@ def compare(worker, args, title, requests):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--clients", type=int, default=8)
-    parser.add_argument("--streams", type=int, default=3)
+    parser = parser_of(__doc__, clients=8, streams=3, seed=1)
     parser.add_argument("--seconds", type=float, default=10, help="of a figure")
     parser.add_argument("--rounds", type=int, default=5,
                         help="in which the streams' rates are compared")
     parser.add_argument("--search", type=float, default=40,
                         help="seconds of each of the two searches")
-    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--worker-flags", type=str.split, default=[],
                         help="further flags of the worker")
     parser.add_argument("model")

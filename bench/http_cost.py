@@ -12,7 +12,6 @@ usage: PLIMSOLL_BUILD=build/release http_cost.py [--streams N] MODEL
 
 Needs the packages of tests/e2e/requirements.txt.
 """
-import argparse
 import json
 import os
 import pathlib
@@ -28,6 +27,7 @@ import urllib.request
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "tests" / "e2e"))
 
+from arguments import parser_of  # noqa: E402
 from asks import GREEDY, stream, text  # noqa: E402
 from servers import Front, Worker, until  # noqa: E402
 
@@ -98,14 +98,8 @@ def idle_bytes(front, n_connections):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--streams", type=int, default=16)
-    parser.add_argument("--tokens", type=int, default=256, help="of a reply")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--runs", type=int, default=15)
-    parser.add_argument("--connections", type=int, default=2000)
+    parser = parser_of(__doc__, streams=16, tokens=256, threads=1, runs=15,
+                       connections=2000)
     parser.add_argument("model")
     args = parser.parse_args()
     if shutil.which("h2load") is None:

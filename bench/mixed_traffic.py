@@ -10,7 +10,6 @@ Needs the packages of tests/e2e/requirements.txt.
 
 usage: PLIMSOLL_BUILD=build/release mixed_traffic.py [--streams N] MODEL
 """
-import argparse
 import os
 import pathlib
 import sys
@@ -19,6 +18,7 @@ import time
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "tests" / "e2e"))
 
+from arguments import parser_of  # noqa: E402
 from asks import GREEDY, endless, stream, text  # noqa: E402
 from servers import Worker  # noqa: E402
 from stubs import common  # noqa: E402
@@ -100,12 +100,8 @@ def measure(worker, args):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--streams", type=int, default=4)
+    parser = parser_of(__doc__, streams=4, repeats=5)
     parser.add_argument("--prompt", type=int, default=4000, help="tokens")
-    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--quiet", type=float, default=3, help="seconds")
     parser.add_argument("model")
     args = parser.parse_args()

@@ -14,7 +14,6 @@ Needs the packages of tests/e2e/requirements.txt.
 
 usage: PLIMSOLL_BUILD=build/release overload.py [--times N] MODEL
 """
-import argparse
 import contextlib
 import os
 import pathlib
@@ -25,6 +24,7 @@ import time
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "tests" / "e2e"))
 
 import grpc  # noqa: E402
+from arguments import parser_of  # noqa: E402
 from asks import GREEDY, endless, generate, text  # noqa: E402
 from servers import Worker, small_channel  # noqa: E402
 from stubs import GenerationStub, admin, generation  # noqa: E402
@@ -193,15 +193,10 @@ def many_slow_readers(args):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--slots", type=int, default=4)
+    parser = parser_of(__doc__, slots=4, tokens=32, repeats=4)
     parser.add_argument("--times", type=float, default=10,
                         help="the peak's rate")
-    parser.add_argument("--tokens", type=int, default=32, help="of a reply")
     parser.add_argument("--seconds", type=float, default=20)
-    parser.add_argument("--repeats", type=int, default=4)
     parser.add_argument("--unread", type=int, default=16,
                         help="streams at once that nobody reads, at the end")
     parser.add_argument("--threads", type=int, default=0,

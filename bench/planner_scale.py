@@ -12,7 +12,6 @@ usage: planner_scale.py [--planner FILE] [--devices N] [--leases N]
 Needs the packages of tests/e2e/requirements.txt.
 """
 
-import argparse
 import collections
 import contextlib
 import json
@@ -27,6 +26,7 @@ import time
 import grpc
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "tests" / "e2e"))
+from arguments import parser_of  # noqa: E402
 from servers import processor_seconds  # noqa: E402
 from stubs import PlannerStub, common, planner as v1  # noqa: E402
 
@@ -224,14 +224,9 @@ def restart(planner, args, journal, leases, kill, found):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, devices=10_000, leases=100_000, watchers=64)
     parser.add_argument("--planner",
                         default="build/release/bin/plimsoll-planner")
-    parser.add_argument("--devices", type=int, default=10_000)
-    parser.add_argument("--leases", type=int, default=100_000)
-    parser.add_argument("--watchers", type=int, default=64)
     parser.add_argument("--folder", help="where the journal is (a temporary one)")
     args = parser.parse_args()
     if args.devices < 1 or args.leases < 10 or args.watchers < 1:

@@ -10,7 +10,6 @@ usage: PLIMSOLL_BUILD=build/release streaming_cost.py [--streams N] MODEL
 
 Needs the packages of tests/e2e/requirements.txt.
 """
-import argparse
 import json
 import os
 import pathlib
@@ -21,6 +20,7 @@ import threading
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "tests" / "e2e"))
 
+from arguments import parser_of  # noqa: E402
 from asks import GREEDY, stream, text  # noqa: E402
 from servers import Worker, binary  # noqa: E402
 
@@ -61,13 +61,7 @@ def over_a_socket(args):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--streams", type=int, default=16)
-    parser.add_argument("--tokens", type=int, default=256, help="of a reply")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--runs", type=int, default=5)
+    parser = parser_of(__doc__, streams=16, tokens=256, threads=1, runs=5)
     parser.add_argument("model")
     args = parser.parse_args()
     inside, outside = [], []

@@ -10,7 +10,6 @@ usage: PLIMSOLL_BUILD=build/release swaps.py [--runs N] MODEL MODEL
 
 Needs the packages of tests/e2e/requirements.txt.
 """
-import argparse
 import http.client
 import json
 import pathlib
@@ -20,6 +19,7 @@ import time
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "tests" / "e2e"))
 
+from arguments import parser_of  # noqa: E402
 from servers import Front, until  # noqa: E402
 
 SECONDS = 60
@@ -57,10 +57,7 @@ def unload(server, name):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=15)
+    parser = parser_of(__doc__, runs=15)
     parser.add_argument("models", nargs=2, metavar="MODEL")
     args = parser.parse_args()
     flags = (*args.models, "--n-ctx=1024", "--slots=2")

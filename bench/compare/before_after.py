@@ -14,10 +14,14 @@ first token.
 """
 import argparse
 import os
+import pathlib
 import statistics
 import sys
 
-import compare
+sys.path.append(str(pathlib.Path(__file__).parents[1]))
+
+import compare  # noqa: E402
+from arguments import parser_of  # noqa: E402
 
 TOLERANCE = 0.03
 RATES = ["prefill512", "decode1", "decode4", "decode16"]  # tokens a second
@@ -51,13 +55,8 @@ def compare_model(args, model):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=15)
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--n-ctx", type=int, default=4096)
-    parser.add_argument("--n-ubatch", type=int, default=512)
+    parser = parser_of(__doc__, runs=15, threads=os.cpu_count(), n_ctx=4096,
+                       n_ubatch=512)
     parser.add_argument("before")
     parser.add_argument("after")
     parser.add_argument("models", nargs="+")

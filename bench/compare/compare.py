@@ -25,7 +25,10 @@ import subprocess
 import sys
 import time
 
-import report
+sys.path.append(str(pathlib.Path(__file__).parents[1]))
+
+import report  # noqa: E402
+from arguments import parser_of  # noqa: E402
 
 PEER_SCRIPT = str(pathlib.Path(__file__).with_name("peer.py"))
 PROMPT = "The capital of France is"
@@ -166,14 +169,9 @@ def chosen(text):
 
 
 def parse_args():
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, threads=os.cpu_count(), n_ctx=4096, n_ubatch=512,
+                       runs=5)
     parser.add_argument("--plimsoll", default="build/release/bin/plimsoll")
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--n-ctx", type=int, default=4096)
-    parser.add_argument("--n-ubatch", type=int, default=512)
-    parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--only", type=chosen, default=list(report.FIGURES),
                         metavar="FIGURE,...",
                         help="prefill, decode, or of " +

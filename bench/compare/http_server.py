@@ -14,7 +14,6 @@ scripts/build_llama_server.sh builds the other server. With --flags "-fa off" it
 runs with these flags, too; the ratio is to the fastest of all.
 Needs the packages of tests/e2e/requirements.txt.
 """
-import argparse
 import datetime
 import json
 import os
@@ -25,10 +24,12 @@ import statistics
 import sys
 import time
 
+sys.path.append(str(pathlib.Path(__file__).parents[1]))
 sys.path.append(str(pathlib.Path(__file__).parents[2] / "tests" / "e2e"))
 
 import report  # noqa: E402
 import sse  # noqa: E402
+from arguments import parser_of  # noqa: E402
 from compare import run  # noqa: E402
 from llama_server import LlamaServer  # noqa: E402
 from servers import Front, binary, processor_seconds  # noqa: E402
@@ -143,18 +144,12 @@ def table(args, model, figures):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, streams=16, tokens=128, prompt_words=64,
+                       threads=os.cpu_count(), runs=5)
     parser.add_argument("--llama-server", required=True)
     parser.add_argument("--flags", action="append", default=[],
                         help="more flags of the other server; repeatable")
-    parser.add_argument("--streams", type=int, default=16)
-    parser.add_argument("--tokens", type=int, default=128, help="of a reply")
-    parser.add_argument("--prompt-words", type=int, default=64)
     parser.add_argument("--n-ctx", type=int, default=512, help="of a slot")
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("models", nargs="+", metavar="MODEL")
     args = parser.parse_args()
     version = json.loads(run([binary("plimsoll"), "version", "-o", "json"]))

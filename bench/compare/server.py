@@ -7,7 +7,6 @@ usage: PLIMSOLL_BUILD=build/release server.py --llama-server PATH MODEL
 
 Needs the packages of tests/e2e/requirements.txt.
 """
-import argparse
 import json
 import os
 import pathlib
@@ -17,8 +16,10 @@ import threading
 import time
 import urllib.request
 
+sys.path.append(str(pathlib.Path(__file__).parents[1]))
 sys.path.append(str(pathlib.Path(__file__).parents[2] / "tests" / "e2e"))
 
+from arguments import parser_of  # noqa: E402
 from asks import GREEDY, generate, text  # noqa: E402
 from llama_server import LlamaServer  # noqa: E402
 from servers import Worker  # noqa: E402
@@ -83,17 +84,11 @@ def ours(args, n_streams):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, streams=16, tokens=128, threads=os.cpu_count(), runs=3)
     parser.add_argument("--llama-server")
-    parser.add_argument("--streams", type=int, default=16)
     parser.add_argument("--more", type=int, default=64,
                         help="streams of a second measurement of ours; 0 = none")
-    parser.add_argument("--tokens", type=int, default=128, help="of a reply")
     parser.add_argument("--n-ctx", type=int, default=512, help="of a stream")
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("model")
     args = parser.parse_args()
     rates = {"llama-server": [], "plimsoll": [], "more": []}

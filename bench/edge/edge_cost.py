@@ -15,7 +15,6 @@ Needs the packages of tests/e2e/requirements.txt.
 
 usage: PLIMSOLL_BUILD=build/release edge_cost.py [--streams N] MODEL
 """
-import argparse
 import contextlib
 import os
 import pathlib
@@ -30,6 +29,7 @@ BENCH_DIR = pathlib.Path(__file__).resolve().parents[1]
 sys.path.append(str(BENCH_DIR))
 sys.path.append(str(BENCH_DIR.parent / "tests" / "e2e"))
 
+from arguments import parser_of  # noqa: E402
 from security.test_security import (Tokens, channel_to,  # noqa: E402
                                     make_certificates, server_flags)
 from servers import Worker, processor_seconds, until  # noqa: E402
@@ -147,13 +147,7 @@ def show(args, plain, secure):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--streams", type=int, default=16)
-    parser.add_argument("--tokens", type=int, default=256, help="of a reply")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=10)
+    parser = parser_of(__doc__, streams=16, tokens=256, threads=1, rounds=10)
     parser.add_argument("model")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

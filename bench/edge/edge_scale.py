@@ -14,7 +14,6 @@ Needs the packages of tests/e2e/requirements.txt, and numpy for the small file.
 
 usage: PLIMSOLL_BUILD=build/release edge_scale.py [--only NAME] MODEL
 """
-import argparse
 import contextlib
 import os
 import pathlib
@@ -32,6 +31,7 @@ sys.path.append(str(SOURCE_DIR / "tests" / "e2e"))
 sys.path.append(str(SOURCE_DIR / "tests" / "testdata"))
 
 import grpc  # noqa: E402
+from arguments import parser_of  # noqa: E402
 from asks import GREEDY, generate  # noqa: E402
 from servers import CALL_SECONDS, Worker, processor_seconds  # noqa: E402
 from stubs import ModelStub, common, model, session  # noqa: E402
@@ -157,14 +157,9 @@ PARTS = {"metrics": metrics, "connections": connections}
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, models=64, reads=500, connections=1_000,
+                       sessions=10_000)
     parser.add_argument("--only", choices=PARTS, action="append")
-    parser.add_argument("--models", type=int, default=64)
-    parser.add_argument("--reads", type=int, default=500)
-    parser.add_argument("--connections", type=int, default=1_000)
-    parser.add_argument("--sessions", type=int, default=10_000)
     parser.add_argument("model")
     args = parser.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
