@@ -1,4 +1,4 @@
-// What an engine reports about itself: its memory, its load, its requests.
+// The reports of an engine about its memory, its load and its requests.
 #ifndef PLIMSOLL_WORKER_ENGINE_ENGINE_REPORTS_H_
 #define PLIMSOLL_WORKER_ENGINE_ENGINE_REPORTS_H_
 

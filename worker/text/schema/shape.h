@@ -23,7 +23,8 @@ inline constexpr JsonType kJsonTypes[] = {JsonType::kNull,   JsonType::kBoolean,
                                           JsonType::kNumber, JsonType::kString,
                                           JsonType::kArray,  JsonType::kObject};
 
-// A value is valid by a schema, or equal to a value; or it is not.
+// A condition: a value is valid by a schema, or equals another value. If it is
+// not positive, it holds for all other values.
 struct Literal {
   const SchemaJson* json;
   bool is_value;  // `json` is a value, not a schema

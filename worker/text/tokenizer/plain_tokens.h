@@ -1,4 +1,5 @@
-// The tokens of a vocabulary that are text of a kind, as masks, and others.
+// Masks of the tokens of a vocabulary that are text of one kind, and the list
+// of all other tokens.
 #ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_PLAIN_TOKENS_H_
 #define PLIMSOLL_WORKER_TEXT_TOKENIZER_PLAIN_TOKENS_H_
 

@@ -1,4 +1,4 @@
-// Tests: what stands behind `is`.
+// The tests of templates, whose names stand behind `is`.
 #ifndef PLIMSOLL_WORKER_TEXT_JINJA_BUILTINS_TESTS_H_
 #define PLIMSOLL_WORKER_TEXT_JINJA_BUILTINS_TESTS_H_
 
