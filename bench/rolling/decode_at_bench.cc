@@ -33,8 +33,8 @@ constexpr int64_t kPlenty = int64_t{1} << 50;
 // The bytes of weights, states, keys and values that a step reads.
 double StepBytes(const planner::ModelShape& shape, int64_t position) {
   const planner::DecodeBound bound =
-      Must(planner::BoundDecode(shape, position, /*n_sequences=*/1, DType::kF16,
-                                DType::kF16, /*bandwidth_bytes_per_s=*/1));
+      Must(planner::BoundDecode(shape, {.n_ctx = position, .n_sequences = 1},
+                                /*bandwidth_bytes_per_s=*/1));
   int64_t states = 0;
   for (const planner::LayerShape& layer : shape.layers) {
     if (!layer.IsRecurrent()) continue;

@@ -37,9 +37,8 @@ absl::StatusOr<int64_t> WeightBytesPerStep(const ModelShape& shape) {
   return *sum.Get();
 }
 
-absl::StatusOr<DecodeBound> BoundDecode(const ModelShape& shape, int64_t n_ctx,
-                                        int64_t n_sequences, DType k_type,
-                                        DType v_type,
+absl::StatusOr<DecodeBound> BoundDecode(const ModelShape& shape,
+                                        const DecodeSteps& steps,
                                         int64_t bandwidth_bytes_per_s) {
   if (bandwidth_bytes_per_s <= 0) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -48,18 +47,20 @@ absl::StatusOr<DecodeBound> BoundDecode(const ModelShape& shape, int64_t n_ctx,
   DecodeBound bound = {};
   ASSIGN_OR_RETURN(bound.weight_bytes, WeightBytesPerStep(shape));
   ASSIGN_OR_RETURN(const KvBytes kv,
-                   KvCacheBytes(shape, n_ctx, n_sequences, 0, k_type, v_type));
+                   KvCacheBytes(shape, steps.n_ctx, steps.n_sequences,
+                                /*n_idle=*/0, steps.k_type, steps.v_type));
   const auto all_kv =
       (Checked(kv.full_bytes) + kv.window_bytes + kv.all_state_bytes).Get();
   const auto step = all_kv ? CheckedAdd(bound.weight_bytes, *all_kv) : all_kv;
   if (!step) {
     return absl::OutOfRangeError("a step's bytes do not fit in int64");
   }
-  bound.kv_bytes = *all_kv / n_sequences;
+  bound.kv_bytes = *all_kv / steps.n_sequences;
   // This avoids a division by 0 for a model without weights and caches.
   bound.steps_per_s = static_cast<double>(bandwidth_bytes_per_s) /
                       static_cast<double>(std::max<int64_t>(*step, 1));
-  bound.tokens_per_s = bound.steps_per_s * static_cast<double>(n_sequences);
+  bound.tokens_per_s =
+      bound.steps_per_s * static_cast<double>(steps.n_sequences);
   return bound;
 }
 
@@ -110,10 +111,12 @@ absl::StatusOr<std::optional<DeviceBounds>> BoundsOn(
   if (bandwidth_bytes_per_s) {
     ASSIGN_OR_RETURN(const StoredShape stored,
                      StoredShape::Create(shape, options.engine.weight_type));
-    ASSIGN_OR_RETURN(
-        bounds.decode,
-        BoundDecode(stored.get(), bounds.plan.n_ctx, options.n_slots,
-                    options.k_type, options.v_type, *bandwidth_bytes_per_s));
+    ASSIGN_OR_RETURN(bounds.decode, BoundDecode(stored.get(),
+                                                {.n_ctx = bounds.plan.n_ctx,
+                                                 .n_sequences = options.n_slots,
+                                                 .k_type = options.k_type,
+                                                 .v_type = options.v_type},
+                                                *bandwidth_bytes_per_s));
   }
   return bounds;
 }

@@ -34,15 +34,21 @@ struct DecodeBound {
 // Errors: kInvalidArgument and kOutOfRange, as RowBytes returns them.
 absl::StatusOr<int64_t> WeightBytesPerStep(const ModelShape& shape);
 
-// The bound for steps of `n_sequences` sequences whose caches for `n_ctx`
-// tokens are full:
+// Steps that decode: how many sequences, and how full their caches are.
+struct DecodeSteps {
+  int64_t n_ctx;  // tokens in the cache of each sequence
+  int64_t n_sequences;
+  DType k_type = DType::kF16;
+  DType v_type = DType::kF16;
+};
+
+// The bound for these steps:
 //   steps a second = bandwidth / (weights + n_sequences * kv),
 // where KvCacheBytes counts kv: whole pages, rings of `window` cells.
 // Errors: kInvalidArgument for a count or bandwidth that is not positive;
 // kOutOfRange on overflow.
-absl::StatusOr<DecodeBound> BoundDecode(const ModelShape& shape, int64_t n_ctx,
-                                        int64_t n_sequences, DType k_type,
-                                        DType v_type,
+absl::StatusOr<DecodeBound> BoundDecode(const ModelShape& shape,
+                                        const DecodeSteps& steps,
                                         int64_t bandwidth_bytes_per_s);
 
 // Tokens of context, in whole pages, that one slot gains from a further GiB of

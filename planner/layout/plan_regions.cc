@@ -127,10 +127,12 @@ class RegionSizer {
       if (with_regions_) sizes_.workspace = inputs_.workspace_;
       return inputs_.workspace_.bytes;
     }
-    ASSIGN_OR_RETURN(
-        sizes_.workspace,
-        WorkspaceLayout(inputs_.shape(), inputs_.widths_, sizes_.n_rows,
-                        sizes_.n_sampled, has_rings, inputs_.profile()));
+    ASSIGN_OR_RETURN(sizes_.workspace,
+                     WorkspaceLayout(inputs_.shape(), inputs_.widths_,
+                                     {.n_rows = sizes_.n_rows,
+                                      .n_sampled = sizes_.n_sampled,
+                                      .has_rings = has_rings},
+                                     inputs_.profile()));
     return sizes_.workspace.bytes;
   }
 
@@ -355,10 +357,13 @@ absl::StatusOr<PlanInputs> PlanInputs::Create(const ModelShape& shape,
     ASSIGN_OR_RETURN(inputs.widths_,
                      WidthsOf(shape, options.k_type, options.v_type));
     if (inputs.mtp_) inputs.widths_.WidenBy(inputs.mtp_->widths);
-    ASSIGN_OR_RETURN(inputs.workspace_,
-                     WorkspaceLayout(shape, inputs.widths_, options.n_ubatch,
-                                     SampledRows(options, profile),
-                                     inputs.widths_.has_windows, profile));
+    ASSIGN_OR_RETURN(
+        inputs.workspace_,
+        WorkspaceLayout(shape, inputs.widths_,
+                        {.n_rows = options.n_ubatch,
+                         .n_sampled = SampledRows(options, profile),
+                         .has_rings = inputs.widths_.has_windows},
+                        profile));
     return inputs;
   }
   ASSIGN_OR_RETURN(inputs.scratch_bytes_, TokenScratchBytes(shape));

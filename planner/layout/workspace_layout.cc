@@ -127,10 +127,9 @@ void SetExpertSizes(const ModelShape& shape, int64_t n_rows, Sizes& sizes) {
   sizes.Set(kExpertRows, places * Floats(shape.model_dim));
 }
 
-Sizes SizesOf(const ModelShape& shape, int64_t n_rows, int64_t n_sampled,
-              bool has_rings, const StepWidths& widths,
-              const WorkspaceParameters& parameters) {
-  const Checked rows = n_rows;
+Sizes SizesOf(const ModelShape& shape, const StepWidths& widths,
+              const StepSize& step, const WorkspaceParameters& parameters) {
+  const Checked rows = step.n_rows;
   // There is a second base only if some layers have a window.
   const Checked angles = Floats(widths.head_dim) * (widths.has_windows ? 2 : 1);
   const int64_t products = std::max(widths.product, widths.ffn);
@@ -155,7 +154,7 @@ Sizes SizesOf(const ModelShape& shape, int64_t n_rows, int64_t n_sampled,
   set(kHeads, rows * Floats(widths.heads));
   set(kKey, rows * Floats(widths.kv));
   set(kValue, rows * Floats(widths.kv));
-  if (has_rings) {
+  if (step.has_rings) {
     set(kChunkKey, rows * widths.chunk_key_bytes);
     set(kChunkValue, rows * widths.chunk_value_bytes);
   }
@@ -163,15 +162,15 @@ Sizes SizesOf(const ModelShape& shape, int64_t n_rows, int64_t n_sampled,
   set(kGate, rows * Floats(widths.ffn));
   set(kUp, rows * Floats(widths.ffn));
   set(kRouter, rows * Floats(shape.n_experts));
-  SetExpertSizes(shape, n_rows, sizes);
+  SetExpertSizes(shape, step.n_rows, sizes);
   if (widths.has_ffn_sums) set(kFfnSum, rows * Floats(shape.model_dim));
   set(kPerLayer, rows * Floats(shape.ple_dim) * shape.n_layers);
   if (has_streams) {
     set(kMixing, rows * Floats(shape.n_streams) * (shape.n_streams + 1));
   }
-  set(kSampled, Checked(n_sampled) * residual);
+  set(kSampled, Checked(step.n_sampled) * residual);
   set(kSampledActivations,
-      Checked(n_sampled) * Packed(shape.model_dim, parameters));
+      Checked(step.n_sampled) * Packed(shape.model_dim, parameters));
   set(kScratch, parameters.kernel_scratch_bytes);
   return sizes;
 }
@@ -337,15 +336,14 @@ absl::StatusOr<StepWidths> WidthsOf(const ModelShape& shape, DType k_type,
 
 absl::StatusOr<WorkspacePlan> WorkspaceLayout(const ModelShape& shape,
                                               const StepWidths& widths,
-                                              int64_t n_rows, int64_t n_sampled,
-                                              bool has_rings,
+                                              const StepSize& step,
                                               const DeviceProfile& profile) {
-  if (n_rows <= 0 || n_sampled <= 0) {
-    return BadRows(n_rows, n_sampled);
+  if (step.n_rows <= 0 || step.n_sampled <= 0) {
+    return BadRows(step.n_rows, step.n_sampled);
   }
-  const Sizes sizes =
-      SizesOf(shape, n_rows, n_sampled, has_rings, widths, profile.workspace);
-  return Place(sizes, has_rings && widths.shares_windows, profile.alignment);
+  const Sizes sizes = SizesOf(shape, widths, step, profile.workspace);
+  return Place(sizes, step.has_rings && widths.shares_windows,
+               profile.alignment);
 }
 
 absl::StatusOr<WorkspacePlan> ExpertWorkspaceLayout(

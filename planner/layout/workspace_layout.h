@@ -97,9 +97,14 @@ struct StepWidths {
 absl::StatusOr<StepWidths> WidthsOf(const ModelShape& shape, DType k_type,
                                     DType v_type);
 
-// Lays out the buffers of one step of at most `n_rows` rows, of which at most
-// `n_sampled` are sampled. `has_rings` says whether any layer has a ring; if
-// not, the chunk buffers are empty. Buffers whose lifetimes overlap never
+// What decides the sizes of a step's buffers beside the model.
+struct StepSize {
+  int64_t n_rows;     // the most rows of the step
+  int64_t n_sampled;  // the most rows whose logits are computed
+  bool has_rings;     // if no layer has a ring, the chunk buffers are empty
+};
+
+// Lays out the buffers of one step. Buffers whose lifetimes overlap never
 // overlap in memory; offsets are multiples of the profile's alignment.
 //
 // Requires a valid profile.
@@ -107,8 +112,7 @@ absl::StatusOr<StepWidths> WidthsOf(const ModelShape& shape, DType k_type,
 // overflow.
 absl::StatusOr<WorkspacePlan> WorkspaceLayout(const ModelShape& shape,
                                               const StepWidths& widths,
-                                              int64_t n_rows, int64_t n_sampled,
-                                              bool has_rings,
+                                              const StepSize& step,
                                               const DeviceProfile& profile);
 
 // Lays out the buffers with which the CPU computes a step's experts for another

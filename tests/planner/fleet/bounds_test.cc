@@ -77,7 +77,7 @@ TEST(WeightBytesPerStepTest, ReportsBadRowsAndOverflow) {
 TEST(BoundDecodeTest, DividesTheBandwidthByWhatAStepReads) {
   const ModelShape shape = Tiny();
   const auto bound =
-      BoundDecode(shape, 128, 1, DType::kF16, DType::kF16, 1'000'000'000);
+      BoundDecode(shape, {.n_ctx = 128, .n_sequences = 1}, 1'000'000'000);
   ASSERT_TRUE(bound.ok()) << bound.status();
   EXPECT_EQ(bound->weight_bytes, *WeightBytesPerStep(shape));
   EXPECT_EQ(bound->kv_bytes, 128 * 2 * 256);
@@ -89,8 +89,8 @@ TEST(BoundDecodeTest, DividesTheBandwidthByWhatAStepReads) {
 
 TEST(BoundDecodeTest, SequencesShareTheWeights) {
   const ModelShape shape = Tiny();
-  const auto one = BoundDecode(shape, 64, 1, DType::kF16, DType::kF16, kGib);
-  const auto four = BoundDecode(shape, 64, 4, DType::kF16, DType::kF16, kGib);
+  const auto one = BoundDecode(shape, {.n_ctx = 64, .n_sequences = 1}, kGib);
+  const auto four = BoundDecode(shape, {.n_ctx = 64, .n_sequences = 4}, kGib);
   ASSERT_TRUE(one.ok() && four.ok());
   EXPECT_EQ(four->kv_bytes, one->kv_bytes);
   EXPECT_DOUBLE_EQ(
@@ -104,7 +104,7 @@ TEST(BoundDecodeTest, SequencesShareTheWeights) {
 TEST(BoundDecodeTest, WindowLayersReadTheirWindowOnly) {
   const ModelShape shape = Gemma270m();
   const auto at = [&](int64_t n_ctx) {
-    return BoundDecode(shape, n_ctx, 1, DType::kF16, DType::kF16, kGib)
+    return BoundDecode(shape, {.n_ctx = n_ctx, .n_sequences = 1}, kGib)
         ->kv_bytes;
   };
   // Three of eighteen layers are global: 1 head of 256, K and V.
@@ -113,7 +113,7 @@ TEST(BoundDecodeTest, WindowLayersReadTheirWindowOnly) {
 
 TEST(BoundDecodeTest, RefusesWhatMakesNoSense) {
   const auto code = [](int64_t n_ctx, int64_t n, int64_t bandwidth) {
-    return BoundDecode(Tiny(), n_ctx, n, DType::kF16, DType::kF16, bandwidth)
+    return BoundDecode(Tiny(), {.n_ctx = n_ctx, .n_sequences = n}, bandwidth)
         .status()
         .code();
   };
@@ -124,13 +124,13 @@ TEST(BoundDecodeTest, RefusesWhatMakesNoSense) {
   // Caches that fit in int64, but not together with the weights.
   ModelShape shape = Tiny();
   shape.weights[0].rows = kMax / 128 - 10'000;
-  EXPECT_EQ(BoundDecode(shape, 4'096, 4'096, DType::kF16, DType::kF16, 1)
+  EXPECT_EQ(BoundDecode(shape, {.n_ctx = 4'096, .n_sequences = 4'096}, 1)
                 .status()
                 .code(),
             Code::kOutOfRange);
   shape.weights[0].rows = kMax;
   EXPECT_EQ(
-      BoundDecode(shape, 64, 1, DType::kF16, DType::kF16, 1).status().code(),
+      BoundDecode(shape, {.n_ctx = 64, .n_sequences = 1}, 1).status().code(),
       Code::kOutOfRange);
 }
 

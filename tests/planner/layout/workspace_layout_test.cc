@@ -23,8 +23,11 @@ absl::StatusOr<WorkspacePlan> LayoutOf(const ModelShape& shape,
                                        const StepOptions& step) {
   const auto widths = WidthsOf(shape, DType::kF16, DType::kF32);
   if (!widths.ok()) return widths.status();
-  return WorkspaceLayout(shape, *widths, step.n_rows, step.n_sampled,
-                         step.has_rings, step.profile);
+  return WorkspaceLayout(shape, *widths,
+                         {.n_rows = step.n_rows,
+                          .n_sampled = step.n_sampled,
+                          .has_rings = step.has_rings},
+                         step.profile);
 }
 
 // The last layers read the keys of an earlier one, and every layer has

@@ -136,8 +136,9 @@ TEST(LatentShapeTest, AStepHasRoomForHeadsOfBothKinds) {
   const ModelShape shape = V3();
   const auto widths = WidthsOf(shape, DType::kF16, DType::kF16);
   ASSERT_TRUE(widths.ok());
-  const auto plan =
-      WorkspaceLayout(shape, *widths, 64, 16, false, CommittedCpuProfile());
+  const auto plan = WorkspaceLayout(
+      shape, *widths, {.n_rows = 64, .n_sampled = 16, .has_rings = false},
+      CommittedCpuProfile());
   ASSERT_TRUE(plan.ok());
   const auto bytes = [&](StepBuffer b) { return (*plan)[b].bytes; };
   EXPECT_EQ(bytes(StepBuffer::kQuery), 64 * 128 * 576 * 4);

@@ -272,8 +272,9 @@ TEST(RecurrentShapeTest, AStepHasRoomForTheMixersProducts) {
   const ModelShape shape = ShapeIn(Qwen3NextNumbers(), false);
   const auto widths = WidthsOf(shape, DType::kF16, DType::kF16);
   ASSERT_TRUE(widths.ok());
-  const auto plan =
-      WorkspaceLayout(shape, *widths, 64, 16, false, CommittedCpuProfile());
+  const auto plan = WorkspaceLayout(
+      shape, *widths, {.n_rows = 64, .n_sampled = 16, .has_rings = false},
+      CommittedCpuProfile());
   ASSERT_TRUE(plan.ok());
   const auto floats = [&](StepBuffer b) { return (*plan)[b].bytes / 64 / 4; };
   EXPECT_EQ(floats(StepBuffer::kQuery), 8'192 + 4'096 + 2 * 32);
