@@ -33,8 +33,7 @@ Engine::Impl::Impl(EngineResources resources, const EngineOptions& options)
     : resources_(std::move(resources)),
       options_(options),
       slot_bytes_(resources_.cache->SlotBytes()),
-      step_began_(options_.clock),
-      step_goes_on_(options_.clock),
+      step_mark_(options_.clock),
       masks_(*resources_.tokenizer),
       contexts_(resources_, counters_),
       drafts_(resources_),
@@ -50,7 +49,7 @@ Engine::Impl::Impl(EngineResources resources, const EngineOptions& options)
                .contexts = contexts_,
                .drafts = drafts_,
                .counters = counters_,
-               .progress = step_goes_on_,
+               .progress = step_mark_,
                .clock = options_.clock}),
       book_({.n_slots = resources_.plan().options.n_slots,
              .n_rows = resources_.plan().n_rows,
@@ -269,17 +268,14 @@ std::vector<RequestInfo> Engine::Impl::Requests(size_t max) const {
 void Engine::Impl::StepLoop() {
   bool has_run = false;
   while (has_run || AwaitWork()) {
-    step_began_.Touch();
-    step_goes_on_.Touch();
+    step_mark_.Begin();
     if (!PlanStep()) break;
     resources_.pool->LeaveWorkersCpus();
     has_run = !step_.empty();
     if (has_run && !RunStep()) break;
-    step_began_.Stop();
-    step_goes_on_.Stop();
+    step_mark_.Stop();
   }
-  step_began_.Stop();
-  step_goes_on_.Stop();
+  step_mark_.Stop();
   EndAll();
 }
 

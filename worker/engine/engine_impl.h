@@ -73,8 +73,8 @@ class Engine::Impl {
       absl::FunctionRef<bool(const std::string&)> wanted,
       const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
   EngineLoad CurrentLoad() ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Duration StepAge() const { return step_began_.Age(); }
-  absl::Duration StallTime() const { return step_goes_on_.Age(); }
+  absl::Duration StepAge() const { return step_mark_.Age(); }
+  absl::Duration StallTime() const { return step_mark_.StallTime(); }
   std::vector<RequestInfo> Requests(size_t max) const ABSL_LOCKS_EXCLUDED(mu_);
 
   // The objects that the load made. Only the step thread changes them.
@@ -125,8 +125,7 @@ class Engine::Impl {
   const EngineOptions options_;
   const int64_t slot_bytes_;  // KV cache bytes of one session
   StepCounters counters_;
-  ProgressMark step_began_;    // touched where a step begins
-  ProgressMark step_goes_on_;  // touched there and within the step
+  ProgressMark step_mark_;  // of the step that runs
   MaskMaker masks_;
   ConstraintCache constraints_;
 

@@ -43,7 +43,7 @@ ModelRegistry::ModelRegistry(WorkerOptions options, PlannerClient* client,
       messages_(options_.messages != nullptr ? options_.messages
                                              : own_messages_.get()),
       loader_(options_, client, keeper),
-      load_goes_on_(options_.clock) {
+      load_mark_(options_.clock) {
   SteadyMutexLock lock(&mu_);
   keep_alive_ = options_.keep_alive;
   for (const ModelFlag& flag : options_.models) {
@@ -228,10 +228,10 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelRegistry::TryLoad(
   const LoadHooks hooks = HooksOf(entry, if_full);
   RuntimeMonitor* const runtime = options_.runtime;
   if (runtime != nullptr) runtime->BeginChange();
-  load_goes_on_.Touch();
+  load_mark_.Begin();
   auto model =
       WithinMemory([&] { return loader_.Load(entry.flag, options, hooks); });
-  load_goes_on_.Stop();
+  load_mark_.Stop();
   if (runtime != nullptr) {
     runtime->EndChange(model.ok() ? PlannedResidentBytes(**model) : 0);
   }
@@ -242,7 +242,7 @@ LoadHooks ModelRegistry::HooksOf(Entry& entry, IfFull if_full) {
   LoadHooks hooks = {
       .on_plan =
           [this, &entry](const std::vector<planner::SplitPart>& parts) {
-            load_goes_on_.Touch();
+            load_mark_.Touch();
             Report(entry, [&](LoadReport& progress) {
               progress.state = ModelState::kLoading;
               progress.parts = PlannedPartsOf(parts, options_.devices);
@@ -250,7 +250,7 @@ LoadHooks ModelRegistry::HooksOf(Entry& entry, IfFull if_full) {
           },
       .on_progress =
           [this, &entry](const worker::LoadProgress& at) {
-            load_goes_on_.Touch();
+            load_mark_.Touch();
             Report(entry, [&at](LoadReport& progress) {
               // The other phases count the arena, not weights.
               if (at.phase == "weights") {
@@ -266,9 +266,9 @@ LoadHooks ModelRegistry::HooksOf(Entry& entry, IfFull if_full) {
       .held = [this] { return HeldBytes(); }};
   if (options_.on_demand) {
     hooks.make_room = [this, &entry, if_full](const absl::Status& refusal) {
-      load_goes_on_.Stop();
+      load_mark_.Stop();
       absl::Status status = MakeRoom(entry, if_full, refusal);
-      load_goes_on_.Touch();
+      load_mark_.Begin();
       return status;
     };
   }
@@ -461,7 +461,7 @@ Stall ModelRegistry::LongestStall() {
     if (time <= longest.time) return;
     longest = {time, absl::StrCat("a step of model ", model.name)};
   });
-  const absl::Duration time = load_goes_on_.Age();
+  const absl::Duration time = load_mark_.StallTime();
   if (time <= longest.time) return longest;
   SteadyMutexLock lock(&mu_);
   return {time, absl::StrCat("the load of model ", loading_)};

@@ -279,9 +279,9 @@ class ModelRegistry {
   const WorkerOptions options_;
   const std::unique_ptr<ByteBudget> own_messages_;  // unless options have one
   ByteBudget* const messages_;
-  ModelLoader loader_;         // its Load() is called under load_mu_
-  absl::Mutex load_mu_;        // held during a load; never taken under mu_
-  ProgressMark load_goes_on_;  // of the load that holds load_mu_
+  ModelLoader loader_;      // its Load() is called under load_mu_
+  absl::Mutex load_mu_;     // held during a load; never taken under mu_
+  ProgressMark load_mark_;  // of the load that holds load_mu_
   SteadyMutex mu_;
   std::string loading_ ABSL_GUARDED_BY(mu_);  // that load's model, or the last
   std::function<void(bool)> ready_listener_ ABSL_GUARDED_BY(mu_);

@@ -57,13 +57,12 @@ void MtpDrafts::ClearBatch() {
 void MtpDrafts::BuildBatch(const ScheduledStep& step, const StepBatch& batch) {
   ClearBatch();
   for (size_t i = 0; i < step.rows.size(); ++i) {
-    AppendRows(step.rows[i], *step.sequences[i], batch,
-               batch.sequences[i].first_row);
+    AppendRows(step.rows[i], *step.sequences[i], batch.sequences[i].first_row);
   }
 }
 
 void MtpDrafts::AppendRows(const ScheduledRows& rows, Sequence& sequence,
-                           const StepBatch& batch, int64_t first_row) {
+                           int64_t first_row) {
   const TokenHistory& history = sequence.history();
   // The token after a row may be missing if its draw failed.
   const int64_t n_rows =
@@ -76,15 +75,11 @@ void MtpDrafts::AppendRows(const ScheduledRows& rows, Sequence& sequence,
        .n_rows = n_rows,
        .first_position = rows.first_position,
        .is_prompt = !rows.is_decoding});
-  batch_.has_rolled_prefix |= cache_.HasRolledPrefix(rows.slot);
   for (int64_t i = 0; i < n_rows; ++i) {
     const int64_t position = rows.first_position + i;
-    const int64_t row = first_row + i;
-    batch_.tokens.push_back(history.TokenAt(position + 1));
-    batch_.positions.push_back(position);
-    batch_.prefix_positions.push_back(
-        batch.prefix_positions[static_cast<size_t>(row)]);
-    batch_.model_rows.push_back(static_cast<int32_t>(row));
+    AppendRow(rows.slot, {.token = history.TokenAt(position + 1),
+                          .position = position,
+                          .model_row = first_row + i});
   }
   if (!rows.samples || sequence.end()) return;
   // No guess may need a page of its own.
@@ -111,26 +106,27 @@ absl::Status MtpDrafts::BuildNext(int64_t n) {
     }
     RETURN_IF_ERROR(cache_.Extend(guesser.slot, position + 1));
     if (n == 2) chained_.push_back(guesser);
-    AppendRow(guesser, position, ids_[i], static_cast<int64_t>(i));
+    const auto row = static_cast<int32_t>(batch_.tokens.size());
+    batch_.sequences.push_back({.slot = guesser.slot,
+                                .first_row = row,
+                                .n_rows = 1,
+                                .first_position = position});
+    batch_.sampled_rows.push_back(row);
+    AppendRow(guesser.slot, {.token = ids_[i],
+                             .position = position,
+                             .model_row = static_cast<int64_t>(i)});
     guessers_[n_kept++] = guesser;
   }
   guessers_.resize(n_kept);
   return absl::OkStatus();
 }
 
-void MtpDrafts::AppendRow(const Guesser& guesser, int64_t position,
-                          int32_t token, int64_t model_row) {
-  const auto row = static_cast<int32_t>(batch_.tokens.size());
-  batch_.sequences.push_back({.slot = guesser.slot,
-                              .first_row = row,
-                              .n_rows = 1,
-                              .first_position = position});
-  batch_.has_rolled_prefix |= cache_.HasRolledPrefix(guesser.slot);
-  batch_.tokens.push_back(token);
-  batch_.positions.push_back(position);
-  batch_.prefix_positions.push_back(position - cache_.Evicted(guesser.slot));
-  batch_.model_rows.push_back(static_cast<int32_t>(model_row));
-  batch_.sampled_rows.push_back(row);
+void MtpDrafts::AppendRow(int64_t slot, const HeadRow& row) {
+  batch_.has_rolled_prefix |= cache_.HasRolledPrefix(slot);
+  batch_.tokens.push_back(row.token);
+  batch_.positions.push_back(row.position);
+  batch_.prefix_positions.push_back(row.position - cache_.Evicted(slot));
+  batch_.model_rows.push_back(static_cast<int32_t>(row.model_row));
 }
 
 absl::Status MtpDrafts::StepAndGuess() {

@@ -28,9 +28,9 @@ class MtpDrafts {
   // `resources`, whose MTP head is loaded, outlive the object.
   explicit MtpDrafts(const EngineResources& resources);
 
-  // Runs the head after a step of the model. `batch` had the rows of `step`,
-  // and kept all of them; which of their guesses were right is decided. Tells
-  // each sequence that may guess what the head expects after its newest token.
+  // Runs the head after a step of the model. `batch` has all rows of `step`,
+  // and `step` says which of their guesses were wrong. Tells each sequence that
+  // may guess what the head expects after its newest token.
   // Errors: those of the backend.
   absl::Status Run(const ScheduledStep& step, const StepBatch& batch);
 
@@ -43,14 +43,23 @@ class MtpDrafts {
     int64_t n_wanted;
   };
 
+  // A row that the head computes.
+  struct HeadRow {
+    int32_t token;  // the one after `position`
+    int64_t position;
+    int64_t model_row;  // the row of the model, or of the head's last step
+  };
+
   // Makes `batch_` of the rows of a step that stay.
   void BuildBatch(const ScheduledStep& step, const StepBatch& batch);
+  // `first_row` is the model's row of the first of `rows`.
   void AppendRows(const ScheduledRows& rows, Sequence& sequence,
-                  const StepBatch& batch, int64_t first_row);
-  // Makes `batch_` of the newest guess of each of those who want the `n`-th.
+                  int64_t first_row);
+  // Makes `batch_` of the newest guesses of those sequences that get an `n`-th
+  // guess.
   absl::Status BuildNext(int64_t n);
-  void AppendRow(const Guesser& guesser, int64_t position, int32_t token,
-                 int64_t model_row);
+  // Appends a row of the slot's sequence to `batch_`.
+  void AppendRow(int64_t slot, const HeadRow& row);
   // Computes `batch_`, and gives its guessers a guess each.
   absl::Status StepAndGuess();
   void ClearBatch();
