@@ -72,18 +72,24 @@ absl::StatusOr<double> Median(
   return MedianOf(std::move(found));
 }
 
-// Returns the tokens per second of sequences that generate after prompts of
-// `n_prompt` tokens.
-absl::StatusOr<double> DecodeOnce(worker::Engine& engine, int64_t n_sequences,
-                                  int64_t n_prompt, int64_t n_tokens,
-                                  Logits logits, uint64_t seed) {
+// Sequences that decode at the same time.
+struct Decoding {
+  int64_t n_sequences = 1;
+  int64_t n_prompt = kShortPrompt;  // tokens of each prompt
+  int64_t n_tokens;                 // tokens that each sequence generates
+  Logits logits = Logits::kLargest;
+};
+
+// Returns the tokens per second of all sequences of `decoding` together.
+absl::StatusOr<double> DecodeOnce(worker::Engine& engine,
+                                  const Decoding& decoding, uint64_t seed) {
   std::vector<std::shared_ptr<WaitingSink>> waiters;
-  for (int64_t i = 0; i < n_sequences; ++i) {
+  for (int64_t i = 0; i < decoding.n_sequences; ++i) {
     ASSIGN_OR_RETURN(waiters.emplace_back(),
-                     Start(engine, n_prompt, n_tokens,
-                           seed * static_cast<uint64_t>(n_sequences) +
+                     Start(engine, decoding.n_prompt, decoding.n_tokens,
+                           seed * static_cast<uint64_t>(decoding.n_sequences) +
                                static_cast<uint64_t>(i),
-                           logits));
+                           decoding.logits));
   }
   absl::Duration decode;
   int64_t n_decoded = 0;
@@ -122,8 +128,10 @@ absl::StatusOr<double> DecodeRate(worker::Engine& engine, int64_t n_sequences,
                                   int64_t n_tokens, Logits logits,
                                   const Repeats& repeats) {
   return Median(repeats, [&](uint64_t seed) {
-    return DecodeOnce(engine, n_sequences, kShortPrompt, n_tokens, logits,
-                      seed);
+    return DecodeOnce(
+        engine,
+        {.n_sequences = n_sequences, .n_tokens = n_tokens, .logits = logits},
+        seed);
   });
 }
 
@@ -133,9 +141,10 @@ absl::StatusOr<std::map<int64_t, double>> DecodeRatesAt(
   std::map<int64_t, std::vector<double>> found;
   for (int64_t i = 0; i < n_runs; ++i) {
     for (const int64_t position : positions) {
-      ASSIGN_OR_RETURN(found[position].emplace_back(),
-                       DecodeOnce(engine, 1, position, n_tokens,
-                                  Logits::kLargest, static_cast<uint64_t>(i)));
+      ASSIGN_OR_RETURN(
+          found[position].emplace_back(),
+          DecodeOnce(engine, {.n_prompt = position, .n_tokens = n_tokens},
+                     static_cast<uint64_t>(i)));
     }
   }
   std::map<int64_t, double> rates;

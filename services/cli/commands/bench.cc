@@ -323,11 +323,18 @@ void AddBench(CLI::App& app, Commands& commands) {
             ParseCounts(kMaxTokens), "P,...",
             "Tokens of context before one sequence decodes (none)")
       ->group(group);
-  AddCount(*command, "--decode-tokens", &flags->decode_tokens, 2, kMaxTokens,
-           "N", "Tokens that each of them generates (32)")
+  AddCount(*command, &flags->decode_tokens,
+           {.name = "--decode-tokens",
+            .min = 2,
+            .max = kMaxTokens,
+            .help = "Tokens that each of them generates (32)"})
       ->group(group);
-  AddCount(*command, "--runs", &flags->runs, 1, kMaxTokens, "N",
-           "Times that a figure is taken at most; a second is enough (3)")
+  AddCount(
+      *command, &flags->runs,
+      {.name = "--runs",
+       .min = 1,
+       .max = kMaxTokens,
+       .help = "Times that a figure is taken at most; a second is enough (3)"})
       ->group(group);
   AddOutput(*command, &flags->output, {"table", "json"});
   AddLoadFlags(*command, &flags->load);

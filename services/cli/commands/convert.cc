@@ -211,9 +211,13 @@ void AddConvert(CLI::App& app, Commands& commands) {
                    "The pre-tokenizer, as tokenizer.ggml.pre names it, where "
                    "tokenizer.json has an expression that is not known")
       ->type_name("NAME");
-  AddCount(*command, "--threads", &flags->threads, 0,
-           worker::EngineOptions::kMaxThreads, "T",
-           "Threads that quantise; 0: as many as this process may use (0)");
+  AddCount(
+      *command, &flags->threads,
+      {.name = "--threads",
+       .max = worker::EngineOptions::kMaxThreads,
+       .type = "T",
+       .help =
+           "Threads that quantise; 0: as many as this process may use (0)"});
   AddOutput(*command, &flags->output, {"table", "json"});
   command->callback([flags, &commands] {
     commands.run = [flags, &commands] { return RunConvert(*flags, commands); };

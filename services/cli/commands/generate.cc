@@ -234,11 +234,13 @@ void AddGenerate(CLI::App& app, Commands& commands) {
   AddOutput(*command, &flags->output, {"text", "json"});
   AddLoadFlags(*command, &flags->load);
   AddSamplingFlags(*command, &flags->sampling);
-  AddCount(*command, "--max-reasoning-tokens",
-           &flags->sampling.max_reasoning_tokens, 0,
-           std::numeric_limits<int32_t>::max(), "N",
+  AddCount(
+      *command, &flags->sampling.max_reasoning_tokens,
+      {.name = "--max-reasoning-tokens",
+       .max = std::numeric_limits<int32_t>::max(),
+       .help =
            "Tokens of reasoning before it is ended; 0: no reasoning; default: "
-           "as many as the model likes")
+           "as many as the model likes"})
       ->group("Sampling");
   AddRollFlags(*command, &flags->roll);
   AddConstraintFlags(*command, &flags->constraint);

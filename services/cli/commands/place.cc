@@ -267,9 +267,11 @@ void AddPlace(CLI::App& app, Commands& commands) {
       ->add_option("--catalogue", flags->catalogue,
                    "A CSV file of devices beside those that are known")
       ->type_name("FILE");
-  AddCount(*command, "--max-per-device", &flags->max_per_device, 1,
-           PlacementProblem::kMaxReplicas, "N",
-           "Replicas of one model on one device at most");
+  AddCount(*command, &flags->max_per_device,
+           {.name = "--max-per-device",
+            .min = 1,
+            .max = PlacementProblem::kMaxReplicas,
+            .help = "Replicas of one model on one device at most"});
   AddPlanFlags(*command, &flags->load);
   // The memory is the devices' own, so this flag would mean nothing.
   command->remove_option(command->get_option("--device-memory"));

@@ -233,8 +233,12 @@ void AddPull(CLI::App& app, Commands& commands) {
                     "Fetch it again, and replace a file of the same name");
   command->add_flag("--insecure-http", options.allows_plain_http,
                     "Allow plain HTTP to servers that are not on loopback");
-  AddCount(*command, "--silence", &flags->silence_s, 1, 3'600, "S",
-           "Seconds that a server may say nothing (60)");
+  AddCount(*command, &flags->silence_s,
+           {.name = "--silence",
+            .min = 1,
+            .max = 3'600,
+            .type = "S",
+            .help = "Seconds that a server may say nothing (60)"});
   AddOutput(*command, &flags->output, {"table", "json"});
   command->callback([flags, &commands] {
     commands.run = [flags, &commands] { return RunPull(*flags, commands); };

@@ -108,15 +108,23 @@ void AddServeFlags(CLI::App& command, ServeFlags& flags) {
                   "An origin whose pages may send requests, such as "
                   "https://chat.example.com; repeatable")
       ->type_name("ORIGIN");
-  AddCount(command, "--drain-timeout", &flags.drain_s, 0, 3'600, "S",
-           "Seconds that running calls get after SIGTERM (30)");
+  AddCount(command, &flags.drain_s,
+           {.name = "--drain-timeout",
+            .max = 3'600,
+            .type = "S",
+            .help = "Seconds that running calls get after SIGTERM (30)"});
   command
       .add_option("--pin", flags.pinned,
                   "Name of a model that is never unloaded for another one; "
                   "repeatable")
       ->type_name("NAME");
-  AddCount(command, "--keep-alive", &flags.keep_alive_s, 0, kMaxKeepAlive, "S",
-           "Unload a model that nobody has used for so many seconds (never)");
+  AddCount(
+      command, &flags.keep_alive_s,
+      {.name = "--keep-alive",
+       .max = kMaxKeepAlive,
+       .type = "S",
+       .help =
+           "Unload a model that nobody has used for so many seconds (never)"});
   services::AddPreemptionFlag(command, flags.preemption);
   services::AddHangFlag(command, flags.hang_timeout);
   services::AddQuotaFlag(command, flags.quotas);

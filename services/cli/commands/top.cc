@@ -101,9 +101,14 @@ void AddTop(CLI::App& app, Commands& commands) {
   CLI::App* command = app.add_subcommand("top", kTopDescription);
   command->footer(kTopFooter);
   auto flags = std::make_shared<TopFlags>();
-  AddCount(*command, "--interval", &flags->interval, 1, kMaxIntervalSeconds,
-           "SECONDS",
-           "Again after so long, until interrupted (as JSON: one line each)");
+  AddCount(
+      *command, &flags->interval,
+      {.name = "--interval",
+       .min = 1,
+       .max = kMaxIntervalSeconds,
+       .type = "SECONDS",
+       .help =
+           "Again after so long, until interrupted (as JSON: one line each)"});
   AddOutput(*command, &flags->output, {"table", "json"});
   command->callback([flags, &commands] {
     commands.run = [flags, &commands] { return RunTop(*flags, commands); };

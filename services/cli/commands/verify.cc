@@ -151,9 +151,12 @@ void AddVerify(CLI::App& app, Commands& commands) {
   command->add_flag("--no-forward", flags->no_forward,
                     "Run no forward pass: check the file and the tokenizer "
                     "only");
-  AddCount(*command, "--threads", &flags->threads, 0,
-           worker::EngineOptions::kMaxThreads, "T",
-           "Threads that compute; 0: as many as this process may use (0)");
+  AddCount(
+      *command, &flags->threads,
+      {.name = "--threads",
+       .max = worker::EngineOptions::kMaxThreads,
+       .type = "T",
+       .help = "Threads that compute; 0: as many as this process may use (0)"});
   AddOutput(*command, &flags->output, {"table", "json"});
   command->callback([flags, &commands] {
     commands.run = [flags, &commands] { return RunVerify(*flags, commands); };

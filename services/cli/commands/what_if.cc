@@ -187,9 +187,12 @@ void AddWhatIf(CLI::App& app, Commands& commands) {
                    "configured model")
       ->type_name("FILE");
   AddAxisFlags(*command, flags.get());
-  AddCount(*command, "--max-inference-len", &flags->max_inference_len, 1,
-           std::numeric_limits<int64_t>::max(), "N",
-           "Upper limit on context, KV and every buffer that grows with it");
+  AddCount(
+      *command, &flags->max_inference_len,
+      {.name = "--max-inference-len",
+       .min = 1,
+       .help =
+           "Upper limit on context, KV and every buffer that grows with it"});
   const std::string axes = "n-ctx|slots|kv-type|n-ubatch|weights|device";
   AddParsed(*command, "--rows", &flags->rows, ParseGridAxis, axes,
             "Axis of the map's rows (n-ctx)");

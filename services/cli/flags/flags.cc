@@ -30,12 +30,21 @@ absl::StatusOr<DType> ParseDType(absl::string_view text) {
   return info->dtype;
 }
 
-void AddNumber(CLI::App& app, const std::string& name, float* out, float min,
-               float max, const std::string& help) {
-  const auto parse = [min, max](const std::string& text) {
+// An option for a number in [min, max].
+struct NumberOption {
+  std::string name;
+  float min;
+  float max;
+  std::string help;
+};
+
+// Adds the option, whose value goes to `*out`.
+void AddNumber(CLI::App& app, float* out, const NumberOption& option) {
+  const auto parse = [min = option.min,
+                      max = option.max](const std::string& text) {
     return ParseNumber(text, min, max);
   };
-  AddParsed(app, name, out, parse, "X", help)->group("Sampling");
+  AddParsed(app, option.name, out, parse, "X", option.help)->group("Sampling");
 }
 
 }  // namespace
@@ -185,12 +194,17 @@ void AddOutput(CLI::App& app, std::string* out,
             absl::StrCat("Form of the result (", formats.front(), ")"));
 }
 
+namespace {
+
 // Flags of guesses, in the help's `group`.
 void AddDraftFlags(CLI::App& app, LoadFlags* flags, const std::string& group) {
-  AddCount(app, "--draft-tokens", &flags->draft_tokens, 0,
-           planner::LoadOptions::kMaxDraftTokens, "D",
-           "Tokens guessed and verified in one step; they change the speed "
-           "alone (0, with --draft mtp 1)")
+  AddCount(
+      app, &flags->draft_tokens,
+      {.name = "--draft-tokens",
+       .max = planner::LoadOptions::kMaxDraftTokens,
+       .type = "D",
+       .help = "Tokens guessed and verified in one step; they change the speed "
+               "alone (0, with --draft mtp 1)"})
       ->group(group);
   const auto parse_source =
       [](absl::string_view text) -> absl::StatusOr<planner::DraftSource> {
@@ -205,37 +219,8 @@ void AddDraftFlags(CLI::App& app, LoadFlags* flags, const std::string& group) {
       ->group(group);
 }
 
-void AddPlanFlags(CLI::App& app, LoadFlags* flags) {
-  const std::string group = "Memory";
-  AddParsed(app, "--n-ctx", &flags->n_ctx, ParseContext, "N|auto|max",
-            "Tokens of context per slot; auto: the longest that fits; max: "
-            "what the model was trained for")
-      ->group(group);
-  AddCount(app, "--slots", &flags->slots, 1, planner::LoadOptions::kMaxSlots,
-           "S", "Sequences served at once (1)")
-      ->group(group);
-  AddParsed(app, "--kv-type", &flags->kv, ParseKvTypes, "T[,V]",
-            "Element type of keys, and of values: f32, f16, bf16, q8_0, q5_1, "
-            "q4_0 (f16)")
-      ->group(group);
-  AddCount(app, "--max-inference-len", &flags->max_inference_len, 1,
-           std::numeric_limits<int64_t>::max(), "N",
-           "Upper limit on context, KV and every buffer that grows with it")
-      ->group(group);
-  AddCount(app, "--n-ubatch", &flags->n_ubatch, 1,
-           planner::LoadOptions::kMaxUbatch, "U",
-           "Rows of one step; smaller needs less memory, prefills slower (512)")
-      ->group(group);
-  AddCount(app, "--kv-tokens", &flags->kv_tokens, 1,
-           std::numeric_limits<int64_t>::max(), "N",
-           "Tokens of KV cache that all slots share (slots x n_ctx)")
-      ->group(group);
-  AddCount(app, "--parked-slots", &flags->parked_slots, 0,
-           planner::LoadOptions::kMaxParked, "P",
-           "Contexts that may wait in host memory for a slot; a worker has 1 "
-           "unless it is told otherwise (0)")
-      ->group(group);
-  AddDraftFlags(app, flags, group);
+// Flags about where weights lie, in the help's `group`.
+void AddWeightFlags(CLI::App& app, LoadFlags* flags, const std::string& group) {
   app.add_flag("--mmap", flags->mmap_weights,
                "Weights stay in the mapped file: nothing is copied, steps "
                "pack what they read, and processes share the page cache; only "
@@ -253,6 +238,58 @@ void AddPlanFlags(CLI::App& app, LoadFlags* flags) {
   AddParsed(app, "--cpu-experts", &flags->cpu_experts,
             services::ParseCpuExperts, "all|auto|N", services::kCpuExpertsHelp)
       ->group(group);
+}
+
+}  // namespace
+
+void AddPlanFlags(CLI::App& app, LoadFlags* flags) {
+  const std::string group = "Memory";
+  AddParsed(app, "--n-ctx", &flags->n_ctx, ParseContext, "N|auto|max",
+            "Tokens of context per slot; auto: the longest that fits; max: "
+            "what the model was trained for")
+      ->group(group);
+  AddCount(app, &flags->slots,
+           {.name = "--slots",
+            .min = 1,
+            .max = planner::LoadOptions::kMaxSlots,
+            .type = "S",
+            .help = "Sequences served at once (1)"})
+      ->group(group);
+  AddParsed(app, "--kv-type", &flags->kv, ParseKvTypes, "T[,V]",
+            "Element type of keys, and of values: f32, f16, bf16, q8_0, q5_1, "
+            "q4_0 (f16)")
+      ->group(group);
+  AddCount(
+      app, &flags->max_inference_len,
+      {.name = "--max-inference-len",
+       .min = 1,
+       .help =
+           "Upper limit on context, KV and every buffer that grows with it"})
+      ->group(group);
+  AddCount(app, &flags->n_ubatch,
+           {.name = "--n-ubatch",
+            .min = 1,
+            .max = planner::LoadOptions::kMaxUbatch,
+            .type = "U",
+            .help = "Rows of one step; smaller needs less memory, prefills "
+                    "slower (512)"})
+      ->group(group);
+  AddCount(app, &flags->kv_tokens,
+           {.name = "--kv-tokens",
+            .min = 1,
+            .help = "Tokens of KV cache that all slots share (slots x n_ctx)"})
+      ->group(group);
+  AddCount(
+      app, &flags->parked_slots,
+      {.name = "--parked-slots",
+       .max = planner::LoadOptions::kMaxParked,
+       .type = "P",
+       .help =
+           "Contexts that may wait in host memory for a slot; a worker has 1 "
+           "unless it is told otherwise (0)"})
+      ->group(group);
+  AddDraftFlags(app, flags, group);
+  AddWeightFlags(app, flags, group);
   AddParsed(app, "--device-memory", &flags->device_memory, ParseBudgets,
             "BYTES[,...]",
             "The budget, as bytes or 12GiB, of each device; with commas one "
@@ -296,9 +333,12 @@ void AddEngineFlags(CLI::App& app, LoadFlags* flags) {
 }
 
 void AddThreads(CLI::App& app, LoadFlags* flags) {
-  AddCount(app, "--threads", &flags->threads, 0,
-           worker::EngineOptions::kMaxThreads, "T",
-           "Threads that compute; 0: as many as this process may use (0)")
+  AddCount(
+      app, &flags->threads,
+      {.name = "--threads",
+       .max = worker::EngineOptions::kMaxThreads,
+       .type = "T",
+       .help = "Threads that compute; 0: as many as this process may use (0)"})
       ->group("Memory");
 }
 
@@ -343,19 +383,28 @@ namespace {
 
 void AddLogitBiasFlags(CLI::App& app, worker::LogitBiasOptions* bias) {
   using Limits = worker::LogitBiasOptions;
-  AddNumber(app, "--repetition-penalty", &bias->repetition_penalty,
-            Limits::kMinRepetition, Limits::kMaxRepetition,
-            "Divide the logits of tokens that came before; 1: off (1)");
-  AddNumber(app, "--presence-penalty", &bias->presence_penalty,
-            -Limits::kMaxPenalty, Limits::kMaxPenalty,
-            "Subtract X from the logits of tokens that came before (0)");
-  AddNumber(app, "--frequency-penalty", &bias->frequency_penalty,
-            -Limits::kMaxPenalty, Limits::kMaxPenalty,
-            "The same, as often as each came (0)");
-  AddCount(app, "--penalty-last-tokens", &bias->penalty_last_tokens, 0,
-           Limits::kMaxLastTokens, "N",
-           absl::StrCat("The newest tokens that count as before (",
-                        bias->penalty_last_tokens, ")"))
+  AddNumber(
+      app, &bias->repetition_penalty,
+      {.name = "--repetition-penalty",
+       .min = Limits::kMinRepetition,
+       .max = Limits::kMaxRepetition,
+       .help = "Divide the logits of tokens that came before; 1: off (1)"});
+  AddNumber(
+      app, &bias->presence_penalty,
+      {.name = "--presence-penalty",
+       .min = -Limits::kMaxPenalty,
+       .max = Limits::kMaxPenalty,
+       .help = "Subtract X from the logits of tokens that came before (0)"});
+  AddNumber(app, &bias->frequency_penalty,
+            {.name = "--frequency-penalty",
+             .min = -Limits::kMaxPenalty,
+             .max = Limits::kMaxPenalty,
+             .help = "The same, as often as each came (0)"});
+  AddCount(app, &bias->penalty_last_tokens,
+           {.name = "--penalty-last-tokens",
+            .max = Limits::kMaxLastTokens,
+            .help = absl::StrCat("The newest tokens that count as before (",
+                                 bias->penalty_last_tokens, ")")})
       ->group("Sampling");
   const auto store = [bias](const std::vector<std::string>& texts) {
     for (const std::string& text : texts) {
@@ -402,39 +451,62 @@ void AddStoppingFlags(CLI::App& app, SamplingFlags* flags,
       ->group(group);
 }
 
+// Flags of the distribution that a token is drawn from.
+void AddDrawFlags(CLI::App& app, worker::SamplingOptions& s) {
+  AddNumber(app, &s.temperature,
+            {.name = "--temperature",
+             .min = 0,
+             .max = worker::SamplingOptions::kMaxTemperature,
+             .help = absl::StrCat("0: always the likeliest token (",
+                                  s.temperature, ")")});
+  AddParsed(
+      app, "--top-k", &s.top_k,
+      [](const std::string& text) -> absl::StatusOr<int32_t> {
+        ASSIGN_OR_RETURN(
+            const int64_t k,
+            ParseCount(text, 0, std::numeric_limits<int32_t>::max()));
+        return static_cast<int32_t>(k);
+      },
+      "K", absl::StrCat("Draw from the K likeliest; 0: off (", s.top_k, ")"))
+      ->group("Sampling");
+  AddNumber(
+      app, &s.top_p,
+      {.name = "--top-p",
+       .min = 0,
+       .max = 1,
+       .help = absl::StrCat("Draw from the likeliest that sum to X; 1: off (",
+                            s.top_p, ")")});
+  AddNumber(app, &s.typical_p,
+            {.name = "--typical-p",
+             .min = 0,
+             .max = 1,
+             .help = absl::StrCat(
+                 "Draw from the most typical that sum to X; 1: off (",
+                 s.typical_p, ")")});
+  AddNumber(
+      app, &s.min_p,
+      {.name = "--min-p",
+       .min = 0,
+       .max = 1,
+       .help = absl::StrCat("Drop tokens below X times the likeliest; 0: off (",
+                            s.min_p, ")")});
+}
+
 }  // namespace
 
 void AddSamplingFlags(CLI::App& app, SamplingFlags* flags) {
   using worker::GenerateOptions;
-  constexpr int64_t kInt32 = std::numeric_limits<int32_t>::max();
   const std::string group = "Sampling";
   worker::SamplingOptions& s = flags->sampling;
-  AddCount(app, "--max-tokens", &flags->max_tokens, 1,
-           std::numeric_limits<int64_t>::max(), "N",
+  AddCount(
+      app, &flags->max_tokens,
+      {.name = "--max-tokens",
+       .min = 1,
+       .help =
            "Tokens to generate; default: until the model ends or the context "
-           "is full")
+           "is full"})
       ->group(group);
-  AddNumber(
-      app, "--temperature", &s.temperature, 0,
-      worker::SamplingOptions::kMaxTemperature,
-      absl::StrCat("0: always the likeliest token (", s.temperature, ")"));
-  AddParsed(
-      app, "--top-k", &s.top_k,
-      [](const std::string& text) -> absl::StatusOr<int32_t> {
-        ASSIGN_OR_RETURN(const int64_t k, ParseCount(text, 0, kInt32));
-        return static_cast<int32_t>(k);
-      },
-      "K", absl::StrCat("Draw from the K likeliest; 0: off (", s.top_k, ")"))
-      ->group(group);
-  AddNumber(app, "--top-p", &s.top_p, 0, 1,
-            absl::StrCat("Draw from the likeliest that sum to X; 1: off (",
-                         s.top_p, ")"));
-  AddNumber(app, "--typical-p", &s.typical_p, 0, 1,
-            absl::StrCat("Draw from the most typical that sum to X; 1: off (",
-                         s.typical_p, ")"));
-  AddNumber(app, "--min-p", &s.min_p, 0, 1,
-            absl::StrCat("Drop tokens below X times the likeliest; 0: off (",
-                         s.min_p, ")"));
+  AddDrawFlags(app, s);
   AddLogitBiasFlags(app, &flags->logit_bias);
   AddParsed(
       app, "--seed", &s.seed,
@@ -448,10 +520,14 @@ void AddSamplingFlags(CLI::App& app, SamplingFlags* flags) {
       "N", "Same seed, same text (0)")
       ->group(group);
   AddStoppingFlags(app, flags, group);
-  AddCount(app, "--top-logprobs", &flags->top_logprobs, 0,
-           GenerateOptions::kMaxTopLogprobs, "K",
+  AddCount(
+      app, &flags->top_logprobs,
+      {.name = "--top-logprobs",
+       .max = GenerateOptions::kMaxTopLogprobs,
+       .type = "K",
+       .help =
            "With -o json: log-probability of each token and of its K likeliest "
-           "candidates")
+           "candidates"})
       ->group(group);
 }
 

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -136,15 +137,23 @@ CLI::Option* AddParsed(CLI::App& app, const std::string& name, Out* out,
           "");
 }
 
-// Adds an option for a count in [min, max].
+// An option for a count in [min, max].
+struct CountOption {
+  std::string name;
+  int64_t min = 0;
+  int64_t max = std::numeric_limits<int64_t>::max();
+  std::string type = "N";  // how the help calls the value
+  std::string help;
+};
+
+// Adds the option, whose value goes to `*out`.
 template <typename Out>
-CLI::Option* AddCount(CLI::App& app, const std::string& name, Out* out,
-                      int64_t min, int64_t max, const std::string& type,
-                      const std::string& help) {
-  const auto parse = [min, max](const std::string& text) {
+CLI::Option* AddCount(CLI::App& app, Out* out, const CountOption& option) {
+  const auto parse = [min = option.min,
+                      max = option.max](const std::string& text) {
     return ParseCount(text, min, max);
   };
-  return AddParsed(app, name, out, parse, type, help);
+  return AddParsed(app, option.name, out, parse, option.type, option.help);
 }
 
 // Adds -o, --output with the formats that a command knows. The first format is

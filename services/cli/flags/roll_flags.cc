@@ -38,9 +38,13 @@ void AddMethod(CLI::App& app, std::optional<v1::RollMethod>* method) {
 }
 
 void AddEvictTo(CLI::App& app, std::optional<int64_t>* evict_to) {
-  AddCount(app, "--evict-to", evict_to, 1, kMost, "N",
-           "Tokens that stay at most when some leave; default: 75 % of the "
-           "context")
+  AddCount(
+      app, evict_to,
+      {.name = "--evict-to",
+       .min = 1,
+       .max = kMost,
+       .help = "Tokens that stay at most when some leave; default: 75 % of the "
+               "context"})
       ->group(kGroup);
 }
 
@@ -53,10 +57,14 @@ void AddRollFlags(CLI::App& app, RollFlags* flags) {
             "or fail (stop)")
       ->group(kGroup);
   AddMethod(app, &flags->method);
-  AddCount(app, "--pin-tokens", &flags->pin_tokens, 0, kMost, "P",
-           absl::StrCat("Leading tokens that never leave, BOS included; 0 pins "
-                        "nothing (",
-                        worker::RollOptions::kDefaultPinTokens, ")"))
+  AddCount(app, &flags->pin_tokens,
+           {.name = "--pin-tokens",
+            .max = kMost,
+            .type = "P",
+            .help = absl::StrCat(
+                "Leading tokens that never leave, BOS included; 0 pins "
+                "nothing (",
+                worker::RollOptions::kDefaultPinTokens, ")")})
       ->group(kGroup);
   AddEvictTo(app, &flags->evict_to);
 }
