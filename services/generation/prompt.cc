@@ -28,24 +28,25 @@ absl::StatusOr<Prompt> FromText(const ServedModel& model,
   if (prompt.content_case() == v1::TextPrompt::CONTENT_NOT_SET) {
     return absl::InvalidArgumentError("text.content is needed");
   }
-  return FromText(model,
-                  prompt.has_raw_text() ? prompt.raw_text() : prompt.text(),
-                  !prompt.has_add_bos() || prompt.add_bos(),
-                  prompt.parse_special(), limits);
+  return FromText(
+      model,
+      RawText{.text = prompt.has_raw_text() ? prompt.raw_text() : prompt.text(),
+              .adds_bos = !prompt.has_add_bos() || prompt.add_bos(),
+              .parses_special = prompt.parse_special()},
+      limits);
 }
 
-absl::StatusOr<Prompt> FromText(const ServedModel& model,
-                                const std::string& text, bool add_bos,
-                                bool parse_special,
+absl::StatusOr<Prompt> FromText(const ServedModel& model, const RawText& raw,
                                 const worker::EncodeLimits& limits) {
   const worker::Tokenizer& tokenizer = model.engine->tokenizer();
   RETURN_IF_ERROR(
-      tokenizer.CheckFits(tokenizer.LeastBytes(text), limits.max_tokens));
+      tokenizer.CheckFits(tokenizer.LeastBytes(raw.text), limits.max_tokens));
   Prompt result;
   ASSIGN_OR_RETURN(
       result.ids,
-      add_bos ? tokenizer.EncodeWithBos(text, parse_special, limits.stop)
-              : tokenizer.Encode(text, parse_special, limits.stop));
+      raw.adds_bos
+          ? tokenizer.EncodeWithBos(raw.text, raw.parses_special, limits.stop)
+          : tokenizer.Encode(raw.text, raw.parses_special, limits.stop));
   return result;
 }
 

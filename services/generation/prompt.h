@@ -35,15 +35,20 @@ bool UsesOwnTemplate(const ServedModel& model);
 absl::StatusOr<worker::ChatFormatChoice> ChooseFormat(const ServedModel& model,
                                                       const std::string* name);
 
+// A text that becomes tokens without a chat format.
+struct RawText {
+  const std::string& text;
+  bool adds_bos;
+  bool parses_special;  // as Tokenizer::Encode takes it
+};
+
 // Errors: kInvalidArgument naming the field; kUnimplemented if the model's chat
 // format is not known; kOutOfRange beyond `limits`, as Tokenizer::CheckFits
 // returns it; those of limits.stop.
 absl::StatusOr<Prompt> FromText(const ServedModel& model,
                                 const v1::TextPrompt& prompt,
                                 const worker::EncodeLimits& limits = {});
-absl::StatusOr<Prompt> FromText(const ServedModel& model,
-                                const std::string& text, bool add_bos,
-                                bool parse_special,
+absl::StatusOr<Prompt> FromText(const ServedModel& model, const RawText& raw,
                                 const worker::EncodeLimits& limits = {});
 absl::StatusOr<Prompt> FromIds(const ServedModel& model,
                                const v1::TokenPrompt& prompt);

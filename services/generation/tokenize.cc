@@ -25,8 +25,11 @@ absl::Status Tokenize(const ServedModel& model,
   ASSIGN_OR_RETURN(
       const Prompt result,
       FromText(model,
-               request.has_raw_text() ? request.raw_text() : request.text(),
-               request.add_bos(), request.parse_special(), {.stop = stop}));
+               RawText{.text = request.has_raw_text() ? request.raw_text()
+                                                      : request.text(),
+                       .adds_bos = request.add_bos(),
+                       .parses_special = request.parse_special()},
+               {.stop = stop}));
   RETURN_IF_ERROR(CheckReplyBytes(WireBytes(result.ids) + kReplyFrameBytes,
                                   "tokenize the text in pieces"));
   response.mutable_ids()->Reserve(static_cast<int>(result.ids.size()));

@@ -69,50 +69,45 @@ class TokenizerServiceImpl final
   ServerUnaryReactor* Tokenize(CallbackServerContext* context,
                                const v1::TokenizeRequest* request,
                                v1::TokenizeResponse* response) override {
-    return AnswerPrepared(
-        context, room_, *request, *response,
-        [request, response](const ServedModel& model, StopCheck stop,
-                            ByteBudget::Share& held) {
-          return services::Tokenize(model, *request, stop, held, *response);
-        });
+    return Answer(context, services::Tokenize, *request, *response);
   }
 
   ServerUnaryReactor* Detokenize(CallbackServerContext* context,
                                  const v1::DetokenizeRequest* request,
                                  v1::DetokenizeResponse* response) override {
-    return AnswerPrepared(
-        context, room_, *request, *response,
-        [request, response](const ServedModel& model, StopCheck stop,
-                            ByteBudget::Share& held) {
-          return services::Detokenize(model, *request, stop, held, *response);
-        });
+    return Answer(context, services::Detokenize, *request, *response);
   }
 
   ServerUnaryReactor* CountTokens(CallbackServerContext* context,
                                   const v1::CountTokensRequest* request,
                                   v1::CountTokensResponse* response) override {
-    return AnswerPrepared(
-        context, room_, *request, *response,
-        [request, response](const ServedModel& model, StopCheck stop,
-                            ByteBudget::Share& held) {
-          return services::CountTokens(model, *request, stop, held, *response);
-        });
+    return Answer(context, services::CountTokens, *request, *response);
   }
 
   ServerUnaryReactor* ApplyChatTemplate(
       CallbackServerContext* context,
       const v1::ApplyChatTemplateRequest* request,
       v1::ApplyChatTemplateResponse* response) override {
-    return AnswerPrepared(
-        context, room_, *request, *response,
-        [request, response](const ServedModel& model, StopCheck stop,
-                            ByteBudget::Share& held) {
-          return services::ApplyChatTemplate(model, *request, stop, held,
-                                             *response);
-        });
+    return Answer(context, services::ApplyChatTemplate, *request, *response);
   }
 
  private:
+  // gRPC keeps both messages until the call is done.
+  template <typename Request, typename Response>
+  ServerUnaryReactor* Answer(CallbackServerContext* context,
+                             absl::Status (*answer)(const ServedModel&,
+                                                    const Request&, StopCheck,
+                                                    ByteBudget::Share&,
+                                                    Response&),
+                             const Request& request, Response& response) {
+    return AnswerPrepared(
+        context, room_, request, response,
+        [answer, &request, &response](const ServedModel& model, StopCheck stop,
+                                      ByteBudget::Share& held) {
+          return answer(model, request, stop, held, response);
+        });
+  }
+
   const CallRoom room_;
 };
 
