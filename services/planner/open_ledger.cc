@@ -64,6 +64,7 @@ absl::StatusOr<LedgerOptions> OpenLedger(
   ledger.clock = BootTime;
   ledger.times = options.times;
   ledger.headrooms = options.headrooms;
+  ledger.sizes = options.sizes;
   planner::StartEvidence evidence{
       .is_said_first = options.is_first,
       .wall_millis = absl::ToUnixMillis(absl::Now())};
