@@ -66,6 +66,7 @@ Ledger::Ledger(LedgerOptions options)
     : clock_(std::move(options.clock)),
       journal_(std::move(options.journal)),
       times_(options.times),
+      requires_secrets_(options.requires_secrets),
       observer_(options.observer),
       on_taken_over_(std::move(options.on_taken_over)),
       headrooms_(std::move(options.headrooms)),
@@ -214,6 +215,12 @@ absl::Status Ledger::Grant(const v1::ReserveRequest& request,
   ASSIGN_OR_RETURN(const std::string process,
                    ProcessName(request.has_process(), request.process()));
   ASSIGN_OR_RETURN(const std::string secret_hash, HashSecret(request.secret()));
+  if (requires_secrets_ && secret_hash.empty()) {
+    return absl::PermissionDeniedError(
+        "this planner takes reservations with a secret only "
+        "(--require-lease-secrets): start a worker of a version that sends "
+        "one");
+  }
   absl::MutexLock lock(&mu_);
   const absl::Time now = clock_();
   RETURN_IF_ERROR(Watch(process, now));

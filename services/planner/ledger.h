@@ -40,6 +40,7 @@ struct LedgerOptions {
   // An epoch above those of all earlier planners. A whole journal has its own.
   int64_t first_epoch = 1;
   planner::LeaseTimes times = {};
+  bool requires_secrets = false;  // of reservations
   DeviceBytes headrooms = {};  // that nobody gets
   DeviceBytes sizes = {};      // no device has more, whatever workers say
   LedgerObserver* observer = nullptr;  // it outlives the ledger
@@ -206,6 +207,7 @@ class Ledger {
   const std::function<absl::Time()> clock_;
   const std::unique_ptr<Journal> journal_ ABSL_PT_GUARDED_BY(mu_);
   const planner::LeaseTimes times_;
+  const bool requires_secrets_;
   LedgerObserver* const observer_;
   const std::function<void()> on_taken_over_;
   absl::Mutex mu_;

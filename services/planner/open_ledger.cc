@@ -63,6 +63,7 @@ absl::StatusOr<LedgerOptions> OpenLedger(
   LedgerOptions ledger;
   ledger.clock = BootTime;
   ledger.times = options.times;
+  ledger.requires_secrets = options.requires_secrets;
   ledger.headrooms = options.headrooms;
   ledger.sizes = options.sizes;
   planner::StartEvidence evidence{

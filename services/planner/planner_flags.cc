@@ -62,6 +62,9 @@ void AddPlannerFlags(CLI::App& app, PlannerFlags& flags, OpenChoices& open) {
                "While another planner has the journal, wait for it and answer "
                "health checks only (not ready); then grant at once with its "
                "leases. Both must be on one host");
+  app.add_flag("--require-lease-secrets", options.requires_secrets,
+               "Refuse reservations without a secret, which workers of "
+               "versions before secrets make");
   app.add_option("--headroom", open.headrooms,
                  "Keep so many bytes of a device free, or of each device that "
                  "is not named; repeatable (what its worker says, or 0)")

@@ -23,6 +23,7 @@ struct PlannerOptions {
   bool is_first = false;    // --first: no earlier lease may be held
   bool is_standby = false;  // --standby: waits for the journal
   planner::LeaseTimes times = {};
+  bool requires_secrets = false;  // of reservations
   DeviceBytes headrooms = {};  // that nobody gets
   DeviceBytes sizes = {};      // no device has more
 };

@@ -32,7 +32,8 @@ class LedgerSecretTest : public ::testing::Test {
         std::make_unique<Ledger>(LedgerOptions{.clock = [this] { return now_; },
                                                .journal = *std::move(journal),
                                                .is_first = is_first_,
-                                               .first_epoch = epoch});
+                                               .first_epoch = epoch,
+                                               .requires_secrets = is_strict_});
     is_first_ = false;
     planner::DeviceProfile profile = planner::CommittedCpuProfile();
     profile.id = "cpu";
@@ -43,15 +44,19 @@ class LedgerSecretTest : public ::testing::Test {
     v1::RegisterDeviceResponse response;
     ASSERT_TRUE(ledger_->RegisterDevice(request, response).ok());
   }
-  v1::Lease Load(const std::string& secret) {
+  absl::Status Reserve(const std::string& secret,
+                       v1::ReserveResponse& reserved) {
     v1::ReserveRequest request;
     request.set_request_id("of " + secret);
     request.set_device_id("cpu");
     request.set_holder("worker");
     request.set_bytes(400);
     request.set_secret(secret);
+    return ledger_->Reserve(request, reserved);
+  }
+  v1::Lease Load(const std::string& secret) {
     v1::ReserveResponse reserved;
-    EXPECT_TRUE(ledger_->Reserve(request, reserved).ok());
+    EXPECT_TRUE(Reserve(secret, reserved).ok());
     v1::ConfirmRequest confirm;
     confirm.set_lease_id(reserved.lease().id());
     confirm.set_epoch(reserved.lease().epoch());
@@ -95,6 +100,7 @@ class LedgerSecretTest : public ::testing::Test {
   testing::TemporaryFolder folder_;
   const std::string path_ = folder_.File("leases.db");
   bool is_first_ = true;
+  bool is_strict_ = false;
   std::unique_ptr<Ledger> ledger_;
 };
 
@@ -120,6 +126,18 @@ TEST_F(LedgerSecretTest, AJournalWithoutSecretsKeepsToTheOldRule) {
       Present(lease, kHoldersSecret).ok());  // by a worker that has one now
   EXPECT_TRUE(Present(lease, "").ok());
   EXPECT_TRUE(Release(lease, "").ok());
+}
+
+TEST_F(LedgerSecretTest, AStrictPlannerGrantsNothingWithoutASecret) {
+  const v1::Lease old = Load("");
+  is_strict_ = true;
+  Start();
+  v1::ReserveResponse reserved;
+  EXPECT_TRUE(absl::IsPermissionDenied(Reserve("", reserved)));
+  EXPECT_TRUE(Reserve(kHoldersSecret, reserved).ok());
+  // What is in use already stays counted, and can be given back.
+  EXPECT_TRUE(Present(old, "").ok());
+  EXPECT_TRUE(Release(old, "").ok());
 }
 
 TEST_F(LedgerSecretTest, WhatForceTookComesBackByTheSecretOnly) {
