@@ -320,6 +320,11 @@ absl::StatusOr<planner::Lease> Ledger::Present(const v1::RenewRequest& request,
   claim.epoch = epoch;
   claim.device_id = presented.device_id();
   claim.holder = OwnedName(owner, presented.holder());
+  // The caller has proven that the lease is its own, by whatever name.
+  if (const planner::Lease* known = book_.Find(claim.id);
+      known != nullptr && IsNameOf(known->holder, presented.holder())) {
+    claim.holder = known->holder;
+  }
   claim.purpose = presented.purpose();
   ASSIGN_OR_RETURN(claim.bytes, Signed(presented.bytes(), "presented.bytes"));
   ASSIGN_OR_RETURN(claim.measured_bytes, Signed(presented.measured_bytes(),

@@ -41,8 +41,8 @@ struct LedgerOptions {
   int64_t first_epoch = 1;
   planner::LeaseTimes times = {};
   bool requires_secrets = false;  // of reservations
-  DeviceBytes headrooms = {};  // that nobody gets
-  DeviceBytes sizes = {};      // no device has more, whatever workers say
+  DeviceBytes headrooms = {};     // that nobody gets
+  DeviceBytes sizes = {};         // no device has more, whatever workers say
   LedgerObserver* observer = nullptr;  // it outlives the ledger
   // Called with the ledger's lock held, once another planner has taken the
   // journal over. It may be null.

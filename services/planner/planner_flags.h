@@ -24,8 +24,8 @@ struct PlannerOptions {
   bool is_standby = false;  // --standby: waits for the journal
   planner::LeaseTimes times = {};
   bool requires_secrets = false;  // of reservations
-  DeviceBytes headrooms = {};  // that nobody gets
-  DeviceBytes sizes = {};      // no device has more
+  DeviceBytes headrooms = {};     // that nobody gets
+  DeviceBytes sizes = {};         // no device has more
 };
 
 // All settings of a planner.

@@ -66,7 +66,8 @@ class LedgerSecretTest : public ::testing::Test {
     EXPECT_TRUE(ledger_->Confirm(confirm, confirmed).ok());
     return confirmed.lease();
   }
-  absl::Status Present(const v1::Lease& lease, const std::string& secret) {
+  absl::Status Present(const v1::Lease& lease, const std::string& secret,
+                       const std::string& owner = "") {
     v1::RenewRequest request;
     request.set_lease_id(lease.id());
     request.set_epoch(lease.epoch());
@@ -76,15 +77,16 @@ class LedgerSecretTest : public ::testing::Test {
     request.mutable_presented()->set_bytes(400);
     request.mutable_presented()->set_measured_bytes(400);
     v1::RenewResponse response;
-    return ledger_->Renew(request, response);
+    return ledger_->Renew(request, response, owner);
   }
-  absl::Status Release(const v1::Lease& lease, const std::string& secret) {
+  absl::Status Release(const v1::Lease& lease, const std::string& secret,
+                       const std::string& owner = "") {
     v1::ReleaseRequest request;
     request.set_lease_id(lease.id());
     request.set_epoch(lease.epoch());
     request.set_secret(secret);
     v1::ReleaseResponse response;
-    return ledger_->Release(request, response);
+    return ledger_->Release(request, response, owner);
   }
   // Only `secret` is taken for the lease, until that releases it.
   void ExpectHolder(const v1::Lease& lease, const std::string& secret) {
@@ -138,6 +140,17 @@ TEST_F(LedgerSecretTest, AStrictPlannerGrantsNothingWithoutASecret) {
   // What is in use already stays counted, and can be given back.
   EXPECT_TRUE(Present(old, "").ok());
   EXPECT_TRUE(Release(old, "").ok());
+}
+
+TEST_F(LedgerSecretTest, AWorkerWithAnotherTokenKeepsItsLeases) {
+  const v1::Lease lease = Load(kHoldersSecret);
+  for (const char* owner : {"token:old", "token:new"}) {
+    EXPECT_TRUE(
+        absl::IsPermissionDenied(Present(lease, kStrangersSecret, owner)));
+    EXPECT_TRUE(Present(lease, kHoldersSecret, owner).ok());
+  }
+  EXPECT_TRUE(absl::IsPermissionDenied(Release(lease, "", "token:new")));
+  EXPECT_TRUE(Release(lease, kHoldersSecret, "token:new").ok());
 }
 
 TEST_F(LedgerSecretTest, WhatForceTookComesBackByTheSecretOnly) {
