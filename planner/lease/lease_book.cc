@@ -53,10 +53,10 @@ absl::Status UnknownDevice() {
   return absl::NotFoundError("there is no device with this id");
 }
 
-absl::Status CheckHeadroom(int64_t bytes) {
-  if (bytes >= 0) return absl::OkStatus();
+absl::Status CheckPolicies(int64_t headroom_bytes, int64_t limit_bytes) {
+  if (headroom_bytes >= 0 && limit_bytes >= 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("headroom_bytes must not be negative, got ", bytes));
+      "neither headroom_bytes nor limit_bytes may be negative");
 }
 
 absl::Status CheckFree(int64_t bytes) {
@@ -392,7 +392,7 @@ absl::StatusOr<Lease> LeaseBook::TakeIn(const Lease& claim, absl::Time now) {
   }
   const bool is_recovering = now < grants_resume_at_;
   if (!is_recovering && (claim.epoch >= next_epoch_ ||
-                         held > booked.total_bytes - booked.headroom_bytes)) {
+                         held > booked.size_bytes() - booked.headroom_bytes)) {
     return absl::FailedPreconditionError(
         "the lease is not known any more, and others may hold its bytes");
   }
@@ -593,7 +593,7 @@ absl::StatusOr<std::string> LeaseBook::RegisterDevice(
     return absl::InvalidArgumentError(
         absl::StrCat("total_bytes must be positive, got ", device.total_bytes));
   }
-  RETURN_IF_ERROR(CheckHeadroom(device.headroom_bytes));
+  RETURN_IF_ERROR(CheckPolicies(device.headroom_bytes, device.limit_bytes));
   RETURN_IF_ERROR(CheckFree(device.measured_free_bytes.value_or(0)));
   std::string evicted;
   if (devices_.count(device.id) == 0 &&
@@ -620,12 +620,14 @@ absl::StatusOr<std::string> LeaseBook::RegisterDevice(
   return evicted;
 }
 
-absl::Status LeaseBook::SetHeadroom(const std::string& device_id,
-                                    int64_t bytes) {
+absl::Status LeaseBook::SetPolicies(const std::string& device_id,
+                                    int64_t headroom_bytes,
+                                    int64_t limit_bytes) {
   Device* const device = FindDevice(device_id);
   if (device == nullptr) return UnknownDevice();
-  RETURN_IF_ERROR(CheckHeadroom(bytes));
-  device->booked.headroom_bytes = bytes;
+  RETURN_IF_ERROR(CheckPolicies(headroom_bytes, limit_bytes));
+  device->booked.headroom_bytes = headroom_bytes;
+  device->booked.limit_bytes = limit_bytes;
   return absl::OkStatus();
 }
 
@@ -752,7 +754,7 @@ void LeaseBook::AddMargin(Device& device, const Lease& lease,
     return;
   }
   int64_t& margin = device.margins[lease.purpose];
-  const int64_t limit = device.booked.total_bytes / kMarginDivisor;
+  const int64_t limit = device.booked.size_bytes() / kMarginDivisor;
   margin = std::min(margin, limit);  // the device may have shrunk
   margin += std::min({shortfall_bytes, lease.bytes, limit - margin});
 }
@@ -774,7 +776,7 @@ int64_t LeaseBook::Available(const Device& device,
   const auto above_headroom = [&booked](int64_t bytes) {
     return std::max<int64_t>(bytes - booked.headroom_bytes, 0);
   };
-  int64_t available = above_headroom(booked.total_bytes) - device.held_bytes;
+  int64_t available = above_headroom(booked.size_bytes()) - device.held_bytes;
   if (booked.measured_free_bytes) {
     available =
         std::min(available, above_headroom(*booked.measured_free_bytes) -

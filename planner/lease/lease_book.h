@@ -3,8 +3,10 @@
 #ifndef PLIMSOLL_PLANNER_LEASE_LEASE_BOOK_H_
 #define PLIMSOLL_PLANNER_LEASE_LEASE_BOOK_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -22,13 +24,18 @@ namespace plimsoll::planner {
 
 struct BookedDevice {
   std::string id;
-  int64_t total_bytes = 0;
+  int64_t total_bytes = 0;     // readings of its free bytes are of so many
   int64_t headroom_bytes = 0;  // a policy keeps them free
   // The device itself last said that so much is free, so memory that strangers
   // take is respected. It is absent without a reading.
   std::optional<int64_t> measured_free_bytes = std::nullopt;
   // Memory of the device may be swapped out, which no reading shows.
   bool may_swap = true;
+  // No more is granted, whatever total_bytes says.
+  int64_t limit_bytes = std::numeric_limits<int64_t>::max();
+
+  // What may be granted, with the headroom.
+  int64_t size_bytes() const { return std::min(total_bytes, limit_bytes); }
 };
 
 // Not thread-safe: its owner (the planner service) holds one mutex around it.
@@ -121,10 +128,11 @@ class LeaseBook {
   absl::StatusOr<std::string> RegisterDevice(
       const BookedDevice& device, const std::string& registrant = "");
 
-  // Changes how many bytes of a device a policy keeps free. If more is granted,
-  // nothing more is until it fits.
+  // Changes how many bytes of a device policies keep free, and how many they
+  // grant at most. If more is granted, nothing more is until it fits.
   // Errors: kNotFound; kInvalidArgument (negative).
-  absl::Status SetHeadroom(const std::string& device_id, int64_t bytes);
+  absl::Status SetPolicies(const std::string& device_id, int64_t headroom_bytes,
+                           int64_t limit_bytes);
 
   // Forgets a device, but for whether it is healthy.
   // Errors: kNotFound; kFailedPrecondition while leases are held on it.

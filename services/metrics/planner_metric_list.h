@@ -20,7 +20,8 @@ inline constexpr Metric kJournalGood = {
     "1 if the journal can be written, else 0; no value without a journal."};
 inline constexpr Metric kDeviceCapacityBytes = {
     "plimsoll_device_capacity_bytes", MetricType::kGauge, "device",
-    "Memory of the device."};
+    "Memory of the device, as it counts: no more than its workers and "
+    "--device-memory say."};
 inline constexpr Metric kDeviceHeadroomBytes = {
     "plimsoll_device_headroom_bytes", MetricType::kGauge, "device",
     "Bytes of the device that are kept free."};

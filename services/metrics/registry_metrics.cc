@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "planner/layout/memory_plan.h"
 #include "services/generation/quota_book.h"
+#include "services/generation/usage_file.h"
 #include "services/metrics/worker_metric_list.h"
 #include "services/worker/models/loaded_model.h"
 #include "worker/device/host_resources.h"
@@ -96,6 +97,8 @@ void AddPlan(const LoadedModel& model, const LoadedModel::Part& part,
     scrape.Add(kMemoryBytes, {name, device, {"kind", kind}}, kinds[kind]);
   }
   const worker::EngineLoad load = model.engine->CurrentLoad();
+  scrape.Add(kSessionKvBytes, {name, device},
+             load.sessions * (plan.kv.SlotBytes() + plan.mtp_kv.SlotBytes()));
   // All pages of a part have the same size.
   const int64_t used_bytes =
       load.kv_pages == 0 ? 0 : page_bytes / load.kv_pages * load.kv_used_pages;
@@ -180,6 +183,9 @@ void AddMemory(ModelRegistry& registry, Scrape& scrape) {
 
 void AddTenants(ModelRegistry& registry, Scrape& scrape) {
   if (registry.quotas() == nullptr) return;
+  if (UsageFile* const file = registry.quotas()->usage_file()) {
+    scrape.Add(kReceiptsLost, {}, file->n_lost());
+  }
   for (const auto& [name, usage] : registry.quotas()->Usage()) {
     const Scrape::Label tenant{"tenant", name};
     scrape.Add(kTenantRequests, {tenant, {"decision", "admitted"}},

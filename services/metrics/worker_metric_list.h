@@ -26,6 +26,11 @@ inline constexpr Metric kTenantTokens = {
     "Tokens of a tenant: prompt tokens that were computed or cached, and "
     "generated ones."};
 
+inline constexpr Metric kReceiptsLost = {
+    "plimsoll_receipts_lost_total", MetricType::kCounter, "",
+    "Receipts that could not be written and had no room to wait. No value "
+    "without --usage-file."};
+
 // Models, as they are now.
 inline constexpr Metric kModelState = {
     "plimsoll_model_state", MetricType::kGauge, "model, state",
@@ -44,6 +49,10 @@ inline constexpr Metric kSlots = {"plimsoll_slots", MetricType::kGauge, "model",
                                   "Streams that may run at once."};
 inline constexpr Metric kSessions = {"plimsoll_sessions", MetricType::kGauge,
                                      "model", "Open sessions."};
+inline constexpr Metric kSessionKvBytes = {
+    "plimsoll_session_kv_bytes", MetricType::kGauge, "model, device",
+    "Bytes of the KV cache that are reserved for open sessions, a whole "
+    "context for each."};
 inline constexpr Metric kKvPages = {
     "plimsoll_kv_pages", MetricType::kGauge, "model",
     "Pages of the KV cache, which all slots share."};
@@ -165,6 +174,10 @@ inline constexpr Metric kVllmCacheConfig = {
     "vllm:cache_config_info", MetricType::kGauge,
     "model_name, block_size, num_gpu_blocks",
     "1; the labels have the tokens of a page and the number of pages."};
+inline constexpr Metric kVllmRejections = {
+    "vllm:admission_rejections_total", MetricType::kCounter,
+    "model_name, reason",
+    "As plimsoll_admission_total with the decision refused."};
 // Names of OpenTelemetry's conventions, as Prometheus spells them.
 inline constexpr Metric kGenAiFirstToken = {
     "gen_ai_server_time_to_first_token_seconds", MetricType::kHistogram,

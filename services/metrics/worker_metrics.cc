@@ -19,9 +19,10 @@ void AddModelCounts(const std::string& name, const ModelCounts& counts,
   scrape.Add(kAdmission, {model, {"decision", "admitted"}, {"reason", ""}},
              counts.admitted.load());
   for (size_t i = 0; i < kRefusals.size(); ++i) {
-    scrape.Add(kAdmission,
-               {model, {"decision", "refused"}, {"reason", kRefusals[i]}},
-               counts.refused[i].load());
+    const Scrape::Label reason{"reason", kRefusals[i]};
+    const int64_t n_refused = counts.refused[i].load();
+    scrape.Add(kAdmission, {model, {"decision", "refused"}, reason}, n_refused);
+    scrape.Add(kVllmRejections, {{"model_name", name}, reason}, n_refused);
   }
   scrape.Add(kLoads, {model, {"result", "ok"}}, counts.loads.load());
   scrape.Add(kLoads, {model, {"result", "error"}}, counts.failed_loads.load());

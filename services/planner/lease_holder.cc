@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "services/host/process_identity.h"
+#include "services/server/access/identity.h"
 #include "services/server/token_list.h"
 #include "services/wire/from_proto.h"
 
@@ -36,6 +37,10 @@ std::string OwnedName(absl::string_view owner, absl::string_view name) {
   return absl::StrCat(owner, " ", name);
 }
 
+bool IsNameOf(absl::string_view holder, absl::string_view name) {
+  return holder == name || absl::EndsWith(holder, absl::StrCat(" ", name));
+}
+
 absl::StatusOr<std::string> HashSecret(absl::string_view secret) {
   if (secret.empty()) return std::string();
   if (secret.size() >= kMinSecretBytes && secret.size() <= kMaxSecretBytes) {
@@ -49,8 +54,14 @@ absl::StatusOr<std::string> HashSecret(absl::string_view secret) {
 absl::Status CheckHolder(const planner::Lease& lease,
                          const HolderProof& proof) {
   // Owners have no spaces.
-  if (!proof.owner.empty() &&
-      !absl::StartsWith(lease.holder, absl::StrCat(proof.owner, " "))) {
+  const bool is_owner =
+      proof.owner.empty() ||
+      absl::StartsWith(lease.holder, absl::StrCat(proof.owner, " "));
+  // Two tokens that are valid at once have two names.
+  const bool may_be_renamed =
+      absl::StartsWith(proof.owner, kTokenOwnerPrefix) &&
+      !lease.secret_hash.empty();
+  if (!is_owner && !may_be_renamed) {
     return absl::PermissionDeniedError("the lease belongs to another worker");
   }
   if (IsSecretOf(lease, proof.secret)) return absl::OkStatus();

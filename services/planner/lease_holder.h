@@ -26,14 +26,18 @@ struct HolderProof {
 // What the book calls something of `owner` that a request names.
 std::string OwnedName(absl::string_view owner, absl::string_view name);
 
+// Returns whether `holder` is what the book calls `name` for some owner.
+bool IsNameOf(absl::string_view holder, absl::string_view name);
+
 // Returns what the book keeps of a secret: its SHA-256 in hexadecimal; empty if
 // the secret is.
 // Errors: kInvalidArgument unless it has kMinSecretBytes to kMaxSecretBytes.
 absl::StatusOr<std::string> HashSecret(absl::string_view secret);
 
 // A lease without a secret belongs to whoever names it and its epoch: its
-// holder is of a version that has no secrets. How long the comparison takes
-// does not depend on the secret.
+// holder is of a version that has no secrets. A worker whose token has another
+// name now keeps its leases by their secret. How long the comparison takes does
+// not depend on the secret.
 // Errors: kPermissionDenied if the caller is not the holder.
 absl::Status CheckHolder(const planner::Lease& lease, const HolderProof& proof);
 

@@ -66,9 +66,11 @@ Ledger::Ledger(LedgerOptions options)
     : clock_(std::move(options.clock)),
       journal_(std::move(options.journal)),
       times_(options.times),
+      requires_secrets_(options.requires_secrets),
       observer_(options.observer),
       on_taken_over_(std::move(options.on_taken_over)),
       headrooms_(std::move(options.headrooms)),
+      size_limits_(std::move(options.sizes)),
       book_(options.first_epoch, journal_.get(), options.times),
       first_epoch_(options.first_epoch),
       feed_([this](const std::optional<Ids>& ids) { return StatesOf(ids); }),
@@ -213,6 +215,12 @@ absl::Status Ledger::Grant(const v1::ReserveRequest& request,
   ASSIGN_OR_RETURN(const std::string process,
                    ProcessName(request.has_process(), request.process()));
   ASSIGN_OR_RETURN(const std::string secret_hash, HashSecret(request.secret()));
+  if (requires_secrets_ && secret_hash.empty()) {
+    return absl::PermissionDeniedError(
+        "this planner takes reservations with a secret only "
+        "(--require-lease-secrets): start a worker of a version that sends "
+        "one");
+  }
   absl::MutexLock lock(&mu_);
   const absl::Time now = clock_();
   RETURN_IF_ERROR(Watch(process, now));
@@ -312,6 +320,11 @@ absl::StatusOr<planner::Lease> Ledger::Present(const v1::RenewRequest& request,
   claim.epoch = epoch;
   claim.device_id = presented.device_id();
   claim.holder = OwnedName(owner, presented.holder());
+  // The caller has proven that the lease is its own, by whatever name.
+  if (const planner::Lease* known = book_.Find(claim.id);
+      known != nullptr && IsNameOf(known->holder, presented.holder())) {
+    claim.holder = known->holder;
+  }
   claim.purpose = presented.purpose();
   ASSIGN_OR_RETURN(claim.bytes, Signed(presented.bytes(), "presented.bytes"));
   ASSIGN_OR_RETURN(claim.measured_bytes, Signed(presented.measured_bytes(),
@@ -347,7 +360,9 @@ absl::Status Ledger::Renew(const v1::RenewRequest& request,
                          request.has_presented() ? lease->id : "", now));
   }
   *response.mutable_lease() = Describe(*lease, now);
-  response.set_device_unknown(devices_.count(lease->device_id) == 0);
+  const auto device = devices_.find(lease->device_id);
+  response.set_device_unknown(device == devices_.end() ||
+                              !device->second.sizes.Knows(lease->holder));
   feed_.Touch(lease->device_id);
   return absl::OkStatus();
 }
@@ -415,128 +430,6 @@ v1::Lease Ledger::Describe(const planner::Lease& lease, absl::Time now) const {
     message.set_watched_pid(ToUint32(process->pid));
   }
   return message;
-}
-
-DeviceState Ledger::StateOf(const std::string& id,
-                            const Registered& device) const {
-  return {.profile = device.message,
-          .free_bytes = device.profile.free_bytes,
-          .headroom_bytes = device.headroom_bytes,
-          .held_bytes = book_.HeldBytes(id).value_or(0),
-          .available_bytes = book_.AvailableBytes(id).value_or(0),
-          .is_healthy = book_.IsHealthy(id)};
-}
-
-std::vector<std::string> Ledger::IdsFrom(const std::string& first) {
-  absl::MutexLock lock(&mu_);
-  std::vector<std::string> ids;
-  for (auto it = devices_.lower_bound(first);
-       it != devices_.end() && ids.size() < kDeviceBatch; ++it) {
-    ids.push_back(it->first);
-  }
-  return ids;
-}
-
-Ledger::States Ledger::StatesOf(const std::optional<Ids>& ids) {
-  States states;
-  const auto take = [&](const std::vector<std::string>& batch) {
-    absl::MutexLock lock(&mu_);
-    for (const std::string& id : batch) {
-      const auto found = devices_.find(id);
-      if (found == devices_.end()) continue;
-      states.emplace(id, StateOf(id, found->second));
-    }
-  };
-  if (!ids.has_value()) {
-    std::string next;
-    while (true) {
-      const std::vector<std::string> batch = IdsFrom(next);
-      if (batch.empty()) return states;
-      take(batch);
-      next = batch.back() + '\0';
-    }
-  }
-  std::vector<std::string> batch;
-  for (const std::string& id : *ids) {
-    batch.push_back(id);
-    if (batch.size() < kDeviceBatch) continue;
-    take(batch);
-    batch.clear();
-  }
-  take(batch);
-  return states;
-}
-
-absl::Status Ledger::RegisterDevice(const v1::RegisterDeviceRequest& request,
-                                    v1::RegisterDeviceResponse& response,
-                                    const std::string& owner) {
-  ASSIGN_OR_RETURN(const planner::DeviceProfile profile,
-                   FromProto(request.profile()));
-  ASSIGN_OR_RETURN(const int64_t asked_headroom_bytes,
-                   Signed(request.headroom_bytes(), "headroom_bytes"));
-  const std::string holder = OwnedName(owner, request.holder());
-  if (holder.size() > planner::LeaseBook::kMaxIdBytes) {
-    return absl::InvalidArgumentError("holder has more than 256 bytes");
-  }
-  planner::BookedDevice device{.id = profile.id,
-                               .total_bytes = profile.total_bytes,
-                               .may_swap = !request.never_swapped()};
-  if (request.profile().has_free_bytes()) {
-    device.measured_free_bytes = profile.free_bytes;
-  }
-  auto message = std::make_shared<v1::DeviceProfile>(ToProto(profile));
-  message->clear_free_bytes();
-  absl::MutexLock lock(&mu_);
-  book_.Expire(clock_());
-  device.headroom_bytes =
-      headrooms_.Of(profile.id).value_or(asked_headroom_bytes);
-  // A failed device does not become healthy because its holder says so.
-  ASSIGN_OR_RETURN(
-      const std::string evicted,
-      book_.RegisterDevice(device, request.unhealthy() ? "" : holder));
-  FlushJournal();  // its reading may have freed something
-  if (!evicted.empty()) {
-    devices_.erase(evicted);
-    feed_.Touch(evicted);
-  }
-  Registered& registered = devices_[profile.id];
-  registered.profile = profile;
-  registered.asked_headroom_bytes = asked_headroom_bytes;
-  registered.headroom_bytes = device.headroom_bytes;
-  // A profile that did not change stays the same object for watchers.
-  if (registered.message == nullptr ||
-      registered.message->SerializeAsString() != message->SerializeAsString()) {
-    registered.message = std::move(message);
-  }
-  if (request.unhealthy()) {
-    RETURN_IF_ERROR(book_.MarkUnhealthy(profile.id, holder));
-  }
-  feed_.Touch(profile.id);
-  *response.mutable_device() = ToProto(StateOf(profile.id, registered));
-  return absl::OkStatus();
-}
-
-void Ledger::SetHeadrooms(HeadroomPolicy headrooms) {
-  absl::MutexLock lock(&mu_);
-  headrooms_ = std::move(headrooms);
-  for (auto& [id, device] : devices_) {
-    device.headroom_bytes =
-        headrooms_.Of(id).value_or(device.asked_headroom_bytes);
-    PLIMSOLL_CHECK(book_.SetHeadroom(id, device.headroom_bytes).ok(),
-                   "the book has every device, and no headroom is negative");
-  }
-  feed_.TouchAll();
-}
-
-absl::Status Ledger::ListDevices(v1::ListDevicesResponse& response) {
-  {
-    absl::MutexLock lock(&mu_);
-    book_.Expire(clock_());
-  }
-  for (const auto& [id, state] : StatesOf(std::nullopt)) {
-    *response.add_devices() = ToProto(state);
-  }
-  return absl::OkStatus();
 }
 
 std::vector<planner::Lease> Ledger::LeasesFor(

@@ -21,8 +21,9 @@
 #include "planner/layout/device_profile.h"
 #include "planner/lease/lease_book.h"
 #include "plimsoll/v1/planner.pb.h"
+#include "services/planner/device_bytes.h"
 #include "services/planner/device_feed.h"
-#include "services/planner/headroom.h"
+#include "services/planner/device_sizes.h"
 #include "services/planner/journal.h"
 #include "services/planner/lease_holder.h"
 #include "services/planner/ledger_observer.h"
@@ -39,7 +40,9 @@ struct LedgerOptions {
   // An epoch above those of all earlier planners. A whole journal has its own.
   int64_t first_epoch = 1;
   planner::LeaseTimes times = {};
-  HeadroomPolicy headrooms = {};
+  bool requires_secrets = false;  // of reservations
+  DeviceBytes headrooms = {};     // that nobody gets
+  DeviceBytes sizes = {};         // no device has more, whatever workers say
   LedgerObserver* observer = nullptr;  // it outlives the ledger
   // Called with the ledger's lock held, once another planner has taken the
   // journal over. It may be null.
@@ -103,8 +106,10 @@ class Ledger {
                           v1::ListLeasesResponse& response)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Changes how much is kept free of which device, now and later.
-  void SetHeadrooms(HeadroomPolicy headrooms) ABSL_LOCKS_EXCLUDED(mu_);
+  // Changes how much is kept free of which device, and how much it has at most,
+  // now and later.
+  void SetPolicies(DeviceBytes headrooms, DeviceBytes sizes)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // Expires the leases that are due, and tries failed writes again. The ledger
   // calls it by itself about every ProcessWatch::kTick.
@@ -115,7 +120,9 @@ class Ledger {
 
  private:
   struct Registered {
-    planner::DeviceProfile profile;
+    planner::DeviceProfile profile;  // with the size that counts
+    DeviceSizes sizes;
+    int64_t said_bytes = 0;  // its size, as who registered it last says
     int64_t asked_headroom_bytes = 0;  // as who registered the device wants it
     int64_t headroom_bytes = 0;        // as it is
     std::shared_ptr<const v1::DeviceProfile> message;  // it lacks free_bytes
@@ -168,6 +175,16 @@ class Ledger {
   std::vector<planner::Lease> LeasesFor(const v1::ListLeasesRequest& request,
                                         const std::string& process) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // What may be granted of a device, whatever who registers it says.
+  int64_t LimitOf(const std::string& id, const DeviceSizes& sizes) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Takes `said` as the holder's word for the size of the device, and forgets
+  // what nobody stands for any more. Returns the limit that there is now.
+  int64_t TakeSize(const planner::DeviceProfile& said,
+                   const std::string& holder, DeviceSizes& sizes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Makes the device's message anew for watchers, if its profile has changed.
+  static void Publish(Registered& device);
   // The device must be registered.
   DeviceState StateOf(const std::string& id, const Registered& device) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -190,10 +207,12 @@ class Ledger {
   const std::function<absl::Time()> clock_;
   const std::unique_ptr<Journal> journal_ ABSL_PT_GUARDED_BY(mu_);
   const planner::LeaseTimes times_;
+  const bool requires_secrets_;
   LedgerObserver* const observer_;
   const std::function<void()> on_taken_over_;
   absl::Mutex mu_;
-  HeadroomPolicy headrooms_ ABSL_GUARDED_BY(mu_);
+  DeviceBytes headrooms_ ABSL_GUARDED_BY(mu_);
+  DeviceBytes size_limits_ ABSL_GUARDED_BY(mu_);
   planner::LeaseBook book_ ABSL_GUARDED_BY(mu_);
   const int64_t first_epoch_;
   // True while the journal must still be marked as whole.

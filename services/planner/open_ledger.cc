@@ -63,7 +63,9 @@ absl::StatusOr<LedgerOptions> OpenLedger(
   LedgerOptions ledger;
   ledger.clock = BootTime;
   ledger.times = options.times;
+  ledger.requires_secrets = options.requires_secrets;
   ledger.headrooms = options.headrooms;
+  ledger.sizes = options.sizes;
   planner::StartEvidence evidence{
       .is_said_first = options.is_first,
       .wall_millis = absl::ToUnixMillis(absl::Now())};

@@ -34,6 +34,7 @@ void AddTimeFlags(CLI::App& app, LeaseTimes& times,
 struct OpenChoices {
   std::optional<absl::Duration> recovery;
   std::vector<std::string> headrooms;
+  std::vector<std::string> sizes;
 };
 
 void AddPlannerFlags(CLI::App& app, PlannerFlags& flags, OpenChoices& open) {
@@ -61,9 +62,19 @@ void AddPlannerFlags(CLI::App& app, PlannerFlags& flags, OpenChoices& open) {
                "While another planner has the journal, wait for it and answer "
                "health checks only (not ready); then grant at once with its "
                "leases. Both must be on one host");
+  app.add_flag("--require-lease-secrets", options.requires_secrets,
+               "Refuse reservations without a secret, which workers of "
+               "versions before secrets make");
   app.add_option("--headroom", open.headrooms,
                  "Keep so many bytes of a device free, or of each device that "
                  "is not named; repeatable (what its worker says, or 0)")
+      ->type_name("[DEVICE=]BYTES")
+      ->expected(1)
+      ->take_all();
+  app.add_option("--device-memory", open.sizes,
+                 "Grant no more than so many bytes of a device, or of each "
+                 "device that is not named, whatever its workers say that it "
+                 "has; repeatable (what the worker says that says least)")
       ->type_name("[DEVICE=]BYTES")
       ->expected(1)
       ->take_all();
@@ -76,7 +87,10 @@ absl::Status CompletePlannerFlags(const OpenChoices& open,
     return absl::InvalidArgumentError(
         "--standby needs --journal: it waits for the one of another planner");
   }
-  ASSIGN_OR_RETURN(options.headrooms, ParseHeadrooms(open.headrooms));
+  ASSIGN_OR_RETURN(options.headrooms,
+                   ParseDeviceBytes("--headroom", open.headrooms));
+  ASSIGN_OR_RETURN(options.sizes, ParseDeviceBytes("--device-memory",
+                                                   open.sizes, /*least=*/1));
   options.times.recovery = open.recovery.value_or(
       std::max(LeaseTimes::kDefaultTtl, options.times.ttl));
   return planner::CheckLeaseTimes(options.times);

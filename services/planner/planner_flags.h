@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "planner/lease/lease.h"
-#include "services/planner/headroom.h"
+#include "services/planner/device_bytes.h"
 #include "services/server/flags.h"
 #include "services/server/server.h"
 #include "services/settings/settings.h"
@@ -23,7 +23,9 @@ struct PlannerOptions {
   bool is_first = false;    // --first: no earlier lease may be held
   bool is_standby = false;  // --standby: waits for the journal
   planner::LeaseTimes times = {};
-  HeadroomPolicy headrooms = {};
+  bool requires_secrets = false;  // of reservations
+  DeviceBytes headrooms = {};     // that nobody gets
+  DeviceBytes sizes = {};         // no device has more
 };
 
 // All settings of a planner.

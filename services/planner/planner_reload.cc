@@ -39,8 +39,8 @@ void ReloadPlanner(const absl::StatusOr<PlannerFlags>& flags,
     targets.planner.SetModels(std::move(models));
     return absl::OkStatus();
   };
-  const auto set_headrooms = [&] {
-    targets.ledger.SetHeadrooms(flags->options.headrooms);
+  const auto set_policies = [&] {
+    targets.ledger.SetPolicies(flags->options.headrooms, flags->options.sizes);
     return absl::OkStatus();
   };
   const auto set_level = [&] {
@@ -49,7 +49,8 @@ void ReloadPlanner(const absl::StatusOr<PlannerFlags>& flags,
   };
   ApplySettings(flags->settings,
                 {{"model", set_models},
-                 {"headroom", set_headrooms},
+                 {"device-memory", set_policies},
+                 {"headroom", set_policies},
                  {"log-level", set_level}},
                 in_effect);
 }

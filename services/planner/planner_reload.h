@@ -25,7 +25,8 @@ struct ReloadTargets {
 };
 
 // Gives the planner what has changed of `model` since `in_effect`, the ledger
-// what has changed of `headroom`, and the log what has changed of `log-level`;
+// what has changed of `headroom` and of `device-memory`, and the log what has
+// changed of `log-level`;
 // other settings of a planner stay while it runs. The log says what happened;
 // flags that are in error change nothing.
 void ReloadPlanner(const absl::StatusOr<PlannerFlags>& flags,

@@ -110,6 +110,9 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
         context, limits_, *request, *response, [&]() -> absl::Status {
           return Traced(*context, "Reserve", [&]() -> absl::Status {
             ASSIGN_OR_RETURN(const std::string owner, OwnerOf(*context));
+            if (request->has_process()) {
+              RETURN_IF_ERROR(CheckProcess(*context, request->process()));
+            }
             return ledger_.Reserve(*request, *response, owner);
           });
         });
@@ -133,6 +136,10 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
     return AnswerUnary(
         context, limits_, *request, *response, [&]() -> absl::Status {
           ASSIGN_OR_RETURN(const std::string owner, OwnerOf(*context));
+          if (request->presented().has_process()) {
+            RETURN_IF_ERROR(
+                CheckProcess(*context, request->presented().process()));
+          }
           return ledger_.Renew(*request, *response, owner);
         });
   }
@@ -251,6 +258,21 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
     std::optional<Identity> caller = CallerOf(context, *guard);
     if (caller.has_value()) return std::move(caller->lease_owner);
     return absl::UnauthenticatedError("the token is not valid any more");
+  }
+
+  // Whether the caller may be this process, by what the kernel says.
+  // Errors: kPermissionDenied.
+  absl::Status CheckProcess(const CallbackServerContext& context,
+                            const v1::ProcessIdentity& process) const {
+    const auto guard = limits_.gate.guard_of_changes();
+    const std::optional<size_t> local_class = LocalClassOf(context);
+    if (guard == nullptr || !local_class.has_value()) return absl::OkStatus();
+    return guard->processes().Check(
+        *local_class,
+        {.pid = process.pid(),
+         .start_ticks = static_cast<int64_t>(process.start_ticks()),
+         .boot_id = process.boot_id(),
+         .pid_namespace = static_cast<int64_t>(process.pid_namespace())});
   }
 
   Planner& planner_;

@@ -19,6 +19,7 @@
 #include "services/server/access/auth_failure.h"
 #include "services/server/access/grants.h"
 #include "services/server/access/identity.h"
+#include "services/server/access/local_processes.h"
 #include "services/server/access/refusal_delay.h"
 #include "services/server/token_file.h"
 
@@ -75,6 +76,8 @@ class CallGuard {
   size_t LocalClassOf(const LocalPeer& peer) const;
   // Returns nothing for the last class, and for numbers that are none.
   std::optional<Identity> LocalIdentity(size_t local_class) const;
+  // The processes of each class that have connected.
+  LocalProcesses& processes() { return processes_; }
 
  private:
   struct Verdict {
@@ -94,6 +97,7 @@ class CallGuard {
   int64_t n_refused_ ABSL_GUARDED_BY(mu_) = 0;  // since the last line
   absl::Time logged_at_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   RefusalDelay delay_;
+  LocalProcesses processes_;
 };
 
 }  // namespace plimsoll::services

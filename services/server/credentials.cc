@@ -40,16 +40,24 @@ absl::string_view TextOf(const grpc_slice& slice) {
 // cannot set any.
 constexpr char kLocalClass[] = "plimsoll_local_class";
 
+// The class that stands in these values of kLocalClass.
+std::optional<size_t> ClassIn(const std::vector<std::string>& marks) {
+  size_t local_class = 0;
+  if (marks.empty() || !absl::SimpleAtoi(marks.front(), &local_class)) {
+    return std::nullopt;
+  }
+  return local_class;
+}
+
 // What a connection proves. `values_of` gives all values of a property.
 template <typename ValuesOf>
 std::optional<Identity> Known(const ValuesOf& values_of,
                               const CallGuard& guard) {
   const std::vector<std::string> marks = values_of(kLocalClass);
   if (!marks.empty()) {
-    size_t local_class = 0;
-    return absl::SimpleAtoi(marks.front(), &local_class)
-               ? guard.LocalIdentity(local_class)
-               : std::nullopt;
+    const std::optional<size_t> local_class = ClassIn(marks);
+    return local_class.has_value() ? guard.LocalIdentity(*local_class)
+                                   : std::nullopt;
   }
   CertificateNames names{.uris = values_of(GRPC_PEER_URI_PROPERTY_NAME),
                          .dns = values_of(GRPC_PEER_DNS_PROPERTY_NAME)};
@@ -66,6 +74,17 @@ std::vector<std::string> ValuesIn(const grpc_auth_context* context,
   while (const grpc_auth_property* property =
              grpc_auth_property_iterator_next(&properties)) {
     values.emplace_back(property->value, property->value_length);
+  }
+  return values;
+}
+
+std::vector<std::string> ValuesIn(const grpc::CallbackServerContext& context,
+                                  const char* name) {
+  std::vector<std::string> values;
+  const auto connection = context.auth_context();
+  if (connection == nullptr) return values;
+  for (const grpc::string_ref& value : connection->FindPropertyValues(name)) {
+    values.emplace_back(value.data(), value.size());
   }
   return values;
 }
@@ -315,17 +334,12 @@ std::shared_ptr<grpc::ChannelCredentials> NewChannelCredentials(
                                                         GRPC_SECURITY_NONE));
 }
 
+std::optional<size_t> LocalClassOf(const grpc::CallbackServerContext& context) {
+  return ClassIn(ValuesIn(context, kLocalClass));
+}
+
 std::optional<Identity> CallerOf(const grpc::CallbackServerContext& context,
                                  const CallGuard& guard) {
-  const auto connection = context.auth_context();
-  const auto values_of = [&connection](const char* name) {
-    std::vector<std::string> values;
-    if (connection == nullptr) return values;
-    for (const grpc::string_ref& value : connection->FindPropertyValues(name)) {
-      values.emplace_back(value.data(), value.size());
-    }
-    return values;
-  };
   // Two tokens are none: nobody knows which one counts elsewhere.
   const auto& metadata = context.client_metadata();
   const auto found = metadata.find("authorization");
@@ -333,7 +347,10 @@ std::optional<Identity> CallerOf(const grpc::CallbackServerContext& context,
   if (metadata.count("authorization") == 1) {
     authorization = {found->second.data(), found->second.size()};
   }
-  return guard.Identify(authorization, Known(values_of, guard));
+  return guard.Identify(
+      authorization,
+      Known([&context](const char* name) { return ValuesIn(context, name); },
+            guard));
 }
 
 }  // namespace plimsoll::services

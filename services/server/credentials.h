@@ -46,6 +46,10 @@ std::shared_ptr<grpc::ServerCredentials> NewLocalCredentials(
 std::shared_ptr<grpc::ChannelCredentials> NewChannelCredentials(
     const ClientSecurity& security, absl::string_view address);
 
+// Returns the class of the process that makes a call through a Unix socket
+// (CallGuard::LocalClassOf); nothing for other calls.
+std::optional<size_t> LocalClassOf(const grpc::CallbackServerContext& context);
+
 // Returns who makes a call of a server with these credentials: what
 // CallGuard::Identify says of the call's token and its connection.
 std::optional<Identity> CallerOf(const grpc::CallbackServerContext& context,

@@ -57,7 +57,11 @@ std::optional<Identity> TokenFile::Find(absl::string_view authorization) {
   Refresh(now);
   const TokenEntry* entry = FindToken(tokens_, token);
   if (entry == nullptr || entry->expires <= now) return std::nullopt;
-  return Identity{entry->name, entry->tenant, entry->role};
+  Identity identity{entry->name, entry->tenant, entry->role};
+  if (entry->role == Role::kWorker) {
+    identity.lease_owner = absl::StrCat(kTokenOwnerPrefix, entry->name);
+  }
+  return identity;
 }
 
 }  // namespace plimsoll::services

@@ -51,6 +51,7 @@ struct Grant {
 struct LocalPeer {
   uid_t uid = 0;
   std::vector<gid_t> gids = {};  // all groups of the process
+  pid_t pid = 0;                 // 0: its namespace is not known here
 };
 
 // The names in a client's certificate, which a CA has signed.

@@ -4,9 +4,13 @@
 
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "services/server/roles.h"
 
 namespace plimsoll::services {
+
+// The owners of leases that a worker with a token holds begin with it.
+inline constexpr absl::string_view kTokenOwnerPrefix = "token:";
 
 // The identity of a caller, which a token, a user of this machine or a
 // certificate proves.

@@ -52,7 +52,9 @@ LocalSocket::Handler AddLocalAcceptors(grpc::ServerBuilder& builder,
         AddAcceptor(builder, NewLocalCredentials(guard, i, options.served)));
   }
   return [acceptors, guard](OwnedFd connection, const LocalPeer& peer) {
-    HandOver(std::move(connection), *acceptors->at(guard->LocalClassOf(peer)));
+    const size_t local_class = guard->LocalClassOf(peer);
+    guard->processes().Add(local_class, peer.pid);
+    HandOver(std::move(connection), *acceptors->at(local_class));
   };
 }
 

@@ -98,7 +98,7 @@ absl::StatusOr<LocalPeer> PeerOfSocket(int fd) {
   if (peer.uid == static_cast<uid_t>(-1)) {
     return absl::UnavailableError("this socket has no other end");
   }
-  return LocalPeer{peer.uid, GroupsOfSocket(fd, peer.gid)};
+  return LocalPeer{peer.uid, GroupsOfSocket(fd, peer.gid), peer.pid};
 }
 
 LocalSocket::LocalSocket(std::string path, Handler handler)

@@ -486,6 +486,29 @@ def test_a_workers_tenant_is_that_of_the_gateways_token(
         assert chat(server, Authorization=f"Bearer {tokens.of['a']}").is_success
 
 
+def test_a_workers_receipts_name_the_tenant_that_asked_the_gateway(
+    smollm2, tokens, tmp_path  # noqa: F811
+):
+    file = tmp_path / "usage.jsonl"
+    worker = new_worker(*tokens.flag(), f"--usage-file={file}",
+                        "--metrics-listen=127.0.0.1:0")
+    with worker, Gateway(*tokens.flag(), f"--token-file={secret(tokens, 'a')}",
+                         workers=(worker,)) as server:
+        server.await_ready()
+        reply = chat(server, {**GREEDY, "max_tokens": 5},
+                     Authorization=f"Bearer {tokens.of['u']}",
+                     **{"X-Request-Id": "asked-1"})
+        usage = reply.json()["usage"]
+        until(lambda: file.read_text().endswith("\n"), what="the receipt")
+        scrape = httpx.get(f"http://{metrics_address(worker)}/metrics").text
+        assert "\nplimsoll_receipts_lost_total 0\n" in scrape
+    (receipt,) = map(json.loads, file.read_text().splitlines())
+    assert receipt["tenant"] == "team-a" and receipt["request"] == "asked-1"
+    assert receipt["generated_tokens"] == usage["completion_tokens"] > 0
+    assert (receipt["prompt_tokens"] + receipt["cached_tokens"]
+            == usage["prompt_tokens"])
+
+
 def secret(tokens, name):  # noqa: F811
     path = tokens.file.with_name(f"{name}.token")
     path.write_text(tokens.of[name])

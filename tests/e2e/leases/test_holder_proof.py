@@ -70,6 +70,20 @@ def test_a_secret_has_a_limited_length(planner, length, is_good):
     assert "secret has" in failures[0].message
 
 
+def test_a_planner_may_refuse_workers_without_secrets(smollm2):
+    flag = "--require-lease-secrets"
+    with Planner(flag) as planner:
+        register(planner)
+        with refused(DENIED) as failures:
+            reserve(planner, "of an earlier version", 600)
+        assert flag in failures[0].message
+        assert not planner.leases()
+        assert reserve_with(planner, SECRET).bytes == 600
+        flags = ("--n-ctx=256", "--slots=1", f"--planner={planner.address}")
+        with Worker(model_flag("smollm2"), *flags) as worker:
+            worker.await_ready()
+
+
 def test_nobody_is_told_the_secret(planner, tmp_path):
     register(planner)
     lease = reserve_with(planner, SECRET)

@@ -102,6 +102,20 @@ def test_a_worker_says_what_it_did(pair):
     assert 0 < first < whole
     assert after['vllm:num_requests_running{model_name="smollm2"}'] == 0
     assert 0 <= after['vllm:kv_cache_usage_perc{model_name="smollm2"}'] <= 1
+    refusals = 'vllm:admission_rejections_total{model_name="smollm2",reason='
+    assert after[refusals + '"queue_full"}'] == 0
+    sessions = 'plimsoll_session_kv_bytes{model="smollm2",device="host/cpu"}'
+    assert after[sessions] == 0
+    opened = worker.sessions.OpenSession(
+        stubs.session.OpenSessionRequest(model="smollm2"), timeout=CALL_SECONDS
+    ).session
+    assert metrics_of(address)[sessions] == opened.reserved_bytes > 0
+    worker.sessions.CloseSession(
+        stubs.session.CloseSessionRequest(
+            model="smollm2", session_id=opened.session_id
+        ),
+        timeout=CALL_SECONDS,
+    )
     planned = after['plimsoll_planned_bytes{device="host/cpu"}']
     measured = after['plimsoll_measured_bytes{device="host/cpu"}']
     ratio = after['plimsoll_plan_error_ratio{device="host/cpu"}']

@@ -180,18 +180,42 @@ TEST_F(LeaseBookDevicesTest, PurposesUpToTheirLimitAndNotPastIt) {
   EXPECT_EQ(Available("1"), kAll - 20);
 }
 
-TEST_F(LeaseBookDevicesTest, HeadroomChangesAndTakesNothingAway) {
+TEST_F(LeaseBookDevicesTest, PoliciesChangeAndTakeNothingAway) {
   Register("d");
   Reserve("a", 600);
-  ASSERT_TRUE(book_.SetHeadroom("d", 400).ok());
+  const auto set = [this](int64_t headroom, int64_t limit) {
+    ASSERT_TRUE(book_.SetPolicies("d", headroom, limit).ok());
+  };
+  set(400, kAll);
   EXPECT_EQ(Available(), 0);
-  ASSERT_TRUE(book_.SetHeadroom("d", 100).ok());
+  set(100, kAll);
   EXPECT_EQ(Available(), 300);
-  ASSERT_TRUE(book_.SetHeadroom("d", kAll + 1).ok());
+  set(100, 750);
+  EXPECT_EQ(Available(), 50);
+  set(0, 0);
+  EXPECT_EQ(Available(), 0);
+  set(kAll + 1, kAll);
   EXPECT_EQ(Available(), 0);
   EXPECT_EQ(*book_.HeldBytes("d"), 600);
-  EXPECT_TRUE(absl::IsInvalidArgument(book_.SetHeadroom("d", -1)));
-  EXPECT_TRUE(absl::IsNotFound(book_.SetHeadroom("e", 1)));
+  set(0, kAll + 1);
+  EXPECT_EQ(Available(), 400) << "a limit adds nothing";
+  EXPECT_TRUE(absl::IsInvalidArgument(book_.SetPolicies("d", -1, kAll)));
+  EXPECT_TRUE(absl::IsInvalidArgument(book_.SetPolicies("d", 0, -1)));
+  EXPECT_TRUE(absl::IsNotFound(book_.SetPolicies("e", 1, kAll)));
+}
+
+// What is used is the device's total without what is free, whatever the limit.
+TEST_F(LeaseBookDevicesTest, NoLimitLetsAReadingFreeWhatIsStillUsed) {
+  ASSERT_TRUE(book_.RegisterDevice({"d", kAll, 0, kAll}).ok());
+  const int64_t epoch = Reserve("a", 600);
+  ASSERT_TRUE(book_.Confirm("a", epoch, 600, At(0)).ok());
+  book_.Expire(At(1'000'000));
+  ASSERT_TRUE(book_.SetPolicies("d", 0, 500).ok());
+  ASSERT_TRUE(book_.ReadFree("d", 400, "", At(1'000'000)).ok());
+  EXPECT_EQ(*book_.HeldBytes("d"), 600) << "600 of 1,000 bytes are used";
+  ASSERT_TRUE(book_.ReadFree("d", kAll, "", At(1'000'000)).ok());
+  EXPECT_EQ(*book_.HeldBytes("d"), 0);
+  EXPECT_EQ(Available(), 500);
 }
 
 }  // namespace

@@ -98,6 +98,8 @@ class LeaseScript {
     const int64_t reading = Below(2) == 0 ? -1 : Below(total + 1);
     const int registrant = Choose(kHolders + 2) - 1;
     const bool may_swap = Below(8) == 0;
+    const int64_t limit =
+        Below(3) == 0 ? Below(1'200) : int64_t{NaiveBook::kNoLimit};
     Expect(book_
                .RegisterDevice(
                    {.id = Name('d', device),
@@ -105,11 +107,13 @@ class LeaseScript {
                     .headroom_bytes = headroom,
                     .measured_free_bytes =
                         reading < 0 ? std::nullopt : std::optional(reading),
-                    .may_swap = may_swap},
+                    .may_swap = may_swap,
+                    .limit_bytes = limit},
                    Name('h', registrant))
                .ok(),
            "RegisterDevice");
-    naive_.Register(device, total, headroom, reading, registrant, may_swap);
+    naive_.Register(device, total, headroom, reading, registrant, may_swap,
+                    limit);
   }
 
   void Read() {
@@ -217,7 +221,7 @@ class LeaseScript {
     if (naive_.next_epoch == before) return;
     ++n_granted;
     const NaiveBook::Device& d = naive_.devices[static_cast<size_t>(device)];
-    Expect(naive_.Held(device) <= d.total - d.headroom,
+    Expect(naive_.Held(device) <= d.Size() - d.headroom,
            "more was granted than there is");
   }
 

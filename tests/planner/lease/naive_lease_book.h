@@ -22,6 +22,7 @@ class NaiveBook {
   static constexpr int64_t kNotNow = -2;   // one that is not
   static constexpr int64_t kNeverYet = int64_t{1} << 60;
   static constexpr int64_t kNotOnce = -kNeverYet;
+  static constexpr int64_t kNoLimit = int64_t{1} << 60;
 
   struct Entry {
     int id, process, device, request;  // request: -1 = adopted
@@ -40,10 +41,12 @@ class NaiveBook {
     bool registered = false, unhealthy = false;
     int unhealthy_by = -1;
     int64_t total = 0, headroom = 0, reading = -1;  // reading: -1 = none
+    int64_t limit = kNoLimit;
     int64_t margin = 0;  // margin of loads with a purpose
     bool may_swap = true;
     // A reading that holders may still speak about; kNeverYet: there is none.
     int64_t old_came = kNeverYet, old_used = 0;
+    int64_t Size() const { return std::min(total, limit); }
   };
   struct Reply {
     int request;
@@ -110,7 +113,7 @@ class NaiveBook {
                     bool has_purpose = false) const {
     const Device& d = devices[static_cast<size_t>(device)];
     if (d.unhealthy) return 0;
-    int64_t free = d.total - d.headroom - sums.held;
+    int64_t free = d.Size() - d.headroom - sums.held;
     if (d.reading >= 0) {
       const int64_t measured = std::max<int64_t>(d.reading - d.headroom, 0);
       free = std::min(free, measured - sums.unread);
@@ -194,7 +197,8 @@ class NaiveBook {
   }
   // registrant: -1 = nobody.
   void Register(int device, int64_t total, int64_t headroom, int64_t reading,
-                int registrant, bool may_swap = true) {
+                int registrant, bool may_swap = true,
+                int64_t limit = kNoLimit) {
     Device& d = devices[static_cast<size_t>(device)];
     bool holds_some = false;
     for (const Entry& e : entries) {
@@ -207,6 +211,7 @@ class NaiveBook {
     d.registered = true;
     d.may_swap = may_swap;
     d.total = total;
+    d.limit = limit;
     d.headroom = headroom;
     Read(device, reading, -1);
   }
@@ -268,7 +273,7 @@ class NaiveBook {
     const Device& d = devices[static_cast<size_t>(claim.device)];
     if (!d.registered || claim.bytes > d.total) return false;
     const bool fits =
-        claim.bytes <= d.total - d.headroom - Held(claim.device) &&
+        claim.bytes <= d.Size() - d.headroom - Held(claim.device) &&
         claim.epoch < next_epoch;
     const bool is_written = now >= doors_open;
     if (is_written && !fits) return false;
@@ -298,7 +303,8 @@ class NaiveBook {
     e.released = true;
     Device& d = devices[static_cast<size_t>(e.device)];
     if (e.has_purpose && shortfall > 0) {
-      d.margin = std::min(d.margin + std::min(shortfall, e.bytes), d.total / 4);
+      d.margin =
+          std::min(d.margin + std::min(shortfall, e.bytes), d.Size() / 4);
     }
     if (e.in_reading && d.reading >= 0) {
       d.reading =

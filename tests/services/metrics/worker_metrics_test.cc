@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <set>
@@ -15,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "services/generation/quota_book.h"
+#include "services/generation/usage_file.h"
 #include "services/metrics/span_metric.h"
 #include "services/metrics/worker_metric_list.h"
 #include "services/worker/models/observer_list.h"
@@ -145,6 +147,9 @@ TEST_F(WorkerMetricsTest, APromptThatIsTooLongIsRefused) {
   EXPECT_THAT(Value("plimsoll_admission_total{model=\"a\","
                     R"(decision="refused",reason="prompt_too_long"})"),
               Optional(1.0));
+  EXPECT_THAT(Value("vllm:admission_rejections_total{model_name=\"a\","
+                    R"(reason="prompt_too_long"})"),
+              Optional(1.0));
   EXPECT_THAT(Value("plimsoll_admission_total{model=\"a\","
                     R"(decision="admitted",reason=""})"),
               Optional(0.0));
@@ -206,9 +211,11 @@ TEST_F(WorkerMetricsTest, AScrapeHasTheMetricsOfTheList) {
   EXPECT_EQ(types.size(), WorkerMetricList().size());
   for (const Metric* metric : WorkerMetricList()) {
     ASSERT_EQ(types.count(metric->name), 1u) << metric->name;
-    // These have no values without quotas, a tracer, or `--preemption off`.
+    // These have no values without quotas, a file of receipts, a tracer, or
+    // `--preemption off`.
     if (metric == &kTenantRequests || metric == &kTenantTokens ||
-        metric == &kSpans || metric == &kKvPagesReserved) {
+        metric == &kReceiptsLost || metric == &kSpans ||
+        metric == &kKvPagesReserved) {
       continue;
     }
     std::set<std::string> labels;
@@ -241,6 +248,45 @@ TEST_F(WorkerMetricsTest, TenantsAreCountedIfThereAreQuotas) {
             (std::set<std::string>{"tenant", "decision"}));
   EXPECT_EQ(LabelsIn(text, kTenantTokens.name),
             (std::set<std::string>{"tenant", "kind"}));
+}
+
+TEST_F(WorkerMetricsTest, ReceiptsThatAreLostAreCounted) {
+  const testing::TemporaryFolder folder;
+  const std::string logs = folder.File("logs");
+  std::filesystem::create_directory(logs);
+  const auto file = *UsageFile::Open(logs + "/usage.jsonl");
+  const auto book = *QuotaBook::Open("", BootTime, file.get());
+  TestWorker worker(nullptr, std::nullopt, nullptr,
+                    plimsoll::testing::FindRandomModel("llama_f32"),
+                    [&book](WorkerOptions& o) { o.quotas = book.get(); });
+  const auto lost = [&] {
+    return ValueOf(metrics_->Text(*worker.registry, true),
+                   "plimsoll_receipts_lost_total");
+  };
+  EXPECT_THAT(lost(), Optional(0.0));
+  EXPECT_EQ(Value("plimsoll_receipts_lost_total"), std::nullopt);
+  std::filesystem::remove_all(logs);  // so none can be written
+  for (size_t i = 0; i < UsageFile::kMaxWaiting + 2; ++i) {
+    file->Add(UsageReceipt());
+  }
+  EXPECT_THAT(lost(), Optional(2.0));
+  std::filesystem::create_directory(logs);
+}
+
+TEST_F(WorkerMetricsTest, SessionsReserveTheirBytes) {
+  ASSERT_TRUE(worker_.Load("a", nullptr, 256).ok());
+  const std::string series =
+      R"(plimsoll_session_kv_bytes{model="a",device="test/cpu"})";
+  EXPECT_THAT(Value(series), Optional(0.0));
+  grpc::ClientContext context;
+  v1::OpenSessionRequest request;
+  request.set_model("a");
+  v1::OpenSessionResponse response;
+  ASSERT_TRUE(worker_.sessions->OpenSession(&context, request, &response).ok());
+  EXPECT_GT(response.session().reserved_bytes(), 0u);
+  EXPECT_THAT(
+      Value(series),
+      Optional(static_cast<double>(response.session().reserved_bytes())));
 }
 
 TEST_F(WorkerMetricsTest, NothingOfAClientIsInAScrape) {

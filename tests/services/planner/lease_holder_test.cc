@@ -64,6 +64,24 @@ TEST(LeaseHolderTest, AnOwnerNeedsTheSecretToo) {
   EXPECT_FALSE(IsHolder(lease, kSecret, "dns:"));
 }
 
+TEST(LeaseHolderTest, AWorkerWithAnotherTokenKeepsItsLeasesByTheirSecret) {
+  const planner::Lease lease = LeaseWith(kSecret);
+  EXPECT_TRUE(IsHolder(lease, kSecret, "token:b"));
+  EXPECT_FALSE(IsHolder(lease, "", "token:b"));
+  EXPECT_FALSE(IsHolder(lease, kSecret + "s", "token:b"));
+  const planner::Lease old = LeaseWith("");
+  EXPECT_FALSE(IsHolder(old, "", "token:b"));
+  EXPECT_FALSE(IsHolder(old, kSecret, "token:b"));
+}
+
+TEST(LeaseHolderTest, ANameIsThatOfAnyOwner) {
+  EXPECT_TRUE(IsNameOf("host/1", "host/1"));
+  EXPECT_TRUE(IsNameOf("token:a host/1", "host/1"));
+  EXPECT_TRUE(IsNameOf(OwnedName("dns:a", "host/1"), "host/1"));
+  EXPECT_FALSE(IsNameOf("token:a host/1", "ost/1"));
+  EXPECT_FALSE(IsNameOf("host/1", "token:a host/1"));
+}
+
 TEST(LeaseHolderTest, NamesOfProcesses) {
   v1::ProcessIdentity process;
   EXPECT_EQ(*ProcessName(false, process), "");

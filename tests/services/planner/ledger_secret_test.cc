@@ -32,7 +32,8 @@ class LedgerSecretTest : public ::testing::Test {
         std::make_unique<Ledger>(LedgerOptions{.clock = [this] { return now_; },
                                                .journal = *std::move(journal),
                                                .is_first = is_first_,
-                                               .first_epoch = epoch});
+                                               .first_epoch = epoch,
+                                               .requires_secrets = is_strict_});
     is_first_ = false;
     planner::DeviceProfile profile = planner::CommittedCpuProfile();
     profile.id = "cpu";
@@ -43,15 +44,19 @@ class LedgerSecretTest : public ::testing::Test {
     v1::RegisterDeviceResponse response;
     ASSERT_TRUE(ledger_->RegisterDevice(request, response).ok());
   }
-  v1::Lease Load(const std::string& secret) {
+  absl::Status Reserve(const std::string& secret,
+                       v1::ReserveResponse& reserved) {
     v1::ReserveRequest request;
     request.set_request_id("of " + secret);
     request.set_device_id("cpu");
     request.set_holder("worker");
     request.set_bytes(400);
     request.set_secret(secret);
+    return ledger_->Reserve(request, reserved);
+  }
+  v1::Lease Load(const std::string& secret) {
     v1::ReserveResponse reserved;
-    EXPECT_TRUE(ledger_->Reserve(request, reserved).ok());
+    EXPECT_TRUE(Reserve(secret, reserved).ok());
     v1::ConfirmRequest confirm;
     confirm.set_lease_id(reserved.lease().id());
     confirm.set_epoch(reserved.lease().epoch());
@@ -61,7 +66,8 @@ class LedgerSecretTest : public ::testing::Test {
     EXPECT_TRUE(ledger_->Confirm(confirm, confirmed).ok());
     return confirmed.lease();
   }
-  absl::Status Present(const v1::Lease& lease, const std::string& secret) {
+  absl::Status Present(const v1::Lease& lease, const std::string& secret,
+                       const std::string& owner = "") {
     v1::RenewRequest request;
     request.set_lease_id(lease.id());
     request.set_epoch(lease.epoch());
@@ -71,15 +77,16 @@ class LedgerSecretTest : public ::testing::Test {
     request.mutable_presented()->set_bytes(400);
     request.mutable_presented()->set_measured_bytes(400);
     v1::RenewResponse response;
-    return ledger_->Renew(request, response);
+    return ledger_->Renew(request, response, owner);
   }
-  absl::Status Release(const v1::Lease& lease, const std::string& secret) {
+  absl::Status Release(const v1::Lease& lease, const std::string& secret,
+                       const std::string& owner = "") {
     v1::ReleaseRequest request;
     request.set_lease_id(lease.id());
     request.set_epoch(lease.epoch());
     request.set_secret(secret);
     v1::ReleaseResponse response;
-    return ledger_->Release(request, response);
+    return ledger_->Release(request, response, owner);
   }
   // Only `secret` is taken for the lease, until that releases it.
   void ExpectHolder(const v1::Lease& lease, const std::string& secret) {
@@ -95,6 +102,7 @@ class LedgerSecretTest : public ::testing::Test {
   testing::TemporaryFolder folder_;
   const std::string path_ = folder_.File("leases.db");
   bool is_first_ = true;
+  bool is_strict_ = false;
   std::unique_ptr<Ledger> ledger_;
 };
 
@@ -120,6 +128,29 @@ TEST_F(LedgerSecretTest, AJournalWithoutSecretsKeepsToTheOldRule) {
       Present(lease, kHoldersSecret).ok());  // by a worker that has one now
   EXPECT_TRUE(Present(lease, "").ok());
   EXPECT_TRUE(Release(lease, "").ok());
+}
+
+TEST_F(LedgerSecretTest, AStrictPlannerGrantsNothingWithoutASecret) {
+  const v1::Lease old = Load("");
+  is_strict_ = true;
+  Start();
+  v1::ReserveResponse reserved;
+  EXPECT_TRUE(absl::IsPermissionDenied(Reserve("", reserved)));
+  EXPECT_TRUE(Reserve(kHoldersSecret, reserved).ok());
+  // What is in use already stays counted, and can be given back.
+  EXPECT_TRUE(Present(old, "").ok());
+  EXPECT_TRUE(Release(old, "").ok());
+}
+
+TEST_F(LedgerSecretTest, AWorkerWithAnotherTokenKeepsItsLeases) {
+  const v1::Lease lease = Load(kHoldersSecret);
+  for (const char* owner : {"token:old", "token:new"}) {
+    EXPECT_TRUE(
+        absl::IsPermissionDenied(Present(lease, kStrangersSecret, owner)));
+    EXPECT_TRUE(Present(lease, kHoldersSecret, owner).ok());
+  }
+  EXPECT_TRUE(absl::IsPermissionDenied(Release(lease, "", "token:new")));
+  EXPECT_TRUE(Release(lease, kHoldersSecret, "token:new").ok());
 }
 
 TEST_F(LedgerSecretTest, WhatForceTookComesBackByTheSecretOnly) {

@@ -302,15 +302,15 @@ TEST_F(LedgerTest, ASecretOfAWrongLengthIsRefused) {
 
 TEST_F(LedgerTest, ThePlannersHeadroomCountsBeforeThatOfARegistration) {
   EXPECT_EQ(Available(), ToUint64(kTotal));
-  ledger_.SetHeadrooms({.devices = {{"cpu", kTotal - 100}}, .others = 7});
+  ledger_.SetPolicies({.devices = {{"cpu", kTotal - 100}}, .others = 7}, {});
   EXPECT_EQ(Available(), 100u);
   Register(kTotal);  // as each worker does again and again, with none
   EXPECT_EQ(Available(), 100u);
   EXPECT_EQ(Reserve("a", 101).status().code(), Code::kResourceExhausted);
   EXPECT_TRUE(Reserve("b", 100).ok());
-  ledger_.SetHeadrooms({.others = kTotal});  // nothing is taken away
+  ledger_.SetPolicies({.others = kTotal}, {});  // nothing is taken away
   EXPECT_EQ(Available(), 0u);
-  ledger_.SetHeadrooms({});
+  ledger_.SetPolicies({}, {});
   EXPECT_EQ(Available(), ToUint64(kTotal - 100));
 }
 

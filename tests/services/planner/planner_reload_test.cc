@@ -105,6 +105,20 @@ TEST_F(PlannerReloadTest, HeadroomsChange) {
   EXPECT_EQ(headroom(), 0u);
 }
 
+TEST_F(PlannerReloadTest, SizesOfDevicesChange) {
+  const auto size = [this] { return ledger_.FindDevice("cpu")->profile; };
+  const std::string model = "model = ['a=" + model_ + "']\n";
+  Write(model + "device-memory = 'cpu=1MiB'\n");
+  EXPECT_THAT(Reload(), HasSubstr("changed=device-memory"));
+  EXPECT_EQ(size().total_bytes, 1 << 20);
+  Write(model + "device-memory = 'cpu=0'\n");
+  EXPECT_THAT(Reload(), HasSubstr("ERROR the settings are bad"));
+  EXPECT_EQ(size().total_bytes, 1 << 20);
+  Write(model);
+  Reload();
+  EXPECT_EQ(size().total_bytes, kTotal);
+}
+
 TEST_F(PlannerReloadTest, TheLevelOfTheLogChanges) {
   const auto logs = [] {
     ::testing::internal::CaptureStderr();

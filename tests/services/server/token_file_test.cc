@@ -44,6 +44,16 @@ TEST_F(TokenFileTest, SaysWhoseTokenItIs) {
   EXPECT_EQ(identity->role, Role::kUser);
 }
 
+TEST_F(TokenFileTest, OnlyAWorkersTokenOwnsLeases) {
+  Write({{"gpu1", HashToken("one"), "", Role::kWorker},
+         {"ada", HashToken("two"), "t", Role::kUser},
+         {"ops", HashToken("three"), "", Role::kAdmin}});
+  const auto file = Open();
+  EXPECT_EQ(file->Find("Bearer one")->lease_owner, "token:gpu1");
+  EXPECT_EQ(file->Find("Bearer two")->lease_owner, "");
+  EXPECT_EQ(file->Find("Bearer three")->lease_owner, "");
+}
+
 TEST_F(TokenFileTest, TheSchemeIsBearerInAnyCase) {
   Write({{"ada", HashToken("secret"), "t", Role::kUser}});
   const auto file = Open();

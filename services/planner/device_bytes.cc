@@ -1,4 +1,4 @@
-#include "services/planner/headroom.h"
+#include "services/planner/device_bytes.h"
 
 #include <CLI/CLI.hpp>
 #include <limits>
@@ -29,11 +29,16 @@ absl::StatusOr<int64_t> SizeOf(std::string text) {
       "write a size, such as 2GiB, or DEVICE=2GiB for one device");
 }
 
-absl::Status AddHeadroom(const std::string& text, HeadroomPolicy& policy) {
+absl::Status AddBytes(const std::string& text, int64_t least,
+                      DeviceBytes& policy) {
   const size_t end = text.rfind('=');
   const bool is_named = end != std::string::npos;
   ASSIGN_OR_RETURN(const int64_t bytes,
                    SizeOf(is_named ? text.substr(end + 1) : text));
+  if (bytes < least) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the size must not be below ", least));
+  }
   if (!is_named) {
     if (policy.others.has_value()) {
       return absl::InvalidArgumentError("there are two for all other devices");
@@ -50,29 +55,30 @@ absl::Status AddHeadroom(const std::string& text, HeadroomPolicy& policy) {
   if (!policy.devices.emplace(device, bytes).second) {
     return absl::InvalidArgumentError("there are two for this device");
   }
-  if (policy.devices.size() <= HeadroomPolicy::kMaxDevices) {
+  if (policy.devices.size() <= DeviceBytes::kMaxDevices) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("at most ", HeadroomPolicy::kMaxDevices,
+      absl::StrCat("at most ", DeviceBytes::kMaxDevices,
                    " devices can be named; give the others one value"));
 }
 
 }  // namespace
 
-std::optional<int64_t> HeadroomPolicy::Of(const std::string& device_id) const {
+std::optional<int64_t> DeviceBytes::Of(const std::string& device_id) const {
   const auto named = devices.find(device_id);
   return named == devices.end() ? others : std::optional(named->second);
 }
 
-absl::StatusOr<HeadroomPolicy> ParseHeadrooms(
-    const std::vector<std::string>& texts) {
-  HeadroomPolicy policy;
+absl::StatusOr<DeviceBytes> ParseDeviceBytes(
+    absl::string_view flag, const std::vector<std::string>& texts,
+    int64_t least) {
+  DeviceBytes policy;
   for (const std::string& text : texts) {
-    const absl::Status status = AddHeadroom(text, policy);
+    const absl::Status status = AddBytes(text, least, policy);
     if (status.ok()) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--headroom ", text.substr(0, 300), ": ", status.message()));
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, " ", text.substr(0, 300), ": ", status.message()));
   }
   return policy;
 }
