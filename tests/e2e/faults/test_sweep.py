@@ -17,7 +17,7 @@ from stubs import model as v1
 from test_convert import model_of, written
 from test_leases import DEVICE_BYTES, register, reserve
 
-KINDS = ("allocations", "mappings", "writes", "syncs")
+KINDS = ("allocations", "mappings", "writes", "syncs", "reads")
 NEVER = 1 << 40
 # How many n of each kind are tried.
 N_TRIES = 60 if is_nightly() else 6
