@@ -66,9 +66,9 @@ class TokenizerServiceImpl final
                        absl::Duration reader_timeout)
       : room_{registry, {gate, registry.messages(), reader_timeout}, pool} {}
 
-  ServerUnaryReactor* Tokenize(CallbackServerContext* context,
-                               const v1::TokenizeRequest* request,
-                               v1::TokenizeResponse* response) override {
+  ServerUnaryReactor* Tokenize(
+      CallbackServerContext* context, const v1::TokenizeRequest* request,
+      v1::TokenizeResponse* response) noexcept override {
     return AnswerPrepared(
         context, room_, *request, *response,
         [request, response](const ServedModel& model, StopCheck stop,
@@ -77,9 +77,9 @@ class TokenizerServiceImpl final
         });
   }
 
-  ServerUnaryReactor* Detokenize(CallbackServerContext* context,
-                                 const v1::DetokenizeRequest* request,
-                                 v1::DetokenizeResponse* response) override {
+  ServerUnaryReactor* Detokenize(
+      CallbackServerContext* context, const v1::DetokenizeRequest* request,
+      v1::DetokenizeResponse* response) noexcept override {
     return AnswerPrepared(
         context, room_, *request, *response,
         [request, response](const ServedModel& model, StopCheck stop,
@@ -88,9 +88,9 @@ class TokenizerServiceImpl final
         });
   }
 
-  ServerUnaryReactor* CountTokens(CallbackServerContext* context,
-                                  const v1::CountTokensRequest* request,
-                                  v1::CountTokensResponse* response) override {
+  ServerUnaryReactor* CountTokens(
+      CallbackServerContext* context, const v1::CountTokensRequest* request,
+      v1::CountTokensResponse* response) noexcept override {
     return AnswerPrepared(
         context, room_, *request, *response,
         [request, response](const ServedModel& model, StopCheck stop,
@@ -102,7 +102,7 @@ class TokenizerServiceImpl final
   ServerUnaryReactor* ApplyChatTemplate(
       CallbackServerContext* context,
       const v1::ApplyChatTemplateRequest* request,
-      v1::ApplyChatTemplateResponse* response) override {
+      v1::ApplyChatTemplateResponse* response) noexcept override {
     return AnswerPrepared(
         context, room_, *request, *response,
         [request, response](const ServedModel& model, StopCheck stop,
