@@ -32,6 +32,7 @@ struct Calls {
   std::atomic<int64_t> mappings;     // mmap: ENOMEM
   std::atomic<int64_t> writes;       // to files, and to stderr: ENOSPC
   std::atomic<int64_t> syncs;        // fsync and fdatasync: EIO
+  std::atomic<int64_t> reads;        // pread of files: EIO
   // Not 0: reads of a file's later bytes do not return.
   std::atomic<int64_t> reads_hang;
   // Not 0: allocations of at least so many bytes fail.
@@ -165,6 +166,7 @@ int fdatasync(int file) {
 
 ssize_t pread(int file, void* bytes, size_t n, off_t offset) {
   HangIfTold(offset);
+  if (Fails(&Calls::reads, EIO)) return -1;
   return syscall(SYS_pread64, file, bytes, n, offset);
 }
 

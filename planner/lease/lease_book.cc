@@ -262,7 +262,7 @@ void LeaseBook::Remember(const std::string& request_id,
 }
 
 absl::StatusOr<Lease> LeaseBook::Reserve(const ReserveRequest& request,
-                                         absl::Time now) {
+                                         absl::Time now) noexcept {
   Expire(now);
   RETURN_IF_ERROR(CheckId("request_id", request.request_id));
   const auto first = replies_.find(request.request_id);
@@ -307,7 +307,7 @@ void LeaseBook::Extend(Entry& entry, absl::Time now) {
 
 absl::StatusOr<Lease> LeaseBook::Confirm(const std::string& lease_id,
                                          int64_t epoch, int64_t measured_bytes,
-                                         absl::Time now) {
+                                         absl::Time now) noexcept {
   Expire(now);
   ASSIGN_OR_RETURN(Entry* const entry, FindForHolder(lease_id, epoch));
   RETURN_IF_ERROR(CheckMeasured(measured_bytes, entry->lease));
@@ -331,14 +331,15 @@ void LeaseBook::SetConfirmed(Entry& entry, int64_t measured_bytes,
 }
 
 absl::StatusOr<Lease> LeaseBook::Renew(const std::string& lease_id,
-                                       int64_t epoch, absl::Time now) {
+                                       int64_t epoch, absl::Time now) noexcept {
   Expire(now);
   ASSIGN_OR_RETURN(Entry* const entry, FindForHolder(lease_id, epoch));
   Extend(*entry, now);
   return entry->lease;
 }
 
-absl::StatusOr<Lease> LeaseBook::Adopt(const Lease& claim, absl::Time now) {
+absl::StatusOr<Lease> LeaseBook::Adopt(const Lease& claim,
+                                       absl::Time now) noexcept {
   Expire(now);
   const auto found = leases_.find(claim.id);
   if (found == leases_.end()) {
@@ -460,7 +461,7 @@ void LeaseBook::Free(Entry& entry, bool is_read) {
 
 absl::StatusOr<Lease> LeaseBook::Release(const std::string& lease_id,
                                          int64_t epoch,
-                                         int64_t shortfall_bytes) {
+                                         int64_t shortfall_bytes) noexcept {
   const auto it = leases_.find(lease_id);
   if (it == leases_.end()) {
     return UnknownLease();
@@ -477,7 +478,7 @@ absl::StatusOr<Lease> LeaseBook::Release(const std::string& lease_id,
 }
 
 absl::StatusOr<Lease> LeaseBook::ForceRelease(const std::string& lease_id,
-                                              absl::Time now) {
+                                              absl::Time now) noexcept {
   Expire(now);
   const auto found = leases_.find(lease_id);
   if (found == leases_.end()) return UnknownLease();
@@ -495,7 +496,7 @@ absl::StatusOr<Lease> LeaseBook::ForceRelease(const std::string& lease_id,
 }
 
 absl::Status LeaseBook::SetProcessLive(const std::string& process, bool is_live,
-                                       absl::Time now) {
+                                       absl::Time now) noexcept {
   RETURN_IF_ERROR(CheckId("process", process));
   const auto known = processes_.find(process);
   const bool was_live = known != processes_.end() && known->second.is_live;
@@ -518,7 +519,7 @@ bool LeaseBook::HoldsLeases(const std::string& process) const {
   return known != processes_.end() && !known->second.leases.empty();
 }
 
-int64_t LeaseBook::ProcessDied(const std::string& process) {
+int64_t LeaseBook::ProcessDied(const std::string& process) noexcept {
   const auto known = processes_.find(process);  // who has no name is not there
   if (known == processes_.end()) return 0;
   n_live_processes_ -= known->second.is_live;
@@ -533,7 +534,7 @@ int64_t LeaseBook::ProcessDied(const std::string& process) {
   return freed_bytes;
 }
 
-void LeaseBook::Expire(absl::Time now) {
+void LeaseBook::Expire(absl::Time now) noexcept {
   last_time_ = std::max(last_time_, now);
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
     Entry& entry = *deadlines_.begin()->second;
@@ -583,7 +584,7 @@ std::string LeaseBook::Evict() {
 }
 
 absl::StatusOr<std::string> LeaseBook::RegisterDevice(
-    const BookedDevice& device, const std::string& registrant) {
+    const BookedDevice& device, const std::string& registrant) noexcept {
   const auto n_bytes = static_cast<int64_t>(device.id.size());
   if (n_bytes == 0 || n_bytes > kMaxIdBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -622,7 +623,7 @@ absl::StatusOr<std::string> LeaseBook::RegisterDevice(
 
 absl::Status LeaseBook::SetPolicies(const std::string& device_id,
                                     int64_t headroom_bytes,
-                                    int64_t limit_bytes) {
+                                    int64_t limit_bytes) noexcept {
   Device* const device = FindDevice(device_id);
   if (device == nullptr) return UnknownDevice();
   RETURN_IF_ERROR(CheckPolicies(headroom_bytes, limit_bytes));
@@ -631,7 +632,8 @@ absl::Status LeaseBook::SetPolicies(const std::string& device_id,
   return absl::OkStatus();
 }
 
-absl::Status LeaseBook::UnregisterDevice(const std::string& device_id) {
+absl::Status LeaseBook::UnregisterDevice(
+    const std::string& device_id) noexcept {
   Device* const device = FindDevice(device_id);
   if (device == nullptr) return UnknownDevice();
   if (!device->leases.empty()) {
@@ -652,7 +654,7 @@ absl::Status LeaseBook::UnregisterDevice(const std::string& device_id) {
 absl::Status LeaseBook::ReadFree(const std::string& device_id,
                                  int64_t free_bytes,
                                  const std::string& vouching_lease,
-                                 absl::Time now) {
+                                 absl::Time now) noexcept {
   Expire(now);
   RETURN_IF_ERROR(CheckFree(free_bytes));
   Device* const device = FindDevice(device_id);
@@ -739,7 +741,7 @@ void LeaseBook::FreeRead(const std::vector<Entry*>& gone) {
 }
 
 absl::Status LeaseBook::MarkUnhealthy(const std::string& device_id,
-                                      const std::string& holder) {
+                                      const std::string& holder) noexcept {
   Device* const device = FindDevice(device_id);
   if (device == nullptr) return UnknownDevice();
   device->unhealthy_holder = holder;

@@ -39,6 +39,8 @@ struct BookedDevice {
 };
 
 // Not thread-safe: its owner (the planner service) holds one mutex around it.
+// What changes the book throws nothing. A change for which there was no memory
+// would be half made, so it ends the process; the journal has every grant.
 //
 // What frees bytes, and nothing else does:
 // - Release, ForceRelease and ProcessDied;
@@ -126,29 +128,30 @@ class LeaseBook {
   // device below what is granted is allowed; nothing more is granted until it
   // fits.
   absl::StatusOr<std::string> RegisterDevice(
-      const BookedDevice& device, const std::string& registrant = "");
+      const BookedDevice& device, const std::string& registrant = "") noexcept;
 
   // Changes how many bytes of a device policies keep free, and how many they
   // grant at most. If more is granted, nothing more is until it fits.
   // Errors: kNotFound; kInvalidArgument (negative).
   absl::Status SetPolicies(const std::string& device_id, int64_t headroom_bytes,
-                           int64_t limit_bytes);
+                           int64_t limit_bytes) noexcept;
 
   // Forgets a device, but for whether it is healthy.
   // Errors: kNotFound; kFailedPrecondition while leases are held on it.
-  absl::Status UnregisterDevice(const std::string& device_id);
+  absl::Status UnregisterDevice(const std::string& device_id) noexcept;
 
   // The device itself says how much is free. `vouching_lease`, if not empty, is
   // a confirmed lease whose memory was certainly allocated at that moment.
   // Errors: kNotFound (device), kInvalidArgument (negative).
   absl::Status ReadFree(const std::string& device_id, int64_t free_bytes,
-                        const std::string& vouching_lease, absl::Time now);
+                        const std::string& vouching_lease,
+                        absl::Time now) noexcept;
 
   // The device failed under `holder`: nothing is granted on it until another
   // worker, which holds nothing there, registers it.
   // Errors: kNotFound.
   absl::Status MarkUnhealthy(const std::string& device_id,
-                             const std::string& holder);
+                             const std::string& holder) noexcept;
 
   // Grants `bytes` or refuses. A request_id that comes again gets the same
   // reply, even after the lease ended, but for kUnavailable.
@@ -157,19 +160,21 @@ class LeaseBook {
   // available and held; kFailedPrecondition if no epoch is left below
   // kMaxEpoch; kUnavailable while recovering, if the device is unhealthy or the
   // journal cannot be written.
-  absl::StatusOr<Lease> Reserve(const ReserveRequest& request, absl::Time now);
+  absl::StatusOr<Lease> Reserve(const ReserveRequest& request,
+                                absl::Time now) noexcept;
 
   // The holder has allocated measured_bytes, at most what was granted. It may
   // say so again.
   // Errors: kNotFound; kFailedPrecondition if `epoch` is not the lease's or the
   // lease was released or is suspect without having been confirmed.
   absl::StatusOr<Lease> Confirm(const std::string& lease_id, int64_t epoch,
-                                int64_t measured_bytes, absl::Time now);
+                                int64_t measured_bytes,
+                                absl::Time now) noexcept;
 
   // Extends a lease to now + the time to live. A suspect confirmed lease is
   // adopted again with the same id and epoch. Errors: as Confirm.
   absl::StatusOr<Lease> Renew(const std::string& lease_id, int64_t epoch,
-                              absl::Time now);
+                              absl::Time now) noexcept;
 
   // A holder presents a confirmed lease that this book may have forgotten; of
   // `claim` state and times do not count. One that is known is renewed, and
@@ -181,7 +186,7 @@ class LeaseBook {
   // size than the known lease has, one that was released, or one that comes too
   // late; kNotFound (device), kInvalidArgument (a field, kMaxEpochsAhead),
   // kResourceExhausted (kMaxLeases); kUnavailable (journal).
-  absl::StatusOr<Lease> Adopt(const Lease& claim, absl::Time now);
+  absl::StatusOr<Lease> Adopt(const Lease& claim, absl::Time now) noexcept;
 
   // Frees the bytes; a repeated call changes nothing. If `shortfall_bytes` is
   // positive, the load failed for want of so many of the lease's bytes, and
@@ -191,7 +196,7 @@ class LeaseBook {
   // of them back.
   // Errors: kNotFound; kFailedPrecondition for another epoch.
   absl::StatusOr<Lease> Release(const std::string& lease_id, int64_t epoch,
-                                int64_t shortfall_bytes = 0);
+                                int64_t shortfall_bytes = 0) noexcept;
 
   // Frees a lease because somebody says that its holder has ended. If it lives
   // all the same, it gets the lease back as after a reading (Adopt).
@@ -199,7 +204,7 @@ class LeaseBook {
   // it was renewed within its time to live, or if its process is known to live
   // or gave a sign of life within that time.
   absl::StatusOr<Lease> ForceRelease(const std::string& lease_id,
-                                     absl::Time now);
+                                     absl::Time now) noexcept;
 
   // Says whether `process` is watched and known to live. While it is, no
   // reading frees its leases, present and future ones: it may have been
@@ -208,19 +213,19 @@ class LeaseBook {
   // Errors: kInvalidArgument (empty or oversized name), kResourceExhausted
   // (kMaxLiveProcesses): then readings count as if nobody watched it.
   absl::Status SetProcessLive(const std::string& process, bool is_live,
-                              absl::Time now);
+                              absl::Time now) noexcept;
 
   // Returns whether live leases name `process`.
   bool HoldsLeases(const std::string& process) const;
 
   // A process is proven dead: this frees every lease of `process`, which is not
   // empty. Returns how many bytes came free.
-  int64_t ProcessDied(const std::string& process);
+  int64_t ProcessDied(const std::string& process) noexcept;
 
   // Marks leases whose time has passed as suspect, and frees nothing. Every
   // other operation that has a time calls it first; it is public for the others
   // and for listings.
-  void Expire(absl::Time now);
+  void Expire(absl::Time now) noexcept;
 
   // Returns how many bytes a Reserve for `purpose` on `device_id` could get now
   // (once the book has recovered).

@@ -173,13 +173,13 @@ class RemoteTextCall::Stream::Attempt final
   }
 
  private:
-  void OnReadDone(bool ok) override {
+  void OnReadDone(bool ok) noexcept override {
     if (!ok) return RemoveHold();
     Part message;
     message.Swap(&message_);
     if (stream_.OnMessage(*this, message)) StartRead(&message_);
   }
-  void OnDone(const grpc::Status& status) override {
+  void OnDone(const grpc::Status& status) noexcept override {
     const std::shared_ptr<Attempt> self = std::move(self_);
     span_.End(static_cast<absl::StatusCode>(status.error_code()));
     stream_.OnEnd(*this, status);

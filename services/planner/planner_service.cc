@@ -50,7 +50,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
 
   ServerUnaryReactor* DescribeModel(
       CallbackServerContext* context, const v1::DescribeModelRequest* request,
-      v1::DescribeModelResponse* response) override {
+      v1::DescribeModelResponse* response) noexcept override {
     return AnswerOnPool(context, limits_, pool_, WorkCost::kQuick, *request,
                         *response, [=, this](StopCheck, ByteBudget::Share&) {
                           return planner_.DescribeModel(*request, *response);
@@ -59,7 +59,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
 
   ServerUnaryReactor* Plan(CallbackServerContext* context,
                            const v1::PlanRequest* request,
-                           v1::PlanResponse* response) override {
+                           v1::PlanResponse* response) noexcept override {
     return AnswerOnPool(context, limits_, pool_, WorkCost::kQuick, *request,
                         *response, [=, this](StopCheck, ByteBudget::Share&) {
                           return planner_.Plan(*request, *response);
@@ -68,7 +68,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
 
   ServerUnaryReactor* PlanSet(CallbackServerContext* context,
                               const v1::PlanSetRequest* request,
-                              v1::PlanSetResponse* response) override {
+                              v1::PlanSetResponse* response) noexcept override {
     return AnswerOnPool(context, limits_, pool_, WorkCost::kLong, *request,
                         *response,
                         [=, this](StopCheck stop, ByteBudget::Share&) {
@@ -76,9 +76,9 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
                         });
   }
 
-  ServerUnaryReactor* PlanSplit(CallbackServerContext* context,
-                                const v1::PlanSplitRequest* request,
-                                v1::PlanSplitResponse* response) override {
+  ServerUnaryReactor* PlanSplit(
+      CallbackServerContext* context, const v1::PlanSplitRequest* request,
+      v1::PlanSplitResponse* response) noexcept override {
     return AnswerOnPool(context, limits_, pool_, WorkCost::kLong, *request,
                         *response,
                         [=, this](StopCheck stop, ByteBudget::Share&) {
@@ -86,9 +86,9 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
                         });
   }
 
-  ServerUnaryReactor* BatchPlan(CallbackServerContext* context,
-                                const v1::BatchPlanRequest* request,
-                                v1::BatchPlanResponse* response) override {
+  ServerUnaryReactor* BatchPlan(
+      CallbackServerContext* context, const v1::BatchPlanRequest* request,
+      v1::BatchPlanResponse* response) noexcept override {
     return AnswerOnPool(
         context, limits_, pool_, WorkCost::kLong, *request, *response,
         [=, this](StopCheck stop, ByteBudget::Share&) {
@@ -98,14 +98,14 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
 
   grpc::ServerWriteReactor<v1::WhatIfResponse>* WhatIf(
       CallbackServerContext* context,
-      const v1::WhatIfRequest* request) override {
+      const v1::WhatIfRequest* request) noexcept override {
     return StartWhatIf(*context, planner_, limits_, pool_, what_if_calls_,
                        *request);
   }
 
   ServerUnaryReactor* Reserve(CallbackServerContext* context,
                               const v1::ReserveRequest* request,
-                              v1::ReserveResponse* response) override {
+                              v1::ReserveResponse* response) noexcept override {
     return AnswerUnary(
         context, limits_, *request, *response, [&]() -> absl::Status {
           return Traced(*context, "Reserve", [&]() -> absl::Status {
@@ -120,7 +120,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
 
   ServerUnaryReactor* Confirm(CallbackServerContext* context,
                               const v1::ConfirmRequest* request,
-                              v1::ConfirmResponse* response) override {
+                              v1::ConfirmResponse* response) noexcept override {
     return AnswerUnary(
         context, limits_, *request, *response, [&]() -> absl::Status {
           return Traced(*context, "Confirm", [&]() -> absl::Status {
@@ -132,7 +132,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
 
   ServerUnaryReactor* Renew(CallbackServerContext* context,
                             const v1::RenewRequest* request,
-                            v1::RenewResponse* response) override {
+                            v1::RenewResponse* response) noexcept override {
     return AnswerUnary(
         context, limits_, *request, *response, [&]() -> absl::Status {
           ASSIGN_OR_RETURN(const std::string owner, OwnerOf(*context));
@@ -146,7 +146,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
 
   ServerUnaryReactor* Release(CallbackServerContext* context,
                               const v1::ReleaseRequest* request,
-                              v1::ReleaseResponse* response) override {
+                              v1::ReleaseResponse* response) noexcept override {
     return AnswerUnary(
         context, limits_, *request, *response, [&]() -> absl::Status {
           return Traced(*context, "Release", [&]() -> absl::Status {
@@ -158,7 +158,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
 
   ServerUnaryReactor* ForceRelease(
       CallbackServerContext* context, const v1::ForceReleaseRequest* request,
-      v1::ForceReleaseResponse* response) override {
+      v1::ForceReleaseResponse* response) noexcept override {
     return AnswerUnary(context, limits_, *request, *response,
                        [&]() -> absl::Status {
                          return Traced(*context, "ForceRelease", [&] {
@@ -170,7 +170,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
 
   ServerUnaryReactor* RegisterDevice(
       CallbackServerContext* context, const v1::RegisterDeviceRequest* request,
-      v1::RegisterDeviceResponse* response) override {
+      v1::RegisterDeviceResponse* response) noexcept override {
     return AnswerUnary(
         context, limits_, *request, *response, [&]() -> absl::Status {
           ASSIGN_OR_RETURN(const std::string owner, OwnerOf(*context));
@@ -178,9 +178,9 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
         });
   }
 
-  ServerUnaryReactor* ListDevices(CallbackServerContext* context,
-                                  const v1::ListDevicesRequest* request,
-                                  v1::ListDevicesResponse* response) override {
+  ServerUnaryReactor* ListDevices(
+      CallbackServerContext* context, const v1::ListDevicesRequest* request,
+      v1::ListDevicesResponse* response) noexcept override {
     return AnswerOnPool(context, limits_, pool_, WorkCost::kQuick, *request,
                         *response, [=, this](StopCheck, ByteBudget::Share&) {
                           return ledger_.ListDevices(*response);
@@ -189,22 +189,22 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
 
   grpc::ServerWriteReactor<v1::WatchDevicesResponse>* WatchDevices(
       CallbackServerContext* context,
-      const v1::WatchDevicesRequest* request) override {
+      const v1::WatchDevicesRequest* request) noexcept override {
     return WatchCall::Start(*context, *request, ledger_.feed(), limits_);
   }
 
-  ServerUnaryReactor* ListLeases(CallbackServerContext* context,
-                                 const v1::ListLeasesRequest* request,
-                                 v1::ListLeasesResponse* response) override {
+  ServerUnaryReactor* ListLeases(
+      CallbackServerContext* context, const v1::ListLeasesRequest* request,
+      v1::ListLeasesResponse* response) noexcept override {
     return AnswerOnPool(context, limits_, pool_, WorkCost::kQuick, *request,
                         *response, [=, this](StopCheck, ByteBudget::Share&) {
                           return ledger_.ListLeases(*request, *response);
                         });
   }
 
-  ServerUnaryReactor* PlaceModels(CallbackServerContext* context,
-                                  const v1::PlaceModelsRequest* request,
-                                  v1::PlaceModelsResponse* response) override {
+  ServerUnaryReactor* PlaceModels(
+      CallbackServerContext* context, const v1::PlaceModelsRequest* request,
+      v1::PlaceModelsResponse* response) noexcept override {
     return AnswerOnPool(
         context, limits_, pool_, WorkCost::kLong, *request, *response,
         [=, this](StopCheck stop, ByteBudget::Share&) {
@@ -214,16 +214,16 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
 
   ServerUnaryReactor* ListCatalogue(
       CallbackServerContext* context, const v1::ListCatalogueRequest* request,
-      v1::ListCatalogueResponse* response) override {
+      v1::ListCatalogueResponse* response) noexcept override {
     return AnswerOnPool(context, limits_, pool_, WorkCost::kQuick, *request,
                         *response, [=, this](StopCheck, ByteBudget::Share&) {
                           return placement_.ListCatalogue(*response);
                         });
   }
 
-  ServerUnaryReactor* FindDevices(CallbackServerContext* context,
-                                  const v1::FindDevicesRequest* request,
-                                  v1::FindDevicesResponse* response) override {
+  ServerUnaryReactor* FindDevices(
+      CallbackServerContext* context, const v1::FindDevicesRequest* request,
+      v1::FindDevicesResponse* response) noexcept override {
     return AnswerOnPool(
         context, limits_, pool_, WorkCost::kLong, *request, *response,
         [=, this](StopCheck stop, ByteBudget::Share&) {
@@ -231,9 +231,9 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
         });
   }
 
-  ServerUnaryReactor* GetBounds(CallbackServerContext* context,
-                                const v1::GetBoundsRequest* request,
-                                v1::GetBoundsResponse* response) override {
+  ServerUnaryReactor* GetBounds(
+      CallbackServerContext* context, const v1::GetBoundsRequest* request,
+      v1::GetBoundsResponse* response) noexcept override {
     return AnswerOnPool(context, limits_, pool_, WorkCost::kQuick, *request,
                         *response, [=, this](StopCheck, ByteBudget::Share&) {
                           return placement_.GetBounds(*request, *response);

@@ -61,7 +61,7 @@ void WatchCall::OnWatchEnd(const absl::Status& status) {
   FinishIfIdle();
 }
 
-void WatchCall::OnWriteDone(bool ok) {
+void WatchCall::OnWriteDone(bool ok) noexcept {
   absl::MutexLock lock(&mu_);
   slow_reader_.Stop();
   is_writing_ = false;
@@ -72,7 +72,7 @@ void WatchCall::OnWriteDone(bool ok) {
   FinishIfIdle();
 }
 
-void WatchCall::OnCancel() {
+void WatchCall::OnCancel() noexcept {
   OnWatchEnd(absl::CancelledError("the client is gone"));
 }
 
@@ -83,7 +83,7 @@ void WatchCall::FinishIfIdle() {
   Finish(EndOfCall(*end_, request_id_));
 }
 
-void WatchCall::OnDone() {
+void WatchCall::OnDone() noexcept {
   feed_.Stop(shared_from_this());
   {
     absl::MutexLock lock(&mu_);

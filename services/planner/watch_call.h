@@ -36,9 +36,9 @@ class WatchCall final
   void OnNews() override ABSL_LOCKS_EXCLUDED(mu_);
   void OnWatchEnd(const absl::Status& status) override ABSL_LOCKS_EXCLUDED(mu_);
 
-  void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_);
-  void OnCancel() override ABSL_LOCKS_EXCLUDED(mu_);
-  void OnDone() override;
+  void OnWriteDone(bool ok) noexcept override ABSL_LOCKS_EXCLUDED(mu_);
+  void OnCancel() noexcept override ABSL_LOCKS_EXCLUDED(mu_);
+  void OnDone() noexcept override;
 
  private:
   WatchCall(grpc::CallbackServerContext& context,

@@ -102,7 +102,7 @@ class WhatIfCall final : public grpc::ServerWriteReactor<v1::WhatIfResponse> {
     Queue();
   }
 
-  void OnWriteDone(bool ok) override {
+  void OnWriteDone(bool ok) noexcept override {
     {
       absl::MutexLock lock(&mu_);
       slow_reader_.Stop();
@@ -111,8 +111,8 @@ class WhatIfCall final : public grpc::ServerWriteReactor<v1::WhatIfResponse> {
     Queue();
   }
 
-  void OnCancel() override { pool_.Cancel(*stop_); }
-  void OnDone() override { delete this; }
+  void OnCancel() noexcept override { pool_.Cancel(*stop_); }
+  void OnDone() noexcept override { delete this; }
 
  private:
   // This is the memory of a message and of its bytes that are to be sent.

@@ -45,7 +45,7 @@ class PooledCall final : public UnaryReply {
   }
 
   // gRPC calls it at the deadline too.
-  void OnCancel() override { pool_.Cancel(*stop_); }
+  void OnCancel() noexcept override { pool_.Cancel(*stop_); }
 
  private:
   absl::Status Begin(const grpc::CallbackServerContext& context, CallGate& gate,

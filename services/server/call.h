@@ -111,7 +111,7 @@ class UnaryReply : public grpc::ServerUnaryReactor {
   // read.
   void End(const absl::Status& status);
 
-  void OnDone() override { delete this; }
+  void OnDone() noexcept override { delete this; }
 
  private:
   // Sets the share to the bytes that are held until OnDone.

@@ -174,7 +174,7 @@ class ReflectionCall final
     this->StartRead(&request_);
   }
 
-  void OnReadDone(bool ok) override {
+  void OnReadDone(bool ok) noexcept override {
     if (!ok) return this->Finish(grpc::Status::OK);
     if (request_.ByteSizeLong() > kMaxReflectionRequestBytes) {
       return this->Finish({grpc::INVALID_ARGUMENT,
@@ -194,7 +194,7 @@ class ReflectionCall final
     this->StartWrite(&response_);
   }
 
-  void OnWriteDone(bool ok) override {
+  void OnWriteDone(bool ok) noexcept override {
     {
       absl::MutexLock lock(&mu_);
       slow_reader_.Stop();
@@ -205,7 +205,7 @@ class ReflectionCall final
     this->StartRead(&request_);
   }
 
-  void OnDone() override { delete this; }
+  void OnDone() noexcept override { delete this; }
 
  private:
   const std::vector<std::string>& services_;
@@ -226,7 +226,7 @@ class ReflectionService final : public Version::Service {
 
   grpc::ServerBidiReactor<typename Version::Request,
                           typename Version::Response>*
-  ServerReflectionInfo(grpc::CallbackServerContext* context) override {
+  ServerReflectionInfo(grpc::CallbackServerContext* context) noexcept override {
     return new ReflectionCall<Version>(*context, shared_);
   }
 

@@ -102,7 +102,8 @@ class FailingCalls:
     """Calls of programs that can fail or hang."""
 
     KINDS = (
-        "allocations", "mappings", "writes", "syncs", "reads_hang", "least_large"
+        "allocations", "mappings", "writes", "syncs", "reads", "reads_hang",
+        "least_large",
     )
 
     def __init__(self, library, path):

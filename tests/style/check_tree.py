@@ -207,6 +207,14 @@ OPEN_ENDED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b(?!\(
 TIMED_WAIT = re.compile(
     r"\b(AwaitWith|WaitWith|LockWhenWith|WaitForNotificationWith)(Timeout|Deadline)\b"
 )
+# gRPC swallows what these throw. Then a call has no end, or one that says that
+# there is no such method.
+REACTION = re.compile(
+    r"\bOn(WriteDone|ReadDone|Cancel|Done)\([^)]*\) (?!noexcept\b)(override|final|\{)"
+)
+METHOD = re.compile(
+    r"Reactor(<[^;{}()]*>)?\s*\*\s*\w+\([^(){};]*\)\s+(override|final)\b"
+)
 THREAD_MADE = re.compile(r"\bstd::j?thread\b(?!::)")
 THREAD_FILES = {
     "worker/engine/engine_impl.cc",
@@ -316,6 +324,8 @@ def check_line(path, line):
         yield from check_include(path, *include.groups())
     if path.startswith(PRODUCT) and TIMED_WAIT.search(line):
         yield "a wait that follows the time of day; base/sync has others"
+    if path.startswith("services/") and REACTION.search(line):
+        yield "a reaction of gRPC that is not noexcept"
     if (path.startswith(PRODUCT) and path not in THREAD_FILES
             and THREAD_MADE.search(line)):
         yield "a thread outside the places named for threads"
@@ -338,6 +348,10 @@ def check_file(path, text):
         for number, size in functions(text):
             if size > limit:
                 yield number, f"a function of {size} lines; at most {limit}"
+    if path.endswith(CPP) and path.startswith("services/"):
+        for method in METHOD.finditer(text):
+            number = text.count("\n", 0, method.start()) + 1
+            yield number, "a method of a service that is not noexcept"
     for number, line in enumerate(lines, 1):
         for finding in check_line(path, line):
             yield number, finding

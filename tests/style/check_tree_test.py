@@ -47,6 +47,22 @@ class CheckTreeTest(unittest.TestCase):
                      "done_.WaitForNotificationWithTimeout(time);"):
             self.assert_bad("services/a.cc", wait, "time of day")
 
+    def test_what_grpc_calls_back_throws_nothing(self):
+        for reaction in ("void OnWriteDone(bool ok) noexcept override {",
+                         "void Call::OnReadDone(bool ok) noexcept {",
+                         "void OnCancel() noexcept final;",
+                         "call.OnDone();",
+                         "grpc::ServerUnaryReactor* Get(Context* context,\n"
+                         "    const Request* request) noexcept override {"):
+            self.assert_good("services/a.cc", reaction)
+        for reaction in ("void OnWriteDone(bool ok) override {",
+                         "void Call::OnReadDone(bool ok) {",
+                         "void OnCancel() final;",
+                         "void OnDone(const grpc::Status& status) override {",
+                         "ServerWriteReactor<v1::Reply>* Get(\n"
+                         "    Context* context) override {"):
+            self.assert_bad("services/a.cc", reaction, "noexcept")
+
     def test_kernels_know_no_model(self):
         self.assert_good("kernels/cpu/a.cc", '#include "hwy/highway.h"')
         self.assert_bad("kernels/cpu/a.cc", '#include "worker/a.h"', "may not")

@@ -43,7 +43,7 @@ class Reader final : public grpc::ClientReadReactor<v1::WatchDevicesResponse> {
     return std::exchange(newest_, std::nullopt);
   }
 
-  void OnReadDone(bool ok) override {
+  void OnReadDone(bool ok) noexcept override {
     if (!ok) return;
     {
       SteadyMutexLock lock(&mu_);
@@ -53,7 +53,7 @@ class Reader final : public grpc::ClientReadReactor<v1::WatchDevicesResponse> {
     StartRead(&incoming_);
   }
 
-  void OnDone(const grpc::Status& status) override {
+  void OnDone(const grpc::Status& status) noexcept override {
     SteadyMutexLock lock(&mu_);
     status_ = status;
   }

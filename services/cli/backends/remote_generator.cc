@@ -101,7 +101,7 @@ class RemoteStream final : public ReplyStream,
     return false;
   }
 
-  void OnReadDone(bool ok) override {
+  void OnReadDone(bool ok) noexcept override {
     {
       SteadyMutexLock lock(&mu_);
       state_ = ok ? State::kMessage : State::kEnd;
@@ -109,7 +109,7 @@ class RemoteStream final : public ReplyStream,
     if (!ok) this->RemoveHold();
   }
 
-  void OnDone(const grpc::Status& status) override {
+  void OnDone(const grpc::Status& status) noexcept override {
     SteadyMutexLock lock(&mu_);
     status_ = status;
   }

@@ -39,12 +39,12 @@ class DrainCall final : public ServerUnaryReactor,
     return call.get();
   }
 
-  void OnCancel() override {
+  void OnCancel() noexcept override {
     gate_.Forget(waiter_);
     End(absl::CancelledError("the client is gone; the drain goes on"));
   }
 
-  void OnDone() override {
+  void OnDone() noexcept override {
     {
       absl::MutexLock lock(&mu_);
       slow_reader_.Stop();
@@ -91,7 +91,7 @@ class AdminServiceImpl final : public v1::AdminService::CallbackService {
 
   ServerUnaryReactor* GetLoad(CallbackServerContext* context,
                               const v1::GetLoadRequest* request,
-                              v1::GetLoadResponse* response) override {
+                              v1::GetLoadResponse* response) noexcept override {
     const CallGate& gate = limits_.gate;
     response->set_draining(gate.is_closed());
     response->set_running_calls(ToUint32(gate.running()));
@@ -103,7 +103,7 @@ class AdminServiceImpl final : public v1::AdminService::CallbackService {
 
   ServerUnaryReactor* Drain(CallbackServerContext* context,
                             const v1::DrainRequest* request,
-                            v1::DrainResponse* response) override {
+                            v1::DrainResponse* response) noexcept override {
     CallGate& gate = limits_.gate;
     if (!gate.is_closed()) {
       Log(LogLevel::kInfo, "draining: a call asked for it",
@@ -121,7 +121,7 @@ class AdminServiceImpl final : public v1::AdminService::CallbackService {
 
   ServerUnaryReactor* Abort(CallbackServerContext* context,
                             const v1::AbortRequest* request,
-                            v1::AbortResponse* response) override {
+                            v1::AbortResponse* response) noexcept override {
     const auto ended = services::Abort(registry_, *request);
     if (ended.ok()) *response = *ended;
     return Reply(*context, *request, *response, ended.status());

@@ -62,12 +62,12 @@ inline std::shared_ptr<RequestTrace> TraceOfRequest(
 template <typename Reactor>
 class CallReactor : public Reactor, public GenerationCall {
  public:
-  void OnCancel() final {
+  void OnCancel() noexcept final {
     preparation_.Cancel();
     Abandon();
   }
 
-  void OnDone() final {
+  void OnDone() noexcept final {
     {
       SteadyMutexLock lock(&mu_);
       slow_reader_.Stop();

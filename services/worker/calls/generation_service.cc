@@ -17,21 +17,21 @@ class GenerationServiceImpl final
                         absl::Duration reader_timeout)
       : room_{registry, {gate, registry.messages(), reader_timeout}, pool} {}
 
-  grpc::ServerUnaryReactor* Generate(CallbackServerContext* context,
-                                     const v1::GenerateRequest* request,
-                                     v1::GenerateResponse* response) override {
+  grpc::ServerUnaryReactor* Generate(
+      CallbackServerContext* context, const v1::GenerateRequest* request,
+      v1::GenerateResponse* response) noexcept override {
     return UnaryCall::Start(*context, room_, *request, *response);
   }
 
-  grpc::ServerUnaryReactor* Score(CallbackServerContext* context,
-                                  const v1::ScoreRequest* request,
-                                  v1::ScoreResponse* response) override {
+  grpc::ServerUnaryReactor* Score(
+      CallbackServerContext* context, const v1::ScoreRequest* request,
+      v1::ScoreResponse* response) noexcept override {
     return ScoreCall::Start(*context, room_, *request, *response);
   }
 
   grpc::ServerWriteReactor<v1::StreamGenerateResponse>* StreamGenerate(
       CallbackServerContext* context,
-      const v1::StreamGenerateRequest* request) override {
+      const v1::StreamGenerateRequest* request) noexcept override {
     return GenerateStream::Start(*context, room_, *request);
   }
 

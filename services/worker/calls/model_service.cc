@@ -1,5 +1,4 @@
 // ModelService on the wire: each call goes to the registry.
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,12 +8,14 @@
 #include "absl/synchronization/mutex.h"
 #include "base/status_macros.h"
 #include "plimsoll/v1/model.grpc.pb.h"
+#include "services/host/memory_guard.h"
 #include "services/server/call.h"
 #include "services/server/reader_alarm.h"
 #include "services/tracing/call_trace.h"
 #include "services/tracing/tracer.h"
 #include "services/wire/from_proto.h"
 #include "services/wire/model_parts.h"
+#include "services/worker/calls/load_messages.h"
 #include "services/worker/calls/model_messages.h"
 #include "services/worker/calls/services.h"
 
@@ -24,8 +25,7 @@ namespace {
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
-// One LoadModel call. While a message is in flight the next one waits, and
-// later ones are merged into it: a slow reader misses steps, nothing else.
+// One LoadModel call. One message at a time is in flight.
 //
 // Lifetime: gRPC and the registry each hold one reference; gRPC's ends in
 // OnDone.
@@ -39,29 +39,17 @@ class LoadCall final : public grpc::ServerWriteReactor<v1::LoadModelResponse>,
     auto call =
         std::shared_ptr<LoadCall>(new LoadCall(context, limits.reader_timeout));
     call->grpc_reference_ = call;
-    if (const absl::Status status =
-            call->Begin(context, registry, limits.gate, request);
-        !status.ok()) {
-      call->OnLoadEnd(status);
-    }
+    const absl::Status status = WithinMemory(
+        [&] { return call->Begin(context, registry, limits.gate, request); });
+    if (!status.ok()) call->OnLoadEnd(status);
     return call.get();
   }
 
   void OnProgress(const LoadReport& report) override {
     absl::MutexLock lock(&mu_);
     if (is_gone_ || is_finished_) return;
-    const bool may_merge = pending_.size() > 1;
-    if (!may_merge) pending_.emplace_back();
-    // Merging would append the parts of every message.
-    const bool had_plan = pending_.back().has_plan();
-    v1::LoadModelResponse next = ToProto(report);
-    if (had_plan || is_plan_sent_) {
-      next.clear_plan();
-      next.clear_parts();
-    }
-    pending_.back().MergeFrom(next);
-    is_plan_sent_ |= pending_.back().has_plan();
-    if (pending_.size() == 1) WriteFront();
+    pending_.Add(report);
+    WriteNext();
   }
 
   void OnLoadEnd(const absl::Status& status) override {
@@ -70,24 +58,25 @@ class LoadCall final : public grpc::ServerWriteReactor<v1::LoadModelResponse>,
     FinishIfSent();
   }
 
-  void OnWriteDone(bool ok) override {
+  void OnWriteDone(bool ok) noexcept override {
     absl::MutexLock lock(&mu_);
     slow_reader_.Stop();
-    pending_.pop_front();
+    is_writing_ = false;
+    pending_.PopFront();
     if (!ok) Leave();
-    if (!pending_.empty()) WriteFront();
+    WriteNext();
     FinishIfSent();
   }
 
   // The load goes on; only this call ends.
-  void OnCancel() override {
+  void OnCancel() noexcept override {
     absl::MutexLock lock(&mu_);
     is_gone_ = true;
-    if (pending_.empty()) Leave();
+    if (!is_writing_) Leave();
     FinishIfSent();
   }
 
-  void OnDone() override {
+  void OnDone() noexcept override {
     {
       absl::MutexLock lock(&mu_);
       slow_reader_.Stop();
@@ -110,23 +99,27 @@ class LoadCall final : public grpc::ServerWriteReactor<v1::LoadModelResponse>,
     return registry.Load(request.model(), options, shared_from_this());
   }
 
-  void WriteFront() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (!std::exchange(has_begun_, true)) SendRequestId(context_, request_id_);
+  void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (is_writing_ || pending_.empty()) return;
+    if (!has_begun_) SendRequestId(context_, request_id_);
+    has_begun_ = true;
     slow_reader_.Start();
+    is_writing_ = true;
     StartWrite(&pending_.front());
   }
 
   void Leave() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     is_gone_ = true;
-    pending_.clear();
+    pending_.Clear();
     if (!end_.has_value()) end_ = absl::CancelledError("the client is gone");
   }
 
   void FinishIfSent() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (is_finished_ || !end_.has_value() || !pending_.empty()) return;
-    is_finished_ = true;
+    if (is_finished_ || !end_.has_value() || is_writing_) return;
     slow_reader_.Start();
-    Finish(EndOfCall(*end_, request_id_));
+    const grpc::Status end = EndOfCall(*end_, request_id_);
+    is_finished_ = true;
+    Finish(end);
   }
 
   CallbackServerContext& context_;  // until Finish
@@ -134,9 +127,10 @@ class LoadCall final : public grpc::ServerWriteReactor<v1::LoadModelResponse>,
   CallGate::Pass pass_;
   absl::Mutex mu_;
   bool has_begun_ ABSL_GUARDED_BY(mu_) = false;
-  // The front is being written; at most one more waits.
-  std::deque<v1::LoadModelResponse> pending_ ABSL_GUARDED_BY(mu_);
-  bool is_plan_sent_ ABSL_GUARDED_BY(mu_) = false;
+  // The front is in flight if `is_writing_`. Else there is one only where no
+  // memory was left to write it.
+  LoadMessages pending_ ABSL_GUARDED_BY(mu_);
+  bool is_writing_ ABSL_GUARDED_BY(mu_) = false;
   bool is_gone_ ABSL_GUARDED_BY(mu_) = false;
   bool is_finished_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
@@ -162,31 +156,33 @@ class ModelServiceImpl final : public v1::ModelService::CallbackService {
 
   grpc::ServerWriteReactor<v1::LoadModelResponse>* LoadModel(
       CallbackServerContext* context,
-      const v1::LoadModelRequest* request) override {
+      const v1::LoadModelRequest* request) noexcept override {
     return LoadCall::Start(*context, registry_, limits_, *request);
   }
 
-  ServerUnaryReactor* UnloadModel(CallbackServerContext* context,
-                                  const v1::UnloadModelRequest* request,
-                                  v1::UnloadModelResponse* response) override {
+  ServerUnaryReactor* UnloadModel(
+      CallbackServerContext* context, const v1::UnloadModelRequest* request,
+      v1::UnloadModelResponse* response) noexcept override {
     // Without a share: memory is measured before a model goes, and after.
     auto* reply = new UnaryReply(*context, limits_.reader_timeout, *request,
                                  *response, ByteBudget::Share());
     absl::StatusOr<CallGate::Pass> pass = BeginCall(*context, limits_.gate);
     absl::Status status = pass.status();
     if (status.ok()) {
-      // Shared because a std::function must be copyable.
-      auto held = std::make_shared<CallGate::Pass>(*std::move(pass));
-      status = registry_.Unload(
-          request->model(), [reply, held] { reply->End(absl::OkStatus()); });
+      status = WithinMemory([&] {
+        // Shared because a std::function must be copyable.
+        auto held = std::make_shared<CallGate::Pass>(*std::move(pass));
+        return registry_.Unload(
+            request->model(), [reply, held] { reply->End(absl::OkStatus()); });
+      });
     }
     if (!status.ok()) reply->End(status);
     return reply;
   }
 
-  ServerUnaryReactor* ListModels(CallbackServerContext* context,
-                                 const v1::ListModelsRequest* request,
-                                 v1::ListModelsResponse* response) override {
+  ServerUnaryReactor* ListModels(
+      CallbackServerContext* context, const v1::ListModelsRequest* request,
+      v1::ListModelsResponse* response) noexcept override {
     return AnswerUnary(context, limits_, *request, *response, [&] {
       for (const ModelInfo& info : registry_.List()) {
         *response->add_models() = ToProto(info);
@@ -195,9 +191,9 @@ class ModelServiceImpl final : public v1::ModelService::CallbackService {
     });
   }
 
-  ServerUnaryReactor* GetMemory(CallbackServerContext* context,
-                                const v1::GetMemoryRequest* request,
-                                v1::GetMemoryResponse* response) override {
+  ServerUnaryReactor* GetMemory(
+      CallbackServerContext* context, const v1::GetMemoryRequest* request,
+      v1::GetMemoryResponse* response) noexcept override {
     return AnswerUnary(context, limits_, *request, *response, [&] {
       return services::GetMemory(registry_, *request, *response);
     });

@@ -58,9 +58,9 @@ class SessionServiceImpl final : public v1::SessionService::CallbackService {
                      absl::Duration reader_timeout)
       : room_{registry, {gate, registry.messages(), reader_timeout}, pool} {}
 
-  ServerUnaryReactor* OpenSession(CallbackServerContext* context,
-                                  const v1::OpenSessionRequest* request,
-                                  v1::OpenSessionResponse* response) override {
+  ServerUnaryReactor* OpenSession(
+      CallbackServerContext* context, const v1::OpenSessionRequest* request,
+      v1::OpenSessionResponse* response) noexcept override {
     // The system prompt is tokenised.
     return AnswerPrepared(
         context, room_, *request, *response,
@@ -78,25 +78,26 @@ class SessionServiceImpl final : public v1::SessionService::CallbackService {
   }
 
   grpc::ServerWriteReactor<v1::ChatResponse>* Chat(
-      CallbackServerContext* context, const v1::ChatRequest* request) override {
+      CallbackServerContext* context,
+      const v1::ChatRequest* request) noexcept override {
     return ChatStream::Start(*context, room_, *request);
   }
 
-  ServerUnaryReactor* GetSession(CallbackServerContext* context,
-                                 const v1::GetSessionRequest* request,
-                                 v1::GetSessionResponse* response) override {
+  ServerUnaryReactor* GetSession(
+      CallbackServerContext* context, const v1::GetSessionRequest* request,
+      v1::GetSessionResponse* response) noexcept override {
     return AnswerCaller(context, Get, *request, *response);
   }
 
   ServerUnaryReactor* ListSessions(
       CallbackServerContext* context, const v1::ListSessionsRequest* request,
-      v1::ListSessionsResponse* response) override {
+      v1::ListSessionsResponse* response) noexcept override {
     return AnswerCaller(context, List, *request, *response);
   }
 
   ServerUnaryReactor* CloseSession(
       CallbackServerContext* context, const v1::CloseSessionRequest* request,
-      v1::CloseSessionResponse* response) override {
+      v1::CloseSessionResponse* response) noexcept override {
     return AnswerCaller(context, Close, *request, *response);
   }
 

@@ -91,7 +91,7 @@ bool StreamCall<Request, Response>::Complete(const absl::Status& status,
 }
 
 template <typename Request, typename Response>
-void StreamCall<Request, Response>::OnWriteDone(bool ok) {
+void StreamCall<Request, Response>::OnWriteDone(bool ok) noexcept {
   SteadyMutexLock lock(&mu_);
   slow_reader_.Stop();
   pending_bytes_ -= pending_.front().ByteSizeLong();

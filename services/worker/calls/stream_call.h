@@ -39,7 +39,7 @@ class StreamCall final
 
   // From gRPC: the front of `pending_` was sent, or (not `ok`) the stream is
   // gone.
-  void OnWriteDone(bool ok) override;
+  void OnWriteDone(bool ok) noexcept override;
 
  private:
   using Base = CallReactor<grpc::ServerWriteReactor<Response>>;

@@ -66,28 +66,28 @@ class TokenizerServiceImpl final
                        absl::Duration reader_timeout)
       : room_{registry, {gate, registry.messages(), reader_timeout}, pool} {}
 
-  ServerUnaryReactor* Tokenize(CallbackServerContext* context,
-                               const v1::TokenizeRequest* request,
-                               v1::TokenizeResponse* response) override {
+  ServerUnaryReactor* Tokenize(
+      CallbackServerContext* context, const v1::TokenizeRequest* request,
+      v1::TokenizeResponse* response) noexcept override {
     return Answer(context, services::Tokenize, *request, *response);
   }
 
-  ServerUnaryReactor* Detokenize(CallbackServerContext* context,
-                                 const v1::DetokenizeRequest* request,
-                                 v1::DetokenizeResponse* response) override {
+  ServerUnaryReactor* Detokenize(
+      CallbackServerContext* context, const v1::DetokenizeRequest* request,
+      v1::DetokenizeResponse* response) noexcept override {
     return Answer(context, services::Detokenize, *request, *response);
   }
 
-  ServerUnaryReactor* CountTokens(CallbackServerContext* context,
-                                  const v1::CountTokensRequest* request,
-                                  v1::CountTokensResponse* response) override {
+  ServerUnaryReactor* CountTokens(
+      CallbackServerContext* context, const v1::CountTokensRequest* request,
+      v1::CountTokensResponse* response) noexcept override {
     return Answer(context, services::CountTokens, *request, *response);
   }
 
   ServerUnaryReactor* ApplyChatTemplate(
       CallbackServerContext* context,
       const v1::ApplyChatTemplateRequest* request,
-      v1::ApplyChatTemplateResponse* response) override {
+      v1::ApplyChatTemplateResponse* response) noexcept override {
     return Answer(context, services::ApplyChatTemplate, *request, *response);
   }
 

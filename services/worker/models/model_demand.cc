@@ -30,11 +30,12 @@ absl::StatusOr<std::optional<ServedModel>> ModelRegistry::ServeOrLoad(
   if (n_awaiting_ == kMaxAwaiting) {
     return TooManyAwaiting(entry->flag.name, kMaxAwaiting);
   }
-  ++n_awaiting_;
-  entry->calls.push_back(std::move(then));
+  entry->calls.reserve(entry->calls.size() + 1);
   if (entry->state == ModelState::kAbsent) {
     StartLoad(*entry, options_.load, IfFull::kMakeRoom);
   }
+  entry->calls.push_back(std::move(then));
+  ++n_awaiting_;
   return std::nullopt;
 }
 

@@ -138,17 +138,26 @@ absl::Status ModelRegistry::Load(const std::string& name,
     if (!entry->unload_waiters.empty()) {
       return NotReady(entry->flag.name, "is being unloaded");
     }
+    entry->watchers.reserve(entry->watchers.size() + 1);
     watcher->OnProgress(entry->progress);
     entry->watchers.push_back(std::move(watcher));
     return absl::OkStatus();
   }
-  entry->watchers.push_back(std::move(watcher));
+  entry->watchers.reserve(entry->watchers.size() + 1);
   StartLoad(*entry, options, if_full);
+  entry->watchers.push_back(std::move(watcher));
   return absl::OkStatus();
 }
 
 void ModelRegistry::StartLoad(Entry& entry, const planner::LoadOptions& options,
                               IfFull if_full) {
+  entry.thread.Run(
+      [this, &entry, options, if_full, trace = CurrentTrace::Get()] {
+        const CurrentTrace current(trace);
+        RunLoad(entry, options, if_full);
+      });
+  // The load waits for the lock. Nothing below allocates, so that a model for
+  // whose load there was no memory stays absent.
   entry.state = ModelState::kReserving;
   entry.last_error.clear();
   entry.swap_note.clear();
@@ -156,11 +165,6 @@ void ModelRegistry::StartLoad(Entry& entry, const planner::LoadOptions& options,
   entry.keep_alive = keep_alive_;
   entry.progress = {.state = entry.state};
   entry.load_began = options_.clock();
-  entry.thread.Run(
-      [this, &entry, options, if_full, trace = CurrentTrace::Get()] {
-        const CurrentTrace current(trace);
-        RunLoad(entry, options, if_full);
-      });
 }
 
 absl::Status ModelRegistry::CheckWanted(const Entry& entry) {
@@ -349,15 +353,16 @@ absl::Status ModelRegistry::Unload(const std::string& name,
     done();
     return absl::OkStatus();
   }
-  entry->unload_waiters.push_back(std::move(done));
+  entry->unload_waiters.reserve(entry->unload_waiters.size() + 1);
   if (entry->state == ModelState::kReady) StartUnload(*entry);
+  entry->unload_waiters.push_back(std::move(done));
   return absl::OkStatus();
 }
 
 void ModelRegistry::StartUnload(Entry& entry) {
-  entry.state = ModelState::kDraining;
-  NotifyReady();
   entry.thread.Run([this, &entry] { RunUnload(entry); });
+  entry.state = ModelState::kDraining;  // before the thread gets the lock
+  NotifyReady();
 }
 
 void ModelRegistry::RunUnload(Entry& entry) {

@@ -17,7 +17,7 @@ from stubs import model as v1
 from test_convert import model_of, written
 from test_leases import DEVICE_BYTES, register, reserve
 
-KINDS = ("allocations", "mappings", "writes", "syncs")
+KINDS = ("allocations", "mappings", "writes", "syncs", "reads")
 NEVER = 1 << 40
 # How many n of each kind are tried.
 N_TRIES = 60 if is_nightly() else 6
@@ -28,10 +28,12 @@ HELD_BYTES = DEVICE_BYTES * 3 // 5  # so that there is no room for it twice
 
 
 def spread(n_calls):
-    """Numbers of calls from 1 on: most of them early, where all is made."""
-    ratio = max(n_calls, 1) ** (1 / N_TRIES)
-    tries = {max(i, round(ratio**i)) for i in range(1, N_TRIES + 1)}
-    return sorted(n for n in tries if n <= n_calls)
+    """Numbers of calls from 1 on: half of them early, half all over."""
+    n_half = N_TRIES // 2
+    ratio = max(n_calls, 1) ** (1 / n_half)
+    early = {max(i, round(ratio**i)) for i in range(1, n_half + 1)}
+    evenly = {n_calls * (2 * i + 1) // (2 * n_half) for i in range(n_half)}
+    return sorted(n for n in early | evenly if 1 <= n <= n_calls)
 
 
 def check_end(code, log):
@@ -145,6 +147,7 @@ class Loads:
             self.worker.load(**SIZES)
             self.unload()
         except grpc.RpcError as error:
+            assert error.code() != grpc.StatusCode.DEADLINE_EXCEEDED, (kind, n)
             assert error.details(), error
             self.after(error)
         self.calls.fail(kind, 0)

@@ -25,14 +25,22 @@ const std::string& LeaseSimulation::Name(char kind, int number) {
 
 absl::Status MemoryJournal::Write(const LeaseRecord& record,
                                   int64_t next_epoch) {
-  Flush();
-  Put(record);
-  image_.next_epoch = next_epoch;
-  image_.is_partial = false;
-  return absl::OkStatus();
+  const DiskWrite write = WriteTo(disk_);
+  if (write.is_kept) {
+    PutNoted();
+    Put(record);
+    image_.next_epoch = next_epoch;
+    image_.is_partial = false;
+  }
+  return write.is_said ? absl::OkStatus()
+                       : absl::UnavailableError("the disk fails");
 }
 
 void MemoryJournal::Flush() {
+  if (WriteTo(disk_).is_kept) PutNoted();
+}
+
+void MemoryJournal::PutNoted() {
   for (const Lease& lease : noted_) Put({lease, ""});
   noted_.clear();
 }
@@ -56,11 +64,12 @@ void MemoryJournal::Lose() {
 
 const LeaseImage& MemoryJournal::Reopen() {
   noted_.clear();
+  disk_ = Disk::kGood;
   return image_;
 }
 
-LeaseSimulation::LeaseSimulation(uint64_t seed)
-    : random_(seed * 0x9E3779B97F4A7C15u + 1) {}
+LeaseSimulation::LeaseSimulation(uint64_t seed, bool has_faults)
+    : random_(seed * 0x9E3779B97F4A7C15u + 1), has_faults_(has_faults) {}
 
 // The high bits of a linear congruential step, mixed: cheap and good enough.
 int64_t LeaseSimulation::Below(int64_t n) {
@@ -76,7 +85,8 @@ absl::Time LeaseSimulation::Now() const {
 }
 
 int64_t LeaseSimulation::FreeBytes(int device) const {
-  int64_t free = kTotal - strangers_[static_cast<size_t>(device)];
+  const auto at = static_cast<size_t>(device);
+  int64_t free = totals_[at] - strangers_[at];
   for (int i = 0; i < n_holdings_; ++i) {
     const Holding& h = holdings_[static_cast<size_t>(i)];
     if (h.device != device) continue;
@@ -96,12 +106,16 @@ void LeaseSimulation::Begin() {
   has_swap_ = OneIn(3);
   is_said_first_ = OneIn(2);
   strangers_.fill(0);
+  totals_.fill(kTotal);
+  is_resized_.fill(false);
+  failed_under_.fill(kNobody);
+  unwritten_ = kNobody;
   naive_ = NaiveBook();
   journal_ = MemoryJournal();
   book_ = std::make_unique<LeaseBook>(1, &journal_);
   for (Process& process : processes_) Start(process);
   for (int device = 0; device < kDevices; ++device) {
-    ApplyRegister({kRegister, 0, device, 0, kTotal, 0});
+    ApplyRegister({kRegister, kNobody, device, 0, kTotal, 0});
   }
 }
 
@@ -109,6 +123,7 @@ std::string LeaseSimulation::Run() {
   Begin();
   for (int i = 0; i < kOperations && failure_.empty(); ++i) Step();
   CheckLeases();
+  if (has_faults_ && failure_.empty()) EndTrouble();
   return failure_;
 }
 
@@ -153,8 +168,9 @@ void LeaseSimulation::Work(Process& process) {
         h.process == process.number && h.state != Holding::kGone;
     if (is_own) return WorkOn(process, i);
   }
-  if (OneIn(4)) {
-    Send(process, {kRegister, 0, process.device, 0, 0, 0});
+  // A worker asks for nothing of a device that it has not registered.
+  if (OneIn(4) || is_resized_[static_cast<size_t>(process.device)]) {
+    Send(process, {kRegister, process.number, process.device, 0, 0, 0});
   } else {
     Ask(process);
   }
@@ -200,6 +216,7 @@ void LeaseSimulation::WorkOn(Process& process, int index) {
 void LeaseSimulation::Send(const Process& process, Message message) {
   if (process.is_partitioned || OneIn(16)) return;
   message.sent = now_;
+  message.total = totals_[static_cast<size_t>(message.device)];
   const bool has_reading = message.kind != kReserve && message.kind != kRelease;
   if (has_reading) message.reading = FreeBytes(message.device);
   if (network_.size() < kMaxMessages) {
@@ -261,6 +278,7 @@ void LeaseSimulation::ApplyReserve(const Message& message) {
                                      .process = Name('p', h.process)},
                                     Now());
   const int64_t before = naive_.next_epoch;
+  const bool is_disk_good = naive_.disk == Disk::kGood;
   const int64_t epoch =
       naive_.Reserve(index, index, h.process, h.device, h.bytes);
   if (lease.ok()) {
@@ -270,8 +288,14 @@ void LeaseSimulation::ApplyReserve(const Message& message) {
                                                          : NaiveBook::kRefused),
            "Reserve: refused");
   }
-  if (naive_.next_epoch > before) {
+  if (naive_.next_epoch > before && !lease.ok()) {
+    ++n_unwritten;
+    unwritten_ = index;
+  } else if (naive_.next_epoch > before) {
     ++n_granted;
+    Expect(is_disk_good, "a grant is not in the journal");
+    Expect(failed_under_[static_cast<size_t>(h.device)] == kNobody,
+           "bytes of a device that failed were granted");
     heard_[static_cast<size_t>(h.process)] = now_;
     Expect(epoch > max_epoch_, "an epoch came twice");
     max_epoch_ = epoch;
@@ -302,11 +326,15 @@ bool LeaseSimulation::Present(const Message& message) {
   if (!Watch(h.process)) return false;
   const size_t before = naive_.entries.size();
   const NaiveBook::Entry* const known = naive_.Find(index);
-  const bool fits = naive_.Held(h.device) + h.bytes <= kTotal - kHeadroom &&
-                    message.epoch < naive_.next_epoch;
-  const bool is_owed = (known == nullptr || known->read_gone) &&
-                       (now_ < naive_.doors_open || fits) &&
-                       naive_.devices[static_cast<size_t>(h.device)].registered;
+  const NaiveBook::Device& device =
+      naive_.devices[static_cast<size_t>(h.device)];
+  const bool is_disk_good = naive_.disk == Disk::kGood;
+  const bool fits =
+      naive_.Held(h.device) + h.bytes <= device.total - kHeadroom &&
+      message.epoch < naive_.next_epoch && is_disk_good;
+  const bool is_taken_in = known == nullptr || known->read_gone;
+  const bool is_owed = is_taken_in && (now_ < naive_.doors_open || fits) &&
+                       h.bytes <= device.total && device.registered;
   const bool is_ok = naive_.Adopt(
       {index, h.process, h.device, -1, h.bytes, message.epoch, h.measured, 0});
   const auto lease = book_->Adopt({.id = Name('l', index),
@@ -320,6 +348,9 @@ bool LeaseSimulation::Present(const Message& message) {
   Expect(lease.ok() == is_ok, "Adopt");
   Expect(is_ok || !is_owed, "a holder was refused what it is owed");
   if (naive_.entries.size() > before) ++n_adopted;
+  const bool is_unwritten = is_taken_in && !is_disk_good;
+  Expect(!is_ok || !is_unwritten || now_ < naive_.doors_open,
+         "a lease that was taken in is not in the journal");
   if (is_ok) Count(h);
   return is_ok;
 }
@@ -376,19 +407,41 @@ void LeaseSimulation::ApplyRelease(const Message& message) {
 }
 
 void LeaseSimulation::ApplyRegister(const Message& message) {
+  const int device = message.device;
+  const auto at = static_cast<size_t>(device);
+  // Who says that the device failed makes nothing healthy by that.
+  const int by = message.is_unhealthy ? kNobody : message.holding;
   Expect(book_
-             ->RegisterDevice({.id = Name('d', message.device),
-                               .total_bytes = kTotal,
+             ->RegisterDevice({.id = Name('d', device),
+                               .total_bytes = message.total,
                                .headroom_bytes = kHeadroom,
                                .measured_free_bytes = message.reading,
-                               .may_swap = has_swap_})
+                               .may_swap = has_swap_},
+                              by == kNobody ? "" : Name('p', by))
              .ok(),
          "RegisterDevice");
-  const int64_t held = naive_.Held(message.device);
-  naive_.Register(message.device, kTotal, kHeadroom, message.reading, -1,
+  const int64_t held = naive_.Held(device);
+  const bool holds_some =
+      std::any_of(naive_.entries.begin(), naive_.entries.end(),
+                  [&](const NaiveBook::Entry& e) {
+                    return e.device == device && e.process == by && !e.released;
+                  });
+  naive_.Register(device, message.total, kHeadroom, message.reading, by,
                   has_swap_);
-  if (naive_.Held(message.device) < held) ++n_proven;
+  if (naive_.Held(device) < held) ++n_proven;
   CheckFreed();
+  if (!message.is_unhealthy) {
+    if (by != failed_under_[at] && !holds_some) failed_under_[at] = kNobody;
+    if (message.total == totals_[at]) is_resized_[at] = false;
+    return;
+  }
+  ++n_failed;
+  failed_under_[at] = message.holding;
+  Expect(
+      book_->MarkUnhealthy(Name('d', device), Name('p', message.holding)).ok(),
+      "MarkUnhealthy");
+  naive_.devices[at].unhealthy = true;
+  naive_.devices[at].unhealthy_by = message.holding;
 }
 
 // A reply comes to the process that asked, if it still lives and runs.
@@ -468,7 +521,8 @@ void LeaseSimulation::CheckInUse(int device) {
     const Holding& h = holdings_[static_cast<size_t>(i)];
     if (h.device == device && IsInUse(h)) in_use += h.bytes;
   }
-  Expect(in_use <= kTotal - kHeadroom, "bytes were granted twice");
+  Expect(in_use <= totals_[static_cast<size_t>(device)] - kHeadroom,
+         "bytes were granted twice");
 }
 
 // To be called when the planner has been called.
@@ -480,6 +534,9 @@ void LeaseSimulation::Check() {
     Expect(*book_->AvailableBytes(Name('d', device)) ==
                naive_.Available(device, sums),
            "AvailableBytes");
+    Expect(book_->IsHealthy(Name('d', device)) !=
+               naive_.devices[static_cast<size_t>(device)].unhealthy,
+           "IsHealthy");
   }
 }
 

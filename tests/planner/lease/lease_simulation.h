@@ -2,7 +2,7 @@
 // drops, repeats and reorders, with crashes, partitions, pauses, swapped
 // memory, strangers who present what they do not have, and starts of the
 // planner and of the host with and without their files: a history is what a
-// seed makes of them.
+// seed makes of them. With faults, the journal's disk and the devices fail too.
 #ifndef PLIMSOLL_TESTS_PLANNER_LEASE_LEASE_SIMULATION_H_
 #define PLIMSOLL_TESTS_PLANNER_LEASE_LEASE_SIMULATION_H_
 
@@ -28,10 +28,13 @@ class MemoryJournal final : public LeaseJournal {
   void Lose();
   // What a restart finds: what was only noted is gone.
   const LeaseImage& Reopen();
+  void SetDisk(Disk disk) { disk_ = disk; }
 
  private:
   void Put(const LeaseRecord& record);
+  void PutNoted();
 
+  Disk disk_ = Disk::kGood;
   LeaseImage image_;
   std::vector<Lease> noted_;
 };
@@ -40,7 +43,7 @@ class LeaseSimulation {
  public:
   static constexpr int kOperations = 400;
 
-  explicit LeaseSimulation(uint64_t seed);
+  explicit LeaseSimulation(uint64_t seed, bool has_faults = false);
 
   // Runs one history. Returns what went wrong, or nothing.
   std::string Run();
@@ -53,6 +56,12 @@ class LeaseSimulation {
   int64_t n_misread = 0;    // a reading freed what was swapped out
   int64_t n_judged = 0;     // an old reading freed what others did not have
   int64_t n_returned = 0;   // its holder, or one cut off too long, was taken in
+  // With faults.
+  int64_t n_unwritten = 0;  // a grant was refused, for the disk did not take it
+  int64_t n_ghosts = 0;     // one that was refused so is in the journal
+  int64_t n_failed = 0;     // a worker said that its device failed
+  int64_t n_resized = 0;    // a device came back with another size
+  int64_t n_emptied = 0;    // all bytes came back after the last trouble
 
  private:
   static constexpr int kProcesses = 4;  // that live at one time
@@ -64,6 +73,7 @@ class LeaseSimulation {
   static constexpr int64_t kFenceMargin = 2'000;
   static constexpr int64_t kMaxMessageAge = NaiveBook::kGrace;
   static constexpr int64_t kNever = -1;
+  static constexpr int kNobody = -1;
   static constexpr int kNames = NaiveBook::kProcesses;
   // Who never held anything, and what it presents.
   static constexpr int kStranger = kNames - 1;
@@ -110,6 +120,9 @@ class LeaseSimulation {
     Kind kind;
     int holding, device;
     int64_t epoch, reading, sent;
+    // These are a kRegister's, whose `holding` is the process's number.
+    int64_t total = kTotal;
+    bool is_unhealthy = false;
   };
 
   // "d7" is a device, "l7" a lease, "p7" a process and "r7" a request.
@@ -128,6 +141,11 @@ class LeaseSimulation {
   void Crash(Process& process);
   void SwapOut(const Process& process);
   void LoseSight(Process& process);
+  void Fault();
+  void ChangeDisk();
+  void FailDevice(Process& process);
+  void ResizeDevice(int device);
+  void EndTrouble();
   void PresentGarbage();
   void Start(Process& process);
   void Begin();
@@ -166,6 +184,7 @@ class LeaseSimulation {
   }
 
   uint64_t random_;
+  const bool has_faults_;
   MemoryJournal journal_;
   std::unique_ptr<LeaseBook> book_;
   NaiveBook naive_;
@@ -179,6 +198,13 @@ class LeaseSimulation {
   int n_processes_ = 0;
   std::vector<Message> network_;
   std::array<int64_t, kDevices> strangers_ = {};  // bytes
+  std::array<int64_t, kDevices> totals_ = {};     // what the devices have
+  // The planner was not told yet how large the device has become.
+  std::array<bool, kDevices> is_resized_ = {};
+  // Who said last that the device failed, until one that holds nothing there
+  // has registered it.
+  std::array<int, kDevices> failed_under_ = {};
+  int unwritten_ = kNobody;  // the last request that a disk refused
   int64_t now_ = 0;
   int64_t max_epoch_ = 0;
   bool has_swap_ = false;       // memory may be swapped out

@@ -1,5 +1,6 @@
 // What goes wrong in a simulated history: crashes, pauses, swapped memory,
-// garbage that is presented, and starts with and without files.
+// garbage that is presented, starts with and without files, and disks and
+// devices that fail.
 #include <algorithm>
 
 #include "tests/planner/lease/lease_simulation.h"
@@ -7,6 +8,7 @@
 namespace plimsoll::planner {
 
 void LeaseSimulation::Trouble() {
+  if (has_faults_ && OneIn(4)) return Fault();
   switch (Below(8)) {
     case 0:
     case 1:  // a death is seen, maybe not for the first time
@@ -64,6 +66,97 @@ void LeaseSimulation::SwapOut(const Process& process) {
     Holding& h = holdings_[static_cast<size_t>(i)];
     if (h.process == process.number) h.written = Below(h.written + 1);
   }
+}
+
+void LeaseSimulation::Fault() {
+  switch (Below(4)) {
+    case 0:
+    case 1:
+      return ChangeDisk();
+    case 2:
+      return FailDevice(processes_[static_cast<size_t>(Below(kProcesses))]);
+    default:
+      return ResizeDevice(static_cast<int>(Below(kDevices)));
+  }
+}
+
+void LeaseSimulation::ChangeDisk() {
+  if (naive_.disk == Disk::kFailed) return RestartPlanner();
+  constexpr std::array kNext = {Disk::kGood, Disk::kGood, Disk::kFull,
+                                Disk::kLoses, Disk::kKeeps};
+  naive_.disk =
+      kNext[static_cast<size_t>(Below(static_cast<int64_t>(kNext.size())))];
+  journal_.SetDisk(naive_.disk);
+}
+
+// The device fails under one process, which says so and ends. Others may use
+// it on.
+void LeaseSimulation::FailDevice(Process& process) {
+  Message message = {kRegister, process.number, process.device, 0, 0, 0};
+  message.is_unhealthy = true;
+  Send(process, message);
+  Crash(process);
+}
+
+// The device is lost with all that uses it, and comes back with another size.
+// Connections end with their processes.
+void LeaseSimulation::ResizeDevice(int device) {
+  if (n_processes_ + kProcesses > kStranger) return;
+  std::erase_if(network_, [device](const Message& message) {
+    return message.device == device;
+  });
+  for (Process& process : processes_) {
+    if (process.device != device) continue;
+    if (OneIn(2)) {
+      FailDevice(process);
+    } else {
+      Crash(process);
+    }
+  }
+  ++n_resized;
+  totals_[static_cast<size_t>(device)] = kTotal / 2 + Below(kTotal);
+  is_resized_[static_cast<size_t>(device)] = true;
+}
+
+// After the last trouble all holders end, and then nothing is held.
+void LeaseSimulation::EndTrouble() {
+  if (n_processes_ + 2 * kProcesses > kStranger) return;
+  if (naive_.disk == Disk::kFailed) RestartPlanner();
+  naive_.disk = Disk::kGood;
+  journal_.SetDisk(Disk::kGood);
+  for (Process& process : processes_) Crash(process);
+  for (const int number : dead_) Bury(number);
+  strangers_.fill(0);
+  now_ += 4 * NaiveBook::kTtl;
+  Tick();
+  for (int device = 0; device < kDevices; ++device) {
+    const int64_t total = totals_[static_cast<size_t>(device)];
+    // By a process that holds nothing and has said nothing of it.
+    ApplyRegister(
+        {kRegister, processes_[0].number, device, 0, total, now_, total});
+    // A lease whose holder has measured nothing is proven gone by no reading.
+    const bool is_empty =
+        std::none_of(naive_.entries.begin(), naive_.entries.end(),
+                     [device](const NaiveBook::Entry& e) {
+                       return e.device == device && !e.released &&
+                              e.confirmed && e.measured == 0;
+                     });
+    if (!is_empty) continue;
+    ++n_emptied;
+    Expect(*book_->AvailableBytes(Name('d', device)) == total - kHeadroom,
+           "bytes did not come back after the last trouble");
+  }
+  Check();
+  if (unwritten_ == kNobody) return;
+  const auto retried = book_->Reserve({.request_id = Name('r', unwritten_),
+                                       .lease_id = Name('l', unwritten_),
+                                       .device_id = Name('d', 0),
+                                       .holder = Name('p', kStranger),
+                                       .purpose = "",
+                                       .bytes = 1},
+                                      Now());
+  Expect(!absl::IsUnavailable(retried.status()),
+         "what a disk refused is refused for ever");
 }
 
 // The planner can watch it no longer.
@@ -184,6 +277,7 @@ void LeaseSimulation::RestartPlanner() {
   const PlannerStart start = StartOf(evidence, LeaseTimes());
   const bool is_at_once = start.recovery == absl::ZeroDuration();
   if (is_at_once && evidence.journal != JournalFound::kWhole) ++n_believed;
+  n_ghosts += static_cast<int64_t>(naive_.ghosts.size());
   const LeaseImage& image = journal_.Reopen();
   book_ = std::make_unique<LeaseBook>(start.first_epoch, &journal_);
   Expect(book_->Restore(image, Now()).ok(),
@@ -195,8 +289,9 @@ void LeaseSimulation::RestartPlanner() {
   Rewatch();
   // Connections end with the process, and what was on its way with them.
   network_.clear();
+  failed_under_.fill(kNobody);
   for (const Process& process : processes_) {
-    Send(process, {kRegister, 0, process.device, 0, 0, 0});
+    Send(process, {kRegister, process.number, process.device, 0, 0, 0});
   }
 }
 

@@ -11,6 +11,26 @@
 
 namespace plimsoll::planner {
 
+// How a disk takes what is written to it.
+enum class Disk {
+  kGood,
+  kFull,    // it has nothing of what it refuses
+  kLoses,   // the next write fails, and is not there at the next start
+  kKeeps,   // the next write fails, and is there all the same
+  kFailed,  // after either, it takes nothing until the next start
+};
+struct DiskWrite {
+  bool is_said;  // the writer is told that it is on the disk
+  bool is_kept;  // it is
+};
+inline DiskWrite WriteTo(Disk& disk) {
+  const DiskWrite write = {
+      .is_said = disk == Disk::kGood,
+      .is_kept = disk == Disk::kGood || disk == Disk::kKeeps};
+  if (disk == Disk::kLoses || disk == Disk::kKeeps) disk = Disk::kFailed;
+  return write;
+}
+
 class NaiveBook {
  public:
   static constexpr int kDevices = 3;
@@ -65,6 +85,10 @@ class NaiveBook {
   int64_t now = 0;
   int64_t doors_open = 0;
   bool is_partial = false;  // what the journal has
+  int64_t kept_next_epoch = 1;
+  Disk disk = Disk::kGood;
+  // Leases that the journal has although a write of them failed.
+  std::vector<Entry> ghosts;
   int nameless = -1;        // a holder of which no process is known
   int64_t n_protected = 0;  // leases that only a sign of life keeps
   int64_t n_judged = 0;     // leases that an old reading ended
@@ -277,6 +301,12 @@ class NaiveBook {
         claim.epoch < next_epoch;
     const bool is_written = now >= doors_open;
     if (is_written && !fits) return false;
+    if (is_written) {
+      Entry kept = claim;
+      kept.request = e == nullptr ? -1 : e->request;
+      kept.confirmed = true;
+      if (!Write(kept)) return false;
+    }
     if (e == nullptr) {
       entries.push_back(claim);
       e = &entries.back();
@@ -292,7 +322,7 @@ class NaiveBook {
     e->expires = now + kTtl;
     Trust(e->process, kTtl);
     next_epoch = std::max(next_epoch, claim.epoch + 1);
-    if (is_written) Write();
+    if (is_written) Save(*e);
     return true;
   }
   // Called when the holder says, or its process's death proves, that the bytes
@@ -322,18 +352,9 @@ class NaiveBook {
     SetLive(process, false);
     return freed;
   }
-  // The journal now has everything.
+  // The journal now has everything, unless its disk fails.
   void Flush() {
-    for (Entry& e : entries) {
-      e.is_kept = true;
-      e.kept_released = e.released;
-      e.kept_confirmed = e.confirmed;
-      e.kept_measured = e.measured;
-    }
-  }
-  void Write() {
-    Flush();
-    is_partial = false;
+    if (WriteTo(disk).is_kept) SaveAll();
   }
   // The planner ends and starts again with what its journal had, or with none,
   // and grants nothing for `recovery`.
@@ -342,9 +363,12 @@ class NaiveBook {
     lives.fill(false);
     trusted_until.fill(0);
     replies.clear();
+    disk = Disk::kGood;
+    entries.insert(entries.end(), ghosts.begin(), ghosts.end());
+    ghosts.clear();
     if (!has_journal) entries.clear();
     is_partial |= !has_journal;
-    if (is_partial) next_epoch = first;
+    next_epoch = is_partial ? first : kept_next_epoch;
     first_epoch = next_epoch;
     doors_open = now + recovery;
     std::erase_if(entries, [](const Entry& e) { return !e.is_kept; });
@@ -365,6 +389,27 @@ class NaiveBook {
  private:
   static constexpr int64_t kOne = 1;
 
+  static void Save(Entry& e) {
+    e.is_kept = true;
+    e.kept_released = e.released;
+    e.kept_confirmed = e.confirmed;
+    e.kept_measured = e.measured;
+  }
+  void SaveAll() {
+    for (Entry& e : entries) Save(e);
+  }
+  // Whether the journal says that it has a new lease, and all of before.
+  bool Write(Entry entry) {
+    const DiskWrite write = WriteTo(disk);
+    if (!write.is_kept) return false;
+    SaveAll();
+    is_partial = false;
+    kept_next_epoch = next_epoch;
+    if (write.is_said) return true;
+    Save(entry);
+    ghosts.push_back(entry);
+    return false;
+  }
   int64_t Grant(int request, int id, int process, int device, int64_t bytes,
                 bool has_purpose) {
     const Device& d = devices[static_cast<size_t>(device)];
@@ -373,12 +418,14 @@ class NaiveBook {
     const Entry* old = Find(id);
     if (old != nullptr && !old->released) return kRefused;
     if (bytes > Available(device, has_purpose)) return kRefused;
-    entries.push_back(
-        {id, process, device, request, bytes, next_epoch, 0, now + kTtl});
-    entries.back().has_purpose = has_purpose;
+    Entry entry = {id,    process,      device, request,
+                   bytes, next_epoch++, 0,      now + kTtl};
+    entry.has_purpose = has_purpose;
+    if (!Write(entry)) return kNotNow;
+    Save(entry);
+    entries.push_back(entry);
     Trust(process, kTtl);
-    Write();
-    return next_epoch++;
+    return entry.epoch;
   }
 };
 
