@@ -89,3 +89,16 @@ def test_a_call_is_made_and_answered(family):
     messages = [*QUESTION, choice.message.model_dump(exclude_none=True), answer]
     after = forced(client, "It is on.", messages, tools=[LIGHT])
     assert after.message.content == "It is on."
+
+
+def test_a_required_call_is_held_to_its_schema(family):
+    client, *_ = family
+    choice = client.chat.completions.create(
+        model="model", messages=QUESTION, temperature=0, max_tokens=200, tools=[LIGHT],
+        tool_choice="required", parallel_tool_calls=False,
+        # Else this model reasons for ever.
+        extra_body={"reasoning": {"max_tokens": 0}}).choices[0]
+    assert choice.finish_reason == "tool_calls", choice
+    call = choice.message.tool_calls[0]
+    assert call.function.name == "light"
+    assert json.loads(call.function.arguments)["room"] in ("hall", "attic")
