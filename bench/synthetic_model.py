@@ -23,10 +23,15 @@ from make_random_models import kv_array, kv_f32, kv_string, kv_u32  # noqa: E402
 
 CHUNK_BYTES = 64 << 20
 ALIGNMENT = 32
-MXFP4 = 39
-random_models.BLOCKS[MXFP4] = (32, 17)
+Q2_K, Q3_K, IQ4_XS, MXFP4 = 10, 11, 23, 39
+random_models.BLOCKS.update({Q2_K: (256, 84), Q3_K: (256, 110),
+                             IQ4_XS: (256, 136), MXFP4: (32, 17)})
 TYPES = {"q4_0": random_models.Q4_0, "q4_k": random_models.Q4_K,
-         "q8_0": random_models.Q8_0}
+         "q8_0": random_models.Q8_0, "q2_k": Q2_K, "q3_k": Q3_K,
+         "iq4_xs": IQ4_XS}
+# By type, where a block's scale is, and how many exponents its largest weight is
+# above it.
+SCALES = {Q2_K: (80, 5), Q3_K: (108, 6), IQ4_XS: (0, 10)}
 # Numbers of the models' files: dim is the width of a token, ffn that of a dense
 # network or of one expert.
 SHAPES = {
@@ -253,6 +258,22 @@ def vector(shape, name, n, rng):
     return values + random_models.vector_base(name)
 
 
+def set_scales(blocks, dtype, gain):
+    """Makes random blocks of a type weights of about 2^gain."""
+    if dtype == MXFP4:
+        blocks[:, 0] = 128 + gain - 3  # an exponent; values are up to 12
+        return
+    if dtype not in SCALES:
+        random_models.set_scales(blocks, dtype, gain)
+        return
+    at, above = SCALES[dtype]
+    exponent = max(0, 15 + gain - above)  # 0: of numbers that are not normal
+    blocks[:, at + 1] = blocks[:, at + 1] & 3 | exponent << 2
+    if dtype == Q2_K:  # the offset: half of the quants, or a little more
+        blocks[:, at + 2] = blocks[:, at]
+        blocks[:, at + 3] = blocks[:, at + 1] + 2
+
+
 def chunks(rng, shape, name, dtype, dims):
     """The bytes of a tensor in pieces of whole blocks."""
     if dtype == random_models.F32:
@@ -269,11 +290,7 @@ def chunks(rng, shape, name, dtype, dims):
         n = min(left, CHUNK_BYTES // block_bytes)
         blocks = rng.integers(0, 256, (n, block_bytes), np.uint8)
         # The scales follow from the columns, so that sums stay near one.
-        gain = random_models.gain(name, dims[0])
-        if dtype == MXFP4:
-            blocks[:, 0] = 128 + gain - 3  # an exponent; values are up to 12
-        else:
-            random_models.set_scales(blocks, dtype, gain)
+        set_scales(blocks, dtype, random_models.gain(name, dims[0]))
         yield blocks.data
         left -= n
 

@@ -11,7 +11,7 @@ tiktoken and tokenizers.
 
 A vocabulary is cut down to what can take part in the texts: bytes, tokens whose
 text is in a text, and the merges that make such tokens. Ids are the places in
-what is left.
+what is left. Vocabularies of bytes come first, then those of characters.
 """
 
 import base64
@@ -30,11 +30,16 @@ VOCABS = [
     "falcon",
     "gpt-2",
     "llama-bpe",
+    "mpt",
     "qwen2",
     "qwen35",
+    "refact",
+    "starcoder",
 ]
+CHARACTER_VOCABS = ["gemma-4", "llama-spm"]
 SEPARATOR = "\n__ggml_vocab_test__\n"
-NORMAL = 1
+NORMAL, USER_DEFINED, BYTE = 1, 4, 6
+MARK = "\u2581"  # which stands for a space
 
 
 def mapped_bytes():
@@ -54,8 +59,9 @@ def mapped(data):
     return "".join(MAPPED[byte] for byte in data)
 
 
-def cut_down(pre, tokens, merges, texts, ids):
-    """One vocabulary and the ids of `texts`, as an entry of the file."""
+def cut_down(pre, tokens, merges, texts, ids, user_defined=()):
+    """One vocabulary and the ids of `texts`, as an entry of the file.
+    `user_defined` are tokens that are found in a text as they are."""
     whole = [mapped(text.encode()) for text in texts]
 
     def is_used(token):
@@ -64,7 +70,12 @@ def cut_down(pre, tokens, merges, texts, ids):
     kept = [merge for merge in merges if is_used(merge.replace(" ", ""))]
     order = list(MAPPED) + [merge.replace(" ", "") for merge in kept]
     order += [token for token in tokens if token and is_used(token)]
-    place = {token: i for i, token in enumerate(dict.fromkeys(order))}
+    order = list(dict.fromkeys(order))
+    found = [
+        token for token in user_defined if any(token in one for one in texts)
+    ]
+    place = {token: i for i, token in enumerate(order + found)}
+    assert len(place) == len(order) + len(found)
     assert all(part in place for merge in kept for part in merge.split(" "))
     in_merges = len(
         dict.fromkeys(list(MAPPED) + [merge.replace(" ", "") for merge in kept])
@@ -72,35 +83,91 @@ def cut_down(pre, tokens, merges, texts, ids):
     return {
         "pre": pre,
         "merges": "\n".join(kept),
-        "others": list(place)[in_merges:],
+        "others": order[in_merges:],
+        **({"user_defined": found} if found else {}),
         "ids": [[place[tokens[one]] for one in line] for line in ids],
     }
 
 
-def of_gguf(folder, name):
-    """An entry from a vocabulary in GGUF and the files beside it."""
-    path = folder / f"ggml-vocab-{name}.gguf"
-    reader = gguf.GGUFReader(path)
+class Vocab:
+    """A vocabulary in GGUF and the files beside it."""
 
-    def strings(key):
-        field = reader.fields[key]
+    def __init__(self, folder, name):
+        path = folder / f"ggml-vocab-{name}.gguf"
+        self.reader = gguf.GGUFReader(path)
+        self.tokens = self.strings("tokenizer.ggml.tokens")
+        self.types = self.numbers("tokenizer.ggml.token_type")
+        self.texts = (
+            pathlib.Path(f"{path}.inp")
+            .read_text(encoding="utf-8")
+            .split(SEPARATOR)[:-1]
+        )
+        lines = pathlib.Path(f"{path}.out").read_text(encoding="utf-8")
+        self.ids = [
+            [int(one) for one in line.split()] for line in lines.split("\n")
+        ][: len(self.texts)]
+
+    def strings(self, key):
+        """The strings of a key; none if it is missing."""
+        if key not in self.reader.fields:
+            return []
+        field = self.reader.fields[key]
         return [bytes(field.parts[part]).decode() for part in field.data]
 
-    tokens = strings("tokenizer.ggml.tokens")
-    types = reader.fields["tokenizer.ggml.token_type"]
-    normal = [
-        token if types.parts[types.data[i]][0] == NORMAL else ""
-        for i, token in enumerate(tokens)
+    def numbers(self, key):
+        """The numbers of a key."""
+        field = self.reader.fields[key]
+        return [field.parts[part][0].item() for part in field.data]
+
+
+def of_bytes(folder, name):
+    """The texts and an entry of a vocabulary of bytes."""
+    vocab = Vocab(folder, name)
+    pairs = list(zip(vocab.tokens, vocab.types))
+    user_defined = [token for token, kind in pairs if kind == USER_DEFINED]
+    tokens = [
+        token if kind in (NORMAL, USER_DEFINED) else "" for token, kind in pairs
     ]
-    texts = (
-        pathlib.Path(f"{path}.inp")
-        .read_text(encoding="utf-8")
-        .split(SEPARATOR)[:-1]
+    entry = cut_down(
+        name,
+        tokens,
+        vocab.strings("tokenizer.ggml.merges"),
+        vocab.texts,
+        vocab.ids,
+        user_defined,
     )
-    lines = pathlib.Path(f"{path}.out").read_text(encoding="utf-8").split("\n")
-    ids = [[int(one) for one in line.split()] for line in lines][: len(texts)]
-    entry = cut_down(name, normal, strings("tokenizer.ggml.merges"), texts, ids)
-    return texts, entry
+    return vocab.texts, entry
+
+
+def of_characters(folder, name, texts):
+    """An entry of a vocabulary of characters; it has scores or merges."""
+    vocab = Vocab(folder, name)
+    assert vocab.texts == texts[: len(vocab.texts)]
+    marked = [MARK + text.replace(" ", MARK) for text in texts]
+    merges = [
+        merge
+        for merge in vocab.strings("tokenizer.ggml.merges")
+        if any(merge.replace(" ", "") in text for text in marked)
+    ]
+    n_special = 5  # padding, unknown, and what begins and ends a text
+    kept = [
+        i
+        for i, (token, kind) in enumerate(zip(vocab.tokens, vocab.types))
+        if i < n_special
+        or kind == BYTE
+        or (kind == NORMAL and any(token in text for text in marked))
+    ]
+    place = {one: i for i, one in enumerate(kept)}
+    entry = {
+        "name": name,
+        "tokens": [vocab.tokens[i] for i in kept],
+        "types": [vocab.types[i] for i in kept],
+        "ids": [[place[one] for one in line] for line in vocab.ids],
+    }
+    if merges:
+        return entry | {"model": "gemma4", "merges": merges}
+    scores = vocab.numbers("tokenizer.ggml.scores")
+    return entry | {"model": "llama", "scores": [scores[i] for i in kept]}
 
 
 def of_ranks(pre, pattern, ranks, texts):
@@ -176,6 +243,14 @@ def deepseek3(folder, texts):
     )
 
 
+def lines_of(entries):
+    """A line for each entry."""
+    return ",\n".join(
+        json.dumps(entry, ensure_ascii=False, separators=(",", ":"))
+        for entry in entries
+    )
+
+
 def main():
     """Writes the vectors."""
     folder = pathlib.Path(sys.argv[1])
@@ -183,18 +258,18 @@ def main():
     texts = []
     entries = []
     for name in VOCABS:
-        own, entry = of_gguf(models, name)
+        own, entry = of_bytes(models, name)
         texts = max(texts, own, key=len)
         assert own == texts[: len(own)]  # one list for all
         entries.append(entry)
     for make in (tekken, llama4, deepseek3):
         entries.append(make(folder, texts))
-    lines = [
-        json.dumps(entry, ensure_ascii=False, separators=(",", ":"))
-        for entry in entries
+    characters = [
+        of_characters(models, name, texts) for name in CHARACTER_VOCABS
     ]
     sys.stdout.write('{"texts":' + json.dumps(texts) + ',\n"vocabularies":[\n')
-    sys.stdout.write(",\n".join(lines) + "]}\n")
+    sys.stdout.write(lines_of(entries) + '],\n"characters":[\n')
+    sys.stdout.write(lines_of(characters) + "]}\n")
 
 
 if __name__ == "__main__":

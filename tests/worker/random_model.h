@@ -83,7 +83,7 @@ const std::vector<RandomModel>& RandomModels();
 // gemma1_q4_0, gemma2_q5_0, gemma3_capped, qwen3moe_q4_0, qwen2moe_q8_0,
 // gpt_oss_q4_0, llama_codes, gemma4_keys, gemma4_experts, gemma4_shared,
 // gemma3n_q5_0, deepseek2_q8_0, deepseek2_mtp, lfm2_q8_0, qwen35_q8_0,
-// qwen35_mtp, qwen3next_q8_0, granitehybrid_q8_0, nemotron_h_q8_0.
+// qwen35_mtp, qwen3next_q8_0, granitehybrid_q8_0, nemotron_h_q8_0, llama_grids.
 const std::vector<RandomModel>& FamilyModels();
 // Finds a model in either list.
 const RandomModel& FindRandomModel(absl::string_view name);

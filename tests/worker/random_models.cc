@@ -222,6 +222,14 @@ const std::vector<RandomModel>& FamilyModels() {
     streams.ple_dim = 32;
     streams.n_streams = 4;
     streams.logit_cap = 8;
+    RandomModel& grids = add("llama_grids", "llama", DType::kIq2Xxs);
+    grids.dim = 256;
+    grids.head_dim = 64;
+    grids.ffn_dim = 512;
+    grids.types = {{"token_embd", DType::kQ5_K},    {"attn_q", DType::kIq2Xs},
+                   {"attn_k", DType::kIq2S},        {"attn_v", DType::kIq3S},
+                   {"attn_output", DType::kIq3Xxs}, {"ffn_gate", DType::kIq1S},
+                   {"ffn_down", DType::kTq2_0}};
     return models;
   }();
   return *kModels;

@@ -76,7 +76,9 @@ void ShapeBlocks(DType dtype, int gain, Bytes& bytes) {
       {DType::kQ5_0, 3},   {DType::kQ5_1, 3},  {DType::kQ4_K, 8},
       {DType::kQ5_K, 9},   {DType::kQ6_K, 10}, {DType::kIq4Nl, 6},
       {DType::kIq4Xs, 10}, {DType::kQ3_K, 6},  {DType::kQ2_K, 5},
-      {DType::kTq1_0, 0}};
+      {DType::kTq1_0, 0},  {DType::kTq2_0, 0}, {DType::kIq1S, 4},
+      {DType::kIq2Xxs, 7}, {DType::kIq2Xs, 7}, {DType::kIq2S, 7},
+      {DType::kIq3Xxs, 9}, {DType::kIq3S, 9}};
   const auto step = static_cast<size_t>(InfoOf(dtype).block_bytes);
   if (dtype == DType::kMxfp4) {
     for (size_t block = 0; block < bytes.size(); block += step) {

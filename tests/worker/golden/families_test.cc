@@ -52,7 +52,16 @@ class FamiliesTest : public ::testing::TestWithParam<const char*> {
     setup.n_ctx = model_->golden().at("n_ctx").get<int64_t>();
     auto engine = LoadEngine(model_->path(), setup);
     EXPECT_TRUE(engine.ok()) << engine.status();
-    return engine.ok() ? *std::move(engine) : nullptr;
+    if (!engine.ok()) return nullptr;
+    ExpectPlanIsAllocated(**engine);
+    return *std::move(engine);
+  }
+
+  static void ExpectPlanIsAllocated(const Engine& engine) {
+    const MemoryReport memory = engine.Memory();
+    EXPECT_EQ(memory.allocated_bytes, memory.planned_bytes);
+    EXPECT_EQ(memory.host_allocated_bytes, memory.host_planned_bytes);
+    EXPECT_GT(memory.allocated_bytes, 0);
   }
 
   // Notes how far `got` is from `wanted`.

@@ -14,12 +14,15 @@
 #include <vector>
 
 #include "tests/worker/engine/engine_harness.h"
+#include "tests/worker/golden/closeness.h"
 #include "tests/worker/golden/real_models.h"
 #include "tests/worker/json.h"
 
 namespace plimsoll::worker {
 namespace {
 
+using ::plimsoll::testing::CandidatesOf;
+using ::plimsoll::testing::Closeness;
 using ::plimsoll::testing::EngineSetup;
 using ::plimsoll::testing::Exists;
 using ::plimsoll::testing::Generate;
@@ -30,10 +33,9 @@ using ::plimsoll::testing::kGemma;
 using ::plimsoll::testing::kSeesThreads;
 using ::plimsoll::testing::kSmolLm;
 using ::plimsoll::testing::LoadEngine;
+using ::plimsoll::testing::MeasureCloseness;
 using ::plimsoll::testing::ModelPath;
 using ::plimsoll::testing::ReadJson;
-
-constexpr int kTopOfFirstStep = 6;
 
 std::string GoldenPath(const std::string& model) {
   return model == kGemma ? "../shared/golden/gemma3-270m.public.json"
@@ -53,15 +55,6 @@ std::unique_ptr<Engine> Load(const std::string& model,
   auto engine = LoadEngine(ModelPath(model), setup);
   EXPECT_TRUE(engine.ok()) << engine.status();
   return engine.ok() ? *std::move(engine) : nullptr;
-}
-
-// Log-probabilities by token id.
-std::map<int64_t, double> Candidates(const TokenOutput& token) {
-  std::map<int64_t, double> result;
-  for (const Candidate& c : token.candidates) {
-    result[c.id] = static_cast<double>(c.logprob);
-  }
-  return result;
 }
 
 // True if the oracle's own first two are so close that either may win.
@@ -102,7 +95,7 @@ TEST_P(GoldenTest, ExactPrecisionGivesTheOraclesTokensAndProbabilities) {
     for (size_t i = 0; i < golden.at("steps").size(); ++i) {
       const Json& step = golden.at("steps").at(i);
       ++n_tokens;
-      const auto candidates = Candidates(got.tokens[i]);
+      const auto candidates = CandidatesOf(got.tokens[i]);
       for (const Json& c : step.at("top")) {
         const auto it = candidates.find(c.at(0).get<int64_t>());
         ASSERT_NE(it, candidates.end()) << "step " << i;
@@ -120,52 +113,6 @@ TEST_P(GoldenTest, ExactPrecisionGivesTheOraclesTokensAndProbabilities) {
               GetParam(), n_tokens, worst);
 }
 
-struct Closeness {
-  double prefix = 0;  // sum of matching fractions
-  double error = 0;   // sum of first steps' largest errors
-  double worst = 0;
-  int n = 0;
-};
-
-// The first step's largest error over the oracle's top candidates; a missing
-// one counts 1.
-double FirstStepError(const TokenOutput& token, const Json& step) {
-  const auto candidates = Candidates(token);
-  double error = 0;
-  for (size_t i = 0; i < kTopOfFirstStep; ++i) {
-    const auto it = candidates.find(step.at("top").at(i).at(0).get<int64_t>());
-    error = std::max(
-        error,
-        it == candidates.end()
-            ? 1.0
-            : std::abs(it->second - step.at("top").at(i).at(1).get<double>()));
-  }
-  return error;
-}
-
-Closeness Measure(Engine& engine, const Json& completions) {
-  Closeness sum;
-  for (const Json& golden : completions) {
-    const Json& steps = golden.at("steps");
-    const Generated got = Generate(
-        engine, Greedy(golden.at("prompt_ids").get<std::vector<int32_t>>(),
-                       static_cast<int64_t>(steps.size())));
-    EXPECT_TRUE(got.status.ok()) << got.status;
-    if (got.tokens.size() != steps.size()) continue;
-    size_t n = 0;
-    while (n < steps.size() &&
-           got.tokens[n].id == steps.at(n).at("id").get<int64_t>()) {
-      ++n;
-    }
-    sum.prefix += static_cast<double>(n) / static_cast<double>(steps.size());
-    const double error = FirstStepError(got.tokens[0], steps[0]);
-    sum.error += error;
-    sum.worst = std::max(sum.worst, error);
-    ++sum.n;
-  }
-  return sum;
-}
-
 // How close both models together are with keys and values of `kv_type`. It is
 // nullopt if a model or the shared data is absent.
 std::optional<Closeness> MeasureBoth(DType kv_type) {
@@ -177,14 +124,11 @@ std::optional<Closeness> MeasureBoth(DType kv_type) {
     setup.kv_type = kv_type;
     auto engine = Load(model, setup);
     if (engine == nullptr) return Closeness();
-    const Closeness one = Measure(*engine, (*json).at("completions"));
+    const Closeness one = MeasureCloseness(*engine, (*json).at("completions"));
     std::printf("[ kv %-5s ] %s: prefix %.3f, error mean %.3f worst %.3f\n",
                 DTypeName(kv_type).data(), model, one.prefix / one.n,
                 one.error / one.n, one.worst);
-    all.prefix += one.prefix;
-    all.error += one.error;
-    all.worst = std::max(all.worst, one.worst);
-    all.n += one.n;
+    all.Add(one);
   }
   std::printf("[ kv %-5s ] both: prefix %.3f, error mean %.3f worst %.3f\n",
               DTypeName(kv_type).data(), all.prefix / all.n, all.error / all.n,

@@ -1,4 +1,4 @@
-// Byte-level BPE against vectors of other implementations, on vocabularies of
+// Tokenizers against vectors of other implementations, on vocabularies of
 // published models that are cut down to the texts.
 #include <algorithm>
 #include <fstream>
@@ -15,8 +15,14 @@
 namespace plimsoll::worker {
 namespace {
 
-// The tokenizer of an entry of tests/testdata/tokenizer_vectors.json. Tokens
-// are bytes, then what merges make, then the others.
+nlohmann::json ReadVectors() {
+  std::ifstream file("tests/testdata/tokenizer_vectors.json");
+  EXPECT_TRUE(file.is_open());
+  return nlohmann::json::parse(file);
+}
+
+// The tokenizer of an entry of "vocabularies". Tokens are bytes, then what
+// merges make, then the others.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadEntry(
     const nlohmann::json& entry) {
   const std::vector<std::string> merges =
@@ -33,6 +39,11 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadEntry(
   for (const nlohmann::json& other : entry["others"]) add(other);
   std::vector<FixtureToken> tokens;
   for (const std::string& text : texts) tokens.push_back({text});
+  if (entry.contains("user_defined")) {
+    for (const nlohmann::json& text : entry["user_defined"]) {
+      tokens.push_back({text, TokenType::kUserDefined});
+    }
+  }
   GgufFixture fixture;
   return AddVocab(fixture, ByteLevelVocab(tokens))
       .String("tokenizer.ggml.model", "gpt2")
@@ -41,21 +52,55 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadEntry(
       .Load();
 }
 
+// The tokenizer of an entry of "characters", whose tokens are in order.
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadCharacters(
+    const nlohmann::json& entry) {
+  std::vector<FixtureToken> tokens;
+  for (size_t i = 0; i < entry["tokens"].size(); ++i) {
+    float score = 0;
+    if (entry.contains("scores")) score = entry["scores"][i];
+    tokens.push_back({entry["tokens"][i],
+                      static_cast<TokenType>(entry["types"][i].get<int>()),
+                      score});
+  }
+  GgufFixture fixture;
+  AddVocab(fixture, tokens)
+      .String("tokenizer.ggml.model", entry["model"].get<std::string>());
+  if (entry.contains("merges")) {
+    fixture.Strings("tokenizer.ggml.merges", entry["merges"]);
+  }
+  return fixture.Load();
+}
+
+void ExpectIds(const Tokenizer& tokenizer, const nlohmann::json& texts,
+               const nlohmann::json& ids) {
+  ASSERT_GE(ids.size(), 45u);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const std::string text = texts[i];
+    EXPECT_EQ(Encode(tokenizer, text), ids[i].get<std::vector<int32_t>>())
+        << text;
+  }
+}
+
 TEST(TokenizerVectorsTest, EveryVocabularyGivesTheIdsOfItsEngine) {
-  std::ifstream file("tests/testdata/tokenizer_vectors.json");
-  ASSERT_TRUE(file.is_open());
-  const nlohmann::json vectors = nlohmann::json::parse(file);
-  ASSERT_EQ(vectors["vocabularies"].size(), 11u);
+  const nlohmann::json vectors = ReadVectors();
+  ASSERT_EQ(vectors["vocabularies"].size(), 14u);
   for (const nlohmann::json& entry : vectors["vocabularies"]) {
+    SCOPED_TRACE(entry["pre"]);
     const auto tokenizer = LoadEntry(entry);
     ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
-    ASSERT_GE(entry["ids"].size(), 46u);
-    for (size_t i = 0; i < entry["ids"].size(); ++i) {
-      const std::string text = vectors["texts"][i];
-      EXPECT_EQ(Encode(**tokenizer, text),
-                entry["ids"][i].get<std::vector<int32_t>>())
-          << entry["pre"] << ": " << text;
-    }
+    ExpectIds(**tokenizer, vectors["texts"], entry["ids"]);
+  }
+}
+
+TEST(TokenizerVectorsTest, VocabulariesOfCharactersDoSoToo) {
+  const nlohmann::json vectors = ReadVectors();
+  ASSERT_EQ(vectors["characters"].size(), 2u);
+  for (const nlohmann::json& entry : vectors["characters"]) {
+    SCOPED_TRACE(entry["name"]);
+    const auto tokenizer = LoadCharacters(entry);
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+    ExpectIds(**tokenizer, vectors["texts"], entry["ids"]);
   }
 }
 
