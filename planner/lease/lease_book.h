@@ -330,8 +330,6 @@ class LeaseBook {
   void JudgeOldReading(Device& device, absl::Time now);
   void FreeRead(const std::vector<Entry*>& gone);
 
-  static absl::Status CheckRequest(const ReserveRequest& request);
-  static absl::Status CheckRecord(const LeaseRecord& record);
   absl::Status CheckRoomFor(const ReserveRequest& request,
                             const Device& device) const;
   absl::StatusOr<Lease> Grant(const ReserveRequest& request, absl::Time now);
