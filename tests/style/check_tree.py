@@ -18,6 +18,9 @@ LONG_FILES = {
     "planner/lease/lease_book.cc":
         "one class whose methods all keep the same invariants: what a reading "
         "proves changes leases, processes and devices together",
+    "services/planner/ledger.cc":
+        "one class whose methods share a mutex: each changes the book, the journal "
+        "and the devices that others see, or nothing",
 }
 MAX_FUNCTION_LINES = 60
 # Kernels whose loops keep most of their values in registers: parts of them would
