@@ -69,7 +69,7 @@ void AddLoad(const std::string& name, const worker::EngineLoad& load,
 }
 
 // What lies on one device.
-struct DeviceBytes {
+struct LoadedBytes {
   bool is_host = false;
   bool has_mapping = false;  // resident pages of a file are in no plan
   int64_t planned = 0;
@@ -110,12 +110,12 @@ void AddPlan(const LoadedModel& model, const LoadedModel::Part& part,
 
 // Adds a model in memory, and its bytes to the devices'.
 void AddLoaded(const LoadedModel& model,
-               std::map<std::string, DeviceBytes>& devices, Scrape& scrape) {
+               std::map<std::string, LoadedBytes>& devices, Scrape& scrape) {
   for (size_t i = 0; i < model.parts.size(); ++i) {
     const LoadedModel::Part& part = model.parts[i];
     const planner::MemoryPlan& plan = model.engine->parts()[i].plan;
     AddPlan(model, part, plan, scrape);
-    DeviceBytes& device = devices[part.device_id];
+    LoadedBytes& device = devices[part.device_id];
     // What the device had for this model and for those before it. Others may
     // take some of it later, so that the least is what there is.
     const int64_t budget = plan.budget_bytes + part.held_bytes;
@@ -161,7 +161,7 @@ void AddModels(const std::vector<ModelInfo>& models, Scrape& scrape) {
 }
 
 void AddMemory(ModelRegistry& registry, Scrape& scrape) {
-  std::map<std::string, DeviceBytes> devices;
+  std::map<std::string, LoadedBytes> devices;
   registry.Visit([&](const LoadedModel& model, ModelState) {
     AddLoaded(model, devices, scrape);
   });
