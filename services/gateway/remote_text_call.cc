@@ -179,6 +179,7 @@ class RemoteTextCall::Stream::Attempt final
     message.Swap(&message_);
     if (stream_.OnMessage(*this, message)) StartRead(&message_);
   }
+  // NOLINTNEXTLINE(bugprone-exception-escape): without memory the process ends.
   void OnDone(const grpc::Status& status) noexcept override {
     const std::shared_ptr<Attempt> self = std::move(self_);
     span_.End(static_cast<absl::StatusCode>(status.error_code()));

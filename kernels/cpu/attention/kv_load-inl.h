@@ -101,16 +101,12 @@ HWY_INLINE Span<2> LookUpNibbles(const std::byte* block) {
   }
   return span;
 }
-#endif
-
+#else
 // Loads a span of nibbles that begins with element i < 16 of `block`. Products
 // are exact: 11 bits of scale, 5 of level.
 template <DType kType>
 HWY_INLINE Span<2> LoadNibbles(const std::byte* block, int64_t i) {
   static_assert(kType == DType::kQ4_0 || kType == DType::kQ5_1);
-#if HWY_MAX_BYTES >= 64
-  return LookUpNibbles<kType>(block);  // i is 0: a span is a block
-#else
   const AttentionTag d;
   const hn::RebindToSigned<AttentionTag> di;
   const hn::Rebind<uint8_t, AttentionTag> db;
@@ -138,8 +134,8 @@ HWY_INLINE Span<2> LoadNibbles(const std::byte* block, int64_t i) {
     span.v[v] = hn::MulAdd(hn::ConvertTo(d, levels[v]), scale, from);
   }
   return span;
-#endif
 }
+#endif
 
 // Loads the span before which there are `i` elements. Every product of q8_0 is
 // exact: 11 bits of scale, 7 of level.
@@ -150,7 +146,11 @@ HWY_INLINE Span<kSpanVectors<kType>> LoadSpan(const std::byte* from,
   const D d;
   Span<kSpanVectors<kType>> span;
   if constexpr (IsNibbleType(kType)) {
+#if HWY_MAX_BYTES >= 64
+    return LookUpNibbles<kType>(from + KvBytes(kType, i));
+#else
     return LoadNibbles<kType>(from + KvBytes(kType, i), i % kKvBlock / 2);
+#endif
   } else if constexpr (kType == DType::kF32) {
     span.v[0] = hn::LoadU(d, reinterpret_cast<const float*>(from) + i);
   } else if constexpr (kType == DType::kBF16) {
