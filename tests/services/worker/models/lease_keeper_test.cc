@@ -195,33 +195,39 @@ TEST_F(LeaseKeeperTest, OnlyLeasesOfItsOwnIdentityAreReleased) {
 }
 
 TEST_F(LeaseKeeperTest, ALeaseThatIsBeingReservedIsNotReleased) {
-  absl::Notification is_granted;
-  absl::Notification may_answer;
-  std::optional<std::thread> load;
-  absl::StatusOr<LeaseGrant> lease = absl::UnknownError("not yet");
-  planner_.on_reserved = [&] {
-    is_granted.Notify();
-    may_answer.WaitForNotification();
+  // The planner may be asked for its list once more when the test has ended.
+  struct State {
+    absl::Notification is_started;
+    absl::Notification is_granted;
+    absl::Notification may_answer;
+    std::atomic<int> n_lists = 0;
+    std::thread load;
+    absl::StatusOr<LeaseGrant> lease = absl::UnknownError("not yet");
+  };
+  const auto state = std::make_shared<State>();
+  planner_.on_reserved = [state] {
+    state->is_granted.Notify();
+    state->may_answer.WaitForNotification();
   };
   // The planner grants a lease after it was asked for its list, which tells of
   // the lease; the answer to the reservation comes later.
-  std::atomic<int> n_lists = 0;
-  absl::Notification is_started;
-  planner_.on_list = [&] {
-    if (n_lists++ > 0) return;
-    is_started.WaitForNotification();
-    load.emplace([&] { lease = keeper_->Reserve(kDevice, "a", kBytes); });
-    is_granted.WaitForNotification();
+  planner_.on_list = [this, state] {
+    if (state->n_lists++ > 0) return;
+    state->is_started.WaitForNotification();
+    state->load = std::thread([this, state] {
+      state->lease = keeper_->Reserve(kDevice, "a", kBytes);
+    });
+    state->is_granted.WaitForNotification();
   };
   Start();
-  is_started.Notify();
-  is_granted.WaitForNotification();
+  state->is_started.Notify();
+  state->is_granted.WaitForNotification();
   // It was done with that answer when the next round begins.
   const int n_registered = planner_.n_registered;
   while (planner_.n_registered == n_registered) std::this_thread::yield();
-  may_answer.Notify();
-  load->join();
-  ASSERT_TRUE(lease.ok()) << lease.status();
+  state->may_answer.Notify();
+  state->load.join();
+  ASSERT_TRUE(state->lease.ok()) << state->lease.status();
   EXPECT_EQ(planner_.n_release_calls, 0);
   EXPECT_EQ(planner_.LeaseIds().size(), 1u);
 }

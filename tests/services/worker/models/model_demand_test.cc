@@ -429,7 +429,7 @@ TEST_F(ModelDemandTest, SoManyCallsMayWaitAndNoMore) {
   };
   for (size_t i = 0; i < ModelRegistry::kMaxAwaiting; ++i) {
     const auto served = call();
-    ASSERT_TRUE(served.ok());
+    ASSERT_TRUE(served.ok()) << served.status();
     ASSERT_FALSE(served->has_value());
   }
   const absl::Status status = call().status();
