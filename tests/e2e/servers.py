@@ -186,6 +186,13 @@ class Server:
         text = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
         return text.decode(errors="replace")
 
+    def hang_up(self, expected):
+        """Sends SIGHUP and returns what the log says from then on."""
+        length = len(self.log())
+        self.process.send_signal(signal.SIGHUP)
+        until(lambda: expected in self.log()[length:], what=expected)
+        return self.log()[length:]
+
     def serving(self, service=""):
         """Whether the health service says SERVING."""
         request = health_pb2.HealthCheckRequest(service=service)
@@ -276,6 +283,27 @@ class Planner(Server):
     def devices(self):
         """All devices."""
         return self.stub.ListDevices(stubs.planner.ListDevicesRequest()).devices
+
+
+def device_profile(device_id, n_bytes):
+    """A device of `n_bytes`, all of them free."""
+    return stubs.planner.DeviceProfile(
+        id=device_id,
+        kind="cpu",
+        name="a small device",
+        total_bytes=n_bytes,
+        free_bytes=n_bytes,
+        allocation=stubs.common.ALLOCATION_RULE_EXACT,
+        alignment=64,
+        workspace=stubs.planner.WorkspaceParameters(
+            activation_block=32,
+            activation_block_bytes=36,
+            min_logits_rows=1,
+            max_candidates=64,
+        ),
+        runtime_bytes=0,
+        runtime_basis=stubs.common.BASIS_ESTIMATED,
+    )
 
 
 class Worker(Server):

@@ -14,8 +14,8 @@ import grpc
 import pytest
 
 from conftest import model_flag
-from servers import Planner, Worker, binary, refused, until
-from stubs import common, planner as v1
+from servers import Planner, Worker, binary, device_profile, refused, until
+from stubs import planner as v1
 
 DEVICE = "e2e/cpu"
 DEVICE_BYTES = 1000
@@ -25,26 +25,9 @@ SHORT = ("--lease-ttl=1", "--lease-grace=0.2", "--recovery-time=1")
 
 def register(server, device_id=DEVICE, holder_name="", n_bytes=DEVICE_BYTES):
     """Registers a device of `n_bytes`, all of them free."""
-    profile = v1.DeviceProfile(
-        id=device_id,
-        kind="cpu",
-        name="a small device",
-        total_bytes=n_bytes,
-        free_bytes=n_bytes,
-        allocation=common.ALLOCATION_RULE_EXACT,
-        alignment=64,
-        workspace=v1.WorkspaceParameters(
-            activation_block=32,
-            activation_block_bytes=36,
-            min_logits_rows=1,
-            max_candidates=64,
-        ),
-        runtime_bytes=0,
-        runtime_basis=common.BASIS_ESTIMATED,
-    )
-    server.stub.RegisterDevice(
-        v1.RegisterDeviceRequest(profile=profile, holder=holder_name)
-    )
+    profile = device_profile(device_id, n_bytes)
+    request = v1.RegisterDeviceRequest(profile=profile, holder=holder_name)
+    server.stub.RegisterDevice(request)
 
 
 @pytest.fixture

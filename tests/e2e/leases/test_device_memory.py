@@ -1,6 +1,5 @@
 """No worker gets more of a device by naming a larger size."""
 
-import signal
 import subprocess
 
 import grpc
@@ -54,11 +53,8 @@ def test_a_changed_file_changes_it_while_the_planner_runs(tmp_path):
     file = tmp_path / "plimsoll.toml"
 
     def reread(text):
-        said = "changed=device-memory"
         file.write_text(f"[planner]\n{text}\n")
-        before = planner.log().count(said)
-        planner.process.send_signal(signal.SIGHUP)
-        until(lambda: planner.log().count(said) > before, what=said)
+        planner.hang_up("changed=device-memory")
 
     file.write_text("[planner]\n")
     with Planner(f"--config={file}") as planner:

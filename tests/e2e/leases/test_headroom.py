@@ -1,6 +1,5 @@
 """What the planner's settings keep free of a device."""
 
-import signal
 import subprocess
 
 import grpc
@@ -8,7 +7,7 @@ import httpx
 import pytest
 
 from command_line import plimsoll
-from servers import CALL_SECONDS, Planner, binary, free_port, refused, until
+from servers import CALL_SECONDS, Planner, binary, free_port, refused
 from test_leases import DEVICE, DEVICE_BYTES, register, reserve
 
 
@@ -42,9 +41,7 @@ def test_a_changed_file_changes_it_while_the_planner_runs(tmp_path):
 
     def reread(text, said):
         file.write_text(f"[planner]\n{text}\n")
-        before = planner.log().count(said)
-        planner.process.send_signal(signal.SIGHUP)
-        until(lambda: planner.log().count(said) > before, what=said)
+        planner.hang_up(said)
 
     file.write_text("[planner]\n")
     with Planner(f"--config={file}") as planner:

@@ -3,10 +3,9 @@
 import grpc
 import pytest
 
-import stubs
 from conftest import model_flag
 from security.test_security import Tokens
-from servers import CALL_SECONDS, Planner, Worker, refused, until
+from servers import CALL_SECONDS, Planner, Worker, device_profile, refused, until
 from stubs import model, planner as v1
 from test_leases import DEVICE, named
 
@@ -30,22 +29,7 @@ def leases(planner, tokens):
 
 def register_as(planner, tokens, name, size):
     """Returns the size of the device that counts then."""
-    profile = v1.DeviceProfile(
-        id=DEVICE,
-        kind="cpu",
-        total_bytes=size,
-        free_bytes=size,
-        allocation=stubs.common.ALLOCATION_RULE_EXACT,
-        alignment=64,
-        workspace=v1.WorkspaceParameters(
-            activation_block=32,
-            activation_block_bytes=36,
-            min_logits_rows=1,
-            max_candidates=64,
-        ),
-        runtime_bytes=0,
-        runtime_basis=stubs.common.BASIS_ESTIMATED,
-    )
+    profile = device_profile(DEVICE, size)
     request = v1.RegisterDeviceRequest(profile=profile, holder="host/1")
     reply = planner.stub.RegisterDevice(request, metadata=tokens.metadata(name))
     return reply.device.profile.total_bytes

@@ -159,14 +159,6 @@ def test_serve_has_a_section(config, smollm2):
     assert done.returncode == 0, "other commands read no file"
 
 
-def hang_up(server, expected):
-    """Sends SIGHUP and returns what the log says from then on."""
-    length = len(server.log())
-    server.process.send_signal(signal.SIGHUP)
-    until(lambda: expected in server.log()[length:], what=expected)
-    return server.log()[length:]
-
-
 def test_a_worker_reads_its_file_again(config, smollm2, gemma3):
     def write(lines):
         return config(
@@ -181,20 +173,20 @@ def test_a_worker_reads_its_file_again(config, smollm2, gemma3):
         assert "a request has ended" not in worker.log()
 
         write("log-requests = true\nslots = 9\nthreads = 1\n")
-        said = hang_up(worker, "new values of settings")
+        said = worker.hang_up("new values of settings")
         assert "changed=log-requests\n" in said
         assert "keys=threads\n" in said, "--slots is the command line's"
         worker.generation.Generate(call, timeout=CALL_SECONDS)
         until(lambda: "a request has ended" in worker.log())
 
         write("keep-alive = 0\nslotz = 1\n")
-        said = hang_up(worker, "the settings are bad")
+        said = worker.hang_up("the settings are bad")
         assert "plimsoll.toml:6: [worker] has no key slotz" in said
         assert worker.serving()
         assert worker.model("a").state == stubs.model.MODEL_STATE_READY
 
         write("keep-alive = 0\nlog-requests = true\n")
-        assert "changed=keep-alive\n" in hang_up(worker, "were read again")
+        assert "changed=keep-alive\n" in worker.hang_up("were read again")
         absent = stubs.model.MODEL_STATE_ABSENT
         until(lambda: worker.model("a").state == absent)
         worker.generation.Generate(call, timeout=CALL_SECONDS)
@@ -210,10 +202,10 @@ def test_a_worker_gets_more_models(config, smollm2, gemma3):
     flag = write(f"a={smollm2}")
     with Worker(flag, "--metrics-listen=127.0.0.1:0") as worker:
         write(f"a={smollm2}", f"b={gemma3}")
-        assert "changed=model\n" in hang_up(worker, "were read again")
+        assert "changed=model\n" in worker.hang_up("were read again")
         assert worker.load("b", n_ctx=256)[-1].state == stubs.model.MODEL_STATE_READY
         write(f"b={gemma3}")
-        said = hang_up(worker, "could not be changed")
+        said = worker.hang_up("could not be changed")
         assert "a model is gone, which needs a restart" in said
         assert worker.model("a").name == "a"
 
@@ -230,12 +222,12 @@ def test_a_planner_reads_its_file_again(config):
     with Planner(flag) as planner:
         first = describe(planner, "a")
         config(f"[planner]\nmodel = ['a={small}', 'b={large}']\nlease-ttl = 11\n")
-        said = hang_up(planner, "new values of settings")
+        said = planner.hang_up("new values of settings")
         assert "changed=model\n" in said
         assert "keys=lease-ttl\n" in said
         assert describe(planner, "b") != first
         config("[planner\n")
-        assert "plimsoll.toml:1:" in hang_up(planner, "the settings are bad")
+        assert "plimsoll.toml:1:" in planner.hang_up("the settings are bad")
         assert describe(planner, "a") == first
         planner.terminate()
         assert planner.process.wait(timeout=CALL_SECONDS) == 0
@@ -247,7 +239,7 @@ def test_the_level_of_the_log_changes(config, section):
     flag = config(f"[{section}]\nlog-level = 'error'\n")
     with server(flag) as running:
         config(f"[{section}]\nlog-level = 'info'\n")
-        assert "changed=log-level\n" in hang_up(running, "were read again")
+        assert "changed=log-level\n" in running.hang_up("were read again")
         # A pending SIGHUP comes before a pending SIGTERM.
         config(f"[{section}]\nlog-level = 'error'\n")
         running.process.send_signal(signal.SIGHUP)
@@ -271,23 +263,23 @@ def test_serve_reads_its_file_again(config, smollm2, gemma3):
     with Front(flag) as front:
         (first,) = names(front)
         write([smollm2, gemma3], "keep-alive = 600\nslots = 3\n")
-        said = hang_up(front, "new values of settings")
+        said = front.hang_up("new values of settings")
         assert "changed=models,keep-alive,log-level\n" in said
         assert "keys=slots\n" in said
         assert len(names(front)) == 2
 
         write([smollm2, gemma3], "pin = 'nobody'\n")
-        said = hang_up(front, "were read again")
+        said = front.hang_up("were read again")
         assert "could not be changed key=pin" in said and "nobody" in said
 
         write([gemma3], f"pin = '{first}'\n")
-        assert "a model is gone" in hang_up(front, "were read again")
+        assert "a model is gone" in front.hang_up("were read again")
         assert first in names(front)
 
         write([smollm2, gemma3], f"pin = '{first}'\n")
-        assert "changed=pin" in hang_up(front, "were read again")
+        assert "changed=pin" in front.hang_up("were read again")
         config("[serve")
-        said = hang_up(front, "the settings are bad")
+        said = front.hang_up("the settings are bad")
         assert "plimsoll.toml:1:" in said
         front.terminate()
         assert front.process.wait(timeout=CALL_SECONDS) == 0

@@ -53,7 +53,7 @@ struct Seeds {
   uint64_t step = 1;
 };
 
-// Those of this run; `last` is 0 if the environment makes no sense.
+// Returns the seeds of this run; `last` is 0 if the environment makes no sense.
 Seeds SeedsOfRun() {
   Seeds seeds;
   const uint64_t n =

@@ -62,7 +62,7 @@ TEST(LocalProcessesTest, AProcessOfAnotherNamespaceIsNoneOfThisOne) {
   EXPECT_FALSE(MayBe(processes, *OwnIdentity()));
 }
 
-// The same process counts once for each class.
+// A process counts once for each class, so this one reaches the limit.
 TEST(LocalProcessesTest, LivingOnesUpToTheLimitAndNotPastIt) {
   LocalProcesses processes;
   const ProcessIdentity own = *OwnIdentity();
