@@ -17,8 +17,8 @@
 
 namespace plimsoll::worker {
 
-// How the expressions of pre-tokenizers class code points; see the .cc for
-// each.
+// The ways in which the expressions of pre-tokenizers classify code points. The
+// .cc describes each.
 enum class Alphabet {
   kLetters,
   kLettersAndMarks,
@@ -35,9 +35,10 @@ enum class Alphabet {
 };
 inline constexpr size_t kAlphabets = 12;
 
-// The classes of one alphabet, by PCRE2's Unicode tables. They are asked for
-// 256 code points at a time, when one of them is first looked at: a text needs
-// few of the 4,352 blocks, and all of them take some 50 ms. Thread-safe.
+// The classes of one alphabet, by PCRE2's Unicode tables. They are looked up in
+// blocks of 256 code points, when a code point of the block is first needed. A
+// text needs few of the 4,352 blocks, and all of them take some 50 ms.
+// Thread-safe.
 class CharClasses {
  public:
   // A code point may be in many classes or in none. Letters are both kUpper and
@@ -49,14 +50,13 @@ class CharClasses {
   static constexpr uint8_t kNumber = 8;
   static constexpr uint8_t kSpace = 16;  // Unicode's White_Space
   static constexpr uint8_t kEastAsian = 32;
-  // These are cut out of a text before anything else is looked at, some at a
-  // time or whole runs, and are in no other class.
+  // Code points of these two classes are cut out of a text first, a few at a
+  // time or as a whole run. They are in no other class.
   static constexpr uint8_t kCutSome = 64;
   static constexpr uint8_t kCutRun = 128;
   static constexpr uint8_t kCut = kCutSome | kCutRun;
 
-  // The process has one table of each alphabet that it uses, which the first
-  // call makes.
+  // Returns the process's table of the alphabet. The first call makes it.
   // Errors: kInternal if PCRE2 refuses our expressions.
   static absl::StatusOr<const CharClasses*> Get(Alphabet alphabet);
 
@@ -77,7 +77,7 @@ class CharClasses {
   ~CharClasses();
   absl::Status Init(Alphabet alphabet);
 
-  // Makes the n-th block unless another thread has.
+  // Makes the n-th block, unless another thread has made it.
   const uint8_t* Make(uint32_t n) const;
 
   // By code point / kBlock; null if not yet made.

@@ -11,8 +11,8 @@
 
 namespace plimsoll::worker {
 
-// It takes 8 KiB. Different beginnings may share a place, so an answer may be
-// too large, but never too small.
+// The table takes 8 KiB. Different beginnings may share a place, so an answer
+// may be too large, but never too small.
 class FrontLengths {
  public:
   // Adds `text`, which has at least two bytes and fewer than 2^16.

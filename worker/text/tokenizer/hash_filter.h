@@ -12,8 +12,8 @@
 
 namespace plimsoll::worker {
 
-// A hash of the first and the last eight bytes and of the length. It is quick,
-// and good enough for a filter.
+// Returns a hash of the first and the last eight bytes and of the length. It is
+// quick, and good enough for a filter.
 inline uint64_t HashEnds(absl::string_view text) {
   constexpr uint64_t kMix = 0x9E3779B97F4A7C15;
   const size_t n = text.size();
@@ -32,11 +32,11 @@ inline uint64_t HashEnds(absl::string_view text) {
   return (mixed ^ mixed >> 32) * kMix;
 }
 
-// Has one bit for each hash, eight bits for each element that fits: small
-// enough for a near cache where the table behind it is not.
+// A filter with one bit for each hash, and eight bits for each element that it
+// has room for. It fits in a near cache even if the table behind it does not.
 class HashFilter {
  public:
-  // Makes room for `n_elements` elements and forgets all.
+  // Makes room for `n_elements` elements and removes all.
   void Reset(size_t n_elements) {
     bits_.assign(std::bit_ceil(n_elements / 8 + 1), 0);
   }

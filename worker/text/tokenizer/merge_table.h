@@ -25,7 +25,7 @@ class MergeTable {
   // The largest length of one merge, "left right".
   static constexpr int64_t kMaxMergeBytes = 2 * VocabTable::kMaxTokenBytes + 1;
 
-  // Reads tokenizer.ggml.merges. Among equal merges the first counts.
+  // Reads tokenizer.ggml.merges. If merges are equal, the first one counts.
   // Errors: kInvalidArgument naming the merge that has no space or names a
   // token outside the vocabulary.
   static absl::StatusOr<MergeTable> Load(const planner::GgufHeader& header,

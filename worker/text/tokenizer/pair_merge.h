@@ -34,8 +34,8 @@ struct MergeSymbol {
 
 // Scratch of one Encode call; not thread-safe. If there are few symbols, they
 // are scanned again after every join, which is quick. If there are many, the
-// pairs wait by rank and place: those of the start in a sorted list, later ones
-// in a heap.
+// pairs are kept in order of rank and place: the first pairs in a sorted list,
+// later pairs in a heap.
 class PairMerger {
  public:
   static constexpr size_t kMaxScanned = 32;  // symbols
@@ -131,8 +131,8 @@ class PairMerger {
         later_.pop_back();
       }
       const auto left = static_cast<int32_t>(key & kNoRank);
-      // Otherwise the pair is out of date. Another pair of the same rank at the
-      // same place is as good: it comes next.
+      // If the ranks differ, the pair is out of date. Another pair of the same
+      // rank at the same place is as good, because it comes next.
       if (LinkAt(left).rule.rank == key >> 32) Join(left, find_rule, on_join);
     }
     Compact();
@@ -181,8 +181,8 @@ class PairMerger {
   }
 
   std::vector<Link> links_;  // by index into `symbols`
-  std::vector<Key> early_;   // pairs of the start; sorted
-  std::vector<Key> later_;   // pairs found since; a heap, lowest first
+  std::vector<Key> early_;   // the first pairs, sorted
+  std::vector<Key> later_;   // pairs found later: a heap, lowest first
 };
 
 }  // namespace plimsoll::worker

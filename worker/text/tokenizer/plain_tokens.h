@@ -14,8 +14,8 @@
 
 namespace plimsoll::worker {
 
-// Immutable, so thread-safe. It takes 17 bits for each token, and for each of
-// others() what a TokenList takes and 4 bytes.
+// Immutable, so thread-safe. It takes 17 bits for each token, and for each
+// token of others() an entry of a TokenList and 4 bytes.
 class PlainTokens {
  public:
   // Tokens with more characters than this are not counted as text of the kind.
@@ -43,11 +43,12 @@ class PlainTokens {
   // How many tokens of the kind begin with `byte`.
   int64_t CountByFirst(uint8_t byte) const { return by_first_[byte]; }
 
-  // The tokens that begin as the kind does, but are not of it, or too long.
+  // The tokens that begin like text of the kind, but are not of it or are too
+  // long.
   const TokenList& others() const { return others_; }
-  // The first of others() that stands in `all` at `place` or behind it.
+  // The first entry of others() that is in `all` at `place` or after it.
   int64_t OtherFrom(int64_t place) const;
-  // The tokens that do not even begin so: ranges of `all`.
+  // The tokens that do not begin like text of the kind, as ranges of `all`.
   std::span<const Range> rest() const { return rest_; }
 
   int64_t MemoryBytes() const;

@@ -13,9 +13,9 @@
 namespace plimsoll::worker {
 
 // Hand-written scanners for the regular expressions of the known
-// pre-tokenizers. Each looks at any text no more than a few times. Immutable
-// after Create, so thread-safe. Any bytes are accepted: a run of ill-formed
-// UTF-8 is a piece of its own.
+// pre-tokenizers. Each reads a text only a few times. Immutable after Create,
+// so thread-safe. Any bytes are accepted: a run of ill-formed UTF-8 is a piece
+// of its own.
 class PreTokenizer {
  public:
   // `name` is the GGUF key tokenizer.ggml.pre.
@@ -30,14 +30,14 @@ class PreTokenizer {
   const PreTokenizerFamily& family() const { return *family_; }
 
  private:
-  // What a text begins with.
+  // The code point that a text begins with.
   struct Front {
     uint8_t classes;  // CharClasses
     size_t bytes;     // 0: nothing, or no well-formed code point
 
     bool IsAny(uint8_t of) const { return (classes & of) != 0; }
   };
-  // Four code points in turn.
+  // Four consecutive code points.
   struct Neighbours {
     Front last, next, after, later;
     size_t end;        // the end of `last`
@@ -60,14 +60,14 @@ class PreTokenizer {
   }
   // ReadFront of a text that does not begin with ASCII.
   Front ReadLongFront(absl::string_view text) const;
-  // True if what comes before `front` is cut off there.
+  // True if any other piece ends before `front`.
   bool IsEnd(Front front) const {
     return front.bytes == 0 || front.IsAny(rule_->ends);
   }
   // The end of the run of `classes` that contains `at`.
   size_t SkipRun(absl::string_view text, size_t at, uint8_t classes) const;
-  // The end of the digits, up to the rule's limit, or of the one end of a line
-  // that the piece begins with.
+  // The end of the piece that begins with `first`, which is a run of digits up
+  // to the rule's limit, or one end of a line.
   size_t LimitedEnd(absl::string_view text, Front first) const;
   // The first piece of a text that begins with white space which belongs to no
   // word.
@@ -77,8 +77,8 @@ class PreTokenizer {
   Word ReadWord(absl::string_view text, size_t at) const;
   // The end of the word that `text` begins with, or 0.
   size_t WordEnd(absl::string_view text, Front first) const;
-  // The end of the numbers that begin at `at`, or of what stands before three
-  // ASCII digits.
+  // The end of the run of numbers that begins at `at`. Three ASCII digits end
+  // the run before them.
   size_t FalconNumbersEnd(absl::string_view text, size_t at) const;
 
   // The first piece of a text that begins with a code point that is not cut

@@ -10,19 +10,19 @@
 
 namespace plimsoll::worker {
 
-// The expression of GPT-2, by which "ByteLevel" cuts where a file does not say
-// otherwise, and the one of "Digits".
+// The expression of GPT-2, which "ByteLevel" uses unless the file says
+// otherwise, and the expression of "Digits".
 inline constexpr absl::string_view kGpt2Expression =
     R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+)"
     R"(| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 inline constexpr absl::string_view kDigitExpression = R"(\p{N})";
 
 // Returns the name (FindPreTokenizer) of the pre-tokenizer that cuts text by
-// `expressions`, each of which cuts what the one before left.
-// `whole_pieces_first` is the file's "ignore_merges". Among names of equal
-// rules it is the one that most files have.
-// Errors: kUnimplemented with the expressions, if none of the known ones is
-// spelled like that.
+// `expressions`, each of which cuts the pieces of the one before.
+// `whole_pieces_first` is the file's "ignore_merges". If several names have
+// equal rules, it is the name that most files have.
+// Errors: kUnimplemented with the expressions, if no known pre-tokenizer has
+// them in this spelling.
 absl::StatusOr<absl::string_view> NameOfPreTokenizer(
     std::span<const std::string> expressions, bool whole_pieces_first);
 

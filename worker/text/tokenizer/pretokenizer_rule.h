@@ -8,11 +8,11 @@
 
 namespace plimsoll::worker {
 
-// An expression that cuts text, as the scanner that does the same and its
-// options; see the .cc for each.
+// A scanner with options, which cuts text as an expression does. The .cc has
+// the expression of each rule.
 struct PreTokenizerRule {
   enum class Scanner { kGpt2, kWords, kDeepSeek3, kRuns };
-  // Where the endings of words, such as 'll, are cut off or joined.
+  // Whether the endings of words, such as 'll, are cut off or joined.
   enum class Endings { kNone, kCutOff, kJoined };
 
   Alphabet alphabet;
@@ -22,10 +22,10 @@ struct PreTokenizerRule {
   Endings endings = Endings::kNone;
   bool cuts_ascii_digits = false;    // runs of them are cut every three
   bool cuts_last_spaces = false;     // white space at the end of a run
-  uint8_t ends = CharClasses::kCut;  // no other piece goes on into these
+  uint8_t ends = CharClasses::kCut;  // classes before which a piece ends
 };
 
-// What a name of the GGUF key tokenizer.ggml.pre implies.
+// The rule and the defaults of a name in the GGUF key tokenizer.ggml.pre.
 struct PreTokenizerFamily {
   absl::string_view name;
   const PreTokenizerRule& rule;

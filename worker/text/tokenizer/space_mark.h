@@ -13,16 +13,16 @@ namespace plimsoll::worker {
 
 inline constexpr absl::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 
-// Bytes of the character that `lead` begins by its high bits alone, which is
-// how these tokenizers cut ill-formed text too.
+// The bytes of the character that begins with `lead`, by the high bits of
+// `lead` alone. These tokenizers cut ill-formed text in the same way.
 size_t CharBytes(char lead);
 
-// Sets `marked` to `text` with U+2581 for each space.
+// Sets `marked` to `text` with U+2581 in place of each space.
 // Errors: those of `stop`.
 absl::Status MarkSpaces(absl::string_view text, bool with_space_prefix,
                         StopCounter& stop, std::string& marked);
 
-// Appends `text` with a space for each U+2581.
+// Appends `text` with a space in place of each U+2581.
 void AppendUnmarked(absl::string_view text, std::string& out);
 
 }  // namespace plimsoll::worker

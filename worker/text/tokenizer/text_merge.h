@@ -24,15 +24,15 @@ struct AcrossRule {
   size_t bytes;
 };
 
-// Merging a text gives the same symbols as merging its parts by themselves if
-// no join reaches across the place where they meet. The end of a symbol is
-// certain to be such a place, whatever follows the window, if
+// Merging a text gives the same symbols as merging its parts separately, if no
+// join reaches across the border between the parts. The end of a symbol is
+// certainly such a border, whatever follows the window, if
 // - until the symbol is whole, each rule that could join its last part to the
 // text after it has at least the rank of the symbol's own next join (among
 // equal ranks the left join goes first);
 // - once the symbol is whole, there is no such rule.
-// What the symbol does until it is whole depends on its own text only, so that
-// text is merged again. Two kinds of following text do not count:
+// The joins inside a symbol depend on its own text only, so this text is merged
+// again to find them. Two kinds of following text do not count:
 // - text that does not become one symbol when it is merged by itself;
 // - text that has joined the character after it before the rule's turn comes:
 // all of its own ranks, and the rank of this join, are lower than the rule's,
@@ -166,8 +166,8 @@ class TextMerger {
     return limit;
   }
 
-  // True if what `rule` joins, which begins at `begin`, may be one symbol at
-  // the rule's turn, provided that nothing joined it from the left.
+  // True if the text that `rule` joins, from `begin` on, may be one symbol when
+  // it is the rule's turn. It is assumed that no join comes from the left.
   template <typename Rules>
   bool IsThere(absl::string_view text, size_t begin, const AcrossRule& rule,
                size_t depth, Rules& rules, StopCounter& stop) {

@@ -1,5 +1,5 @@
-// The vocabulary sorted by its tokens' bytes, so that what holds for a prefix
-// holds for all tokens that begin with it.
+// The vocabulary sorted by its tokens' bytes. A result for a prefix then holds
+// for all tokens that begin with it.
 #ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_TOKEN_INDEX_H_
 #define PLIMSOLL_WORKER_TEXT_TOKENIZER_TOKEN_INDEX_H_
 

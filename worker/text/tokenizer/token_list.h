@@ -1,5 +1,5 @@
-// Tokens in the order of their bytes, each with what it does not share with the
-// one before it.
+// Tokens in the order of their bytes, each without the bytes that it shares
+// with the token before it.
 #ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_TOKEN_LIST_H_
 #define PLIMSOLL_WORKER_TEXT_TOKENIZER_TOKEN_LIST_H_
 
@@ -11,7 +11,7 @@
 namespace plimsoll::worker {
 
 // It takes 12 bytes for each token, and the bytes in which each differs from
-// the token before it. Immutable once all were added.
+// the token before it. Immutable after Finish.
 class TokenList {
  public:
   struct Entry {
@@ -24,7 +24,7 @@ class TokenList {
   void Reserve(size_t n);
   // Adds an entry whose text begins with `n_shared` bytes of the one before.
   void Add(int32_t id, size_t n_shared, absl::string_view rest);
-  // Call it once, after all were added.
+  // Must be called once, after the last Add.
   void Finish();
 
   int64_t size() const { return static_cast<int64_t>(ids_.size()); }
@@ -48,8 +48,8 @@ class TokenList {
  private:
   std::vector<int32_t> ids_;
   std::vector<uint16_t> shared_;  // VocabTable::kMaxTokenBytes fits
-  // Entries up to the next one that shares no more than this one does, or to
-  // one before that, where the number does not fit.
+  // The number of entries up to the next one that shares no more bytes than
+  // this one. It is smaller if the number does not fit.
   std::vector<uint16_t> steps_;
   std::vector<uint32_t> begins_;  // [size + 1]; of bytes_
   std::vector<char> bytes_;

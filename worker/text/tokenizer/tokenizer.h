@@ -51,9 +51,9 @@ class Tokenizer {
       absl::string_view text, bool parse_special,
       StopCheck stop = NeverStop) const;
 
-  // These refuse a text that cannot fit before it is tokenised. No token stands
-  // for more than longest_span() bytes of text. LeastBytes() counts the bytes
-  // of `text` without those that may be dropped.
+  // The next three functions serve to refuse a text that cannot fit before it
+  // is tokenised. No token stands for more than longest_span() bytes of text.
+  // LeastBytes() counts the bytes of `text` without those that may be dropped.
   int64_t LeastBytes(absl::string_view text) const;
   int64_t longest_span() const { return longest_span_; }
   // Errors: kOutOfRange if any text of `least_bytes` counted bytes has more
@@ -94,9 +94,9 @@ class Tokenizer {
   // Appends the bytes that a normal token's stored text stands for.
   virtual void AppendNormal(absl::string_view text, std::string& out) const = 0;
 
-  // Prepares LeastBytes when the tables are there. `span` gives, by a token's
-  // id, the most bytes of text that the token stands for. `is_kept` says if a
-  // byte becomes a token when it is in no longer token.
+  // Prepares LeastBytes; the tables must be loaded. `span` gives, by a token's
+  // id, the most bytes of text that the token stands for. `is_kept` says
+  // whether a byte becomes a token of its own if no other token contains it.
   template <typename Span, typename IsKept>
   void SetSpans(const Span& span, const IsKept& is_kept) {
     for (int32_t id = 0; id < vocab_size(); ++id) {

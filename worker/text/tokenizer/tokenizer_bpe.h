@@ -65,8 +65,8 @@ class BpeTokenizer final : public Tokenizer {
   MergeTable merges_;
   std::array<int32_t, 256> byte_ids_;  // ids of single bytes, or -1
   // The last byte of a merge's left token and the first byte of its right
-  // token, for all merges. Nothing is ever merged between two other bytes, so a
-  // piece can be cut there.
+  // token, for all merges. No merge joins any other pair of bytes, so a piece
+  // can be cut between them.
   BytePairs joined_;
   // Lengths of the right tokens of merges that have two bytes or more.
   FrontLengths right_lengths_;

@@ -72,8 +72,8 @@ class CharBpeTokenizer final : public Tokenizer {
   std::array<int32_t, 256> byte_ids_;  // ids of the byte tokens, or -1
   // The last byte of a merge's left token and the first byte of its right
   // token, for all merges whose right token does not begin with U+2581. For
-  // the others, only the last byte of the left token. Nothing is ever merged
-  // between two other bytes.
+  // the others, only the last byte of the left token. No merge joins any other
+  // pair of bytes.
   BytePairs joined_;
   std::bitset<256> joins_mark_;
   // Lengths of the right tokens of merges that have two bytes or more.

@@ -43,8 +43,8 @@ class SpmTokenizer final : public Tokenizer {
 
   // The memory that one call needs beside the text.
   struct Scratch;
-  // The rules by which the characters of a part are merged, and those of them
-  // that are remembered.
+  // The rules by which the characters of a part are merged, and a cache of
+  // rules.
   class Rules;
   class RuleCache;
 
@@ -67,7 +67,7 @@ class SpmTokenizer final : public Tokenizer {
   int32_t FindChar(absl::string_view c) const;
   // The rule that joins two symbols to `joined`, which has at least two bytes.
   std::optional<MergeRule> FindRule(absl::string_view joined) const;
-  // False if no token can be `joined`.
+  // False if `joined` is certainly no token.
   bool MayBeToken(absl::string_view joined) const;
   void IndexJoins(absl::string_view token);
   void IndexSpans();
@@ -84,8 +84,8 @@ class SpmTokenizer final : public Tokenizer {
   // token's first run of U+2581. After any other byte no merge reaches across a
   // space, so words can be merged one at a time.
   std::bitset<256> joins_space_;
-  // Bytes that stand side by side in some token. Nothing is ever merged between
-  // two other bytes.
+  // Bytes that stand side by side in some token. No merge joins any other pair
+  // of bytes.
   BytePairs adjacent_;
   // Lengths of tokens with two bytes or more.
   FrontLengths lengths_;

@@ -79,7 +79,8 @@ class VocabTable {
   int64_t longest_token_bytes_ = 0;
 };
 
-// Puts `key` in front of the message of `status` if that does not name the key.
+// Puts `key` in front of the message of `status`, unless the message names the
+// key already.
 absl::Status NameKey(absl::string_view key, const absl::Status& status);
 
 // The byte that a byte token's text `<0xHH>` names, or -1 if `text` has another
