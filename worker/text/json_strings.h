@@ -7,8 +7,8 @@ namespace plimsoll::worker {
 // Takes a text byte by byte, in pieces of any size.
 class JsonStrings {
  public:
-  // Takes the next byte. Returns true if it belongs to a string, of which the
-  // quotes are a part.
+  // Takes the next byte. Returns true if it belongs to a string or is one of
+  // its quotes.
   bool Take(char byte) {
     if (!is_inside_) return is_inside_ = byte == '"';
     is_inside_ = byte != '"' || is_escaped_;

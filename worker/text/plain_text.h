@@ -12,16 +12,16 @@ namespace plimsoll::worker {
 
 // A text is of a kind if each of its characters is.
 //
-// Plain are all characters but control characters (below U+0020), '"' and '\',
-// which end a JSON string or need an escape, and '<', with which the marks of
-// many models begin, in well-formed UTF-8 (Unicode table 3-7). Characters of
-// words are the letters and digits of ASCII, which most patterns take.
+// Plain characters are all of well-formed UTF-8 (Unicode table 3-7) but control
+// characters (below U+0020), '"' and '\', which end a JSON string or need an
+// escape, and '<', which begins the marks of many models. Characters of words
+// are the letters and digits of ASCII, which most patterns take.
 class PlainText {
  public:
   enum Kind : uint8_t { kPlain, kWord };
   static constexpr size_t kKinds = 2;
 
-  // Where a text stands within a character.
+  // The place of a text's end within a character.
   enum Position : uint8_t {
     kStart,      // between two characters
     kOneMore,    // before the last byte
@@ -35,7 +35,7 @@ class PlainText {
   };
   static constexpr size_t kPositions = kOutside;
 
-  // Where the text stands after `byte`.
+  // The position after `byte`.
   static Position After(Kind kind, Position at, uint8_t byte) {
     if (kind == kWord) {
       return at == kStart && absl::ascii_isalnum(byte) ? kStart : kOutside;

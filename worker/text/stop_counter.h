@@ -9,8 +9,8 @@
 
 namespace plimsoll::worker {
 
-// Serves a computation whose elements are so small that a stop check for each
-// would cost more than they do.
+// For a computation with very small steps, where a stop check for each step
+// would cost more than the step.
 class StopCounter {
  public:
   // A stop check comes after this many bytes of text, or steps that cost as

@@ -41,7 +41,7 @@ class TextStream {
   const std::string& stop_string() const { return stop_string_; }
 
  private:
-  // Moves what can no longer be a part of a stop string out of `pending_`.
+  // Moves text that can no longer be a part of a stop string out of `pending_`.
   void Release(std::string& out);
 
   std::vector<std::string> stop_strings_;

@@ -10,8 +10,8 @@
 
 namespace plimsoll::worker {
 
-// Bytes (1..4) of a code point that begins with the byte `lead`, or 0 if none
-// begins so.
+// Bytes (1..4) of a code point that begins with the byte `lead`, or 0 if no
+// code point does.
 int Utf8Length(unsigned char lead);
 
 // True if `text` is well-formed UTF-8 (Unicode table 3-7: no overlong forms, no

@@ -1,4 +1,4 @@
-// Finds where a call of a tool ends while its text comes.
+// Finds the end of a tool call while its text arrives.
 #ifndef PLIMSOLL_WORKER_TEXT_CHAT_CALL_END_H_
 #define PLIMSOLL_WORKER_TEXT_CHAT_CALL_END_H_
 

@@ -1,4 +1,4 @@
-// Hands on the arguments of a call while the model writes them.
+// Streams the arguments of a tool call while the model writes them.
 #ifndef PLIMSOLL_WORKER_TEXT_CHAT_CALL_STREAM_H_
 #define PLIMSOLL_WORKER_TEXT_CHAT_CALL_STREAM_H_
 
@@ -15,8 +15,8 @@
 
 namespace plimsoll::worker {
 
-// A call whose arguments begin later in its text is only reported when it is
-// complete.
+// A call is streamed only if its arguments begin within this many bytes of its
+// text. Otherwise it is reported when it is complete.
 inline constexpr size_t kMaxCallHeadBytes = 1'024;
 
 // More of a call that is not complete yet.
@@ -31,20 +31,19 @@ struct CallDelta {
 // Follows the text of one call. It streams calls whose arguments are one JSON
 // object behind the name. White space between the parts of that object is left
 // out; all else stays as the model wrote it. Only the first call of a list is
-// streamed. The pieces do not depend on how the text was cut, except in
-// where one ends and the next begins.
+// streamed. The joined pieces do not depend on how the text was cut.
 class CallStream {
  public:
   explicit CallStream(CallSyntax syntax) : syntax_(syntax) {}
 
-  // Takes all of the call's text that has come so far, and appends to `deltas`
-  // what is new. `index` is the call's.
+  // Takes all of the call's text so far, and appends its new pieces to
+  // `deltas`. `index` is the index of the call.
   void Push(absl::string_view text, int64_t index,
             std::vector<CallDelta>& deltas);
   // Takes the calls that were read from the complete text. A call that was
   // streamed has the arguments of its pieces.
-  // Errors: that of `calls`; kInvalidArgument if the text said something else
-  // after the pieces had been sent.
+  // Errors: that of `calls`; kInvalidArgument if the complete text contradicts
+  // the pieces that were sent.
   absl::StatusOr<std::vector<ToolCall>> Finish(
       absl::StatusOr<std::vector<ToolCall>> calls) const;
 

@@ -1,4 +1,4 @@
-// Reads the calls of tools that models write, each family in its own way.
+// Reads the tool calls that models write, in the syntax of each family.
 #ifndef PLIMSOLL_WORKER_TEXT_CHAT_CALL_SYNTAX_H_
 #define PLIMSOLL_WORKER_TEXT_CHAT_CALL_SYNTAX_H_
 
@@ -28,8 +28,8 @@ struct CallHead {
 };
 
 // Takes the head of a call off the front of `text`, for the syntaxes
-// kNamedJson, kChannel, kDeepSeek and kKimi. Absent if the head is not there or
-// not complete; `text` is then of no use.
+// kNamedJson, kChannel, kDeepSeek and kKimi. Returns nothing if the head is
+// missing or incomplete; `text` is then unspecified.
 std::optional<CallHead> TakeCallHead(CallSyntax syntax,
                                      absl::string_view& text);
 
@@ -43,7 +43,7 @@ absl::StatusOr<std::vector<ToolCall>> ParseCalls(const ReplyFormat& format,
                                                  absl::Span<const Tool> tools);
 
 // The names of a tool's parameters that are strings by their type or by their
-// values. Syntaxes without quotes have their texts as they are.
+// values. Syntaxes without quotes take their values as plain text.
 std::vector<std::string> StringParameters(const Tool& tool);
 
 }  // namespace plimsoll::worker

@@ -1,4 +1,4 @@
-// What chat formats are written with: runs of scaffold and of content, and the
+// Tools for writing chat formats: runs of scaffold and of content, and the
 // trimming that templates do.
 #ifndef PLIMSOLL_WORKER_TEXT_CHAT_CHAT_SEGMENTS_H_
 #define PLIMSOLL_WORKER_TEXT_CHAT_CHAT_SEGMENTS_H_
@@ -55,12 +55,13 @@ absl::string_view RoleName(ChatRole role);
 absl::Status CheckChatLimits(const std::vector<ChatMessage>& messages,
                              const std::vector<Tool>& tools);
 
-// Errors: kOutOfRange if the segments have too many bytes for so many tokens.
+// Errors: kOutOfRange if the segments have too many bytes for
+// limits.max_tokens.
 absl::Status CheckSegmentsFit(const Tokenizer& tokenizer,
                               const std::vector<ChatSegment>& segments,
                               const EncodeLimits& limits);
 
-// Removes what the templates' own `trim` removes, which is Python's
+// Removes the same characters as the templates' own `trim`: those of Python's
 // str.isspace.
 absl::string_view TrimChat(absl::string_view text);
 

@@ -1,5 +1,5 @@
 // Renders the chat formats of known model families in C++. Scaffold may become
-// special tokens; what users wrote stays text.
+// special tokens; the text of users stays text.
 #ifndef PLIMSOLL_WORKER_TEXT_CHAT_CHAT_TEMPLATE_H_
 #define PLIMSOLL_WORKER_TEXT_CHAT_CHAT_TEMPLATE_H_
 

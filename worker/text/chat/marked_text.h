@@ -32,7 +32,7 @@ class MarkedText {
   // True if `part` stands at `at`, of the same kinds.
   bool HasAt(size_t at, const MarkedText& part) const;
   bool HasScaffoldAt(size_t at, absl::string_view part) const;
-  // The end of the content that begins at `at`, which is `at` if there is
+  // The end of the content that begins at `at`; `at` itself if there is
   // scaffold or nothing.
   size_t ContentEnd(size_t at) const;
 

@@ -21,8 +21,7 @@
 
 namespace plimsoll::worker {
 
-// The name that is given instead of a chat format's name if the model's own
-// template renders.
+// The name of the chat format if the model's own template renders the chat.
 inline constexpr absl::string_view kTemplateFormat = "template";
 
 // Immutable, so thread-safe.
@@ -66,16 +65,16 @@ class ModelTemplate {
 
 // Token ids of a rendered conversation. Control tokens are found in scaffold
 // only; between them, scaffold and content are one text, so that words are cut
-// as if nothing were known of their origin. BOS comes once, if the model's rule
-// or the template adds it.
+// in the same way whatever their origin. BOS comes once, if the model's rule or
+// the template adds it.
 // Errors: those of CheckFits, before anything is tokenised; those of
 // limits.stop.
 absl::StatusOr<std::vector<int32_t>> EncodeTemplated(
     const Tokenizer& tokenizer, const std::vector<ChatSegment>& segments,
     const EncodeLimits& limits = {});
 
-// EncodeTemplated of a part that stands behind a control token: BOS comes only
-// where the template writes it.
+// Does what EncodeTemplated does, for a part that follows a control token: BOS
+// comes only where the template writes it.
 absl::StatusOr<std::vector<int32_t>> EncodeTemplatedPart(
     const Tokenizer& tokenizer, const std::vector<ChatSegment>& segments,
     const EncodeLimits& limits = {});

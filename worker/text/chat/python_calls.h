@@ -1,4 +1,4 @@
-// Reads calls that are written as Python writes them.
+// Reads calls in Python's syntax.
 #ifndef PLIMSOLL_WORKER_TEXT_CHAT_PYTHON_CALLS_H_
 #define PLIMSOLL_WORKER_TEXT_CHAT_PYTHON_CALLS_H_
 

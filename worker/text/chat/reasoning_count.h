@@ -18,10 +18,10 @@ class ReasoningCount {
  public:
   explicit ReasoningCount(const ReplyReading& reading);
 
-  // Takes the bytes of the reply's next token, in which marks show.
+  // Takes the bytes of the reply's next token, which include the text of marks.
   void Push(absl::string_view bytes);
-  // The tokens so far. At the end of a reply, what might have become a mark is
-  // reasoning, too.
+  // The tokens so far. At the end of a reply, text that might have become a
+  // mark counts as reasoning, too.
   int64_t n_tokens() const {
     return n_tokens_ + static_cast<int64_t>(held_.size());
   }

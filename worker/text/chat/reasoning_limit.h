@@ -21,19 +21,20 @@ struct ReasoningLimit {
 };
 
 // Returns the limit for a reply that is read as `reading` says. Its reasoning
-// ends with the mark and with what the model's template writes behind it.
-// Returns nothing if such a reply has no marks of reasoning.
+// ends with the closing mark and the text that the model's template writes
+// after it. Returns nothing if such a reply has no marks of reasoning.
 std::optional<ReasoningLimit> LimitReasoning(const ReplyReading& reading,
                                              int64_t max_tokens,
                                              const Tokenizer& tokenizer);
 
-// Follows one reply token by token, and says when its reasoning has to end. It
-// depends on the tokens of the reply only.
+// Follows one reply token by token, and says when its reasoning has to end. The
+// answer depends on the tokens of the reply only.
 class ReasoningGuard {
  public:
   explicit ReasoningGuard(ReasoningLimit limit);
 
-  // Takes the reply's next token. `bytes` are its text, in which marks show.
+  // Takes the reply's next token. `bytes` are its text, which includes the text
+  // of marks.
   void Push(int32_t id, absl::string_view bytes);
   // The token that must come next; absent if the model decides.
   std::optional<int32_t> Next() const;
@@ -46,8 +47,8 @@ class ReasoningGuard {
   ReplySplitter splitter_;
   ReplyPart part_;          // scratch
   int64_t n_tokens_ = 0;    // of reasoning, in the whole reply
-  bool is_ending_ = false;  // the tokens of limit_.end come
-  // How many tokens of limit_.end came, one after the other, last.
+  bool is_ending_ = false;  // the tokens of limit_.end are due
+  // How many tokens of limit_.end the reply ends with so far.
   size_t n_came_ = 0;
   bool has_given_up_ = false;
 };

@@ -26,10 +26,10 @@ enum class CallSyntax {
   kKimi,        // functions.N:I<|tool_call_argument_begin|>{...}
 };
 
-// How a call is held to its tool's schema while it is written: what stands
-// around its arguments, which are JSON in the first forms.
+// The form of a call that is held to its tool's schema while it is generated:
+// the text around its arguments. In the first forms the arguments are JSON.
 enum class CallForm {
-  kFree,        // it is not: nobody knows how calls are written
+  kFree,        // calls are not held: their syntax is unknown
   kObject,      // {"name": N, "arguments": {...}}
   kList,        // an array of kObject
   kToolList,    // [{"tool_call_id": I, "tool_name": N, "parameters": {...}}]
@@ -60,7 +60,7 @@ inline constexpr MarkPair kThinkMarks[] = {{"<think>", "</think>"},
                                            {"[THINK]", "[/THINK]"}};
 
 struct ReplyFormat {
-  MarkPair reasoning;  // without marks there is none
+  MarkPair reasoning;  // empty: replies have no reasoning
   // What the template writes between reasoning and the answer.
   absl::string_view after_reasoning = {};
   MarkPair call;
@@ -80,7 +80,7 @@ struct ReplyFormat {
 };
 
 // The format of a model with this template: the first one in a table whose
-// marks the template has. A model whose template has none of them replies in
+// marks the template has. A model whose template has no known marks replies in
 // plain text.
 ReplyFormat FindReplyFormat(absl::string_view chat_template);
 

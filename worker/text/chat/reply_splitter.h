@@ -1,4 +1,4 @@
-// Splits a reply, while it comes, into reasoning, answer and calls of tools.
+// Splits a reply into reasoning, answer and tool calls while it arrives.
 #ifndef PLIMSOLL_WORKER_TEXT_CHAT_REPLY_SPLITTER_H_
 #define PLIMSOLL_WORKER_TEXT_CHAT_REPLY_SPLITTER_H_
 
@@ -29,11 +29,11 @@ struct ReplyReading {
 struct ReplyPart {
   std::string text;
   std::string reasoning;
-  std::vector<ReadToolCall> calls;  // that are complete
+  std::vector<ReadToolCall> calls;  // the complete ones
   // More of calls that become complete in this part or in a later one.
   std::vector<CallDelta> deltas;
 
-  // Empties it, and keeps its memory.
+  // Empties the part, and keeps its memory.
   void Clear() {
     text.clear();
     reasoning.clear();
@@ -42,12 +42,12 @@ struct ReplyPart {
   }
 };
 
-// Takes the text of one reply in any pieces: the parts together do not depend
-// on how it was cut. Text that may be the beginning of a mark is held back.
-// Reasoning counts where a reply or a part of it begins, so that its marks may
-// stand in an answer. White space around reasoning and before a call belongs to
-// the marks. A call that is not valid, or that the end cuts off, is reported
-// with its text, also where pieces of it were reported before.
+// Takes the text of one reply in any pieces: the joined parts do not depend on
+// how it was cut. Text that may be the beginning of a mark is held back. Marks
+// of reasoning count only at the beginning of a reply or of a part of it;
+// elsewhere they are text. White space around reasoning and before a call
+// belongs to the marks. A call that is not valid, or that the end cuts off, is
+// reported with its text, also where pieces of it were reported before.
 class ReplySplitter {
  public:
   explicit ReplySplitter(ReplyReading reading);
@@ -57,7 +57,8 @@ class ReplySplitter {
   void Finish(ReplyPart& part);
   // True between the marks of reasoning.
   bool is_reasoning() const { return state_ == State::kReasoning; }
-  // Bytes at the end of what came that wait, as they may be a part of a mark.
+  // The number of bytes that are held back because they may be a part of a
+  // mark.
   size_t n_held() const { return held_.size(); }
 
  private:
@@ -68,19 +69,19 @@ class ReplySplitter {
     State next;
   };
 
-  // Does what can be done with held_ in a state; false if more text is needed.
+  // Processes held_ as far as possible; false if more text is needed.
   bool Advance(ReplyPart& part);
   bool AdvanceText(ReplyPart& part);
   bool AdvanceReasoning(ReplyPart& part);
   bool AdvanceCall(ReplyPart& part);
-  // Where the call that held_ begins with ends; npos if it goes on.
+  // The end of the call at the front of held_; npos if it is not there yet.
   size_t FindEndOfCall(absl::string_view mark);
 
   void AddText(absl::string_view text, ReplyPart& part);
   void AddReasoning(absl::string_view text, ReplyPart& part);
-  // Hands on what `text`, the call so far, has brought.
+  // Adds the new pieces of the open call, whose text so far is `text`.
   void StreamCall(absl::string_view text, ReplyPart& part);
-  // Reads the call that `text` is.
+  // Reads `text` as a whole call.
   void AddCall(absl::string_view text, ReplyPart& part);
   // Ends the open call with what was read from its `text`.
   void EndCall(absl::StatusOr<std::vector<ToolCall>> calls,
@@ -96,7 +97,7 @@ class ReplySplitter {
   CallEnd call_end_;
   bool has_strings_;       // a mark in a JSON string is no end of a call
   CallStream call_;        // the open call, or the next one
-  int64_t n_calls_ = 0;    // that are complete, those with an error included
+  int64_t n_calls_ = 0;    // complete calls, those with an error included
   std::string space_;      // white space that may belong to a mark
   bool is_fresh_ = true;   // nothing was said since the reply or part began
   bool has_said_ = false;  // some text was shown

@@ -17,8 +17,8 @@
 
 namespace plimsoll::worker {
 
-// How a session's chat is rendered, fixed when the session opens. Its first
-// messages beside the turns never leave.
+// How a session's chat is rendered, fixed when the session opens. The messages
+// before the first turn never leave.
 struct SessionChat {
   // The most bytes of text that a session keeps, unless its newest turn alone
   // has more. The oldest turns leave beyond it.
@@ -30,7 +30,7 @@ struct SessionChat {
   // The model's own template; null: the session's built-in format.
   std::shared_ptr<const ModelTemplate> own_template;
   std::string template_arguments;  // as ModelTemplate::Render takes them
-  absl::Time now;                  // the chat's time for good
+  absl::Time now;                  // the time of the chat, which stays
   int64_t evict_to = 0;            // tokens that stay at most when turns leave
 };
 
@@ -45,10 +45,10 @@ int64_t TextBytes(const ChatTurn& turn);
 
 // The rendered chat for a message to such a session.
 struct RenderedChat {
-  // The texts that the session had. If the session has other texts meanwhile,
-  // the rendering is not valid.
+  // The turns that the session had before. If it has other turns meanwhile, the
+  // rendering is not valid.
   std::shared_ptr<const ChatTurns> before;
-  // The turns that were rendered. The newest turn ends with what is said now.
+  // The turns that were rendered. The newest turn ends with the new message.
   ChatTurns turns;
   bool begins_turn = true;  // false: the newest turn goes on
   // The tokens that left with the oldest turns: their number, and the place of
@@ -63,7 +63,7 @@ struct RenderedChat {
   }
 };
 
-// The message that a reply of this text is. Calls that are not valid are part
+// Turns the text of a reply into a message. Calls that are not valid are part
 // of its content, and so are those beyond kMaxToolCalls, as JSON.
 ChatMessage ReadReply(const std::optional<ReplyReading>& reading,
                       absl::string_view text);

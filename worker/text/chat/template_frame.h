@@ -45,11 +45,11 @@ class TemplateFrame {
   static constexpr size_t kMaxProbes = 512;
 
   // Finds the frame of the chats that begin with `system`, if that is not null.
-  // Their turns can be cut: whichever oldest turns leave, what stays is what
-  // the template makes of the system message and the turns that stay, byte for
-  // byte and token for token. That is checked with conversations whose messages
-  // have the template's own constants in them. `now` is the chat's time for
-  // good.
+  // Their turns can be cut: whichever oldest turns leave, the rest is what the
+  // template makes of the system message and the turns that stay, byte for byte
+  // and token for token. That is checked with conversations whose messages
+  // contain the template's own constants. `now` is the time of the chat, which
+  // stays.
   // Errors: kUnimplemented saying why the template's turns cannot be cut;
   // kOutOfRange if the system message has too many bytes for limits.max_tokens;
   // those of limits.stop.

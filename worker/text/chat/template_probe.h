@@ -37,9 +37,10 @@ struct ProbeRenderer {
 // Turns whose messages and replies are plain words, all different.
 std::vector<ProbeTurn> PlainTurns(size_t n);
 
-// Turns in whose messages and replies the template's own constants stand, at
-// the beginning, within and at the end, and marks of reasoning: what a template
-// might look for. Constants of more than `max_bytes` are left out.
+// Turns whose messages and replies contain the strings that a template might
+// look for: marks of reasoning, and the template's own constants, at the
+// beginning, within and at the end. Constants of more than `max_bytes` are left
+// out.
 std::vector<ProbeTurn> TellingTurns(const ModelTemplate& program,
                                     size_t max_bytes);
 

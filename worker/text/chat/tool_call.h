@@ -1,5 +1,5 @@
-// Calls that a model makes: turns the text between a reply's markers into a
-// name and JSON.
+// Tool calls of a model: turns the text between a reply's markers into a name
+// and JSON.
 #ifndef PLIMSOLL_WORKER_TEXT_CHAT_TOOL_CALL_H_
 #define PLIMSOLL_WORKER_TEXT_CHAT_TOOL_CALL_H_
 
@@ -45,7 +45,7 @@ inline constexpr char kEscapeMark = '\xFF';
 // True for a letter or '_', followed by letters, digits, '_', '-' and '.';
 // ASCII, at most kMaxToolNameBytes.
 bool IsToolName(absl::string_view name);
-// Errors: kInvalidArgument with the name, if it is none.
+// Errors: kInvalidArgument with the name, if IsToolName is false.
 absl::Status CheckToolName(absl::string_view name);
 
 // Writes `text` as a JSON string. Ill-formed UTF-8 becomes U+FFFD.
