@@ -17,7 +17,8 @@
 
 namespace plimsoll::worker {
 
-// Code points that some sets treat alike are one class.
+// Divides code points into classes, so that each of some given sets has all or
+// none of a class.
 class CharKinds {
  public:
   explicit CharKinds(const std::vector<CodePoints>& sets);
@@ -25,7 +26,8 @@ class CharKinds {
   size_t size() const { return members_.size(); }
   const CodePoints& Members(size_t one) const { return members_[one]; }
   size_t Of(uint32_t code_point) const;
-  // For each class whether it lies in `set`, which is one of the sets.
+  // Tells for each class whether it lies in `set`, which is one of the given
+  // sets.
   std::vector<bool> Within(const CodePoints& set) const;
 
  private:
@@ -37,7 +39,7 @@ class CharKinds {
 // A deterministic automaton. State 0 is the first one.
 struct CharAutomaton {
   static constexpr int32_t kDead = -1;
-  // The most states that one may have, and the most steps to make one.
+  // The most states of an automaton, and the most steps to make it.
   static constexpr size_t kMaxStates = 8'192;
   static constexpr int64_t kMaxWork = 1 << 25;
 
@@ -47,7 +49,7 @@ struct CharAutomaton {
 
   size_t size() const { return accepts.size(); }
   bool is_empty() const { return accepts.empty(); }
-  // Adds a state that leads nowhere.
+  // Adds a state without successors.
   int32_t AddState(bool is_accepting);
   int32_t& Next(int32_t state, size_t one) {
     return next[static_cast<size_t>(state) * n_classes + one];
@@ -89,7 +91,7 @@ struct AutomatonPart {
 absl::StatusOr<CharAutomaton> Intersect(const std::vector<AutomatonPart>& parts,
                                         size_t n_classes, StopCheck stop);
 
-// Removes the states that lead to no accepting one, and makes states one that
+// Removes the states that lead to no accepting state, and merges states that
 // allow the same texts.
 CharAutomaton Reduced(const CharAutomaton& automaton);
 

@@ -19,10 +19,10 @@ class FrameWriter {
   FrameWriter(const SchemaFrame& frame, GrammarBuilder& builder)
       : frame_(frame), builder_(builder) {}
 
-  // The reply in which `value`, the schema's text, stands.
+  // The reply that contains `value`, the schema's text.
   Expr Write(Expr value);
-  // The reply in which one of `values` stands: a text for each choice of
-  // frame.choices.
+  // The reply that contains one of `values`, which has a text for each choice
+  // of frame.choices.
   Expr Write(const std::vector<Expr>& values);
 
  private:
@@ -33,7 +33,7 @@ class FrameWriter {
   Expr List(Expr value);
   // The texts that may follow a trigger, of which there is at least one.
   Expr AfterOpen(Expr value);
-  // A text that cannot be taken for the schema's.
+  // A text that cannot be mistaken for the schema's text.
   Expr OtherText();
 
   const SchemaFrame& frame_;

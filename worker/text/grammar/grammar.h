@@ -16,8 +16,8 @@ namespace plimsoll::worker {
 
 using ByteSet = std::bitset<256>;
 
-// One step of a rule. A text matches the rule if it takes a way from the rule's
-// entry to kReturn.
+// One step of a rule. A text matches the rule if it follows a path from the
+// rule's entry to kReturn.
 struct GrammarInstruction {
   enum class Op : uint8_t {
     kReturn,  // the rule is complete
@@ -41,26 +41,27 @@ struct GrammarCopy {
   uint32_t rank;   // copies that may still follow
 };
 
-// The way out of an instruction's rule that has the fewest rules open.
+// The path from an instruction to the end of its rule that has the fewest open
+// rules.
 struct GrammarExit {
-  // Rules that are open at once on the way to the rule's end, without this
-  // rule. More than kMaxDepth if every way would pass that limit.
+  // Rules that are open at once on the path, without this rule. More than
+  // kMaxDepth if every path would pass that limit.
   uint32_t depth;
-  // Where the way stands before its first byte: at an instruction that takes a
+  // The place on the path before its first byte: an instruction that takes a
   // byte, a call that takes a byte and goes on after it, or the end of the
   // rule.
   uint32_t nearest;
   bool is_empty;  // the end can also be reached without a byte
 };
 
-// A control token, which has no bytes, in a text that a grammar is made of.
+// A control token in the text that a grammar is made of. It has no bytes.
 struct GrammarMark {
   std::string text;  // stands for the token
   int32_t id;
   bool is_free;  // may stand where any text may
 };
 
-// A class of bytes that goes on with text of a kind.
+// A step by a class of bytes that continues text of a kind.
 struct PlainStep {
   uint8_t by_class;
   PlainText::Position after;
@@ -93,8 +94,8 @@ struct Grammar {
   // Bytes that all instructions treat alike are one class.
   std::array<uint8_t, 256> class_of = {};
   std::vector<uint8_t> class_bytes;  // one byte of each class
-  // What goes on with text, by its kind and position; empty where no text of
-  // the kind can be.
+  // The steps that continue text, by its kind and position; empty where no text
+  // of the kind is possible.
   std::array<std::array<std::vector<PlainStep>, PlainText::kPositions>,
              PlainText::kKinds>
       plain_steps;

@@ -40,7 +40,7 @@ class GrammarBuilder {
   using Symbol = size_t;
   static constexpr Symbol kFirstMark = 256;
 
-  // Has the text of a mark stand for its token in the texts of Marked and
+  // Makes the text of a mark stand for its token in the texts of Marked and
   // SymbolsOf.
   void AddMark(const GrammarMark& mark);
   // A text as bytes and marks.
@@ -113,7 +113,7 @@ class GrammarBuilder {
   // An expression that matches one of `words`, which are literals.
   Expr Words(std::vector<std::string> words);
   void Fail(absl::Status status);
-  // Calls `stop` after enough small steps; `n` more are done.
+  // Counts `n` more small steps, and calls `stop` after enough of them.
   void Spend(size_t n);
   // Appends instructions; returns the first one's place.
   uint32_t Emit(Expr expr, uint32_t next);
@@ -134,7 +134,7 @@ class GrammarBuilder {
   std::vector<bool> ReachEnd(bool only_empty) const;
   void ClassifyBytes();
 
-  std::vector<Node> nodes_;  // after an error all are the first
+  std::vector<Node> nodes_;  // after an error, all expressions are the first
   std::vector<RuleInfo> rules_;
   std::vector<GrammarMark> marks_;  // in the order of the grammar's tokens
   std::vector<int32_t> to_emit_;

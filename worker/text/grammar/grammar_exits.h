@@ -1,4 +1,4 @@
-// Finds the least depth to which the rest of a rule nests.
+// Finds the least nesting depth of the rest of each rule.
 #ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_EXITS_H_
 #define PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_EXITS_H_
 

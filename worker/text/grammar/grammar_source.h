@@ -20,7 +20,7 @@ absl::Status CheckSourceSize(absl::string_view text);
 absl::Status CheckSource(absl::string_view text);
 
 // Each of the functions below takes something off the front of `text`.
-// Errors: kInvalidArgument, with `text` where the mistake is.
+// Errors: kInvalidArgument; `text` then begins at the mistake.
 
 struct RepeatCounts {
   int64_t min;

@@ -1,4 +1,4 @@
-// Proves that a text stands at few places of a grammar at once.
+// Proves that a text can be at few places of a grammar at once.
 #ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_SPREAD_H_
 #define PLIMSOLL_WORKER_TEXT_GRAMMAR_GRAMMAR_SPREAD_H_
 
@@ -12,17 +12,17 @@
 
 namespace plimsoll::worker {
 
-// A text may stand at this many places at once. Each place is a stack.
+// A text may be at this many places at once. Each place is a stack.
 inline constexpr int64_t kMaxPlaces = int64_t{GrammarState::kMaxReadings};
 // A grammar may have this many places, with nested repetitions written out.
 inline constexpr int64_t kMaxWrittenOut = 1 << 18;
 // Looking at all states may take this many steps, some 0.1 s.
 inline constexpr int64_t kMaxProofWork = 1 << 20;
 
-// Proves that a text never stands at more than kMaxPlaces places of `grammar`,
+// Proves that a text is never at more than kMaxPlaces places of `grammar`,
 // whose rules do not call themselves.
-// Errors: kInvalidArgument if it may, or if the limits do not suffice to find
-// out; those of `stop`.
+// Errors: kInvalidArgument if it may be, or if the limits do not suffice to
+// find out; those of `stop`.
 absl::Status ProveBounded(const std::shared_ptr<const Grammar>& grammar,
                           StopCheck stop);
 

@@ -24,9 +24,9 @@ namespace plimsoll::worker {
 // text so far can have led to. States and the steps between them are computed
 // when they are first needed, and kept within a limit. Every stack leads to the
 // grammar's end. If there are more stacks than a limit allows, some are
-// dropped: the stream may then say less than the grammar allows, but always
-// something, and never anything else. Only the text decides which stacks are
-// dropped. Not thread-safe.
+// dropped: the stream then allows fewer texts than the grammar, but always at
+// least one, and none that the grammar forbids. Only the text decides which
+// stacks are dropped. Not thread-safe.
 class GrammarState {
  public:
   // Names a state; valid until the next BeginStep.
@@ -51,11 +51,13 @@ class GrammarState {
   static constexpr int64_t kMaxPlainWork = kMaxStepWork / 2;
   // The most states that PlainRoom looks at in a step, which takes some 0.5 ms.
   static constexpr int64_t kMaxPlainPlaces = 256;
-  // PlainRoom finds that any text may follow if at most this many states lead
-  // to one another, and to no others for which that is not known.
+  // PlainRoom can find that any text may follow a group of states that lead
+  // only to one another and to states for which this is known already. The
+  // group may have at most this many states.
   static constexpr size_t kMaxFreeStates = 128;
   // Memory for known states, allocated at the start. A step takes more only if
-  // it finds more than half of this holds, or if the current state alone does.
+  // the states that it finds, or the current state alone, need more than half
+  // of this.
   static constexpr size_t kMemoBytes = 256 << 10;
 
   explicit GrammarState(std::shared_ptr<const Grammar> grammar);
@@ -85,18 +87,18 @@ class GrammarState {
     return NextByClass(state, grammar_->class_of[byte]);
   }
   // Returns how many characters of a kind may follow, up to `max`: any text of
-  // that many characters may follow, and no longer one. They begin behind the
-  // character in which the state stands, if `at` says that it does; any rest of
-  // that character may follow. Returns nothing if it depends on the characters,
-  // or if finding out takes too much of the step's work.
+  // that many characters may follow, and no longer one. If `at` is within a
+  // character, any rest of that character may follow, and the count begins
+  // after it. Returns nothing if the answer depends on the characters, or if
+  // finding it takes too much of the step's work.
   std::optional<uint32_t> PlainRoom(State state, PlainText::Kind kind,
                                     PlainText::Position at, uint32_t max) {
     const KnownPlain& known = states_[state].plain[kind];
     if (known.at == at && known.after == kMixed) return std::nullopt;
     return FindPlainRoom(state, kind, at, max);
   }
-  // True if the step's work for PlainRoom is used up. It then finds what it has
-  // found before, and nothing else.
+  // True if the step's work for PlainRoom is used up. PlainRoom then returns
+  // only results that it has found before.
   bool is_plain_exhausted() const { return work_ > kMaxPlainWork; }
   // True if the text so far is a whole text of the grammar.
   bool Accepts(State state) const { return states_[state].accepts; }
@@ -127,7 +129,7 @@ class GrammarState {
   static constexpr State kMixed = kUnknown - 1;
   // Any text of the kind may follow.
   static constexpr State kFree = kUnknown - 2;
-  // Several states; what may follow them was not looked at.
+  // Several states; nobody has checked what may follow them.
   static constexpr State kSeveral = kUnknown - 3;
   // A step's stacks are compared with those of the step computed before it if
   // there are at most this many.
@@ -147,16 +149,16 @@ class GrammarState {
     uint32_t return_pc;
     uint32_t parent;
     uint32_t depth;
-    uint32_t shape;  // hash of the chains of what is open
-    uint64_t key;    // hash of what is open
+    uint32_t shape;  // hash of the chains of the open rules
+    uint64_t key;    // hash of the open rules
   };
-  // What OneAfter or AfterPlain said of a position.
+  // The result of OneAfter or AfterPlain for a position.
   struct KnownPlain {
     PlainText::Position at = PlainText::kOutside;
     uint16_t open = 0;  // its number among the open places, from 1
     State after = kUnknown;
   };
-  // A state, and where it stands within a character.
+  // A state, and its position within a character.
   struct FreePlace {
     State state;
     PlainText::Position at;
@@ -164,7 +166,7 @@ class GrammarState {
   };
   struct FreeSearch {
     enum End : uint8_t {
-      kAllFree,  // if the open places that are reached are, too
+      kAllFree,  // if the open places that are reached are free, too
       kNotFree,
       kGaveUp,  // the step's work is used up
     };
@@ -178,7 +180,7 @@ class GrammarState {
     std::array<KnownPlain, PlainText::kKinds> plain = {};
   };
   // A stack with the keys by which it is sorted. They never depend on frame
-  // numbers, which depend on what was looked at before.
+  // numbers, because these depend on earlier searches.
   struct Sorted {
     uint32_t chain;
     uint32_t shape;
@@ -208,7 +210,7 @@ class GrammarState {
     return known != kUnknown || is_exhausted() ? KnownOrDead(known)
                                                : Compute(state, by_class);
   }
-  // The state after one of a class, whatever work that takes.
+  // The state after a byte or token of a class, whatever work that takes.
   State After(State state, size_t by_class) {
     const State known = KnownByClass(state, by_class);
     return known != kUnknown ? known : Compute(state, by_class);
@@ -219,13 +221,13 @@ class GrammarState {
   State Compute(State state, size_t by_class);
   std::optional<uint32_t> FindPlainRoom(State state, PlainText::Kind kind,
                                         PlainText::Position at, uint32_t max);
-  // True if the step may look at what plain text may follow a state.
+  // True if the step may still search for plain text that may follow a state.
   bool MayLookAtPlain() const {
     return !is_plain_exhausted() && n_places_ <= kMaxPlainPlaces;
   }
   // The state that every rest of a character of a kind leads to: kDead if none
-  // may follow, kFree or kMixed if there is not one state, kMixed also if it is
-  // not known.
+  // may follow, kFree or kMixed if they lead to several states, kMixed also if
+  // the answer is not known.
   State AfterPlain(State state, PlainText::Kind kind, PlainText::Position at);
   // Returns what AfterPlain does, but kSeveral where AfterPlain looks further.
   State OneAfter(State state, PlainText::Kind kind, PlainText::Position at);
@@ -233,10 +235,10 @@ class GrammarState {
   // kFree if any text of a kind may follow a place, whatever states it leads
   // to; otherwise kMixed.
   State FindFree(FreePlace place, PlainText::Kind kind);
-  // Looks at a place, and at all that it leads to and that is not known.
+  // Searches from a place, through all unknown places that it leads to.
   FreeSearch SearchFree(FreePlace place, PlainText::Kind kind);
-  // Says of the places of `free_` from number `first` on that any text may
-  // follow, and takes them off.
+  // Records that any text may follow the places of `free_` from number `first`
+  // on, and removes them.
   void RememberFree(PlainText::Kind kind, size_t first);
   // True if the instruction takes what is in a class.
   bool Takes(const GrammarInstruction& one, size_t by_class) const;
@@ -263,7 +265,7 @@ class GrammarState {
   // The frame of a rule that is called from `below` and goes on at `return_pc`.
   uint32_t FrameOn(uint32_t return_pc, uint32_t below);
   void SpendWork(size_t work) { work_ += static_cast<int64_t>(work); }
-  // The room that kMemoBytes give.
+  // The room within kMemoBytes.
   Room RoomAtStart() const;
   bool IsHalfFull() const;
   // Forgets all states and makes room_ for others.
@@ -294,14 +296,14 @@ class GrammarState {
   int64_t work_ = 0;
   int64_t max_work_ = kMaxStepWork;
   bool was_thinned_ = false;
-  // These are scratch of Close,
+  // Scratch of Close.
   std::vector<Stack> open_;
   std::vector<Stack> closed_;
   std::vector<Stack> kept_;
   std::vector<Sorted> sorted_;
   // The highest rank that was opened, by chain and frame.
   absl::flat_hash_map<Stack, uint32_t> seen_;
-  // and of ForgetFrames, by frame.
+  // Scratch of ForgetFrames, by frame.
   std::vector<uint32_t> renumbered_;
 };
 

@@ -22,8 +22,8 @@ class JsonGrammar {
  public:
   using Expr = GrammarBuilder::Expr;
 
-  // Most digits before the point, after it, and in an exponent. A double holds
-  // 16 digits, and a number must not go on for ever.
+  // The most digits before the point and after it, and in an exponent. A double
+  // holds 16 digits, and a number must not go on for ever.
   static constexpr int kMaxDigits = 16;
   static constexpr int kMaxExponentDigits = 2;
 
@@ -89,8 +89,8 @@ class JsonGrammar {
   // The rest of a string that does not begin with a code point of `excluded`.
   Expr OtherFrom(const CodePoints& excluded);
   Expr MakeOther(const CodePoints& excluded);
-  // Any characters up to the end of a string, and the same behind one that is
-  // not ASCII.
+  // Any characters up to the end of a string, and the same after a character
+  // that is not ASCII.
   Expr MakeRest();
   Expr MakeWideRest();
   // Exactly `n`, or at most `n`, code points of a string. Many are counted in

@@ -8,11 +8,11 @@
 
 namespace plimsoll::worker {
 
-// Strings whose characters stand as they are, without escapes. Those that are
-// bound by a schema have no character that `end` begins with.
+// Strings without escapes. A string that a schema restricts does not have the
+// character that `end` begins with.
 struct RawStrings {
   std::string open = {};
-  std::string close = {};               // behind a string that is bound
+  std::string close = {};               // after a restricted string
   std::string end = {};                 // ends any other string
   std::vector<std::string> never = {};  // texts that no string may have
 };
@@ -22,7 +22,7 @@ struct JsonSpelling {
   bool plain_integers = false;         // integers have digits only
   bool has_space = true;               // white space may stand between tokens
   bool has_bare_keys = false;          // names need no quotes
-  std::string escaped = {};            // ASCII that strings have as \u00XX only
+  std::string escaped = {};            // ASCII that is always spelled \u00XX
   std::optional<RawStrings> raw = {};  // instead of JSON's strings
   std::string object_open = "{";
   std::string object_close = "}";

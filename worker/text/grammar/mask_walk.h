@@ -44,31 +44,31 @@ class MaskWalk {
   Node NodeAfter(GrammarState& grammar, const Node& node, uint8_t byte) const;
   // True if any text of the kind may follow that is as long as its tokens.
   bool IsFree(GrammarState& grammar, const Node& node, Kind kind) const;
-  // A kind of which any text may follow. With `set`, all tokens of that kind
-  // must also be of the kind found.
+  // A kind of which any text may follow. With `set`, all tokens of the kind
+  // `set` are also of the returned kind.
   std::optional<Kind> FreeKind(GrammarState& grammar, const Node& node,
                                std::optional<Kind> set) const;
-  // The kind of which most tokens begin with a byte behind which any text of
-  // the kind may follow; nothing if there is none.
+  // The kind that has the most tokens whose first byte may be followed by any
+  // text of the kind; nothing if there is none.
   std::optional<Kind> MostlyFreeKind(GrammarState& grammar) const;
-  // Fills the bits of the list's range. Before, those of tokens of the kind
-  // `set` are set, and all others are not.
+  // Fills the bits of the list's range. The call needs the bits of tokens of
+  // the kind `set` to be 1, and all others to be 0.
   void WalkAll(GrammarState& grammar, Range range, std::optional<Kind> set,
                std::span<uint64_t> bits);
-  // Sets the bits of tokens within a range of a list, and looks at each of
-  // them. They have the first `n_known` bytes in common; nodes_ has these.
+  // Sets the bits of tokens within a range of a list, and checks each of them.
+  // They have the first `n_known` bytes in common, whose states are in nodes_.
   void WalkEach(GrammarState& grammar, const TokenList& list, Range range,
                 uint32_t n_known, std::span<uint64_t> bits);
   // Sets or clears the bits of the kind's tokens in a range of the list.
   void SetPlain(Kind kind, Range range, bool value,
                 std::span<uint64_t> bits) const;
 
-  // After this many places in a row where no text is free, no more free text is
-  // looked for.
+  // After this many places in a row where no text is free, the search for free
+  // text ends.
   static constexpr int kMaxBoundPlaces = 1'024;
 
   const TokenIndex& index_;
-  int n_bound_places_ = 0;   // in a row, at the end of those of the step
+  int n_bound_places_ = 0;   // the newest places of the step, in a row
   std::vector<Node> nodes_;  // by bytes, from none to the longest token
 };
 

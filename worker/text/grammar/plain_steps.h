@@ -1,4 +1,4 @@
-// Which bytes of a grammar belong to plain text.
+// Finds the bytes of a grammar that belong to plain text.
 #ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_PLAIN_STEPS_H_
 #define PLIMSOLL_WORKER_TEXT_GRAMMAR_PLAIN_STEPS_H_
 

@@ -27,14 +27,14 @@ struct RegexNode {
   int64_t max = 0;  // may be GrammarBuilder::kUnlimited
 };
 
-// What a pattern may have.
+// The syntax that a pattern may use.
 enum class RegexSyntax {
-  // What docs/structured_output.md says: ^ and $ at the ends only, ASCII
-  // classes, nothing that a whole match has no use for.
+  // The syntax in docs/structured_output.md: ^ and $ at the ends only, ASCII
+  // classes, nothing that is useless in a whole match.
   kPlain,
   // ECMA-262, as JSON schema asks for: also ^ and $ anywhere, names of groups,
   // lazy repetition (which matches the same texts), \s and . as that standard
-  // has them, and a brace or hyphen that can only be itself.
+  // has them, and braces and hyphens that can only be literals.
   kEcma,
 };
 

@@ -13,8 +13,8 @@
 
 namespace plimsoll::worker {
 
-// How the members of a call's arguments are written, if not as those of an
-// object. Line feeds in these texts may be left out.
+// How the members of a call's arguments are written, if not as members of a
+// JSON object. Line feeds in these texts may be left out.
 struct MemberSpelling {
   JsonSpelling list = {};  // what stands around all members and between them
   std::string before_name = {};
@@ -34,8 +34,9 @@ struct ArgumentSpelling {
 
 // The text around one of several texts of a schema.
 struct FrameChoice {
-  // One text of each list comes before it, in order. A text may be empty, and a
-  // list without texts is an id: 1 to kMaxFrameId letters and digits.
+  // One text of each list comes before the schema's text, in order. A text may
+  // be empty, and a list without texts is an id: 1 to kMaxFrameId letters and
+  // digits.
   std::vector<std::vector<std::string>> before = {};
   std::string after = {};
   std::vector<std::string> strings = {};  // names of members that are strings
@@ -51,10 +52,11 @@ struct FrameList {
 
 // Where the text of a schema stands in a reply.
 struct SchemaFrame {
-  // The schema's text follows this one, and everything before it is free. A
-  // reply without it is allowed, too. Empty = the reply is the schema's text.
+  // The text before the schema's text. Everything before it is free. A reply
+  // without it is allowed, too. Empty = the reply is the schema's text.
   std::string trigger = {};
-  // The reply begins with the trigger, but for one passage of free text.
+  // The reply begins with the trigger; only one passage of free text may come
+  // before it.
   bool is_first = false;
   // Without a trigger: the reply may be another text that does not begin with
   // '{' or '['.
@@ -69,12 +71,12 @@ struct SchemaFrame {
   std::string close = {};
   // After `close`, the trigger and such a text may come again.
   bool repeats = false;
-  // The marks around all such texts. The first one is needed if the reply
-  // begins with them; elsewhere it is free text.
+  // The marks around all such texts. The opening mark is required if is_first;
+  // otherwise it is free text.
   std::string outer_open = {};
   std::string outer_close = {};
-  // If there are any, the schema is an array of as many items, by
-  // "prefixItems", and the text is one of the items in its choice.
+  // If there are choices, the schema is an array with one item for each, by
+  // "prefixItems". The text is then one of these items within its choice.
   std::vector<FrameChoice> choices = {};
   ArgumentSpelling spelling = {};  // of these items
   std::optional<FrameList> list = {};
@@ -87,7 +89,7 @@ struct SchemaFrame {
   }
 };
 
-// Tells frames apart.
+// Returns a key that differs for different frames.
 std::string KeyOf(const SchemaFrame& frame);
 
 }  // namespace plimsoll::worker

@@ -13,10 +13,10 @@ namespace plimsoll::worker {
 // What ends a free text.
 struct TextEnd {
   std::string trigger;  // not empty; its first occurrence ends the text
-  // Texts that may not come before that.
+  // Texts that may not come before the trigger.
   std::vector<std::string> never = {};
-  bool is_needed = false;  // without the trigger there is no end
-  // Whether marks that are free may stand in the text. The trigger's own may.
+  bool is_needed = false;  // the text may not end without the trigger
+  // Whether free marks may be in the text. The trigger's own marks always may.
   bool has_marks = true;
 };
 

@@ -57,7 +57,7 @@ class TokenMask {
 
  private:
   struct Mask {
-    std::optional<GrammarState::State> state = {};  // nothing yet, or no longer
+    std::optional<GrammarState::State> state = {};  // absent: `bits` is unused
     int64_t last_use = 0;
     std::vector<uint64_t> bits;
   };
@@ -68,7 +68,7 @@ class TokenMask {
   const std::vector<int32_t>& grammar_tokens() const {
     return state_.grammar().tokens;
   }
-  // The number in the grammar's tokens of a token that may come next.
+  // The number of the token `id` in the grammar's tokens, if it may come next.
   std::optional<size_t> MarkThatMayFollow(int32_t id) const;
 
   const TokenIndex& index_;
