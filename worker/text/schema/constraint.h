@@ -1,5 +1,5 @@
-// The compiled constraint of a reply, in each form in which the reply may be
-// written.
+// The compiled constraint of a reply: a JSON schema, a grammar or a regular
+// expression.
 #ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_CONSTRAINT_H_
 #define PLIMSOLL_WORKER_TEXT_SCHEMA_CONSTRAINT_H_
 
@@ -28,8 +28,8 @@ struct ConstraintSource {
   Form form = Form::kJsonSchema;
   std::string text = {};
   SchemaOptions options = {};  // of a JSON schema
-  // The constraint begins after frame.trigger; empty = at once. Only a schema's
-  // frame may say more than that.
+  // The constraint begins after frame.trigger; empty = at once. Only a JSON
+  // schema may use other members of the frame.
   SchemaFrame frame = {};
 };
 
@@ -46,7 +46,7 @@ absl::StatusOr<Constraint> CompileConstraint(const ConstraintSource& source,
 // Bytes that a grammar takes.
 int64_t GrammarBytes(const Grammar& grammar);
 
-// Keeps compiled constraints, the latest used ones, within a limit of bytes.
+// Keeps the compiled constraints that were used last, within a limit of bytes.
 // Thread-safe.
 class ConstraintCache {
  public:

@@ -40,8 +40,8 @@ std::optional<Decimal> ParseDecimal(absl::string_view text);
 // Negative, 0 or positive as `a` is less than, equal to or more than `b`.
 int Compare(const Decimal& a, const Decimal& b);
 
-// The remainder of a whole number's size by `divisor`, which is positive and at
-// most 2^31.
+// The remainder of a whole number's absolute value by `divisor`, which is
+// positive and at most 2^31.
 int64_t Remainder(const Decimal& whole, int64_t divisor);
 
 // The number without an exponent, if it has at most `max_whole` digits before

@@ -44,7 +44,8 @@ class Expander {
   absl::StatusOr<bool> FitsString(const Term& term, const std::string& text);
 
  private:
-  // A keyword of a schema, asked about one type. Negative if it must fail.
+  // A keyword of a schema, for values of one type. If it is not positive,
+  // values must violate it.
   struct Keyword {
     const SchemaJson& schema;
     const SchemaJson& value;
@@ -52,10 +53,10 @@ class Expander {
     JsonType type;
     bool is_positive;
   };
-  // Which keywords are about which type.
+  // A keyword that is known.
   struct Rule {
     const char* name;
-    std::optional<JsonType> type;  // absent if about all
+    std::optional<JsonType> type;  // of its values; absent: all
     Result (Expander::*make)(const Keyword&);
   };
   static const Rule* FindRule(absl::string_view name);

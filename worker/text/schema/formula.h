@@ -1,5 +1,5 @@
-// What must hold of a value of one type: "and" and "or" over what narrows a
-// shape.
+// A condition for values of one type: "and" and "or" over functions that narrow
+// a shape.
 #ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_FORMULA_H_
 #define PLIMSOLL_WORKER_TEXT_SCHEMA_FORMULA_H_
 
@@ -14,7 +14,7 @@
 namespace plimsoll::worker {
 
 struct Formula;
-// Null holds of every value.
+// A null formula holds for every value.
 using FormulaPtr = std::shared_ptr<const Formula>;
 
 struct Formula {
@@ -31,7 +31,7 @@ FormulaPtr Either(bool holds);
 FormulaPtr Atom(std::function<bool(Shape&)> atom);
 FormulaPtr And(std::vector<FormulaPtr> parts);
 FormulaPtr Or(std::vector<FormulaPtr> parts);
-// And if `is_positive`, else Or: a keyword that asks for all parts.
+// And if `is_positive`, else Or, for a keyword that requires all parts.
 FormulaPtr AllOf(bool is_positive, std::vector<FormulaPtr> parts);
 bool IsAlways(const FormulaPtr& formula);
 bool IsNever(const FormulaPtr& formula);
@@ -39,8 +39,8 @@ bool IsNever(const FormulaPtr& formula);
 // The most shapes that one formula may have.
 inline constexpr size_t kMaxShapes = 2'000;
 
-// The shapes of which a value has one exactly if the formula holds. Those that
-// no value can have may be among them.
+// Returns shapes such that the formula holds for a value exactly if the value
+// has one of them. Shapes that no value can have may be among them.
 // Errors: kInvalidArgument if there would be more than kMaxShapes; those of
 // `stop`.
 absl::StatusOr<std::vector<Shape>> Solve(const FormulaPtr& formula,

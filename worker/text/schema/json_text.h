@@ -28,7 +28,7 @@ struct JsonNode {
 struct JsonText {
   JsonNode root;
   bool is_valid = false;
-  size_t error_at = 0;  // the first byte that cannot be, if it is not valid
+  size_t error_at = 0;  // the first bad byte, if the text is not valid
 };
 
 // The deepest that arrays and objects may be nested.

@@ -28,7 +28,7 @@ struct SchemaPattern {
   std::optional<CharAutomaton> automaton = {};
 };
 
-// A text matches the pattern, or does not.
+// A condition: a text matches the pattern or, if negated, does not match it.
 struct PatternUse {
   size_t pattern;
   bool is_negated;
@@ -47,7 +47,7 @@ class PatternPool {
                                               bool is_search);
   const SchemaPattern& At(size_t pattern) const { return *patterns_[pattern]; }
 
-  // Whether `text` is as all `uses` say. Errors: those of RegexAutomaton.
+  // Whether `text` meets all `uses`. Errors: those of RegexAutomaton.
   absl::StatusOr<bool> Matches(const std::vector<PatternUse>& uses,
                                absl::string_view text);
 

@@ -1,4 +1,5 @@
-// A JSON schema as a graph of plans: what is written, and in which order.
+// A JSON schema as a graph of plans, which say what is written and in which
+// order.
 #ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_PLAN_H_
 #define PLIMSOLL_WORKER_TEXT_SCHEMA_PLAN_H_
 
@@ -24,7 +25,7 @@ namespace plimsoll::worker {
 // The number of a value's plan.
 using PlanNumber = int32_t;
 
-// Items in their order, as a machine whose state 0 is the first.
+// Items in their order, as an automaton whose first state is 0.
 struct ArrayPlan {
   struct Edge {
     PlanNumber item;
@@ -47,7 +48,7 @@ struct ObjectPlan {
     PlanNumber value;
     bool is_required;
   };
-  // Names that are not listed: those that have one of `names`.
+  // Members whose names are not listed and fit one of `names`.
   struct Others {
     std::vector<StringShape> names = {};
     PlanNumber value;
@@ -60,7 +61,7 @@ struct ObjectPlan {
   int64_t max = GrammarBuilder::kUnlimited;
 };
 
-// A value has one of these.
+// The forms of a value, which has one of them.
 struct ValuePlan {
   Term term = {};
   bool is_any = false;
@@ -84,7 +85,7 @@ struct SchemaPlan {
   std::vector<ValuePlan> values = {};
 };
 
-// Everything that is known of one schema. Not thread-safe.
+// Makes the plan of one schema. Not thread-safe.
 class SchemaPlanner {
  public:
   // All must outlive it.
@@ -122,12 +123,13 @@ class SchemaPlanner {
   // Adds a shape with one witness at most.
   absl::Status AddObjectCase(const ObjectShape& one, ValuePlan& plan,
                              const std::string& path);
-  // What the rules say of the member `name`, added to its own term.
+  // The term of a named member, with the terms of all rules about its name.
   absl::StatusOr<Term> TermOf(const ObjectShape& shape,
                               const ObjectShape::Named& named);
   absl::StatusOr<bool> IsAbout(const ObjectShape::Rule& rule,
                                const std::string& name);
-  // Names that are in none of `listed`, by what the rules say of them.
+  // The members whose names are not in `listed`, grouped by the rules about
+  // them.
   absl::StatusOr<std::vector<ObjectPlan::Others>> OthersOf(
       const ObjectShape& shape, const std::vector<std::string>& listed,
       const ObjectShape::Witness* witness, const std::string& path);

@@ -1,5 +1,5 @@
-// Says whether texts fit a JSON schema as its grammar has it, in whatever order
-// and spelling they are written.
+// Checks whether texts fit the grammar of a JSON schema, in any order of
+// members and in any spelling.
 #ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_SCHEMA_CHECK_H_
 #define PLIMSOLL_WORKER_TEXT_SCHEMA_SCHEMA_CHECK_H_
 
@@ -15,17 +15,17 @@ namespace plimsoll::worker {
 
 struct Verdict {
   bool is_accepted = false;
-  // The byte up to which the text could be the beginning of one that fits; its
-  // size if it fits.
+  // The number of first bytes with which a text that fits could begin; the
+  // text's size if it fits.
   size_t at = 0;
 };
 
-// The verdict of the grammar of a whole text, byte by byte.
+// Checks a whole text by the grammar, byte by byte.
 Verdict CheckText(const std::shared_ptr<const Grammar>& grammar,
                   absl::string_view text);
 
 // Lays a text out as the grammar writes it: members in the schema's order, one
-// spelling, no white space. Then the grammar decides. So what it accepts is
+// spelling, no white space. Then the grammar decides. So it accepts exactly
 // what a reply may say. Not thread-safe.
 class SchemaCheck {
  public:

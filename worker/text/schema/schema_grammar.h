@@ -20,8 +20,8 @@ struct CompiledSchema {
 
 // Compiles a grammar whose every text is JSON that `schema` (JSON text)
 // accepts, in the spelling of JsonGrammar and with properties in the schema's
-// order unless `options` say otherwise. docs/structured_output.md says in what
-// it is narrower than the schema. Such a text stands in `frame`.
+// order unless `options` say otherwise. docs/structured_output.md says where
+// the grammar is narrower than the schema. Such a text stands in `frame`.
 // Errors: kInvalidArgument naming the place in the schema ("#/properties/x")
 // and what is wrong or not supported there, the limit that was passed, or why
 // no text could ever be valid; those of `stop`.

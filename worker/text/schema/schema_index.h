@@ -35,7 +35,7 @@ class SchemaIndex {
   bool IntegersArePlain() const {
     return draft_ == SchemaDraft::kDraft3 || draft_ == SchemaDraft::kDraft4;
   }
-  // True if members beside $ref say nothing, as up to draft 7.
+  // True if members beside $ref are ignored, as up to draft 7.
   bool RefStandsAlone() const {
     return draft_ != SchemaDraft::kUnsaid && draft_ != SchemaDraft::kLater;
   }

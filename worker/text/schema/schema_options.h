@@ -1,4 +1,4 @@
-// How a JSON schema is read, and what is said about it.
+// Options for reading a JSON schema, and notes about it.
 #ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_SCHEMA_OPTIONS_H_
 #define PLIMSOLL_WORKER_TEXT_SCHEMA_SCHEMA_OPTIONS_H_
 
@@ -25,11 +25,12 @@ struct SchemaOptions {
   bool any_spelling = false;
   // Keywords and formats that are not known are refused, instead of noted.
   bool refuse_unknown = false;
-  // Formats say nothing about what is valid.
+  // Formats do not restrict values.
   bool ignore_formats = false;
 };
 
-// What the compiler took for an annotation: "#/properties/x: ...".
+// The parts of a schema that the compiler took for annotations, each as
+// "#/properties/x: ...".
 using SchemaNotes = std::vector<std::string>;
 inline constexpr size_t kMaxSchemaNotes = 16;
 

@@ -17,7 +17,7 @@
 
 namespace plimsoll::worker {
 
-// The types that JSON tells apart.
+// The types of JSON's values.
 enum class JsonType { kNull, kBoolean, kNumber, kString, kArray, kObject };
 inline constexpr JsonType kJsonTypes[] = {JsonType::kNull,   JsonType::kBoolean,
                                           JsonType::kNumber, JsonType::kString,
@@ -31,7 +31,8 @@ struct Literal {
   bool is_positive;
   friend auto operator<=>(const Literal&, const Literal&) = default;
 };
-// All of them hold. Sorted, without repetitions; an empty one allows any value.
+// A condition: all of these literals hold. They are sorted, without
+// repetitions. An empty term allows any value.
 using Term = std::vector<Literal>;
 
 void AddTo(Term& term, const Literal& literal);
@@ -99,8 +100,8 @@ struct ObjectShape {
     bool is_forbidden = false;
     friend bool operator==(const Named&, const Named&) = default;
   };
-  // Names that match one of `patterns`, or with `is_rest` names that are not
-  // among `names` and match none.
+  // A rule for names that match one of `patterns` or, with `is_rest`, for names
+  // that are not among `names` and match no pattern.
   struct Rule {
     bool is_rest;
     std::vector<std::string> names = {};
@@ -108,8 +109,8 @@ struct ObjectShape {
     Term term = {};
     friend bool operator==(const Rule&, const Rule&) = default;
   };
-  // There is a property whose name the rule is about, or whose name fits
-  // `name`, and whose value fits the rule's term.
+  // A condition: there is a property whose name the rule is about, or whose
+  // name fits `name`, and whose value fits the rule's term.
   struct Witness {
     Rule rule = {};
     Term name = {};

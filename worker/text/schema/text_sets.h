@@ -22,8 +22,8 @@ struct TextSet {
 // Makes each set once. Not thread-safe.
 class TextSets {
  public:
-  // Most digits of a bounded number that is no integer: a double tells as many
-  // apart.
+  // The most digits of a bounded number that is no integer. A double
+  // distinguishes this many.
   static constexpr int kMaxNumberDigits = 15;
 
   // All must outlive it.
@@ -47,7 +47,7 @@ class TextSets {
   std::vector<std::pair<NumberShape, std::unique_ptr<TextSet>>> numbers_;
 };
 
-// Source of Of(NumberShape).
+// Makes the set of Of(NumberShape).
 absl::StatusOr<TextSet> NumberSet(const NumberShape& shape, StopCheck stop);
 
 }  // namespace plimsoll::worker
