@@ -90,8 +90,8 @@ class Evaluator {
                           Arguments&& arguments);
   // Writes the value as text.
   absl::Status Write(const Value& value);
-  // Runs a loop over `items` and returns its text. `depth0` counts the loops of
-  // which it is a recursion.
+  // Runs a loop over `items` and returns its text. `depth0` is the depth of the
+  // loop's recursion, from 0.
   absl::StatusOr<Value> RunLoop(const Statement& loop, const Value& items,
                                 const ScopePtr& scope, int64_t depth0);
   // Whether an item passes the test of a loop.
@@ -137,8 +137,8 @@ class Evaluator {
   absl::Status ExecuteMacro(const Statement& node, const ScopePtr& scope);
   absl::Status ExecuteCallBlock(const Statement& node, const ScopePtr& scope);
   absl::Status ExecuteOutput(const Expression& node, const ScopePtr& scope);
-  // Writes what must be a string. The output keeps the error if it is none;
-  // `line` is where it is written.
+  // Writes a value that must be a string. If it is none, the output keeps the
+  // error; `line` is the line of the value.
   absl::Status WriteText(const Value& value, int line);
   // The error that `output` keeps, if it keeps one.
   absl::Status CheckParts(const Output& output);
@@ -155,8 +155,8 @@ class Evaluator {
 
   // Expressions.
   absl::StatusOr<Value> Compute(const Expression& node, const ScopePtr& scope);
-  // The value where it is held, or in `room` if it is nowhere else. It is there
-  // until something else is computed.
+  // A pointer to the value where it is held, or to `room` if nothing else holds
+  // it. It is valid until something else is computed.
   absl::StatusOr<const Value*> Refer(const Expression& node,
                                      const ScopePtr& scope, Value& room);
   // The truth of the value.

@@ -26,10 +26,10 @@ absl::StatusOr<std::shared_ptr<Iterator>> MakeIterator(int source_depth,
                                                        NextFunction next);
 absl::StatusOr<Value> MakeGenerator(int source_depth, NextFunction next);
 
-// What iterating over the value gives, one after another.
+// An iterator over the value.
 // Errors: kInvalidArgument if it cannot be iterated over.
 absl::StatusOr<std::shared_ptr<Iterator>> Iterate(const Value& value);
-// Goes over what Iterate gives, for lists and ranges without an iterator.
+// Goes over the same values as Iterate. Lists and ranges need no iterator.
 class Cursor {
  public:
   // Errors: kInvalidArgument if the value cannot be iterated over.
@@ -46,10 +46,10 @@ class Cursor {
 
 // True if Iterate succeeds.
 bool IsIterable(const Value& value);
-// All that Iterate gives. An iterator is empty afterwards.
+// All values that Iterate gives. An iterator is empty afterwards.
 absl::StatusOr<std::vector<Value>> ToVector(Evaluator& evaluator,
                                             const Value& value);
-// Python's len(); nothing for what has none.
+// Python's len(); nothing for a value without a length.
 std::optional<int64_t> LengthOf(const Value& value);
 absl::StatusOr<int64_t> Length(const Value& value);
 

@@ -101,7 +101,8 @@ class Loop final : public Object {
   absl::StatusOr<Value> Call(Evaluator& evaluator,
                              Arguments&& arguments) override;
   int depth() const override { return items_->depth() + 1; }
-  // True, and remembered, if `values` differ from those of the last call.
+  // Remembers `values`. Returns true if they differ from those of the last
+  // call.
   absl::StatusOr<bool> HasChanged(Evaluator& evaluator, Value values);
   int64_t index0() const { return index0_; }
   void Release() override;

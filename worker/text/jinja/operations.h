@@ -36,8 +36,8 @@ absl::StatusOr<Value> Slice(Evaluator& evaluator, const Value& object,
 // undefined.
 absl::StatusOr<Value> GetMember(Evaluator& evaluator, const Value& object,
                                 absl::string_view name);
-// `object[key]` if the object is a dict or a list that has it; else null. It is
-// there as long as the object.
+// `object[key]` if the object is a dict or a list that has it; else null. The
+// pointer is valid as long as the object.
 const Value* FindHeldItem(const Value& object, const Value& key);
 // `object[key]`: an item, else a member, else undefined.
 absl::StatusOr<Value> GetItem(Evaluator& evaluator, const Value& object,

@@ -31,9 +31,9 @@ inline constexpr int kMaxNesting = 200;
 
 // The value of a missing name or member. Most uses of it are errors.
 struct Undefined {
-  std::string why;                   // unless it is a missing member:
-  absl::string_view type_name = {};  // that of the value without the member
-  std::string member = {};
+  std::string why;                   // empty for a missing member
+  absl::string_view type_name = {};  // of the value that lacks the member
+  std::string member = {};           // the missing member
 };
 struct None {};
 // A list, or a tuple. A group of the filter `groupby` is a tuple with names.
@@ -58,7 +58,7 @@ struct Range {
   int64_t At(int64_t i) const { return start + i * step; }
 };
 
-// Cheap to copy: what is long is shared and never changes, except for objects
+// Cheap to copy: long values are shared and never change, except for objects
 // and iterators.
 class Value {
  public:
@@ -221,7 +221,7 @@ class Dict {
 bool IsHashable(const Value& value);
 absl::Status Unhashable(const Value& value);
 
-// Something that gives one value after another, once.
+// Gives one value after another, once.
 class Iterator {
  public:
   // Errors: kInvalidArgument if `source_depth` is kMaxNesting.
@@ -244,7 +244,7 @@ struct Arguments {
   std::optional<Value> Take(absl::string_view name);
 };
 
-// A function of this interpreter. `self` is what a method belongs to.
+// A function of this interpreter. `self` is the value that a method belongs to.
 using NativeFunction = absl::StatusOr<Value> (*)(Evaluator& evaluator,
                                                  const Value& self,
                                                  Arguments&& arguments);
@@ -254,14 +254,14 @@ using TestFunction = absl::StatusOr<bool> (*)(Evaluator& evaluator,
                                               const Value& self,
                                               Arguments&& arguments);
 
-// Everything with members or that can be called: functions, methods, macros,
+// A value with members, or one that can be called: functions, methods, macros,
 // namespaces, `loop`.
 class Object {
  public:
   virtual ~Object() = default;
   virtual absl::string_view TypeName() const = 0;
   // The member `name` if the object stores it; null if it is computed or
-  // missing. It is there until something else is computed.
+  // missing. The pointer is valid until something else is computed.
   virtual const Value* HeldMember(absl::string_view) const { return nullptr; }
   // The member `name`; nothing if there is none.
   virtual absl::StatusOr<std::optional<Value>> Member(Evaluator&,

@@ -16,8 +16,8 @@ namespace plimsoll::worker::jinja {
 
 using BoundArguments = std::vector<std::optional<Value>>;
 
-// Gives the parameters `names` their arguments, in this order; those that are
-// not given are nothing. The first `n_required` must be given.
+// Binds the arguments to the parameters `names`, in this order. A parameter
+// without an argument gets nullopt. The first `n_required` must have one.
 // Errors: kInvalidArgument for other arguments than these.
 absl::StatusOr<BoundArguments> Bind(
     absl::string_view function, std::initializer_list<absl::string_view> names,
@@ -28,7 +28,7 @@ absl::Status ExpectPositional(absl::string_view function,
                               const Arguments& arguments, size_t least,
                               size_t most);
 
-// The value as what it must be; `fallback` if it is absent.
+// The value as the type of the function's name; `fallback` if it is absent.
 // Errors: kInvalidArgument for another type.
 absl::StatusOr<Text> TextArgument(const std::optional<Value>& value,
                                   absl::string_view fallback = "");

@@ -21,7 +21,7 @@ class AttributePath {
                          std::optional<Value> fallback = std::nullopt,
                          bool ignores_case = false);
 
-  // What is there, or the fallback if that is undefined.
+  // The value at the path, or the fallback if that is undefined.
   absl::StatusOr<Value> Find(Evaluator& evaluator, Value item) const;
 
  private:

@@ -1,4 +1,4 @@
-// Filters: what stands behind a "|".
+// Filters: the functions that a template names after "|".
 #ifndef PLIMSOLL_WORKER_TEXT_JINJA_BUILTINS_FILTERS_H_
 #define PLIMSOLL_WORKER_TEXT_JINJA_BUILTINS_FILTERS_H_
 
@@ -7,8 +7,8 @@
 
 namespace plimsoll::worker::jinja {
 
-// A filter by its name, or null. `self` is what it is applied to. Those that
-// jinja2 has and this interpreter does not are there and fail when they run.
+// A filter by its name, or null. `self` is what it is applied to. Filters of
+// jinja2 that this interpreter lacks are found too, and fail when they run.
 NativeFunction FindFilter(absl::string_view name);
 
 // The filters of each file, by their names; null for others.

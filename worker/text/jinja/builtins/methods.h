@@ -1,5 +1,5 @@
-// Members of values: methods of strings, dicts and lists, and what objects
-// have.
+// Members of values: methods of strings, dicts and lists, and members of
+// objects.
 #ifndef PLIMSOLL_WORKER_TEXT_JINJA_BUILTINS_METHODS_H_
 #define PLIMSOLL_WORKER_TEXT_JINJA_BUILTINS_METHODS_H_
 
@@ -24,15 +24,15 @@ absl::StatusOr<std::optional<Value>> FindMember(Evaluator& evaluator,
 // A method of the value by its name, or null.
 NativeFunction FindMethod(const Value& value, absl::string_view name);
 // `value.name` if the value holds it: a dict's item that no method hides, or a
-// member of a namespace; else null. It is there until something else is
-// computed.
+// member of a namespace; else null. The pointer is valid until something else
+// is computed.
 const Value* FindHeldMember(const Value& value, absl::string_view name);
 
 // A method of str by its name, or null.
 NativeFunction FindStringMethod(absl::string_view name);
 
-// Methods and filters share the functions below. This one accounts for
-// replacing all of `old`.
+// Methods and filters share the functions below. This one accounts for the work
+// of replacing all of `old`.
 absl::Status CheckReplaced(Evaluator& evaluator, const Text& text,
                            const Text& old, const Text& fresh);
 // Joins `items`; with `converts`, those that are no strings become strings.
@@ -40,7 +40,7 @@ absl::Status CheckReplaced(Evaluator& evaluator, const Text& text,
 absl::StatusOr<Value> JoinTexts(Evaluator& evaluator,
                                 const std::vector<Value>& items,
                                 const Text& separator, bool converts);
-// True if there are letters with case and all of them have this one.
+// True if there are letters with case, and all of them have this case.
 bool IsAllOfCase(const Text& text, bool is_upper);
 
 }  // namespace plimsoll::worker::jinja

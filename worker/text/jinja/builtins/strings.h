@@ -17,7 +17,7 @@ namespace plimsoll::worker::jinja {
 // Where `wanted` begins first in `bytes` from `from` on, in linear time.
 std::optional<size_t> FindBytes(absl::string_view bytes,
                                 absl::string_view wanted, size_t from);
-// Where it begins last.
+// Where `wanted` begins last in `bytes`.
 std::optional<size_t> FindLastBytes(absl::string_view bytes,
                                     absl::string_view wanted);
 int64_t CountBytes(absl::string_view bytes, absl::string_view wanted);
@@ -40,7 +40,7 @@ std::vector<Text> SplitLines(const Text& text, bool keeps_ends);
 Text Replace(const Text& text, absl::string_view old, const Text& fresh,
              int64_t most);
 
-// Each character becomes what `change` makes of it.
+// Replaces each character by the result of `change`.
 Text Map(const Text& text,
          const std::function<std::string(absl::string_view)>& change);
 Text UpperText(const Text& text);
@@ -52,8 +52,8 @@ Text TitleText(const Text& text);
 Text TitleWords(const Text& text);
 Text SwappedCase(const Text& text);
 
-// Adds `fill`, one character, up to `width` characters. `side` is where the
-// text stays; with kBoth it is in the middle.
+// Adds `fill`, one character, up to `width` characters. `side` is the side of
+// the text in the result; with kBoth the text is in the middle.
 Text Padded(const Text& text, int64_t width, absl::string_view fill, Side side);
 Text Joined(const std::vector<Text>& parts, const Text& separator);
 

@@ -39,8 +39,8 @@ class ExpressionParser {
   int NameId(const std::string& name);
   // How often the name `loop` has been read as a variable.
   int n_loop_names() const { return n_loop_names_; }
-  // Macros whose bodies are being parsed: they learn that they use special
-  // names.
+  // Macros whose bodies are being parsed. The parser notes which special names
+  // they use.
   std::vector<MacroSyntax*>& macros() { return macros_; }
 
  private:

@@ -89,7 +89,7 @@ enum class StatementKind {
   kScope,        // body, as text: `generation` and `block`
   kBreak,
   kContinue,
-  kFail,  // name says why: what needs other templates
+  kFail,  // needs other templates, which fails; name says why
 };
 
 struct Branch {
