@@ -1,5 +1,5 @@
-// The front door: what the paths of HTTP answer, for models of this process or
-// of workers.
+// The HTTP front: all paths and their replies, for models of this process or of
+// workers.
 #ifndef PLIMSOLL_SERVICES_HTTP_FRONT_H_
 #define PLIMSOLL_SERVICES_HTTP_FRONT_H_
 
@@ -30,15 +30,15 @@ struct FrontPath {
 // Thread-safe, except for construction and destruction.
 class Front {
  public:
-  // Returns what /metrics says. It is called on the server's thread.
+  // Returns the text of /metrics. It is called on the server's thread.
   using MetricsSource = std::function<std::string(bool is_ready)>;
   // Says whether requests can be answered. It is called on any thread.
   using ReadySource = std::function<bool()>;
 
   // All members of `room`, and everything that `metrics` uses, must outlive it.
-  // With a null `metrics` there is no /metrics. `is_ready` says whether it is
-  // ready. If that is null, it is not ready at first, and SetReady changes
-  // that. Errors: those of HttpServer::Start.
+  // With a null `metrics` there is no /metrics. `is_ready` says whether the
+  // front is ready. If `is_ready` is null, the front is not ready at first, and
+  // SetReady changes that. Errors: those of HttpServer::Start.
   static absl::StatusOr<std::unique_ptr<Front>> Start(
       HttpOptions options, const HttpRoom& room,
       MetricsSource metrics = nullptr, ReadySource is_ready = nullptr);
@@ -61,15 +61,16 @@ class Front {
  private:
   Front(const HttpRoom& room, MetricsSource metrics, ReadySource is_ready);
 
-  // The handler of a path. `rest` is what its name in braces stands for.
+  // The handler of a path. `rest` is the part of the path for the name in
+  // braces.
   using Answer = HttpResponse (Front::*)(const HttpRequest& request,
                                          absl::string_view rest) const;
   struct Route;
   // NOLINTNEXTLINE(readability-identifier-naming): a constant.
   static const Route kRoutes[];
 
-  // The route of a path, and what its name in braces stands for there; null if
-  // there is none.
+  // The route of a path, or null if there is none. Sets `rest` to the part of
+  // the path for the name in braces.
   static const Route* FindRoute(absl::string_view path,
                                 absl::string_view& rest);
 

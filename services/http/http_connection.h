@@ -50,10 +50,10 @@ struct ServerCore {
   // Replies use it, too, and may outlive the server.
   const std::shared_ptr<boost::asio::io_context> context =
       std::make_shared<boost::asio::io_context>(1);
-  std::unique_ptr<HttpTls> tls;  // null: the server speaks none
+  std::unique_ptr<HttpTls> tls;  // null: the server speaks plain HTTP
   bool is_draining = false;
   std::map<HttpConnection*, std::shared_ptr<HttpConnection>> connections;
-  std::list<HttpConnection*> handshakes;  // those that go on, oldest first
+  std::list<HttpConnection*> handshakes;  // not ended yet, the oldest first
 
   void Count() ABSL_LOCKS_EXCLUDED(mu) {
     SteadyMutexLock lock(&mu);
@@ -178,7 +178,7 @@ class HttpConnection final
 
   std::shared_ptr<SocketReply> reply_;   // while a request is worked on
   std::shared_ptr<EventSource> source_;  // while a stream goes on
-  bool is_last_ = false;                 // nothing comes behind what `out_` has
+  bool is_last_ = false;                 // nothing follows the bytes of `out_`
   bool is_writing_ = false;
   std::string out_;
   size_t n_written_ = 0;

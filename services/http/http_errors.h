@@ -1,4 +1,4 @@
-// Errors as HTTP has them: a status, and a body of OpenAI's form.
+// Errors in HTTP: a status, and a body in OpenAI's form.
 #ifndef PLIMSOLL_SERVICES_HTTP_HTTP_ERRORS_H_
 #define PLIMSOLL_SERVICES_HTTP_HTTP_ERRORS_H_
 
@@ -10,11 +10,11 @@
 
 namespace plimsoll::services {
 
-// Returns the status of HTTP that `status`, which is an error, is sent with.
+// Returns the HTTP status for `status`, which is an error.
 int HttpStatusOf(const absl::Status& status);
 
-// Returns the message of `status` in HTTP's words. No path and no address is in
-// it.
+// Returns the message of `status` in HTTP's words. It contains no path and no
+// address.
 std::string ErrorMessage(const absl::Status& status);
 
 // Returns {"error": {"message", "type", "param", "code"}} as text. `param` is

@@ -23,10 +23,10 @@ struct HttpRequest {
   // The token as "Bearer TOKEN", even if the client sent it as x-api-key.
   std::string authorization = "";
   std::string session = "";  // the header X-Plimsoll-Session
-  std::string tenant = "";   // whom the token belongs to, if there is one
+  std::string tenant = "";   // the tenant of the token, if there is a token
   std::string peer;          // as PeerOf names it
   std::string request_id;    // the client's x-request-id, or a new one
-  std::optional<TraceContext> trace = {};  // what the client said
+  std::optional<TraceContext> trace = {};  // the client's trace
   // The memory of the body. The code that answers may grow it.
   ByteBudget::Share held = {};
 };
@@ -52,8 +52,8 @@ class EventSource {
   virtual ~EventSource() = default;
   // Takes the events that are ready. It is called on the server's thread, after
   // each HttpReply::Wake() and whenever earlier events were sent, but never
-  // while some are being sent: so a client that does not read is not asked for.
-  // It must not block.
+  // while some are being sent. So no events are taken for a client that does
+  // not read. It must not block.
   virtual Events Take() = 0;
   // The media type of the stream.
   virtual const char* content_type() const { return "text/event-stream"; }
@@ -77,8 +77,9 @@ class HttpReply {
   // Calls `again` on the server's thread each HttpLimits::notice_time, until it
   // returns false or the reply has ended. It is called once for a reply.
   virtual void Repeat(std::function<bool()> again) = 0;
-  // Has `told` called once if the client goes away, or does not read, before
-  // the reply has ended; at once if that is known already. It must not block.
+  // Calls `told` once if the client goes away, or does not read, before the
+  // reply has ended; at once if this has happened already. `told` must not
+  // block.
   virtual void OnGone(std::function<void()> told) = 0;
 };
 

@@ -25,14 +25,14 @@ struct TextDialect;
 class PlannerQueries;
 class TextCall;
 
-// Who asks for tokens, and what the answer may take.
+// The request that asks for tokens, and the bounds of the work for it.
 struct TokenCaller {
   const HttpRequest& request;
   StopCheck stop;
   ByteBudget::Share& held;  // empty at first; it may be grown
 };
 
-// Ids, or the text of ids, and the tokens of a slot's context.
+// Ids, or the text of ids, and the number of tokens of a slot's context.
 struct TokenAnswer {
   std::vector<int32_t> ids = {};
   std::string text = "";
@@ -56,8 +56,8 @@ class HttpModels {
       const HttpRoom& room, const TextDialect& dialect, HttpRequest request,
       std::shared_ptr<HttpReply> reply) = 0;
 
-  // Whether the three functions below wait for others. Then the server's thread
-  // does not call them.
+  // Whether the three functions below wait for other processes. If so, the
+  // server's thread does not call them.
   virtual bool waits_for_tokens() const = 0;
   // The ids of a text. Errors: those of the model's name and of Tokenize.
   virtual absl::StatusOr<TokenAnswer> Tokenize(
@@ -71,7 +71,7 @@ class HttpModels {
   virtual absl::StatusOr<TokenAnswer> Detokenize(
       const v1::DetokenizeRequest& request, const TokenCaller& caller) = 0;
 
-  // Who answers the planner's queries, or null.
+  // The object that answers the planner's queries, or null.
   virtual PlannerQueries* planner() = 0;
 
   // Called with what keeps a model loaded, or with the error of its load.

@@ -19,7 +19,7 @@
 
 namespace plimsoll::services {
 
-// What OpenSSL and its buffers take for a connection with TLS, at most.
+// The most bytes that OpenSSL and its buffers take for a connection with TLS.
 inline constexpr size_t kTlsBytes = 128 << 10;
 
 // The limits of a server. What all connections buffer, for headers and for TLS,
@@ -42,8 +42,8 @@ struct HttpLimits {
   // Time for the handshake of TLS. Beyond: the connection is closed.
   absl::Duration handshake_time = absl::Seconds(10);
   // Time for a request line and its headers, from their first byte, and for the
-  // first byte of a new connection. Beyond: the connection is closed, as it is
-  // for the next four.
+  // first byte of a new connection. Beyond: the connection is closed. So it is
+  // for the times below, except notice_time.
   absl::Duration header_time = absl::Seconds(10);
   // Time for a request's body.
   absl::Duration body_time = absl::Seconds(30);
@@ -82,8 +82,8 @@ struct HttpOptions {
 // Thread-safe, except for construction and destruction.
 class HttpServer {
  public:
-  // `messages` counts the bodies of requests; it outlives the server, as
-  // whatever `handler` uses does.
+  // `messages` counts the bodies of requests. It must outlive the server, and
+  // so must everything that `handler` uses.
   // Errors: kInvalidArgument if options.listen is not HOST:PORT, and those of
   // ReadServerTls; kUnavailable if it cannot listen there; kResourceExhausted
   // without another thread.

@@ -45,7 +45,7 @@ class HttpTls {
   PollTimer timer_;
   ServerPem pem_;  // of `context_`
   std::unique_ptr<boost::asio::ssl::context> context_;
-  absl::Status last_;  // of the last look, so that the log says it once
+  absl::Status last_;  // of the last reading, so that the log says it once
 };
 
 // Whether a handshake failed because the client spoke HTTP without TLS.

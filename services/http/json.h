@@ -30,8 +30,8 @@ std::optional<int64_t> WholeNumber(const Json& value, int64_t min, int64_t max);
 absl::StatusOr<Json> ReadBody(absl::string_view body);
 
 // The fields of a JSON object that comes from a client. Each field is read once
-// or ignored by name, so that End finds those that nobody knows. A field that
-// is null counts as absent.
+// or ignored by name, so that End finds unknown fields. A field that is null
+// counts as absent.
 //
 // Errors of all methods: kInvalidArgument that begins with the field's name.
 class JsonFields {

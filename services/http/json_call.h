@@ -18,8 +18,8 @@ struct JsonPath {
   absl::StatusOr<Json> (*answer)(HttpModels& models, JsonFields& fields,
                                  const TokenCaller& caller);
   ErrorWriter error;
-  // True if an answer takes long or waits for others. Then the server's thread
-  // never makes it, and quick work never waits for it.
+  // True if an answer takes long or waits for other processes. Then the
+  // server's thread never makes it, and quick work never waits for it.
   bool is_long = false;
 };
 

@@ -33,16 +33,17 @@ class MetricsServer {
 
   // They are called on the server's own thread.
   struct Sources {
-    std::function<std::string()> metrics;  // what a scrape is answered with
+    std::function<std::string()> metrics;  // the reply to a scrape
     std::function<bool()> is_ready;        // whether the process takes calls
     // Whether nothing in the process hangs; null: nothing does.
     std::function<bool()> is_alive = nullptr;
   };
 
-  // What `sources` use outlives the server. Errors: those of HttpServer::Start.
+  // Everything that `sources` use must outlive the server. Errors: those of
+  // HttpServer::Start.
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(
       const std::string& listen, Sources sources);
-  // Starts one, or returns null if `listen` is empty.
+  // Starts a server, or returns null if `listen` is empty.
   static absl::StatusOr<std::unique_ptr<MetricsServer>> StartIfAny(
       const std::string& listen, Sources sources);
   MetricsServer(const MetricsServer&) = delete;

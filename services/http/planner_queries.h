@@ -25,8 +25,8 @@ inline constexpr absl::string_view kPlannerPath =
 class PlannerQueries {
  public:
   virtual ~PlannerQueries() = default;
-  // Answers `method`, such as "Plan", whose messages the two others are.
-  // Errors: those of the call; those of the caller's stop.
+  // Answers `method`, such as "Plan". `request` and `response` are messages of
+  // this method. Errors: those of the call; those of the caller's stop.
   virtual absl::Status Ask(absl::string_view method,
                            const google::protobuf::Message& request,
                            google::protobuf::Message& response,

@@ -1,4 +1,4 @@
-// What a dialect may use while it reads a body.
+// The resources that a dialect may use while it reads a body.
 #ifndef PLIMSOLL_SERVICES_HTTP_READ_ROOM_H_
 #define PLIMSOLL_SERVICES_HTTP_READ_ROOM_H_
 

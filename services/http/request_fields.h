@@ -53,8 +53,8 @@ absl::Status ReadLogprobs(JsonFields& fields, v1::ResponseOptions& response);
 // for what replies need to show tokens.
 void AskForLogprobs(int64_t n_candidates, v1::ResponseOptions& response);
 
-// Reads "stream" into `job` and returns the fields of "stream_options", if it
-// is there, for the caller to read what its API has of them and to end them.
+// Reads "stream" into `job`, and returns the fields of "stream_options" if it
+// is there. The caller reads the fields that its API has, and calls End.
 absl::StatusOr<std::optional<JsonFields>> ReadStream(JsonFields& fields,
                                                      TextJob& job);
 
@@ -82,7 +82,7 @@ absl::Status ReadReasoning(JsonFields& fields,
 absl::Status ReadThoughtLimit(JsonFields& fields, const std::string& name,
                               v1::StoppingOptions& stopping);
 
-// What a tool said, as the JSON that models read: `text` itself if it is JSON,
+// A tool's response as the JSON that models read: `text` itself if it is JSON,
 // otherwise a JSON string of it.
 std::string ToolResponse(const std::string& text);
 

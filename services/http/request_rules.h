@@ -1,5 +1,5 @@
-// Which requests a browser may have been tricked into sending: checks of the
-// headers Host and Origin.
+// Checks of the headers Host and Origin, against requests that a web page
+// tricks a browser into sending.
 #ifndef PLIMSOLL_SERVICES_HTTP_REQUEST_RULES_H_
 #define PLIMSOLL_SERVICES_HTTP_REQUEST_RULES_H_
 
@@ -17,10 +17,10 @@ namespace plimsoll::services {
 bool IsAllowedHost(absl::string_view host,
                    const std::vector<std::string>& allowed);
 
-// Returns whether a request that changes something is answered. Browsers say by
-// Origin which page sends it; other clients have no such header, and `origin`
-// is then empty. The page must come from this server, whose Host header is
-// `host`, or be one of `allowed`, such as "https://chat.example.com".
+// Returns whether a request that changes something is answered. Browsers name
+// the page that sends a request in Origin. Other clients send no such header;
+// `origin` is then empty. The page must come from this server, whose Host
+// header is `host`, or be one of `allowed`, such as "https://chat.example.com".
 bool IsAllowedOrigin(absl::string_view origin, absl::string_view host,
                      const std::vector<std::string>& allowed);
 

@@ -1,5 +1,5 @@
-// Keeps responses of OpenAI's API that clients may come back to: to read them,
-// or to go on with the conversation that they end.
+// Keeps responses of OpenAI's API. Clients may read them later, or continue the
+// conversation that they end.
 #ifndef PLIMSOLL_SERVICES_HTTP_RESPONSE_STORE_H_
 #define PLIMSOLL_SERVICES_HTTP_RESPONSE_STORE_H_
 

@@ -28,7 +28,7 @@
 
 namespace plimsoll::services {
 
-// Where calls by HTTP run. All of it outlives them.
+// The objects that HTTP calls use. All of them must outlive the calls.
 struct HttpRoom {
   HttpModels& models;
   CallGate& gate;
@@ -48,12 +48,12 @@ struct TextDialect {
   std::unique_ptr<ReplyFormat> (*new_format)(const TextJob& job,
                                              ReplyHead head);
   ErrorWriter error;
-  // Appends to a stream that its model is loaded, and how much of it is there
-  // in percent. Null: the dialect has no words for that.
+  // Appends to a stream a notice that its model is being loaded, with the
+  // percentage that is loaded. Null: the dialect has no such notice.
   void (*append_wait)(int percent, std::string& events) = nullptr;
   const char* stream_type = "text/event-stream";
-  // A body with this text may have the server read more than the body. Null:
-  // none does.
+  // If a body contains this text, the server may read more than the body for
+  // it. Null: there is no such text.
   const char* asks_for_more = nullptr;
 };
 
@@ -74,7 +74,7 @@ class TextCall : public EventSource,
   // The most bytes of a choice that wait, counted as on the wire of
   // plimsoll.v1.
   static constexpr int64_t kMaxPendingBytes = 64 << 10;
-  // Bytes of a request's key of affinity; longer ones are cut.
+  // The most bytes of a request's key of affinity; longer keys are cut.
   static constexpr size_t kMaxAffinityBytes = 256;
 
   // Answers `request` by `reply`. A small one is prepared at once, another one
@@ -108,9 +108,9 @@ class TextCall : public EventSource,
   // added.
   virtual absl::Status Begin() = 0;
 
-  // The model is being loaded, `percent` says how much of it is there. Until
-  // EndWait, a stream says it now and then, where its dialect can. `percent` is
-  // called on the server's thread, and the call is there while it runs.
+  // Notes that the model is being loaded. `percent` returns how much of it is
+  // loaded. Until EndWait, a stream reports this now and then, if its dialect
+  // can. `percent` is called on the server's thread, while the call exists.
   void BeginWait(std::function<int()> percent);
   // Says that the wait is over and took `time`. It may be called before
   // BeginWait.
@@ -133,9 +133,9 @@ class TextCall : public EventSource,
   void Fail(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
   // Makes all choices end, and then the reply, because of `status`.
   void Break(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
-  // A choice has a part for the stream.
+  // Notes that a choice has a part for the stream.
   void OnPart();
-  // A choice has ended, or all are there.
+  // Notes that a choice has ended, or that all choices were added.
   void OnChoiceEnd(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
   // Whether all of a reply is in memory until its end.
   bool IsKept() const { return !job_.is_streamed || job_.keeps_reply; }
@@ -153,20 +153,20 @@ class TextCall : public EventSource,
   // Whether the server's thread reads the body.
   const bool is_inline_;
   TextJob job_;
-  std::unique_ptr<ReplyFormat> format_;  // before the first part comes
+  std::unique_ptr<ReplyFormat> format_;  // made before the first part comes
   std::atomic<bool> is_failed_ = false;
-  // Bytes on the wire of plimsoll.v1 of all that came.
+  // Bytes, as on the wire of plimsoll.v1, of all parts that came.
   std::atomic<int64_t> whole_bytes_ = 0;
 
  private:
-  // Writes into the stream how far the load is. Returns whether the wait goes
-  // on.
+  // Writes the progress of the load into the stream. Returns whether the wait
+  // goes on.
   bool SayProgress();
   // Reads the body, and then begins.
   absl::Status Read();
   void AbandonAll() ABSL_LOCKS_EXCLUDED(mu_);
   Choice& ChoiceAt(size_t index) ABSL_LOCKS_EXCLUDED(mu_);
-  // All choices have ended.
+  // Ends the reply after all choices have ended.
   void Finish() ABSL_LOCKS_EXCLUDED(mu_);
   void SendWhole() ABSL_LOCKS_EXCLUDED(mu_);
   HttpResponse WholeReply() ABSL_LOCKS_EXCLUDED(mu_);
@@ -178,7 +178,7 @@ class TextCall : public EventSource,
   std::function<int()> percent_;  // of the load, from BeginWait on
   std::atomic<bool> has_waited_ = false;
   bool is_notice_due_ = false;  // used by the server's thread only
-  absl::Duration load_time_ = absl::ZeroDuration();  // before Begin has gone on
+  absl::Duration load_time_ = absl::ZeroDuration();  // set by EndWait
   absl::Mutex mu_;
   // It only grows. The choices call this object while they hold their own
   // locks, so `mu_` is never held while a choice is called.

@@ -35,7 +35,7 @@ struct TextJob {
   // Tokens of context that a slot must have at least.
   int64_t least_n_ctx = 0;
   bool is_streamed = false;
-  bool has_usage = false;  // whether a stream says at its end what it used
+  bool has_usage = false;  // whether a stream ends with its usage
   // Whether the format of a stream keeps the whole reply to its end.
   bool keeps_reply = false;
   // Bytes that the call holds to its end, in addition to its prompts.
@@ -46,7 +46,7 @@ struct TextJob {
   // other paths.
   std::shared_ptr<ResponseDraft> response = nullptr;
 
-  // True if it requests no reply, only that the model is unloaded once nobody
+  // True if it requests no reply, but the unloading of the model once nobody
   // uses it.
   bool IsUnload() const {
     return n_choices == 0 && keep_alive == absl::ZeroDuration();

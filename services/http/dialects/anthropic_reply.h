@@ -10,14 +10,14 @@
 
 namespace plimsoll::services {
 
-// Replies of /v1/messages: one to one prompt.
+// Replies of /v1/messages. A request has one prompt and one reply.
 std::unique_ptr<ReplyFormat> NewMessagesFormat(const TextJob& job,
                                                ReplyHead head);
 
 // The reply for `status`: {"type": "error", "error": {"type", "message"}}.
 HttpResponse AnthropicError(const absl::Status& status);
 
-// Appends an event that only says that the connection lives.
+// Appends an event that only shows that the connection is alive.
 void AppendPing(int percent, std::string& events);
 
 }  // namespace plimsoll::services

@@ -12,8 +12,7 @@
 namespace plimsoll::services {
 
 // The body of /v1/messages.
-// Errors: kInvalidArgument naming the parameter, for one that is not known,
-// too.
+// Errors: kInvalidArgument naming the parameter, also if it is unknown.
 absl::StatusOr<TextJob> ReadMessages(const Json& body);
 
 // The body of /v1/messages/count_tokens: a model's name and a conversation.

@@ -1,5 +1,5 @@
-// Reads a conversation and its tools in OpenAI's dialect. Others have the same
-// form of tools, or nearly so.
+// Reads a conversation and its tools in OpenAI's dialect. Other dialects have
+// the same form of tools, or nearly the same.
 #ifndef PLIMSOLL_SERVICES_HTTP_DIALECTS_CHAT_MESSAGES_H_
 #define PLIMSOLL_SERVICES_HTTP_DIALECTS_CHAT_MESSAGES_H_
 
@@ -16,7 +16,7 @@ namespace plimsoll::services {
 // Errors: kInvalidArgument naming the field.
 absl::Status ReadConversation(JsonFields& fields, v1::ChatPrompt& chat);
 
-// Reads "tools". Errors of this and of what follows: as above.
+// Reads "tools". Errors of this function and of the next ones: as above.
 absl::Status ReadFunctions(JsonFields& fields, v1::ChatPrompt& chat);
 
 // How an API writes a tool, and the choice of a tool.

@@ -12,7 +12,8 @@
 
 namespace plimsoll::services {
 
-// /api/tags: all models. `created_s` is the Unix time at which they came.
+// /api/tags: all models. `created_s` is the Unix time that the reply gives for
+// them.
 HttpResponse ListOllamaModels(const std::vector<ModelInfo>& models,
                               int64_t created_s);
 
@@ -20,7 +21,7 @@ HttpResponse ListOllamaModels(const std::vector<ModelInfo>& models,
 HttpResponse ListOllamaLoaded(const std::vector<ModelInfo>& models,
                               int64_t created_s);
 
-// /api/version: that of this build.
+// /api/version: the version of this build.
 HttpResponse OllamaVersion(const std::vector<ModelInfo>& models,
                            int64_t created_s);
 

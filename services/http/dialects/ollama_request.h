@@ -11,8 +11,7 @@ namespace plimsoll::services {
 
 // The body of /api/chat. Without messages it asks for no reply, only whether
 // the model is there.
-// Errors: kInvalidArgument naming the parameter, for one that is not known,
-// too.
+// Errors: kInvalidArgument naming the parameter, also if it is unknown.
 absl::StatusOr<TextJob> ReadOllamaChat(const Json& body);
 
 // The body of /api/generate. Without a prompt it asks for no reply. Errors: as

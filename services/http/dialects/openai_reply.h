@@ -8,7 +8,7 @@
 
 namespace plimsoll::services {
 
-// Replies of /v1/chat/completions, which have what `job` asks for.
+// Replies of /v1/chat/completions, with the parts that `job` asks for.
 std::unique_ptr<ReplyFormat> NewChatFormat(const TextJob& job, ReplyHead head);
 
 // Replies of /v1/completions.

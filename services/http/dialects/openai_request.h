@@ -10,8 +10,7 @@
 namespace plimsoll::services {
 
 // The body of /v1/chat/completions.
-// Errors: kInvalidArgument naming the parameter, for one that is not known,
-// too.
+// Errors: kInvalidArgument naming the parameter, also if it is unknown.
 absl::StatusOr<TextJob> ReadChatCompletion(const Json& body);
 
 // The body of /v1/completions. Errors: as above.

@@ -36,8 +36,8 @@ class PartOrder {
   Parts Of(const ReplyFormat::Part& part);
 
  private:
-  uint32_t n_calls_ = 0;     // that are complete
-  bool has_pieces_ = false;  // the next call has some
+  uint32_t n_calls_ = 0;     // complete calls
+  bool has_pieces_ = false;  // pieces of the next call have come
 };
 
 // Appends a comment that says how much of the model is loaded. Clients of

@@ -12,11 +12,10 @@
 
 namespace plimsoll::services {
 
-// Builds a conversation. Items of the assistant in a row become one message, as
-// models see it: what it thought, what it said and the calls that it made. The
-// tool that an output is of is found by the id of its call, which may be an
-// item of an earlier turn. A call that is incomplete is left out, and so is its
-// output.
+// Builds a conversation. Consecutive items of the assistant become one message
+// for the model, with its reasoning, its text and its calls. The id of an
+// output's call tells which tool the output is from; the call may be an item of
+// an earlier turn. A call that is incomplete is left out, and so is its output.
 class ItemReader {
  public:
   // `chat` outlives it.
@@ -24,8 +23,8 @@ class ItemReader {
 
   // Adds a system message, unless the text is empty.
   void AddInstructions(const std::string& text);
-  // Adds a user's text, or an array of items. `name` is the array's in errors.
-  // Errors: kInvalidArgument naming the field.
+  // Adds a user's text, or an array of items. `name` is the array's name in
+  // errors. Errors: kInvalidArgument naming the field.
   absl::Status Read(const Json& input, const std::string& name);
 
  private:

@@ -20,7 +20,7 @@ inline constexpr int64_t kMaxTurnBytes = 1 << 20;
 // Names in "include".
 inline constexpr size_t kMaxIncluded = 16;
 
-// What a response needs of its request, beside the prompt.
+// The parts of a request, beside the prompt, that its response needs.
 struct ResponseDraft {
   ResponseShelf shelf;     // where it is kept
   bool is_kept = true;     // "store"
@@ -30,9 +30,9 @@ struct ResponseDraft {
 };
 
 // The body of POST /v1/responses.
-// Errors: kInvalidArgument naming the parameter, for one that is not known,
-// too; kNotFound if there is no response of previous_response_id;
-// kResourceExhausted if `room` cannot hold the turns.
+// Errors: kInvalidArgument naming the parameter, also if it is unknown;
+// kNotFound if there is no response of previous_response_id; kResourceExhausted
+// if `room` cannot hold the turns.
 absl::StatusOr<TextJob> ReadResponse(const Json& body, ReadRoom& room);
 
 }  // namespace plimsoll::services

@@ -1,5 +1,5 @@
-// Tokens of replies as JSON, as several dialects have them. They have their
-// bytes, as requests of these dialects ask for.
+// Tokens of replies as JSON, in the form of several dialects. Their bytes are
+// there, because requests of these dialects ask for them.
 #ifndef PLIMSOLL_SERVICES_HTTP_DIALECTS_TOKEN_JSON_H_
 #define PLIMSOLL_SERVICES_HTTP_DIALECTS_TOKEN_JSON_H_
 
@@ -16,7 +16,7 @@ namespace plimsoll::services {
 // the part.
 std::vector<const v1::GeneratedToken*> TextTokens(
     const ReplyFormat::Part& part);
-// The text of one token's bytes; those that are no whole character become
+// The text of one token's bytes; bytes that are no whole character become
 // U+FFFD.
 std::string TokenText(absl::string_view bytes);
 // [{"token", "logprob", "bytes", "top_logprobs"}] for the tokens of a part.

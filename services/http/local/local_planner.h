@@ -26,7 +26,7 @@ namespace plimsoll::services {
 // It grants nothing: its ledger only knows the devices.
 class LocalPlanner final : public PlannerQueries {
  public:
-  // The ledger's: the feed of devices, and the watch of processes.
+  // The threads of the ledger: the feed of devices, and the watch of processes.
   static constexpr int kThreads = 2;
 
   // Requests may name `models` and `devices`, and the devices of the installed

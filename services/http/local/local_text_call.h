@@ -12,7 +12,7 @@
 
 namespace plimsoll::services {
 
-// A choice is a sequence of an engine.
+// Each choice is a sequence of an engine.
 class LocalTextCall final : public TextCall {
  public:
   // `registry` outlives it.
@@ -24,7 +24,7 @@ class LocalTextCall final : public TextCall {
  private:
   class Sequence;
 
-  // Has Submit run when the model is there.
+  // Runs Submit once the model is loaded.
   absl::Status Begin() override;
   // Carries out a job that IsUnload.
   absl::Status Unload();
@@ -34,7 +34,7 @@ class LocalTextCall final : public TextCall {
                           v1::StreamGenerateRequest& request);
 
   ModelRegistry& registry_;
-  ServedModel model_;                    // once it is there, until Submit
+  ServedModel model_;                    // from its load until Submit
   std::vector<ByteBudget::Share> held_;  // of each prompt, until the end
 };
 
