@@ -1,4 +1,4 @@
-// What one check of a model's file has found.
+// The result of one check of a model's file.
 #ifndef PLIMSOLL_SERVICES_CLI_BACKENDS_CHECK_H_
 #define PLIMSOLL_SERVICES_CLI_BACKENDS_CHECK_H_
 
@@ -9,8 +9,8 @@
 
 namespace plimsoll::cli {
 
-// A note is worth reading, but the model may well be sound. A check that is
-// left out is a note as well, which says why.
+// A note is worth reading, but the model may be sound. A check that is left out
+// is a note that says why.
 enum class CheckState { kOk, kNote, kFailed };
 
 struct Check {

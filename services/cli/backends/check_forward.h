@@ -1,5 +1,5 @@
 // Checks a model's forward pass: the CPU's kernels beside the reference's, and
-// what the model makes of a plain text.
+// the model's results for a plain text.
 #ifndef PLIMSOLL_SERVICES_CLI_BACKENDS_CHECK_FORWARD_H_
 #define PLIMSOLL_SERVICES_CLI_BACKENDS_CHECK_FORWARD_H_
 
@@ -26,21 +26,21 @@ namespace plimsoll::cli {
 inline constexpr double kExactTolerance = 0.003;
 inline constexpr double kDefaultTolerance = 0.3;
 
-// Tokens that the reference computes: as many as take it kReferenceSeconds, but
-// neither fewer than the least nor more than the most.
+// The reference computes as many tokens as it can in kReferenceSeconds, within
+// these limits.
 inline constexpr int64_t kLeastPassTokens = 3;
 inline constexpr int64_t kMostPassTokens = 12;
 inline constexpr double kReferenceSeconds = 60;
 
 int64_t PassTokens(const planner::ModelShape& shape);
 
-// Is told in a sentence what begins to be computed.
+// Called with a sentence about each computation when it begins.
 using TellStep = std::function<void(const std::string&)>;
 
 // Returns the checks "forward exact", "forward default" and "sanity". If the
 // model cannot run here, they are notes that say why.
-// Errors: those of loading an engine that are not about what cannot run or does
-// not fit; an interruption.
+// Errors: those of loading an engine, unless the model cannot run or does not
+// fit; an interruption.
 absl::StatusOr<std::vector<Check>> CheckForward(
     worker::ModelFile& file, const worker::Tokenizer& tokenizer, int n_threads,
     const TellStep& tell);

@@ -15,7 +15,7 @@ namespace plimsoll::cli {
 // At most this many findings of a check are listed; the rest is counted.
 inline constexpr size_t kMaxFindings = 10;
 
-// Is told how far the check is, before each chunk. An error of it ends the
+// Called with the progress of the check before each chunk. Its error ends the
 // check.
 using ByteFence =
     std::function<absl::Status(int64_t bytes_done, int64_t bytes_total)>;

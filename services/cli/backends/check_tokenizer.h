@@ -12,14 +12,14 @@ namespace plimsoll::cli {
 
 struct TokenizerCheck {
   Check check;
-  // Null if there is none in the file, or if this build does not know it.
+  // Null if the file has no tokenizer, or if this build does not know it.
   std::unique_ptr<worker::Tokenizer> tokenizer;
 };
 
 // Encodes texts of several kinds and decodes them again; the check fails if one
 // does not come back. It also fails for tables that contradict each other. A
 // tokenizer without BOS where the file wants one, or without a token that ends
-// a reply, is a note; so is one that is left out.
+// a reply, is a note; so is a check that is left out.
 TokenizerCheck CheckTokenizer(worker::ModelFile& file);
 
 }  // namespace plimsoll::cli

@@ -33,14 +33,14 @@ enum class ContextDefault { kShort, kLongestThatFits };
 planner::LoadOptions ToLoadOptions(const LoadFlags& flags, int64_t n_ctx_train,
                                    ContextDefault context_default);
 
-// A device of this machine, with `budget_bytes` or, without it, what is
-// available there.
+// A device of this machine, with `budget_bytes` or, without it, the bytes that
+// are available there.
 planner::SplitDevice BudgetHere(const planner::ModelShape& shape,
                                 const LoadFlags& flags,
                                 const worker::ComputeDevice& device,
                                 std::optional<int64_t> budget_bytes);
 
-// Adds to `profile` what a worker plans with before anything was measured: room
+// Adds to `profile` the figures of a worker that has measured nothing yet: room
 // for messages and, on a CPU, the bound on the runtime under `load`. Returns
 // that bound, which holds for the host of a worker on a GPU, too.
 int64_t PlanAsWorker(const planner::RuntimeLoad& load,
@@ -57,7 +57,7 @@ struct LoadedModel {
   std::unique_ptr<worker::Engine> engine;
   // Absent if the load needs no chat format.
   std::optional<worker::ChatFormatChoice> chat;
-  // The template of the file, where no built-in format is its own.
+  // The template of the file, if no built-in format matches it.
   std::shared_ptr<const worker::ModelTemplate> own_template;
 };
 

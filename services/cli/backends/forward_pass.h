@@ -1,5 +1,5 @@
 // Computes the log-probabilities of a short text with one set of kernels, and
-// compares what two of them give.
+// compares the results of two sets.
 #ifndef PLIMSOLL_SERVICES_CLI_BACKENDS_FORWARD_PASS_H_
 #define PLIMSOLL_SERVICES_CLI_BACKENDS_FORWARD_PASS_H_
 
@@ -37,7 +37,7 @@ struct PassSetup {
 absl::StatusOr<std::unique_ptr<worker::Engine>> LoadForPass(
     worker::ModelFile& file, const PassSetup& setup);
 
-// What a pass over a text gives.
+// The result of a pass over a text.
 struct PassResult {
   std::vector<float> logprobs;  // of every token after the first
   // The likeliest tokens after the text, the likeliest first.

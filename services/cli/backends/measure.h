@@ -1,5 +1,4 @@
-// Measures what an engine does on this machine: its rates, and the memory
-// bandwidth.
+// Measures an engine's rates on this machine, and the memory bandwidth.
 #ifndef PLIMSOLL_SERVICES_CLI_BACKENDS_MEASURE_H_
 #define PLIMSOLL_SERVICES_CLI_BACKENDS_MEASURE_H_
 
@@ -19,7 +18,7 @@ inline constexpr int64_t kShortPrompt = 16;
 // How often a rate is measured; the median counts.
 struct Repeats {
   int64_t n = 3;
-  // No further measurement begins once they took this long together.
+  // No further measurement begins once all together have taken this long.
   absl::Duration limit = absl::Seconds(1);
 };
 

@@ -27,8 +27,8 @@ inline constexpr std::chrono::seconds kUnaryTimeout{30};
 // Connects lazily, without retries.
 std::shared_ptr<grpc::Channel> Connect(const Endpoint& address);
 
-// The status of a call to `address`. If nobody answers there, it says what to
-// do.
+// The status of a call to `address`. If no server answers there, the message
+// says what to do.
 absl::Status CallStatus(const grpc::Status& status, const Endpoint& address);
 
 // Waits for an asynchronous call. Ctrl-C cancels it.

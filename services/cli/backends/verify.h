@@ -1,5 +1,5 @@
-// Checks a model's file: its tensors, its tokenizer, and whether what is
-// computed from it is sane.
+// Checks a model's file: its tensors, its tokenizer, and whether its results
+// are sane.
 #ifndef PLIMSOLL_SERVICES_CLI_BACKENDS_VERIFY_H_
 #define PLIMSOLL_SERVICES_CLI_BACKENDS_VERIFY_H_
 

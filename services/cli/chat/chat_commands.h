@@ -46,12 +46,12 @@ struct ChatCommandLine {
 // True if `message` is a command and not a text for the model. A text that
 // begins with a slash is written with two.
 bool IsChatCommand(absl::string_view message);
-// Takes the slash that escapes a text away from it.
+// Removes the slash that escapes a text.
 absl::string_view WithoutEscape(absl::string_view message);
 
 // Parses a message of which IsChatCommand is true.
-// Errors: kInvalidArgument for a name that no command has, with the nearest
-// one, and for an argument that is missing or too much.
+// Errors: kInvalidArgument for an unknown command, with the nearest name, and
+// for an argument that is missing or not allowed.
 absl::StatusOr<ChatCommandLine> ParseChatCommand(absl::string_view message);
 
 }  // namespace plimsoll::cli

@@ -50,7 +50,7 @@ class ChatConsole {
   absl::StatusOr<bool> Handle(const MessageLines::Message& message);
   absl::StatusOr<bool> RunCommand(absl::string_view text);
 
-  // These show an error; one that they return ends the chat.
+  // These show an error. An error that they return ends the chat.
   absl::Status AfterInterrupt(const absl::Status& status);
   absl::Status AfterMessage(const absl::Status& status);
   absl::Status AfterCommand(const absl::Status& status);
@@ -58,7 +58,7 @@ class ChatConsole {
   // Sends `message` with the seed that is set plus `seed_step`, and shows the
   // reply. Sets was_taken_. Errors end the chat.
   absl::Status Answer(const std::string& message, uint64_t seed_step);
-  // Shows what a reply took and left.
+  // Shows the evictions of a reply, its speed and the context that is left.
   void ShowReply(const v1::GenerateResponse& response);
   // Errors end the chat.
   absl::Status Regenerate();
@@ -90,9 +90,9 @@ class ChatConsole {
   const bool is_terminal_;
   Generator& generator_;
   Conversation conversation_;
-  uint64_t n_regenerated_ = 0;  // how often the last reply was
-  bool was_taken_ = false;      // the last message was
-  absl::Status failed_;         // the first command that did
+  uint64_t n_regenerated_ = 0;  // times that the last reply was regenerated
+  bool was_taken_ = false;      // the last message is part of the chat
+  absl::Status failed_;         // the first command that failed
 };
 
 }  // namespace plimsoll::cli

@@ -1,5 +1,5 @@
-// How replies are drawn and where they end, by name: what /set shows and
-// changes, and what a file of a chat keeps.
+// Settings for drawing and ending replies, by name. /set shows and changes
+// them, and a file of a chat keeps them.
 #ifndef PLIMSOLL_SERVICES_CLI_CHAT_CHAT_SETTINGS_H_
 #define PLIMSOLL_SERVICES_CLI_CHAT_CHAT_SETTINGS_H_
 

@@ -57,16 +57,16 @@ class Conversation {
   // the one that has the user's name, which keeps its own instructions.
   absl::Status Begin(std::optional<std::string> system);
 
-  // Says something. `how` has the options of a request; `on_piece` gets the
-  // reply as it comes, with its reasoning where the worker tells it apart. A
-  // session that the worker has closed meanwhile is opened again.
+  // Sends a message. `how` has the options of a request; `on_piece` gets the
+  // reply as it comes, with its reasoning if the worker separates it. A session
+  // that the worker has closed meanwhile is opened again.
   ChatReply Say(const std::string& message,
                 const v1::StreamGenerateRequest& how, OnReplyPiece on_piece);
 
   // Opens a session whose turns are those of `next`, whatever the session was
   // before. Errors: those of OpenSession; the chat is then what it was.
   absl::Status Replace(Transcript next);
-  // What was said since the chat began here.
+  // The turns since the chat began here.
   const Transcript& transcript() const { return transcript_; }
   // True if the session with the user's name was there before. Its instructions
   // and the turns that it had are not known here and not in transcript().
@@ -93,7 +93,7 @@ class Conversation {
                     const v1::StreamGenerateRequest& how,
                     OnReplyPiece on_piece);
   void Keep(ChatTurn turn);
-  // Notes that a session recomputes, and why, unless that is known.
+  // Adds a note that a session recomputes, and why, unless the note was shown.
   void NoteRecompute(const v1::Session& session);
 
   const ConversationOptions options_;

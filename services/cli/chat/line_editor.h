@@ -17,8 +17,8 @@ class LineReader {
   virtual ~LineReader() = default;
   // Reads the next line, without its line feed, behind `prompt`. Returns
   // nothing at the end. Errors: InterruptedError after Ctrl-C, which drops the
-  // line, and after a signal that asks the process to end; any other one means
-  // that no more can be read.
+  // line, and after a signal that asks the process to end; any other error
+  // means that no more can be read.
   virtual absl::StatusOr<std::optional<std::string>> Read(
       const std::string& prompt) = 0;
 };

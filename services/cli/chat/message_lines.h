@@ -28,7 +28,7 @@ class MessageLines {
 
   struct Message {
     std::string text;  // without blanks around it, unless it is a block
-    bool is_block;     // its text is for the model, also if it begins with "/"
+    bool is_block;     // the text is for the model, even if it begins with "/"
   };
   // Takes the message that is whole.
   Message Take();

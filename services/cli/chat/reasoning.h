@@ -1,4 +1,4 @@
-// Tells a reply's reasoning, where the reply marks it, from its answer.
+// Separates a reply's reasoning, if the reply marks it, from its answer.
 #ifndef PLIMSOLL_SERVICES_CLI_CHAT_REASONING_H_
 #define PLIMSOLL_SERVICES_CLI_CHAT_REASONING_H_
 
@@ -9,17 +9,17 @@
 
 namespace plimsoll::cli {
 
-// Reasoning is what a reply begins with in <think>...</think>, or in another
-// pair of marks that models have. Marks elsewhere in a reply are text. Text
+// Reasoning is the text at the beginning of a reply in <think>...</think>, or
+// in another known pair of marks. Marks elsewhere in a reply are text. Text
 // comes in any pieces; what may be part of a mark is held back.
 class ReasoningSplitter {
  public:
   struct Span {
     std::string text;
-    bool is_reasoning;  // the marks are
+    bool is_reasoning;  // the marks count as reasoning
   };
 
-  // Returns what is known of the text so far.
+  // Returns the spans that are certain now.
   std::vector<Span> Push(absl::string_view text);
   // Returns what is held back at the end.
   std::vector<Span> Finish();

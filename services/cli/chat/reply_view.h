@@ -1,4 +1,4 @@
-// What a terminal shows of a reply while it streams.
+// The view of a reply on a terminal while it streams.
 #ifndef PLIMSOLL_SERVICES_CLI_CHAT_REPLY_VIEW_H_
 #define PLIMSOLL_SERVICES_CLI_CHAT_REPLY_VIEW_H_
 
@@ -36,7 +36,7 @@ class ReplyView {
   const Style style_;
   ReasoningSplitter splitter_;
   WordWrap wrap_;
-  bool is_reasoning_ = false;      // what wrap_ holds is
+  bool is_reasoning_ = false;      // wrap_ holds reasoning
   bool is_before_answer_ = false;  // the last piece was PushReasoning's
 };
 

@@ -1,4 +1,4 @@
-// What was said in a chat, as its user knows it.
+// The turns of a chat, as its user knows them.
 #ifndef PLIMSOLL_SERVICES_CLI_CHAT_TRANSCRIPT_H_
 #define PLIMSOLL_SERVICES_CLI_CHAT_TRANSCRIPT_H_
 
@@ -21,12 +21,12 @@ struct ChatTurn {
 };
 
 struct Transcript {
-  // A chat may go on for ever, and its transcript may not: beyond these limits
+  // A chat may go on for ever, but its transcript has these limits. Beyond them
   // the oldest turns are forgotten.
   static constexpr size_t kMaxTurns = 16'384;
   static constexpr int64_t kMaxBytes = int64_t{64} << 20;
-  // What one request says at most of what was said before. A message of gRPC
-  // has 4 MiB.
+  // The most turns, and their most bytes, that one request repeats. A message
+  // of gRPC has 4 MiB.
   static constexpr size_t kMaxSentTurns = 2'048;
   static constexpr int64_t kMaxSentBytes = int64_t{3} << 20;
 
@@ -37,8 +37,8 @@ struct Transcript {
   int64_t Add(ChatTurn turn);
 };
 
-// Tells `request` the system message and the newest turns, as many as a request
-// may have.
+// Adds to `request` the system message, and as many of the newest turns as a
+// request may have.
 void AddTurns(const Transcript& transcript, v1::OpenSessionRequest& request);
 
 }  // namespace plimsoll::cli

@@ -19,7 +19,7 @@ class WordWrap {
   // `width` is at least 1. The text begins at the first column.
   explicit WordWrap(int64_t width) : width_(width) {}
 
-  // The window is now as wide as this.
+  // Sets the width of the window.
   void SetWidth(int64_t width) { width_ = width; }
 
   // Returns what can be printed now.

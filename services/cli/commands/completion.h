@@ -10,7 +10,7 @@
 
 namespace plimsoll::cli {
 
-// What may be given as a value.
+// The values that an option may have.
 struct ValueHint {
   bool is_file = false;
   bool is_list = false;             // several, with commas between them

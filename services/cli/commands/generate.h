@@ -1,4 +1,4 @@
-// The flags of `generate`, and its two ways: one prompt, or a batch.
+// The flags of `generate`, and its two forms: one prompt, or a batch.
 #ifndef PLIMSOLL_SERVICES_CLI_COMMANDS_GENERATE_H_
 #define PLIMSOLL_SERVICES_CLI_COMMANDS_GENERATE_H_
 
@@ -32,7 +32,7 @@ struct GenerateFlags {
   SamplingFlags sampling;
   RollFlags roll;
   ConstraintFlags constraint;
-  // What the constraint's flags ask for; absent without them.
+  // The constraint of the flags; absent without such flags.
   std::optional<v1::OutputConstraint> output_constraint;
   std::string output;
 };

@@ -1,5 +1,5 @@
-// The flags of `plimsoll serve`, and the settings of it that may change while
-// it runs.
+// The flags of `plimsoll serve`, and the settings that may change while it
+// runs.
 #ifndef PLIMSOLL_SERVICES_CLI_COMMANDS_SERVE_FLAGS_H_
 #define PLIMSOLL_SERVICES_CLI_COMMANDS_SERVE_FLAGS_H_
 
@@ -43,7 +43,7 @@ struct ServeFlags {
 
 void AddServeFlags(CLI::App& command, ServeFlags& flags);
 
-// The files that the operands mean, with their names.
+// Returns the models that the operands name.
 // Errors: UsageError; those of OpenModel.
 absl::StatusOr<std::vector<services::ModelFlag>> FindModels(
     const std::vector<std::string>& operands);

@@ -34,8 +34,8 @@ struct WhatIfFlags {
 // Adds the flags that take lists, one for each axis.
 void AddAxisFlags(CLI::App& app, WhatIfFlags* flags);
 
-// The context 'max' stands for this if the file is not on this machine: no
-// model has more.
+// The context 'max' means this number if the file is not on this machine. No
+// model has a longer context.
 inline constexpr int64_t kMostContext = std::numeric_limits<uint32_t>::max();
 
 // Makes the request for `flags` without its source, and puts the labels of its

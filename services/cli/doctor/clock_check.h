@@ -7,8 +7,9 @@
 
 namespace plimsoll::cli {
 
-// The time of day with the boot clock (services::BootTime) before and after it,
-// so that a process that was stopped in between is no jump of a clock.
+// The time of day, with the boot clock (services::BootTime) before and after
+// it. So a process that was stopped in between does not look like a jump of a
+// clock.
 struct ClockReading {
   absl::Time boot_before;
   absl::Time wall;

@@ -1,4 +1,4 @@
-// What one check of `plimsoll doctor` has found.
+// The result of one check of `plimsoll doctor`.
 #ifndef PLIMSOLL_SERVICES_CLI_DOCTOR_DIAGNOSIS_H_
 #define PLIMSOLL_SERVICES_CLI_DOCTOR_DIAGNOSIS_H_
 

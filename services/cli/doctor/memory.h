@@ -1,4 +1,5 @@
-// The machine's memory: what is available, and what makes readings of it wrong.
+// The machine's memory: how much is available, and settings that make readings
+// of it wrong.
 #ifndef PLIMSOLL_SERVICES_CLI_DOCTOR_MEMORY_H_
 #define PLIMSOLL_SERVICES_CLI_DOCTOR_MEMORY_H_
 

@@ -1,4 +1,4 @@
-// Servers at an address: whether they answer, and what they say of themselves.
+// Servers at an address: whether they answer, and their own reports.
 #ifndef PLIMSOLL_SERVICES_CLI_DOCTOR_SERVERS_H_
 #define PLIMSOLL_SERVICES_CLI_DOCTOR_SERVERS_H_
 
@@ -12,7 +12,7 @@
 
 namespace plimsoll::cli {
 
-// What a planner answered.
+// The answers of a planner.
 struct PlannerReadings {
   v1::ListDevicesResponse devices;
   v1::ListLeasesResponse leases;

@@ -1,4 +1,4 @@
-// Flags that say what a reply must be, and how they enter a request.
+// Flags for the form of a reply, and how they enter a request.
 #ifndef PLIMSOLL_SERVICES_CLI_FLAGS_CONSTRAINT_FLAGS_H_
 #define PLIMSOLL_SERVICES_CLI_FLAGS_CONSTRAINT_FLAGS_H_
 

@@ -18,7 +18,7 @@
 
 namespace plimsoll::cli {
 
-// A server, and what its client shows it.
+// A server's address, and the credentials of its client.
 struct Endpoint {
   std::string address;  // empty = this process
   services::ClientSecurity security = {};

@@ -44,8 +44,8 @@ absl::StatusOr<std::unique_ptr<worker::ModelFile>> OpenModel(
 absl::StatusOr<std::unique_ptr<worker::Tokenizer>> OpenTokenizer(
     const std::string& model);
 
-// Reads what can be planned of ResolveModel(model), which may be several files.
-// Errors: those of OpenPlanSource, with the messages of OpenModel.
+// Reads the source of a plan from ResolveModel(model), which may be several
+// files. Errors: those of OpenPlanSource, with the messages of OpenModel.
 absl::StatusOr<services::PlanSource> OpenPlannable(const std::string& model);
 
 // Returns the bytes of the projector in ResolveModel(path).

@@ -14,14 +14,14 @@ inline constexpr absl::Duration kInterruptPoll = absl::Milliseconds(50);
 // What SIGHUP means.
 enum class Hangup {
   kEnds,   // the terminal is gone: the process is to end
-  kNoted,  // TakeHangup() tells of it, and nothing else happens
+  kNoted,  // TakeHangup() reports it, and nothing else happens
 };
 
 // While an object of this class lives, SIGINT, SIGTERM and, unless it is
 // ignored, SIGHUP set a flag. At its beginning it forgets an earlier Ctrl-C. A
 // second SIGINT or SIGTERM kills the process, so that nothing can hang; a
-// second SIGHUP, which a terminal that is closed may send, does nothing, also
-// later. Objects are not nested.
+// second SIGHUP, which a closed terminal may send, does nothing, even later.
+// Objects are not nested.
 class InterruptScope {
  public:
   explicit InterruptScope(Hangup hangup = Hangup::kEnds);

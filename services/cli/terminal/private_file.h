@@ -11,8 +11,8 @@ namespace plimsoll::cli {
 
 // Writes a new file of mode 0600 and puts it in the place of `path`, so that
 // there is always a whole one.
-// Errors: kUnavailable with the path and the system's reason; what was at
-// `path` stays then.
+// Errors: kUnavailable with the path and the system's reason; the old file at
+// `path` then stays.
 absl::Status WritePrivateFile(const std::string& path, absl::string_view text);
 
 }  // namespace plimsoll::cli

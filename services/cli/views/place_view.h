@@ -1,5 +1,5 @@
-// Shows a placement: a line for each device, then the models without a place
-// and why.
+// Shows a placement: a line for each device, then the models without a place,
+// with the reasons.
 #ifndef PLIMSOLL_SERVICES_CLI_VIEWS_PLACE_VIEW_H_
 #define PLIMSOLL_SERVICES_CLI_VIEWS_PLACE_VIEW_H_
 

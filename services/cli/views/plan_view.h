@@ -13,7 +13,7 @@
 namespace plimsoll::cli {
 
 // The plan's bytes by kind: weights, kv, scratch, host, margin. They sum to
-// total_bytes. What the regions leave of it (alignment, the allocator's
+// total_bytes. The part of it outside all regions (alignment, the allocator's
 // rounding) counts as scratch.
 std::vector<Segment> SegmentsOf(const v1::MemoryPlan& plan);
 

@@ -1,4 +1,5 @@
-// Writes a plan as manifests of Kubernetes: what the pod of a worker asks for.
+// Writes a plan as manifests of Kubernetes: the resources that the pod of a
+// worker requests.
 #ifndef PLIMSOLL_SERVICES_CLI_VIEWS_POD_VIEW_H_
 #define PLIMSOLL_SERVICES_CLI_VIEWS_POD_VIEW_H_
 
@@ -22,15 +23,15 @@ struct PodModel {
 // The memory of a worker's pod, in bytes.
 struct PodMemory {
   int64_t plan = 0;     // the plan's on the host, pages of a mapped file too
-  int64_t runtime = 0;  // the process once more, or at all if it has a GPU
+  int64_t runtime = 0;  // the process: a second time, or once with a GPU
   int64_t driver = 0;   // a GPU's driver, estimated; 0 without a GPU
   int64_t page_tables = 0;  // the kernel's, for all of these in pages of 4 KiB
   int64_t total = 0;        // their sum in whole MiB
 };
 
-// Returns the memory for which a pod must ask so that its load is admitted and
-// it is never killed for what it takes. On a CPU the process is counted twice:
-// when it plans, it holds already what its plan counts as runtime.
+// Returns the memory that a pod must request so that its load is admitted and
+// it is never killed for its memory. On a CPU the process is counted twice:
+// when it plans, it already holds the memory that its plan counts as runtime.
 // Errors: kOutOfRange if the sum does not fit in int64.
 absl::StatusOr<PodMemory> PodMemoryOf(const planner::MemoryPlan& plan,
                                       const PodModel& model);

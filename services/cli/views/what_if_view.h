@@ -39,7 +39,7 @@ struct MapAxes {
   GridAxis columns = GridAxis::kSlots;
 };
 
-// What a cell shows of a plan.
+// The result of a plan that a cell shows.
 enum class Heat {
   kLow,     // to 50 % of the budget
   kMiddle,  // to 75 %
@@ -56,7 +56,7 @@ std::string CellText(const v1::WhatIfPoint& point);
 
 struct GridCell {
   const v1::WhatIfPoint* point;
-  bool is_best;  // on the frontier, and not all that fits is
+  bool is_best;  // on the frontier, unless all plans that fit are
 };
 
 // One heat map: all values of two axes, and one value of each other axis.
