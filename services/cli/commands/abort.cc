@@ -85,7 +85,7 @@ void AddAbort(CLI::App& app, Commands& commands) {
   command->add_flag("--all", flags->all, "Every request of every model");
   command
       ->add_option("--reason", flags->reason,
-                   "Why, for the clients; at most 256 bytes")
+                   "The reason for the clients; at most 256 bytes")
       ->type_name("TEXT");
   AddOutput(*command, &flags->output, {"table", "json"});
   command->callback([flags, &commands] {

@@ -35,12 +35,12 @@ constexpr char kBenchDescription[] =
     "Measure how fast a model runs on this machine, in some ten seconds\n"
     "Loads it twice: for one sequence (start, prefill, decode, memory), then "
     "for as many as --batch names; and once more with --at-positions, where "
-    "each run fills the cache first. Rates are medians. Decode reads "
-    "weights for every step, so the memory's read bandwidth, measured as well, "
-    "bounds it: all of them where every logit is computed, as log-"
-    "probabilities need, fewer where it is known that most tokens of the "
-    "vocabulary are not among the likeliest. Shares of the bandwidth are those "
-    "of reading them all.";
+    "each run fills the cache first. Rates are medians. Decode reads weights "
+    "in every step, so the memory's read bandwidth, which is measured as well, "
+    "bounds it. A step reads all weights if it computes every logit, as "
+    "log-probabilities need. It reads fewer if most tokens of the vocabulary "
+    "are known not to be among the likeliest. Shares of the bandwidth are "
+    "those of reading all weights.";
 
 constexpr char kBenchFooter[] =
     "Examples:\n"
@@ -327,14 +327,14 @@ void AddBench(CLI::App& app, Commands& commands) {
            {.name = "--decode-tokens",
             .min = 2,
             .max = kMaxTokens,
-            .help = "Tokens that each of them generates (32)"})
+            .help = "Tokens that each sequence generates (32)"})
       ->group(group);
   AddCount(
       *command, &flags->runs,
       {.name = "--runs",
        .min = 1,
        .max = kMaxTokens,
-       .help = "Times that a figure is taken at most; a second is enough (3)"})
+       .help = "The most runs for a figure; after a second no more begin (3)"})
       ->group(group);
   AddOutput(*command, &flags->output, {"table", "json"});
   AddLoadFlags(*command, &flags->load);

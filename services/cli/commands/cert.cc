@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr char kCertDescription[] =
     "Make certificates for TLS\n"
-    "'plimsoll cert dev DIR' makes those for trying it on one machine.";
+    "'plimsoll cert dev DIR' makes certificates for trying it on one machine.";
 
 constexpr char kDevDescription[] =
     "Make a CA and certificates of a server and of a client, for a year\n"
@@ -113,7 +113,7 @@ void AddCert(CLI::App& app, Commands& commands) {
   CLI::App* dev = command->add_subcommand("dev", kDevDescription);
   dev->footer(kDevFooter);
   auto flags = std::make_shared<DevFlags>();
-  dev->add_option("folder", flags->folder, "Where the files are to be")
+  dev->add_option("folder", flags->folder, "The folder for the files")
       ->type_name("DIR")
       ->required();
   dev->add_option("--host", flags->hosts,

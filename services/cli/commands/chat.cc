@@ -25,9 +25,9 @@ namespace {
 
 constexpr char kChatDescription[] =
     "Talk with a model\n"
-    "A line is a message; the answer comes as it is made. When the context is "
-    "full the oldest messages leave with their answers, --system never does, "
-    "so a chat may go on for ever.\n"
+    "A line is a message, and the answer streams. When the context is full, "
+    "the oldest messages leave with their answers, but --system never does, so "
+    "a chat may go on for ever.\n"
     "Lines that begin with / are commands, and /help lists them: /regenerate "
     "and /undo take back what was said, /system changes the instructions, /set "
     "changes how replies are drawn, /save and /load keep the chat in a file, "

@@ -25,10 +25,10 @@ namespace {
 
 constexpr char kConstraintDescription[] =
     "Say whether a constraint compiles, and check texts against it\n"
-    "No model is needed. The answer is what a worker would say of the same "
-    "constraint: its cost, and what it takes for annotations. With --check, "
-    "JSON may have any order of members, white space and spelling; it is laid "
-    "out as a reply would be, and the grammar decides.";
+    "No model is needed. The answer is that of a worker for the same "
+    "constraint: its cost, and the parts that count as annotations. With "
+    "--check, JSON may have any order of members, white space and spelling; it "
+    "is laid out as a reply would be, and the grammar decides.";
 
 constexpr char kConstraintFooter[] =
     "Examples:\n"

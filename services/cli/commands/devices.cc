@@ -23,11 +23,11 @@ namespace {
 
 constexpr char kDevicesDescription[] =
     "List this machine's device, a planner's, or those of the catalogue\n"
-    "'available' is what a new model could get now: without a planner what the "
-    "system and its cgroup leave, with one what its leases and the headroom, "
-    "which is kept free, leave. --catalogue "
-    "lists the real devices that are known by name, --fits those of them that "
-    "a model fits on, with what they allow at most.";
+    "'available' is the memory that a new model could get now. Without a "
+    "planner it is what the system and its cgroup leave; with a planner, what "
+    "its leases and the headroom, which is kept free, leave. --catalogue lists "
+    "the real devices that are known by name. --fits lists those of them that "
+    "a model fits on, with its largest context there.";
 
 constexpr char kDevicesFooter[] =
     "Examples:\n"

@@ -24,8 +24,8 @@ constexpr char kDoctorDescription[] =
     "cache. A server is asked whether it answers if --planner or --address "
     "names it. Nothing is loaded or changed, and it takes about a second.\n"
     "Exit code 1 means that a check found an error: something does not work. A "
-    "warning is for what works, but not as well as it could. Each has a line "
-    "that says what to do. What was left out is 'skipped'.";
+    "warning means that it works, but not as well as it could. Each has a line "
+    "that says what to do. A check that was left out is 'skipped'.";
 
 constexpr char kDoctorFooter[] =
     "Examples:\n"

@@ -15,10 +15,10 @@ namespace plimsoll::cli {
 namespace {
 
 constexpr char kDrainDescription[] =
-    "Have a worker take nothing new and end what it has begun\n"
-    "It is not ready from then on and refuses new calls; those that run go on "
-    "to their end. The process stays, until a signal ends it; there is no way "
-    "back. --wait returns once nothing is in flight, however long that takes.";
+    "Make a worker refuse new calls and finish those that run\n"
+    "From then on it is not ready. The process stays until a signal ends it; a "
+    "drain cannot be undone. --wait returns once nothing is in flight, however "
+    "long that takes.";
 
 constexpr char kDrainFooter[] =
     "Examples:\n"

@@ -20,11 +20,11 @@ namespace plimsoll::cli {
 namespace {
 
 constexpr char kLeasesDescription[] =
-    "List who holds how much of which device of a planner\n"
-    "A lease is reserved until its holder has allocated, then confirmed. One "
-    "that was not renewed in time is suspect: its bytes still count as used, "
-    "until it is released or proven gone. 'pid' is the holder's process where "
-    "the planner sees it end.";
+    "List the leases on a planner's devices, with their holders\n"
+    "A lease is reserved until its holder has allocated its bytes, then "
+    "confirmed. A lease that was not renewed in time is suspect: its bytes "
+    "still count as used, until it is released or proven gone. 'pid' is the "
+    "holder's process, if the planner can see it end.";
 
 constexpr char kLeasesFooter[] =
     "Examples:\n"
@@ -35,13 +35,13 @@ constexpr char kLeasesFooter[] =
 
 constexpr char kReleaseDescription[] =
     "Release the lease of a holder that is gone\n"
-    "It is right when you know for certain that the holder's process has ended "
+    "Use it only if you know for certain that the holder's process has ended "
     "and nothing proves it to the planner: its host is off, or its pod was "
     "deleted on another host. If the holder lives all the same, behind a cut "
     "network for example, its bytes may be granted twice; then loads fail, or "
     "the system kills a process for want of memory. The planner refuses while "
-    "the holder renews its lease or its process is seen to live, and logs who "
-    "asked and why. It takes the role admin.";
+    "the holder renews its lease or its process is seen to live, and logs the "
+    "caller and the reason. It needs the role admin.";
 
 constexpr char kReleaseFooter[] =
     "Examples:\n"
@@ -216,8 +216,9 @@ void AddRelease(CLI::App& leases, Commands& commands) {
   command->add_flag("--force", flags->is_forced,
                     "The holder is gone for certain");
   command
-      ->add_option("--reason", flags->reason,
-                   "How you know it, for the log; at most 256 bytes")
+      ->add_option(
+          "--reason", flags->reason,
+          "How you know that it is gone, for the log; at most 256 bytes")
       ->type_name("TEXT")
       ->required();
   AddOutput(*command, &flags->output, {"table", "json"});
@@ -232,7 +233,8 @@ void AddLeases(CLI::App& app, Commands& commands) {
   CLI::App* command = app.add_subcommand("leases", kLeasesDescription);
   command->footer(kLeasesFooter);
   auto flags = std::make_shared<LeasesFlags>();
-  command->add_option("--device", flags->device, "Only those of this device")
+  command
+      ->add_option("--device", flags->device, "Only the leases of this device")
       ->type_name("ID");
   AddOutput(*command, &flags->output, {"table", "json"});
   command->require_subcommand(0, 1);

@@ -17,8 +17,8 @@ namespace {
 
 constexpr char kMemoryDescription[] =
     "Show a loaded model's memory: planned beside measured\n"
-    "With --address of a worker's model; else --model FILE is loaded here, "
-    "measured and left again.";
+    "With --address it is a worker's model. Otherwise --model FILE is loaded "
+    "here, measured and unloaded again.";
 
 constexpr char kMemoryFooter[] =
     "Examples:\n"

@@ -30,10 +30,10 @@ using planner::PlacementProblem;
 
 constexpr char kPlaceDescription[] =
     "Place replicas of models on the devices of a fleet\n"
-    "As many replicas as fit, those of a higher priority first, on as few "
-    "devices as will do. Reads the files' headers only; every model gets the "
-    "context of --n-ctx (4096). Exit code 3 if a replica found no place: then "
-    "it says why.";
+    "It places as many replicas as fit, higher priorities first, on as few "
+    "devices as possible. It reads the files' headers only; every model gets "
+    "the context of --n-ctx (4096). Exit code 3 if a replica found no place; "
+    "the reason is then shown.";
 
 constexpr char kPlaceFooter[] =
     "Examples:\n"

@@ -30,16 +30,17 @@ namespace {
 constexpr char kPullDescription[] =
     "Fetch a model into the cache, where every command finds it by name\n"
     "SOURCE is a URL; oci://REGISTRY/REPOSITORY[:TAG|@sha256:DIGEST], whose "
-    "manifest has a GGUF file; or hf:OWNER/REPOSITORY[:QUANT|/FILE.gguf]"
-    "[@REVISION] at the hub that --hub names. A model in several files comes "
-    "whole.\n"
+    "manifest has a GGUF file; or "
+    "hf:OWNER/REPOSITORY[:QUANT|/FILE.gguf][@REVISION] at the hub that --hub "
+    "names. A model in several files comes whole.\n"
     "A file gets its name when it is whole, has the digest that --sha256, the "
     "registry or the hub names, and has a header that can be read. A transfer "
     "that breaks off goes on where it ended, also in a later run, if the "
     "server still has the same file. Two runs for one file do not fetch it "
     "twice.\n"
-    "What the cache has is not fetched again. If the server of a hub or "
-    "registry cannot be reached, what came from there before is enough.\n"
+    "A file that the cache has is not fetched again. If the server of a hub or "
+    "registry cannot be reached, a file that came from there before is "
+    "enough.\n"
     "Proxies come from https_proxy, http_proxy and no_proxy, or --proxy; "
     "--tls-ca names the CAs to trust. --token-file has a token for the "
     "source's server (for a registry USER:PASSWORD), $PLIMSOLL_HUB_TOKEN one "
@@ -205,7 +206,7 @@ void AddPull(CLI::App& app, Commands& commands) {
   command->footer(kPullFooter);
   auto flags = std::make_shared<PullFlags>();
   fetch::PullOptions& options = flags->options;
-  command->add_option("SOURCE", options.source, "Where the model is")
+  command->add_option("SOURCE", options.source, "The source of the model")
       ->type_name("SOURCE");
   command
       ->add_option("--name", options.name,
@@ -220,8 +221,9 @@ void AddPull(CLI::App& app, Commands& commands) {
                    "The folder (${XDG_CACHE_HOME:-~/.cache}/plimsoll/models)")
       ->type_name("FOLDER");
   command
-      ->add_option("--hub", options.hub,
-                   "Where hf: leads: a hub or a mirror of one ($PLIMSOLL_HUB)")
+      ->add_option(
+          "--hub", options.hub,
+          "The hub for hf: sources, or a mirror of one ($PLIMSOLL_HUB)")
       ->type_name("URL");
   command
       ->add_option("--proxy", options.proxy,
@@ -238,7 +240,7 @@ void AddPull(CLI::App& app, Commands& commands) {
             .min = 1,
             .max = 3'600,
             .type = "S",
-            .help = "Seconds that a server may say nothing (60)"});
+            .help = "Seconds that a server may be silent (60)"});
   AddOutput(*command, &flags->output, {"table", "json"});
   command->callback([flags, &commands] {
     commands.run = [flags, &commands] { return RunPull(*flags, commands); };

@@ -56,12 +56,12 @@ namespace fs = std::filesystem;
 constexpr char kServeDescription[] =
     "Serve models over HTTP to the clients of OpenAI, Anthropic and Ollama\n"
     "Plans and loads the models in this process and listens on 127.0.0.1:8080. "
-    "What does not fit beside the models before it is loaded when a request "
-    "asks for it: others are unloaded then, those that nobody has used for the "
-    "longest time first, until it fits. Without --n-ctx a slot has the context "
-    "that the model was trained for, at most 4096 tokens. docs/http.md has the "
-    "paths and their parameters. Exit code 3 if the first model, or a pinned "
-    "one, does not fit.";
+    "If a model does not fit beside earlier ones, it is loaded when a request "
+    "asks for it. Others are then unloaded until it fits, those that have been "
+    "unused for longest first. Without --n-ctx a slot has the context that the "
+    "model was trained for, at most 4096 tokens. docs/http.md has the paths "
+    "and their parameters. Exit code 3 if the first model, or a pinned one, "
+    "does not fit.";
 
 constexpr char kServeFooter[] =
     "Examples:\n"

@@ -95,12 +95,12 @@ void AddServeFlags(CLI::App& command, ServeFlags& flags) {
                   "Where to listen; port 0 takes any (127.0.0.1:8080)")
       ->type_name("HOST:PORT");
   command.add_flag("--insecure", flags.is_insecure,
-                   "Listen on an address that is not loopback without TLS, or "
-                   "without asking who calls");
+                   "Allow an address that is not loopback without TLS, or "
+                   "without tokens or client certificates");
   services::AddSecurityFlags(command, flags.http.tls, flags.tokens);
   command
       .add_option("--allow-host", flags.http.allowed_hosts,
-                  "A name that requests may call this server by, beside "
+                  "A host name that requests to this server may have, beside "
                   "addresses and localhost; repeatable")
       ->type_name("NAME");
   command
@@ -118,13 +118,12 @@ void AddServeFlags(CLI::App& command, ServeFlags& flags) {
                   "Name of a model that is never unloaded for another one; "
                   "repeatable")
       ->type_name("NAME");
-  AddCount(
-      command, &flags.keep_alive_s,
-      {.name = "--keep-alive",
-       .max = kMaxKeepAlive,
-       .type = "S",
-       .help =
-           "Unload a model that nobody has used for so many seconds (never)"});
+  AddCount(command, &flags.keep_alive_s,
+           {.name = "--keep-alive",
+            .max = kMaxKeepAlive,
+            .type = "S",
+            .help = "Unload a model that nobody has used for this many seconds "
+                    "(never)"});
   services::AddPreemptionFlag(command, flags.preemption);
   services::AddHangFlag(command, flags.hang_timeout);
   services::AddQuotaFlag(command, flags.quotas);

@@ -24,9 +24,9 @@ namespace jinja = worker::jinja;
 
 constexpr char kTemplateDescription[] =
     "Render a conversation with a chat template\n"
-    "The template is the model file's own, or that of --template. It is run as "
-    "transformers runs it, and what it gives is printed, byte for byte and "
-    "without a line feed behind it. No weights are read.";
+    "The template is the model file's own, or the one of --template. It is run "
+    "as transformers runs it, and its output is printed byte for byte, without "
+    "an added line feed. No weights are read.";
 
 constexpr char kTemplateFooter[] =
     "Examples:\n"

@@ -33,10 +33,10 @@ constexpr char kTokenDescription[] =
 constexpr char kNewDescription[] =
     "Make a token and print it, once\n"
     "Its hash goes into the file, which is made if there is none; the token "
-    "itself is kept nowhere. Roles: viewer reads what there is; user asks for "
-    "text and plans; worker holds leases of a planner; admin loads, unloads, "
-    "drains, aborts and releases leases by force. Each may do what those "
-    "before it may.";
+    "itself is kept nowhere. Roles: viewer reads the state of servers; user "
+    "asks for text and plans; worker holds leases of a planner; admin loads, "
+    "unloads, drains, aborts and releases leases by force. Each may also do "
+    "what the roles before it may.";
 
 constexpr char kNewFooter[] =
     "Examples:\n"
@@ -185,11 +185,11 @@ void AddToken(CLI::App& app, Commands& commands) {
   CLI::App* made =
       AddAction(*token, "new", kNewDescription, &RunNew, flags, commands);
   made->footer(kNewFooter);
-  made->add_option("--name", flags->name, "What the token is called; unique")
+  made->add_option("--name", flags->name, "The token's name; unique")
       ->type_name("NAME")
       ->required();
   made->add_option("--tenant", flags->tenant,
-                   "Whom its calls and sessions belong to; a user has one")
+                   "The tenant of its calls and sessions; a user has one")
       ->type_name("TENANT");
   made->add_option("--role", flags->role, "viewer, user, worker or admin")
       ->type_name("ROLE")

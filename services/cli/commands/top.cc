@@ -20,9 +20,9 @@ namespace {
 
 constexpr char kTopDescription[] =
     "Show what a worker does: models, and the requests that run and wait\n"
-    "'running' is of the slots, 'waiting' of the queue, 'kv pages' of the "
-    "cache; steps and tokens count from the model's load. A request is parked "
-    "while its client does not read.";
+    "'running' counts slots, 'waiting' the queue, and 'kv pages' the cache. "
+    "Steps and tokens count from the model's load. A request is parked while "
+    "its client does not read.";
 
 constexpr char kTopFooter[] =
     "Examples:\n"
@@ -101,14 +101,13 @@ void AddTop(CLI::App& app, Commands& commands) {
   CLI::App* command = app.add_subcommand("top", kTopDescription);
   command->footer(kTopFooter);
   auto flags = std::make_shared<TopFlags>();
-  AddCount(
-      *command, &flags->interval,
-      {.name = "--interval",
-       .min = 1,
-       .max = kMaxIntervalSeconds,
-       .type = "SECONDS",
-       .help =
-           "Again after so long, until interrupted (as JSON: one line each)"});
+  AddCount(*command, &flags->interval,
+           {.name = "--interval",
+            .min = 1,
+            .max = kMaxIntervalSeconds,
+            .type = "SECONDS",
+            .help = "Show it again after this time, until interrupted (as "
+                    "JSON: one line each)"});
   AddOutput(*command, &flags->output, {"table", "json"});
   command->callback([flags, &commands] {
     commands.run = [flags, &commands] { return RunTop(*flags, commands); };

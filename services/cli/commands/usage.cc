@@ -26,7 +26,7 @@ namespace {
 using services::UsageReceipt;
 
 constexpr char kUsageDescription[] =
-    "Sum what tenants took, from the files of --usage-file\n"
+    "Sum the usage of tenants, from the files of --usage-file\n"
     "Give all the files into which a log rotator cut the record. Days are "
     "those of UTC.";
 

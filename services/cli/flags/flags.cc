@@ -198,13 +198,12 @@ namespace {
 
 // Flags of guesses, in the help's `group`.
 void AddDraftFlags(CLI::App& app, LoadFlags* flags, const std::string& group) {
-  AddCount(
-      app, &flags->draft_tokens,
-      {.name = "--draft-tokens",
-       .max = planner::LoadOptions::kMaxDraftTokens,
-       .type = "D",
-       .help = "Tokens guessed and verified in one step; they change the speed "
-               "alone (0, with --draft mtp 1)"})
+  AddCount(app, &flags->draft_tokens,
+           {.name = "--draft-tokens",
+            .max = planner::LoadOptions::kMaxDraftTokens,
+            .type = "D",
+            .help = "Tokens guessed and verified in one step; they change only "
+                    "the speed (0, with --draft mtp 1)"})
       ->group(group);
   const auto parse_source =
       [](absl::string_view text) -> absl::StatusOr<planner::DraftSource> {
@@ -214,7 +213,7 @@ void AddDraftFlags(CLI::App& app, LoadFlags* flags, const std::string& group) {
         absl::StrCat("'", text.substr(0, 40), "' is neither lookup nor mtp"));
   };
   AddParsed(app, "--draft", &flags->draft_source, parse_source, "lookup|mtp",
-            "What guesses them: the text so far, or the model's head for the "
+            "What guesses tokens: the text so far, or the model's head for the "
             "token after the next one, which is loaded only then (lookup)")
       ->group(group);
 }
@@ -232,8 +231,8 @@ void AddWeightFlags(CLI::App& app, LoadFlags* flags, const std::string& group) {
         absl::StrCat("'", text.substr(0, 40), "' is neither device nor host"));
   };
   AddParsed(app, "--tables", &flags->host_tables, parse_tables, "device|host",
-            "Where tables lie of which steps read single rows, as per-layer "
-            "embeddings; host: they stay in the mapped file (device)")
+            "Where to keep tables of which steps read single rows, such as "
+            "per-layer embeddings; host: in the mapped file (device)")
       ->group(group);
   AddParsed(app, "--cpu-experts", &flags->cpu_experts,
             services::ParseCpuExperts, "all|auto|N", services::kCpuExpertsHelp)
@@ -279,14 +278,12 @@ void AddPlanFlags(CLI::App& app, LoadFlags* flags) {
             .min = 1,
             .help = "Tokens of KV cache that all slots share (slots x n_ctx)"})
       ->group(group);
-  AddCount(
-      app, &flags->parked_slots,
-      {.name = "--parked-slots",
-       .max = planner::LoadOptions::kMaxParked,
-       .type = "P",
-       .help =
-           "Contexts that may wait in host memory for a slot; a worker has 1 "
-           "unless it is told otherwise (0)"})
+  AddCount(app, &flags->parked_slots,
+           {.name = "--parked-slots",
+            .max = planner::LoadOptions::kMaxParked,
+            .type = "P",
+            .help = "Contexts that may wait in host memory for a slot; a "
+                    "worker's default is 1 (0)"})
       ->group(group);
   AddDraftFlags(app, flags, group);
   AddWeightFlags(app, flags, group);
@@ -301,8 +298,8 @@ void AddEngineFlags(CLI::App& app, LoadFlags* flags) {
   const std::string group = "Other engines and devices";
   AddParsed(app, "--policy", &flags->policy, ParsePolicy,
             "exact|windowed|dense",
-            "What is kept free: the buffers themselves, or what an engine that "
-            "reserves first keeps (exact)")
+            "The memory beside weights and KV: exact buffers, or what engines "
+            "that reserve memory first keep free (exact)")
       ->group(group);
   AddParsed(app, "--alloc", &flags->allocation, ParseAllocation,
             "exact|pow2|granularity:BYTES",
@@ -316,7 +313,7 @@ void AddEngineFlags(CLI::App& app, LoadFlags* flags) {
                "Values of every layer as wide as those of the widest")
       ->group(group);
   AddParsed(app, "--weight-bytes", &flags->weight_bytes, ParseBytes, "BYTES",
-            "Weights take this; default: from the file's tensors")
+            "Bytes of all weights; default: from the file's tensors")
       ->group(group);
   AddParsed(
       app, "--weights", &flags->weight_type, ParseWeights, "file|TYPE",
@@ -325,7 +322,7 @@ void AddEngineFlags(CLI::App& app, LoadFlags* flags) {
       ->group(group);
   AddParsed(app, "--host-weights", &flags->host_weights, ParseHostWeights,
             "experts|per-layer-embeddings",
-            "Weights that stay in host memory, on a device with its own")
+            "Weights that stay in host memory, on a device with its own memory")
       ->group(group);
   AddParsed(app, "--host-memory", &flags->host_memory, ParseBytes, "BYTES",
             "The host's budget, on a device with its own memory")
@@ -399,12 +396,13 @@ void AddLogitBiasFlags(CLI::App& app, worker::LogitBiasOptions* bias) {
             {.name = "--frequency-penalty",
              .min = -Limits::kMaxPenalty,
              .max = Limits::kMaxPenalty,
-             .help = "The same, as often as each came (0)"});
+             .help = "Subtract X for each time that a token came before (0)"});
   AddCount(app, &bias->penalty_last_tokens,
            {.name = "--penalty-last-tokens",
             .max = Limits::kMaxLastTokens,
-            .help = absl::StrCat("The newest tokens that count as before (",
-                                 bias->penalty_last_tokens, ")")})
+            .help = absl::StrCat(
+                "How many of the newest tokens the penalties look at (",
+                bias->penalty_last_tokens, ")")})
       ->group("Sampling");
   const auto store = [bias](const std::vector<std::string>& texts) {
     for (const std::string& text : texts) {
