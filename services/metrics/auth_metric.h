@@ -13,8 +13,8 @@ namespace plimsoll::services {
 
 inline constexpr Metric kAuthFailures = {
     "plimsoll_auth_failures_total", MetricType::kCounter, "reason",
-    "Calls that were refused for who called: without a token, with a wrong "
-    "one, without a grant, or with too low a role."};
+    "Calls that were refused because of their caller: without a token, with a "
+    "wrong one, without a grant, or with too low a role."};
 
 inline void AddAuthFailures(const AuthFailureCounts& failures, Scrape& scrape) {
   for (size_t i = 0; i < failures.size(); ++i) {
