@@ -142,8 +142,8 @@ inline constexpr Metric kTimePerOutputToken = {
     "two tokens or more."};
 inline constexpr Metric kInterTokenLatency = {
     "plimsoll_inter_token_latency_seconds", MetricType::kHistogram, "model",
-    "Time of a step in which streams generate, once for each such step: they "
-    "all wait so long for their next token."};
+    "Time of a step in which streams generate, once for each such step: all "
+    "these streams wait that time for their next token."};
 inline constexpr Metric kQueueSeconds = {
     "plimsoll_queue_seconds", MetricType::kHistogram, "model",
     "Time from a request's arrival to its first computed row."};
