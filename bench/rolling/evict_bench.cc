@@ -36,8 +36,7 @@ void Evict(benchmark::State& state) {
   plan.options.n_slots = 1;
   plan.options.k_type = DType::kF16;
   plan.options.v_type = DType::kF16;
-  plan.kv = *planner::KvCacheBytes(shape, n_ctx, /*n_slots=*/1, /*n_idle=*/0,
-                                   DType::kF16, DType::kF16);
+  plan.kv = *planner::KvCacheBytes(shape, {.n_ctx = n_ctx, .n_slots = 1});
   std::vector<std::byte> pages(static_cast<size_t>(plan.kv.full_bytes));
   std::vector<std::byte> rings(static_cast<size_t>(plan.kv.window_bytes));
   KvCache cache(shape, plan,

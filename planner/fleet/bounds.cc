@@ -47,8 +47,10 @@ absl::StatusOr<DecodeBound> BoundDecode(const ModelShape& shape,
   DecodeBound bound = {};
   ASSIGN_OR_RETURN(bound.weight_bytes, WeightBytesPerStep(shape));
   ASSIGN_OR_RETURN(const KvBytes kv,
-                   KvCacheBytes(shape, steps.n_ctx, steps.n_sequences,
-                                /*n_idle=*/0, steps.k_type, steps.v_type));
+                   KvCacheBytes(shape, {.n_ctx = steps.n_ctx,
+                                        .n_slots = steps.n_sequences,
+                                        .k_type = steps.k_type,
+                                        .v_type = steps.v_type}));
   const auto all_kv =
       (Checked(kv.full_bytes) + kv.window_bytes + kv.all_state_bytes).Get();
   const auto step = all_kv ? CheckedAdd(bound.weight_bytes, *all_kv) : all_kv;

@@ -206,13 +206,12 @@ absl::StatusOr<KvBytes> KvModel::Bytes(int64_t n_ctx, int64_t n_slots,
   return bytes;
 }
 
-absl::StatusOr<KvBytes> KvCacheBytes(const ModelShape& shape, int64_t n_ctx,
-                                     int64_t n_slots, int64_t n_idle,
-                                     DType k_type, DType v_type,
-                                     const KvRules& rules) {
-  ASSIGN_OR_RETURN(const KvModel model,
-                   KvModel::Create(shape, k_type, v_type, rules));
-  return model.Bytes(n_ctx, n_slots, n_idle);
+absl::StatusOr<KvBytes> KvCacheBytes(const ModelShape& shape,
+                                     const KvCacheOptions& options) {
+  ASSIGN_OR_RETURN(
+      const KvModel model,
+      KvModel::Create(shape, options.k_type, options.v_type, options.rules));
+  return model.Bytes(options.n_ctx, options.n_slots, options.n_idle);
 }
 
 }  // namespace plimsoll::planner

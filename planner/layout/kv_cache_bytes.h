@@ -127,11 +127,19 @@ class KvModel {
   int64_t state_bytes_ = 0;  // of all recurrent layers
 };
 
+// What a KV cache has room for, and how its rows are stored.
+struct KvCacheOptions {
+  int64_t n_ctx = 0;  // tokens of one slot; must be positive
+  int64_t n_slots = 1;
+  int64_t n_idle = 0;  // idle sessions, which keep rings and states
+  DType k_type = DType::kF16;
+  DType v_type = DType::kF16;
+  KvRules rules = {};
+};
+
 // Calls KvModel::Create and Bytes.
-absl::StatusOr<KvBytes> KvCacheBytes(const ModelShape& shape, int64_t n_ctx,
-                                     int64_t n_slots, int64_t n_idle,
-                                     DType k_type, DType v_type,
-                                     const KvRules& rules = {});
+absl::StatusOr<KvBytes> KvCacheBytes(const ModelShape& shape,
+                                     const KvCacheOptions& options);
 
 }  // namespace plimsoll::planner
 

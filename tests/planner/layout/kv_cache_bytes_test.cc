@@ -30,13 +30,15 @@ ModelShape Shape(int64_t n_layers, int64_t n_kv_heads, int64_t head_dim,
 
 TEST(KvCacheBytesTest, EqualsThePublishedSizeOfLlama3) {
   const auto f16 =
-      KvCacheBytes(Shape(32, 8, 128), 8'192, 1, 0, DType::kF16, DType::kF16);
+      KvCacheBytes(Shape(32, 8, 128), {.n_ctx = 8'192, .n_slots = 1});
   ASSERT_TRUE(f16.ok());
   EXPECT_EQ(f16->full_bytes, 1'073'741'824);
   EXPECT_EQ(f16->window_bytes, 0);
   EXPECT_EQ(f16->bytes_per_token, 131'072);
-  const auto q8 =
-      KvCacheBytes(Shape(32, 8, 128), 8'192, 1, 0, DType::kQ8_0, DType::kQ8_0);
+  const auto q8 = KvCacheBytes(Shape(32, 8, 128), {.n_ctx = 8'192,
+                                                   .n_slots = 1,
+                                                   .k_type = DType::kQ8_0,
+                                                   .v_type = DType::kQ8_0});
   ASSERT_TRUE(q8.ok());
   EXPECT_EQ(q8->full_bytes, 570'425'344);
 }
@@ -63,8 +65,9 @@ TEST(KvCacheBytesTest, AWindowHasARingOnlyIfTheContextIsLonger) {
 }
 
 TEST(KvCacheBytesTest, RingsHaveExactlyTheirWindow) {
-  const auto kv =
-      KvCacheBytes(Shape(2, 1, 16, 100), 4'096, 3, 2, DType::kF16, DType::kF32);
+  const auto kv = KvCacheBytes(
+      Shape(2, 1, 16, 100),
+      {.n_ctx = 4'096, .n_slots = 3, .n_idle = 2, .v_type = DType::kF32});
   ASSERT_TRUE(kv.ok());
   EXPECT_EQ(kv->full_bytes, 0);
   EXPECT_EQ(kv->page_bytes, 0);
@@ -75,7 +78,7 @@ TEST(KvCacheBytesTest, RingsHaveExactlyTheirWindow) {
 TEST(KvCacheBytesTest, LayersThatShareKeysAndValuesCostNothing) {
   ModelShape shape = Shape(4, 2, 32);
   shape.layers[3].kv_source = 1;
-  const auto kv = KvCacheBytes(shape, 64, 1, 0, DType::kF16, DType::kF16);
+  const auto kv = KvCacheBytes(shape, {.n_ctx = 64, .n_slots = 1});
   ASSERT_TRUE(kv.ok());
   EXPECT_EQ(kv->full_bytes, 64 * 3 * 2 * 32 * 4);
 }
@@ -84,7 +87,7 @@ TEST(KvCacheBytesTest, RejectsCountsThatMakeNoSense) {
   const ModelShape shape = Shape(2, 1, 16);
   const auto bytes = [](const ModelShape& s, int64_t n_ctx, int64_t slots,
                         int64_t idle) {
-    return KvCacheBytes(s, n_ctx, slots, idle, DType::kF16, DType::kF16)
+    return KvCacheBytes(s, {.n_ctx = n_ctx, .n_slots = slots, .n_idle = idle})
         .status();
   };
   EXPECT_TRUE(bytes(shape, 1, 1, 0).ok());
@@ -100,16 +103,16 @@ TEST(KvCacheBytesTest, RejectsCountsThatMakeNoSense) {
 }
 
 TEST(KvCacheBytesTest, RejectsPartsOfABlock) {
-  const auto kv =
-      KvCacheBytes(Shape(1, 1, 48), 64, 1, 0, DType::kF16, DType::kQ8_0);
+  const auto kv = KvCacheBytes(
+      Shape(1, 1, 48), {.n_ctx = 64, .n_slots = 1, .v_type = DType::kQ8_0});
   EXPECT_TRUE(absl::IsInvalidArgument(kv.status()));
 }
 
 TEST(KvCacheBytesTest, ReportsOverflow) {
   const auto bytes = [](int64_t n_ctx, int64_t slots, int64_t idle,
                         int64_t window) {
-    return KvCacheBytes(Shape(2, 1, 16, window), n_ctx, slots, idle,
-                        DType::kF16, DType::kF16)
+    return KvCacheBytes(Shape(2, 1, 16, window),
+                        {.n_ctx = n_ctx, .n_slots = slots, .n_idle = idle})
         .status();
   };
   EXPECT_TRUE(absl::IsOutOfRange(bytes(kMax, 1, 0, 0)));
@@ -121,7 +124,7 @@ TEST(KvCacheBytesTest, ReportsOverflow) {
 int64_t BytesBy(const ModelShape& shape, const KvRules& rules, int64_t n_ctx,
                 int64_t n_slots = 1) {
   const auto kv =
-      KvCacheBytes(shape, n_ctx, n_slots, 0, DType::kF16, DType::kF16, rules);
+      KvCacheBytes(shape, {.n_ctx = n_ctx, .n_slots = n_slots, .rules = rules});
   EXPECT_TRUE(kv.ok()) << kv.status();
   return kv.ok() ? kv->full_bytes + kv->window_bytes : -1;
 }
@@ -167,8 +170,8 @@ TEST(KvRulesTest, EveryLayersKeysAndValuesAreRoundedApart) {
 
 TEST(KvRulesTest, WhatDoesNotFitIsReported) {
   const auto status = [](const KvRules& rules, int64_t n_ctx) {
-    return KvCacheBytes(Shape(1, 1, 16, 100), n_ctx, 1, 0, DType::kF16,
-                        DType::kF16, rules)
+    return KvCacheBytes(Shape(1, 1, 16, 100),
+                        {.n_ctx = n_ctx, .n_slots = 1, .rules = rules})
         .status();
   };
   EXPECT_TRUE(absl::IsOutOfRange(status(
@@ -216,7 +219,11 @@ TEST(KvCacheBytesTest, EqualsASumByHandForEveryTypeAndUpToSixtyFourSlots) {
       if (shape.n_layers > 2) shape.layers.back().kv_source = 0;
       const int64_t n_ctx = LogUniform(random, 1 << 20);
       const auto n_idle = static_cast<int64_t>(random() % 3);
-      const auto kv = KvCacheBytes(shape, n_ctx, slots, n_idle, k_type, v_type);
+      const auto kv = KvCacheBytes(shape, {.n_ctx = n_ctx,
+                                           .n_slots = slots,
+                                           .n_idle = n_idle,
+                                           .k_type = k_type,
+                                           .v_type = v_type});
       ASSERT_TRUE(kv.ok()) << kv.status();
       ASSERT_EQ(kv->full_bytes + kv->window_bytes,
                 ByHand(shape, n_ctx, slots, n_idle, k_type, v_type));
@@ -292,8 +299,11 @@ TEST_F(KvOracleTest, EveryRowIsReproducedToTheByte) {
     EXPECT_EQ(row.is_beyond_max, row.context > shape.n_ctx_train) << row.model;
     const auto bytes = [&](RingRule ring) {
       const auto kv =
-          KvCacheBytes(shape, row.context, 1, 0, type->dtype, type->dtype,
-                       {.ring = ring, .ring_tokens = 512});
+          KvCacheBytes(shape, {.n_ctx = row.context,
+                               .n_slots = 1,
+                               .k_type = type->dtype,
+                               .v_type = type->dtype,
+                               .rules = {.ring = ring, .ring_tokens = 512}});
       EXPECT_TRUE(kv.ok()) << kv.status();
       return kv.ok() ? kv->full_bytes + kv->window_bytes : -1;
     };

@@ -224,8 +224,8 @@ TEST(PlanErrorsTest, WhatOneMoreCostsIsNothingWhereItDoesNotFitInInt64) {
 
 TEST(PlanErrorsTest, CountsOfACacheAreNamed) {
   const auto kv = [](int64_t n_ctx, int64_t n_slots, int64_t n_idle) {
-    return KvCacheBytes(Gemma270m(), n_ctx, n_slots, n_idle, DType::kF16,
-                        DType::kF16)
+    return KvCacheBytes(Gemma270m(),
+                        {.n_ctx = n_ctx, .n_slots = n_slots, .n_idle = n_idle})
         .status();
   };
   EXPECT_TRUE(kv(1, 1, 0).ok());

@@ -109,7 +109,9 @@ TEST(LatentShapeTest, TheCacheHasOneRowForAllHeads) {
   for (const auto& c : cases) {
     // There are no rows of values, so that their type does not count.
     for (const DType v_type : {DType::kF32, DType::kQ8_0}) {
-      const auto kv = KvCacheBytes(c.shape, 4'096, 3, 0, c.type, v_type);
+      const auto kv = KvCacheBytes(
+          c.shape,
+          {.n_ctx = 4'096, .n_slots = 3, .k_type = c.type, .v_type = v_type});
       ASSERT_TRUE(kv.ok()) << kv.status();
       EXPECT_EQ(kv->bytes_per_token, c.bytes_per_token);
       EXPECT_EQ(kv->full_bytes, 3 * 4'096 * c.bytes_per_token);
@@ -121,7 +123,8 @@ TEST(LatentShapeTest, TheCacheHasOneRowForAllHeads) {
 TEST(LatentShapeTest, ARowIsWholeBlocksOfTheCachesType) {
   const auto kv_of = [](uint64_t n_rot, DType type) {
     const ModelShape shape = *ShapeOf(WithRow(32, n_rot));
-    return KvCacheBytes(shape, 64, 1, 0, type, DType::kF16).status();
+    return KvCacheBytes(shape, {.n_ctx = 64, .n_slots = 1, .k_type = type})
+        .status();
   };
   for (const DType type : {DType::kQ8_0, DType::kQ5_1, DType::kQ4_0}) {
     EXPECT_TRUE(kv_of(32, type).ok());

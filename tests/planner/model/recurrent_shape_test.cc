@@ -82,7 +82,7 @@ TEST(RecurrentShapeTest, StatesDoNotGrowWithTheContext) {
     const ModelShape shape = ShapeIn(model.numbers, model.tied_output);
     for (const int64_t n_ctx : {64, 4'096, 131'072}) {
       const auto kv =
-          KvCacheBytes(shape, n_ctx, 3, 2, DType::kF16, DType::kF16);
+          KvCacheBytes(shape, {.n_ctx = n_ctx, .n_slots = 3, .n_idle = 2});
       ASSERT_TRUE(kv.ok()) << kv.status();
       EXPECT_EQ(kv->bytes_per_token, model.kv_bytes_per_token);
       EXPECT_EQ(kv->full_bytes, 3 * n_ctx * model.kv_bytes_per_token);
@@ -96,8 +96,8 @@ TEST(RecurrentShapeTest, StatesDoNotGrowWithTheContext) {
 
 TEST(RecurrentShapeTest, DraftsHaveStatesOfTheirOwn) {
   const ModelShape shape = ShapeIn(Lfm2Numbers(), true);
-  const auto kv =
-      KvCacheBytes(shape, 64, 3, 2, DType::kF16, DType::kF16, {.n_draft = 4});
+  const auto kv = KvCacheBytes(
+      shape, {.n_ctx = 64, .n_slots = 3, .n_idle = 2, .rules = {.n_draft = 4}});
   ASSERT_TRUE(kv.ok());
   EXPECT_EQ(kv->n_states, 3 * 5 + 2);
   EXPECT_EQ(kv->all_state_bytes, 17 * kv->state_bytes);
@@ -180,7 +180,7 @@ TEST(RecurrentShapeTest, PartsOfAModelHaveTheStatesOfTheirLayers) {
   for (const auto& [first, n] : {std::pair{0, 2}, {2, 1}, {3, 13}}) {
     const auto slice = SliceLayers(shape, first, n);
     ASSERT_TRUE(slice.ok());
-    const auto kv = KvCacheBytes(*slice, 64, 1, 0, DType::kF16, DType::kF16);
+    const auto kv = KvCacheBytes(*slice, {.n_ctx = 64, .n_slots = 1});
     ASSERT_TRUE(kv.ok());
     // The first two layers do not attend, and the third one keeps no state.
     EXPECT_EQ(kv->full_bytes == 0, first == 0);

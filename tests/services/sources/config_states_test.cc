@@ -50,10 +50,10 @@ void ExpectShapeOf(const HeaderNumbers& numbers, bool tied_output,
   EXPECT_EQ(shape->architecture, wanted.architecture);
   EXPECT_EQ(shape->tied_output, wanted.tied_output);
   EXPECT_EQ(SizesOf(*shape), SizesOf(wanted));
-  const auto bytes =
-      planner::KvCacheBytes(*shape, 4'096, 3, 2, DType::kF16, DType::kF16);
-  const auto wanted_bytes =
-      planner::KvCacheBytes(wanted, 4'096, 3, 2, DType::kF16, DType::kF16);
+  const auto bytes = planner::KvCacheBytes(
+      *shape, {.n_ctx = 4'096, .n_slots = 3, .n_idle = 2});
+  const auto wanted_bytes = planner::KvCacheBytes(
+      wanted, {.n_ctx = 4'096, .n_slots = 3, .n_idle = 2});
   ASSERT_TRUE(bytes.ok() && wanted_bytes.ok());
   EXPECT_EQ(bytes->full_bytes, wanted_bytes->full_bytes);
   EXPECT_EQ(bytes->all_state_bytes, wanted_bytes->all_state_bytes);

@@ -56,8 +56,10 @@ class KvCacheTest : public ::testing::Test {
     plan_.options.k_type = k_type;
     plan_.options.v_type = v_type;
     plan_.n_ctx = n_ctx;
-    const auto kv = planner::KvCacheBytes(shape_, n_ctx, n_slots,
-                                          /*n_idle=*/0, k_type, v_type);
+    const auto kv = planner::KvCacheBytes(shape_, {.n_ctx = n_ctx,
+                                                   .n_slots = n_slots,
+                                                   .k_type = k_type,
+                                                   .v_type = v_type});
     ASSERT_TRUE(kv.ok()) << kv.status();
     plan_.kv = *kv;
     pages_.assign(static_cast<size_t>(kv->full_bytes) + 1, std::byte{});
@@ -134,8 +136,10 @@ class StatesTest : public ::testing::Test {
     plan_.options.n_draft = kDrafts;
     plan_.options.n_idle_sessions = kIdle;
     plan_.n_ctx = 256;
-    plan_.kv = *planner::KvCacheBytes(shape_, 256, kSlots, kIdle, DType::kF16,
-                                      DType::kF16, {.n_draft = kDrafts});
+    plan_.kv = *planner::KvCacheBytes(shape_, {.n_ctx = 256,
+                                               .n_slots = kSlots,
+                                               .n_idle = kIdle,
+                                               .rules = {.n_draft = kDrafts}});
     states_.resize(static_cast<size_t>(plan_.kv.all_state_bytes) /
                    sizeof(float));
     cache_.emplace(

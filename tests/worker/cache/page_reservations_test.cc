@@ -33,8 +33,8 @@ class CacheOfPages {
                              .kv_source = 0});
     plan_.n_ctx = kTokensOfSlot;
     plan_.options.n_slots = n_slots;
-    plan_.kv = *planner::KvCacheBytes(shape_, kTokensOfSlot, n_slots,
-                                      /*n_idle=*/0, DType::kF16, DType::kF16);
+    plan_.kv = *planner::KvCacheBytes(
+        shape_, {.n_ctx = kTokensOfSlot, .n_slots = n_slots});
     plan_.kv.n_pages = n_pages;
     cache_.emplace(
         shape_, plan_,

@@ -40,9 +40,10 @@ class ParkedContextsTest : public ::testing::TestWithParam<size_t> {
       m.plan.options.n_slots = kSlots;
       m.plan.options.n_draft = kDrafts;
       m.plan.n_ctx = kContext;
-      m.plan.kv = *planner::KvCacheBytes(m.shape, kContext, kSlots,
-                                         /*n_idle=*/0, DType::kF16, DType::kF16,
-                                         {.n_draft = kDrafts});
+      m.plan.kv =
+          *planner::KvCacheBytes(m.shape, {.n_ctx = kContext,
+                                           .n_slots = kSlots,
+                                           .rules = {.n_draft = kDrafts}});
       m.pages.resize(static_cast<size_t>(m.plan.kv.full_bytes));
       m.rings.resize(static_cast<size_t>(m.plan.kv.window_bytes));
       m.states.resize(static_cast<size_t>(m.plan.kv.all_state_bytes));

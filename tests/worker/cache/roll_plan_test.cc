@@ -35,8 +35,8 @@ absl::StatusOr<RollPlan> Plan(const Case& c) {
   }
   planner::MemoryPlan plan = {};
   plan.n_ctx = c.n_ctx;
-  const auto kv = planner::KvCacheBytes(shape, c.n_ctx, /*n_slots=*/1,
-                                        /*n_idle=*/0, DType::kF16, DType::kF16);
+  const auto kv =
+      planner::KvCacheBytes(shape, {.n_ctx = c.n_ctx, .n_slots = 1});
   EXPECT_TRUE(kv.ok()) << kv.status();
   plan.kv = *kv;
   RollOptions options;

@@ -42,8 +42,8 @@ class RollingCache {
     plan_.options.n_slots = 2;
     plan_.options.k_type = DType::kF16;
     plan_.options.v_type = DType::kF16;
-    plan_.kv = *planner::KvCacheBytes(shape_, settings.n_ctx, 2, /*n_idle=*/0,
-                                      DType::kF16, DType::kF16);
+    plan_.kv =
+        *planner::KvCacheBytes(shape_, {.n_ctx = settings.n_ctx, .n_slots = 2});
     pages_.resize(static_cast<size_t>(plan_.kv.full_bytes));
     rings_.resize(static_cast<size_t>(plan_.kv.window_bytes));
     cache_ = std::make_unique<KvCache>(

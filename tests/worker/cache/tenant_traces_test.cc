@@ -87,8 +87,10 @@ class TenantTracesTest
     m.plan.options.n_idle_sessions = kIdle;
     m.plan.n_ctx = kContext;
     m.plan.kv =
-        *planner::KvCacheBytes(m.shape, kContext, kSlots, kIdle, DType::kF16,
-                               DType::kF16, {.n_draft = kDrafts});
+        *planner::KvCacheBytes(m.shape, {.n_ctx = kContext,
+                                         .n_slots = kSlots,
+                                         .n_idle = kIdle,
+                                         .rules = {.n_draft = kDrafts}});
     testing::BackendHooks hooks;
     hooks.clearing = [this](kernels::BufferView) { ++n_cleared_; };
     m.backend = std::make_unique<testing::HookedBackend>(

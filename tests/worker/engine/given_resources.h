@@ -33,8 +33,8 @@ inline EngineResources GivenResources(int64_t n_slots, int64_t n_pages) {
   plan.options.n_slots = n_slots;
   plan.n_ctx = kGivenContext;
   plan.n_rows = 64;
-  const auto kv = planner::KvCacheBytes(given.shape, kGivenContext, n_slots,
-                                        /*n_idle=*/0, DType::kF16, DType::kF16);
+  const auto kv = planner::KvCacheBytes(
+      given.shape, {.n_ctx = kGivenContext, .n_slots = n_slots});
   EXPECT_TRUE(kv.ok()) << kv.status();
   plan.kv = *kv;
   plan.kv.n_pages = n_pages;

@@ -114,9 +114,9 @@ class Workload {
     plan.options.n_draft = settings.n_draft;
     planner::KvRules rules;
     rules.pool_tokens = settings.pool_tokens;
-    plan.kv =
-        *planner::KvCacheBytes(shape, settings.n_ctx, settings.n_slots,
-                               /*n_idle=*/0, DType::kF16, DType::kF16, rules);
+    plan.kv = *planner::KvCacheBytes(
+        shape,
+        {.n_ctx = settings.n_ctx, .n_slots = settings.n_slots, .rules = rules});
     return plan;
   }
 

@@ -40,8 +40,8 @@ class StateRowsTest : public ::testing::Test {
     plan_.options.n_slots = 3;
     plan_.options.n_draft = 3;
     plan_.n_ctx = 64;
-    plan_.kv = *planner::KvCacheBytes(shape_, 64, 3, 0, DType::kF16,
-                                      DType::kF16, {.n_draft = 3});
+    plan_.kv = *planner::KvCacheBytes(
+        shape_, {.n_ctx = 64, .n_slots = 3, .rules = {.n_draft = 3}});
     states_.resize(static_cast<size_t>(plan_.kv.all_state_bytes) / 4);
     const kernels::BufferView states = {
         reinterpret_cast<std::byte*>(states_.data()), plan_.kv.all_state_bytes};
