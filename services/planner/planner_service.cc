@@ -51,55 +51,60 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
   ServerUnaryReactor* DescribeModel(
       CallbackServerContext* context, const v1::DescribeModelRequest* request,
       v1::DescribeModelResponse* response) noexcept override {
-    return AnswerOnPool(context, limits_, pool_, WorkCost::kQuick, *request,
-                        *response, [=, this](StopCheck, ByteBudget::Share&) {
-                          return planner_.DescribeModel(*request, *response);
-                        });
+    return AnswerOnPool(context, {limits_, pool_}, *request, *response,
+                        {.cost = WorkCost::kQuick,
+                         .answer = [=, this](StopCheck, ByteBudget::Share&) {
+                           return planner_.DescribeModel(*request, *response);
+                         }});
   }
 
   ServerUnaryReactor* Plan(CallbackServerContext* context,
                            const v1::PlanRequest* request,
                            v1::PlanResponse* response) noexcept override {
-    return AnswerOnPool(context, limits_, pool_, WorkCost::kQuick, *request,
-                        *response, [=, this](StopCheck, ByteBudget::Share&) {
-                          return planner_.Plan(*request, *response);
-                        });
+    return AnswerOnPool(context, {limits_, pool_}, *request, *response,
+                        {.cost = WorkCost::kQuick,
+                         .answer = [=, this](StopCheck, ByteBudget::Share&) {
+                           return planner_.Plan(*request, *response);
+                         }});
   }
 
   ServerUnaryReactor* PlanSet(CallbackServerContext* context,
                               const v1::PlanSetRequest* request,
                               v1::PlanSetResponse* response) noexcept override {
-    return AnswerOnPool(context, limits_, pool_, WorkCost::kLong, *request,
-                        *response,
-                        [=, this](StopCheck stop, ByteBudget::Share&) {
-                          return planner_.PlanSet(*request, *response, stop);
-                        });
+    return AnswerOnPool(
+        context, {limits_, pool_}, *request, *response,
+        {.cost = WorkCost::kLong,
+         .answer = [=, this](StopCheck stop, ByteBudget::Share&) {
+           return planner_.PlanSet(*request, *response, stop);
+         }});
   }
 
   ServerUnaryReactor* PlanSplit(
       CallbackServerContext* context, const v1::PlanSplitRequest* request,
       v1::PlanSplitResponse* response) noexcept override {
-    return AnswerOnPool(context, limits_, pool_, WorkCost::kLong, *request,
-                        *response,
-                        [=, this](StopCheck stop, ByteBudget::Share&) {
-                          return planner_.PlanSplit(*request, *response, stop);
-                        });
+    return AnswerOnPool(
+        context, {limits_, pool_}, *request, *response,
+        {.cost = WorkCost::kLong,
+         .answer = [=, this](StopCheck stop, ByteBudget::Share&) {
+           return planner_.PlanSplit(*request, *response, stop);
+         }});
   }
 
   ServerUnaryReactor* BatchPlan(
       CallbackServerContext* context, const v1::BatchPlanRequest* request,
       v1::BatchPlanResponse* response) noexcept override {
     return AnswerOnPool(
-        context, limits_, pool_, WorkCost::kLong, *request, *response,
-        [=, this](StopCheck stop, ByteBudget::Share&) {
-          return services::BatchPlan(planner_, *request, *response, stop);
-        });
+        context, {limits_, pool_}, *request, *response,
+        {.cost = WorkCost::kLong,
+         .answer = [=, this](StopCheck stop, ByteBudget::Share&) {
+           return services::BatchPlan(planner_, *request, *response, stop);
+         }});
   }
 
   grpc::ServerWriteReactor<v1::WhatIfResponse>* WhatIf(
       CallbackServerContext* context,
       const v1::WhatIfRequest* request) noexcept override {
-    return StartWhatIf(*context, planner_, limits_, pool_, what_if_calls_,
+    return StartWhatIf(*context, {limits_, pool_}, planner_, what_if_calls_,
                        *request);
   }
 
@@ -181,10 +186,11 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
   ServerUnaryReactor* ListDevices(
       CallbackServerContext* context, const v1::ListDevicesRequest* request,
       v1::ListDevicesResponse* response) noexcept override {
-    return AnswerOnPool(context, limits_, pool_, WorkCost::kQuick, *request,
-                        *response, [=, this](StopCheck, ByteBudget::Share&) {
-                          return ledger_.ListDevices(*response);
-                        });
+    return AnswerOnPool(context, {limits_, pool_}, *request, *response,
+                        {.cost = WorkCost::kQuick,
+                         .answer = [=, this](StopCheck, ByteBudget::Share&) {
+                           return ledger_.ListDevices(*response);
+                         }});
   }
 
   grpc::ServerWriteReactor<v1::WatchDevicesResponse>* WatchDevices(
@@ -196,48 +202,53 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
   ServerUnaryReactor* ListLeases(
       CallbackServerContext* context, const v1::ListLeasesRequest* request,
       v1::ListLeasesResponse* response) noexcept override {
-    return AnswerOnPool(context, limits_, pool_, WorkCost::kQuick, *request,
-                        *response, [=, this](StopCheck, ByteBudget::Share&) {
-                          return ledger_.ListLeases(*request, *response);
-                        });
+    return AnswerOnPool(context, {limits_, pool_}, *request, *response,
+                        {.cost = WorkCost::kQuick,
+                         .answer = [=, this](StopCheck, ByteBudget::Share&) {
+                           return ledger_.ListLeases(*request, *response);
+                         }});
   }
 
   ServerUnaryReactor* PlaceModels(
       CallbackServerContext* context, const v1::PlaceModelsRequest* request,
       v1::PlaceModelsResponse* response) noexcept override {
     return AnswerOnPool(
-        context, limits_, pool_, WorkCost::kLong, *request, *response,
-        [=, this](StopCheck stop, ByteBudget::Share&) {
-          return placement_.PlaceModels(*request, *response, stop);
-        });
+        context, {limits_, pool_}, *request, *response,
+        {.cost = WorkCost::kLong,
+         .answer = [=, this](StopCheck stop, ByteBudget::Share&) {
+           return placement_.PlaceModels(*request, *response, stop);
+         }});
   }
 
   ServerUnaryReactor* ListCatalogue(
       CallbackServerContext* context, const v1::ListCatalogueRequest* request,
       v1::ListCatalogueResponse* response) noexcept override {
-    return AnswerOnPool(context, limits_, pool_, WorkCost::kQuick, *request,
-                        *response, [=, this](StopCheck, ByteBudget::Share&) {
-                          return placement_.ListCatalogue(*response);
-                        });
+    return AnswerOnPool(context, {limits_, pool_}, *request, *response,
+                        {.cost = WorkCost::kQuick,
+                         .answer = [=, this](StopCheck, ByteBudget::Share&) {
+                           return placement_.ListCatalogue(*response);
+                         }});
   }
 
   ServerUnaryReactor* FindDevices(
       CallbackServerContext* context, const v1::FindDevicesRequest* request,
       v1::FindDevicesResponse* response) noexcept override {
     return AnswerOnPool(
-        context, limits_, pool_, WorkCost::kLong, *request, *response,
-        [=, this](StopCheck stop, ByteBudget::Share&) {
-          return placement_.FindDevices(*request, *response, stop);
-        });
+        context, {limits_, pool_}, *request, *response,
+        {.cost = WorkCost::kLong,
+         .answer = [=, this](StopCheck stop, ByteBudget::Share&) {
+           return placement_.FindDevices(*request, *response, stop);
+         }});
   }
 
   ServerUnaryReactor* GetBounds(
       CallbackServerContext* context, const v1::GetBoundsRequest* request,
       v1::GetBoundsResponse* response) noexcept override {
-    return AnswerOnPool(context, limits_, pool_, WorkCost::kQuick, *request,
-                        *response, [=, this](StopCheck, ByteBudget::Share&) {
-                          return placement_.GetBounds(*request, *response);
-                        });
+    return AnswerOnPool(context, {limits_, pool_}, *request, *response,
+                        {.cost = WorkCost::kQuick,
+                         .answer = [=, this](StopCheck, ByteBudget::Share&) {
+                           return placement_.GetBounds(*request, *response);
+                         }});
   }
 
  private:

@@ -80,19 +80,19 @@ absl::Status TooManyLayers(int64_t n_layers) {
 // gRPC owns it until OnDone.
 class WhatIfCall final : public grpc::ServerWriteReactor<v1::WhatIfResponse> {
  public:
-  WhatIfCall(grpc::CallbackServerContext& context, Planner& planner,
-             const CallLimits& limits, WorkPool& pool, WhatIfCalls& calls,
+  WhatIfCall(grpc::CallbackServerContext& context, const PoolRoom& room,
+             Planner& planner, WhatIfCalls& calls,
              const v1::WhatIfRequest& request)
       : context_(context),
         planner_(planner),
-        pool_(pool),
+        pool_(room.pool),
         calls_(calls),
         request_(request),
         request_id_(TakeRequestId(context)),
         peer_(PeerOf(context.peer())),
         stop_(std::make_shared<CallStop>(TimeLeft(context))),
-        held_(EnterCall(context, limits)),
-        slow_reader_(context, limits.reader_timeout) {}
+        held_(EnterCall(context, room.limits)),
+        slow_reader_(context, room.limits.reader_timeout) {}
 
   ~WhatIfCall() override { StopCounting(); }
 
@@ -301,11 +301,10 @@ absl::StatusOr<std::optional<v1::WhatIfResponse>> WhatIfMessages::Next(
 }
 
 grpc::ServerWriteReactor<v1::WhatIfResponse>* StartWhatIf(
-    grpc::CallbackServerContext& context, Planner& planner,
-    const CallLimits& limits, WorkPool& pool, WhatIfCalls& calls,
-    const v1::WhatIfRequest& request) {
-  auto* call = new WhatIfCall(context, planner, limits, pool, calls, request);
-  call->Start(limits.gate);
+    grpc::CallbackServerContext& context, const PoolRoom& room,
+    Planner& planner, WhatIfCalls& calls, const v1::WhatIfRequest& request) {
+  auto* call = new WhatIfCall(context, room, planner, calls, request);
+  call->Start(room.limits.gate);
   return call;
 }
 

@@ -86,9 +86,8 @@ class WhatIfCalls {
 // if no message was taken for the reader timeout. All arguments but the context
 // and the request must outlive the server.
 grpc::ServerWriteReactor<v1::WhatIfResponse>* StartWhatIf(
-    grpc::CallbackServerContext& context, Planner& planner,
-    const CallLimits& limits, WorkPool& pool, WhatIfCalls& calls,
-    const v1::WhatIfRequest& request);
+    grpc::CallbackServerContext& context, const PoolRoom& room,
+    Planner& planner, WhatIfCalls& calls, const v1::WhatIfRequest& request);
 
 }  // namespace plimsoll::services
 

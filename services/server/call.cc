@@ -18,18 +18,17 @@ namespace {
 // comes before its work, or its work is queued or runs.
 class PooledCall final : public UnaryReply {
  public:
-  PooledCall(grpc::CallbackServerContext& context, const CallLimits& limits,
-             WorkPool& pool, const google::protobuf::Message& request,
-             google::protobuf::Message& response, WorkCost cost,
-             PooledAnswer answer)
-      : UnaryReply(context, limits.reader_timeout, request, response,
-                   EnterCall(context, limits)),
-        pool_(pool),
+  PooledCall(grpc::CallbackServerContext& context, const PoolRoom& room,
+             const google::protobuf::Message& request,
+             google::protobuf::Message& response, PooledWork work)
+      : UnaryReply(context, room.limits.reader_timeout, request, response,
+                   EnterCall(context, room.limits)),
+        pool_(room.pool),
         peer_(PeerOf(context.peer())),
         request_bytes_(request.ByteSizeLong()),
-        cost_(cost),
-        stop_(NewCallStop(context, limits.unary_deadline)),
-        answer_(std::move(answer)) {}
+        cost_(work.cost),
+        stop_(NewCallStop(context, room.limits.unary_deadline)),
+        answer_(std::move(work.answer)) {}
 
   void Start(const grpc::CallbackServerContext& context, CallGate& gate,
              const google::protobuf::Message& request,
@@ -210,15 +209,14 @@ void UnaryReply::End(const absl::Status& status) {
 }
 
 grpc::ServerUnaryReactor* AnswerOnPool(grpc::CallbackServerContext* context,
-                                       const CallLimits& limits, WorkPool& pool,
-                                       WorkCost cost,
+                                       const PoolRoom& room,
                                        const google::protobuf::Message& request,
                                        google::protobuf::Message& response,
-                                       PooledAnswer answer,
-                                       const BeforeAnswer& before) {
-  auto* call = new PooledCall(*context, limits, pool, request, response, cost,
-                              std::move(answer));
-  call->Start(*context, limits.gate, request, before);
+                                       PooledWork work) {
+  const BeforeAnswer before = std::exchange(work.before, nullptr);
+  auto* call =
+      new PooledCall(*context, room, request, response, std::move(work));
+  call->Start(*context, room.limits.gate, request, before);
   return call;
 }
 

@@ -159,18 +159,27 @@ using PooledAnswer = std::function<absl::Status(StopCheck, ByteBudget::Share&)>;
 using BeforeAnswer =
     std::function<void(std::function<void(const absl::Status&)> go_on)>;
 
-// Answers a unary call from the pool: `answer` runs on one of its threads. The
-// request and the response live as long as it runs. Everything else that
-// `answer` uses must outlive the server; so must the limits and `pool`. The
-// call holds its pass of the gate until it is done, and the memory of its
-// request while it waits.
+// Where calls are answered that take long. Both outlive the server.
+struct PoolRoom {
+  const CallLimits& limits;
+  WorkPool& pool;
+};
+// The work of a unary call that is answered from a pool.
+struct PooledWork {
+  WorkCost cost;
+  PooledAnswer answer;
+  BeforeAnswer before = nullptr;
+};
+
+// Answers a unary call from the pool: `work.answer` runs on one of its threads.
+// The request and the response live as long as it runs. Everything else that it
+// uses must outlive the server. The call holds its pass of the gate until it is
+// done, and the memory of its request while it waits.
 grpc::ServerUnaryReactor* AnswerOnPool(grpc::CallbackServerContext* context,
-                                       const CallLimits& limits, WorkPool& pool,
-                                       WorkCost cost,
+                                       const PoolRoom& room,
                                        const google::protobuf::Message& request,
                                        google::protobuf::Message& response,
-                                       PooledAnswer answer,
-                                       const BeforeAnswer& before = nullptr);
+                                       PooledWork work);
 
 }  // namespace plimsoll::services
 

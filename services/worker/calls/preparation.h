@@ -84,21 +84,25 @@ grpc::ServerUnaryReactor* AnswerPrepared(grpc::CallbackServerContext* context,
   }
   const auto model = std::make_shared<ServedModel>();
   return AnswerOnPool(
-      context, room.limits, room.pool, CostOf(request), request, response,
-      [model, answer](StopCheck stop, ByteBudget::Share& held) {
-        return answer(std::exchange(*model, {}), stop, held);
-      },
-      [&registry, model,
-       &request](const std::function<void(const absl::Status&)>& go_on) {
-        const auto set = [model, go_on](absl::StatusOr<ServedModel> served) {
-          const absl::Status status = served.status();
-          if (status.ok()) *model = *std::move(served);
-          go_on(status);
-        };
-        auto served = registry.ServeOrLoad(request.model(), set);
-        if (!served.ok()) return set(served.status());
-        if (served->has_value()) set(**std::move(served));
-      });
+      context, {room.limits, room.pool}, request, response,
+      {.cost = CostOf(request),
+       .answer =
+           [model, answer](StopCheck stop, ByteBudget::Share& held) {
+             return answer(std::exchange(*model, {}), stop, held);
+           },
+       .before =
+           [&registry, model,
+            &request](const std::function<void(const absl::Status&)>& go_on) {
+             const auto set = [model,
+                               go_on](absl::StatusOr<ServedModel> served) {
+               const absl::Status status = served.status();
+               if (status.ok()) *model = *std::move(served);
+               go_on(status);
+             };
+             auto served = registry.ServeOrLoad(request.model(), set);
+             if (!served.ok()) return set(served.status());
+             if (served->has_value()) set(**std::move(served));
+           }});
 }
 
 // The preparation of one call, which must outlive the work. Thread-safe.

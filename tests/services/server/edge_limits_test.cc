@@ -153,20 +153,22 @@ class EndlessService final : public v1::PlannerService::CallbackService {
   grpc::ServerUnaryReactor* Plan(grpc::CallbackServerContext* context,
                                  const v1::PlanRequest* request,
                                  v1::PlanResponse* response) override {
-    return AnswerOnPool(context, limits_, pool_, WorkCost::kLong, *request,
-                        *response, [](StopCheck stop, ByteBudget::Share&) {
-                          while (true) {
-                            absl::Status status = stop();
-                            if (!status.ok()) return status;
-                          }
-                        });
+    return AnswerOnPool(context, {limits_, pool_}, *request, *response,
+                        {.cost = WorkCost::kLong,
+                         .answer = [](StopCheck stop, ByteBudget::Share&) {
+                           while (true) {
+                             absl::Status status = stop();
+                             if (!status.ok()) return status;
+                           }
+                         }});
   }
   grpc::ServerUnaryReactor* Renew(grpc::CallbackServerContext* context,
                                   const v1::RenewRequest* request,
                                   v1::RenewResponse* response) override {
     return AnswerOnPool(
-        context, limits_, pool_, WorkCost::kLong, *request, *response,
-        [](StopCheck stop, ByteBudget::Share&) { return stop(); });
+        context, {limits_, pool_}, *request, *response,
+        {.cost = WorkCost::kLong,
+         .answer = [](StopCheck stop, ByteBudget::Share&) { return stop(); }});
   }
 
  private:

@@ -38,11 +38,12 @@ class PooledService final : public v1::PlannerService::CallbackService {
   grpc::ServerUnaryReactor* Plan(grpc::CallbackServerContext* context,
                                  const v1::PlanRequest* request,
                                  v1::PlanResponse* response) override {
-    return AnswerOnPool(context, limits_, pool_, WorkCost::kLong, *request,
-                        *response,
-                        [this, response](StopCheck stop, ByteBudget::Share&) {
-                          return answer_(stop, *response);
-                        });
+    return AnswerOnPool(
+        context, {limits_, pool_}, *request, *response,
+        {.cost = WorkCost::kLong,
+         .answer = [this, response](StopCheck stop, ByteBudget::Share&) {
+           return answer_(stop, *response);
+         }});
   }
   grpc::ServerUnaryReactor* Renew(grpc::CallbackServerContext* context,
                                   const v1::RenewRequest* request,

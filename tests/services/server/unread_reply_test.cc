@@ -28,13 +28,14 @@ class LongService final : public v1::PlannerService::CallbackService {
   grpc::ServerUnaryReactor* Plan(grpc::CallbackServerContext* context,
                                  const v1::PlanRequest* request,
                                  v1::PlanResponse* response) override {
-    return AnswerOnPool(context, limits_, pool_, WorkCost::kLong, *request,
-                        *response, [=, this](StopCheck, ByteBudget::Share&) {
-                          ++n_answered_;
-                          response->mutable_plan()->set_n_ctx_reason(
-                              std::string(kReplyBytes, 'a'));
-                          return absl::OkStatus();
-                        });
+    return AnswerOnPool(context, {limits_, pool_}, *request, *response,
+                        {.cost = WorkCost::kLong,
+                         .answer = [=, this](StopCheck, ByteBudget::Share&) {
+                           ++n_answered_;
+                           response->mutable_plan()->set_n_ctx_reason(
+                               std::string(kReplyBytes, 'a'));
+                           return absl::OkStatus();
+                         }});
   }
   grpc::ServerUnaryReactor* ListDevices(
       grpc::CallbackServerContext* context,
