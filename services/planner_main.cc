@@ -107,8 +107,12 @@ absl::Status Run(const PlannerFlags& all_flags, const Reread& reread) {
   auto pool = WorkPool::Start();
   if (!pool.ok()) return pool.status();
   const auto service =
-      NewPlannerService(planner, ledger, gate, **pool, *std::move(catalogue),
-                        options.reader_timeout);
+      NewPlannerService({.planner = planner,
+                         .ledger = ledger,
+                         .gate = gate,
+                         .pool = **pool,
+                         .catalogue = *std::move(catalogue),
+                         .reader_timeout = options.reader_timeout});
   auto server = Server::Start(options, {service.get()}, gate);
   if (!server.ok()) return server.status();
   // It hangs if the ledger's lock does, and then no call is answered either.

@@ -39,14 +39,13 @@ absl::Status Traced(const CallbackServerContext& context, const char* method,
 // waits for the other.
 class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
  public:
-  PlannerServiceImpl(Planner& planner, Ledger& ledger, CallGate& gate,
-                     WorkPool& pool, PlacementQueries placement,
-                     absl::Duration reader_timeout)
-      : planner_(planner),
-        ledger_(ledger),
-        pool_(pool),
+  PlannerServiceImpl(const PlannerServiceParts& parts,
+                     PlacementQueries placement)
+      : planner_(parts.planner),
+        ledger_(parts.ledger),
+        pool_(parts.pool),
         placement_(std::move(placement)),
-        limits_{gate, messages_, reader_timeout} {}
+        limits_{parts.gate, messages_, parts.reader_timeout} {}
 
   ServerUnaryReactor* DescribeModel(
       CallbackServerContext* context, const v1::DescribeModelRequest* request,
@@ -297,19 +296,16 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> NewPlannerService(
-    Planner& planner, Ledger& ledger, CallGate& gate, WorkPool& pool,
-    planner::DeviceCatalogue catalogue, absl::Duration reader_timeout) {
-  PlacementSources sources{[&planner](const v1::ModelSource& source) {
-                             return planner.ShapeOf(source);
-                           },
-                           [&ledger](v1::ListDevicesResponse& devices) {
-                             return ledger.ListDevices(devices);
-                           }};
-  return std::make_unique<PlannerServiceImpl>(
-      planner, ledger, gate, pool,
-      PlacementQueries(std::move(sources), std::move(catalogue)),
-      reader_timeout);
+std::unique_ptr<grpc::Service> NewPlannerService(PlannerServiceParts parts) {
+  PlacementSources sources{
+      [&planner = parts.planner](const v1::ModelSource& source) {
+        return planner.ShapeOf(source);
+      },
+      [&ledger = parts.ledger](v1::ListDevicesResponse& devices) {
+        return ledger.ListDevices(devices);
+      }};
+  PlacementQueries placement(std::move(sources), std::move(parts.catalogue));
+  return std::make_unique<PlannerServiceImpl>(parts, std::move(placement));
 }
 
 }  // namespace plimsoll::services

@@ -22,14 +22,21 @@ namespace plimsoll::services {
 // The requests and replies of all its calls together hold at most this much.
 inline constexpr int64_t kPlannerMessageBytes = 64 << 20;
 
-// Makes the service. `planner`, `ledger`, `gate` and `pool` must outlive it,
-// and the pool must outlive its server's calls. `catalogue` has the devices
-// that are known without being registered. A call whose client does not read is
-// cancelled after `reader_timeout`.
-std::unique_ptr<grpc::Service> NewPlannerService(
-    Planner& planner, Ledger& ledger, CallGate& gate, WorkPool& pool,
-    planner::DeviceCatalogue catalogue = planner::DeviceCatalogue(),
-    absl::Duration reader_timeout = kReaderTimeout);
+// What the service works with. All that is a reference must outlive it, and the
+// pool must outlive its server's calls.
+struct PlannerServiceParts {
+  Planner& planner;
+  Ledger& ledger;
+  CallGate& gate;
+  WorkPool& pool;
+  // The devices that are known without being registered.
+  planner::DeviceCatalogue catalogue = planner::DeviceCatalogue();
+  // A call whose client reads nothing for this long is cancelled.
+  absl::Duration reader_timeout = kReaderTimeout;
+};
+
+// Makes the service.
+std::unique_ptr<grpc::Service> NewPlannerService(PlannerServiceParts parts);
 
 }  // namespace plimsoll::services
 

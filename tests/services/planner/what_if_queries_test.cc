@@ -56,7 +56,10 @@ class WhatIfQueriesTest : public ::testing::Test {
       : ledger_([] { return absl::UnixEpoch(); }),
         planner_(TinyModels(), ledger_),
         pool_(*WorkPool::Start()),
-        service_(NewPlannerService(planner_, ledger_, gate_, *pool_)),
+        service_(NewPlannerService({.planner = planner_,
+                                    .ledger = ledger_,
+                                    .gate = gate_,
+                                    .pool = *pool_})),
         server_(*Server::Start(ServerOptions{}, {service_.get()}, gate_)),
         stub_(v1::PlannerService::NewStub(grpc::CreateChannel(
             server_->address(), grpc::InsecureChannelCredentials()))) {}

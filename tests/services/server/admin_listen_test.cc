@@ -80,8 +80,8 @@ class AdminListenTest : public ::testing::Test {
   Ledger ledger_{BootTime};
   Planner planner_{{}, ledger_};
   std::unique_ptr<WorkPool> pool_ = *WorkPool::Start();
-  std::unique_ptr<grpc::Service> service_ =
-      NewPlannerService(planner_, ledger_, gate_, *pool_);
+  std::unique_ptr<grpc::Service> service_ = NewPlannerService(
+      {.planner = planner_, .ledger = ledger_, .gate = gate_, .pool = *pool_});
   std::unique_ptr<Server> server_;
   std::string ordinary_;
   std::string admin_;

@@ -74,8 +74,8 @@ class CredentialsTest : public ::testing::Test {
   Ledger ledger_{BootTime};
   Planner planner_{{}, ledger_};
   std::unique_ptr<WorkPool> pool_ = *WorkPool::Start();
-  std::unique_ptr<grpc::Service> service_ =
-      NewPlannerService(planner_, ledger_, gate_, *pool_);
+  std::unique_ptr<grpc::Service> service_ = NewPlannerService(
+      {.planner = planner_, .ledger = ledger_, .gate = gate_, .pool = *pool_});
   std::unique_ptr<Server> server_;
 };
 

@@ -67,8 +67,8 @@ class EdgeLimitsTest : public ::testing::Test {
   Ledger ledger_{BootTime};
   Planner planner_{{}, ledger_};
   std::unique_ptr<WorkPool> pool_ = *WorkPool::Start();
-  std::unique_ptr<grpc::Service> service_ =
-      NewPlannerService(planner_, ledger_, gate_, *pool_);
+  std::unique_ptr<grpc::Service> service_ = NewPlannerService(
+      {.planner = planner_, .ledger = ledger_, .gate = gate_, .pool = *pool_});
   std::unique_ptr<Server> server_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::PlannerService::Stub> stub_;

@@ -77,8 +77,8 @@ class ServerTest : public ::testing::Test {
   Ledger ledger_{BootTime};
   Planner planner_{{}, ledger_};
   std::unique_ptr<WorkPool> pool_ = *WorkPool::Start();
-  std::unique_ptr<grpc::Service> service_ =
-      NewPlannerService(planner_, ledger_, gate_, *pool_);
+  std::unique_ptr<grpc::Service> service_ = NewPlannerService(
+      {.planner = planner_, .ledger = ledger_, .gate = gate_, .pool = *pool_});
   std::unique_ptr<Server> server_;
   std::unique_ptr<v1::PlannerService::Stub> stub_;
 };
@@ -92,7 +92,8 @@ TEST_F(ServerTest, OneAddressHasOneServer) {
   Ledger ledger(BootTime);
   Planner planner({}, ledger);
   CallGate gate;
-  const auto service = NewPlannerService(planner, ledger, gate, *pool_);
+  const auto service = NewPlannerService(
+      {.planner = planner, .ledger = ledger, .gate = gate, .pool = *pool_});
   EXPECT_EQ(Server::Start({.listen = server_->address()}, {service.get()}, gate)
                 .status()
                 .code(),

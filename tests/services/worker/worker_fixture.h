@@ -55,8 +55,8 @@ struct TestPlanner {
   Ledger ledger{BootTime};
   Planner planner{{}, ledger};
   std::unique_ptr<WorkPool> pool = *WorkPool::Start();
-  std::unique_ptr<grpc::Service> service =
-      NewPlannerService(planner, ledger, gate, *pool);
+  std::unique_ptr<grpc::Service> service = NewPlannerService(
+      {.planner = planner, .ledger = ledger, .gate = gate, .pool = *pool});
   std::unique_ptr<Server> server;
   std::unique_ptr<v1::PlannerService::Stub> stub;
 };

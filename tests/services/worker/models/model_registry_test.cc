@@ -227,8 +227,10 @@ TEST(ModelRegistryTest, ALeaseIsReleasedOnceThePlannerIsBack) {
   };
   EXPECT_EQ(held(), 1);
   CallGate gate;
-  const auto service =
-      NewPlannerService(planner.planner, planner.ledger, gate, *planner.pool);
+  const auto service = NewPlannerService({.planner = planner.planner,
+                                          .ledger = planner.ledger,
+                                          .gate = gate,
+                                          .pool = *planner.pool});
   const auto server = Server::Start({.listen = address}, {service.get()}, gate);
   ASSERT_TRUE(server.ok()) << server.status();
   while (held() > 0) std::this_thread::yield();
@@ -245,7 +247,10 @@ TEST(ModelRegistryTest, ALoadedModelIsPresentedToAPlannerThatForgotIt) {
       .clock = BootTime, .is_first = false, .first_epoch = 1'000});
   Planner second({}, ledger);
   CallGate gate;
-  const auto service = NewPlannerService(second, ledger, gate, *planner.pool);
+  const auto service = NewPlannerService({.planner = second,
+                                          .ledger = ledger,
+                                          .gate = gate,
+                                          .pool = *planner.pool});
   const auto server = Server::Start({.listen = address}, {service.get()}, gate);
   ASSERT_TRUE(server.ok()) << server.status();
   v1::ListLeasesResponse response;

@@ -107,8 +107,10 @@ TEST(WorkerObserverTest, HearsOfAReleaseThatThePlannerLearnsOfLater) {
   ASSERT_TRUE(observed.worker.Unload("a").ok());
   ASSERT_EQ(observed.observer.seen().leases.size(), 1u);
   CallGate gate;
-  const auto service =
-      NewPlannerService(planner.planner, planner.ledger, gate, *planner.pool);
+  const auto service = NewPlannerService({.planner = planner.planner,
+                                          .ledger = planner.ledger,
+                                          .gate = gate,
+                                          .pool = *planner.pool});
   const auto server = Server::Start({.listen = address}, {service.get()}, gate);
   ASSERT_TRUE(server.ok()) << server.status();
   while (observed.observer.seen().leases.size() < 2) std::this_thread::yield();

@@ -343,7 +343,10 @@ TEST_F(SplitWorkerTest, APlannerThatForgotThemIsPresentedAllLeases) {
       .clock = BootTime, .is_first = false, .first_epoch = 1'000});
   Planner second({}, ledger);
   CallGate gate;
-  const auto service = NewPlannerService(second, ledger, gate, *planner.pool);
+  const auto service = NewPlannerService({.planner = second,
+                                          .ledger = ledger,
+                                          .gate = gate,
+                                          .pool = *planner.pool});
   const auto server = Server::Start({.listen = address}, {service.get()}, gate);
   ASSERT_TRUE(server.ok()) << server.status();
   v1::ListLeasesResponse response;
