@@ -227,8 +227,7 @@ absl::string_view WhyFree(const std::optional<worker::ReplyReading>& reading,
 absl::StatusOr<worker::SchemaNotes> HoldCalls(
     const v1::ChatPrompt& chat,
     const std::optional<worker::ReplyReading>& reading,
-    const worker::Tokenizer& tokenizer, worker::ConstraintCache& cache,
-    StopCheck stop, worker::GenerateOptions& options) {
+    const ConstraintRoom& room, worker::GenerateOptions& options) {
   const bool is_required = chat.tool_choice() == v1::TOOL_CHOICE_REQUIRED;
   if (const absl::string_view why = WhyFree(reading, options); !why.empty()) {
     if (!is_required) return worker::SchemaNotes();
@@ -250,11 +249,11 @@ absl::StatusOr<worker::SchemaNotes> HoldCalls(
       .text = CallsSchema(reading->tools, rules, /*is_any=*/false),
       .options = {},
       .frame = CallFrame(*reading, rules)};
-  source.frame.marks = MarksOf(options.shown_tokens, tokenizer);
-  auto made = cache.Get(source, stop);
+  source.frame.marks = MarksOf(options.shown_tokens, room.tokenizer);
+  auto made = room.cache.Get(source, room.stop);
   worker::SchemaNotes notes;
   if (!made.ok()) {
-    RETURN_IF_ERROR(stop());
+    RETURN_IF_ERROR(room.stop());
     const absl::string_view why = made.status().message();
     if (source.frame.spelling.members) {
       // Only arguments that are listed can be written.
@@ -264,7 +263,7 @@ absl::StatusOr<worker::SchemaNotes> HoldCalls(
     }
     notes.push_back(absl::StrCat("tools: arguments are any objects: ", why));
     source.text = CallsSchema(reading->tools, rules, /*is_any=*/true);
-    made = cache.Get(source, stop);
+    made = room.cache.Get(source, room.stop);
     RETURN_IF_ERROR(made.status());
   }
   notes.insert(notes.end(), made->notes.begin(), made->notes.end());

@@ -15,6 +15,13 @@
 
 namespace plimsoll::services {
 
+// Where a model's constraints are made.
+struct ConstraintRoom {
+  const worker::Tokenizer& tokenizer;
+  worker::ConstraintCache& cache;
+  StopCheck stop;
+};
+
 // Constrains the reply to `chat`, which `reading` splits if it is split, from
 // the mark of a call on, and from its begin on if a call is required. Calls are
 // held if it is known how the model writes them, and if the request has no
@@ -22,12 +29,11 @@ namespace plimsoll::services {
 // are among options.shown_tokens. Returns what of a schema says nothing about
 // the calls, or why the arguments are only held to be objects, or why the calls
 // are free. Errors: kInvalidArgument if a call is required that cannot be held;
-// those of `stop`.
+// those of `room.stop`.
 absl::StatusOr<worker::SchemaNotes> HoldCalls(
     const v1::ChatPrompt& chat,
     const std::optional<worker::ReplyReading>& reading,
-    const worker::Tokenizer& tokenizer, worker::ConstraintCache& cache,
-    StopCheck stop, worker::GenerateOptions& options);
+    const ConstraintRoom& room, worker::GenerateOptions& options);
 
 }  // namespace plimsoll::services
 

@@ -87,10 +87,10 @@ void ShowMarks(Generation& generation) {
 absl::Status Hold(const v1::ChatPrompt& chat, StopCheck stop,
                   Generation& generation) {
   worker::Engine& engine = *generation.model.engine;
-  ASSIGN_OR_RETURN(
-      worker::SchemaNotes notes,
-      HoldCalls(chat, generation.prompt.reading, engine.tokenizer(),
-                engine.constraints(), stop, generation.options));
+  ASSIGN_OR_RETURN(worker::SchemaNotes notes,
+                   HoldCalls(chat, generation.prompt.reading,
+                             {engine.tokenizer(), engine.constraints(), stop},
+                             generation.options));
   for (std::string& note : notes) {
     if (generation.constraint_notes.size() == worker::kMaxSchemaNotes) break;
     generation.constraint_notes.push_back(std::move(note));

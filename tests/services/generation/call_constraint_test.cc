@@ -235,7 +235,7 @@ class CallConstraintTest : public ::testing::TestWithParam<Case> {
     worker::GenerateOptions options;
     options.shown_tokens = worker::TokensToShow(reading_->format, *tokenizer_);
     const auto notes =
-        HoldCalls(chat, reading_, *tokenizer_, cache_, NeverStop, options);
+        HoldCalls(chat, reading_, {*tokenizer_, cache_, NeverStop}, options);
     EXPECT_TRUE(notes.ok()) << notes.status();
     EXPECT_TRUE(notes->empty()) << notes->front();
     EXPECT_NE(options.constraint, nullptr);
@@ -448,7 +448,7 @@ TEST_P(RawStringTest, AStringEndsWithItsMarkOnly) {
     worker::GenerateOptions options;
     options.shown_tokens = worker::TokensToShow(reading->format, *tokenizer);
     ASSERT_TRUE(
-        HoldCalls(Required(), reading, *tokenizer, cache, NeverStop, options)
+        HoldCalls(Required(), reading, {*tokenizer, cache, NeverStop}, options)
             .ok());
     ASSERT_NE(options.constraint, nullptr);
     const worker::TokenIndex index(*tokenizer);
@@ -504,7 +504,7 @@ TEST(SortedArgumentsTest, GemmasModelsWriteThemInTheOrderOfTheirTemplates) {
   worker::ConstraintCache cache;
   worker::GenerateOptions options;
   ASSERT_TRUE(
-      HoldCalls(Required(), reading, *tokenizer, cache, NeverStop, options)
+      HoldCalls(Required(), reading, {*tokenizer, cache, NeverStop}, options)
           .ok());
   const worker::TokenIndex index(*tokenizer);
   const auto may_say = [&](absl::string_view arguments) {
@@ -536,13 +536,13 @@ TEST(CallsThatCannotBeHeldTest, ANameThatIsAPartOfTheSyntaxFreesThem) {
   worker::ConstraintCache cache;
   worker::GenerateOptions options;
   const auto notes =
-      HoldCalls({}, reading, *tokenizer, cache, NeverStop, options);
+      HoldCalls({}, reading, {*tokenizer, cache, NeverStop}, options);
   ASSERT_TRUE(notes.ok()) << notes.status();
   EXPECT_THAT(*notes,
               ::testing::ElementsAre(HasSubstr("name cannot be 'a>b'")));
   EXPECT_EQ(options.constraint, nullptr);
   const auto required =
-      HoldCalls(Required(), reading, *tokenizer, cache, NeverStop, options);
+      HoldCalls(Required(), reading, {*tokenizer, cache, NeverStop}, options);
   EXPECT_THAT(std::string(required.status().message()),
               HasSubstr("name cannot be 'a>b'"));
 }
@@ -554,7 +554,7 @@ TEST(CallsThatCannotBeHeldTest, ARequiredOneIsRefusedWithTheReason) {
   const auto why = [&](const std::optional<worker::ReplyReading>& reading) {
     worker::GenerateOptions options;
     const auto held =
-        HoldCalls(Required(), reading, *tokenizer, cache, NeverStop, options);
+        HoldCalls(Required(), reading, {*tokenizer, cache, NeverStop}, options);
     EXPECT_EQ(options.constraint, nullptr);
     return std::string(held.status().message());
   };
