@@ -22,6 +22,7 @@
 #include "services/generation/generation.h"
 #include "services/generation/generation_call.h"
 #include "services/host/clock.h"
+#include "services/host/memory_guard.h"
 #include "services/server/byte_budget.h"
 #include "services/server/call.h"
 #include "services/server/call_gate.h"
@@ -94,12 +95,20 @@ class CallReactor : public Reactor, public GenerationCall {
     const CurrentTrace current(ContextOf(started.trace_));
     // gRPC keeps the context and the request until OnDone, which comes after
     // the end.
-    started.preparation_.Start(
-        started.context_, room, request, started.pass_, started.held_,
-        [call, begin](ServedModel model) {
-          return begin(*call, std::move(model));
-        },
-        [call](const absl::Status& status) { call->OnEnd(status, {}); });
+    const absl::Status entered = started.Enter(room.limits.gate, request);
+    if (!entered.ok()) {
+      call->OnEnd(entered, {});
+      return call.get();
+    }
+    const auto begin_with = [call, begin](absl::StatusOr<ServedModel> model) {
+      absl::Status status = model.status();
+      if (status.ok()) {
+        status = WithinMemory([&] { return begin(*call, *std::move(model)); });
+      }
+      if (!status.ok()) call->OnEnd(status, {});
+    };
+    started.preparation_.Run(started.context_, room.registry, request,
+                             begin_with);
     return call.get();
   }
 
@@ -134,6 +143,13 @@ class CallReactor : public Reactor, public GenerationCall {
   ReaderAlarm slow_reader_ ABSL_GUARDED_BY(mu_);
 
  private:
+  // Takes the call's pass of the gate, and the memory of its request.
+  template <typename Request>
+  absl::Status Enter(CallGate& gate, const Request& request) {
+    ASSIGN_OR_RETURN(pass_, BeginCall(context_, gate));
+    return held_.Grow(MemoryOf(request));
+  }
+
   CallReactor(grpc::CallbackServerContext& context, const CallRoom& room,
               std::string request_id)
       : GenerationCall(BootTime(), TraceOfRequest(context, request_id)),

@@ -16,10 +16,8 @@
 #include "base/stop_check.h"
 #include "plimsoll/v1/session.pb.h"
 #include "services/generation/served_model.h"
-#include "services/host/memory_guard.h"
 #include "services/server/byte_budget.h"
 #include "services/server/call.h"
-#include "services/server/call_gate.h"
 #include "services/server/call_stop.h"
 #include "services/server/peer.h"
 #include "services/server/work_pool.h"
@@ -134,28 +132,6 @@ class Preparation {
       return work(**std::move(served));
     }
     Queue(context, request, **std::move(served), work);
-  }
-
-  // Begins a call: takes its `pass` of the gate and the memory of its request,
-  // which `held` counts, and calls `begin` with the model as Run does. `fail`
-  // gets the error if any of this fails.
-  template <typename Request, typename Begin, typename Fail>
-  void Start(grpc::CallbackServerContext& context, const CallRoom& room,
-             const Request& request, CallGate::Pass& pass,
-             ByteBudget::Share& held, Begin begin, Fail fail) {
-    auto admitted = BeginCall(context, room.limits.gate);
-    if (!admitted.ok()) return fail(admitted.status());
-    pass = *std::move(admitted);
-    const absl::Status has_room = held.Grow(MemoryOf(request));
-    if (!has_room.ok()) return fail(has_room);
-    Run(context, room.registry, request,
-        [begin, fail](absl::StatusOr<ServedModel> model) {
-          const absl::Status status =
-              model.ok()
-                  ? WithinMemory([&] { return begin(*std::move(model)); })
-                  : model.status();
-          if (!status.ok()) fail(status);
-        });
   }
 
   // Returns OK while the work should go on.
