@@ -126,8 +126,9 @@ absl::StatusOr<EncodedChat> EncodeConversation(
   ASSIGN_OR_RETURN(
       const std::vector<worker::ChatSegment> segments,
       own.Render(tokenizer, conversation.messages, conversation.tools,
-                 conversation.add_generation_prompt, now,
-                 conversation.template_arguments));
+                 {.add_generation_prompt = conversation.add_generation_prompt,
+                  .now = now,
+                  .arguments = conversation.template_arguments}));
   EncodedChat chat;
   ASSIGN_OR_RETURN(chat.ids,
                    worker::EncodeTemplated(tokenizer, segments, limits));

@@ -210,11 +210,10 @@ absl::StatusOr<std::shared_ptr<const ModelTemplate>> ModelTemplate::Load(
 
 absl::StatusOr<std::vector<ChatSegment>> ModelTemplate::Render(
     const Tokenizer& tokenizer, const std::vector<ChatMessage>& messages,
-    const std::vector<Tool>& tools, bool add_generation_prompt, absl::Time now,
-    absl::string_view arguments) const {
+    const std::vector<Tool>& tools, const TemplateInputs& inputs) const {
   RETURN_IF_ERROR(CheckChatLimits(messages, tools));
   Dict variables;
-  RETURN_IF_ERROR(SetArguments(arguments, variables));
+  RETURN_IF_ERROR(SetArguments(inputs.arguments, variables));
   const auto set = [&variables](absl::string_view name, Value value) {
     return variables.Set(Value::String(name), std::move(value));
   };
@@ -227,7 +226,8 @@ absl::StatusOr<std::vector<ChatSegment>> ModelTemplate::Render(
   }
   RETURN_IF_ERROR(set("tools", std::move(described)));
   RETURN_IF_ERROR(set("documents", Value(jinja::None{})));
-  RETURN_IF_ERROR(set("add_generation_prompt", Value(add_generation_prompt)));
+  RETURN_IF_ERROR(
+      set("add_generation_prompt", Value(inputs.add_generation_prompt)));
   if (tokenizer.bos()) {
     RETURN_IF_ERROR(set("bos_token", TokenText(tokenizer, *tokenizer.bos())));
   }
@@ -235,7 +235,7 @@ absl::StatusOr<std::vector<ChatSegment>> ModelTemplate::Render(
   ASSIGN_OR_RETURN(
       const jinja::Text text,
       program_.Render(variables,
-                      {.now = now, .time_zone = absl::LocalTimeZone()}));
+                      {.now = inputs.now, .time_zone = absl::LocalTimeZone()}));
   SegmentWriter out;
   text.ForEachRun([&out](absl::string_view run, bool is_tainted) {
     if (is_tainted) {

@@ -24,6 +24,13 @@ namespace plimsoll::worker {
 // The name of the chat format if the model's own template renders the chat.
 inline constexpr absl::string_view kTemplateFormat = "template";
 
+// What a template can read besides a conversation.
+struct TemplateInputs {
+  bool add_generation_prompt = true;  // opens the next reply at the end
+  absl::Time now = absl::UnixEpoch();
+  absl::string_view arguments = {};  // more variables, as a JSON object
+};
+
 // Immutable, so thread-safe.
 class ModelTemplate {
  public:
@@ -33,15 +40,13 @@ class ModelTemplate {
       const planner::GgufHeader& header);
 
   // Renders the conversation as the template says; `tokenizer` is the file's.
-  // The text of messages and tools is content; everything else is scaffold.
-  // `now` is the time that the template can read. `arguments` are more
-  // variables, as a JSON object; they are content, too.
+  // The text of messages, tools and arguments is content; everything else is
+  // scaffold.
   // Errors: kInvalidArgument naming the template's line, for calls, tools and
   // arguments that are not JSON, and beyond the limits of RenderChat.
   absl::StatusOr<std::vector<ChatSegment>> Render(
       const Tokenizer& tokenizer, const std::vector<ChatMessage>& messages,
-      const std::vector<Tool>& tools, bool add_generation_prompt,
-      absl::Time now, absl::string_view arguments = {}) const;
+      const std::vector<Tool>& tools, const TemplateInputs& inputs) const;
 
   // How the model's replies mark reasoning and calls.
   const ReplyFormat& reply_format() const { return reply_format_; }

@@ -33,9 +33,9 @@ absl::StatusOr<MarkedText> ProbeRenderer::Render(
     if (i + 1 == turns.size()) break;
     messages.push_back({ChatRole::kAssistant, turns[i].reply});
   }
-  ASSIGN_OR_RETURN(const std::vector<ChatSegment> segments,
-                   program.Render(tokenizer, messages, /*tools=*/{},
-                                  /*add_generation_prompt=*/true, now));
+  ASSIGN_OR_RETURN(
+      const std::vector<ChatSegment> segments,
+      program.Render(tokenizer, messages, /*tools=*/{}, {.now = now}));
   return MarkedText(segments);
 }
 

@@ -43,8 +43,7 @@ struct Loaded {
   absl::StatusOr<std::vector<ChatSegment>> Render(
       const std::vector<ChatMessage>& messages,
       const std::vector<Tool>& tools = {}) const {
-    return program->Render(*tokenizer, messages, tools,
-                           /*add_generation_prompt=*/true, absl::UnixEpoch());
+    return program->Render(*tokenizer, messages, tools, {});
   }
 };
 
