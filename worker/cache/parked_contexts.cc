@@ -14,19 +14,26 @@ namespace {
 // Pages of one operation: their offsets fit what a device has room for.
 constexpr size_t kMaxPagesAtOnce = 256;
 
-// Copies each of `from` to where it is in `to`, or the other way round.
-absl::Status CopyEach(const ParkedContexts::Part& part, std::byte* src,
-                      std::span<const int64_t> from, std::byte* dst,
-                      std::span<const int64_t> to, int64_t bytes) {
+// Where pieces of one size are in a memory.
+struct Pieces {
+  std::byte* data;
+  std::span<const int64_t> offsets;  // of each piece, from `data` on
+};
+
+// Copies each piece of `from`, of `bytes` bytes, to its place in `to`.
+absl::Status CopyEach(const ParkedContexts::Part& part, const Pieces& from,
+                      const Pieces& to, int64_t bytes) {
   if (bytes == 0) return absl::OkStatus();
-  for (size_t i = 0; i < from.size(); i += kMaxPagesAtOnce) {
-    const size_t n = std::min(kMaxPagesAtOnce, from.size() - i);
-    RETURN_IF_ERROR(part.backend->CopyRows({.src = src,
-                                            .src_offsets = from.data() + i,
-                                            .dst = dst,
-                                            .dst_offsets = to.data() + i,
-                                            .n_rows = static_cast<int64_t>(n),
-                                            .row_bytes = bytes}));
+  const size_t n_pieces = from.offsets.size();
+  for (size_t i = 0; i < n_pieces; i += kMaxPagesAtOnce) {
+    const size_t n = std::min(kMaxPagesAtOnce, n_pieces - i);
+    RETURN_IF_ERROR(
+        part.backend->CopyRows({.src = from.data,
+                                .src_offsets = from.offsets.data() + i,
+                                .dst = to.data,
+                                .dst_offsets = to.offsets.data() + i,
+                                .n_rows = static_cast<int64_t>(n),
+                                .row_bytes = bytes}));
     RETURN_IF_ERROR(part.backend->Synchronize());
   }
   return absl::OkStatus();
@@ -102,12 +109,11 @@ absl::Status ParkedContexts::Copy(const Place& place, int64_t slot,
   const std::span<const kernels::PageEntry> pages = cache_.Pages(slot);
   std::vector<int64_t> in_pool(pages.size());
   std::vector<int64_t> in_place(pages.size());
-  const auto copy = [&](const Part& part, std::byte* pool, std::byte* host,
-                        std::span<const int64_t> pool_offsets,
-                        std::span<const int64_t> host_offsets, int64_t bytes) {
+  const auto copy = [direction](const Part& part, const Pieces& on_device,
+                                const Pieces& on_host, int64_t bytes) {
     return direction == Direction::kOut
-               ? CopyEach(part, pool, pool_offsets, host, host_offsets, bytes)
-               : CopyEach(part, host, host_offsets, pool, pool_offsets, bytes);
+               ? CopyEach(part, on_device, on_host, bytes)
+               : CopyEach(part, on_host, on_device, bytes);
   };
   for (size_t part = 0; part < parts_.size(); ++part) {
     const int64_t page_bytes = cache_.PageBytes(part);
@@ -120,15 +126,15 @@ absl::Status ParkedContexts::Copy(const Place& place, int64_t slot,
       in_pool[i] = pages[i].page * page_bytes;
       in_place[i] = static_cast<int64_t>(i) * page_bytes;
     }
-    RETURN_IF_ERROR(copy(parts_[part], cache_.Pool(part).data, host, in_pool,
-                         in_place, page_bytes));
+    RETURN_IF_ERROR(copy(parts_[part], {cache_.Pool(part).data, in_pool},
+                         {host, in_place}, page_bytes));
     const std::array<int64_t, 1> zero = {0};
     host += pages_bytes;
     RETURN_IF_ERROR(
-        copy(parts_[part], rings.data, host, zero, zero, rings.bytes));
+        copy(parts_[part], {rings.data, zero}, {host, zero}, rings.bytes));
     host += rings.bytes;
     RETURN_IF_ERROR(
-        copy(parts_[part], state.data, host, zero, zero, state.bytes));
+        copy(parts_[part], {state.data, zero}, {host, zero}, state.bytes));
   }
   return absl::OkStatus();
 }
