@@ -244,14 +244,19 @@ absl::StatusOr<std::unique_ptr<worker::ModelFile>> OpenRunnable(
                                                   Printable(model)));
 }
 
-absl::StatusOr<LoadedModel> LoadFile(worker::ModelFile& file,
-                                     services::ComputeDevices devices,
-                                     const std::string& model,
-                                     const LoadFlags& flags,
-                                     const ChatWish& chat, Streams& streams) {
+// Returns a model that is to be loaded on `devices`.
+LoadedModel NotLoaded(const std::string& model,
+                      services::ComputeDevices devices) {
   LoadedModel loaded;
   loaded.name = BaseName(ResolveModel(model));
   loaded.devices = std::move(devices);
+  return loaded;
+}
+
+// Loads `file` into `loaded`, which has its name and its devices.
+absl::StatusOr<LoadedModel> LoadFile(worker::ModelFile& file,
+                                     LoadedModel loaded, const LoadFlags& flags,
+                                     const ChatWish& chat, Streams& streams) {
   RETURN_IF_ERROR(SettleChat(file, chat, streams, loaded));
   ASSIGN_OR_RETURN(const std::vector<planner::SplitPart> placed,
                    Place(file.shape(), flags, loaded.devices, streams));
@@ -278,7 +283,8 @@ absl::StatusOr<LoadedModel> LoadHere(const std::string& model,
   ASSIGN_OR_RETURN(const auto file, OpenRunnable(model));
   ASSIGN_OR_RETURN(services::ComputeDevices devices,
                    OpenDevices(flags.devices, flags));
-  return LoadFile(*file, std::move(devices), model, flags, chat, streams);
+  return LoadFile(*file, NotLoaded(model, std::move(devices)), flags, chat,
+                  streams);
 }
 
 absl::StatusOr<LoadedModel> LoadOn(services::ComputeDevices devices,
@@ -286,7 +292,8 @@ absl::StatusOr<LoadedModel> LoadOn(services::ComputeDevices devices,
                                    const LoadFlags& flags, const ChatWish& chat,
                                    Streams& streams) {
   ASSIGN_OR_RETURN(const auto file, OpenRunnable(model));
-  return LoadFile(*file, std::move(devices), model, flags, chat, streams);
+  return LoadFile(*file, NotLoaded(model, std::move(devices)), flags, chat,
+                  streams);
 }
 
 }  // namespace plimsoll::cli
