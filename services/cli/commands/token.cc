@@ -156,20 +156,24 @@ absl::Status RunList(const TokenFlags& flags, Streams& streams) {
   return absl::OkStatus();
 }
 
-using Action = absl::Status (*)(const TokenFlags&, Streams&);
+// One of the commands below `token`.
+struct Action {
+  std::string name;
+  std::string description;
+  absl::Status (*run)(const TokenFlags&, Streams&);
+};
 
-CLI::App* AddAction(CLI::App& token, const std::string& name,
-                    const std::string& description, Action action,
+CLI::App* AddAction(CLI::App& token, const Action& action,
                     const std::shared_ptr<TokenFlags>& flags,
                     Commands& commands) {
-  CLI::App* command = token.add_subcommand(name, description);
+  CLI::App* command = token.add_subcommand(action.name, action.description);
   command
       ->add_option("--tokens", flags->file,
                    absl::StrCat("The file of tokens (", kDefaultFile, ")"))
       ->type_name("FILE");
-  command->callback([action, flags, &commands] {
-    commands.run = [action, flags, &commands] {
-      return action(*flags, commands.streams);
+  command->callback([run = action.run, flags, &commands] {
+    commands.run = [run, flags, &commands] {
+      return run(*flags, commands.streams);
     };
   });
   return command;
@@ -183,7 +187,7 @@ void AddToken(CLI::App& app, Commands& commands) {
   token->require_subcommand(1);
   auto flags = std::make_shared<TokenFlags>();
   CLI::App* made =
-      AddAction(*token, "new", kNewDescription, &RunNew, flags, commands);
+      AddAction(*token, {"new", kNewDescription, &RunNew}, flags, commands);
   made->footer(kNewFooter);
   made->add_option("--name", flags->name, "The token's name; unique")
       ->type_name("NAME")
@@ -197,10 +201,12 @@ void AddToken(CLI::App& app, Commands& commands) {
       ->check(CLI::IsMember({"viewer", "user", "worker", "admin"}));
   AddParsed(*made, "--expires", &flags->life, ParseLife, "TIME",
             "How long it is valid, such as 90d (for ever)");
-  AddAction(*token, "list", "Show the tokens of a file, without their hashes",
-            &RunList, flags, commands);
-  CLI::App* revoke = AddAction(*token, "revoke", "Take a token back",
-                               &RunRevoke, flags, commands);
+  AddAction(
+      *token,
+      {"list", "Show the tokens of a file, without their hashes", &RunList},
+      flags, commands);
+  CLI::App* revoke = AddAction(
+      *token, {"revoke", "Take a token back", &RunRevoke}, flags, commands);
   revoke->add_option("name", flags->name, "The token's name")
       ->type_name("NAME")
       ->required();
