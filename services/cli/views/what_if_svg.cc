@@ -119,9 +119,17 @@ PanelSize SizeOf(const GridAnswer& answer, const MapAxes& axes) {
   return size;
 }
 
+// A place in the picture, in pixels.
+struct Point {
+  int64_t x;
+  int64_t y;
+};
+
+// Draws a panel whose upper left corner is at `corner`.
 std::string Panel(const GridAnswer& answer, const MapAxes& axes,
-                  const GridPanel& panel, const PanelSize& size, int64_t x,
-                  int64_t y) {
+                  const GridPanel& panel, const PanelSize& size,
+                  const Point& corner) {
+  const auto [x, y] = corner;
   const std::vector<std::string>& rows = answer.Labels(axes.rows);
   const std::vector<std::string>& columns = answer.Labels(axes.columns);
   const int64_t left = x + size.label_width;
@@ -194,9 +202,10 @@ absl::StatusOr<std::string> RenderSvg(const GridAnswer& answer,
                         FixedPart(answer))));
   for (int64_t i = 0; i < n_panels; ++i) {
     absl::StrAppend(
-        &out, Panel(answer, axes, panels[static_cast<size_t>(i)], size,
-                    kMargin + i % across * pitch,
-                    kHeaderHeight + i / across * (size.height + kMargin)));
+        &out,
+        Panel(answer, axes, panels[static_cast<size_t>(i)], size,
+              {.x = kMargin + i % across * pitch,
+               .y = kHeaderHeight + i / across * (size.height + kMargin)}));
   }
   absl::StrAppend(&out, Legend(legend), "</svg>\n");
   if (out.size() > kMaxSvgBytes) {
