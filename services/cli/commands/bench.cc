@@ -312,16 +312,21 @@ void AddBench(CLI::App& app, Commands& commands) {
                    "A GGUF file, or a name in the cache")
       ->type_name("FILE");
   const std::string group = "Figures";
-  AddParsed(*command, "--prompt-tokens", &flags->prompts,
-            ParseCounts(kMaxTokens), "N,...", "Tokens of prefill (512)")
+  AddParsed(*command, &flags->prompts, ParseCounts(kMaxTokens),
+            {.name = "--prompt-tokens",
+             .type = "N,...",
+             .help = "Tokens of prefill (512)"})
       ->group(group);
-  AddParsed(*command, "--batch", &flags->batches,
-            ParseCounts(worker::EngineOptions::kMaxQueued), "B,...",
-            "Sequences that decode at once (1,4,16)")
+  AddParsed(*command, &flags->batches,
+            ParseCounts(worker::EngineOptions::kMaxQueued),
+            {.name = "--batch",
+             .type = "B,...",
+             .help = "Sequences that decode at once (1,4,16)"})
       ->group(group);
-  AddParsed(*command, "--at-positions", &flags->positions,
-            ParseCounts(kMaxTokens), "P,...",
-            "Tokens of context before one sequence decodes (none)")
+  AddParsed(*command, &flags->positions, ParseCounts(kMaxTokens),
+            {.name = "--at-positions",
+             .type = "P,...",
+             .help = "Tokens of context before one sequence decodes (none)"})
       ->group(group);
   AddCount(*command, &flags->decode_tokens,
            {.name = "--decode-tokens",

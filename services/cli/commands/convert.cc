@@ -197,9 +197,13 @@ void AddConvert(CLI::App& app, Commands& commands) {
       ->add_option("--to", flags->options.target,
                    "The GGUF file (the folder's name and the type, here)")
       ->type_name("FILE");
-  AddParsed(*command, "--type", &flags->type, ParseType, "TYPE",
-            "Type of matrices: f32, f16, bf16, q8_0, q6_k, q4_k, q4_0, or keep "
-            "(q8_0)");
+  AddParsed(
+      *command, &flags->type, ParseType,
+      {.name = "--type",
+       .type = "TYPE",
+       .help =
+           "Type of matrices: f32, f16, bf16, q8_0, q6_k, q4_k, q4_0, or keep "
+           "(q8_0)"});
   command->add_flag("--overwrite", flags->options.overwrites,
                     "Replace the file if it exists");
   command

@@ -355,8 +355,11 @@ void AddPlan(CLI::App& app, Commands& commands) {
                    "The model's multimodal projector, an mmproj GGUF file")
       ->type_name("FILE")
       ->group("Memory");
-  AddParsed(*command, "--split", &flags->split, ParseBudgets, "BYTES,...",
-            "Layers over several devices with these budgets, in order")
+  AddParsed(
+      *command, &flags->split, ParseBudgets,
+      {.name = "--split",
+       .type = "BYTES,...",
+       .help = "Layers over several devices with these budgets, in order"})
       ->group("Memory");
   AddThreads(*command, &flags->load);
   AddOutput(*command, &flags->output, {"table", "json", "k8s"});

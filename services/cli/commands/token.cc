@@ -199,8 +199,10 @@ void AddToken(CLI::App& app, Commands& commands) {
       ->type_name("ROLE")
       ->required()
       ->check(CLI::IsMember({"viewer", "user", "worker", "admin"}));
-  AddParsed(*made, "--expires", &flags->life, ParseLife, "TIME",
-            "How long it is valid, such as 90d (for ever)");
+  AddParsed(*made, &flags->life, ParseLife,
+            {.name = "--expires",
+             .type = "TIME",
+             .help = "How long it is valid, such as 90d (for ever)"});
   AddAction(
       *token,
       {"list", "Show the tokens of a file, without their hashes", &RunList},

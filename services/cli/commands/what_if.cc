@@ -194,11 +194,17 @@ void AddWhatIf(CLI::App& app, Commands& commands) {
        .help =
            "Upper limit on context, KV and every buffer that grows with it"});
   const std::string axes = "n-ctx|slots|kv-type|n-ubatch|weights|device";
-  AddParsed(*command, "--rows", &flags->rows, ParseGridAxis, axes,
-            "Axis of the map's rows (n-ctx)");
-  AddParsed(*command, "--columns", &flags->columns, ParseGridAxis, axes,
-            "Axis of the map's columns (slots); the others are maps of their "
-            "own");
+  AddParsed(*command, &flags->rows, ParseGridAxis,
+            {.name = "--rows",
+             .type = axes,
+             .help = "Axis of the map's rows (n-ctx)"});
+  AddParsed(
+      *command, &flags->columns, ParseGridAxis,
+      {.name = "--columns",
+       .type = axes,
+       .help =
+           "Axis of the map's columns (slots); the others are maps of their "
+           "own"});
   command->add_option("--svg", flags->svg, "Also write the maps as a picture")
       ->type_name("FILE");
   AddOutput(*command, &flags->output, {"table", "csv", "json"});

@@ -149,37 +149,47 @@ v1::WhatIfRequest ToRequest(const WhatIfFlags& flags, int64_t n_ctx_train,
 
 void AddAxisFlags(CLI::App& app, WhatIfFlags* flags) {
   const std::string group = "Axes (lists)";
-  AddParsed(app, "--n-ctx", &flags->n_ctx, ListOf(ParseContext),
-            "N|auto|max,...",
-            "Tokens of context per slot; auto: the longest that fits")
+  AddParsed(app, &flags->n_ctx, ListOf(ParseContext),
+            {.name = "--n-ctx",
+             .type = "N|auto|max,...",
+             .help = "Tokens of context per slot; auto: the longest that fits"})
       ->group(group);
-  AddParsed(app, "--slots", &flags->slots,
-            CountList(planner::LoadOptions::kMaxSlots), "S,...",
-            "Sequences served at once (1,2,4,8)")
+  AddParsed(app, &flags->slots, CountList(planner::LoadOptions::kMaxSlots),
+            {.name = "--slots",
+             .type = "S,...",
+             .help = "Sequences served at once (1,2,4,8)"})
       ->group(group);
-  AddParsed(app, "--kv-type", &flags->kv, ListOf(ParseKvPair),
-            "TYPE[/TYPE],...", "Element type of keys, and of values (f16)")
+  AddParsed(app, &flags->kv, ListOf(ParseKvPair),
+            {.name = "--kv-type",
+             .type = "TYPE[/TYPE],...",
+             .help = "Element type of keys, and of values (f16)"})
       ->group(group);
-  AddParsed(app, "--n-ubatch", &flags->n_ubatch,
-            CountList(planner::LoadOptions::kMaxUbatch), "U,...",
-            "Rows of one step (512)")
+  AddParsed(
+      app, &flags->n_ubatch, CountList(planner::LoadOptions::kMaxUbatch),
+      {.name = "--n-ubatch", .type = "U,...", .help = "Rows of one step (512)"})
       ->group(group);
-  AddParsed(app, "--weights", &flags->weights, ListOf(ParseWeights),
-            "file|TYPE,...",
-            "All matrices in this type; rows that are no whole blocks of it "
-            "in q8_0 or f16 (file)")
+  AddParsed(
+      app, &flags->weights, ListOf(ParseWeights),
+      {.name = "--weights",
+       .type = "file|TYPE,...",
+       .help = "All matrices in this type; rows that are no whole blocks of it "
+               "in q8_0 or f16 (file)"})
       ->group(group);
-  AddParsed(app, "--device-memory", &flags->device_memory, ListOf(ParseBytes),
-            "BYTES,...",
-            "Budgets, as bytes or 12GiB; default: what this machine has "
-            "available now")
+  AddParsed(
+      app, &flags->device_memory, ListOf(ParseBytes),
+      {.name = "--device-memory",
+       .type = "BYTES,...",
+       .help = "Budgets, as bytes or 12GiB; default: what this machine has "
+               "available now"})
       ->group(group);
-  AddParsed(app, "--device", &flags->devices,
+  AddParsed(app, &flags->devices,
             ListOf([](const std::string& id) -> absl::StatusOr<std::string> {
               if (!id.empty()) return id;
               return absl::InvalidArgumentError("an id is empty");
             }),
-            "ID,...", "With --planner: registered devices, such as cpu")
+            {.name = "--device",
+             .type = "ID,...",
+             .help = "With --planner: registered devices, such as cpu"})
       ->group(group);
 }
 

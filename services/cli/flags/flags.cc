@@ -44,7 +44,9 @@ void AddNumber(CLI::App& app, float* out, const NumberOption& option) {
                       max = option.max](const std::string& text) {
     return ParseNumber(text, min, max);
   };
-  AddParsed(app, option.name, out, parse, "X", option.help)->group("Sampling");
+  AddParsed(app, out, parse,
+            {.name = option.name, .type = "X", .help = option.help})
+      ->group("Sampling");
 }
 
 }  // namespace
@@ -190,8 +192,11 @@ void AddOutput(CLI::App& app, std::string* out,
         absl::StrCat("'", text.substr(0, 40), "' is not one of ",
                      absl::StrJoin(formats, ", ")));
   };
-  AddParsed(app, "-o,--output", out, parse, absl::StrJoin(formats, "|"),
-            absl::StrCat("Form of the result (", formats.front(), ")"));
+  AddParsed(
+      app, out, parse,
+      {.name = "-o,--output",
+       .type = absl::StrJoin(formats, "|"),
+       .help = absl::StrCat("Form of the result (", formats.front(), ")")});
 }
 
 namespace {
@@ -212,9 +217,13 @@ void AddDraftFlags(CLI::App& app, LoadFlags* flags, const std::string& group) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", text.substr(0, 40), "' is neither lookup nor mtp"));
   };
-  AddParsed(app, "--draft", &flags->draft_source, parse_source, "lookup|mtp",
-            "What guesses tokens: the text so far, or the model's head for the "
-            "token after the next one, which is loaded only then (lookup)")
+  AddParsed(
+      app, &flags->draft_source, parse_source,
+      {.name = "--draft",
+       .type = "lookup|mtp",
+       .help =
+           "What guesses them: the text so far, or the model's head for the "
+           "token after the next one, which is loaded only then (lookup)"})
       ->group(group);
 }
 
@@ -230,22 +239,29 @@ void AddWeightFlags(CLI::App& app, LoadFlags* flags, const std::string& group) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", text.substr(0, 40), "' is neither device nor host"));
   };
-  AddParsed(app, "--tables", &flags->host_tables, parse_tables, "device|host",
-            "Where to keep tables of which steps read single rows, such as "
-            "per-layer embeddings; host: in the mapped file (device)")
+  AddParsed(
+      app, &flags->host_tables, parse_tables,
+      {.name = "--tables",
+       .type = "device|host",
+       .help = "Where tables lie of which steps read single rows, as per-layer "
+               "embeddings; host: they stay in the mapped file (device)"})
       ->group(group);
-  AddParsed(app, "--cpu-experts", &flags->cpu_experts,
-            services::ParseCpuExperts, "all|auto|N", services::kCpuExpertsHelp)
+  AddParsed(app, &flags->cpu_experts, services::ParseCpuExperts,
+            {.name = "--cpu-experts",
+             .type = "all|auto|N",
+             .help = services::kCpuExpertsHelp})
       ->group(group);
 }
 
-}  // namespace
-
-void AddPlanFlags(CLI::App& app, LoadFlags* flags) {
-  const std::string group = "Memory";
-  AddParsed(app, "--n-ctx", &flags->n_ctx, ParseContext, "N|auto|max",
-            "Tokens of context per slot; auto: the longest that fits; max: "
-            "what the model was trained for")
+// Flags about the contexts, in the help's `group`.
+void AddContextFlags(CLI::App& app, LoadFlags* flags,
+                     const std::string& group) {
+  AddParsed(
+      app, &flags->n_ctx, ParseContext,
+      {.name = "--n-ctx",
+       .type = "N|auto|max",
+       .help = "Tokens of context per slot; auto: the longest that fits; max: "
+               "what the model was trained for"})
       ->group(group);
   AddCount(app, &flags->slots,
            {.name = "--slots",
@@ -254,9 +270,13 @@ void AddPlanFlags(CLI::App& app, LoadFlags* flags) {
             .type = "S",
             .help = "Sequences served at once (1)"})
       ->group(group);
-  AddParsed(app, "--kv-type", &flags->kv, ParseKvTypes, "T[,V]",
-            "Element type of keys, and of values: f32, f16, bf16, q8_0, q5_1, "
-            "q4_0 (f16)")
+  AddParsed(
+      app, &flags->kv, ParseKvTypes,
+      {.name = "--kv-type",
+       .type = "T[,V]",
+       .help =
+           "Element type of keys, and of values: f32, f16, bf16, q8_0, q5_1, "
+           "q4_0 (f16)"})
       ->group(group);
   AddCount(
       app, &flags->max_inference_len,
@@ -265,6 +285,13 @@ void AddPlanFlags(CLI::App& app, LoadFlags* flags) {
        .help =
            "Upper limit on context, KV and every buffer that grows with it"})
       ->group(group);
+}
+
+}  // namespace
+
+void AddPlanFlags(CLI::App& app, LoadFlags* flags) {
+  const std::string group = "Memory";
+  AddContextFlags(app, flags, group);
   AddCount(app, &flags->n_ubatch,
            {.name = "--n-ubatch",
             .min = 1,
@@ -287,45 +314,63 @@ void AddPlanFlags(CLI::App& app, LoadFlags* flags) {
       ->group(group);
   AddDraftFlags(app, flags, group);
   AddWeightFlags(app, flags, group);
-  AddParsed(app, "--device-memory", &flags->device_memory, ParseBudgets,
-            "BYTES[,...]",
-            "The budget, as bytes or 12GiB, of each device; with commas one "
-            "after the other; default: what this machine has available now")
+  AddParsed(
+      app, &flags->device_memory, ParseBudgets,
+      {.name = "--device-memory",
+       .type = "BYTES[,...]",
+       .help = "The budget, as bytes or 12GiB, of each device; with commas one "
+               "after the other; default: what this machine has available now"})
       ->group(group);
 }
 
 void AddEngineFlags(CLI::App& app, LoadFlags* flags) {
   const std::string group = "Other engines and devices";
-  AddParsed(app, "--policy", &flags->policy, ParsePolicy,
-            "exact|windowed|dense",
-            "The memory beside weights and KV: exact buffers, or what engines "
-            "that reserve memory first keep free (exact)")
+  AddParsed(
+      app, &flags->policy, ParsePolicy,
+      {.name = "--policy",
+       .type = "exact|windowed|dense",
+       .help =
+           "What is kept free: the buffers themselves, or what an engine that "
+           "reserves first keeps (exact)"})
       ->group(group);
-  AddParsed(app, "--alloc", &flags->allocation, ParseAllocation,
-            "exact|pow2|granularity:BYTES",
-            "How the engine's allocator rounds; default: the device's own rule")
+  AddParsed(
+      app, &flags->allocation, ParseAllocation,
+      {.name = "--alloc",
+       .type = "exact|pow2|granularity:BYTES",
+       .help =
+           "How the engine's allocator rounds; default: the device's own rule"})
       ->group(group);
-  AddParsed(app, "--ring", &flags->ring, ParseRing,
-            "exact|full|window+ubatch|window+N",
-            "Cells of a sliding-window layer (exact)")
+  AddParsed(app, &flags->ring, ParseRing,
+            {.name = "--ring",
+             .type = "exact|full|window+ubatch|window+N",
+             .help = "Cells of a sliding-window layer (exact)"})
       ->group(group);
   app.add_flag("--no-flash-attention", flags->no_flash_attention,
                "Values of every layer as wide as those of the widest")
       ->group(group);
-  AddParsed(app, "--weight-bytes", &flags->weight_bytes, ParseBytes, "BYTES",
-            "Bytes of all weights; default: from the file's tensors")
+  AddParsed(app, &flags->weight_bytes, ParseBytes,
+            {.name = "--weight-bytes",
+             .type = "BYTES",
+             .help = "Weights take this; default: from the file's tensors"})
       ->group(group);
   AddParsed(
-      app, "--weights", &flags->weight_type, ParseWeights, "file|TYPE",
-      "Plan as if the file's matrices were in this type, as quantising it "
-      "again makes them (file)")
+      app, &flags->weight_type, ParseWeights,
+      {.name = "--weights",
+       .type = "file|TYPE",
+       .help =
+           "Plan as if the file's matrices were in this type, as quantising it "
+           "again makes them (file)"})
       ->group(group);
-  AddParsed(app, "--host-weights", &flags->host_weights, ParseHostWeights,
-            "experts|per-layer-embeddings",
-            "Weights that stay in host memory, on a device with its own memory")
+  AddParsed(
+      app, &flags->host_weights, ParseHostWeights,
+      {.name = "--host-weights",
+       .type = "experts|per-layer-embeddings",
+       .help = "Weights that stay in host memory, on a device with its own"})
       ->group(group);
-  AddParsed(app, "--host-memory", &flags->host_memory, ParseBytes, "BYTES",
-            "The host's budget, on a device with its own memory")
+  AddParsed(app, &flags->host_memory, ParseBytes,
+            {.name = "--host-memory",
+             .type = "BYTES",
+             .help = "The host's budget, on a device with its own memory"})
       ->group(group);
 }
 
@@ -341,10 +386,13 @@ void AddThreads(CLI::App& app, LoadFlags* flags) {
 
 void AddLoadFlags(CLI::App& app, LoadFlags* flags) {
   AddPlanFlags(app, flags);
-  AddParsed(app, "--device", &flags->devices, services::ParseDevices,
-            "cpu|cuda:N[,...]",
-            "Where the model runs: cpu, or the N-th CUDA device; several share "
-            "its layers, in this order, such as cuda:0,cuda:1,cpu (cpu)")
+  AddParsed(
+      app, &flags->devices, services::ParseDevices,
+      {.name = "--device",
+       .type = "cpu|cuda:N[,...]",
+       .help =
+           "Where the model runs: cpu, or the N-th CUDA device; several share "
+           "its layers, in this order, such as cuda:0,cuda:1,cpu (cpu)"})
       ->group("Memory");
   AddThreads(app, flags);
   const auto parse =
@@ -358,10 +406,13 @@ void AddLoadFlags(CLI::App& app, LoadFlags* flags) {
                      "invariant (the same bits in any batch on a GPU too) or "
                      "default (faster)"));
   };
-  AddParsed(app, "--precision", &flags->precision, parse,
-            "exact|invariant|default",
-            "exact: float32 activations; invariant: a GPU, like a CPU, gives a "
-            "token the same bits in any batch; default: faster")
+  AddParsed(
+      app, &flags->precision, parse,
+      {.name = "--precision",
+       .type = "exact|invariant|default",
+       .help =
+           "exact: float32 activations; invariant: a GPU, like a CPU, gives a "
+           "token the same bits in any batch; default: faster"})
       ->group("Memory");
 }
 
@@ -457,15 +508,17 @@ void AddDrawFlags(CLI::App& app, worker::SamplingOptions& s) {
              .max = worker::SamplingOptions::kMaxTemperature,
              .help = absl::StrCat("0: always the likeliest token (",
                                   s.temperature, ")")});
-  AddParsed(
-      app, "--top-k", &s.top_k,
-      [](const std::string& text) -> absl::StatusOr<int32_t> {
-        ASSIGN_OR_RETURN(
-            const int64_t k,
-            ParseCount(text, 0, std::numeric_limits<int32_t>::max()));
-        return static_cast<int32_t>(k);
-      },
-      "K", absl::StrCat("Draw from the K likeliest; 0: off (", s.top_k, ")"))
+  AddParsed(app, &s.top_k,
+            [](const std::string& text) -> absl::StatusOr<int32_t> {
+              ASSIGN_OR_RETURN(
+                  const int64_t k,
+                  ParseCount(text, 0, std::numeric_limits<int32_t>::max()));
+              return static_cast<int32_t>(k);
+            },
+            {.name = "--top-k",
+             .type = "K",
+             .help = absl::StrCat("Draw from the K likeliest; 0: off (",
+                                  s.top_k, ")")})
       ->group("Sampling");
   AddNumber(
       app, &s.top_p,
@@ -506,16 +559,15 @@ void AddSamplingFlags(CLI::App& app, SamplingFlags* flags) {
       ->group(group);
   AddDrawFlags(app, s);
   AddLogitBiasFlags(app, &flags->logit_bias);
-  AddParsed(
-      app, "--seed", &s.seed,
-      [](const std::string& text) -> absl::StatusOr<uint64_t> {
-        uint64_t seed = 0;
-        if (absl::SimpleAtoi(text, &seed)) return seed;
-        return absl::InvalidArgumentError(
-            absl::StrCat("'", text.substr(0, 40),
-                         "' is not a whole number from 0 to 2^64 - 1"));
-      },
-      "N", "Same seed, same text (0)")
+  AddParsed(app, &s.seed,
+            [](const std::string& text) -> absl::StatusOr<uint64_t> {
+              uint64_t seed = 0;
+              if (absl::SimpleAtoi(text, &seed)) return seed;
+              return absl::InvalidArgumentError(
+                  absl::StrCat("'", text.substr(0, 40),
+                               "' is not a whole number from 0 to 2^64 - 1"));
+            },
+            {.name = "--seed", .type = "N", .help = "Same seed, same text (0)"})
       ->group(group);
   AddStoppingFlags(app, flags, group);
   AddCount(

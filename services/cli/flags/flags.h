@@ -118,18 +118,24 @@ absl::StatusOr<worker::LogitBias> ParseLogitBias(absl::string_view text);
 // Parses an element type, or "file", which gives nothing.
 absl::StatusOr<std::optional<DType>> ParseWeights(absl::string_view text);
 
+// An option whose text is parsed.
+struct ParsedOption {
+  std::string name;
+  std::string type;  // how the help calls the value
+  std::string help;
+};
+
 // Adds an option whose value `parse` converts to `*out`. An error of `parse`
 // becomes a usage error. `T` may be wrapped in std::optional.
 template <typename Out, typename Parse>
-CLI::Option* AddParsed(CLI::App& app, const std::string& name, Out* out,
-                       const Parse& parse, const std::string& type,
-                       const std::string& help) {
+CLI::Option* AddParsed(CLI::App& app, Out* out, const Parse& parse,
+                       const ParsedOption& option) {
   const auto store = [out, parse](const std::string& text) {
     auto value = parse(text);
     if (value.ok()) *out = *value;
   };
-  return app.add_option_function<std::string>(name, store, help)
-      ->type_name(type)
+  return app.add_option_function<std::string>(option.name, store, option.help)
+      ->type_name(option.type)
       ->check(
           [parse](const std::string& text) {
             return std::string(parse(text).status().message());
@@ -153,7 +159,9 @@ CLI::Option* AddCount(CLI::App& app, Out* out, const CountOption& option) {
                       max = option.max](const std::string& text) {
     return ParseCount(text, min, max);
   };
-  return AddParsed(app, option.name, out, parse, option.type, option.help);
+  return AddParsed(
+      app, out, parse,
+      {.name = option.name, .type = option.type, .help = option.help});
 }
 
 // Adds -o, --output with the formats that a command knows. The first format is

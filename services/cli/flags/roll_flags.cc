@@ -31,9 +31,13 @@ constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();
 constexpr char kGroup[] = "Full context";
 
 void AddMethod(CLI::App& app, std::optional<v1::RollMethod>* method) {
-  AddParsed(app, "--roll-method", method, ParseMethod, "shift|recompute",
-            "After tokens left: keep the rest as it is, or compute it again, "
-            "exact and slower (shift)")
+  AddParsed(
+      app, method, ParseMethod,
+      {.name = "--roll-method",
+       .type = "shift|recompute",
+       .help =
+           "After tokens left: keep the rest as it is, or compute it again, "
+           "exact and slower (shift)"})
       ->group(kGroup);
 }
 
@@ -51,10 +55,13 @@ void AddEvictTo(CLI::App& app, std::optional<int64_t>* evict_to) {
 }  // namespace
 
 void AddRollFlags(CLI::App& app, RollFlags* flags) {
-  AddParsed(app, "--context-policy", &flags->policy, ParsePolicyName,
-            "stop|roll|error",
-            "When the context is full: end, drop the oldest tokens and go on, "
-            "or fail (stop)")
+  AddParsed(
+      app, &flags->policy, ParsePolicyName,
+      {.name = "--context-policy",
+       .type = "stop|roll|error",
+       .help =
+           "When the context is full: end, drop the oldest tokens and go on, "
+           "or fail (stop)"})
       ->group(kGroup);
   AddMethod(app, &flags->method);
   AddCount(app, &flags->pin_tokens,
