@@ -75,8 +75,8 @@ class TextMerger {
           stop));
       size_t n_certain = window_.symbols.size();
       if (end < text.size()) {
-        RETURN_IF_ERROR(CountCertain(text, begin + (end - begin) / 2, rules,
-                                     stop, n_certain));
+        RETURN_IF_ERROR(CountCertain(Job<Rules>{text, rules, stop},
+                                     begin + (end - begin) / 2, n_certain));
       }
       if (n_certain == 0) {
         n_window *= 2;
@@ -90,6 +90,14 @@ class TextMerger {
   }
 
  private:
+  // What one Run merges, and by what.
+  template <typename Rules>
+  struct Job {
+    absl::string_view text;
+    Rules& rules;
+    StopCounter& stop;
+  };
+
   static size_t EndOf(const MergeSymbol& symbol) {
     return size_t{symbol.begin} + symbol.bytes;
   }
@@ -109,14 +117,14 @@ class TextMerger {
   // Sets `n` to the number of symbols of the merged window that are certain: 0,
   // or enough to reach `least_end`.
   template <typename Rules>
-  absl::Status CountCertain(absl::string_view text, size_t least_end,
-                            Rules& rules, StopCounter& stop, size_t& n) {
+  absl::Status CountCertain(const Job<Rules>& job, size_t least_end,
+                            size_t& n) {
     n = window_.symbols.size();
     for (size_t ends = 0; ends < kMaxEnds && n > 0; ++ends, --n) {
       const MergeSymbol& symbol = window_.symbols[n - 1];
       if (EndOf(symbol) < least_end) break;
       bool is_certain = false;
-      RETURN_IF_ERROR(CheckEnd(text, symbol, rules, stop, is_certain));
+      RETURN_IF_ERROR(CheckEnd(job, symbol, is_certain));
       if (is_certain) return absl::OkStatus();
     }
     n = 0;
@@ -126,40 +134,36 @@ class TextMerger {
   // Sets `is_certain` if nothing after `symbol` can be joined to it or to a
   // part of it.
   template <typename Rules>
-  absl::Status CheckEnd(absl::string_view text, const MergeSymbol& symbol,
-                        Rules& rules, StopCounter& stop, bool& is_certain) {
+  absl::Status CheckEnd(const Job<Rules>& job, const MergeSymbol& symbol,
+                        bool& is_certain) {
     n_looks_ = 0;
-    is_certain = LowestAcross(text, symbol, kNoRank, 0, rules, stop) == kNoRank;
-    if (!is_certain) return stop.Spend(1);
-    FillPart(text, symbol.begin, EndOf(symbol), rules, part_);
-    uint32_t lowest =
-        LowestAcross(text, part_.symbols.back(), kNoRank, 0, rules, stop);
+    is_certain = LowestAcross(job, symbol, kNoRank, 0) == kNoRank;
+    if (!is_certain) return job.stop.Spend(1);
+    FillPart(job, symbol.begin, EndOf(symbol), part_);
+    uint32_t lowest = LowestAcross(job, part_.symbols.back(), kNoRank, 0);
     return part_.Run(
         [&](const MergeSymbol& left, const MergeSymbol& right) {
-          return rules.Find(text, left, right);
+          return job.rules.Find(job.text, left, right);
         },
-        stop,
+        job.stop,
         [&](const MergeSymbol& left, const MergeSymbol& right,
             const MergeRule& rule, bool is_last) {
           if (lowest < rule.rank) is_certain = false;
           if (!is_last || !is_certain) return;
-          lowest = LowestAcross(text,
-                                {left.begin, left.bytes + right.bytes, rule.id},
-                                kNoRank, 0, rules, stop);
+          lowest = LowestAcross(
+              job, {left.begin, left.bytes + right.bytes, rule.id}, kNoRank, 0);
         });
   }
 
   // The lowest rank below `limit` of the rules that may join `symbol` to what
   // follows it; `limit` if there is none.
   template <typename Rules>
-  uint32_t LowestAcross(absl::string_view text, const MergeSymbol& symbol,
-                        uint32_t limit, size_t depth, Rules& rules,
-                        StopCounter& stop) {
+  uint32_t LowestAcross(const Job<Rules>& job, const MergeSymbol& symbol,
+                        uint32_t limit, size_t depth) {
     std::vector<AcrossRule>& across = looks_[depth].across;
-    rules.ListAcross(text, symbol, across);
+    job.rules.ListAcross(job.text, symbol, across);
     for (const AcrossRule& rule : across) {
-      if (rule.rank < limit &&
-          IsThere(text, EndOf(symbol), rule, depth, rules, stop)) {
+      if (rule.rank < limit && IsThere(job, EndOf(symbol), rule, depth)) {
         limit = rule.rank;
       }
     }
@@ -169,37 +173,37 @@ class TextMerger {
   // True if the text that `rule` joins, from `begin` on, may be one symbol when
   // it is the rule's turn. It is assumed that no join comes from the left.
   template <typename Rules>
-  bool IsThere(absl::string_view text, size_t begin, const AcrossRule& rule,
-               size_t depth, Rules& rules, StopCounter& stop) {
+  bool IsThere(const Job<Rules>& job, size_t begin, const AcrossRule& rule,
+               size_t depth) {
     if (++n_looks_ > kMaxLooks) return true;
     PairMerger& next = looks_[depth].next;
     const size_t end = begin + rule.bytes;
-    FillPart(text, begin, end, rules, next);
+    FillPart(job, begin, end, next);
     uint32_t highest = 0;
     const absl::Status status = next.Run(
         [&](const MergeSymbol& left, const MergeSymbol& right) {
-          return rules.Find(text, left, right);
+          return job.rules.Find(job.text, left, right);
         },
-        stop,
+        job.stop,
         [&](const MergeSymbol&, const MergeSymbol&, const MergeRule& join,
             bool) { highest = std::max(highest, join.rank); });
     if (!status.ok()) return true;
     if (next.symbols.size() > 1) return false;
-    if (end == text.size()) return true;
-    const MergeSymbol after = rules.First(text, end);
-    const auto join = rules.Find(text, next.symbols[0], after);
+    if (end == job.text.size()) return true;
+    const MergeSymbol after = job.rules.First(job.text, end);
+    const auto join = job.rules.Find(job.text, next.symbols[0], after);
     if (!join) return true;
     highest = std::max(highest, join->rank);
     if (highest >= rule.rank || depth + 1 == kMaxDepth) return true;
-    return LowestAcross(text, after, highest, depth + 1, rules, stop) < highest;
+    return LowestAcross(job, after, highest, depth + 1) < highest;
   }
 
   template <typename Rules>
-  static void FillPart(absl::string_view text, size_t begin, size_t end,
-                       Rules& rules, PairMerger& part) {
+  static void FillPart(const Job<Rules>& job, size_t begin, size_t end,
+                       PairMerger& part) {
     part.symbols.clear();
     while (begin < end) {
-      part.symbols.push_back(rules.First(text, begin));
+      part.symbols.push_back(job.rules.First(job.text, begin));
       begin = EndOf(part.symbols.back());
     }
   }
