@@ -41,8 +41,9 @@ struct Matrix {
     const int64_t bytes = rows * cols / info.block_elems * info.block_bytes;
     std::vector<std::byte> file(static_cast<size_t>(bytes), std::byte{0x14});
     buffer = *TheBackend().Allocate(bytes + 16 * 4 * cols);
-    const absl::Status status =
-        TheBackend().UploadRows(dtype, rows, cols, 0, file, buffer.view());
+    const absl::Status status = TheBackend().UploadRows(
+        {.dtype = dtype, .rows = rows, .cols = cols, .bytes = file},
+        buffer.view());
     if (!status.ok()) std::abort();
     view = {dtype, rows, cols, buffer.data()};
     file_bytes = bytes;

@@ -429,15 +429,12 @@ class Backend {
     return absl::OkStatus();
   }
 
-  // Stores rows [first_row, first_row + n) of a matrix, given in the file's
-  // layout, in the backend's layout in `data`, which holds the whole matrix.
-  // first_row is a multiple of the row multiple, and so is n except at the
-  // matrix's end. Errors: kUnimplemented for an element type that the backend
-  // cannot run.
-  virtual absl::Status UploadRows(DType dtype, int64_t rows, int64_t cols,
-                                  int64_t first_row,
-                                  std::span<const std::byte> file_rows,
-                                  BufferView data) = 0;
+  // Stores rows of a matrix in the backend's layout in `matrix`, which holds
+  // the whole matrix. first_row is a multiple of the row multiple, and so is
+  // the number of rows except at the matrix's end. Errors: kUnimplemented for
+  // an element type that the backend cannot run.
+  virtual absl::Status UploadRows(const WeightRows& rows,
+                                  BufferView matrix) = 0;
   // Upload and Download copy plain bytes, for vectors.
   virtual absl::Status Upload(std::span<const std::byte> host,
                               BufferView device) = 0;

@@ -30,6 +30,15 @@ struct WeightMatrix {
   float HostScale() const { return scale == nullptr ? 1.0f : *scale; }
 };
 
+// Some rows of a weight matrix, in the file's layout.
+struct WeightRows {
+  DType dtype = DType::kF32;
+  int64_t rows = 0;  // the whole matrix's
+  int64_t cols = 0;
+  int64_t first_row = 0;
+  std::span<const std::byte> bytes = {};  // host, from first_row on
+};
+
 // One page of a sequence's page table. Keys of a page lie at consecutive
 // positions.
 struct PageEntry {

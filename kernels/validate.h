@@ -24,38 +24,38 @@
 
 namespace plimsoll::kernels {
 
-// The size of the rows of a file that are given to UploadRows.
-struct FileRows {
+// The size of the rows that are given to UploadRows.
+struct RowsSize {
   int64_t row_bytes;
   int64_t n_rows;
 };
 
 // Checks the arguments of UploadRows for a backend that stores `row_multiple`
 // rows together.
-inline absl::StatusOr<FileRows> ValidateRows(
-    DType dtype, int64_t rows, int64_t cols, int64_t first_row,
-    std::span<const std::byte> file_rows, BufferView data,
-    int64_t row_multiple) {
-  if (!IsWeightType(dtype)) {
+inline absl::StatusOr<RowsSize> ValidateRows(const WeightRows& rows,
+                                             BufferView matrix,
+                                             int64_t row_multiple) {
+  if (!IsWeightType(rows.dtype)) {
     return absl::UnimplementedError(
-        absl::StrCat("weights of type ", DTypeName(dtype)));
+        absl::StrCat("weights of type ", DTypeName(rows.dtype)));
   }
-  ASSIGN_OR_RETURN(const int64_t row_bytes, RowBytes(dtype, cols));
+  ASSIGN_OR_RETURN(const int64_t row_bytes, RowBytes(rows.dtype, rows.cols));
   if (row_bytes == 0) return absl::InvalidArgumentError("rows of 0 columns");
-  const auto size = static_cast<int64_t>(file_rows.size());
+  const auto size = static_cast<int64_t>(rows.bytes.size());
   const int64_t n_rows = size / row_bytes;
+  const int64_t end = rows.first_row + n_rows;
   const int64_t padded =
-      (rows + row_multiple - 1) / row_multiple * row_multiple;
-  const bool is_whole =
-      first_row % row_multiple == 0 && size % row_bytes == 0 &&
-      (n_rows % row_multiple == 0 || first_row + n_rows == rows);
-  if (first_row < 0 || !is_whole || first_row + n_rows > rows ||
-      padded > data.bytes / row_bytes) {
+      (rows.rows + row_multiple - 1) / row_multiple * row_multiple;
+  const bool is_whole = rows.first_row % row_multiple == 0 &&
+                        size % row_bytes == 0 &&
+                        (n_rows % row_multiple == 0 || end == rows.rows);
+  if (rows.first_row < 0 || !is_whole || end > rows.rows ||
+      padded > matrix.bytes / row_bytes) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "rows ", first_row, " to ", first_row + n_rows, " of ", rows,
+        "rows ", rows.first_row, " to ", end, " of ", rows.rows,
         " are not whole groups of ", row_multiple, " inside their matrix"));
   }
-  return FileRows{row_bytes, n_rows};
+  return RowsSize{row_bytes, n_rows};
 }
 
 inline absl::Status Validate(const GetRowsArgs& args) {

@@ -65,10 +65,7 @@ class CpuBackend : public Backend {
   }
   int64_t Allocations() const override { return n_allocations_; }
 
-  absl::Status UploadRows(DType dtype, int64_t rows, int64_t cols,
-                          int64_t first_row,
-                          std::span<const std::byte> file_rows,
-                          BufferView data) override;
+  absl::Status UploadRows(const WeightRows& rows, BufferView matrix) override;
 
   absl::Status Upload(std::span<const std::byte> host,
                       BufferView device) override {
@@ -227,24 +224,14 @@ class CpuBackend : public Backend {
   int64_t n_allocations_ = 0;
 };
 
-absl::Status CpuBackend::UploadRows(DType dtype, int64_t rows, int64_t cols,
-                                    int64_t first_row,
-                                    std::span<const std::byte> file_rows,
-                                    BufferView data) {
-  ASSIGN_OR_RETURN(const FileRows given,
-                   ValidateRows(dtype, rows, cols, first_row, file_rows, data,
-                                cpu::kPanelRows));
+absl::Status CpuBackend::UploadRows(const WeightRows& rows, BufferView matrix) {
+  ASSIGN_OR_RETURN(const RowsSize given,
+                   ValidateRows(rows, matrix, cpu::kPanelRows));
   const int64_t n_panels =
       (given.n_rows + cpu::kPanelRows - 1) / cpu::kPanelRows;
-  const int64_t panel_bytes = given.row_bytes * cpu::kPanelRows;
-  const int64_t first_panel = first_row / cpu::kPanelRows;
   pool_.ParallelFor(n_panels, 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t p = begin; p < end; ++p) {
-      cpu::PackPanel(
-          dtype, rows, cols, first_panel + p,
-          file_rows.data() + p * panel_bytes,
-          std::min(cpu::kPanelRows, given.n_rows - p * cpu::kPanelRows),
-          data.data);
+      cpu::PackPanel(rows, p, matrix.data);
     }
   });
   return absl::OkStatus();

@@ -54,10 +54,7 @@ class CudaBackend : public Backend {
   absl::StatusOr<Buffer> AllocateHost(int64_t bytes) override;
   absl::Status UseScratch(BufferView scratch) override;
 
-  absl::Status UploadRows(DType dtype, int64_t rows, int64_t cols,
-                          int64_t first_row,
-                          std::span<const std::byte> file_rows,
-                          BufferView data) override;
+  absl::Status UploadRows(const WeightRows& rows, BufferView matrix) override;
   absl::Status Upload(std::span<const std::byte> host,
                       BufferView device) override;
   absl::Status Download(BufferView device, std::span<std::byte> host) override;
@@ -377,28 +374,27 @@ absl::StatusOr<Buffer> CudaBackend::AllocateHost(int64_t bytes) {
                 [](std::byte* freed, int64_t) { FreePinned(freed); });
 }
 
-absl::Status CudaBackend::UploadRows(DType dtype, int64_t rows, int64_t cols,
-                                     int64_t first_row,
-                                     std::span<const std::byte> file_rows,
-                                     BufferView data) {
-  ASSIGN_OR_RETURN(const FileRows given,
-                   ValidateRows(dtype, rows, cols, first_row, file_rows, data,
-                                IsTiled(dtype) ? kTileRows : 1));
-  if (IsTiled(dtype) && cols > kMaxTiledCols) {
+absl::Status CudaBackend::UploadRows(const WeightRows& rows,
+                                     BufferView matrix) {
+  const bool is_tiled = IsTiled(rows.dtype);
+  ASSIGN_OR_RETURN(const RowsSize given,
+                   ValidateRows(rows, matrix, is_tiled ? kTileRows : 1));
+  if (is_tiled && rows.cols > kMaxTiledCols) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a quantised matrix of ", cols, " columns; CUDA takes ",
-                     kMaxTiledCols));
+        absl::StrCat("a quantised matrix of ", rows.cols,
+                     " columns; CUDA takes ", kMaxTiledCols));
   }
-  if (!IsTiled(dtype)) {
-    return Upload(file_rows,
-                  data.Slice(first_row * given.row_bytes,
-                             static_cast<int64_t>(file_rows.size())));
+  if (!is_tiled) {
+    return Upload(rows.bytes,
+                  matrix.Slice(rows.first_row * given.row_bytes,
+                               static_cast<int64_t>(rows.bytes.size())));
   }
   RETURN_IF_ERROR(UseDevice(device_));
   RETURN_IF_ERROR(HaveScratch());
   RETURN_IF_ERROR(queue_.StartEach());
-  RETURN_IF_ERROR(
-      PackRows(context_, {dtype, rows, cols, data.data}, first_row, file_rows));
+  RETURN_IF_ERROR(PackRows(context_,
+                           {rows.dtype, rows.rows, rows.cols, matrix.data},
+                           rows.first_row, rows.bytes));
   return LaunchStatus();
 }
 

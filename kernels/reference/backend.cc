@@ -49,14 +49,11 @@ class ReferenceBackend : public Backend {
   }
   int64_t Allocations() const override { return n_allocations_; }
 
-  absl::Status UploadRows(DType dtype, int64_t rows, int64_t cols,
-                          int64_t first_row,
-                          std::span<const std::byte> file_rows,
-                          BufferView data) override {
-    ASSIGN_OR_RETURN(const FileRows given,
-                     ValidateRows(dtype, rows, cols, first_row, file_rows, data,
-                                  /*row_multiple=*/1));
-    std::ranges::copy(file_rows, data.data + first_row * given.row_bytes);
+  absl::Status UploadRows(const WeightRows& rows, BufferView matrix) override {
+    ASSIGN_OR_RETURN(const RowsSize given,
+                     ValidateRows(rows, matrix, /*row_multiple=*/1));
+    std::ranges::copy(rows.bytes,
+                      matrix.data + rows.first_row * given.row_bytes);
     return absl::OkStatus();
   }
 

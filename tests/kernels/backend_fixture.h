@@ -342,7 +342,10 @@ inline StoredMatrix Store(Backend& backend, DType dtype, int64_t rows,
   StoredMatrix stored;
   stored.buffer = *backend.Allocate(padded * *RowBytes(dtype, cols));
   EXPECT_TRUE(
-      backend.UploadRows(dtype, rows, cols, 0, bytes, stored.buffer.view())
+      backend
+          .UploadRows(
+              {.dtype = dtype, .rows = rows, .cols = cols, .bytes = bytes},
+              stored.buffer.view())
           .ok());
   stored.view = {dtype, rows, cols, stored.buffer.data()};
   return stored;

@@ -72,8 +72,11 @@ StoredExperts StoreExperts(Backend& backend, DType dtype, int64_t n_experts,
     const BufferView matrix = stored.buffer.view().Slice(
         e * stored.view.matrix_bytes, stored.view.matrix_bytes);
     EXPECT_TRUE(backend
-                    .UploadRows(dtype, rows, cols, 0,
-                                random.Weights(dtype, rows, cols), matrix)
+                    .UploadRows({.dtype = dtype,
+                                 .rows = rows,
+                                 .cols = cols,
+                                 .bytes = random.Weights(dtype, rows, cols)},
+                                matrix)
                     .ok());
   }
   stored.view.first = {dtype, rows, cols, stored.buffer.data()};

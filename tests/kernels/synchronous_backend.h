@@ -27,12 +27,8 @@ class SynchronousBackend : public Backend {
   absl::StatusOr<Buffer> AllocateHost(int64_t bytes) override {
     return backend_->AllocateHost(bytes);
   }
-  absl::Status UploadRows(DType dtype, int64_t rows, int64_t cols,
-                          int64_t first_row,
-                          std::span<const std::byte> file_rows,
-                          BufferView data) override {
-    return Then(
-        backend_->UploadRows(dtype, rows, cols, first_row, file_rows, data));
+  absl::Status UploadRows(const WeightRows& rows, BufferView matrix) override {
+    return Then(backend_->UploadRows(rows, matrix));
   }
   absl::Status Upload(std::span<const std::byte> host,
                       BufferView device) override {

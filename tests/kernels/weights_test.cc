@@ -133,13 +133,16 @@ TEST_P(WeightsTest, RowsMayArriveInPieces) {
     const Buffer pieces = *backend().Allocate(whole.buffer.bytes());
     const std::span<const std::byte> all(bytes);
     for (const auto& [first, n] : {std::pair{32, 23}, {0, 16}, {16, 16}}) {
-      ASSERT_TRUE(
-          backend()
-              .UploadRows(dtype, kRows, kCols, first,
-                          all.subspan(static_cast<size_t>(first * row_bytes),
-                                      static_cast<size_t>(n * row_bytes)),
-                          pieces.view())
-              .ok());
+      ASSERT_TRUE(backend()
+                      .UploadRows({.dtype = dtype,
+                                   .rows = kRows,
+                                   .cols = kCols,
+                                   .first_row = first,
+                                   .bytes = all.subspan(
+                                       static_cast<size_t>(first * row_bytes),
+                                       static_cast<size_t>(n * row_bytes))},
+                                  pieces.view())
+                      .ok());
     }
     EXPECT_TRUE(Downloaded(backend(), pieces.view()) ==
                 Downloaded(backend(), whole.buffer.view()))
@@ -150,23 +153,34 @@ TEST_P(WeightsTest, RowsMayArriveInPieces) {
 TEST_P(WeightsTest, UploadRowsRefusesWhatDoesNotFit) {
   const Buffer buffer = *backend().Allocate(1);
   const std::vector<std::byte> bytes(34 * 16);
-  EXPECT_EQ(backend()
-                .UploadRows(DType::kQ8_K, 16, 256, 0, bytes, buffer.view())
-                .code(),
-            absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(backend()
-                .UploadRows(DType::kQ8_0, 16, 33, 0, bytes, buffer.view())
-                .code(),
-            absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(backend()
-                .UploadRows(DType::kQ8_0, 15, 32, 0, bytes, buffer.view())
-                .code(),
-            absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(backend()
-                .UploadRows(DType::kQ8_0, 16, 32, 0, bytes,
-                            {buffer.data(), 34 * 16 - 1})
-                .code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      backend()
+          .UploadRows(
+              {.dtype = DType::kQ8_K, .rows = 16, .cols = 256, .bytes = bytes},
+              buffer.view())
+          .code(),
+      absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(
+      backend()
+          .UploadRows(
+              {.dtype = DType::kQ8_0, .rows = 16, .cols = 33, .bytes = bytes},
+              buffer.view())
+          .code(),
+      absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      backend()
+          .UploadRows(
+              {.dtype = DType::kQ8_0, .rows = 15, .cols = 32, .bytes = bytes},
+              buffer.view())
+          .code(),
+      absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      backend()
+          .UploadRows(
+              {.dtype = DType::kQ8_0, .rows = 16, .cols = 32, .bytes = bytes},
+              {buffer.data(), 34 * 16 - 1})
+          .code(),
+      absl::StatusCode::kInvalidArgument);
 }
 
 // No rows are given: nothing is read or written.
@@ -174,7 +188,8 @@ TEST_P(WeightsTest, QuantisedRowsForCudaHaveAtMost16777216Columns) {
   constexpr int64_t kMost = int64_t{1} << 24;
   const Buffer buffer = *backend().Allocate(1);
   const auto status = [&](DType dtype, int64_t cols) {
-    return backend().UploadRows(dtype, /*rows=*/0, cols, 0, {}, buffer.view());
+    return backend().UploadRows({.dtype = dtype, .rows = 0, .cols = cols},
+                                buffer.view());
   };
   EXPECT_TRUE(status(DType::kQ8_0, kMost).ok());
   EXPECT_TRUE(status(DType::kF16, kMost + 32).ok());

@@ -7,6 +7,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 //
 #include <algorithm>
+#include <span>
 
 #include "base/checked_math.h"
 #include "kernels/cpu/mat_mul/pack_rows-inl.h"
@@ -70,14 +71,18 @@ RowPlace FindRow(const WeightMatrix& w, int64_t row) {
   return {PanelOf(w, row / kPanelRows), row % kPanelRows};
 }
 
-void PackPanel(DType dtype, int64_t rows, int64_t cols, int64_t panel,
-               const std::byte* file_rows, int64_t n_rows, std::byte* matrix) {
-  const PanelOffsets at = FindPanel(dtype, rows, cols, panel);
+void PackPanel(const WeightRows& rows, int64_t i, std::byte* matrix) {
+  const PanelOffsets at = FindPanel(rows.dtype, rows.rows, rows.cols,
+                                    rows.first_row / kPanelRows + i);
+  const int64_t row_bytes = RowBytesOf(rows.dtype, rows.cols);
+  const std::span<const std::byte> panel =
+      rows.bytes.subspan(static_cast<size_t>(i * kPanelRows * row_bytes));
+  const int64_t n_rows =
+      std::min(kPanelRows, static_cast<int64_t>(panel.size()) / row_bytes);
   auto* const data = reinterpret_cast<uint8_t*>(matrix);
   HWY_DYNAMIC_DISPATCH(PackPanelHere)
-  (dtype,
-   {reinterpret_cast<const uint8_t*>(file_rows), RowBytesOf(dtype, cols),
-    n_rows},
+  (rows.dtype,
+   {reinterpret_cast<const uint8_t*>(panel.data()), row_bytes, n_rows},
    at.low != 0, data + at.blocks, data + at.low);
 }
 

@@ -105,11 +105,10 @@ struct RowPlace {
 };
 RowPlace FindRow(const WeightMatrix& w, int64_t row);
 
-// Writes panel `panel` of a matrix of `rows` rows from `n_rows` (1..16) of its
-// file rows; the last one stands for those that are missing. dtype is a weight
-// type, `cols` whole blocks.
-void PackPanel(DType dtype, int64_t rows, int64_t cols, int64_t panel,
-               const std::byte* file_rows, int64_t n_rows, std::byte* matrix);
+// Writes the `i`-th panel of some rows to its place in their matrix. The last
+// row stands for rows that the panel lacks. `rows` must be what ValidateRows
+// takes.
+void PackPanel(const WeightRows& rows, int64_t i, std::byte* matrix);
 
 }  // namespace plimsoll::kernels::cpu
 

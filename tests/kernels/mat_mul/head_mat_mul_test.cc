@@ -45,8 +45,10 @@ void ExpectHeadsAsAlone(Backend& backend, const HeadsCase& c) {
   for (int64_t h = 0; h < c.n_heads; ++h) {
     ASSERT_TRUE(
         backend
-            .UploadRows(c.dtype, c.outputs, c.cols, 0,
-                        random.Weights(c.dtype, c.outputs, c.cols),
+            .UploadRows({.dtype = c.dtype,
+                         .rows = c.outputs,
+                         .cols = c.cols,
+                         .bytes = random.Weights(c.dtype, c.outputs, c.cols)},
                         buffer.view().Slice(h * matrix_bytes, matrix_bytes))
             .ok());
   }

@@ -71,14 +71,9 @@ class HookedBackend final : public kernels::Backend {
     hooks_.scratch(scratch);
     return backend_->UseScratch(scratch);
   }
-  absl::Status UploadRows(DType dtype, int64_t rows, int64_t cols,
-                          int64_t first_row,
-                          std::span<const std::byte> file_rows,
-                          kernels::BufferView data) override {
-    return Around([&] {
-      return backend_->UploadRows(dtype, rows, cols, first_row, file_rows,
-                                  data);
-    });
+  absl::Status UploadRows(const kernels::WeightRows& rows,
+                          kernels::BufferView matrix) override {
+    return Around([&] { return backend_->UploadRows(rows, matrix); });
   }
   absl::Status Upload(std::span<const std::byte> host,
                       kernels::BufferView device) override {
