@@ -38,8 +38,12 @@ TEST(FewSplitTest, PartsAndBlocksCoverEverything) {
           for (const int64_t n_multiprocessors : {1, 84, 132}) {
             for (const int64_t wanted : {0, 1, 5}) {
               const FewSplit split =
-                  SplitFew(dtype, rows, n_quads, cols / kTileCols,
-                           n_multiprocessors, wanted, kMostFewParts);
+                  SplitFew({.type = dtype,
+                            .rows = rows,
+                            .n_quads = n_quads,
+                            .col_tiles = cols / kTileCols,
+                            .n_multiprocessors = n_multiprocessors},
+                           {.wanted = wanted});
               ASSERT_GT(split.n_parts, 0) << DTypeName(dtype) << ' ' << cols;
               EXPECT_EQ(split.units.First(split.n_parts) * UnitTiles(dtype) *
                             kTileCols,
@@ -79,15 +83,25 @@ TEST(FewSplitTest, ChoosesPartsThatFillTheDevice) {
   for (const auto& [outputs, cols] :
        {std::pair{30'720, 3'840}, {3'840, 15'360}, {3'840, 4'096}}) {
     const int64_t n_quads = outputs / 64;
-    const FewSplit split = SplitFew(DType::kQ4_0, 32, n_quads, cols / kTileCols,
-                                    132, 0, kMostFewParts);
+    const FewSplit split = SplitFew({.type = DType::kQ4_0,
+                                     .rows = 32,
+                                     .n_quads = n_quads,
+                                     .col_tiles = cols / kTileCols,
+                                     .n_multiprocessors = 132},
+                                    {});
     EXPECT_LE(split.n_parts * split.n_blocks, 132);
     const int64_t stages = split.units.Most();
     const int64_t quads = split.quads.Most();
     EXPECT_LT(static_cast<double>(quads * stages * 132),
               1.2 * static_cast<double>(n_quads * (cols / kTileCols / 2)));
   }
-  EXPECT_EQ(SplitFew(DType::kQ4_0, 32, 60, 16, 132, 0, kMostFewParts).n_parts,
+  EXPECT_EQ(SplitFew({.type = DType::kQ4_0,
+                      .rows = 32,
+                      .n_quads = 60,
+                      .col_tiles = 16,
+                      .n_multiprocessors = 132},
+                     {})
+                .n_parts,
             1);
 }
 

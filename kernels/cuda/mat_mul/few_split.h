@@ -86,19 +86,37 @@ constexpr int64_t SlotsBeside(DType type, int64_t rows, int64_t n_stages) {
   return n_slots < fewest ? 0 : std::min(n_slots, kMostRingSlots);
 }
 
+// Products of few rows, and the device that they are divided for.
+struct FewProducts {
+  DType type = DType::kF32;
+  int64_t rows = 0;       // of the kernel
+  int64_t n_quads = 0;    // of outputs
+  int64_t col_tiles = 0;  // columns of tiles
+  int64_t n_multiprocessors = 0;
+};
+
+// A division of products into parts.
+struct FewDivision {
+  int64_t n_parts = 1;
+  int64_t n_blocks = 1;  // of a part
+  int64_t n_stages = 0;  // of a block, for each of its quads
+};
+
 // What a division into parts takes, in units of a quad's stage of 64 columns as
 // memory brings it. The ratios are estimates. A last round in which only one of
 // a block's warpgroups works takes as long as one with two. Activations come
 // from the L2 cache, once for a block. Sums go there and come back, and the
 // last warp reads some parts at a time.
-constexpr double TimeOf(int64_t rows, int64_t n_quads, int64_t n_parts,
-                        int64_t n_blocks, int64_t n_stages,
-                        int64_t n_multiprocessors) {
+constexpr double TimeOf(const FewProducts& products,
+                        const FewDivision& division) {
+  const auto [n_parts, n_blocks, n_stages] = division;
+  const int64_t n_quads = products.n_quads;
+  const int64_t n_multiprocessors = products.n_multiprocessors;
   const int64_t quads = (n_quads + n_blocks - 1) / n_blocks;
   const int64_t rounded = quads % kFewGroups == 1 ? quads + 1 : quads;
   const int64_t waves =
       (n_blocks * n_parts + n_multiprocessors - 1) / n_multiprocessors;
-  const double of_rows = static_cast<double>(rows) / 32.0;
+  const double of_rows = static_cast<double>(products.rows) / 32.0;
   const double block = static_cast<double>(rounded * n_stages) +
                        1.25 * of_rows * static_cast<double>(n_stages);
   double time = static_cast<double>(waves) * block;
@@ -110,29 +128,33 @@ constexpr double TimeOf(int64_t rows, int64_t n_quads, int64_t n_parts,
   return time;
 }
 
-// Divides quads with `col_tiles` columns of tiles among `n_multiprocessors`,
-// for a kernel of `rows` rows. `wanted` parts, or as many as seem best if it is
-// 0, and at most `most`.
-constexpr FewSplit SplitFew(DType type, int64_t rows, int64_t n_quads,
-                            int64_t col_tiles, int64_t n_multiprocessors,
-                            int64_t wanted, int64_t most) {
-  const int64_t unit = UnitTiles(type);
-  const int64_t n_units = col_tiles / unit;
-  const int64_t most_parts = std::min({n_units, most, kMostFewParts});
+// How many parts a division may have.
+struct FewPartsRule {
+  int64_t wanted = 0;  // 0: as many as seem best
+  int64_t most = kMostFewParts;
+};
+
+// Divides the quads of `products` among the device's multiprocessors.
+constexpr FewSplit SplitFew(const FewProducts& products,
+                            const FewPartsRule& rule) {
+  const int64_t n_quads = products.n_quads;
+  const int64_t unit = UnitTiles(products.type);
+  const int64_t n_units = products.col_tiles / unit;
+  const int64_t most_parts = std::min({n_units, rule.most, kMostFewParts});
   FewSplit best = {};
   double least = 0;
   for (int64_t parts = 1; parts <= most_parts; ++parts) {
     const int64_t stages = (n_units + parts - 1) / parts * unit / 2;
-    const int64_t n_slots = SlotsBeside(type, rows, stages);
+    const int64_t n_slots = SlotsBeside(products.type, products.rows, stages);
     if (n_slots == 0) continue;
     const int64_t blocks =
-        std::clamp<int64_t>(n_multiprocessors / parts, 1, n_quads);
-    const double time =
-        TimeOf(rows, n_quads, parts, blocks, stages, n_multiprocessors);
+        std::clamp<int64_t>(products.n_multiprocessors / parts, 1, n_quads);
+    const double time = TimeOf(
+        products, {.n_parts = parts, .n_blocks = blocks, .n_stages = stages});
     if (best.n_parts > 0) {
-      const bool is_short = col_tiles / 2 / parts < kFewestStages;
-      if (wanted > 0 ? parts > wanted : is_short) break;
-      if (wanted == 0 && time >= least) continue;
+      const bool is_short = products.col_tiles / 2 / parts < kFewestStages;
+      if (rule.wanted > 0 ? parts > rule.wanted : is_short) break;
+      if (rule.wanted == 0 && time >= least) continue;
     }
     least = time;
     best = {static_cast<int32_t>(parts), static_cast<int32_t>(blocks),

@@ -503,9 +503,13 @@ FewSplit SplitOf(const Context& context, std::span<const MatMulArgs> products) {
   ProductsOf(products, kQuadTiles, n_quads);
   const int64_t quad_bytes = kQuadTiles * kTileRows * rows * 4;
   if (n_quads > kCounts) return {};
-  return SplitFew(first.w.dtype, rows, n_quads, first.w.cols / kTileCols,
-                  context.n_multiprocessors, context.few_row_parts,
-                  kScratchBytes / (n_quads * quad_bytes));
+  return SplitFew({.type = first.w.dtype,
+                   .rows = rows,
+                   .n_quads = n_quads,
+                   .col_tiles = first.w.cols / kTileCols,
+                   .n_multiprocessors = context.n_multiprocessors},
+                  {.wanted = context.few_row_parts,
+                   .most = kScratchBytes / (n_quads * quad_bytes)});
 }
 
 template <DType kType, int kRows>
