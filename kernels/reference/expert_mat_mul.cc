@@ -20,15 +20,23 @@ absl::Status ForEachPlace(const ExpertRows& rows, const Call& call) {
   return absl::OkStatus();
 }
 
+// A matrix, and all rows of its inputs and of its outputs.
+struct AllRows {
+  WeightMatrix w;
+  const float* x;
+  const std::byte* packed;
+  float* out;
+};
+
 // The product of row `row` of the inputs as row `place` of the outputs.
-MatMulArgs ProductOf(const WeightMatrix& w, const float* x,
-                     const std::byte* packed, int64_t row, float* out,
-                     int64_t place) {
-  return {.w = w,
-          .x = x + row * w.cols,
-          .packed = packed == nullptr ? nullptr
-                                      : packed + row * PackedRowBytes(w.cols),
-          .out = out + place * w.rows,
+MatMulArgs ProductOf(const AllRows& all, int64_t row, int64_t place) {
+  const int64_t cols = all.w.cols;
+  return {.w = all.w,
+          .x = all.x + row * cols,
+          .packed = all.packed == nullptr
+                        ? nullptr
+                        : all.packed + row * PackedRowBytes(cols),
+          .out = all.out + place * all.w.rows,
           .n_rows = 1,
           .accumulate = false};
 }
@@ -54,11 +62,11 @@ absl::Status GatedExpertMatMul(const GatedExpertMatMulArgs& args) {
   RETURN_IF_ERROR(ForEachPlace(args.rows, [&](int64_t e, int64_t p) {
     const int64_t row = args.rows.rows[p];
     RETURN_IF_ERROR(MatMul(
-        ProductOf(args.gate.Of(e), args.x, args.packed, row, args.out, p)));
+        ProductOf({args.gate.Of(e), args.x, args.packed, args.out}, row, p)));
     if (args.weights_inputs) WeightRow(args.rows, dim, args.out, p);
     AddBiasAt(args.gate_bias, e, dim, args.out, p);
     RETURN_IF_ERROR(MatMul(
-        ProductOf(args.up.Of(e), args.x, args.packed, row, args.up_out, p)));
+        ProductOf({args.up.Of(e), args.x, args.packed, args.up_out}, row, p)));
     if (args.weights_inputs) WeightRow(args.rows, dim, args.up_out, p);
     AddBiasAt(args.up_bias, e, dim, args.up_out, p);
     return absl::OkStatus();
@@ -79,7 +87,7 @@ absl::Status ExpertSumMatMul(const ExpertSumMatMulArgs& args) {
   const int64_t dim = args.w.first.rows;
   RETURN_IF_ERROR(ForEachPlace(args.rows, [&](int64_t e, int64_t p) {
     RETURN_IF_ERROR(MatMul(
-        ProductOf(args.w.Of(e), args.x, args.packed, p, args.products, p)));
+        ProductOf({args.w.Of(e), args.x, args.packed, args.products}, p, p)));
     AddBiasAt(args.bias, e, dim, args.products, p);
     return absl::OkStatus();
   }));

@@ -100,7 +100,12 @@ class GatedProducts {
 
   // A product by one of the experts, as far as its kind matters.
   MatMulArgs Whole(const ExpertMatrices& w) const {
-    return {w.first, args_.x, args_.packed, nullptr, 1, false};
+    return {.w = w.first,
+            .x = args_.x,
+            .packed = args_.packed,
+            .out = nullptr,
+            .n_rows = 1,
+            .accumulate = false};
   }
 
   bool IsFused(const ExpertGroup& group) const {
@@ -118,12 +123,14 @@ class GatedProducts {
     if (reads_in_place_) return {args_.x, args_.packed};
     const int64_t cols = w.first.cols;
     if (IsInteger(Whole(w))) {
-      GatherPacked(args_.rows, active_, args_.packed, cols, args_.gathered,
+      GatherPacked(args_.rows, active_,
+                   {.from = args_.packed, .to = args_.gathered, .dim = cols},
                    pool_);
       return {nullptr, args_.gathered};
     }
     auto* const floats = reinterpret_cast<float*>(args_.gathered);
-    GatherFloats(args_.rows, args_.x, cols, floats, pool_);
+    GatherFloats(args_.rows, {.from = args_.x, .to = floats, .dim = cols},
+                 pool_);
     return {floats, nullptr};
   }
 

@@ -47,39 +47,42 @@ void CopyBlocks(const std::byte* from, BlockPlace at, std::byte* to,
 
 }  // namespace
 
-void GatherFloats(const ExpertRows& rows, const float* x, int64_t dim,
-                  float* out, ThreadPool& pool) {
-  pool.ParallelFor(rows.NumPlaces(), RowGrain(dim),
+void GatherFloats(const ExpertRows& rows, const RowCopy<float>& copy,
+                  ThreadPool& pool) {
+  pool.ParallelFor(rows.NumPlaces(), RowGrain(copy.dim),
                    [&](int64_t begin, int64_t end, int) {
                      for (int64_t p = begin; p < end; ++p) {
-                       std::memcpy(out + p * dim, x + rows.rows[p] * dim,
-                                   static_cast<size_t>(dim) * sizeof(float));
+                       std::memcpy(
+                           copy.to + p * copy.dim,
+                           copy.from + rows.rows[p] * copy.dim,
+                           static_cast<size_t>(copy.dim) * sizeof(float));
                      }
                    });
 }
 
 void GatherPacked(const ExpertRows& rows, const ActiveExperts& active,
-                  const std::byte* packed, int64_t dim, std::byte* out,
-                  ThreadPool& pool) {
+                  const RowCopy<std::byte>& copy, ThreadPool& pool) {
+  const int64_t dim = copy.dim;
   const int64_t row_bytes = PackedRowBytes(dim);
   const PackedRows from(rows.n_rows, dim);
-  const auto copy = [&](const ExpertGroup& group, int64_t first, int64_t end) {
+  const auto copy_part = [&](const ExpertGroup& group, int64_t first,
+                             int64_t end) {
     const PackedRows to(group.n_rows, dim);
-    std::byte* const group_out = out + group.begin * row_bytes;
+    std::byte* const group_out = copy.to + group.begin * row_bytes;
     for (int64_t i = first; i < end; ++i) {
       const int64_t row = rows.rows[group.begin + i];
       if (from.is_grouped() || to.is_grouped()) {
-        CopyBlocks(packed, from.FirstBlock(row), group_out, to.FirstBlock(i),
+        CopyBlocks(copy.from, from.FirstBlock(row), group_out, to.FirstBlock(i),
                    dim / kActivationBlock);
       } else {
-        std::memcpy(group_out + i * row_bytes, packed + row * row_bytes,
+        std::memcpy(group_out + i * row_bytes, copy.from + row * row_bytes,
                     static_cast<size_t>(row_bytes));
       }
     }
   };
   pool.ParallelFor(rows.NumPlaces(), RowGrain(dim),
                    [&](int64_t begin, int64_t end, int) {
-                     active.ForEachPart(begin, end, copy);
+                     active.ForEachPart(begin, end, copy_part);
                    });
 }
 

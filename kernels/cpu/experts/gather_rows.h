@@ -11,15 +11,22 @@
 
 namespace plimsoll::kernels::cpu {
 
-// out[p] = x[rows[p]] for every place p; rows have `dim` floats.
-void GatherFloats(const ExpertRows& rows, const float* x, int64_t dim,
-                  float* out, ThreadPool& pool);
+// Where rows of `dim` numbers are read and written.
+template <class T>
+struct RowCopy {
+  const T* from;
+  T* to;
+  int64_t dim;
+};
 
-// Copies packed rows likewise. Each group in `out` is laid out as rows that are
+// to[p] = from[rows[p]] for every place p.
+void GatherFloats(const ExpertRows& rows, const RowCopy<float>& copy,
+                  ThreadPool& pool);
+
+// Copies packed rows likewise. Each group in `to` is laid out as rows that are
 // packed together.
 void GatherPacked(const ExpertRows& rows, const ActiveExperts& active,
-                  const std::byte* packed, int64_t dim, std::byte* out,
-                  ThreadPool& pool);
+                  const RowCopy<std::byte>& copy, ThreadPool& pool);
 
 }  // namespace plimsoll::kernels::cpu
 
