@@ -197,7 +197,11 @@ Cut CutSegment(bool is_ring, int64_t first, int64_t n_rows, int64_t window,
     cut.table.push_back({p, 0, 0, static_cast<int32_t>(page_tokens), false});
   }
   if (!is_ring) cut.segment.pages = cut.table;
-  AppendTiles(cut.args, cut.segment, tile_rows, cut.table.data(), cut.tiles);
+  AppendTiles(cut.args,
+              {.segment = cut.segment,
+               .pages = cut.table.data(),
+               .tile_rows = tile_rows},
+              cut.tiles);
   return cut;
 }
 
@@ -255,7 +259,10 @@ TEST(AttentionPlanTest, PromptTilesHoldEveryRowAndAllThatItSees) {
     Cut cut = CutSegment(round % 2 == 0, first, n_rows, window,
                          random.Integer(1, 4) * 16, 1);
     cut.tiles.clear();
-    AppendPromptTiles(cut.args, cut.segment, tile_rows, cut.table.data(),
+    AppendPromptTiles(cut.args,
+                      {.segment = cut.segment,
+                       .pages = cut.table.data(),
+                       .tile_rows = tile_rows},
                       cut.tiles);
     int64_t next = 0;
     for (const AttentionTile& tile : cut.tiles) {
@@ -300,8 +307,10 @@ TEST(AttentionPlanTest, SpansOfADecodingRowDependOnItAlone) {
     const int64_t window = random.Integer(1, 3'000);
     Cut cut = CutSegment(is_ring, first, 30, window, 64, 1);
     cut.tiles.clear();
-    AppendDecodeTiles(cut.args, cut.segment, 4, kSpans, cut.table.data(),
-                      cut.tiles);
+    AppendDecodeTiles(
+        cut.args,
+        {.segment = cut.segment, .pages = cut.table.data(), .tile_rows = 4},
+        kSpans, cut.tiles);
     int64_t next = 0;
     for (const AttentionTile& tile : cut.tiles) {
       ASSERT_EQ(tile.first_position, first + next);
@@ -310,8 +319,11 @@ TEST(AttentionPlanTest, SpansOfADecodingRowDependOnItAlone) {
       // Its last row alone.
       Cut alone = CutSegment(is_ring, first + next - 1, 1, window, 64, 1);
       alone.tiles.clear();
-      AppendDecodeTiles(alone.args, alone.segment, 4, kSpans,
-                        alone.table.data(), alone.tiles);
+      AppendDecodeTiles(alone.args,
+                        {.segment = alone.segment,
+                         .pages = alone.table.data(),
+                         .tile_rows = 4},
+                        kSpans, alone.tiles);
       ASSERT_EQ(alone.tiles[0].span_units, tile.span_units);
       ASSERT_EQ(alone.tiles[0].end_unit, tile.end_unit);
     }

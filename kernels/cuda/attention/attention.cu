@@ -230,7 +230,8 @@ void LaunchMerge(const Context& context, const AttentionShape& shape,
 absl::Status AttendInSpans(const Context& context, const AttentionShape& shape,
                            Tiles tiles, std::byte* packed) {
   const auto n_tiles = static_cast<int64_t>(tiles.host.size());
-  return AttendInBatches(context, shape, tiles, 2 + shape.value_dim, n_tiles,
+  return AttendInBatches(context, shape, tiles,
+                         {.stride = 2 + shape.value_dim, .max_tiles = n_tiles},
                          [&](const Tiles& some, const Partials& partials) {
                            AttendTiles(context, shape, some, partials);
                            LaunchMerge(context, shape, some, partials, packed);
@@ -376,18 +377,17 @@ absl::Status Attention(const Context& context, const AttentionArgs& args) {
   std::vector<AttentionTile> tiles;
   std::vector<AttentionTile> prompt_tiles;
   for (size_t i = 0; i < tables.size(); ++i) {
-    const AttentionSegment& segment = args.segments[i];
-    if (UsesTensorCores(context, args, segment)) {
-      AppendPromptTiles(args, segment, prompt_queries / prompt_shape.part_heads,
-                        tables[i], prompt_tiles);
+    SegmentCut cut = {.segment = args.segments[i], .pages = tables[i]};
+    if (UsesTensorCores(context, args, cut.segment)) {
+      cut.tile_rows = prompt_queries / prompt_shape.part_heads;
+      AppendPromptTiles(args, cut, prompt_tiles);
     } else if (decodes) {
-      AppendDecodeTiles(args, segment,
-                        DecodeQueries(args.n_heads / args.n_kv_heads) /
-                            decode_shape.part_heads,
-                        context.decode_spans, tables[i], tiles);
+      cut.tile_rows = DecodeQueries(args.n_heads / args.n_kv_heads) /
+                      decode_shape.part_heads;
+      AppendDecodeTiles(args, cut, context.decode_spans, tiles);
     } else {
-      AppendTiles(args, segment, QueriesOf(args.head_dim) / shape.part_heads,
-                  tables[i], tiles);
+      cut.tile_rows = QueriesOf(args.head_dim) / shape.part_heads;
+      AppendTiles(args, cut, tiles);
     }
   }
   if (!prompt_tiles.empty()) {

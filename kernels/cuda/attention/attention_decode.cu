@@ -198,8 +198,9 @@ absl::Status AttendDecoding(const Context& context, const AttentionShape& shape,
     }
   }
   return AttendInBatches(
-      context, shape, tiles, shape.value_dim + kStateFloats,
-      kCounts / (shape.n_parts * shape.n_kv_heads),
+      context, shape, tiles,
+      {.stride = shape.value_dim + kStateFloats,
+       .max_tiles = kCounts / (shape.n_parts * shape.n_kv_heads)},
       [&](const Tiles& some, const Partials& partials) {
         LaunchForType(context, shape, some, {partials, context.counts, packed});
       });

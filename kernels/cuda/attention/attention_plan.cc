@@ -72,9 +72,9 @@ AttentionTile RingTile(const AttentionSegment& segment, int64_t position,
   return tile;
 }
 
-void AppendCut(const AttentionArgs& args, const AttentionSegment& segment,
-               int64_t tile_rows, const PageEntry* pages,
+void AppendCut(const AttentionArgs& args, const SegmentCut& cut,
                const Cutting& cutting, std::vector<AttentionTile>& tiles) {
+  const AttentionSegment& segment = cut.segment;
   int64_t visible = 0;
   int64_t open_rows = 0;  // rows that the last tile may still get
   for (int64_t r = 0; r < segment.n_rows; ++r) {
@@ -82,7 +82,7 @@ void AppendCut(const AttentionArgs& args, const AttentionSegment& segment,
     visible = VisiblePages(segment, position, visible);
     AttentionTile row = args.is_ring ? RingTile(segment, position, cutting)
                                      : PagedTile(args, visible, cutting);
-    if (open_rows > 0 && open_rows < tile_rows &&
+    if (open_rows > 0 && open_rows < cut.tile_rows &&
         tiles.back().span_units == row.span_units) {
       tiles.back().end_unit = std::max(tiles.back().end_unit, row.end_unit);
       tiles.back().n_rows = ++open_rows;
@@ -91,7 +91,7 @@ void AppendCut(const AttentionArgs& args, const AttentionSegment& segment,
     row.first_row = segment.first_row + r;
     row.first_position = position;
     row.n_rows = open_rows = 1;
-    row.pages = pages;
+    row.pages = cut.pages;
     row.n_pages = static_cast<int64_t>(segment.pages.size());
     tiles.push_back(row);
   }
@@ -99,33 +99,28 @@ void AppendCut(const AttentionArgs& args, const AttentionSegment& segment,
 
 }  // namespace
 
-void AppendTiles(const AttentionArgs& args, const AttentionSegment& segment,
-                 int64_t tile_rows, const PageEntry* pages,
+void AppendTiles(const AttentionArgs& args, const SegmentCut& cut,
                  std::vector<AttentionTile>& tiles) {
-  AppendCut(args, segment, tile_rows, pages,
-            {kUnitKeys, StepKeys(QueriesOf(args.head_dim)), 0}, tiles);
+  AppendCut(args, cut, {kUnitKeys, StepKeys(QueriesOf(args.head_dim)), 0},
+            tiles);
 }
 
-void AppendDecodeTiles(const AttentionArgs& args,
-                       const AttentionSegment& segment, int64_t tile_rows,
-                       int64_t spans, const PageEntry* pages,
-                       std::vector<AttentionTile>& tiles) {
+void AppendDecodeTiles(const AttentionArgs& args, const SegmentCut& cut,
+                       int64_t spans, std::vector<AttentionTile>& tiles) {
   const size_t n_before = tiles.size();
-  AppendCut(args, segment, tile_rows, pages,
-            {kDecodeUnitKeys, kDecodeKeys, spans}, tiles);
+  AppendCut(args, cut, {kDecodeUnitKeys, kDecodeKeys, spans}, tiles);
   for (AttentionTile& tile : std::span(tiles).subspan(n_before)) {
     tile.first_span = tile.FirstSpan();
     tile.n_spans = tile.Spans();
   }
 }
 
-void AppendPromptTiles(const AttentionArgs& args,
-                       const AttentionSegment& segment, int64_t tile_rows,
-                       const PageEntry* pages,
+void AppendPromptTiles(const AttentionArgs& args, const SegmentCut& cut,
                        std::vector<AttentionTile>& tiles) {
+  const AttentionSegment& segment = cut.segment;
   int64_t visible = 0;
-  for (int64_t r = 0; r < segment.n_rows; r += tile_rows) {
-    const int64_t n = std::min(tile_rows, segment.n_rows - r);
+  for (int64_t r = 0; r < segment.n_rows; r += cut.tile_rows) {
+    const int64_t n = std::min(cut.tile_rows, segment.n_rows - r);
     const int64_t first = segment.first_position + r;
     const int64_t last = first + n - 1;
     AttentionTile tile = {};
@@ -140,7 +135,7 @@ void AppendPromptTiles(const AttentionArgs& args,
     tile.first_row = segment.first_row + r;
     tile.first_position = first;
     tile.n_rows = n;
-    tile.pages = pages;
+    tile.pages = cut.pages;
     tile.n_pages = static_cast<int64_t>(segment.pages.size());
     tiles.push_back(tile);
   }

@@ -78,10 +78,15 @@ struct AttentionTile {
   }
 };
 
-// Appends the tiles of a segment's rows, each of at most `tile_rows` rows.
-// `pages` is where the device finds the segment's page table.
-void AppendTiles(const AttentionArgs& args, const AttentionSegment& segment,
-                 int64_t tile_rows, const PageEntry* pages,
+// A segment whose rows are cut into tiles.
+struct SegmentCut {
+  const AttentionSegment& segment;
+  const PageEntry* pages;  // where the device finds the segment's page table
+  int64_t tile_rows = 0;   // the most rows of a tile
+};
+
+// Appends the tiles of a segment's rows.
+void AppendTiles(const AttentionArgs& args, const SegmentCut& cut,
                  std::vector<AttentionTile>& tiles);
 
 // Generated tokens on the tensor cores: a warp takes 16 keys at a time, and the
@@ -110,10 +115,8 @@ constexpr int64_t DecodeSpanUnits(int64_t n_units, int64_t spans) {
 constexpr int64_t DecodeQueries(int64_t group) { return group <= 4 ? 4 : 8; }
 
 // AppendTiles for these tasks.
-void AppendDecodeTiles(const AttentionArgs& args,
-                       const AttentionSegment& segment, int64_t tile_rows,
-                       int64_t spans, const PageEntry* pages,
-                       std::vector<AttentionTile>& tiles);
+void AppendDecodeTiles(const AttentionArgs& args, const SegmentCut& cut,
+                       int64_t spans, std::vector<AttentionTile>& tiles);
 
 // Prompts on the tensor cores: 16 queries meet tiles of 64 keys, which are a
 // page or aligned positions of a ring. Units have kUnitKeys keys here too: two
@@ -129,9 +132,7 @@ constexpr bool HasPromptType(DType dtype) {
 
 // Appends the tiles of a segment's rows for attention on tensor cores. Spans
 // are not used.
-void AppendPromptTiles(const AttentionArgs& args,
-                       const AttentionSegment& segment, int64_t tile_rows,
-                       const PageEntry* pages,
+void AppendPromptTiles(const AttentionArgs& args, const SegmentCut& cut,
                        std::vector<AttentionTile>& tiles);
 
 }  // namespace plimsoll::kernels

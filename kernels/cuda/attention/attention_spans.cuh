@@ -69,20 +69,26 @@ inline size_t TilesThatFit(const AttentionShape& shape,
   return n;
 }
 
+// The sizes of batches of tiles.
+struct SpanBatches {
+  int64_t stride;     // floats of a span
+  int64_t max_tiles;  // the most tiles of a batch
+};
+
 // Calls launch(tiles, partials) for as many tiles at a time as have room for
-// their spans in the scratch memory, `max_tiles` at most; a span has `stride`
-// floats.
+// their spans in the scratch memory.
 // Errors: kResourceExhausted if one tile takes more than that.
 template <class LaunchTiles>
 absl::Status AttendInBatches(const Context& context,
                              const AttentionShape& shape, Tiles tiles,
-                             int64_t stride, int64_t max_tiles,
+                             const SpanBatches& batches,
                              const LaunchTiles& launch) {
   Partials partials = {};
   partials.data = reinterpret_cast<float*>(context.scratch);
-  partials.stride = stride;
+  partials.stride = batches.stride;
   while (!tiles.host.empty()) {
-    const size_t n = TilesThatFit(shape, tiles.host, max_tiles, partials);
+    const size_t n =
+        TilesThatFit(shape, tiles.host, batches.max_tiles, partials);
     if (n == 0) {
       return absl::ResourceExhaustedError(absl::StrCat(
           "attention of ", shape.n_heads,

@@ -3,6 +3,8 @@
 // that a step's launches do not depend on what its rows chose. The operations
 // of an output are those of a dense product.
 #include <algorithm>
+#include <iterator>
+#include <span>
 
 #include "kernels/cuda/mat_mul/float_products.cuh"
 #include "kernels/cuda/mat_mul/products.cuh"
@@ -213,22 +215,28 @@ bool ReadsPacked(const ExpertMatrices& w, const std::byte* packed) {
   return packed != nullptr && IsTiled(w.first.dtype);
 }
 
-// Multiplies rows, in the order of places, by one matrix of each expert, or by
-// two of the same type and size.
-void Multiply(const Context& context, const ExpertRows& rows, const float* x,
-              const std::byte* packed, const Part* parts, int n_parts) {
+// The rows of products, in the order of places.
+struct Inputs {
+  const float* x;
+  const std::byte* packed;
+};
+
+// Multiplies rows by one matrix of each expert, or by two of the same type and
+// size.
+void Multiply(const Context& context, const ExpertRows& rows,
+              const Inputs& inputs, std::span<const Part> parts) {
   const WeightMatrix& first = parts[0].w->first;
-  const bool is_tiled = ReadsPacked(*parts[0].w, packed);
+  const bool is_tiled = ReadsPacked(*parts[0].w, inputs.packed);
   const int64_t block_outputs =
       is_tiled ? kTileRows : kFloatWarps * kFloatOutputs;
   ExpertProducts all = {};
   all.n_first_blocks = (first.rows + block_outputs - 1) / block_outputs;
-  for (int i = 0; i < n_parts; ++i) {
+  for (size_t i = 0; i < parts.size(); ++i) {
     all.of[i] = {MatrixOf(parts[i].w->first), parts[i].w->matrix_bytes,
                  parts[i].out};
   }
   const int64_t n_batches = NumBatches(rows);
-  const Grid grid = {all.n_first_blocks * n_parts * n_batches};
+  const Grid grid = {all.n_first_blocks * std::ssize(parts) * n_batches};
   const auto n_experts = static_cast<int>(rows.n_experts);
   WithType(first.dtype, [&](auto type) {
     constexpr DType kType = decltype(type)::value;
@@ -238,7 +246,7 @@ void Multiply(const Context& context, const ExpertRows& rows, const float* x,
             int64_t{kProductWarps} / 2 * 4 * kWarpThreads * 4;
         const Activations input({.w = first,
                                  .x = nullptr,
-                                 .packed = packed,
+                                 .packed = inputs.packed,
                                  .out = nullptr,
                                  .n_rows = rows.NumPlaces(),
                                  .accumulate = false});
@@ -248,8 +256,9 @@ void Multiply(const Context& context, const ExpertRows& rows, const float* x,
       }
     }
     Launch(MultiplyFloatsOfExperts<kType>, grid, kFloatThreads, 0,
-           context.queue, all, FloatInputOf(x, rows.NumPlaces(), first.cols),
-           rows.begins, n_experts, n_batches);
+           context.queue, all,
+           FloatInputOf(inputs.x, rows.NumPlaces(), first.cols), rows.begins,
+           n_experts, n_batches);
   });
 }
 
@@ -269,12 +278,14 @@ void Gather(const Context& context, const GatedExpertMatMulArgs& args,
 
 // Gathers the rows and multiplies them by the parts, which read one form.
 void MultiplyGathered(const Context& context, const GatedExpertMatMulArgs& args,
-                      const Part* parts, int n_parts) {
+                      std::span<const Part> parts) {
   Gather(context, args, *parts[0].w);
   const bool is_packed = ReadsPacked(*parts[0].w, args.packed);
+  const auto* const floats = reinterpret_cast<const float*>(args.gathered);
   Multiply(context, args.rows,
-           is_packed ? nullptr : reinterpret_cast<const float*>(args.gathered),
-           is_packed ? args.gathered : nullptr, parts, n_parts);
+           {.x = is_packed ? nullptr : floats,
+            .packed = is_packed ? args.gathered : nullptr},
+           parts);
 }
 
 }  // namespace
@@ -283,10 +294,10 @@ void GatedExpertMatMul(const Context& context,
                        const GatedExpertMatMulArgs& args) {
   const Part parts[2] = {{&args.gate, args.out}, {&args.up, args.up_out}};
   if (args.gate.first.dtype == args.up.first.dtype) {
-    MultiplyGathered(context, args, parts, 2);
+    MultiplyGathered(context, args, parts);
   } else {
-    MultiplyGathered(context, args, parts, 1);
-    MultiplyGathered(context, args, parts + 1, 1);
+    MultiplyGathered(context, args, {&parts[0], 1});
+    MultiplyGathered(context, args, {&parts[1], 1});
   }
   const int64_t dim = args.gate.first.rows;
   if (args.weights_inputs || args.gate_bias != nullptr ||
@@ -308,7 +319,8 @@ void GatedExpertMatMul(const Context& context,
 
 void ExpertSumMatMul(const Context& context, const ExpertSumMatMulArgs& args) {
   const Part part = {&args.w, args.products};
-  Multiply(context, args.rows, args.x, args.packed, &part, 1);
+  Multiply(context, args.rows, {.x = args.x, .packed = args.packed},
+           {&part, 1});
   const int64_t dim = args.w.first.rows;
   Launch(SumExperts, {args.rows.n_rows, BlocksOf(dim)}, kElementThreads, 0,
          context.queue, args);

@@ -32,8 +32,10 @@ const std::byte* GatedMatMul(const Context& context,
     constexpr DType kType = decltype(type)::value;
     if constexpr (IsTiled(kType)) {
       LaunchStream<kType, 1>(
-          context, all, args.gate, args.gate.w.rows / kActivationBlock,
-          context.n_multiprocessors * kStreamBlocks, outputs);
+          context, all, args.gate,
+          {.n_units = args.gate.w.rows / kActivationBlock,
+           .n_blocks = context.n_multiprocessors * kStreamBlocks},
+          outputs);
     }
   });
   return outputs.packed;

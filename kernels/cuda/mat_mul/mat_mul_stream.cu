@@ -16,9 +16,11 @@ void MultiplyRows(const Context& context,
       .sums = reinterpret_cast<float*>(context.scratch),
       .counts = context.counts,
   };
-  LaunchStream<kType, kRows>(context, all, products.front(), n_units,
-                             context.n_multiprocessors * kStreamBlocks,
-                             outputs);
+  LaunchStream<kType, kRows>(
+      context, all, products.front(),
+      {.n_units = n_units,
+       .n_blocks = context.n_multiprocessors * kStreamBlocks},
+      outputs);
 }
 
 // The scratch memory that the parts of `n_outputs` outputs take.

@@ -193,11 +193,18 @@ __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
               reinterpret_cast<int32_t*>(places.kept));
 }
 
-// Launches the kernel with up to `n_blocks` blocks.
+// The size of a launch.
+struct StreamSize {
+  int64_t n_units;
+  int64_t n_blocks;  // the most
+};
+
+// Launches the kernel.
 template <DType kType, int kRows, class Outputs>
 void LaunchStream(const Context& context, const Products& products,
-                  const MatMulArgs& first, int64_t n_units, int64_t n_blocks,
+                  const MatMulArgs& first, const StreamSize& size,
                   const Outputs& outputs) {
+  const auto [n_units, n_blocks] = size;
   const StreamParts parts(first.w.cols / kTileCols);
   const StreamRoom<kType, kRows> room(parts);
   const int64_t of_group = Outputs::kHasAllParts ? 1 : parts.n_parts;
