@@ -112,8 +112,12 @@ class LeaseScript {
                    Name('h', registrant))
                .ok(),
            "RegisterDevice");
-    naive_.Register(device, total, headroom, reading, registrant, may_swap,
-                    limit);
+    naive_.Register(device, {.total = total,
+                             .headroom = headroom,
+                             .reading = reading,
+                             .registrant = registrant,
+                             .may_swap = may_swap,
+                             .limit = limit});
   }
 
   void Read() {
@@ -209,8 +213,12 @@ class LeaseScript {
                                       .bytes = bytes,
                                       .process = ProcessOf(holder)},
                                      Now());
-    const int64_t epoch =
-        naive_.Reserve(request, id, holder, device, bytes, has_purpose);
+    const int64_t epoch = naive_.Reserve({.request = request,
+                                          .id = id,
+                                          .process = holder,
+                                          .device = device,
+                                          .bytes = bytes,
+                                          .has_purpose = has_purpose});
     if (lease.ok()) {
       Expect(lease->epoch == epoch, "Reserve: the epoch");
     } else {

@@ -279,8 +279,11 @@ void LeaseSimulation::ApplyReserve(const Message& message) {
                                     Now());
   const int64_t before = naive_.next_epoch;
   const bool is_disk_good = naive_.disk == Disk::kGood;
-  const int64_t epoch =
-      naive_.Reserve(index, index, h.process, h.device, h.bytes);
+  const int64_t epoch = naive_.Reserve({.request = index,
+                                        .id = index,
+                                        .process = h.process,
+                                        .device = h.device,
+                                        .bytes = h.bytes});
   if (lease.ok()) {
     Expect(lease->epoch == epoch, "Reserve: the epoch");
   } else {
@@ -426,8 +429,11 @@ void LeaseSimulation::ApplyRegister(const Message& message) {
                   [&](const NaiveBook::Entry& e) {
                     return e.device == device && e.process == by && !e.released;
                   });
-  naive_.Register(device, message.total, kHeadroom, message.reading, by,
-                  has_swap_);
+  naive_.Register(device, {.total = message.total,
+                           .headroom = kHeadroom,
+                           .reading = message.reading,
+                           .registrant = by,
+                           .may_swap = has_swap_});
   if (naive_.Held(device) < held) ++n_proven;
   CheckFreed();
   if (!message.is_unhealthy) {

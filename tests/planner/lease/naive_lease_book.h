@@ -219,10 +219,16 @@ class NaiveBook {
       ++n_judged;
     }
   }
-  // registrant: -1 = nobody.
-  void Register(int device, int64_t total, int64_t headroom, int64_t reading,
-                int registrant, bool may_swap = true,
-                int64_t limit = kNoLimit) {
+  struct Registration {
+    int64_t total = 0;
+    int64_t headroom = 0;
+    int64_t reading = -1;  // -1: none
+    int registrant = -1;   // -1: nobody
+    bool may_swap = true;
+    int64_t limit = kNoLimit;
+  };
+  void Register(int device, const Registration& message) {
+    const int registrant = message.registrant;
     Device& d = devices[static_cast<size_t>(device)];
     bool holds_some = false;
     for (const Entry& e : entries) {
@@ -233,11 +239,11 @@ class NaiveBook {
       d.unhealthy = false;
     }
     d.registered = true;
-    d.may_swap = may_swap;
-    d.total = total;
-    d.limit = limit;
-    d.headroom = headroom;
-    Read(device, reading, -1);
+    d.may_swap = message.may_swap;
+    d.total = message.total;
+    d.limit = message.limit;
+    d.headroom = message.headroom;
+    Read(device, message.reading, -1);
   }
   bool Unregister(int device) {
     Device& d = devices[static_cast<size_t>(device)];
@@ -247,14 +253,20 @@ class NaiveBook {
     d.margin = 0;
     return true;
   }
-  int64_t Reserve(int request, int id, int process, int device, int64_t bytes,
-                  bool has_purpose = false) {
+  struct Request {
+    int request;
+    int id;
+    int process;
+    int device;
+    int64_t bytes;
+    bool has_purpose = false;
+  };
+  int64_t Reserve(const Request& asked) {
     for (const Reply& reply : replies) {
-      if (reply.request == request) return reply.epoch;
+      if (reply.request == asked.request) return reply.epoch;
     }
-    const int64_t epoch =
-        Grant(request, id, process, device, bytes, has_purpose);
-    if (epoch != kNotNow) replies.push_back({request, epoch});
+    const int64_t epoch = Grant(asked);
+    if (epoch != kNotNow) replies.push_back({asked.request, epoch});
     return epoch;
   }
   // Renews; with measured >= 0, confirms.
@@ -410,21 +422,28 @@ class NaiveBook {
     ghosts.push_back(entry);
     return false;
   }
-  int64_t Grant(int request, int id, int process, int device, int64_t bytes,
-                bool has_purpose) {
-    const Device& d = devices[static_cast<size_t>(device)];
+  int64_t Grant(const Request& asked) {
+    const Device& d = devices[static_cast<size_t>(asked.device)];
     if (!d.registered) return kRefused;
     if (now < doors_open || d.unhealthy) return kNotNow;
-    const Entry* old = Find(id);
+    const Entry* old = Find(asked.id);
     if (old != nullptr && !old->released) return kRefused;
-    if (bytes > Available(device, has_purpose)) return kRefused;
-    Entry entry = {id,    process,      device, request,
-                   bytes, next_epoch++, 0,      now + kTtl};
-    entry.has_purpose = has_purpose;
+    if (asked.bytes > Available(asked.device, asked.has_purpose)) {
+      return kRefused;
+    }
+    Entry entry = {.id = asked.id,
+                   .process = asked.process,
+                   .device = asked.device,
+                   .request = asked.request,
+                   .bytes = asked.bytes,
+                   .epoch = next_epoch++,
+                   .measured = 0,
+                   .expires = now + kTtl};
+    entry.has_purpose = asked.has_purpose;
     if (!Write(entry)) return kNotNow;
     Save(entry);
     entries.push_back(entry);
-    Trust(process, kTtl);
+    Trust(asked.process, kTtl);
     return entry.epoch;
   }
 };
