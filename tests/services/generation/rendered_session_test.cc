@@ -39,10 +39,10 @@ constexpr char kNewestOnly[] =
 
 std::unique_ptr<TestWorker> Serve(plimsoll::testing::RandomModel model,
                                   uint32_t n_ctx = 512) {
-  auto worker = std::make_unique<TestWorker>(
-      nullptr, std::nullopt, nullptr, model,
-      [](WorkerOptions& options) { options.chat_format.reset(); });
-  EXPECT_TRUE(worker->Load("a", nullptr, n_ctx).ok());
+  auto worker = std::make_unique<TestWorker>(TestWorkerSetup{
+      .model = model,
+      .change = [](WorkerOptions& options) { options.chat_format.reset(); }});
+  EXPECT_TRUE(worker->LoadWithContext("a", n_ctx).ok());
   return worker;
 }
 

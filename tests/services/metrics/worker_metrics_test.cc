@@ -74,18 +74,16 @@ class WorkerMetricsTest : public ::testing::Test {
   std::optional<WorkerMetrics> metrics_;  // these outlive the worker
   std::optional<ObserverList> both_;
   TestWorker worker_{
-      &planner_, std::nullopt, nullptr,
-      plimsoll::testing::FindRandomModel("llama_f32"),
-      [this](WorkerOptions& options) {
-        metrics_.emplace(options);
-        both_.emplace(std::vector<WorkerObserver*>{&*metrics_, &ears_});
-        options.observer = &*both_;
-      }};
+      {.planner = &planner_, .change = [this](WorkerOptions& options) {
+         metrics_.emplace(options);
+         both_.emplace(std::vector<WorkerObserver*>{&*metrics_, &ears_});
+         options.observer = &*both_;
+       }}};
   int n_prompt_ = 0;
 };
 
 TEST_F(WorkerMetricsTest, AScrapeAfterARequestHasItsNumbers) {
-  ASSERT_TRUE(worker_.Load("a", nullptr, 256).ok());
+  ASSERT_TRUE(worker_.LoadWithContext("a", 256).ok());
   Generate(5);
   Await(R"(plimsoll_requests_total{model="a",result="max_tokens"})", 1.0);
   Await(R"(plimsoll_admission_total{model="a",decision="admitted",reason=""})",
@@ -135,7 +133,7 @@ TEST_F(WorkerMetricsTest, AScrapeAfterARequestHasItsNumbers) {
 }
 
 TEST_F(WorkerMetricsTest, APromptThatIsTooLongIsRefused) {
-  ASSERT_TRUE(worker_.Load("a", nullptr, 8).ok());
+  ASSERT_TRUE(worker_.LoadWithContext("a", 8).ok());
   grpc::ClientContext context;
   v1::GenerateRequest request;
   request.set_model("a");
@@ -156,7 +154,7 @@ TEST_F(WorkerMetricsTest, APromptThatIsTooLongIsRefused) {
 }
 
 TEST_F(WorkerMetricsTest, BytesAreThoseOfThePlan) {
-  ASSERT_TRUE(worker_.Load("a", nullptr, 256).ok());
+  ASSERT_TRUE(worker_.LoadWithContext("a", 256).ok());
   const std::string text = Text();
   const auto total = static_cast<double>(worker_.Describe("a").total_bytes());
   double sum = 0;
@@ -187,7 +185,7 @@ TEST_F(WorkerMetricsTest, BytesAreThoseOfThePlan) {
 }
 
 TEST_F(WorkerMetricsTest, AnUnloadedModelKeepsItsCountsOnly) {
-  ASSERT_TRUE(worker_.Load("a", nullptr, 256).ok());
+  ASSERT_TRUE(worker_.LoadWithContext("a", 256).ok());
   Generate(3);
   ASSERT_TRUE(worker_.Unload("a").ok());
   EXPECT_THAT(Value(R"(plimsoll_unloads_total{model="a"})"), Optional(1.0));
@@ -204,7 +202,7 @@ TEST_F(WorkerMetricsTest, AnUnloadedModelKeepsItsCountsOnly) {
 
 // What Prometheus is told is what the list says: names, types and labels.
 TEST_F(WorkerMetricsTest, AScrapeHasTheMetricsOfTheList) {
-  ASSERT_TRUE(worker_.Load("a", nullptr, 256).ok());
+  ASSERT_TRUE(worker_.LoadWithContext("a", 256).ok());
   Generate(2);
   const std::string text = Text();
   const auto types = TypesIn(text);
@@ -230,9 +228,8 @@ TEST_F(WorkerMetricsTest, TenantsAreCountedIfThereAreQuotas) {
   const std::string path = folder.File("quotas.json");
   std::ofstream(path) << "{}";
   const auto book = *QuotaBook::Open(path, BootTime);
-  TestWorker worker(nullptr, std::nullopt, nullptr,
-                    plimsoll::testing::FindRandomModel("llama_f32"),
-                    [&book](WorkerOptions& o) { o.quotas = book.get(); });
+  TestWorker worker(
+      {.change = [&book](WorkerOptions& o) { o.quotas = book.get(); }});
   const auto hold = *book->Admit({.tenant = "team-a"});
   hold->AddGenerated(7);
   const std::string text = metrics_->Text(*worker.registry, true);
@@ -256,9 +253,8 @@ TEST_F(WorkerMetricsTest, ReceiptsThatAreLostAreCounted) {
   std::filesystem::create_directory(logs);
   const auto file = *UsageFile::Open(logs + "/usage.jsonl");
   const auto book = *QuotaBook::Open("", BootTime, file.get());
-  TestWorker worker(nullptr, std::nullopt, nullptr,
-                    plimsoll::testing::FindRandomModel("llama_f32"),
-                    [&book](WorkerOptions& o) { o.quotas = book.get(); });
+  TestWorker worker(
+      {.change = [&book](WorkerOptions& o) { o.quotas = book.get(); }});
   const auto lost = [&] {
     return ValueOf(metrics_->Text(*worker.registry, true),
                    "plimsoll_receipts_lost_total");
@@ -274,7 +270,7 @@ TEST_F(WorkerMetricsTest, ReceiptsThatAreLostAreCounted) {
 }
 
 TEST_F(WorkerMetricsTest, SessionsReserveTheirBytes) {
-  ASSERT_TRUE(worker_.Load("a", nullptr, 256).ok());
+  ASSERT_TRUE(worker_.LoadWithContext("a", 256).ok());
   const std::string series =
       R"(plimsoll_session_kv_bytes{model="a",device="test/cpu"})";
   EXPECT_THAT(Value(series), Optional(0.0));
@@ -290,13 +286,13 @@ TEST_F(WorkerMetricsTest, SessionsReserveTheirBytes) {
 }
 
 TEST_F(WorkerMetricsTest, NothingOfAClientIsInAScrape) {
-  ASSERT_TRUE(worker_.Load("a", nullptr, 256).ok());
+  ASSERT_TRUE(worker_.LoadWithContext("a", 256).ok());
   Generate(2);
   EXPECT_THAT(Text(), Not(HasSubstr("secret")));
 }
 
 TEST_F(WorkerMetricsTest, OtherObserversHearTheSame) {
-  ASSERT_TRUE(worker_.Load("a", nullptr, 256).ok());
+  ASSERT_TRUE(worker_.LoadWithContext("a", 256).ok());
   Generate(2);
   ASSERT_TRUE(worker_.Unload("a").ok());
   EXPECT_EQ(ears_.n_loads, 1);

@@ -51,7 +51,7 @@ class ChatToolsTest : public ::testing::Test {
  protected:
   // "a" has a context of 32, "b" of 512.
   static void SetUpTestSuite() {
-    worker_ = new TestWorker(nullptr, std::nullopt, nullptr, FunctionModel());
+    worker_ = new TestWorker({.model = FunctionModel()});
     v1::LoadModelRequest request;
     request.set_model("a");
     request.mutable_options()->set_max_inference_len(32);
@@ -60,7 +60,7 @@ class ChatToolsTest : public ::testing::Test {
     v1::LoadModelResponse message;
     while (reader->Read(&message)) continue;
     ASSERT_TRUE(reader->Finish().ok());
-    ASSERT_TRUE(worker_->Load("b", nullptr, 512).ok());
+    ASSERT_TRUE(worker_->LoadWithContext("b", 512).ok());
   }
   static void TearDownTestSuite() {
     delete worker_;

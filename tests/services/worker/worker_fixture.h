@@ -68,16 +68,20 @@ inline WorkerDevice DeviceOf(
   return {&device, id, memory_bytes, [&device] { return device.Profile(); }};
 }
 
+// What a test may choose of a TestWorker.
+struct TestWorkerSetup {
+  TestPlanner* planner = nullptr;  // null: the worker has no leases
+  std::optional<int64_t> device_memory = std::nullopt;
+  RuntimeMonitor* runtime = nullptr;
+  plimsoll::testing::RandomModel model =
+      plimsoll::testing::FindRandomModel("llama_f32");
+  std::function<void(WorkerOptions&)> change = [](WorkerOptions&) {};
+};
+
 // A worker behind its services, with the models "a" and "b", both lazy.
 struct TestWorker {
-  explicit TestWorker(
-      TestPlanner* planner = nullptr,
-      std::optional<int64_t> device_memory = std::nullopt,
-      RuntimeMonitor* runtime = nullptr,
-      const plimsoll::testing::RandomModel& model =
-          plimsoll::testing::FindRandomModel("llama_f32"),
-      const std::function<void(WorkerOptions&)>& change = [](WorkerOptions&) {})
-      : file(plimsoll::testing::RandomModelBytes(model)) {
+  explicit TestWorker(const TestWorkerSetup& setup = {})
+      : file(plimsoll::testing::RandomModelBytes(setup.model)) {
     WorkerOptions options;
     options.models = {{"a", file.path()}, {"b", file.path()}};
     options.lazy = true;
@@ -86,16 +90,19 @@ struct TestWorker {
     options.n_threads = 1;
     options.chat_format = worker::ChatFormat::kChatMl;
     options.drain_timeout = absl::ZeroDuration();
-    options.devices = {DeviceOf(worker::LocalCpu(), "test/cpu", device_memory)};
+    options.devices = {
+        DeviceOf(worker::LocalCpu(), "test/cpu", setup.device_memory)};
     options.holder = "test/1";
     options.clock = BootTime;
-    options.runtime = runtime;
-    if (runtime != nullptr) {
-      options.devices[0].profile = [runtime] { return runtime->Profile(); };
+    options.runtime = setup.runtime;
+    if (setup.runtime != nullptr) {
+      options.devices[0].profile = [runtime = setup.runtime] {
+        return runtime->Profile();
+      };
     }
-    change(options);
-    if (planner != nullptr) {
-      client = std::make_unique<PlannerClient>(planner->server->address(),
+    setup.change(options);
+    if (setup.planner != nullptr) {
+      client = std::make_unique<PlannerClient>(setup.planner->server->address(),
                                                options.holder, options.clock);
       keeper = std::make_unique<LeaseKeeper>(*client, options.devices,
                                              options.clock, options.observer);
@@ -126,10 +133,14 @@ struct TestWorker {
     admin = v1::AdminService::NewStub(channel);
   }
 
-  // All messages of a LoadModel call.
+  // Loads a model. `messages` gets all messages of the call.
   grpc::Status Load(const std::string& model,
-                    std::vector<v1::LoadModelResponse>* messages = nullptr,
-                    uint32_t n_ctx = 4'096) {
+                    std::vector<v1::LoadModelResponse>* messages = nullptr) {
+    return LoadWithContext(model, 4'096, messages);
+  }
+  grpc::Status LoadWithContext(
+      const std::string& model, uint32_t n_ctx,
+      std::vector<v1::LoadModelResponse>* messages = nullptr) {
     grpc::ClientContext context;
     v1::LoadModelRequest request;
     request.set_model(model);

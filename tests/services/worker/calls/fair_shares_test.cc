@@ -134,13 +134,11 @@ TEST_F(FairSharesTest, AScoreThatWasAdmittedIsComputedToItsEnd) {
 // A stream of a tenant holds all of a shared pool but two pages, and another
 // that has begun waits for more.
 TEST(SharedPool, WhoWaitsForPagesHoldsUpItsOwnTenantOnly) {
-  TestWorker worker(nullptr, std::nullopt, nullptr,
-                    plimsoll::testing::FindRandomModel("llama_f32"),
-                    [](WorkerOptions& options) {
-                      options.load.n_slots = 4;
-                      options.load.kv_tokens = 384;
-                    });
-  ASSERT_TRUE(worker.Load("a", nullptr, /*n_ctx=*/256).ok());
+  TestWorker worker({.change = [](WorkerOptions& options) {
+    options.load.n_slots = 4;
+    options.load.kv_tokens = 384;
+  }});
+  ASSERT_TRUE(worker.LoadWithContext("a", 256).ok());
   grpc::ClientContext contexts[2];
   std::vector<std::thread> readers;
   for (const bool rolls : {true, false}) {

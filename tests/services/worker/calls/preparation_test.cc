@@ -211,7 +211,7 @@ plimsoll::testing::RandomModel LongWordModel() {
 }
 
 TEST(OpenSessionTest, OneThatIsCancelledWhileItRunsOpensNothing) {
-  TestWorker worker(nullptr, std::nullopt, nullptr, LongWordModel());
+  TestWorker worker({.model = LongWordModel()});
   ASSERT_TRUE(worker.Load("a").ok());
   v1::OpenSessionRequest request;
   request.set_model("a");

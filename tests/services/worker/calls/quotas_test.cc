@@ -29,10 +29,10 @@ class QuotasTest : public ::testing::Test {
     ASSERT_TRUE(book.ok()) << book.status();
     book_ = *std::move(book);
     worker_ = std::make_unique<TestWorker>(
-        nullptr, std::nullopt, nullptr,
-        plimsoll::testing::FindRandomModel("llama_f32"),
-        [this](WorkerOptions& options) { options.quotas = book_.get(); });
-    ASSERT_TRUE(worker_->Load("a", nullptr, /*n_ctx=*/512).ok());
+        TestWorkerSetup{.change = [this](WorkerOptions& options) {
+          options.quotas = book_.get();
+        }});
+    ASSERT_TRUE(worker_->LoadWithContext("a", 512).ok());
   }
 
   absl::StatusOr<v1::GenerateResponse> Generate(

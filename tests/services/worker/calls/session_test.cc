@@ -32,7 +32,7 @@ class SessionServiceTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     worker_ = new TestWorker;
-    ASSERT_TRUE(worker_->Load("a", nullptr, /*n_ctx=*/512).ok());
+    ASSERT_TRUE(worker_->LoadWithContext("a", 512).ok());
   }
   static void TearDownTestSuite() {
     delete worker_;

@@ -28,10 +28,10 @@ std::unique_ptr<TestWorker> WorkerWith(const std::string& chat_template) {
   plimsoll::testing::RandomModel model =
       plimsoll::testing::FindRandomModel("llama_f32");
   model.chat_template = chat_template;
-  auto worker = std::make_unique<TestWorker>(
-      nullptr, std::nullopt, nullptr, model,
-      [](WorkerOptions& options) { options.chat_format.reset(); });
-  EXPECT_TRUE(worker->Load("a", nullptr, /*n_ctx=*/512).ok());
+  auto worker = std::make_unique<TestWorker>(TestWorkerSetup{
+      .model = model,
+      .change = [](WorkerOptions& options) { options.chat_format.reset(); }});
+  EXPECT_TRUE(worker->LoadWithContext("a", 512).ok());
   return worker;
 }
 

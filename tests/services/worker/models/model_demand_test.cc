@@ -56,25 +56,28 @@ int64_t BytesOfOne() {
   return bytes;
 }
 
+// What a test may choose of a worker that loads on demand.
+struct DemandSetup {
+  double share = 1.5;  // of one model, which is the memory
+  TestPlanner* planner = nullptr;
+  std::function<void(WorkerOptions&)> change = [](WorkerOptions&) {};
+};
+
 class ModelDemandTest : public ::testing::Test {
  protected:
-  // A worker with memory for `share` of one model.
-  std::unique_ptr<TestWorker> NewWorker(
-      double share = 1.5, TestPlanner* planner = nullptr,
-      const std::function<void(WorkerOptions&)>& change = [](WorkerOptions&) {
-      }) {
+  std::unique_ptr<TestWorker> NewWorker(const DemandSetup& setup = {}) {
     const auto memory =
-        static_cast<int64_t>(share * static_cast<double>(BytesOfOne()));
+        static_cast<int64_t>(setup.share * static_cast<double>(BytesOfOne()));
     return std::make_unique<TestWorker>(
-        planner, memory, nullptr,
-        plimsoll::testing::FindRandomModel("llama_f32"),
-        [this, &change](WorkerOptions& options) {
-          options.lazy = false;
-          options.on_demand = true;
-          options.load.n_ctx = 4'096;
-          options.observer = &loads_;
-          change(options);
-        });
+        TestWorkerSetup{.planner = setup.planner,
+                        .device_memory = memory,
+                        .change = [this, &setup](WorkerOptions& options) {
+                          options.lazy = false;
+                          options.on_demand = true;
+                          options.load.n_ctx = 4'096;
+                          options.observer = &loads_;
+                          setup.change(options);
+                        }});
   }
 
   static absl::StatusOr<v1::GenerateResponse> Generate(
@@ -142,7 +145,7 @@ TEST_F(ModelDemandTest, ACallLoadsItsModelAndUnloadsTheIdleOne) {
 }
 
 TEST_F(ModelDemandTest, NothingIsUnloadedWhereBothFit) {
-  const auto worker = NewWorker(2.1);
+  const auto worker = NewWorker({.share = 2.1});
   EXPECT_TRUE(Generate(*worker, "a").ok());
   EXPECT_TRUE(Generate(*worker, "b").ok());
   EXPECT_EQ(StateOf(*worker, "a"), v1::MODEL_STATE_READY);
@@ -151,7 +154,7 @@ TEST_F(ModelDemandTest, NothingIsUnloadedWhereBothFit) {
 
 TEST_F(ModelDemandTest, LeasesFollowTheModels) {
   TestPlanner planner;
-  const auto worker = NewWorker(1.5, &planner);
+  const auto worker = NewWorker({.planner = &planner});
   for (const char* model : {"a", "b", "a"}) {
     ASSERT_TRUE(Generate(*worker, model).ok());
     ASSERT_EQ(planner.Leases().size(), 1u);
@@ -173,9 +176,9 @@ TEST_F(ModelDemandTest, ManyCallsAreOneLoad) {
 }
 
 TEST_F(ModelDemandTest, CallsOfAllKindsLoadTheirModel) {
-  const auto worker = NewWorker(1.5, nullptr, [](WorkerOptions& options) {
+  const auto worker = NewWorker({.change = [](WorkerOptions& options) {
     options.chat_format = worker::ChatFormat::kChatMl;
-  });
+  }});
   {
     grpc::ClientContext context;
     v1::TokenizeRequest request;
@@ -244,9 +247,9 @@ TEST_F(ModelDemandTest, NewCallsOfAModelThatGivesWayHaveTheirTurnLater) {
 }
 
 TEST_F(ModelDemandTest, ALoadDoesNotWaitForEverForAModelInUse) {
-  const auto worker = NewWorker(1.5, nullptr, [](WorkerOptions& options) {
+  const auto worker = NewWorker({.change = [](WorkerOptions& options) {
     options.swap_wait = absl::Milliseconds(20);
-  });
+  }});
   OpenStream first(*worker, "a");
   const absl::Status status = Generate(*worker, "b").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
@@ -261,7 +264,7 @@ TEST_F(ModelDemandTest, ALoadDoesNotWaitForEverForAModelInUse) {
 
 TEST_F(ModelDemandTest, APinnedModelIsLoadedAtTheStartAndStays) {
   const auto worker = NewWorker(
-      1.5, nullptr, [](WorkerOptions& options) { options.pinned = {"a"}; });
+      {.change = [](WorkerOptions& options) { options.pinned = {"a"}; }});
   worker->registry->LoadAtStart();
   AwaitState(*worker, "a", v1::MODEL_STATE_READY);
   EXPECT_EQ(StateOf(*worker, "b"), v1::MODEL_STATE_ABSENT);
@@ -296,7 +299,7 @@ TEST_F(ModelDemandTest, AnOpenSessionKeepsItsModel) {
 
 TEST_F(ModelDemandTest, WhatCanNeverFitIsRefusedAndNothingIsUnloaded) {
   const auto worker = NewWorker(
-      1.5, nullptr, [](WorkerOptions& options) { options.load.n_ctx = 1'024; });
+      {.change = [](WorkerOptions& options) { options.load.n_ctx = 1'024; }});
   ASSERT_TRUE(Generate(*worker, "a").ok());
   grpc::ClientContext context;
   v1::LoadModelRequest request;
@@ -315,10 +318,11 @@ TEST_F(ModelDemandTest, WhatCanNeverFitIsRefusedAndNothingIsUnloaded) {
 }
 
 TEST_F(ModelDemandTest, AModelThatNobodyUsesExpires) {
-  const auto worker = NewWorker(2.1, nullptr, [](WorkerOptions& options) {
-    options.keep_alive = absl::Milliseconds(30);
-    options.pinned = {"b"};
-  });
+  const auto worker =
+      NewWorker({.share = 2.1, .change = [](WorkerOptions& options) {
+                   options.keep_alive = absl::Milliseconds(30);
+                   options.pinned = {"b"};
+                 }});
   ASSERT_TRUE(Generate(*worker, "b").ok());
   OpenStream stream(*worker, "a");
   const ExpiryThread expiry(*worker->registry, absl::Milliseconds(5));
@@ -348,7 +352,7 @@ TEST_F(ModelDemandTest, AKeepAliveHoldsUntilTheModelIsUnloaded) {
 }
 
 TEST_F(ModelDemandTest, ANewKeepAliveIsThatOfModelsWhichHadTheOldOne) {
-  const auto worker = NewWorker(2.1);
+  const auto worker = NewWorker({.share = 2.1});
   ModelRegistry& registry = *worker->registry;
   ASSERT_TRUE(Generate(*worker, "a").ok());
   ASSERT_TRUE(Generate(*worker, "b").ok());
@@ -370,7 +374,7 @@ TEST_F(ModelDemandTest, ANewKeepAliveIsThatOfModelsWhichHadTheOldOne) {
 
 TEST_F(ModelDemandTest, WhichModelsArePinnedMayChange) {
   const auto worker = NewWorker(
-      1.5, nullptr, [](WorkerOptions& options) { options.pinned = {"a"}; });
+      {.change = [](WorkerOptions& options) { options.pinned = {"a"}; }});
   worker->registry->LoadAtStart();
   AwaitState(*worker, "a", v1::MODEL_STATE_READY);
   EXPECT_FALSE(Generate(*worker, "b").ok());
@@ -465,10 +469,9 @@ TEST_F(ModelDemandTest, CallsThatWaitAreToldOfAShutdown) {
 
 TEST_F(ModelDemandTest, ABrokenFileIsTheErrorOfItsCalls) {
   const plimsoll::testing::TemporaryFile broken(std::vector<std::byte>(64));
-  const auto worker =
-      NewWorker(1.5, nullptr, [&broken](WorkerOptions& options) {
-        options.models[1].path = broken.path();
-      });
+  const auto worker = NewWorker({.change = [&broken](WorkerOptions& options) {
+    options.models[1].path = broken.path();
+  }});
   ASSERT_TRUE(Generate(*worker, "a").ok());
   EXPECT_FALSE(Generate(*worker, "b").ok());
   EXPECT_EQ(StateOf(*worker, "a"), v1::MODEL_STATE_READY);
@@ -484,9 +487,8 @@ TEST(ModelDemandOffTest, ACallForAModelThatIsNotLoadedIsRefused) {
 }
 
 TEST(ModelDemandOffTest, ModelsOfTheStartCannotBeAddedLater) {
-  TestWorker worker(nullptr, std::nullopt, nullptr,
-                    plimsoll::testing::FindRandomModel("llama_f32"),
-                    [](WorkerOptions& options) { options.lazy = false; });
+  TestWorker worker(
+      {.change = [](WorkerOptions& options) { options.lazy = false; }});
   const std::string file = worker.file.path();
   EXPECT_EQ(worker.registry->AddModels({{"a", file}, {"b", file}, {"c", file}})
                 .code(),

@@ -12,7 +12,6 @@ namespace plimsoll::services {
 namespace {
 
 using ::plimsoll::testing::FailEachAllocation;
-using ::plimsoll::testing::FindRandomModel;
 
 // Knows how a load has ended.
 class EndWatcher final : public LoadWatcher {
@@ -70,9 +69,8 @@ TEST(ModelMemoryTest, AnUnloadThatGetsNoMemoryCanBeAskedForAgain) {
 
 // A call that waited all the same would keep the worker from its end.
 TEST(ModelMemoryTest, ACallWhoseLoadCannotBeginDoesNotWaitForIt) {
-  TestWorker worker(nullptr, std::nullopt, nullptr,
-                    FindRandomModel("llama_f32"),
-                    [](WorkerOptions& options) { options.on_demand = true; });
+  TestWorker worker(
+      {.change = [](WorkerOptions& options) { options.on_demand = true; }});
   absl::Notification is_served;
   const int64_t n_failed = FailEachAllocation(
       [&] {

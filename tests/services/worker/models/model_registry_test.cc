@@ -19,7 +19,6 @@
 namespace plimsoll::services {
 namespace {
 
-using ::plimsoll::testing::FindRandomModel;
 using ::plimsoll::testing::HangingOperation;
 using ::plimsoll::testing::HookedDevice;
 using ::testing::Contains;
@@ -41,7 +40,7 @@ TEST(ModelRegistryTest, ALoadReportsItsPlanOnceAndEndsReady) {
 
 TEST(ModelRegistryTest, ManyLoadsAreOneAndAllAreAnswered) {
   TestPlanner planner;
-  TestWorker worker(&planner);
+  TestWorker worker({.planner = &planner});
   std::atomic<int> ready = 0;
   std::vector<std::thread> callers;
   for (int i = 0; i < 8; ++i) {
@@ -60,7 +59,7 @@ TEST(ModelRegistryTest, ManyLoadsAreOneAndAllAreAnswered) {
 
 TEST(ModelRegistryTest, ALeaseIsConfirmedWhileLoadedAndGoneAfterwards) {
   TestPlanner planner;
-  TestWorker worker(&planner);
+  TestWorker worker({.planner = &planner});
   ASSERT_TRUE(worker.Load("a").ok());
   ASSERT_EQ(planner.Leases().size(), 1u);
   const v1::Lease lease = planner.Leases().front();
@@ -80,9 +79,11 @@ TEST(ModelRegistryTest, AnArchitectureThatCannotRunIsSaidBeforeAnythingElse) {
   TestPlanner planner;
   for (TestPlanner* with : {&planner, static_cast<TestPlanner*>(nullptr)}) {
     // The model would not fit either.
-    TestWorker worker(
-        with, 1'000, nullptr, plimsoll::testing::FindRandomModel("llama_f32"),
-        [&](WorkerOptions& options) { options.models[0].path = path; });
+    TestWorker worker({.planner = with,
+                       .device_memory = 1'000,
+                       .change = [&](WorkerOptions& options) {
+                         options.models[0].path = path;
+                       }});
     const grpc::Status status = worker.Load("a");
     EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
     EXPECT_THAT(status.error_message(), HasSubstr("architecture \"qwen2\""));
@@ -94,7 +95,7 @@ TEST(ModelRegistryTest, AnArchitectureThatCannotRunIsSaidBeforeAnythingElse) {
 TEST(ModelRegistryTest, WhatDoesNotFitIsRefusedWithItsNumbers) {
   TestPlanner planner;
   for (TestPlanner* with : {&planner, static_cast<TestPlanner*>(nullptr)}) {
-    TestWorker worker(with, 1'000'000);
+    TestWorker worker({.planner = with, .device_memory = 1'000'000});
     const absl::Status status = FromGrpc(worker.Load("a"));
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
     const ErrorDetails details = DetailsOf(status);
@@ -128,10 +129,10 @@ TEST(ModelRegistryTest, AnUnloadDuringALoadEndsIt) {
   TestPlanner planner;
   HangingOperation operation;
   const HookedDevice device({.before = [&] { return operation.Pass(); }});
-  TestWorker worker(&planner, std::nullopt, nullptr,
-                    FindRandomModel("llama_f32"), [&](WorkerOptions& options) {
-                      options.devices = {DeviceOf(device, "test/device")};
-                    });
+  TestWorker worker(
+      {.planner = &planner, .change = [&](WorkerOptions& options) {
+         options.devices = {DeviceOf(device, "test/device")};
+       }});
   operation.Hang();
   grpc::Status loaded;
   std::thread caller([&] { loaded = worker.Load("a"); });
@@ -160,7 +161,7 @@ TEST(ModelRegistryTest, UnloadingWhatIsAbsentIsNoError) {
 
 TEST(ModelRegistryTest, LoadsAndUnloadsInAnyOrderEndAbsent) {
   TestPlanner planner;
-  TestWorker worker(&planner);
+  TestWorker worker({.planner = &planner});
   std::vector<std::thread> callers;
   for (int i = 0; i < 4; ++i) {
     callers.emplace_back([&worker, i] {
@@ -180,7 +181,7 @@ TEST(ModelRegistryTest, LoadsAndUnloadsInAnyOrderEndAbsent) {
 TEST(ModelRegistryTest, ADestroyedWorkerGivesItsLeasesBack) {
   TestPlanner planner;
   {
-    TestWorker worker(&planner);
+    TestWorker worker({.planner = &planner});
     ASSERT_TRUE(worker.Load("a").ok());
     ASSERT_TRUE(worker.Load("b").ok());
     EXPECT_EQ(planner.Leases().size(), 2u);
@@ -192,18 +193,16 @@ TEST(ModelRegistryTest, MemoryTakenAfterTheGrantFailsTheLoadAndFreesTheLease) {
   constexpr int64_t kFreeBytes = 1'000;
   TestPlanner planner;
   std::atomic<bool> others_leave = false;
-  TestWorker worker(&planner, std::nullopt, nullptr,
-                    plimsoll::testing::FindRandomModel("llama_f32"),
-                    [&](WorkerOptions& options) {
-                      WorkerDevice& device = options.devices.front();
-                      device.profile = [&, whole = device.profile] {
-                        planner::DeviceProfile profile = whole();
-                        const bool is_granted = !planner.Leases().empty();
-                        if (is_granted && !others_leave)
-                          profile.free_bytes = kFreeBytes;
-                        return profile;
-                      };
-                    });
+  TestWorker worker(
+      {.planner = &planner, .change = [&](WorkerOptions& options) {
+         WorkerDevice& device = options.devices.front();
+         device.profile = [&, whole = device.profile] {
+           planner::DeviceProfile profile = whole();
+           const bool is_granted = !planner.Leases().empty();
+           if (is_granted && !others_leave) profile.free_bytes = kFreeBytes;
+           return profile;
+         };
+       }});
   const grpc::Status refused = worker.Load("a");
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_THAT(refused.error_message(),
@@ -215,7 +214,7 @@ TEST(ModelRegistryTest, MemoryTakenAfterTheGrantFailsTheLoadAndFreesTheLease) {
 
 TEST(ModelRegistryTest, ALeaseIsReleasedOnceThePlannerIsBack) {
   TestPlanner planner;
-  TestWorker worker(&planner);
+  TestWorker worker({.planner = &planner});
   ASSERT_TRUE(worker.Load("a").ok());
   const std::string address = planner.server->address();
   planner.server.reset();
@@ -238,7 +237,7 @@ TEST(ModelRegistryTest, ALeaseIsReleasedOnceThePlannerIsBack) {
 
 TEST(ModelRegistryTest, ALoadedModelIsPresentedToAPlannerThatForgotIt) {
   TestPlanner planner;
-  TestWorker worker(&planner);
+  TestWorker worker({.planner = &planner});
   ASSERT_TRUE(worker.Load("a").ok());
   const std::string address = planner.server->address();
   const v1::Lease lease = planner.Leases().front();
@@ -265,7 +264,7 @@ TEST(ModelRegistryTest, ALoadedModelIsPresentedToAPlannerThatForgotIt) {
 
 TEST(ModelRegistryTest, AWorkerServesOnWithoutItsPlanner) {
   auto planner = std::make_unique<TestPlanner>();
-  TestWorker worker(planner.get());
+  TestWorker worker({.planner = planner.get()});
   ASSERT_TRUE(worker.Load("a").ok());
   planner.reset();
   grpc::ClientContext context;

@@ -86,10 +86,9 @@ TEST_F(CheckDigestTest, WhoEndsALoadEndsItsCheck) {
 
 TEST_F(CheckDigestTest, AModelWithAnotherDigestIsNotLoaded) {
   TestPlanner planner;
-  TestWorker worker(&planner, std::nullopt, nullptr,
-                    FindRandomModel("llama_f32"), [](WorkerOptions& options) {
-                      options.models[1].sha256 = std::string(64, '0');
-                    });
+  TestWorker worker({.planner = &planner, .change = [](WorkerOptions& options) {
+                       options.models[1].sha256 = std::string(64, '0');
+                     }});
   const grpc::Status status = worker.Load("b");
   EXPECT_EQ(status.error_code(), grpc::StatusCode::DATA_LOSS);
   EXPECT_THAT(status.error_message(), HasSubstr("SHA-256"));

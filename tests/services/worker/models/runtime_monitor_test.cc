@@ -290,7 +290,7 @@ TEST(RuntimeOfAWorkerTest, IsMeasuredOverALoadAndAnUnload) {
                             .traffic = [] { return ByteBudget::Traffic(); },
                             .interval = absl::InfiniteDuration()});
     TestPlanner planner;
-    TestWorker worker(&planner, std::nullopt, &monitor);
+    TestWorker worker({.planner = &planner, .runtime = &monitor});
     ASSERT_TRUE(worker.Load("a").ok());
     ASSERT_TRUE(worker.Unload("a").ok());
   }

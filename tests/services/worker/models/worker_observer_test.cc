@@ -6,6 +6,7 @@
 
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -62,13 +63,17 @@ class RecordingObserver final : public WorkerObserver {
   Seen seen_ ABSL_GUARDED_BY(mu_);
 };
 
+// A worker whose events are recorded. `setup` changes no options.
 struct Observed {
-  explicit Observed(TestPlanner* planner = nullptr,
-                    std::optional<int64_t> device_memory = std::nullopt)
-      : worker(
-            planner, device_memory, nullptr,
-            plimsoll::testing::FindRandomModel("llama_f32"),
-            [this](WorkerOptions& options) { options.observer = &observer; }) {}
+  explicit Observed(TestWorkerSetup setup = {})
+      : worker(WithObserver(std::move(setup))) {}
+
+  TestWorkerSetup WithObserver(TestWorkerSetup setup) {
+    setup.change = [this](WorkerOptions& options) {
+      options.observer = &observer;
+    };
+    return setup;
+  }
 
   RecordingObserver observer;  // outlives the worker
   TestWorker worker;
@@ -76,7 +81,7 @@ struct Observed {
 
 TEST(WorkerObserverTest, HearsOfAModelsLoadAndOfItsEnd) {
   TestPlanner planner;
-  Observed observed(&planner);
+  Observed observed({.planner = &planner});
   ASSERT_TRUE(observed.worker.Load("a").ok());
   const int64_t bytes =
       static_cast<int64_t>(observed.worker.Describe("a").total_bytes());
@@ -100,7 +105,7 @@ TEST(WorkerObserverTest, HearsOfAModelsLoadAndOfItsEnd) {
 
 TEST(WorkerObserverTest, HearsOfAReleaseThatThePlannerLearnsOfLater) {
   TestPlanner planner;
-  Observed observed(&planner);
+  Observed observed({.planner = &planner});
   ASSERT_TRUE(observed.worker.Load("a").ok());
   const std::string address = planner.server->address();
   planner.server.reset();
@@ -118,7 +123,7 @@ TEST(WorkerObserverTest, HearsOfAReleaseThatThePlannerLearnsOfLater) {
 }
 
 TEST(WorkerObserverTest, HearsWhyALoadFailed) {
-  Observed observed(nullptr, 1'000'000);
+  Observed observed({.device_memory = 1'000'000});
   ASSERT_FALSE(observed.worker.Load("a").ok());
   const RecordingObserver::Seen seen = observed.observer.seen();
   ASSERT_EQ(seen.loads.size(), 1u);

@@ -26,14 +26,12 @@ using ::plimsoll::testing::TemporaryFile;
 
 TEST(DeviceLossTest, StreamsEndUnavailableWithTheReason) {
   LosableDevice device;
-  TestWorker worker(nullptr, std::nullopt, nullptr,
-                    FindRandomModel("llama_f32"), [&](WorkerOptions& options) {
-                      options.devices = {DeviceOf(device, "test/gpu")};
-                      options.on_device_lost = [](const absl::Status& error) {
-                        return WithDetails(
-                            error, {v1::ERROR_REASON_DEVICE_UNHEALTHY, {}, {}});
-                      };
-                    });
+  TestWorker worker({.change = [&](WorkerOptions& options) {
+    options.devices = {DeviceOf(device, "test/gpu")};
+    options.on_device_lost = [](const absl::Status& error) {
+      return WithDetails(error, {v1::ERROR_REASON_DEVICE_UNHEALTHY, {}, {}});
+    };
+  }});
   ASSERT_TRUE(worker.Load("a").ok());
   grpc::ClientContext context;
   const auto request = GreedyRequest<v1::StreamGenerateRequest>("hello", 0);

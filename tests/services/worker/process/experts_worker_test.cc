@@ -36,12 +36,13 @@ class ExpertsWorkerTest : public ::testing::Test {
   std::unique_ptr<TestWorker> Start(const worker::ComputeDevice& device,
                                     std::optional<int64_t> n_layers,
                                     TestPlanner* planner = nullptr) {
-    return std::make_unique<TestWorker>(
-        planner, std::nullopt, nullptr, WideExperts(),
-        [&](WorkerOptions& options) {
+    return std::make_unique<TestWorker>(TestWorkerSetup{
+        .planner = planner,
+        .model = WideExperts(),
+        .change = [&](WorkerOptions& options) {
           options.devices = {DeviceOf(device, "test/far", memory_)};
           options.load.n_cpu_experts = n_layers;
-        });
+        }});
   }
 
   static v1::GetMemoryResponse MemoryOf(TestWorker& worker) {
@@ -59,7 +60,7 @@ class ExpertsWorkerTest : public ::testing::Test {
 
 TEST_F(ExpertsWorkerTest, ClientsAreToldWhatIsOnTheHost) {
   const auto worker = Start(device_, planner::LoadOptions::kMaxCpuExperts);
-  ASSERT_TRUE(worker->Load("a", nullptr, kExpertContext).ok());
+  ASSERT_TRUE(worker->LoadWithContext("a", kExpertContext).ok());
   const v1::GetMemoryResponse memory = MemoryOf(*worker);
   EXPECT_EQ(memory.plan().options().n_cpu_experts(), 3u);
   EXPECT_THAT(memory.plan().cpu_experts_reason(), HasSubstr("3 of 3 layers"));
@@ -74,13 +75,13 @@ TEST_F(ExpertsWorkerTest, ClientsAreToldWhatIsOnTheHost) {
 
 TEST_F(ExpertsWorkerTest, APlannerChoosesAsTheWorkerDoes) {
   const auto whole = Start(device_, 0);
-  ASSERT_TRUE(whole->Load("a", nullptr, kExpertContext).ok());
+  ASSERT_TRUE(whole->LoadWithContext("a", kExpertContext).ok());
   const v1::MemoryPlan all = MemoryOf(*whole).plan();
   EXPECT_FALSE(all.options().has_n_cpu_experts());
   EXPECT_EQ(all.cpu_experts_reason(), "");
   memory_ = static_cast<int64_t>(all.total_bytes()) - 1;
   const auto alone = Start(device_, std::nullopt);
-  ASSERT_TRUE(alone->Load("a", nullptr, kExpertContext).ok());
+  ASSERT_TRUE(alone->LoadWithContext("a", kExpertContext).ok());
   const v1::MemoryPlan own = MemoryOf(*alone).plan();
   EXPECT_EQ(own.options().n_cpu_experts(), 1u);
   EXPECT_THAT(own.cpu_experts_reason(),
@@ -88,7 +89,7 @@ TEST_F(ExpertsWorkerTest, APlannerChoosesAsTheWorkerDoes) {
   EXPECT_LE(own.total_bytes(), static_cast<uint64_t>(*memory_));
   TestPlanner planner;
   const auto planned = Start(device_, std::nullopt, &planner);
-  const grpc::Status status = planned->Load("a", nullptr, kExpertContext);
+  const grpc::Status status = planned->LoadWithContext("a", kExpertContext);
   ASSERT_TRUE(status.ok()) << status.error_message();
   const v1::MemoryPlan theirs = MemoryOf(*planned).plan();
   EXPECT_EQ(theirs.options().n_cpu_experts(), 1u);
@@ -100,7 +101,7 @@ TEST_F(ExpertsWorkerTest, APlannerChoosesAsTheWorkerDoes) {
 
 TEST_F(ExpertsWorkerTest, OnTheCpuTheFlagIsRefused) {
   const auto worker = Start(worker::LocalCpu(), std::nullopt);
-  const grpc::Status status = worker->Load("a", nullptr, kExpertContext);
+  const grpc::Status status = worker->LoadWithContext("a", kExpertContext);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(status.error_message(), HasSubstr("the device is the CPU"));
 }

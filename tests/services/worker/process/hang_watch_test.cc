@@ -16,7 +16,6 @@
 namespace plimsoll::services {
 namespace {
 
-using ::plimsoll::testing::FindRandomModel;
 using ::plimsoll::testing::HangingOperation;
 using ::plimsoll::testing::HookedDevice;
 
@@ -80,13 +79,12 @@ class HangingWorkerTest : public ::testing::Test {
  protected:
   HangingWorkerTest()
       : device_({.before = [this] { return operation_.Pass(); }}),
-        worker_(nullptr, std::nullopt, nullptr, FindRandomModel("llama_f32"),
-                [this](WorkerOptions& options) {
-                  options.devices = {DeviceOf(device_, "test/device")};
-                  options.clock = [this] {
-                    return BootTime() + absl::Seconds(ahead_s_.load());
-                  };
-                }) {}
+        worker_({.change = [this](WorkerOptions& options) {
+          options.devices = {DeviceOf(device_, "test/device")};
+          options.clock = [this] {
+            return BootTime() + absl::Seconds(ahead_s_.load());
+          };
+        }}) {}
 
   void Watch() {
     watch_.Watch(

@@ -62,9 +62,10 @@ class SplitWorkerTest : public ::testing::Test {
   }
 
   std::unique_ptr<TestWorker> Start(TestPlanner* planner) {
-    return std::make_unique<TestWorker>(
-        planner, std::nullopt, nullptr, plimsoll::testing::WideModel(),
-        [this](WorkerOptions& options) {
+    return std::make_unique<TestWorker>(TestWorkerSetup{
+        .planner = planner,
+        .model = plimsoll::testing::WideModel(),
+        .change = [this](WorkerOptions& options) {
           options.devices = {DeviceOf(worker::LocalCpu(), kOne, memory_one_),
                              DeviceOf(second_, kTwo, memory_two_)};
           options.clock = clock_;
@@ -72,7 +73,7 @@ class SplitWorkerTest : public ::testing::Test {
             if (on_reading_ != nullptr) on_reading_();
             return second_.Profile();
           };
-        });
+        }});
   }
 
   static std::string Generate(TestWorker& worker) {
@@ -94,10 +95,10 @@ class SplitWorkerTest : public ::testing::Test {
 
 TEST_F(SplitWorkerTest, LayersLieOnBothDevicesAndTheTextIsTheSame) {
   const auto split = Start(nullptr);
-  ASSERT_TRUE(split->Load("a", nullptr, kContext).ok());
+  ASSERT_TRUE(split->LoadWithContext("a", kContext).ok());
   memory_one_.reset();
   const auto whole = Start(nullptr);
-  ASSERT_TRUE(whole->Load("a", nullptr, kContext).ok());
+  ASSERT_TRUE(whole->LoadWithContext("a", kContext).ok());
   EXPECT_EQ(split->Describe("a").parts_size(), 2);
   EXPECT_EQ(Generate(*split), Generate(*whole));
 }
@@ -105,7 +106,7 @@ TEST_F(SplitWorkerTest, LayersLieOnBothDevicesAndTheTextIsTheSame) {
 TEST_F(SplitWorkerTest, ClientsAreToldOfTheParts) {
   const auto worker = Start(nullptr);
   std::vector<v1::LoadModelResponse> messages;
-  ASSERT_TRUE(worker->Load("a", &messages, kContext).ok());
+  ASSERT_TRUE(worker->LoadWithContext("a", kContext, &messages).ok());
   int plans = 0;
   for (const v1::LoadModelResponse& message : messages) {
     EXPECT_EQ(message.parts_size(), message.has_plan() ? 2 : 0);
@@ -147,7 +148,7 @@ TEST_F(SplitWorkerTest, AModelThatFitsTheFirstDeviceIsAsWithOne) {
   memory_one_.reset();
   const auto worker = Start(nullptr);
   std::vector<v1::LoadModelResponse> messages;
-  ASSERT_TRUE(worker->Load("a", &messages, kContext).ok());
+  ASSERT_TRUE(worker->LoadWithContext("a", kContext, &messages).ok());
   for (const auto& message : messages) EXPECT_EQ(message.parts_size(), 0);
   EXPECT_EQ(worker->Describe("a").parts_size(), 0);
   EXPECT_EQ(worker->Describe("a").device_id(), kOne);
@@ -155,14 +156,14 @@ TEST_F(SplitWorkerTest, AModelThatFitsTheFirstDeviceIsAsWithOne) {
 
 TEST_F(SplitWorkerTest, WhatOtherModelsHoldCountsOnTheirDevices) {
   const auto worker = Start(nullptr);
-  ASSERT_TRUE(worker->Load("a", nullptr, kContext).ok());
-  ASSERT_TRUE(worker->Load("b", nullptr, kContext).ok());
+  ASSERT_TRUE(worker->LoadWithContext("a", kContext).ok());
+  ASSERT_TRUE(worker->LoadWithContext("b", kContext).ok());
   // The first device's budget is a's; all of b's layers go on the second.
   EXPECT_EQ(worker->Describe("b").parts_size(), 0);
   EXPECT_EQ(worker->Describe("b").device_id(), kTwo);
   ASSERT_TRUE(worker->Unload("a").ok());
   ASSERT_TRUE(worker->Unload("b").ok());
-  ASSERT_TRUE(worker->Load("b", nullptr, kContext).ok());
+  ASSERT_TRUE(worker->LoadWithContext("b", kContext).ok());
   EXPECT_EQ(worker->Describe("b").device_id(), kOne);
 }
 
@@ -171,7 +172,8 @@ TEST_F(SplitWorkerTest, WhatDoesNotFitIsRefusedWithEachDevicesNumbers) {
   memory_two_ = LayerBytes(1) - 1;
   for (TestPlanner* with : {&planner, static_cast<TestPlanner*>(nullptr)}) {
     const auto worker = Start(with);
-    const absl::Status status = FromGrpc(worker->Load("a", nullptr, kContext));
+    const absl::Status status =
+        FromGrpc(worker->LoadWithContext("a", kContext));
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
     EXPECT_THAT(
         std::string(status.message()),
@@ -195,7 +197,7 @@ TEST_F(SplitWorkerTest, WhatDoesNotFitIsRefusedWithEachDevicesNumbers) {
 TEST_F(SplitWorkerTest, EachPartHasALeaseOnItsDevice) {
   TestPlanner planner;
   const auto worker = Start(&planner);
-  ASSERT_TRUE(worker->Load("a", nullptr, kContext).ok());
+  ASSERT_TRUE(worker->LoadWithContext("a", kContext).ok());
   std::vector<v1::Lease> leases = planner.Leases();
   ASSERT_EQ(leases.size(), 2u);
   std::sort(leases.begin(), leases.end(),
@@ -289,7 +291,7 @@ TEST_F(SplitWorkerTest, ARefusalOfTheSecondDeviceReleasesTheFirst) {
     return BootTime();
   };
   const auto worker = Start(&planner);
-  const absl::Status status = FromGrpc(worker->Load("a", nullptr, kContext));
+  const absl::Status status = FromGrpc(worker->LoadWithContext("a", kContext));
   ASSERT_TRUE(thief.has_stolen());
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_EQ(DetailsOf(status).reason, v1::ERROR_REASON_MEMORY_BUDGET_EXCEEDED);
@@ -310,7 +312,7 @@ TEST_F(SplitWorkerTest, WhatWasRefusedIsPlannedAndReservedAgain) {
     }
   };
   const auto worker = Start(&planner);
-  ASSERT_TRUE(worker->Load("a", nullptr, kContext).ok());
+  ASSERT_TRUE(worker->LoadWithContext("a", kContext).ok());
   EXPECT_TRUE(thief.has_given_back());
   EXPECT_EQ(thief.n_worker_leases(), 2);
 }
@@ -327,7 +329,7 @@ TEST_F(SplitWorkerTest, ALoadEndsWithTheFirstLeaseThatDoes) {
     return BootTime() - absl::Minutes(1);
   };
   const auto worker = Start(&planner);
-  const absl::Status status = FromGrpc(worker->Load("a", nullptr, kContext));
+  const absl::Status status = FromGrpc(worker->LoadWithContext("a", kContext));
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(DetailsOf(status).reason, v1::ERROR_REASON_LEASE_LOST);
   EXPECT_EQ(counter.n_worker_leases(), 0);
@@ -336,7 +338,7 @@ TEST_F(SplitWorkerTest, ALoadEndsWithTheFirstLeaseThatDoes) {
 TEST_F(SplitWorkerTest, APlannerThatForgotThemIsPresentedAllLeases) {
   TestPlanner planner;
   const auto worker = Start(&planner);
-  ASSERT_TRUE(worker->Load("a", nullptr, kContext).ok());
+  ASSERT_TRUE(worker->LoadWithContext("a", kContext).ok());
   const std::string address = planner.server->address();
   planner.server.reset();
   Ledger ledger(LedgerOptions{

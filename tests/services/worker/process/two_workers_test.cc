@@ -21,12 +21,11 @@ constexpr char kDeviceId[] = "EMULATED-0";
 std::unique_ptr<TestWorker> OnDevice(const worker::ComputeDevice& device,
                                      TestPlanner& planner,
                                      const std::string& holder) {
-  return std::make_unique<TestWorker>(
-      &planner, std::nullopt, nullptr, FindRandomModel("llama_f32"),
-      [&](WorkerOptions& options) {
+  return std::make_unique<TestWorker>(TestWorkerSetup{
+      .planner = &planner, .change = [&](WorkerOptions& options) {
         options.devices = {DeviceOf(device, kDeviceId)};
         options.holder = holder;
-      });
+      }});
 }
 
 TEST(TwoWorkersTest, ShareADeviceByItsLeases) {
@@ -38,8 +37,8 @@ TEST(TwoWorkersTest, ShareADeviceByItsLeases) {
   const int64_t free_before = (*device)->Profile().free_bytes;
   const auto one = OnDevice(**device, planner, "test/1");
   const auto two = OnDevice(**device, planner, "test/2");
-  ASSERT_TRUE(one->Load("a", nullptr, 256).ok());
-  ASSERT_TRUE(two->Load("a", nullptr, 256).ok());
+  ASSERT_TRUE(one->LoadWithContext("a", 256).ok());
+  ASSERT_TRUE(two->LoadWithContext("a", 256).ok());
   const std::vector<v1::Lease> leases = planner.Leases();
   ASSERT_EQ(leases.size(), 2u);
   uint64_t measured = 0;
@@ -69,7 +68,7 @@ TEST(TwoWorkersTest, ShareADeviceByItsLeases) {
     v1::ReserveResponse response;
     ASSERT_TRUE(planner.stub->Reserve(&context, request, &response).ok());
   }
-  const absl::Status refused = FromGrpc(two->Load("b", nullptr, 256));
+  const absl::Status refused = FromGrpc(two->LoadWithContext("b", 256));
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(DetailsOf(refused).reason, v1::ERROR_REASON_MEMORY_BUDGET_EXCEEDED);
   ASSERT_TRUE(one->Unload("a").ok());
@@ -88,21 +87,23 @@ TEST(SplitOnDeviceTest, LayersLieOnTheDeviceAndOnTheHost) {
   TestPlanner planner;
   const int64_t free_before = (*device)->Profile().free_bytes;
   const auto start = [&](std::optional<int64_t> device_memory) {
-    return std::make_unique<TestWorker>(
-        &planner, std::nullopt, nullptr, model, [&](WorkerOptions& options) {
+    return std::make_unique<TestWorker>(TestWorkerSetup{
+        .planner = &planner,
+        .model = model,
+        .change = [&](WorkerOptions& options) {
           options.devices = {DeviceOf(**device, kDeviceId, device_memory),
                              DeviceOf(worker::LocalCpu(), "test/cpu")};
-        });
+        }});
   };
   int64_t whole_bytes = 0;
   {
     const auto whole = start(std::nullopt);
-    ASSERT_TRUE(whole->Load("a", nullptr, 256).ok());
+    ASSERT_TRUE(whole->LoadWithContext("a", 256).ok());
     EXPECT_EQ(whole->Describe("a").parts_size(), 0);
     whole_bytes = static_cast<int64_t>(whole->Describe("a").total_bytes());
   }
   const auto worker = start(whole_bytes - 1);
-  const absl::Status loaded = FromGrpc(worker->Load("a", nullptr, 256));
+  const absl::Status loaded = FromGrpc(worker->LoadWithContext("a", 256));
   ASSERT_TRUE(loaded.ok()) << loaded;
   ASSERT_EQ(worker->Describe("a").parts_size(), 2);
   for (const v1::Lease& lease : planner.Leases()) {

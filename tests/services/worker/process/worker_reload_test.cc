@@ -61,9 +61,8 @@ class WorkerReloadTest : public ::testing::Test {
 
   const testing::TemporaryFolder folder_;
   const std::string config_ = folder_.File("a.toml");
-  TestWorker worker_{nullptr, std::nullopt, nullptr,
-                     plimsoll::testing::FindRandomModel("llama_f32"),
-                     [](WorkerOptions& options) { options.on_demand = true; }};
+  TestWorker worker_{
+      {.change = [](WorkerOptions& options) { options.on_demand = true; }}};
   LogObserver log_{LogObserver::Requests::kNotLogged};
   WorkerReload reload_;
 };
