@@ -10,6 +10,12 @@ namespace {
 
 constexpr int64_t kAll = 1'000;
 
+// What bytes are reserved for, and where.
+struct Purpose {
+  std::string device = "d";
+  std::string purpose = "m";
+};
+
 class LeaseBookDevicesTest : public ::testing::Test {
  protected:
   // Returns who left for it.
@@ -25,10 +31,9 @@ class LeaseBookDevicesTest : public ::testing::Test {
     }
   }
   int64_t Reserve(const std::string& id, int64_t bytes,
-                  const std::string& device = "d",
-                  const std::string& purpose = "m") {
+                  const Purpose& why = {}) {
     const auto lease = book_.Reserve({absl::StrCat("r", ++n_requests_), id,
-                                      device, "h", purpose, bytes, "p"},
+                                      why.device, "h", why.purpose, bytes, "p"},
                                      At(0));
     EXPECT_TRUE(lease.ok()) << lease.status();
     return lease->epoch;
@@ -36,7 +41,7 @@ class LeaseBookDevicesTest : public ::testing::Test {
   // A load that fails for want of bytes.
   void Fail(int64_t bytes, int64_t shortfall,
             const std::string& purpose = "m") {
-    const int64_t epoch = Reserve("failing", bytes, "d", purpose);
+    const int64_t epoch = Reserve("failing", bytes, {.purpose = purpose});
     ASSERT_TRUE(book_.Release("failing", epoch, shortfall).ok());
   }
   int64_t Available(const std::string& purpose = "m") {
@@ -61,7 +66,7 @@ TEST_F(LeaseBookDevicesTest, AtTheLimitTheLongestUnheardOfLeaves) {
 
 TEST_F(LeaseBookDevicesTest, ADeviceWithLeasesNeverLeaves) {
   Fill();
-  const int64_t epoch = Reserve("a", 1, "0");
+  const int64_t epoch = Reserve("a", 1, {.device = "0"});
   EXPECT_EQ(Register("more"), "1");
   ASSERT_TRUE(book_.Release("a", epoch).ok());
   EXPECT_EQ(Register("still more"), "0");
@@ -72,7 +77,7 @@ TEST_F(LeaseBookDevicesTest, ADeviceWithLeasesNeverLeaves) {
 TEST_F(LeaseBookDevicesTest, HeldDevicesUpToTheLimitAndNotPastIt) {
   Fill();
   for (int64_t i = 0; i < LeaseBook::kMaxDevices; ++i) {
-    Reserve(absl::StrCat("l", i), 1, absl::StrCat(i));
+    Reserve(absl::StrCat("l", i), 1, {.device = absl::StrCat(i)});
   }
   const absl::Status full =
       book_.RegisterDevice({"more", 1, 0, std::nullopt}).status();

@@ -44,12 +44,17 @@ Json SentencePiece() {
               "merges": [["▁", "a"]]}})");
 }
 
+// The files beside the tokenizer's.
+struct OtherFiles {
+  Json config = Json::object();
+  Json generation = Json::object();
+};
+
 absl::StatusOr<TokenizerTables> Read(const Json& tokenizer, int64_t n_rows,
-                                     const Json& config = Json::object(),
-                                     const Json& generation = Json::object()) {
+                                     const OtherFiles& others = {}) {
   return ReadTokenizerTables({.tokenizer = tokenizer.dump(),
-                              .config = config.dump(),
-                              .generation = generation.dump()},
+                              .config = others.config.dump(),
+                              .generation = others.generation.dump()},
                              n_rows, "");
 }
 
@@ -81,8 +86,8 @@ TEST(TokenizerTablesTest, ReadsByteLevelBpe) {
 }
 
 TEST(TokenizerTablesTest, ReadsSentencePiece) {
-  const auto tables =
-      Read(SentencePiece(), 6, {{"bos_token", {{"content", "<s>"}}}});
+  const auto tables = Read(SentencePiece(), 6,
+                           {.config = {{"bos_token", {{"content", "<s>"}}}}});
   ASSERT_TRUE(tables.ok()) << tables.status();
   EXPECT_EQ(tables->model, "llama");
   EXPECT_THAT(tables->types, ElementsAre(2, 3, 6, 1, 1, 1));
@@ -107,8 +112,9 @@ TEST(TokenizerTablesTest, RunsOfSpacesThatAreAddedTokensAreFoundInText) {
 }
 
 TEST(TokenizerTablesTest, TheConfigSaysWhetherBosIsAdded) {
-  const auto tables = Read(SentencePiece(), 6,
-                           {{"bos_token", "<s>"}, {"add_bos_token", false}});
+  const auto tables =
+      Read(SentencePiece(), 6,
+           {.config = {{"bos_token", "<s>"}, {"add_bos_token", false}}});
   ASSERT_TRUE(tables.ok()) << tables.status();
   EXPECT_FALSE(tables->adds_bos);
   Json sequence = ByteLevel();
@@ -116,18 +122,20 @@ TEST(TokenizerTablesTest, TheConfigSaysWhetherBosIsAdded) {
       {"type", "Sequence"},
       {"processors",
        {{{"type", "ByteLevel"}}, SentencePiece()["post_processor"]}}};
-  EXPECT_TRUE(Read(sequence, 6, {{"bos_token", "<s>"}})->adds_bos);
+  EXPECT_TRUE(Read(sequence, 6, {.config = {{"bos_token", "<s>"}}})->adds_bos);
   EXPECT_FALSE(Read(sequence, 6)->adds_bos);
 }
 
 TEST(TokenizerTablesTest, EndsComeOnceAndTheUsualOneFirst) {
   const auto ends = [](const Json& generation) {
-    return Read(ByteLevel(), 6, {{"eos_token", "<s>"}}, generation)->ends;
+    return Read(ByteLevel(), 6,
+                {.config = {{"eos_token", "<s>"}}, .generation = generation})
+        ->ends;
   };
   EXPECT_THAT(ends(Json::object()), ElementsAre(3));
   EXPECT_THAT(ends({{"eos_token_id", 2}}), ElementsAre(3, 2));
   EXPECT_THAT(ends({{"eos_token_id", {4, 3, 2}}}), ElementsAre(3, 4, 2));
-  const auto odd = Read(ByteLevel(), 6, Json::object(), {{"eos_token_id", 6}});
+  const auto odd = Read(ByteLevel(), 6, {.generation = {{"eos_token_id", 6}}});
   EXPECT_TRUE(absl::IsInvalidArgument(odd.status()));
   EXPECT_THAT(std::string(odd.status().message()), HasSubstr("eos_token_id"));
 }
@@ -141,11 +149,13 @@ TEST(TokenizerTablesTest, TokensThatTemplatesAreMadeOfAreControl) {
 }
 
 TEST(TokenizerTablesTest, TheTemplateIsInOneOfThreePlaces) {
-  EXPECT_EQ(Read(ByteLevel(), 6, {{"chat_template", "one"}})->chat_template,
+  EXPECT_EQ(Read(ByteLevel(), 6, {.config = {{"chat_template", "one"}}})
+                ->chat_template,
             "one");
   const Json list = {{{"name", "tool_use"}, {"template", "no"}},
                      {{"name", "default"}, {"template", "two"}}};
-  EXPECT_EQ(Read(ByteLevel(), 6, {{"chat_template", list}})->chat_template,
+  EXPECT_EQ(Read(ByteLevel(), 6, {.config = {{"chat_template", list}}})
+                ->chat_template,
             "two");
   const auto file =
       ReadTokenizerTables({.tokenizer = ByteLevel().dump(),

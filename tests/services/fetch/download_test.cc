@@ -27,12 +27,16 @@ constexpr int64_t kBytes = sizeof(kWhole) - 1;
 
 absl::Status Broken() { return absl::UnavailableError("broke off"); }
 
-// The whole file.
-FakeReply Whole(const std::string& text = kWhole,
-                const std::string& etag = "\"v1\"") {
+// A whole file of this version.
+FakeReply Version(const std::string& etag, const std::string& text) {
   return {
       {200, {{"Content-Length", std::to_string(text.size())}, {"ETag", etag}}},
       text};
+}
+
+// The whole file.
+FakeReply Whole(const std::string& text = kWhole) {
+  return Version("\"v1\"", text);
 }
 
 // The whole file, of which `n` bytes come.
@@ -115,7 +119,7 @@ TEST_F(DownloadTest, ALaterRunGoesOn) {
 
 TEST_F(DownloadTest, AChangedFileIsNotMixedIn) {
   const std::string other = "GGUFabcdefghijk";
-  ASSERT_TRUE(Fetch({Begins(6), Whole(other, "\"v2\"")}).ok());
+  ASSERT_TRUE(Fetch({Begins(6), Version("\"v2\"", other)}).ok());
   EXPECT_EQ(file_.sha256, TextDigest(other));
   EXPECT_THAT(notes_, HasSubstr("from the beginning"));
 }

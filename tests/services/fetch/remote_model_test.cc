@@ -212,11 +212,17 @@ constexpr char kList[] = R"({
     {"rfilename": "BF16/m-BF16-00002-of-00002.gguf", "size": 11}
   ]})";
 
-absl::StatusOr<std::vector<RemoteFile>> OfList(const std::string& source,
-                                               const std::string& list = kList,
-                                               const std::string& name = "") {
+absl::StatusOr<std::vector<RemoteFile>> OfList(
+    const std::string& source, const std::string& list = kList) {
   return FilesOfList(*ParseSource(source), *ParseUrl("https://h.example/x/"),
-                     list, name);
+                     list, "");
+}
+
+// The file of a source is called `name` here.
+absl::StatusOr<std::vector<RemoteFile>> NamedHere(const std::string& source,
+                                                  const std::string& name) {
+  return FilesOfList(*ParseSource(source), *ParseUrl("https://h.example/x/"),
+                     kList, name);
 }
 
 TEST(FilesOfListTest, AQuantChoosesAFile) {
@@ -230,8 +236,7 @@ TEST(FilesOfListTest, AQuantChoosesAFile) {
   EXPECT_EQ(files->front().sha256, kHex);
   EXPECT_THAT(Names(OfList("hf:o/r:Q4_K")), ElementsAre("m-Q4_K.gguf"));
   EXPECT_THAT(Names(OfList("hf:o/r/m-Q4_K.gguf")), ElementsAre("m-Q4_K.gguf"));
-  EXPECT_THAT(Names(OfList("hf:o/r:Q4_K", kList, "n.gguf")),
-              ElementsAre("n.gguf"));
+  EXPECT_THAT(Names(NamedHere("hf:o/r:Q4_K", "n.gguf")), ElementsAre("n.gguf"));
 }
 
 TEST(FilesOfListTest, PartsComeTogether) {

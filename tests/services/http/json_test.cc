@@ -26,10 +26,13 @@ std::string MessageOf(const absl::Status& status) {
 }
 
 // The whole number that a JSON text is, if it is one within these bounds.
-std::optional<int64_t> ReadWhole(
-    const char* text, int64_t min = std::numeric_limits<int64_t>::min(),
-    int64_t max = std::numeric_limits<int64_t>::max()) {
+std::optional<int64_t> ReadWithin(int64_t min, int64_t max, const char* text) {
   return WholeNumber(Json::parse(text), min, max);
+}
+
+std::optional<int64_t> ReadWhole(const char* text) {
+  return ReadWithin(std::numeric_limits<int64_t>::min(),
+                    std::numeric_limits<int64_t>::max(), text);
 }
 
 TEST(WholeNumberTest, HasNoFractionAndIsWithinItsBounds) {
@@ -46,9 +49,9 @@ TEST(WholeNumberTest, HasNoFractionAndIsWithinItsBounds) {
   EXPECT_EQ(ReadWhole("9223372036854775808"), std::nullopt);
   EXPECT_EQ(ReadWhole("-9223372036854775808"),
             std::numeric_limits<int64_t>::min());
-  EXPECT_EQ(ReadWhole("4", 4, 5), 4);
-  EXPECT_EQ(ReadWhole("3", 4, 5), std::nullopt);
-  EXPECT_EQ(ReadWhole("6.0", 4, 5), std::nullopt);
+  EXPECT_EQ(ReadWithin(4, 5, "4"), 4);
+  EXPECT_EQ(ReadWithin(4, 5, "3"), std::nullopt);
+  EXPECT_EQ(ReadWithin(4, 5, "6.0"), std::nullopt);
 }
 
 // A body whose field is so many arrays in one another.

@@ -35,18 +35,23 @@ Spoil Put(const std::string& name, size_t at, T value) {
   };
 }
 
+// How a test reads values.
+struct Reading {
+  Spoil spoil = nullptr;
+  TensorFence fence = NoFence;
+  int n_threads = 2;
+};
+
 absl::StatusOr<TensorValues> ValuesOf(const RandomModel& model,
                                       const std::string& tensor,
-                                      const Spoil& spoil = nullptr,
-                                      const TensorFence& fence = NoFence,
-                                      int n_threads = 2) {
-  const TemporaryFile on_disk(RandomModelBytes(model, spoil));
+                                      const Reading& reading = {}) {
+  const TemporaryFile on_disk(RandomModelBytes(model, reading.spoil));
   auto file = ModelFile::Open(on_disk.path());
   if (!file.ok()) return file.status();
   const planner::GgufTensor* found = (*file)->header().FindTensor(tensor);
   if (found == nullptr) return absl::NotFoundError(tensor);
-  kernels::ThreadPool pool(n_threads, /*pin=*/false);
-  return ReadTensorValues(**file, *found, pool, fence);
+  kernels::ThreadPool pool(reading.n_threads, /*pin=*/false);
+  return ReadTensorValues(**file, *found, pool, reading.fence);
 }
 
 TEST(TensorValuesTest, ASoundTensorHasOnlyFiniteValuesOfALikelySize) {
@@ -71,7 +76,7 @@ TEST(TensorValuesTest, AScaleThatIsNotANumberSpoilsItsBlock) {
   // Rows of 96 values are three blocks of 20 bytes.
   const auto values =
       ValuesOf(FindRandomModel("llama_q4_1"), "blk.1.ffn_up.weight",
-               Put("blk.1.ffn_up.weight", 7 * 60 + 20, kHalfNan));
+               {.spoil = Put("blk.1.ffn_up.weight", 7 * 60 + 20, kHalfNan)});
   ASSERT_TRUE(values.ok()) << values.status();
   EXPECT_EQ(values->n_not_finite, 32);
   EXPECT_EQ(values->first_not_finite, 7 * 96 + 32);
@@ -83,18 +88,18 @@ TEST(TensorValuesTest, AnExpertsDamageIsWhereItLies) {
   // Nine experts of 64 rows of 96 values, in blocks of 18 bytes.
   const char* const name = "blk.2.ffn_gate_exps.weight";
   const size_t expert_bytes = 64 * 3 * 18;
-  const auto values = ValuesOf(FindRandomModel("qwen3moe_q4_0"), name,
-                               Put(name, 4 * expert_bytes + 5 * 54, kHalfNan));
+  const auto values =
+      ValuesOf(FindRandomModel("qwen3moe_q4_0"), name,
+               {.spoil = Put(name, 4 * expert_bytes + 5 * 54, kHalfNan)});
   ASSERT_TRUE(values.ok()) << values.status();
   EXPECT_EQ(values->n_matrices, 9);
   EXPECT_EQ(values->n_not_finite, 32);
   EXPECT_EQ(values->first_not_finite, (4 * 64 + 5) * 96);
-  const auto zero =
-      ValuesOf(FindRandomModel("qwen3moe_q4_0"), name,
-               [&](const std::string& tensor, std::vector<std::byte>& bytes) {
-                 if (tensor == name)
-                   std::memset(&bytes[expert_bytes], 0, expert_bytes);
-               });
+  const auto zero = ValuesOf(
+      FindRandomModel("qwen3moe_q4_0"), name,
+      {.spoil = [&](const std::string& tensor, std::vector<std::byte>& bytes) {
+        if (tensor == name) std::memset(&bytes[expert_bytes], 0, expert_bytes);
+      }});
   ASSERT_TRUE(zero.ok()) << zero.status();
   EXPECT_EQ(zero->n_zero_matrices, 1);
   EXPECT_EQ(zero->first_zero_matrix, 1);
@@ -103,18 +108,20 @@ TEST(TensorValuesTest, AnExpertsDamageIsWhereItLies) {
 TEST(TensorValuesTest, TheBoundIsTheLargestHalfFloat) {
   const RandomModel& model = FindRandomModel("llama_f32");
   const char* const name = "blk.0.attn_norm.weight";
-  const auto at = ValuesOf(model, name, Put(name, 4 * 9, -kLargestWeight));
+  const auto at =
+      ValuesOf(model, name, {.spoil = Put(name, 4 * 9, -kLargestWeight)});
   ASSERT_TRUE(at.ok()) << at.status();
   EXPECT_EQ(at->n_too_large, 0);
   EXPECT_EQ(at->largest, kLargestWeight);
   const float past = std::nextafter(kLargestWeight, 1e9f);
-  const auto beyond = ValuesOf(model, name, Put(name, 4 * 9, past));
+  const auto beyond = ValuesOf(model, name, {.spoil = Put(name, 4 * 9, past)});
   ASSERT_TRUE(beyond.ok()) << beyond.status();
   EXPECT_EQ(beyond->n_too_large, 1);
   EXPECT_EQ(beyond->first_too_large, 9);
   EXPECT_EQ(beyond->largest, past);
   const auto infinite = ValuesOf(
-      model, name, Put(name, 4 * 9, -std::numeric_limits<float>::infinity()));
+      model, name,
+      {.spoil = Put(name, 4 * 9, -std::numeric_limits<float>::infinity())});
   ASSERT_TRUE(infinite.ok()) << infinite.status();
   EXPECT_EQ(infinite->n_too_large, 0);
   EXPECT_EQ(infinite->n_not_finite, 1);
@@ -140,13 +147,14 @@ TEST(TensorValuesTest, ValuesOfSeveralChunksAreCountedWhateverTheThreads) {
   };
   for (const int n_threads : {1, 3}) {
     std::vector<int64_t> fenced;
-    const auto values = ValuesOf(
-        model, name, spoil,
-        [&](int64_t bytes_done) {
-          fenced.push_back(bytes_done);
-          return absl::OkStatus();
-        },
-        n_threads);
+    const auto values = ValuesOf(model, name,
+                                 {.spoil = spoil,
+                                  .fence =
+                                      [&](int64_t bytes_done) {
+                                        fenced.push_back(bytes_done);
+                                        return absl::OkStatus();
+                                      },
+                                  .n_threads = n_threads});
     ASSERT_TRUE(values.ok()) << values.status();
     EXPECT_EQ(values->n_not_finite, 2);
     EXPECT_EQ(values->first_not_finite, n / 2);
@@ -157,9 +165,9 @@ TEST(TensorValuesTest, ValuesOfSeveralChunksAreCountedWhateverTheThreads) {
 }
 
 TEST(TensorValuesTest, TheFenceEndsTheReading) {
-  const auto values =
-      ValuesOf(FindRandomModel("llama_f32"), "token_embd.weight", nullptr,
-               [](int64_t) { return absl::CancelledError("enough"); });
+  const auto values = ValuesOf(
+      FindRandomModel("llama_f32"), "token_embd.weight",
+      {.fence = [](int64_t) { return absl::CancelledError("enough"); }});
   EXPECT_EQ(values.status().code(), absl::StatusCode::kCancelled);
 }
 

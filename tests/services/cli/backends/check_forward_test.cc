@@ -33,18 +33,23 @@ double FigureOf(const Check& check, const std::string& name) {
   return std::get<double>(check.figures.at(name));
 }
 
-// The three checks of a model; steps that were told go to `told`.
+struct ForwardSetup {
+  Spoil spoil = nullptr;
+  std::vector<std::string>* told = nullptr;  // gets the steps that are told
+};
+
+// The three checks of a model.
 std::vector<Check> ForwardOf(const std::string& model,
-                             const Spoil& spoil = nullptr,
-                             std::vector<std::string>* told = nullptr) {
-  const TemporaryFile on_disk(RandomModelBytes(FindRandomModel(model), spoil));
+                             const ForwardSetup& setup = {}) {
+  const TemporaryFile on_disk(
+      RandomModelBytes(FindRandomModel(model), setup.spoil));
   const auto file = worker::ModelFile::Open(on_disk.path());
   EXPECT_TRUE(file.ok()) << file.status();
   const auto tokenizer = worker::LoadTokenizer((*file)->header(), **file);
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
   auto checks =
       CheckForward(**file, **tokenizer, 2, [&](const std::string& step) {
-        if (told != nullptr) told->push_back(step);
+        if (setup.told != nullptr) setup.told->push_back(step);
       });
   EXPECT_TRUE(checks.ok()) << checks.status();
   return checks.ok() ? *std::move(checks) : std::vector<Check>(3);
@@ -62,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(Models, ForwardTest,
 
 TEST_P(ForwardTest, KernelsAgreeWithTheReferenceAndRandomWeightsAreNoticed) {
   std::vector<std::string> told;
-  const std::vector<Check> checks = ForwardOf(GetParam(), nullptr, &told);
+  const std::vector<Check> checks = ForwardOf(GetParam(), {.told = &told});
   ASSERT_THAT(checks, SizeIs(3));
   EXPECT_EQ(checks[0].name, "forward exact");
   EXPECT_EQ(checks[0].state, CheckState::kOk) << checks[0].text;
@@ -84,12 +89,12 @@ TEST_P(ForwardTest, KernelsAgreeWithTheReferenceAndRandomWeightsAreNoticed) {
 }
 
 TEST(CheckForwardTest, LogitsThatAreNotFiniteFail) {
-  const std::vector<Check> checks =
-      ForwardOf("llama_f32", [](const std::string& tensor, auto& bytes) {
+  const std::vector<Check> checks = ForwardOf(
+      "llama_f32", {.spoil = [](const std::string& tensor, auto& bytes) {
         if (tensor != "output_norm.weight") return;
         const float nan = std::numeric_limits<float>::quiet_NaN();
         std::memcpy(bytes.data(), &nan, sizeof(nan));
-      });
+      }});
   EXPECT_EQ(checks[2].state, CheckState::kFailed);
   EXPECT_THAT(checks[2].text, HasSubstr("non-finite"));
   EXPECT_EQ(checks[0].state, CheckState::kNote);
@@ -97,11 +102,11 @@ TEST(CheckForwardTest, LogitsThatAreNotFiniteFail) {
 }
 
 TEST(CheckForwardTest, LogitsThatAreAllEqualFail) {
-  const std::vector<Check> checks =
-      ForwardOf("llama_f32", [](const std::string& tensor, auto& bytes) {
+  const std::vector<Check> checks = ForwardOf(
+      "llama_f32", {.spoil = [](const std::string& tensor, auto& bytes) {
         if (tensor != "token_embd.weight") return;
         std::fill(bytes.begin(), bytes.end(), std::byte{0});
-      });
+      }});
   EXPECT_EQ(checks[2].state, CheckState::kFailed);
   EXPECT_THAT(checks[2].text, HasSubstr("all logits are equal"));
 }

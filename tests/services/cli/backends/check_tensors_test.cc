@@ -36,14 +36,18 @@ Check CheckOf(const char* model, const Spoil& spoil = nullptr) {
   return check.ok() ? *std::move(check) : Check();
 }
 
-// Makes the tensor zero from byte `begin` on, `n` bytes or all.
-Spoil ZeroFrom(const std::string& name, size_t begin = 0,
-               size_t n = std::string::npos) {
+// Makes all of the tensor zero.
+Spoil Zero(const std::string& name) {
   return [=](const std::string& tensor, std::vector<std::byte>& bytes) {
-    if (tensor != name) return;
-    const size_t end = n == std::string::npos ? bytes.size() : begin + n;
-    std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(begin),
-              bytes.begin() + static_cast<std::ptrdiff_t>(end), std::byte{0});
+    if (tensor == name) std::fill(bytes.begin(), bytes.end(), std::byte{0});
+  };
+}
+
+// Makes `n` bytes of the tensor zero from byte `begin` on.
+Spoil ZeroBytes(const std::string& name, std::ptrdiff_t begin,
+                std::ptrdiff_t n) {
+  return [=](const std::string& tensor, std::vector<std::byte>& bytes) {
+    if (tensor == name) std::fill_n(bytes.begin() + begin, n, std::byte{0});
   };
 }
 
@@ -97,18 +101,17 @@ TEST(CheckTensorsTest, AWeightBeyondF16FailsButAFactorOfARotationMayBe) {
 }
 
 TEST(CheckTensorsTest, AMatrixOfZerosFailsAndABiasOfZerosIsANote) {
-  const Check matrix =
-      CheckOf("qwen2_q8_0", ZeroFrom("blk.1.attn_output.weight"));
+  const Check matrix = CheckOf("qwen2_q8_0", Zero("blk.1.attn_output.weight"));
   EXPECT_EQ(matrix.state, CheckState::kFailed);
   EXPECT_THAT(matrix.findings,
               ElementsAre("blk.1.attn_output.weight: all values are zero"));
-  const Check bias = CheckOf("qwen2_q8_0", ZeroFrom("blk.1.attn_k.bias"));
+  const Check bias = CheckOf("qwen2_q8_0", Zero("blk.1.attn_k.bias"));
   EXPECT_EQ(bias.state, CheckState::kNote);
   EXPECT_THAT(bias.findings,
               ElementsAre("blk.1.attn_k.bias: all values are zero"));
   const Check expert =
       CheckOf("qwen3moe_q4_0",
-              ZeroFrom("blk.0.ffn_up_exps.weight", 2 * 64 * 54, 64 * 54));
+              ZeroBytes("blk.0.ffn_up_exps.weight", 2 * 64 * 54, 64 * 54));
   EXPECT_EQ(expert.state, CheckState::kNote);
   EXPECT_THAT(expert.findings,
               ElementsAre("blk.0.ffn_up_exps.weight: 1 of 9 matrices are all "

@@ -61,7 +61,7 @@ class SessionServiceTest : public ::testing::Test {
     if (!status.ok()) return status;
     return response.session();
   }
-  static absl::StatusOr<v1::Session> Open(const std::string& id = "",
+  static absl::StatusOr<v1::Session> Open(const std::string& id,
                                           const std::string& tenant = "") {
     v1::OpenSessionRequest request;
     request.set_session_id(id);

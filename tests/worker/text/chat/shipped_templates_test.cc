@@ -158,7 +158,7 @@ TEST(ShippedTemplatesTest, TheseCanBeCut) {
   std::vector<std::string> cut;
   for (const auto& entry : std::filesystem::directory_iterator(Folder())) {
     const std::string source = ReadText(entry.path());
-    const TemplateFixture fixture(source, ControlsOf(source));
+    const TemplateFixture fixture(source, {.controls = ControlsOf(source)});
     ASSERT_NE(fixture.program, nullptr) << entry.path();
     const std::string system = "Be brief.";
     for (const bool has_system : {false, true}) {

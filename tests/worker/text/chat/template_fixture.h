@@ -15,13 +15,17 @@
 
 namespace plimsoll::worker {
 
+// Ids 0 to 255 are the bytes, then come `controls`. The first is BOS, the
+// second ends a reply.
+struct TemplateVocab {
+  std::vector<std::string> controls;
+  std::vector<std::string> merges = {};  // pairs such as "a b"
+  bool adds_bos = false;
+};
+
 struct TemplateFixture {
-  // Ids 0 to 255 are the bytes, then come `controls`. The first is BOS, the
-  // second ends a reply. `merges` are pairs such as "a b".
-  TemplateFixture(absl::string_view source,
-                  const std::vector<std::string>& controls,
-                  const std::vector<std::string>& merges = {},
-                  bool adds_bos = false) {
+  TemplateFixture(absl::string_view source, const TemplateVocab& vocab) {
+    const auto& [controls, merges, adds_bos] = vocab;
     std::vector<FixtureToken> tokens;
     tokens.reserve(controls.size() + merges.size());
     for (const std::string& text : controls) {

@@ -28,20 +28,26 @@ constexpr absl::string_view kTurns =
 
 // A line feed and what follows may be one token, so seams matter.
 TemplateFixture Load(absl::string_view source) {
-  return TemplateFixture(source, {"<s>", "<end>", "<turn>", "<sys>", "<more>"},
-                         {"\xC4\x8A \xC4\x8A", "\xC4\x8A a", "h i"});
+  return TemplateFixture(
+      source, {.controls = {"<s>", "<end>", "<turn>", "<sys>", "<more>"},
+               .merges = {"\xC4\x8A \xC4\x8A", "\xC4\x8A a", "h i"}});
 }
 
+struct FrameSetup {
+  const std::string* system = nullptr;
+  absl::Time now = absl::UnixEpoch();
+  EncodeLimits limits = {};
+};
+
 absl::StatusOr<std::shared_ptr<const TemplateFrame>> Find(
-    const TemplateFixture& fixture, const std::string* system = nullptr,
-    absl::Time now = absl::UnixEpoch(), const EncodeLimits& limits = {}) {
-  return TemplateFrame::Find(*fixture.tokenizer, fixture.program, system, now,
-                             limits);
+    const TemplateFixture& fixture, const FrameSetup& setup = {}) {
+  return TemplateFrame::Find(*fixture.tokenizer, fixture.program, setup.system,
+                             setup.now, setup.limits);
 }
 
 // Why sessions cannot have the template.
 std::string Why(absl::string_view source, const std::string* system = nullptr) {
-  const auto frame = Find(Load(source), system);
+  const auto frame = Find(Load(source), {.system = system});
   EXPECT_EQ(frame.status().code(), absl::StatusCode::kUnimplemented)
       << frame.status();
   EXPECT_THAT(std::string(frame.status().message()),
@@ -72,7 +78,7 @@ Ids Whole(const TemplateFixture& fixture, const std::string* system,
 void ExpectPiecesAreTheWhole(const TemplateFixture& fixture,
                              const std::string* system,
                              const std::vector<ProbeTurn>& turns) {
-  const auto frame = Find(fixture, system);
+  const auto frame = Find(fixture, {.system = system});
   ASSERT_TRUE(frame.ok()) << frame.status();
   const ChatFrame& pieces = (*frame)->ids();
   EXPECT_TRUE(pieces.after_user.empty());
@@ -137,8 +143,8 @@ TEST(TemplateFrameTest, AnyControlTokenIsABorder) {
       "{% for m in messages %}{% if m.role == 'user' %}Q: {{ m.content }}"
       "<turn>A: {% else %}{{ m.content }}<end>{% endif %}{% endfor %}";
   ExpectPiecesAreTheWhole(Load(kNone), nullptr, HostileTurns());
-  const TemplateFixture adds_bos(kNone, {"<s>", "<end>", "<turn>"}, {},
-                                 /*adds_bos=*/true);
+  const TemplateFixture adds_bos(
+      kNone, {.controls = {"<s>", "<end>", "<turn>"}, .adds_bos = true});
   ExpectPiecesAreTheWhole(adds_bos, nullptr, HostileTurns());
   const auto frame = Find(adds_bos);
   ASSERT_TRUE(frame.ok()) << frame.status();
@@ -163,7 +169,7 @@ TEST(TemplateFrameTest, ADateStaysThatOfTheOpening) {
   const TemplateFixture fixture =
       Load(Changed("{{ bos_token }}", "{{ strftime_now('%Y') }}<sys>"));
   const auto opening = [&](absl::Time now) {
-    const auto frame = Find(fixture, nullptr, now);
+    const auto frame = Find(fixture, {.now = now});
     EXPECT_TRUE(frame.ok()) << frame.status();
     EXPECT_TRUE((*frame)->EncodeMessage(*fixture.tokenizer, "hi").ok());
     return std::string((*frame)->text().opening.text().substr(0, 4));
@@ -183,8 +189,9 @@ TEST(TemplateFrameTest, RefusesTemplatesThatRefuseChats) {
   const std::string system = "S";
   const TemplateFixture fixture = Load(
       Changed("<sys>{{ m.content }}", "{{ raise_exception('no system') }}"));
-  EXPECT_THAT(std::string(Find(fixture, &system).status().message()),
-              HasSubstr("no system"));
+  EXPECT_THAT(
+      std::string(Find(fixture, {.system = &system}).status().message()),
+      HasSubstr("no system"));
   EXPECT_TRUE(Find(fixture).ok());
 }
 
@@ -347,8 +354,8 @@ TEST(TemplateFrameTest, BytesAreComparedBeforeAnythingIsRendered) {
   const int64_t span = fixture.tokenizer->longest_span();
   const std::string text(static_cast<size_t>(1'000 * span) + 1, 'x');
   const auto found = [&](int64_t max_tokens) {
-    return Find(fixture, &text, absl::UnixEpoch(),
-                {.max_tokens = max_tokens, .stop = stop})
+    return Find(fixture, {.system = &text,
+                          .limits = {.max_tokens = max_tokens, .stop = stop}})
         .status()
         .code();
   };

@@ -65,18 +65,21 @@ std::string Gpt2() {
 }
 
 // Llama 3's expression and those that differ in `\p{N}{1,3}` and `[\r\n]*`.
-std::string Llama3(absl::string_view digits,
-                   absl::string_view after_signs = "[\\r\\n]*",
-                   absl::string_view marks = "") {
+struct Llama3Parts {
+  absl::string_view digits;
+  absl::string_view after_signs = "[\\r\\n]*";
+  absl::string_view marks = "";
+};
+
+std::string Llama3(const Llama3Parts& parts) {
+  const auto& [digits, after_signs, marks] = parts;
   return absl::StrCat("[^\\r\\n\\p{L}\\p{N}]?[\\p{L}", marks, "]+|\\p{N}",
                       digits, "| ?[^", kSpace, "\\p{L}", marks, "\\p{N}]+",
                       after_signs, "|", LinesAndSpaces());
 }
 
-std::string Llama3WithEndings(absl::string_view digits,
-                              absl::string_view after_signs = "[\\r\\n]*",
-                              absl::string_view marks = "") {
-  return absl::StrCat(kAnyEnding, "|", Llama3(digits, after_signs, marks));
+std::string Llama3WithEndings(const Llama3Parts& parts) {
+  return absl::StrCat(kAnyEnding, "|", Llama3(parts));
 }
 
 // GPT-4o's expression and those that differ in some parts. `none_of` is no part
@@ -122,13 +125,13 @@ std::vector<std::string> ExpressionsOf(absl::string_view name) {
       {"gpt-2", {Gpt2()}},
       {"smollm", {"\\p{N}", Gpt2()}},
       {"falcon", {"[\\p{P}\\$\\+<=>\\^~\\|`]+", Gpt2(), "[0-9][0-9][0-9]"}},
-      {"llama-bpe", {Llama3WithEndings("{1,3}")}},
-      {"qwen2", {Llama3WithEndings("")}},
-      {"qwen35", {Llama3WithEndings("", "[\\r\\n]*", "\\p{M}")}},
-      {"seed-coder", {Llama3WithEndings("", "")}},
-      {"ufakzeka", {Llama3("")}},
-      {"laguna", {"[^\\n]+|[\\n]+", Llama3WithEndings("")}},
-      {"minicpm5", {"\\p{N}{1,3}", Llama3WithEndings("+")}},
+      {"llama-bpe", {Llama3WithEndings({.digits = "{1,3}"})}},
+      {"qwen2", {Llama3WithEndings({.digits = ""})}},
+      {"qwen35", {Llama3WithEndings({.digits = "", .marks = "\\p{M}"})}},
+      {"seed-coder", {Llama3WithEndings({.digits = "", .after_signs = ""})}},
+      {"ufakzeka", {Llama3({.digits = ""})}},
+      {"laguna", {"[^\\n]+|[\\n]+", Llama3WithEndings({.digits = ""})}},
+      {"minicpm5", {"\\p{N}{1,3}", Llama3WithEndings({.digits = "+"})}},
       {"gpt-4o", {Gpt4o("{1,3}", "[\\r\\n/]*", any_ending)}},
       {"tekken", {Gpt4o("", "[\\r\\n/]*", "")}},
       {"kimi-k2",
