@@ -141,7 +141,8 @@ class RemoteTextCallTest : public ::testing::Test {
   void BeginStream(HttpClient& client) const {
     client.Send(client.Request(
         "POST", "/v1/chat/completions",
-        R"({"messages":[{"role":"user","content":"hi"}],"stream":true})"));
+        {.body =
+             R"({"messages":[{"role":"user","content":"hi"}],"stream":true})"}));
     while (n_calls() == 0) absl::SleepFor(absl::Milliseconds(1));
   }
 
@@ -312,7 +313,8 @@ TEST_F(RemoteTextCallTest, AClientThatDoesNotReadPausesItsWorker) {
   HttpClient client(front_->address(), /*receive_bytes=*/4'096);
   client.Send(client.Request(
       "POST", "/v1/chat/completions",
-      R"({"messages":[{"role":"user","content":"hi"}],"stream":true})"));
+      {.body =
+           R"({"messages":[{"role":"user","content":"hi"}],"stream":true})"}));
   int before = -1;
   while (n_written == 0 || n_written != before) {
     before = n_written;

@@ -16,21 +16,27 @@
 
 namespace plimsoll::services {
 
-// A server whose handler says what it was asked.
-struct EchoServer {
-  static void Echo(HttpRequest request, std::shared_ptr<HttpReply> reply) {
-    reply->Send({.body = absl::StrCat(request.method, " ", request.path, " ",
-                                      request.body)});
-  }
+// Says what it was asked.
+inline void Echo(HttpRequest request, std::shared_ptr<HttpReply> reply) {
+  reply->Send({.body = absl::StrCat(request.method, " ", request.path, " ",
+                                    request.body)});
+}
 
-  explicit EchoServer(const HttpLimits& limits = {}, HttpHandler handler = Echo,
-                      ServerTls tls = {})
+struct EchoSetup {
+  HttpLimits limits = {};
+  HttpHandler handler = Echo;
+  ServerTls tls = {};
+};
+
+// A server whose handler is Echo, if a test gives it no other.
+struct EchoServer {
+  explicit EchoServer(EchoSetup setup = {})
       : server(*HttpServer::Start({.listen = "127.0.0.1:0",
                                    .allowed_hosts = {"models.lan"},
                                    .allowed_origins = {"https://chat.lan"},
-                                   .tls = std::move(tls),
-                                   .limits = limits},
-                                  messages, std::move(handler))) {}
+                                   .tls = std::move(setup.tls),
+                                   .limits = setup.limits},
+                                  messages, std::move(setup.handler))) {}
 
   HttpClient Connect() const { return HttpClient(server->address()); }
   void AwaitConnections(size_t n) const {

@@ -89,8 +89,8 @@ TEST_F(FrontTest, ThePageIsSentOnce) {
   const std::string tag(FindPageFile("/")->etag);
   EXPECT_THAT(page.head, HasSubstr(absl::StrCat("etag: ", tag)));
   HttpClient client(front_->address());
-  client.Send(client.Request("GET", "/", "",
-                             absl::StrCat("If-None-Match: ", tag, "\r\n")));
+  client.Send(client.Request(
+      "GET", "/", {.headers = absl::StrCat("If-None-Match: ", tag, "\r\n")}));
   const ClientReply same = client.Read();
   EXPECT_EQ(same.status, 304);
   EXPECT_THAT(same.head, Not(HasSubstr("content-length")));
@@ -349,7 +349,8 @@ TEST_F(FrontTest, AClientThatGoesAwayFreesItsSlot) {
   HttpClient client(front_->address());
   client.Send(client.Request(
       "POST", "/v1/completions",
-      R"({"model":"a","prompt":"a","stream":true,"ignore_eos":true})"));
+      {.body =
+           R"({"model":"a","prompt":"a","stream":true,"ignore_eos":true})"}));
   EXPECT_EQ(client.Read(/*has_body=*/false).status, 200);
   client.Close();
   AwaitIdle();
@@ -357,9 +358,9 @@ TEST_F(FrontTest, AClientThatGoesAwayFreesItsSlot) {
 
 TEST_F(FrontTest, AClientThatGoesAwayBeforeAWholeReplyFreesItsSlot) {
   HttpClient client(front_->address());
-  client.Send(
-      client.Request("POST", "/v1/completions",
-                     R"({"model":"a","prompt":"a","n":16,"ignore_eos":true})"));
+  client.Send(client.Request(
+      "POST", "/v1/completions",
+      {.body = R"({"model":"a","prompt":"a","n":16,"ignore_eos":true})"}));
   while (registry_->List()[0].ready->load.running == 0) {
     absl::SleepFor(absl::Milliseconds(1));
   }
@@ -369,8 +370,9 @@ TEST_F(FrontTest, AClientThatGoesAwayBeforeAWholeReplyFreesItsSlot) {
 
 TEST_F(FrontTest, ADrainWaitsForReplies) {
   HttpClient client(front_->address());
-  client.Send(client.Request("POST", "/v1/completions",
-                             Completion(R"({"prompt":"a","stream":true})")));
+  client.Send(
+      client.Request("POST", "/v1/completions",
+                     {.body = Completion(R"({"prompt":"a","stream":true})")}));
   EXPECT_EQ(client.Read(/*has_body=*/false).status, 200);
   front_->Drain(absl::Seconds(20), [] { ADD_FAILURE() << "it took long"; });
   std::string body;

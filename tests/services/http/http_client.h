@@ -26,6 +26,12 @@ struct ClientReply {
   std::string body;  // without the marks of chunks
 };
 
+// What a request has besides its method and its target.
+struct ClientContent {
+  std::string body = "";
+  std::string headers = "";  // whole lines
+};
+
 // One connection. Reads wait for 20 s at most.
 class HttpClient {
  public:
@@ -68,8 +74,8 @@ class HttpClient {
 
   // The bytes of a request.
   std::string Request(const std::string& method, const std::string& target,
-                      const std::string& body = "",
-                      const std::string& headers = "") const {
+                      const ClientContent& content = {}) const {
+    const auto& [body, headers] = content;
     const std::string host = absl::StrContains(headers, "Host:")
                                  ? ""
                                  : absl::StrCat("Host: ", address_, "\r\n");
@@ -82,7 +88,7 @@ class HttpClient {
   }
   ClientReply Post(const std::string& target, const std::string& body,
                    const std::string& headers = "") {
-    Send(Request("POST", target, body, headers));
+    Send(Request("POST", target, {.body = body, .headers = headers}));
     return Read();
   }
 

@@ -49,24 +49,25 @@ TEST(HttpServerTest, AHeadHasNoBody) {
 }
 
 TEST(HttpServerTest, LimitsTheHeaders) {
-  const EchoServer echo({.header_bytes = 1'024});
+  const EchoServer echo({.limits = {.header_bytes = 1'024}});
   const HttpClient probe(echo.server->address());
-  const size_t frame = probe.Request("GET", "/", "", "X: \r\n").size();
+  const size_t frame = probe.Request("GET", "/", {.headers = "X: \r\n"}).size();
   HttpClient at = echo.Connect();
-  at.Send(
-      at.Request("GET", "/", "",
-                 absl::StrCat("X: ", std::string(1'024 - frame, 'x'), "\r\n")));
+  at.Send(at.Request("GET", "/",
+                     {.headers = absl::StrCat(
+                          "X: ", std::string(1'024 - frame, 'x'), "\r\n")}));
   EXPECT_EQ(at.Read().status, 200);
   HttpClient past = echo.Connect();
   past.Send(past.Request(
-      "GET", "/", "",
-      absl::StrCat("X: ", std::string(1'025 - frame, 'x'), "\r\n")));
+      "GET", "/",
+      {.headers =
+           absl::StrCat("X: ", std::string(1'025 - frame, 'x'), "\r\n")}));
   EXPECT_EQ(past.Read().status, 431);
   EXPECT_TRUE(past.IsClosed());
 }
 
 TEST(HttpServerTest, LimitsTheTarget) {
-  const EchoServer echo({.target_bytes = 10});
+  const EchoServer echo({.limits = {.target_bytes = 10}});
   HttpClient client = echo.Connect();
   EXPECT_EQ(client.Get("/" + std::string(9, 'a')).status, 200);
   EXPECT_EQ(client.Get("/" + std::string(10, 'a')).status, 414);
@@ -74,7 +75,7 @@ TEST(HttpServerTest, LimitsTheTarget) {
 }
 
 TEST(HttpServerTest, LimitsTheBody) {
-  const EchoServer echo({.body_bytes = 1'000});
+  const EchoServer echo({.limits = {.body_bytes = 1'000}});
   HttpClient client = echo.Connect();
   EXPECT_EQ(client.Post("/", std::string(1'000, 'b')).status, 200);
   EXPECT_EQ(client.Post("/", std::string(1'001, 'b')).status, 413);
@@ -82,7 +83,7 @@ TEST(HttpServerTest, LimitsTheBody) {
 }
 
 TEST(HttpServerTest, LimitsABodyOfChunks) {
-  const EchoServer echo({.body_bytes = 16});
+  const EchoServer echo({.limits = {.body_bytes = 16}});
   HttpClient client = echo.Connect();
   const std::string head =
       absl::StrCat("POST / HTTP/1.1\r\nHost: ", echo.server->address(),
@@ -94,13 +95,13 @@ TEST(HttpServerTest, LimitsABodyOfChunks) {
 }
 
 TEST(HttpServerTest, ARefusedClientReadsWhyWhileItStillSends) {
-  const EchoServer echo({.body_bytes = 1'000});
+  const EchoServer echo({.limits = {.body_bytes = 1'000}});
   HttpClient client = echo.Connect();
   EXPECT_EQ(client.Post("/", std::string(1 << 20, 'b')).status, 413);
 }
 
 TEST(HttpServerTest, LimitsTheConnections) {
-  const EchoServer echo({.connections = 2});
+  const EchoServer echo({.limits = {.connections = 2}});
   HttpClient one = echo.Connect();
   HttpClient two = echo.Connect();
   EXPECT_EQ(one.Get("/").status, 200);
@@ -115,7 +116,7 @@ TEST(HttpServerTest, LimitsTheConnections) {
 }
 
 TEST(HttpServerTest, LimitsTheRequestsOfAConnection) {
-  const EchoServer echo({.requests_per_connection = 2});
+  const EchoServer echo({.limits = {.requests_per_connection = 2}});
   HttpClient client = echo.Connect();
   EXPECT_THAT(client.Get("/").head, HasSubstr("connection: keep-alive"));
   EXPECT_THAT(client.Get("/").head, HasSubstr("connection: close"));
@@ -123,14 +124,14 @@ TEST(HttpServerTest, LimitsTheRequestsOfAConnection) {
 }
 
 TEST(HttpServerTest, ClosesIdleConnections) {
-  const EchoServer echo({.idle_time = absl::Milliseconds(50)});
+  const EchoServer echo({.limits = {.idle_time = absl::Milliseconds(50)}});
   HttpClient client = echo.Connect();
   EXPECT_EQ(client.Get("/").status, 200);
   EXPECT_TRUE(client.IsClosed());
 }
 
 TEST(HttpServerTest, ClosesConnectionsWhoseHeadersTakeTooLong) {
-  const EchoServer echo({.header_time = absl::Milliseconds(50)});
+  const EchoServer echo({.limits = {.header_time = absl::Milliseconds(50)}});
   HttpClient silent = echo.Connect();
   HttpClient slow = echo.Connect();
   slow.Send("GET / HT");
@@ -139,7 +140,7 @@ TEST(HttpServerTest, ClosesConnectionsWhoseHeadersTakeTooLong) {
 }
 
 TEST(HttpServerTest, ClosesConnectionsWhoseBodiesTakeTooLong) {
-  const EchoServer echo({.body_time = absl::Milliseconds(50)});
+  const EchoServer echo({.limits = {.body_time = absl::Milliseconds(50)}});
   HttpClient client = echo.Connect();
   client.Send(absl::StrCat("POST / HTTP/1.1\r\nHost: ", echo.server->address(),
                            "\r\nContent-Length: 2\r\n\r\nx"));
@@ -179,8 +180,8 @@ TEST(HttpServerTest, RefusesOtherHosts) {
   for (const auto& [host, status] : std::vector<std::pair<std::string, int>>{
            {"localhost:1", 200}, {"models.lan", 200}, {"evil.example", 403}}) {
     HttpClient client = echo.Connect();
-    client.Send(
-        client.Request("GET", "/", "", absl::StrCat("Host: ", host, "\r\n")));
+    client.Send(client.Request(
+        "GET", "/", {.headers = absl::StrCat("Host: ", host, "\r\n")}));
     EXPECT_EQ(client.Read().status, status) << host;
   }
   HttpClient none = echo.Connect();
@@ -216,7 +217,7 @@ TEST(HttpServerTest, AnswersARequestThatCameTooEarlyNoMore) {
 
 TEST(HttpServerTest, CountsTheMemoryOfBodies) {
   ByteBudget small(1 << 10);
-  const auto server = *HttpServer::Start({}, small, EchoServer::Echo);
+  const auto server = *HttpServer::Start({}, small, Echo);
   HttpClient client(server->address());
   const int64_t most = small.max_share_bytes();
   EXPECT_EQ(
@@ -232,11 +233,12 @@ TEST(HttpServerTest, StreamsEventsAsTheyCome) {
   const auto events = std::make_shared<TestEvents>();
   std::shared_ptr<HttpReply> reply;
   absl::Notification called;
-  const EchoServer echo({}, [&](HttpRequest, std::shared_ptr<HttpReply> given) {
-    given->Stream(events);
-    reply = std::move(given);
-    called.Notify();
-  });
+  const EchoServer echo(
+      {.handler = [&](HttpRequest, std::shared_ptr<HttpReply> given) {
+        given->Stream(events);
+        reply = std::move(given);
+        called.Notify();
+      }});
   HttpClient client = echo.Connect();
   client.Send(client.Request("GET", "/"));
   called.WaitForNotification();
@@ -256,17 +258,18 @@ TEST(HttpServerTest, StreamsEventsAsTheyCome) {
 TEST(HttpServerTest, RepeatsUntilItIsToldToStop) {
   const auto events = std::make_shared<TestEvents>();
   std::atomic<int> n_calls = 0;
-  const EchoServer echo({.notice_time = absl::Milliseconds(1)},
-                        [&](HttpRequest, std::shared_ptr<HttpReply> given) {
-                          // It lives as long as the reply has not ended.
-                          HttpReply* const reply = given.get();
-                          reply->Repeat([&, reply] {
-                            if (n_calls == 0) reply->Stream(events);
-                            events->Add("+", /*is_last=*/++n_calls == 3);
-                            reply->Wake();
-                            return n_calls < 3;
-                          });
-                        });
+  const EchoServer echo(
+      {.limits = {.notice_time = absl::Milliseconds(1)},
+       .handler = [&](HttpRequest, std::shared_ptr<HttpReply> given) {
+         // It lives as long as the reply has not ended.
+         HttpReply* const reply = given.get();
+         reply->Repeat([&, reply] {
+           if (n_calls == 0) reply->Stream(events);
+           events->Add("+", /*is_last=*/++n_calls == 3);
+           reply->Wake();
+           return n_calls < 3;
+         });
+       }});
   HttpClient client = echo.Connect();
   EXPECT_EQ(client.Get("/").body, "+++");
   EXPECT_EQ(n_calls, 3);
@@ -275,15 +278,16 @@ TEST(HttpServerTest, RepeatsUntilItIsToldToStop) {
 TEST(HttpServerTest, RepeatsNothingOnceTheReplyHasEnded) {
   std::atomic<int> n_calls = 0;
   std::atomic<int> n_requests = 0;
-  const EchoServer echo({.notice_time = absl::Milliseconds(1)},
-                        [&](HttpRequest, std::shared_ptr<HttpReply> given) {
-                          HttpReply* const reply = given.get();
-                          if (++n_requests > 1) return reply->Send({});
-                          reply->Repeat([&, reply] {
-                            if (++n_calls == 1) reply->Send({});
-                            return true;
-                          });
-                        });
+  const EchoServer echo(
+      {.limits = {.notice_time = absl::Milliseconds(1)},
+       .handler = [&](HttpRequest, std::shared_ptr<HttpReply> given) {
+         HttpReply* const reply = given.get();
+         if (++n_requests > 1) return reply->Send({});
+         reply->Repeat([&, reply] {
+           if (++n_calls == 1) reply->Send({});
+           return true;
+         });
+       }});
   HttpClient client = echo.Connect();
   EXPECT_EQ(client.Get("/").status, 200);
   EXPECT_EQ(client.Get("/").status, 200) << "the first reply has ended";
@@ -297,13 +301,14 @@ TEST(HttpServerTest, AClientThatReadsNothingIsNotAskedForAndIsDropped) {
   std::shared_ptr<HttpReply> reply;
   absl::Notification called;
   absl::Notification gone;
-  const EchoServer echo({.reader_time = absl::Milliseconds(200)},
-                        [&](HttpRequest, std::shared_ptr<HttpReply> given) {
-                          given->OnGone([&gone] { gone.Notify(); });
-                          given->Stream(events);
-                          reply = std::move(given);
-                          called.Notify();
-                        });
+  const EchoServer echo(
+      {.limits = {.reader_time = absl::Milliseconds(200)},
+       .handler = [&](HttpRequest, std::shared_ptr<HttpReply> given) {
+         given->OnGone([&gone] { gone.Notify(); });
+         given->Stream(events);
+         reply = std::move(given);
+         called.Notify();
+       }});
   HttpClient client(echo.server->address(), /*receive_bytes=*/4'096);
   client.Send(client.Request("GET", "/"));
   called.WaitForNotification();
@@ -320,11 +325,12 @@ TEST(HttpServerTest, SaysThatAClientIsGone) {
   absl::Notification gone;
   absl::Notification called;
   std::shared_ptr<HttpReply> reply;
-  const EchoServer echo({}, [&](HttpRequest, std::shared_ptr<HttpReply> given) {
-    given->OnGone([&gone] { gone.Notify(); });
-    reply = std::move(given);
-    called.Notify();
-  });
+  const EchoServer echo(
+      {.handler = [&](HttpRequest, std::shared_ptr<HttpReply> given) {
+        given->OnGone([&gone] { gone.Notify(); });
+        reply = std::move(given);
+        called.Notify();
+      }});
   HttpClient client = echo.Connect();
   client.Send(client.Request("GET", "/"));
   called.WaitForNotification();
@@ -339,13 +345,12 @@ TEST(HttpServerTest, SaysThatAClientIsGone) {
 TEST(HttpServerTest, DrainsIdleConnectionsAtOnceAndOthersAfterTheirReplies) {
   std::shared_ptr<HttpReply> reply;
   absl::Notification called;
-  EchoServer echo({},
-                  [&](HttpRequest request, std::shared_ptr<HttpReply> given) {
-                    if (request.path == "/now")
-                      return given->Send({.body = "now"});
-                    reply = std::move(given);
-                    called.Notify();
-                  });
+  EchoServer echo(
+      {.handler = [&](HttpRequest request, std::shared_ptr<HttpReply> given) {
+        if (request.path == "/now") return given->Send({.body = "now"});
+        reply = std::move(given);
+        called.Notify();
+      }});
   HttpClient idle = echo.Connect();
   EXPECT_EQ(idle.Get("/now").status, 200);
   HttpClient busy = echo.Connect();
@@ -363,11 +368,11 @@ TEST(HttpServerTest, AReplyMayOutliveTheServer) {
   std::shared_ptr<HttpReply> reply;
   absl::Notification called;
   {
-    const EchoServer echo({},
-                          [&](HttpRequest, std::shared_ptr<HttpReply> given) {
-                            reply = std::move(given);
-                            called.Notify();
-                          });
+    const EchoServer echo(
+        {.handler = [&](HttpRequest, std::shared_ptr<HttpReply> given) {
+          reply = std::move(given);
+          called.Notify();
+        }});
     HttpClient client = echo.Connect();
     client.Send(client.Request("GET", "/"));
     called.WaitForNotification();
@@ -378,17 +383,15 @@ TEST(HttpServerTest, AReplyMayOutliveTheServer) {
 
 TEST(HttpServerTest, RefusesAddressesThatItCannotListenOn) {
   ByteBudget messages(1 << 20);
-  const auto first = HttpServer::Start({}, messages, EchoServer::Echo);
+  const auto first = HttpServer::Start({}, messages, Echo);
   ASSERT_TRUE(first.ok());
-  EXPECT_EQ(HttpServer::Start({.listen = (*first)->address()}, messages,
-                              EchoServer::Echo)
+  EXPECT_EQ(HttpServer::Start({.listen = (*first)->address()}, messages, Echo)
                 .status()
                 .code(),
             absl::StatusCode::kUnavailable);
-  EXPECT_EQ(HttpServer::Start({.listen = "8080"}, messages, EchoServer::Echo)
-                .status()
-                .code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      HttpServer::Start({.listen = "8080"}, messages, Echo).status().code(),
+      absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

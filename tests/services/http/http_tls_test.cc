@@ -79,7 +79,7 @@ class HttpTlsTest : public ::testing::Test {
 };
 
 TEST_F(HttpTlsTest, AnswersRequestsOneAfterTheOther) {
-  const EchoServer echo({}, EchoServer::Echo, Server());
+  const EchoServer echo({.tls = Server()});
   TlsClient client = Connect(echo);
   ASSERT_TRUE(client.is_connected());
   EXPECT_EQ(client.Get("/a?b=c").body, "GET /a ");
@@ -89,7 +89,7 @@ TEST_F(HttpTlsTest, AnswersRequestsOneAfterTheOther) {
 }
 
 TEST_F(HttpTlsTest, SpeaksNewVersionsOnly) {
-  const EchoServer echo({}, EchoServer::Echo, Server());
+  const EchoServer echo({.tls = Server()});
   EXPECT_EQ(Connect(echo).version(), "TLSv1.3");
   TlsClient older(echo.server->address(), Client(), {.newest = TLS1_2_VERSION});
   EXPECT_EQ(older.version(), "TLSv1.2");
@@ -100,7 +100,7 @@ TEST_F(HttpTlsTest, SpeaksNewVersionsOnly) {
 }
 
 TEST_F(HttpTlsTest, AgreesOnHttpOnly) {
-  const EchoServer echo({}, EchoServer::Echo, Server());
+  const EchoServer echo({.tls = Server()});
   const TlsClient http(echo.server->address(), Client(),
                        {.protocol = "http/1.1"});
   EXPECT_EQ(http.protocol(), "http/1.1");
@@ -110,21 +110,21 @@ TEST_F(HttpTlsTest, AgreesOnHttpOnly) {
 }
 
 TEST_F(HttpTlsTest, AClientThatTrustsAnotherCaGoes) {
-  const EchoServer echo({}, EchoServer::Echo, Server());
+  const EchoServer echo({.tls = Server()});
   EXPECT_FALSE(TlsClient(echo.server->address(), {.ca = File("other-ca.pem")})
                    .is_connected());
   EXPECT_EQ(Connect(echo).Get("/").status, 200);
 }
 
 TEST_F(HttpTlsTest, TakesOnlyClientsWithACertificateOfTheCa) {
-  const EchoServer echo({}, EchoServer::Echo, ServerThatAsks());
+  const EchoServer echo({.tls = ServerThatAsks()});
   EXPECT_EQ(Connect(echo, "client").Get("/").status, 200);
   EXPECT_EQ(Connect(echo).Get("/").status, 0);
   EXPECT_EQ(Connect(echo, "stranger").Get("/").status, 0);
 }
 
 TEST_F(HttpTlsTest, TellsAClientWithoutTlsWhatToDo) {
-  const EchoServer echo({}, EchoServer::Echo, Server());
+  const EchoServer echo({.tls = Server()});
   HttpClient plain = echo.Connect();
   const ClientReply reply = plain.Get("/");
   EXPECT_EQ(reply.status, 400);
@@ -133,7 +133,7 @@ TEST_F(HttpTlsTest, TellsAClientWithoutTlsWhatToDo) {
 }
 
 TEST_F(HttpTlsTest, GarbageHarmsNobody) {
-  const EchoServer echo({}, EchoServer::Echo, Server());
+  const EchoServer echo({.tls = Server()});
   TlsClient other = Connect(echo);
   for (const std::string& bytes :
        {std::string("hello\r\n\r\n"),
@@ -150,8 +150,8 @@ TEST_F(HttpTlsTest, GarbageHarmsNobody) {
 }
 
 TEST_F(HttpTlsTest, ClosesHandshakesThatTakeTooLong) {
-  const EchoServer echo({.handshake_time = absl::Milliseconds(50)},
-                        EchoServer::Echo, Server());
+  const EchoServer echo(
+      {.limits = {.handshake_time = absl::Milliseconds(50)}, .tls = Server()});
   HttpClient silent = echo.Connect();
   HttpClient slow = echo.Connect();
   slow.Send("\x16\x03\x01");
@@ -161,9 +161,9 @@ TEST_F(HttpTlsTest, ClosesHandshakesThatTakeTooLong) {
 }
 
 TEST_F(HttpTlsTest, AHandshakeMayTakeItsTime) {
-  const EchoServer echo({.handshake_time = absl::Seconds(20),
-                         .header_time = absl::Milliseconds(50)},
-                        EchoServer::Echo, Server());
+  const EchoServer echo({.limits = {.handshake_time = absl::Seconds(20),
+                                    .header_time = absl::Milliseconds(50)},
+                         .tls = Server()});
   HttpClient silent = echo.Connect();
   TlsClient idle = Connect(echo);
   EXPECT_TRUE(idle.IsClosed()) << "the time for headers begins behind it";
@@ -171,7 +171,7 @@ TEST_F(HttpTlsTest, AHandshakeMayTakeItsTime) {
 }
 
 TEST_F(HttpTlsTest, LimitsTheConnections) {
-  const EchoServer echo({.tls_connections = 2}, EchoServer::Echo, Server());
+  const EchoServer echo({.limits = {.tls_connections = 2}, .tls = Server()});
   TlsClient one = Connect(echo);
   TlsClient two = Connect(echo);
   EXPECT_EQ(one.Get("/").status, 200);
@@ -183,7 +183,7 @@ TEST_F(HttpTlsTest, LimitsTheConnections) {
 }
 
 TEST_F(HttpTlsTest, HandshakesThatNeverEndKeepNobodyOut) {
-  const EchoServer echo({.tls_connections = 2}, EchoServer::Echo, Server());
+  const EchoServer echo({.limits = {.tls_connections = 2}, .tls = Server()});
   std::deque<HttpClient> open;
   for (int i = 0; i < 5; ++i) open.emplace_back(echo.server->address());
   TlsClient client = Connect(echo);
@@ -227,7 +227,7 @@ TEST_F(HttpTlsTest, ABadFileKeepsWhatWasReadLastAndIsLoggedOnce) {
 }
 
 TEST_F(HttpTlsTest, AServerReadsItsFilesAgain) {
-  const EchoServer echo({}, EchoServer::Echo, Server());
+  const EchoServer echo({.tls = Server()});
   TlsClient before = Connect(echo);
   WriteServer();
   while (Connect(echo).serial() == before.serial()) {
@@ -239,7 +239,7 @@ TEST_F(HttpTlsTest, AServerReadsItsFilesAgain) {
 TEST_F(HttpTlsTest, RefusesBadFilesAtTheStart) {
   ByteBudget messages(1 << 20);
   const auto start = [&](const ServerTls& tls) {
-    return HttpServer::Start({.tls = tls}, messages, EchoServer::Echo).status();
+    return HttpServer::Start({.tls = tls}, messages, Echo).status();
   };
   EXPECT_THAT(start({.cert = File("server.pem")}).ToString(),
               HasSubstr("--tls-key"));
@@ -257,13 +257,13 @@ TEST_F(HttpTlsTest, SaysThatAClientIsGone) {
     absl::Notification called;
     std::shared_ptr<HttpReply> reply;
     const EchoServer echo(
-        {},
-        [&](HttpRequest, std::shared_ptr<HttpReply> given) {
-          given->OnGone([&gone] { gone.Notify(); });
-          reply = std::move(given);
-          called.Notify();
-        },
-        Server());
+        {.handler =
+             [&](HttpRequest, std::shared_ptr<HttpReply> given) {
+               given->OnGone([&gone] { gone.Notify(); });
+               reply = std::move(given);
+               called.Notify();
+             },
+         .tls = Server()});
     TlsClient client = Connect(echo);
     client.Send(client.Request("GET", "/"));
     called.WaitForNotification();
@@ -279,16 +279,16 @@ TEST_F(HttpTlsTest, StreamsEventsAndThenTheNextRequest) {
   std::shared_ptr<HttpReply> reply;
   absl::Notification called;
   const EchoServer echo(
-      {},
-      [&](HttpRequest request, std::shared_ptr<HttpReply> given) {
-        if (request.path != "/stream") {
-          return EchoServer::Echo(std::move(request), std::move(given));
-        }
-        given->Stream(events);
-        reply = std::move(given);
-        called.Notify();
-      },
-      Server());
+      {.handler =
+           [&](HttpRequest request, std::shared_ptr<HttpReply> given) {
+             if (request.path != "/stream") {
+               return Echo(std::move(request), std::move(given));
+             }
+             given->Stream(events);
+             reply = std::move(given);
+             called.Notify();
+           },
+       .tls = Server()});
   TlsClient client = Connect(echo);
   client.Send(client.Request("GET", "/stream"));
   called.WaitForNotification();
@@ -303,13 +303,13 @@ TEST_F(HttpTlsTest, StreamsEventsAndThenTheNextRequest) {
 }
 
 TEST_F(HttpTlsTest, ARefusedClientReadsWhyWhileItStillSends) {
-  const EchoServer echo({.body_bytes = 1'000}, EchoServer::Echo, Server());
+  const EchoServer echo({.limits = {.body_bytes = 1'000}, .tls = Server()});
   TlsClient client = Connect(echo);
   EXPECT_EQ(client.Post("/", std::string(1 << 18, 'b')).status, 413);
 }
 
 TEST_F(HttpTlsTest, AnswersARequestThatCameTooEarlyNoMore) {
-  const EchoServer echo({}, EchoServer::Echo, Server());
+  const EchoServer echo({.tls = Server()});
   TlsClient client = Connect(echo);
   client.Send(client.Request("GET", "/one") + client.Request("GET", "/two"));
   EXPECT_EQ(client.Read().body, "GET /one ");
@@ -317,7 +317,7 @@ TEST_F(HttpTlsTest, AnswersARequestThatCameTooEarlyNoMore) {
 }
 
 TEST_F(HttpTlsTest, Drains) {
-  const EchoServer echo({}, EchoServer::Echo, Server());
+  const EchoServer echo({.tls = Server()});
   HttpClient silent = echo.Connect();
   TlsClient idle = Connect(echo);
   EXPECT_EQ(idle.Get("/").status, 200);

@@ -84,7 +84,8 @@ TEST(MetricsServerTest, HasNothingElse) {
 TEST(MetricsServerTest, OnLoopbackNoPageGetsThemByAName) {
   const auto local = StartOn("127.0.0.1:0");
   HttpClient client(local->address());
-  client.Send(client.Request("GET", "/metrics", "", "Host: evil.example\r\n"));
+  client.Send(
+      client.Request("GET", "/metrics", {.headers = "Host: evil.example\r\n"}));
   EXPECT_EQ(client.Read().status, 403);
 }
 
@@ -92,7 +93,8 @@ TEST(MetricsServerTest, ElsewhereAnyNameIsAnswered) {
   const auto open = StartOn("0.0.0.0:0");
   const size_t colon = open->address().rfind(':');
   HttpClient client(absl::StrCat("127.0.0.1", open->address().substr(colon)));
-  client.Send(client.Request("GET", "/metrics", "", "Host: worker-0:9090\r\n"));
+  client.Send(client.Request("GET", "/metrics",
+                             {.headers = "Host: worker-0:9090\r\n"}));
   EXPECT_EQ(client.Read().status, 200);
 }
 

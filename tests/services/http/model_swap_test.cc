@@ -49,7 +49,7 @@ class ModelSwapTest : public FrontTest {
     auto use = registry_->Use("a");
     EXPECT_TRUE(use.ok());
     HttpClient client(front_->address());
-    client.Send(client.Request("POST", target, body));
+    client.Send(client.Request("POST", target, {.body = body}));
     ClientReply reply = client.Read(/*has_body=*/false);
     while (!absl::StrContains(reply.body, sign)) {
       if (!client.ReadChunk(reply.body)) return reply;
@@ -145,7 +145,7 @@ TEST_F(ModelSwapTest, OllamasRepliesSayHowLongTheyWaited) {
   const std::string body = R"({"model":"b","prompt":"hello","stream":false,)"
                            R"("options":{"num_predict":2}})";
   HttpClient client(front_->address());
-  client.Send(client.Request("POST", "/api/generate", body));
+  client.Send(client.Request("POST", "/api/generate", {.body = body}));
   while (StateOf("b") == "unloaded") std::this_thread::yield();
   use = absl::CancelledError();
   const Json waited = Json::parse(client.Read().body);

@@ -87,9 +87,9 @@ TEST_F(OpenApiPathsTest, IsSentAsJsonAndOnce) {
   EXPECT_EQ(Json::parse(reply.body).at("openapi"), "3.1.0");
   HttpClient client(front_->address());
   client.Send(client.Request(
-      "GET", "/openapi.json", "",
-      absl::StrCat("If-None-Match: ", std::string(DescriptionFile().etag),
-                   "\r\n")));
+      "GET", "/openapi.json",
+      {.headers = absl::StrCat(
+           "If-None-Match: ", std::string(DescriptionFile().etag), "\r\n")}));
   EXPECT_EQ(client.Read().status, 304);
   EXPECT_EQ(Post("/openapi.json", "").status, 405);
 }
@@ -97,7 +97,7 @@ TEST_F(OpenApiPathsTest, IsSentAsJsonAndOnce) {
 TEST_F(OpenApiPathsTest, APathIsAnsweredByItsOwnMethodsOnly) {
   for (const FrontPath& path : Front::Paths()) {
     HttpClient client(front_->address());
-    client.Send(client.Request("PUT", std::string(path.path), "{}", ""));
+    client.Send(client.Request("PUT", std::string(path.path), {.body = "{}"}));
     const ClientReply reply = client.Read();
     EXPECT_EQ(reply.status, 405) << path.path;
     EXPECT_THAT(reply.head, HasSubstr(absl::AsciiStrToLower(absl::StrCat(
