@@ -5,13 +5,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "services/generation/message_bytes.h"
 #include "services/host/log.h"
 #include "services/host/memory_guard.h"
 #include "services/tracing/tracer.h"
 #include "services/wire/errors.h"
+#include "services/worker/models/eviction.h"
 #include "services/worker/models/model_description.h"
 #include "services/worker/models/model_errors.h"
 #include "services/worker/models/runtime_monitor.h"
@@ -19,10 +19,6 @@
 
 namespace plimsoll::services {
 namespace {
-
-bool IsLoading(ModelState state) {
-  return state == ModelState::kReserving || state == ModelState::kLoading;
-}
 
 // Whether a load at the start is tried again after this error: a planner may
 // have the memory later.
@@ -47,7 +43,7 @@ ModelRegistry::ModelRegistry(WorkerOptions options, PlannerClient* client,
   SteadyMutexLock lock(&mu_);
   keep_alive_ = options_.keep_alive;
   for (const ModelFlag& flag : options_.models) {
-    Entry& entry = entries_[flag.name];
+    Entry& entry = models_.entries()[flag.name];
     entry.flag = flag;
     entry.is_pinned = options_.IsPinned(flag.name);
   }
@@ -63,17 +59,15 @@ void ModelRegistry::SetReadyListener(std::function<void(bool)> listener) {
 
 void ModelRegistry::NotifyReady() {
   if (ready_listener_ == nullptr) return;
-  bool is_ready = options_.lazy || options_.on_demand || entries_.empty();
-  for (const auto& [name, entry] : entries_) {
-    is_ready |= entry.state == ModelState::kReady;
-  }
+  const bool is_ready =
+      options_.lazy || options_.on_demand || models_.IsReady();
   ready_listener_(is_ready && starting_ == 0 && !is_stopping_);
 }
 
 void ModelRegistry::LoadAtStart() {
   SteadyMutexLock lock(&mu_);
   if (options_.lazy) return;
-  for (auto& [name, entry] : entries_) {
+  for (auto& [name, entry] : models_.entries()) {
     const bool is_wanted = entry.is_pinned || !options_.on_demand;
     if (entry.state != ModelState::kAbsent || !is_wanted) continue;
     entry.is_start = true;
@@ -83,34 +77,10 @@ void ModelRegistry::LoadAtStart() {
   NotifyReady();
 }
 
-absl::StatusOr<ModelRegistry::Entry*> ModelRegistry::Find(
-    const std::string& name) {
-  if (name.empty() && entries_.size() == 1) return &entries_.begin()->second;
-  if (name.empty()) {
-    return absl::InvalidArgumentError(
-        "model must be named: this worker has not exactly one");
-  }
-  const auto found = entries_.find(name);
-  if (found != entries_.end()) return &found->second;
-  const std::string names = absl::StrJoin(
-      entries_, ", ",
-      [](std::string* out, const auto& entry) { out->append(entry.first); });
-  return NoSuchModel(name, names);
-}
-
 absl::StatusOr<LoadedModel::Use> ModelRegistry::Use(const std::string& name) {
   SteadyMutexLock lock(&mu_);
-  ASSIGN_OR_RETURN(const Entry* entry, Find(name));
-  return UseOf(*entry);
-}
-
-absl::StatusOr<LoadedModel::Use> ModelRegistry::UseOf(const Entry& entry) {
-  if (entry.state == ModelState::kReady) return entry.model->Enter();
-  if (IsLoading(entry.state)) return NotReady(entry.flag.name, "is loading");
-  if (entry.state == ModelState::kDraining) {
-    return NotReady(entry.flag.name, "is being unloaded");
-  }
-  return NotLoaded(entry.flag.name, entry.last_error);
+  ASSIGN_OR_RETURN(const Entry* entry, models_.Find(name));
+  return entry->Use();
 }
 
 absl::StatusOr<ServedModel> ModelRegistry::Serve(const std::string& name) {
@@ -118,23 +88,61 @@ absl::StatusOr<ServedModel> ModelRegistry::Serve(const std::string& name) {
   return Served(std::move(use), options_.quotas);
 }
 
+absl::StatusOr<std::optional<ServedModel>> ModelRegistry::ServeOrLoad(
+    const std::string& name, OnServed then) {
+  SteadyMutexLock lock(&mu_);
+  ASSIGN_OR_RETURN(Entry * entry, models_.Find(name));
+  const bool is_ready = entry->state == ModelState::kReady && !entry->gives_way;
+  if (is_ready || !options_.on_demand) {
+    ASSIGN_OR_RETURN(LoadedModel::Use use, entry->Use());
+    return Served(std::move(use), options_.quotas);
+  }
+  if (is_stopping_) return NotReady(entry->flag.name, "is being unloaded");
+  if (entry->is_start && !entry->last_error.empty()) {
+    return NotReady(entry->flag.name,
+                    absl::StrCat("waits for memory: ", entry->last_error));
+  }
+  if (n_awaiting_ == kMaxAwaiting) {
+    return TooManyAwaiting(entry->flag.name, kMaxAwaiting);
+  }
+  entry->calls.reserve(entry->calls.size() + 1);
+  if (entry->state == ModelState::kAbsent) {
+    StartLoad(*entry, options_.load, IfFull::kMakeRoom);
+  }
+  entry->calls.push_back(std::move(then));
+  ++n_awaiting_;
+  return std::nullopt;
+}
+
+void ModelRegistry::Give(std::vector<ServedCall> answers) {
+  for (ServedCall& answer : answers) answer.then(std::move(answer.model));
+  SteadyMutexLock lock(&mu_);
+  n_awaiting_ -= answers.size();
+}
+
+int ModelRegistry::LoadPercent(const std::string& name) {
+  SteadyMutexLock lock(&mu_);
+  const absl::StatusOr<Entry*> entry = models_.Find(name);
+  return entry.ok() ? (*entry)->LoadPercent() : 0;
+}
+
 absl::Status ModelRegistry::Load(const std::string& name,
                                  const planner::LoadOptions& options,
                                  std::shared_ptr<LoadWatcher> watcher,
                                  IfFull if_full) {
   SteadyMutexLock lock(&mu_);
-  ASSIGN_OR_RETURN(Entry * entry, Find(name));
+  ASSIGN_OR_RETURN(Entry * entry, models_.Find(name));
   if (is_stopping_ || entry->state == ModelState::kDraining) {
     return NotReady(entry->flag.name, "is being unloaded");
   }
   if (entry->state == ModelState::kReady) {
     watcher->OnProgress({.state = entry->state,
                          .parts = PlannedPartsOf(*entry->model),
-                         .model = Describe(*entry)});
+                         .model = entry->Describe()});
     watcher->OnLoadEnd(absl::OkStatus());
     return absl::OkStatus();
   }
-  if (IsLoading(entry->state)) {
+  if (entry->IsLoading()) {
     if (!entry->unload_waiters.empty()) {
       return NotReady(entry->flag.name, "is being unloaded");
     }
@@ -180,7 +188,7 @@ void ModelRegistry::RunLoad(Entry& entry, const planner::LoadOptions& options,
     const absl::Status status = model.status();
     const bool is_retried =
         entry.is_start && IsWaitedFor(status, !options_.planner.empty());
-    std::vector<Answer> answers;
+    std::vector<ServedCall> answers;
     {
       SteadyMutexLock lock(&mu_);
       if (is_retried) {
@@ -188,7 +196,7 @@ void ModelRegistry::RunLoad(Entry& entry, const planner::LoadOptions& options,
       } else {
         EndLoad(entry, std::move(model));
       }
-      TakeCalls(entry, status, answers);
+      entry.TakeCalls(status, options_.quotas, answers);
     }
     Give(std::move(answers));
     if (!is_retried) return;
@@ -267,7 +275,11 @@ LoadHooks ModelRegistry::HooksOf(Entry& entry, IfFull if_full) {
             SteadyMutexLock lock(&mu_);
             return CheckWanted(entry);
           },
-      .held = [this] { return HeldBytes(); }};
+      .held =
+          [this] {
+            SteadyMutexLock lock(&mu_);
+            return models_.HeldBytes(options_.devices.size());
+          }};
   if (options_.on_demand) {
     hooks.make_room = [this, &entry, if_full](const absl::Status& refusal) {
       load_mark_.Stop();
@@ -279,6 +291,73 @@ LoadHooks ModelRegistry::HooksOf(Entry& entry, IfFull if_full) {
   return hooks;
 }
 
+absl::Status ModelRegistry::MakeRoom(Entry& wanted, IfFull if_full,
+                                     const absl::Status& refusal) {
+  std::vector<Entry*> chosen;
+  {
+    SteadyMutexLock lock(&mu_);
+    if (if_full == IfFull::kRefuse && wanted.calls.empty()) return refusal;
+    const auto names = ChooseEvicted(models_.Candidates(), refusal);
+    if (!names.ok()) return Settle(wanted, names.status());
+    for (const std::string& name : *names) {
+      chosen.push_back(&models_.entries().at(name));
+      chosen.back()->gives_way = true;
+    }
+  }
+  absl::Status status = UnloadFor(wanted, chosen);
+  std::vector<ServedCall> answers;
+  {
+    SteadyMutexLock lock(&mu_);
+    for (Entry* entry : chosen) {
+      entry->gives_way = false;
+      if (entry->state != ModelState::kReady) continue;
+      entry->TakeCalls(absl::OkStatus(), options_.quotas, answers);
+    }
+  }
+  Give(std::move(answers));
+  return status;
+}
+
+absl::Status ModelRegistry::Settle(const Entry& wanted,
+                                   const absl::Status& refusal) {
+  if (options_.clock() - wanted.swap_end > kSettleTime) return refusal;
+  mu_.AwaitFor(absl::Condition(&is_stopping_), kIdlePoll);
+  return CheckWanted(wanted);
+}
+
+absl::Status ModelRegistry::UnloadFor(Entry& wanted,
+                                      const std::vector<Entry*>& chosen) {
+  const absl::Time end = options_.clock() + options_.swap_wait;
+  SteadyMutexLock lock(&mu_);
+  while (true) {
+    RETURN_IF_ERROR(CheckWanted(wanted));
+    const auto busy =
+        std::find_if(chosen.begin(), chosen.end(),
+                     [](const Entry* entry) { return entry->IsInUse(); });
+    if (busy == chosen.end()) break;
+    if (options_.clock() >= end) {
+      return StillInUse(wanted.flag.name, (*busy)->flag.name,
+                        options_.swap_wait);
+    }
+    mu_.AwaitFor(absl::Condition(&is_stopping_), kIdlePoll);
+  }
+  for (Entry* entry : chosen) {
+    if (entry->state != ModelState::kReady) continue;
+    absl::StrAppend(&wanted.swap_note, "; ", entry->flag.name, " with ",
+                    entry->model->total_bytes(), " bytes was unloaded for it");
+    StartUnload(*entry);
+  }
+  const auto are_gone = [&chosen] {
+    return std::none_of(chosen.begin(), chosen.end(), [](const Entry* entry) {
+      return entry->state == ModelState::kReady ||
+             entry->state == ModelState::kDraining;
+    });
+  };
+  mu_.Await(absl::Condition(&are_gone));
+  wanted.swap_end = options_.clock();
+  return absl::OkStatus();
+}
+
 void ModelRegistry::Report(Entry& entry,
                            const std::function<void(LoadReport&)>& change) {
   SteadyMutexLock lock(&mu_);
@@ -287,19 +366,6 @@ void ModelRegistry::Report(Entry& entry,
   for (const auto& watcher : entry.watchers) {
     watcher->OnProgress(entry.progress);
   }
-}
-
-ModelPlanner::BytesByDevice ModelRegistry::HeldBytes() {
-  SteadyMutexLock lock(&mu_);
-  ModelPlanner::BytesByDevice bytes(options_.devices.size(), 0);
-  for (const auto& [name, entry] : entries_) {
-    if (entry.model == nullptr) continue;
-    for (size_t i = 0; i < entry.model->parts.size(); ++i) {
-      bytes[entry.model->parts[i].device] +=
-          entry.model->engine->parts()[i].plan.total_bytes;
-    }
-  }
-  return bytes;
 }
 
 void ModelRegistry::EndLoad(
@@ -314,7 +380,7 @@ void ModelRegistry::EndLoad(
     entry.model = *std::move(model);
     entry.state = ModelState::kReady;
     entry.last_error.clear();
-    const LoadReport last = {.state = entry.state, .model = Describe(entry)};
+    const LoadReport last = {.state = entry.state, .model = entry.Describe()};
     for (const auto& watcher : watchers) watcher->OnProgress(last);
   } else {
     entry.state = ModelState::kAbsent;
@@ -348,7 +414,7 @@ void ModelRegistry::ReportLoad(const Entry& entry, const absl::Status& status) {
 absl::Status ModelRegistry::Unload(const std::string& name,
                                    std::function<void()> done) {
   SteadyMutexLock lock(&mu_);
-  ASSIGN_OR_RETURN(Entry * entry, Find(name));
+  ASSIGN_OR_RETURN(Entry * entry, models_.Find(name));
   if (entry->state == ModelState::kAbsent) {
     done();
     return absl::OkStatus();
@@ -394,7 +460,7 @@ void ModelRegistry::RunUnload(Entry& entry) {
   for (const LoadedModel::Part& part : parts) {
     if (part.lease.has_value()) loader_.Release(*part.lease);
   }
-  std::vector<Answer> answers;
+  std::vector<ServedCall> answers;
   {
     SteadyMutexLock lock(&mu_);
     entry.state = ModelState::kAbsent;
@@ -404,7 +470,7 @@ void ModelRegistry::RunUnload(Entry& entry) {
     for (const auto& done : entry.unload_waiters) done();
     entry.unload_waiters.clear();
     if (is_stopping_) {
-      TakeCalls(entry, ShuttingDown(), answers);
+      entry.TakeCalls(ShuttingDown(), options_.quotas, answers);
     } else if (!entry.calls.empty()) {
       StartLoad(entry, options_.load, IfFull::kMakeRoom);
     }
@@ -412,38 +478,71 @@ void ModelRegistry::RunUnload(Entry& entry) {
   Give(std::move(answers));
 }
 
-ModelInfo ModelRegistry::Describe(const Entry& entry) const {
-  ModelInfo info = {.name = entry.flag.name,
-                    .state = entry.state,
-                    .last_error = entry.last_error,
-                    .is_pinned = entry.is_pinned,
-                    .keep_alive = entry.keep_alive};
-  if (entry.model != nullptr) info.ready = DescribeReady(*entry.model);
-  return info;
+void ModelRegistry::UnloadExpired() {
+  SteadyMutexLock lock(&mu_);
+  for (auto& [name, entry] : models_.entries()) {
+    if (entry.IsExpired(options_.clock())) StartUnload(entry);
+  }
+}
+
+absl::Status ModelRegistry::AddModels(const std::vector<ModelFlag>& models) {
+  SteadyMutexLock lock(&mu_);
+  if (is_stopping_) return ShuttingDown();
+  if (!options_.on_demand && !options_.lazy) {
+    return absl::FailedPreconditionError(
+        "models are loaded at the start without --on-demand or --lazy, so that "
+        "others need a restart");
+  }
+  RETURN_IF_ERROR(models_.CheckKept(models));
+  for (const ModelFlag& flag : models) {
+    const auto [place, is_new] = models_.entries().try_emplace(flag.name);
+    if (!is_new) continue;
+    place->second.flag = flag;
+    if (options_.observer != nullptr)
+      options_.observer->OnModelAdded(flag.name);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ModelRegistry::SetKeepAlive(const std::string& name,
+                                         absl::Duration keep_alive) {
+  SteadyMutexLock lock(&mu_);
+  ASSIGN_OR_RETURN(Entry * entry, models_.Find(name));
+  entry->keep_alive = keep_alive;
+  return absl::OkStatus();
+}
+
+void ModelRegistry::SetDefaultKeepAlive(absl::Duration keep_alive) {
+  SteadyMutexLock lock(&mu_);
+  models_.ReplaceKeepAlive(keep_alive_, keep_alive);
+  keep_alive_ = keep_alive;
+}
+
+void ModelRegistry::SetPinned(const std::vector<std::string>& names) {
+  SteadyMutexLock lock(&mu_);
+  models_.SetPinned(names);
 }
 
 std::vector<ModelInfo> ModelRegistry::List() {
   SteadyMutexLock lock(&mu_);
-  std::vector<ModelInfo> models;
-  for (const auto& [name, entry] : entries_) models.push_back(Describe(entry));
-  return models;
+  return models_.List();
 }
 
 void ModelRegistry::Visit(
     absl::FunctionRef<void(const LoadedModel&, ModelState)> visit) {
   SteadyMutexLock lock(&mu_);
-  for (const auto& [name, entry] : entries_) {
-    if (entry.model != nullptr) visit(*entry.model, entry.state);
-  }
+  models_.Visit(visit);
 }
 
 void ModelRegistry::AbortAll() { AbortAll(ShuttingDown()); }
 
 void ModelRegistry::AbortAll(const absl::Status& status) {
-  std::vector<Answer> answers;
+  std::vector<ServedCall> answers;
   {
     SteadyMutexLock lock(&mu_);
-    for (auto& [name, entry] : entries_) TakeCalls(entry, status, answers);
+    for (auto& [name, entry] : models_.entries()) {
+      entry.TakeCalls(status, options_.quotas, answers);
+    }
   }
   Give(std::move(answers));
   Visit([&status](const LoadedModel& model, ModelState) {
@@ -476,7 +575,7 @@ void ModelRegistry::UnloadAll() {
   SteadyMutexLock lock(&mu_);
   is_stopping_ = true;
   NotifyReady();
-  for (auto& [name, entry] : entries_) {
+  for (auto& [name, entry] : models_.entries()) {
     if (entry.state == ModelState::kReady) StartUnload(entry);
     const auto absent = [&entry = entry]() {
       return entry.state == ModelState::kAbsent;

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,27 +20,16 @@
 #include "planner/layout/layer_split.h"
 #include "planner/layout/memory_plan.h"
 #include "services/generation/served_model.h"
-#include "services/host/task_thread.h"
 #include "services/server/byte_budget.h"
-#include "services/worker/models/eviction.h"
 #include "services/worker/models/lease_keeper.h"
 #include "services/worker/models/loaded_model.h"
 #include "services/worker/models/model_info.h"
 #include "services/worker/models/model_loader.h"
+#include "services/worker/models/model_table.h"
 #include "services/worker/models/options.h"
 #include "services/worker/models/planner_client.h"
 
 namespace plimsoll::services {
-
-// Hears how a load goes. Called from the load's thread, or from within Load();
-// must not block and not call the registry.
-class LoadWatcher {
- public:
-  virtual ~LoadWatcher() = default;
-  virtual void OnProgress(const LoadReport& report) = 0;
-  // Called once, last. After an OK the model is ready.
-  virtual void OnLoadEnd(const absl::Status& status) = 0;
-};
 
 // Work of a model that has not gone on for some time.
 struct Stall {
@@ -64,9 +52,6 @@ enum class IfFull { kMakeRoom, kRefuse };
 // pinned model, or one with an open session, never gives way. Thread-safe.
 class ModelRegistry {
  public:
-  // Called once with the model, or with the error of its load.
-  using OnServed = std::function<void(absl::StatusOr<ServedModel>)>;
-
   // Calls that may wait for models to be loaded, for all models together.
   static constexpr size_t kMaxAwaiting = 256;
   // How often a load looks whether models in use have become idle.
@@ -191,41 +176,10 @@ class ModelRegistry {
   void UnloadAll() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  struct Entry {
-    ModelFlag flag;
-    ModelState state = ModelState::kAbsent;
-    std::unique_ptr<LoadedModel> model;  // not null if kReady or kDraining
-    LoadReport progress;                 // while it loads
-    std::vector<std::shared_ptr<LoadWatcher>> watchers;
-    std::vector<std::function<void()>> unload_waiters;
-    absl::Time load_began;
-    bool is_start = false;  // the load of the start: retried
-    std::string last_error;
-    bool is_pinned = false;
-    absl::Duration keep_alive = absl::InfiniteDuration();
-    std::vector<OnServed> calls;  // that wait for the model
-    // Its new calls wait, as it is to be unloaded for another model.
-    bool gives_way = false;
-    std::string swap_note;  // what was unloaded for it
-    absl::Time swap_end;    // when that was gone
-    TaskThread thread;      // for its loads and unloads, one after the other
-  };
+  using Entry = ModelEntry;
 
-  struct Answer {
-    OnServed then;
-    absl::StatusOr<ServedModel> model;
-  };
-
-  absl::StatusOr<Entry*> Find(const std::string& name)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::StatusOr<LoadedModel::Use> UseOf(const Entry& entry)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Moves the calls that wait for `entry` to the end of `answers`, each with
-  // its result: the model if `status` is OK, else `status`.
-  void TakeCalls(Entry& entry, const absl::Status& status,
-                 std::vector<Answer>& answers)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Give(std::vector<Answer> answers) ABSL_LOCKS_EXCLUDED(mu_);
+  // Answers calls that waited, which TakeCalls took from entries.
+  void Give(std::vector<ServedCall> answers) ABSL_LOCKS_EXCLUDED(mu_);
   void StartLoad(Entry& entry, const planner::LoadOptions& options,
                  IfFull if_full) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RunLoad(Entry& entry, const planner::LoadOptions& options,
@@ -239,8 +193,6 @@ class ModelRegistry {
       ABSL_LOCKS_EXCLUDED(mu_);
   // What a load of `entry` tells, and asks for.
   LoadHooks HooksOf(Entry& entry, IfFull if_full);
-  std::vector<EvictionCandidate> Candidates() const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Unloads models so that `wanted`, whose load was refused, has more memory.
   // Errors: those of ChooseEvicted and UnloadFor.
   absl::Status MakeRoom(Entry& wanted, IfFull if_full,
@@ -270,11 +222,7 @@ class ModelRegistry {
   // Passes the entry's progress, changed by `change`, to its watchers.
   void Report(Entry& entry, const std::function<void(LoadReport&)>& change)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // The bytes that loaded models hold.
-  ModelPlanner::BytesByDevice HeldBytes() ABSL_LOCKS_EXCLUDED(mu_);
   void NotifyReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  ModelInfo Describe(const Entry& entry) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const WorkerOptions options_;
   const std::unique_ptr<ByteBudget> own_messages_;  // unless options have one
@@ -289,9 +237,8 @@ class ModelRegistry {
   bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
   absl::Duration keep_alive_ ABSL_GUARDED_BY(mu_);  // of the next loads
   size_t n_awaiting_ ABSL_GUARDED_BY(mu_) = 0;      // all entries' calls
-  // Entries are added and never removed. Last: the threads in it use everything
-  // above.
-  std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mu_);
+  // Last: the threads in it use everything above.
+  ModelTable models_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace plimsoll::services
