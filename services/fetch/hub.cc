@@ -1,4 +1,5 @@
-// Which files of a hub's repository a source means.
+#include "services/fetch/hub.h"
+
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -11,7 +12,6 @@
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "planner/gguf/split_files.h"
-#include "services/fetch/remote_model.h"
 
 namespace plimsoll::fetch {
 namespace {

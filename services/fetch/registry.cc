@@ -1,5 +1,5 @@
-// Which files a registry's manifest means (OCI distribution and image
-// specifications, 1.1).
+#include "services/fetch/registry.h"
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -11,7 +11,7 @@
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "services/fetch/digest.h"
-#include "services/fetch/remote_model.h"
+#include "services/server/listen_address.h"
 
 namespace plimsoll::fetch {
 namespace {
@@ -136,6 +136,15 @@ absl::StatusOr<std::string> FetchManifest(FetchSession& session,
 }
 
 }  // namespace
+
+absl::StatusOr<Url> RegistryUrl(const PullSource& source, bool is_tls,
+                                bool allows_plain) {
+  ASSIGN_OR_RETURN(Url url,
+                   ParseUrl(absl::StrCat("https://", source.registry)));
+  if (!is_tls && (allows_plain || services::IsLoopback(url.host)))
+    url.scheme = "http";
+  return url;
+}
 
 absl::StatusOr<std::vector<RemoteFile>> FilesOfManifest(
     const PullSource& source, const Url& registry, absl::string_view manifest,

@@ -4,9 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/status_macros.h"
 #include "planner/gguf/split_files.h"
-#include "services/server/listen_address.h"
 
 namespace plimsoll::fetch {
 
@@ -38,15 +36,6 @@ absl::StatusOr<std::vector<RemoteFile>> FilesOfUrl(const PullSource& source,
     files.push_back({part, std::move(url)});
   }
   return files;
-}
-
-absl::StatusOr<Url> RegistryUrl(const PullSource& source, bool is_tls,
-                                bool allows_plain) {
-  ASSIGN_OR_RETURN(Url url,
-                   ParseUrl(absl::StrCat("https://", source.registry)));
-  if (!is_tls && (allows_plain || services::IsLoopback(url.host)))
-    url.scheme = "http";
-  return url;
 }
 
 }  // namespace plimsoll::fetch

@@ -12,7 +12,6 @@
 #include "planner/layout/layer_split.h"
 #include "planner/layout/memory_plan.h"
 #include "planner/layout/runtime_profile.h"
-#include "services/cli/backends/generator.h"
 #include "services/cli/flags/flags.h"
 #include "services/cli/terminal/streams.h"
 #include "services/host/device_list.h"
@@ -87,9 +86,6 @@ absl::StatusOr<LoadedModel> LoadOn(services::ComputeDevices devices,
                                    const std::string& model,
                                    const LoadFlags& flags, const ChatWish& chat,
                                    Streams& streams);
-
-// Makes a generator of text from `model`, which it owns.
-std::unique_ptr<Generator> NewEmbeddedGenerator(LoadedModel model);
 
 }  // namespace plimsoll::cli
 

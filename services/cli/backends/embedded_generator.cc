@@ -1,5 +1,5 @@
-// Generates text from a model of this process: the engine's step thread writes
-// it, and the command reads it.
+#include "services/cli/backends/embedded_generator.h"
+
 #include <memory>
 #include <optional>
 #include <utility>
@@ -8,7 +8,6 @@
 #include "absl/status/statusor.h"
 #include "base/status_macros.h"
 #include "base/sync/steady_mutex.h"
-#include "services/cli/backends/embedded.h"
 #include "services/cli/terminal/failure.h"
 #include "services/cli/terminal/interrupt.h"
 #include "services/generation/generation.h"

@@ -16,7 +16,6 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "base/sync/steady_mutex.h"
-#include "services/cli/backends/generator.h"
 #include "services/cli/flags/flags.h"
 
 namespace plimsoll::cli {
@@ -55,9 +54,6 @@ absl::Status Call(absl::FunctionRef<void(grpc::ClientContext*,
                       start,
                   const Endpoint& address,
                   std::optional<std::chrono::seconds> timeout = kUnaryTimeout);
-
-// Makes a generator of text from the worker at `address`.
-std::unique_ptr<Generator> NewRemoteGenerator(const Endpoint& address);
 
 }  // namespace plimsoll::cli
 

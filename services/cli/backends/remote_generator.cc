@@ -1,5 +1,5 @@
-// Reads text from a worker. One read is in flight, so a command that does not
-// read costs a bounded amount of memory on both sides.
+#include "services/cli/backends/remote_generator.h"
+
 #include <chrono>
 #include <functional>
 #include <memory>

@@ -9,7 +9,8 @@
 
 #include "base/status_macros.h"
 #include "services/cli/backends/embedded.h"
-#include "services/cli/backends/remote.h"
+#include "services/cli/backends/embedded_generator.h"
+#include "services/cli/backends/remote_generator.h"
 #include "services/cli/chat/chat_console.h"
 #include "services/cli/chat/history_file.h"
 #include "services/cli/chat/line_editor.h"

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "services/fetch/digest.h"
+#include "services/fetch/hub.h"
+#include "services/fetch/registry.h"
 #include "tests/services/fetch/fake_transport.h"
 
 namespace plimsoll::fetch {

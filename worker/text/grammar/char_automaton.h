@@ -13,7 +13,6 @@
 #include "base/stop_check.h"
 #include "worker/text/code_points.h"
 #include "worker/text/grammar/grammar_builder.h"
-#include "worker/text/grammar/regex_tree.h"
 
 namespace plimsoll::worker {
 
@@ -63,16 +62,6 @@ struct CharAutomaton {
 bool IsIn(absl::string_view text, const CharAutomaton& automaton,
           const CharKinds& classes);
 
-// The sets of code points that a pattern names.
-void AppendSets(const RegexNode& tree, std::vector<CodePoints>& sets);
-
-// The texts that match `tree`: as a whole or, with `is_search`, in some part.
-// Errors: kInvalidArgument if the automaton would pass its limits; those of
-// `stop`.
-absl::StatusOr<CharAutomaton> RegexAutomaton(const RegexNode& tree,
-                                             bool is_search,
-                                             const CharKinds& classes,
-                                             StopCheck stop);
 // The texts among `words` (valid UTF-8).
 CharAutomaton WordsAutomaton(const std::vector<std::string>& words,
                              const CharKinds& classes);

@@ -1,11 +1,11 @@
-// Regular expressions as automata, by sets of places in the pattern.
+#include "worker/text/grammar/regex_automaton.h"
+
 #include <algorithm>
 #include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "worker/text/grammar/char_automaton.h"
 #include "worker/text/stop_counter.h"
 
 namespace plimsoll::worker {

@@ -152,9 +152,6 @@ class Expander {
   std::set<std::pair<Literal, JsonType>> open_;  // being made
 };
 
-// The regular expression of a `format`; absent if it is not supported.
-std::optional<std::string> FormatPattern(absl::string_view name);
-
 // The type of a value.
 JsonType TypeOf(const SchemaJson& value);
 // The number that `value` is.

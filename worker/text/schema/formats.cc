@@ -1,9 +1,9 @@
-// The formats of JSON schema as regular expressions.
+#include "worker/text/schema/formats.h"
+
 #include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "worker/text/schema/expander.h"
 
 namespace plimsoll::worker {
 namespace {

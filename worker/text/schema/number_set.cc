@@ -1,4 +1,5 @@
-// Numbers within bounds, multiples and the like, digit by digit.
+#include "worker/text/schema/number_set.h"
+
 #include <algorithm>
 #include <compare>
 #include <map>
@@ -7,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "worker/text/grammar/json_grammar.h"
-#include "worker/text/schema/text_sets.h"
 #include "worker/text/stop_counter.h"
 
 namespace plimsoll::worker {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
+#include "worker/text/grammar/regex_automaton.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/status_macros.h"
+#include "worker/text/grammar/regex_automaton.h"
+#include "worker/text/schema/number_set.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -47,9 +47,6 @@ class TextSets {
   std::vector<std::pair<NumberShape, std::unique_ptr<TextSet>>> numbers_;
 };
 
-// Makes the set of Of(NumberShape).
-absl::StatusOr<TextSet> NumberSet(const NumberShape& shape, StopCheck stop);
-
 }  // namespace plimsoll::worker
 
 #endif  // PLIMSOLL_WORKER_TEXT_SCHEMA_TEXT_SETS_H_

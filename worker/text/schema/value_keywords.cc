@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "worker/text/schema/expander.h"
+#include "worker/text/schema/formats.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "planner/layout/layer_split.h"
 #include "services/cli/backends/embedded.h"
+#include "services/cli/backends/embedded_generator.h"
 #include "services/cli/terminal/failure.h"
 #include "services/wire/model_parts.h"
 #include "tests/worker/random_model.h"
