@@ -66,8 +66,8 @@ absl::StatusOr<int64_t> IntegerArgument(const std::optional<Value>& value,
                                 "integer"));
 }
 
-bool TruthArgument(const std::optional<Value>& value, bool fallback) {
-  return value ? value->Truth() : fallback;
+bool TruthArgument(const std::optional<Value>& value) {
+  return value && value->Truth();
 }
 
 }  // namespace plimsoll::worker::jinja

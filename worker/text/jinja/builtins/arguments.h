@@ -34,7 +34,8 @@ absl::StatusOr<Text> TextArgument(const std::optional<Value>& value,
                                   absl::string_view fallback = "");
 absl::StatusOr<int64_t> IntegerArgument(const std::optional<Value>& value,
                                         int64_t fallback);
-bool TruthArgument(const std::optional<Value>& value, bool fallback);
+// The truth of the value; false if it is absent.
+bool TruthArgument(const std::optional<Value>& value);
 
 }  // namespace plimsoll::worker::jinja
 

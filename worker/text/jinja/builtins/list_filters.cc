@@ -89,7 +89,7 @@ Result Sort(Evaluator& evaluator, const Value& self, Arguments&& arguments) {
   ASSIGN_OR_RETURN(const BoundArguments bound,
                    Bind("sort", {"reverse", "case_sensitive", "attribute"}, 0,
                         std::move(arguments)));
-  const bool ignores_case = !TruthArgument(bound[1], false);
+  const bool ignores_case = !TruthArgument(bound[1]);
   // Several attributes, with commas between them, are a list of keys.
   std::vector<AttributePath> paths;
   if (bound[2] && bound[2]->is_string()) {
@@ -115,7 +115,7 @@ Result Sort(Evaluator& evaluator, const Value& self, Arguments&& arguments) {
     ASSIGN_OR_RETURN(Value key, Value::MakeList(std::move(keys)));
     keyed.emplace_back(std::move(key), item);
   }
-  RETURN_IF_ERROR(SortByKey(evaluator, keyed, TruthArgument(bound[0], false)));
+  RETURN_IF_ERROR(SortByKey(evaluator, keyed, TruthArgument(bound[0])));
   std::vector<Value> sorted;
   sorted.reserve(keyed.size());
   for (Dict::Pair& pair : keyed) sorted.push_back(std::move(pair.second));
@@ -140,14 +140,14 @@ Result DictSort(Evaluator& evaluator, const Value& self,
   std::vector<Dict::Pair> keyed;
   for (const Dict::Pair& pair : self.dict().pairs()) {
     Value key = is_by_key ? pair.first : pair.second;
-    if (!TruthArgument(bound[0], false)) {
+    if (!TruthArgument(bound[0])) {
       ASSIGN_OR_RETURN(key, IgnoreCase(evaluator, key));
     }
     ASSIGN_OR_RETURN(Value item, Value::MakeTuple({pair.first, pair.second}));
     keyed.emplace_back(std::move(key), std::move(item));
   }
   RETURN_IF_ERROR(evaluator.Spend(self.dict().size()));
-  RETURN_IF_ERROR(SortByKey(evaluator, keyed, TruthArgument(bound[2], false)));
+  RETURN_IF_ERROR(SortByKey(evaluator, keyed, TruthArgument(bound[2])));
   std::vector<Value> sorted;
   sorted.reserve(keyed.size());
   for (Dict::Pair& pair : keyed) sorted.push_back(std::move(pair.second));
@@ -158,8 +158,7 @@ Result Unique(Evaluator&, const Value& self, Arguments&& arguments) {
   ASSIGN_OR_RETURN(
       const BoundArguments bound,
       Bind("unique", {"case_sensitive", "attribute"}, 0, std::move(arguments)));
-  const AttributePath path(bound[1], std::nullopt,
-                           !TruthArgument(bound[0], false));
+  const AttributePath path(bound[1], std::nullopt, !TruthArgument(bound[0]));
   auto seen = std::make_shared<Dict>();
   return MakeGenerator(
       self.Depth(),
@@ -186,8 +185,7 @@ Result Extreme(Evaluator& evaluator, const Value& self, Arguments&& arguments) {
   ASSIGN_OR_RETURN(
       const BoundArguments bound,
       Bind("min", {"case_sensitive", "attribute"}, 0, std::move(arguments)));
-  const AttributePath path(bound[1], std::nullopt,
-                           !TruthArgument(bound[0], false));
+  const AttributePath path(bound[1], std::nullopt, !TruthArgument(bound[0]));
   ASSIGN_OR_RETURN(std::vector<Dict::Pair> keyed, Keyed(evaluator, self, path));
   if (keyed.empty()) {
     return Value::MakeUndefined("No aggregated item, sequence was empty.");
@@ -303,7 +301,7 @@ Result GroupBy(Evaluator& evaluator, const Value& self, Arguments&& arguments) {
   ASSIGN_OR_RETURN(const BoundArguments bound,
                    Bind("groupby", {"attribute", "default", "case_sensitive"},
                         1, std::move(arguments)));
-  const bool ignores_case = !TruthArgument(bound[2], false);
+  const bool ignores_case = !TruthArgument(bound[2]);
   const AttributePath path(bound[0], bound[1], ignores_case);
   const AttributePath shown(bound[0], bound[1]);
   ASSIGN_OR_RETURN(std::vector<Dict::Pair> keyed, Keyed(evaluator, self, path));

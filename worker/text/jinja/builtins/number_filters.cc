@@ -189,7 +189,7 @@ Result Default(Evaluator&, const Value& self, Arguments&& arguments) {
       const BoundArguments bound,
       Bind("default", {"default_value", "boolean"}, 0, std::move(arguments)));
   const bool is_absent =
-      self.is_undefined() || (TruthArgument(bound[1], false) && !self.Truth());
+      self.is_undefined() || (TruthArgument(bound[1]) && !self.Truth());
   if (!is_absent) return self;
   return bound[0].value_or(Value::String(""));
 }

@@ -77,7 +77,7 @@ Result SplitLinesMethod(Evaluator& evaluator, const Value& self,
                    Bind("splitlines", {"keepends"}, 0, std::move(arguments)));
   RETURN_IF_ERROR(SpendText(evaluator, self));
   return ListOfTexts(evaluator,
-                     SplitLines(self.text(), TruthArgument(bound[0], false)));
+                     SplitLines(self.text(), TruthArgument(bound[0])));
 }
 
 // The part of the text that optional arguments `begin` and `end` choose, in

@@ -141,7 +141,7 @@ Result Indent(Evaluator& evaluator, const Value& self, Arguments&& arguments) {
     indent = Text(
         std::string(static_cast<size_t>(std::max<int64_t>(width, 0)), ' '));
   }
-  const bool indents_blank = TruthArgument(bound[2], false);
+  const bool indents_blank = TruthArgument(bound[2]);
   TextBuilder whole;
   whole.Append(text);
   whole.Append("\n");
@@ -150,7 +150,7 @@ Result Indent(Evaluator& evaluator, const Value& self, Arguments&& arguments) {
   RETURN_IF_ERROR(evaluator.Spend(
       static_cast<int64_t>(lines.size() * (1 + indent.size() / 64))));
   TextBuilder out;
-  if (TruthArgument(bound[1], false)) out.Append(indent);
+  if (TruthArgument(bound[1])) out.Append(indent);
   for (size_t i = 0; i < lines.size(); ++i) {
     if (i > 0) {
       out.Append("\n");
@@ -181,7 +181,7 @@ Result Truncate(Evaluator& evaluator, const Value& self,
   if (n - leeway <= length) return self;
   ASSIGN_OR_RETURN(const Text text, TextArgument(self));
   Text kept = text.Slice(0, text.ByteOf(length - end.length()));
-  if (!TruthArgument(bound[1], false)) kept = SplitRight(kept, " ", 1)[0];
+  if (!TruthArgument(bound[1])) kept = SplitRight(kept, " ", 1)[0];
   TextBuilder out;
   out.Append(kept);
   out.Append(end);
@@ -286,7 +286,7 @@ Result ToJsonFilter(Evaluator& evaluator, const Value& self,
       Bind("tojson", {"ensure_ascii", "indent", "separators", "sort_keys"}, 0,
            std::move(arguments)));
   JsonStyle style;
-  style.ensure_ascii = TruthArgument(bound[0], false);
+  style.ensure_ascii = TruthArgument(bound[0]);
   ASSIGN_OR_RETURN(style.indent, JsonIndent(bound[1]));
   style.item_separator = std::string(style.indent ? "," : ", ");
   if (bound[2] && !bound[2]->is_none()) {
@@ -298,7 +298,7 @@ Result ToJsonFilter(Evaluator& evaluator, const Value& self,
     style.item_separator = std::string(item.bytes());
     style.key_separator = std::string(key.bytes());
   }
-  style.sort_keys = TruthArgument(bound[3], false);
+  style.sort_keys = TruthArgument(bound[3]);
   ASSIGN_OR_RETURN(Text text, ToJson(evaluator, self, style));
   return evaluator.MakeText(std::move(text));
 }
