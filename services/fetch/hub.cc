@@ -74,8 +74,7 @@ absl::StatusOr<FileMap> ReadFiles(const PullSource& source, const Url& hub,
     file.name = LastOf(path);
     file.url = hub;
     absl::StrAppend(&file.url.path, source.repository, "/resolve/",
-                    PercentEncode(revision, /*keeps_slashes=*/false), "/",
-                    PercentEncode(path, /*keeps_slashes=*/true));
+                    PercentEncode(revision), "/", PercentEncodePath(path));
     if (entry.contains("size") && entry["size"].is_number_integer()) {
       file.bytes = std::max<int64_t>(entry["size"].get<int64_t>(), -1);
     }
@@ -167,8 +166,7 @@ absl::StatusOr<std::vector<RemoteFile>> FilesOfHub(FetchSession& session,
                                                    const std::string& name) {
   Url url = hub;
   absl::StrAppend(&url.path, "api/models/", source.repository, "/revision/",
-                  PercentEncode(source.revision, /*keeps_slashes=*/false),
-                  "?blobs=true");
+                  PercentEncode(source.revision), "?blobs=true");
   ASSIGN_OR_RETURN(
       const FetchSession::Document document,
       session.GetDocument(url, {}, kMaxListBytes, source.text.substr(0, 200)));

@@ -30,8 +30,7 @@ absl::StatusOr<std::vector<RemoteFile>> FilesOfUrl(const PullSource& source,
     const size_t slash = url.path.rfind('/', query);
     // The first one keeps the letters that the person wrote.
     if (part != last) {
-      url.path.replace(slash + 1, query - slash - 1,
-                       PercentEncode(part, /*keeps_slashes=*/false));
+      url.path.replace(slash + 1, query - slash - 1, PercentEncode(part));
     }
     files.push_back({part, std::move(url)});
   }

@@ -142,11 +142,10 @@ absl::Status FetchSession::Answer(const ReplyHead& head) {
   }
   ASSIGN_OR_RETURN(Url realm, ParseUrl(challenge->realm));
   const bool has_query = realm.path.find('?') != std::string::npos;
-  absl::StrAppend(&realm.path, has_query ? "&" : "?", "service=",
-                  PercentEncode(challenge->service, /*keeps_slashes=*/false));
+  absl::StrAppend(&realm.path, has_query ? "&" : "?",
+                  "service=", PercentEncode(challenge->service));
   if (!challenge->scope.empty()) {
-    absl::StrAppend(&realm.path, "&scope=",
-                    PercentEncode(challenge->scope, /*keeps_slashes=*/false));
+    absl::StrAppend(&realm.path, "&scope=", PercentEncode(challenge->scope));
   }
   RETURN_IF_ERROR(CheckPlainHttp(realm, allows_plain_http_));
   std::vector<std::string> fields;

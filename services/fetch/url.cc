@@ -96,6 +96,22 @@ absl::Status ReadAuthority(absl::string_view authority, absl::string_view text,
   return absl::OkStatus();
 }
 
+// `text` with all bytes but letters, digits and those of `plain` as %XX.
+std::string EncodeAllBut(absl::string_view text, absl::string_view plain) {
+  std::string encoded;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (absl::ascii_isalnum(byte) || plain.find(c) != plain.npos) {
+      encoded.push_back(c);
+    } else {
+      encoded.push_back('%');
+      encoded.push_back(kHexDigits[byte >> 4]);
+      encoded.push_back(kHexDigits[byte & 15]);
+    }
+  }
+  return encoded;
+}
+
 }  // namespace
 
 std::string Url::Origin() const {
@@ -173,20 +189,12 @@ absl::StatusOr<Url> ResolveUrl(const Url& base, absl::string_view location) {
   return ParseUrl(absl::StrCat(origin.Text(), location));
 }
 
-std::string PercentEncode(absl::string_view text, bool keeps_slashes) {
-  std::string encoded;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (absl::ascii_isalnum(byte) || c == '-' || c == '.' || c == '_' ||
-        c == '~' || (c == '/' && keeps_slashes)) {
-      encoded.push_back(c);
-    } else {
-      encoded.push_back('%');
-      encoded.push_back(kHexDigits[byte >> 4]);
-      encoded.push_back(kHexDigits[byte & 15]);
-    }
-  }
-  return encoded;
+std::string PercentEncode(absl::string_view text) {
+  return EncodeAllBut(text, "-._~");
+}
+
+std::string PercentEncodePath(absl::string_view path) {
+  return EncodeAllBut(path, "-._~/");
 }
 
 absl::Status CheckPlainHttp(const Url& url, bool allows_plain) {

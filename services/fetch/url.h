@@ -42,9 +42,10 @@ absl::StatusOr<Url> ParseUrl(absl::string_view text);
 // Errors: those of ParseUrl.
 absl::StatusOr<Url> ResolveUrl(const Url& base, absl::string_view location);
 
-// `text` with all bytes but letters, digits and "-._~" as %XX; a slash stays
-// if `keeps_slashes`.
-std::string PercentEncode(absl::string_view text, bool keeps_slashes);
+// `text` with all bytes but letters, digits and "-._~" as %XX.
+std::string PercentEncode(absl::string_view text);
+// PercentEncode, but slashes stay.
+std::string PercentEncodePath(absl::string_view path);
 
 // Checks that `url` may be asked: by TLS, on loopback, or because
 // `allows_plain`.

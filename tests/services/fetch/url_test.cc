@@ -87,8 +87,8 @@ TEST(FetchUrlTest, PlainHttpIsForLoopbackUnlessAllowed) {
 }
 
 TEST(FetchUrlTest, EncodingKeepsWhatIsPlain) {
-  EXPECT_EQ(PercentEncode("a-B_1.~/ :", true), "a-B_1.~/%20%3A");
-  EXPECT_EQ(PercentEncode("a/b", false), "a%2Fb");
+  EXPECT_EQ(PercentEncodePath("a-B_1.~/ :"), "a-B_1.~/%20%3A");
+  EXPECT_EQ(PercentEncode("a/b"), "a%2Fb");
 }
 
 }  // namespace
