@@ -42,8 +42,8 @@ class Memory {
 // Median seconds of `work`, which queues on `stream`.
 absl::StatusOr<double> MedianSeconds(
     Stream stream, const std::function<absl::Status()>& work) {
-  ASSIGN_OR_RETURN(const Event begin, NewEvent(/*has_time=*/true));
-  ASSIGN_OR_RETURN(const Event end, NewEvent(/*has_time=*/true));
+  ASSIGN_OR_RETURN(const Event begin, NewTimedEvent());
+  ASSIGN_OR_RETURN(const Event end, NewTimedEvent());
   std::vector<double> seconds;
   for (int i = 0; i < kWarmUps + kRuns; ++i) {
     RETURN_IF_ERROR(Record(begin, stream));

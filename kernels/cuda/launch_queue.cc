@@ -40,7 +40,7 @@ absl::Status LaunchQueue::Open(std::byte* device, Staging* staging,
   staging_ = staging;
   stream_ = stream;
   ASSIGN_OR_RETURN(host_, AllocatePinned(kStepBytes));
-  ASSIGN_OR_RETURN(copied_, NewEvent(/*has_time=*/false));
+  ASSIGN_OR_RETURN(copied_, NewEvent());
   return absl::OkStatus();
 }
 

@@ -106,6 +106,13 @@ std::string BusId(int device) {
   return "";
 }
 
+absl::StatusOr<Event> NewEventWith(unsigned flags) {
+  Event event = nullptr;
+  RETURN_IF_ERROR(
+      ToStatus(cudaEventCreateWithFlags(&event, flags), "an event"));
+  return event;
+}
+
 }  // namespace
 
 absl::StatusOr<DeviceFacts> OpenDevice(int device) {
@@ -201,14 +208,11 @@ absl::StatusOr<Stream> NewStream() {
   return stream;
 }
 
-absl::StatusOr<Event> NewEvent(bool has_time) {
-  Event event = nullptr;
-  RETURN_IF_ERROR(ToStatus(
-      cudaEventCreateWithFlags(
-          &event, has_time ? cudaEventDefault : cudaEventDisableTiming),
-      "an event"));
-  return event;
+absl::StatusOr<Event> NewEvent() {
+  return NewEventWith(cudaEventDisableTiming);
 }
+
+absl::StatusOr<Event> NewTimedEvent() { return NewEventWith(cudaEventDefault); }
 
 void Destroy(Stream stream) {
   if (stream != nullptr) (void)cudaStreamDestroy(stream);

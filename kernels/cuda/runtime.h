@@ -52,7 +52,9 @@ void FreeDevice(std::byte* data);
 void FreePinned(std::byte* data);
 
 absl::StatusOr<Stream> NewStream();
-absl::StatusOr<Event> NewEvent(bool has_time);
+absl::StatusOr<Event> NewEvent();
+// An event that says when it came.
+absl::StatusOr<Event> NewTimedEvent();
 void Destroy(Stream stream);
 void DestroyEvent(Event event);
 

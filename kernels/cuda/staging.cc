@@ -18,7 +18,7 @@ absl::Status Staging::Open(std::byte* device, Stream stream) {
   stream_ = stream;
   ASSIGN_OR_RETURN(host_, AllocatePinned(kBytes));
   for (Event& event : left_) {
-    ASSIGN_OR_RETURN(event, NewEvent(/*has_time=*/false));
+    ASSIGN_OR_RETURN(event, NewEvent());
   }
   return absl::OkStatus();
 }

@@ -91,7 +91,8 @@ void FreeDevice(std::byte* data) {
 void FreePinned(std::byte* data) { std::free(data); }
 
 absl::StatusOr<Stream> NewStream() { return Stream{nullptr}; }
-absl::StatusOr<Event> NewEvent(bool /*has_time*/) { return Event{nullptr}; }
+absl::StatusOr<Event> NewEvent() { return Event{nullptr}; }
+absl::StatusOr<Event> NewTimedEvent() { return Event{nullptr}; }
 void Destroy(Stream /*stream*/) {}
 void DestroyEvent(Event /*event*/) {}
 
