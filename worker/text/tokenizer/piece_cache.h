@@ -31,12 +31,14 @@ class PieceCache {
       : entries_(std::clamp(std::bit_ceil(text_bytes / 8 + 1), size_t{16},
                             kMaxEntries)) {}
 
-  // Appends the ids of the piece, from the cache or by encode(). The ids of a
-  // short piece are remembered. Pieces that differ only in `kind` are different
-  // pieces.
+  // Ids of a piece and of a part with the same text may differ.
+  enum class Kind : uint32_t { kPiece, kPart };
+
+  // Appends the ids of the piece: those that are remembered, or else those that
+  // encode() appends. Ids of a short piece are remembered.
   // Errors: those of encode().
   template <typename Encode>
-  absl::Status Append(absl::string_view piece, bool kind,
+  absl::Status Append(absl::string_view piece, Kind kind,
                       std::vector<int32_t>& ids, const Encode& encode) {
     if (piece.size() > kMaxPieceBytes) return encode();
     const Key key = KeyOf(piece, kind);
@@ -60,9 +62,10 @@ class PieceCache {
     friend bool operator==(const Key&, const Key&) = default;
   };
 
-  static Key KeyOf(absl::string_view piece, bool kind) {
+  static Key KeyOf(absl::string_view piece, Kind kind) {
     const size_t n = piece.size();
-    Key key = {0, 0, static_cast<uint32_t>(2 * n + 2 + (kind ? 1 : 0))};
+    Key key = {0, 0,
+               static_cast<uint32_t>(2 * n + 2) + static_cast<uint32_t>(kind)};
     if (n >= 8) {
       // Takes both halves of the piece, which may overlap.
       std::memcpy(&key.low, piece.data(), 8);

@@ -264,7 +264,7 @@ absl::Status BpeTokenizer::EncodePiece(absl::string_view piece,
     if (id >= 0) ids.push_back(id);
     return absl::OkStatus();
   }
-  return scratch.cache.Append(piece, /*kind=*/false, ids,
+  return scratch.cache.Append(piece, PieceCache::Kind::kPiece, ids,
                               [&] { return EncodeParts(piece, scratch, ids); });
 }
 
@@ -301,7 +301,7 @@ absl::Status BpeTokenizer::EncodePart(absl::string_view part, Scratch& scratch,
       ids.push_back(byte_ids_[static_cast<unsigned char>(c)]);
     }
   };
-  return scratch.cache.Append(part, /*kind=*/true, ids, [&] {
+  return scratch.cache.Append(part, PieceCache::Kind::kPart, ids, [&] {
     return scratch.merger.Run(part, scratch.rules, scratch.stop, append);
   });
 }

@@ -194,7 +194,7 @@ absl::Status CharBpeTokenizer::EncodePart(absl::string_view part,
       AppendAsBytes(part.substr(symbol.begin, symbol.bytes), ids);
     }
   };
-  return scratch.cache.Append(part, /*kind=*/false, ids, [&] {
+  return scratch.cache.Append(part, PieceCache::Kind::kPiece, ids, [&] {
     return scratch.merger.Run(part, scratch.rules, scratch.stop, append);
   });
 }

@@ -279,7 +279,7 @@ absl::Status SpmTokenizer::EncodePart(absl::string_view text, Scratch& scratch,
       AppendAsBytes(text.substr(symbol.begin, symbol.bytes), ids);
     }
   };
-  return scratch.cache.Append(text, /*kind=*/false, ids, [&] {
+  return scratch.cache.Append(text, PieceCache::Kind::kPiece, ids, [&] {
     return scratch.merger.Run(text, scratch.rules, scratch.stop, append);
   });
 }
