@@ -456,7 +456,7 @@ void GrammarState::ForgetFrames() {
 void GrammarState::Clear() {
   n_last_open_ = 0;
   stacks_.clear();
-  states_.assign(1, StateInfo{0, 0, false});
+  states_.assign(1, StateInfo{.begin = 0, .end = 0, .accepts = false});
   next_.assign(n_classes_, kDead);
   open_.clear();
   Fit(stacks_, room_.stacks);

@@ -103,17 +103,21 @@ std::optional<PlainText::Kind> MaskWalk::MostlyFreeKind(
   return static_cast<Kind>(most - n_more.begin());
 }
 
-void MaskWalk::SetPlain(Kind kind, Range range, bool value,
+void MaskWalk::SetPlain(Kind kind, Range range,
                         std::span<uint64_t> bits) const {
   const PlainTokens& tokens = index_.plain(kind);
   for (int64_t i = range.begin; i < range.end; ++i) {
     const int32_t id = index_.list().Id(i);
-    if (!tokens.Has(id)) continue;
-    if (value) {
-      SetBit(bits, id);
-    } else {
-      ClearBit(bits, id);
-    }
+    if (tokens.Has(id)) SetBit(bits, id);
+  }
+}
+
+void MaskWalk::ClearPlain(Kind kind, Range range,
+                          std::span<uint64_t> bits) const {
+  const PlainTokens& tokens = index_.plain(kind);
+  for (int64_t i = range.begin; i < range.end; ++i) {
+    const int32_t id = index_.list().Id(i);
+    if (tokens.Has(id)) ClearBit(bits, id);
   }
 }
 
@@ -122,7 +126,7 @@ void MaskWalk::WalkAll(GrammarState& grammar, Range range,
   for (int64_t i = range.begin; i < range.end;) {
     if (n_bound_places_ >= kMaxBoundPlaces ||
         (!set && grammar.is_plain_exhausted())) {
-      if (set) SetPlain(*set, {i, range.end}, false, bits);
+      if (set) ClearPlain(*set, {i, range.end}, bits);
       WalkEach(grammar, index_.list(), {i, range.end}, 0, bits);
       return;
     }
@@ -149,11 +153,11 @@ void MaskWalk::WalkAll(GrammarState& grammar, Range range,
       // Tokens with the same beginning, up to the byte that may not follow, may
       // not follow either.
       const int64_t end = index_.SkipTo(i + 1, depth);
-      if (set) SetPlain(*set, {i, end}, false, bits);
+      if (set) ClearPlain(*set, {i, end}, bits);
       i = end;
     } else if (free) {
       const int64_t end = index_.SkipTo(i + 1, depth - 1);
-      if (free != set) SetPlain(*free, {i, end}, true, bits);
+      if (free != set) SetPlain(*free, {i, end}, bits);
       const PlainTokens& tokens = index_.plain(*free);
       WalkEach(grammar, tokens.others(),
                {tokens.OtherFrom(i), tokens.OtherFrom(end)}, depth, bits);

@@ -59,9 +59,10 @@ class MaskWalk {
   // They have the first `n_known` bytes in common, whose states are in nodes_.
   void WalkEach(GrammarState& grammar, const TokenList& list, Range range,
                 uint32_t n_known, std::span<uint64_t> bits);
-  // Sets or clears the bits of the kind's tokens in a range of the list.
-  void SetPlain(Kind kind, Range range, bool value,
-                std::span<uint64_t> bits) const;
+  // Sets the bits of the kind's tokens in a range of the list.
+  void SetPlain(Kind kind, Range range, std::span<uint64_t> bits) const;
+  // Clears them.
+  void ClearPlain(Kind kind, Range range, std::span<uint64_t> bits) const;
 
   // After this many places in a row where no text is free, the search for free
   // text ends.
