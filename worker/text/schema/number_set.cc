@@ -20,12 +20,19 @@ constexpr size_t kMaxNumberStates = 1 << 15;
 // Negative, 0 or positive as `a` is less than, equal to or more than `b`.
 int OrderOf(int64_t a, int64_t b) { return (a > b ? 1 : 0) - (a < b ? 1 : 0); }
 
+// How a number may lie beside another one.
+struct Beside {
+  bool may_be_less = false;
+  bool may_be_equal = false;
+  bool may_be_more = false;
+
+  Beside Mirrored() const { return {may_be_more, may_be_equal, may_be_less}; }
+};
+
 // A size beside which the digits are compared as they come.
 struct Mark {
   Decimal size = {};  // not negative
-  bool may_be_less;   // than the mark
-  bool may_be_equal;
-  bool may_be_more;
+  Beside beside = {};
 };
 
 // A multiple of `divisor` / 10^`fraction`.
@@ -99,36 +106,33 @@ class NumberBuilder {
   // is within them.
   bool ReadMarks(bool is_negative) {
     marks_.clear();
-    const auto add = [&](const Decimal& value, bool may_be_below, bool may_be,
-                         bool may_be_above) {
+    const auto add = [&](const Decimal& value, const Beside& beside) {
       Decimal size = value;
       size.is_negative = false;
       if (!value.is_zero() && value.is_negative != is_negative) {
         // The value lies beyond zero, below or above all sizes.
-        return is_negative ? may_be_below : may_be_above;
+        return is_negative ? beside.may_be_less : beside.may_be_more;
       }
-      marks_.push_back(is_negative
-                           ? Mark{size, may_be_above, may_be, may_be_below}
-                           : Mark{size, may_be_below, may_be, may_be_above});
+      marks_.push_back({size, is_negative ? beside.Mirrored() : beside});
       return true;
     };
-    if (shape_.least && !add(shape_.least->value, /*may_be_below=*/false,
-                             !shape_.least->is_open, /*may_be_above=*/true)) {
+    if (shape_.least &&
+        !add(shape_.least->value,
+             {.may_be_equal = !shape_.least->is_open, .may_be_more = true})) {
       return false;
     }
-    if (shape_.greatest &&
-        !add(shape_.greatest->value, /*may_be_below=*/true,
-             !shape_.greatest->is_open, /*may_be_above=*/false)) {
+    if (shape_.greatest && !add(shape_.greatest->value,
+                                {.may_be_less = true,
+                                 .may_be_equal = !shape_.greatest->is_open})) {
       return false;
     }
     for (const Decimal& one : shape_.excluded) {
       if (one.is_zero() || one.is_negative == is_negative) {
-        add(one, /*may_be_below=*/true, /*may_be=*/false,
-            /*may_be_above=*/true);
+        add(one, {.may_be_less = true, .may_be_more = true});
       }
     }
     // There is no -0.
-    if (is_negative) marks_.push_back({Decimal(), false, false, true});
+    if (is_negative) marks_.push_back({Decimal(), {.may_be_more = true}});
     return true;
   }
 
@@ -139,7 +143,7 @@ class NumberBuilder {
     is_counted_ = shape_.is_integer != true &&
                   (shape_.is_integer == false || !divisors_.empty());
     for (const Mark& mark : marks_) {
-      is_counted_ |= shape_.is_integer != true && !mark.may_be_equal &&
+      is_counted_ |= shape_.is_integer != true && !mark.beside.may_be_equal &&
                      !mark.size.is_zero();
     }
     const int64_t most = is_counted_ ? int64_t{TextSets::kMaxNumberDigits}
@@ -196,8 +200,9 @@ class NumberBuilder {
       // The mark may have more digits.
       const int64_t n = std::max<int64_t>(at.n_fraction, 0);
       if (order == 0 && -mark.size.exponent > n) order = -1;
-      bool may_be = order > 0 ? mark.may_be_more : mark.may_be_equal;
-      if (order < 0) may_be = mark.may_be_less;
+      bool may_be =
+          order > 0 ? mark.beside.may_be_more : mark.beside.may_be_equal;
+      if (order < 0) may_be = mark.beside.may_be_less;
       if (!may_be) return false;
     }
     for (size_t i = 0; i < divisors_.size(); ++i) {
