@@ -116,6 +116,12 @@ class SubsetBuilder {
   using Set = std::vector<uint32_t>;
   using Op = Places::Op;
 
+  // Where in the text a place is.
+  struct Ends {
+    bool is_begin = false;
+    bool is_end = false;
+  };
+
   SubsetBuilder(const Places& places, uint32_t entry, uint32_t absorbing,
                 size_t n_classes, StopCheck stop)
       : places_(places),
@@ -126,8 +132,8 @@ class SubsetBuilder {
 
   absl::StatusOr<CharAutomaton> Build() {
     // No later state is the first one: only there is the text's beginning.
-    const Set first = Closure({entry_}, /*is_begin=*/true, /*is_end=*/false);
-    out_.AddState(Accepts(first, /*is_begin=*/true));
+    const Set first = Closure({entry_}, {.is_begin = true});
+    out_.AddState(Accepts(first, {.is_begin = true}));
     sets_.push_back(first);
     for (size_t i = 0; i < sets_.size(); ++i) {
       if (sets_.size() > CharAutomaton::kMaxStates) {
@@ -155,8 +161,7 @@ class SubsetBuilder {
           }
         }
         if (moved.empty()) continue;
-        const int32_t to = NumberOf(
-            Closure(std::move(moved), /*is_begin=*/false, /*is_end=*/false));
+        const int32_t to = NumberOf(Closure(std::move(moved), {}));
         out_.Next(static_cast<int32_t>(i), c) = to;
       }
     }
@@ -166,7 +171,7 @@ class SubsetBuilder {
  private:
   // The places that `left` leads to without a character. It keeps those where
   // the text may end.
-  Set Closure(Set left, bool is_begin, bool is_end) {
+  Set Closure(Set left, const Ends& at_ends) {
     std::vector<uint32_t> seen;
     const auto is_new = [&](uint32_t at) {
       if (at >= marks_.size()) marks_.resize(at + 1, 0);
@@ -192,11 +197,11 @@ class SubsetBuilder {
           left.push_back(place.other);
           break;
         case Op::kBegin:
-          if (is_begin) left.push_back(place.next);
+          if (at_ends.is_begin) left.push_back(place.next);
           break;
         case Op::kEnd:
           kept.push_back(at);
-          if (is_end) left.push_back(place.next);
+          if (at_ends.is_end) left.push_back(place.next);
           break;
       }
     }
@@ -204,8 +209,10 @@ class SubsetBuilder {
     return kept;
   }
 
-  bool Accepts(const Set& set, bool is_begin) {
-    for (const uint32_t at : Closure(set, is_begin, /*is_end=*/true)) {
+  // Whether the text may end here.
+  bool Accepts(const Set& set, Ends at_ends) {
+    at_ends.is_end = true;
+    for (const uint32_t at : Closure(set, at_ends)) {
       if (at == absorbing_ || places_.At(at).op == Op::kMatch) return true;
     }
     return false;
@@ -215,7 +222,7 @@ class SubsetBuilder {
     const auto [found, is_new] =
         numbers_.try_emplace(set, static_cast<int32_t>(sets_.size()));
     if (is_new) {
-      out_.AddState(Accepts(set, /*is_begin=*/false));
+      out_.AddState(Accepts(set, {}));
       sets_.push_back(std::move(set));
     }
     return found->second;
