@@ -212,22 +212,29 @@ class JsonPrinter {
     out_.Append("\"");
   }
 
-  // Goes to the next element, or with `is_end` behind the last one.
-  void Separate(bool is_first, bool is_end = false) {
-    if (!is_first && !is_end) out_.Append(style_.item_separator);
+  // Goes to element `i`.
+  void BeginElement(size_t i) {
+    if (i > 0) out_.Append(style_.item_separator);
+    BeginLine(depth_);
+  }
+  // Goes behind the last one of `n` elements.
+  void EndElements(size_t n) {
+    if (n > 0) BeginLine(depth_ - 1);
+  }
+  void BeginLine(int depth) {
     if (!style_.indent) return;
     out_.Append("\n");
-    for (int i = is_end ? 1 : 0; i < depth_; ++i) out_.Append(*style_.indent);
+    for (int i = 0; i < depth; ++i) out_.Append(*style_.indent);
   }
 
   absl::Status PrintList(const std::vector<Value>& items) {
     out_.Append("[");
     ++depth_;
     for (size_t i = 0; i < items.size(); ++i) {
-      Separate(i == 0);
+      BeginElement(i);
       RETURN_IF_ERROR(Print(items[i]));
     }
-    if (!items.empty()) Separate(/*is_first=*/false, /*is_end=*/true);
+    EndElements(items.size());
     --depth_;
     out_.Append("]");
     return absl::OkStatus();
@@ -257,12 +264,12 @@ class JsonPrinter {
     out_.Append("{");
     ++depth_;
     for (size_t i = 0; i < pairs.size(); ++i) {
-      Separate(i == 0);
+      BeginElement(i);
       RETURN_IF_ERROR(PrintKey(pairs[i].first));
       out_.Append(style_.key_separator);
       RETURN_IF_ERROR(Print(pairs[i].second));
     }
-    if (!pairs.empty()) Separate(/*is_first=*/false, /*is_end=*/true);
+    EndElements(pairs.size());
     --depth_;
     out_.Append("}");
     return absl::OkStatus();
