@@ -248,13 +248,14 @@ void AppendSets(const RegexNode& tree, std::vector<CodePoints>& sets) {
 }
 
 absl::StatusOr<CharAutomaton> RegexAutomaton(const RegexNode& tree,
-                                             bool is_search,
+                                             RegexMatch match,
                                              const CharKinds& classes,
                                              StopCheck stop) {
   constexpr uint32_t kNone = ~uint32_t{0};
   Places places(classes);
-  const uint32_t match = places.Add({Places::Op::kMatch});
-  const uint32_t after = is_search ? places.AddAnything(match) : match;
+  const bool is_search = match == RegexMatch::kAnyPart;
+  const uint32_t end = places.Add({Places::Op::kMatch});
+  const uint32_t after = is_search ? places.AddAnything(end) : end;
   uint32_t entry = places.AddTree(tree, after);
   if (is_search) entry = places.AddAnything(entry);
   if (places.is_full()) return TooManyPlaces("places", kMaxRegexPlaces);

@@ -15,11 +15,11 @@ namespace plimsoll::worker {
 // The sets of code points that a pattern names.
 void AppendSets(const RegexNode& tree, std::vector<CodePoints>& sets);
 
-// The texts that match `tree`: as a whole or, with `is_search`, in some part.
+// The texts that match `tree`.
 // Errors: kInvalidArgument if the automaton would pass its limits; those of
 // `stop`.
 absl::StatusOr<CharAutomaton> RegexAutomaton(const RegexNode& tree,
-                                             bool is_search,
+                                             RegexMatch match,
                                              const CharKinds& classes,
                                              StopCheck stop);
 

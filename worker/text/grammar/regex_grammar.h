@@ -29,9 +29,8 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileRegex(
     absl::string_view trigger = "");
 
 struct RegexOptions {
-  // If true, the pattern may match a part of the text, as a search does, unless
-  // ^ or $ bind it.
-  bool is_search = false;
+  // With kAnyPart, ^ and $ bind the pattern to an end of the text.
+  RegexMatch match = RegexMatch::kWhole;
   // Writes one code point of a set; the default is UTF-8.
   std::function<GrammarBuilder::Expr(const CodePoints&)> chars = nullptr;
 };

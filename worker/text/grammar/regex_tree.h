@@ -38,6 +38,10 @@ enum class RegexSyntax {
   kEcma,
 };
 
+// Which part of a text a pattern is to match: all of it, or any, as in a
+// search.
+enum class RegexMatch { kWhole, kAnyPart };
+
 // Parses `pattern`. The tree is at most some hundreds of nodes deep.
 // Errors: kInvalidArgument naming the byte and what is wrong or not supported.
 absl::StatusOr<RegexNode> ParseRegex(absl::string_view pattern,

@@ -74,43 +74,44 @@ bool HasOuterChoice(absl::string_view text) {
 }  // namespace
 
 absl::StatusOr<std::vector<PatternUse>> PatternPool::Add(
-    const std::string& source, bool is_search) {
+    const std::string& source, RegexMatch match) {
   std::vector<PatternUse> uses;
   absl::string_view rest = source;
   const bool is_bound = absl::ConsumePrefix(&rest, "^");
-  while ((is_bound || !is_search) &&
+  while ((is_bound || match == RegexMatch::kWhole) &&
          (absl::StartsWith(rest, "(?=") || absl::StartsWith(rest, "(?!")) &&
          GroupLength(rest) > 0 && !HasOuterChoice(rest)) {
     const size_t n = GroupLength(rest);
     const std::string ahead = absl::StrCat("^(?:", rest.substr(3, n - 4), ")");
-    ASSIGN_OR_RETURN(const size_t pattern, AddPlain(ahead, /*is_search=*/true));
+    ASSIGN_OR_RETURN(const size_t pattern,
+                     AddPlain(ahead, RegexMatch::kAnyPart));
     uses.push_back({pattern, rest[2] == '!'});
     rest.remove_prefix(n);
   }
   const std::string main =
       uses.empty() ? source : absl::StrCat(is_bound ? "^" : "", rest);
-  ASSIGN_OR_RETURN(const size_t pattern, AddPlain(main, is_search));
+  ASSIGN_OR_RETURN(const size_t pattern, AddPlain(main, match));
   uses.push_back({pattern, false});
   std::sort(uses.begin(), uses.end());
   return uses;
 }
 
 absl::StatusOr<size_t> PatternPool::AddPlain(const std::string& source,
-                                             bool is_search) {
-  const auto known = numbers_.find({source, is_search});
+                                             RegexMatch match) {
+  const auto known = numbers_.find({source, match});
   if (known != numbers_.end()) return known->second;
   RETURN_IF_ERROR(stop_());
   ASSIGN_OR_RETURN(RegexNode tree, ParseRegex(source, RegexSyntax::kEcma));
   auto pattern = std::make_unique<SchemaPattern>();
   pattern->number = patterns_.size();
-  pattern->is_search = is_search;
+  pattern->match = match;
   pattern->has_inner_anchors =
       tree.kind == NodeKind::kChoice
           ? std::any_of(tree.parts.begin(), tree.parts.end(), HasInnerAnchor)
           : HasInnerAnchor(tree);
   pattern->tree = std::move(tree);
   patterns_.push_back(std::move(pattern));
-  numbers_[{source, is_search}] = patterns_.size() - 1;
+  numbers_[{source, match}] = patterns_.size() - 1;
   return patterns_.size() - 1;
 }
 
@@ -122,9 +123,9 @@ absl::StatusOr<bool> PatternPool::Matches(const std::vector<PatternUse>& uses,
       std::vector<CodePoints> sets;
       AppendSets(pattern.tree, sets);
       pattern.classes = std::make_unique<const CharKinds>(sets);
-      ASSIGN_OR_RETURN(pattern.automaton,
-                       RegexAutomaton(pattern.tree, pattern.is_search,
-                                      *pattern.classes, stop_));
+      ASSIGN_OR_RETURN(
+          pattern.automaton,
+          RegexAutomaton(pattern.tree, pattern.match, *pattern.classes, stop_));
     }
     if (IsIn(text, *pattern.automaton, *pattern.classes) == use.is_negated) {
       return false;

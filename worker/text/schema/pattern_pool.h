@@ -21,7 +21,7 @@ namespace plimsoll::worker {
 struct SchemaPattern {
   size_t number;
   RegexNode tree;
-  bool is_search;
+  RegexMatch match;
   bool has_inner_anchors;  // its anchors are not only at the ends
   // These decide whether a text matches; they are made at their first use.
   std::unique_ptr<const CharKinds> classes;
@@ -44,7 +44,7 @@ class PatternPool {
   // them. A look-ahead at its front is a use of its own.
   // Errors: those of ParseRegex.
   absl::StatusOr<std::vector<PatternUse>> Add(const std::string& source,
-                                              bool is_search);
+                                              RegexMatch match);
   const SchemaPattern& At(size_t pattern) const { return *patterns_[pattern]; }
 
   // Whether `text` meets all `uses`. Errors: those of RegexAutomaton.
@@ -52,11 +52,11 @@ class PatternPool {
                                absl::string_view text);
 
  private:
-  absl::StatusOr<size_t> AddPlain(const std::string& source, bool is_search);
+  absl::StatusOr<size_t> AddPlain(const std::string& source, RegexMatch match);
 
   StopCheck stop_;
   std::vector<std::unique_ptr<SchemaPattern>> patterns_;
-  std::map<std::pair<std::string, bool>, size_t> numbers_;
+  std::map<std::pair<std::string, RegexMatch>, size_t> numbers_;
 };
 
 }  // namespace plimsoll::worker

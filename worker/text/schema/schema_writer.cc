@@ -226,9 +226,9 @@ class SchemaWriter {
     } else if (!shape.patterns.empty()) {
       const SchemaPattern& pattern =
           planner_.patterns().At(shape.patterns[0].pattern);
-      choices.push_back(json.Quoted(AddRegex(
-          pattern.tree, {.is_search = pattern.is_search, .chars = write_char},
-          builder_)));
+      choices.push_back(json.Quoted(
+          AddRegex(pattern.tree, {.match = pattern.match, .chars = write_char},
+                   builder_)));
     } else if (has_length) {
       choices.push_back(json.String(shape.min, shape.max));
     } else if (shape.excluded.empty() || !json.spelling().raw) {

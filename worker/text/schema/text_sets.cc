@@ -58,7 +58,7 @@ absl::StatusOr<const TextSet*> TextSets::Of(const StringShape& shape) {
     const SchemaPattern& pattern = patterns_.At(use.pattern);
     ASSIGN_OR_RETURN(
         CharAutomaton automaton,
-        RegexAutomaton(pattern.tree, pattern.is_search, classes, stop_));
+        RegexAutomaton(pattern.tree, pattern.match, classes, stop_));
     parts.push_back({std::move(automaton), use.is_negated});
   }
   if (!shape.excluded.empty()) {

@@ -205,7 +205,7 @@ Expander::Result Expander::PatternKeyword(const Keyword& keyword) {
     return Error(keyword, "pattern is not a string");
   }
   auto added =
-      patterns_.Add(keyword.value.get<std::string>(), /*is_search=*/true);
+      patterns_.Add(keyword.value.get<std::string>(), RegexMatch::kAnyPart);
   if (!added.ok()) {
     if (!absl::IsInvalidArgument(added.status())) return added.status();
     return SchemaError(absl::StrCat(index_.PathOf(&keyword.schema), "/pattern"),
@@ -238,7 +238,7 @@ Expander::Result Expander::FormatKeyword(const Keyword& keyword) {
     return Either(p);
   }
   ASSIGN_OR_RETURN(const auto uses,
-                   patterns_.Add(*pattern, /*is_search=*/false));
+                   patterns_.Add(*pattern, RegexMatch::kWhole));
   std::vector<FormulaPtr> parts;
   for (PatternUse use : uses) {
     use.is_negated = use.is_negated == p;

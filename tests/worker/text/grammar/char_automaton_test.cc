@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/stop_check.h"
+#include "worker/text/grammar/regex_automaton.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -34,7 +35,8 @@ TEST(CharAutomatonTest, SearchesAreThoseOfTheStandardLibrary) {
     std::vector<CodePoints> sets;
     AppendSets(*tree, sets);
     const CharKinds classes(sets);
-    const auto automaton = RegexAutomaton(*tree, true, classes, NeverStop);
+    const auto automaton =
+        RegexAutomaton(*tree, RegexMatch::kAnyPart, classes, NeverStop);
     ASSERT_TRUE(automaton.ok()) << automaton.status();
     for (const std::string& text : AllTexts(5)) {
       EXPECT_EQ(IsIn(text, *automaton, classes),
@@ -70,11 +72,11 @@ TEST(CharAutomatonTest, StatesHaveALimit) {
   const auto tree = ParseRegex("(a|b)*a(a|b){20}", RegexSyntax::kEcma);
   std::vector<CodePoints> sets;
   AppendSets(*tree, sets);
-  EXPECT_THAT(
-      std::string(RegexAutomaton(*tree, true, CharKinds(sets), NeverStop)
-                      .status()
-                      .message()),
-      HasSubstr("too large"));
+  EXPECT_THAT(std::string(RegexAutomaton(*tree, RegexMatch::kAnyPart,
+                                         CharKinds(sets), NeverStop)
+                              .status()
+                              .message()),
+              HasSubstr("too large"));
 }
 
 }  // namespace

@@ -179,7 +179,8 @@ TEST(RegexGrammarTest, ASearchMatchesAnywhere) {
     const auto tree = ParseRegex(pattern, RegexSyntax::kPlain);
     EXPECT_TRUE(tree.ok());
     const int32_t root = builder.NewRule("root");
-    builder.Define(root, AddRegex(*tree, {.is_search = true}, builder));
+    builder.Define(root,
+                   AddRegex(*tree, {.match = RegexMatch::kAnyPart}, builder));
     return *builder.Build(root);
   };
   EXPECT_TRUE(Matches(search("b"), "abc"));
