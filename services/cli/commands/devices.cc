@@ -161,7 +161,7 @@ absl::Status RunWatch(const DevicesFlags& flags, const Commands& commands) {
   const auto show = [&](const v1::WatchDevicesResponse& devices) {
     if (flags.output == "json") {
       RETURN_IF_ERROR(PrintJson(devices, streams.out, JsonForm::kLine,
-                                /*keep_empty=*/true));
+                                EmptyLists::kPrinted));
     } else {
       streams.out << DeviceTable(devices.devices(), streams.out_style) << "\n";
     }

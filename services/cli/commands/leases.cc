@@ -141,7 +141,7 @@ absl::Status RunLeases(const LeasesFlags& flags, const Commands& commands) {
                    ListLeases(address, flags.device));
   if (flags.output == "json") {
     return PrintJson(response, commands.streams.out, JsonForm::kPretty,
-                     /*keep_empty=*/true);
+                     EmptyLists::kPrinted);
   }
   Print(response, commands.streams);
   return absl::OkStatus();

@@ -154,7 +154,7 @@ absl::Status RunTokenize(const TokenizeFlags& flags, const Commands& commands) {
                                    : TokenizeThere(flags, text, address));
   if (flags.output == "json") {
     return PrintJson(response, commands.streams.out, JsonForm::kLine,
-                     /*keep_empty=*/true);
+                     EmptyLists::kPrinted);
   }
   commands.streams.out << absl::StrJoin(response.ids(), " ") << "\n";
   return absl::OkStatus();

@@ -60,7 +60,7 @@ absl::Status ShowOnce(v1::AdminService::Stub& stub, const TopFlags& flags,
   if (flags.output == "json") {
     const JsonForm form =
         flags.interval.has_value() ? JsonForm::kLine : JsonForm::kPretty;
-    return PrintJson(load, streams.out, form, /*keep_empty=*/true);
+    return PrintJson(load, streams.out, form, EmptyLists::kPrinted);
   }
   streams.out << Render(load, streams.out_style);
   return absl::OkStatus();

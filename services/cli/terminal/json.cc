@@ -11,11 +11,11 @@
 namespace plimsoll::cli {
 
 absl::StatusOr<std::string> ToJson(const google::protobuf::Message& message,
-                                   JsonForm form, bool keep_empty) {
+                                   JsonForm form, EmptyLists empty) {
   google::protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;
   options.add_whitespace = form == JsonForm::kPretty;
-  options.always_print_primitive_fields = keep_empty;
+  options.always_print_primitive_fields = empty == EmptyLists::kPrinted;
   std::string json;
   const auto status =
       google::protobuf::util::MessageToJsonString(message, &json, options);
@@ -27,8 +27,8 @@ absl::StatusOr<std::string> ToJson(const google::protobuf::Message& message,
 }
 
 absl::Status PrintJson(const google::protobuf::Message& message,
-                       std::ostream& out, JsonForm form, bool keep_empty) {
-  ASSIGN_OR_RETURN(const std::string json, ToJson(message, form, keep_empty));
+                       std::ostream& out, JsonForm form, EmptyLists empty) {
+  ASSIGN_OR_RETURN(const std::string json, ToJson(message, form, empty));
   out << json;
   return absl::OkStatus();
 }

@@ -15,17 +15,19 @@
 namespace plimsoll::cli {
 
 enum class JsonForm { kPretty, kLine };
+// Whether lists without elements are printed.
+enum class EmptyLists { kLeftOut, kPrinted };
 
 // Returns `message` as JSON that ends with a newline, with snake_case names and
-// 64-bit integers as strings. Absent fields are left out; with `keep_empty`,
-// empty lists are printed too.
+// 64-bit integers as strings. Absent fields are left out.
 // Errors: kInternal for a string that is not UTF-8.
 absl::StatusOr<std::string> ToJson(const google::protobuf::Message& message,
-                                   JsonForm form, bool keep_empty = false);
+                                   JsonForm form,
+                                   EmptyLists empty = EmptyLists::kLeftOut);
 // Writes the JSON to `out`.
 absl::Status PrintJson(const google::protobuf::Message& message,
                        std::ostream& out, JsonForm form = JsonForm::kPretty,
-                       bool keep_empty = false);
+                       EmptyLists empty = EmptyLists::kLeftOut);
 
 // Prints a command's answer: `message` as JSON if `output` is "json", else
 // `text`, which already includes `verdict`'s message. Returns `verdict`.
