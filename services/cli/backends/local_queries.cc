@@ -52,11 +52,11 @@ absl::StatusOr<services::PlacementQueries> LocalQueries(
 }
 
 absl::StatusOr<RequestedModel> RequestModel(const std::string& model,
-                                            bool is_remote) {
+                                            PlanWhere where) {
   RequestedModel requested;
   const std::string path = ResolveModel(model);
   std::error_code error;
-  if (is_remote && !std::filesystem::exists(path, error)) {
+  if (where == PlanWhere::kPlanner && !std::filesystem::exists(path, error)) {
     requested.source.set_model(model);
     requested.n_ctx_train = std::numeric_limits<uint32_t>::max();
     return requested;

@@ -30,11 +30,14 @@ struct RequestedModel {
   int64_t n_ctx_train;  // 2^32 - 1 if only the planner knows it
 };
 
-// Returns the header of the file `model`. If `is_remote` and there is no such
-// file, returns a model of the planner's configuration.
+// Who answers a request for plans.
+enum class PlanWhere { kHere, kPlanner };
+
+// Returns the header of the file `model`. If there is no such file and a
+// planner answers, returns a model of the planner's configuration.
 // Errors: those of OpenPlanSource.
 absl::StatusOr<RequestedModel> RequestModel(const std::string& model,
-                                            bool is_remote);
+                                            PlanWhere where);
 
 // The bytes of a device that is given by its size, such as "24GiB". Absent if
 // `name` is not a size with a unit.

@@ -103,8 +103,9 @@ absl::Status RunCatalogue(const DevicesFlags& flags, const Commands& commands) {
 }
 
 absl::Status RunFits(const DevicesFlags& flags, const Commands& commands) {
-  ASSIGN_OR_RETURN(RequestedModel model,
-                   RequestModel(flags.fits, !commands.globals.planner.empty()));
+  const PlanWhere where =
+      commands.globals.planner.empty() ? PlanWhere::kHere : PlanWhere::kPlanner;
+  ASSIGN_OR_RETURN(RequestedModel model, RequestModel(flags.fits, where));
   v1::FindDevicesRequest request;
   *request.mutable_source() = std::move(model.source);
   *request.mutable_options() = services::ToProto(ToLoadOptions(

@@ -76,7 +76,7 @@ absl::StatusOr<int64_t> TakeNumber(std::string& text, int64_t otherwise,
 
 // Parses FILE[:REPLICAS[:PRIORITY]].
 absl::Status AddModel(const std::string& text, const PlaceFlags& flags,
-                      bool is_remote, std::set<std::string>& names,
+                      PlanWhere where, std::set<std::string>& names,
                       v1::PlaceModelsRequest& request) {
   constexpr int64_t kPriority = std::numeric_limits<int32_t>::max();
   std::string shorter = text;
@@ -99,7 +99,7 @@ absl::Status AddModel(const std::string& text, const PlaceFlags& flags,
                                    PlacementProblem::kMaxReplicas));
   }
   ASSIGN_OR_RETURN(const RequestedModel requested,
-                   RequestModel(shortest, is_remote));
+                   RequestModel(shortest, where));
   v1::ModelToPlace& model = *request.add_models();
   const std::string file = std::filesystem::path(shortest).filename().string();
   const std::string name(absl::StripSuffix(file, ".gguf"));
@@ -166,10 +166,11 @@ absl::Status AddFleet(const std::string& path, std::istream& in,
 absl::StatusOr<v1::PlaceModelsRequest> ToRequest(const PlaceFlags& flags,
                                                  const Commands& commands) {
   v1::PlaceModelsRequest request;
-  const bool is_remote = !commands.globals.planner.empty();
+  const PlanWhere where =
+      commands.globals.planner.empty() ? PlanWhere::kHere : PlanWhere::kPlanner;
   std::set<std::string> names;
   for (const std::string& model : flags.models) {
-    RETURN_IF_ERROR(AddModel(model, flags, is_remote, names, request));
+    RETURN_IF_ERROR(AddModel(model, flags, where, names, request));
   }
   RETURN_IF_ERROR(AddDevices(flags.devices, request));
   if (!flags.fleet.empty()) {

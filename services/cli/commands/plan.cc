@@ -172,7 +172,7 @@ absl::StatusOr<v1::PlanSplitResponse> PlanDevices(
 absl::StatusOr<v1::PlanRequest> ToRequest(const PlanFlags& flags) {
   v1::PlanRequest request;
   ASSIGN_OR_RETURN(RequestedModel model,
-                   RequestModel(flags.model, /*is_remote=*/true));
+                   RequestModel(flags.model, PlanWhere::kPlanner));
   *request.mutable_source() = std::move(model.source);
   *request.mutable_options() = services::ToProto(ToLoadOptions(
       flags.load, model.n_ctx_train, ContextDefault::kLongestThatFits));

@@ -66,22 +66,35 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// What the state is called in JSON, and in the table.
-std::string StateText(fetch::PullState state, bool is_json) {
+// What the state is called in JSON.
+std::string StateWord(fetch::PullState state) {
   switch (state) {
     case fetch::PullState::kFetched:
       return "fetched";
     case fetch::PullState::kCached:
-      return is_json ? "cached" : "the cache had it already";
+      return "cached";
     case fetch::PullState::kOffline:
-      return is_json ? "offline" : "the cache had it; no server answered";
+      return "offline";
+  }
+  return "";
+}
+
+// What the state is called in the table.
+std::string StateText(fetch::PullState state) {
+  switch (state) {
+    case fetch::PullState::kFetched:
+      return "fetched";
+    case fetch::PullState::kCached:
+      return "the cache had it already";
+    case fetch::PullState::kOffline:
+      return "the cache had it; no server answered";
   }
   return "";
 }
 
 std::string PullTable(const fetch::PullReport& report, const Style& style) {
   Table table({{"model"}, {Printable(report.files.front().name)}});
-  table.AddRow({"state", StateText(report.state, /*is_json=*/false)});
+  table.AddRow({"state", StateText(report.state)});
   for (const fetch::PulledFile& file : report.files) {
     table.AddRow({"file", Printable(file.path)});
     table.AddRow({"size", FormatBytes(file.bytes)});
@@ -97,7 +110,7 @@ google::protobuf::Struct PullObject(const fetch::PullReport& report) {
   google::protobuf::Struct object;
   auto& fields = *object.mutable_fields();
   fields["model"].set_string_value(report.files.front().name);
-  fields["state"].set_string_value(StateText(report.state, /*is_json=*/true));
+  fields["state"].set_string_value(StateWord(report.state));
   fields["checked"].set_bool_value(report.is_checked);
   auto& list = *fields["files"].mutable_list_value();
   for (const fetch::PulledFile& file : report.files) {

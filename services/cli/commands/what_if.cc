@@ -94,7 +94,7 @@ absl::StatusOr<GridAnswer> Ask(const WhatIfFlags& flags,
     return answer;
   }
   ASSIGN_OR_RETURN(RequestedModel model,
-                   RequestModel(flags.model, /*is_remote=*/true));
+                   RequestModel(flags.model, PlanWhere::kPlanner));
   v1::WhatIfRequest request = ToRequest(flags, model.n_ctx_train, answer);
   *request.mutable_source() = std::move(model.source);
   RETURN_IF_ERROR(AskPlanner(request, planner, answer.all));
