@@ -363,7 +363,7 @@ void LeaseBook::Bury(const Lease& lease) {
   }
 }
 
-void LeaseBook::Free(Entry& entry, bool is_read) {
+void LeaseBook::Free(Entry& entry, LastReading last) {
   Lease& lease = entry.lease;
   Device& device = *entry.device;
   deadlines_.erase({entry.deadline, &entry});
@@ -373,7 +373,8 @@ void LeaseBook::Free(Entry& entry, bool is_read) {
   device.leases.pop_back();
   if (!entry.in_reading) {
     device.unread_bytes -= lease.bytes;
-  } else if (device.booked.measured_free_bytes && !is_read) {
+  } else if (device.booked.measured_free_bytes &&
+             last == LastReading::kShowsTaken) {
     // The reading was taken while these bytes were allocated.
     int64_t& free = *device.booked.measured_free_bytes;
     free += std::min(
@@ -386,7 +387,7 @@ void LeaseBook::Free(Entry& entry, bool is_read) {
     entry.process = nullptr;
     Forget(lease.process);
   }
-  entry.was_read_gone = is_read;
+  entry.was_read_gone = last == LastReading::kShowsFree;
   lease.state = LeaseState::kReleased;
   --n_live_;
   if (journal_ != nullptr) journal_->Note(lease);
@@ -407,7 +408,7 @@ absl::StatusOr<Lease> LeaseBook::Release(const std::string& lease_id,
   entry.was_read_gone = false;  // who gives it back does not want it again
   if (!IsLive(entry.lease)) return entry.lease;
   AddMargin(*entry.device, entry.lease, shortfall_bytes);
-  Free(entry, /*is_read=*/false);
+  Free(entry, LastReading::kShowsTaken);
   return entry.lease;
 }
 
@@ -425,7 +426,7 @@ absl::StatusOr<Lease> LeaseBook::ForceRelease(const std::string& lease_id,
         "the lease's holder lives, or did within the time to live");
   }
   // The last reading is not touched: it may show these bytes free already.
-  Free(entry, /*is_read=*/true);
+  Free(entry, LastReading::kShowsFree);
   return entry.lease;
 }
 
@@ -463,7 +464,7 @@ int64_t LeaseBook::ProcessDied(const std::string& process) noexcept {
   int64_t freed_bytes = 0;
   for (Entry* const entry : entries) {
     freed_bytes += entry->lease.bytes;
-    Free(*entry, /*is_read=*/false);
+    Free(*entry, LastReading::kShowsTaken);
   }
   return freed_bytes;
 }
@@ -671,7 +672,7 @@ void LeaseBook::JudgeOldReading(Device& device, absl::Time now) {
 }
 
 void LeaseBook::FreeRead(const std::vector<Entry*>& gone) {
-  for (Entry* const entry : gone) Free(*entry, /*is_read=*/true);
+  for (Entry* const entry : gone) Free(*entry, LastReading::kShowsFree);
 }
 
 absl::Status LeaseBook::MarkUnhealthy(const std::string& device_id,

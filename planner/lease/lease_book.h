@@ -351,9 +351,9 @@ class LeaseBook {
   void SetConfirmed(Entry& entry, int64_t measured_bytes, absl::Time now);
   // Extends to now + the time to live, never shortens, and ends suspicion.
   void Extend(Entry& entry, absl::Time now);
-  // Frees the lease. If `is_read`, the device's reading shows the bytes free
-  // already.
-  void Free(Entry& entry, bool is_read);
+  // What the device's last reading shows of a lease's bytes.
+  enum class LastReading { kShowsTaken, kShowsFree };
+  void Free(Entry& entry, LastReading last);
   void Bury(const Lease& lease);
 
   LeaseJournal* const journal_;
