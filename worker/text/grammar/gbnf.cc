@@ -34,7 +34,7 @@ class GbnfParser {
 
   absl::StatusOr<std::shared_ptr<const Grammar>> Parse(
       absl::string_view trigger) {
-    SkipSpace(/*across_lines=*/true);
+    SkipSpaceAndLines();
     while (!rest_.empty()) RETURN_IF_ERROR(ParseRule());
     for (const RuleUse& use : rules_) {
       if (use.is_defined) continue;
@@ -76,17 +76,27 @@ class GbnfParser {
     rest_.remove_prefix(token.size());
     return true;
   }
-  void SkipSpace(bool across_lines) {
+  // Skips comments and what is in `space`.
+  void SkipAny(absl::string_view space) {
     while (!rest_.empty()) {
       const char c = rest_[0];
       if (c == '#') {
         rest_.remove_prefix(std::min(rest_.find('\n'), rest_.size()));
-      } else if (c == ' ' || c == '\t' ||
-                 (across_lines && (c == '\n' || c == '\r'))) {
+      } else if (space.find(c) != space.npos) {
         rest_.remove_prefix(1);
       } else {
         return;
       }
+    }
+  }
+  void SkipSpace() { SkipAny(" \t"); }
+  void SkipSpaceAndLines() { SkipAny(" \t\n\r"); }
+  // Lines end a rule, but not between parentheses.
+  void SkipSpaceAt(int depth) {
+    if (depth > 0) {
+      SkipSpaceAndLines();
+    } else {
+      SkipSpace();
     }
   }
 
@@ -119,17 +129,17 @@ class GbnfParser {
     }
     rule.is_defined = true;
     const int32_t number = rule.rule;
-    SkipSpace(/*across_lines=*/false);
+    SkipSpace();
     if (!Take("::=")) {
       return Error(absl::StrCat("::= is expected after '", name, "'"));
     }
-    SkipSpace(/*across_lines=*/true);
+    SkipSpaceAndLines();
     ASSIGN_OR_RETURN(const Expr definition, ParseChoices(0));
     builder_.Define(number, definition);
     if (!rest_.empty() && rest_[0] != '\n' && rest_[0] != '\r') {
       return Error(absl::StrCat("'", rest_.substr(0, 1), "' is unexpected"));
     }
-    SkipSpace(/*across_lines=*/true);
+    SkipSpaceAndLines();
     return absl::OkStatus();
   }
 
@@ -140,19 +150,19 @@ class GbnfParser {
       ASSIGN_OR_RETURN(const Expr one, ParseSequence(depth));
       choices.push_back(one);
       const absl::string_view before = rest_;
-      SkipSpace(/*across_lines=*/true);
+      SkipSpaceAndLines();
       if (!Take("|")) {
         if (depth == 0) rest_ = before;
         return builder_.Choice(std::move(choices));
       }
-      SkipSpace(/*across_lines=*/true);
+      SkipSpaceAndLines();
     }
   }
 
   absl::StatusOr<Expr> ParseSequence(int depth) {
     std::vector<Expr> parts;
     while (true) {
-      SkipSpace(/*across_lines=*/depth > 0);
+      SkipSpaceAt(depth);
       if (rest_.empty() || absl::StrContains("|)\r\n", rest_[0])) {
         return builder_.Sequence(std::move(parts));
       }
@@ -189,7 +199,7 @@ class GbnfParser {
 
   absl::StatusOr<Expr> ParseRepeats(Expr part, int depth) {
     while (true) {
-      SkipSpace(/*across_lines=*/depth > 0);
+      SkipSpaceAt(depth);
       if (Take("*")) {
         part = builder_.Repeat(part, 0, GrammarBuilder::kUnlimited);
       } else if (Take("+")) {
