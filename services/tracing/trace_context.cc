@@ -40,24 +40,30 @@ bool ReadId(absl::string_view digits, std::span<uint8_t> bytes) {
                      [](uint8_t byte) { return byte != 0; });
 }
 
-bool IsGoodKeyPart(absl::string_view part, size_t max_bytes,
-                   bool may_begin_with_digit) {
-  if (part.empty() || part.size() > max_bytes) return false;
-  const bool begins_well =
-      IsLower(part.front()) ||
-      (may_begin_with_digit &&
-       absl::ascii_isdigit(static_cast<unsigned char>(part.front())));
-  return begins_well && std::all_of(part.begin(), part.end(), IsKeyCharacter);
+bool IsGoodKeyPart(absl::string_view part, size_t max_bytes) {
+  return !part.empty() && part.size() <= max_bytes &&
+         std::all_of(part.begin(), part.end(), IsKeyCharacter);
+}
+
+bool BeginsWithLower(absl::string_view part) {
+  return !part.empty() && IsLower(part.front());
+}
+
+bool BeginsWithDigit(absl::string_view part) {
+  return !part.empty() &&
+         absl::ascii_isdigit(static_cast<unsigned char>(part.front()));
 }
 
 bool IsGoodKey(absl::string_view key) {
   const size_t at = key.find('@');
-  if (at == key.npos)
-    return IsGoodKeyPart(key, kMaxKeyBytes, /*may_begin_with_digit=*/false);
-  return IsGoodKeyPart(key.substr(0, at), kMaxTenantBytes,
-                       /*may_begin_with_digit=*/true) &&
-         IsGoodKeyPart(key.substr(at + 1), kMaxSystemBytes,
-                       /*may_begin_with_digit=*/false);
+  if (at == key.npos) {
+    return BeginsWithLower(key) && IsGoodKeyPart(key, kMaxKeyBytes);
+  }
+  const absl::string_view tenant = key.substr(0, at);
+  const absl::string_view system = key.substr(at + 1);
+  return (BeginsWithLower(tenant) || BeginsWithDigit(tenant)) &&
+         IsGoodKeyPart(tenant, kMaxTenantBytes) && BeginsWithLower(system) &&
+         IsGoodKeyPart(system, kMaxSystemBytes);
 }
 
 bool IsGoodValue(absl::string_view value) {
