@@ -157,8 +157,8 @@ void JsonFields::Ignore(const std::vector<std::string>& names) {
   known_.insert(names.begin(), names.end());
 }
 
-absl::Status JsonFields::Refuse(const std::string& name, const Json& only,
-                                absl::string_view why) {
+absl::Status JsonFields::AllowOnly(const std::string& name, const Json& only,
+                                   absl::string_view why) {
   const Json* value = Find(name);
   if (value == nullptr || *value == only) return absl::OkStatus();
   return Bad(name, why);

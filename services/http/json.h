@@ -59,8 +59,8 @@ class JsonFields {
   void Ignore(const std::vector<std::string>& names);
   // Refuses a field of this name unless it is absent or equal to `only`, and
   // says why.
-  absl::Status Refuse(const std::string& name, const Json& only,
-                      absl::string_view why);
+  absl::Status AllowOnly(const std::string& name, const Json& only,
+                         absl::string_view why);
 
   // Errors: as above, for the first field that was neither read nor ignored.
   absl::Status End() const;

@@ -172,7 +172,7 @@ class MessagesReader {
 absl::Status ReadCustomTool(const Json& json, const std::string& path,
                             v1::Tool& tool) {
   ASSIGN_OR_RETURN(JsonFields fields, JsonFields::Of(json, path));
-  RETURN_IF_ERROR(fields.Refuse(
+  RETURN_IF_ERROR(fields.AllowOnly(
       "type", "custom", "must be custom: this server runs no tools itself"));
   ASSIGN_OR_RETURN(const auto name, fields.Text("name"));
   ASSIGN_OR_RETURN(const auto description, fields.Text("description"));
@@ -180,8 +180,8 @@ absl::Status ReadCustomTool(const Json& json, const std::string& path,
   tool.set_description(description.value_or(""));
   const Json* schema = fields.Find("input_schema");
   if (schema != nullptr) tool.set_parameters(Dump(*schema));
-  RETURN_IF_ERROR(fields.Refuse("defer_loading", false,
-                                "must be false: there is no search of tools"));
+  RETURN_IF_ERROR(fields.AllowOnly(
+      "defer_loading", false, "must be false: there is no search of tools"));
   // The model's format does not say which calls are strict, and shows no
   // examples. A call comes when it is complete.
   fields.Ignore({"allowed_callers", "cache_control", "eager_input_streaming",

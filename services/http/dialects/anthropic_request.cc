@@ -84,8 +84,8 @@ absl::StatusOr<TextJob> ReadMessages(const Json& body) {
       ReadStops(fields, "stop_sequences", *request.mutable_stopping()));
   ASSIGN_OR_RETURN(const auto stream, fields.Bool("stream"));
   job.is_streamed = stream.value_or(false);
-  RETURN_IF_ERROR(
-      fields.Refuse("container", nullptr, "is not there: nothing runs here"));
+  RETURN_IF_ERROR(fields.AllowOnly("container", nullptr,
+                                   "is not there: nothing runs here"));
   fields.Ignore({"diagnostics", "inference_geo", "metadata", "service_tier"});
   RETURN_IF_ERROR(fields.End());
   job.prompts.push_back(std::move(request));

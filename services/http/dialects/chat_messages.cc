@@ -55,7 +55,7 @@ absl::Status ReadCall(const Json& json, const std::string& path,
                       CallNames& names, v1::ChatMessage& message) {
   ASSIGN_OR_RETURN(JsonFields call, JsonFields::Of(json, path));
   ASSIGN_OR_RETURN(const auto id, call.Text("id"));
-  RETURN_IF_ERROR(call.Refuse("type", "function", "must be function"));
+  RETURN_IF_ERROR(call.AllowOnly("type", "function", "must be function"));
   const Json* function = call.Find("function");
   if (function == nullptr) return call.Bad("function", "is missing");
   ASSIGN_OR_RETURN(JsonFields inner,
@@ -121,7 +121,7 @@ absl::Status ReadMessage(const Json& json, const std::string& path,
 absl::Status ReadTool(const Json& json, const std::string& path,
                       v1::Tool& tool) {
   ASSIGN_OR_RETURN(JsonFields fields, JsonFields::Of(json, path));
-  RETURN_IF_ERROR(fields.Refuse("type", "function", "must be function"));
+  RETURN_IF_ERROR(fields.AllowOnly("type", "function", "must be function"));
   const Json* function = fields.Find("function");
   if (function == nullptr) return fields.Bad("function", "is missing");
   RETURN_IF_ERROR(fields.End());
@@ -133,7 +133,7 @@ absl::Status ReadTool(const Json& json, const std::string& path,
 // {"type": "function", "function": {"name": N}}
 absl::Status ReadNamedChoice(const Json& json, v1::ChatPrompt& chat) {
   ASSIGN_OR_RETURN(JsonFields choice, JsonFields::Of(json, "tool_choice."));
-  RETURN_IF_ERROR(choice.Refuse("type", "function", "must be function"));
+  RETURN_IF_ERROR(choice.AllowOnly("type", "function", "must be function"));
   const Json* function = choice.Find("function");
   if (function == nullptr) return choice.Bad("function", "is missing");
   RETURN_IF_ERROR(choice.End());

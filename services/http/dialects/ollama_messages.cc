@@ -41,7 +41,7 @@ class OllamaConversation {
     }
     ASSIGN_OR_RETURN(const auto content, fields.Text("content"));
     message.set_content(content.value_or(""));
-    RETURN_IF_ERROR(fields.Refuse(
+    RETURN_IF_ERROR(fields.AllowOnly(
         "images", Json::array(), "must be empty: this server reads no images"));
     RETURN_IF_ERROR(ReadCalls(fields, path, message));
     RETURN_IF_ERROR(ReadAnswer(fields, message));
@@ -68,7 +68,7 @@ class OllamaConversation {
                         v1::ToolCall& added) {
     ASSIGN_OR_RETURN(JsonFields call, JsonFields::Of(json, path));
     ASSIGN_OR_RETURN(const auto id, call.Text("id"));
-    RETURN_IF_ERROR(call.Refuse("type", "function", "must be function"));
+    RETURN_IF_ERROR(call.AllowOnly("type", "function", "must be function"));
     const Json* function = call.Find("function");
     if (function == nullptr) return call.Bad("function", "is missing");
     RETURN_IF_ERROR(call.End());

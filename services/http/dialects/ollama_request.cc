@@ -61,10 +61,10 @@ absl::Status ReadOptions(JsonFields& fields, TextJob& job, Request& request) {
       static_cast<uint32_t>(std::max<int64_t>(tokens.value_or(0), 0)));
   ASSIGN_OR_RETURN(const auto n_ctx, options.Int("num_ctx", 1, kMaxCount));
   job.least_n_ctx = n_ctx.value_or(0);
-  RETURN_IF_ERROR(options.Refuse("mirostat", 0, "is not supported"));
-  RETURN_IF_ERROR(options.Refuse("tfs_z", 1, "is not supported"));
-  RETURN_IF_ERROR(options.Refuse("penalize_newline", true,
-                                 "must be true: penalties count all tokens"));
+  RETURN_IF_ERROR(options.AllowOnly("mirostat", 0, "is not supported"));
+  RETURN_IF_ERROR(options.AllowOnly("tfs_z", 1, "is not supported"));
+  RETURN_IF_ERROR(options.AllowOnly(
+      "penalize_newline", true, "must be true: penalties count all tokens"));
   options.Ignore({std::begin(kIgnoredOptions), std::end(kIgnoredOptions)});
   return options.End();
 }
@@ -93,9 +93,9 @@ absl::Status ReadRest(JsonFields& fields, TextJob& job, Request& request) {
   RETURN_IF_ERROR(ReadFormat(fields, request));
   RETURN_IF_ERROR(ReadLogprobs(fields, *request.mutable_response()));
   for (const char* name : {"truncate", "shift"}) {
-    RETURN_IF_ERROR(fields.Refuse(name, false,
-                                  "must be false: what does not fit in the "
-                                  "context is refused"));
+    RETURN_IF_ERROR(fields.AllowOnly(name, false,
+                                     "must be false: what does not fit in the "
+                                     "context is refused"));
   }
   return absl::OkStatus();
 }
@@ -173,16 +173,16 @@ absl::StatusOr<TextJob> ReadOllamaGenerate(const Json& body) {
   ASSIGN_OR_RETURN(const auto prompt, fields.Text("prompt"));
   ASSIGN_OR_RETURN(const auto system, fields.Text("system"));
   ASSIGN_OR_RETURN(const auto raw, fields.Bool("raw"));
-  RETURN_IF_ERROR(fields.Refuse("suffix", "", "is not supported"));
-  RETURN_IF_ERROR(fields.Refuse(
+  RETURN_IF_ERROR(fields.AllowOnly("suffix", "", "is not supported"));
+  RETURN_IF_ERROR(fields.AllowOnly(
       "template", "", "is not supported: take raw, or the model's own"));
-  RETURN_IF_ERROR(fields.Refuse("context", Json::array(),
-                                "is not supported: take /api/chat"));
-  RETURN_IF_ERROR(fields.Refuse("images", Json::array(),
-                                "must be empty: this server reads no images"));
+  RETURN_IF_ERROR(fields.AllowOnly("context", Json::array(),
+                                   "is not supported: take /api/chat"));
+  RETURN_IF_ERROR(fields.AllowOnly(
+      "images", Json::array(), "must be empty: this server reads no images"));
   for (const char* name : {"width", "height", "steps"}) {
     RETURN_IF_ERROR(
-        fields.Refuse(name, 0, "must be 0: this server draws no images"));
+        fields.AllowOnly(name, 0, "must be 0: this server draws no images"));
   }
   if (prompt.value_or("").empty()) {
     return Finish(fields, std::move(job), std::move(request));

@@ -274,9 +274,9 @@ absl::StatusOr<TextJob> ReadCompletion(const Json& body) {
   if (logprobs.has_value()) {
     AskForLogprobs(*logprobs, *rest.mutable_response());
   }
-  RETURN_IF_ERROR(fields.Refuse("echo", false, "is not supported"));
-  RETURN_IF_ERROR(fields.Refuse("suffix", "", "is not supported"));
-  RETURN_IF_ERROR(fields.Refuse("best_of", 1, "is not supported: take n"));
+  RETURN_IF_ERROR(fields.AllowOnly("echo", false, "is not supported"));
+  RETURN_IF_ERROR(fields.AllowOnly("suffix", "", "is not supported"));
+  RETURN_IF_ERROR(fields.AllowOnly("best_of", 1, "is not supported: take n"));
   RETURN_IF_ERROR(ReadPrompts(fields, rest, job));
   RETURN_IF_ERROR(fields.End());
   RETURN_IF_ERROR(CheckChoices(fields, job));

@@ -25,10 +25,10 @@ absl::Status ReadFlatTool(const Json& json, const std::string& path,
                           v1::Tool& tool) {
   ASSIGN_OR_RETURN(JsonFields fields, JsonFields::Of(json, path));
   RETURN_IF_ERROR(
-      fields.Refuse("type", "function",
-                    "must be function: this server runs no tools itself"));
-  RETURN_IF_ERROR(fields.Refuse("defer_loading", false,
-                                "must be false: there is no search of tools"));
+      fields.AllowOnly("type", "function",
+                       "must be function: this server runs no tools itself"));
+  RETURN_IF_ERROR(fields.AllowOnly(
+      "defer_loading", false, "must be false: there is no search of tools"));
   // Nothing but the model calls a tool, and its format shows no outputs.
   fields.Ignore({"allowed_callers", "output_schema"});
   return ReadFunction(fields, tool);
@@ -37,7 +37,7 @@ absl::Status ReadFlatTool(const Json& json, const std::string& path,
 // {"type": "function", "name": N}
 absl::Status ReadFlatChoice(const Json& json, v1::ChatPrompt& chat) {
   ASSIGN_OR_RETURN(JsonFields choice, JsonFields::Of(json, "tool_choice."));
-  RETURN_IF_ERROR(choice.Refuse("type", "function", "must be function"));
+  RETURN_IF_ERROR(choice.AllowOnly("type", "function", "must be function"));
   return RequireFunction(choice, chat);
 }
 
@@ -94,21 +94,21 @@ absl::Status ReadIncluded(JsonFields& fields) {
 
 absl::Status RefuseWhatIsNotHere(JsonFields& fields) {
   RETURN_IF_ERROR(ReadIncluded(fields));
-  RETURN_IF_ERROR(fields.Refuse(
+  RETURN_IF_ERROR(fields.AllowOnly(
       "background", false,
       "must be false: a response is computed while its client waits"));
-  RETURN_IF_ERROR(fields.Refuse(
+  RETURN_IF_ERROR(fields.AllowOnly(
       "conversation", nullptr,
       "is not there: previous_response_id goes on with a conversation"));
-  RETURN_IF_ERROR(fields.Refuse("prompt", nullptr,
-                                "is not there: this server keeps no prompts"));
-  RETURN_IF_ERROR(fields.Refuse("context_management", nullptr,
-                                "is not there: nothing leaves a prompt"));
-  RETURN_IF_ERROR(fields.Refuse(
+  RETURN_IF_ERROR(fields.AllowOnly(
+      "prompt", nullptr, "is not there: this server keeps no prompts"));
+  RETURN_IF_ERROR(fields.AllowOnly("context_management", nullptr,
+                                   "is not there: nothing leaves a prompt"));
+  RETURN_IF_ERROR(fields.AllowOnly(
       "truncation", "disabled",
       "must be disabled: a prompt that is longer than the context is an error "
       "with both numbers"));
-  RETURN_IF_ERROR(fields.Refuse(
+  RETURN_IF_ERROR(fields.AllowOnly(
       "top_logprobs", 0,
       "log-probabilities are not here: /v1/chat/completions has them"));
   // They are about accounts, caches and tools of OpenAI's.

@@ -115,9 +115,9 @@ TEST(JsonTest, FindsWhatNobodyKnows) {
 TEST(JsonTest, RefusesAllButOneValue) {
   const Json json = {{"echo", true}, {"best_of", 1}};
   JsonFields fields = FieldsOf(json);
-  EXPECT_TRUE(fields.Refuse("best_of", 1, "no").ok());
-  EXPECT_TRUE(fields.Refuse("absent", 1, "no").ok());
-  EXPECT_THAT(MessageOf(fields.Refuse("echo", false, "no")), "echo: no");
+  EXPECT_TRUE(fields.AllowOnly("best_of", 1, "no").ok());
+  EXPECT_TRUE(fields.AllowOnly("absent", 1, "no").ok());
+  EXPECT_THAT(MessageOf(fields.AllowOnly("echo", false, "no")), "echo: no");
 }
 
 }  // namespace
