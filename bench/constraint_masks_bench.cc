@@ -44,7 +44,7 @@ void PrintVocabulary(const TokenIndex& index) {
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
     std::string bytes;
     if (!tokenizer.IsEnd(id)) {
-      tokenizer.AppendBytes(id, /*render_special=*/false, bytes);
+      tokenizer.AppendBytes(id, RenderSpecial::kNo, bytes);
     }
     tokens.push_back(absl::BytesToHexString(bytes));
   }
@@ -65,7 +65,7 @@ bool MayEnd(const Tokenizer& tokenizer, std::span<const uint64_t> bits) {
 Json Walk(const std::shared_ptr<const Grammar>& grammar,
           const TokenIndex& index, const std::string& text) {
   const Tokenizer& tokenizer = index.tokenizer();
-  const auto ids = bench::Must(tokenizer.Encode(text, /*parse_special=*/false));
+  const auto ids = bench::Must(tokenizer.Encode(text, ParseSpecial::kNo));
   Json times = Json::array();
   int64_t begin = CpuNs();
   TokenMask mask(grammar, index);

@@ -232,7 +232,7 @@ void Walk(const std::shared_ptr<const Grammar>& grammar,
     if (how == 1) {  // letters and marks mostly
       for (int i = 0; i < 200; ++i) {
         std::string text;
-        index.tokenizer().AppendBytes(id, false, text);
+        index.tokenizer().AppendBytes(id, RenderSpecial::kNo, text);
         if (text.find_first_not_of("abcdefx ,.([{\"") == std::string::npos)
           break;
         id = allowed[random() % allowed.size()];

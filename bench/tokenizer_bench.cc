@@ -40,7 +40,7 @@ double LongestGapMs(const worker::Tokenizer& tokenizer,
     longest = std::max(longest, now - std::exchange(asked, now));
     return absl::OkStatus();
   };
-  Must(tokenizer.Encode(text, /*parse_special=*/false, ask));
+  Must(tokenizer.Encode(text, worker::ParseSpecial::kNo, ask));
   ask().IgnoreError();
   return std::chrono::duration<double, std::milli>(longest).count();
 }
@@ -56,7 +56,7 @@ int Main(const char* model, bool prints_ids,
     double best = std::numeric_limits<double>::infinity();
     for (int round = 0; round < (prints_ids ? 1 : kRounds); ++round) {
       const std::clock_t start = std::clock();  // this process's CPU time
-      ids = Must(tokenizer->Encode(text, /*parse_special=*/false));
+      ids = Must(tokenizer->Encode(text, worker::ParseSpecial::kNo));
       best = std::min(
           best, static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
     }

@@ -198,7 +198,7 @@ std::vector<worker::GrammarMark> MarksOf(const std::vector<int32_t>& ids,
   std::vector<worker::GrammarMark> marks;
   for (const int32_t id : ids) {
     worker::GrammarMark& mark = marks.emplace_back();
-    tokenizer.AppendBytes(id, /*render_special=*/true, mark.text);
+    tokenizer.AppendBytes(id, worker::RenderSpecial::kYes, mark.text);
     mark.id = id;
     mark.is_free = !tokenizer.IsEnd(id);
   }

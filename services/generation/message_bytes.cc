@@ -81,7 +81,7 @@ absl::StatusOr<int64_t> TextBytes(const worker::Tokenizer& tokenizer,
   std::string one;
   for (const int32_t id : ids) {
     one.clear();
-    tokenizer.AppendBytes(id, render_special, one);
+    tokenizer.AppendBytes(id, worker::RenderSpecialIf(render_special), one);
     bytes += static_cast<int64_t>(one.size());
     RETURN_IF_ERROR(counter.Spend(1 + static_cast<int64_t>(one.size())));
     if (bytes > kMaxReplyBytes) break;

@@ -44,9 +44,12 @@ absl::StatusOr<Prompt> FromText(const ServedModel& model, const RawText& raw,
   Prompt result;
   ASSIGN_OR_RETURN(
       result.ids,
-      raw.adds_bos
-          ? tokenizer.EncodeWithBos(raw.text, raw.parses_special, limits.stop)
-          : tokenizer.Encode(raw.text, raw.parses_special, limits.stop));
+      raw.adds_bos ? tokenizer.EncodeWithBos(
+                         raw.text, worker::ParseSpecialIf(raw.parses_special),
+                         limits.stop)
+                   : tokenizer.Encode(
+                         raw.text, worker::ParseSpecialIf(raw.parses_special),
+                         limits.stop));
   return result;
 }
 

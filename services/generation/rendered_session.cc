@@ -152,8 +152,10 @@ absl::StatusOr<std::string> TextOfIds(
     }
     const auto token = static_cast<int32_t>(id);
     bytes.clear();
-    tokenizer.AppendBytes(
-        token, std::binary_search(shown.begin(), shown.end(), token), bytes);
+    tokenizer.AppendBytes(token,
+                          worker::RenderSpecialIf(std::binary_search(
+                              shown.begin(), shown.end(), token)),
+                          bytes);
     stream.Push(bytes, text);
   }
   stream.Finish(text);

@@ -13,7 +13,7 @@ constexpr int64_t kTokenFrame = 8;
 
 void AppendBytesOf(const worker::Tokenizer& tokenizer, uint32_t id,
                    std::string& bytes) {
-  tokenizer.AppendBytes(static_cast<int32_t>(id), /*render_special=*/true,
+  tokenizer.AppendBytes(static_cast<int32_t>(id), worker::RenderSpecial::kYes,
                         bytes);
 }
 
@@ -24,9 +24,9 @@ int64_t TokenWireBytes(const worker::Tokenizer& tokenizer,
   std::string all;
   int64_t frames = 0;
   for (const worker::TokenOutput& token : output.tokens) {
-    tokenizer.AppendBytes(token.id, /*render_special=*/true, all);
+    tokenizer.AppendBytes(token.id, worker::RenderSpecial::kYes, all);
     for (const worker::Candidate& candidate : token.candidates) {
-      tokenizer.AppendBytes(candidate.id, /*render_special=*/true, all);
+      tokenizer.AppendBytes(candidate.id, worker::RenderSpecial::kYes, all);
     }
     frames += kTokenFrame +
               kCandidateFrame * static_cast<int64_t>(token.candidates.size());

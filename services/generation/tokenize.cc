@@ -59,7 +59,9 @@ absl::Status Detokenize(const ServedModel& model,
   RETURN_IF_ERROR(held.Grow(DetokenizeBytes(request.ids_size(), text_bytes)));
   ASSIGN_OR_RETURN(
       *response.mutable_text(),
-      tokenizer.Decode(checked.ids, request.render_special(), stop));
+      tokenizer.Decode(checked.ids,
+                       worker::RenderSpecialIf(request.render_special()),
+                       stop));
   absl::Status status = CheckReplyBytes(
       static_cast<int64_t>(response.text().size()) + kReplyFrameBytes,
       kFewerIds);

@@ -204,7 +204,7 @@ void ReplyTools::CountReasoning(const worker::StepOutput& output) {
   for (const worker::TokenOutput& token : output.tokens) {
     if (tokenizer_->IsEnd(token.id)) continue;
     bytes.clear();
-    tokenizer_->AppendBytes(token.id, /*render_special=*/true, bytes);
+    tokenizer_->AppendBytes(token.id, worker::RenderSpecial::kYes, bytes);
     reasoning_->Push(bytes);
   }
 }

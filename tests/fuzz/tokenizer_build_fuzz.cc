@@ -16,17 +16,18 @@ namespace {
 
 void Check(const Tokenizer& tokenizer, const std::string& text) {
   for (const bool parse_special : {false, true}) {
-    const auto ids = tokenizer.EncodeWithBos(text, parse_special);
+    const auto ids =
+        tokenizer.EncodeWithBos(text, ParseSpecialIf(parse_special));
     PLIMSOLL_CHECK(ids.ok(), "any bytes are accepted");
     std::string back;
     for (const int32_t id : *ids) {
       PLIMSOLL_CHECK(id >= 0 && id < tokenizer.vocab_size(), "ids are valid");
-      tokenizer.AppendBytes(id, true, back);
+      tokenizer.AppendBytes(id, RenderSpecial::kYes, back);
       (void)tokenizer.IsEnd(id);
     }
-    (void)tokenizer.Decode(*ids, parse_special);
+    (void)tokenizer.Decode(*ids, RenderSpecialIf(parse_special));
   }
-  const auto plain = tokenizer.Encode(text, false);
+  const auto plain = tokenizer.Encode(text, ParseSpecial::kNo);
   PLIMSOLL_CHECK(plain.ok(), "any bytes are accepted");
   for (const int32_t id : *plain) {
     PLIMSOLL_CHECK(tokenizer.Type(id) != TokenType::kControl,

@@ -57,21 +57,21 @@ std::unique_ptr<Tokenizer> MakeBpe(absl::string_view pre) {
 
 void Check(const Tokenizer& tokenizer, const std::string& text) {
   for (const bool parse_special : {false, true}) {
-    const auto ids = tokenizer.Encode(text, parse_special);
+    const auto ids = tokenizer.Encode(text, ParseSpecialIf(parse_special));
     PLIMSOLL_CHECK(ids.ok(), "any bytes are accepted");
     std::string back;
     for (const int32_t id : *ids) {
       PLIMSOLL_CHECK(id >= 0 && id < tokenizer.vocab_size(), "ids are valid");
       PLIMSOLL_CHECK(parse_special || tokenizer.Type(id) != TokenType::kControl,
                      "control text stays text");
-      tokenizer.AppendBytes(id, true, back);
+      tokenizer.AppendBytes(id, RenderSpecial::kYes, back);
     }
     // A literal mark of a space comes back as a space, and in ill-formed text a
     // lead byte may swallow part of a mark.
     if (IsValidUtf8(text) && text.find("\xE2\x96\x81") == std::string::npos) {
       PLIMSOLL_CHECK(back == text, "the text comes back");
     }
-    (void)tokenizer.Decode(*ids, parse_special);
+    (void)tokenizer.Decode(*ids, RenderSpecialIf(parse_special));
   }
 }
 

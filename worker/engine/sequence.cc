@@ -92,7 +92,7 @@ void Sequence::Accept(TokenOutput token, const Tokenizer& tokenizer,
   text_.Push(bytes_, output_.text);
   if (reasoning_) {
     bytes_.clear();
-    tokenizer.AppendBytes(id, /*render_special=*/true, bytes_);
+    tokenizer.AppendBytes(id, RenderSpecial::kYes, bytes_);
     reasoning_->Push(id, bytes_);
     ForceNext();
   }
@@ -114,7 +114,9 @@ void Sequence::AppendShown(int32_t token, const Tokenizer& tokenizer,
                            std::string& bytes) const {
   const std::vector<int32_t>& shown = options_.shown_tokens;
   tokenizer.AppendBytes(
-      token, std::binary_search(shown.begin(), shown.end(), token), bytes);
+      token,
+      RenderSpecialIf(std::binary_search(shown.begin(), shown.end(), token)),
+      bytes);
 }
 
 std::string Sequence::ReplyText(const Tokenizer& tokenizer) const {

@@ -214,7 +214,7 @@ absl::StatusOr<std::vector<Check>> CheckForward(
   }
   ASSIGN_OR_RETURN(
       std::vector<int32_t> text,
-      tokenizer.EncodeWithBos(kPlainText, /*parse_special=*/false));
+      tokenizer.EncodeWithBos(kPlainText, worker::ParseSpecial::kNo));
   // One token follows the text.
   const int64_t most = std::min(kPassContext, file.shape().n_ctx_train) - 1;
   if (std::ssize(text) > most) text.resize(static_cast<size_t>(most));

@@ -77,9 +77,9 @@ void CheckSpecialTokens(const worker::Tokenizer& tokenizer, Check& check) {
 int64_t CheckRoundTrips(const worker::Tokenizer& tokenizer, Check& check) {
   int64_t n_back = 0;
   for (const SampleText& sample : kSampleTexts) {
-    const auto ids = tokenizer.Encode(sample.text, /*parse_special=*/false);
+    const auto ids = tokenizer.Encode(sample.text, worker::ParseSpecial::kNo);
     const std::string back =
-        ids.ok() ? tokenizer.Decode(*ids, /*render_special=*/false) : "";
+        ids.ok() ? tokenizer.Decode(*ids, worker::RenderSpecial::kNo) : "";
     if (back == sample.text) {
       ++n_back;
       continue;

@@ -60,7 +60,7 @@ absl::StatusOr<jinja::Value> ReadJson(const std::string& path,
 absl::Status SetText(absl::string_view name, const worker::Tokenizer& tokenizer,
                      int32_t id, jinja::Dict& variables) {
   std::string text;
-  tokenizer.AppendBytes(id, /*render_special=*/true, text);
+  tokenizer.AppendBytes(id, worker::RenderSpecial::kYes, text);
   return variables.Set(jinja::Value::String(name), jinja::Value::String(text));
 }
 

@@ -46,10 +46,10 @@ struct TokenizeFlags {
 absl::StatusOr<v1::TokenizeResponse> TokenizeHere(const TokenizeFlags& flags,
                                                   const std::string& text) {
   ASSIGN_OR_RETURN(const auto tokenizer, OpenTokenizer(flags.model));
-  ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
-                   flags.special
-                       ? tokenizer->EncodeWithBos(text, /*parse_special=*/true)
-                       : tokenizer->Encode(text, /*parse_special=*/false));
+  ASSIGN_OR_RETURN(
+      const std::vector<int32_t> ids,
+      flags.special ? tokenizer->EncodeWithBos(text, worker::ParseSpecial::kYes)
+                    : tokenizer->Encode(text, worker::ParseSpecial::kNo));
   v1::TokenizeResponse response;
   for (int32_t id : ids) response.add_ids(services::ToUint32(id));
   return response;
@@ -96,7 +96,8 @@ absl::StatusOr<v1::DetokenizeResponse> DetokenizeHere(
     }
   }
   v1::DetokenizeResponse response;
-  response.set_text(tokenizer->Decode(ids, flags.special));
+  response.set_text(
+      tokenizer->Decode(ids, worker::RenderSpecialIf(flags.special)));
   return response;
 }
 

@@ -24,7 +24,7 @@ absl::StatusOr<std::vector<int32_t>> IdsOf(const ServedModel& model,
     case v1::Continuation::kText:
       RETURN_IF_ERROR(tokenizer.CheckFits(tokenizer.LeastBytes(one.text()),
                                           model.engine->n_ctx()));
-      return tokenizer.Encode(one.text(), /*parse_special=*/false, stop);
+      return tokenizer.Encode(one.text(), worker::ParseSpecial::kNo, stop);
     case v1::Continuation::kTokens: {
       ASSIGN_OR_RETURN(Prompt prompt, FromIds(model, one.tokens()));
       return std::move(prompt.ids);

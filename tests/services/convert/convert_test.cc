@@ -158,7 +158,8 @@ TEST_F(ConvertTest, WritesAFileThatLoads) {
   EXPECT_FALSE((*file)->shape().tied_output);
   const auto tokenizer = worker::LoadTokenizer((*file)->header(), **file);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
-  EXPECT_EQ(*(*tokenizer)->Encode("abb", false), (std::vector<int32_t>{2, 1}));
+  EXPECT_EQ(*(*tokenizer)->Encode("abb", worker::ParseSpecial::kNo),
+            (std::vector<int32_t>{2, 1}));
 }
 
 TEST_F(ConvertTest, RowsAndBiasesOfQueriesChangePlaces) {

@@ -243,7 +243,7 @@ class CallConstraintTest : public ::testing::TestWithParam<Case> {
   }
 
   std::vector<int32_t> Tokens(absl::string_view text) const {
-    return *tokenizer_->Encode(text, /*parse_special=*/true);
+    return *tokenizer_->Encode(text, worker::ParseSpecial::kYes);
   }
 
   // Says `text` token by token. Returns what of it came before a token that the
@@ -256,12 +256,13 @@ class CallConstraintTest : public ::testing::TestWithParam<Case> {
       EXPECT_TRUE(mask.Accept(id).ok());
       said.push_back(id);
     }
-    return tokenizer_->Decode(said, /*render_special=*/true);
+    return tokenizer_->Decode(said, worker::RenderSpecial::kYes);
   }
 
   // True if the reply may end, or has ended with the family's mark.
   bool MayEnd(worker::TokenMask& mask, absl::string_view said) const {
-    const auto id = tokenizer_->Encode(said, true)->back();
+    const auto id =
+        tokenizer_->Encode(said, worker::ParseSpecial::kYes)->back();
     mask.BeginStep();
     return tokenizer_->IsEnd(id) || mask.Allows(tokenizer_->vocab_size() - 1);
   }
@@ -367,7 +368,8 @@ TEST_P(CallConstraintTest, WhatIsAllowedIsReadAsCallsThatFitTheirTools) {
       said.push_back(allowed[random() % allowed.size()]);
       ASSERT_TRUE(mask.Accept(said.back()).ok());
     }
-    const std::string reply = tokenizer_->Decode(said, /*render_special=*/true);
+    const std::string reply =
+        tokenizer_->Decode(said, worker::RenderSpecial::kYes);
     ASSERT_LT(said.size(), kMaxTokens) << reply;
     worker::ReplySplitter splitter(*reading_);
     worker::ReplyPart part;
@@ -455,9 +457,11 @@ TEST_P(RawStringTest, AStringEndsWithItsMarkOnly) {
     // Says a call with this text, byte by byte. Returns whether it may.
     const auto may_say = [&](const std::string& text) {
       worker::TokenMask mask(options.constraint, index);
-      std::vector<int32_t> ids = *tokenizer->Encode(one.before, true);
+      std::vector<int32_t> ids =
+          *tokenizer->Encode(one.before, worker::ParseSpecial::kYes);
       for (const char c : text) ids.push_back(static_cast<uint8_t>(c));
-      const auto after = *tokenizer->Encode(one.after, true);
+      const auto after =
+          *tokenizer->Encode(one.after, worker::ParseSpecial::kYes);
       ids.insert(ids.end(), after.begin(), after.end());
       return std::all_of(ids.begin(), ids.end(), [&](int32_t id) {
         mask.BeginStep();
@@ -511,7 +515,7 @@ TEST(SortedArgumentsTest, GemmasModelsWriteThemInTheOrderOfTheirTemplates) {
     worker::TokenMask mask(options.constraint, index);
     const std::string call = absl::StrCat("<start_function_call>call:f",
                                           arguments, "<end_function_call>");
-    const auto ids = *tokenizer->Encode(call, /*parse_special=*/true);
+    const auto ids = *tokenizer->Encode(call, worker::ParseSpecial::kYes);
     return std::all_of(ids.begin(), ids.end(), [&](int32_t id) {
       mask.BeginStep();
       return mask.Allows(id) && mask.Accept(id).ok();

@@ -21,7 +21,7 @@ class TokenBytesTest : public ::testing::Test {
  protected:
   // The ids of a text.
   std::vector<int32_t> IdsOf(const std::string& text) const {
-    return *tokenizer_->Encode(text, /*parse_special=*/true);
+    return *tokenizer_->Encode(text, worker::ParseSpecial::kYes);
   }
 
   const std::string long_text_ = "<" + std::string(200, 'x') + ">";

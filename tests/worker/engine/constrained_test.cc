@@ -56,7 +56,7 @@ class ConstrainedTest : public plimsoll::testing::EngineFixture,
   std::string BytesOf(const Generated& got) const {
     std::string bytes;
     for (const int32_t id : got.ids()) {
-      engine_->tokenizer().AppendBytes(id, false, bytes);
+      engine_->tokenizer().AppendBytes(id, RenderSpecial::kNo, bytes);
     }
     return bytes;
   }

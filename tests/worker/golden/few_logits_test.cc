@@ -72,7 +72,7 @@ TEST_P(FewLogitsTest, TokensAreThoseOfWholeRows) {
       {.n_ctx = 256, .n_draft = 3, .precision = Precision::kDefault});
   ASSERT_TRUE(engine.ok()) << engine.status();
   const auto prompt = (*engine)->tokenizer().Encode(
-      "one two three four one two three four one two", false);
+      "one two three four one two three four one two", ParseSpecial::kNo);
   ASSERT_TRUE(prompt.ok()) << prompt.status();
   for (const Case& c : Cases()) {
     SCOPED_TRACE(c.name);

@@ -50,7 +50,7 @@ TEST_P(RealMixTest, RandomMixesChangeNoBit) {
           "a b c d e f g a b c d e f g a b c d e f g a b",
           "Once upon a time there was a ship whose line was painted red. The "
           "ship was old. The ship was"}) {
-      auto ids = engine->tokenizer().Encode(text, /*parse_special=*/false);
+      auto ids = engine->tokenizer().Encode(text, ParseSpecial::kNo);
       ASSERT_TRUE(ids.ok()) << ids.status();
       requests.push_back(Greedy(*std::move(ids), 12, 5));
     }

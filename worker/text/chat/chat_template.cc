@@ -105,7 +105,7 @@ absl::Status AppendContent(const Tokenizer& tokenizer, absl::string_view text,
   const auto append = [&](size_t end) -> absl::Status {
     ASSIGN_OR_RETURN(const std::vector<int32_t> part,
                      tokenizer.Encode(text.substr(begin, end - begin),
-                                      /*parse_special=*/false, stop));
+                                      ParseSpecial::kNo, stop));
     ids.insert(ids.end(), part.begin(), part.end());
     begin = end;
     return absl::OkStatus();
@@ -163,9 +163,8 @@ absl::StatusOr<std::vector<int32_t>> EncodeChat(
       RETURN_IF_ERROR(AppendContent(tokenizer, text, limits.stop, ids));
       continue;
     }
-    ASSIGN_OR_RETURN(
-        const std::vector<int32_t> part,
-        tokenizer.Encode(text, /*parse_special=*/true, limits.stop));
+    ASSIGN_OR_RETURN(const std::vector<int32_t> part,
+                     tokenizer.Encode(text, ParseSpecial::kYes, limits.stop));
     ids.insert(ids.end(), part.begin(), part.end());
   }
   return ids;
@@ -190,9 +189,9 @@ absl::StatusOr<ChatFrame> EncodeFrame(const Tokenizer& tokenizer,
   const size_t first = segments.size() - 6;
   ChatFrame frame;
   ASSIGN_OR_RETURN(frame.after_user, tokenizer.Encode(segments[first + 1].text,
-                                                      /*parse_special=*/true));
+                                                      ParseSpecial::kYes));
   ASSIGN_OR_RETURN(frame.after_reply, tokenizer.Encode(segments[first + 3].text,
-                                                       /*parse_special=*/true));
+                                                       ParseSpecial::kYes));
   segments.resize(first);
   ASSIGN_OR_RETURN(frame.opening, EncodeChat(tokenizer, segments, limits));
   return frame;

@@ -127,7 +127,7 @@ absl::StatusOr<std::vector<std::string>> StringsOf(absl::string_view source) {
 
 Value TokenText(const Tokenizer& tokenizer, int32_t id) {
   std::string text;
-  tokenizer.AppendBytes(id, /*render_special=*/true, text);
+  tokenizer.AppendBytes(id, RenderSpecial::kYes, text);
   return Value(jinja::Text(IsValidUtf8(text) ? std::move(text) : ""));
 }
 
@@ -177,7 +177,7 @@ class TemplatedEncoder {
   absl::Status Flush() {
     if (text_.empty()) return absl::OkStatus();
     ASSIGN_OR_RETURN(const std::vector<int32_t> part,
-                     tokenizer_.Encode(text_, /*parse_special=*/false, stop_));
+                     tokenizer_.Encode(text_, ParseSpecial::kNo, stop_));
     ids_.insert(ids_.end(), part.begin(), part.end());
     text_.clear();
     return absl::OkStatus();
@@ -250,13 +250,13 @@ absl::StatusOr<std::vector<ChatSegment>> ModelTemplate::Render(
 absl::StatusOr<std::vector<ScaffoldToken>> FindControlTokens(
     const Tokenizer& tokenizer, absl::string_view scaffold, StopCheck stop) {
   ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
-                   tokenizer.Encode(scaffold, /*parse_special=*/true, stop));
+                   tokenizer.Encode(scaffold, ParseSpecial::kYes, stop));
   std::vector<ScaffoldToken> tokens;
   size_t begin = 0;
   for (const int32_t id : ids) {
     if (tokenizer.Type(id) != TokenType::kControl) continue;
     std::string text;
-    tokenizer.AppendBytes(id, /*render_special=*/true, text);
+    tokenizer.AppendBytes(id, RenderSpecial::kYes, text);
     const size_t at = scaffold.find(text, begin);
     if (at == absl::string_view::npos) continue;
     begin = at + text.size();

@@ -17,7 +17,7 @@ std::optional<ReasoningLimit> LimitReasoning(const ReplyReading& reading,
   const bool may_call_instead =
       format.syntax == CallSyntax::kChannel && !reading.tools.empty();
   if (!may_call_instead) absl::StrAppend(&text, format.after_reasoning);
-  auto end = tokenizer.Encode(text, /*parse_special=*/true);
+  auto end = tokenizer.Encode(text, ParseSpecial::kYes);
   if (!end.ok() || end->empty()) return std::nullopt;
   ReasoningLimit limit = {
       .max_tokens = max_tokens,

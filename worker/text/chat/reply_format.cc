@@ -197,7 +197,7 @@ std::vector<int32_t> TokensToShow(const ReplyFormat& format,
   }
   std::vector<int32_t> shown;
   for (const absl::string_view mark : marks) {
-    const auto ids = tokenizer.Encode(mark, /*parse_special=*/true);
+    const auto ids = tokenizer.Encode(mark, ParseSpecial::kYes);
     if (!ids.ok()) continue;
     for (const int32_t id : *ids) {
       if (tokenizer.Type(id) == TokenType::kControl) shown.push_back(id);

@@ -34,7 +34,7 @@ bool TokenMask::Allows(int32_t id) {
     return state_.Accepts(state_.current()) || MarkThatMayFollow(id);
   }
   bytes_.clear();
-  tokenizer.AppendBytes(id, /*render_special=*/false, bytes_);
+  tokenizer.AppendBytes(id, RenderSpecial::kNo, bytes_);
   if (bytes_.empty()) return MarkThatMayFollow(id).has_value();
   GrammarState::State state = state_.current();
   const char last = bytes_.back();
@@ -94,7 +94,7 @@ absl::Status TokenMask::Accept(int32_t id) {
     return absl::OkStatus();
   }
   bytes_.clear();
-  tokenizer.AppendBytes(id, /*render_special=*/false, bytes_);
+  tokenizer.AppendBytes(id, RenderSpecial::kNo, bytes_);
   if (!bytes_.empty() && state_.Advance(bytes_)) return absl::OkStatus();
   const std::optional<size_t> mark = MarkThatMayFollow(id);
   if (mark && state_.AdvanceToken(*mark)) return absl::OkStatus();

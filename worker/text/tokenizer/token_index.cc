@@ -33,7 +33,7 @@ TokenIndex::TokenIndex(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {
   ends.reserve(static_cast<size_t>(vocab_size) + 1);
   for (int32_t id = 0; id < vocab_size; ++id) {
     if (IsText(tokenizer, id)) {
-      tokenizer.AppendBytes(id, /*render_special=*/false, texts);
+      tokenizer.AppendBytes(id, RenderSpecial::kNo, texts);
     }
     ends.push_back(static_cast<uint32_t>(texts.size()));
   }

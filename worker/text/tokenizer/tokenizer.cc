@@ -18,7 +18,7 @@ Tokenizer::Tokenizer(VocabTable vocab, SpecialTokens special, TokenRoles roles)
       special_(std::move(special)),
       roles_(std::move(roles)) {}
 
-void Tokenizer::AppendBytes(int32_t id, bool render_special,
+void Tokenizer::AppendBytes(int32_t id, RenderSpecial special,
                             std::string& out) const {
   if (id < 0 || id >= vocab_size()) return;
   const absl::string_view text = vocab_.Text(id);
@@ -34,7 +34,7 @@ void Tokenizer::AppendBytes(int32_t id, bool render_special,
       return;
     case TokenType::kControl:
     case TokenType::kUnknown:
-      if (render_special) out.append(text.data(), text.size());
+      if (special == RenderSpecial::kYes) out.append(text.data(), text.size());
       return;
     case TokenType::kUnused:
       return;
@@ -52,7 +52,7 @@ int64_t Tokenizer::TableBytes() const {
 }
 
 absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(absl::string_view text,
-                                                       bool parse_special,
+                                                       ParseSpecial special,
                                                        StopCheck stop) const {
   if (static_cast<int64_t>(text.size()) > kMaxTextBytes) {
     return absl::InvalidArgumentError(absl::StrCat("a text of ", text.size(),
@@ -61,13 +61,13 @@ absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(absl::string_view text,
   }
   std::vector<int32_t> ids;
   StopCounter counter(stop);
-  RETURN_IF_ERROR(EncodeTo(text, parse_special, counter, ids));
+  RETURN_IF_ERROR(EncodeTo(text, special == ParseSpecial::kYes, counter, ids));
   return ids;
 }
 
 absl::StatusOr<std::vector<int32_t>> Tokenizer::EncodeWithBos(
-    absl::string_view text, bool parse_special, StopCheck stop) const {
-  ASSIGN_OR_RETURN(std::vector<int32_t> ids, Encode(text, parse_special, stop));
+    absl::string_view text, ParseSpecial special, StopCheck stop) const {
+  ASSIGN_OR_RETURN(std::vector<int32_t> ids, Encode(text, special, stop));
   if (roles_.add_bos && roles_.bos) ids.insert(ids.begin(), *roles_.bos);
   return ids;
 }
@@ -91,12 +91,12 @@ absl::Status Tokenizer::CheckFits(int64_t least_bytes,
 }
 
 std::string Tokenizer::Decode(std::span<const int32_t> ids,
-                              bool render_special) const {
-  return *Decode(ids, render_special, NeverStop);
+                              RenderSpecial special) const {
+  return *Decode(ids, special, NeverStop);
 }
 
 absl::StatusOr<std::string> Tokenizer::Decode(std::span<const int32_t> ids,
-                                              bool render_special,
+                                              RenderSpecial special,
                                               StopCheck stop) const {
   StopCounter counter(stop);
   std::string text;
@@ -105,7 +105,7 @@ absl::StatusOr<std::string> Tokenizer::Decode(std::span<const int32_t> ids,
   bool strip_space = strip_leading_space_;
   for (size_t i = 0; i < ids.size(); ++i) {
     one.clear();
-    AppendBytes(ids[i], render_special, one);
+    AppendBytes(ids[i], special, one);
     RETURN_IF_ERROR(counter.Spend(1 + static_cast<int64_t>(one.size())));
     absl::string_view bytes = one;
     // The space that Encode put in front of the text stands after BOS.

@@ -28,6 +28,18 @@ struct EncodeLimits {
   StopCheck stop = NeverStop;  // called now and then
 };
 
+// Whether the text of control tokens becomes those tokens.
+enum class ParseSpecial { kNo, kYes };
+constexpr ParseSpecial ParseSpecialIf(bool is_wanted) {
+  return is_wanted ? ParseSpecial::kYes : ParseSpecial::kNo;
+}
+
+// Whether control and unknown tokens have a text.
+enum class RenderSpecial { kNo, kYes };
+constexpr RenderSpecial RenderSpecialIf(bool is_wanted) {
+  return is_wanted ? RenderSpecial::kYes : RenderSpecial::kNo;
+}
+
 // Immutable after loading, so thread-safe.
 class Tokenizer {
  public:
@@ -36,19 +48,18 @@ class Tokenizer {
 
   virtual ~Tokenizer() = default;
 
-  // Token ids of `text`, without BOS. With `parse_special`, the text of control
-  // tokens becomes those tokens. Without it, only user-defined tokens are
-  // matched, and the text of control tokens stays text. Any bytes are accepted.
-  // `stop` is called now and then.
+  // Token ids of `text`, without BOS. With ParseSpecial::kNo only user-defined
+  // tokens are matched, and the text of control tokens stays text. Any bytes
+  // are accepted. `stop` is called now and then.
   // Errors: kInvalidArgument beyond kMaxTextBytes; those of `stop`.
   absl::StatusOr<std::vector<int32_t>> Encode(absl::string_view text,
-                                              bool parse_special,
+                                              ParseSpecial special,
                                               StopCheck stop = NeverStop) const;
 
   // Encode with BOS in front if the model's rule says so, as `--raw` and
   // `--special` do.
   absl::StatusOr<std::vector<int32_t>> EncodeWithBos(
-      absl::string_view text, bool parse_special,
+      absl::string_view text, ParseSpecial special,
       StopCheck stop = NeverStop) const;
 
   // The next three functions serve to refuse a text that cannot fit before it
@@ -60,16 +71,16 @@ class Tokenizer {
   // than `max_tokens` tokens.
   absl::Status CheckFits(int64_t least_bytes, int64_t max_tokens) const;
 
-  // Appends the bytes that token `id` stands for. Control and unknown tokens
-  // give nothing unless `render_special`. Ids outside the vocabulary give
-  // nothing. The bytes of one token need not be valid UTF-8.
-  void AppendBytes(int32_t id, bool render_special, std::string& out) const;
+  // Appends the bytes that token `id` stands for. Ids outside the vocabulary
+  // give nothing. The bytes of one token need not be valid UTF-8.
+  void AppendBytes(int32_t id, RenderSpecial special, std::string& out) const;
 
   // The text of a sequence; ill-formed bytes become U+FFFD.
-  std::string Decode(std::span<const int32_t> ids, bool render_special) const;
+  std::string Decode(std::span<const int32_t> ids, RenderSpecial special) const;
   // Decode that calls `stop` now and then. Errors: those of `stop`.
   absl::StatusOr<std::string> Decode(std::span<const int32_t> ids,
-                                     bool render_special, StopCheck stop) const;
+                                     RenderSpecial special,
+                                     StopCheck stop) const;
 
   // The token whose stored text is exactly `text`, if any.
   std::optional<int32_t> Find(absl::string_view text) const;

@@ -34,7 +34,7 @@ inline void ExpectPiecesAreTheWhole(const Tokenizer& tokenizer,
        {" 1 <|im_end|>", "", "\xC3\xA9\n<end_of_turn>", "a  b"}) {
     if (!is_first) {
       messages.push_back({ChatRole::kAssistant, "Yes, so"});
-      append(*tokenizer.Encode("Yes, so", /*parse_special=*/false));
+      append(*tokenizer.Encode("Yes, so", ParseSpecial::kNo));
       append(frame->after_reply);
     }
     is_first = false;

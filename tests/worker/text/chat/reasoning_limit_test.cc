@@ -40,7 +40,7 @@ class ReasoningLimitTest : public ::testing::Test {
   }
 
   std::string TextOf(const std::vector<int32_t>& ids) const {
-    return tokenizer_->Decode(ids, /*render_special=*/true);
+    return tokenizer_->Decode(ids, RenderSpecial::kYes);
   }
 
   // What a model says that wants to say `text`, a token for each byte and mark,
@@ -49,7 +49,7 @@ class ReasoningLimitTest : public ::testing::Test {
   std::string Say(const ReasoningLimit& limit, absl::string_view text) const {
     ReasoningGuard guard(limit);
     const std::vector<int32_t> wanted =
-        *tokenizer_->Encode(text, /*parse_special=*/true);
+        *tokenizer_->Encode(text, ParseSpecial::kYes);
     std::vector<int32_t> said;
     size_t at = 0;
     while (at < wanted.size() || guard.Next()) {
@@ -58,7 +58,7 @@ class ReasoningLimitTest : public ::testing::Test {
       const int32_t id = forced ? *forced : wanted[at];
       if (!forced || is_same) ++at;
       std::string bytes;
-      tokenizer_->AppendBytes(id, /*render_special=*/true, bytes);
+      tokenizer_->AppendBytes(id, RenderSpecial::kYes, bytes);
       guard.Push(id, bytes);
       said.push_back(id);
     }

@@ -299,7 +299,7 @@ class ToolReplyTest : public MarkerTypeTest {
       const bool is_shown =
           std::binary_search(shown_.begin(), shown_.end(), id);
       std::string bytes;
-      tokenizer_->AppendBytes(id, is_shown, bytes);
+      tokenizer_->AppendBytes(id, RenderSpecialIf(is_shown), bytes);
       Split(stream_.Push(bytes));
     }
   }

@@ -122,7 +122,8 @@ class MaskWalkTest : public ::testing::Test {
   MaskWalkTest() : tokenizer_(MixedTokenizer()), index_(*tokenizer_) {
     for (int32_t id = 0; id < tokenizer_->vocab_size(); ++id) {
       std::string text;
-      if (!tokenizer_->IsEnd(id)) tokenizer_->AppendBytes(id, false, text);
+      if (!tokenizer_->IsEnd(id))
+        tokenizer_->AppendBytes(id, RenderSpecial::kNo, text);
       texts_.push_back(text);
     }
   }

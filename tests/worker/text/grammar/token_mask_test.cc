@@ -82,7 +82,7 @@ bool MayFollow(const std::shared_ptr<const Grammar>& grammar,
   EXPECT_TRUE(state.Advance(said));
   if (tokenizer.IsEnd(id)) return state.Accepts(state.current());
   std::string bytes;
-  tokenizer.AppendBytes(id, false, bytes);
+  tokenizer.AppendBytes(id, RenderSpecial::kNo, bytes);
   return !bytes.empty() && state.Advance(bytes);
 }
 
@@ -108,7 +108,7 @@ void ExpectExact(const std::shared_ptr<const Grammar>& grammar,
       const int32_t id = allowed[random() % allowed.size()];
       ASSERT_TRUE(mask.Accept(id).ok());
       if (tokenizer.IsEnd(id)) break;
-      tokenizer.AppendBytes(id, false, said);
+      tokenizer.AppendBytes(id, RenderSpecial::kNo, said);
     }
   }
 }
@@ -298,7 +298,7 @@ TEST(TokenIndexTest, TokensAreInTheOrderOfTheirBytes) {
   for (int64_t i = 0; i < index.size(); ++i) {
     const TokenIndex::Entry entry = index.At(i);
     std::string bytes;
-    tokenizer->AppendBytes(entry.id, false, bytes);
+    tokenizer->AppendBytes(entry.id, RenderSpecial::kNo, bytes);
     EXPECT_EQ(bytes,
               before.substr(0, entry.n_shared) + std::string(entry.bytes));
     EXPECT_LE(before, bytes);

@@ -14,8 +14,8 @@ namespace plimsoll::worker {
 
 inline std::vector<int32_t> Encode(const Tokenizer& tokenizer,
                                    absl::string_view text,
-                                   bool parse_special = false) {
-  const auto ids = tokenizer.Encode(text, parse_special);
+                                   ParseSpecial special = ParseSpecial::kNo) {
+  const auto ids = tokenizer.Encode(text, special);
   EXPECT_TRUE(ids.ok()) << ids.status();
   return ids.value_or(std::vector<int32_t>());
 }

@@ -124,7 +124,7 @@ TEST(BpeTokenizerTest, EveryByteComesBack) {
   for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte);
   std::string back;
   for (const int32_t id : Encode(**tokenizer, all)) {
-    (*tokenizer)->AppendBytes(id, false, back);
+    (*tokenizer)->AppendBytes(id, RenderSpecial::kNo, back);
   }
   EXPECT_EQ(back, all);
 }
@@ -140,7 +140,7 @@ TEST(BpeTokenizerTest, MergingNeverMakesAControlToken) {
       ByteLevelVocab({{"EN"}, {"END", TokenType::kControl}}), {"E N", "EN D"});
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   EXPECT_THAT(Encode(**tokenizer, "END"), ElementsAre('E', 'N', 'D'));
-  EXPECT_THAT(Encode(**tokenizer, "END", true), ElementsAre(257));
+  EXPECT_THAT(Encode(**tokenizer, "END", ParseSpecial::kYes), ElementsAre(257));
 }
 
 TEST(BpeTokenizerTest, LlamaBpeTakesAWholePieceBeforeItMerges) {
@@ -181,8 +181,8 @@ TEST(BpeTokenizerTest, TextOutsideTheByteMappingStandsForItself) {
   const auto tokenizer = Load(ByteLevelVocab({{"\xE4\xBA\xAC"}, {"\xFF"}}), {});
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   std::string out;
-  (*tokenizer)->AppendBytes(256, false, out);
-  (*tokenizer)->AppendBytes(257, false, out);
+  (*tokenizer)->AppendBytes(256, RenderSpecial::kNo, out);
+  (*tokenizer)->AppendBytes(257, RenderSpecial::kNo, out);
   EXPECT_EQ(out, "\xE4\xBA\xAC\xFF");
 }
 

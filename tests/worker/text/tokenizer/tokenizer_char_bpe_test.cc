@@ -79,7 +79,8 @@ TEST(CharBpeTokenizerTest, SpacesAreMarkedAndNoneIsAdded) {
               ElementsAre(kMoreIds + 1, kMoreIds + 2));
   EXPECT_THAT(Encode(*tokenizer, " a"), ElementsAre(kMoreIds + 2));
   EXPECT_THAT(Encode(*tokenizer, "   "), ElementsAre(kMoreIds + 3, kMoreIds));
-  EXPECT_EQ(tokenizer->Decode(Encode(*tokenizer, " a  a"), false), " a  a");
+  EXPECT_EQ(tokenizer->Decode(Encode(*tokenizer, " a  a"), RenderSpecial::kNo),
+            " a  a");
 }
 
 TEST(CharBpeTokenizerTest, RunsOfNewlinesAreWholeOrMerged) {
@@ -113,7 +114,8 @@ TEST(CharBpeTokenizerTest, TextNeverMergesIntoAControlToken) {
   tokens.push_back({"ab", TokenType::kControl});
   const auto tokenizer = MakeGemma4(tokens, {"a b"});
   EXPECT_THAT(Encode(*tokenizer, "ab"), ElementsAre(kMoreIds, kMoreIds + 1));
-  EXPECT_THAT(Encode(*tokenizer, "ab", true), ElementsAre(kMoreIds + 2));
+  EXPECT_THAT(Encode(*tokenizer, "ab", ParseSpecial::kYes),
+              ElementsAre(kMoreIds + 2));
 }
 
 TEST(CharBpeTokenizerTest, BosComesFirstWhateverTheFileSays) {
@@ -122,7 +124,7 @@ TEST(CharBpeTokenizerTest, BosComesFirstWhateverTheFileSays) {
   const auto tokenizer = fixture.Load();
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   EXPECT_TRUE((*tokenizer)->add_bos());
-  EXPECT_THAT(*(*tokenizer)->EncodeWithBos("a", false),
+  EXPECT_THAT(*(*tokenizer)->EncodeWithBos("a", ParseSpecial::kNo),
               ElementsAre(2, kMoreIds));
 }
 

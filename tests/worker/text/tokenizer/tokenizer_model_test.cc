@@ -85,7 +85,7 @@ class TokenizerModelTest : public ::testing::TestWithParam<ModelCase> {
   }
 
   std::vector<int32_t> Encode(const std::string& text, bool parse_special) {
-    auto ids = tokenizer_->Encode(text, parse_special);
+    auto ids = tokenizer_->Encode(text, ParseSpecialIf(parse_special));
     EXPECT_TRUE(ids.ok()) << ids.status();
     return ids.value_or(std::vector<int32_t>());
   }
@@ -102,10 +102,10 @@ TEST_P(TokenizerModelTest, TokenizesEveryGoldenText) {
     const std::vector<int32_t> plain = item["ids_no_special"];
     const std::vector<int32_t> special = item["ids_parse_special"];
     EXPECT_EQ(Encode(text, false), plain) << text;
-    const auto with_bos = tokenizer_->EncodeWithBos(text, true);
+    const auto with_bos = tokenizer_->EncodeWithBos(text, ParseSpecial::kYes);
     ASSERT_TRUE(with_bos.ok()) << with_bos.status();
     EXPECT_EQ(*with_bos, special) << text;
-    EXPECT_EQ(tokenizer_->Decode(plain, false), text);
+    EXPECT_EQ(tokenizer_->Decode(plain, RenderSpecial::kNo), text);
   }
 }
 
@@ -114,8 +114,8 @@ TEST_P(TokenizerModelTest, TokenizesEveryGoldenPrompt) {
   if (golden.is_null()) GTEST_SKIP() << "no shared data";
   for (const nlohmann::json& item : golden["completions"]) {
     const std::vector<int32_t> expected = item["prompt_ids"];
-    const auto ids =
-        tokenizer_->EncodeWithBos(item["prompt"].get<std::string>(), true);
+    const auto ids = tokenizer_->EncodeWithBos(
+        item["prompt"].get<std::string>(), ParseSpecial::kYes);
     ASSERT_TRUE(ids.ok()) << ids.status();
     EXPECT_EQ(*ids, expected) << item["prompt"];
   }
@@ -196,7 +196,8 @@ TEST_P(TokenizerModelTest, UserTextNeverBecomesAControlToken) {
         if (draw(2) == 0) {
           text += parts[draw(parts.size())];
         } else {
-          tokenizer_->AppendBytes(controls[draw(controls.size())], true, text);
+          tokenizer_->AppendBytes(controls[draw(controls.size())],
+                                  RenderSpecial::kYes, text);
         }
       }
     }
@@ -205,7 +206,7 @@ TEST_P(TokenizerModelTest, UserTextNeverBecomesAControlToken) {
   }
   for (const int32_t id : controls) {
     std::string text;
-    tokenizer_->AppendBytes(id, true, text);
+    tokenizer_->AppendBytes(id, RenderSpecial::kYes, text);
     EXPECT_TRUE(count(Encode(text, false)).empty()) << text;
     EXPECT_THAT(Encode(text, true), ElementsAre(id));
   }
@@ -223,7 +224,7 @@ TEST_P(TokenizerModelTest, EncodesAMebibyteOfAnything) {
       if (parse_special && unit[0] != '<') continue;
       std::string back;
       for (const int32_t id : Encode(text, parse_special)) {
-        tokenizer_->AppendBytes(id, parse_special, back);
+        tokenizer_->AppendBytes(id, RenderSpecialIf(parse_special), back);
       }
       // SmolLM2 has no tokens for bytes that UTF-8 never uses.
       const bool is_dropped = back.empty() && unit == "\xFE";
@@ -244,7 +245,8 @@ TEST_P(TokenizerModelTest, ATextHasAtLeastTheTokensThatItsBytesSay) {
   // Every token's own text, many times over: the densest that there is.
   for (int32_t id = 0; id < tokenizer_->vocab_size(); id += 7) {
     std::string text;
-    for (int i = 0; i < 3; ++i) tokenizer_->AppendBytes(id, true, text);
+    for (int i = 0; i < 3; ++i)
+      tokenizer_->AppendBytes(id, RenderSpecial::kYes, text);
     expect(text, true);
     expect(text, false);
   }
@@ -256,7 +258,7 @@ TEST_P(TokenizerModelTest, ATextHasAtLeastTheTokensThatItsBytesSay) {
       } else {
         const auto id = static_cast<int32_t>(
             random() % static_cast<size_t>(tokenizer_->vocab_size()));
-        tokenizer_->AppendBytes(id, true, text);
+        tokenizer_->AppendBytes(id, RenderSpecial::kYes, text);
       }
     }
     expect(text, round % 2 == 0);
@@ -272,10 +274,11 @@ TEST_P(TokenizerModelTest, EncodingStopsWhenItIsTold) {
     std::string text;
     while (text.size() < size_t{1} << 20) text += unit;
     int n_asked = 0;
-    const auto ids = tokenizer_->Encode(text, true, [&]() -> absl::Status {
-      if (++n_asked < 3) return absl::OkStatus();
-      return absl::CancelledError("enough");
-    });
+    const auto ids =
+        tokenizer_->Encode(text, ParseSpecial::kYes, [&]() -> absl::Status {
+          if (++n_asked < 3) return absl::OkStatus();
+          return absl::CancelledError("enough");
+        });
     EXPECT_EQ(ids.status().code(), absl::StatusCode::kCancelled) << unit;
     EXPECT_EQ(n_asked, 3) << unit;
   }

@@ -154,8 +154,8 @@ TEST(SpmTokenizerTest, MergingNeverMakesAControlToken) {
       Make(Vocab({{"<"}, {"e"}, {"os>"}, {"o"}, {"s"}, {">"}, {"os"}, {"<e"}}));
   const std::vector<int32_t> ids = Encode(*tokenizer, "<eos>");
   EXPECT_THAT(ids, ::testing::Not(::testing::Contains(2)));
-  EXPECT_EQ(tokenizer->Decode(ids, false), "<eos>");
-  EXPECT_THAT(Encode(*tokenizer, "<eos>", true), ElementsAre(2));
+  EXPECT_EQ(tokenizer->Decode(ids, RenderSpecial::kNo), "<eos>");
+  EXPECT_THAT(Encode(*tokenizer, "<eos>", ParseSpecial::kYes), ElementsAre(2));
 }
 
 TEST(SpmTokenizerTest, AnUnknownTokenOfControlTypeIsNoFallback) {
@@ -168,8 +168,8 @@ TEST(SpmTokenizerTest, AnUnknownTokenOfControlTypeIsNoFallback) {
 
 TEST(SpmTokenizerTest, BosComesFirstOnlyWhereAsked) {
   const auto tokenizer = Make(Vocab({{"a"}}));
-  EXPECT_THAT(Encode(*tokenizer, "a", true), ElementsAre(3));
-  const auto ids = tokenizer->EncodeWithBos("<bos>a", true);
+  EXPECT_THAT(Encode(*tokenizer, "a", ParseSpecial::kYes), ElementsAre(3));
+  const auto ids = tokenizer->EncodeWithBos("<bos>a", ParseSpecial::kYes);
   ASSERT_TRUE(ids.ok());
   EXPECT_THAT(*ids, ElementsAre(1, 1, 3));
 }
@@ -178,10 +178,14 @@ TEST(SpmTokenizerTest, TheSpacePrefixIsAddedAndTakenAway) {
   const auto tokenizer =
       Make(Vocab({{"a"}, {kMark}, {kMark + "a"}}), /*add_space_prefix=*/true);
   EXPECT_THAT(Encode(*tokenizer, "a"), ElementsAre(5));
-  EXPECT_THAT(Encode(*tokenizer, "a<eos>a", true), ElementsAre(5, 2, 5));
-  EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{5, 5}, false), "a a");
-  EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{1, 5}, false), "a");
-  EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{1, 5}, true), "<bos>a");
+  EXPECT_THAT(Encode(*tokenizer, "a<eos>a", ParseSpecial::kYes),
+              ElementsAre(5, 2, 5));
+  EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{5, 5}, RenderSpecial::kNo),
+            "a a");
+  EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{1, 5}, RenderSpecial::kNo),
+            "a");
+  EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{1, 5}, RenderSpecial::kYes),
+            "<bos>a");
 }
 
 TEST(SpmTokenizerTest, EachPassOverATextAsksWhetherToGoOn) {
@@ -195,7 +199,7 @@ TEST(SpmTokenizerTest, EachPassOverATextAsksWhetherToGoOn) {
     return absl::OkStatus();
   };
   const std::string text(kTimes * StopCounter::kUnits, 'a');
-  ASSERT_TRUE(tokenizer->Encode(text, false, count).ok());
+  ASSERT_TRUE(tokenizer->Encode(text, ParseSpecial::kNo, count).ok());
   EXPECT_GE(n_asked, kPasses * kTimes - kPasses);
 }
 
@@ -207,12 +211,12 @@ TEST(SpmTokenizerTest, DecodingStopsWhenItIsTold) {
     if (++n_asked < 2) return absl::OkStatus();
     return absl::CancelledError("enough");
   };
-  EXPECT_EQ(tokenizer->Decode(ids, false, stop).status().code(),
+  EXPECT_EQ(tokenizer->Decode(ids, RenderSpecial::kNo, stop).status().code(),
             absl::StatusCode::kCancelled);
   EXPECT_EQ(n_asked, 2);
-  const auto whole = tokenizer->Decode(ids, false, NeverStop);
+  const auto whole = tokenizer->Decode(ids, RenderSpecial::kNo, NeverStop);
   ASSERT_TRUE(whole.ok()) << whole.status();
-  EXPECT_EQ(*whole, tokenizer->Decode(ids, false));
+  EXPECT_EQ(*whole, tokenizer->Decode(ids, RenderSpecial::kNo));
 }
 
 TEST(SpmTokenizerTest, EveryTypeOfTokenHasItsBytes) {
@@ -222,7 +226,7 @@ TEST(SpmTokenizerTest, EveryTypeOfTokenHasItsBytes) {
                                      {"gone", TokenType::kUnused}}));
   const auto bytes = [&](int32_t id, bool render_special) {
     std::string out;
-    tokenizer->AppendBytes(id, render_special, out);
+    tokenizer->AppendBytes(id, RenderSpecialIf(render_special), out);
     return out;
   };
   EXPECT_EQ(bytes(3, false), "\n");
@@ -239,20 +243,23 @@ TEST(SpmTokenizerTest, EveryTypeOfTokenHasItsBytes) {
 
 TEST(SpmTokenizerTest, DecodeReplacesWhatIsNotText) {
   const auto tokenizer = Make(Vocab({{"<0xE2>", kByte}, {"a"}}));
-  EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{3, 4, 3}, false),
-            "\xEF\xBF\xBD"
-            "a\xEF\xBF\xBD");
+  EXPECT_EQ(
+      tokenizer->Decode(std::vector<int32_t>{3, 4, 3}, RenderSpecial::kNo),
+      "\xEF\xBF\xBD"
+      "a\xEF\xBF\xBD");
 }
 
 TEST(SpmTokenizerTest, TextLengthHasALimit) {
   const auto tokenizer = Make(Vocab({{"\n", TokenType::kUserDefined}}));
   const auto limit = static_cast<size_t>(Tokenizer::kMaxTextBytes);
-  const auto at = tokenizer->Encode(std::string(limit, '\n'), false);
+  const auto at =
+      tokenizer->Encode(std::string(limit, '\n'), ParseSpecial::kNo);
   ASSERT_TRUE(at.ok()) << at.status();
   EXPECT_EQ(at->size(), limit);
-  EXPECT_EQ(
-      tokenizer->Encode(std::string(limit + 1, '\n'), false).status().code(),
-      absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(tokenizer->Encode(std::string(limit + 1, '\n'), ParseSpecial::kNo)
+                .status()
+                .code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(SpmTokenizerTest, SmallTablesStayWithinThePlan) {
