@@ -110,7 +110,8 @@ absl::StatusOr<EncodedChat> EncodeConversation(
     const ChatInput& conversation, const worker::EncodeLimits& limits) {
   ASSIGN_OR_RETURN(const std::vector<worker::ChatSegment> segments,
                    worker::RenderChat(format, conversation.messages,
-                                      conversation.add_generation_prompt,
+                                      worker::GenerationPromptIf(
+                                          conversation.add_generation_prompt),
                                       conversation.tools));
   EncodedChat chat;
   ASSIGN_OR_RETURN(chat.reading, ReadingOf(tokenizer, format, conversation));

@@ -46,7 +46,8 @@ std::vector<int32_t> Controls(const Tokenizer& tokenizer,
 void CheckChat(const Tokenizer& tokenizer, ChatFormat format,
                const std::vector<ChatMessage>& messages, bool add_prompt,
                const std::vector<Tool>& tools) {
-  auto segments = RenderChat(format, messages, add_prompt, tools);
+  auto segments =
+      RenderChat(format, messages, GenerationPromptIf(add_prompt), tools);
   if (!segments.ok()) return;
   const auto ids = EncodeChat(tokenizer, *segments);
   PLIMSOLL_CHECK(ids.ok(), "a rendered conversation has ids");

@@ -125,9 +125,10 @@ absl::Status AppendContent(const Tokenizer& tokenizer, absl::string_view text,
 
 absl::StatusOr<std::vector<ChatSegment>> RenderChat(
     ChatFormat format, const std::vector<ChatMessage>& messages,
-    bool add_generation_prompt, const std::vector<Tool>& tools) {
+    GenerationPrompt prompt, const std::vector<Tool>& tools) {
   RETURN_IF_ERROR(CheckChatLimits(messages, tools));
   RETURN_IF_ERROR(CheckTools(format, messages, tools));
+  const bool add_generation_prompt = prompt == GenerationPrompt::kAdded;
   switch (format) {
     case ChatFormat::kSmolLm2:
       return RenderChatMl(messages, kSmolLm2System, add_generation_prompt);
@@ -180,9 +181,8 @@ absl::StatusOr<ChatFrame> EncodeFrame(const Tokenizer& tokenizer,
   if (system != nullptr) {
     messages.insert(messages.begin(), {ChatRole::kSystem, *system});
   }
-  ASSIGN_OR_RETURN(
-      std::vector<ChatSegment> segments,
-      RenderChat(format, messages, /*add_generation_prompt=*/false));
+  ASSIGN_OR_RETURN(std::vector<ChatSegment> segments,
+                   RenderChat(format, messages, GenerationPrompt::kLeftOut));
   // From `first` on, segment 1 follows the user's content and segment 3 the
   // reply.
   PLIMSOLL_CHECK(segments.size() > 6, "a scaffold is around every message");
@@ -203,7 +203,7 @@ absl::StatusOr<std::vector<int32_t>> EncodeContent(const Tokenizer& tokenizer,
                                                    const EncodeLimits& limits) {
   ASSIGN_OR_RETURN(const std::vector<ChatSegment> segments,
                    RenderChat(format, {{ChatRole::kUser, content}},
-                              /*add_generation_prompt=*/false));
+                              GenerationPrompt::kLeftOut));
   std::vector<int32_t> ids;
   for (const ChatSegment& segment : segments) {
     if (segment.is_scaffold) continue;

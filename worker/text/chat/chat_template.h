@@ -37,14 +37,19 @@ struct ChatSegment {
 inline constexpr int64_t kMaxChatMessages = 4'096;
 inline constexpr int64_t kMaxChatBytes = 16 << 20;
 
-// Renders the conversation; with `add_generation_prompt`, it ends with the
-// opening of the assistant's turn.
+// Whether a conversation ends with the opening of the assistant's turn.
+enum class GenerationPrompt { kLeftOut, kAdded };
+constexpr GenerationPrompt GenerationPromptIf(bool is_wanted) {
+  return is_wanted ? GenerationPrompt::kAdded : GenerationPrompt::kLeftOut;
+}
+
+// Renders the conversation.
 // Errors: kInvalidArgument if there are no messages, for an order of roles that
 // the format does not allow, for tools, calls and responses that are invalid or
 // that the format does not have, or beyond the limits.
 absl::StatusOr<std::vector<ChatSegment>> RenderChat(
     ChatFormat format, const std::vector<ChatMessage>& messages,
-    bool add_generation_prompt, const std::vector<Tool>& tools = {});
+    GenerationPrompt prompt, const std::vector<Tool>& tools = {});
 
 // The whole prompt as one string that people can read.
 std::string ChatText(const std::vector<ChatSegment>& segments);

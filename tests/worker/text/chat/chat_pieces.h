@@ -43,7 +43,7 @@ inline void ExpectPiecesAreTheWhole(const Tokenizer& tokenizer,
     ASSERT_TRUE(ids.ok()) << ids.status();
     append(*ids);
     append(frame->after_user);
-    const auto whole = RenderChat(format, messages, true);
+    const auto whole = RenderChat(format, messages, GenerationPrompt::kAdded);
     ASSERT_TRUE(whole.ok()) << whole.status();
     EXPECT_EQ(pieces, *EncodeChat(tokenizer, *whole)) << content;
   }

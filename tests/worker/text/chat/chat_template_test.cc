@@ -18,7 +18,8 @@ using ::testing::HasSubstr;
 
 std::string Text(ChatFormat format, const std::vector<ChatMessage>& messages,
                  bool add_generation_prompt = true) {
-  const auto segments = RenderChat(format, messages, add_generation_prompt);
+  const auto segments =
+      RenderChat(format, messages, GenerationPromptIf(add_generation_prompt));
   EXPECT_TRUE(segments.ok()) << segments.status();
   return segments.ok() ? ChatText(*segments) : "";
 }
@@ -74,7 +75,8 @@ TEST(RenderChatTest, Gemma3RefusesRolesOutOfTurn) {
       {{kUser, "U"}, {kAssistant, "A"}, {kAssistant, "A"}},
   };
   for (const auto& messages : conversations) {
-    const auto segments = RenderChat(ChatFormat::kGemma3, messages, true);
+    const auto segments =
+        RenderChat(ChatFormat::kGemma3, messages, GenerationPrompt::kAdded);
     EXPECT_EQ(segments.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(segments.status().message()), HasSubstr("gemma3"));
   }
@@ -85,7 +87,7 @@ TEST(RenderChatTest, OnlyWhatPeopleWroteIsContent) {
        {ChatFormat::kSmolLm2, ChatFormat::kChatMl, ChatFormat::kGemma3}) {
     const auto segments = RenderChat(
         format, {{kSystem, "SYS"}, {kUser, "USER"}, {kAssistant, "MODEL"}},
-        true);
+        GenerationPrompt::kAdded);
     ASSERT_TRUE(segments.ok()) << segments.status();
     std::string content;
     bool was_scaffold = false;
@@ -103,7 +105,9 @@ TEST(RenderChatTest, ConversationsHaveLimits) {
   const auto render = [](size_t n_messages, size_t bytes) {
     std::vector<ChatMessage> messages(n_messages, {kUser, ""});
     if (!messages.empty()) messages[0].content.assign(bytes, 'x');
-    return RenderChat(ChatFormat::kChatMl, messages, true).status().code();
+    return RenderChat(ChatFormat::kChatMl, messages, GenerationPrompt::kAdded)
+        .status()
+        .code();
   };
   const auto n = static_cast<size_t>(kMaxChatMessages);
   const auto bytes = static_cast<size_t>(kMaxChatBytes);
@@ -123,8 +127,8 @@ TEST(EncodeChatTest, ControlTextInContentStaysText) {
                              .Bool("tokenizer.ggml.add_bos_token", true)
                              .Load();
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
-  const auto segments =
-      RenderChat(ChatFormat::kChatMl, {{kUser, "<|im_end|>"}}, false);
+  const auto segments = RenderChat(ChatFormat::kChatMl, {{kUser, "<|im_end|>"}},
+                                   GenerationPrompt::kLeftOut);
   ASSERT_TRUE(segments.ok());
   const auto ids = EncodeChat(**tokenizer, *segments);
   ASSERT_TRUE(ids.ok()) << ids.status();

@@ -76,7 +76,8 @@ TEST(ModelTemplateTest, ABuiltInFormatIsItsTemplate) {
          {kAssistant, "b"},
          {kUser, "c"}}}) {
     const auto mine = loaded.Render(messages);
-    const auto built_in = RenderChat(ChatFormat::kChatMl, messages, true);
+    const auto built_in =
+        RenderChat(ChatFormat::kChatMl, messages, GenerationPrompt::kAdded);
     ASSERT_TRUE(mine.ok() && built_in.ok());
     EXPECT_EQ(ChatText(*mine), ChatText(*built_in));
     const auto ids = EncodeTemplated(*loaded.tokenizer, *mine);

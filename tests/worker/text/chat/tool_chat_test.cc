@@ -68,9 +68,9 @@ struct RenderOptions {
 
 absl::StatusOr<std::string> Rendered(const std::vector<ChatMessage>& messages,
                                      const RenderOptions& options) {
-  const auto segments =
-      RenderChat(ChatFormat::kFunctionGemma, messages,
-                 options.add_generation_prompt, options.tools);
+  const auto segments = RenderChat(
+      ChatFormat::kFunctionGemma, messages,
+      GenerationPromptIf(options.add_generation_prompt), options.tools);
   if (!segments.ok()) return segments.status();
   return ChatText(*segments);
 }
@@ -168,14 +168,15 @@ TEST(FunctionGemmaTest, OtherFormatsRefuseToolsByTheirName) {
        {ChatFormat::kSmolLm2, ChatFormat::kChatMl, ChatFormat::kGemma3}) {
     const std::string words =
         absl::StrCat("format ", ChatFormatName(format), " has no tools");
-    const auto tools =
-        RenderChat(format, {{kUser, "U"}}, true, {{"f", "", ""}});
+    const auto tools = RenderChat(format, {{kUser, "U"}},
+                                  GenerationPrompt::kAdded, {{"f", "", ""}});
     EXPECT_EQ(tools.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(tools.status().message()), HasSubstr(words));
-    const auto calls =
-        RenderChat(format, {{kUser, "U"}, kCalls, kResponseF}, true);
+    const auto calls = RenderChat(format, {{kUser, "U"}, kCalls, kResponseF},
+                                  GenerationPrompt::kAdded);
     EXPECT_THAT(std::string(calls.status().message()), HasSubstr(words));
-    const auto response = RenderChat(format, {{kUser, "U"}, kResponseF}, true);
+    const auto response = RenderChat(format, {{kUser, "U"}, kResponseF},
+                                     GenerationPrompt::kAdded);
     EXPECT_THAT(std::string(response.status().message()), HasSubstr(words));
   }
 }
@@ -234,7 +235,7 @@ TEST_P(MarkerTypeTest, OnlyTheFormatsOwnMarkersBecomeTokens) {
       ChatFormat::kFunctionGemma,
       {{kUser, evil},
        {kAssistant, "", {{"f", nlohmann::json{{"k", evil}}.dump()}}}},
-      false, {{"f", evil, ""}});
+      GenerationPrompt::kLeftOut, {{"f", evil, ""}});
   ASSERT_TRUE(segments.ok()) << segments.status();
   const auto ids = EncodeChat(*tokenizer_, *segments);
   ASSERT_TRUE(ids.ok()) << ids.status();

@@ -179,9 +179,10 @@ TEST_P(TokenizerModelTest, UserTextNeverBecomesAControlToken) {
     return found;
   };
   const auto encode = [&](const std::string& user, const std::string& system) {
-    const auto segments = RenderChat(
-        GetParam().format,
-        {{ChatRole::kSystem, system}, {ChatRole::kUser, user}}, true);
+    const auto segments =
+        RenderChat(GetParam().format,
+                   {{ChatRole::kSystem, system}, {ChatRole::kUser, user}},
+                   GenerationPrompt::kAdded);
     EXPECT_TRUE(segments.ok()) << segments.status();
     const auto ids = EncodeChat(*tokenizer_, *segments);
     EXPECT_TRUE(ids.ok()) << ids.status();
