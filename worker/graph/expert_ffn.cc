@@ -61,16 +61,17 @@ absl::Status ExpertFfn::Add(const StepBatch& /*batch*/) {
   ASSIGN_OR_RETURN(const ProductInput x, context_.SublayerInput(norm_));
   RETURN_IF_ERROR(AddShared(x));
   RETURN_IF_ERROR(chosen_.Route(x));
-  return chosen_.Compute(x, context_.Residual(), /*accumulate=*/true);
+  return chosen_.Compute(x, {.out = context_.Residual(), .accumulate = true});
 }
 
 absl::Status ExpertFfn::AddShared(const ProductInput& x) {
   float* const out = context_.Residual();
   if (shared_) {
-    RETURN_IF_ERROR(shared_->Compute(x, out, /*accumulate=*/true));
+    RETURN_IF_ERROR(shared_->Compute(x, {.out = out, .accumulate = true}));
   } else if (gated_shared_) {
     RETURN_IF_ERROR(gated_shared_->Route(x));
-    RETURN_IF_ERROR(gated_shared_->Compute(x, out, /*accumulate=*/true));
+    RETURN_IF_ERROR(
+        gated_shared_->Compute(x, {.out = out, .accumulate = true}));
   } else {
     return absl::OkStatus();
   }

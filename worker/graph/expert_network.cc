@@ -61,14 +61,14 @@ absl::Status ExpertNetwork::Route(const ProductInput& x) {
                                           .choice_bias = choice_.bias});
 }
 
-absl::Status ExpertNetwork::Compute(const ProductInput& x, float* out,
-                                    bool accumulate) {
-  if (&home_ != &context_) return ComputeOnHost(x, out, accumulate);
-  return ComputeAtHome(x, out, accumulate);
+absl::Status ExpertNetwork::Compute(const ProductInput& x,
+                                    const ProductOutput& to) {
+  if (&home_ != &context_) return ComputeOnHost(x, to);
+  return ComputeAtHome(x, to);
 }
 
-absl::Status ExpertNetwork::ComputeOnHost(const ProductInput& x, float* out,
-                                          bool accumulate) {
+absl::Status ExpertNetwork::ComputeOnHost(const ProductInput& x,
+                                          const ProductOutput& to) {
   kernels::Backend& device = context_.backend();
   const int64_t n_rows = context_.n_rows();
   const int64_t bytes =
@@ -93,15 +93,15 @@ absl::Status ExpertNetwork::ComputeOnHost(const ProductInput& x, float* out,
   ASSIGN_OR_RETURN(const ProductInput input,
                    home_.AsInput(sums, context_.model_dim()));
   // The inputs have been read when their sums take their place.
-  RETURN_IF_ERROR(ComputeAtHome(input, sums, /*accumulate=*/false));
-  if (!accumulate) return device.Upload(rows, on_device(out, bytes));
+  RETURN_IF_ERROR(ComputeAtHome(input, {.out = sums}));
+  if (!to.accumulate) return device.Upload(rows, on_device(to.out, bytes));
   float* const added = context_.Buffer(StepBuffer::kExpertRows);
   RETURN_IF_ERROR(device.Upload(rows, on_device(added, bytes)));
-  return context_.MixStreams({.x = out, .y = added, .out = out});
+  return context_.MixStreams({.x = to.out, .y = added, .out = to.out});
 }
 
-absl::Status ExpertNetwork::ComputeAtHome(const ProductInput& x, float* out,
-                                          bool accumulate) {
+absl::Status ExpertNetwork::ComputeAtHome(const ProductInput& x,
+                                          const ProductOutput& to) {
   kernels::Backend& backend = home_.backend();
   const kernels::ExpertRows rows = Rows(home_);
   float* const gated = home_.Buffer(StepBuffer::kGate);
@@ -127,8 +127,8 @@ absl::Status ExpertNetwork::ComputeAtHome(const ProductInput& x, float* out,
        .x = gated,
        .packed = packed,
        .products = home_.Buffer(StepBuffer::kExpertRows),
-       .out = out,
-       .accumulate = accumulate,
+       .out = to.out,
+       .accumulate = to.accumulate,
        .bias = down_bias_,
        .weights_outputs = !choice_.weights_inputs});
 }

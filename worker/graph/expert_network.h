@@ -41,22 +41,19 @@ class ExpertNetwork {
   // Chooses the experts of each row by what the router makes of `x`.
   absl::Status Route(const ProductInput& x);
   // out = the sum over a row's experts e of
-  // weight_e * Wdown_e (activation(Wgate_e x) * Wup_e x), which is added to
-  // `out` if `accumulate`; or of Wdown_e (activation(Wgate_e y) * Wup_e y),
-  // where y = weight_e x, if the choice says so. Requires Route. It writes to
-  // where `x` is packed.
-  absl::Status Compute(const ProductInput& x, float* out, bool accumulate);
+  // weight_e * Wdown_e (activation(Wgate_e x) * Wup_e x); or of Wdown_e
+  // (activation(Wgate_e y) * Wup_e y), where y = weight_e x, if the choice says
+  // so. Requires Route. It writes to where `x` is packed.
+  absl::Status Compute(const ProductInput& x, const ProductOutput& to);
 
  private:
   // The rows of the experts, in the buffers of `at`.
   kernels::ExpertRows Rows(const StepContext& at) const;
   // Compute with the buffers and the backend of home_.
-  absl::Status ComputeAtHome(const ProductInput& x, float* out,
-                             bool accumulate);
+  absl::Status ComputeAtHome(const ProductInput& x, const ProductOutput& to);
   // Compute on the CPU: the rows and the router's choice go to host memory, and
   // one sum for each row comes back.
-  absl::Status ComputeOnHost(const ProductInput& x, float* out,
-                             bool accumulate);
+  absl::Status ComputeOnHost(const ProductInput& x, const ProductOutput& to);
 
   StepContext& context_;
   StepContext& home_;  // where the experts' matrices and biases are

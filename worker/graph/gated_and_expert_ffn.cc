@@ -51,27 +51,26 @@ absl::Status GatedAndExpertFfn::Add(const StepBatch& /*batch*/) {
                    context_.SublayerInput(router_norm_, root));
   RETURN_IF_ERROR(experts_.Route(routed));
   ASSIGN_OR_RETURN(const ProductInput x, context_.SublayerInput(experts_norm_));
-  RETURN_IF_ERROR(experts_.Compute(x, sum, /*accumulate=*/false));
-  RETURN_IF_ERROR(
-      NormOutput(sum, experts_post_norm_, sum, /*accumulate=*/false));
+  RETURN_IF_ERROR(experts_.Compute(x, {.out = sum}));
+  RETURN_IF_ERROR(NormOutput(sum, experts_post_norm_, {.out = sum}));
   float* const dense = context_.Normed();
   RETURN_IF_ERROR(dense_.Compute(dense));
   RETURN_IF_ERROR(
-      NormOutput(dense, dense_post_norm_, sum, /*accumulate=*/true));
+      NormOutput(dense, dense_post_norm_, {.out = sum, .accumulate = true}));
   context_.AddNormed(sum, post_norm_);
   return absl::OkStatus();
 }
 
 absl::Status GatedAndExpertFfn::NormOutput(const float* output,
-                                           const float* weight, float* sum,
-                                           bool accumulate) {
+                                           const float* weight,
+                                           const ProductOutput& to) {
   return context_.backend().RmsNorm({.x = output,
                                      .weight = weight,
-                                     .out = sum,
+                                     .out = to.out,
                                      .n_rows = context_.n_rows(),
                                      .dim = context_.model_dim(),
                                      .eps = context_.parameters().rms_eps,
-                                     .accumulate = accumulate});
+                                     .accumulate = to.accumulate});
 }
 
 }  // namespace plimsoll::worker

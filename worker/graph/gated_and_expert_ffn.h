@@ -32,9 +32,9 @@ class GatedAndExpertFfn final : public Sublayer {
   absl::Status Add(const StepBatch& batch) override;
 
  private:
-  // sum = RMS(output), or sum += RMS(output) if `accumulate`.
-  absl::Status NormOutput(const float* output, const float* weight, float* sum,
-                          bool accumulate);
+  // out = RMS(output).
+  absl::Status NormOutput(const float* output, const float* weight,
+                          const ProductOutput& to);
 
   StepContext& context_;
   GatedFfn dense_;

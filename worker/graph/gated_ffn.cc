@@ -49,7 +49,7 @@ absl::Status GatedFfn::Add(const StepBatch& /*batch*/) {
 
 absl::Status GatedFfn::Compute(float* out) {
   ASSIGN_OR_RETURN(const ProductInput x, Input());
-  return network_.Compute(x, out, /*accumulate=*/false);
+  return network_.Compute(x, {.out = out});
 }
 
 }  // namespace plimsoll::worker

@@ -66,11 +66,11 @@ absl::StatusOr<ProductInput> GatedNetwork::Gated(const ProductInput& x) {
   return ProductInput{gate, packed};
 }
 
-absl::Status GatedNetwork::Compute(const ProductInput& x, float* out,
-                                   bool accumulate) {
+absl::Status GatedNetwork::Compute(const ProductInput& x,
+                                   const ProductOutput& to) {
   ASSIGN_OR_RETURN(const ProductInput gated, Gated(x));
-  RETURN_IF_ERROR(context_.Project(gated, {{down_.w, out, accumulate}}));
-  return context_.AddBiases({{down_.bias, out, down_.w.rows}});
+  RETURN_IF_ERROR(context_.Project(gated, {{down_.w, to.out, to.accumulate}}));
+  return context_.AddBiases({{down_.bias, to.out, down_.w.rows}});
 }
 
 }  // namespace plimsoll::worker

@@ -25,8 +25,8 @@ class GatedNetwork {
   absl::StatusOr<ProductInput> Gated(const ProductInput& x);
   // The product that follows, without a norm.
   const ResidualEnd& down() const { return down_; }
-  // out = Wdown Gated(x) + bias, which is added to `out` if `accumulate`.
-  absl::Status Compute(const ProductInput& x, float* out, bool accumulate);
+  // out = Wdown Gated(x) + bias.
+  absl::Status Compute(const ProductInput& x, const ProductOutput& to);
 
  private:
   StepContext& context_;

@@ -58,7 +58,7 @@ absl::Status MtpInput::Compute(const StepBatch& batch) {
   ASSIGN_OR_RETURN(const ProductInput joined,
                    context_.AsInput(context_.Buffer(StepBuffer::kGate),
                                     2 * context_.model_dim()));
-  return context_.Project(joined, {{product_, rows, /*accumulate=*/false}});
+  return context_.Project(joined, {{.w = product_, .out = rows}});
 }
 
 absl::Status MtpInput::Join(const float* x, const float* norm, int64_t half) {

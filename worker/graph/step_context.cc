@@ -195,7 +195,8 @@ absl::Status StepContext::AddToResidual(const ProductInput& input,
                                         const ResidualEnd& end) {
   const bool is_normed = end.post_norm != nullptr;
   float* const out = is_normed ? Normed() : Residual();
-  RETURN_IF_ERROR(Project(input, {{end.w, out, /*accumulate=*/!is_normed}}));
+  RETURN_IF_ERROR(
+      Project(input, {{.w = end.w, .out = out, .accumulate = !is_normed}}));
   RETURN_IF_ERROR(AddBiases({{end.bias, out, model_dim()}}));
   if (is_normed) AddNormed(out, end.post_norm);
   return absl::OkStatus();

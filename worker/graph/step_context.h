@@ -38,6 +38,12 @@ struct ProductInput {
   const std::byte* packed;
 };
 
+// Where a result is written; with `accumulate` it is added to what is there.
+struct ProductOutput {
+  float* out;
+  bool accumulate = false;
+};
+
 // out = w x of an input; with `accumulate`, out += w x.
 struct Projection {
   const kernels::WeightMatrix& w;
