@@ -50,7 +50,7 @@ class TimedProduct {
   }
 
  private:
-  ThreadPool pool_{1, /*pin=*/false};
+  ThreadPool pool_{1, WorkerCpus::kAny};
   std::vector<std::byte> weights_;
   std::vector<float> x_;
   std::vector<std::byte> packed_;

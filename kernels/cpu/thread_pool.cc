@@ -137,8 +137,9 @@ struct ThreadPool::Impl {
   }
 };
 
-ThreadPool::ThreadPool(int n_threads, bool pin)
+ThreadPool::ThreadPool(int n_threads, WorkerCpus worker_cpus)
     : impl_(std::make_unique<Impl>()) {
+  const bool pin = worker_cpus == WorkerCpus::kOneEach;
   PLIMSOLL_CHECK(n_threads >= 1 && n_threads <= kMaxThreads,
                  "a pool has 1 to kMaxThreads threads");
   const std::vector<int> cpus = AllowedCpus();

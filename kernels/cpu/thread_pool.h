@@ -10,14 +10,17 @@
 
 namespace plimsoll::kernels {
 
+// Which CPUs the workers of a pool use: one of its own for each, or any.
+enum class WorkerCpus { kOneEach, kAny };
+
 // Thread contract: ParallelFor is called from one thread at a time.
 class ThreadPool {
  public:
   static constexpr int kMaxThreads = 256;
 
-  // `n_threads` in [1, kMaxThreads] includes the caller. With `pin`,
-  // worker i stays on the i-th CPU that the process may use.
-  explicit ThreadPool(int n_threads, bool pin = true);
+  // `n_threads` in [1, kMaxThreads] includes the caller. With kOneEach, worker
+  // i stays on the i-th CPU that the process may use.
+  explicit ThreadPool(int n_threads, WorkerCpus cpus = WorkerCpus::kOneEach);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

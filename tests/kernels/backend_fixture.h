@@ -181,7 +181,7 @@ inline std::unique_ptr<Backend> MakeCudaBackend(const CudaOptions& options) {
 // `name` is one of BackendNames(). The instruction path holds for the process.
 inline BackendUnderTest MakeBackend(const std::string& name, int n_threads) {
   BackendUnderTest made;
-  made.pool = std::make_unique<ThreadPool>(n_threads, /*pin=*/false);
+  made.pool = std::make_unique<ThreadPool>(n_threads, WorkerCpus::kAny);
   if (name == kReferenceName) {
     made.backend = NewReferenceBackend();
 #ifdef PLIMSOLL_TEST_CUDA_EMULATION

@@ -226,7 +226,7 @@ TEST_F(ChooseCpuTargetTest, LeavesAPathThatWasChosenByName) {
 }
 
 TEST_F(ChooseCpuTargetTest, AFirstAllocationChoosesAndTheDeviceKeepsItsName) {
-  ThreadPool pool(1, /*pin=*/false);
+  ThreadPool pool(1, WorkerCpus::kAny);
   const std::string name = NewCpuBackend(pool)->Device().name;
   ASSERT_TRUE(NewCpuBackend(pool)->Allocate(1).ok());
   EXPECT_THAT(PathsOfEqualVectors(), ::testing::Contains(CpuTarget()));

@@ -14,12 +14,12 @@ void ExpectEveryTaskIsCounted(int64_t (*multiply)(int64_t, ThreadPool&),
                               int64_t divisor) {
   for (const std::string& target : AvailableCpuTargets()) {
     ASSERT_TRUE(SetCpuTarget(target).ok());
-    ThreadPool one(1, /*pin=*/false);
+    ThreadPool one(1, WorkerCpus::kAny);
     const int64_t products = multiply(1, one);
     EXPECT_GT(products, 0) << target;
     EXPECT_EQ(products % divisor, 0) << target;
     for (const int n_threads : {1, 2, 5}) {
-      ThreadPool pool(n_threads, /*pin=*/false);
+      ThreadPool pool(n_threads, WorkerCpus::kAny);
       EXPECT_EQ(multiply(0, pool), 0) << target;
       EXPECT_EQ(multiply(7, pool), 7 * products) << target;
     }

@@ -19,7 +19,7 @@ TEST(ReadAllTest, ReadsEveryWordOnce) {
       wanted ^= word;
     }
     for (const int n_threads : {1, 2, 5}) {
-      ThreadPool pool(n_threads, /*pin=*/false);
+      ThreadPool pool(n_threads, WorkerCpus::kAny);
       EXPECT_EQ(ReadAll(words, pool), wanted) << n;
     }
   }

@@ -13,7 +13,7 @@ namespace plimsoll::kernels {
 namespace {
 
 TEST(ThreadPoolTest, ParallelForCoversEveryIndexOnce) {
-  ThreadPool pool(3, /*pin=*/false);
+  ThreadPool pool(3, WorkerCpus::kAny);
   for (const int64_t n : {0, 1, 2, 7, 64, 1001}) {
     for (const int64_t grain : {0, 1, 3, 64, 5000}) {
       std::vector<std::atomic<int>> seen(static_cast<size_t>(n));
@@ -29,7 +29,7 @@ TEST(ThreadPoolTest, ParallelForCoversEveryIndexOnce) {
 }
 
 TEST(ThreadPoolTest, WhatWorkersWriteIsSeenAfterTheLoop) {
-  ThreadPool pool(4, /*pin=*/false);
+  ThreadPool pool(4, WorkerCpus::kAny);
   std::vector<int64_t> sums(64, 0);  // not atomic on purpose
   for (int64_t repeat = 0; repeat < 1000; ++repeat) {
     pool.ParallelFor(64, 1, [&](int64_t begin, int64_t, int) {
@@ -91,7 +91,7 @@ TEST(ThreadPoolTest, WorkersThatAreEverywhereOrNowhereAreNotLeft) {
   const int n_cpus = CPU_COUNT(&all);
   if (n_cpus >= ThreadPool::kMaxThreads) GTEST_SKIP() << "too many CPUs";
   EXPECT_FALSE(ThreadPool(n_cpus + 1).LeaveWorkersCpus());
-  EXPECT_FALSE(ThreadPool(2, /*pin=*/false).LeaveWorkersCpus());
+  EXPECT_FALSE(ThreadPool(2, WorkerCpus::kAny).LeaveWorkersCpus());
   EXPECT_FALSE(ThreadPool(1).LeaveWorkersCpus());
 }
 
@@ -114,7 +114,7 @@ TEST(ThreadPoolDeathTest, RefusesCountsOutOfRange) {
 TEST(ThreadPoolTest, EndsRightAfterALoop) {
   std::atomic<int64_t> sum = 0;
   for (int i = 0; i < 500; ++i) {
-    ThreadPool pool(3, /*pin=*/false);
+    ThreadPool pool(3, WorkerCpus::kAny);
     pool.ParallelFor(2, 1,
                      [&](int64_t begin, int64_t, int) { sum += begin + 1; });
   }

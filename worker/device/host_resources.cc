@@ -114,7 +114,7 @@ planner::DeviceProfile ProfileOf(const kernels::DeviceInfo& info) {
 }
 
 planner::DeviceProfile LocalCpuProfile() {
-  kernels::ThreadPool pool(1, /*pin=*/false);
+  kernels::ThreadPool pool(1, kernels::WorkerCpus::kAny);
   const auto backend = kernels::NewCpuBackend(pool);
   planner::DeviceProfile profile = ProfileOf(backend->Device());
   profile.total_bytes = TotalMemoryBytes();

@@ -153,7 +153,7 @@ absl::StatusOr<Check> CheckTensors(worker::ModelFile& file, int n_threads,
   const std::vector<GgufTensor>& tensors = file.header().tensors;
   int64_t total = 0;
   for (const GgufTensor& tensor : tensors) total += tensor.bytes;
-  kernels::ThreadPool pool(n_threads, /*pin=*/false);
+  kernels::ThreadPool pool(n_threads, kernels::WorkerCpus::kAny);
   TensorFindings findings;
   int64_t done = 0;
   for (const GgufTensor& tensor : tensors) {

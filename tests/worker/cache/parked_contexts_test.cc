@@ -82,7 +82,7 @@ class ParkedContextsTest : public ::testing::TestWithParam<size_t> {
     return bytes;
   }
 
-  kernels::ThreadPool pool_{1, /*pin=*/false};
+  kernels::ThreadPool pool_{1, kernels::WorkerCpus::kAny};
   std::unique_ptr<kernels::Backend> backend_ = kernels::NewCpuBackend(pool_);
   std::vector<Memory> memory_;
   std::unique_ptr<KvCache> cache_;

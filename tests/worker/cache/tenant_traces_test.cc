@@ -143,7 +143,7 @@ class TenantTracesTest
 
   // Clears of memory so far.
   int64_t n_cleared_ = 0;
-  kernels::ThreadPool pool_{2, /*pin=*/false};
+  kernels::ThreadPool pool_{2, kernels::WorkerCpus::kAny};
   std::vector<Memory> memory_;
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<ParkedContexts> parked_;

@@ -50,7 +50,7 @@ absl::StatusOr<TensorValues> ValuesOf(const RandomModel& model,
   if (!file.ok()) return file.status();
   const planner::GgufTensor* found = (*file)->header().FindTensor(tensor);
   if (found == nullptr) return absl::NotFoundError(tensor);
-  kernels::ThreadPool pool(reading.n_threads, /*pin=*/false);
+  kernels::ThreadPool pool(reading.n_threads, kernels::WorkerCpus::kAny);
   return ReadTensorValues(**file, *found, pool, reading.fence);
 }
 
@@ -177,7 +177,7 @@ TEST(TensorValuesTest, ATypeThatIsNoWeightsIsRefused) {
   ASSERT_TRUE(file.ok()) << file.status();
   planner::GgufTensor tensor = (*file)->header().tensors.front();
   tensor.dtype = DType::kI32;
-  kernels::ThreadPool pool(1, /*pin=*/false);
+  kernels::ThreadPool pool(1, kernels::WorkerCpus::kAny);
   EXPECT_EQ(ReadTensorValues(**file, tensor, pool, NoFence).status().code(),
             absl::StatusCode::kUnimplemented);
 }

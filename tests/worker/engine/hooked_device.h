@@ -31,7 +31,7 @@ class HookedDevice : public worker::ComputeDevice {
   // The pool has no workers: its caller computes.
   static kernels::ThreadPool& OwnPool() {
     static auto* const pool =
-        new kernels::ThreadPool(/*n_threads=*/1, /*pin=*/false);
+        new kernels::ThreadPool(/*n_threads=*/1, kernels::WorkerCpus::kAny);
     return *pool;
   }
 

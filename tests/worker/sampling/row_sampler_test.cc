@@ -167,7 +167,7 @@ class RowSamplerTest : public ::testing::TestWithParam<bool> {
   int64_t n_sampled_ = 0;
 
  private:
-  kernels::ThreadPool pool_{1, /*pin=*/false};
+  kernels::ThreadPool pool_{1, kernels::WorkerCpus::kAny};
   HookedBackend backend_{NewBackend(GetParam(), pool_),
                          {.downloaded = [](int64_t) { ADD_FAILURE(); },
                           .sampling = [this] { ++n_sampled_; }}};
