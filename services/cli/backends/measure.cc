@@ -72,14 +72,6 @@ absl::StatusOr<double> Median(
   return MedianOf(std::move(found));
 }
 
-// Sequences that decode at the same time.
-struct Decoding {
-  int64_t n_sequences = 1;
-  int64_t n_prompt = kShortPrompt;  // tokens of each prompt
-  int64_t n_tokens;                 // tokens that each sequence generates
-  Logits logits = Logits::kLargest;
-};
-
 // Returns the tokens per second of all sequences of `decoding` together.
 absl::StatusOr<double> DecodeOnce(worker::Engine& engine,
                                   const Decoding& decoding, uint64_t seed) {
@@ -124,14 +116,11 @@ absl::StatusOr<double> PrefillRate(worker::Engine& engine, int64_t n_tokens,
   });
 }
 
-absl::StatusOr<double> DecodeRate(worker::Engine& engine, int64_t n_sequences,
-                                  int64_t n_tokens, Logits logits,
+absl::StatusOr<double> DecodeRate(worker::Engine& engine,
+                                  const Decoding& decoding,
                                   const Repeats& repeats) {
   return Median(repeats, [&](uint64_t seed) {
-    return DecodeOnce(
-        engine,
-        {.n_sequences = n_sequences, .n_tokens = n_tokens, .logits = logits},
-        seed);
+    return DecodeOnce(engine, decoding, seed);
   });
 }
 

@@ -38,12 +38,20 @@ enum class Logits {
   kAll,      // all logits, for log-probabilities
 };
 
-// Tokens per second of `n_sequences` together, each of which generates
-// `n_tokens` >= 2 after a short prompt; fewer tokens if the context fills up.
+// Sequences that decode at the same time.
+struct Decoding {
+  int64_t n_sequences = 1;
+  int64_t n_prompt = kShortPrompt;  // tokens of each prompt
+  int64_t n_tokens = 2;  // tokens that each sequence generates, at least 2
+  Logits logits = Logits::kLargest;
+};
+
+// Tokens per second of all sequences together. They have fewer tokens if the
+// context fills up.
 // Errors: those of the engine; kOutOfRange if the context is full at once; an
 // interruption.
-absl::StatusOr<double> DecodeRate(worker::Engine& engine, int64_t n_sequences,
-                                  int64_t n_tokens, Logits logits,
+absl::StatusOr<double> DecodeRate(worker::Engine& engine,
+                                  const Decoding& decoding,
                                   const Repeats& repeats);
 
 // Tokens per second of one sequence that generates `n_tokens` >= 2 after a

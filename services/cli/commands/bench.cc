@@ -129,12 +129,14 @@ absl::Status MeasureOne(const BenchFlags& flags, absl::Time begin,
     ASSIGN_OR_RETURN(result.prefill[n], PrefillRate(*model.engine, n, repeats));
   }
   if (std::count(flags.batches.begin(), flags.batches.end(), 1) > 0) {
-    ASSIGN_OR_RETURN(result.decode[1],
-                     DecodeRate(*model.engine, 1, flags.decode_tokens,
-                                Logits::kLargest, repeats));
-    ASSIGN_OR_RETURN(result.decode_all_logits[1],
-                     DecodeRate(*model.engine, 1, flags.decode_tokens,
-                                Logits::kAll, repeats));
+    ASSIGN_OR_RETURN(
+        result.decode[1],
+        DecodeRate(*model.engine, {.n_tokens = flags.decode_tokens}, repeats));
+    ASSIGN_OR_RETURN(
+        result.decode_all_logits[1],
+        DecodeRate(*model.engine,
+                   {.n_tokens = flags.decode_tokens, .logits = Logits::kAll},
+                   repeats));
   }
   result.peak_rss_bytes = model.engine->Memory().peak_rss_bytes;
   return absl::OkStatus();
@@ -155,9 +157,11 @@ absl::Status MeasureBatches(const BenchFlags& flags, Streams& streams,
   const Repeats repeats = {.n = flags.runs};
   for (const int64_t n : flags.batches) {
     if (n == 1) continue;
-    ASSIGN_OR_RETURN(result.decode[n],
-                     DecodeRate(*model.engine, n, flags.decode_tokens,
-                                Logits::kLargest, repeats));
+    ASSIGN_OR_RETURN(
+        result.decode[n],
+        DecodeRate(*model.engine,
+                   {.n_sequences = n, .n_tokens = flags.decode_tokens},
+                   repeats));
   }
   return absl::OkStatus();
 }
