@@ -185,8 +185,8 @@ TEST(KvRulesTest, WhatDoesNotFitIsReported) {
 }
 
 // Written apart from the code: cell by cell, token by token.
-int64_t ByHand(const ModelShape& shape, int64_t n_ctx, int64_t n_slots,
-               int64_t n_idle, DType k_type, DType v_type) {
+int64_t ByHand(const ModelShape& shape, const KvCacheOptions& options) {
+  const int64_t n_ctx = options.n_ctx;
   const int64_t page = n_ctx >= 64 ? 64 : (n_ctx + 15) / 16 * 16;
   const int64_t cells = (n_ctx + page - 1) / page * page;
   int64_t bytes = 0;
@@ -199,9 +199,11 @@ int64_t ByHand(const ModelShape& shape, int64_t n_ctx, int64_t n_slots,
              info.block_bytes;
     };
     const bool is_ring = layer.window > 0 && layer.window < cells;
-    const int64_t sequences = is_ring ? n_slots + n_idle : n_slots;
+    const int64_t sequences =
+        is_ring ? options.n_slots + options.n_idle : options.n_slots;
     for (int64_t i = 0; i < sequences; ++i) {
-      bytes += (is_ring ? layer.window : cells) * (row(k_type) + row(v_type));
+      bytes += (is_ring ? layer.window : cells) *
+               (row(options.k_type) + row(options.v_type));
     }
   }
   return bytes;
@@ -218,15 +220,15 @@ TEST(KvCacheBytesTest, EqualsASumByHandForEveryTypeAndUpToSixtyFourSlots) {
       ModelShape shape = RandomShape(random);
       if (shape.n_layers > 2) shape.layers.back().kv_source = 0;
       const int64_t n_ctx = LogUniform(random, 1 << 20);
-      const auto n_idle = static_cast<int64_t>(random() % 3);
-      const auto kv = KvCacheBytes(shape, {.n_ctx = n_ctx,
-                                           .n_slots = slots,
-                                           .n_idle = n_idle,
-                                           .k_type = k_type,
-                                           .v_type = v_type});
+      const KvCacheOptions options = {
+          .n_ctx = n_ctx,
+          .n_slots = slots,
+          .n_idle = static_cast<int64_t>(random() % 3),
+          .k_type = k_type,
+          .v_type = v_type};
+      const auto kv = KvCacheBytes(shape, options);
       ASSERT_TRUE(kv.ok()) << kv.status();
-      ASSERT_EQ(kv->full_bytes + kv->window_bytes,
-                ByHand(shape, n_ctx, slots, n_idle, k_type, v_type));
+      ASSERT_EQ(kv->full_bytes + kv->window_bytes, ByHand(shape, options));
     }
   }
 }
