@@ -3,7 +3,8 @@
 // bandwidth at which the same threads read memory) and for 512 rows (GEMM, two
 // operations a multiply-add, of the rate of integer products in registers), a
 // layer of experts, attention, and layers with a state, on as many threads as
-// the process has CPUs.
+// the process has CPUs. Products are named "mapped" if their weights have the
+// file's order, as with --mmap.
 // Flags: --all for more shapes and for float activations, --path=AVX2 for
 // another instruction path than the best, and those of Google Benchmark.
 #include <benchmark/benchmark.h>
@@ -34,20 +35,32 @@
 namespace plimsoll::kernels {
 namespace {
 
-// Weights whose scales are all 2^-10, in the backend's storage.
+// How a product reads its weights and its activations.
+enum class Inputs {
+  kPacked,  // both as the backend packs them
+  kFloats,  // activations as float32
+  kMapped,  // weights in the file's order, as `--mmap` leaves them
+};
+
+// Weights whose scales are all 2^-10.
 struct Matrix {
-  Matrix(DType dtype, int64_t rows, int64_t cols) {
+  Matrix(DType dtype, int64_t rows, int64_t cols,
+         WeightOrder order = WeightOrder::kPacked) {
     const DTypeInfo& info = InfoOf(dtype);
     const int64_t bytes = rows * cols / info.block_elems * info.block_bytes;
-    std::vector<std::byte> file(static_cast<size_t>(bytes), std::byte{0x14});
+    file.assign(static_cast<size_t>(bytes), std::byte{0x14});
+    view = {dtype, rows, cols, file.data(), order};
+    file_bytes = bytes;
+    if (order == WeightOrder::kFile) return;
     buffer = *TheBackend().Allocate(bytes + 16 * 4 * cols);
     const absl::Status status = TheBackend().UploadRows(
         {.dtype = dtype, .rows = rows, .cols = cols, .bytes = file},
         buffer.view());
     if (!status.ok()) std::abort();
-    view = {dtype, rows, cols, buffer.data()};
-    file_bytes = bytes;
+    view.data = buffer.data();
+    file = {};
   }
+  std::vector<std::byte> file;  // of an order that is not packed
   Buffer buffer;
   WeightMatrix view;
   int64_t file_bytes = 0;
@@ -55,26 +68,33 @@ struct Matrix {
 
 // Matrices of more than caches hold for one row, one for more rows; those of
 // the last call are kept, as Google Benchmark calls a function several times.
-const std::vector<Matrix>& Matrices(DType dtype, int64_t n_rows,
-                                    int64_t outputs, int64_t cols) {
+const std::vector<Matrix>& Matrices(DType dtype, WeightOrder order,
+                                    int64_t n_rows, int64_t outputs,
+                                    int64_t cols) {
   static std::vector<Matrix> matrices;
-  static std::tuple<DType, int64_t, int64_t, int64_t> key;
-  if (matrices.empty() || key != std::tuple(dtype, n_rows, outputs, cols)) {
-    key = {dtype, n_rows, outputs, cols};
+  static std::tuple<DType, WeightOrder, int64_t, int64_t, int64_t> key;
+  if (matrices.empty() ||
+      key != std::tuple(dtype, order, n_rows, outputs, cols)) {
+    key = {dtype, order, n_rows, outputs, cols};
     matrices.clear();
     const int64_t bytes = outputs * *RowBytes(dtype, cols);
     const int64_t n =
         n_rows == 1 ? std::max<int64_t>(1, kMemoryBytes / bytes) : 1;
-    for (int64_t i = 0; i < n; ++i) matrices.emplace_back(dtype, outputs, cols);
+    for (int64_t i = 0; i < n; ++i) {
+      matrices.emplace_back(dtype, outputs, cols, order);
+    }
   }
   return matrices;
 }
 
-void MatMulOf(benchmark::State& state, DType dtype, bool is_packed) {
+void MatMulOf(benchmark::State& state, DType dtype, Inputs inputs) {
   const int64_t n_rows = state.range(0);
   const int64_t outputs = state.range(1);
   const int64_t cols = state.range(2);
-  const std::vector<Matrix>& matrices = Matrices(dtype, n_rows, outputs, cols);
+  const WeightOrder order =
+      inputs == Inputs::kMapped ? WeightOrder::kFile : WeightOrder::kPacked;
+  const std::vector<Matrix>& matrices =
+      Matrices(dtype, order, n_rows, outputs, cols);
   std::mt19937 random(1);
   std::vector<float> x(static_cast<size_t>(n_rows * cols));
   for (float& value : x) {
@@ -92,8 +112,9 @@ void MatMulOf(benchmark::State& state, DType dtype, bool is_packed) {
   const auto begin = Clock::now();
   for (auto _ : state) {
     const absl::Status status = TheBackend().MatMul(
-        {matrices[next].view, x.data(), is_packed ? packed.data() : nullptr,
-         out.data(), n_rows, false});
+        {matrices[next].view, x.data(),
+         inputs == Inputs::kFloats ? nullptr : packed.data(), out.data(),
+         n_rows, false});
     if (!status.ok()) return state.SkipWithError("product failed");
     next = (next + 1) % matrices.size();
   }
@@ -307,10 +328,12 @@ std::string Name(const char* what, DType dtype, const char* how) {
   return std::string(what) + "/" + std::string(type.data(), type.size()) + how;
 }
 
-void RegisterMatMul(DType dtype, bool is_packed, bool all) {
+void RegisterMatMul(DType dtype, Inputs inputs, bool all) {
+  const char* how = "";
+  if (inputs == Inputs::kFloats) how = "/float";
+  if (inputs == Inputs::kMapped) how = "/mapped";
   auto* const product = benchmark::RegisterBenchmark(
-      Name("MatMul", dtype, is_packed ? "" : "/float").c_str(), MatMulOf, dtype,
-      is_packed);
+      Name("MatMul", dtype, how).c_str(), MatMulOf, dtype, inputs);
   product->ArgNames({"rows", "outputs", "cols"})->UseRealTime();
   for (const int64_t rows : {1, 512}) {
     product->Args({rows, 640, 2048});
@@ -329,8 +352,11 @@ void Register(bool all) {
         DType::kIq2Xxs, DType::kIq2S,  DType::kIq3Xxs, DType::kIq3S,
         DType::kIq1S,   DType::kF16,   DType::kF32}) {
     const bool is_float = dtype == DType::kF16 || dtype == DType::kF32;
-    if (!is_float) RegisterMatMul(dtype, true, all);
-    if (all || dtype == DType::kF16) RegisterMatMul(dtype, false, all);
+    if (!is_float) RegisterMatMul(dtype, Inputs::kPacked, all);
+    if (!is_float) RegisterMatMul(dtype, Inputs::kMapped, all);
+    if (all || dtype == DType::kF16) {
+      RegisterMatMul(dtype, Inputs::kFloats, all);
+    }
   }
   for (const DType dtype : {DType::kQ4_0, DType::kQ4_K}) {
     auto* const experts = benchmark::RegisterBenchmark(

@@ -45,19 +45,23 @@ HWY_INLINE VI4 FoldFours(D /*d*/, hn::Vec<D> v, Op op) {
   }
 }
 
-// Lane i of the result is `op` over all lanes of v[i].
+// `op` over all lanes 4k + i of the result is `op` over all lanes of v[i].
 template <class Op, class D>
-HWY_INLINE VI4 FoldLanes(D d, const hn::Vec<D> (&v)[4], Op op) {
+HWY_INLINE hn::Vec<D> FoldToFours(D d, const hn::Vec<D> (&v)[4], Op op) {
   const hn::Repartition<int64_t, D> wide;
   const auto both = [&](hn::Vec<D> a, hn::Vec<D> b) HWY_ATTR {
     return op(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
   };
   const auto low = hn::BitCast(wide, both(v[0], v[1]));
   const auto high = hn::BitCast(wide, both(v[2], v[3]));
-  return FoldFours(d,
-                   op(hn::BitCast(d, hn::InterleaveLower(wide, low, high)),
-                      hn::BitCast(d, hn::InterleaveUpper(wide, low, high))),
-                   op);
+  return op(hn::BitCast(d, hn::InterleaveLower(wide, low, high)),
+            hn::BitCast(d, hn::InterleaveUpper(wide, low, high)));
+}
+
+// Lane i of the result is `op` over all lanes of v[i].
+template <class Op, class D>
+HWY_INLINE VI4 FoldLanes(D d, const hn::Vec<D> (&v)[4], Op op) {
+  return FoldFours(d, FoldToFours(d, v, op), op);
 }
 
 }  // namespace plimsoll::kernels::cpu::HWY_NAMESPACE

@@ -8,15 +8,12 @@
 #define PLIMSOLL_KERNELS_CPU_MAT_MUL_BLOCK_SUMS_INL_H_
 #endif
 
-#include <algorithm>
 #include <cstdint>
-#include <cstring>
 
 #include "hwy/highway.h"
-#include "kernels/cpu/fold_lanes-inl.h"
 #include "kernels/cpu/mat_mul/decoders-inl.h"
+#include "kernels/cpu/mat_mul/pack_rows-inl.h"
 #include "kernels/cpu/mat_mul/pairs-inl.h"
-#include "kernels/cpu/prefetch.h"
 #include "kernels/quant/packed_row.h"
 
 #if HWY_TARGET == HWY_AVX3_DL
@@ -28,16 +25,16 @@ namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 
 // One call multiplies blocks of a panel's columns with consecutive packed rows.
 struct PanelTask {
-  PanelData panel;  // the first block is `first`; for FromPanel
+  PanelData panel;  // its first block is `first`; for FromPanel
   int64_t cols;     // of a whole row
   int64_t first;
   int64_t n_blocks;
   const uint8_t* packed;  // first row
   float* sums;            // [rows][16], added to
-  // For FromFile: each row's block `first`, and by how many bytes prefetching
-  // is ahead.
-  const uint8_t* rows[kPanelRows];
-  int64_t ahead;
+  // For FromFile: the weights from block `first` on, and those of the next
+  // panel that are prefetched meanwhile.
+  const RowBlocks* rows;
+  const uint8_t* next;
 };
 
 // The sums of 32 columns times kRows activation rows. If each half of the
@@ -56,12 +53,20 @@ struct FromPanel {
       kLanes == 16 ? 8 : (kLanes == 8 || HWY_ARCH_ARM_A64 ? 4 : 2);
   static constexpr int64_t kAheadBytes = 4096;
 
-  // Reads the columns of a panel from block s on for a task.
+  // Reads the parts of a panel.
   template <class Decoder>
-  static HWY_INLINE void Read(const PanelData& panel, int64_t s,
-                              PartBuffer& buffer, PanelTask& task) {
-    task.panel = PartOf(panel, s, buffer);
-  }
+  class Reader {
+   public:
+    explicit Reader(const PanelData& panel) : panel_(panel) {}
+    // Reads the columns from block s on for a task.
+    HWY_INLINE void Read(int64_t s, PanelTask& task) {
+      task.panel = PartOf(panel_, s, buffer_);
+    }
+
+   private:
+    const PanelData& panel_;
+    PartBuffer buffer_;
+  };
 
   // The sums of a task's blocks.
   template <class Decoder, int kRows>
@@ -102,141 +107,6 @@ struct FromPanel {
         }
       }
     }
-  };
-};
-
-// Reads rows in the file's order as they are: each row is multiplied by itself,
-// along its columns. Then lanes are added up, those of four rows at once.
-struct FromFile {
-  static constexpr int kBlockRows = 4;
-  // With more activation rows, packing once for all of them is faster.
-  static constexpr int64_t kMostRows = 8;
-
-  // Reads the part of a panel from block s on for a task.
-  template <class Decoder>
-  static HWY_INLINE void Read(const PanelData& panel, int64_t s,
-                              PartBuffer& /*buffer*/, PanelTask& task) {
-    static_assert(Decoder::kSubBlocks == 1 && !Decoder::kHasHalfScales);
-    constexpr int64_t kBlockBytes = Decoder::kBlockBytes / kPanelRows;
-    const PanelRows& rows = panel.rows;
-    for (int64_t r = 0; r < kPanelRows; ++r) {
-      const int64_t row = std::min(r, rows.n_rows - 1);
-      task.rows[r] = rows.first + row * rows.row_bytes + s * kBlockBytes;
-    }
-    // Two parts ahead; behind a row's last part lies the next panel's first.
-    task.ahead = 2 * kPartBlocks * kBlockBytes;
-    if (s * kBlockBytes + task.ahead >= rows.row_bytes) {
-      task.ahead += (kPanelRows - 1) * rows.row_bytes;
-    }
-  }
-
-  // Sums of columns of one row: all lanes together are the sum.
-  using DP = hn::RepartitionToWide<DC>;
-  using VP = hn::Vec<DP>;
-
-  static HWY_INLINE void AddProducts(VC w, VC a, VP& sum) {
-#if HWY_TARGET == HWY_AVX3_DL
-    // Written in assembly: Highway 1.0.3 has AVX-VNNI among this path's
-    // attributes, so clang would use its encoding, which CPUs with AVX-512
-    // alone refuse as an illegal instruction.
-    asm("vpdpwssd %2, %1, %0" : "+v"(sum.raw) : "v"(w.raw), "v"(a.raw));
-#else
-    VP more = hn::Zero(DP());
-    sum = hn::ReorderWidenMulAccumulate(DP(), w, a, sum, more);
-    sum = hn::Add(sum, more);
-#endif
-  }
-
-  // One vector of what several vectors of four lanes have.
-  template <class D>
-  static HWY_INLINE hn::Vec<D> Join(D d, const VI4* fours) {
-    if constexpr (hn::MaxLanes(D()) == 4) {
-      return fours[0];
-    } else {
-      const hn::Half<D> half;
-      return hn::Combine(d, Join(half, fours + hn::MaxLanes(half) / 4),
-                         Join(half, fours));
-    }
-  }
-
-  // Puts the scales of 16 rows before their minima.
-  static HWY_INLINE void PartScales(uint8_t* both) {
-    const hn::CappedTag<uint16_t, 16> d;
-    constexpr size_t kStep = hn::MaxLanes(d);
-    auto* const halves = reinterpret_cast<uint16_t*>(both);
-    hn::Vec<decltype(d)> v[32 / kStep];
-    for (size_t i = 0; i < 32 / kStep; ++i) {
-      v[i] = hn::LoadU(d, halves + i * kStep);
-    }
-    for (size_t i = 0; i < 16 / kStep; ++i) {
-      hn::StoreU(hn::ConcatEven(d, v[2 * i + 1], v[2 * i]), d,
-                 halves + i * kStep);
-      hn::StoreU(hn::ConcatOdd(d, v[2 * i + 1], v[2 * i]), d,
-                 halves + 16 + i * kStep);
-    }
-  }
-
-  // The sums of a task's blocks, at most a part's. They are computed at once:
-  // scales are copied a few bytes at a time, and must be in memory when vectors
-  // of them are loaded.
-  template <class Decoder, int kRows>
-  class Sums {
-   public:
-    explicit HWY_INLINE Sums(const PanelTask& task) {
-      for (int64_t s = 0; s < task.n_blocks; ++s) Compute(task, s);
-    }
-    HWY_INLINE Columns At(int64_t s) const { return {scales_[s], 0, nullptr}; }
-    HWY_INLINE void Get(int64_t s, const Columns& /*at*/,
-                        BlockSums<kRows>& sums) {
-      if constexpr (Decoder::kHasMin) PartScales(scales_[s]);
-      for (int m = 0; m < kRows; ++m) {
-        for (size_t j = 0; j < kVecs; ++j) {
-          sums[m][0].v[j] = Join(DI(), fours_[s][m] + j * kLanes / 4);
-        }
-      }
-    }
-
-   private:
-    static constexpr int64_t kBlockBytes = Decoder::kBlockBytes / kPanelRows;
-    static constexpr size_t kScaleBytes = Decoder::Row::kScaleBytes;
-    static constexpr int kColumnVecs = 32 / kColumnLanes;
-
-    HWY_INLINE void Compute(const PanelTask& task, int64_t s) {
-      VC a[kRows][kColumnVecs];
-      for (int m = 0; m < kRows; ++m) {
-        const auto* values = reinterpret_cast<const int16_t*>(
-            task.packed + m * PackedRowBytes(task.cols) +
-            (task.first + s) * 64);
-        for (int v = 0; v < kColumnVecs; ++v) {
-          a[m][v] = hn::LoadU(DC(), values + v * kColumnLanes);
-        }
-      }
-      HWY_UNROLL(1)
-      for (int64_t r = 0; r < kPanelRows; r += 4) {
-        VP of_rows[kRows][4];
-        HWY_UNROLL(4)
-        for (int i = 0; i < 4; ++i) {
-          for (int m = 0; m < kRows; ++m) of_rows[m][i] = hn::Zero(DP());
-          const uint8_t* const block = task.rows[r + i] + s * kBlockBytes;
-          PrefetchToSecondCache(block + task.ahead);
-          std::memcpy(scales_[s] + static_cast<size_t>(r + i) * kScaleBytes,
-                      block, kScaleBytes);
-          HWY_UNROLL(4)
-          for (int v = 0; v < kColumnVecs; ++v) {
-            const VC w = Decoder::Row::At(block, v * kColumnLanes);
-            for (int m = 0; m < kRows; ++m) {
-              AddProducts(w, a[m][v], of_rows[m][i]);
-            }
-          }
-        }
-        for (int m = 0; m < kRows; ++m) {
-          fours_[s][m][r / 4] = FoldLanes(DP(), of_rows[m], TakeSum());
-        }
-      }
-    }
-
-    VI4 fours_[kPartBlocks][kRows][4];
-    HWY_ALIGN uint8_t scales_[kPartBlocks][4 * kPanelRows];
   };
 };
 

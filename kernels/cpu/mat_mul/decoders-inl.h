@@ -16,6 +16,7 @@
 #include "kernels/cpu/mat_mul/pack_rows-inl.h"
 #include "kernels/cpu/mat_mul/pack_weights.h"
 #include "kernels/cpu/mat_mul/panel-inl.h"
+#include "kernels/cpu/mat_mul/quad_decoders-inl.h"
 #include "kernels/cpu/mat_mul/row_decoders-inl.h"
 #include "kernels/cpu/mat_mul/table_decoders-inl.h"
 #include "kernels/quant/tables.h"
@@ -208,6 +209,7 @@ HWY_INLINE void LoadSixBits(const uint8_t* packed, int64_t sub, RowSums& first,
 }
 
 struct DecoderQ4K {
+  using Row = RowQ4K;
   static constexpr int64_t kSubBlocks = 8;
   static constexpr int64_t kBlockBytes = 16 * 144;
   static constexpr bool kHasMin = true;
@@ -232,6 +234,7 @@ struct DecoderQ4K {
 };
 
 struct DecoderQ5K {
+  using Row = RowQ5K;
   static constexpr int64_t kSubBlocks = 8;
   static constexpr int64_t kBlockBytes = 16 * 176;
   static constexpr bool kHasMin = true;
@@ -248,6 +251,7 @@ struct DecoderQ5K {
 };
 
 struct DecoderQ6K {
+  using Row = RowQ6K;
   static constexpr int64_t kSubBlocks = 8;
   static constexpr int64_t kBlockBytes = 16 * 210;
   static constexpr bool kHasMin = false;
@@ -298,6 +302,7 @@ HWY_INLINE void DecodeHighs(const uint8_t* highs, int i, Pairs& low,
 }
 
 struct DecoderQ3K {
+  using Row = RowQ3K;
   static constexpr int64_t kSubBlocks = 8;
   static constexpr int64_t kBlockBytes = 16 * 110;
   static constexpr bool kHasMin = false;
@@ -325,6 +330,7 @@ struct DecoderQ3K {
 };
 
 struct DecoderQ2K {
+  using Row = RowQ2K;
   static constexpr int64_t kSubBlocks = 8;
   static constexpr int64_t kBlockBytes = 16 * 84;
   static constexpr bool kHasMin = true;
@@ -384,6 +390,7 @@ struct DecoderTq10 {
 };
 
 struct DecoderTq20 {
+  using Row = RowTq20;
   static constexpr int64_t kSubBlocks = 8;
   static constexpr int64_t kBlockBytes = 16 * 66;
   static constexpr bool kHasMin = false;

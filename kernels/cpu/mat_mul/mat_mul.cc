@@ -12,6 +12,7 @@
 
 #include "kernels/cpu/mat_mul/block_sums-inl.h"
 #include "kernels/cpu/mat_mul/decoders-inl.h"
+#include "kernels/cpu/mat_mul/file_sums-inl.h"
 #include "kernels/cpu/mat_mul/pairs-inl.h"
 #include "kernels/cpu/mat_mul/row_groups.h"
 #include "kernels/cpu/ops.h"
@@ -84,14 +85,14 @@ void MultiplyRows(PanelTask task, int64_t n_rows) {
 template <class Decoder, class Source>
 void MultiplyAllColumns(const PanelData& panel, int64_t n_rows,
                         PanelTask& task) {
-  PartBuffer buffer;
+  typename Source::template Reader<Decoder> reader(panel);
   const int64_t n_blocks = task.cols / 32;
   const int64_t step = panel.IsInFileOrder() ? kPartBlocks : n_blocks;
   std::fill_n(task.sums, n_rows * kPanelRows, 0.0f);
   for (int64_t s = 0; s < n_blocks; s += step) {
     task.first = s;
     task.n_blocks = std::min(step, n_blocks - s);
-    Source::template Read<Decoder>(panel, s, buffer, task);
+    reader.Read(s, task);
     MultiplyRows<Decoder, Source, Source::kBlockRows>(task, n_rows);
   }
 }

@@ -21,11 +21,35 @@
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 
+// A block of each of a panel's 16 rows.
+struct RowBlocks {
+  const uint8_t* rows[kPanelRows];
+  int64_t at;  // from the begin of a row to its block
+
+  const uint8_t* operator[](int64_t r) const { return rows[r] + at; }
+};
+
+// The blocks `at` bytes from the begins of rows.
+inline RowBlocks BlocksOf(const PanelRows& rows, int64_t at) {
+  RowBlocks block = {{}, at};
+  for (int64_t r = 0; r < kPanelRows; ++r) {
+    block.rows[r] = rows.first + std::min(r, rows.n_rows - 1) * rows.row_bytes;
+  }
+  return block;
+}
+
+// A panel's block of a type that has a decoder of rows begins with at most this
+// many bytes of scales. It is a multiple of the bytes of a vector.
+constexpr int64_t kMostScaleBytes = 320;
+
 // These are in pack_rows.cc.
 // Packs blocks [first, first + n) of rows in the file's order, in the form of a
 // matrix that is not split.
 void PackBlocks(DType dtype, const PanelRows& rows, int64_t first, int64_t n,
                 uint8_t* out);
+// Packs the scales of `n` blocks as a panel has them, and kMostScaleBytes from
+// those of one block to those of the next.
+void PackScales(DType dtype, RowBlocks blocks, int64_t n, uint8_t* out);
 // Packs blocks [0, n) of rows of Q8_0 in the form of a matrix that is split.
 void PackSplitBlocks(const PanelRows& rows, int64_t n, uint8_t* high,
                      uint8_t* low);

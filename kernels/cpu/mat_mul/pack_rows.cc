@@ -24,14 +24,6 @@ namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace {
 
-// A block of each of a panel's 16 rows.
-struct RowBlocks {
-  const uint8_t* rows[kPanelRows];
-  int64_t at;  // from the begin of a row to its block
-
-  const uint8_t* operator[](int64_t r) const { return rows[r] + at; }
-};
-
 // to[r] = the kBytes bytes at `from` of row r.
 template <size_t kBytes>
 HWY_INLINE void PlaceUnit(const RowBlocks& block, int64_t from, uint8_t* to) {
@@ -188,20 +180,18 @@ HWY_INLINE void PlaceScales6(const RowBlocks& block, uint8_t* out) {
 
 HWY_INLINE void PackQ4K(const RowBlocks& block, uint8_t* out) {
   HWY_ALIGN uint8_t raw[4 * kRawBytes];
-  PlaceScales6(block, out);
   PlacePairs(block, 16, 64, raw);
   for (int64_t j = 0; j < 8; ++j) {
     RegroupNibbles(raw + j / 2 * kRawBytes, j % 2 == 1,
-                   out + 256 + j * kNibblesBytes);
+                   out + j * kNibblesBytes);
   }
 }
 
 HWY_INLINE void PackQ5K(const RowBlocks& block, uint8_t* out) {
   HWY_ALIGN uint8_t raw[5 * kRawBytes];  // fifth bits, then nibbles
-  PlaceScales6(block, out);
   PlacePairs(block, 16, 80, raw);
   for (int64_t j = 0; j < 8; ++j) {
-    uint8_t* const sub = out + 256 + j * (kFifthsBytes + kNibblesBytes);
+    uint8_t* const sub = out + j * (kFifthsBytes + kNibblesBytes);
     RegroupFifths(raw, static_cast<int>(j), sub);
     RegroupNibbles(raw + (1 + j / 2) * kRawBytes, j % 2 == 1,
                    sub + kFifthsBytes);
@@ -210,13 +200,11 @@ HWY_INLINE void PackQ5K(const RowBlocks& block, uint8_t* out) {
 
 HWY_INLINE void PackQ6K(const RowBlocks& block, uint8_t* out) {
   HWY_ALIGN uint8_t raw[6 * kRawBytes];  // nibbles, then high bits
-  PlaceUnit<2>(block, 208, out);
-  TransposeUnits<uint8_t>(block, 192, 16, out + 32);
   PlacePairs(block, 0, 96, raw);
   for (int64_t s = 0; s < 8; ++s) {
     const int64_t half = s / 4;
     const int64_t group = s % 4;
-    uint8_t* const sub = out + 288 + s * (kNibblesBytes + kHighsBytes);
+    uint8_t* const sub = out + s * (kNibblesBytes + kHighsBytes);
     RegroupNibbles(raw + (2 * half + group % 2) * kRawBytes, group >= 2, sub);
     RegroupHighs(raw + (4 + half) * kRawBytes, static_cast<int>(group),
                  sub + kNibblesBytes);
@@ -226,33 +214,26 @@ HWY_INLINE void PackQ6K(const RowBlocks& block, uint8_t* out) {
 HWY_INLINE void PackNvfp4(const RowBlocks& block, uint8_t* out) {
   HWY_ALIGN uint8_t raw[kRawBytes];  // eight bytes of each 16 columns
   constexpr int64_t kHalf = kNibblesBytes / 2;
-  for (int64_t i = 0; i < 4; ++i) {
-    PlaceUnit<1>(block, i, out + i * kPanelRows);
-  }
   PlacePairs(block, 4, 16, raw);
   for (int64_t s = 0; s < 2; ++s) {
     const uint8_t* const from = raw + s * kNibblesBytes;
-    uint8_t* const sub = out + 64 + s * kNibblesBytes;
+    uint8_t* const sub = out + s * kNibblesBytes;
     RegroupNibbles<false, kHalf>(from, sub);
     RegroupNibbles<true, kHalf>(from, sub + kHalf);
   }
 }
 
-HWY_INLINE void PackIq4Xs(const RowBlocks& block, uint8_t* out) {
-  PlaceUnit<2>(block, 0, out);
-  PlaceUnit<2>(block, 2, out + 32);
-  for (int64_t i = 0; i < 4; ++i) {
-    PlaceUnit<1>(block, 4 + i, out + 64 + i * kPanelRows);
-  }
-  PlacePairs(block, 8, 64, out + 128);
+// Q3_K's scales are six bits: the lower four and the upper two of columns
+// [16 k, 16 k + 16), from the twelve bytes of each row.
+using DScales = hn::FixedTag<uint8_t, kPanelRows>;
+HWY_INLINE auto LowBitsOfQ3K(const uint8_t (*s)[kPanelRows], int k) {
+  const auto byte = hn::LoadU(DScales(), s[k % 8]);
+  return hn::And(hn::ShiftRightSame(byte, k < 8 ? 0 : 4),
+                 hn::Set(DScales(), 15));
 }
-
-// The scale of columns [16 k, 16 k + 16) of row r of Q3_K, from the twelve
-// bytes of each row.
-HWY_INLINE unsigned ScaleOfQ3K(const uint8_t (*s)[kPanelRows], int64_t r,
-                               int64_t k) {
-  const unsigned low = (s[k % 8][r] >> (k < 8 ? 0 : 4)) & 15u;
-  return low | ((s[8 + k % 4][r] >> (2 * (k / 4))) & 3u) << 4;
+HWY_INLINE auto HighBitsOfQ3K(const uint8_t (*s)[kPanelRows], int k) {
+  const auto byte = hn::LoadU(DScales(), s[8 + k % 4]);
+  return hn::And(hn::ShiftRightSame(byte, 2 * (k / 4)), hn::Set(DScales(), 3));
 }
 
 HWY_INLINE void PackScalesOfQ3K(const RowBlocks& block, uint8_t* out) {
@@ -260,27 +241,23 @@ HWY_INLINE void PackScalesOfQ3K(const RowBlocks& block, uint8_t* out) {
   uint8_t bytes[16][kPanelRows];
   TransposeUnits<uint8_t>(block, 94, 16, bytes[0]);
   const auto* const s = bytes + 2;
-  for (int64_t j = 0; j < 4; ++j) {
-    for (int64_t r = 0; r < kPanelRows; ++r) {
-      const unsigned first = ScaleOfQ3K(s, r, 2 * j);
-      const unsigned second = ScaleOfQ3K(s, r, 2 * j + 1);
-      const unsigned later = ScaleOfQ3K(s, r, 2 * j + 8);
-      const unsigned last = ScaleOfQ3K(s, r, 2 * j + 9);
-      uint8_t* const to = out + j * kPanelRows + r;
-      to[0] = static_cast<uint8_t>(first | (later >> 4) << 6);
-      to[64] = static_cast<uint8_t>(second | (last >> 4) << 6);
-      to[128] = static_cast<uint8_t>((later & 15u) | (last & 15u) << 4);
+  for (int j = 0; j < 4; ++j, out += kPanelRows) {
+    for (int k = 2 * j; k < 2 * j + 2; ++k) {
+      const auto high = hn::Or(hn::ShiftLeft<4>(HighBitsOfQ3K(s, k)),
+                               hn::ShiftLeft<6>(HighBitsOfQ3K(s, k + 8)));
+      hn::StoreU(hn::Or(LowBitsOfQ3K(s, k), high), DScales(), out + k % 2 * 64);
     }
+    hn::StoreU(hn::Or(LowBitsOfQ3K(s, 2 * j + 8),
+                      hn::ShiftLeft<4>(LowBitsOfQ3K(s, 2 * j + 9))),
+               DScales(), out + 128);
   }
 }
 
 HWY_INLINE void PackQ3K(const RowBlocks& block, uint8_t* out) {
   HWY_ALIGN uint8_t raw[3 * kRawBytes];  // third bits, then the others
-  PlaceUnit<2>(block, 108, out);
-  PackScalesOfQ3K(block, out + 32);
   PlacePairs(block, 0, 48, raw);
   for (int64_t s = 0; s < 8; ++s) {
-    uint8_t* const sub = out + 224 + s * (kFifthsBytes + kHighsBytes);
+    uint8_t* const sub = out + s * (kFifthsBytes + kHighsBytes);
     RegroupFifths(raw, static_cast<int>(s), sub);
     RegroupHighs(raw + (1 + s / 4) * kRawBytes, static_cast<int>(s % 4),
                  sub + kFifthsBytes);
@@ -298,16 +275,7 @@ HWY_INLINE void PackBitPairs(const RowBlocks& block, int64_t from,
   }
 }
 
-HWY_INLINE void PackQ2K(const RowBlocks& block, uint8_t* out) {
-  PlaceUnit<2>(block, 80, out);
-  PlaceUnit<2>(block, 82, out + 32);
-  TransposeUnits<uint8_t>(block, 0, 16, out + 64);
-  PackBitPairs(block, 16, out + 320);
-}
-
-HWY_INLINE void PackTq10(const RowBlocks& block, uint8_t* out) {
-  PlaceUnit<2>(block, 52, out);
-  uint8_t* const digits = out + 32;
+HWY_INLINE void PackTq10(const RowBlocks& block, uint8_t* digits) {
   PlacePairs(block, 0, 24, digits);
   for (int64_t p = 24; p < 26; ++p) {
     PlaceUnit<2>(block, 2 * p, digits + p * kPairBytes);
@@ -331,51 +299,103 @@ HWY_INLINE void PackGrid(const GridForm& form, const RowBlocks& block,
   }
 }
 
-// Packs a block of a quantised type, in the form of a matrix that is not split.
-HWY_INLINE void PackBlock(DType dtype, const RowBlocks& block, uint8_t* out) {
+// Places the scales of a block, with which a panel's block begins. Returns the
+// number of their bytes. The caller may have to overwrite some bytes more.
+HWY_INLINE int64_t PlaceScales(DType dtype, const RowBlocks& block,
+                               uint8_t* out) {
   switch (dtype) {
     case DType::kQ8_0:
-      PlaceUnit<2>(block, 0, out);
-      return PlacePairs(block, 2, 16, out + 32);
     case DType::kQ4_0:
     case DType::kIq4Nl:
-      PlaceUnit<2>(block, 0, out);
-      return PlacePairs(block, 2, 8, out + 32);
-    case DType::kQ4_1:
-      PlaceUnit<2>(block, 0, out);
-      PlaceUnit<2>(block, 2, out + 32);
-      return PlacePairs(block, 4, 8, out + 64);
     case DType::kQ5_0:
       PlaceUnit<2>(block, 0, out);
-      PlaceFifths(block, 2, out + 32);
-      return PlacePairs(block, 6, 8, out + 32 + kFifthsBytes);
+      return 32;
+    case DType::kQ4_1:
     case DType::kQ5_1:
       PlaceUnit<2>(block, 0, out);
       PlaceUnit<2>(block, 2, out + 32);
-      PlaceFifths(block, 4, out + 64);
-      return PlacePairs(block, 8, 8, out + 64 + kFifthsBytes);
+      return 64;
     case DType::kMxfp4:
       PlaceUnit<1>(block, 0, out);
-      return PlacePairs(block, 1, 8, out + 16);
+      return 16;
     case DType::kNvfp4:
-      return PackNvfp4(block, out);
+      for (int64_t i = 0; i < 4; ++i) {
+        PlaceUnit<1>(block, i, out + i * kPanelRows);
+      }
+      return 64;
     case DType::kQ4_K:
-      return PackQ4K(block, out);
     case DType::kQ5_K:
-      return PackQ5K(block, out);
+      PlaceScales6(block, out);
+      return 256;
     case DType::kQ6_K:
-      return PackQ6K(block, out);
+      PlaceUnit<2>(block, 208, out);
+      TransposeUnits<uint8_t>(block, 192, 16, out + 32);
+      return 288;
     case DType::kIq4Xs:
-      return PackIq4Xs(block, out);
+      PlaceUnit<2>(block, 0, out);
+      PlaceUnit<2>(block, 2, out + 32);
+      for (int64_t i = 0; i < 4; ++i) {
+        PlaceUnit<1>(block, 4 + i, out + 64 + i * kPanelRows);
+      }
+      return 128;
     case DType::kQ3_K:
-      return PackQ3K(block, out);
+      PlaceUnit<2>(block, 108, out);
+      PackScalesOfQ3K(block, out + 32);
+      return 224;
     case DType::kQ2_K:
-      return PackQ2K(block, out);
+      PlaceUnit<2>(block, 80, out);
+      PlaceUnit<2>(block, 82, out + 32);
+      TransposeUnits<uint8_t>(block, 0, 16, out + 64);
+      return 320;
     case DType::kTq1_0:
-      return PackTq10(block, out);
+      PlaceUnit<2>(block, 52, out);
+      return 32;
     case DType::kTq2_0:
       PlaceUnit<2>(block, 64, out);
-      return PackBitPairs(block, 0, out + 32);
+      return 32;
+    default:  // PackGrid places those of the others
+      return 0;
+  }
+}
+
+// Packs a block of a quantised type, in the form of a matrix that is not split.
+HWY_INLINE void PackBlock(DType dtype, const RowBlocks& block, uint8_t* out) {
+  const int64_t scale_bytes = PlaceScales(dtype, block, out);
+  uint8_t* const quants = out + scale_bytes;
+  switch (dtype) {
+    case DType::kQ8_0:
+      return PlacePairs(block, 2, 16, quants);
+    case DType::kQ4_0:
+    case DType::kIq4Nl:
+      return PlacePairs(block, 2, 8, quants);
+    case DType::kQ4_1:
+      return PlacePairs(block, 4, 8, quants);
+    case DType::kQ5_0:
+      PlaceFifths(block, 2, quants);
+      return PlacePairs(block, 6, 8, quants + kFifthsBytes);
+    case DType::kQ5_1:
+      PlaceFifths(block, 4, quants);
+      return PlacePairs(block, 8, 8, quants + kFifthsBytes);
+    case DType::kMxfp4:
+      return PlacePairs(block, 1, 8, quants);
+    case DType::kNvfp4:
+      return PackNvfp4(block, quants);
+    case DType::kQ4_K:
+      return PackQ4K(block, quants);
+    case DType::kQ5_K:
+      return PackQ5K(block, quants);
+    case DType::kQ6_K:
+      return PackQ6K(block, quants);
+    case DType::kIq4Xs:
+      return PlacePairs(block, 8, 64, quants);
+    case DType::kQ3_K:
+      return PackQ3K(block, quants);
+    case DType::kQ2_K:
+      return PackBitPairs(block, 16, quants);
+    case DType::kTq1_0:
+      return PackTq10(block, quants);
+    case DType::kTq2_0:
+      return PackBitPairs(block, 0, quants);
     default:
       return PackGrid(GridFormOf(dtype), block, out);
   }
@@ -394,14 +414,6 @@ HWY_INLINE void PackColumns(RowBlocks& block, int64_t n, uint8_t* out) {
   }
 }
 
-RowBlocks BlocksOf(const PanelRows& rows, int64_t at) {
-  RowBlocks block = {{}, at};
-  for (int64_t r = 0; r < kPanelRows; ++r) {
-    block.rows[r] = rows.first + std::min(r, rows.n_rows - 1) * rows.row_bytes;
-  }
-  return block;
-}
-
 }  // namespace
 
 void PackBlocks(DType dtype, const PanelRows& rows, int64_t first, int64_t n,
@@ -414,6 +426,14 @@ void PackBlocks(DType dtype, const PanelRows& rows, int64_t first, int64_t n,
     PackBlock(dtype, block, out);
     block.at += block_bytes;
     out += block_bytes * kPanelRows;
+  }
+}
+
+void PackScales(DType dtype, RowBlocks blocks, int64_t n, uint8_t* out) {
+  for (int64_t b = 0; b < n; ++b) {
+    PlaceScales(dtype, blocks, out);
+    blocks.at += InfoOf(dtype).block_bytes;
+    out += kMostScaleBytes;
   }
 }
 

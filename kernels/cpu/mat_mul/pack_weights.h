@@ -1,6 +1,7 @@
 // How the CPU backend stores weight matrices: panels of 16 rows. A matrix in
 // the file's order (WeightOrder::kFile) is packed while it is read, a part of a
-// panel at a time (pack_rows.cc).
+// panel at a time (pack_rows.cc). For few activation rows, most types are
+// multiplied as they are (file_sums-inl.h).
 //
 // A panel holds the same bytes as 16 rows of the file, permuted so that lane r
 // of a vector is row r. It is a sequence over the columns of blocks:

@@ -13,6 +13,7 @@
 #include "hwy/highway.h"
 #include "kernels/cpu/mat_mul/pack_weights.h"
 #include "kernels/cpu/mat_mul/panel-inl.h"
+#include "kernels/cpu/mat_mul/quad_decoders-inl.h"
 #include "kernels/cpu/mat_mul/row_decoders-inl.h"
 #include "kernels/quant/tables.h"
 
@@ -104,6 +105,7 @@ struct DecoderIq4Nl {
 };
 
 struct DecoderIq4Xs {
+  using Row = RowIq4Xs;
   static constexpr int64_t kSubBlocks = 8;
   static constexpr int64_t kBlockBytes = 16 * 136;
   static constexpr bool kHasMin = false;
