@@ -335,7 +335,7 @@ void RegisterMatMul(DType dtype, Inputs inputs, bool all) {
   auto* const product = benchmark::RegisterBenchmark(
       Name("MatMul", dtype, how).c_str(), MatMulOf, dtype, inputs);
   product->ArgNames({"rows", "outputs", "cols"})->UseRealTime();
-  for (const int64_t rows : {1, 512}) {
+  for (const int64_t rows : {1, 16, 512}) {
     product->Args({rows, 640, 2048});
     if (!all) continue;
     product->Args({rows, 2048, 768});

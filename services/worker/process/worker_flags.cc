@@ -61,9 +61,9 @@ void AddSizeFlags(CLI::App& app, planner::LoadOptions& load) {
            if (load.n_draft > 0) return;
            load.n_draft = planner::LoadOptions::kMtpDraftTokens;
          },
-         "What guesses them: the text so far (lookup), or the model's head for "
-         "the token after the next one (mtp), which is loaded only then; with "
-         "mtp every request guesses that does not say otherwise")
+         "The source of the guesses: the text so far (lookup), or the model's "
+         "head for the token after the next one (mtp), which is loaded only "
+         "then; with mtp, requests guess unless they say otherwise")
       ->default_str("lookup")
       ->check(CLI::IsMember({"lookup", "mtp"}));
   app.add_option("--parked-slots", load.n_parked,
@@ -77,16 +77,16 @@ void AddSizeFlags(CLI::App& app, planner::LoadOptions& load) {
 // Flags that say where a model's weights lie, and how its KV cache is stored.
 void AddStorageFlags(CLI::App& app, planner::LoadOptions& load) {
   app.add_flag("--mmap", load.engine.mmap_weights,
-               "Weights stay in the mapped file: nothing is copied, steps "
-               "pack what they read, and processes share the page cache; only "
-               "on a CPU");
+               "Weights stay in the mapped file: nothing is copied, and "
+               "processes share the page cache; decoding takes up to twice as "
+               "long; only on a CPU");
   app.add_option_function<std::string>(
          "--tables",
          [&load](const std::string& home) {
            load.engine.host_weights.tables = home == "host";
          },
-         "Where tables lie of which steps read single rows, as per-layer "
-         "embeddings; host: they stay in the mapped file")
+         "Where to keep tables of which steps read single rows, such as "
+         "per-layer embeddings; host: in the mapped file")
       ->default_str("device")
       ->check(CLI::IsMember({"device", "host"}));
   app.add_option_function<std::string>(
@@ -140,7 +140,7 @@ void AddDemandFlags(CLI::App& app, WorkerOptions& options) {
          [&options](int64_t seconds) {
            options.keep_alive = absl::Seconds(seconds);
          },
-         "Unload a model that nobody has used for so many seconds (never)")
+         "Unload a model that nobody has used for this many seconds (never)")
       ->type_name("S")
       ->needs(on_demand)
       ->check(CLI::Range(int64_t{0}, kMaxCount));

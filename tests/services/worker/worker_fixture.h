@@ -218,6 +218,16 @@ Request GreedyRequest(const std::string& text, uint32_t max_tokens) {
   return request;
 }
 
+// A greedy stream that does not end by itself. Unread, it parks when the
+// transport's windows are full; as these may grow beyond a whole context, the
+// context rolls.
+inline v1::StreamGenerateRequest EndlessRequest() {
+  auto request = GreedyRequest<v1::StreamGenerateRequest>("hello", 0);
+  request.mutable_response()->set_top_logprobs(64);
+  request.set_context_policy(v1::CONTEXT_POLICY_ROLL);
+  return request;
+}
+
 }  // namespace plimsoll::services
 
 #endif  // PLIMSOLL_TESTS_SERVICES_WORKER_WORKER_FIXTURE_H_

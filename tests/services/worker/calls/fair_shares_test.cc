@@ -46,10 +46,8 @@ class FairSharesTest : public ::testing::Test {
     Stream stream = {std::make_unique<grpc::ClientContext>(), nullptr};
     stream.context->AddMetadata("x-tenant", "flood");
     stream.context->AddMetadata("x-priority", "high");
-    auto request = GreedyRequest<v1::StreamGenerateRequest>("hello", 0);
-    request.mutable_response()->set_top_logprobs(64);  // so it parks unread
-    stream.reader =
-        worker_.generation->StreamGenerate(stream.context.get(), request);
+    stream.reader = worker_.generation->StreamGenerate(stream.context.get(),
+                                                       EndlessRequest());
     return stream;
   }
 

@@ -347,10 +347,8 @@ TEST_F(GenerationTest, AFullQueueRefusesWithARetryDelay) {
   const auto start = [&](int n) {
     for (int i = 0; i < n; ++i) {
       contexts.push_back(std::make_unique<grpc::ClientContext>());
-      auto request = GreedyRequest<v1::StreamGenerateRequest>("hello", 0);
-      request.mutable_response()->set_top_logprobs(64);  // so it parks unread
-      readers.push_back(
-          worker_->generation->StreamGenerate(contexts.back().get(), request));
+      readers.push_back(worker_->generation->StreamGenerate(
+          contexts.back().get(), EndlessRequest()));
     }
   };
   start(2);

@@ -61,9 +61,8 @@ TEST_F(QuotasTest, AStreamThatRunsTakesItsTenantsPlace) {
   Start(R"({"requests": 1})");
   grpc::ClientContext context;
   context.AddMetadata("x-tenant", "a");
-  auto endless = GreedyRequest<v1::StreamGenerateRequest>("hello", 0);
-  endless.mutable_response()->set_top_logprobs(64);  // so it parks unread
-  const auto reader = worker_->generation->StreamGenerate(&context, endless);
+  const auto reader =
+      worker_->generation->StreamGenerate(&context, EndlessRequest());
   worker_->AwaitRunning("a", 1);
   const auto request = GreedyRequest<v1::GenerateRequest>("hello", 1);
   EXPECT_EQ(QuotaIn(Generate(request).status()), "requests");
