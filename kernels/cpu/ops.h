@@ -69,13 +69,10 @@ void MatMulTop(const MatMulArgs& args, ThreadPool& pool, TopList* scratch);
 inline constexpr int64_t kMinAmxRows = 16;
 void MatMulAmx(const MatMulArgs& args, int64_t begin, int64_t end);
 // Integer products of many rows on AVX-512 with VNNI (UsesVnni512), from
-// kMinManyRows rows on; with fewer multiplications, from kMinWinogradRows rows
-// on, where PathExtra::kWinograd is in use. Measured on a Zen 5 with one thread
-// beside products of few rows: with fewer multiplications 12 rows up to 1.1
-// times as fast, 512 rows 1.4 to 1.7 times; without, 24 rows 1.03 to 1.3 times,
-// 512 rows 1.2 to 1.4 times.
-inline constexpr int64_t kMinWinogradRows = 12;
-inline constexpr int64_t kMinManyRows = 24;
+// kMinManyRows rows on. Measured on a Zen 5 beside products of few rows, with
+// two threads of one core: 8 rows 1.0 to 1.7 times as fast, 16 rows 1.1 to 1.8
+// times, most for Q6_K and Q8_0. Groups of rows (row_groups.h) need 8.
+inline constexpr int64_t kMinManyRows = 8;
 void MatMulMany(const MatMulArgs& args, int64_t begin, int64_t end);
 // MatMulMany of two matrices whose outputs are gated, and packed to `packed`,
 // while they are in the caches. It takes panels [begin, end) of both, both

@@ -55,7 +55,8 @@ namespace {
 constexpr int kGroupPanels = 2;
 // Decoded weights meet this many groups of activation rows; below, how many
 // blocks of 32 columns of these groups (326 KiB) stay in the second-level cache
-// while panels go by.
+// while panels go by. Fewer groups have room for more blocks, so that a panel is
+// read from its begin to its end, as memory is read best.
 constexpr int64_t kTileGroups = 29;
 constexpr int64_t kSlabBlocks = 24;
 constexpr int64_t kRangePanels = 16;
@@ -68,6 +69,9 @@ static_assert(kPanelsPerBlock == kGroupPanels);
 // KiB a panel.
 constexpr int64_t kChunkBlocks = kPartBlocks;
 static_assert(kSlabBlocks % kChunkBlocks == 0);
+constexpr int64_t SlabBlocks(int64_t n_groups) {
+  return kTileGroups * kSlabBlocks / n_groups / kChunkBlocks * kChunkBlocks;
+}
 // Weights are prefetched so far ahead: a chunk with four bits a weight.
 constexpr int64_t kAheadBytes = 2304;
 constexpr int kPairs = 16;  // in a block's columns
@@ -348,8 +352,9 @@ HWY_INLINE void MultiplyPairs(const MatMulArgs& args, const Tile& tile,
                               int64_t n_pairs, PanelsOf panels_of,
                               TileTotals& totals) {
   const int64_t n_blocks = args.w.cols / 32;
-  for (int64_t s = 0; s < n_blocks; s += kSlabBlocks) {
-    const int64_t slab_end = std::min(s + kSlabBlocks, n_blocks);
+  const int64_t slab_blocks = SlabBlocks(tile.n_groups);
+  for (int64_t s = 0; s < n_blocks; s += slab_blocks) {
+    const int64_t slab_end = std::min(s + slab_blocks, n_blocks);
     for (int64_t i = 0; i < n_pairs; ++i) {
       MultiplySlab<Form>(args, tile, panels_of(i, slab_end == n_blocks), s,
                          slab_end, totals[i]);

@@ -64,9 +64,7 @@ class RowGroups {
 // True if a product of `n_rows` rows uses groups. Packing and multiplying both
 // call this, so that they agree.
 inline bool IsGrouped(int64_t n_rows) {
-  return UsesVnni512() &&
-         n_rows >=
-             (Uses(PathExtra::kWinograd) ? kMinWinogradRows : kMinManyRows);
+  return UsesVnni512() && n_rows >= kMinManyRows;
 }
 
 // Where a block of a packed row is, in bytes from the first of all packed rows,

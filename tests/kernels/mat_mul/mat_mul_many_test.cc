@@ -70,7 +70,7 @@ TEST(RowGroupsTest, EveryRowIsInOneOfTheFewestGroups) {
       EXPECT_LE(groups.RowsOf(g), cpu::kGroupRows);
       EXPECT_GE(groups.RowsOf(g), n_rows / groups.n());
       // What MatMulMany has register blocks for.
-      if (n_rows >= cpu::kMinWinogradRows) {
+      if (n_rows >= cpu::kMinManyRows) {
         EXPECT_GE(groups.RowsOf(g), 4);
       }
       for (int64_t m = 0; m < groups.RowsOf(g); ++m) {
@@ -93,17 +93,21 @@ TEST_P(MatMulManyTest, HaveTheBitsOfPlainProductsInEveryType) {
 
 TEST_P(MatMulManyTest, HaveTheBitsOfPlainProductsAtTheirOwnLimits) {
   // The fewest rows, register blocks of every size, tiles.
-  for (const int64_t n_rows : {11, 12, 13, 14, 15, 16, 17, 18, 19, 23, 24, 25,
-                               173, 174, 175, 348, 349}) {
+  for (const int64_t n_rows : {7,  8,  9,  10, 11, 12,  13,  14,  15,  16, 17,
+                               18, 19, 23, 24, 25, 173, 174, 175, 348, 349}) {
     ExpectSame(DType::kQ4_0, n_rows, 32, 64, false);
   }
   // A panel alone, pairs of panels, ranges of sixteen.
   for (const int64_t outputs : {1, 16, 17, 32, 33, 256, 257, 512 + 16}) {
     ExpectSame(DType::kQ8_0, kManyRows, outputs, 64, true);
   }
-  // Blocks, chunks of eight, slabs of 24 and of several chunks.
-  for (const int64_t blocks : {1, 7, 8, 9, 23, 24, 25, 32, 48, 49}) {
+  // Blocks, chunks of eight, and slabs: the fewest rows have the longest ones,
+  // of 344 blocks, a whole tile of rows those of 24.
+  for (const int64_t blocks : {1, 7, 8, 9, 32, 343, 344, 345}) {
     ExpectSame(DType::kQ5_1, kManyRows, 32, 32 * blocks, false);
+  }
+  for (const int64_t blocks : {23, 24, 25, 48, 49}) {
+    ExpectSame(DType::kQ5_1, 174, 32, 32 * blocks, false);
   }
 }
 
