@@ -66,6 +66,22 @@ struct TopRow {
   int32_t order[kMaxBlocks];  // blocks, largest reach first
   // The largest of all threads' k-th largest outputs.
   std::atomic<float> least;
+  // Panels that were bounded, and what was read of their weights for it and for
+  // the outputs that were left, in bytes for each weight block of 32 columns.
+  std::atomic<int64_t> n_bounded;
+  std::atomic<int64_t> n_read;
+
+  // False if bounds took more than three quarters of the reading that the
+  // product takes, in an eighth of the panels or more.
+  bool PaysOff() const {
+    const int64_t n = n_bounded.load(std::memory_order_relaxed);
+    return n * 8 < Panels(product.w) ||
+           n_read.load(std::memory_order_relaxed) * 4 <= n * kBlockBytes * 3;
+  }
+  static constexpr int64_t kBlockBytes = 34;
+  static constexpr int64_t kHighBytes = 18;
+  static constexpr int64_t kStageBytes =
+      (kBlockBytes - kHighBytes) / kTopStages;
 };
 
 }  // namespace plimsoll::kernels::cpu
@@ -186,8 +202,7 @@ void PrefetchStage(const TopRow& row, const PanelData& panel, int64_t stage) {
 }  // namespace
 
 // Multiplies panels [begin, end), at most kTopGroup of them.
-void MatMulTopGroup(const TopRow& row, int64_t begin, int64_t end,
-                    TopList& list) {
+void MatMulTopGroup(TopRow& row, int64_t begin, int64_t end, TopList& list) {
   const WeightMatrix& w = row.product.w;
   // Relaxed: an older value rules out less.
   const float least = LeastBeforeCap(
@@ -197,6 +212,7 @@ void MatMulTopGroup(const TopRow& row, int64_t begin, int64_t end,
   Rows bounds[kTopGroup];
   int64_t live[kTopGroup];  // panels that are not ruled out
   int64_t n_live = 0;
+  int64_t n_read = (end - begin) * TopRow::kHighBytes;
   for (int64_t p = begin; p < end; ++p) {
     const int64_t i = p - begin;
     panels[i] = PanelOf(w, p);
@@ -208,6 +224,7 @@ void MatMulTopGroup(const TopRow& row, int64_t begin, int64_t end,
   for (int64_t stage = 0; stage < kTopStages; ++stage) {
     const Stage blocks(w.cols / 32, stage);
     int64_t n_left = 0;
+    n_read += n_live * TopRow::kStageBytes;
     for (int64_t l = 0; l < n_live; ++l) {
       const int64_t i = live[l];
       for (int64_t b = blocks.begin; b < blocks.end; ++b) {
@@ -219,6 +236,9 @@ void MatMulTopGroup(const TopRow& row, int64_t begin, int64_t end,
     }
     n_live = n_left;
   }
+  row.n_bounded.fetch_add(end - begin, std::memory_order_relaxed);
+  row.n_read.fetch_add(n_read + n_live * TopRow::kBlockBytes,
+                       std::memory_order_relaxed);
   const int64_t first_output = begin * kPanelRows;
   std::fill(row.product.out + first_output,
             row.product.out + std::min(end * kPanelRows, w.rows), kNotComputed);
@@ -254,6 +274,8 @@ void Prepare(const MatMulArgs& args, int64_t m, TopRow& row) {
   row.product.n_rows = 1;
   row.k = args.top[static_cast<size_t>(m)].k;
   row.least.store(-std::numeric_limits<float>::infinity());
+  row.n_bounded.store(0);
+  row.n_read.store(0);
   const int64_t n_blocks = cols / 32;
   for (int64_t s = 0; s < n_blocks; ++s) {
     int32_t magnitude = 0;
@@ -291,6 +313,10 @@ void Raise(float value, std::atomic<float>& least) {
 void BoundRows(TopRow* rows, int64_t n_rows, int64_t begin, int64_t end,
                TopList* lists) {
   for (int64_t m = 0; m < n_rows; ++m) {
+    if (!rows[m].PaysOff()) {
+      HWY_DYNAMIC_DISPATCH(MatMulPanels)(rows[m].product, begin, end);
+      continue;
+    }
     HWY_DYNAMIC_DISPATCH(MatMulTopGroup)(rows[m], begin, end, lists[m]);
     Raise(lists[m].Least(rows[m].k), rows[m].least);
   }
