@@ -24,13 +24,11 @@
 #include "kernels/cpu/mat_mul/panel-inl.h"
 #include "kernels/quant/tables.h"
 
+// Attributes without a function would be an error on other paths.
 #if HWY_TARGET == HWY_AVX3_DL
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
-#else
-HWY_BEFORE_NAMESPACE();
-#endif
+static_assert(HWY_HAVE_SCALABLE == 0, "a quad's vector has 64 bytes");
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
-#if HWY_TARGET == HWY_AVX3_DL
 
 using DQ = hn::FixedTag<uint8_t, 64>;
 using VQ = hn::Vec<DQ>;
@@ -249,8 +247,8 @@ struct RowTq20 : QuadOf<DType::kTq2_0, 1, 4> {
   }
 };
 
-#endif
 }  // namespace plimsoll::kernels::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+#endif
 
 #endif  // include guard, toggled per instruction path
