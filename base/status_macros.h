@@ -1,5 +1,5 @@
-// The only three macros of the project: two return early on an error, and one
-// ends the process on a broken invariant of our own.
+// Three of the project's four macros: two return early on an error, and one
+// ends the process on a broken invariant of our own. The other is in fault.h.
 #ifndef PLIMSOLL_BASE_STATUS_MACROS_H_
 #define PLIMSOLL_BASE_STATUS_MACROS_H_
 

@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/sync/fault.h"
 #include "services/host/random_id.h"
 #include "services/http/http_errors.h"
 #include "services/http/reply_bytes.h"
@@ -397,7 +398,7 @@ void HttpConnection::Write() {
 void HttpConnection::OnWritten(const error_code& error, size_t bytes) {
   is_writing_ = false;
   if (is_closed_) return;
-  if (error) return Gone();
+  if (error || PLIMSOLL_FAULT("http.write")) return Gone();
   n_written_ += bytes;
   if (n_written_ < out_.size()) return Write();
   out_.clear();

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "base/sync/fault.h"
 #include "planner/lease/lease_book.h"
 #include "services/host/log.h"
 #include "services/host/random_id.h"
@@ -213,6 +214,11 @@ absl::Status Journal::Check(int code) {
   return absl::UnavailableError(text);
 }
 
+absl::Status Journal::FailLike(int code) {
+  last_code_ = code;
+  return absl::UnavailableError(absl::StrCat("SQLite: ", sqlite3_errstr(code)));
+}
+
 absl::Status Journal::Run(const char* sql) {
   return Check(sqlite3_exec(db_, sql, nullptr, nullptr, nullptr));
 }
@@ -368,6 +374,7 @@ void Journal::CheckOwner() {
 }
 
 absl::Status Journal::Prune() {
+  if (PLIMSOLL_FAULT("journal.prune")) return FailLike(SQLITE_FULL);
   if (n_rows_ <= kMaxRows) return absl::OkStatus();
   Statement oldest(db_,
                    "DELETE FROM lease WHERE rowid IN (SELECT rowid FROM lease "
@@ -381,6 +388,7 @@ absl::Status Journal::Prune() {
 }
 
 absl::Status Journal::Put(const planner::LeaseRecord& record) {
+  if (PLIMSOLL_FAULT("journal.append")) return FailLike(SQLITE_FULL);
   const planner::Lease& lease = record.lease;
   Statement put(db_, kPutLease);
   RETURN_IF_ERROR(Check(put.code));
@@ -406,6 +414,9 @@ absl::Status Journal::PutNoted() {
 absl::Status Journal::Transact(absl::FunctionRef<absl::Status()> work) {
   absl::Status status = Run("BEGIN IMMEDIATE");
   if (status.ok()) status = work();
+  if (status.ok() && PLIMSOLL_FAULT("journal.sync")) {
+    status = FailLike(SQLITE_IOERR_FSYNC);
+  }
   if (status.ok()) status = Run("COMMIT");
   if (status.ok()) return status;
   const int code = last_code_;

@@ -115,6 +115,9 @@ class Journal final : public planner::LeaseJournal {
   absl::Status RenameAside(const absl::Status& why);
   void Close();
 
+  // The status of a write that fails with this result of SQLite, which none has
+  // given.
+  absl::Status FailLike(int code);
   // Makes a status of the result of a call of SQLite.
   absl::Status Check(int code);
   absl::Status Run(const char* sql);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "base/sync/fault.h"
 #include "services/server/call.h"
 
 namespace plimsoll::services {
@@ -65,6 +66,7 @@ void WatchCall::OnWriteDone(bool ok) noexcept {
   absl::MutexLock lock(&mu_);
   slow_reader_.Stop();
   is_writing_ = false;
+  if (PLIMSOLL_FAULT("watch.write")) ok = false;
   if (!ok && !end_.has_value()) {
     end_ = absl::CancelledError("the client is gone");
   }

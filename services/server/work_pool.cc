@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/sync/fault.h"
 #include "services/host/clock.h"
 #include "services/host/log.h"
 #include "services/wire/errors.h"
@@ -98,7 +99,9 @@ absl::Status WorkPool::Submit(Job job) {
     // it.
     if (is_aborted_) job.stop->Abort();
     if (absl::Status status = job.stop->Check(); !status.ok()) return status;
-    if (!MakeRoom(job, dropped)) return QueueFull();
+    if (PLIMSOLL_FAULT("call.queue") || !MakeRoom(job, dropped)) {
+      return QueueFull();
+    }
     queue_.push_back(std::move(job));
   }
   for (const Job& other : dropped) other.work(QueueFull());

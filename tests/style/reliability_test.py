@@ -1,5 +1,7 @@
 """Every test that docs/reliability.md names is there, and no promise is left out.
 
+The points of faults are those of docs/development.md.
+
 Usage: reliability_test.py [-v]
 """
 
@@ -50,6 +52,26 @@ class ReliabilityTest(unittest.TestCase):
         file = "planner/lease/lease_book_test.cc"
         self.assertTrue(is_there(f"{file}::LeaseBookTest.ExpiryAloneFreesNothing"))
         self.assertFalse(is_there(f"{file}::LeaseBookTest.ExpiryAlone"))
+
+
+class FaultPointsTest(unittest.TestCase):
+    """The list of docs/development.md is that of the code."""
+
+    def test_every_point_is_listed_once_and_every_listed_one_is_there(self):
+        found = []
+        for room in ("base", "kernels", "worker", "services"):
+            for path in sorted((SOURCE_DIR / room).rglob("*.cc")):
+                code = path.read_text(encoding="utf-8")
+                found += re.findall(r'PLIMSOLL_FAULT\(\s*"([^"]+)"', code)
+        page = (SOURCE_DIR / "docs/development.md").read_text(encoding="utf-8")
+        table = page.partition("| point | what fails |")[2].partition("\n- **")[0]
+        listed = re.findall(r"(?m)^ *\| `([a-z_.]+)` \|", table)
+        self.assertEqual(listed, sorted(set(found)))
+        self.assertEqual(len(found), len(set(found)), "a name stands in two places")
+
+    def test_the_planners_rules_have_no_points(self):
+        for path in (SOURCE_DIR / "planner").rglob("*.*"):
+            self.assertNotIn("base/sync/fault.h", path.read_text(encoding="utf-8"), path)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "base/sync/fault.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -106,6 +107,10 @@ void ParkedContexts::Forget(int64_t id) {
 
 absl::Status ParkedContexts::Copy(const Place& place, int64_t slot,
                                   Direction direction) {
+  if ((direction == Direction::kOut && PLIMSOLL_FAULT("kv.park")) ||
+      (direction == Direction::kIn && PLIMSOLL_FAULT("kv.restore"))) {
+    return absl::UnavailableError("the device copied nothing");
+  }
   const std::span<const kernels::PageEntry> pages = cache_.Pages(slot);
   std::vector<int64_t> in_pool(pages.size());
   std::vector<int64_t> in_place(pages.size());

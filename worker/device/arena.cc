@@ -1,12 +1,16 @@
 #include "worker/device/arena.h"
 
 #include "base/status_macros.h"
+#include "base/sync/fault.h"
 
 namespace plimsoll::worker {
 
 absl::StatusOr<Arena> Arena::Allocate(const planner::MemoryPlan& plan,
                                       kernels::Backend& backend,
                                       kernels::ChunkFence fence) {
+  if (PLIMSOLL_FAULT("device.allocate")) {
+    return absl::ResourceExhaustedError("the device has no memory left");
+  }
   ASSIGN_OR_RETURN(kernels::Buffer buffer,
                    backend.Allocate(plan.arena_bytes, fence));
   return Arena(std::move(buffer));

@@ -9,8 +9,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/sync/fault.h"
 
 namespace plimsoll::worker {
+namespace {
+
+absl::Status MapError(int error) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the model file cannot be mapped: ", std::strerror(error)));
+}
+
+}  // namespace
 
 ModelMapping::~ModelMapping() {
   for (const MappedFile& mapped : files_) {
@@ -23,12 +32,10 @@ absl::Status ModelMapping::Add(std::shared_ptr<const OpenFile> file,
   // A mapping beyond the file's end would have no pages there.
   RETURN_IF_ERROR(file->CheckUnchanged());
   const auto size = static_cast<size_t>(file->Size());
+  if (PLIMSOLL_FAULT("model.map")) return MapError(ENOMEM);
   void* const data =
       mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file->descriptor(), 0);
-  if (data == MAP_FAILED) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "the model file cannot be mapped: ", std::strerror(errno)));
-  }
+  if (data == MAP_FAILED) return MapError(errno);
   files_.push_back(
       {std::move(file), offset, {static_cast<const std::byte*>(data), size}});
   return absl::OkStatus();

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/sync/fault.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -28,10 +29,16 @@ absl::Status OpenError(int error) {
       absl::StrCat("the model file cannot be opened: ", reason));
 }
 
+absl::Status ReadError(int error) {
+  return absl::DataLossError(
+      absl::StrCat("reading the model file failed: ", std::strerror(error)));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<OpenFile>> OpenFile::Open(
     const std::string& path) {
+  if (PLIMSOLL_FAULT("model.open")) return OpenError(EMFILE);
   // O_NONBLOCK: opening a FIFO must not wait for its other end.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return OpenError(errno);
@@ -53,12 +60,10 @@ OpenFile::~OpenFile() { close(fd_); }
 
 absl::Status OpenFile::Read(int64_t offset, std::span<std::byte> out) {
   while (!out.empty()) {
+    if (PLIMSOLL_FAULT("model.read")) return ReadError(EIO);
     const ssize_t n = pread(fd_, out.data(), out.size(), offset);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      return absl::DataLossError(absl::StrCat("reading the model file failed: ",
-                                              std::strerror(errno)));
-    }
+    if (n < 0) return ReadError(errno);
     if (n == 0) {
       return absl::DataLossError(absl::StrCat("the model file ends at byte ",
                                               offset, " though it had ", size_,

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
+#include "base/sync/fault.h"
 #include "worker/sampling/token_history.h"
 
 namespace plimsoll::worker {
@@ -181,6 +182,9 @@ void Contexts::Drop(Sequence& sequence, int64_t slot) {
 
 absl::Status Contexts::Copy(const KvCache::BesidePages& from,
                             const KvCache::BesidePages& to) {
+  if (PLIMSOLL_FAULT("snapshot.copy")) {
+    return absl::UnavailableError("the device copied nothing");
+  }
   const int64_t zero = 0;
   const auto copy = [&](size_t stage, const kernels::BufferView& source,
                         const kernels::BufferView& target) {

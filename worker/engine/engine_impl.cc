@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/sync/fault.h"
 #include "kernels/start_thread.h"
 #include "worker/cache/roll_plan.h"
 #include "worker/engine/check_request.h"
@@ -68,6 +69,7 @@ Engine::Impl::~Impl() {
 }
 
 absl::Status Engine::Impl::Start() {
+  if (PLIMSOLL_FAULT("engine.thread")) return kernels::NoThread();
   ASSIGN_OR_RETURN(thread_, kernels::StartThread([this] { StepLoop(); }));
   return absl::OkStatus();
 }

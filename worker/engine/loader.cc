@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "base/sync/fault.h"
 #include "kernels/start_thread.h"
 #include "worker/device/arena.h"
 #include "worker/device/compute_device.h"
@@ -88,10 +89,11 @@ absl::StatusOr<EngineResources> EngineLoader::Load(
 absl::Status EngineLoader::OpenDevices() {
   const bool has_host = AnyOnHost(loaded_.stages);
   const int n_threads = PoolThreads(has_host, options_.n_threads);
-  loaded_.pool = std::make_unique<kernels::ThreadPool>(
-      n_threads,
-      has_host ? kernels::WorkerCpus::kOneEach : kernels::WorkerCpus::kAny);
-  if (loaded_.pool->n_threads() < n_threads) return kernels::NoThread();
+  loaded_.pool =
+      std::make_unique<kernels::ThreadPool>(n_threads, /*pin=*/has_host);
+  if (loaded_.pool->n_threads() < n_threads || PLIMSOLL_FAULT("pool.threads")) {
+    return kernels::NoThread();
+  }
   for (Stage& stage : loaded_.stages) {
     if (!stage.device->is_host()) {
       stage.free_before = stage.device->Profile().free_bytes;

@@ -8,8 +8,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/sync/fault.h"
 
 namespace plimsoll::worker {
+namespace {
+
+absl::Status TooMany(int64_t n_sessions) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the model has ", n_sessions,
+                   " sessions, and may have no more: close one, or load the "
+                   "model with more slots"));
+}
+
+}  // namespace
 
 void Session::Recall(std::span<const SessionTurn> turns) {
   const ChatFrame& frame = options.frame;
@@ -127,14 +138,10 @@ absl::StatusOr<SessionBook::Opened> SessionBook::Open(SessionOptions options,
       return absl::AlreadyExistsError("there is a session with this id");
     }
   }
+  if (PLIMSOLL_FAULT("session.open")) return TooMany(Count(now));
   if (const int64_t n = Count(now); n >= max_sessions_) {
     const std::optional<int64_t> key = ChooseToClose(options, now);
-    if (!key) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "the model has ", n,
-          " sessions, and may have no more: close one, or load the model with "
-          "more slots"));
-    }
+    if (!key) return TooMany(n);
     if (sessions_.at(*key).is_busy) ended = *key;
     Close(*key);
   }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/sync/fault.h"
 #include "kernels/quant/dequantize.h"
 #include "planner/model/architectures.h"
 #include "worker/device/read_ahead.h"
@@ -89,12 +90,11 @@ absl::Status LoadMatrix(const planner::WeightTensor& tensor, ReadAhead& reader,
   const int64_t chunk_rows = ChunkRows(tensor, backend.Device());
   for (int64_t row = 0; row < tensor.rows; row += chunk_rows) {
     ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, reader.Next());
-    RETURN_IF_ERROR(backend.UploadRows({.dtype = tensor.dtype,
-                                        .rows = tensor.rows,
-                                        .cols = tensor.cols,
-                                        .first_row = row,
-                                        .bytes = bytes},
-                                       to));
+    if (PLIMSOLL_FAULT("weights.pack")) {
+      return absl::ResourceExhaustedError("no memory to pack weights in");
+    }
+    RETURN_IF_ERROR(backend.UploadRows(tensor.dtype, tensor.rows, tensor.cols,
+                                       row, bytes, to));
     RETURN_IF_ERROR(after(static_cast<int64_t>(bytes.size())));
   }
   return absl::OkStatus();

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "base/status_macros.h"
+#include "base/sync/fault.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
 #include "services/host/clock.h"
 #include "services/host/random_id.h"
@@ -118,9 +119,14 @@ class PlannerClient::Stub {
       AddTrace(CurrentTrace::Get(), context);
       context.set_wait_for_ready(i > 0);
       if (!Begin(context)) return NoAnswer();
-      const grpc::Status answer =
-          (planner_.get()->*method)(&context, request, &response);
-      status = End(context) ? FromPlanner(answer) : NoAnswer();
+      grpc::Status answer(grpc::StatusCode::UNAVAILABLE, "");
+      if (!PLIMSOLL_FAULT("planner_client.send")) {
+        answer = (planner_.get()->*method)(&context, request, &response);
+      }
+      const bool is_wanted = End(context);
+      status = is_wanted && !PLIMSOLL_FAULT("planner_client.answer")
+                   ? FromPlanner(answer)
+                   : NoAnswer();
       if (!IsSilent(status)) break;
     }
     // Who finds that nothing listens there does not wait for it.
