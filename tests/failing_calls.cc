@@ -1,8 +1,11 @@
 // Calls of the C library that can fail or hang. Preloaded into a server: the
 // file named by PLIMSOLL_TEST_CALLS has an int64 for each of Calls. One that is
 // n above 0 has the n-th call from then on fail, and counts down to 0 by then.
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
@@ -11,6 +14,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdarg>
 #include <cstdint>
 #include <cstdlib>
 #include <ctime>
@@ -37,6 +41,11 @@ struct Calls {
   std::atomic<int64_t> reads_hang;
   // Not 0: allocations of at least so many bytes fail.
   std::atomic<int64_t> least_large;
+  std::atomic<int64_t> opens;     // of files: EMFILE
+  std::atomic<int64_t> accepts;   // of connections: EMFILE
+  std::atomic<int64_t> receipts;  // from sockets: ECONNRESET
+  std::atomic<int64_t> sends;     // to sockets: EPIPE
+  std::atomic<int64_t> threads;   // that start: EAGAIN
 };
 
 // Reads below are of headers, and of files that are no models.
@@ -44,7 +53,13 @@ constexpr off_t kLeastHungOffset = 16 << 20;
 
 Calls* calls = nullptr;
 
+using PthreadCreate = int(pthread_t*, const pthread_attr_t*, void* (*)(void*),
+                          void*);
+PthreadCreate* real_pthread_create = nullptr;
+
 __attribute__((constructor)) void FindCalls() {
+  real_pthread_create =
+      reinterpret_cast<PthreadCreate*>(dlsym(RTLD_NEXT, "pthread_create"));
   const char* const path = std::getenv("PLIMSOLL_TEST_CALLS");
   const int file = path == nullptr ? -1 : open(path, O_RDWR | O_CLOEXEC);
   if (file < 0) return;
@@ -172,6 +187,64 @@ ssize_t pread(int file, void* bytes, size_t n, off_t offset) {
 
 ssize_t pread64(int file, void* bytes, size_t n, off_t offset) {
   return pread(file, bytes, n, offset);
+}
+
+int openat(int folder, const char* path, int flags, ...) {
+  if (Fails(&Calls::opens, EMFILE)) return -1;
+  va_list more;
+  va_start(more, flags);
+  const mode_t mode =
+      (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(more, mode_t) : 0;
+  va_end(more);
+  return static_cast<int>(syscall(SYS_openat, folder, path, flags, mode));
+}
+
+int open(const char* path, int flags, ...) {
+  va_list more;
+  va_start(more, flags);
+  const mode_t mode =
+      (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(more, mode_t) : 0;
+  va_end(more);
+  return openat(AT_FDCWD, path, flags, mode);
+}
+
+int open64(const char* path, int flags, ...) {
+  va_list more;
+  va_start(more, flags);
+  const mode_t mode =
+      (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(more, mode_t) : 0;
+  va_end(more);
+  return openat(AT_FDCWD, path, flags, mode);
+}
+
+int accept4(int socket, sockaddr* peer, socklen_t* bytes, int flags) {
+  if (Fails(&Calls::accepts, EMFILE)) return -1;
+  return static_cast<int>(syscall(SYS_accept4, socket, peer, bytes, flags));
+}
+
+int accept(int socket, sockaddr* peer, socklen_t* bytes) {
+  return accept4(socket, peer, bytes, 0);
+}
+
+ssize_t recvmsg(int socket, msghdr* message, int flags) {
+  if (Fails(&Calls::receipts, ECONNRESET)) return -1;
+  return syscall(SYS_recvmsg, socket, message, flags);
+}
+
+ssize_t sendmsg(int socket, const msghdr* message, int flags) {
+  if (Fails(&Calls::sends, EPIPE)) return -1;
+  return syscall(SYS_sendmsg, socket, message, flags);
+}
+
+ssize_t send(int socket, const void* bytes, size_t n, int flags) {
+  if (Fails(&Calls::sends, EPIPE)) return -1;
+  return syscall(SYS_sendto, socket, bytes, n, flags, nullptr, 0);
+}
+
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                   void* (*start)(void*), void* argument) {
+  if (Fails(&Calls::threads, EAGAIN)) return EAGAIN;
+  return real_pthread_create(thread, attributes, start, argument);
 }
 
 }  // extern "C"

@@ -103,7 +103,7 @@ class FailingCalls:
 
     KINDS = (
         "allocations", "mappings", "writes", "syncs", "reads", "reads_hang",
-        "least_large",
+        "least_large", "opens", "accepts", "receipts", "sends", "threads",
     )
 
     def __init__(self, library, path):

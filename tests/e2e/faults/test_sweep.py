@@ -1,19 +1,25 @@
 """Fault sweeps: the n-th call of the C library fails, for many n.
 
 A process may end then, but not without a word; and whatever happens, no lease is
-lost and none is granted twice.
+lost and none is granted twice. What a caller is told is an error, and the next
+caller is served as if nothing had been.
 """
 
+import http.client
+import json
 import shutil
 import signal
 
 import grpc
 import pytest
 
+import stubs
+from asks import GREEDY, stream, text
 from servers import (
-    CALL_SECONDS, START_SECONDS, DidNotListen, Planner, Worker, is_nightly, until,
+    CALL_SECONDS, START_SECONDS, DidNotListen, Front, Planner, Worker, is_nightly,
+    until,
 )
-from stubs import model as v1
+from stubs import generation as gv1, model as v1, session as sv1
 from test_convert import model_of, written
 from test_leases import DEVICE_BYTES, register, reserve
 
@@ -189,3 +195,195 @@ def test_f06_a_load_ends_with_a_reason(kind, tiny, failing_calls):
             assert len(planner.leases()) == 1
         finally:
             loads.close()
+
+
+# What can fail while calls run.
+SOCKET_KINDS = ("accepts", "receipts", "sends")
+CALL_KINDS = ("allocations", "mappings", "opens", *SOCKET_KINDS, "threads")
+N_TOKENS = 8
+
+
+class Calls:
+    """A server that answers calls, some of whose calls of the C library fail."""
+
+    def __init__(self, model, calls):
+        self.model = model
+        self.calls = calls
+        self.server = None
+
+    def restart(self):
+        with self.calls.preloaded():
+            self.server = self.start()
+        self.expected = self.converse()
+
+    def sweep(self):
+        self.restart()
+        try:
+            for kind in CALL_KINDS:
+                self.calls.fail(kind, NEVER)
+                assert self.converse() == self.expected
+                n_calls = NEVER - self.calls.left(kind)
+                self.calls.fail(kind, 0)
+                for n in spread(n_calls):
+                    self.attempt(kind, n)
+        finally:
+            self.server.close()
+
+    def attempt(self, kind, n):
+        """A conversation whose n-th call fails, and one after it."""
+        self.calls.fail(kind, n)
+        self.told()
+        self.calls.fail(kind, 0)
+        try:
+            self.recover(kind, n)
+        except (grpc.RpcError, http.client.HTTPException, OSError):
+            if kind in SOCKET_KINDS:  # what was reset was this test's own
+                self.recover(kind, n)
+            else:
+                self.server.process.wait(START_SECONDS)
+        if self.server.process.poll() is None:
+            return
+        check_end(self.server.process.returncode, self.server.log())
+        assert kind in ("allocations", "mappings"), (kind, n, self.server.log())
+        self.server.close()
+        self.restart()
+
+    def recover(self, kind, n):
+        """Expects the next conversation to go well, and nothing to be left."""
+        self.tidy()
+        assert self.converse() == self.expected, (kind, n)
+        until(self.is_idle, what=f"the end of all calls ({kind} {n})")
+
+
+class Talks(Calls):
+    """Sessions and streams of a worker."""
+
+    def start(self):
+        flags = ("--threads=1", "--n-ctx=256", "--slots=2", "--chat-format=chatml")
+        worker = Worker(f"--model=tiny={self.model}", *flags)
+        worker.await_ready()
+        return worker
+
+    def converse(self):
+        """What a stream says, and a session."""
+        # Each conversation has a connection of its own, as accepts are to fail.
+        with grpc.insecure_channel(
+            self.server.address, [("grpc.use_local_subchannel_pool", 1)]
+        ) as channel:
+            generation = stubs.GenerationStub(channel)
+            ask = stream(
+                text=text("ab ab"), sampling=GREEDY, max_tokens=N_TOKENS,
+                ignore_eos=True,
+            )
+            parts = generation.StreamGenerate(ask, timeout=CALL_SECONDS)
+            said = [part.text for part in parts]
+            return said, self.chat(stubs.SessionStub(channel))
+
+    @staticmethod
+    def chat(sessions):
+        opened = sessions.OpenSession(sv1.OpenSessionRequest(), timeout=CALL_SECONDS)
+        name = opened.session.session_id
+        try:
+            ask = sv1.ChatRequest(
+                session_id=name, message="ab", sampling=GREEDY,
+                stopping=gv1.StoppingOptions(max_tokens=N_TOKENS, ignore_eos=True),
+            )
+            return [part.text for part in sessions.Chat(ask, timeout=CALL_SECONDS)]
+        finally:
+            close = sv1.CloseSessionRequest(session_id=name)
+            sessions.CloseSession(close, timeout=CALL_SECONDS)
+
+    def told(self):
+        """The error of a conversation; None if there was none."""
+        try:
+            assert self.converse() == self.expected
+        except grpc.RpcError as error:
+            assert error.code() in (
+                grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE,
+            ), error
+            assert error.details(), error
+            return error
+        return None
+
+    def tidy(self):
+        """Closes the session of a caller whose call to close it has failed."""
+        sessions = self.server.sessions
+        for one in sessions.ListSessions(sv1.ListSessionsRequest()).sessions:
+            close = sv1.CloseSessionRequest(session_id=one.session_id)
+            sessions.CloseSession(close, timeout=CALL_SECONDS)
+
+    def is_idle(self):
+        model = self.server.model()
+        return model.running == 0 and model.waiting == 0
+
+
+class Requests(Calls):
+    """Requests to a front, with and without a stream."""
+
+    def start(self):
+        front = Front(str(self.model), "--threads=1", "--n-ctx=256")
+        self.server = front
+        until(lambda: self.ask("GET", "/health")[0] == 200, what="readiness")
+        return front
+
+    def ask(self, method, path, body=None):
+        """The status and the bytes of a reply, on a connection of its own."""
+        connection = http.client.HTTPConnection(
+            self.server.address, timeout=CALL_SECONDS
+        )
+        try:
+            connection.request(method, path, body)
+            reply = connection.getresponse()
+            return reply.status, reply.read()
+        finally:
+            connection.close()
+
+    def complete(self, streams):
+        body = {
+            "prompt": "ab ab", "max_tokens": N_TOKENS, "temperature": 0,
+            "ignore_eos": True, "stream": streams,
+        }
+        return self.ask("POST", "/v1/completions", json.dumps(body))
+
+    def converse(self):
+        """What is said at once, and as a stream."""
+        status, whole = self.complete(False)
+        assert status == 200, whole
+        status, events = self.complete(True)
+        assert status == 200, events
+        parts = [line[6:] for line in events.split(b"\n") if line.startswith(b"data: ")]
+        assert parts.pop() == b"[DONE]", events
+        said = [json.loads(part)["choices"] for part in parts]
+        return (
+            json.loads(whole)["choices"][0]["text"],
+            "".join(choice["text"] for choices in said for choice in choices),
+        )
+
+    def told(self):
+        """The error of both requests; None if there was none."""
+        for streams in (False, True):
+            try:
+                status, body = self.complete(streams)
+            except (http.client.HTTPException, OSError) as error:
+                return error
+            if status != 200:
+                assert status in (413, 429, 503), (status, body)
+                assert json.loads(body)["error"]["message"], body
+                return status
+            if streams and not body.endswith(b"data: [DONE]\n\n"):
+                return body
+        return None
+
+    def tidy(self):
+        pass
+
+    def is_idle(self):
+        reply = json.loads(self.ask("GET", "/plimsoll/status")[1])
+        return all(model.get("running", 0) == 0 for model in reply["models"])
+
+
+@pytest.mark.parametrize("kind", [Talks, Requests])
+def test_f26_a_call_ends_with_a_reason_and_the_next_is_served(
+    kind, tiny, failing_calls
+):
+    kind(tiny, failing_calls).sweep()
