@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "plimsoll/v1/admin.grpc.pb.h"
@@ -36,7 +37,8 @@ namespace plimsoll::services {
 
 // A planner behind its service.
 struct TestPlanner {
-  TestPlanner() {
+  explicit TestPlanner(LedgerOptions options = {.clock = BootTime})
+      : ledger(std::move(options)) {
     auto started = Server::Start({}, {service.get()}, gate);
     EXPECT_TRUE(started.ok()) << started.status();
     server = *std::move(started);
@@ -52,7 +54,7 @@ struct TestPlanner {
   }
 
   CallGate gate;
-  Ledger ledger{BootTime};
+  Ledger ledger;
   Planner planner{{}, ledger};
   std::unique_ptr<WorkPool> pool = *WorkPool::Start();
   std::unique_ptr<grpc::Service> service = NewPlannerService(
