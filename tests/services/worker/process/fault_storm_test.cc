@@ -37,8 +37,8 @@ constexpr int kThreads = 3;
 constexpr int kCallsOfOne = plimsoll::testing::kIsLong ? 3'000 : 300;
 // Nothing here takes so long: a call that does hangs.
 constexpr auto kDeadline = std::chrono::seconds(90);
-// A share of all passes. A failed sync stays until the next start, so it has a
-// test of its own.
+// A share of all passes. A failed sync stays until the next start, so a sync is
+// only counted here: journal_test.cc has one fail in SQLite's file system.
 constexpr char kPlan[] = "*=0.04,journal.sync=0";
 // All points but those that only a context that has rolled passes, or one
 // that is kept for others (tests/worker/engine/slices_test.cc).
