@@ -21,7 +21,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 packages=(
   golang-github-gogo-googleapis-dev libabsl-dev libboost-dev libcli11-dev
   libcurl4-openssl-dev libedit-dev libgmock-dev libgrpc++-dev libgtest-dev
-  libhwy-dev libpcre2-dev libprotobuf-dev libsqlite3-dev libssl-dev
+  libhwy-dev libpcre2-dev libprotobuf-dev libspdlog-dev libsqlite3-dev libssl-dev
   nlohmann-json3-dev prometheus-cpp-dev protobuf-compiler-grpc
 )
 sysroot=$repo_root/build/arm64-sysroot

@@ -21,7 +21,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 build_packages=(
   ca-certificates cmake g++ git golang-github-gogo-googleapis-dev libabsl-dev
   libboost-dev libcli11-dev libcurl4-openssl-dev libedit-dev libgrpc++-dev libhwy-dev
-  libpcre2-dev libprotobuf-dev libsqlite3-dev libssl-dev ninja-build
+  libpcre2-dev libprotobuf-dev libspdlog-dev libsqlite3-dev libssl-dev ninja-build
   nlohmann-json3-dev pkg-config prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc python3 python3-venv
 )
 test_packages=(
