@@ -11,7 +11,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "services/host/background.h"
 #include "services/host/log_line.h"
 
 namespace plimsoll::services {
@@ -24,23 +23,27 @@ struct LogSettings {
 // Writes one line, at once or, while a LogThread is there, soon. Equal warnings
 // and errors are shown only a few times in a while (LogRepeats says how often):
 // the field "hidden" of a later line counts those that were not shown.
-// Thread-safe.
+// Thread-safe. Throws nothing: a line for which there is no memory is dropped.
 void Log(LogLevel level, absl::string_view message,
          const std::vector<LogField>& fields = {});
 
-// While it exists, a thread of its own writes the lines, so that Log never
-// waits for who reads them. Lines that cannot be written are dropped and
-// counted, and a line says how many. A process has one at most.
+// While it exists, a thread of spdlog writes the lines, so that Log never waits
+// for who reads them. Lines that cannot be written are dropped and counted, and
+// a line says how many. A process has one at most.
 class LogThread {
  public:
-  // Lines that wait to be written take this many bytes at most.
+  // At most this many lines wait to be written. spdlog's queue holds a slot of
+  // some 400 bytes for each of them from the start.
+  static constexpr int kMaxLines = 2'048;
+  // Together they have this many bytes at most.
   static constexpr size_t kMaxBytes = 1 << 20;
   // A line is dropped if whoever reads the log takes nothing for this time.
   static constexpr absl::Duration kPatience = absl::Seconds(1);
 
   // Lines go to `fd`, which must stay open. From now on the process ignores
   // SIGPIPE, and libraries write into the log (TakeLibraryLogs).
-  // Errors: kResourceExhausted if the system gives no thread.
+  // Errors: kResourceExhausted if the system gives no thread, or no memory for
+  // the queue.
   static absl::StatusOr<std::unique_ptr<LogThread>> Start(
       const LogSettings& settings, int fd);
   // Writes what waits, for about kPatience at most. Later lines are written at
@@ -51,15 +54,13 @@ class LogThread {
 
  private:
   LogThread() = default;
-
-  Background thread_;
 };
 
 // Less important lines than `least` are not written from now on. Thread-safe.
 void SetLogLevel(LogLevel least);
 
-// Waits until all lines so far are written, for LogThread::kPatience at most. A
-// process calls it that is about to end without destructors.
+// Waits until all lines so far are written or dropped, for LogThread::kPatience
+// at most. A process calls it that is about to end without destructors.
 void FlushLog();
 
 // Lines that were dropped since the process began.

@@ -13,7 +13,8 @@
 
 namespace plimsoll::services {
 
-// Counts the lines of each message. Not thread-safe.
+// Counts the lines of each message. Not thread-safe. spdlog's dup_filter_sink
+// would hide a line only if it equals the one before it, with all fields.
 class LogRepeats {
  public:
   // At most this many lines with the same message are shown in a window.

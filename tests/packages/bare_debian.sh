@@ -49,7 +49,7 @@ absent() { [[ ! -e $root$1 ]] || die "$1 is still there"; }
 # check_parts LIST: a list of parts has what the programs have and need.
 check_parts() {
   local package
-  for package in libssl3 libgrpc29 libcli11-dev; do
+  for package in libssl3 libgrpc29 libspdlog1.10 libcli11-dev; do
     grep -q "\"$package\"" "$1" || die "$1 lacks $package"
   done
 }

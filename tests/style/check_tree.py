@@ -194,6 +194,7 @@ ONLY_IN = (
     (r"boost/.*", ("services/http/http_",)),
     (r"curl/.*", ("services/fetch/curl_library",)),
     (r"prometheus/.*", ("services/metrics/", "tests/services/metrics/")),
+    (r"(spdlog|fmt)/.*", ("services/host/log.cc",)),
     (r"histedit\.h", ("services/cli/chat/line_editor",)),
     (r"tests/.*", ("tests/",)),
     (r"absl/log/.*", ()),

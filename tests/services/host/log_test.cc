@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -13,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "services/host/background.h"
 #include "services/host/log_repeats.h"
 
 namespace plimsoll::services {
@@ -46,6 +48,21 @@ class LogTest : public ::testing::Test {
     return lines;
   }
 
+  // Leaves no room in the pipe. Returns how many bytes that took.
+  size_t Fill() {
+    const std::string filling(4'096, 'x');
+    size_t n_bytes = 0;
+    fcntl(ends_[1], F_SETFL, O_NONBLOCK);
+    for (const size_t size : {filling.size(), size_t{1}}) {
+      ssize_t n;
+      while ((n = write(ends_[1], filling.data(), size)) > 0) {
+        n_bytes += static_cast<size_t>(n);
+      }
+    }
+    fcntl(ends_[1], F_SETFL, 0);
+    return n_bytes;
+  }
+
   // Reads what is in the pipe now.
   std::vector<std::string> ReadThere() {
     fcntl(ends_[0], F_SETFL, O_NONBLOCK);
@@ -76,6 +93,27 @@ TEST_F(LogTest, WhatWaitsIsWrittenWhenItIsFlushed) {
   for (int i = 0; i < 100; ++i) Log(LogLevel::kInfo, "m", {{"i", i}});
   FlushLog();
   EXPECT_EQ(ReadThere().size(), 100u);
+}
+
+TEST_F(LogTest, AFlushWaitsForAReaderThatIsBehind) {
+  const size_t n_bytes = Fill();
+  Start();
+  Log(LogLevel::kInfo, "m");
+  Background reader([this, n_bytes] {
+    std::string filling(n_bytes, ' ');
+    size_t n_read = 0;
+    while (n_read < n_bytes) {
+      const ssize_t n =
+          read(ends_[0], filling.data() + n_read, n_bytes - n_read);
+      ASSERT_GT(n, 0);
+      n_read += static_cast<size_t>(n);
+    }
+  });
+  FlushLog();
+  reader.Join();
+  const std::vector<std::string> lines = ReadThere();
+  ASSERT_FALSE(lines.empty());
+  EXPECT_TRUE(lines.back().ends_with(" INFO m")) << lines.back();
 }
 
 TEST_F(LogTest, AFlushDoesNotWaitForAReaderThatReadsNothing) {
@@ -143,6 +181,40 @@ TEST_F(LogTest, NobodyWaitsForAReaderThatReadsNothing) {
   EXPECT_NE(all.find(kDropped), std::string::npos);
 }
 
+TEST_F(LogTest, LinesBeyondThoseThatMayWaitAreDroppedAndCounted) {
+  Fill();
+  Start();
+  const int64_t before = DroppedLogLines();
+  constexpr int kBeyond = 10;
+  constexpr int kAll = LogThread::kMaxLines + kBeyond;
+  for (int i = 0; i < kAll; ++i) Log(LogLevel::kInfo, "m");
+  EXPECT_GE(DroppedLogLines(), before + kBeyond);
+  // Each of the others is written once there is room, unless its turn came and
+  // went before that.
+  int64_t n_read = 0;
+  const absl::Time begin = absl::Now();
+  while (n_read + DroppedLogLines() < before + kAll) {
+    const std::vector<std::string> lines = ReadThere();
+    n_read += std::count_if(
+        lines.begin(), lines.end(),
+        [](const std::string& line) { return line.ends_with(" INFO m"); });
+    absl::SleepFor(absl::Milliseconds(1));
+    ASSERT_LT(absl::Now() - begin, absl::Minutes(1));
+  }
+  EXPECT_GT(n_read, LogThread::kMaxLines / 2);
+}
+
+TEST_F(LogTest, AnEndDoesNotWaitForEachLineThatWaits) {
+  Fill();
+  Start();
+  const int64_t before = DroppedLogLines();
+  for (int i = 0; i < LogThread::kMaxLines; ++i) Log(LogLevel::kInfo, "m");
+  const absl::Time begin = absl::Now();
+  log_.reset();
+  EXPECT_LT(absl::Now() - begin, 10 * LogThread::kPatience);
+  EXPECT_EQ(DroppedLogLines(), before + LogThread::kMaxLines);
+}
+
 TEST_F(LogTest, AnEndDoesNotWaitForAReaderThatReadsNothing) {
   Start();
   const int64_t before = DroppedLogLines();
@@ -162,6 +234,24 @@ TEST_F(LogTest, AReaderThatIsGoneEndsNothing) {
   Log(LogLevel::kInfo, "m");
   log_.reset();
   EXPECT_EQ(DroppedLogLines(), before + 1);
+}
+
+TEST_F(LogTest, NoLineIsLostBesideAnEnd) {
+  Start();
+  constexpr int kEach = 300;
+  const auto work = [] {
+    for (int i = 0; i < kEach; ++i) Log(LogLevel::kInfo, "m");
+  };
+  ::testing::internal::CaptureStderr();
+  std::vector<std::string> lines;
+  {
+    const Background one(work);
+    const Background other(work);
+    lines = End();
+  }
+  const std::string at_once = ::testing::internal::GetCapturedStderr();
+  const auto n_at_once = std::count(at_once.begin(), at_once.end(), '\n');
+  EXPECT_EQ(lines.size() + static_cast<size_t>(n_at_once), size_t{2 * kEach});
 }
 
 TEST_F(LogTest, ALogMayBeginAgain) {
