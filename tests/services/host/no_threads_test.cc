@@ -1,6 +1,7 @@
 // What services do where the system refuses threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <functional>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "services/host/check_threads.h"
+#include "services/host/log.h"
 #include "services/server/server.h"
 #include "services/worker/process/device_guard.h"
 #include "tests/failing_threads.h"
@@ -37,6 +39,16 @@ TEST_F(NoThreadsTest, AsManyAsThereAreAreEnoughAndOneLessIsNot) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("pids.max"));
   AllowThreads(0);
   EXPECT_TRUE(CheckThreads(0).ok());
+}
+
+TEST_F(NoThreadsTest, ALogThatGetsNoneDoesNotStart) {
+  AllowThreads(0);
+  const auto log = LogThread::Start({}, STDERR_FILENO);
+  EXPECT_TRUE(absl::IsResourceExhausted(log.status())) << log.status();
+  // Its lines are written at once, so none is lost.
+  ::testing::internal::CaptureStderr();
+  Log(LogLevel::kInfo, "m");
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr(" INFO m\n"));
 }
 
 TEST_F(NoThreadsTest, AServerThatGetsTooFewDoesNotStart) {
