@@ -29,6 +29,7 @@ LeaseKeeper::LeaseKeeper(PlannerClient& client,
       devices_(std::move(devices)),
       clock_(std::move(clock)),
       observer_(observer),
+      begin_(clock_()),
       jitter_(std::random_device{}()),
       thread_([this] { Loop(); }) {}
 
@@ -141,6 +142,8 @@ void LeaseKeeper::Loop() {
     if (IsStopping()) return;
     // A planner that turned out not to know the device knows it now.
     if (answered && !is_registered_) answered = RenewAll();
+    // It may come back with a journal that lags behind.
+    if (!answered) is_done_with_former_ = false;
     if (answered != was_answered_) {
       Log(answered ? LogLevel::kInfo : LogLevel::kWarning,
           answered ? "the planner answers again"
@@ -189,7 +192,7 @@ bool LeaseKeeper::RenewAll() {
   for (const auto& [id, device] : ids) {
     if (!RenewOne(id, *device)) return false;
   }
-  return ReleaseAll() && ReleaseStrays();
+  return ReleaseAll() && ReleaseFormer() && ReleaseStrays();
 }
 
 bool LeaseKeeper::RegisterAll() {
@@ -264,6 +267,14 @@ bool LeaseKeeper::ReleaseStrays() {
   return true;
 }
 
+bool LeaseKeeper::ReleaseFormer() {
+  if (is_done_with_former_ || !client_.has_former()) return true;
+  const absl::Status status = client_.ReleaseFormer();
+  if (IsSilence(status)) return false;
+  is_done_with_former_ = status.ok() && clock_() >= begin_ + kFormerPatience;
+  return true;
+}
+
 bool LeaseKeeper::RenewOne(const std::string& lease_id,
                            const WorkerDevice& device) {
   // The reading first: what is not retired after it was allocated during it.
@@ -288,7 +299,10 @@ bool LeaseKeeper::Learn(const std::string& lease_id, absl::Time asked,
                         const absl::StatusOr<bool>& device_is_known) {
   const absl::Status& status = device_is_known.status();
   if (IsSilence(status)) return false;
-  if (!status.ok() || !*device_is_known) is_registered_ = false;
+  if (!status.ok() || !*device_is_known) {
+    is_registered_ = false;
+    is_done_with_former_ = false;
+  }
   SteadyMutexLock lock(&mu_);
   const auto found = leases_.find(lease_id);
   if (found == leases_.end()) return true;

@@ -28,7 +28,9 @@ namespace plimsoll::services {
 // after a random delay of at most 2 s. Each round also releases leases of this
 // process that the keeper does not know: a Reserve whose answer was lost makes
 // such leases, and so does a planner that crashed and found them in its journal
-// again. A worker goes on serving whatever the planner says. Thread-safe.
+// again. The first rounds, and those after a silence, release what earlier
+// processes of this worker left, if it knows them (HolderFile). A worker goes
+// on serving whatever the planner says. Thread-safe.
 class LeaseKeeper {
  public:
   // A load stops this long before its reservation ends, because a chunk that
@@ -38,6 +40,9 @@ class LeaseKeeper {
     return std::min(kMaxFenceMargin, ttl / 5);
   }
   static constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
+  // A message of an earlier process may be on its way for so long when this
+  // process starts.
+  static constexpr absl::Duration kFormerPatience = absl::Seconds(15);
 
   // Leases are on `devices`. `observer` gets reports about leases; it may be
   // null. `client` and `observer` must outlive the keeper, which ends the
@@ -92,6 +97,7 @@ class LeaseKeeper {
   bool RegisterAll();
   bool ReleaseAll() ABSL_LOCKS_EXCLUDED(mu_);
   bool ReleaseStrays() ABSL_LOCKS_EXCLUDED(mu_);
+  bool ReleaseFormer();
   // Tells the observer, if there is one.
   void Tell(LeaseEvent event, const LeaseGrant& lease,
             const absl::Status& error = absl::OkStatus());
@@ -112,11 +118,13 @@ class LeaseKeeper {
   const std::vector<WorkerDevice> devices_;
   const std::function<absl::Time()> clock_;
   WorkerObserver* const observer_;
-  // Only Loop() uses the next four.
+  const absl::Time begin_;
+  // Only Loop() uses the next five.
   std::minstd_rand jitter_;
   bool is_registered_ = false;  // the planner knows every device
   bool was_answered_ = true;
   bool was_refused_ = false;  // the planner refused a device when last asked
+  bool is_done_with_former_ = false;
   mutable SteadyMutex mu_;
   std::map<std::string, Kept> leases_ ABSL_GUARDED_BY(mu_);
   std::vector<LeaseGrant> unreleased_ ABSL_GUARDED_BY(mu_);

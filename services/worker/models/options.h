@@ -91,6 +91,8 @@ struct WorkerOptions {
   std::string planner;  // its address; empty: the worker plans itself
   ClientSecurity planner_security = {};  // for calls of the planner
   std::string holder;                    // the holder's name in leases
+  // For a HolderFile. Empty: the next process cannot prove that this one ended.
+  std::string holder_file;
   std::string profile_folder;  // for runtime profiles; empty: the default one
   std::function<absl::Time()> clock;  // BootTime
   // Is told of every load and unload, and outlives the registry. May be null.

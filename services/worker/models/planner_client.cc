@@ -15,6 +15,7 @@
 #include "base/sync/fault.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
 #include "services/host/clock.h"
+#include "services/host/log.h"
 #include "services/host/random_id.h"
 #include "services/server/access/keepalive.h"
 #include "services/server/credentials.h"
@@ -62,6 +63,33 @@ v1::ProcessIdentity ToMessage(const ProcessIdentity& identity) {
   message.set_boot_id(identity.boot_id);
   message.set_pid_namespace(ToUint64(identity.pid_namespace));
   return message;
+}
+
+LeaseGrant ToGrant(const v1::Lease& lease) {
+  LeaseGrant grant;
+  grant.id = lease.id();
+  grant.device_id = lease.device_id();
+  grant.epoch = static_cast<int64_t>(lease.epoch());
+  grant.bytes = static_cast<int64_t>(lease.bytes());
+  grant.purpose = lease.purpose();
+  return grant;
+}
+
+// What became of a lease of an earlier process.
+void LogFormer(const LeaseGrant& lease, const absl::Status& status) {
+  if (!status.ok()) {
+    Log(LogLevel::kWarning,
+        "an earlier process of this worker has ended, and the planner keeps "
+        "its lease",
+        {{"lease", lease.id}, {"error", std::string(status.message())}});
+    return;
+  }
+  Log(LogLevel::kInfo,
+      "an earlier process of this worker has ended: its lease is released",
+      {{"lease", lease.id},
+       {"purpose", lease.purpose},
+       {"device", lease.device_id},
+       {"bytes", lease.bytes}});
 }
 
 // A call about a lease. It has a span if it belongs to one of this thread.
@@ -164,11 +192,13 @@ class PlannerClient::Stub {
 
 PlannerClient::PlannerClient(const std::string& address, std::string holder,
                              std::function<absl::Time()> clock,
-                             const ClientSecurity& security)
+                             const ClientSecurity& security,
+                             HolderHistory history)
     : holder_(std::move(holder)),
       clock_(std::move(clock)),
       process_(OwnIdentity()),
-      secret_(RandomId()) {
+      former_(std::move(history.former)),
+      secret_(history.secret.empty() ? RandomId() : std::move(history.secret)) {
   grpc::ChannelArguments arguments;
   // A planner that comes back is noticed within a renewal.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
@@ -330,29 +360,46 @@ absl::Status PlannerClient::Release(const LeaseGrant& lease,
   return status;
 }
 
-absl::StatusOr<std::vector<LeaseGrant>> PlannerClient::HeldLeases() {
-  std::vector<LeaseGrant> leases;
-  if (!process_.has_value()) return leases;
+absl::StatusOr<std::vector<v1::Lease>> PlannerClient::LeasesOf(
+    const ProcessIdentity& process) {
   v1::ListLeasesRequest request;
-  *request.mutable_process() = ToMessage(*process_);
+  *request.mutable_process() = ToMessage(process);
   v1::ListLeasesResponse response;
   RETURN_IF_ERROR(
       stub_->Call(&v1::PlannerService::Stub::ListLeases, request, response));
+  std::vector<v1::Lease> leases;
   for (const v1::Lease& lease : response.leases()) {
-    // An older planner lists everybody's, and names no process. One that knows
-    // who calls has the caller's name in front of the holder.
+    if (IsSame(lease.process(), process)) leases.push_back(lease);
+  }
+  return leases;
+}
+
+absl::StatusOr<std::vector<LeaseGrant>> PlannerClient::HeldLeases() {
+  std::vector<LeaseGrant> leases;
+  if (!process_.has_value()) return leases;
+  ASSIGN_OR_RETURN(const std::vector<v1::Lease> held, LeasesOf(*process_));
+  for (const v1::Lease& lease : held) {
+    // A planner that knows who calls has the caller's name in front of the
+    // holder.
     const bool is_ours =
         lease.holder() == holder_ ||
         absl::EndsWith(lease.holder(), absl::StrCat(" ", holder_));
-    if (!is_ours || !IsSame(lease.process(), *process_)) continue;
-    LeaseGrant& grant = leases.emplace_back();
-    grant.id = lease.id();
-    grant.device_id = lease.device_id();
-    grant.epoch = static_cast<int64_t>(lease.epoch());
-    grant.bytes = static_cast<int64_t>(lease.bytes());
-    grant.purpose = lease.purpose();
+    if (is_ours) leases.push_back(ToGrant(lease));
   }
   return leases;
+}
+
+absl::Status PlannerClient::ReleaseFormer() {
+  for (const ProcessIdentity& process : former_) {
+    ASSIGN_OR_RETURN(const std::vector<v1::Lease> left, LeasesOf(process));
+    for (const v1::Lease& lease : left) {
+      const LeaseGrant grant = ToGrant(lease);
+      const absl::Status status = Release(grant);
+      if (IsSilent(status)) return status;
+      LogFormer(grant, status);
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace plimsoll::services

@@ -15,9 +15,11 @@
 #include "planner/layout/device_profile.h"
 #include "planner/layout/memory_plan.h"
 #include "plimsoll/v1/common.pb.h"
+#include "plimsoll/v1/lease.pb.h"
 #include "plimsoll/v1/plan.pb.h"
 #include "services/host/process_identity.h"
 #include "services/server/tls_files.h"
+#include "services/worker/models/holder_file.h"
 
 namespace plimsoll::services {
 
@@ -58,7 +60,8 @@ class PlannerClient {
 
   PlannerClient(const std::string& address, std::string holder,
                 std::function<absl::Time()> clock,
-                const ClientSecurity& security = {});
+                const ClientSecurity& security = {},
+                HolderHistory history = {});
   ~PlannerClient();
 
   // Returns whether the last call waited long and had no answer. What can be
@@ -101,13 +104,25 @@ class PlannerClient {
   // The leases that this process holds as the planner sees it. They are good
   // for Release only. Returns none if the planner cannot tell.
   absl::StatusOr<std::vector<LeaseGrant>> HeldLeases();
+  // Releases what earlier processes of this worker left. They have ended, and
+  // this process has their secret. Returns OK once the planner was asked about
+  // all of them.
+  absl::Status ReleaseFormer();
+  bool has_former() const { return !former_.empty(); }
 
  private:
   class Stub;  // keeps gRPC out of this header
+
+  // The leases that `process` holds as the planner sees it. An older planner
+  // lists everybody's and names no process: then there are none.
+  absl::StatusOr<std::vector<v1::Lease>> LeasesOf(
+      const ProcessIdentity& process);
+
   std::unique_ptr<Stub> stub_;
   const std::string holder_;
   const std::function<absl::Time()> clock_;
   const std::optional<ProcessIdentity> process_;  // this process
+  const std::vector<ProcessIdentity> former_;     // HolderHistory has them
   // Proves that a lease is ours. All have the same one, so that a lease whose
   // Reserve was not answered can be released.
   const std::string secret_;

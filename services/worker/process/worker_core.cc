@@ -156,6 +156,10 @@ absl::StatusOr<std::unique_ptr<WorkerCore>> WorkerCore::Start(
     WorkerOptions options) {
   std::unique_ptr<WorkerCore> core(new WorkerCore(options));
   options.messages = &core->messages_;
+  if (!options.holder_file.empty()) {
+    ASSIGN_OR_RETURN(core->holder_file_,
+                     HolderFile::Open(options.holder_file, OwnIdentity()));
+  }
   if (!options.usage_file.empty()) {
     ASSIGN_OR_RETURN(core->usage_, UsageFile::Open(options.usage_file));
   }
@@ -174,9 +178,14 @@ absl::StatusOr<std::unique_ptr<WorkerCore>> WorkerCore::Start(
     host->profile = [&runtime] { return runtime->Profile(); };
   }
   if (!options.planner.empty()) {
+    HolderHistory history;
+    if (core->holder_file_ != nullptr) history = core->holder_file_->history();
     core->client_ = std::make_unique<PlannerClient>(
         options.planner, options.holder, options.clock,
-        options.planner_security);
+        options.planner_security, std::move(history));
+    // Before the first plan, which may take all that is free. If the planner
+    // does not answer now, the keeper asks it later.
+    core->client_->ReleaseFormer().IgnoreError();
     core->keeper_ = std::make_unique<LeaseKeeper>(
         *core->client_, options.devices, options.clock, options.observer);
     if (runtime.has_value()) {

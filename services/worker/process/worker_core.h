@@ -19,6 +19,7 @@
 #include "services/server/call_gate.h"
 #include "services/server/work_pool.h"
 #include "services/worker/models/expiry_thread.h"
+#include "services/worker/models/holder_file.h"
 #include "services/worker/models/lease_keeper.h"
 #include "services/worker/models/model_registry.h"
 #include "services/worker/models/options.h"
@@ -89,6 +90,9 @@ class WorkerCore {
   void OnLost(const absl::Status& error,
               const std::function<void()>& set_unready);
 
+  // First: it stays locked while anything of a model is in memory. Null without
+  // such a file.
+  std::unique_ptr<HolderFile> holder_file_;
   ByteBudget messages_{kMessageBytes};
   std::unique_ptr<UsageFile> usage_;   // null without a file of receipts
   std::unique_ptr<QuotaBook> quotas_;  // null without a file of either

@@ -249,6 +249,13 @@ void AddWorkerFlags(CLI::App& app, WorkerFlags& flags) {
                  "HOST:PORT or unix:/PATH of a planner (none: the worker plans "
                  "by itself)");
   AddClientFlags(app, options.planner_security);
+  app.add_option(
+         "--holder-file", options.holder_file,
+         "A file of this worker alone, on a local disk that outlives its "
+         "process: with it, the next process proves to the planner that this "
+         "one has ended, and gives its memory back, where the planner cannot "
+         "see that, as in another container (none)")
+      ->type_name("FILE");
   app.add_option("--profile-dir", options.profile_folder,
                  "Folder where this worker keeps what it measured of its own "
                  "overhead, for the plans of later ones "

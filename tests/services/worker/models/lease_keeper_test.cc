@@ -110,8 +110,9 @@ class LeaseKeeperTest : public ::testing::Test {
         client_.RegisterDevice(kDevice, worker::LocalCpu().Profile()).ok());
   }
 
-  void Start() {
-    keeper_.emplace(client_,
+  void Start() { StartWith(client_); }
+  void StartWith(PlannerClient& client) {
+    keeper_.emplace(client,
                     std::vector<WorkerDevice>{
                         {&worker::LocalCpu(), kDevice, std::nullopt,
                          [] { return worker::LocalCpu().Profile(); }}},
@@ -120,12 +121,14 @@ class LeaseKeeperTest : public ::testing::Test {
 
   // Reserves for somebody who does not know this keeper.
   void ReserveAs(const std::string& holder,
-                 const std::optional<ProcessIdentity>& process) {
+                 const std::optional<ProcessIdentity>& process,
+                 const std::string& secret = "") {
     v1::ReserveRequest request;
     request.set_request_id(holder + "'s");
     request.set_device_id(kDevice);
     request.set_holder(holder);
     request.set_bytes(kBytes);
+    request.set_secret(secret);
     if (process.has_value()) {
       request.mutable_process()->set_pid(static_cast<uint32_t>(process->pid));
       request.mutable_process()->set_start_ticks(
@@ -192,6 +195,36 @@ TEST_F(LeaseKeeperTest, OnlyLeasesOfItsOwnIdentityAreReleased) {
   planner_.AwaitLeases(3);
   EXPECT_EQ(planner_.LeaseIds(), others);
   EXPECT_EQ(planner_.n_release_calls, 1);
+}
+
+// What an earlier process of this worker left, which has ended.
+TEST_F(LeaseKeeperTest, LeasesOfEarlierProcessesAreReleasedByTheirSecret) {
+  const std::string secret(32, 'a');
+  ProcessIdentity first = *OwnIdentity();
+  first.pid_namespace += 1;  // nobody can watch it
+  ProcessIdentity second = first;
+  second.start_ticks += 1;
+  ProcessIdentity neighbour = first;
+  neighbour.pid += 1;
+  ReserveAs("test/1-first", first, secret);
+  ReserveAs("test/1-second", second, secret);
+  ASSERT_EQ(planner_.LeaseIds().size(), 2u);
+  // One has the secret of the worker, one its identity by mistake.
+  ReserveAs("a neighbour", neighbour, secret);
+  ReserveAs("a stranger", first, std::string(32, 'b'));
+  planner_.n_refused_lists = 1;  // it is asked again
+  PlannerClient client(planner_.address, kHolder, BootTime, {},
+                       {.secret = secret, .former = {first, second}});
+  EXPECT_FALSE(client.ReleaseFormer().ok());
+  EXPECT_EQ(planner_.LeaseIds().size(), 4u);
+  StartWith(client);
+  planner_.AwaitLeases(2);
+  const auto lease = keeper_->Reserve(kDevice, "a", kBytes);
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_TRUE(client.ReleaseFormer().ok());
+  EXPECT_EQ(planner_.LeaseIds().size(), 3u);
+  EXPECT_TRUE(keeper_->Fence(lease->id).ok());
+  keeper_.reset();  // before its client
 }
 
 TEST_F(LeaseKeeperTest, ALeaseThatIsBeingReservedIsNotReleased) {
