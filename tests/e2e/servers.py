@@ -342,3 +342,31 @@ class Worker(Server):
             model=name, options=stubs.common.LoadOptions(**options)
         )
         return list(self.models.LoadModel(request, timeout=CALL_SECONDS))
+
+
+class FarWorker(Worker):
+    """A worker whose process the planner cannot see, as in another container.
+
+    Needs root."""
+
+    def __init__(self, *flags):
+        setup = 'set -- unshare --pid --fork --kill-child --mount-proc "$@"'
+        Server.__init__(self, "plimsoll-worker", *flags, setup=setup)
+        self.connect(self.channel)
+
+    def pid(self):
+        """The number of its process here."""
+        parent = self.process.pid
+        children = pathlib.Path(f"/proc/{parent}/task/{parent}/children")
+        return int(children.read_text())
+
+    def kill(self):
+        """Ends it with SIGKILL, and waits until it has ended."""
+        os.kill(self.pid(), signal.SIGKILL)
+        self.process.wait(timeout=START_SECONDS)
+
+    def close(self):
+        # What started it heeds no other signal, and ends it, too.
+        if self.process.poll() is None:
+            super().kill()
+        super().close()

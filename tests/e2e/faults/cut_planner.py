@@ -25,7 +25,7 @@ import grpc
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
 from asks import endless  # noqa: E402
-from servers import Failure, Planner, Server, Worker, free_port, until  # noqa: E402
+from servers import FarWorker, Failure, Planner, free_port, until  # noqa: E402
 from stubs import generation as gen, planner as planner_v1  # noqa: E402
 
 TTL_SECONDS = 9  # so the worker renews every 3 s
@@ -34,19 +34,6 @@ LONG_SECONDS = TTL_SECONDS + 3
 # A call that is under way ends after 5 s, and a broken connection after 10.
 BACK_SECONDS = 20
 BEGUN_BYTES = 128 << 20  # of 6 GB that the load zeroes
-OTHER_HOST = 'set -- unshare --pid --fork --kill-child --mount-proc "$@"'
-
-
-class Stranger(Worker):
-    """A worker whose process the planner cannot see."""
-
-    def __init__(self, *flags):
-        Server.__init__(self, "plimsoll-worker", *flags, setup=OTHER_HOST)
-        self.connect(self.channel)
-
-    def close(self):
-        self.kill()  # what started it heeds no other signal, and ends it, too
-        super().close()
 
 
 class Stream:
@@ -139,7 +126,7 @@ def pair(*flags):
         ways = (f"--listen=unix:{folder}/planner", f"--admin-listen={admin}")
         with Planner(*ways, *flags) as planner:
             ways = (f"--listen=unix:{folder}/worker", f"--planner={admin}")
-            with Stranger(model, other, "--lazy", "--threads=1", *ways) as worker:
+            with FarWorker(model, other, "--lazy", "--threads=1", *ways) as worker:
                 yield planner, worker
 
 
@@ -164,9 +151,7 @@ def loading():
     """Cuts in the middle of a load of many bytes."""
     times = ("--lease-ttl=0.5", "--lease-grace=0.1", "--recovery-time=1")
     with pair(*times) as (planner, worker), ThreadPoolExecutor(1) as pool:
-        parent = worker.process.pid
-        children = pathlib.Path(f"/proc/{parent}/task/{parent}/children")
-        statm = pathlib.Path(f"/proc/{int(children.read_text())}/statm")
+        statm = pathlib.Path(f"/proc/{worker.pid()}/statm")
 
         def resident():
             return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
