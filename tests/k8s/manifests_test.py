@@ -138,6 +138,26 @@ class OverlayTest(unittest.TestCase):
                 for mount in container.get("volumeMounts", []):
                     self.assertIn(mount["name"], names)
 
+    def test_a_workers_next_process_finds_the_file_of_the_last_one(self):
+        n_workers = 0
+        for overlay in self.each():
+            for controller in overlays.servers(overlay):
+                container = server(controller)
+                if container["command"][0] != "plimsoll-worker":
+                    continue
+                n_workers += 1
+                path = pathlib.Path(settings_of(overlay, controller)["holder-file"])
+                (mount,) = [
+                    m
+                    for m in container["volumeMounts"]
+                    if m["mountPath"] == str(path.parent)
+                ]
+                self.assertFalse(mount.get("readOnly", False))
+                volumes = overlays.pod_spec(controller)["volumes"]
+                (volume,) = [v for v in volumes if v["name"] == mount["name"]]
+                self.assertIn("emptyDir", volume)
+        self.assertGreater(n_workers, 0)
+
     def test_every_account_exists_and_has_no_token(self):
         for overlay in self.each():
             accounts = overlays.of_kind(overlay, "ServiceAccount")

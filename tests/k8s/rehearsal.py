@@ -139,16 +139,20 @@ class Cluster:
             "plimsoll-planner", self.planner_of, self.planner_address, volumes
         )
 
-    def start_worker(self, ordinal):
-        """A pod of the StatefulSet, with an address of its own."""
+    def start_worker(self, ordinal, state=None):
+        """A pod of the StatefulSet, with an address of its own.
+
+        `state` is the volume of a container that has ended, if the pod goes on.
+        """
         address = pod.SUBNET[self.next_address]
         self.next_address += 1
         name = f"{self.worker['metadata']['name']}-{ordinal}"
         volumes = {
             "/models": self.models,
-            "/var/lib/plimsoll": self._volume(f"state-{address}"),
+            "/var/lib/plimsoll": state or self._volume(f"state-{address}"),
         }
         started = self._pod(name, self.worker, address, volumes)
+        started.state = volumes["/var/lib/plimsoll"]
         with self.lock:
             self.workers[ordinal] = started
         return started
@@ -328,7 +332,7 @@ def crash_worker(cluster, clients, report):
     with clients.lock:
         clients.may_lose.add(killed.address)
     killed.kill()
-    again = cluster.start_worker(0)
+    again = cluster.start_worker(0, killed.state)
     report["seconds from a kill to ready"] = [again.await_ready(READY_SECONDS)]
 
 
