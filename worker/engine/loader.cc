@@ -89,8 +89,9 @@ absl::StatusOr<EngineResources> EngineLoader::Load(
 absl::Status EngineLoader::OpenDevices() {
   const bool has_host = AnyOnHost(loaded_.stages);
   const int n_threads = PoolThreads(has_host, options_.n_threads);
-  loaded_.pool =
-      std::make_unique<kernels::ThreadPool>(n_threads, /*pin=*/has_host);
+  loaded_.pool = std::make_unique<kernels::ThreadPool>(
+      n_threads,
+      has_host ? kernels::WorkerCpus::kOneEach : kernels::WorkerCpus::kAny);
   if (loaded_.pool->n_threads() < n_threads || PLIMSOLL_FAULT("pool.threads")) {
     return kernels::NoThread();
   }

@@ -93,8 +93,12 @@ absl::Status LoadMatrix(const planner::WeightTensor& tensor, ReadAhead& reader,
     if (PLIMSOLL_FAULT("weights.pack")) {
       return absl::ResourceExhaustedError("no memory to pack weights in");
     }
-    RETURN_IF_ERROR(backend.UploadRows(tensor.dtype, tensor.rows, tensor.cols,
-                                       row, bytes, to));
+    RETURN_IF_ERROR(backend.UploadRows({.dtype = tensor.dtype,
+                                        .rows = tensor.rows,
+                                        .cols = tensor.cols,
+                                        .first_row = row,
+                                        .bytes = bytes},
+                                       to));
     RETURN_IF_ERROR(after(static_cast<int64_t>(bytes.size())));
   }
   return absl::OkStatus();

@@ -55,8 +55,8 @@ namespace {
 constexpr int kGroupPanels = 2;
 // Decoded weights meet this many groups of activation rows; below, how many
 // blocks of 32 columns of these groups (326 KiB) stay in the second-level cache
-// while panels go by. Fewer groups have room for more blocks, so that a panel is
-// read from its begin to its end, as memory is read best.
+// while panels go by. Fewer groups have room for more blocks, so that a panel
+// is read from its begin to its end, as memory is read best.
 constexpr int64_t kTileGroups = 29;
 constexpr int64_t kSlabBlocks = 24;
 constexpr int64_t kRangePanels = 16;

@@ -222,7 +222,7 @@ void AddDraftFlags(CLI::App& app, LoadFlags* flags, const std::string& group) {
       {.name = "--draft",
        .type = "lookup|mtp",
        .help =
-           "What guesses them: the text so far, or the model's head for the "
+           "What guesses tokens: the text so far, or the model's head for the "
            "token after the next one, which is loaded only then (lookup)"})
       ->group(group);
 }
@@ -243,8 +243,8 @@ void AddWeightFlags(CLI::App& app, LoadFlags* flags, const std::string& group) {
       app, &flags->host_tables, parse_tables,
       {.name = "--tables",
        .type = "device|host",
-       .help = "Where tables lie of which steps read single rows, as per-layer "
-               "embeddings; host: they stay in the mapped file (device)"})
+       .help = "Where to keep tables of which steps read single rows, such as "
+               "per-layer embeddings; host: in the mapped file (device)"})
       ->group(group);
   AddParsed(app, &flags->cpu_experts, services::ParseCpuExperts,
             {.name = "--cpu-experts",
@@ -330,8 +330,8 @@ void AddEngineFlags(CLI::App& app, LoadFlags* flags) {
       {.name = "--policy",
        .type = "exact|windowed|dense",
        .help =
-           "What is kept free: the buffers themselves, or what an engine that "
-           "reserves first keeps (exact)"})
+           "The memory beside weights and KV: exact buffers, or what engines "
+           "that reserve memory first keep free (exact)"})
       ->group(group);
   AddParsed(
       app, &flags->allocation, ParseAllocation,
@@ -351,7 +351,7 @@ void AddEngineFlags(CLI::App& app, LoadFlags* flags) {
   AddParsed(app, &flags->weight_bytes, ParseBytes,
             {.name = "--weight-bytes",
              .type = "BYTES",
-             .help = "Weights take this; default: from the file's tensors"})
+             .help = "Bytes of all weights; default: from the file's tensors"})
       ->group(group);
   AddParsed(
       app, &flags->weight_type, ParseWeights,
@@ -365,7 +365,8 @@ void AddEngineFlags(CLI::App& app, LoadFlags* flags) {
       app, &flags->host_weights, ParseHostWeights,
       {.name = "--host-weights",
        .type = "experts|per-layer-embeddings",
-       .help = "Weights that stay in host memory, on a device with its own"})
+       .help =
+           "Weights that stay in host memory, on a device with its own memory"})
       ->group(group);
   AddParsed(app, &flags->host_memory, ParseBytes,
             {.name = "--host-memory",

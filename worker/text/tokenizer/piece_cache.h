@@ -31,11 +31,12 @@ class PieceCache {
       : entries_(std::clamp(std::bit_ceil(text_bytes / 8 + 1), size_t{16},
                             kMaxEntries)) {}
 
-  // Ids of a piece and of a part with the same text may differ.
+  // The ids of a piece and of a part with the same text may differ.
   enum class Kind : uint32_t { kPiece, kPart };
 
-  // Appends the ids of the piece: those that are remembered, or else those that
-  // encode() appends. Ids of a short piece are remembered.
+  // Appends the ids of the piece, from the cache or by encode(). The ids of a
+  // short piece are remembered. Pieces that differ only in `kind` are different
+  // pieces.
   // Errors: those of encode().
   template <typename Encode>
   absl::Status Append(absl::string_view piece, Kind kind,

@@ -19,8 +19,9 @@ TEST(ToJsonTest, KeepsSnakeCaseAndWrites64BitsAsStrings) {
 }
 
 TEST(ToJsonTest, WritesEmptyListsOnlyWhereAsked) {
-  EXPECT_EQ(*ToJson(v1::TokenizeResponse(), JsonForm::kLine, true),
-            "{\"ids\":[]}\n");
+  EXPECT_EQ(
+      *ToJson(v1::TokenizeResponse(), JsonForm::kLine, EmptyLists::kPrinted),
+      "{\"ids\":[]}\n");
   v1::GeneratedToken token;
   token.set_id(0);
   EXPECT_EQ(*ToJson(token, JsonForm::kLine), "{\"id\":0}\n");
