@@ -93,7 +93,8 @@ class FaultStormTest : public ::testing::Test {
     if (!kHasFaults) return;
     planner_ =
         std::make_unique<TestPlanner>(WithJournal(folder_.File("leases.db")));
-    worker_ = std::make_unique<TestWorker>(planner_.get());
+    worker_ = std::make_unique<TestWorker>(
+        TestWorkerSetup{.planner = planner_.get()});
     models_ = std::make_unique<LocalModels>(*worker_->registry, nullptr);
     front_ = *Front::Start(
         {}, {*models_, worker_->gate, *worker_->pool, responses_});
