@@ -46,7 +46,9 @@ void ForAllPanels(const ActiveExperts& active, int64_t n_panels,
                   ThreadPool& pool, const Multiply& multiply) {
   const int64_t n_pairs = CeilDiv(n_panels, int64_t{2});
   const int64_t n = active.n() * n_pairs;
-  const int64_t grain = std::clamp<int64_t>(n / (pool.n_threads() * 8), 1, 4);
+  // Long tasks read memory in long runs. On two threads, tasks of up to 16
+  // pairs were 1.0 to 1.16 times as fast as tasks of up to 4.
+  const int64_t grain = std::clamp<int64_t>(n / (pool.n_threads() * 8), 1, 16);
   pool.ParallelFor(n, grain, [&](int64_t begin, int64_t end, int) {
     while (begin < end) {
       const int64_t i = begin / n_pairs;
