@@ -120,5 +120,5 @@ def test_what_makes_no_sense_is_refused(planner, arguments, code, said):
 
 def test_its_help_says_when_it_is_right():
     said = " ".join(plimsoll("leases", "release", "--help").stdout.decode().split())
-    for words in ("for certain", "granted twice", "logs who asked and why"):
+    for words in ("for certain", "granted twice", "logs the caller and the reason"):
         assert words in said
