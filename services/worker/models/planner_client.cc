@@ -394,7 +394,7 @@ absl::Status PlannerClient::ReleaseFormer() {
     ASSIGN_OR_RETURN(const std::vector<v1::Lease> left, LeasesOf(process));
     for (const v1::Lease& lease : left) {
       const LeaseGrant grant = ToGrant(lease);
-      const absl::Status status = Release(grant);
+      absl::Status status = Release(grant);
       if (IsSilent(status)) return status;
       LogFormer(grant, status);
     }
