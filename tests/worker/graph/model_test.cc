@@ -313,6 +313,27 @@ INSTANTIATE_TEST_SUITE_P(All, RandomModelTest,
                          ::testing::ValuesIn(RandomModels()),
                          [](const auto& test) { return test.param.name; });
 
+// A cap of 0.001 leaves logits that differ by 0.002 at most, so that every
+// token is about as likely as any other.
+TEST(LogitCapTest, TheFileOfAGemma3CapsItsLogits) {
+  RandomModel model = testing::FindRandomModel("gemma3_capped");
+  const GenerateOptions request = Greedy(testing::RandomIds(40, 7), 1);
+  const auto spread_at = [&](float cap) {
+    model.logit_cap = cap;
+    const TemporaryFile file(RandomModelBytes(model));
+    auto engine = LoadEngine(file.path(), {.precision = Precision::kExact});
+    EXPECT_TRUE(engine.ok()) << engine.status();
+    const Generated made = Generate(**engine, request);
+    EXPECT_TRUE(made.status.ok()) << made.status;
+    const auto& likely = made.tokens.front().candidates;
+    return likely.front().logprob - likely.back().logprob;
+  };
+  const float plain = spread_at(0);
+  EXPECT_LT(spread_at(8), plain);
+  EXPECT_GT(plain, 0.01f);
+  EXPECT_LT(spread_at(0.001f), 0.0021f);
+}
+
 TEST(ProductScaleTest, AScaleUndoesLargerWeightsToTheBit) {
   for (const char* name : {"llama_half", "qwen3moe_q4_0", "qwen2moe_q8_0"}) {
     RandomModel model = testing::FindRandomModel(name);
