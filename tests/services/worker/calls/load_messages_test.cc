@@ -13,7 +13,7 @@ namespace {
 using ::plimsoll::testing::FailEachAllocation;
 
 LoadReport ReportWithPlan(int64_t bytes_done) {
-  planner::MemoryPlan plan;
+  planner::MemoryPlan plan = {};
   plan.regions.resize(8);
   for (planner::Region& region : plan.regions) {
     region.name = "weights";
