@@ -60,7 +60,7 @@ struct Matrix {
     view.data = buffer.data();
     file = {};
   }
-  std::vector<std::byte> file;  // of an order that is not packed
+  std::vector<std::byte> file;  // its bytes, if they are not packed
   Buffer buffer;
   WeightMatrix view;
   int64_t file_bytes = 0;

@@ -69,6 +69,11 @@ __attribute__((constructor)) void FindCalls() {
   if (mapped != MAP_FAILED) calls = static_cast<Calls*>(mapped);
 }
 
+// The mode of a new file, the argument that only such calls of open have.
+mode_t ModeOf(int flags, va_list more) {
+  return (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(more, mode_t) : 0;
+}
+
 // Whether the call that counts here is the one that fails.
 bool Fails(std::atomic<int64_t> Calls::*which, int error) {
   if (calls == nullptr) return false;
@@ -193,8 +198,7 @@ int openat(int folder, const char* path, int flags, ...) {
   if (Fails(&Calls::opens, EMFILE)) return -1;
   va_list more;
   va_start(more, flags);
-  const mode_t mode =
-      (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(more, mode_t) : 0;
+  const mode_t mode = ModeOf(flags, more);
   va_end(more);
   return static_cast<int>(syscall(SYS_openat, folder, path, flags, mode));
 }
@@ -202,8 +206,7 @@ int openat(int folder, const char* path, int flags, ...) {
 int open(const char* path, int flags, ...) {
   va_list more;
   va_start(more, flags);
-  const mode_t mode =
-      (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(more, mode_t) : 0;
+  const mode_t mode = ModeOf(flags, more);
   va_end(more);
   return openat(AT_FDCWD, path, flags, mode);
 }
@@ -211,8 +214,7 @@ int open(const char* path, int flags, ...) {
 int open64(const char* path, int flags, ...) {
   va_list more;
   va_start(more, flags);
-  const mode_t mode =
-      (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(more, mode_t) : 0;
+  const mode_t mode = ModeOf(flags, more);
   va_end(more);
   return openat(AT_FDCWD, path, flags, mode);
 }

@@ -2,6 +2,8 @@
 #ifndef PLIMSOLL_KERNELS_CPU_PREFETCH_H_
 #define PLIMSOLL_KERNELS_CPU_PREFETCH_H_
 
+#include <cstdint>
+
 #include "hwy/base.h"
 
 namespace plimsoll::kernels::cpu {
@@ -14,6 +16,12 @@ HWY_INLINE void PrefetchToSecondCache(const void* at) {
   constexpr int kToRead = 0;
   constexpr int kSecondCache = 2;
   __builtin_prefetch(at, kToRead, kSecondCache);
+}
+
+// The same for all cache lines of the bytes from `begin` to `end`.
+HWY_INLINE void PrefetchToSecondCache(const uint8_t* begin,
+                                      const uint8_t* end) {
+  for (; begin < end; begin += 64) PrefetchToSecondCache(begin);
 }
 
 }  // namespace plimsoll::kernels::cpu

@@ -99,6 +99,10 @@ CLI::Option* AddBytesFlag(CLI::App& app, const std::string& name,
 void AddBytesListFlag(CLI::App& app, const std::string& name,
                       std::vector<int64_t>& bytes, const std::string& help);
 
+inline constexpr char kMmapHelp[] =
+    "Weights stay in the mapped file: nothing is copied, and processes share "
+    "the page cache; decoding takes up to twice as long; only on a CPU";
+
 // The value of --cpu-experts: "all", "auto", which gives nothing, or a number
 // of layers. Errors: kInvalidArgument saying what is allowed.
 absl::StatusOr<std::optional<int64_t>> ParseCpuExperts(const std::string& text);

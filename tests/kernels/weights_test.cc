@@ -153,34 +153,21 @@ TEST_P(WeightsTest, RowsMayArriveInPieces) {
 TEST_P(WeightsTest, UploadRowsRefusesWhatDoesNotFit) {
   const Buffer buffer = *backend().Allocate(1);
   const std::vector<std::byte> bytes(34 * 16);
-  EXPECT_EQ(
-      backend()
-          .UploadRows(
-              {.dtype = DType::kQ8_K, .rows = 16, .cols = 256, .bytes = bytes},
-              buffer.view())
-          .code(),
-      absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(
-      backend()
-          .UploadRows(
-              {.dtype = DType::kQ8_0, .rows = 16, .cols = 33, .bytes = bytes},
-              buffer.view())
-          .code(),
-      absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(
-      backend()
-          .UploadRows(
-              {.dtype = DType::kQ8_0, .rows = 15, .cols = 32, .bytes = bytes},
-              buffer.view())
-          .code(),
-      absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(
-      backend()
-          .UploadRows(
-              {.dtype = DType::kQ8_0, .rows = 16, .cols = 32, .bytes = bytes},
-              {buffer.data(), 34 * 16 - 1})
-          .code(),
-      absl::StatusCode::kInvalidArgument);
+  const auto code = [&](DType dtype, int64_t rows, int64_t cols,
+                        BufferView to) {
+    return backend()
+        .UploadRows(
+            {.dtype = dtype, .rows = rows, .cols = cols, .bytes = bytes}, to)
+        .code();
+  };
+  EXPECT_EQ(code(DType::kQ8_K, 16, 256, buffer.view()),
+            absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(code(DType::kQ8_0, 16, 33, buffer.view()),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(DType::kQ8_0, 15, 32, buffer.view()),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(DType::kQ8_0, 16, 32, {buffer.data(), 34 * 16 - 1}),
+            absl::StatusCode::kInvalidArgument);
 }
 
 // No rows are given: nothing is read or written.

@@ -35,7 +35,7 @@ template <class Decoder, int kRows>
 class FileSums {
  public:
   explicit HWY_INLINE FileSums(const PanelTask& task) {
-    if constexpr (Row::kScaleBytes == 0) {
+    if constexpr (kScaleBytes == 0) {
       PackScales(Row::kType, *task.rows,
                  CeilDiv(task.n_blocks, Decoder::kSubBlocks), scales_);
     }
@@ -56,37 +56,42 @@ class FileSums {
   using Row = typename Decoder::Row;
   static constexpr int64_t kBlockBytes = Decoder::kBlockBytes / kPanelRows;
   static constexpr int64_t kSubBytes = kBlockBytes / Decoder::kSubBlocks;
-  // Parts of 32 columns that have a sum each.
+  // A block of 32 columns begins with its scale, and its minimum if it has one,
+  // of this many bytes. 0: scales of larger blocks are packed.
+  static constexpr size_t kScaleBytes = Decoder::kSubBlocks > 1
+                                            ? 0
+                                            : (Row::kType == DType::kMxfp4 ? 1
+                                                                           : 2);
+  // Groups of columns that are computed together, and parts of a group that
+  // have a sum each.
+#if HWY_TARGET == HWY_AVX3_DL
+  static constexpr int64_t kTogether = Row::kSubs;
+#else
+  static constexpr int64_t kTogether = 1;
+#endif
   static constexpr int kHalves = Decoder::kHasHalfScales ? 2 : 1;
 
   // Prefetches as many bytes of the next panel as four rows of group s have.
   HWY_INLINE void PrefetchNext(const PanelTask& task, int64_t row, int64_t s) {
-#if HWY_TARGET == HWY_AVX3_DL
-    constexpr int64_t kTogether = Row::kSubs;
-#else
-    constexpr int64_t kTogether = 1;
-#endif
     const uint8_t* const next =
         task.next + (s * kPanelRows + row * kTogether) * kSubBytes;
-    for (int64_t i = 0; i < 4 * kTogether * kSubBytes; i += 64) {
-      PrefetchToSecondCache(next + i);
-    }
+    PrefetchToSecondCache(next, next + 4 * kTogether * kSubBytes);
   }
 
   // Copies the scales of block s of four rows: of row `first`, of the one
   // `step` behind it, and so on.
   HWY_INLINE void CopyScales(const uint8_t* const (&rows)[4], int first,
                              int step, int64_t s) {
-    constexpr size_t kBytes = Row::kScaleBytes;
-    if constexpr (kBytes > 0) {
-      uint8_t* to =
-          scales_ + s * kMostScaleBytes + static_cast<size_t>(first) * kBytes;
+    if constexpr (kScaleBytes > 0) {
+      uint8_t* to = scales_ + s * kMostScaleBytes +
+                    static_cast<size_t>(first) * kScaleBytes;
       for (const uint8_t* row : rows) {
-        std::memcpy(to, row, kBytes);
+        std::memcpy(to, row, kScaleBytes);
         if constexpr (Decoder::kHasMin) {
-          std::memcpy(to + kBytes * kPanelRows, row + kBytes, kBytes);
+          std::memcpy(to + kScaleBytes * kPanelRows, row + kScaleBytes,
+                      kScaleBytes);
         }
-        to += static_cast<size_t>(step) * kBytes;
+        to += static_cast<size_t>(step) * kScaleBytes;
       }
     }
   }

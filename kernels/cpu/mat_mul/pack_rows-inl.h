@@ -71,10 +71,8 @@ HWY_INLINE void PrefetchNextPanel(const PanelRows& rows, int64_t part,
                                   int64_t n_parts) {
   const int64_t bytes = rows.row_bytes * kPanelRows;
   const uint8_t* const next = rows.first + bytes;
-  const uint8_t* const end = next + bytes * (part + 1) / n_parts;
-  for (const uint8_t* at = next + bytes * part / n_parts; at < end; at += 64) {
-    PrefetchToSecondCache(at);
-  }
+  PrefetchToSecondCache(next + bytes * part / n_parts,
+                        next + bytes * (part + 1) / n_parts);
 }
 
 // Returns the columns from 32 s on as a panel whose first column is 32 s. `s`

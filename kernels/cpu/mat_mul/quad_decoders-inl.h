@@ -15,7 +15,6 @@
 #define PLIMSOLL_KERNELS_CPU_MAT_MUL_QUAD_DECODERS_INL_H_
 #endif
 
-#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -103,10 +102,6 @@ HWY_INLINE void LookUpBytes(const int8_t* table, uint8_t offset, VQ (&q)[2]) {
 template <DType kDType, int16_t kOffsetOfAll, int kSubsTogether = 1>
 struct QuadOf {
   static constexpr DType kType = kDType;
-  // A block begins with its scale, and its minimum if it has one, of so many
-  // bytes. 0: its scales are packed.
-  static constexpr size_t kScaleBytes =
-      InfoOf(kDType).block_elems == 32 ? (kDType == DType::kMxfp4 ? 1 : 2) : 0;
   static constexpr int16_t kOffset = kOffsetOfAll;
   static constexpr bool kIsWide = kOffset == 128;
   static constexpr int kSubs = kSubsTogether;

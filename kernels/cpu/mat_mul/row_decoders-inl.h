@@ -13,7 +13,6 @@
 #define PLIMSOLL_KERNELS_CPU_MAT_MUL_ROW_DECODERS_INL_H_
 #endif
 
-#include <cstddef>
 #include <cstdint>
 
 #include "base/dtype.h"
@@ -78,10 +77,6 @@ HWY_INLINE VC BitsAt(const uint8_t* from, int bit, int16_t worth) {
 template <DType kDType, int16_t kOffsetOfAll = 0>
 struct RowOf {
   static constexpr DType kType = kDType;
-  // A block begins with its scale, and its minimum if it has one, of so many
-  // bytes. 0: its scales are packed.
-  static constexpr size_t kScaleBytes =
-      InfoOf(kDType).block_elems == 32 ? (kDType == DType::kMxfp4 ? 1 : 2) : 0;
   static constexpr int16_t kOffset = kOffsetOfAll;
   static constexpr bool IsUpper(int64_t /*sub*/) { return false; }
 };

@@ -229,10 +229,7 @@ void AddDraftFlags(CLI::App& app, LoadFlags* flags, const std::string& group) {
 
 // Flags about where weights lie, in the help's `group`.
 void AddWeightFlags(CLI::App& app, LoadFlags* flags, const std::string& group) {
-  app.add_flag("--mmap", flags->mmap_weights,
-               "Weights stay in the mapped file: nothing is copied, and "
-               "processes share the page cache; decoding takes up to twice as "
-               "long; only on a CPU")
+  app.add_flag("--mmap", flags->mmap_weights, services::kMmapHelp)
       ->group(group);
   const auto parse_tables = [](absl::string_view text) -> absl::StatusOr<bool> {
     if (text == "host" || text == "device") return text == "host";

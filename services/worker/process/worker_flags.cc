@@ -76,10 +76,7 @@ void AddSizeFlags(CLI::App& app, planner::LoadOptions& load) {
 
 // Flags that say where a model's weights lie, and how its KV cache is stored.
 void AddStorageFlags(CLI::App& app, planner::LoadOptions& load) {
-  app.add_flag("--mmap", load.engine.mmap_weights,
-               "Weights stay in the mapped file: nothing is copied, and "
-               "processes share the page cache; decoding takes up to twice as "
-               "long; only on a CPU");
+  app.add_flag("--mmap", load.engine.mmap_weights, kMmapHelp);
   app.add_option_function<std::string>(
          "--tables",
          [&load](const std::string& home) {
