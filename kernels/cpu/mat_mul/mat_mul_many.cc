@@ -72,8 +72,6 @@ static_assert(kSlabBlocks % kChunkBlocks == 0);
 constexpr int64_t SlabBlocks(int64_t n_groups) {
   return kTileGroups * kSlabBlocks / n_groups / kChunkBlocks * kChunkBlocks;
 }
-// Weights are prefetched so far ahead: a chunk with four bits a weight.
-constexpr int64_t kAheadBytes = 2304;
 constexpr int kPairs = 16;  // in a block's columns
 constexpr int kGroups = kPairs / 2;
 
@@ -103,39 +101,100 @@ HWY_INLINE VI AddProducts(VI sum, VS a, VS b) {
   return VI{_mm512_dpwssd_epi32(sum.raw, a.raw, b.raw)};
 }
 
+// Panels that are multiplied together.
+using PanelPair = std::array<PanelData, kGroupPanels>;
+
+// Decodes block s of a panel's part into a chunk.
 template <class Form>
-void DecodeChunk(const PanelData& panel, int64_t first, int64_t n_blocks,
-                 size_t to_panel, Chunk& chunk) {
+HWY_INLINE void DecodeBlock(const PanelData& part, int64_t s, size_t to_panel,
+                            Chunk& chunk) {
   using Decoder = typename Form::Decoder;
-  PartBuffer buffer;
-  const PanelData part = PartOf(panel, first, buffer);
-  for (int64_t s = 0; s < n_blocks; ++s) {
-    const auto at = ColumnsAt<Decoder>(part, s);
-    PrefetchAhead<Decoder>(at, kAheadBytes);
-    Scales scales;
-    Decoder::LoadScales(at, scales);
-    for (int half = 0; half < Form::kHalves; ++half) {
-      StoreRows16(scales.d[half], chunk.scales[s][half][to_panel]);
-      if constexpr (Decoder::kHasMin) {
-        StoreRows16(scales.m[half], chunk.mins[s][half][to_panel]);
-      }
-    }
-    Pairs pairs[kPairs];
-    for (int i = 0; i < kPairs / 2; ++i) {
-      Decoder::Decode(at, i, pairs[i], pairs[i + kPairs / 2]);
-    }
-    if constexpr (Form::kCross > 0) {
-      VI cross = hn::Zero(DI());
-      for (int g = 0; g < Form::kCross; ++g) {
-        cross = AddProducts(cross, pairs[2 * g].v[0], pairs[2 * g + 1].v[0]);
-      }
-      hn::Store(hn::Neg(cross), DI(), chunk.minus_cross[s][to_panel]);
-    }
-    for (int i = 0; i < kPairs; ++i) {
-      hn::Store(pairs[i].v[0], DS(), chunk.pairs[s][i][to_panel]);
+  const auto at = ColumnsAt<Decoder>(part, s);
+  Scales scales;
+  Decoder::LoadScales(at, scales);
+  for (int half = 0; half < Form::kHalves; ++half) {
+    StoreRows16(scales.d[half], chunk.scales[s][half][to_panel]);
+    if constexpr (Decoder::kHasMin) {
+      StoreRows16(scales.m[half], chunk.mins[s][half][to_panel]);
     }
   }
+  Pairs pairs[kPairs];
+  for (int i = 0; i < kPairs / 2; ++i) {
+    Decoder::Decode(at, i, pairs[i], pairs[i + kPairs / 2]);
+  }
+  if constexpr (Form::kCross > 0) {
+    VI cross = hn::Zero(DI());
+    for (int g = 0; g < Form::kCross; ++g) {
+      cross = AddProducts(cross, pairs[2 * g].v[0], pairs[2 * g + 1].v[0]);
+    }
+    hn::Store(hn::Neg(cross), DI(), chunk.minus_cross[s][to_panel]);
+  }
+  for (int i = 0; i < kPairs; ++i) {
+    hn::Store(pairs[i].v[0], DS(), chunk.pairs[s][i][to_panel]);
+  }
 }
+
+// Prefetches the next chunk of weights, a few lines at each step of a chunk's
+// products. If all lines were asked for at once, each would wait for the
+// others.
+class NextChunk {
+ public:
+  // The next chunk begins at block `first` of `panels`. There are `n_steps`
+  // steps.
+  NextChunk(const PanelPair& panels, int64_t first, int64_t n_steps) {
+    if (panels[0].IsInFileOrder()) return;  // PartOf prefetches such panels
+    const DTypeInfo& info = InfoOf(panels[0].dtype);
+    const bool is_split = panels[0].low != nullptr;
+    const int64_t block_bytes =
+        is_split ? kHighPartBytes
+                 : info.block_bytes * kPanelRows * 32 / info.block_elems;
+    const int64_t low_bytes = is_split ? kNibblesBytes : 0;
+    low_begin_ = kChunkBlocks * block_bytes;
+    end_ = low_begin_ + kChunkBlocks * low_bytes;
+    step_ = CeilDiv(CeilDiv(end_, kLine), n_steps) * kLine;
+    for (size_t p = 0; p < kGroupPanels; ++p) {
+      blocks_[p] = panels[p].blocks + first * block_bytes;
+      if (is_split) low_[p] = panels[p].low + first * low_bytes;
+    }
+  }
+
+  HWY_INLINE void Step() {
+    const int64_t step_end = std::min(at_ + step_, end_);
+    for (; at_ < step_end; at_ += kLine) {
+      for (size_t p = 0; p < kGroupPanels; ++p) {
+        hwy::Prefetch(at_ < low_begin_ ? blocks_[p] + at_
+                                       : low_[p] + (at_ - low_begin_));
+      }
+    }
+  }
+
+ private:
+  static constexpr int64_t kLine = 64;
+  // The bytes of both panels are counted together: [0, low_begin_) are blocks,
+  // and [low_begin_, end_) are low parts.
+  const uint8_t* blocks_[kGroupPanels] = {};
+  const uint8_t* low_[kGroupPanels] = {};
+  int64_t low_begin_ = 0;
+  int64_t end_ = 0;
+  int64_t step_ = 0;
+  int64_t at_ = 0;
+};
+
+// A chunk that is decoded and multiplied.
+struct ChunkTask {
+  const PanelPair& parts;  // their first block is the chunk's first
+  int64_t first;           // the chunk's first block in its panels
+  int64_t n_blocks;
+  NextChunk& next;
+  Chunk& chunk;
+
+  template <class Form>
+  HWY_INLINE void Decode(int64_t s) const {
+    for (size_t p = 0; p < kGroupPanels; ++p) {
+      DecodeBlock<Form>(parts[p], s, p, chunk);
+    }
+  }
+};
 
 // A block of a group of kRows rows (row_groups.h).
 template <int kRows>
@@ -191,11 +250,16 @@ HWY_INLINE void AddSums(const Chunk& chunk, int64_t s, int half,
   }
 }
 
-// totals[m] += the chunk times row m of a group, whose first block is at
-// `group`; `is_first` sets them.
-template <class Form, int kRows>
-void MultiplyChunk(const Chunk& chunk, int64_t n_blocks, const uint8_t* group,
-                   bool is_first, Totals* totals) {
+// totals[m] += the chunk times row m of a group, whose first block of the chunk
+// is at `group`; the first chunk of a panel sets them. With kDecodes, the chunk
+// is decoded, each block beside the products of the block before: decoding
+// keeps other units busy than products do.
+template <class Form, int kRows, bool kDecodes>
+void MultiplyChunk(const ChunkTask& task, const uint8_t* group,
+                   Totals* totals) {
+  const Chunk& chunk = task.chunk;
+  const bool is_first = task.first == 0;
+  if constexpr (kDecodes) task.template Decode<Form>(0);
   VF acc[kRows][kGroupPanels];
   HWY_UNROLL(8)
   for (int m = 0; m < kRows; ++m) {
@@ -204,7 +268,9 @@ void MultiplyChunk(const Chunk& chunk, int64_t n_blocks, const uint8_t* group,
       acc[m][p] = is_first ? hn::Zero(DF()) : hn::Load(DF(), totals[m][p]);
     }
   }
-  for (int64_t s = 0; s < n_blocks; ++s) {
+  for (int64_t s = 0; s < task.n_blocks; ++s) {
+    task.next.Step();
+    if (kDecodes && s + 1 < task.n_blocks) task.template Decode<Form>(s + 1);
     const RowBlock<kRows> a = {group + s * RowBlock<kRows>::kBytes};
     HWY_UNROLL(2)
     for (int half = 0; half < Form::kHalves; ++half) {
@@ -295,48 +361,63 @@ struct Tile {
   int64_t EndRow() const { return groups.RowAt(first_group + n_groups); }
 };
 
-// Panels that are multiplied together.
-using PanelPair = std::array<PanelData, kGroupPanels>;
+// totals[m] += the chunk times row m of a group of `n` rows.
+template <class Form, bool kDecodes>
+void MultiplyGroup(const ChunkTask& task, int64_t n, const uint8_t* group,
+                   Totals* totals) {
+  switch (n) {
+    case 6:
+      return MultiplyChunk<Form, 6, kDecodes>(task, group, totals);
+    case 5:
+      return MultiplyChunk<Form, 5, kDecodes>(task, group, totals);
+    default:  // 4: grouped rows never make smaller groups
+      return MultiplyChunk<Form, 4, kDecodes>(task, group, totals);
+  }
+}
 
-// totals[m] += the chunk, whose first block is `first`, times row m of a tile.
+// totals[m] += the chunk times row m of a tile. The first group decodes it.
 template <class Form>
-void MultiplyRows(const MatMulArgs& args, const Tile& tile, const Chunk& chunk,
-                  int64_t first, int64_t n_blocks, Totals* totals) {
-  const bool is_first = first == 0;
+void MultiplyRows(const MatMulArgs& args, const Tile& tile,
+                  const ChunkTask& task, Totals* totals) {
   for (int64_t i = 0; i < tile.n_groups; ++i) {
     const int64_t group = tile.first_group + i;
     const int64_t n = tile.groups.RowsOf(group);
     const auto* at = reinterpret_cast<const uint8_t*>(args.packed) +
                      tile.groups.RowAt(group) * PackedRowBytes(args.w.cols) +
-                     first * n * kActivationBlockBytes;
-    switch (n) {
-      case 6:
-        MultiplyChunk<Form, 6>(chunk, n_blocks, at, is_first, totals);
-        break;
-      case 5:
-        MultiplyChunk<Form, 5>(chunk, n_blocks, at, is_first, totals);
-        break;
-      default:  // 4: grouped rows never make smaller groups
-        MultiplyChunk<Form, 4>(chunk, n_blocks, at, is_first, totals);
-        break;
+                     task.first * n * kActivationBlockBytes;
+    if (i == 0) {
+      MultiplyGroup<Form, true>(task, n, at, totals);
+    } else {
+      MultiplyGroup<Form, false>(task, n, at, totals);
     }
     totals += n;
   }
 }
 
-// totals[m] += columns [32 begin, 32 end) of two panels times row m of a tile.
-// The second panel may be the first again.
+// Columns [32 begin, 32 end) of two panels. The second panel may be the first
+// again.
+struct Slab {
+  PanelPair panels;
+  int64_t begin;
+  int64_t end;
+};
+
+// totals[m] += a slab times row m of a tile. The slab `next` comes after it.
 template <class Form>
-void MultiplySlab(const MatMulArgs& args, const Tile& tile,
-                  const PanelPair& panels, int64_t begin, int64_t end,
-                  Totals* totals) {
+void MultiplySlab(const MatMulArgs& args, const Tile& tile, const Slab& slab,
+                  const Slab& next, Totals* totals) {
   Chunk chunk;
-  for (int64_t s = begin; s < end; s += kChunkBlocks) {
-    const int64_t n_blocks = std::min(kChunkBlocks, end - s);
-    for (size_t p = 0; p < kGroupPanels; ++p) {
-      DecodeChunk<Form>(panels[p], s, n_blocks, p, chunk);
-    }
-    MultiplyRows<Form>(args, tile, chunk, s, n_blocks, totals);
+  for (int64_t s = slab.begin; s < slab.end; s += kChunkBlocks) {
+    const int64_t n_blocks = std::min(kChunkBlocks, slab.end - s);
+    const int64_t n_steps = tile.n_groups * n_blocks;
+    NextChunk next_chunk = s + n_blocks < slab.end
+                               ? NextChunk(slab.panels, s + n_blocks, n_steps)
+                               : NextChunk(next.panels, next.begin, n_steps);
+    PartBuffer buffers[kGroupPanels];
+    const PanelPair parts = {PartOf(slab.panels[0], s, buffers[0]),
+                             PartOf(slab.panels[1], s, buffers[1])};
+    MultiplyRows<Form>(args, tile, {parts, s, n_blocks, next_chunk, chunk},
+                       totals);
   }
 }
 
@@ -345,20 +426,29 @@ using TileTotals =
     Totals[kRangePanels / kGroupPanels][kTileGroups * kGroupRows];
 
 // totals[i][m] = pair of panels i times row m of a tile, for the `n_pairs`
-// pairs that `panels_of(i, is_last)` returns. `is_last` is true when no columns
-// are left after these.
-template <class Form, class PanelsOf>
+// pairs that `panels_of(i)` returns. `before_last(i)` is called before the last
+// columns of a pair are multiplied.
+template <class Form, class PanelsOf, class BeforeLast>
 HWY_INLINE void MultiplyPairs(const MatMulArgs& args, const Tile& tile,
                               int64_t n_pairs, PanelsOf panels_of,
-                              TileTotals& totals) {
+                              BeforeLast before_last, TileTotals& totals) {
   const int64_t n_blocks = args.w.cols / 32;
   const int64_t slab_blocks = SlabBlocks(tile.n_groups);
-  for (int64_t s = 0; s < n_blocks; s += slab_blocks) {
-    const int64_t slab_end = std::min(s + slab_blocks, n_blocks);
-    for (int64_t i = 0; i < n_pairs; ++i) {
-      MultiplySlab<Form>(args, tile, panels_of(i, slab_end == n_blocks), s,
-                         slab_end, totals[i]);
-    }
+  // Slabs are counted column by column, and the pairs of each column in order.
+  // The one behind the last belongs to the pair that another task begins with.
+  const int64_t n_slabs = CeilDiv(n_blocks, slab_blocks) * n_pairs;
+  const auto slab_of = [&](int64_t i) {
+    const bool is_behind = i == n_slabs;
+    const int64_t begin = is_behind ? 0 : i / n_pairs * slab_blocks;
+    return Slab{panels_of(is_behind ? n_pairs : i % n_pairs), begin,
+                std::min(begin + slab_blocks, n_blocks)};
+  };
+  Slab slab = slab_of(0);
+  for (int64_t i = 0; i < n_slabs; ++i) {
+    if (slab.end == n_blocks) before_last(i % n_pairs);
+    const Slab next = slab_of(i + 1);
+    MultiplySlab<Form>(args, tile, slab, next, totals[i % n_pairs]);
+    slab = next;
   }
 }
 
@@ -370,16 +460,18 @@ void MultiplyTile(const MatMulArgs& args, const Tile& tile, int64_t begin,
   HWY_ALIGN TileTotals totals;
   const int64_t first_row = tile.FirstRow();
   const int64_t end_row = tile.EndRow();
-  const auto panels_of = [&](int64_t i, bool is_last) {
+  const auto panels_of = [&](int64_t i) {
     const int64_t p = begin + i * kGroupPanels;
-    if (is_last) AskForOutputs(args, first_row, end_row, p);
     // A last panel without a partner is multiplied twice; the second result is
     // not used.
     return PanelPair{PanelOf(args.w, p),
-                     PanelOf(args.w, std::min(p + 1, end - 1))};
+                     PanelOf(args.w, p + 1 == end ? p : p + 1)};
+  };
+  const auto ask_for_outputs = [&](int64_t i) {
+    AskForOutputs(args, first_row, end_row, begin + i * kGroupPanels);
   };
   MultiplyPairs<Form>(args, tile, CeilDiv(end - begin, kGroupPanels), panels_of,
-                      totals);
+                      ask_for_outputs, totals);
   for (int64_t m = first_row; m < end_row; ++m) {
     for (int64_t p = begin; p < end; ++p) {
       const int64_t i = p - begin;
@@ -398,12 +490,13 @@ template <class Form>
 void MultiplyGatedTile(const GatedMatMulArgs& args, std::byte* packed,
                        const Tile& tile, int64_t begin, int64_t end) {
   HWY_ALIGN TileTotals totals;
-  const auto panels_of = [&](int64_t i, bool /*is_last*/) {
+  const auto panels_of = [&](int64_t i) {
     const WeightMatrix& w = i % 2 == 0 ? args.gate.w : args.up.w;
     const int64_t p = begin + i / 2 * kGroupPanels;
     return PanelPair{PanelOf(w, p), PanelOf(w, p + 1)};
   };
-  MultiplyPairs<Form>(args.gate, tile, end - begin, panels_of, totals);
+  MultiplyPairs<Form>(
+      args.gate, tile, end - begin, panels_of, [](int64_t) {}, totals);
   const VF gate_scale = hn::Set(DF(), args.gate.w.HostScale());
   const VF up_scale = hn::Set(DF(), args.up.w.HostScale());
   const PackActivationsArgs to = {nullptr, args.gate.n_rows, args.gate.w.rows,
