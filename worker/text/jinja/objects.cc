@@ -380,8 +380,10 @@ absl::StatusOr<bool> Loop::HasChanged(Evaluator& evaluator, Value values) {
 
 void Loop::Release() {
   scope_ = nullptr;
-  before_ = current_ = last_changed_ = std::nullopt;
-  after_ = std::nullopt;
+  before_.reset();
+  current_.reset();
+  last_changed_.reset();
+  after_.reset();
 }
 
 }  // namespace plimsoll::worker::jinja
