@@ -70,30 +70,11 @@ class FileSums {
   static constexpr int64_t kTogether = 1;
 #endif
   static constexpr int kHalves = Decoder::kHasHalfScales ? 2 : 1;
-
   // Prefetches as many bytes of the next panel as four rows of group s have.
   HWY_INLINE void PrefetchNext(const PanelTask& task, int64_t row, int64_t s) {
     const uint8_t* const next =
         task.next + (s * kPanelRows + row * kTogether) * kSubBytes;
     PrefetchToSecondCache(next, next + 4 * kTogether * kSubBytes);
-  }
-
-  // Copies the scales of block s of four rows: of row `first`, of the one
-  // `step` behind it, and so on.
-  HWY_INLINE void CopyScales(const uint8_t* const (&rows)[4], int first,
-                             int step, int64_t s) {
-    if constexpr (kScaleBytes > 0) {
-      uint8_t* to = scales_ + s * kMostScaleBytes +
-                    static_cast<size_t>(first) * kScaleBytes;
-      for (const uint8_t* row : rows) {
-        std::memcpy(to, row, kScaleBytes);
-        if constexpr (Decoder::kHasMin) {
-          std::memcpy(to + kScaleBytes * kPanelRows, row + kScaleBytes,
-                      kScaleBytes);
-        }
-        to += static_cast<size_t>(step) * kScaleBytes;
-      }
-    }
   }
 
   static HWY_INLINE const int16_t* Activations(const PanelTask& task, int64_t s,
@@ -107,6 +88,37 @@ class FileSums {
     for (int64_t s = 0; s < task.n_blocks; s += Row::kSubs) Compute(task, s);
   }
 
+  // Copies the scales of block s, which is `at` bytes behind those of `rows`,
+  // and its minima if it has some, which follow the scales.
+  HWY_INLINE void CopyScales(const RowBlocks& rows, int64_t at, int64_t s) {
+    const hn::FixedTag<int32_t, 4> d4;
+    const hn::FixedTag<int32_t, 8> d8;
+    const auto four = [&](int64_t r) HWY_ATTR {
+      int32_t words[4];
+      for (int64_t i = 0; i < 4; ++i) {
+        std::memcpy(words + i, rows[r + i] + at, 4);
+      }
+      return hn::Vec<decltype(d4)>{
+          _mm_setr_epi32(words[0], words[1], words[2], words[3])};
+    };
+    const VI all = hn::Combine(DI(), hn::Combine(d8, four(12), four(8)),
+                               hn::Combine(d8, four(4), four(0)));
+    uint8_t* const to = scales_ + s * kMostScaleBytes;
+    if constexpr (kScaleBytes == 1) {
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+                       _mm512_cvtepi32_epi8(all.raw));
+    } else {
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                          _mm512_cvtepi32_epi16(all.raw));
+    }
+    if constexpr (Decoder::kHasMin) {
+      static_assert(kScaleBytes == 2);
+      _mm256_storeu_si256(
+          reinterpret_cast<__m256i*>(to + kScaleBytes * kPanelRows),
+          _mm512_cvtepi32_epi16(hn::ShiftRight<16>(all).raw));
+    }
+  }
+
   // The activations of 32 columns as bytes, the same for each row of a quad:
   // an activation is 256 high + low.
   struct SplitActivations {
@@ -114,25 +126,25 @@ class FileSums {
     VQ low[2];
     VI begin[kHalves];  // what is added for kOffset
   };
-  // Copies the first two blocks of 128 bits to all blocks of a vector each.
-  static HWY_INLINE void RepeatHalves(VQ v, VQ (&to)[2]) {
-    to[0].raw = _mm512_shuffle_i64x2(v.raw, v.raw, 0x00);
-    to[1].raw = _mm512_shuffle_i64x2(v.raw, v.raw, 0x55);
+  // The first or the last 16 low bytes of 32 activations, or the high bytes,
+  // for each row of a quad.
+  static HWY_INLINE VQ RepeatBytes(VQ values, int first) {
+    HWY_ALIGN static constexpr uint8_t kEven[16] = {
+        0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30};
+    const VQ index = hn::Add(hn::LoadDup128(DQ(), kEven),
+                             hn::Set(DQ(), static_cast<uint8_t>(first)));
+    return VQ{_mm512_permutexvar_epi8(index.raw, values.raw)};
   }
   static HWY_INLINE void Split(const int16_t* values, SplitActivations& to) {
     const hn::FixedTag<int16_t, 32> d;
-    const hn::FixedTag<uint8_t, 32> d_bytes;
-    const auto words =
-        hn::BitCast(hn::FixedTag<uint16_t, 32>(), hn::LoadU(d, values));
-    const auto low = hn::TruncateTo(d_bytes, words);
-    const auto high = hn::TruncateTo(d_bytes, hn::ShiftRight<8>(words));
-    RepeatHalves(hn::Combine(DQ(), low, low), to.low);
-    RepeatHalves(hn::Combine(DQ(), high, high), to.high);
+    const auto words = hn::LoadU(d, values);
+    for (int h = 0; h < 2; ++h) {
+      to.low[h] = RepeatBytes(hn::BitCast(DQ(), words), 32 * h);
+      to.high[h] = RepeatBytes(hn::BitCast(DQ(), words), 32 * h + 1);
+    }
     if constexpr (Row::kOffset != 0) {
       // All of an activation is taken off, or only its high part.
-      const auto of = Row::kIsWide
-                          ? hn::AndNot(hn::Set(d, 255), hn::BitCast(d, words))
-                          : hn::BitCast(d, words);
+      const auto of = Row::kIsWide ? hn::AndNot(hn::Set(d, 255), words) : words;
       const VI lanes{_mm512_dpwssd_epi32(
           _mm512_setzero_si512(), of.raw,
           hn::Set(d, static_cast<int16_t>(-Row::kOffset)).raw)};
@@ -154,24 +166,20 @@ class FileSums {
   static HWY_INLINE void MultiplyQuad(const VQ (&w)[2],
                                       const SplitActivations& a,
                                       VI (&sums)[kHalves]) {
-    VI high[kHalves];
-    VI low[kHalves];
+    for (VI& sum : sums) sum = hn::Zero(DI());
+    for (int h = 0; h < 2; ++h) {
+      VI& sum = sums[h * kHalves / 2];
+      sum.raw = _mm512_dpbusd_epi32(sum.raw, w[h].raw, a.high[h].raw);
+    }
     for (int h = 0; h < kHalves; ++h) {
-      high[h] = hn::Zero(DI());
-      low[h] = a.begin[h];
+      sums[h] = hn::Add(hn::ShiftLeft<8>(sums[h]), a.begin[h]);
     }
     for (int h = 0; h < 2; ++h) {
       // The other factor of a product has a sign: low bytes have none.
       const VQ as_signed =
           Row::kIsWide ? hn::Xor(w[h], hn::Set(DQ(), uint8_t{128})) : w[h];
-      VI& high_sum = high[h * kHalves / 2];
-      VI& low_sum = low[h * kHalves / 2];
-      high_sum.raw = _mm512_dpbusd_epi32(high_sum.raw, w[h].raw, a.high[h].raw);
-      low_sum.raw =
-          _mm512_dpbusd_epi32(low_sum.raw, a.low[h].raw, as_signed.raw);
-    }
-    for (int h = 0; h < kHalves; ++h) {
-      sums[h] = hn::Add(hn::ShiftLeft<8>(high[h]), low[h]);
+      VI& sum = sums[h * kHalves / 2];
+      sum.raw = _mm512_dpbusd_epi32(sum.raw, a.low[h].raw, as_signed.raw);
     }
   }
 
@@ -185,6 +193,7 @@ class FileSums {
       }
     }
     const int64_t at = s / Decoder::kSubBlocks * kBlockBytes;
+    if constexpr (kScaleBytes > 0) CopyScales(*task.rows, at, s);
     VI quads[kSubs][kRows][4][kHalves];
     HWY_UNROLL(1)
     for (int i = 0; i < 4; ++i) {
@@ -193,7 +202,6 @@ class FileSums {
       const QuadRows rows = {
           {all[i] + at, all[i + 4] + at, all[i + 8] + at, all[i + 12] + at}};
       PrefetchNext(task, 4 * i, s);
-      CopyScales(rows.rows, i, 4, s);
       VQ w[kSubs][2];
       Row::At(rows, s % Decoder::kSubBlocks, w);
       HWY_UNROLL(4)
@@ -214,6 +222,23 @@ class FileSums {
     }
   }
 #else
+  // Copies the scales of block s of four rows, of which `first` is the first.
+  HWY_INLINE void CopyScales(const uint8_t* const (&rows)[4], int first,
+                             int64_t s) {
+    if constexpr (kScaleBytes > 0) {
+      uint8_t* to = scales_ + s * kMostScaleBytes +
+                    static_cast<size_t>(first) * kScaleBytes;
+      for (const uint8_t* row : rows) {
+        std::memcpy(to, row, kScaleBytes);
+        if constexpr (Decoder::kHasMin) {
+          std::memcpy(to + kScaleBytes * kPanelRows, row + kScaleBytes,
+                      kScaleBytes);
+        }
+        to += kScaleBytes;
+      }
+    }
+  }
+
   // Sums of columns of one row: all lanes together are the sum.
   using DP = hn::RepartitionToWide<DC>;
   using VP = hn::Vec<DP>;
@@ -270,7 +295,7 @@ class FileSums {
       const uint8_t* const rows[4] = {all[r] + at, all[r + 1] + at,
                                       all[r + 2] + at, all[r + 3] + at};
       PrefetchNext(task, r, s);
-      CopyScales(rows, static_cast<int>(r), 1, s);
+      CopyScales(rows, static_cast<int>(r), s);
       VP of_rows[kRows][kHalves][4];
       HWY_UNROLL(4)
       for (int i = 0; i < 4; ++i) {

@@ -17,6 +17,7 @@
 #include "kernels/cpu/mat_mul/pack_rows-inl.h"
 #include "kernels/cpu/mat_mul/pack_weights.h"
 #include "kernels/cpu/mat_mul/panel-inl.h"
+#include "kernels/cpu/mat_mul/quad_rows-inl.h"
 #include "kernels/quant/grid_form.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -81,6 +82,59 @@ HWY_INLINE void TransposeUnits(const RowBlocks& block, int64_t from, int64_t n,
       }
     }
   }
+}
+
+#if HWY_TARGET == HWY_AVX3_DL
+// How 16 bytes of each of 16 rows become units of all rows, one unit after
+// another: `n_pairs` units of two bytes, and bytes. A vector takes byte
+// index[v][j] of eight rows: of the first eight, or of the last where bit j of
+// is_last[v] is set.
+struct ByteOrder {
+  explicit constexpr ByteOrder(int n_pairs) {
+    for (int at = 0; at < 256; ++at) {
+      const bool is_pair = at < n_pairs * 2 * kPanelRows;
+      const int size = is_pair ? 2 : 1;
+      const int unit = at / (size * 16) * size;
+      const int row = at % (size * 16) / size;
+      index[at / 64][at % 64] =
+          static_cast<uint8_t>(row % 8 * 16 + unit + at % size);
+      if (row >= 8) is_last[at / 64] |= uint64_t{1} << at % 64;
+    }
+  }
+  uint8_t index[4][64] = {};
+  uint64_t is_last[4] = {};
+};
+
+// Stores the units of 16 bytes of each row from the byte `from` on.
+template <int kPairs>
+HWY_INLINE void TransposeBytes(const RowBlocks& block, int64_t from,
+                               uint8_t* to) {
+  alignas(64) static constexpr ByteOrder kOrder(kPairs);
+  VQ rows[4];
+  for (int i = 0; i < 4; ++i) {
+    const int r = 4 * i;
+    rows[i] =
+        LoadQuad({{block[r], block[r + 1], block[r + 2], block[r + 3]}}, from);
+  }
+  for (int v = 0; v < 4; ++v) {
+    const VQ index = hn::Load(DQ(), kOrder.index[v]);
+    const __m512i first =
+        _mm512_permutex2var_epi8(rows[0].raw, index.raw, rows[1].raw);
+    const __m512i last =
+        _mm512_permutex2var_epi8(rows[2].raw, index.raw, rows[3].raw);
+    const VQ both{_mm512_mask_mov_epi8(first, kOrder.is_last[v], last)};
+    hn::StoreU(both, DQ(), to + v * 64);
+  }
+}
+#endif
+
+// to[b][r] = byte `from` + b of row r, for 16 bytes.
+HWY_INLINE void PlaceBytes(const RowBlocks& block, int64_t from, uint8_t* to) {
+#if HWY_TARGET == HWY_AVX3_DL
+  TransposeBytes<0>(block, from, to);
+#else
+  TransposeUnits<uint8_t>(block, from, 16, to);
+#endif
 }
 
 // Transposes `n` pairs of bytes, a multiple of 8, from the byte `from` on.
@@ -173,9 +227,13 @@ HWY_INLINE void PlaceFifths(const RowBlocks& block, int64_t from,
 // Places what Q4_K and Q5_K share: both scales and the twelve bytes of six-bit
 // ones. Four more bytes of each row follow them, which the caller overwrites.
 HWY_INLINE void PlaceScales6(const RowBlocks& block, uint8_t* out) {
+#if HWY_TARGET == HWY_AVX3_DL
+  TransposeBytes<2>(block, 0, out);
+#else
   PlaceUnit<2>(block, 0, out);
   PlaceUnit<2>(block, 2, out + 32);
-  TransposeUnits<uint8_t>(block, 4, 16, out + 64);
+  PlaceBytes(block, 4, out + 64);
+#endif
 }
 
 HWY_INLINE void PackQ4K(const RowBlocks& block, uint8_t* out) {
@@ -239,7 +297,7 @@ HWY_INLINE auto HighBitsOfQ3K(const uint8_t (*s)[kPanelRows], int k) {
 HWY_INLINE void PackScalesOfQ3K(const RowBlocks& block, uint8_t* out) {
   // The block ends two bytes after the scales' begin and 16 bytes.
   uint8_t bytes[16][kPanelRows];
-  TransposeUnits<uint8_t>(block, 94, 16, bytes[0]);
+  PlaceBytes(block, 94, bytes[0]);
   const auto* const s = bytes + 2;
   for (int j = 0; j < 4; ++j, out += kPanelRows) {
     for (int k = 2 * j; k < 2 * j + 2; ++k) {
@@ -329,7 +387,7 @@ HWY_INLINE int64_t PlaceScales(DType dtype, const RowBlocks& block,
       return 256;
     case DType::kQ6_K:
       PlaceUnit<2>(block, 208, out);
-      TransposeUnits<uint8_t>(block, 192, 16, out + 32);
+      PlaceBytes(block, 192, out + 32);
       return 288;
     case DType::kIq4Xs:
       PlaceUnit<2>(block, 0, out);
@@ -345,7 +403,7 @@ HWY_INLINE int64_t PlaceScales(DType dtype, const RowBlocks& block,
     case DType::kQ2_K:
       PlaceUnit<2>(block, 80, out);
       PlaceUnit<2>(block, 82, out + 32);
-      TransposeUnits<uint8_t>(block, 0, 16, out + 64);
+      PlaceBytes(block, 0, out + 64);
       return 320;
     case DType::kTq1_0:
       PlaceUnit<2>(block, 52, out);

@@ -1,12 +1,11 @@
 // Decoders of rows in the file's order for AVX-512 with VNNI, for products of
 // few activation rows. Included once per instruction path.
 //
-// A quad is a vector with 16 bytes of each of four rows, a block of 128 bits
-// for each row. At(rows, sub, q) gives the values of kSubs groups of 32 columns
-// from group `sub` of a block on: q[j][0] are the first 16 columns of group
-// sub + j, q[j][1] the others. They are bytes without a sign, from which a
-// product takes kOffset off by itself: what is stored is value + kOffset.
-// kIsWide tells that they need all eight bits, so that kOffset is 128.
+// At(rows, sub, q) gives the values of kSubs groups of 32 columns of a quad
+// (quad_rows-inl.h) from group `sub` of a block on: q[j][0] are the first 16
+// columns of group sub + j, q[j][1] the others. They are bytes without a sign,
+// from which a product takes kOffset off by itself: what is stored is value +
+// kOffset. kIsWide tells that they need all eight bits, so that kOffset is 128.
 #if defined(PLIMSOLL_KERNELS_CPU_MAT_MUL_QUAD_DECODERS_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_KERNELS_CPU_MAT_MUL_QUAD_DECODERS_INL_H_
@@ -21,30 +20,13 @@
 #include "base/dtype.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/mat_mul/panel-inl.h"
+#include "kernels/cpu/mat_mul/quad_rows-inl.h"
 #include "kernels/quant/tables.h"
 
 // Attributes without a function would be an error on other paths.
 #if HWY_TARGET == HWY_AVX3_DL
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
-static_assert(HWY_HAVE_SCALABLE == 0, "a quad's vector has 64 bytes");
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
-
-using DQ = hn::FixedTag<uint8_t, 64>;
-using VQ = hn::Vec<DQ>;
-
-// The blocks of a quad's rows.
-struct QuadRows {
-  const uint8_t* rows[4];
-};
-
-HWY_INLINE VQ LoadQuad(const QuadRows& blocks, int64_t at) {
-  const hn::FixedTag<uint8_t, 16> d;
-  const hn::FixedTag<uint8_t, 32> d2;
-  const auto load = [&](int i)
-                        HWY_ATTR { return hn::LoadU(d, blocks.rows[i] + at); };
-  return hn::Combine(DQ(), hn::Combine(d2, load(3), load(2)),
-                     hn::Combine(d2, load(1), load(0)));
-}
 
 HWY_INLINE VQ LowNibbles(VQ v) { return hn::And(v, hn::Set(DQ(), 15)); }
 HWY_INLINE VQ ShiftBytes(VQ v, int bits) {
