@@ -36,6 +36,10 @@ absl::Status ModelMapping::Add(std::shared_ptr<const OpenFile> file,
   void* const data =
       mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file->descriptor(), 0);
   if (data == MAP_FAILED) return MapError(errno);
+  // With huge pages, products read a mapped file faster. A file system that has
+  // large folios gives them to what is read from now on; for others, this asks
+  // for nothing.
+  (void)madvise(data, size, MADV_HUGEPAGE);
   files_.push_back(
       {std::move(file), offset, {static_cast<const std::byte*>(data), size}});
   return absl::OkStatus();
