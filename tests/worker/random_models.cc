@@ -226,10 +226,11 @@ const std::vector<RandomModel>& FamilyModels() {
     grids.dim = 256;
     grids.head_dim = 64;
     grids.ffn_dim = 512;
-    grids.types = {{"token_embd", DType::kQ5_K},    {"attn_q", DType::kIq2Xs},
-                   {"attn_k", DType::kIq2S},        {"attn_v", DType::kIq3S},
-                   {"attn_output", DType::kIq3Xxs}, {"ffn_gate", DType::kIq1S},
-                   {"ffn_down", DType::kTq2_0}};
+    grids.types = {
+        {"token_embd", DType::kQ5_K},    {"attn_q", DType::kIq2Xs},
+        {"attn_k", DType::kIq2S},        {"attn_v", DType::kIq3S},
+        {"attn_output", DType::kIq3Xxs}, {"ffn_gate", DType::kIq1S},
+        {"ffn_up", DType::kIq1M},        {"ffn_down", DType::kTq2_0}};
     return models;
   }();
   return *kModels;

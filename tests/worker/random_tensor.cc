@@ -68,17 +68,27 @@ double Unit(uint32_t bits) {
   return (static_cast<double>(bits >> 12) - 524'288.0) / 524'288.0;
 }
 
+// Sets the scale of a block of IQ1_M, whose parts are the highest four bits of
+// its last four numbers of 16 bits.
+void StoreIq1MScale(Bytes& bytes, size_t block, int scale) {
+  for (size_t i = 0; i < 4; ++i) {
+    std::byte& highest = bytes[block + 48 + 2 * i + 1];
+    highest = (highest & std::byte{15}) |
+              static_cast<std::byte>((scale >> 4 * i & 15) << 4);
+  }
+}
+
 // Gives the scales of quantised blocks the exponents that make weights as large
 // as 2^gain.
 void ShapeBlocks(DType dtype, int gain, Bytes& bytes) {
   const std::map<DType, int> below = {
-      {DType::kQ8_0, 6},   {DType::kQ4_0, 2},  {DType::kQ4_1, 2},
-      {DType::kQ5_0, 3},   {DType::kQ5_1, 3},  {DType::kQ4_K, 8},
-      {DType::kQ5_K, 9},   {DType::kQ6_K, 10}, {DType::kIq4Nl, 6},
-      {DType::kIq4Xs, 10}, {DType::kQ3_K, 6},  {DType::kQ2_K, 5},
-      {DType::kTq1_0, 0},  {DType::kTq2_0, 0}, {DType::kIq1S, 4},
-      {DType::kIq2Xxs, 7}, {DType::kIq2Xs, 7}, {DType::kIq2S, 7},
-      {DType::kIq3Xxs, 9}, {DType::kIq3S, 9}};
+      {DType::kQ8_0, 6},   {DType::kQ4_0, 2},   {DType::kQ4_1, 2},
+      {DType::kQ5_0, 3},   {DType::kQ5_1, 3},   {DType::kQ4_K, 8},
+      {DType::kQ5_K, 9},   {DType::kQ6_K, 10},  {DType::kIq4Nl, 6},
+      {DType::kIq4Xs, 10}, {DType::kQ3_K, 6},   {DType::kQ2_K, 5},
+      {DType::kTq1_0, 0},  {DType::kTq2_0, 0},  {DType::kIq1S, 4},
+      {DType::kIq1M, 4},   {DType::kIq2Xxs, 7}, {DType::kIq2Xs, 7},
+      {DType::kIq2S, 7},   {DType::kIq3Xxs, 9}, {DType::kIq3S, 9}};
   const auto step = static_cast<size_t>(InfoOf(dtype).block_bytes);
   if (dtype == DType::kMxfp4) {
     for (size_t block = 0; block < bytes.size(); block += step) {
@@ -100,6 +110,10 @@ void ShapeBlocks(DType dtype, int gain, Bytes& bytes) {
   for (size_t block = 0; block < bytes.size(); block += step) {
     const int random = Load<uint16_t>(bytes, block + at);
     const int d = (random & 0x03ff) | exponent << 10;
+    if (dtype == DType::kIq1M) {
+      StoreIq1MScale(bytes, block, d);
+      continue;
+    }
     Store(bytes, block + at, static_cast<uint16_t>(d));
     if (dtype == DType::kQ2_K) {
       // The offset is 1.5, half of the quants, or a little more.
