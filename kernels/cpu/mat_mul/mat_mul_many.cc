@@ -31,6 +31,7 @@
 #include "base/status_macros.h"
 #include "kernels/cpu/activate-inl.h"
 #include "kernels/cpu/mat_mul/decoders-inl.h"
+#include "kernels/cpu/mat_mul/next_chunk.h"
 #include "kernels/cpu/mat_mul/pairs-inl.h"
 #include "kernels/cpu/mat_mul/row_groups.h"
 #include "kernels/cpu/ops.h"
@@ -53,6 +54,7 @@ namespace {
 // A register block has as many panels and rows as let their sums and totals,
 // with the weights of a group of columns, fill the register file.
 constexpr int kGroupPanels = 2;
+static_assert(kGroupPanels == std::tuple_size_v<PanelPair>);
 // Decoded weights meet this many groups of activation rows; below, how many
 // blocks of 32 columns of these groups (326 KiB) stay in the second-level cache
 // while panels go by. Fewer groups have room for more blocks, so that a panel
@@ -101,9 +103,6 @@ HWY_INLINE VI AddProducts(VI sum, VS a, VS b) {
   return VI{_mm512_dpwssd_epi32(sum.raw, a.raw, b.raw)};
 }
 
-// Panels that are multiplied together.
-using PanelPair = std::array<PanelData, kGroupPanels>;
-
 // Decodes block s of a panel's part into a chunk.
 template <class Form>
 HWY_INLINE void DecodeBlock(const PanelData& part, int64_t s, size_t to_panel,
@@ -133,52 +132,6 @@ HWY_INLINE void DecodeBlock(const PanelData& part, int64_t s, size_t to_panel,
     hn::Store(pairs[i].v[0], DS(), chunk.pairs[s][i][to_panel]);
   }
 }
-
-// Prefetches the next chunk of weights, a few lines at each step of a chunk's
-// products. If all lines were asked for at once, each would wait for the
-// others.
-class NextChunk {
- public:
-  // The next chunk begins at block `first` of `panels`. There are `n_steps`
-  // steps.
-  NextChunk(const PanelPair& panels, int64_t first, int64_t n_steps) {
-    if (panels[0].IsInFileOrder()) return;  // PartOf prefetches such panels
-    const DTypeInfo& info = InfoOf(panels[0].dtype);
-    const bool is_split = panels[0].low != nullptr;
-    const int64_t block_bytes =
-        is_split ? kHighPartBytes
-                 : info.block_bytes * kPanelRows * 32 / info.block_elems;
-    const int64_t low_bytes = is_split ? kNibblesBytes : 0;
-    low_begin_ = kChunkBlocks * block_bytes;
-    end_ = low_begin_ + kChunkBlocks * low_bytes;
-    step_ = CeilDiv(CeilDiv(end_, kLine), n_steps) * kLine;
-    for (size_t p = 0; p < kGroupPanels; ++p) {
-      blocks_[p] = panels[p].blocks + first * block_bytes;
-      if (is_split) low_[p] = panels[p].low + first * low_bytes;
-    }
-  }
-
-  HWY_INLINE void Step() {
-    const int64_t step_end = std::min(at_ + step_, end_);
-    for (; at_ < step_end; at_ += kLine) {
-      for (size_t p = 0; p < kGroupPanels; ++p) {
-        hwy::Prefetch(at_ < low_begin_ ? blocks_[p] + at_
-                                       : low_[p] + (at_ - low_begin_));
-      }
-    }
-  }
-
- private:
-  static constexpr int64_t kLine = 64;
-  // The bytes of both panels are counted together: [0, low_begin_) are blocks,
-  // and [low_begin_, end_) are low parts.
-  const uint8_t* blocks_[kGroupPanels] = {};
-  const uint8_t* low_[kGroupPanels] = {};
-  int64_t low_begin_ = 0;
-  int64_t end_ = 0;
-  int64_t step_ = 0;
-  int64_t at_ = 0;
-};
 
 // A chunk that is decoded and multiplied.
 struct ChunkTask {
@@ -250,6 +203,28 @@ HWY_INLINE void AddSums(const Chunk& chunk, int64_t s, int half,
   }
 }
 
+// acc[m] += the minima of block s times the sums of row m's activations.
+template <class Form, int kRows>
+HWY_INLINE void AddMins(const Chunk& chunk, int64_t s, const RowBlock<kRows>& a,
+                        VF (&acc)[kRows][kGroupPanels]) {
+  HWY_UNROLL(8)
+  for (int m = 0; m < kRows; ++m) {
+    HWY_UNROLL(2)
+    for (int half = 0; half < Form::kHalves; ++half) {
+      const float of_half =
+          Form::kHalves == 1
+              ? LoadFloat(a.Sum(m))
+              : HalfSum(a.Values(m) + 32 * half, LoadFloat(a.Scale(m)));
+      const VF sum = hn::Set(DF(), of_half);
+      HWY_UNROLL(2)
+      for (int p = 0; p < kGroupPanels; ++p) {
+        acc[m][p] =
+            hn::MulAdd(hn::Load(DF(), chunk.mins[s][half][p]), sum, acc[m][p]);
+      }
+    }
+  }
+}
+
 // totals[m] += the chunk times row m of a group, whose first block of the chunk
 // is at `group`; the first chunk of a panel sets them. With kDecodes, the chunk
 // is decoded, each block beside the products of the block before: decoding
@@ -313,24 +288,7 @@ void MultiplyChunk(const ChunkTask& task, const uint8_t* group,
       AddSums(chunk, s, half, a.Scale(kRows - 1), sums[kRows - 1],
               acc[kRows - 1]);
     }
-    if constexpr (Form::kHasMin) {
-      HWY_UNROLL(8)
-      for (int m = 0; m < kRows; ++m) {
-        HWY_UNROLL(2)
-        for (int half = 0; half < Form::kHalves; ++half) {
-          const float of_half =
-              Form::kHalves == 1
-                  ? LoadFloat(a.Sum(m))
-                  : HalfSum(a.Values(m) + 32 * half, LoadFloat(a.Scale(m)));
-          const VF sum = hn::Set(DF(), of_half);
-          HWY_UNROLL(2)
-          for (int p = 0; p < kGroupPanels; ++p) {
-            acc[m][p] = hn::MulAdd(hn::Load(DF(), chunk.mins[s][half][p]), sum,
-                                   acc[m][p]);
-          }
-        }
-      }
-    }
+    if constexpr (Form::kHasMin) AddMins<Form>(chunk, s, a, acc);
   }
   HWY_UNROLL(8)
   for (int m = 0; m < kRows; ++m) {
@@ -410,9 +368,10 @@ void MultiplySlab(const MatMulArgs& args, const Tile& tile, const Slab& slab,
   for (int64_t s = slab.begin; s < slab.end; s += kChunkBlocks) {
     const int64_t n_blocks = std::min(kChunkBlocks, slab.end - s);
     const int64_t n_steps = tile.n_groups * n_blocks;
-    NextChunk next_chunk = s + n_blocks < slab.end
-                               ? NextChunk(slab.panels, s + n_blocks, n_steps)
-                               : NextChunk(next.panels, next.begin, n_steps);
+    NextChunk next_chunk =
+        s + n_blocks < slab.end
+            ? NextChunk(slab.panels, s + n_blocks, kChunkBlocks, n_steps)
+            : NextChunk(next.panels, next.begin, kChunkBlocks, n_steps);
     PartBuffer buffers[kGroupPanels];
     const PanelPair parts = {PartOf(slab.panels[0], s, buffers[0]),
                              PartOf(slab.panels[1], s, buffers[1])};

@@ -26,6 +26,7 @@
 // Attributes without a function would be an error on other paths.
 #if HWY_TARGET == HWY_AVX3_DL
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
+static_assert(HWY_HAVE_SCALABLE == 0, "a quad's vector has 64 bytes");
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 
 HWY_INLINE VQ LowNibbles(VQ v) { return hn::And(v, hn::Set(DQ(), 15)); }

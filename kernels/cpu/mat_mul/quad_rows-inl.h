@@ -15,7 +15,6 @@
 // Attributes without a function would be an error on other paths.
 #if HWY_TARGET == HWY_AVX3_DL
 HWY_BEFORE_NAMESPACE();
-static_assert(HWY_HAVE_SCALABLE == 0, "a quad's vector has 64 bytes");
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
