@@ -119,14 +119,16 @@ export CCACHE_BASEDIR=$repo_root CCACHE_NOHASHDIR=1
 # Without it ccache keeps nothing that reads compiled headers.
 export CCACHE_SLOPPINESS=pch_defines,time_macros
 
-# configure PRESET ARGUMENT...: runs CMake, with ccache where it is installed.
+# configure PRESET ARGUMENT...: runs CMake, with ccache where it is installed. With
+# PLIMSOLL_WERROR=ON in the environment, warnings are errors.
 configure() {
   local preset=$1
   shift
   if command -v ccache >/dev/null; then
     set -- -DCMAKE_CXX_COMPILER_LAUNCHER=ccache "$@"
   fi
-  (cd "$repo_root" && cmake --preset "$preset" "$@" >&2)
+  (cd "$repo_root" &&
+    cmake --preset "$preset" -DPLIMSOLL_WERROR="${PLIMSOLL_WERROR:-OFF}" "$@" >&2)
 }
 
 # build PRESET TARGET...: builds the targets, or everything if none is named.

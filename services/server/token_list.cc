@@ -12,6 +12,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "base/decode_hex.h"
 #include "base/status_macros.h"
 
 namespace plimsoll::services {
@@ -48,7 +49,7 @@ absl::StatusOr<TokenHash> ParseHash(const std::string& hex) {
   if (hex.size() != 2 * hash.size() || !is_hex) {
     return BadField("sha256", "must be 64 digits of hex");
   }
-  const std::string bytes = absl::HexStringToBytes(hex);
+  const std::string bytes = DecodeHex(hex);
   std::copy(bytes.begin(), bytes.end(), hash.begin());
   return hash;
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/decode_hex.h"
 
 namespace plimsoll::services {
 namespace {
@@ -34,7 +35,7 @@ bool IsKeyCharacter(char c) {
 
 // Fills `bytes` from twice as many digits. Returns false if all are 0.
 bool ReadId(absl::string_view digits, std::span<uint8_t> bytes) {
-  const std::string read = absl::HexStringToBytes(digits);
+  const std::string read = DecodeHex(digits);
   std::copy(read.begin(), read.end(), bytes.begin());
   return std::any_of(bytes.begin(), bytes.end(),
                      [](uint8_t byte) { return byte != 0; });
@@ -121,7 +122,7 @@ std::optional<TraceContext> ParseTrace(absl::string_view parent,
   TraceContext context;
   if (!ReadId(parent.substr(3, 32), context.trace_id)) return std::nullopt;
   if (!ReadId(parent.substr(36, 16), context.span_id)) return std::nullopt;
-  const std::string flags = absl::HexStringToBytes(parent.substr(53, 2));
+  const std::string flags = DecodeHex(parent.substr(53, 2));
   context.is_sampled = (static_cast<uint8_t>(flags[0]) & 1) != 0;
   context.state = ReadState(state);
   return context;

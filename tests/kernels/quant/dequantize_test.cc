@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/escaping.h"
+#include "base/decode_hex.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/backend_fixture.h"
 
@@ -25,8 +25,8 @@ TEST(DequantizeTest, HasTheBitsOfAnotherImplementationInEveryType) {
     const DTypeInfo* info = FindDType(name);
     ASSERT_NE(info, nullptr) << name;
     tested.insert(info->dtype);
-    const std::string bytes = absl::HexStringToBytes(blocks);
-    const std::string expected = absl::HexStringToBytes(values);
+    const std::string bytes = DecodeHex(blocks);
+    const std::string expected = DecodeHex(values);
     std::vector<float> out(expected.size() / sizeof(float));
     ASSERT_EQ(*RowBytes(info->dtype, static_cast<int64_t>(out.size())),
               static_cast<int64_t>(bytes.size()));

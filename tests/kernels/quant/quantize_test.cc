@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "base/decode_hex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/quant/dequantize.h"
@@ -139,7 +140,7 @@ TEST(QuantizeTest, HasTheBitsOfAnotherImplementation) {
   while (file >> name >> values >> blocks) {
     const DTypeInfo* info = FindDType(name);
     ASSERT_NE(info, nullptr) << name;
-    const std::string bytes = absl::HexStringToBytes(values);
+    const std::string bytes = DecodeHex(values);
     std::vector<float> x(bytes.size() / sizeof(float));
     std::memcpy(x.data(), bytes.data(), bytes.size());
     std::string out(blocks.size() / 2, '\0');
