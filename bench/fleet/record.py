@@ -142,16 +142,15 @@ def plan_of(path):
     """The bytes that a worker with these options asks its planner for."""
     text = subprocess.run(
         [binary("plimsoll"), "plan", path, f"--slots={SLOTS}",
-         f"--n-ctx={N_CTX}", "--device-memory=64GiB", "-o", "json"],
+         f"--idle-sessions={SLOTS}", f"--n-ctx={N_CTX}",
+         "--device-memory=64GiB", "-o", "json"],
         check=True, capture_output=True, text=True).stdout
     plan = json.loads(text)
     regions = {region["name"]: int(region["bytes"])
                for region in plan["regions"]}
-    # The command has no --idle-sessions: each takes as much as a slot's rings.
-    idle_bytes = regions["kv_window"]
-    return {"total_bytes": int(plan["total_bytes"]) + idle_bytes,
+    return {"total_bytes": int(plan["total_bytes"]),
             "weight_bytes": regions["weights"],
-            "window_bytes": regions["kv_window"] + idle_bytes,
+            "window_bytes": regions["kv_window"],
             "kv_bytes_per_token": int(plan["kv_bytes_per_token"]),
             "n_ctx": plan["n_ctx"], "slots": SLOTS,
             "idle_sessions": SLOTS}

@@ -76,10 +76,13 @@ struct KvBytes {
   // Growth for each token of context in one slot, for explanations.
   int64_t bytes_per_token;
 
+  // Bytes of the rings and the state of one idle session.
+  int64_t PlaceBytes() const { return ring_bytes + state_bytes; }
+
   // Bytes of the pages, rings and state of one slot with a full context: at
   // most those of all slots, so the sum does not overflow.
   int64_t SlotBytes() const {
-    return pages_per_slot * page_bytes + ring_bytes + state_bytes;
+    return pages_per_slot * page_bytes + PlaceBytes();
   }
 };
 

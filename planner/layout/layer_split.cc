@@ -10,6 +10,7 @@
 #include "planner/layout/auto_context.h"
 #include "planner/layout/change.h"
 #include "planner/layout/explain.h"
+#include "planner/layout/idle_sessions.h"
 #include "planner/layout/kv_cache_bytes.h"
 
 namespace plimsoll::planner {
@@ -116,12 +117,15 @@ std::vector<int64_t> Cuts(const ModelShape& shape) {
 
 class Splitter {
  public:
-  Splitter(const SplitProblem& problem, const LoadOptions& options)
-      : slicer_(problem.slicer),
-        options_(options),
-        devices_(problem.devices),
-        stop_(problem.stop),
-        cuts_(Cuts(slicer_.shape())) {}
+  // A part has only some of an idle session's rings and states, so their number
+  // is decided for the whole model.
+  static absl::StatusOr<Splitter> Create(const SplitProblem& problem,
+                                         LoadOptions options) {
+    ASSIGN_OR_RETURN(options.n_idle_sessions,
+                     DecideIdleSessions(problem.slicer.shape(), options));
+    options.idle_session_bytes.reset();
+    return Splitter(problem, options);
+  }
 
   // Fills the devices in order for `n_ctx` tokens, without the parts' plans.
   absl::StatusOr<SplitPlan> At(int64_t n_ctx) const {
@@ -160,6 +164,13 @@ class Splitter {
   }
 
  private:
+  Splitter(const SplitProblem& problem, const LoadOptions& options)
+      : slicer_(problem.slicer),
+        options_(options),
+        devices_(problem.devices),
+        stop_(problem.stop),
+        cuts_(Cuts(slicer_.shape())) {}
+
   // Fills the first `n_devices` in order; returns the index of the cut where
   // what is left begins.
   absl::StatusOr<size_t> Fill(size_t n_devices, int64_t n_ctx,
@@ -220,7 +231,7 @@ class Splitter {
   }
 
   const Slicer& slicer_;
-  const LoadOptions& options_;
+  const LoadOptions options_;
   const std::vector<SplitDevice>& devices_;
   const StopCheck stop_;
   std::vector<int64_t> cuts_;
@@ -290,9 +301,10 @@ class SplitAdviser {
     LoadOptions options = Changed(options_, change);
     if (!options.n_ctx) return;  // the smallest has been tried
     options.max_inference_len = std::exchange(options.n_ctx, std::nullopt);
-    const Splitter splitter(problem_, options);
+    const auto splitter = Splitter::Create(problem_, options);
+    if (!splitter.ok()) return;
     const auto found = ResolveContext(
-        splitter, options, ContextsOf(problem_.slicer.shape(), options));
+        *splitter, options, ContextsOf(problem_.slicer.shape(), options));
     const int64_t n_ctx = found.value_or(0);
     if (n_ctx == 0) return;
     change.n_ctx = n_ctx;
@@ -321,18 +333,22 @@ class SplitAdviser {
   bool empty() const { return suggestions_.empty(); }
 
  private:
+  absl::StatusOr<Splitter> With(const Change& change) const {
+    return Splitter::Create(problem_, Changed(options_, change));
+  }
+
   bool Fits(const Change& change, int64_t n_ctx) const {
-    const LoadOptions options = Changed(options_, change);
-    const auto split = Splitter(problem_, options).At(n_ctx);
+    const auto splitter = With(change);
+    if (!splitter.ok()) return false;
+    const auto split = splitter->At(n_ctx);
     return split.ok() && split->fits;
   }
 
   // Try with another context.
   bool TryAt(const Change& change, int64_t n_ctx) {
-    if (!Fits(change, n_ctx)) return false;
-    const LoadOptions options = Changed(options_, change);
-    const int64_t bytes =
-        Splitter(problem_, options).LastDeviceBytes(n_ctx).value_or(0);
+    const auto splitter = With(change);
+    if (!splitter.ok() || !Fits(change, n_ctx)) return false;
+    const int64_t bytes = splitter->LastDeviceBytes(n_ctx).value_or(0);
     suggestions_.push_back({change, last_bytes_ - bytes, n_ctx});
     return true;
   }
@@ -347,7 +363,7 @@ class SplitAdviser {
 // Says what a split for `n_ctx` tokens that does not fit lacks, and what helps.
 absl::Status Advise(const SplitProblem& problem, const LoadOptions& options,
                     int64_t n_ctx, SplitPlan& split) {
-  const Splitter splitter(problem, options);
+  ASSIGN_OR_RETURN(const Splitter splitter, Splitter::Create(problem, options));
   ASSIGN_OR_RETURN(const int64_t last_bytes, splitter.LastDeviceBytes(n_ctx));
   split.missing_bytes =
       std::max<int64_t>(last_bytes - problem.devices.back().budget_bytes, 0);
@@ -406,7 +422,7 @@ absl::StatusOr<SplitPlan> SplitLayers(const ModelShape& shape,
   RETURN_IF_ERROR(CheckSplit(shape, options, devices));
   const Slicer slicer(shape);
   const SplitProblem problem = {slicer, devices, stop};
-  const Splitter splitter(problem, options);
+  ASSIGN_OR_RETURN(const Splitter splitter, Splitter::Create(problem, options));
   const Contexts contexts = ContextsOf(shape, options);
   ASSIGN_OR_RETURN(const int64_t found,
                    ResolveContext(splitter, options, contexts));

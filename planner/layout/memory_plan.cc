@@ -235,6 +235,8 @@ absl::StatusOr<MemoryPlan> Layout(const PlanInputs& inputs,
   ExplainRegions(inputs, sizes);
   const int64_t cap = CapOf(inputs.shape(), inputs.options()).n_ctx;
   plan.options = inputs.options();
+  plan.options.n_idle_sessions = inputs.n_idle_sessions();
+  plan.options.idle_session_bytes.reset();
   plan.budget_bytes = inputs.budget_bytes();
   plan.n_rows = sizes.n_rows;
   plan.n_sampled = sizes.n_sampled;

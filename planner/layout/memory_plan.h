@@ -92,8 +92,13 @@ struct LoadOptions {
   // all slots' n_ctx.
   std::optional<int64_t> kv_tokens;
   int64_t n_ubatch = 512;
-  int64_t n_idle_sessions = 0;  // idle, with rings between calls
-  int64_t n_draft = 0;          // guessed and verified in one step, per slot
+  // Places for what idle sessions and snapshots of prompts keep: the rings and
+  // states of one slot.
+  int64_t n_idle_sessions = 0;
+  // Bytes of these places. If given, DecideIdleSessions finds n_idle_sessions,
+  // which must be 0.
+  std::optional<int64_t> idle_session_bytes;
+  int64_t n_draft = 0;  // guessed and verified in one step, per slot
   DraftSource draft_source = DraftSource::kLookup;
   // Contexts that may wait in host memory while other contexts use their slots.
   int64_t n_parked = 0;
@@ -184,7 +189,8 @@ struct PlanNumbers {
 };
 
 struct MemoryPlan : PlanNumbers {
-  // The requested options, with counts clamped and n_cpu_experts decided.
+  // The requested options, with counts clamped, and with n_cpu_experts and
+  // n_idle_sessions decided in place of idle_session_bytes.
   LoadOptions options;
   int64_t n_rows;     // rows of a step: min(n_ubatch, n_ctx rounded to pages)
   int64_t n_sampled;  // rows whose logits are kept
@@ -225,6 +231,11 @@ struct MemoryPlan : PlanNumbers {
   std::vector<Suggestion> suggestions;
 
   const Region* FindRegion(absl::string_view name) const;
+  // Bytes of the places of all idle sessions, in the regions kv_window and
+  // state.
+  int64_t IdleSessionBytes() const {
+    return options.n_idle_sessions * kv.PlaceBytes();
+  }
   // True if the model's MTP head is loaded.
   bool HasMtp() const { return options.draft_source == DraftSource::kMtp; }
   // True if the CPU computes some of the model's experts.

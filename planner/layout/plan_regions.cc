@@ -12,6 +12,7 @@
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "planner/layout/cpu_experts.h"
+#include "planner/layout/idle_sessions.h"
 
 namespace plimsoll::planner {
 namespace {
@@ -23,25 +24,6 @@ constexpr int64_t kRowMultiple = 16;
 int64_t SampledRows(const LoadOptions& options, const DeviceProfile& profile) {
   return std::max(options.n_slots * (1 + options.n_draft),
                   profile.workspace.min_logits_rows);
-}
-
-KvRules RulesOf(const LoadOptions& options) {
-  KvRules rules = {.ring = options.engine.ring,
-                   .ring_tokens = options.engine.ring_tokens,
-                   .pool_tokens = options.kv_tokens.value_or(0),
-                   .has_pages = options.engine.policy == ReservePolicy::kExact,
-                   .n_draft = options.n_draft,
-                   .has_flash_attention = options.engine.flash_attention};
-  if (options.engine.ring == RingRule::kWindowPlusUbatch) {
-    rules.ring_tokens = options.n_ubatch;
-  }
-  // An engine that reserves first allocates every buffer by itself.
-  if (options.engine.policy != ReservePolicy::kExact &&
-      options.engine.allocation) {
-    rules.allocation = options.engine.allocation->rule;
-    rules.granularity_bytes = options.engine.allocation->granularity_bytes;
-  }
-  return rules;
 }
 
 absl::Status CheckKvType(absl::string_view name, DType type) {
@@ -60,6 +42,25 @@ absl::Status CheckKvType(absl::string_view name, DType type) {
 
 }  // namespace
 
+KvRules KvRulesOf(const LoadOptions& options) {
+  KvRules rules = {.ring = options.engine.ring,
+                   .ring_tokens = options.engine.ring_tokens,
+                   .pool_tokens = options.kv_tokens.value_or(0),
+                   .has_pages = options.engine.policy == ReservePolicy::kExact,
+                   .n_draft = options.n_draft,
+                   .has_flash_attention = options.engine.flash_attention};
+  if (options.engine.ring == RingRule::kWindowPlusUbatch) {
+    rules.ring_tokens = options.n_ubatch;
+  }
+  // An engine that reserves first allocates every buffer by itself.
+  if (options.engine.policy != ReservePolicy::kExact &&
+      options.engine.allocation) {
+    rules.allocation = options.engine.allocation->rule;
+    rules.granularity_bytes = options.engine.allocation->granularity_bytes;
+  }
+  return rules;
+}
+
 // Adds up the regions of one context, in the arena's order, then those outside.
 class RegionSizer {
  public:
@@ -71,11 +72,11 @@ class RegionSizer {
   absl::StatusOr<RegionSizes> Run() {
     const LoadOptions& options = inputs_.options();
     ASSIGN_OR_RETURN(sizes_.kv, inputs_.kv_.Bytes(sizes_.n_ctx, options.n_slots,
-                                                  options.n_idle_sessions));
+                                                  inputs_.n_idle_sessions_));
     if (inputs_.mtp_) {
       ASSIGN_OR_RETURN(sizes_.mtp_kv,
                        inputs_.mtp_->kv.Bytes(sizes_.n_ctx, options.n_slots,
-                                              options.n_idle_sessions));
+                                              inputs_.n_idle_sessions_));
     }
     if (options.engine.policy == ReservePolicy::kExact) {
       RETURN_IF_ERROR(AddExact());
@@ -301,6 +302,8 @@ absl::Status ValidateOptions(const LoadOptions& options) {
         Field{"n_ubatch", options.n_ubatch, 1, LoadOptions::kMaxUbatch},
         Field{"n_idle_sessions", options.n_idle_sessions, 0,
               LoadOptions::kMaxIdleSessions},
+        Field{"idle_session_bytes", options.idle_session_bytes.value_or(0), 0,
+              kAny},
         Field{"n_draft", options.n_draft, 0, LoadOptions::kMaxDraftTokens},
         Field{"n_parked", options.n_parked, 0, LoadOptions::kMaxParked},
         Field{"n_cpu_experts", options.n_cpu_experts.value_or(0), 0,
@@ -336,12 +339,13 @@ absl::StatusOr<PlanInputs> PlanInputs::Create(const ModelShape& shape,
   inputs.budget_bytes_ = budget_bytes;
   inputs.weights_ = weights;
   inputs.vocab_bytes_ = VocabBytes(shape.vocab);
-  ASSIGN_OR_RETURN(
-      inputs.kv_,
-      KvModel::Create(shape, options.k_type, options.v_type, RulesOf(options)));
+  ASSIGN_OR_RETURN(inputs.n_idle_sessions_, DecideIdleSessions(shape, options));
+  ASSIGN_OR_RETURN(inputs.kv_,
+                   KvModel::Create(shape, options.k_type, options.v_type,
+                                   KvRulesOf(options)));
   if (options.draft_source == DraftSource::kMtp) {
     ASSIGN_OR_RETURN(inputs.mtp_,
-                     LayoutMtp(shape, options, profile, RulesOf(options)));
+                     LayoutMtp(shape, options, profile, KvRulesOf(options)));
   }
   const bool is_exact = options.engine.policy == ReservePolicy::kExact;
   inputs.weight_bytes_ = options.engine.weight_bytes.value_or(

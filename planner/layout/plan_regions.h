@@ -18,6 +18,9 @@ namespace plimsoll::planner {
 // range.
 absl::Status ValidateOptions(const LoadOptions& options);
 
+// How an engine with these options lays out its KV cache.
+KvRules KvRulesOf(const LoadOptions& options);
+
 // By how much a solver makes contexts longer: by whole pages or by single
 // tokens.
 enum class ContextStep { kPage, kToken };
@@ -41,6 +44,8 @@ class PlanInputs {
 
   const ModelShape& shape() const { return *shape_; }
   const LoadOptions& options() const { return *options_; }
+  // As the options say, or decided by idle_session_bytes.
+  int64_t n_idle_sessions() const { return n_idle_sessions_; }
   const DeviceProfile& profile() const { return *profile_; }
   int64_t budget_bytes() const { return budget_bytes_; }
   // Null if no MTP head is loaded.
@@ -58,6 +63,7 @@ class PlanInputs {
   const ModelShape* shape_;
   const LoadOptions* options_;
   const DeviceProfile* profile_;
+  int64_t n_idle_sessions_;
   int64_t budget_bytes_;
   WeightBytes weights_;
   int64_t weight_bytes_;  // on the device

@@ -69,13 +69,13 @@ std::string ContextFormula(const PlanInputs& inputs, const RegionSizes& sizes,
   if (region == "kv_full") return KvFormula(inputs.shape(), options, sizes.kv);
   if (region == "kv_window") {
     return absl::StrCat("(", options.n_slots, " slots + ",
-                        options.n_idle_sessions, " idle) x ",
+                        inputs.n_idle_sessions(), " idle) x ",
                         sizes.kv.ring_bytes, " bytes of rings");
   }
   if (region == "state") {
     return absl::StrCat(
         "(", options.n_slots, " slots x ", 1 + options.n_draft, " + ",
-        options.n_idle_sessions, " idle) x ", sizes.kv.state_bytes,
+        inputs.n_idle_sessions(), " idle) x ", sizes.kv.state_bytes,
         " bytes of ",
         std::ranges::count_if(inputs.shape().layers, &LayerShape::IsRecurrent),
         " recurrent layers");

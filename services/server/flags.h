@@ -99,6 +99,13 @@ CLI::Option* AddBytesFlag(CLI::App& app, const std::string& name,
 void AddBytesListFlag(CLI::App& app, const std::string& name,
                       std::vector<int64_t>& bytes, const std::string& help);
 
+inline constexpr char kIdleSessionsHelp[] =
+    "Snapshots that are kept of beginnings of prompts, so that models with "
+    "sliding windows or states can share them; each takes what a slot keeps "
+    "beside pages";
+inline constexpr char kIdleSessionBytesHelp[] =
+    "Bytes, such as 512MiB, for such snapshots, of which there are then as "
+    "many as have room";
 inline constexpr char kMmapHelp[] =
     "Weights stay in the mapped file: nothing is copied, and processes share "
     "the page cache; decoding takes up to twice as long; only on a CPU";

@@ -99,6 +99,26 @@ absl::Status FillCpuExperts(const v1::LoadOptions& message,
   return absl::OkStatus();
 }
 
+// The request's number or bytes take the place of both defaults.
+absl::Status FillIdleSessions(const v1::LoadOptions& message,
+                              planner::LoadOptions& options) {
+  if (message.has_n_idle_sessions() && message.has_idle_session_bytes()) {
+    return InvalidField("idle_session_bytes",
+                        "is set beside n_idle_sessions; leave one of them out");
+  }
+  if (message.has_n_idle_sessions()) {
+    options.n_idle_sessions = message.n_idle_sessions();
+    options.idle_session_bytes.reset();
+  }
+  if (message.has_idle_session_bytes()) {
+    options.n_idle_sessions = 0;
+    ASSIGN_OR_RETURN(
+        options.idle_session_bytes,
+        Signed(message.idle_session_bytes(), "idle_session_bytes"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status FillDraftSource(const v1::LoadOptions& message,
                              planner::LoadOptions& options) {
   switch (message.draft_source()) {
@@ -213,12 +233,7 @@ absl::StatusOr<planner::LoadOptions> FromProto(
   }
   if (message.has_n_slots()) options.n_slots = message.n_slots();
   if (message.has_n_ubatch()) options.n_ubatch = message.n_ubatch();
-  if (message.has_n_idle_sessions()) {
-    if (message.n_idle_sessions() > 65'536) {
-      return InvalidField("n_idle_sessions", "is above 65536");
-    }
-    options.n_idle_sessions = message.n_idle_sessions();
-  }
+  RETURN_IF_ERROR(FillIdleSessions(message, options));
   if (message.has_kv_tokens()) {
     ASSIGN_OR_RETURN(options.kv_tokens,
                      Signed(message.kv_tokens(), "kv_tokens"));

@@ -195,7 +195,11 @@ v1::LoadOptions ToProto(const planner::LoadOptions& options) {
   }
   message.set_n_slots(ToUint32(options.n_slots));
   message.set_n_ubatch(ToUint32(options.n_ubatch));
-  message.set_n_idle_sessions(ToUint32(options.n_idle_sessions));
+  if (options.idle_session_bytes.has_value()) {
+    message.set_idle_session_bytes(ToUint64(*options.idle_session_bytes));
+  } else {
+    message.set_n_idle_sessions(ToUint32(options.n_idle_sessions));
+  }
   message.set_n_draft(ToUint32(options.n_draft));
   if (options.draft_source == planner::DraftSource::kMtp) {
     message.set_draft_source(v1::DRAFT_SOURCE_MTP);
@@ -252,6 +256,7 @@ v1::MemoryPlan ToProto(const planner::MemoryPlan& plan) {
   }
   message.set_binding_term(plan.binding_term);
   message.set_cpu_experts_reason(plan.cpu_experts_reason);
+  message.set_idle_session_bytes(ToUint64(plan.IdleSessionBytes()));
   message.set_marginal_bytes_per_token(ToUint64(plan.bytes_per_token));
   message.set_marginal_bytes_per_slot(ToUint64(plan.bytes_per_slot));
   for (const std::string& reason : plan.not_runnable) {

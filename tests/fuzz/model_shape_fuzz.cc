@@ -61,6 +61,9 @@ LoadOptions TakeOptions(Input& input) {
   options.n_slots = input.Take<uint16_t>();
   options.n_ubatch = input.Take<uint16_t>();
   options.n_idle_sessions = input.Take<uint16_t>();
+  if (options.n_idle_sessions == 0) {
+    options.idle_session_bytes = input.Take<int64_t>();
+  }
   options.n_draft = flags >> 4;
   if ((flags & 8) != 0) options.kv_tokens = input.Take<int64_t>();
   options.k_type = kDTypes[input.Take<uint8_t>() % kDTypes.size()].dtype;

@@ -128,6 +128,8 @@ planner::LoadOptions ToLoadOptions(const LoadFlags& flags, int64_t n_ctx_train,
           ? planner::LoadOptions::kMtpDraftTokens
           : 0);
   options.kv_tokens = flags.kv_tokens;
+  options.n_idle_sessions = flags.idle_sessions;
+  options.idle_session_bytes = flags.idle_session_bytes;
   options.n_parked = flags.parked_slots;
   options.n_cpu_experts = flags.cpu_experts;
   options.n_ubatch = flags.n_ubatch;

@@ -1,8 +1,6 @@
-// Flags that several commands share, and the checks of their values.
 #include "services/cli/flags/flags.h"
 
 #include <cmath>
-#include <limits>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -10,7 +8,6 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
-#include "planner/layout/memory_plan.h"
 #include "planner/model/model_shape.h"
 #include "services/cli/terminal/bytes.h"
 #include "services/host/device_list.h"
@@ -227,6 +224,26 @@ void AddDraftFlags(CLI::App& app, LoadFlags* flags, const std::string& group) {
       ->group(group);
 }
 
+// Flags of the memory for idle sessions.
+void AddIdleSessionFlags(CLI::App& app, LoadFlags* flags) {
+  AddCount(app, &flags->idle_sessions,
+           {.name = "--idle-sessions",
+            .max = planner::LoadOptions::kMaxIdleSessions,
+            .help = absl::StrCat(services::kIdleSessionsHelp, " (0)")})
+      ->group("Memory");
+  // A number of 0 may stand beside bytes: --print-config writes it.
+  const auto parse = [flags](absl::string_view text) {
+    if (flags->idle_sessions == 0) return ParseBytes(text);
+    return absl::StatusOr<int64_t>(absl::InvalidArgumentError(
+        "stands beside --idle-sessions; leave one of them out"));
+  };
+  AddParsed(app, &flags->idle_session_bytes, parse,
+            {.name = "--idle-session-bytes",
+             .type = "BYTES",
+             .help = services::kIdleSessionBytesHelp})
+      ->group("Memory");
+}
+
 // Flags about where weights lie, in the help's `group`.
 void AddWeightFlags(CLI::App& app, LoadFlags* flags, const std::string& group) {
   app.add_flag("--mmap", flags->mmap_weights, services::kMmapHelp)
@@ -309,6 +326,7 @@ void AddPlanFlags(CLI::App& app, LoadFlags* flags) {
             .help = "Contexts that may wait in host memory for a slot; a "
                     "worker's default is 1 (0)"})
       ->group(group);
+  AddIdleSessionFlags(app, flags);
   AddDraftFlags(app, flags, group);
   AddWeightFlags(app, flags, group);
   AddParsed(

@@ -57,6 +57,8 @@ struct LoadFlags {
   int64_t n_ubatch = 512;
   KvTypes kv;
   std::optional<int64_t> max_inference_len;
+  int64_t idle_sessions = 0;
+  std::optional<int64_t> idle_session_bytes;  // in place of idle_sessions
   int64_t parked_slots = 0;
   std::optional<int64_t> draft_tokens;
   planner::DraftSource draft_source = planner::DraftSource::kLookup;

@@ -151,6 +151,12 @@ std::string RenderPlan(const v1::MemoryPlan& plan, absl::string_view title,
                              : "",
       "\n  one more slot costs ",
       FormatBytes(Signed(plan.marginal_bytes_per_slot())), "\n");
+  if (plan.idle_session_bytes() > 0) {
+    absl::StrAppend(&out, "  ",
+                    FormatCounted(options.n_idle_sessions(), "idle session"),
+                    options.n_idle_sessions() == 1 ? " takes " : " take ",
+                    FormatBytes(Signed(plan.idle_session_bytes())), "\n");
+  }
   const auto say = [&](absl::string_view what, absl::string_view text) {
     for (const std::string& line :
          Wrap(absl::StrCat(what, ": ", Printable(text)), style.width - 2)) {

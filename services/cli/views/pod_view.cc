@@ -60,6 +60,9 @@ std::vector<std::string> ArgsOf(const planner::MemoryPlan& plan,
       absl::StrCat("--parked-slots=", options.n_parked),
       absl::StrCat("--draft-tokens=", options.n_draft)};
   if (plan.HasMtp()) args.emplace_back("--draft=mtp");
+  if (options.n_idle_sessions > 0) {
+    args.push_back(absl::StrCat("--idle-sessions=", options.n_idle_sessions));
+  }
   if (options.kv_tokens.has_value()) {
     args.push_back(absl::StrCat("--kv-tokens=", *options.kv_tokens));
   }

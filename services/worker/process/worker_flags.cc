@@ -23,6 +23,21 @@ constexpr int64_t kMaxCount = std::numeric_limits<uint32_t>::max();
 // Each of a device's own is checked when they are taken apart.
 constexpr size_t kMaxIdsBytes = planner::kMaxSplitDevices * 257;
 
+void AddIdleSessionFlags(CLI::App& app, planner::LoadOptions& load) {
+  app.add_option("--idle-sessions", load.n_idle_sessions, kIdleSessionsHelp)
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{0}, planner::LoadOptions::kMaxIdleSessions));
+  // A number of 0 may stand beside bytes: --print-config writes it.
+  AddBytesFlag(app, "--idle-session-bytes", load.idle_session_bytes,
+               kIdleSessionBytesHelp)
+      ->check(
+          [&load](const std::string&) -> std::string {
+            if (load.n_idle_sessions == 0) return "";
+            return "stands beside --idle-sessions; leave one of them out";
+          },
+          "");
+}
+
 // Flags that say how much of everything a model gets.
 void AddSizeFlags(CLI::App& app, planner::LoadOptions& load) {
   app.add_option("--n-ctx", load.n_ctx,
@@ -42,12 +57,7 @@ void AddSizeFlags(CLI::App& app, planner::LoadOptions& load) {
   app.add_option("--n-ubatch", load.n_ubatch, "Rows of one step")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{1}, planner::LoadOptions::kMaxUbatch));
-  app.add_option(
-         "--idle-sessions", load.n_idle_sessions,
-         "Window states that are kept of beginnings of prompts, so that "
-         "models with sliding windows can share them")
-      ->capture_default_str()
-      ->check(CLI::Range(int64_t{0}, planner::LoadOptions::kMaxIdleSessions));
+  AddIdleSessionFlags(app, load);
   app.add_option("--draft-tokens", load.n_draft,
                  "Tokens that a request may have guessed and verified in one "
                  "step; each takes a row of logits a slot")

@@ -235,6 +235,36 @@ TEST(LayerSplitTest, WhatDoesNotFitSaysWhatHelps) {
   EXPECT_THAT(CheckAdvice(options, {Device(kGiB), Device(kGiB)}), IsEmpty());
 }
 
+TEST(LayerSplitTest, AdviceFillsTheBytesForIdleSessionsAnew) {
+  LoadOptions options;
+  options.n_ctx = 65'536;
+  options.n_slots = 4;
+  options.idle_session_bytes = 2 * kGiB;
+  const int64_t first = 4 * kGiB;
+  const SplitPlan split =
+      SplitOf(Gemma4(), options, {ExactDevice(first), ExactDevice(64 * kGiB)});
+  EXPECT_GT(split.parts.back().plan.options.n_idle_sessions, 0);
+  const int64_t least = split.parts.back().plan.total_bytes;
+  EXPECT_THAT(
+      CheckAdvice(options, {ExactDevice(first), ExactDevice(least - 1)}),
+      Contains(Change{.kv_type = DType::kQ8_0}));
+  // As many as have room, and no more, with every type.
+  for (const DType type : {DType::kF16, DType::kQ8_0}) {
+    options.k_type = options.v_type = type;
+    int64_t idle_bytes = 0;
+    int64_t place_bytes = 0;
+    for (const SplitPart& part :
+         SplitOf(Gemma4(), options,
+                 {ExactDevice(first), ExactDevice(64 * kGiB)})
+             .parts) {
+      idle_bytes += part.plan.IdleSessionBytes();
+      place_bytes += part.plan.kv.PlaceBytes();
+    }
+    EXPECT_LE(idle_bytes, 2 * kGiB);
+    EXPECT_GT(idle_bytes, 2 * kGiB - place_bytes);
+  }
+}
+
 TEST(LayerSplitTest, KeysAndValuesAreMadeSmallerWhereAllDevicesCan) {
   LoadOptions options;
   options.n_ctx = 65'536;

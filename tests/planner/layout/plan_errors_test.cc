@@ -71,6 +71,8 @@ TEST(PlanErrorsTest, OptionsAndProfilesOutsideTheirLimitsAreNamed) {
         [](Request& r) { r.options.n_slots = LoadOptions::kMaxSlots + 1; }},
        {"n_ubatch", [](Request& r) { r.options.n_ubatch = 0; }},
        {"n_idle_sessions", [](Request& r) { r.options.n_idle_sessions = -1; }},
+       {"idle_session_bytes",
+        [](Request& r) { r.options.idle_session_bytes = -1; }},
        {"margin_bytes", [](Request& r) { r.options.margin_bytes = -1; }},
        {"ring_tokens",
         [](Request& r) {

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "planner/layout/auto_context.h"
+#include "planner/layout/kv_cache_bytes.h"
 #include "planner/layout/memory_plan.h"
 #include "tests/planner/shapes.h"
 
@@ -25,6 +26,20 @@ LoadOptions RandomOptions(std::mt19937_64& random) {
                                            DType::kF32, DType::kQ4_0};
   options.k_type = kTypes[random() % kTypes.size()];
   options.v_type = kTypes[random() % kTypes.size()];
+  return options;
+}
+
+// Bytes for some idle sessions, with a rest, in place of their number.
+LoadOptions WithIdleBytes(std::mt19937_64& random, const ModelShape& shape,
+                          LoadOptions options) {
+  const auto slot = KvCacheBytes(shape, {.n_ctx = shape.n_ctx_train,
+                                         .k_type = options.k_type,
+                                         .v_type = options.v_type});
+  EXPECT_TRUE(slot.ok()) << slot.status();
+  const int64_t place_bytes = slot.ok() ? slot->PlaceBytes() : 0;
+  options.n_idle_sessions = 0;
+  options.idle_session_bytes =
+      place_bytes + LogUniform(random, 4 * place_bytes + 1);
   return options;
 }
 
@@ -52,7 +67,8 @@ TEST(PlanPropertyTest, TheSolvedContextIsMaximal) {
   int n_solved = 0;
   for (int i = 0; i < kNumShapes; ++i) {
     const ModelShape shape = RandomShape(random);
-    const LoadOptions options = RandomOptions(random);
+    LoadOptions options = RandomOptions(random);
+    if (random() % 4 == 0) options = WithIdleBytes(random, shape, options);
     const DeviceProfile profile = RandomProfile(random);
     const int64_t cap = std::min(shape.n_ctx_train,
                                  options.max_inference_len.value_or(1 << 30));

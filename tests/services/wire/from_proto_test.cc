@@ -48,7 +48,12 @@ TEST(FromProtoTest, LoadOptionsAreLimited) {
   EXPECT_EQ(check([](M& m) { m.set_n_idle_sessions(65536); }), Code::kOk);
   EXPECT_EQ(check([](M& m) { m.set_n_idle_sessions(65537); }),
             Code::kInvalidArgument);
-  EXPECT_EQ(check([](M& m) { m.set_margin_bytes(uint64_t{1} << 63); }),
+  constexpr uint64_t kTooMany = uint64_t{1} << 63;
+  EXPECT_EQ(check([](M& m) { m.set_idle_session_bytes(kTooMany - 1); }),
+            Code::kOk);
+  EXPECT_EQ(check([](M& m) { m.set_idle_session_bytes(kTooMany); }),
+            Code::kInvalidArgument);
+  EXPECT_EQ(check([](M& m) { m.set_margin_bytes(kTooMany); }),
             Code::kInvalidArgument);
   EXPECT_EQ(check([](M& m) { m.set_v_type(v1::ELEMENT_TYPE_Q8_0); }),
             Code::kOk);
@@ -81,6 +86,37 @@ TEST(FromProtoTest, WhatGuessesSurvivesTheWayThereAndBack) {
   message.set_draft_source(static_cast<v1::DraftSource>(3));
   EXPECT_THAT(std::string(FromProto(message, options).status().message()),
               HasSubstr("draft_source"));
+}
+
+TEST(FromProtoTest, ARequestsIdleSessionsTakeThePlaceOfTheDefaults) {
+  planner::LoadOptions of_bytes;
+  of_bytes.idle_session_bytes = int64_t{5} << 30;
+  v1::LoadOptions message = ToProto(of_bytes);
+  EXPECT_FALSE(message.has_n_idle_sessions());
+  planner::LoadOptions of_number;
+  of_number.n_idle_sessions = 3;
+  auto options = FromProto(message, of_number);
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->idle_session_bytes, int64_t{5} << 30);
+  EXPECT_EQ(options->n_idle_sessions, 0);
+  options = FromProto(ToProto(of_number), of_bytes);
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->idle_session_bytes, std::nullopt);
+  EXPECT_EQ(options->n_idle_sessions, 3);
+  options = FromProto(v1::LoadOptions(), of_bytes);
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->idle_session_bytes, of_bytes.idle_session_bytes);
+}
+
+TEST(FromProtoTest, IdleSessionsByNumberAndByBytesAreRefused) {
+  v1::LoadOptions message;
+  message.set_n_idle_sessions(0);
+  message.set_idle_session_bytes(1 << 20);
+  const absl::Status status =
+      FromProto(message, planner::LoadOptions{}).status();
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("idle_session_bytes is set beside n_idle_sessions"));
 }
 
 TEST(FromProtoTest, WhereWeightsLieSurvivesTheWayThereAndBack) {

@@ -155,6 +155,13 @@ class LoaderTest : public ::testing::Test {
     }
   }
 
+  // The margin is what the allocator adds to the arena's regions.
+  void ExpectArenaAsPlanned() {
+    const planner::MemoryPlan& plan = loaded_->plan();
+    EXPECT_EQ(loaded_->stages[0].arena.bytes(),
+              plan.arena_bytes + plan.FindRegion("margin")->bytes);
+  }
+
   // The regions outside of the arenas, each with the bytes of all parts.
   std::vector<planner::Region> OutsideRegions() const {
     std::vector<planner::Region> all;
@@ -247,6 +254,28 @@ TEST_F(LoaderTest, EachRegionOfAPartsPlanHasAReader) {
   for (const char* name : {"logits", "candidates"}) {
     EXPECT_EQ(loaded_->parts[1].plan.FindRegion(name)->bytes, 0) << name;
     EXPECT_GT(loaded_->parts[2].plan.FindRegion(name)->bytes, 0) << name;
+  }
+}
+
+TEST_F(LoaderTest, BytesOfIdleSessionsAreAllocated) {
+  features_.n_idle_sessions = 0;
+  for (const char* model : {"lfm2_q8_0", "qwen35_q8_0", "gemma_q5_0"}) {
+    SCOPED_TRACE(model);
+    features_.idle_session_bytes = 1 << 20;
+    Load(LocalCpu(), {}, model);
+    ExpectEachRegionHasAReader();
+    const planner::MemoryPlan& plan = loaded_->plan();
+    const int64_t place_bytes = plan.kv.PlaceBytes();
+    EXPECT_EQ(plan.options.n_idle_sessions, (1 << 20) / place_bytes);
+    ExpectArenaAsPlanned();
+    EXPECT_TRUE(loaded_->cache->KeepsSnapshots());
+    const int64_t with_bytes = plan.arena_bytes;
+    features_.idle_session_bytes = plan.IdleSessionBytes() - 1;
+    Load(LocalCpu(), {}, model);
+    const int64_t less = with_bytes - loaded_->plan().arena_bytes;
+    EXPECT_GE(less, place_bytes);
+    EXPECT_LT(less, place_bytes + 2 * LocalCpu().Profile().alignment);
+    ExpectArenaAsPlanned();
   }
 }
 

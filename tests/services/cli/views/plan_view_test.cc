@@ -12,6 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Le;
+using ::testing::Not;
 
 constexpr uint64_t kMiB = 1 << 20;
 
@@ -91,6 +92,19 @@ TEST(RenderPlanTest, FittingPlanInAscii) {
   one more token of context costs 40,960 bytes in pages of 64
   one more slot costs 21.0 MiB
 )");
+}
+
+TEST(RenderPlanTest, IdleSessionsHaveALineIfTheyTakeMemory) {
+  v1::MemoryPlan plan = SmallPlan(100 * kMiB);
+  plan.mutable_options()->set_n_idle_sessions(1);
+  EXPECT_THAT(RenderPlan(plan, "tiny on cpu", Style()),
+              Not(HasSubstr("idle session")));
+  plan.set_idle_session_bytes(3 * kMiB);
+  EXPECT_THAT(RenderPlan(plan, "tiny on cpu", Style()),
+              HasSubstr("  1 idle session takes 3.0 MiB\n"));
+  plan.mutable_options()->set_n_idle_sessions(2);
+  EXPECT_THAT(RenderPlan(plan, "tiny on cpu", Style()),
+              HasSubstr("  2 idle sessions take 3.0 MiB\n"));
 }
 
 TEST(RenderPlanTest, PlanOverTheLineSaysWhatIsMissingAndWhatToTry) {

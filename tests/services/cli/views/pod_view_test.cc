@@ -110,12 +110,14 @@ TEST(RenderPodTest, PassesEveryOptionThatThePlanDependsOn) {
   plan.options.engine.mmap_weights = true;
   plan.options.k_type = DType::kQ8_0;
   plan.options.n_ubatch = 64;
+  plan.options.n_idle_sessions = 5;
   plan.options.n_draft = 3;
   plan.options.draft_source = planner::DraftSource::kMtp;
   const auto text = RenderPod(plan, ModelOnDevice("cpu"));
   ASSERT_TRUE(text.ok()) << text.status();
-  for (const char* arg : {"--kv-tokens=4096", "--mmap", "--kv-type=q8_0,f16",
-                          "--n-ubatch=64", "--draft-tokens=3", "--draft=mtp"}) {
+  for (const char* arg :
+       {"--kv-tokens=4096", "--mmap", "--kv-type=q8_0,f16", "--n-ubatch=64",
+        "--draft-tokens=3", "--draft=mtp", "--idle-sessions=5"}) {
     EXPECT_THAT(*text, HasSubstr("- \"" + std::string(arg) + "\"\n"));
   }
 }
