@@ -76,14 +76,16 @@ absl::Status WatchDevices(
   const auto stub = v1::PlannerService::NewStub(Connect(address));
   Reader reader(*stub);
   std::optional<grpc::Status> end;
+  bool has_begun = false;
   while (!end.has_value()) {
     const auto devices = reader.Take(end);
     if (Interrupted()) return InterruptedError();
     if (!devices.has_value()) continue;
+    has_begun = true;
     absl::Status status = show(*devices);
     if (!status.ok()) return status;
   }
-  return CallStatus(*end, address);
+  return has_begun ? StreamStatus(*end, address) : CallStatus(*end, address);
 }
 
 }  // namespace plimsoll::cli

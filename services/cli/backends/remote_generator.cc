@@ -72,11 +72,13 @@ class RemoteStream final : public ReplyStream,
                      kInterruptPoll);
       }
       if (status_.has_value()) {
-        if (!status_->ok()) return CallStatus(*status_, address_);
-        return std::nullopt;
+        if (status_->ok()) return std::nullopt;
+        return has_begun_ ? StreamStatus(*status_, address_)
+                          : CallStatus(*status_, address_);
       }
       message = std::exchange(message_, {});
       state_ = State::kReading;
+      has_begun_ = true;
     }
     this->StartRead(&message_);
     return ToPart(std::move(message));
@@ -121,6 +123,7 @@ class RemoteStream final : public ReplyStream,
   // gRPC writes it while kReading; this object reads it while kMessage.
   Response message_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kReading;
+  bool has_begun_ ABSL_GUARDED_BY(mu_) = false;  // Next() gave a message
   std::optional<grpc::Status> status_ ABSL_GUARDED_BY(mu_);
 };
 
