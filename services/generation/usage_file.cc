@@ -169,15 +169,18 @@ bool UsageFile::Await(bool has_failed) {
 }
 
 absl::Status UsageFile::Write() {
-  if (writing_.empty()) return absl::OkStatus();
+  if (writing_.empty() && !owes_sync_) return absl::OkStatus();
   RETURN_IF_ERROR(file_.Open());
   while (!writing_.empty()) {
     RETURN_IF_ERROR(file_.Append(FormatReceipt(writing_.front())));
+    owes_sync_ = true;
     writing_.pop_front();
     SteadyMutexLock lock(&mu_);
     --n_waiting_;
   }
-  return file_.Sync();
+  RETURN_IF_ERROR(file_.Sync());
+  owes_sync_ = false;
+  return absl::OkStatus();
 }
 
 void UsageFile::Loop() {
@@ -196,9 +199,13 @@ void UsageFile::Loop() {
     }
     has_failed = !status.ok();
   }
-  if (writing_.empty()) return;
-  Log(LogLevel::kError, "receipts were lost at the end",
-      {{"receipts", writing_.size()}});
+  if (!writing_.empty()) {
+    Log(LogLevel::kError, "receipts were lost at the end",
+        {{"receipts", writing_.size()}});
+  } else if (owes_sync_) {
+    Log(LogLevel::kError,
+        "the disk did not confirm the last receipts; they may be lost");
+  }
 }
 
 }  // namespace plimsoll::services
