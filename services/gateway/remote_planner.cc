@@ -9,9 +9,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/sync/fault.h"
 #include "base/sync/steady_notification.h"
 #include "services/gateway/worker_answers.h"
 #include "services/server/access/keepalive.h"
+#include "services/wire/broken_connection.h"
 #include "services/wire/errors.h"
 
 namespace plimsoll::services {
@@ -74,6 +76,7 @@ absl::Status RemotePlanner::Ask(absl::string_view method,
                     done.Notify();
                   });
   RETURN_IF_ERROR(AwaitAnswer(done, context, caller.stop));
+  if (PLIMSOLL_FAULT("gateway.planner")) status = BrokenConnection();
   if (!status.ok()) return PlannerError(status);
   if (Parse(answered, response)) return absl::OkStatus();
   return absl::InternalError("the planner's answer is no message");

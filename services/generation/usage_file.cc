@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "base/sync/fault.h"
 #include "services/generation/quota_book.h"
 #include "services/host/clock.h"
 #include "services/host/log.h"
@@ -49,6 +50,9 @@ void LineFile::Close() {
 absl::Status LineFile::Open() {
   if (IsAtPath()) return absl::OkStatus();
   Close();
+  if (PLIMSOLL_FAULT("receipt.open")) {
+    return absl::InvalidArgumentError(UsageFileError(path_, EMFILE));
+  }
   fd_ = open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY,
              0640);
   if (fd_ < 0) {
@@ -65,6 +69,9 @@ absl::Status LineFile::Open() {
 }
 
 absl::Status LineFile::Append(absl::string_view line) {
+  if (PLIMSOLL_FAULT("receipt.write")) {
+    return absl::UnavailableError(UsageFileError(path_, ENOSPC));
+  }
   const std::string text = absl::StrCat(is_in_line_ ? "\n" : "", line, "\n");
   size_t n_written = 0;
   while (n_written < text.size()) {
@@ -86,6 +93,9 @@ absl::Status LineFile::Append(absl::string_view line) {
 }
 
 absl::Status LineFile::Sync() {
+  if (PLIMSOLL_FAULT("receipt.sync")) {
+    return absl::UnavailableError(UsageFileError(path_, EIO));
+  }
   if (fdatasync(fd_) == 0) return absl::OkStatus();
   return absl::UnavailableError(UsageFileError(path_, errno));
 }

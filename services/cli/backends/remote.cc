@@ -5,10 +5,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/sync/fault.h"
 #include "services/cli/terminal/failure.h"
 #include "services/cli/terminal/interrupt.h"
 #include "services/server/access/keepalive.h"
 #include "services/server/credentials.h"
+#include "services/wire/broken_connection.h"
 #include "services/wire/errors.h"
 
 namespace plimsoll::cli {
@@ -78,6 +80,7 @@ absl::Status StreamStatus(const grpc::Status& status, const Endpoint& address) {
 void CallWaiter::Done(const grpc::Status& status) {
   SteadyMutexLock lock(&mu_);
   status_ = status;
+  if (PLIMSOLL_FAULT("cli.answer")) status_ = services::BrokenConnection();
   done_ = true;
 }
 
