@@ -18,6 +18,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/status_macros.h"
+#include "base/sync/fault.h"
 #include "services/fetch/fields.h"
 #include "services/fetch/source.h"
 
@@ -159,6 +160,7 @@ absl::Status PartFile::Reserve(int64_t bytes) {
 }
 
 absl::Status PartFile::Append(absl::string_view bytes) {
+  if (PLIMSOLL_FAULT("fetch.write")) return FileError(target_, ENOSPC);
   while (!bytes.empty()) {
     const ssize_t n = pwrite(fd_, bytes.data(), bytes.size(), size_);
     if (n < 0 && errno == EINTR) continue;

@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/sync/fault.h"
 #include "services/fetch/curl_library.h"
 
 namespace plimsoll::fetch {
@@ -45,7 +46,10 @@ class Reply {
   }
 
   bool TakeBody(absl::string_view bytes) {
-    return EndHead() && Keep(sink_.OnBody(bytes));
+    if (!EndHead()) return false;
+    return Keep(PLIMSOLL_FAULT("fetch.read")
+                    ? absl::UnavailableError("the connection broke")
+                    : sink_.OnBody(bytes));
   }
 
   // Shows the head to the sink, once.
@@ -123,6 +127,11 @@ class CurlTransport final : public Transport {
     if (curl_.easy_setopt(handle_, option, value) != CURLE_OK) ++n_refused_;
   }
   void SetOptions(const std::string& url, absl::Duration limit, Reply& reply);
+  CURLcode Perform() {
+    if (n_refused_ > 0) return CURLE_UNKNOWN_OPTION;
+    if (PLIMSOLL_FAULT("fetch.connect")) return CURLE_COULDNT_CONNECT;
+    return curl_.easy_perform(handle_);
+  }
 
   const CurlLibrary& curl_;
   CURL* const handle_;
@@ -177,8 +186,7 @@ absl::Status CurlTransport::Get(const Url& url,
     if (longer != nullptr) list = longer;
   }
   Set(CURLOPT_HTTPHEADER, list);
-  const CURLcode code =
-      n_refused_ > 0 ? CURLE_UNKNOWN_OPTION : curl_.easy_perform(handle_);
+  const CURLcode code = Perform();
   if (code == CURLE_OK && reply.has_head()) reply.EndHead();
   curl_.easy_reset(handle_);  // it forgets pointers to what ends here
   curl_.slist_free_all(list);

@@ -6,10 +6,12 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "base/sync/fault.h"
 #include "base/sync/steady_notification.h"
 #include "plimsoll/v1/tokenizer.grpc.pb.h"
 #include "services/gateway/worker_answers.h"
 #include "services/generation/message_bytes.h"
+#include "services/wire/broken_connection.h"
 #include "services/wire/errors.h"
 
 namespace plimsoll::services {
@@ -104,6 +106,7 @@ absl::StatusOr<Response> RemoteModels::Ask(const ModelInfo& model,
       done.Notify();
     });
     RETURN_IF_ERROR(AwaitAnswer(done, context, caller.stop));
+    if (PLIMSOLL_FAULT("gateway.answer")) status = BrokenConnection();
     place->End(IsGone(status) ? WorkerEnd::kGone : WorkerEnd::kAnswered);
     if (status.ok()) return response;
     if (!MayDoBetter(status) ||

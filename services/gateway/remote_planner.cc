@@ -9,9 +9,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/sync/fault.h"
 #include "base/sync/steady_notification.h"
 #include "services/gateway/worker_answers.h"
 #include "services/server/access/keepalive.h"
+#include "services/wire/broken_connection.h"
 #include "services/wire/errors.h"
 
 namespace plimsoll::services {
@@ -23,6 +25,19 @@ std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address,
   SetKeepalive(arguments);
   return grpc::CreateCustomChannel(
       address, NewChannelCredentials(security, address), arguments);
+}
+
+constexpr absl::Duration kPlannerRetry = absl::Seconds(1);
+
+// The error for the client. gRPC's own words, of a planner that is not there or
+// does not answer in time, have the planner's address.
+absl::Status PlannerError(const grpc::Status& status) {
+  const bool is_silent =
+      status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED &&
+      status.error_details().empty();
+  if (!is_silent && !IsGone(status)) return FromGrpc(status);
+  return WithDetails(absl::UnavailableError("the planner does not answer"),
+                     {v1::ERROR_REASON_PLANNER_UNAVAILABLE, {}, kPlannerRetry});
 }
 
 bool Parse(const grpc::ByteBuffer& buffer, google::protobuf::Message& message) {
@@ -61,7 +76,8 @@ absl::Status RemotePlanner::Ask(absl::string_view method,
                     done.Notify();
                   });
   RETURN_IF_ERROR(AwaitAnswer(done, context, caller.stop));
-  if (!status.ok()) return FromGrpc(status);
+  if (PLIMSOLL_FAULT("gateway.planner")) status = BrokenConnection();
+  if (!status.ok()) return PlannerError(status);
   if (Parse(answered, response)) return absl::OkStatus();
   return absl::InternalError("the planner's answer is no message");
 }

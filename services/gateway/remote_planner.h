@@ -21,6 +21,8 @@ class RemotePlanner final : public PlannerQueries {
 
   RemotePlanner(const std::string& address, const ClientSecurity& security);
 
+  // Errors: those of the planner and of the caller's stop; kUnavailable, with a
+  // time to retry, if the planner does not answer.
   absl::Status Ask(absl::string_view method,
                    const google::protobuf::Message& request,
                    google::protobuf::Message& response,

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "base/sync/fault.h"
 #include "plimsoll/v1/generation.grpc.pb.h"
 #include "services/gateway/worker_answers.h"
 #include "services/generation/call_errors.h"
@@ -21,6 +22,7 @@
 #include "services/server/server.h"
 #include "services/tracing/call_trace.h"
 #include "services/tracing/tracer.h"
+#include "services/wire/broken_connection.h"
 #include "services/wire/errors.h"
 
 namespace plimsoll::services {
@@ -158,6 +160,7 @@ class RemoteTextCall::Stream::Attempt final
     // Reads also start outside of reactions, so OnDone waits for the last one.
     AddHold();
     StartRead(&message_);
+    if (PLIMSOLL_FAULT("gateway.connect")) Break();
     StartCall();
   }
   void Resume() { StartRead(&message_); }
@@ -175,6 +178,10 @@ class RemoteTextCall::Stream::Attempt final
  private:
   void OnReadDone(bool ok) noexcept override {
     if (!ok) return RemoveHold();
+    if (PLIMSOLL_FAULT("gateway.read")) {
+      Break();
+      return RemoveHold();
+    }
     Part message;
     message.Swap(&message_);
     if (stream_.OnMessage(*this, message)) StartRead(&message_);
@@ -182,8 +189,14 @@ class RemoteTextCall::Stream::Attempt final
   // NOLINTNEXTLINE(bugprone-exception-escape): without memory the process ends.
   void OnDone(const grpc::Status& status) noexcept override {
     const std::shared_ptr<Attempt> self = std::move(self_);
-    span_.End(static_cast<absl::StatusCode>(status.error_code()));
-    stream_.OnEnd(*this, status);
+    const grpc::Status end = is_broken_ ? BrokenConnection() : status;
+    span_.End(static_cast<absl::StatusCode>(end.error_code()));
+    stream_.OnEnd(*this, end);
+  }
+  // Ends the call as if its connection had broken.
+  void Break() {
+    is_broken_ = true;
+    context_.TryCancel();
   }
 
   const std::shared_ptr<TextCall> call_;
@@ -193,6 +206,7 @@ class RemoteTextCall::Stream::Attempt final
   grpc::ClientContext context_;
   Part message_;
   OpenSpan span_;
+  bool is_broken_ = false;
   std::shared_ptr<Attempt> self_;  // while gRPC uses it
 };
 

@@ -19,6 +19,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/blocking_counter.h"
 #include "base/status_macros.h"
+#include "base/sync/fault.h"
 #include "plimsoll/v1/model.grpc.pb.h"
 #include "services/host/clock.h"
 #include "services/host/log.h"
@@ -26,6 +27,7 @@
 #include "services/server/credentials.h"
 #include "services/server/listen_address.h"
 #include "services/server/server.h"
+#include "services/wire/broken_connection.h"
 #include "services/wire/errors.h"
 
 namespace plimsoll::services {
@@ -114,8 +116,11 @@ absl::StatusOr<std::vector<std::string>> LookUpAll(const std::string& name) {
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICSERV;
   addrinfo* list = nullptr;
-  const int error =
-      getaddrinfo(address.host.c_str(), address.port.c_str(), &hints, &list);
+  int error = EAI_AGAIN;
+  if (!PLIMSOLL_FAULT("gateway.lookup")) {
+    error =
+        getaddrinfo(address.host.c_str(), address.port.c_str(), &hints, &list);
+  }
   if (error != 0) {
     return absl::UnavailableError(
         absl::StrCat(name, " has no address: ", gai_strerror(error)));
@@ -174,7 +179,8 @@ struct WorkerSet::Poll {
     health.UnaryCall(&health_context, kHealthMethod, {}, &nothing, &is_serving,
                      [this](const grpc::Status& status) { OnHealth(status); });
   }
-  void OnHealth(const grpc::Status& status) {
+  void OnHealth(grpc::Status status) {
+    if (PLIMSOLL_FAULT("gateway.poll")) status = BrokenConnection();
     if (!status.ok()) return End(FromGrpc(status));
     if (is_serving.value() != kServing) {
       return End(absl::UnavailableError("it is not ready"));

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "base/sync/fault.h"
 #include "services/generation/quota_book.h"
 #include "services/host/clock.h"
 #include "services/host/log.h"
@@ -49,6 +50,9 @@ void LineFile::Close() {
 absl::Status LineFile::Open() {
   if (IsAtPath()) return absl::OkStatus();
   Close();
+  if (PLIMSOLL_FAULT("receipt.open")) {
+    return absl::InvalidArgumentError(UsageFileError(path_, EMFILE));
+  }
   fd_ = open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY,
              0640);
   if (fd_ < 0) {
@@ -65,6 +69,9 @@ absl::Status LineFile::Open() {
 }
 
 absl::Status LineFile::Append(absl::string_view line) {
+  if (PLIMSOLL_FAULT("receipt.write")) {
+    return absl::UnavailableError(UsageFileError(path_, ENOSPC));
+  }
   const std::string text = absl::StrCat(is_in_line_ ? "\n" : "", line, "\n");
   size_t n_written = 0;
   while (n_written < text.size()) {
@@ -86,6 +93,9 @@ absl::Status LineFile::Append(absl::string_view line) {
 }
 
 absl::Status LineFile::Sync() {
+  if (PLIMSOLL_FAULT("receipt.sync")) {
+    return absl::UnavailableError(UsageFileError(path_, EIO));
+  }
   if (fdatasync(fd_) == 0) return absl::OkStatus();
   return absl::UnavailableError(UsageFileError(path_, errno));
 }
@@ -169,15 +179,18 @@ bool UsageFile::Await(bool has_failed) {
 }
 
 absl::Status UsageFile::Write() {
-  if (writing_.empty()) return absl::OkStatus();
+  if (writing_.empty() && !owes_sync_) return absl::OkStatus();
   RETURN_IF_ERROR(file_.Open());
   while (!writing_.empty()) {
     RETURN_IF_ERROR(file_.Append(FormatReceipt(writing_.front())));
+    owes_sync_ = true;
     writing_.pop_front();
     SteadyMutexLock lock(&mu_);
     --n_waiting_;
   }
-  return file_.Sync();
+  RETURN_IF_ERROR(file_.Sync());
+  owes_sync_ = false;
+  return absl::OkStatus();
 }
 
 void UsageFile::Loop() {
@@ -196,9 +209,13 @@ void UsageFile::Loop() {
     }
     has_failed = !status.ok();
   }
-  if (writing_.empty()) return;
-  Log(LogLevel::kError, "receipts were lost at the end",
-      {{"receipts", writing_.size()}});
+  if (!writing_.empty()) {
+    Log(LogLevel::kError, "receipts were lost at the end",
+        {{"receipts", writing_.size()}});
+  } else if (owes_sync_) {
+    Log(LogLevel::kError,
+        "the disk did not confirm the last receipts; they may be lost");
+  }
 }
 
 }  // namespace plimsoll::services

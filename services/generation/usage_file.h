@@ -53,9 +53,9 @@ class LineFile {
   bool is_in_line_ = false;  // the last line has no end yet
 };
 
-// Nobody who adds a receipt waits for the disk. What cannot be written is
-// tried again every kRetry; receipts beyond kMaxWaiting are lost, and a line
-// says how many. Thread-safe.
+// Nobody who adds a receipt waits for the disk. What cannot be written, or what
+// the disk does not confirm, is tried again every kRetry; receipts beyond
+// kMaxWaiting are lost, and a line says how many. Thread-safe.
 class UsageFile {
  public:
   static constexpr size_t kMaxWaiting = 16'384;
@@ -91,6 +91,7 @@ class UsageFile {
 
   LineFile file_;                     // of the thread
   std::deque<UsageReceipt> writing_;  // of the thread
+  bool owes_sync_ = false;            // of the thread
   SteadyMutex mu_;
   std::deque<UsageReceipt> waiting_ ABSL_GUARDED_BY(mu_);
   size_t n_waiting_ ABSL_GUARDED_BY(mu_) = 0;  // with those of writing_

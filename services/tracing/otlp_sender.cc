@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
+#include "base/sync/fault.h"
 #include "opentelemetry/proto/collector/trace/v1/trace_service.grpc.pb.h"
 #include "services/host/random_id.h"
 #include "services/server/credentials.h"
@@ -124,7 +125,10 @@ class OtlpSender final : public SpanSender {
       running_ = &context;
     }
     otlp::collector::trace::v1::ExportTraceServiceResponse response;
-    const grpc::Status status = stub_->Export(&context, request, &response);
+    grpc::Status status = stub_->Export(&context, request, &response);
+    if (PLIMSOLL_FAULT("span.send")) {
+      status = {grpc::StatusCode::UNAVAILABLE, "Socket closed"};
+    }
     {
       absl::MutexLock lock(&mu_);
       running_ = nullptr;

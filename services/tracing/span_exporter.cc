@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "base/sync/fault.h"
 #include "services/host/clock.h"
 #include "services/host/log.h"
 
@@ -38,7 +39,7 @@ SpanExporter::~SpanExporter() {
 void SpanExporter::Add(Span span) {
   {
     SteadyMutexLock lock(&mu_);
-    if (queue_.size() < kMaxQueued) {
+    if (queue_.size() < kMaxQueued && !PLIMSOLL_FAULT("span.queue")) {
       queue_.push_back(std::move(span));
       return;
     }

@@ -3,11 +3,13 @@
 #include <optional>
 #include <utility>
 
+#include "base/sync/fault.h"
 #include "base/sync/steady_mutex.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
 #include "services/cli/backends/remote.h"
 #include "services/cli/terminal/failure.h"
 #include "services/cli/terminal/interrupt.h"
+#include "services/wire/broken_connection.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -45,6 +47,10 @@ class Reader final : public grpc::ClientReadReactor<v1::WatchDevicesResponse> {
 
   void OnReadDone(bool ok) noexcept override {
     if (!ok) return;
+    if (PLIMSOLL_FAULT("cli.watch")) {
+      is_broken_ = true;
+      return context_.TryCancel();
+    }
     {
       SteadyMutexLock lock(&mu_);
       newest_ = std::move(incoming_);
@@ -55,13 +61,14 @@ class Reader final : public grpc::ClientReadReactor<v1::WatchDevicesResponse> {
 
   void OnDone(const grpc::Status& status) noexcept override {
     SteadyMutexLock lock(&mu_);
-    status_ = status;
+    status_ = is_broken_ ? services::BrokenConnection() : status;
   }
 
  private:
   grpc::ClientContext context_;
   const v1::WatchDevicesRequest request_;
   v1::WatchDevicesResponse incoming_;  // gRPC's
+  bool is_broken_ = false;             // as if the connection had been; gRPC's
   SteadyMutex mu_;
   std::optional<v1::WatchDevicesResponse> newest_ ABSL_GUARDED_BY(mu_);
   std::optional<grpc::Status> status_ ABSL_GUARDED_BY(mu_);
@@ -76,14 +83,16 @@ absl::Status WatchDevices(
   const auto stub = v1::PlannerService::NewStub(Connect(address));
   Reader reader(*stub);
   std::optional<grpc::Status> end;
+  bool has_begun = false;
   while (!end.has_value()) {
     const auto devices = reader.Take(end);
     if (Interrupted()) return InterruptedError();
     if (!devices.has_value()) continue;
+    has_begun = true;
     absl::Status status = show(*devices);
     if (!status.ok()) return status;
   }
-  return CallStatus(*end, address);
+  return has_begun ? StreamStatus(*end, address) : CallStatus(*end, address);
 }
 
 }  // namespace plimsoll::cli

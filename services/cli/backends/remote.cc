@@ -5,10 +5,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/sync/fault.h"
 #include "services/cli/terminal/failure.h"
 #include "services/cli/terminal/interrupt.h"
 #include "services/server/access/keepalive.h"
 #include "services/server/credentials.h"
+#include "services/wire/broken_connection.h"
 #include "services/wire/errors.h"
 
 namespace plimsoll::cli {
@@ -41,6 +43,12 @@ absl::string_view HintFor(absl::string_view reason,
          "the address out\n       to run in this process";
 }
 
+// Whether gRPC itself says so, and no server.
+bool IsFromNobody(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+         status.error_details().empty();
+}
+
 }  // namespace
 
 std::shared_ptr<grpc::Channel> Connect(const Endpoint& address) {
@@ -54,20 +62,25 @@ std::shared_ptr<grpc::Channel> Connect(const Endpoint& address) {
 }
 
 absl::Status CallStatus(const grpc::Status& status, const Endpoint& address) {
-  absl::Status result = services::FromGrpc(status);
-  if (result.code() == absl::StatusCode::kUnavailable &&
-      services::DetailsOf(result).metadata.empty() &&
-      status.error_details().empty()) {
-    return absl::UnavailableError(absl::StrCat(
-        "nobody answers at ", address.address, " (", result.message(), ")",
-        HintFor(result.message(), address.security)));
-  }
-  return result;
+  if (!IsFromNobody(status)) return services::FromGrpc(status);
+  const std::string& reason = status.error_message();
+  return absl::UnavailableError(
+      absl::StrCat("nobody answers at ", address.address, " (", reason, ")",
+                   HintFor(reason, address.security)));
+}
+
+absl::Status StreamStatus(const grpc::Status& status, const Endpoint& address) {
+  if (!IsFromNobody(status)) return services::FromGrpc(status);
+  return absl::UnavailableError(absl::StrCat(
+      "the connection to ", address.address, " broke (", status.error_message(),
+      "), and the rest is missing",
+      "\n  try: see whether that server still runs, and the network to it"));
 }
 
 void CallWaiter::Done(const grpc::Status& status) {
   SteadyMutexLock lock(&mu_);
   status_ = status;
+  if (PLIMSOLL_FAULT("cli.answer")) status_ = services::BrokenConnection();
   done_ = true;
 }
 

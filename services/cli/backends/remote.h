@@ -30,6 +30,10 @@ std::shared_ptr<grpc::Channel> Connect(const Endpoint& address);
 // says what to do.
 absl::Status CallStatus(const grpc::Status& status, const Endpoint& address);
 
+// The same for a stream of which something has come. If the connection broke,
+// the message says that the rest is missing.
+absl::Status StreamStatus(const grpc::Status& status, const Endpoint& address);
+
 // Waits for an asynchronous call. Ctrl-C cancels it.
 class CallWaiter {
  public:

@@ -8,6 +8,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "base/status_macros.h"
+#include "base/sync/fault.h"
 #include "base/sync/steady_mutex.h"
 #include "plimsoll/v1/generation.grpc.pb.h"
 #include "plimsoll/v1/model.grpc.pb.h"
@@ -15,6 +16,7 @@
 #include "services/cli/backends/remote.h"
 #include "services/cli/terminal/failure.h"
 #include "services/cli/terminal/interrupt.h"
+#include "services/wire/broken_connection.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -72,11 +74,13 @@ class RemoteStream final : public ReplyStream,
                      kInterruptPoll);
       }
       if (status_.has_value()) {
-        if (!status_->ok()) return CallStatus(*status_, address_);
-        return std::nullopt;
+        if (status_->ok()) return std::nullopt;
+        return has_begun_ ? StreamStatus(*status_, address_)
+                          : CallStatus(*status_, address_);
       }
       message = std::exchange(message_, {});
       state_ = State::kReading;
+      has_begun_ = true;
     }
     this->StartRead(&message_);
     return ToPart(std::move(message));
@@ -104,14 +108,17 @@ class RemoteStream final : public ReplyStream,
   void OnReadDone(bool ok) noexcept override {
     {
       SteadyMutexLock lock(&mu_);
+      is_broken_ = ok && PLIMSOLL_FAULT("cli.read");
+      if (is_broken_) ok = false;
       state_ = ok ? State::kMessage : State::kEnd;
     }
+    if (is_broken_) context_.TryCancel();
     if (!ok) this->RemoveHold();
   }
 
   void OnDone(const grpc::Status& status) noexcept override {
     SteadyMutexLock lock(&mu_);
-    status_ = status;
+    status_ = is_broken_ ? services::BrokenConnection() : status;
   }
 
   const Endpoint address_;
@@ -121,6 +128,8 @@ class RemoteStream final : public ReplyStream,
   // gRPC writes it while kReading; this object reads it while kMessage.
   Response message_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kReading;
+  bool has_begun_ ABSL_GUARDED_BY(mu_) = false;  // Next() gave a message
+  bool is_broken_ = false;  // as if the connection had been; gRPC's
   std::optional<grpc::Status> status_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -127,5 +127,26 @@ TEST(FaultDeathTest, APlanOfTheEnvironmentIsThereFromTheBeginning) {
       ::testing::ExitedWithCode(2), "\"one=x\" is no POINT=PASS");
 }
 
+TEST(FaultDeathTest, ThereIsOnePlanAtATime) {
+  const ScopedFaults faults(Parsed("one=1"));
+  EXPECT_DEATH(ScopedFaults(Parsed("two=1")), "there is a plan of faults");
+}
+
+// The test below runs it in a process that begins with a plan.
+TEST(FaultProcessTest, WithoutAScopeThePlanOfTheEnvironmentCounts) {
+  EXPECT_EQ(FaultFires("one"), std::getenv("PLIMSOLL_FAULTS") != nullptr);
+  EXPECT_FALSE(FaultFires("one"));
+}
+
+TEST(FaultDeathTest, APlanOfTheEnvironmentFiresAndTellsSo) {
+  EXPECT_EXIT(
+      {
+        setenv("PLIMSOLL_FAULTS", "one=1", 1);
+        execl("/proc/self/exe", "fault_test", "--gtest_also_run_disabled_tests",
+              "--gtest_filter=FaultProcessTest.*", nullptr);
+      },
+      ::testing::ExitedWithCode(0), "fault: one fails at pass 1");
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "services/wire/broken_connection.h"
 #include "services/wire/errors.h"
 
 namespace plimsoll::services {
@@ -16,7 +17,7 @@ grpc::Status Answer(const absl::Status& status, v1::ErrorReason reason) {
 }
 
 TEST(WorkerAnswersTest, OnlyAnAnswerHasDetails) {
-  const grpc::Status closed(grpc::StatusCode::UNAVAILABLE, "Socket closed");
+  const grpc::Status closed = BrokenConnection();
   EXPECT_TRUE(IsGone(closed));
   EXPECT_TRUE(MayDoBetter(closed));
   EXPECT_TRUE(IsGone({grpc::StatusCode::UNKNOWN, "Stream removed"}));

@@ -1,68 +1,47 @@
 // Calls to a worker, its planner and its HTTP front while named points of the
-// product fail (base/sync/fault.h). The seed is printed; PLIMSOLL_SEED plays it
-// again.
+// product fail (base/sync/fault.h).
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <chrono>
-#include <cstdlib>
-#include <iostream>
 #include <memory>
-#include <optional>
-#include <random>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "base/sync/fault.h"
 #include "services/http/front.h"
 #include "services/http/local/local_models.h"
 #include "services/http/response_store.h"
 #include "services/planner/journal.h"
-#include "services/wire/errors.h"
-#include "tests/sanitized.h"
 #include "tests/services/http/http_client.h"
+#include "tests/services/storm.h"
 #include "tests/services/temporary_folder.h"
 #include "tests/services/worker/worker_fixture.h"
 
 namespace plimsoll::services {
 namespace {
 
-using Code = absl::StatusCode;
-
-constexpr int kThreads = 3;
-constexpr int kCallsOfOne = plimsoll::testing::kIsLong ? 3'000 : 300;
 // Nothing here takes so long: a call that does hangs.
 constexpr auto kDeadline = std::chrono::seconds(90);
-// A share of all passes. A failed sync stays until the next start, so a sync is
-// only counted here: journal_test.cc has one fail in SQLite's file system.
-constexpr char kPlan[] = "*=0.04,journal.sync=0";
 // All points but those that only a context that has rolled passes, or one
 // that is kept for others (tests/worker/engine/slices_test.cc).
-constexpr const char* kPoints[] = {"call.queue",
-                                   "device.allocate",
-                                   "engine.thread",
-                                   "http.write",
-                                   "journal.append",
-                                   "journal.prune",
-                                   "journal.sync",
-                                   "model.map",
-                                   "model.open",
-                                   "model.read",
-                                   "planner_client.answer",
-                                   "planner_client.send",
-                                   "pool.threads",
-                                   "session.open",
-                                   "watch.write",
-                                   "weights.pack"};
-
-uint64_t Seed() {
-  const char* const wanted = std::getenv("PLIMSOLL_SEED");
-  return wanted == nullptr ? 1 : std::strtoull(wanted, nullptr, 10);
-}
+constexpr const char* kWorkerPoints[] = {"call.queue",
+                                         "device.allocate",
+                                         "engine.thread",
+                                         "http.write",
+                                         "journal.append",
+                                         "journal.prune",
+                                         "journal.sync",
+                                         "model.map",
+                                         "model.open",
+                                         "model.read",
+                                         "planner_client.answer",
+                                         "planner_client.send",
+                                         "pool.threads",
+                                         "session.open",
+                                         "watch.write",
+                                         "weights.pack"};
 
 LedgerOptions WithJournal(const std::string& path) {
   LedgerOptions options{.clock = BootTime,
@@ -75,19 +54,7 @@ v1::GenerateRequest Prompt() {
   return GreedyRequest<v1::GenerateRequest>(std::string(80, 'h'), 4);
 }
 
-// What a client may be told while things fail: a code that says whose turn it
-// is, and a reason. A server that died or hung gives none.
-void ExpectDocumented(const absl::Status& status, const char* what) {
-  if (status.ok()) return;
-  static const auto& codes = *new std::set<Code>{
-      Code::kResourceExhausted,  Code::kUnavailable, Code::kNotFound,
-      Code::kFailedPrecondition, Code::kDataLoss,    Code::kCancelled};
-  EXPECT_TRUE(codes.count(status.code()) > 0) << what << ": " << status;
-  EXPECT_TRUE(HasDetails(status)) << what << ": " << status;
-  EXPECT_FALSE(status.message().empty()) << what << ": " << status;
-}
-
-class FaultStormTest : public ::testing::Test {
+class FaultStormTest : public StormTest {
  protected:
   FaultStormTest() {
     if (!kHasFaults) return;
@@ -98,11 +65,6 @@ class FaultStormTest : public ::testing::Test {
     models_ = std::make_unique<LocalModels>(*worker_->registry, nullptr);
     front_ = *Front::Start(
         {}, {*models_, worker_->gate, *worker_->pool, responses_});
-  }
-  void SetUp() override {
-    if (!kHasFaults) {
-      GTEST_SKIP() << "this build has no points of faults (PLIMSOLL_FAULTS)";
-    }
   }
 
   static std::unique_ptr<grpc::ClientContext> NewContext() {
@@ -250,12 +212,6 @@ class FaultStormTest : public ::testing::Test {
         return ExpectDocumented(Generate().status(), "generate");
     }
   }
-  void CallOften(uint64_t seed) {
-    std::mt19937_64 random(seed);
-    for (int i = 0; i < kCallsOfOne; ++i) {
-      OneCall(std::uniform_int_distribution<int>(0, 19)(random));
-    }
-  }
 
   int64_t HeldBytes() {
     grpc::ClientContext context;
@@ -277,11 +233,7 @@ class FaultStormTest : public ::testing::Test {
   // Unloads what is loaded, and waits until the planner knows of nothing.
   void ExpectAllGivenBack() {
     UnloadAll();
-    const absl::Time end = absl::Now() + absl::Seconds(60);
-    while (!planner_->Leases().empty() && absl::Now() < end) {
-      absl::SleepFor(absl::Milliseconds(20));
-    }
-    EXPECT_TRUE(planner_->Leases().empty());
+    ExpectSoon([this] { return planner_->Leases().empty(); }, "no lease");
     EXPECT_EQ(HeldBytes(), 0);
     // A call gives its pass back a moment after its client knows.
     EXPECT_TRUE(worker_->gate.AwaitIdle(absl::Seconds(30)));
@@ -310,32 +262,12 @@ class FaultStormTest : public ::testing::Test {
 };
 
 TEST_F(FaultStormTest, EveryCallEndsAndEverythingIsGivenBack) {
-  const uint64_t seed = Seed();
-  std::cout << "PLIMSOLL_SEED=" << seed << std::endl;
   absl::Status loaded = Load("a", false);
   ASSERT_TRUE(loaded.ok()) << loaded;
   const auto text = Generate();
   ASSERT_TRUE(text.ok()) << text.status();
-  {
-    FaultPlan plan = *ParseFaultPlan(kPlan);
-    plan.seed = seed;
-    const ScopedFaults faults(std::move(plan));
-    std::vector<std::thread> threads;
-    for (uint64_t i = 0; i < kThreads; ++i) {
-      threads.emplace_back([this, seed, i] { CallOften(seed * kThreads + i); });
-    }
-    for (std::thread& thread : threads) thread.join();
-    int64_t n_fired = 0;
-    for (const FaultCount& count : faults.Counts()) {
-      std::cout << count.point << ": " << count.fired << " of " << count.passes
-                << std::endl;
-      n_fired += count.fired;
-    }
-    EXPECT_GE(n_fired, 20);
-    for (const char* point : kPoints) {
-      EXPECT_GT(faults.CountOf(point).passes, 0) << point;
-    }
-  }
+  Storm(
+      StormSeed(), 20, [this](int kind) { OneCall(kind); }, kWorkerPoints);
   ExpectAllGivenBack();
   ExpectAllWorks(*text);
   ExpectAllGivenBack();
