@@ -72,7 +72,7 @@ TEST_F(AnthropicPathsTest, AStreamHasTheTextOfTheWholeReply) {
     }
     if (event.at("type") == "message_delta") usage = event.at("usage");
   }
-  EXPECT_EQ(text, whole.at("content")[0].at("text"));
+  EXPECT_EQ(text, whole.at("content")[0].at("text").get<std::string>());
   EXPECT_EQ(usage.at("output_tokens"), whole.at("usage").at("output_tokens"));
   EXPECT_EQ(usage.at("input_tokens").get<int64_t>() +
                 usage.at("cache_read_input_tokens").get<int64_t>(),
