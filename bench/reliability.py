@@ -269,6 +269,7 @@ def reader(args):
     ratio = number(r"p99 with / without: ([\d.]+)", output)
     is_known = None not in (held, ratio)
     yield Figure("held for a slow reader", "<= 64 KiB",
+                 "no figure" if held is None else
                  f"{held:.0f} KiB of resident memory, the mean of 16",
                  held <= 64 if is_known else None)
     yield Figure("time between others' tokens, p99", "+ 10 % at most",

@@ -5,6 +5,7 @@
 #include "services/host/crash/abort_message.h"
 #include "services/host/crash/core_dumps.h"
 #include "services/host/heap.h"
+#include "services/host/lock_checks.h"
 #include "services/server/flags.h"
 #include "services/server/server.h"
 
@@ -14,6 +15,7 @@ namespace {
 int Main(int argc, char** argv) {
   SayWhatAborts();
   KeepHeapSmall();
+  LeaveOutLockChecks();
   HoldSignals();
   GatewayFlags flags;
   if (const auto code = ParseGatewayFlags(argc, argv, flags)) return *code;

@@ -14,6 +14,7 @@
 #include "services/host/background.h"
 #include "services/host/crash/abort_message.h"
 #include "services/host/crash/core_dumps.h"
+#include "services/host/lock_checks.h"
 #include "services/host/log.h"
 #include "services/host/service_manager.h"
 #include "services/http/metrics_server.h"
@@ -139,6 +140,7 @@ absl::Status Run(const PlannerFlags& all_flags, const Reread& reread) {
 
 int Main(int argc, char** argv) {
   SayWhatAborts();
+  LeaveOutLockChecks();
   HoldSignals();
   PlannerFlags flags;
   if (const auto code = ParsePlannerFlags(argc, argv, flags)) return *code;

@@ -14,6 +14,7 @@
 #include "services/host/crash/core_dumps.h"
 #include "services/host/device_list.h"
 #include "services/host/heap.h"
+#include "services/host/lock_checks.h"
 #include "services/host/random_id.h"
 #include "services/host/runtime_store.h"
 #include "services/server/flags.h"
@@ -62,6 +63,7 @@ absl::StatusOr<ComputeDevices> FillDevices(const DeviceFlags& flags,
 int Main(int argc, char** argv) {
   SayWhatAborts();
   KeepHeapSmall();
+  LeaveOutLockChecks();
   HoldSignals();
   WorkerFlags flags;
   if (const auto code = ParseWorkerFlags(argc, argv, flags)) return *code;

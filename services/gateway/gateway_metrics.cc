@@ -19,12 +19,12 @@ std::string GatewayMetricsText(const WorkerBook& book,
   scrape.Add(kGatewayBroken, {}, counts.n_broken.load());
   scrape.Add(kGatewayGivenWay, {}, book.n_given_way());
   for (const auto& [id, worker] : book.workers()) {
-    const Scrape::Labels labels = {{"worker", id}};
-    scrape.Add(kGatewayWorkerReady, labels, worker.facts.is_ready ? 1.0 : 0.0);
-    scrape.Add(kGatewayWorkerInFlight, labels, worker.in_flight);
-    scrape.Add(kGatewayWorkerInFlightBytes, labels, worker.in_flight_bytes);
-    scrape.Add(kGatewayWorkerRequests, labels, worker.n_requests);
-    scrape.Add(kGatewayWorkerGone, labels, worker.n_gone);
+    const Scrape::Label label = {"worker", id};
+    scrape.Add(kGatewayWorkerReady, {label}, worker.facts.is_ready ? 1.0 : 0.0);
+    scrape.Add(kGatewayWorkerInFlight, {label}, worker.in_flight);
+    scrape.Add(kGatewayWorkerInFlightBytes, {label}, worker.in_flight_bytes);
+    scrape.Add(kGatewayWorkerRequests, {label}, worker.n_requests);
+    scrape.Add(kGatewayWorkerGone, {label}, worker.n_gone);
   }
   AddAuthFailures(failures, scrape);
   AddSpans(scrape);

@@ -48,6 +48,12 @@ static_assert(kHeldPerId + 1 <= kWorkPerByte,
 // Bytes that a growing reply takes in memory for each byte on the wire:
 // objects, pointers, and vectors that double.
 inline constexpr int64_t kReplyPerByte = 8;
+// Bytes on the wire of a stream's output that wait for its client, unless a
+// single message has more. In memory they take half of the 64 KiB that a client
+// which does not read is to cost; the transport takes some of the rest. Sixteen
+// tokens without log-probabilities have some 500 bytes.
+inline constexpr int64_t kMaxPendingBytes = 4 << 10;
+static_assert(kReplyPerByte * kMaxPendingBytes <= 32 << 10);
 
 int64_t WorkBytes(const google::protobuf::MessageLite& request);
 // The bytes that a request holds once its input became `ids` and was freed.

@@ -344,9 +344,9 @@ void HttpConnection::SendWhole(HttpResponse response) {
     absl::StrAppend(&out_, name, ": ", value, "\r\n");
   }
   absl::StrAppend(&out_, "X-Request-Id: ", request_id_, "\r\n\r\n");
-  if (!is_head_) out_ += response.body;
-  response.body = {};
+  // The body of a page of metrics has a megabyte, which is not copied.
   response_ = std::move(response);
+  if (is_head_) response_.body = {};
   is_last_ = true;
   Write();
 }
@@ -387,12 +387,20 @@ void HttpConnection::Repeat(std::function<bool()> again) {
   });
 }
 
+std::array<asio::const_buffer, 2> HttpConnection::NextBytes() const {
+  const size_t at = std::min(n_written_, out_.size());
+  const size_t n = std::min(out_.size() - at, kWriteBytes);
+  const size_t body_at = n_written_ - at;
+  return {
+      asio::buffer(out_.data() + at, n),
+      asio::buffer(response_.body.data() + body_at,
+                   std::min(response_.body.size() - body_at, kWriteBytes - n))};
+}
+
 void HttpConnection::Write() {
   is_writing_ = true;
-  const size_t n = std::min(out_.size() - n_written_, kWriteBytes);
   stream_.tcp().expires_after(ToChrono(limits_.reader_time));
-  asio::async_write(stream_, asio::buffer(out_.data() + n_written_, n),
-                    Bind(&HttpConnection::OnWritten));
+  asio::async_write(stream_, NextBytes(), Bind(&HttpConnection::OnWritten));
 }
 
 void HttpConnection::OnWritten(const error_code& error, size_t bytes) {
@@ -400,7 +408,7 @@ void HttpConnection::OnWritten(const error_code& error, size_t bytes) {
   if (is_closed_) return;
   if (error || PLIMSOLL_FAULT("http.write")) return Gone();
   n_written_ += bytes;
-  if (n_written_ < out_.size()) return Write();
+  if (n_written_ < out_.size() + response_.body.size()) return Write();
   out_.clear();
   n_written_ = 0;
   stream_.tcp().expires_never();

@@ -3,7 +3,9 @@
 #ifndef PLIMSOLL_SERVICES_HTTP_HTTP_CONNECTION_H_
 #define PLIMSOLL_SERVICES_HTTP_HTTP_CONNECTION_H_
 
+#include <array>
 #include <atomic>
+#include <boost/asio/buffer.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/context.hpp>
@@ -152,6 +154,8 @@ class HttpConnection final
   void OnWatched(const boost::system::error_code& error, size_t bytes);
   void Refuse(HttpResponse response);
   void FailToRead(const boost::system::error_code& error);
+  // What is written next: of `out_`, and of the body behind it.
+  std::array<boost::asio::const_buffer, 2> NextBytes() const;
   void Write();
   void OnWritten(const boost::system::error_code& error, size_t bytes);
   void EndReply();
@@ -180,10 +184,11 @@ class HttpConnection final
   std::shared_ptr<EventSource> source_;  // while a stream goes on
   bool is_last_ = false;                 // nothing follows the bytes of `out_`
   bool is_writing_ = false;
-  std::string out_;
-  size_t n_written_ = 0;
+  std::string out_;       // bytes to write, before the body of `response_`
+  size_t n_written_ = 0;  // of both
   std::optional<boost::asio::steady_timer> timer_;  // while Repeat goes on
-  HttpResponse response_;  // keeps its memory until it is sent
+  // A reply that is sent at once; it keeps its memory until then.
+  HttpResponse response_;
 };
 
 }  // namespace plimsoll::services

@@ -229,7 +229,7 @@ void TextCall::SendWhole() {
   const auto compose = [self = shared_from_this()] {
     return self->WholeReply();
   };
-  if (whole_bytes_ <= kMaxPendingBytes) return reply_->Compose(compose);
+  if (whole_bytes_ <= kMaxComposedBytes) return reply_->Compose(compose);
   const auto work = [self = shared_from_this()](const absl::Status& queued) {
     self->reply_->Send(queued.ok() ? self->WholeReply()
                                    : self->dialect_.error(queued));

@@ -63,17 +63,17 @@ absl::Status CheckContext(const TextJob& job, const std::string& model,
                           int64_t n_ctx);
 
 // A call has one source, a choice, for each reply that it asks for. A stream's
-// parts wait in its choices until the server takes them, so a client that does
-// not read pauses its own choices and no other; a client that goes away ends
-// them. The choices and the server's reply share the call. A derived class
-// makes the choices: from an engine of this process, or from a worker.
-// Thread-safe.
+// parts wait in its choices until the server takes them, at most
+// kMaxPendingBytes of each, so a client that does not read pauses its own
+// choices and no other; a client that goes away ends them. The choices and the
+// server's reply share the call. A derived class makes the choices: from an
+// engine of this process, or from a worker. Thread-safe.
 class TextCall : public EventSource,
                  public std::enable_shared_from_this<TextCall> {
  public:
-  // The most bytes of a choice that wait, counted as on the wire of
-  // plimsoll.v1.
-  static constexpr int64_t kMaxPendingBytes = 64 << 10;
+  // The most bytes of a whole reply, on the wire of plimsoll.v1, that the
+  // server's thread composes itself.
+  static constexpr int64_t kMaxComposedBytes = 64 << 10;
   // The most bytes of a request's key of affinity; longer keys are cut.
   static constexpr size_t kMaxAffinityBytes = 256;
 

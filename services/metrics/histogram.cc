@@ -1,7 +1,6 @@
 #include "services/metrics/histogram.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "base/status_macros.h"
 
@@ -18,17 +17,14 @@ void Histogram::Observe(double value) {
   sum_.fetch_add(value, std::memory_order_relaxed);
 }
 
-prometheus::ClientMetric::Histogram Histogram::Read() const {
-  prometheus::ClientMetric::Histogram read;
+Histogram::Counts Histogram::Read() const {
+  Counts read = {.bounds = bounds_};
+  uint64_t n = 0;
   for (size_t i = 0; i <= bounds_.size(); ++i) {
-    read.sample_count += counts_[i].load(std::memory_order_relaxed);
-    read.bucket.push_back(
-        {.cumulative_count = read.sample_count,
-         .upper_bound = i < bounds_.size()
-                            ? bounds_[i]
-                            : std::numeric_limits<double>::infinity()});
+    n += counts_[i].load(std::memory_order_relaxed);
+    read.cumulative[i] = n;
   }
-  read.sample_sum = sum_.load(std::memory_order_relaxed);
+  read.sum = sum_.load(std::memory_order_relaxed);
   return read;
 }
 

@@ -2,8 +2,6 @@
 #ifndef PLIMSOLL_SERVICES_METRICS_HISTOGRAM_H_
 #define PLIMSOLL_SERVICES_METRICS_HISTOGRAM_H_
 
-#include <prometheus/client_metric.h>
-
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -12,12 +10,23 @@
 
 namespace plimsoll::services {
 
-// The library's own histogram takes a mutex for each value. The step thread
+// prometheus-cpp's histogram takes a mutex for each value. The step thread
 // counts values between steps, and may not wait there for who reads them.
 // Thread-safe.
 class Histogram {
  public:
   static constexpr size_t kMaxBounds = 20;
+
+  // What was counted up to a moment.
+  struct Counts {
+    uint64_t total() const { return cumulative[bounds.size()]; }
+
+    std::span<const double> bounds;
+    // Element i has the values up to bounds[i], the one behind the last bound
+    // all values.
+    std::array<uint64_t, kMaxBounds + 1> cumulative = {};
+    double sum = 0;
+  };
 
   // `bounds` rise, are at most kMaxBounds and outlive it.
   explicit Histogram(std::span<const double> bounds);
@@ -26,7 +35,7 @@ class Histogram {
   void Observe(double value);
 
   // A value that is counted meanwhile is in the result or not.
-  prometheus::ClientMetric::Histogram Read() const;
+  Counts Read() const;
 
  private:
   const std::span<const double> bounds_;

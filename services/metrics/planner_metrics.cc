@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <map>
+#include <string>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/string_view.h"
@@ -64,10 +65,10 @@ void AddLeases(const std::string& id, DeviceLeases& leases, Scrape& scrape) {
   const Scrape::Label device{"device", id};
   for (const v1::LeaseState state : kLeaseStates) {
     const DeviceLeases::Sum& sum = leases.sums[state];
-    const Scrape::Label word{
-        "state", WordOf(v1::LeaseState_Name(state), "LEASE_STATE_")};
-    scrape.Add(kLeases, {device, word}, sum.n);
-    scrape.Add(kLeaseBytes, {device, word}, static_cast<double>(sum.bytes));
+    const std::string word = WordOf(v1::LeaseState_Name(state), "LEASE_STATE_");
+    const Scrape::Label label{"state", word};
+    scrape.Add(kLeases, {device, label}, sum.n);
+    scrape.Add(kLeaseBytes, {device, label}, static_cast<double>(sum.bytes));
   }
   const DeviceLeases::Sum& confirmed = leases.sums[v1::LEASE_STATE_CONFIRMED];
   const auto measured = static_cast<double>(confirmed.measured_bytes);

@@ -129,6 +129,9 @@ void AddLoaded(const LoadedModel& model,
     if (part.lease.has_value()) {
       device.leased = device.leased.value_or(0) + part.lease->bytes;
     }
+    // On the host what the process has resident counts, and what a load took is
+    // not known. Asking for it would read a file of /proc for each model.
+    if (part.is_on_host) continue;
     const auto taken = model.engine->MemoryOf(i).device_taken_bytes;
     if (taken.has_value()) {
       device.measured = device.measured.value_or(0) + *taken;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -13,6 +15,8 @@ namespace {
 
 // More than the two lines before a metric's values take.
 constexpr size_t kMaxHeadBytes = 512;
+// The digits of a count and the end of its line.
+constexpr size_t kMaxCountBytes = 21;
 
 absl::string_view TypeName(MetricType type) {
   switch (type) {
@@ -46,6 +50,13 @@ void AppendNumber(double value, std::string& text) {
 }
 
 void AppendEscaped(absl::string_view value, std::string& text) {
+  const auto is_special = [](char c) {
+    return c == '\\' || c == '"' || c == '\n';
+  };
+  if (std::none_of(value.begin(), value.end(), is_special)) {
+    text.append(value.data(), value.size());
+    return;
+  }
   for (const char c : value) {
     if (c == '\n') {
       text += "\\n";
@@ -56,19 +67,19 @@ void AppendEscaped(absl::string_view value, std::string& text) {
   }
 }
 
-// The labels as they are between braces.
-std::string LabelText(const Scrape::Labels& labels) {
-  std::string text;
+// Appends the labels as they are between braces.
+void AppendLabels(Scrape::Labels labels, std::string& text) {
+  bool is_first = true;
   for (const Scrape::Label& label : labels) {
-    absl::StrAppend(&text, text.empty() ? "" : ",", label.name, "=\"");
+    if (!std::exchange(is_first, false)) text += ',';
+    absl::StrAppend(&text, label.name, "=\"");
     AppendEscaped(label.value, text);
     text += '"';
   }
-  return text;
 }
 
-// Appends one line; `suffix` is that of a part of a histogram.
-void AppendLine(absl::string_view name, absl::string_view suffix,
+// Appends a line of a part of a histogram, whose name ends in `suffix`.
+void AppendPart(absl::string_view name, absl::string_view suffix,
                 const std::string& labels, double value, std::string& lines) {
   absl::StrAppend(&lines, name, suffix);
   if (!labels.empty()) absl::StrAppend(&lines, "{", labels, "}");
@@ -77,47 +88,88 @@ void AppendLine(absl::string_view name, absl::string_view suffix,
   lines += '\n';
 }
 
+char* Put(absl::string_view text, char* at) {
+  return std::copy(text.begin(), text.end(), at);
+}
+
 }  // namespace
 
 Scrape::Scrape(std::span<const Metric* const> metrics) {
   families_.reserve(metrics.size());
-  for (const Metric* metric : metrics) families_.push_back({metric, "", {}});
+  for (const Metric* metric : metrics) families_.push_back({.metric = metric});
 }
 
-void Scrape::Add(const Metric& metric, const Labels& labels, double value) {
-  AppendLine(metric.name, "", LabelText(labels), value, FamilyOf(metric).lines);
-}
-
-void Scrape::Add(const Metric& metric, const Labels& labels,
-                 const Histogram& histogram) {
-  const std::string text = LabelText(labels);
-  Family& family = FamilyOf(metric);
-  std::string& lines = family.lines;
-  const std::string begin = absl::StrCat(metric.name, "_bucket{", text,
-                                         text.empty() ? "" : ",", "le=\"");
-  family.bounds.resize(histogram.bucket.size());
-  for (size_t i = 0; i < histogram.bucket.size(); ++i) {
-    const auto& bucket = histogram.bucket[i];
-    Bound& bound = family.bounds[i];
-    // Most histograms of a metric have the same bounds.
-    if (bound.text.empty() || bound.value != bucket.upper_bound) {
-      bound = {bucket.upper_bound, ""};
-      AppendNumber(bound.value, bound.text);
-      bound.text += "\"} ";
-    }
-    absl::StrAppend(&lines, begin, bound.text, bucket.cumulative_count, "\n");
+void Scrape::Add(const Metric& metric, Labels labels, double value) {
+  std::string& lines = FamilyOf(metric).lines;
+  lines += metric.name;
+  if (labels.size() > 0) {
+    lines += '{';
+    AppendLabels(labels, lines);
+    lines += '}';
   }
-  AppendLine(metric.name, "_sum", text, histogram.sample_sum, lines);
-  AppendLine(metric.name, "_count", text,
-             static_cast<double>(histogram.sample_count), lines);
+  lines += ' ';
+  AppendNumber(value, lines);
+  lines += '\n';
+}
+
+void Scrape::Add(const Metric& metric, Labels labels,
+                 const Histogram::Counts& counts) {
+  Family& family = FamilyOf(metric);
+  labels_.clear();
+  AppendLabels(labels, labels_);
+  begin_.clear();
+  absl::StrAppend(&begin_, metric.name, "_bucket{", labels_,
+                  labels_.empty() ? "" : ",", "le=\"");
+  AddBuckets(begin_, counts, family);
+  AppendPart(metric.name, "_sum", labels_, counts.sum, family.lines);
+  AppendPart(metric.name, "_count", labels_,
+             static_cast<double>(counts.total()), family.lines);
+}
+
+void Scrape::SetBounds(std::span<const double> bounds, Family& family) {
+  if (!family.bound_texts.empty() &&
+      std::equal(bounds.begin(), bounds.end(), family.bounds.begin(),
+                 family.bounds.end())) {
+    return;
+  }
+  family.bounds.assign(bounds.begin(), bounds.end());
+  family.bound_texts.assign(bounds.size() + 1, "");
+  for (size_t i = 0; i <= bounds.size(); ++i) {
+    std::string& text = family.bound_texts[i];
+    AppendNumber(
+        i < bounds.size() ? bounds[i] : std::numeric_limits<double>::infinity(),
+        text);
+    text += "\"} ";
+  }
+}
+
+void Scrape::AddBuckets(absl::string_view begin,
+                        const Histogram::Counts& counts, Family& family) {
+  SetBounds(counts.bounds, family);
+  // Room for all lines is made at once.
+  size_t n_most = 0;
+  for (const std::string& text : family.bound_texts) {
+    n_most += begin.size() + text.size() + kMaxCountBytes;
+  }
+  std::string& lines = family.lines;
+  const size_t n_before = lines.size();
+  lines.resize(n_before + n_most);
+  char* at = lines.data() + n_before;
+  for (size_t i = 0; i < family.bound_texts.size(); ++i) {
+    at = Put(family.bound_texts[i], Put(begin, at));
+    at = std::to_chars(at, at + kMaxCountBytes, counts.cumulative[i]).ptr;
+    *at++ = '\n';
+  }
+  lines.resize(static_cast<size_t>(at - lines.data()));
 }
 
 Scrape::Family& Scrape::FamilyOf(const Metric& metric) {
-  const auto family = std::find_if(
-      families_.begin(), families_.end(),
-      [&metric](const Family& one) { return one.metric == &metric; });
-  PLIMSOLL_CHECK(family != families_.end(), "the list has every metric");
-  return *family;
+  // Values come nearly in the order of their metrics.
+  for (size_t i = 0; i < families_.size(); ++i) {
+    if (families_[last_].metric == &metric) return families_[last_];
+    if (++last_ == families_.size()) last_ = 0;
+  }
+  PLIMSOLL_CHECK(false, "the list has every metric");
 }
 
 std::string Scrape::Text() const {

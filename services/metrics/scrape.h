@@ -2,25 +2,29 @@
 #ifndef PLIMSOLL_SERVICES_METRICS_SCRAPE_H_
 #define PLIMSOLL_SERVICES_METRICS_SCRAPE_H_
 
-#include <prometheus/client_metric.h>
-
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+#include "services/metrics/histogram.h"
 #include "services/metrics/metric.h"
 
 namespace plimsoll::services {
 
 // Writes the text format of Prometheus, version 0.0.4. It writes each value as
-// it comes: a worker with 64 models has 17,000 lines, which prometheus-cpp's
-// serializer takes several times as long for. Not thread-safe.
+// it comes, straight into the text of its metric: a worker with 64 models has
+// 17,000 lines. Not thread-safe.
 class Scrape {
  public:
-  using Label = prometheus::ClientMetric::Label;
-  using Labels = std::vector<Label>;
-  using Histogram = prometheus::ClientMetric::Histogram;
+  // Whoever adds a value keeps them until that call returns.
+  struct Label {
+    absl::string_view name;
+    absl::string_view value;
+  };
+  using Labels = std::initializer_list<Label>;
 
   // It has all of `metrics`, in this order, at first without values. They must
   // outlive it.
@@ -28,31 +32,37 @@ class Scrape {
 
   // Adds a value of `metric`, which is one of those above. `labels` are those
   // that the metric names, in their order.
-  void Add(const Metric& metric, const Labels& labels, double value);
-  void Add(const Metric& metric, const Labels& labels, int64_t value) {
+  void Add(const Metric& metric, Labels labels, double value);
+  void Add(const Metric& metric, Labels labels, int64_t value) {
     Add(metric, labels, static_cast<double>(value));
   }
-  void Add(const Metric& metric, const Labels& labels,
-           const Histogram& histogram);
+  void Add(const Metric& metric, Labels labels,
+           const Histogram::Counts& counts);
 
   // Returns the text of all metrics and their values.
   std::string Text() const;
 
  private:
-  // An upper bound of a bucket, and how it ends a line before the count.
-  struct Bound {
-    double value;
-    std::string text;
-  };
   struct Family {
     const Metric* metric;
-    std::string lines;          // of its values
-    std::vector<Bound> bounds;  // of the last histogram
+    std::string lines = {};  // of its values
+    // Of the last histogram, and how each ends a line before the count, the
+    // last one that of "+Inf". Most histograms of a metric have the same ones.
+    std::vector<double> bounds = {};
+    std::vector<std::string> bound_texts = {};
   };
 
   Family& FamilyOf(const Metric& metric);
+  // Sets the bounds of the histograms that follow.
+  static void SetBounds(std::span<const double> bounds, Family& family);
+  // Writes the lines of all buckets, each of which begins with `begin`.
+  static void AddBuckets(absl::string_view begin,
+                         const Histogram::Counts& counts, Family& family);
 
   std::vector<Family> families_;
+  size_t last_ = 0;     // the family of the last value
+  std::string labels_;  // as they are between braces, of the last histogram
+  std::string begin_;   // of its buckets' lines
 };
 
 }  // namespace plimsoll::services

@@ -29,6 +29,7 @@
 #include "services/host/crash/core_dumps.h"
 #include "services/host/device_list.h"
 #include "services/host/heap.h"
+#include "services/host/lock_checks.h"
 #include "services/host/log.h"
 #include "services/host/runtime_store.h"
 #include "services/http/front.h"
@@ -352,6 +353,7 @@ absl::Status RunServe(const ServeFlags& flags, const Commands& commands) {
   RETURN_IF_ERROR(CheckServeFlags(flags, commands.globals));
   if (!flags.allows_core_dumps) services::ForbidCoreDumps();
   services::KeepHeapSmall();
+  services::LeaveOutLockChecks();
   services::WorkerOptions options = ToWorkerOptions(flags);
   ASSIGN_OR_RETURN(options.models, FindModels(flags.models));
   RETURN_IF_ERROR(CheckPinned(options));

@@ -47,10 +47,8 @@ absl::Status StreamCall<Request, Response>::Begin(const Request& request,
 template <typename Request, typename Response>
 bool StreamCall<Request, Response>::HasRoom(int64_t bytes) {
   if (pending_.empty()) return true;  // one is always sent
-  if (pending_.size() >= kMaxPending || pending_bytes_ >= kMaxPendingBytes) {
-    return false;
-  }
-  const int64_t waiting = static_cast<int64_t>(pending_bytes_) + bytes;
+  if (!pending_.HasRoom(bytes)) return false;
+  const int64_t waiting = pending_.bytes() + bytes;
   return held_.Grow(held_at_first_ + kReplyPerByte * waiting).ok();
 }
 
@@ -60,8 +58,7 @@ void StreamCall<Request, Response>::Push(Response message) {
     *message.mutable_prompt() = *std::exchange(prompt_, std::nullopt);
     SendRequestId(this->context_, this->request_id_);
   }
-  pending_bytes_ += message.ByteSizeLong();
-  pending_.push_back(std::move(message));
+  pending_.Push(std::move(message));
   if (pending_.size() == 1) this->StartWrite(&pending_.front());
 }
 
@@ -94,17 +91,14 @@ template <typename Request, typename Response>
 void StreamCall<Request, Response>::OnWriteDone(bool ok) noexcept {
   SteadyMutexLock lock(&mu_);
   slow_reader_.Stop();
-  pending_bytes_ -= pending_.front().ByteSizeLong();
-  pending_.pop_front();
+  pending_.PopFront();
   if (!ok) {
-    pending_.clear();
-    pending_bytes_ = 0;
+    pending_.Clear();
     is_abandoned_ = true;
   }
   if (!pending_.empty()) this->StartWrite(&pending_.front());
-  const auto waiting = static_cast<int64_t>(pending_bytes_);
   held_.Shrink(held_at_first_ +
-               std::max(kPendingBytes, kReplyPerByte * waiting));
+               std::max(kPendingBytes, kReplyPerByte * pending_.bytes()));
   FinishIfSent();
   if (model_) model_.engine->Wake();
 }

@@ -5,9 +5,7 @@
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
-#include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <optional>
 
 #include "absl/base/thread_annotations.h"
@@ -15,20 +13,18 @@
 #include "plimsoll/v1/generation.pb.h"
 #include "plimsoll/v1/session.pb.h"
 #include "services/worker/calls/call_reactor.h"
+#include "services/worker/calls/pending_messages.h"
 #include "worker/engine/engine.h"
 
 namespace plimsoll::services {
 
-// At most one write is in flight and at most kMaxPending chunks of
-// kMaxPendingBytes wait, so a client that does not read costs a bounded amount
-// of memory, which it has taken before; one that has not read for the reader
-// timeout is cancelled.
+// At most one write is in flight, and PendingMessages bounds what waits, so a
+// client that does not read costs a bounded amount of memory, which it has
+// taken before; one that has not read for the reader timeout is cancelled.
 template <typename Request, typename Response>
 class StreamCall final
     : public CallReactor<grpc::ServerWriteReactor<Response>> {
  public:
-  static constexpr size_t kMaxPending = 16;
-  static constexpr size_t kMaxPendingBytes = 64 << 10;
   // The bytes that a stream holds from the start for messages that wait, in
   // addition to those of its first message.
   static constexpr int64_t kPendingBytes = 16 << 10;
@@ -69,9 +65,7 @@ class StreamCall final
   int64_t held_at_first_ ABSL_GUARDED_BY(mu_) = 0;
   // For the first message; then empty.
   std::optional<v1::PromptInfo> prompt_ ABSL_GUARDED_BY(mu_);
-  // The front is being written; the rest wait.
-  std::deque<Response> pending_ ABSL_GUARDED_BY(mu_);
-  size_t pending_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  PendingMessages<Response> pending_ ABSL_GUARDED_BY(mu_);
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
   bool is_finished_ ABSL_GUARDED_BY(mu_) = false;
 };

@@ -98,6 +98,17 @@ class FrontTest : public ::testing::Test {
     return first.ready.has_value() && first.ready->load.running > 0;
   }
 
+  // Whether a sequence waits for its client to read.
+  bool IsParked() {
+    bool is_parked = false;
+    registry_->Visit([&is_parked](const LoadedModel& model, ModelState) {
+      for (const worker::RequestInfo& request : model.engine->Requests(8)) {
+        is_parked |= request.state == worker::RequestState::kParked;
+      }
+    });
+    return is_parked;
+  }
+
   ClientReply Get(const std::string& target) {
     return HttpClient(front_->address()).Get(target);
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "services/generation/message_bytes.h"
 #include "services/http/json.h"
 #include "services/http/page.h"
 #include "tests/services/http/front_fixture.h"
@@ -343,6 +344,20 @@ TEST_F(FrontTest, TokenizesAndBack) {
   EXPECT_GT(chat.at("count").get<int>(), tokens.at("count").get<int>());
   EXPECT_EQ(Post("/tokenize", R"({"model":"a"})").status, 400);
   EXPECT_EQ(Post("/detokenize", R"({"model":"a","tokens":[-1]})").status, 400);
+}
+
+TEST_F(FrontTest, AClientThatDoesNotReadPausesItsStream) {
+  const std::string body =
+      R"({"model":"a","prompt":"a","stream":true,"ignore_eos":true,)"
+      R"("logprobs":5,"context_policy":"roll"})";
+  HttpClient client(front_->address(), /*receive_bytes=*/4'096);
+  client.Send(client.Request("POST", "/v1/completions", {.body = body}));
+  while (!IsParked()) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_LE(registry_->messages().traffic().held_bytes,
+            kReplyPerByte * kMaxPendingBytes +
+                kWorkPerByte * static_cast<int64_t>(body.size()));
+  client.Close();
+  AwaitIdle();
 }
 
 TEST_F(FrontTest, AClientThatGoesAwayFreesItsSlot) {

@@ -20,6 +20,15 @@ namespace {
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
+// A body of as many bytes as the path says.
+std::string BodyOf(const std::string& path) {
+  std::string body(std::stoul(path.substr(1)), ' ');
+  for (size_t i = 0; i < body.size(); ++i) {
+    body[i] = static_cast<char>('a' + i % 23);
+  }
+  return body;
+}
+
 TEST(HttpServerTest, AnswersRequestsOneAfterTheOther) {
   const EchoServer echo;
   HttpClient client = echo.Connect();
@@ -46,6 +55,22 @@ TEST(HttpServerTest, AHeadHasNoBody) {
   EXPECT_THAT(client.Read(/*has_body=*/false).head,
               HasSubstr("content-length: 7"));
   EXPECT_EQ(client.Get("/next").body, "GET /next ");
+}
+
+TEST(HttpServerTest, SendsBodiesOfAnySizeWhole) {
+  const EchoServer echo(
+      {.handler = [](HttpRequest request, std::shared_ptr<HttpReply> reply) {
+        reply->Send({.body = BodyOf(request.path)});
+      }});
+  HttpClient client = echo.Connect();
+  // The head has less than 1 KiB, and 64 KiB are written at once.
+  for (const size_t n : {0, 1, 64'000, 65'000, 65'535, 65'536, 65'537, 130'900,
+                         131'072, 1'000'000}) {
+    const std::string path = absl::StrCat("/", n);
+    const ClientReply reply = client.Get(path);
+    EXPECT_EQ(reply.body.size(), n);
+    EXPECT_TRUE(reply.body == BodyOf(path)) << n;
+  }
 }
 
 TEST(HttpServerTest, LimitsTheHeaders) {

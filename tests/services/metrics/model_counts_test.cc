@@ -69,10 +69,10 @@ TEST(ModelCountsTest, OnlyStepsThatGenerateCountBetweenTokens) {
   ModelCounts counts;
   counts.Add({.time = absl::Milliseconds(20), .n_prompt_rows = 64});
   counts.Add({.time = absl::Milliseconds(40), .n_decode_rows = 2});
-  EXPECT_EQ(counts.step.Read().sample_count, 2u);
+  EXPECT_EQ(counts.step.Read().total(), 2u);
   EXPECT_EQ(counts.computed_tokens, 64);
-  EXPECT_EQ(counts.inter_token.Read().sample_count, 1u);
-  EXPECT_EQ(counts.inter_token.Read().sample_sum, 0.04);
+  EXPECT_EQ(counts.inter_token.Read().total(), 1u);
+  EXPECT_EQ(counts.inter_token.Read().sum, 0.04);
 }
 
 TEST(ModelCountsTest, ARequestCountsItsTimesAndTokens) {
@@ -88,12 +88,12 @@ TEST(ModelCountsTest, ARequestCountsItsTimesAndTokens) {
   record.info.first_token = absl::Milliseconds(500);
   record.info.decode = absl::Milliseconds(2'000);
   counts.Add(record);
-  EXPECT_EQ(counts.queued.Read().sample_sum, 0.25);
-  EXPECT_EQ(counts.first_token.Read().sample_sum, 0.5);
-  EXPECT_EQ(counts.per_token.Read().sample_sum, 0.5);
-  EXPECT_EQ(counts.request.Read().sample_sum, 2.5);
-  EXPECT_EQ(counts.prompt_tokens.Read().sample_sum, 7.0);
-  EXPECT_EQ(counts.generated_tokens.Read().sample_sum, 5.0);
+  EXPECT_EQ(counts.queued.Read().sum, 0.25);
+  EXPECT_EQ(counts.first_token.Read().sum, 0.5);
+  EXPECT_EQ(counts.per_token.Read().sum, 0.5);
+  EXPECT_EQ(counts.request.Read().sum, 2.5);
+  EXPECT_EQ(counts.prompt_tokens.Read().sum, 7.0);
+  EXPECT_EQ(counts.generated_tokens.Read().sum, 5.0);
   EXPECT_EQ(counts.cached_tokens, 3);
   EXPECT_EQ(counts.evictions, 2);
   EXPECT_EQ(counts.evicted_tokens, 128);
@@ -102,9 +102,9 @@ TEST(ModelCountsTest, ARequestCountsItsTimesAndTokens) {
 TEST(ModelCountsTest, ARequestWithoutATokenHasNoTimeToIt) {
   ModelCounts counts;
   counts.Add(RecordOf(absl::CancelledError("")));
-  EXPECT_EQ(counts.first_token.Read().sample_count, 0u);
-  EXPECT_EQ(counts.per_token.Read().sample_count, 0u);
-  EXPECT_EQ(counts.request.Read().sample_count, 1u);
+  EXPECT_EQ(counts.first_token.Read().total(), 0u);
+  EXPECT_EQ(counts.per_token.Read().total(), 0u);
+  EXPECT_EQ(counts.request.Read().total(), 1u);
 }
 
 }  // namespace

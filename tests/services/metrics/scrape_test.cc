@@ -7,12 +7,14 @@
 
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <map>
+#include <random>
 #include <string>
-#include <vector>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "services/metrics/histogram.h"
@@ -30,7 +32,7 @@ constexpr std::array kAll = {&kCounter, &kGauge, &kTimes, &kUnused};
 constexpr std::array kBounds = {0.001, 0.25, 2.5, 1e9};
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-Scrape::Histogram SomeTimes() {
+Histogram::Counts SomeTimes() {
   Histogram histogram(kBounds);
   for (const double value : {0.0005, 0.1, 0.1, 3.0, 1e10}) {
     histogram.Observe(value);
@@ -46,6 +48,20 @@ std::string GaugeLine(double value) {
   return text.substr(begin, text.find('\n', begin) - begin);
 }
 
+// The same counts as prometheus-cpp has them.
+prometheus::ClientMetric::Histogram Theirs(const Histogram::Counts& counts) {
+  prometheus::ClientMetric::Histogram theirs;
+  for (size_t i = 0; i <= counts.bounds.size(); ++i) {
+    theirs.bucket.push_back({.cumulative_count = counts.cumulative[i],
+                             .upper_bound = i < counts.bounds.size()
+                                                ? counts.bounds[i]
+                                                : kInfinity});
+  }
+  theirs.sample_count = counts.total();
+  theirs.sample_sum = counts.sum;
+  return theirs;
+}
+
 // What a text says of each series, whatever the order of lines and the digits.
 std::map<std::string, double> Values(const std::string& text) {
   std::map<std::string, double> values;
@@ -56,6 +72,13 @@ std::map<std::string, double> Values(const std::string& text) {
     EXPECT_TRUE(absl::SimpleAtod(line.substr(space + 1), &value)) << line;
   }
   return values;
+}
+
+// The lines of a metric's values.
+std::string LinesOf(const Metric& metric, const std::string& text) {
+  const std::string head = absl::StrCat("# TYPE ", metric.name, " ");
+  const size_t begin = text.find('\n', text.find(head)) + 1;
+  return text.substr(begin, text.find("# HELP ", begin) - begin);
 }
 
 TEST(ScrapeTest, WritesWhatPrometheusReads) {
@@ -85,26 +108,55 @@ time_seconds_count{model="m"} 5
 }
 
 TEST(ScrapeTest, SaysTheSameAsPrometheusCpp) {
-  const Scrape::Labels labels = {{"model", "a\"b\\c\nd"}};
+  const std::string model = "a\"b\\c\nd";
   prometheus::MetricFamily times{.name = kTimes.name,
                                  .help = kTimes.help,
                                  .type = prometheus::MetricType::Histogram,
                                  .metric = {}};
-  times.metric.emplace_back().label = labels;
-  times.metric.back().histogram = SomeTimes();
+  times.metric.emplace_back().label = {{"model", model}};
+  times.metric.back().histogram = Theirs(SomeTimes());
   prometheus::MetricFamily counter{.name = kCounter.name,
                                    .help = kCounter.help,
                                    .type = prometheus::MetricType::Counter,
                                    .metric = {}};
-  counter.metric.emplace_back().label = labels;
+  counter.metric.emplace_back().label = {{"model", model}};
   counter.metric.back().counter.value = 1.0 / 3;
   const std::string theirs =
       prometheus::TextSerializer().Serialize({counter, times});
 
   Scrape scrape(kAll);
-  scrape.Add(kTimes, labels, SomeTimes());
-  scrape.Add(kCounter, labels, 1.0 / 3);
+  scrape.Add(kTimes, {{"model", model}}, SomeTimes());
+  scrape.Add(kCounter, {{"model", model}}, 1.0 / 3);
   EXPECT_EQ(Values(scrape.Text()), Values(theirs));
+}
+
+TEST(ScrapeTest, ManyValuesInAnyOrderAreAsIfEachWereAlone) {
+  std::mt19937_64 random(7);
+  std::string counters;
+  std::string times;
+  Scrape scrape(kAll);
+  for (int i = 0; i < 1'000; ++i) {
+    const std::string model(random() % 70, "a\"\\\n"[random() % 4]);
+    const uint64_t n = random() >> (random() % 64);
+    Scrape one(kAll);
+    if (random() % 2 == 0) {
+      const auto value = static_cast<double>(n);
+      scrape.Add(kCounter, {{"model", model}, {"way", "w"}}, value);
+      one.Add(kCounter, {{"model", model}, {"way", "w"}}, value);
+      counters += LinesOf(kCounter, one.Text());
+    } else {
+      Histogram::Counts counts = SomeTimes();
+      for (uint64_t& count : counts.cumulative) count = n;
+      counts.cumulative[0] = std::numeric_limits<uint64_t>::max();
+      counts.sum = 1.0 / static_cast<double>(random());
+      scrape.Add(kTimes, {{"model", model}}, counts);
+      one.Add(kTimes, {{"model", model}}, counts);
+      times += LinesOf(kTimes, one.Text());
+    }
+  }
+  const std::string text = scrape.Text();
+  EXPECT_EQ(LinesOf(kCounter, text), counters);
+  EXPECT_EQ(LinesOf(kTimes, text), times);
 }
 
 TEST(ScrapeTest, EveryHistogramHasItsOwnBounds) {
