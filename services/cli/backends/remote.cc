@@ -16,6 +16,14 @@
 namespace plimsoll::cli {
 namespace {
 
+constexpr absl::string_view kHostHint =
+    "\n  try: see whether that host is up, and the network to it";
+
+bool IsTimeout(absl::string_view reason) {
+  return absl::StrContains(reason, "timed out") ||
+         absl::StrContains(reason, "keepalive");
+}
+
 // Says what to do where there is no connection, for gRPC's reason.
 absl::string_view HintFor(absl::string_view reason,
                           const services::ClientSecurity& security) {
@@ -26,10 +34,7 @@ absl::string_view HintFor(absl::string_view reason,
     return "\n  try: a --tls-ca that the server's certificate comes from; or "
            "none, if it\n       speaks no TLS";
   }
-  if (absl::StrContains(reason, "timed out") ||
-      absl::StrContains(reason, "keepalive")) {
-    return "\n  try: see whether that host is up, and the network to it";
-  }
+  if (IsTimeout(reason)) return kHostHint;
   // A connection that has never stood; others end so as well.
   const bool is_closed = absl::StartsWith(reason, "failed to connect") &&
                          (absl::StrContains(reason, "Socket closed") ||
@@ -71,10 +76,13 @@ absl::Status CallStatus(const grpc::Status& status, const Endpoint& address) {
 
 absl::Status StreamStatus(const grpc::Status& status, const Endpoint& address) {
   if (!IsFromNobody(status)) return services::FromGrpc(status);
-  return absl::UnavailableError(absl::StrCat(
-      "the connection to ", address.address, " broke (", status.error_message(),
-      "), and the rest is missing",
-      "\n  try: see whether that server still runs, and the network to it"));
+  const std::string& reason = status.error_message();
+  return absl::UnavailableError(
+      absl::StrCat("the connection to ", address.address, " broke (", reason,
+                   "), and the rest is missing",
+                   IsTimeout(reason) ? kHostHint
+                                     : "\n  try: see whether that server still "
+                                       "runs, and the network to it"));
 }
 
 void CallWaiter::Done(const grpc::Status& status) {
