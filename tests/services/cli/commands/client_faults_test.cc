@@ -64,7 +64,7 @@ TEST_F(ClientFaultsTest, EveryCommandWorksOrSaysWhyNot) {
   const std::vector<StormCommand> commands = {
       {kGenerate, true},
       {{"tokenize", "--model", "a", "--text", "hello"}, true},
-      {{"devices"}, true},
+      {{"devices"}},
       {{"models"}},
       {{"leases"}},
       {{"sessions", "--model", "a"}},
