@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <utility>
@@ -64,8 +65,9 @@ TEST(HttpServerTest, SendsBodiesOfAnySizeWhole) {
       }});
   HttpClient client = echo.Connect();
   // The head has less than 1 KiB, and 64 KiB are written at once.
-  for (const size_t n : {0, 1, 64'000, 65'000, 65'535, 65'536, 65'537, 130'900,
-                         131'072, 1'000'000}) {
+  for (const size_t n :
+       std::initializer_list<size_t>{0, 1, 64'000, 65'000, 65'535, 65'536,
+                                     65'537, 130'900, 131'072, 1'000'000}) {
     const std::string path = absl::StrCat("/", n);
     const ClientReply reply = client.Get(path);
     EXPECT_EQ(reply.body.size(), n);
