@@ -163,6 +163,11 @@ class Splitter {
     return absl::OkStatus();
   }
 
+  bool FitsAt(int64_t n_ctx) const {
+    const auto split = At(n_ctx);
+    return split.ok() && split->fits;
+  }
+
  private:
   Splitter(const SplitProblem& problem, const LoadOptions& options)
       : slicer_(problem.slicer),
@@ -339,15 +344,13 @@ class SplitAdviser {
 
   bool Fits(const Change& change, int64_t n_ctx) const {
     const auto splitter = With(change);
-    if (!splitter.ok()) return false;
-    const auto split = splitter->At(n_ctx);
-    return split.ok() && split->fits;
+    return splitter.ok() && splitter->FitsAt(n_ctx);
   }
 
   // Try with another context.
   bool TryAt(const Change& change, int64_t n_ctx) {
     const auto splitter = With(change);
-    if (!splitter.ok() || !Fits(change, n_ctx)) return false;
+    if (!splitter.ok() || !splitter->FitsAt(n_ctx)) return false;
     const int64_t bytes = splitter->LastDeviceBytes(n_ctx).value_or(0);
     suggestions_.push_back({change, last_bytes_ - bytes, n_ctx});
     return true;
