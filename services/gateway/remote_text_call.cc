@@ -160,7 +160,7 @@ class RemoteTextCall::Stream::Attempt final
     // Reads also start outside of reactions, so OnDone waits for the last one.
     AddHold();
     StartRead(&message_);
-    if (PLIMSOLL_FAULT("gateway.connect")) Break();
+    if (PLIMSOLL_FAULT("gateway.connect")) break_.Break(context_);
     StartCall();
   }
   void Resume() { StartRead(&message_); }
@@ -179,7 +179,7 @@ class RemoteTextCall::Stream::Attempt final
   void OnReadDone(bool ok) noexcept override {
     if (!ok) return RemoveHold();
     if (PLIMSOLL_FAULT("gateway.read")) {
-      Break();
+      break_.Break(context_);
       return RemoveHold();
     }
     Part message;
@@ -189,14 +189,9 @@ class RemoteTextCall::Stream::Attempt final
   // NOLINTNEXTLINE(bugprone-exception-escape): without memory the process ends.
   void OnDone(const grpc::Status& status) noexcept override {
     const std::shared_ptr<Attempt> self = std::move(self_);
-    const grpc::Status end = is_broken_ ? BrokenConnection() : status;
+    const grpc::Status end = break_.EndOf(status);
     span_.End(static_cast<absl::StatusCode>(end.error_code()));
     stream_.OnEnd(*this, end);
-  }
-  // Ends the call as if its connection had broken.
-  void Break() {
-    is_broken_ = true;
-    context_.TryCancel();
   }
 
   const std::shared_ptr<TextCall> call_;
@@ -206,7 +201,7 @@ class RemoteTextCall::Stream::Attempt final
   grpc::ClientContext context_;
   Part message_;
   OpenSpan span_;
-  bool is_broken_ = false;
+  CallBreak break_;
   std::shared_ptr<Attempt> self_;  // while gRPC uses it
 };
 

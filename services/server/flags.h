@@ -106,6 +106,8 @@ inline constexpr char kIdleSessionsHelp[] =
 inline constexpr char kIdleSessionBytesHelp[] =
     "Bytes, such as 512MiB, for such snapshots, of which there are then as "
     "many as have room";
+inline constexpr char kIdleSessionsTwice[] =
+    "stands beside --idle-sessions; leave one of them out";
 inline constexpr char kMmapHelp[] =
     "Weights stay in the mapped file: nothing is copied, and processes share "
     "the page cache; decoding takes up to twice as long; only on a CPU";

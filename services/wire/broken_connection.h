@@ -2,6 +2,7 @@
 #ifndef PLIMSOLL_SERVICES_WIRE_BROKEN_CONNECTION_H_
 #define PLIMSOLL_SERVICES_WIRE_BROKEN_CONNECTION_H_
 
+#include <grpcpp/client_context.h>
 #include <grpcpp/support/status.h>
 
 namespace plimsoll::services {
@@ -10,6 +11,23 @@ namespace plimsoll::services {
 inline grpc::Status BrokenConnection() {
   return {grpc::StatusCode::UNAVAILABLE, "Socket closed"};
 }
+
+// Lets a call end as if its connection had broken. gRPC's reactions to the call
+// use it, one after the other.
+class CallBreak {
+ public:
+  void Break(grpc::ClientContext& context) {
+    is_broken_ = true;
+    context.TryCancel();
+  }
+  // Returns what a call ends with that gRPC ends with `status`.
+  grpc::Status EndOf(const grpc::Status& status) const {
+    return is_broken_ ? BrokenConnection() : status;
+  }
+
+ private:
+  bool is_broken_ = false;
+};
 
 }  // namespace plimsoll::services
 

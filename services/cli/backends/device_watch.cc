@@ -47,10 +47,7 @@ class Reader final : public grpc::ClientReadReactor<v1::WatchDevicesResponse> {
 
   void OnReadDone(bool ok) noexcept override {
     if (!ok) return;
-    if (PLIMSOLL_FAULT("cli.watch")) {
-      is_broken_ = true;
-      return context_.TryCancel();
-    }
+    if (PLIMSOLL_FAULT("cli.watch")) return break_.Break(context_);
     {
       SteadyMutexLock lock(&mu_);
       newest_ = std::move(incoming_);
@@ -61,14 +58,14 @@ class Reader final : public grpc::ClientReadReactor<v1::WatchDevicesResponse> {
 
   void OnDone(const grpc::Status& status) noexcept override {
     SteadyMutexLock lock(&mu_);
-    status_ = is_broken_ ? services::BrokenConnection() : status;
+    status_ = break_.EndOf(status);
   }
 
  private:
   grpc::ClientContext context_;
   const v1::WatchDevicesRequest request_;
   v1::WatchDevicesResponse incoming_;  // gRPC's
-  bool is_broken_ = false;             // as if the connection had been; gRPC's
+  services::CallBreak break_;          // gRPC's
   SteadyMutex mu_;
   std::optional<v1::WatchDevicesResponse> newest_ ABSL_GUARDED_BY(mu_);
   std::optional<grpc::Status> status_ ABSL_GUARDED_BY(mu_);

@@ -106,19 +106,20 @@ class RemoteStream final : public ReplyStream,
   }
 
   void OnReadDone(bool ok) noexcept override {
+    if (ok && PLIMSOLL_FAULT("cli.read")) {
+      break_.Break(context_);
+      ok = false;
+    }
     {
       SteadyMutexLock lock(&mu_);
-      is_broken_ = ok && PLIMSOLL_FAULT("cli.read");
-      if (is_broken_) ok = false;
       state_ = ok ? State::kMessage : State::kEnd;
     }
-    if (is_broken_) context_.TryCancel();
     if (!ok) this->RemoveHold();
   }
 
   void OnDone(const grpc::Status& status) noexcept override {
     SteadyMutexLock lock(&mu_);
-    status_ = is_broken_ ? services::BrokenConnection() : status;
+    status_ = break_.EndOf(status);
   }
 
   const Endpoint address_;
@@ -129,7 +130,7 @@ class RemoteStream final : public ReplyStream,
   Response message_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kReading;
   bool has_begun_ ABSL_GUARDED_BY(mu_) = false;  // Next() gave a message
-  bool is_broken_ = false;  // as if the connection had been; gRPC's
+  services::CallBreak break_;                    // gRPC's
   std::optional<grpc::Status> status_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -234,8 +234,8 @@ void AddIdleSessionFlags(CLI::App& app, LoadFlags* flags) {
   // A number of 0 may stand beside bytes: --print-config writes it.
   const auto parse = [flags](absl::string_view text) {
     if (flags->idle_sessions == 0) return ParseBytes(text);
-    return absl::StatusOr<int64_t>(absl::InvalidArgumentError(
-        "stands beside --idle-sessions; leave one of them out"));
+    return absl::StatusOr<int64_t>(
+        absl::InvalidArgumentError(services::kIdleSessionsTwice));
   };
   AddParsed(app, &flags->idle_session_bytes, parse,
             {.name = "--idle-session-bytes",

@@ -32,8 +32,7 @@ void AddIdleSessionFlags(CLI::App& app, planner::LoadOptions& load) {
                kIdleSessionBytesHelp)
       ->check(
           [&load](const std::string&) -> std::string {
-            if (load.n_idle_sessions == 0) return "";
-            return "stands beside --idle-sessions; leave one of them out";
+            return load.n_idle_sessions == 0 ? "" : kIdleSessionsTwice;
           },
           "");
 }
