@@ -18,7 +18,7 @@ HWY_INLINE void PrefetchToSecondCache(const void* at) {
   __builtin_prefetch(at, kToRead, kSecondCache);
 }
 
-// The same for all cache lines of the bytes from `begin` to `end`.
+// Asks so for all cache lines of the bytes from `begin` to `end`.
 HWY_INLINE void PrefetchToSecondCache(const uint8_t* begin,
                                       const uint8_t* end) {
   for (; begin < end; begin += 64) PrefetchToSecondCache(begin);

@@ -46,8 +46,8 @@ class Scrape {
   struct Family {
     const Metric* metric;
     std::string lines = {};  // of its values
-    // Of the last histogram, and how each ends a line before the count, the
-    // last one that of "+Inf". Most histograms of a metric have the same ones.
+    // The last histogram's bounds, and how a line with each of them and with
+    // "+Inf" ends before the count. Most histograms of a metric have the same.
     std::vector<double> bounds = {};
     std::vector<std::string> bound_texts = {};
   };

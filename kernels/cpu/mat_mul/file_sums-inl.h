@@ -70,6 +70,7 @@ class FileSums {
   static constexpr int64_t kTogether = 1;
 #endif
   static constexpr int kHalves = Decoder::kHasHalfScales ? 2 : 1;
+
   // Prefetches as many bytes of the next panel as four rows of group s have.
   HWY_INLINE void PrefetchNext(const PanelTask& task, int64_t row, int64_t s) {
     const uint8_t* const next =

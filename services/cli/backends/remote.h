@@ -30,8 +30,8 @@ std::shared_ptr<grpc::Channel> Connect(const Endpoint& address);
 // says what to do.
 absl::Status CallStatus(const grpc::Status& status, const Endpoint& address);
 
-// The same for a stream of which something has come. If the connection broke,
-// the message says that the rest is missing.
+// Returns the status of a stream of which something has come. If the connection
+// broke, the message says that the rest is missing, and what to do.
 absl::Status StreamStatus(const grpc::Status& status, const Endpoint& address);
 
 // Waits for an asynchronous call. Ctrl-C cancels it.

@@ -44,7 +44,7 @@ class PendingMessages {
   const Message& front() const { return messages_.front().message; }
   bool empty() const { return messages_.empty(); }
   size_t size() const { return messages_.size(); }
-  // Of all messages, on the wire.
+  // The bytes of all messages on the wire.
   int64_t bytes() const { return bytes_; }
 
  private:

@@ -137,7 +137,7 @@ class GatewayStormTest : public StormTest {
     if (reply.status != 200) return std::nullopt;
     return Json::parse(reply.body)["choices"][0]["text"];
   }
-  // The same of a stream. One that breaks off has no [DONE].
+  // The text of a whole stream; nothing if it breaks off: it has no [DONE].
   std::optional<std::string> Stream() {
     const ClientReply reply = Post(
         "/v1/completions", absl::StrCat(kCompletion, R"(,"stream":true})"));
