@@ -38,6 +38,13 @@ inline bool IsInteger(const MatMulArgs& args) {
   return args.packed != nullptr && !IsFloatType(args.w.dtype);
 }
 
+// True if rows in the file's order are multiplied as they are. With more
+// activation rows, packing once for all of them is faster.
+inline bool ReadsFile(const MatMulArgs& args) {
+  constexpr int64_t kMostRows = 8;
+  return args.w.order == WeightOrder::kFile && args.n_rows <= kMostRows;
+}
+
 constexpr int64_t Panels(const WeightMatrix& w) {
   return CeilDiv(w.rows, kPanelRows);
 }

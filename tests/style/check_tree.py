@@ -247,7 +247,7 @@ NO_CODE = re.compile(
     r"|//[^\n]*|/\*(?:.|\n)*?\*/|^[ \t]*#(?:[^\n\\]|\\(?:.|\n))*$",
     re.MULTILINE)
 # What opens a scope in which functions are, and what opens a list of values.
-SCOPE = re.compile(r"^((inline )?namespace\b|extern\b(?!.*\()"
+SCOPE = re.compile(r"^((HWY_\w+\(.*\) )?(inline )?namespace\b|extern\b(?!.*\()"
                    r"|(template <.*> )?(class|struct|union|enum)\b)|^$")
 VALUES = re.compile(r"=[\w:<>, ]*\(?$|^[^(]*$")
 

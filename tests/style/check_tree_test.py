@@ -179,7 +179,8 @@ class CheckTreeTest(unittest.TestCase):
         for head in heads:
             self.assertEqual(found(head, most), [], head)
             self.assertEqual(len(found(head, most + 1)), 1, head)
-        for head in ("struct A {", "namespace b {", "constexpr int kA[] = {",
+        for head in ("struct A {", "namespace b {", 'HWY_PUSH_ATTRIBUTES("x")\nnamespace b {',
+                     "constexpr int kA[] = {",
                      "constexpr auto kA = std::to_array<A>({"):
             self.assertEqual(found(head, most + 1), [], head)
         self.assertEqual(found(heads[0], most + 1, "tests/a.cc"), [])

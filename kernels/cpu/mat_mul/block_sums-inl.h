@@ -31,9 +31,10 @@ struct PanelTask {
   int64_t n_blocks;
   const uint8_t* packed;  // first row
   float* sums;            // [rows][16], added to
-  // For FromFile: the weights from block `first` on, and those of the next
-  // panel that are prefetched meanwhile.
-  const RowBlocks* rows;
+  bool is_last;           // of the panels that a thread multiplies in turn
+  // For FromFile: 16 rows from block `first` on, and the bytes that are
+  // prefetched meanwhile: those of the next panel if there is one.
+  PanelRows rows;
   const uint8_t* next;
 };
 
@@ -52,6 +53,8 @@ struct FromPanel {
   static constexpr int kBlockRows =
       kLanes == 16 ? 8 : (kLanes == 8 || HWY_ARCH_ARM_A64 ? 4 : 2);
   static constexpr int64_t kAheadBytes = 4096;
+
+  static void PrefetchPanel(const PanelData& /*panel*/) {}
 
   // Reads the parts of a panel.
   template <class Decoder>

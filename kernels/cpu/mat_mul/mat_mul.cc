@@ -110,7 +110,9 @@ void MultiplyPanels(const MatMulArgs& args, int64_t begin, int64_t end) {
     const int64_t n_rows = std::min(kTileRows, args.n_rows - first);
     task.packed = reinterpret_cast<const uint8_t*>(args.packed) +
                   first * PackedRowBytes(args.w.cols);
+    if (begin < end) Source::PrefetchPanel(PanelOf(args.w, begin));
     for (int64_t p = begin; p < end; ++p) {
+      task.is_last = p + 1 == end;
       MultiplyAllColumns<Decoder, Source>(PanelOf(args.w, p), n_rows, task);
       const int64_t n_valid =
           std::min(kPanelRows, args.w.rows - p * kPanelRows);
@@ -129,8 +131,7 @@ void MatMulPanels(const MatMulArgs& args, int64_t begin, int64_t end) {
   WithDecoder(args.w, [&](auto decoder) {
     using Decoder = decltype(decoder);
     if constexpr (requires { typename Decoder::Row; }) {
-      if (args.w.order == WeightOrder::kFile &&
-          args.n_rows <= FromFile::kMostRows) {
+      if (ReadsFile(args)) {
         return MultiplyPanels<Decoder, FromFile>(args, begin, end);
       }
     }
@@ -182,11 +183,21 @@ void MultiplyRange(std::span<const MatMulArgs> products, int64_t begin,
   }
 }
 
+// Panels of a task. The first panel of a task is not prefetched while another
+// is multiplied. If rows are read as they are in the file, that is many bytes,
+// so a thread has two tasks.
+int64_t GrainOf(std::span<const MatMulArgs> products, int64_t n_panels,
+                int n_threads) {
+  if (std::none_of(products.begin(), products.end(), ReadsFile))
+    return PanelGrain(n_panels, 16, n_threads);
+  return std::max<int64_t>(n_panels / (n_threads * 4), 1) * 2;
+}
+
 // Runs integer products as one loop.
 void MultiplyTogether(std::span<const MatMulArgs> products, ThreadPool& pool) {
   int64_t n_panels = 0;
   for (const MatMulArgs& args : products) n_panels += Panels(args.w);
-  const int64_t grain = PanelGrain(n_panels, 16, pool.n_threads());
+  const int64_t grain = GrainOf(products, n_panels, pool.n_threads());
   pool.ParallelFor(n_panels, grain, [&](int64_t begin, int64_t end, int) {
     MultiplyRange(products, begin, end);
   });

@@ -85,46 +85,17 @@ HWY_INLINE void TransposeUnits(const RowBlocks& block, int64_t from, int64_t n,
 }
 
 #if HWY_TARGET == HWY_AVX3_DL
-// How 16 bytes of each of 16 rows become units of all rows, one unit after
-// another: `n_pairs` units of two bytes, and bytes. A vector takes byte
-// index[v][j] of eight rows: of the first eight, or of the last where bit j of
-// is_last[v] is set.
-struct ByteOrder {
-  explicit constexpr ByteOrder(int n_pairs) {
-    for (int at = 0; at < 256; ++at) {
-      const bool is_pair = at < n_pairs * 2 * kPanelRows;
-      const int size = is_pair ? 2 : 1;
-      const int unit = at / (size * 16) * size;
-      const int row = at % (size * 16) / size;
-      index[at / 64][at % 64] =
-          static_cast<uint8_t>(row % 8 * 16 + unit + at % size);
-      if (row >= 8) is_last[at / 64] |= uint64_t{1} << at % 64;
-    }
-  }
-  uint8_t index[4][64] = {};
-  uint64_t is_last[4] = {};
-};
-
 // Stores the units of 16 bytes of each row from the byte `from` on.
 template <int kPairs>
 HWY_INLINE void TransposeBytes(const RowBlocks& block, int64_t from,
                                uint8_t* to) {
-  alignas(64) static constexpr ByteOrder kOrder(kPairs);
   VQ rows[4];
   for (int i = 0; i < 4; ++i) {
     const int r = 4 * i;
     rows[i] =
         LoadQuad({{block[r], block[r + 1], block[r + 2], block[r + 3]}}, from);
   }
-  for (int v = 0; v < 4; ++v) {
-    const VQ index = hn::Load(DQ(), kOrder.index[v]);
-    const __m512i first =
-        _mm512_permutex2var_epi8(rows[0].raw, index.raw, rows[1].raw);
-    const __m512i last =
-        _mm512_permutex2var_epi8(rows[2].raw, index.raw, rows[3].raw);
-    const VQ both{_mm512_mask_mov_epi8(first, kOrder.is_last[v], last)};
-    hn::StoreU(both, DQ(), to + v * 64);
-  }
+  StoreUnits<kPairs>(rows, to);
 }
 #endif
 

@@ -6,6 +6,9 @@
 // columns of group sub + j, q[j][1] the others. They are bytes without a sign,
 // from which a product takes kOffset off by itself: what is stored is value +
 // kOffset. kIsWide tells that they need all eight bits, so that kOffset is 128.
+//
+// StoreScales(rows, at, to) stores the scales of the blocks at byte `at` of 16
+// rows as a panel has them. Some types have none: PackScales does it for them.
 #if defined(PLIMSOLL_KERNELS_CPU_MAT_MUL_QUAD_DECODERS_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_KERNELS_CPU_MAT_MUL_QUAD_DECODERS_INL_H_
@@ -81,7 +84,7 @@ HWY_INLINE void LookUpBytes(const int8_t* table, uint8_t offset, VQ (&q)[2]) {
   for (VQ& half : q) half = hn::TableLookupBytes(values, half);
 }
 
-// What quads of most types have in common.
+// What quads of all types have in common.
 template <DType kDType, int16_t kOffsetOfAll, int kSubsTogether = 1>
 struct QuadOf {
   static constexpr DType kType = kDType;
@@ -90,7 +93,38 @@ struct QuadOf {
   static constexpr int kSubs = kSubsTogether;
 };
 
-struct RowQ80 : QuadOf<DType::kQ8_0, 128> {
+// What types have in common whose blocks of 32 columns begin with a scale of 16
+// bits.
+template <DType kDType, int16_t kOffsetOfAll>
+struct ScaledQuadOf : QuadOf<kDType, kOffsetOfAll> {
+  static HWY_INLINE void StoreScales(const PanelRows& rows, int64_t at,
+                                     uint8_t* to) {
+    StoreLowHalves(WordsOf(rows, at), to);
+  }
+};
+
+// What types have in common whose blocks begin with a scale and a minimum.
+template <DType kDType>
+struct MinQuadOf : QuadOf<kDType, 0> {
+  static HWY_INLINE void StoreScales(const PanelRows& rows, int64_t at,
+                                     uint8_t* to) {
+    const __m512i both = WordsOf(rows, at);
+    StoreLowHalves(both, to);
+    StoreHighHalves(both, to + 2 * kPanelRows);
+  }
+};
+
+// What Q4_K and Q5_K have in common: both scales, and the twelve bytes of
+// six-bit ones.
+template <DType kDType>
+struct SixBitQuadOf : QuadOf<kDType, 0, 2> {
+  static HWY_INLINE void StoreScales(const PanelRows& rows, int64_t at,
+                                     uint8_t* to) {
+    StoreUnits<2>(rows, at, to);
+  }
+};
+
+struct RowQ80 : ScaledQuadOf<DType::kQ8_0, 128> {
   static HWY_INLINE void At(const QuadRows& rows, int64_t /*sub*/,
                             VQ (&q)[1][2]) {
     const VQ sign = hn::Set(DQ(), uint8_t{128});
@@ -99,21 +133,21 @@ struct RowQ80 : QuadOf<DType::kQ8_0, 128> {
   }
 };
 
-struct RowQ40 : QuadOf<DType::kQ4_0, 8> {
+struct RowQ40 : ScaledQuadOf<DType::kQ4_0, 8> {
   static HWY_INLINE void At(const QuadRows& rows, int64_t /*sub*/,
                             VQ (&q)[1][2]) {
     NibblesOf(rows, 2, q[0]);
   }
 };
 
-struct RowQ41 : QuadOf<DType::kQ4_1, 0> {
+struct RowQ41 : MinQuadOf<DType::kQ4_1> {
   static HWY_INLINE void At(const QuadRows& rows, int64_t /*sub*/,
                             VQ (&q)[1][2]) {
     NibblesOf(rows, 4, q[0]);
   }
 };
 
-struct RowQ50 : QuadOf<DType::kQ5_0, 16> {
+struct RowQ50 : ScaledQuadOf<DType::kQ5_0, 16> {
   static HWY_INLINE void At(const QuadRows& rows, int64_t /*sub*/,
                             VQ (&q)[1][2]) {
     NibblesOf(rows, 6, q[0]);
@@ -121,7 +155,7 @@ struct RowQ50 : QuadOf<DType::kQ5_0, 16> {
   }
 };
 
-struct RowQ51 : QuadOf<DType::kQ5_1, 0> {
+struct RowQ51 : MinQuadOf<DType::kQ5_1> {
   static HWY_INLINE void At(const QuadRows& rows, int64_t /*sub*/,
                             VQ (&q)[1][2]) {
     NibblesOf(rows, 8, q[0]);
@@ -130,6 +164,11 @@ struct RowQ51 : QuadOf<DType::kQ5_1, 0> {
 };
 
 struct RowMxfp4 : QuadOf<DType::kMxfp4, 12> {
+  static HWY_INLINE void StoreScales(const PanelRows& rows, int64_t at,
+                                     uint8_t* to) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+                     _mm512_cvtepi32_epi8(WordsOf(rows, at)));
+  }
   static HWY_INLINE void At(const QuadRows& rows, int64_t /*sub*/,
                             VQ (&q)[1][2]) {
     NibblesOf(rows, 1, q[0]);
@@ -137,7 +176,7 @@ struct RowMxfp4 : QuadOf<DType::kMxfp4, 12> {
   }
 };
 
-struct RowIq4Nl : QuadOf<DType::kIq4Nl, 128> {
+struct RowIq4Nl : ScaledQuadOf<DType::kIq4Nl, 128> {
   static HWY_INLINE void At(const QuadRows& rows, int64_t /*sub*/,
                             VQ (&q)[1][2]) {
     NibblesOf(rows, 2, q[0]);
@@ -152,7 +191,7 @@ struct RowIq4Xs : QuadOf<DType::kIq4Xs, 128> {
   }
 };
 
-struct RowQ4K : QuadOf<DType::kQ4_K, 0, 2> {
+struct RowQ4K : SixBitQuadOf<DType::kQ4_K> {
   static HWY_INLINE void At(const QuadRows& rows, int64_t sub, VQ (&q)[2][2]) {
     for (int h = 0; h < 2; ++h) {
       const VQ both = LoadQuad(rows, 16 + sub * 16 + h * 16);
@@ -162,7 +201,7 @@ struct RowQ4K : QuadOf<DType::kQ4_K, 0, 2> {
   }
 };
 
-struct RowQ5K : QuadOf<DType::kQ5_K, 0, 2> {
+struct RowQ5K : SixBitQuadOf<DType::kQ5_K> {
   static HWY_INLINE void At(const QuadRows& rows, int64_t sub, VQ (&q)[2][2]) {
     for (int h = 0; h < 2; ++h) {
       const VQ fifths = LoadQuad(rows, 16 + h * 16);
@@ -175,6 +214,11 @@ struct RowQ5K : QuadOf<DType::kQ5_K, 0, 2> {
 };
 
 struct RowQ6K : QuadOf<DType::kQ6_K, 32, 4> {
+  static HWY_INLINE void StoreScales(const PanelRows& rows, int64_t at,
+                                     uint8_t* to) {
+    StoreHighHalves(WordsOf(rows, at + 206), to);
+    StoreUnits<0>(rows, at + 192, to + 2 * kPanelRows);
+  }
   static HWY_INLINE void At(const QuadRows& rows, int64_t sub, VQ (&q)[4][2]) {
     const hn::Repartition<uint16_t, DQ> d16;
     const VQ top = hn::Set(DQ(), 0x30);

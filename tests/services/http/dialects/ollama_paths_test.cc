@@ -48,7 +48,7 @@ TEST_F(OllamaPathsTest, AStreamHasTheTextOfTheWholeReply) {
   for (const Json& line : lines) {
     text += line.at("message").at("content").get<std::string>();
   }
-  EXPECT_EQ(text, whole.at("message").at("content"));
+  EXPECT_EQ(text, whole.at("message").at("content").get<std::string>());
   EXPECT_EQ(lines.back().at("done"), true);
   EXPECT_EQ(lines.back().at("eval_count"), whole.at("eval_count"));
   const Json generated = PostJson(
