@@ -78,6 +78,7 @@ struct TestWorkerSetup {
   plimsoll::testing::RandomModel model =
       plimsoll::testing::FindRandomModel("llama_f32");
   std::function<void(WorkerOptions&)> change = [](WorkerOptions&) {};
+  absl::Duration reader_timeout = kReaderTimeout;  // of generations
 };
 
 // A worker behind its services, with the models "a" and "b", both lazy.
@@ -114,7 +115,8 @@ struct TestWorker {
     auto threads = WorkPool::Start();
     EXPECT_TRUE(threads.ok()) << threads.status();
     pool = *std::move(threads);
-    services.push_back(NewGenerationService(*registry, gate, *pool));
+    services.push_back(
+        NewGenerationService(*registry, gate, *pool, setup.reader_timeout));
     services.push_back(NewSessionService(*registry, gate, *pool));
     services.push_back(NewTokenizerService(*registry, gate, *pool));
     services.push_back(NewModelService(*registry, gate));

@@ -24,6 +24,8 @@ constexpr uint32_t kQueued = worker::EngineOptions::kMaxQueued;
 // Streams of one tenant that nobody reads and that do not end by themselves.
 class FairSharesTest : public ::testing::Test {
  protected:
+  explicit FairSharesTest(const TestWorkerSetup& setup = {}) : worker_(setup) {}
+
   struct Stream {
     std::unique_ptr<grpc::ClientContext> context;
     std::unique_ptr<grpc::ClientReader<v1::StreamGenerateResponse>> reader;
@@ -91,7 +93,14 @@ TEST_F(FairSharesTest, AnotherTenantIsRefusedNothingAndWaitsForNoEnd) {
   EXPECT_TRUE(DetailsOf(gone).retry_after.has_value());
 }
 
-TEST_F(FairSharesTest, AScoreThatWasAdmittedIsComputedToItsEnd) {
+// Streams that have a slot and that nobody reads end soon, so that a score
+// which waits for theirs does not wait long.
+class FairScoreTest : public FairSharesTest {
+ protected:
+  FairScoreTest() : FairSharesTest({.reader_timeout = absl::Seconds(2)}) {}
+};
+
+TEST_F(FairScoreTest, AScoreThatWasAdmittedIsComputedToItsEnd) {
   for (int i = 0; i < 2; ++i) flood_.push_back(StartFlood());
   worker_.AwaitRunning("a", 2);
   grpc::Status status;
