@@ -187,7 +187,9 @@ TEST_F(FrontTest, AStreamHasTheTextOfTheWholeReply) {
     if (event.at("choices").empty()) continue;
     text += event.at("choices")[0].at("delta").value("content", "");
   }
-  EXPECT_EQ(text, whole.at("choices")[0].at("message").at("content"));
+  EXPECT_EQ(
+      text,
+      whole.at("choices")[0].at("message").at("content").get<std::string>());
   const Json& finish = events[events.size() - 2];
   EXPECT_EQ(finish.at("choices")[0].at("finish_reason"), "length");
   EXPECT_EQ(events.back().at("usage").at("completion_tokens"), 8);

@@ -51,8 +51,9 @@ TEST_F(ResponsesPathsTest, AResponseSaysWhatAChatSays) {
       PostJson("/v1/chat/completions",
                R"({"model":"a","messages":[{"role":"user","content":"hello"}],)"
                R"("temperature":0,"max_tokens":8})");
-  EXPECT_EQ(TextOf(response),
-            chat.at("choices")[0].at("message").at("content"));
+  EXPECT_EQ(
+      TextOf(response),
+      chat.at("choices")[0].at("message").at("content").get<std::string>());
   EXPECT_EQ(response.at("usage").at("input_tokens"),
             chat.at("usage").at("prompt_tokens"));
   EXPECT_EQ(response.at("usage").at("output_tokens"),
