@@ -156,6 +156,11 @@ void ProcessLog::Add(LogLevel level, absl::string_view message,
   Push(level, LogLine(admission->format, absl::Now(), level, message, fields));
 }
 
+// True if a call of spdlog's logger by this thread found no memory.
+// Version 1.10 of spdlog throws then. Version 1.15 only tells the logger's
+// handler of errors.
+thread_local bool has_lost_a_line = false;
+
 void ProcessLog::CountDropped() {
   absl::MutexLock lock(&mu_);
   ++n_dropped_;
@@ -182,8 +187,13 @@ void ProcessLog::Push(LogLevel level, std::string line) {
   } else if (!HasRoom(line.size())) {
     ++n_dropped_;
   } else {
+    has_lost_a_line = false;
     logger_->log(SpdlogLevel(level),
                  spdlog::string_view_t(line.data(), line.size()));
+    if (has_lost_a_line) {
+      ++n_dropped_;
+      return;
+    }
     ++n_taken_;
     n_bytes_ += line.size();
   }
@@ -198,7 +208,8 @@ absl::Status ProcessLog::Begin(const LogSettings& settings, int fd) {
         spdlog::async_overflow_policy::overrun_oldest);
     logger->set_level(spdlog::level::trace);  // Admit chooses the lines
     // spdlog's own handler writes to standard error.
-    logger->set_error_handler([](const std::string&) {});
+    logger->set_error_handler(
+        [](const std::string&) { has_lost_a_line = true; });
     absl::MutexLock lock(&mu_);
     settings_ = settings;
     repeats_ = {};
