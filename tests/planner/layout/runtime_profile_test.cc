@@ -211,8 +211,18 @@ TEST(RuntimeProfileTest, ASmallWorkersFigureCoversALargerWorker) {
     EXPECT_GE(EstimatedRuntimeBytes(seen.load), bytes);
     // The index of tokens is estimated, too; no request had made it there.
     const int64_t index_bytes = 19 * seen.load.n_vocab;
-    EXPECT_LE(EstimatedRuntimeBytes(seen.load), bytes + index_bytes + 7 * kMiB);
+    EXPECT_LE(EstimatedRuntimeBytes(seen.load),
+              bytes + index_bytes + 11 * kMiB);
   }
+}
+
+// Its libraries are larger than those of Debian 12, where the others were seen.
+TEST(RuntimeProfileTest, TheBoundCoversAnIdleWorkerOnDebian13) {
+  EXPECT_GE(EstimatedRuntimeBytes({.n_threads = 2,
+                                   .n_slots = 2,
+                                   .n_rows = 512,
+                                   .n_vocab = 49'152}),
+            29'483'522 + kRuntimeSafetyBytes / 2);
 }
 
 TEST(RuntimeProfileTest, MoreOfAnythingNeverTakesLess) {
