@@ -218,11 +218,10 @@ TEST(RuntimeProfileTest, ASmallWorkersFigureCoversALargerWorker) {
 
 // Its libraries are larger than those of Debian 12, where the others were seen.
 TEST(RuntimeProfileTest, TheBoundCoversAnIdleWorkerOnDebian13) {
-  EXPECT_GE(EstimatedRuntimeBytes({.n_threads = 2,
-                                   .n_slots = 2,
-                                   .n_rows = 512,
-                                   .n_vocab = 49'152}),
-            29'483'522 + kRuntimeSafetyBytes / 2);
+  EXPECT_GE(
+      EstimatedRuntimeBytes(
+          {.n_threads = 2, .n_slots = 2, .n_rows = 512, .n_vocab = 49'152}),
+      29'483'522 + kRuntimeSafetyBytes / 2);
 }
 
 TEST(RuntimeProfileTest, MoreOfAnythingNeverTakesLess) {
