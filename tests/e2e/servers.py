@@ -141,6 +141,15 @@ class DidNotListen(AssertionError):
         self.log = log
 
 
+def after(setup, command):
+    """`command` in a process in which a shell ran `setup` first.
+
+    It takes the place of preexec_fn, whose process may hang or end where this one
+    has threads, as those of gRPC.
+    """
+    return ["sh", "-c", f'{setup}; exec "$@"', "sh", *command] if setup else command
+
+
 class Server:
     """A process of ours that listens; a context manager."""
 
@@ -151,9 +160,7 @@ class Server:
         self.state = tempfile.TemporaryDirectory(prefix="plimsoll-state-")
         if not any(flag.startswith("--listen=") for flag in flags):
             flags += ("--listen=127.0.0.1:0",)
-        command = [binary(name), *flags]
-        if setup:  # not preexec_fn, which may hang where there are threads
-            command = ["sh", "-c", f'{setup}; exec "$@"', "sh", *command]
+        command = after(setup, [binary(name), *flags])
         self.process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
