@@ -188,8 +188,9 @@ void MultiplyRange(std::span<const MatMulArgs> products, int64_t begin,
 // so a thread has two tasks.
 int64_t GrainOf(std::span<const MatMulArgs> products, int64_t n_panels,
                 int n_threads) {
-  if (std::none_of(products.begin(), products.end(), ReadsFile))
+  if (std::none_of(products.begin(), products.end(), ReadsFile)) {
     return PanelGrain(n_panels, 16, n_threads);
+  }
   return std::max<int64_t>(n_panels / (n_threads * 4), 1) * 2;
 }
 

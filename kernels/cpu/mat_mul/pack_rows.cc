@@ -89,13 +89,7 @@ HWY_INLINE void TransposeUnits(const RowBlocks& block, int64_t from, int64_t n,
 template <int kPairs>
 HWY_INLINE void TransposeBytes(const RowBlocks& block, int64_t from,
                                uint8_t* to) {
-  VQ rows[4];
-  for (int i = 0; i < 4; ++i) {
-    const int r = 4 * i;
-    rows[i] =
-        LoadQuad({{block[r], block[r + 1], block[r + 2], block[r + 3]}}, from);
-  }
-  StoreUnits<kPairs>(rows, to);
+  StoreUnits<kPairs>([&](int64_t r) { return block[r]; }, from, to);
 }
 #endif
 

@@ -58,10 +58,16 @@ struct ByteOrder {
   uint64_t is_last[4] = {};
 };
 
-// Stores the units of 16 bytes of each row. rows[i] has rows 4 i to 4 i + 3.
-template <int kPairs>
-HWY_INLINE void StoreUnits(const VQ (&rows)[4], uint8_t* to) {
+// Stores the units of 16 bytes of each row from byte `at` on. row(r) is the
+// begin of row r.
+template <int kPairs, class Row>
+HWY_INLINE void StoreUnits(const Row& row, int64_t at, uint8_t* to) {
   alignas(64) static constexpr ByteOrder kOrder(kPairs);
+  VQ rows[4];
+  for (int i = 0; i < 4; ++i) {
+    const int64_t r = 4 * i;
+    rows[i] = LoadQuad({{row(r), row(r + 1), row(r + 2), row(r + 3)}}, at);
+  }
   for (int v = 0; v < 4; ++v) {
     const VQ index = hn::Load(DQ(), kOrder.index[v]);
     const __m512i first =
@@ -72,18 +78,10 @@ HWY_INLINE void StoreUnits(const VQ (&rows)[4], uint8_t* to) {
     hn::StoreU(both, DQ(), to + v * 64);
   }
 }
-
-// Stores the units of 16 bytes of each row from byte `at` of `rows` on.
 template <int kPairs>
 HWY_INLINE void StoreUnits(const PanelRows& rows, int64_t at, uint8_t* to) {
-  const int64_t bytes = rows.row_bytes;
-  VQ quads[4];
-  for (int i = 0; i < 4; ++i) {
-    const uint8_t* const row = rows.first + 4 * i * bytes;
-    quads[i] =
-        LoadQuad({{row, row + bytes, row + 2 * bytes, row + 3 * bytes}}, at);
-  }
-  StoreUnits<kPairs>(quads, to);
+  const auto row = [&](int64_t r) { return rows.first + r * rows.row_bytes; };
+  StoreUnits<kPairs>(row, at, to);
 }
 
 // Lane r is the four bytes from byte `at` of row r on.

@@ -49,9 +49,11 @@ class QuadSums : public StoredSums<Decoder, kRows> {
 
   // 32 activations. One is 256 high + low.
   struct SplitActivations {
-    HWY_ALIGN uint8_t low[32];
-    uint8_t high[32];
-    int32_t begin[kHalves];  // what is added for kOffset
+    HWY_ALIGN uint8_t bytes[64];  // the low bytes, then the high ones
+    int32_t begin[kHalves];       // what is added for kOffset
+
+    const uint8_t* low() const { return bytes; }
+    const uint8_t* high() const { return bytes + 32; }
   };
 
   static HWY_INLINE void Split(const int16_t* values, SplitActivations& to) {
@@ -60,12 +62,11 @@ class QuadSums : public StoredSums<Decoder, kRows> {
         32, 34, 36, 38, 40, 42, 44, 46, 48, 50, 52, 54, 56, 58, 60, 62,
         1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
         33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
-    static_assert(sizeof(to.low) + sizeof(to.high) == sizeof(kLowThenHigh));
     const hn::FixedTag<int16_t, 32> d;
     const auto words = hn::LoadU(d, values);
     const VQ bytes{
         _mm512_permutexvar_epi8(hn::Load(DQ(), kLowThenHigh).raw, words.raw)};
-    hn::Store(bytes, DQ(), to.low);
+    hn::Store(bytes, DQ(), to.bytes);
     if constexpr (Row::kOffset != 0) {
       // All of an activation is taken off, or only its high part.
       const auto of = Row::kIsWide ? hn::AndNot(hn::Set(d, 255), words) : words;
@@ -101,8 +102,8 @@ class QuadSums : public StoredSums<Decoder, kRows> {
     for (VI& sum : sums) sum = hn::Zero(DI());
     for (int h = 0; h < 2; ++h) {
       VI& sum = sums[h * kHalves / 2];
-      sum.raw = _mm512_dpbusd_epi32(sum.raw, w[h].raw,
-                                    hn::LoadDup128(DQ(), a.high + 16 * h).raw);
+      sum.raw = _mm512_dpbusd_epi32(
+          sum.raw, w[h].raw, hn::LoadDup128(DQ(), a.high() + 16 * h).raw);
     }
     for (VI& sum : sums) sum = hn::ShiftLeft<8>(sum);
     for (int h = 0; h < 2; ++h) {
@@ -111,7 +112,7 @@ class QuadSums : public StoredSums<Decoder, kRows> {
           Row::kIsWide ? hn::Xor(w[h], hn::Set(DQ(), uint8_t{128})) : w[h];
       VI& sum = sums[h * kHalves / 2];
       sum.raw = _mm512_dpbusd_epi32(
-          sum.raw, hn::LoadDup128(DQ(), a.low + 16 * h).raw, as_signed.raw);
+          sum.raw, hn::LoadDup128(DQ(), a.low() + 16 * h).raw, as_signed.raw);
     }
   }
 
