@@ -23,7 +23,7 @@ struct HadamardArgs {
 // True for the types of which a cache has the transforms of heads. If keys are
 // of such a type, queries are transformed too, so that their products stay what
 // they are. If values are, attention gives the transform of its result.
-constexpr bool IsTransformed(DType dtype) { return IsNibbleType(dtype); }
+constexpr bool IsTransformed(DType dtype) { return IsKvBlockType(dtype); }
 
 // The width of the transforms in a head: the largest power of two that divides
 // it.

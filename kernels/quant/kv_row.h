@@ -38,6 +38,12 @@ constexpr bool IsKvType(DType dtype) {
          dtype == DType::kQ5_1 || dtype == DType::kQ4_0;
 }
 
+// True for the types whose rows are blocks that have a scale each.
+constexpr bool IsKvBlockType(DType dtype) {
+  return dtype == DType::kQ8_0 || dtype == DType::kQ5_1 ||
+         dtype == DType::kQ4_0;
+}
+
 // True for the types whose values are nibbles.
 constexpr bool IsNibbleType(DType dtype) {
   return dtype == DType::kQ5_1 || dtype == DType::kQ4_0;

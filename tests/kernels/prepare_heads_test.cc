@@ -215,13 +215,18 @@ TEST_P(PrepareHeadsTest, HasTheBytesOfItsPartsForHeadsThatAreRotatedWhole) {
   for (const int64_t head_dim : {32, 64, 128, 256, 512}) {
     for (const RopeStyle style : {RopeStyle::kNorm, RopeStyle::kNeox}) {
       for (const bool has_prefix : {false, true}) {
-        ExpectTheBytesOfItsParts({.k_type = DType::kQ8_0,
-                                  .style = style,
-                                  .head_dim = head_dim,
-                                  .n_rot = head_dim,
-                                  .has_norms = has_prefix,
-                                  .has_prefix = has_prefix,
-                                  .n_places = 2});
+        for (const DType k_type :
+             {DType::kF16, DType::kQ8_0, DType::kQ5_1, DType::kQ4_0}) {
+          ExpectTheBytesOfItsParts(
+              {.k_type = k_type,
+               .v_type = k_type == DType::kQ8_0 ? DType::kF32 : DType::kQ8_0,
+               .style = style,
+               .head_dim = head_dim,
+               .n_rot = head_dim,
+               .has_norms = has_prefix,
+               .has_prefix = has_prefix,
+               .n_places = 2});
+        }
       }
     }
   }

@@ -2,9 +2,9 @@
 // norms, rotates, transforms and stores it. The bits are those of the separate
 // operations.
 //
-// Common heads stay in registers (PrepareWhole): whole heads of 64, 128 or 256
-// elements are rotated and none is transformed. All other heads go through
-// shared memory (PrepareEach).
+// Common heads stay in registers (PrepareWhole): those of 64, 128 or 256
+// elements that are rotated whole. All other heads go through shared memory
+// (PrepareEach).
 #include "base/status_macros.h"
 #include "kernels/cuda/attention/kv_load.cuh"
 #include "kernels/cuda/attention/kv_store.cuh"
@@ -212,9 +212,15 @@ __device__ void NormPieces(const Pieces<kPieces>& factor, float eps,
   for (int i = 0; i < kPieces; ++i) x[i] = x[i] * scale * factor[i];
 }
 
+template <int kPieces>
+__device__ void WritePieces(const Pieces<kPieces>& x, float* out) {
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) out[i * kWarpThreads + LaneIndex()] = x[i];
+}
+
 template <DType kType, int kPieces>
 __device__ void StorePieces(const Pieces<kPieces>& x, std::byte* out) {
-  if constexpr (kType == DType::kQ8_0) {
+  if constexpr (IsKvBlockType(kType)) {
     // All reductions come first, so that none waits for another's block.
     Extent extents[kPieces];
 #pragma unroll
@@ -229,20 +235,6 @@ __device__ void StorePieces(const Pieces<kPieces>& x, std::byte* out) {
     for (int i = 0; i < kPieces; ++i) {
       StoreElement<kType>(x[i], i * kWarpThreads + LaneIndex(), out);
     }
-  }
-}
-
-template <int kPieces>
-__device__ void StorePieces(const Pieces<kPieces>& x, DType dtype,
-                            std::byte* out) {
-  if (dtype == DType::kF16) {
-    StorePieces<DType::kF16>(x, out);
-  } else if (dtype == DType::kBF16) {
-    StorePieces<DType::kBF16>(x, out);
-  } else if (dtype == DType::kF32) {
-    StorePieces<DType::kF32>(x, out);
-  } else {
-    StorePieces<DType::kQ8_0>(x, out);
   }
 }
 
@@ -268,9 +260,9 @@ struct HeadWork {
   }
 };
 
-// PrepareEach for heads of kPieces * 32 elements that are rotated whole and not
-// transformed. Weights and the host's offsets are loaded before the kernels
-// before have ended, and then all else at once.
+// PrepareEach for heads of kPieces * 32 elements that are rotated whole.
+// Weights and the host's offsets are loaded before the kernels before have
+// ended, and then all else at once.
 template <int kPieces>
 __global__ void __launch_bounds__(kThreads)
     PrepareWhole(const __grid_constant__ PrepareHeadsArgs p) {
@@ -295,6 +287,7 @@ __global__ void __launch_bounds__(kThreads)
   float x[kPieces];
 #pragma unroll
   for (int i = 0; i < kPieces; ++i) x[i] = work.x[i * kWarpThreads + lane];
+  const DType dtype = work.is_value ? p.v_type : p.k_type;
   if (!work.is_value) {
     const bool has_prefix = work.is_query && p.q_prefix != nullptr;
     LaneAngles<kPieces> angles;
@@ -307,22 +300,15 @@ __global__ void __launch_bounds__(kThreads)
     float rotated[kPieces];
     if (has_prefix) {
       RotatePieces<kPieces>(x, prefix_angles, p.style, rotated);
-      float* out = p.q_prefix + (work.x - p.q);
-#pragma unroll
-      for (int i = 0; i < kPieces; ++i) {
-        out[i * kWarpThreads + lane] = rotated[i];
-      }
+      if (IsTransformed(dtype)) TransformPieces<kPieces>(rotated);
+      WritePieces<kPieces>(rotated, p.q_prefix + (work.x - p.q));
     }
     RotatePieces<kPieces>(x, angles, p.style, rotated);
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) x[i] = rotated[i];
-    if (work.is_query) {
-#pragma unroll
-      for (int i = 0; i < kPieces; ++i) work.x[i * kWarpThreads + lane] = x[i];
-      return;
-    }
   }
-  const DType dtype = work.is_value ? p.v_type : p.k_type;
+  if (IsTransformed(dtype)) TransformPieces<kPieces>(x);
+  if (work.is_query) return WritePieces<kPieces>(x, work.x);
   std::byte* base = p.base + KvBytes(dtype, work.kv_head * p.head_dim);
 #pragma unroll 1
   for (int64_t place = 0;;) {
@@ -330,7 +316,9 @@ __global__ void __launch_bounds__(kThreads)
     if (++place < p.n_places) {
       offset = LoadWritten(offsets + 2 * place * p.n_rows);
     }
-    StorePieces<kPieces>(x, dtype, out);
+    WithKvType(dtype, [&](auto type) {
+      StorePieces<decltype(type)::value, kPieces>(x, out);
+    });
     if (place >= p.n_places) break;
   }
 }
@@ -338,10 +326,7 @@ __global__ void __launch_bounds__(kThreads)
 // Returns the kernel that keeps these heads in registers, or null.
 auto* WholeKernel(const PrepareHeadsArgs& args) {
   void (*kernel)(PrepareHeadsArgs) = nullptr;
-  if (IsTransformed(args.k_type) || IsTransformed(args.v_type) ||
-      args.n_rot != args.head_dim) {
-    return kernel;
-  }
+  if (args.n_rot != args.head_dim) return kernel;
   // Angles are loaded two at a time.
   const uintptr_t bits = reinterpret_cast<uintptr_t>(args.angles) |
                          reinterpret_cast<uintptr_t>(args.prefix_angles);

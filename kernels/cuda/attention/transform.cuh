@@ -1,4 +1,4 @@
-// The Hadamard transform of a head in shared memory.
+// Hadamard transforms of heads, in shared memory or in registers.
 #ifndef PLIMSOLL_KERNELS_CUDA_ATTENTION_TRANSFORM_CUH_
 #define PLIMSOLL_KERNELS_CUDA_ATTENTION_TRANSFORM_CUH_
 
@@ -27,6 +27,37 @@ __device__ inline void TransformEach(float* x, int64_t n, int64_t width) {
 
 __device__ inline void TransformHead(float* x, int64_t head_dim) {
   TransformEach(x, head_dim, HadamardWidth(head_dim));
+}
+
+// Transforms a head of kPieces * 32 elements, a power of two, of which lane l
+// has elements l + 32 i in x[i]. It has TransformHead's operations. All lanes
+// of the warp take part.
+template <int kPieces>
+__device__ void TransformPieces(float (&x)[kPieces]) {
+  static_assert((kPieces & (kPieces - 1)) == 0);
+#pragma unroll
+  for (int distance = 1; distance < kWarpThreads; distance *= 2) {
+    const bool is_second = (LaneIndex() & distance) != 0;
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      const float other = __shfl_xor_sync(kFullWarp, x[i], distance);
+      x[i] = is_second ? other - x[i] : x[i] + other;
+    }
+  }
+#pragma unroll
+  for (int distance = 1; distance < kPieces; distance *= 2) {
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      if ((i & distance) != 0) continue;
+      const float a = x[i];
+      const float b = x[i + distance];
+      x[i] = a + b;
+      x[i + distance] = a - b;
+    }
+  }
+  const float scale = 1.0f / sqrtf(static_cast<float>(kPieces * kWarpThreads));
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) x[i] *= scale;
 }
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA

@@ -75,7 +75,7 @@ TEST_P(DraftFamilyTest, GuessesChangeNoBit) {
       GenerateOptions request = Greedy(Repeating(n_prompt), 150);
       const FinishInfo greedy = Run(request, draft_tokens).guessed.info;
       request.sampling = {.temperature = 2, .seed = 5};
-      request.logit_bias.repetition_penalty = 0.9f;
+      request.logit_bias.repetition_penalty = 0.8f;
       const FinishInfo drawn = Run(request, draft_tokens).guessed.info;
       n_drafted += greedy.n_drafted + drawn.n_drafted;
       n_accepted += greedy.n_accepted + drawn.n_accepted;
