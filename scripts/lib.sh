@@ -116,6 +116,8 @@ fetch_part_of_peer() {
 
 # Two checkouts with the same sources share what ccache keeps.
 export CCACHE_BASEDIR=$repo_root CCACHE_NOHASHDIR=1
+# What is not kept yet is compiled at once, and not preprocessed first.
+export CCACHE_DEPEND=1
 # Without it ccache keeps nothing that reads compiled headers.
 export CCACHE_SLOPPINESS=pch_defines,time_macros
 

@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(All, CudaEngineTest,
                          });
 
 TEST_P(CudaEngineTest, GeneratesTheCpusTokensOfEveryModel) {
-  constexpr size_t kEach = plimsoll::testing::kIsLong ? 1 : 2;
+  constexpr size_t kEach = plimsoll::testing::kIsLong ? 1 : 4;
   const auto& models = plimsoll::testing::RandomModels();
   for (size_t i = 0; i < models.size(); i += kEach) {
     const auto& model = models[i];
@@ -127,7 +127,7 @@ TEST_P(CudaEngineTest, GeneratesTheCpusTokensOfEveryModel) {
 
 TEST_P(CudaEngineTest, GeneratesTheCpusTokensOfOtherFamilies) {
   // Each has goldens, too, which the emulator runs.
-  constexpr size_t kEach = plimsoll::testing::kIsLong ? 1 : 3;
+  constexpr size_t kEach = plimsoll::testing::kIsLong ? 1 : 6;
   const auto& models = plimsoll::testing::FamilyModels();
   for (size_t i = 0; i < models.size(); i += kEach) {
     const auto& model = models[i];
