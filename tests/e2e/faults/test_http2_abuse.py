@@ -281,4 +281,4 @@ def test_as_many_early_pings_as_a_client_may_send_and_one_more(server):
         client.ping()
         assert client.is_closed()
         reasons = [data for kind, _, data in client.frames() if kind == GOAWAY]
-        assert reasons and reasons[-1].endswith(b"too_many_pings")
+        assert reasons and reasons[-1].endswith(b"too_many_pings"), client.frames()
