@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "services/wire/errors.h"
 #include "tests/services/worker/worker_fixture.h"
 
@@ -53,15 +55,31 @@ class FairSharesTest : public ::testing::Test {
     return stream;
   }
 
-  // All slots and the whole queue, in order.
+  // All slots and the whole queue, in order. A stream that nobody reads parks
+  // after a while and gives its slot to the next one, so that there are more.
   void Flood() {
-    for (uint32_t n = 1; n <= 2 + kQueued; ++n) {
+    while (worker_.Describe("a").waiting() < kQueued) {
       flood_.push_back(StartFlood());
-      while (worker_.Describe("a").running() + worker_.Describe("a").waiting() <
-             n) {
+      const absl::Time end = absl::Now() + absl::Seconds(60);
+      while (CountRequests() < flood_.size()) {
+        ASSERT_LT(absl::Now(), end)
+            << CountRequests() << " of " << flood_.size() << " streams";
         std::this_thread::yield();
       }
     }
+  }
+
+  // Those that have parked are among them.
+  size_t CountRequests() {
+    grpc::ClientContext context;
+    v1::GetLoadResponse load;
+    const grpc::Status status = worker_.admin->GetLoad(&context, {}, &load);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    size_t n = 0;
+    for (const v1::ModelActivity& model : load.models()) {
+      n += static_cast<size_t>(model.requests_size());
+    }
+    return n;
   }
 
   TestWorker worker_;
@@ -70,6 +88,7 @@ class FairSharesTest : public ::testing::Test {
 
 TEST_F(FairSharesTest, AnotherTenantIsRefusedNothingAndWaitsForNoEnd) {
   Flood();
+  const size_t newest_waiting = flood_.size() - 1;
   // More of the same is refused.
   const absl::Status refused = End(StartFlood());
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
@@ -84,8 +103,8 @@ TEST_F(FairSharesTest, AnotherTenantIsRefusedNothingAndWaitsForNoEnd) {
     flood_.push_back(StartFlood());
   }
   // The newest that waited gave way to the first of them.
-  const Stream newest = std::move(flood_[1 + kQueued]);
-  flood_.erase(flood_.begin() + 1 + kQueued);
+  const Stream newest = std::move(flood_[newest_waiting]);
+  flood_.erase(flood_.begin() + static_cast<int64_t>(newest_waiting));
   const absl::Status gone = End(newest);
   EXPECT_EQ(gone.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(gone.message()), HasSubstr("gave way"));
