@@ -55,8 +55,7 @@ class FairSharesTest : public ::testing::Test {
     return stream;
   }
 
-  // All slots and the whole queue, in order. A stream that nobody reads parks
-  // after a while and gives its slot to the next one, so that there are more.
+  // Fills all slots and the whole queue, in order.
   void Flood() {
     while (worker_.Describe("a").waiting() < kQueued) {
       flood_.push_back(StartFlood());
@@ -69,7 +68,7 @@ class FairSharesTest : public ::testing::Test {
     }
   }
 
-  // Those that have parked are among them.
+  // Counts all requests of the worker, also parked ones.
   size_t CountRequests() {
     grpc::ClientContext context;
     v1::GetLoadResponse load;
@@ -87,7 +86,7 @@ class FairSharesTest : public ::testing::Test {
 };
 
 TEST_F(FairSharesTest, AnotherTenantIsRefusedNothingAndWaitsForNoEnd) {
-  Flood();
+  ASSERT_NO_FATAL_FAILURE(Flood());
   const size_t newest_waiting = flood_.size() - 1;
   // More of the same is refused.
   const absl::Status refused = End(StartFlood());
