@@ -20,6 +20,12 @@ inline constexpr int64_t kQ40Bytes = 2 + kKvBlock / 2;
 // which bit i is element i's, then nibbles.
 inline constexpr int64_t kQ51Bytes = 2 + 2 + 4 + kKvBlock / 2;
 
+// True for the types whose rows are blocks that have a scale each.
+constexpr bool IsKvBlockType(DType dtype) {
+  return dtype == DType::kQ8_0 || dtype == DType::kQ5_1 ||
+         dtype == DType::kQ4_0;
+}
+
 // True for the types that StoreRows writes and Attention reads: F32, F16, BF16,
 // Q8_0, Q5_1 and Q4_0. A row is stored as it would be in a file.
 //
@@ -34,14 +40,7 @@ inline constexpr int64_t kQ51Bytes = 2 + 2 + 4 + kKvBlock / 2;
 // shows it.
 constexpr bool IsKvType(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF16 ||
-         dtype == DType::kBF16 || dtype == DType::kQ8_0 ||
-         dtype == DType::kQ5_1 || dtype == DType::kQ4_0;
-}
-
-// True for the types whose rows are blocks that have a scale each.
-constexpr bool IsKvBlockType(DType dtype) {
-  return dtype == DType::kQ8_0 || dtype == DType::kQ5_1 ||
-         dtype == DType::kQ4_0;
+         dtype == DType::kBF16 || IsKvBlockType(dtype);
 }
 
 // True for the types whose values are nibbles.
