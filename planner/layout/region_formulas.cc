@@ -73,12 +73,12 @@ std::string ContextFormula(const PlanInputs& inputs, const RegionSizes& sizes,
                         sizes.kv.ring_bytes, " bytes of rings");
   }
   if (region == "state") {
-    return absl::StrCat(
-        "(", options.n_slots, " slots x ", 1 + options.n_draft, " + ",
-        inputs.n_idle_sessions(), " idle) x ", sizes.kv.state_bytes,
-        " bytes of ",
-        std::ranges::count_if(inputs.shape().layers, &LayerShape::IsRecurrent),
-        " recurrent layers");
+    const int64_t n_recurrent =
+        std::ranges::count_if(inputs.shape().layers, &LayerShape::IsRecurrent);
+    return absl::StrCat("(", options.n_slots, " slots x ", 1 + options.n_draft,
+                        " + ", inputs.n_idle_sessions(), " idle) x ",
+                        sizes.kv.state_bytes, " bytes of ", n_recurrent,
+                        " recurrent layers");
   }
   if (region == "kv_draft" && options.n_draft > 0) {
     return absl::StrCat(options.n_slots, " slots x ", options.n_draft,

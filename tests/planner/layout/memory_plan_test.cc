@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/layout/explain.h"
+#include "tests/planner/model/small_models.h"
 #include "tests/planner/shapes.h"
 #include "tests/planner/units.h"
 
@@ -121,6 +122,24 @@ TEST(MemoryPlanTest, DraftsTakeARowOfLogitsAndOfRingsEach) {
             3 * without.FindRegion("logits")->bytes);
   // Without rings nothing waits.
   EXPECT_EQ(PlanOf(Smollm2(), options).FindRegion("kv_draft")->bytes, 0);
+}
+
+TEST(MemoryPlanTest, RecurrentLayersKeepAStateForEveryGuessOfASlot) {
+  HeaderNumbers numbers = Small("qwen35");
+  ASSERT_TRUE(AddTensors(numbers.header(),
+                         {DType::kF16, DType::kF16, DType::kF16}, false)
+                  .ok());
+  const auto shape = ShapeFromGguf(numbers.header());
+  ASSERT_TRUE(shape.ok()) << shape.status();
+  LoadOptions options = Context(256);
+  options.n_slots = 3;
+  options.n_draft = 2;
+  options.n_idle_sessions = 5;
+  const MemoryPlan plan = PlanOf(*shape, options);
+  const Region& states = *plan.FindRegion("state");
+  EXPECT_EQ(states.bytes, (3 * (1 + 2) + 5) * plan.kv.state_bytes);
+  EXPECT_THAT(states.formula, HasSubstr("(3 slots x 3 + 5 idle) x "));
+  EXPECT_THAT(states.formula, HasSubstr(" recurrent layers"));
 }
 
 TEST(MemoryPlanTest, ParkedContextsTakeTheBytesOfAWholeSlotOnTheHost) {

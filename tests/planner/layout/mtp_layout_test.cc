@@ -135,6 +135,25 @@ TEST(MtpLayoutTest, IsInThePlanOnlyIfItIsAskedFor) {
       << "room for a row and an embedding side by side";
 }
 
+TEST(MtpLayoutTest, TakesTheTypeThatThePlanAsksFor) {
+  const ModelShape shape = ShapeWithHead("qwen35");
+  const auto stored = PlanFor(shape, WithMtp());
+  ASSERT_TRUE(stored.ok()) << stored.status();
+  LoadOptions options = WithMtp();
+  options.engine.weight_type = DType::kQ8_0;
+  const auto asked = PlanFor(shape, options);
+  ASSERT_TRUE(asked.ok()) << asked.status();
+  EXPECT_TRUE(asked->mtp_weights.empty()) << "no file has these weights";
+  const int64_t rows = 64 * 64 * 4;
+  const int64_t stored_weights = stored->FindRegion("mtp")->bytes - rows;
+  const int64_t asked_weights = asked->FindRegion("mtp")->bytes - rows;
+  // Matrices take 34 bytes instead of 64; norms keep their type.
+  EXPECT_GT(asked_weights * 64, stored_weights * 34);
+  EXPECT_LT(asked_weights * 64, stored_weights * 38);
+  EXPECT_EQ(asked->FindRegion("kv_mtp")->bytes,
+            stored->FindRegion("kv_mtp")->bytes);
+}
+
 TEST(MtpLayoutTest, ItsOwnPlanIsAPartOfTheWhole) {
   const ModelShape shape = ShapeWithHead("qwen35");
   const auto plan = PlanFor(shape, WithMtp());
