@@ -8,6 +8,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "tests/worker/random_model.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -38,6 +39,34 @@ class Starter {
 };
 
 }  // namespace
+
+std::vector<worker::GenerateOptions> MixedRequests() {
+  std::mt19937 random(77);
+  const std::vector<int32_t> common = RandomIds(130, random);
+  std::vector<worker::GenerateOptions> requests;
+  for (int i = 0; i < 24; ++i) {
+    const auto n_common = static_cast<int64_t>(i % 3 == 0 ? random() % 130 : 0);
+    std::vector<int32_t> prompt(common.begin(), common.begin() + n_common);
+    const std::vector<int32_t> own =
+        RandomIds(1 + static_cast<int64_t>(random() % 40), random);
+    prompt.insert(prompt.end(), own.begin(), own.end());
+    // What repeats itself can be guessed.
+    if (i % 2 == 0) prompt.insert(prompt.end(), prompt.begin(), prompt.end());
+    requests.push_back(Greedy(std::vector<int32_t>(prompt),
+                              1 + static_cast<int64_t>(random() % 24), 3));
+    worker::GenerateOptions& request = requests.back();
+    if (i % 4 == 0) request.max_tokens = 120;  // greedy ones fall into loops
+    if (i % 5 == 1) {
+      request.sampling = {.temperature = 1, .seed = random()};
+      request.logit_bias.repetition_penalty = 1.2f;
+    }
+    if (i % 6 != 2) continue;
+    request.roll.policy = worker::ContextPolicy::kRoll;
+    request.max_tokens = 300;
+    request.roll.pin_tokens = i % 4 == 0 ? 0 : 70;
+  }
+  return requests;
+}
 
 std::vector<Generated> EachAlone(
     worker::Engine& engine,

@@ -10,6 +10,10 @@
 
 namespace plimsoll::testing {
 
+// Requests for a context of 320 tokens and any random model: short and long
+// prompts, many of which begin alike; greedy and drawn; some of them roll.
+std::vector<worker::GenerateOptions> MixedRequests();
+
 // What each request gives while nobody else is there.
 std::vector<Generated> EachAlone(
     worker::Engine& engine,

@@ -3,14 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include <random>
-#include <string>
 #include <vector>
 
 #include "tests/sanitized.h"
 #include "tests/worker/engine/engine_fixture.h"
 #include "tests/worker/engine/engine_harness.h"
-#include "tests/worker/random_model.h"
 #include "worker/engine/engine.h"
 
 namespace plimsoll::worker {
@@ -19,51 +16,20 @@ namespace {
 using ::plimsoll::testing::EachAlone;
 using ::plimsoll::testing::EngineSetup;
 using ::plimsoll::testing::ExpectMixesChangeNothing;
-using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::MixedRequests;
 using ::plimsoll::testing::ModelAndKv;
 using ::plimsoll::testing::NameOfModelAndKv;
-using ::plimsoll::testing::RandomIds;
 
 // So many mixes run on each of 64 engines.
 constexpr int kMixes = plimsoll::testing::kIsLong        ? 128
                        : plimsoll::testing::kIsSanitized ? 2
                                                          : 16;
 
-// Short and long prompts, many of which begin alike; greedy and drawn; some of
-// them roll.
-std::vector<GenerateOptions> Requests() {
-  std::mt19937 random(77);
-  const std::vector<int32_t> common = RandomIds(130, random);
-  std::vector<GenerateOptions> requests;
-  for (int i = 0; i < 24; ++i) {
-    const auto n_common = static_cast<int64_t>(i % 3 == 0 ? random() % 130 : 0);
-    std::vector<int32_t> prompt(common.begin(), common.begin() + n_common);
-    const std::vector<int32_t> own =
-        RandomIds(1 + static_cast<int64_t>(random() % 40), random);
-    prompt.insert(prompt.end(), own.begin(), own.end());
-    // What repeats itself can be guessed.
-    if (i % 2 == 0) prompt.insert(prompt.end(), prompt.begin(), prompt.end());
-    requests.push_back(Greedy(std::vector<int32_t>(prompt),
-                              1 + static_cast<int64_t>(random() % 24), 3));
-    GenerateOptions& request = requests.back();
-    if (i % 4 == 0) request.max_tokens = 120;  // greedy ones fall into loops
-    if (i % 5 == 1) {
-      request.sampling = {.temperature = 1, .seed = random()};
-      request.logit_bias.repetition_penalty = 1.2f;
-    }
-    if (i % 6 != 2) continue;
-    request.roll.policy = ContextPolicy::kRoll;
-    request.max_tokens = 300;
-    request.roll.pin_tokens = i % 4 == 0 ? 0 : 70;
-  }
-  return requests;
-}
-
 class BatchMixTest : public plimsoll::testing::EngineFixture,
                      public ::testing::WithParamInterface<ModelAndKv> {};
 
 TEST_P(BatchMixTest, RandomMixesChangeNoBit) {
-  const std::vector<GenerateOptions> requests = Requests();
+  const std::vector<GenerateOptions> requests = MixedRequests();
   EngineSetup setup = {.n_ctx = 320, .kv_type = GetParam().kv_type};
   setup.precision = Precision::kDefault;
   Load(GetParam().model, setup);

@@ -20,6 +20,10 @@ namespace plimsoll::worker {
 using Ids = std::vector<int32_t>;
 using ::plimsoll::testing::RandomIds;
 
+inline void Append(const Ids& more, Ids& ids) {
+  ids.insert(ids.end(), more.begin(), more.end());
+}
+
 // An end token of every random model.
 inline constexpr int32_t kEnd = 2;
 

@@ -36,10 +36,6 @@ using ::plimsoll::testing::SameBits;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-void Append(const Ids& more, Ids& ids) {
-  ids.insert(ids.end(), more.begin(), more.end());
-}
-
 // What was said, kept as a list; the context's tokens as they must be.
 class Transcript {
  public:

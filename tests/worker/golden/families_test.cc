@@ -30,6 +30,7 @@ using ::plimsoll::testing::Json;
 using ::plimsoll::testing::kEmulatedDevice;
 using ::plimsoll::testing::LoadEngine;
 using ::plimsoll::testing::OpenTestDevice;
+using ::plimsoll::testing::Some;
 
 // The goldens are float32; an exact engine differs by rounding alone.
 constexpr double kTolerance = 0.003;
@@ -138,14 +139,6 @@ INSTANTIATE_TEST_SUITE_P(All, FamiliesTest,
                          ::testing::ValuesIn(plimsoll::testing::NamesOfFamilies(
                              /*only_emulated=*/false)),
                          plimsoll::testing::NameOfFamily);
-
-// The ordinary run takes each third family.
-std::vector<const char*> Some(std::vector<const char*> families) {
-  if (plimsoll::testing::kIsLong) return families;
-  std::vector<const char*> some;
-  for (size_t i = 0; i < families.size(); i += 3) some.push_back(families[i]);
-  return some;
-}
 
 using FamilyChunksTest = FamiliesTest;
 

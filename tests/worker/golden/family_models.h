@@ -8,6 +8,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -24,8 +25,7 @@ inline std::string TestPython() {
   return name != nullptr && *name != '\0' ? name : "python3";
 }
 
-// Why the models cannot be built here; empty if they can.
-inline std::string WhyNoFamilyModels() {
+inline std::string FindWhyNoFamilyModels() {
   if (!ReadJson("../shared/golden/families/llama.public.json")) {
     return "there is no shared data beside this checkout";
   }
@@ -36,6 +36,12 @@ inline std::string WhyNoFamilyModels() {
                       "(PLIMSOLL_TEST_PYTHON names another Python)");
 }
 
+// Why the models cannot be built here; empty if they can.
+inline const std::string& WhyNoFamilyModels() {
+  static const std::string why = FindWhyNoFamilyModels();
+  return why;
+}
+
 // The golden of a case: one of this repository, or a shared one.
 inline std::string GoldenPath(const std::string& name) {
   const std::string own =
@@ -44,24 +50,49 @@ inline std::string GoldenPath(const std::string& name) {
   return absl::StrCat("../shared/golden/families/", name, ".public.json");
 }
 
-// The model of one case and its golden; the file is removed at the end. Weights
-// of another type than the golden's, if there is one, give other answers.
+// The files of the models that this process has built. Many tests load the same
+// model, so each file is built once and removed when the process ends.
+class FamilyFiles {
+ public:
+  static FamilyFiles& OfThisProcess() {
+    static FamilyFiles files;
+    return files;
+  }
+  ~FamilyFiles() {
+    for (const auto& [name, path] : paths_) std::remove(path.c_str());
+  }
+  FamilyFiles(const FamilyFiles&) = delete;
+  FamilyFiles& operator=(const FamilyFiles&) = delete;
+
+  // Weights of another type than the golden's, if `type` names one.
+  const std::string& Path(const std::string& name, const std::string& type) {
+    const auto [it, is_new] = paths_.try_emplace(
+        absl::StrCat(name, type),
+        absl::StrCat(::testing::TempDir(), "plimsoll_family_", getpid(), "_",
+                     name, type, ".gguf"));
+    if (is_new) {
+      const std::string command = absl::StrCat(
+          TestPython(), " tests/testdata/families/golden_families.py --params ",
+          GoldenPath(name), type.empty() ? "" : absl::StrCat(" --type ", type),
+          " '", it->second, "'");
+      EXPECT_EQ(std::system(command.c_str()), 0) << command;
+    }
+    return it->second;
+  }
+
+ private:
+  FamilyFiles() = default;
+
+  std::map<std::string, std::string> paths_;  // by name and type
+};
+
+// The model of one case and its golden. Weights of another type than the
+// golden's, if there is one, give other answers.
 class FamilyModel {
  public:
   explicit FamilyModel(const std::string& name, const std::string& type = "")
-      : path_(absl::StrCat(::testing::TempDir(), "plimsoll_family_", getpid(),
-                           "_", name, type, ".gguf")) {
-    const std::string json = GoldenPath(name);
-    golden_ = ReadJson(json).value_or(Json());
-    const std::string command = absl::StrCat(
-        TestPython(), " tests/testdata/families/golden_families.py --params ",
-        json, type.empty() ? "" : absl::StrCat(" --type ", type), " '", path_,
-        "'");
-    EXPECT_EQ(std::system(command.c_str()), 0) << command;
-  }
-  ~FamilyModel() { std::remove(path_.c_str()); }
-  FamilyModel(const FamilyModel&) = delete;
-  FamilyModel& operator=(const FamilyModel&) = delete;
+      : path_(FamilyFiles::OfThisProcess().Path(name, type)),
+        golden_(ReadJson(GoldenPath(name)).value_or(Json())) {}
 
   const std::string& path() const { return path_; }
   const Json& golden() const { return golden_; }
