@@ -14,6 +14,7 @@
 #include "services/host/background.h"
 #include "services/host/crash/abort_message.h"
 #include "services/host/crash/core_dumps.h"
+#include "services/host/hang_watch.h"
 #include "services/host/lock_checks.h"
 #include "services/host/log.h"
 #include "services/host/service_manager.h"
@@ -77,6 +78,16 @@ absl::StatusOr<LedgerOptions> AwaitLedger(const PlannerFlags& flags) {
 
 using Reread = std::function<absl::StatusOr<PlannerFlags>()>;
 
+// Returns at the signal that ends the planner.
+void AwaitEnd(const ReloadTargets& targets, const Reread& reread,
+              Settings settings) {
+  if (reread == nullptr) {
+    AwaitSignal();
+    return;
+  }
+  AwaitSignal([&] { ReloadPlanner(reread(), targets, settings); });
+}
+
 absl::Status Run(const PlannerFlags& all_flags, const Reread& reread) {
   const ServerOptions& options = all_flags.server;
   const PlannerOptions& flags = all_flags.options;
@@ -84,19 +95,19 @@ absl::Status Run(const PlannerFlags& all_flags, const Reread& reread) {
                    LogThread::Start(options.log, STDERR_FILENO));
   ASSIGN_OR_RETURN(const auto tracer,
                    Tracer::Start(all_flags.tracing, "plimsoll-planner"));
-  auto models = ReadPlannerModels(flags.models);
-  if (!models.ok()) return models.status();
-  auto catalogue = LoadCatalogue(flags.catalogue);
-  if (!catalogue.ok()) return catalogue.status();
+  ASSIGN_OR_RETURN(auto models, ReadPlannerModels(flags.models));
+  ASSIGN_OR_RETURN(auto catalogue, LoadCatalogue(flags.catalogue));
   auto ledger_options = AwaitLedger(all_flags);
   if (absl::IsCancelled(ledger_options.status())) return absl::OkStatus();
   if (!ledger_options.ok()) return ledger_options.status();
   PlannerMetrics metrics;
   ledger_options->observer = &metrics;
   Ledger ledger(*std::move(ledger_options));
-  Planner planner(*std::move(models), ledger);
+  const auto tick = [&ledger] { ledger.Tick(); };
+  Planner planner(std::move(models), ledger);
   CallGate gate;
   std::atomic<bool> listens = false;
+  std::atomic<bool> is_alive = true;
   const auto takes_calls = [&] { return listens && !gate.is_closed(); };
   const auto text = [&] {
     return metrics.Text(ledger, takes_calls(), gate.auth_failures());
@@ -104,37 +115,36 @@ absl::Status Run(const PlannerFlags& all_flags, const Reread& reread) {
   ASSIGN_OR_RETURN(
       const auto scraped,
       MetricsServer::StartIfAny(options.metrics_listen,
-                                {.metrics = text, .is_ready = takes_calls}));
-  auto pool = WorkPool::Start();
-  if (!pool.ok()) return pool.status();
+                                {.metrics = text,
+                                 .is_ready = takes_calls,
+                                 .is_alive = [&] { return is_alive.load(); }}));
+  ASSIGN_OR_RETURN(const auto pool, WorkPool::Start());
   const auto service =
       NewPlannerService({.planner = planner,
                          .ledger = ledger,
                          .gate = gate,
-                         .pool = **pool,
-                         .catalogue = *std::move(catalogue),
+                         .pool = *pool,
+                         .catalogue = std::move(catalogue),
                          .reader_timeout = options.reader_timeout});
-  auto server = Server::Start(options, {service.get()}, gate);
-  if (!server.ok()) return server.status();
+  ASSIGN_OR_RETURN(const auto server,
+                   Server::Start(options, {service.get()}, gate));
+  HangWatch hangs;
+  hangs.Watch(
+      HangWatch::OverLock("the lock of the ledger", tick, [&](bool now) {
+        is_alive = now;
+        server->SetAlive(now);
+      }));
   // It hangs if the ledger's lock does, and then no call is answered either.
-  ServiceManager manager([&ledger] {
-    ledger.Tick();
-    return true;
-  });
-  (*server)->SetReady(true);
+  ServiceManager manager([tick] { return tick(), true; });
+  server->SetReady(true);
   listens = true;
-  AnnounceAddress((*server)->address(), (*server)->admin_address());
+  AnnounceAddress(server->address(), server->admin_address());
   manager.Ready();
-  Settings settings = all_flags.settings;
-  std::function<void()> on_hangup;
-  if (reread != nullptr) {
-    on_hangup = [&] { ReloadPlanner(reread(), {planner, ledger}, settings); };
-  }
-  AwaitSignal(on_hangup);
+  AwaitEnd({planner, ledger}, reread, all_flags.settings);
   manager.Stopping();
   Log(LogLevel::kInfo, "draining");
   ledger.feed().End();
-  (*server)->Drain([&pool] { (*pool)->Abort(); });
+  server->Drain([&pool] { pool->Abort(); });
   return absl::OkStatus();
 }
 

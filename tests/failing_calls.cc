@@ -41,11 +41,12 @@ struct Calls {
   std::atomic<int64_t> reads_hang;
   // Not 0: allocations of at least so many bytes fail.
   std::atomic<int64_t> least_large;
-  std::atomic<int64_t> opens;     // of files: EMFILE
-  std::atomic<int64_t> accepts;   // of connections: EMFILE
-  std::atomic<int64_t> receipts;  // from sockets: ECONNRESET
-  std::atomic<int64_t> sends;     // to sockets: EPIPE
-  std::atomic<int64_t> threads;   // that start: EAGAIN
+  std::atomic<int64_t> opens;       // of files: EMFILE
+  std::atomic<int64_t> accepts;     // of connections: EMFILE
+  std::atomic<int64_t> receipts;    // from sockets: ECONNRESET
+  std::atomic<int64_t> sends;       // to sockets: EPIPE
+  std::atomic<int64_t> threads;     // that start: EAGAIN
+  std::atomic<int64_t> syncs_hang;  // not 0: fsync and fdatasync do not return
 };
 
 // Reads below are of headers, and of files that are no models.
@@ -104,9 +105,8 @@ bool WriteFails(int file) {
   return (is_file || file == STDERR_FILENO) && Fails(&Calls::writes, ENOSPC);
 }
 
-void HangIfTold(off_t offset) {
-  while (calls != nullptr && calls->reads_hang != 0 &&
-         offset >= kLeastHungOffset) {
+void HangWhile(std::atomic<int64_t> Calls::*told) {
+  while (calls != nullptr && calls->*told != 0) {
     const timespec pause = {0, 10'000'000};
     nanosleep(&pause, nullptr);
   }
@@ -175,17 +175,19 @@ ssize_t writev(int file, const iovec* parts, int n) {
 }
 
 int fsync(int file) {
+  HangWhile(&Calls::syncs_hang);
   if (Fails(&Calls::syncs, EIO)) return -1;
   return static_cast<int>(syscall(SYS_fsync, file));
 }
 
 int fdatasync(int file) {
+  HangWhile(&Calls::syncs_hang);
   if (Fails(&Calls::syncs, EIO)) return -1;
   return static_cast<int>(syscall(SYS_fdatasync, file));
 }
 
 ssize_t pread(int file, void* bytes, size_t n, off_t offset) {
-  HangIfTold(offset);
+  if (offset >= kLeastHungOffset) HangWhile(&Calls::reads_hang);
   if (Fails(&Calls::reads, EIO)) return -1;
   return syscall(SYS_pread64, file, bytes, n, offset);
 }

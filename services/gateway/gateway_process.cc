@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "services/gateway/worker_set.h"
 #include "services/generation/message_bytes.h"
 #include "services/host/check_threads.h"
+#include "services/host/hang_watch.h"
 #include "services/host/log.h"
 #include "services/host/service_manager.h"
 #include "services/http/front.h"
@@ -33,8 +35,8 @@ namespace plimsoll::services {
 namespace {
 
 // Threads beside gRPC's and the pool's: of HTTP, of metrics, of the workers'
-// name and state, and of the log.
-constexpr int kOwnThreads = 5;
+// name and state, of the log, and two of the watch over hangs.
+constexpr int kOwnThreads = 7;
 
 HttpOptions HttpOptionsOf(const GatewayFlags& flags) {
   HttpOptions options{.listen = flags.server.listen,
@@ -51,6 +53,16 @@ std::unique_ptr<RemotePlanner> NewPlanner(const GatewayFlags& flags) {
   return std::make_unique<RemotePlanner>(flags.planner, flags.workers.security);
 }
 
+// Has every call show a token, if the flags name a file of them.
+// Errors: those of TokenFile::Open.
+absl::Status AskForTokens(const GatewayFlags& flags, CallGate& gate) {
+  if (flags.server.tokens.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(auto tokens,
+                   TokenFile::Open(flags.server.tokens, absl::Now));
+  gate.SetGuard(std::make_shared<CallGuard>(std::move(tokens), absl::Now));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status RunGateway(const GatewayFlags& flags) {
@@ -62,11 +74,7 @@ absl::Status RunGateway(const GatewayFlags& flags) {
   ASSIGN_OR_RETURN(const auto tracer,
                    Tracer::Start(flags.tracing, "plimsoll-gateway"));
   CallGate gate;
-  if (!flags.server.tokens.empty()) {
-    ASSIGN_OR_RETURN(auto tokens,
-                     TokenFile::Open(flags.server.tokens, absl::Now));
-    gate.SetGuard(std::make_shared<CallGuard>(std::move(tokens), absl::Now));
-  }
+  RETURN_IF_ERROR(AskForTokens(flags, gate));
   ByteBudget messages(kMessageBytes);
   GatewayCounts counts;
   RemoteCalls calls;
@@ -85,21 +93,25 @@ absl::Status RunGateway(const GatewayFlags& flags) {
   const auto is_ready = [&] {
     return workers.has_ready() && !gate.is_closed();
   };
+  std::atomic<bool> lives = true;
+  const auto is_alive = [&lives] { return lives.load(); };
+  const auto page = [&] { return metrics_text(is_ready()); };
   ASSIGN_OR_RETURN(const auto metrics,
-                   MetricsServer::StartIfAny(
-                       flags.server.metrics_listen,
-                       {[&] { return metrics_text(is_ready()); }, is_ready}));
+                   MetricsServer::StartIfAny(flags.server.metrics_listen,
+                                             {page, is_ready, is_alive}));
   ASSIGN_OR_RETURN(
       auto front,
-      Front::Start(HttpOptionsOf(flags), {models, gate, *pool, responses},
-                   metrics_text, [&workers] { return workers.has_ready(); }));
+      Front::Start(HttpOptionsOf(flags),
+                   {models, gate, *pool, responses, is_alive}, metrics_text,
+                   [&workers] { return workers.has_ready(); }));
+  HangWatch hangs;
+  const auto look = [&workers] { workers.has_ready(); };
+  hangs.Watch(HangWatch::OverLock("the lock of the workers", look,
+                                  [&lives](bool now) { lives = now; }));
   // It hangs if the lock of the workers' book does.
-  ServiceManager manager([&workers] {
-    workers.has_ready();
-    return true;
-  });
-  AnnounceAddress(absl::StrCat(
-      flags.server.tls.is_on() ? "https://" : "http://", front->address()));
+  ServiceManager manager([look] { return look(), true; });
+  const char* const scheme = flags.server.tls.is_on() ? "https://" : "http://";
+  AnnounceAddress(absl::StrCat(scheme, front->address()));
   manager.Ready();
   AwaitSignal();
   manager.Stopping();

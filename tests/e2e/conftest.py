@@ -104,6 +104,7 @@ class FailingCalls:
     KINDS = (
         "allocations", "mappings", "writes", "syncs", "reads", "reads_hang",
         "least_large", "opens", "accepts", "receipts", "sends", "threads",
+        "syncs_hang",
     )
 
     def __init__(self, library, path):
@@ -140,6 +141,10 @@ class FailingCalls:
     def hang_reads(self, hang):
         """Reads of a model's weights return only while this is False."""
         self._set("reads_hang", int(hang))
+
+    def hang_syncs(self, hang):
+        """Files are written to their disk only while this is False."""
+        self._set("syncs_hang", int(hang))
 
 
 @pytest.fixture

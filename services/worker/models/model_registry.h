@@ -20,6 +20,7 @@
 #include "planner/layout/layer_split.h"
 #include "planner/layout/memory_plan.h"
 #include "services/generation/served_model.h"
+#include "services/host/hang_watch.h"
 #include "services/server/byte_budget.h"
 #include "services/worker/models/lease_keeper.h"
 #include "services/worker/models/loaded_model.h"
@@ -30,12 +31,6 @@
 #include "services/worker/models/planner_client.h"
 
 namespace plimsoll::services {
-
-// Work of a model that has not gone on for some time.
-struct Stall {
-  absl::Duration time;  // 0 if no work is under way
-  std::string what;     // such as "a step of model a"
-};
 
 // The rule for a load whose model does not fit beside the others.
 enum class IfFull { kMakeRoom, kRefuse };

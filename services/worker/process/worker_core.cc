@@ -23,9 +23,9 @@ constexpr absl::Duration kLossGrace = absl::Seconds(2);
 constexpr absl::Duration kLossPatience = absl::Seconds(2);
 
 // Threads of a worker beside its transport's, its pool's and those that a model
-// computes on: the monitor, the keeper, the guard, the watch over hangs; of a
-// load the loader, the reader and the steps.
-constexpr int kOwnThreads = 7;
+// computes on: the monitor, the keeper, the guard, two of the watch over hangs;
+// of a load the loader, the reader and the steps.
+constexpr int kOwnThreads = 8;
 
 // What streams end with.
 absl::Status DeviceLost(const absl::Status& error) {
@@ -229,14 +229,15 @@ void WorkerCore::WatchDevices(const std::function<void()>& set_unready) {
                     }});
 }
 
-bool WorkerCore::IsAlive() {
-  return registry_->LongestStall().time <= hang_timeout_;
-}
-
 void WorkerCore::WatchHangs(std::function<void(bool is_alive)> set_alive) {
   hangs_.Watch({.longest_stall = [this] { return registry_->LongestStall(); },
+                .lock = "the lock of the models",
                 .limit = hang_timeout_,
-                .on_change = std::move(set_alive)});
+                .on_change =
+                    [this, set_alive = std::move(set_alive)](bool is_alive) {
+                      is_alive_ = is_alive;
+                      set_alive(is_alive);
+                    }});
 }
 
 void WorkerCore::OnLost(const absl::Status& error,

@@ -4,6 +4,7 @@
 #ifndef PLIMSOLL_SERVICES_WORKER_PROCESS_WORKER_CORE_H_
 #define PLIMSOLL_SERVICES_WORKER_PROCESS_WORKER_CORE_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "services/generation/message_bytes.h"
 #include "services/generation/quota_book.h"
 #include "services/generation/usage_file.h"
+#include "services/host/hang_watch.h"
 #include "services/server/byte_budget.h"
 #include "services/server/call_gate.h"
 #include "services/server/work_pool.h"
@@ -26,7 +28,6 @@
 #include "services/worker/models/planner_client.h"
 #include "services/worker/models/runtime_monitor.h"
 #include "services/worker/process/device_guard.h"
-#include "services/worker/process/hang_watch.h"
 #include "services/worker/process/log_observer.h"
 
 namespace plimsoll::services {
@@ -74,10 +75,11 @@ class WorkerCore {
   void WatchDevices(const std::function<void()>& set_unready);
 
   // Whether nothing hangs: no step and no load has failed to go on for longer
-  // than WorkerOptions::hang_timeout.
-  bool IsAlive();
-  // Calls `set_alive`, on a thread of its own, whenever that has changed. The
-  // log tells what hangs.
+  // than WorkerOptions::hang_timeout, and nobody holds the lock of the models
+  // for longer than HangWatch::kLookTime. Takes no lock.
+  bool IsAlive() const { return is_alive_; }
+  // Watches for that, and calls `set_alive`, on a thread of its own, whenever
+  // it has changed. The log tells what hangs.
   void WatchHangs(std::function<void(bool is_alive)> set_alive);
 
   // Ends the work of all calls, for those that outlast a drain.
@@ -110,7 +112,8 @@ class WorkerCore {
   std::optional<ExpiryThread> expiry_;  // if models are loaded on demand
   CallGate gate_;
   std::unique_ptr<WorkPool> pool_;
-  HangWatch hangs_;  // last: its thread looks at the models
+  std::atomic<bool> is_alive_ = true;
+  HangWatch hangs_;  // last: its threads look at the models
 };
 
 }  // namespace plimsoll::services

@@ -52,6 +52,13 @@ absl::Status CheckAllThreads(const WorkerOptions& options,
                    TracingThreads(tracing));
 }
 
+// Returns whether nothing hangs. It hangs itself if the lock of the models
+// does.
+bool GoesOn(WorkerCore& core) {
+  core.registry().LongestStall();
+  return core.IsAlive();
+}
+
 // Returns at the signal that ends the worker.
 void AwaitEnd(ModelRegistry& registry, LogObserver& log, WorkerReload& reload) {
   if (reload.read_again == nullptr) {
@@ -85,10 +92,11 @@ absl::Status RunWorker(const ServerOptions& server_options,
     return observers->metrics.Text(registry, takes_calls(),
                                    gate.auth_failures());
   };
-  const auto is_alive = [raw = core.get()] { return raw->IsAlive(); };
-  ASSIGN_OR_RETURN(const auto metrics,
-                   MetricsServer::StartIfAny(server_options.metrics_listen,
-                                             {text, takes_calls, is_alive}));
+  ASSIGN_OR_RETURN(
+      const auto metrics,
+      MetricsServer::StartIfAny(
+          server_options.metrics_listen,
+          {text, takes_calls, [raw = core.get()] { return raw->IsAlive(); }}));
   const absl::Duration patience = server_options.reader_timeout;
   const auto generation =
       NewGenerationService(registry, gate, core->pool(), patience);
@@ -111,8 +119,7 @@ absl::Status RunWorker(const ServerOptions& server_options,
   registry.LoadAtStart();
   registry.SetReadyListener(set_ready);
   core->WatchHangs([&server](bool is_alive) { server->SetAlive(is_alive); });
-  // The check itself hangs if the registry's lock does.
-  ServiceManager manager(is_alive);
+  ServiceManager manager([&core] { return GoesOn(*core); });
   AnnounceAddress(server->address(), server->admin_address());
   manager.Ready();
   AwaitEnd(registry, has_metrics ? observers->log : core->log(), reload);

@@ -8,10 +8,13 @@ import pytest
 
 from asks import GREEDY, generate, text
 from conftest import model_flag
-from servers import CALL_SECONDS, Front, Worker, until
-from stubs import model as v1
+from servers import CALL_SECONDS, Front, Planner, Worker, until
+from stubs import model as model_v1, planner as v1
 from supervisor import Supervisor, busy_thread, stopped_thread
+from test_leases import DEVICE, register
 
+METRICS = "--metrics-listen=127.0.0.1:0"
+LOCK_SECONDS = 20  # a lock is not waited for longer than this
 FLAGS = ("--n-ctx=4096", "--slots=1", "--threads=1", "--hang-timeout=1")
 # Its steps take seconds, and their thread holds no lock meanwhile.
 LONG_PROMPT = "once upon a time " * 400
@@ -36,7 +39,7 @@ def is_noticed(server, supervisor, what):
     assert livez(server) == 503
     assert supervisor.watchdog_bites()
     until(lambda: what in server.log(), what="the line")
-    assert "--hang-timeout" in server.log()
+    assert "limit=1s" in server.log()
 
 
 def is_over(server, supervisor):
@@ -48,7 +51,7 @@ def is_over(server, supervisor):
 
 def start(*flags):
     return Worker(
-        model_flag("smollm2"), *FLAGS, "--metrics-listen=127.0.0.1:0", *flags
+        model_flag("smollm2"), *FLAGS, METRICS, *flags
     )
 
 
@@ -56,7 +59,7 @@ def test_f23_a_load_from_a_hung_file_is_noticed(smollm2, failing_calls, supervis
     with failing_calls.preloaded(), start("--lazy") as worker:
         assert supervisor.hears_a_sign_of_life()
         failing_calls.hang_reads(True)
-        load = worker.models.LoadModel(v1.LoadModelRequest(), timeout=CALL_SECONDS)
+        load = worker.models.LoadModel(model_v1.LoadModelRequest(), timeout=CALL_SECONDS)
         is_noticed(worker, supervisor, "the load of model smollm2")
         failing_calls.hang_reads(False)
         assert list(load)  # to its end, which is good
@@ -87,3 +90,24 @@ def test_f23_a_step_that_hangs_is_noticed_over_http(smollm2):
             until(lambda: status() == 503, what="the fall of liveness")
         until(lambda: status() == 200, what="liveness")
         assert call.result().status_code == 200
+
+
+def test_f23_a_lock_that_a_planner_does_not_get_is_noticed(failing_calls, tmp_path):
+    flags = (f"--journal={tmp_path / 'journal'}", METRICS)
+    with failing_calls.preloaded(), Planner(*flags) as planner:
+        register(planner)
+        assert planner.serving("liveness") and livez(planner) == 200
+        failing_calls.hang_syncs(True)
+        # The grant is written to the journal under the lock of the ledger.
+        request = v1.ReserveRequest(
+            request_id="1", device_id=DEVICE, holder="a test", purpose="a model",
+            bytes=1,
+        )
+        call = planner.stub.Reserve.future(request, timeout=CALL_SECONDS)
+        until(lambda: not planner.serving("liveness"), LOCK_SECONDS + 10, "the fall")
+        assert livez(planner) == 503
+        until(lambda: "the lock of the ledger" in planner.log(), what="the line")
+        failing_calls.hang_syncs(False)
+        until(lambda: planner.serving("liveness"), what="liveness")
+        assert livez(planner) == 200
+        assert call.result().lease.bytes == 1

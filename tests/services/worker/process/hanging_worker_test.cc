@@ -1,14 +1,13 @@
-#include "services/worker/process/hang_watch.h"
-
+// A worker of which a step or a load hangs.
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <optional>
 #include <thread>
 
 #include "absl/strings/string_view.h"
+#include "services/host/hang_watch.h"
+#include "tests/services/host/liveness.h"
 #include "tests/services/worker/worker_fixture.h"
 #include "tests/worker/engine/hanging_operation.h"
 #include "tests/worker/engine/hooked_device.h"
@@ -18,60 +17,9 @@ namespace {
 
 using ::plimsoll::testing::HangingOperation;
 using ::plimsoll::testing::HookedDevice;
+using ::plimsoll::testing::Liveness;
 
 constexpr absl::Duration kLimit = absl::Minutes(1);  // below calls' deadlines
-
-// What a watch has told last.
-class Liveness {
- public:
-  void Set(bool is_alive) {
-    const std::lock_guard lock(mu_);
-    is_alive_ = is_alive;
-    ++n_changes_;
-    changed_.notify_all();
-  }
-  // Waits until it was told so.
-  void Await(bool is_alive) {
-    std::unique_lock lock(mu_);
-    changed_.wait(lock, [&] { return is_alive_ == is_alive; });
-  }
-  int n_changes() {
-    const std::lock_guard lock(mu_);
-    return n_changes_;
-  }
-
- private:
-  std::mutex mu_;
-  std::condition_variable changed_;
-  bool is_alive_ = true;
-  int n_changes_ = 0;
-};
-
-TEST(HangWatchTest, WorkMayTakeItsTimeAndNotMore) {
-  std::atomic<int64_t> nanos = absl::ToInt64Nanoseconds(kLimit);
-  std::atomic<int> n_looks = 0;
-  Liveness liveness;
-  HangWatch watch;
-  watch.Watch({.longest_stall =
-                   [&] {
-                     ++n_looks;
-                     return Stall{absl::Nanoseconds(nanos.load()), "a step"};
-                   },
-               .limit = kLimit,
-               .on_change = [&](bool is_alive) { liveness.Set(is_alive); },
-               .interval = absl::Milliseconds(1)});
-  while (n_looks < 3) std::this_thread::yield();
-  EXPECT_EQ(liveness.n_changes(), 0);
-  ++nanos;
-  liveness.Await(false);
-  const int n_before = n_looks;
-  while (n_looks < n_before + 3) std::this_thread::yield();
-  EXPECT_EQ(liveness.n_changes(), 1);
-  --nanos;
-  liveness.Await(true);
-  watch.Stop();
-  EXPECT_EQ(liveness.n_changes(), 2);
-}
 
 // A worker whose device may hang, with a clock that can be moved ahead, and a
 // watch over it.
