@@ -198,9 +198,7 @@ class OverlayTest(unittest.TestCase):
                 self.check_http_probes(container, port, scheme, alive="/livez")
             elif has_tls:  # and the kubelet's gRPC probes speak none
                 metrics = overlays.port_of(told["metrics-listen"])
-                is_worker = container["command"][0] == "plimsoll-worker"
-                alive = "/livez" if is_worker else "/metrics"
-                self.check_http_probes(container, metrics, "HTTP", alive)
+                self.check_http_probes(container, metrics, "HTTP", "/livez")
             else:
                 self.check_grpc_probes(container, port)
 

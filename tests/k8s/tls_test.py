@@ -1,5 +1,5 @@
-"""Planner and worker start with what the overlay kind-tls tells them, and with
-certificates as cert-manager makes them of its Certificates.
+"""Planner and worker start with what the overlays kind-tls and kind-mtls tell them,
+and with certificates as cert-manager makes them of their Certificates.
 
 Usage: tls_test.py [-v]   with the Python of .ci/requirements.txt; the binaries are
 looked for in $PLIMSOLL_BUILD (build/release). Needs openssl
@@ -15,7 +15,6 @@ import overlays
 from overlays import BUILD_DIR, of_kind
 from program import Program, await_true
 
-OVERLAY = "kind-tls"
 EXTENDED = {"server auth": "serverAuth", "client auth": "clientAuth"}
 
 
@@ -63,21 +62,19 @@ class Issuer:
         shutil.copyfile(self.cert, folder / "ca.crt")
 
 
-@unittest.skipUnless(shutil.which("openssl"), "there is no openssl")
-class TlsRunTest(unittest.TestCase):
+class TlsCase(unittest.TestCase):
+    """Starts the programs of an overlay, which a class names."""
+
+    overlay = None
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         issuer = Issuer(self.folder)
-        certificates = of_kind(OVERLAY, "Certificate")
+        certificates = of_kind(self.overlay, "Certificate")
         for name in ("plimsoll-planner", "plimsoll-worker", "plimsoll-client"):
             issuer.sign(certificates[name], self.folder / name)
-        for name, role in (("worker", "worker"), ("ada", "viewer")):
-            new = ("token", "new", "--name", name, "--role", role)
-            tokens = ("--tokens", self.folder / "tokens.json")
-            token = call(BUILD_DIR / "bin" / "plimsoll", *new, *tokens)
-            (self.folder / f"{name}.token").write_text(token.split()[-1])
 
     def start(self, name, *words):
         """One of both, with its secrets and without a model."""
@@ -87,16 +84,12 @@ class TlsRunTest(unittest.TestCase):
             "/var/lib/plimsoll/": f"{self.folder}/",
         }
         words += ("--listen=localhost:0", "--metrics-listen=127.0.0.1:0")
-        program = Program(OVERLAY, name, self.folder, places, *words)
+        program = Program(self.overlay, name, self.folder, places, *words)
         self.addCleanup(program.close)
         return program
 
-    def devices(self, port, *flags):
-        """Asks a planner for its devices; returns the code and what is said."""
-        address = ("--planner", f"localhost:{port}")
-        return overlays.run(BUILD_DIR / "bin" / "plimsoll", *address, "devices", *flags)
-
-    def test_the_worker_gets_to_the_planner_and_probes_pass(self):
+    def start_both(self):
+        """A planner, and a worker that calls it; returns them and its port."""
         planner = self.start("plimsoll-planner")
         port = overlays.port_of(planner.said(r"listening on (\S+)"))
         # It loads nothing, so it is ready.
@@ -105,17 +98,70 @@ class TlsRunTest(unittest.TestCase):
         worker = self.start("plimsoll-worker", *words)
         for program in (planner, worker):
             program.await_probes(program.said(r"metrics are served address=(\S+)"))
-        own = self.folder / "plimsoll-client"
-        tls = ("--tls-ca", own / "ca.crt")
-        cert = ("--tls-client-cert", own / "tls.crt", "--tls-client-key", own / "tls.key")
+        return planner, worker, port
+
+    def certificate(self, name):
+        """The flags that show the certificate of a secret."""
+        own = self.folder / name
+        return ("--tls-ca", own / "ca.crt", "--tls-client-cert", own / "tls.crt",
+                "--tls-client-key", own / "tls.key")  # fmt: skip
+
+    def ask(self, *words):
+        """Runs the command line; returns the code and what is said."""
+        return overlays.run(BUILD_DIR / "bin" / "plimsoll", *words)
+
+    def devices(self, port, *flags):
+        """Asks a planner for its devices; returns the code and what is said."""
+        return self.ask("--planner", f"localhost:{port}", "devices", *flags)
+
+
+@unittest.skipUnless(shutil.which("openssl"), "there is no openssl")
+class TlsRunTest(TlsCase):
+    overlay = "kind-tls"
+
+    def setUp(self):
+        super().setUp()
+        for name, role in (("worker", "worker"), ("ada", "viewer")):
+            new = ("token", "new", "--name", name, "--role", role)
+            tokens = ("--tokens", self.folder / "tokens.json")
+            token = call(BUILD_DIR / "bin" / "plimsoll", *new, *tokens)
+            (self.folder / f"{name}.token").write_text(token.split()[-1])
+
+    def test_the_worker_gets_to_the_planner_and_probes_pass(self):
+        _, worker, port = self.start_both()
+        tls = ("--tls-ca", self.folder / "plimsoll-client" / "ca.crt")
+        cert = self.certificate("plimsoll-client")
         token = ("--token-file", self.folder / "ada.token")
         await_true(
             worker.log.read_text,
-            lambda: "host/cpu" in self.devices(port, *tls, *cert, *token)[1],
+            lambda: "host/cpu" in self.devices(port, *cert, *token)[1],
         )
         # Neither a certificate nor a token alone is enough.
         self.assertNotEqual(self.devices(port, *tls, *token)[0], 0)
-        self.assertNotEqual(self.devices(port, *tls, *cert)[0], 0)
+        self.assertNotEqual(self.devices(port, *cert)[0], 0)
+
+
+@unittest.skipUnless(shutil.which("openssl"), "there is no openssl")
+class CertificateRightsTest(TlsCase):
+    overlay = "kind-mtls"
+
+    def test_a_name_gives_the_rights_that_it_needs_and_no_more(self):
+        _, worker, port = self.start_both()
+        client = self.certificate("plimsoll-client")
+        own = self.certificate("plimsoll-worker")
+        await_true(
+            worker.log.read_text,
+            lambda: "host/cpu" in self.devices(port, *client)[1],
+        )
+        release = ("leases", "release", "0" * 32, "--force", "--reason=a test")
+        for who, role in ((client, "user"), (own, "worker")):
+            code, said = self.ask("--planner", f"localhost:{port}", *release, *who)
+            self.assertNotEqual(code, 0)
+            self.assertIn(f"role {role}", said)
+        administration = worker.said(r"administration on (\S+)")
+        drain = ("drain", "--address", administration)
+        self.assertNotEqual(self.ask(*drain, *client)[0], 0)
+        self.assertEqual(self.ask(*drain, *own)[0], 0)
 
 
 if __name__ == "__main__":
