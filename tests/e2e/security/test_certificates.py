@@ -32,22 +32,31 @@ def tls(tmp_path):
     return tmp_path
 
 
-def make_client(tls, name, others=""):
-    """Makes a client's certificate of the CA: NAME.pem and NAME-key.pem."""
+def sign(tls, name, *, usage, others="", days=2):
+    """Makes a certificate of the CA, NAME.pem and NAME-key.pem, for some days.
+
+    It has expired if they are below 0.
+    """
     key, made, request = (tls / f"{name}{end}" for end in ("-key.pem", ".pem", ".csr"))
     new = ("req", "-new", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key))
     openssl(*new, "-subj", f"/CN={name}", "-out", str(request))
     extensions = tls / "extensions"
     extensions.write_text(
-        "basicConstraints=CA:FALSE\nextendedKeyUsage=clientAuth\n"
+        f"basicConstraints=CA:FALSE\nextendedKeyUsage={usage}\n"
         + (f"subjectAltName={others}\n" if others else ""),
         encoding="utf-8",
     )
     openssl(
-        *("x509", "-req", "-in", str(request), "-out", str(made), "-days", "2"),
+        *("x509", "-req", "-in", str(request), "-out", str(made), "-days", str(days)),
         *("-CA", str(tls / "ca.pem"), "-CAkey", str(tls / "ca-key.pem")),
         *("-CAcreateserial", "-extfile", str(extensions)),
     )
+    return made, key
+
+
+def make_client(tls, name, others="", days=2):
+    """Makes a client's certificate; returns the flags that show it."""
+    made, key = sign(tls, name, usage="clientAuth", others=others, days=days)
     return (
         f"--tls-ca={tls / 'ca.pem'}",
         f"--tls-client-cert={made}",
@@ -117,3 +126,33 @@ def test_a_certificate_without_a_grant_may_do_nothing(tls):
         flags = make_client(tls, "ada", "DNS:ada.test")
         done = plimsoll("devices", "--planner", planner.address, *flags)
         assert done.returncode == 0, done.stderr
+
+
+def test_who_shows_an_expired_certificate_is_refused(tls):
+    grants = ("cn:late=viewer", "cn:ada=viewer")
+    late, ada = make_client(tls, "late", days=-1), make_client(tls, "ada")
+    with planner_with(tls, *grants) as planner:
+        call = ("devices", "--planner", planner.address)
+        assert plimsoll(*call, *late).returncode == 1
+        done = plimsoll(*call, *ada)
+        assert done.returncode == 0, done.stderr
+
+
+def test_a_server_with_an_expired_certificate_is_not_believed(tls):
+    where = "DNS:localhost,IP:127.0.0.1"
+    sign(tls, "server", usage="serverAuth", others=where, days=-1)
+    ada = make_client(tls, "ada")
+    with planner_with(tls, "cn:ada=viewer") as planner:
+        call = ("devices", "--planner", planner.address, *ada)
+        assert plimsoll(*call).returncode == 1
+        # A new one counts without a restart.
+        sign(tls, "server", usage="serverAuth", others=where)
+        until(lambda: plimsoll(*call).returncode == 0, what="the new certificate")
+
+
+def test_a_certificate_of_another_host_is_not_believed(tls):
+    sign(tls, "server", usage="serverAuth", others="DNS:planner.test")
+    ada = make_client(tls, "ada")
+    with planner_with(tls, "cn:ada=viewer") as planner:
+        call = ("devices", "--planner", planner.address, *ada)
+        assert plimsoll(*call).returncode == 1
