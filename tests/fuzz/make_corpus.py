@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes the committed seeds: tests/fuzz/corpus/TARGET/NAME, a few small inputs
-each that take a target past its first checks. The same every time.
+each that take a target past its first checks. Every run writes the same bytes.
 
 usage: make_corpus.py [FOLDER]
 """

@@ -27,8 +27,9 @@ namespace plimsoll::services {
 inline constexpr int kStormThreads = 3;
 inline constexpr int kStormCalls =  // of a thread
     plimsoll::testing::kIsLong ? 3'000 : 300;
-// Of all passes. A failed sync of a journal stays until the next start, so it
-// is only counted: journal_test.cc has one fail in SQLite's file system.
+// All points of faults fail with this probability. A failed sync of a journal
+// stays until the next start, so it is only counted: journal_test.cc has one
+// fail in SQLite's file system.
 inline constexpr char kStormPlan[] = "*=0.04,journal.sync=0";
 
 // The seed of a storm, which it prints; PLIMSOLL_SEED plays one again.

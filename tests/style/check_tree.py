@@ -26,13 +26,12 @@ MAX_FUNCTION_LINES = 60
 # Kernels whose loops keep most of their values in registers: parts of them would
 # take all of these as arguments. Each file's longest function may not grow.
 LONG_FUNCTIONS = {
-    "kernels/cpu/mat_mul/mat_mul_many.cc": 81,
+    "kernels/cpu/mat_mul/mat_mul_many.cc": 69,
     "kernels/cpu/mat_mul/pack_activations.cc": 63,
     "kernels/cuda/attention/attention.cu": 67,
     "kernels/cuda/attention/attention_decode.cu": 70,
     "kernels/cuda/attention/attention_decode_steps.cuh": 66,
     "kernels/cuda/attention/attention_prompt.cu": 182,
-    "kernels/cuda/attention/prepare_heads.cu": 63,
     "kernels/cuda/mat_mul/mat_mul.cu": 76,
     "kernels/cuda/mat_mul/mat_mul_prompt.cu": 62,
     "kernels/cuda/mat_mul/mat_mul_wgmma.cu": 107,

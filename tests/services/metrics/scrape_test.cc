@@ -48,7 +48,7 @@ std::string GaugeLine(double value) {
   return text.substr(begin, text.find('\n', begin) - begin);
 }
 
-// The same counts as prometheus-cpp has them.
+// Returns `counts` in the form of prometheus-cpp.
 prometheus::ClientMetric::Histogram Theirs(const Histogram::Counts& counts) {
   prometheus::ClientMetric::Histogram theirs;
   for (size_t i = 0; i <= counts.bounds.size(); ++i) {
