@@ -1,7 +1,9 @@
 #include "services/cli/flags/flags.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -16,8 +18,17 @@
 namespace plimsoll::cli {
 namespace {
 
+// Returns the type of this name, whose letters may be small or large, or null.
+const DTypeInfo* FindNamedType(absl::string_view name) {
+  const auto has_name = [name](const DTypeInfo& info) {
+    return absl::EqualsIgnoreCase(info.name, name);
+  };
+  const auto* const found = std::ranges::find_if(kDTypes, has_name);
+  return found == kDTypes.end() ? nullptr : found;
+}
+
 absl::StatusOr<DType> ParseDType(absl::string_view text) {
-  const DTypeInfo* info = FindDType(text);
+  const DTypeInfo* info = FindNamedType(text);
   if (info == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
         "'", text.substr(0, 40),
@@ -110,12 +121,15 @@ absl::StatusOr<KvTypes> ParseKvTypes(absl::string_view text) {
 
 absl::StatusOr<std::optional<DType>> ParseWeights(absl::string_view text) {
   if (text == "file") return std::optional<DType>();
-  const DTypeInfo* info = FindDType(text);
+  const DTypeInfo* info = FindNamedType(text);
   if (info != nullptr) return std::optional<DType>(info->dtype);
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", text.substr(0, 40),
-                   "' is not an element type; write file (as they are), q4_0, "
-                   "q8_0, f16, ..."));
+  const auto add_name = [](std::string* out, const DTypeInfo& type) {
+    absl::StrAppend(out, type.name);
+  };
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", text.substr(0, 40),
+      "' is not an element type; write file (as the weights are), or one of ",
+      absl::StrJoin(kDTypes, ", ", add_name)));
 }
 
 absl::StatusOr<planner::ReservePolicy> ParsePolicy(absl::string_view text) {
