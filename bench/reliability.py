@@ -9,6 +9,7 @@ Real programs run, and other programs of bench/ measure what they are for:
   decision   the time of a plan, in one process and over a socket
   cancel     steps after a cancellation, and the time until the slot is free
   kill       from `kill -9` of a worker until its bytes are granted again
+  dead       from a reservation whose holder is gone until its bytes are granted again
   restart    restarts of a planner while a stream is read
   sigterm    from SIGTERM until a worker is not ready, and until it has ended
   overload   work done, and the time to refuse, under ten times the load
@@ -38,6 +39,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 
 BENCH_DIR = pathlib.Path(__file__).resolve().parent
 SOURCE_DIR = BENCH_DIR.parent
@@ -46,11 +48,12 @@ sys.path.append(str(SOURCE_DIR / "tests" / "e2e"))
 import grpc  # noqa: E402
 from asks import GREEDY, endless, generate, text  # noqa: E402
 from servers import (CALL_SECONDS, START_SECONDS, Planner, Worker,  # noqa: E402
-                     binary)
+                     binary, device_profile)
 from stubs import model as v1, planner as planner_v1  # noqa: E402
 
 MIB = 1 << 20
 POLL_SECONDS = 0.002
+LEASE_SECONDS, GRACE_SECONDS = 10, 5  # a planner's defaults
 CODE_FOLDERS = ("base", "planner", "kernels", "worker", "services")
 
 
@@ -171,35 +174,80 @@ def cancel(args):
                  " the network; the engine's two are proven by a test", None)
 
 
+def reserve(planner, device, n_bytes):
+    """Whether the planner grants so many bytes."""
+    request = planner_v1.ReserveRequest(
+        request_id=uuid.uuid4().hex, holder="a figure", device_id=device,
+        purpose="m", bytes=n_bytes)
+    try:
+        planner.stub.Reserve(request, timeout=CALL_SECONDS)
+    except grpc.RpcError:
+        return False
+    return True
+
+
 def kill(args):
-    seconds = []
+    seconds, told = [], []
     for _ in range(2 if args.quick else 10):
         with Planner() as planner:
             flags = ("--n-ctx=512", f"--planner={planner.address}")
             with worker_of(args, *flags) as worker:
                 worker.await_ready()
                 (held,) = planner.leases()
-                count = iter(range(1 << 30))
+
+                (device,) = planner.devices()
+                # More than is free now. Other programs take memory meanwhile.
+                n_bytes = device.available_bytes + held.bytes // 2
+                if reserve(planner, held.device_id, n_bytes):
+                    raise SystemExit("the worker's bytes were granted twice")
+                device.profile.free_bytes += held.bytes
+                stream = worker.generation.StreamGenerate(
+                    endless(), timeout=CALL_SECONDS)
+                next(stream)
+                ends = []
+                stream.add_callback(lambda ends=ends: ends.append(time.monotonic()))
+                begin = time.monotonic()
+                worker.process.send_signal(signal.SIGKILL)
 
                 def granted():
-                    request = planner_v1.ReserveRequest(
-                        request_id=f"next {next(count)}", holder="the next",
-                        device_id=held.device_id, purpose="m",
-                        bytes=free + held.bytes)
-                    try:
-                        planner.stub.Reserve(request, timeout=CALL_SECONDS)
-                    except grpc.RpcError:
-                        return False
-                    return True
+                    # As the next worker does, with what it reads of the device.
+                    planner.stub.RegisterDevice(
+                        planner_v1.RegisterDeviceRequest(
+                            profile=device.profile, holder="the next"),
+                        timeout=CALL_SECONDS)
+                    return reserve(planner, held.device_id, n_bytes)
 
-                free = planner.devices()[0].available_bytes
-                if granted():
-                    raise SystemExit("the worker's bytes were granted twice")
-                worker.process.send_signal(signal.SIGKILL)
                 seconds.append(await_true(granted))
+                await_true(lambda ends=ends: ends)
+                told.append(ends[0] - begin)
+                if stream.code() != grpc.StatusCode.UNAVAILABLE:
+                    raise SystemExit(f"a killed worker's stream: {stream.code()}")
+    yield Figure("kill -9 until a stream's client has UNAVAILABLE", "<= 1 s",
+                 f"{max(told) * 1e3:.0f} ms, the longest of {len(told)}",
+                 max(told) <= 1)
     yield Figure("kill -9 until the bytes are granted again", "<= 1 s on one host",
                  f"{max(seconds) * 1e3:.0f} ms, the longest of {len(seconds)}",
                  max(seconds) <= 1)
+
+
+def dead(args):
+    device, n_bytes = "a figure/cpu", 1_000
+
+    def granted():
+        # The reading of another holder proves that the bytes are free.
+        request = planner_v1.RegisterDeviceRequest(
+            profile=device_profile(device, n_bytes), holder="another one")
+        planner.stub.RegisterDevice(request, timeout=CALL_SECONDS)
+        return reserve(planner, device, n_bytes)
+
+    with Planner() as planner:
+        if not granted():  # by a holder that names no process and says no more
+            raise SystemExit("the bytes were not granted at first")
+        seconds = await_true(granted)
+    times = LEASE_SECONDS + GRACE_SECONDS
+    yield Figure("reservation of a dead holder until its bytes are granted again",
+                 f"<= {times} s (its time to live and the grace) and a reading",
+                 f"{seconds:.2f} s", seconds <= times + 0.5)
 
 
 def restart(args):
@@ -400,7 +448,7 @@ def nightly(args):
 
 
 FIGURES = {f.__name__: f for f in (
-    leases, estimate, decision, cancel, kill, restart, sigterm, overload, reader,
+    leases, estimate, decision, cancel, kill, dead, restart, sigterm, overload, reader,
     soak, edge, metrics, connections, power, lines, nightly)}
 
 

@@ -1,6 +1,5 @@
 #include "services/cli/flags/flags.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/match.h"
@@ -20,11 +19,10 @@ namespace {
 
 // Returns the type of this name, whose letters may be small or large, or null.
 const DTypeInfo* FindNamedType(absl::string_view name) {
-  const auto has_name = [name](const DTypeInfo& info) {
-    return absl::EqualsIgnoreCase(info.name, name);
-  };
-  const auto* const found = std::ranges::find_if(kDTypes, has_name);
-  return found == kDTypes.end() ? nullptr : found;
+  for (const DTypeInfo& info : kDTypes) {
+    if (absl::EqualsIgnoreCase(info.name, name)) return &info;
+  }
+  return nullptr;
 }
 
 absl::StatusOr<DType> ParseDType(absl::string_view text) {
