@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "base/dtype.h"
 #include "planner/layout/memory_plan.h"
+#include "services/cli/flags/element_types.h"
 #include "services/server/tls_files.h"
 #include "worker/engine/engine.h"
 
@@ -37,11 +38,6 @@ struct ContextFlag {
   enum class Kind { kDefault, kTokens, kAuto, kMax };
   Kind kind = Kind::kDefault;
   int64_t tokens = 0;  // for kTokens
-};
-
-struct KvTypes {
-  DType k = DType::kF16;
-  DType v = DType::kF16;
 };
 
 // --ring exact|full|window+ubatch|window+N.
@@ -113,12 +109,8 @@ absl::StatusOr<RingFlag> ParseRing(absl::string_view text);
 absl::StatusOr<planner::HostWeights> ParseHostWeights(absl::string_view text);
 // Parses a list of sizes, such as "24GiB,24GiB,64GiB".
 absl::StatusOr<std::vector<int64_t>> ParseBudgets(absl::string_view text);
-// Parses "f16" for both, or "q8_0,f16" for keys and values.
-absl::StatusOr<KvTypes> ParseKvTypes(absl::string_view text);
 // Parses "ID:BIAS".
 absl::StatusOr<worker::LogitBias> ParseLogitBias(absl::string_view text);
-// Parses an element type, or "file", which gives nothing.
-absl::StatusOr<std::optional<DType>> ParseWeights(absl::string_view text);
 
 // An option whose text is parsed.
 struct ParsedOption {

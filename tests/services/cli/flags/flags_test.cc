@@ -46,16 +46,6 @@ TEST(ParseCpuExpertsTest, TakesANumberAllAndAuto) {
   }
 }
 
-TEST(ParseKvTypesTest, TakesOneTypeForBothOrOneEach) {
-  EXPECT_EQ(ParseKvTypes("f32")->k, DType::kF32);
-  EXPECT_EQ(ParseKvTypes("f32")->v, DType::kF32);
-  EXPECT_EQ(ParseKvTypes("q8_0,f16")->k, DType::kQ8_0);
-  EXPECT_EQ(ParseKvTypes("q8_0,f16")->v, DType::kF16);
-  EXPECT_FALSE(ParseKvTypes("f17").ok());
-  EXPECT_FALSE(ParseKvTypes("f16,f16,f16").ok());
-  EXPECT_FALSE(ParseKvTypes("").ok());
-}
-
 TEST(SamplingFlagsTest, ValuesReachTheRequest) {
   CLI::App app;
   SamplingFlags flags;
