@@ -64,15 +64,16 @@ class HangWatch {
   void Stop() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  struct Hang {
+    Stall stall;
+    absl::Duration limit;  // the stall has taken longer
+  };
+
   void Look() ABSL_LOCKS_EXCLUDED(mu_);
   void Decide() ABSL_LOCKS_EXCLUDED(mu_);
   // Returns false when the watch ends.
   bool Sleep() ABSL_LOCKS_EXCLUDED(mu_);
-  // Returns what hangs now, with the time that it may take.
-  struct Hang {
-    Stall stall;
-    absl::Duration limit;
-  };
+  // Returns what hangs now.
   std::optional<Hang> Find() ABSL_LOCKS_EXCLUDED(mu_);
 
   Options options_;
