@@ -107,12 +107,12 @@ ChunkSum TopKChunk(const float* x, int64_t n, int64_t first_id, int64_t k,
     is_finite &= hn::AllTrue(d, hn::Lt(hn::Abs(v), infinity));
   }
   Collect(x, n, first_id, k, list);
-  if (!is_finite) return {0.0, 0.0, 0.0f, false};
+  if (!is_finite) return {0.0, 0.0, 0.0f, /*is_finite=*/false};
   const float max = hn::GetLane(hn::MaxOfLanes(d, v_max));
   const double sum = SumOfExp(x, n_full, tail, max, 1.0f);
   const double mass =
       inverse == 1.0f ? sum : SumOfExp(x, n_full, tail, max, inverse);
-  return {sum, mass, max, true};
+  return {sum, mass, max, /*is_finite=*/true};
 }
 
 void MergeTopK(const TopList& from, int64_t k, TopList& to) {

@@ -55,11 +55,12 @@ void ListRingKeys(const AttentionArgs& args, const AttentionSegment& segment,
   for (int64_t p = first; p <= position; ++p) {
     if (p < segment.first_position) {
       keys.push_back({segment.ring.k + p % window * k_bytes,
-                      segment.ring.v + p % window * v_bytes, false});
+                      segment.ring.v + p % window * v_bytes,
+                      /*is_prefix=*/false});
     } else {
       const int64_t row = segment.first_row + p - segment.first_position;
-      keys.push_back(
-          {args.chunk_k + row * k_bytes, args.chunk_v + row * v_bytes, false});
+      keys.push_back({args.chunk_k + row * k_bytes,
+                      args.chunk_v + row * v_bytes, /*is_prefix=*/false});
     }
   }
 }

@@ -377,8 +377,8 @@ struct ProductScale {
   bool is_ignored;
 };
 // Activations keep their own scales, so that of the inputs has no reader.
-constexpr ProductScale kProductScales[] = {{".scale", false},
-                                           {".input_scale", true}};
+constexpr ProductScale kProductScales[] = {
+    {".scale", /*is_ignored=*/false}, {".input_scale", /*is_ignored=*/true}};
 
 // The name of a scale of the matrices that are called `matrix`.
 std::string ScaleName(absl::string_view matrix, const ProductScale& scale) {

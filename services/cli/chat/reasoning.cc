@@ -35,11 +35,11 @@ std::vector<ReasoningSplitter::Span> ReasoningSplitter::Push(
       n = close + close_.size();
       state_ = State::kAnswer;
     }
-    if (n > 0) spans.push_back({held_.substr(0, n), true});
+    if (n > 0) spans.push_back({held_.substr(0, n), /*is_reasoning=*/true});
     held_.erase(0, n);
   }
   if (state_ == State::kAnswer && !held_.empty()) {
-    spans.push_back({std::exchange(held_, {}), false});
+    spans.push_back({std::exchange(held_, {}), /*is_reasoning=*/false});
   }
   return spans;
 }

@@ -24,7 +24,8 @@ std::string ReplyView::Show(const ReasoningSplitter::Span& span) {
 std::string ReplyView::Push(absl::string_view text) {
   if (!style_.is_tty) return std::string(text);
   std::string out;
-  if (std::exchange(is_before_answer_, false)) out = Show({"\n\n", true});
+  if (std::exchange(is_before_answer_, false))
+    out = Show({"\n\n", /*is_reasoning=*/true});
   for (const ReasoningSplitter::Span& span : splitter_.Push(text)) {
     absl::StrAppend(&out, Show(span));
   }
@@ -34,7 +35,7 @@ std::string ReplyView::Push(absl::string_view text) {
 std::string ReplyView::PushReasoning(absl::string_view text) {
   if (!style_.is_tty) return "";
   is_before_answer_ = true;
-  return Show({std::string(text), true});
+  return Show({std::string(text), /*is_reasoning=*/true});
 }
 
 std::string ReplyView::Finish() {

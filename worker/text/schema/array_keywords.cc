@@ -102,7 +102,8 @@ Expander::Result Expander::ContainsKeyword(const Keyword& keyword) {
                          int64_t if_absent) -> absl::StatusOr<int64_t> {
     const SchemaJson* value = Member(keyword.schema, name);
     if (value == nullptr) return if_absent;
-    return CountOf({keyword.schema, *value, name, keyword.type, true});
+    return CountOf({keyword.schema, *value, name, keyword.type,
+                    /*is_positive=*/true});
   };
   constexpr int64_t kUnlimited = GrammarBuilder::kUnlimited;
   ASSIGN_OR_RETURN(const int64_t min, count("minContains", 1));

@@ -91,7 +91,7 @@ absl::StatusOr<std::vector<PatternUse>> PatternPool::Add(
   const std::string main =
       uses.empty() ? source : absl::StrCat(is_bound ? "^" : "", rest);
   ASSIGN_OR_RETURN(const size_t pattern, AddPlain(main, match));
-  uses.push_back({pattern, false});
+  uses.push_back({pattern, /*is_negated=*/false});
   std::sort(uses.begin(), uses.end());
   return uses;
 }

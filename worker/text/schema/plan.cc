@@ -172,7 +172,8 @@ absl::StatusOr<std::optional<std::vector<Literal>>> SchemaPlanner::ValuesOf(
   std::vector<Literal> values;
   const auto add = [&](SchemaJson value) {
     made_values_.push_back(std::make_unique<SchemaJson>(std::move(value)));
-    values.push_back({made_values_.back().get(), true, true});
+    values.push_back({made_values_.back().get(), /*is_value=*/true,
+                      /*is_positive=*/true});
   };
   for (const JsonType type : kJsonTypes) {
     ASSIGN_OR_RETURN(const std::vector<Shape> shapes,

@@ -62,16 +62,17 @@ absl::StatusOr<const TextSet*> TextSets::Of(const StringShape& shape) {
     parts.push_back({std::move(automaton), use.is_negated});
   }
   if (!shape.excluded.empty()) {
-    parts.push_back({WordsAutomaton(shape.excluded, classes), true});
+    parts.push_back({WordsAutomaton(shape.excluded, classes),
+                     /*is_negated=*/true});
   }
   // Any text, so that negated parts have something to be taken from.
   ASSIGN_OR_RETURN(CharAutomaton any,
                    LengthAutomaton(0, GrammarBuilder::kUnlimited, classes));
-  parts.push_back({std::move(any), false});
+  parts.push_back({std::move(any), /*is_negated=*/false});
   if (shape.min > 0 || shape.max != GrammarBuilder::kUnlimited) {
     ASSIGN_OR_RETURN(CharAutomaton length,
                      LengthAutomaton(shape.min, shape.max, classes));
-    parts.push_back({std::move(length), false});
+    parts.push_back({std::move(length), /*is_negated=*/false});
   }
   ASSIGN_OR_RETURN(set->automaton, Intersect(parts, classes.size(), stop_));
   strings_.emplace_back(shape, std::move(set));

@@ -99,7 +99,8 @@ Expander::Result Expander::ArrayValue(const SchemaJson& value,
                                       bool is_positive) {
   const auto n = static_cast<int64_t>(value.size());
   std::vector<Term> items;
-  for (const SchemaJson& one : value) items.push_back({{&one, true, true}});
+  for (const SchemaJson& one : value)
+    items.push_back({{&one, /*is_value=*/true, /*is_positive=*/true}});
   if (is_positive) {
     return Atom([items, n](Shape& shape) {
       AddItems(shape, items, {});
@@ -115,7 +116,7 @@ Expander::Result Expander::ArrayValue(const SchemaJson& value,
   }
   for (size_t i = 0; i < value.size(); ++i) {
     std::vector<Term> one(i + 1);
-    one[i] = {{&value[i], true, false}};
+    one[i] = {{&value[i], /*is_value=*/true, /*is_positive=*/false}};
     cases.push_back(Atom([one, n](Shape& shape) {
       AddItems(shape, one, {});
       return RestrictItemCount(shape, n, n);
@@ -131,7 +132,7 @@ Expander::Result Expander::ObjectValue(const SchemaJson& value,
   std::vector<FormulaPtr> parts;
   for (const auto& [name, one] : value.items()) {
     rest.names.push_back(name);
-    const Term term = {{&one, true, is_positive}};
+    const Term term = {{&one, /*is_value=*/true, is_positive}};
     parts.push_back(Atom([name = name, term](Shape& shape) {
       return RequireMember(shape, name, term);
     }));
@@ -155,7 +156,8 @@ Expander::Result Expander::ObjectValue(const SchemaJson& value,
 }
 
 Expander::Result Expander::ConstKeyword(const Keyword& keyword) {
-  return Make({&keyword.value, true, keyword.is_positive}, keyword.type);
+  return Make({&keyword.value, /*is_value=*/true, keyword.is_positive},
+              keyword.type);
 }
 
 Expander::Result Expander::EnumKeyword(const Keyword& keyword) {
@@ -171,7 +173,8 @@ Expander::Result Expander::EnumKeyword(const Keyword& keyword) {
     } else if (p && value.is_number()) {
       if (const auto number = DecimalOf(value)) numbers.push_back(*number);
     } else {
-      ASSIGN_OR_RETURN(FormulaPtr part, Make({&value, true, p}, keyword.type));
+      ASSIGN_OR_RETURN(FormulaPtr part,
+                       Make({&value, /*is_value=*/true, p}, keyword.type));
       parts.push_back(std::move(part));
     }
   }

@@ -29,7 +29,7 @@ struct Place {
     place.is_soft = false;
     return place;
   }
-  Place Function() const { return {false, false, is_below_loop}; }
+  Place Function() const { return {.is_below_loop = is_below_loop}; }
 };
 
 // Whether a value that the template itself spells out is true; nothing for one
