@@ -13,6 +13,7 @@ Real programs run, and other programs of bench/ measure what they are for:
   restart    restarts of a planner while a stream is read
   sigterm    from SIGTERM until a worker is not ready, and until it has ended
   overload   work done, and the time to refuse, under ten times the load
+  tenants    what a flood of one tenant costs another one
   reader     what a client that does not read costs, and costs others
   soak       memory, descriptors and threads after many requests
   edge       what TLS, tokens, metrics and logs cost 16 streams
@@ -311,6 +312,16 @@ def overload(args):
                  millis <= 10 if is_known else None)
 
 
+def tenants(args):
+    flags = ("--probes", 50) if args.quick else ()
+    output = bench("tenants/flood.py", *flags, args.model)
+    ratio = number(r"with the flood: x ([\d.]+)", output)
+    yield Figure("first token beside another tenant's flood, p99",
+                 "<= 1.2 x beside its streams in all slots",
+                 f"x {ratio}" if ratio else "it failed",
+                 ratio is not None and ratio <= 1.2)
+
+
 def reader(args):
     output = flood(args)
     held = number(r"if they are read: (-?\d+) KiB", output)
@@ -448,8 +459,8 @@ def nightly(args):
 
 
 FIGURES = {f.__name__: f for f in (
-    leases, estimate, decision, cancel, kill, dead, restart, sigterm, overload, reader,
-    soak, edge, metrics, connections, power, lines, nightly)}
+    leases, estimate, decision, cancel, kill, dead, restart, sigterm, overload,
+    tenants, reader, soak, edge, metrics, connections, power, lines, nightly)}
 
 
 def processor():
