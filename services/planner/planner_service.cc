@@ -164,10 +164,11 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
       CallbackServerContext* context, const v1::ForceReleaseRequest* request,
       v1::ForceReleaseResponse* response) noexcept override {
     return AnswerUnary(context, limits_, *request, *response,
-                       [&]() -> absl::Status {
+                       [&](const std::string& request_id) -> absl::Status {
                          return Traced(*context, "ForceRelease", [&] {
-                           return ledger_.ForceRelease(*request, *response,
-                                                       CallerName(*context));
+                           return ledger_.ForceRelease(
+                               *request, *response,
+                               {CallerName(*context), request_id});
                          });
                        });
   }

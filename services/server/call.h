@@ -125,9 +125,10 @@ class UnaryReply : public grpc::ServerUnaryReactor {
   ReaderAlarm slow_reader_;
 };
 
-// Answers a unary call at once, on gRPC's thread. `answer()`, or `answer(held)`
-// which may grow the call's share, fills the response and returns an
-// absl::Status. It must not block or compute for long.
+// Answers a unary call at once, on gRPC's thread. `answer()` fills the response
+// and returns an absl::Status. It may also be `answer(held)`, which may grow
+// the call's share, or `answer(request_id)`. It must not block or compute for
+// long.
 template <typename Request, typename Response, typename Answer>
 grpc::ServerUnaryReactor* AnswerUnary(grpc::CallbackServerContext* context,
                                       const CallLimits& limits,
@@ -142,6 +143,8 @@ grpc::ServerUnaryReactor* AnswerUnary(grpc::CallbackServerContext* context,
     status = WithinMemory([&] {
       if constexpr (std::is_invocable_v<Answer, ByteBudget::Share&>) {
         return answer(reply->held());
+      } else if constexpr (std::is_invocable_v<Answer, const std::string&>) {
+        return answer(reply->request_id());
       } else {
         return answer();
       }

@@ -1,5 +1,7 @@
 """An administrator releases a lease whose holder is gone and cannot prove it."""
 
+import re
+
 import grpc
 import pytest
 
@@ -98,6 +100,7 @@ def test_an_administrators_name_is_logged(tmp_path):
         until(lambda: "by force" in planner.log(), what="the line")
         assert "nobody was asked" not in planner.log()
         assert " at unix:" in planner.log()
+        assert re.search(r"by force request_id=\w{32} ", planner.log())
 
 
 @pytest.mark.parametrize(

@@ -32,11 +32,18 @@ def tls(tmp_path):
     return tmp_path
 
 
-def sign(tls, name, *, usage, others="", days=2):
-    """Makes a certificate of the CA, NAME.pem and NAME-key.pem, for some days.
+def validity(has_expired):
+    """The arguments of `openssl x509` for two days, or for a day that is over."""
+    if not has_expired:
+        return ("-days", "2")
+    asked = subprocess.run(["openssl", "x509", "-help"], capture_output=True)
+    if b"-not_after" in asked.stderr:  # OpenSSL 3.4, which refuses -1
+        return ("-not_before", "20260101000000Z", "-not_after", "20260102000000Z")
+    return ("-days", "-1")
 
-    It has expired if they are below 0.
-    """
+
+def sign(tls, name, *, usage, others="", has_expired=False):
+    """Makes a certificate of the CA: NAME.pem and NAME-key.pem."""
     key, made, request = (tls / f"{name}{end}" for end in ("-key.pem", ".pem", ".csr"))
     new = ("req", "-new", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key))
     openssl(*new, "-subj", f"/CN={name}", "-out", str(request))
@@ -47,16 +54,19 @@ def sign(tls, name, *, usage, others="", days=2):
         encoding="utf-8",
     )
     openssl(
-        *("x509", "-req", "-in", str(request), "-out", str(made), "-days", str(days)),
+        *("x509", "-req", "-in", str(request), "-out", str(made)),
+        *validity(has_expired),
         *("-CA", str(tls / "ca.pem"), "-CAkey", str(tls / "ca-key.pem")),
         *("-CAcreateserial", "-extfile", str(extensions)),
     )
     return made, key
 
 
-def make_client(tls, name, others="", days=2):
+def make_client(tls, name, others="", *, has_expired=False):
     """Makes a client's certificate; returns the flags that show it."""
-    made, key = sign(tls, name, usage="clientAuth", others=others, days=days)
+    made, key = sign(
+        tls, name, usage="clientAuth", others=others, has_expired=has_expired
+    )
     return (
         f"--tls-ca={tls / 'ca.pem'}",
         f"--tls-client-cert={made}",
@@ -130,7 +140,7 @@ def test_a_certificate_without_a_grant_may_do_nothing(tls):
 
 def test_who_shows_an_expired_certificate_is_refused(tls):
     grants = ("cn:late=viewer", "cn:ada=viewer")
-    late, ada = make_client(tls, "late", days=-1), make_client(tls, "ada")
+    late, ada = make_client(tls, "late", has_expired=True), make_client(tls, "ada")
     with planner_with(tls, *grants) as planner:
         call = ("devices", "--planner", planner.address)
         assert plimsoll(*call, *late).returncode == 1
@@ -140,7 +150,7 @@ def test_who_shows_an_expired_certificate_is_refused(tls):
 
 def test_a_server_with_an_expired_certificate_is_not_believed(tls):
     where = "DNS:localhost,IP:127.0.0.1"
-    sign(tls, "server", usage="serverAuth", others=where, days=-1)
+    sign(tls, "server", usage="serverAuth", others=where, has_expired=True)
     ada = make_client(tls, "ada")
     with planner_with(tls, "cn:ada=viewer") as planner:
         call = ("devices", "--planner", planner.address, *ada)
