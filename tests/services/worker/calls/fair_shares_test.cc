@@ -26,8 +26,8 @@ constexpr uint32_t kQueued = worker::EngineOptions::kMaxQueued;
 // Streams of one tenant that nobody reads and that do not end by themselves.
 class FairSharesTest : public ::testing::Test {
  protected:
-  // On a busy machine a flood takes longer than the 30 s after which a worker
-  // ends a stream that nobody reads.
+  // On a busy machine a flood may take longer than the 30 s after which a
+  // worker ends a stream that nobody reads.
   explicit FairSharesTest(
       const TestWorkerSetup& setup = {.reader_timeout = absl::Minutes(10)})
       : worker_(setup) {}
