@@ -75,10 +75,10 @@ std::string ContextFormula(const PlanInputs& inputs, const RegionSizes& sizes,
   if (region == "state") {
     const int64_t n_recurrent =
         std::ranges::count_if(inputs.shape().layers, &LayerShape::IsRecurrent);
+    const std::string each = absl::StrCat(sizes.kv.state_bytes, " bytes of ",
+                                          n_recurrent, " recurrent layers");
     return absl::StrCat("(", options.n_slots, " slots x ", 1 + options.n_draft,
-                        " + ", inputs.n_idle_sessions(), " idle) x ",
-                        sizes.kv.state_bytes, " bytes of ", n_recurrent,
-                        " recurrent layers");
+                        " + ", inputs.n_idle_sessions(), " idle) x ", each);
   }
   if (region == "kv_draft" && options.n_draft > 0) {
     return absl::StrCat(options.n_slots, " slots x ", options.n_draft,
