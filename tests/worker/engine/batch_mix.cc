@@ -112,4 +112,26 @@ void ExpectMixesChangeNothing(
   }
 }
 
+MixedWork ExpectMixesInChunksChangeNothing(
+    EngineSetup setup, std::initializer_list<int64_t> ubatches,
+    absl::FunctionRef<worker::Engine*(const EngineSetup&)> load,
+    const std::vector<worker::GenerateOptions>& requests,
+    const std::vector<Generated>& alone, int n_mixes) {
+  MixedWork work;
+  uint32_t seed = 0;
+  for (const int64_t n_ubatch : ubatches) {
+    SCOPED_TRACE(n_ubatch);
+    setup.n_ubatch = n_ubatch;
+    worker::Engine* const engine = load(setup);
+    if (engine == nullptr) {
+      ADD_FAILURE() << "there is no engine";
+      return work;
+    }
+    ExpectMixesChangeNothing(*engine, requests, alone, n_mixes, ++seed);
+    work.n_cached += engine->CurrentLoad().cached_tokens;
+    work.n_guessed += engine->CurrentLoad().draft_tokens;
+  }
+  return work;
+}
+
 }  // namespace plimsoll::testing

@@ -3,8 +3,10 @@
 #define PLIMSOLL_TESTS_WORKER_ENGINE_BATCH_MIX_H_
 
 #include <cstdint>
+#include <initializer_list>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "tests/worker/engine/engine_harness.h"
 #include "worker/engine/engine.h"
 
@@ -27,6 +29,20 @@ void ExpectMixesChangeNothing(
     worker::Engine& engine,
     const std::vector<worker::GenerateOptions>& requests,
     const std::vector<Generated>& alone, int n_mixes, uint32_t seed);
+
+// What engines did besides computing.
+struct MixedWork {
+  int64_t n_cached = 0;   // tokens that were found in the cache
+  int64_t n_guessed = 0;  // tokens that were guessed
+};
+
+// Expects that of an engine for each number of rows of a step in `ubatches`.
+// `load` returns an engine with the setup, or null if there is none.
+MixedWork ExpectMixesInChunksChangeNothing(
+    EngineSetup setup, std::initializer_list<int64_t> ubatches,
+    absl::FunctionRef<worker::Engine*(const EngineSetup&)> load,
+    const std::vector<worker::GenerateOptions>& requests,
+    const std::vector<Generated>& alone, int n_mixes);
 
 }  // namespace plimsoll::testing
 

@@ -15,8 +15,9 @@ namespace {
 
 using ::plimsoll::testing::EachAlone;
 using ::plimsoll::testing::EngineSetup;
-using ::plimsoll::testing::ExpectMixesChangeNothing;
+using ::plimsoll::testing::ExpectMixesInChunksChangeNothing;
 using ::plimsoll::testing::MixedRequests;
+using ::plimsoll::testing::MixedWork;
 using ::plimsoll::testing::ModelAndKv;
 using ::plimsoll::testing::NameOfModelAndKv;
 
@@ -34,22 +35,18 @@ TEST_P(BatchMixTest, RandomMixesChangeNoBit) {
   setup.precision = Precision::kDefault;
   Load(GetParam().model, setup);
   const auto alone = EachAlone(*engine_, requests);
-  int64_t n_cached = 0;
-  int64_t n_guessed = 0;
-  uint32_t seed = 0;
-  for (const int64_t n_ubatch : {1, 7, 64, 512}) {
-    SCOPED_TRACE(n_ubatch);
-    setup.n_ubatch = n_ubatch;
-    setup.n_slots = 3;
-    setup.n_draft = 4;
-    setup.n_idle_sessions = 2;
-    Load(GetParam().model, setup);
-    ExpectMixesChangeNothing(*engine_, requests, alone, kMixes, ++seed);
-    n_cached += engine_->CurrentLoad().cached_tokens;
-    n_guessed += engine_->CurrentLoad().draft_tokens;
-  }
-  EXPECT_GT(n_cached, 0);
-  EXPECT_GT(n_guessed, 0);
+  setup.n_slots = 3;
+  setup.n_draft = 4;
+  setup.n_idle_sessions = 2;
+  const MixedWork work = ExpectMixesInChunksChangeNothing(
+      setup, {1, 7, 64, 512},
+      [this](const EngineSetup& chunks) {
+        Load(GetParam().model, chunks);
+        return engine_.get();
+      },
+      requests, alone, kMixes);
+  EXPECT_GT(work.n_cached, 0);
+  EXPECT_GT(work.n_guessed, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(

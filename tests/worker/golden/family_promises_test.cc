@@ -23,13 +23,14 @@ namespace {
 
 using ::plimsoll::testing::EachAlone;
 using ::plimsoll::testing::EngineSetup;
-using ::plimsoll::testing::ExpectMixesChangeNothing;
+using ::plimsoll::testing::ExpectMixesInChunksChangeNothing;
 using ::plimsoll::testing::FamilyModel;
 using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::kIsLong;
 using ::plimsoll::testing::LoadEngine;
 using ::plimsoll::testing::MixedRequests;
+using ::plimsoll::testing::MixedWork;
 using ::plimsoll::testing::SameBits;
 using ::testing::ContainsRegex;
 
@@ -64,22 +65,18 @@ TEST_P(FamilyPromisesTest, RandomMixesChangeNoBit) {
   size_t n_evictions = 0;
   for (const Generated& one : alone) n_evictions += one.evictions.size();
   EXPECT_GT(n_evictions, 0u) << "no context rolled";
-  int64_t n_cached = 0;
-  int64_t n_guessed = 0;
-  uint32_t seed = 0;
-  for (const int64_t n_ubatch : {7, 512}) {
-    SCOPED_TRACE(n_ubatch);
-    setup.n_ubatch = n_ubatch;
-    setup.n_slots = 3;
-    setup.n_draft = 4;
-    setup.n_idle_sessions = 2;
-    ASSERT_NO_FATAL_FAILURE(LoadFamily(setup));
-    ExpectMixesChangeNothing(*engine_, requests, alone, kFamilyMixes, ++seed);
-    n_cached += engine_->CurrentLoad().cached_tokens;
-    n_guessed += engine_->CurrentLoad().draft_tokens;
-  }
-  EXPECT_GT(n_cached, 0) << "no beginning was shared";
-  EXPECT_GT(n_guessed, 0);
+  setup.n_slots = 3;
+  setup.n_draft = 4;
+  setup.n_idle_sessions = 2;
+  const MixedWork work = ExpectMixesInChunksChangeNothing(
+      setup, {7, 512},
+      [this](const EngineSetup& chunks) {
+        LoadFamily(chunks);
+        return engine_.get();
+      },
+      requests, alone, kFamilyMixes);
+  EXPECT_GT(work.n_cached, 0) << "no beginning was shared";
+  EXPECT_GT(work.n_guessed, 0);
 }
 
 TEST_P(FamilyPromisesTest, ASessionIsOneConversation) {
