@@ -174,7 +174,8 @@ class Calls {
     Run<v1::ForceReleaseRequest, v1::ForceReleaseResponse>(
         bytes, [&](auto& request, auto& response) {
           if (request.lease_id().empty()) request.set_lease_id(newest_.id());
-          return ledger_.ForceRelease(request, response, "a caller");
+          return ledger_.ForceRelease(request, response,
+                                      {"a caller", "a request id"});
         });
   }
   void ListLeases(absl::string_view bytes) {
