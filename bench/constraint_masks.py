@@ -125,7 +125,7 @@ class Llguidance(Peer):
 
 class Xgrammar(Peer):
     def __init__(self, tokens, ends):
-        import tvm_ffi  # which must not find what stands for torch
+        import tvm_ffi  # it must not find what stands for torch
         for name in ("torch", "transformers"):
             try:
                 __import__(name)

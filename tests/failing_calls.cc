@@ -41,11 +41,11 @@ struct Calls {
   std::atomic<int64_t> reads_hang;
   // Not 0: allocations of at least so many bytes fail.
   std::atomic<int64_t> least_large;
-  std::atomic<int64_t> opens;       // of files: EMFILE
-  std::atomic<int64_t> accepts;     // of connections: EMFILE
+  std::atomic<int64_t> opens;       // open of files: EMFILE
+  std::atomic<int64_t> accepts;     // accept of connections: EMFILE
   std::atomic<int64_t> receipts;    // from sockets: ECONNRESET
   std::atomic<int64_t> sends;       // to sockets: EPIPE
-  std::atomic<int64_t> threads;     // that start: EAGAIN
+  std::atomic<int64_t> threads;     // starts of threads: EAGAIN
   std::atomic<int64_t> syncs_hang;  // not 0: fsync and fdatasync do not return
 };
 

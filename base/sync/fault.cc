@@ -108,7 +108,7 @@ absl::StatusOr<FaultRule> ParseRule(absl::string_view text) {
   if (is_number) {
     is_number = rule.pass >= 0;
   } else {
-    rule.pass = 0;  // of which a part may have been read
+    rule.pass = 0;  // SimpleAtoi may have read a part of the text
     is_number = absl::SimpleAtod(parts.second, &rule.probability) &&
                 rule.probability >= 0 && rule.probability <= 1;
   }

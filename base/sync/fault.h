@@ -43,7 +43,7 @@ inline constexpr bool kHasFaults = false;
 // When a point fires.
 struct FaultRule {
   std::string point;       // "*": each point without a rule of its own
-  double probability = 0;  // of each pass
+  double probability = 0;  // the chance that a pass fires
   int64_t pass = 0;        // the pass that fires, from 1 on; 0: none
 };
 

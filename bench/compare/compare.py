@@ -116,7 +116,7 @@ def pick(rates, name):
     """One figure of what a process measured."""
     if name == "peak-rss":
         return rates["peak_rss"]
-    if name == "all-logits":  # which the other engine always computes
+    if name == "all-logits":  # the other engine always computes all logits
         return rates.get("all_logits", rates["decode"])["1"]
     word, number = re.fullmatch(r"(\D+)(\d+)", name).groups()
     return rates[word][number]

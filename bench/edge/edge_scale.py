@@ -163,7 +163,8 @@ def main():
     parser.add_argument("model")
     args = parser.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # of the worker, too
+    # The worker inherits this limit.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     for name in args.only or PARTS:
         PARTS[name](args)
 

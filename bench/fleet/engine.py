@@ -19,7 +19,7 @@ class PrefixCache:
         self.snapshots = times.snapshots
         self.entries = collections.OrderedDict()  # key: tokens
         self.own = {}  # key: tokens that it shares with no other
-        self.tokens = 0  # of all entries
+        self.tokens = 0  # tokens of all entries
 
     def cached(self, request):
         """Tokens of the request's prompt that need not be computed."""
@@ -54,7 +54,7 @@ class Engine:
         self.decoding = []  # heap of (clock at its end, number, request)
         self.context = 0.0  # tokens of all that decode, at clock 0's rate
         self.prompts = collections.deque()  # the first one is computed
-        self.left_s = 0.0  # of the first prompt, were it alone
+        self.left_s = 0.0  # seconds left of the first prompt, were it alone
         self.waiting = collections.deque()
         self.cache = PrefixCache(times)
         self.version = 0  # an event of an older version is void

@@ -12,19 +12,19 @@ class Options:
     """What is simulated. Times in seconds, sizes in bytes and tokens."""
     nodes: int = 10
     node_bytes: int = 4 << 30
-    cores: int = 4  # of a node; each worker has one of its own
+    cores: int = 4  # cores of a node; each worker has one of its own
     nodes_per_planner: int = 4096
     policy: str = "prefix-affinity"
-    load: float = 0.6  # of what the workers could do if nothing were cached
-    seconds: float = 120.0  # of traffic
-    warm_s: float = 30.0  # of traffic that is not counted
+    load: float = 0.6  # share of what the workers can do with nothing cached
+    seconds: float = 120.0  # how long traffic comes
+    warm_s: float = 30.0  # traffic does not count before this time
     start_s: float = 0.0  # the workers start within so long
-    moves_per_hour: float = 6.0  # of each worker, to another node
+    moves_per_hour: float = 6.0  # moves of each worker to another node
     faults: tuple = ("worker", "node", "partition", "leader", "lock")
-    arrivals: tuple = ()  # of sessions, after all is loaded; in place of load
+    arrivals: tuple = ()  # when sessions come once all is loaded; replaces load
     seed: int = 1
     slo_s: float = 2.0  # a first token that comes later is no goodput
-    grants_per_s: float = 0.0  # of one planner; 0: as recorded
+    grants_per_s: float = 0.0  # grants of one planner; 0: as recorded
     prompt_share: float = 0.47  # the worker's --prompt-share
     n_apps: int = 50  # with a beginning of prompts each, shared by its sessions
     app_tokens: int = 512
@@ -42,7 +42,7 @@ class Session:
     number: int
     app: int
     front: object
-    n_tokens: int  # of its context so far
+    n_tokens: int  # tokens of its context so far
     turns_left: int
     random: object
 
@@ -99,7 +99,7 @@ class Node:
         self.number = number
         self.group = group  # the planners that it asks
         self.alive = True
-        self.used_bytes = 0  # that processes have allocated
+        self.used_bytes = 0  # bytes that processes have allocated
         self.workers = []
 
 

@@ -70,7 +70,7 @@ class Planner:
         self.measured = {}  # device: free bytes by the last reading
         self.old = {}  # device: when a reading came, and the bytes used by it
         self.n_grants = self.n_renewals = 0
-        self.side = 0  # which workers reach it in a partition
+        self.side = 0  # in a partition the workers of this side reach it
         self.is_restarting = False  # its successor is on the way
 
     # The lock and the journal.

@@ -43,7 +43,7 @@ N_CTX = 4096
 PROMPTS = (16, 64, 256, 512, 1024, 2048, 4000)  # tokens
 # Steps are measured with so many streams of a context, then with fewer.
 STREAMS = {64: (16, 8, 4, 2, 1), 512: (4, 1), 2048: (4, 1)}
-WINDOW_TOKENS = 12  # of the last stream, in a measurement of steps
+WINDOW_TOKENS = 12  # tokens of the last stream, in a measurement of steps
 
 
 def cpu_s(pid):

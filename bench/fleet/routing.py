@@ -3,7 +3,7 @@ has sent them, and by its health checks which of them are gone."""
 import bisect
 
 POLICIES = ("round-robin", "ring-hash", "least-bytes", "prefix-affinity")
-RING_POINTS = 64  # of each worker
+RING_POINTS = 64  # points of each worker
 REQUEST_BYTES = 1024  # these four are WorkerBook's of the gateway
 FREE_BYTES = 16 << 10
 MAX_SHARE = 1.25

@@ -30,8 +30,8 @@ sys.path.append(str(pathlib.Path(__file__).parents[2] / "tests" / "e2e"))
 from servers import Worker  # noqa: E402
 from stubs import common, generation  # noqa: E402
 
-SECONDS = 120  # of one call
-OWN_TOKENS = 8  # of each prompt, behind what may be shared
+SECONDS = 120  # the limit of one call
+OWN_TOKENS = 8  # tokens of each prompt behind what may be shared
 LEAST_CONTROL = 0.9
 
 

@@ -69,7 +69,7 @@ __global__ void AddNormRows(AddNormArgs args) {
 
 // ---- Rows in registers -----------------------------------------------------
 
-constexpr int kMostFours = 8;  // of a thread
+constexpr int kMostFours = 8;  // fours of a thread
 
 // What a thread has of a row: fours of columns that are kThreads fours apart.
 // Columns beyond the end are zeros.

@@ -30,7 +30,7 @@ struct DeviceFacts {
   int64_t free_bytes;
   int64_t n_multiprocessors;
   bool has_wgmma;        // and the build has code for it
-  int64_t shared_bytes;  // that a block may ask for
+  int64_t shared_bytes;  // shared memory that a block may ask for
 };
 
 // Selects `device` for this thread and creates its context, with the code of

@@ -27,7 +27,7 @@ constexpr int kThreadLogits = 8;
 constexpr int64_t kChunk = int64_t{kThreads} * kThreadLogits;
 constexpr int kKept = static_cast<int>(kMaxCandidates);
 constexpr int64_t kRowsOfLaunch = 256;
-constexpr int kRankSteps = 8;  // of a loop, as straight code
+constexpr int kRankSteps = 8;  // steps of RankIn's loop, as straight code
 // Blocks that a multiprocessor runs at once: 64 registers for each thread.
 [[maybe_unused]] constexpr int kBlocksOfProcessor = 4;
 
@@ -68,10 +68,10 @@ struct Block {
   uint64_t list[kListKeys];
   uint64_t bound;
   float maxima[kWarps];
-  double sums[2][kWarps];  // of each warp: as in PartialSum
+  double sums[2][kWarps];  // sums of each warp, as in PartialSum
   int32_t n;               // keys in the list
   int32_t is_last;
-  int32_t last_step;  // that had a key of its last rank in the list
+  int32_t last_step;  // the last step with a key of its last rank in the list
 };
 static_assert(sizeof(Block) <= kUnaskedSharedBytes);
 
@@ -309,7 +309,7 @@ __device__ inline void MergeChunks(const uint64_t* kept, const PartialSum* sums,
 #pragma unroll 1
   for (int step = 0;; GetKept(kept, n_keys, ++step, keys)) {
     const int64_t end = (step + 1) * kChunk;
-    uint64_t largest = 0;  // of the last rank that is whole in this step
+    uint64_t largest = 0;  // key of the last rank that is whole in this step
     for (int i = 0; i < kThreadLogits; ++i) {
       const int64_t from_end = kChunk - (i * kThreads + ThreadIndex());
       if (from_end <= n_chunks) largest = Larger(largest, keys[i]);

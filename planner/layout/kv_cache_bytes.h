@@ -127,7 +127,7 @@ class KvModel {
 
   KvRules rules_;
   std::vector<Group> groups_;
-  int64_t state_bytes_ = 0;  // of all recurrent layers
+  int64_t state_bytes_ = 0;  // bytes of all recurrent layers
 };
 
 // What a KV cache has room for, and how its rows are stored.

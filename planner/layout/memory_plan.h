@@ -185,7 +185,7 @@ struct PlanNumbers {
                           // regions outside of it that are not mapped
   int64_t missing_bytes;  // 0 if it fits
   KvBytes kv;
-  KvBytes mtp_kv;  // of the MTP head's layer; zeros if it is not loaded
+  KvBytes mtp_kv;  // KV cache of the MTP head's layer; zeros without the head
 };
 
 struct MemoryPlan : PlanNumbers {

@@ -17,7 +17,7 @@ struct MtpLayout {
   std::vector<WeightPlacement> weights;  // by index in shape.weights
   int64_t weight_bytes;
   KvModel kv;
-  StepWidths widths;  // of the layer, and of what joins its two inputs
+  StepWidths widths;  // widths of the layer, and of what joins its two inputs
 };
 
 // Lays out the head of a model. Its weights lie on the device, whatever the

@@ -350,7 +350,7 @@ absl::StatusOr<WorkspacePlan> ExpertWorkspaceLayout(
     const ModelShape& shape, int64_t n_rows, const DeviceProfile& profile) {
   if (n_rows <= 0) return BadRows(n_rows, /*n_sampled=*/n_rows);
   Widen widen;
-  int64_t ffn = 0;  // of all experts of a token
+  int64_t ffn = 0;  // width of all experts of a token
   for (const LayerShape& layer : shape.layers) {
     widen(ffn, Checked(shape.n_experts_used) * layer.expert_ffn_dim);
   }

@@ -381,7 +381,7 @@ void LeaseBook::Free(Entry& entry, LastReading last) {
         lease.measured_bytes,
         device.booked.total_bytes - std::min(free, device.booked.total_bytes));
   }
-  entry.device = nullptr;  // which may leave before the book forgets the lease
+  entry.device = nullptr;  // the device may leave before the lease is forgotten
   if (entry.process != nullptr) {
     entry.process->leases.erase(&entry);
     entry.process = nullptr;

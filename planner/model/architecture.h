@@ -175,7 +175,7 @@ struct Architecture {
   // These describe attention.
   WindowRule windows = WindowRule::kNone;
   int64_t window_period = 0;  // for kPattern; 0: the file must say
-  int64_t window = 0;         // of files that do not say; 0: none
+  int64_t window = 0;         // if the file does not say; 0: none
   // Windows do not slide: a position sees the positions from the last multiple
   // of the window to itself.
   bool windows_are_chunks = false;

@@ -50,7 +50,7 @@ struct LayerShape {
                       // 0 = full attention
   int64_t kv_source;  // the layer whose keys and values it reads; its own
                       // index if it owns them
-  int64_t expert_ffn_dim = 0;  // of each expert; 0 = no experts. ffn_dim is
+  int64_t expert_ffn_dim = 0;  // an expert's width; 0 = no experts. ffn_dim is
                                // 0 if there is no dense FFN beside them
   int64_t shared_ffn_dim = 0;  // the shared expert's width; 0 = none
   MixerKind mixer = MixerKind::kAttention;
@@ -118,21 +118,21 @@ struct LatentShape {
   int64_t rank = 0;        // 0: the model has no such layers
   int64_t query_rank = 0;  // between the two products that make queries; 0:
                            // one product makes them
-  int64_t key_dim = 0;     // of a head's key, with its rotated part
-  int64_t value_dim = 0;   // of a head's value
+  int64_t key_dim = 0;     // width of a head's key, with its rotated part
+  int64_t value_dim = 0;   // width of a head's value
 };
 
 // The widths of layers that keep a state, which are alike in all of a model's
 // recurrent layers. A state is that of the convolution, its last n_taps - 1
 // inputs, and then a matrix [head_dim, state_dim] of each head.
 struct RecurrentShape {
-  int64_t n_taps = 0;       // of the convolution; 0: there are no such layers
-  int64_t n_channels = 0;   // that the convolution reads and writes
+  int64_t n_taps = 0;       // taps of the convolution; 0: no such layers
+  int64_t n_channels = 0;   // channels that the convolution reads and writes
   int64_t n_heads = 0;      // 0: the convolution is all
-  int64_t n_groups = 0;     // of heads that share queries and keys, or B and C
-  int64_t head_dim = 0;     // of what a head reads and writes
-  int64_t state_dim = 0;    // of a query and a key, or of B and C
-  int64_t product_dim = 0;  // of all products of a layer's input together
+  int64_t n_groups = 0;     // heads of one share queries and keys, or B and C
+  int64_t head_dim = 0;     // width of what a head reads and writes
+  int64_t state_dim = 0;    // width of a query and a key, or of B and C
+  int64_t product_dim = 0;  // width of all products of a layer's input together
 
   int64_t ConvFloats() const { return (n_taps - 1) * n_channels; }
   int64_t StateFloats() const {
@@ -178,7 +178,7 @@ struct ModelShape {
   int64_t ple_dim = 0;         // width of per-layer embeddings; 0 = none
   int64_t n_streams = 1;       // residual streams
   bool has_windows = false;    // in some layers of the whole model
-  int64_t branch_rank = 0;     // of the branch beside attention; 0 = none
+  int64_t branch_rank = 0;     // rank of the branch beside attention; 0 = none
   // True if the file gives window layers a head_dim of their own.
   bool has_window_head_dim = false;
   // Attention's output is multiplied by gates, which the product that makes

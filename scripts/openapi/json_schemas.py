@@ -87,7 +87,7 @@ FLAG = {"type": "boolean"}
 OBJECT = {"type": "object"}
 NULL = {"type": "null"}
 TEXT_OR_NULL = {"type": ["string", "null"]}
-COUNT = integer(0)  # of a reply
+COUNT = integer(0)  # a count in a reply
 TOKENS = integer(1, MAX_COUNT)  # how many at most
 
 DRAW = {

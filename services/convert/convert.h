@@ -18,7 +18,7 @@ namespace plimsoll::services {
 struct ConvertOptions {
   std::string folder;
   std::string target;               // the GGUF file
-  std::optional<DType> dtype = {};  // of matrices; absent: as they are
+  std::optional<DType> dtype = {};  // type of matrices; absent: as they are
   bool overwrites = false;
   std::string name = {};  // general.name
   std::string pre = {};   // the pre-tokenizer; empty: by its expressions

@@ -26,7 +26,7 @@ struct TensorSource {
 
 struct FileTensors {
   std::vector<TensorSource> sources;  // in the file's order
-  int64_t data_bytes = 0;             // of all, with padding
+  int64_t data_bytes = 0;             // bytes of all tensors, with padding
   int64_t n_left_out = 0;             // tensors that the file has no place for
 };
 

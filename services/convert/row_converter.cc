@@ -11,7 +11,7 @@
 namespace plimsoll::services {
 namespace {
 
-constexpr int64_t kBufferBytes = 4 << 20;  // of rows from the checkpoint
+constexpr int64_t kBufferBytes = 4 << 20;  // room for rows of the checkpoint
 
 size_t Unsigned(int64_t n) { return static_cast<size_t>(n); }
 

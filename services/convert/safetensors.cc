@@ -15,7 +15,7 @@
 namespace plimsoll::services {
 namespace {
 
-constexpr int64_t kLengthBytes = 8;  // of the header, a u64
+constexpr int64_t kLengthBytes = 8;  // the header's length, a u64
 constexpr int kMaxHeaderDepth = 3;   // {"tensor": {"shape": []}}
 
 // A type of the format. Only some have weights of models.

@@ -20,7 +20,7 @@ struct PartOrigin {
   std::string url;     // where the bytes came from, without a query
   std::string etag;    // a strong one, or empty
   std::string sha256;  // what the whole file should have, or empty
-  int64_t bytes = -1;  // of the whole file; -1: unknown
+  int64_t bytes = -1;  // size of the whole file; -1: unknown
 
   bool operator==(const PartOrigin&) const = default;
 };

@@ -64,7 +64,7 @@ class Puller {
   const PullOptions& options_;
   const FetchHooks& hooks_;
   PullSource source_;
-  Url server_;        // of a registry or a hub
+  Url server_;        // the registry or the hub
   std::string name_;  // options_.name with its ending
   std::vector<RecordedFile> record_;
   bool is_checked_ = true;  // every file had a digest before it came

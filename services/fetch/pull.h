@@ -16,8 +16,8 @@ namespace plimsoll::fetch {
 struct PullOptions {
   std::string source;     // as ParseSource reads it
   std::string cache;      // a folder; it is made
-  std::string name;       // of the file in the cache; empty: the server's
-  std::string sha256;     // that the file must have; empty: any
+  std::string name;       // the file's name in the cache; empty: the server's
+  std::string sha256;     // SHA-256 that the file must have; empty: any
   std::string hub;        // where "hf:" leads; empty: nowhere
   std::string hub_token;  // for the hub alone
   std::string token;      // for the source's server, whatever it is

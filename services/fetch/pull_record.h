@@ -23,7 +23,7 @@ struct RecordedFile {
   std::string name;
   int64_t bytes = 0;
   std::string sha256;
-  int64_t modified_ns = 0;  // of the file when it was written down
+  int64_t modified_ns = 0;  // the file's time when it was written down
 
   bool operator==(const RecordedFile&) const = default;
 };

@@ -78,7 +78,7 @@ class FetchSession {
   bool allows_plain_http_;
   std::string origin_;         // who gets the field below
   std::string authorization_;  // empty, or "Authorization: ..."
-  std::string registry_;       // whose challenges are answered
+  std::string registry_;       // origin whose challenges are answered
   std::string password_;       // "Authorization: Basic ...", for that origin
 };
 

@@ -20,13 +20,13 @@ enum class SourceKind { kUrl, kRegistry, kHub };
 struct PullSource {
   SourceKind kind = SourceKind::kUrl;
   std::string text;        // as it was written
-  Url url;                 // of a URL
+  Url url;                 // only for kUrl
   std::string registry;    // HOST or HOST:PORT
-  std::string repository;  // of a registry, or OWNER/REPOSITORY of a hub
+  std::string repository;  // name in a registry, or OWNER/REPOSITORY of a hub
   std::string reference;   // a tag ("latest" if none is named) or "sha256:..."
-  std::string quant;       // of a hub: "Q4_K_M"; empty if none is named
-  std::string file;        // of a hub: a path; empty if none is named
-  std::string revision;    // of a hub: a branch, tag or commit ("main")
+  std::string quant;       // for a hub: "Q4_K_M"; empty if none is named
+  std::string file;        // for a hub: a path; empty if none is named
+  std::string revision;    // for a hub: a branch, tag or commit ("main")
 
   // True if the source always means the same bytes.
   bool is_pinned() const;

@@ -23,7 +23,7 @@ struct WorkerWish {
   // Requests with the same key go to the same worker unless it has too much to
   // do. A request with an empty key goes to the worker that has least to do.
   std::string key = "";
-  int64_t bytes = 0;  // of the request; see WorkerBook::kRequestBytes
+  int64_t bytes = 0;  // bytes of the request; see WorkerBook::kRequestBytes
   std::set<std::string> tried = {};  // workers that it does not go to
 };
 
@@ -63,8 +63,8 @@ class WorkerBook {
     Facts facts = {};
     int64_t in_flight = 0;        // requests
     int64_t in_flight_bytes = 0;  // with kRequestBytes for each
-    int64_t n_requests = 0;       // that it ever got
-    int64_t n_gone = 0;           // of these, those that it did not answer
+    int64_t n_requests = 0;       // requests that it ever got
+    int64_t n_gone = 0;           // requests that it did not answer
     int n_gone_in_row = 0;
     absl::Time ejected_until = absl::InfinitePast();
     uint64_t last_turn = 0;

@@ -27,10 +27,10 @@ struct Quota {
   // given.
   std::optional<int64_t> tokens_per_second = {};
   std::optional<int64_t> burst_tokens = {};
-  std::optional<int64_t> kv_bytes = {};  // of all requests' contexts at once
-  std::optional<int64_t> sessions = {};  // of one model, at once
-  std::optional<int64_t> prompt_bytes = {};  // of a request, as it came
-  std::optional<int64_t> max_tokens = {};    // of a reply
+  std::optional<int64_t> kv_bytes = {};  // the contexts of all requests at once
+  std::optional<int64_t> sessions = {};  // sessions of one model, at once
+  std::optional<int64_t> prompt_bytes = {};  // bytes of a request, as it came
+  std::optional<int64_t> max_tokens = {};    // tokens of a reply
 
   bool operator==(const Quota&) const = default;
 };

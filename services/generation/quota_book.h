@@ -41,10 +41,10 @@ absl::Status QuotaRefusal(const PassedLimit& passed);
 
 // What a tenant took since the process began.
 struct TenantUsage {
-  int64_t requests = 0;  // that were admitted
+  int64_t requests = 0;  // requests that were admitted
   int64_t refused = 0;
   int64_t prompt_tokens = 0;  // computed
-  int64_t cached_tokens = 0;  // of prompts, found in the cache
+  int64_t cached_tokens = 0;  // prompt tokens that the cache had
   int64_t generated_tokens = 0;
 };
 
@@ -65,7 +65,7 @@ class QuotaBook {
     std::string tenant;
     int64_t n_prompt = 0;      // tokens
     int64_t n_reply = 0;       // tokens at most
-    int64_t kv_bytes = 0;      // of its context
+    int64_t kv_bytes = 0;      // bytes of its context
     bool is_admitted = false;  // part of a call that was: it is not refused
   };
 
@@ -135,8 +135,8 @@ class QuotaBook {
 
     TenantUsage usage;
     int64_t n_requests = 0;  // now
-    int64_t n_waiting = 0;   // of these
-    int64_t kv_bytes = 0;    // of these
+    int64_t n_waiting = 0;   // requests that have no token yet
+    int64_t kv_bytes = 0;    // contexts of all n_requests
     // Tokens that may be taken at `filled_at`; less than 0 after too many.
     double tokens = 0;
     absl::Time filled_at = absl::InfinitePast();

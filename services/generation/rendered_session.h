@@ -31,7 +31,7 @@ absl::Status KeepTexts(const ServedModel& model,
 
 // What a message to such a session becomes.
 struct RenderedMessage {
-  std::vector<int32_t> ids;  // of the whole chat, with what opens the reply
+  std::vector<int32_t> ids;  // the whole chat, with what opens the reply
   std::shared_ptr<const worker::RenderedChat> chat;
 };
 

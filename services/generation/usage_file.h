@@ -89,9 +89,9 @@ class UsageFile {
   void AppendSums(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Write() ABSL_LOCKS_EXCLUDED(mu_);
 
-  LineFile file_;                     // of the thread
-  std::deque<UsageReceipt> writing_;  // of the thread
-  bool owes_sync_ = false;            // of the thread
+  LineFile file_;                     // only the thread uses it
+  std::deque<UsageReceipt> writing_;  // only the thread uses it
+  bool owes_sync_ = false;            // only the thread uses it
   SteadyMutex mu_;
   std::deque<UsageReceipt> waiting_ ABSL_GUARDED_BY(mu_);
   size_t n_waiting_ ABSL_GUARDED_BY(mu_) = 0;  // with those of writing_

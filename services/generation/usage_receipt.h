@@ -12,7 +12,7 @@
 
 namespace plimsoll::services {
 
-inline constexpr size_t kMaxReceiptBytes = 1 << 16;  // of a line
+inline constexpr size_t kMaxReceiptBytes = 1 << 16;  // bytes of a line
 // The largest number in a line.
 inline constexpr int64_t kMaxReceiptCount = int64_t{1} << 50;
 
@@ -20,16 +20,16 @@ inline constexpr int64_t kMaxReceiptCount = int64_t{1} << 50;
 // a tenant were refused, or how many other lines were lost. Numbers that a kind
 // does not have are 0.
 struct UsageReceipt {
-  absl::Time time;  // of the end
+  absl::Time time;  // when the request ended, or the line was made
   std::string request_id;
   std::string tenant;
   std::string model;
   std::string status;            // "OK", "CANCELLED", ...; empty: no request
   int64_t prompt_tokens = 0;     // computed
-  int64_t cached_tokens = 0;     // of the prompt, found in the cache
-  int64_t generated_tokens = 0;  // that the caller got
-  int64_t kv_bytes = 0;          // of its context, as quotas count them
-  double seconds = 0;            // of prefill and decode
+  int64_t cached_tokens = 0;     // prompt tokens that the cache had
+  int64_t generated_tokens = 0;  // tokens that the caller got
+  int64_t kv_bytes = 0;          // size of its context, as quotas count it
+  double seconds = 0;            // time of prefill and decode
   int64_t refused = 0;           // requests
   int64_t lost = 0;              // receipts
 

@@ -83,9 +83,9 @@ class ProcessLog {
   absl::Time end_ ABSL_GUARDED_BY(mu_);  // nothing waits longer, if has_ended_
   int64_t n_taken_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t n_done_ ABSL_GUARDED_BY(mu_) = 0;
-  size_t n_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // of lines that wait
+  size_t n_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // bytes of lines that wait
   int64_t n_dropped_ ABSL_GUARDED_BY(mu_) = 0;
-  int64_t n_told_ ABSL_GUARDED_BY(mu_) = 0;     // of n_dropped_: a line said so
+  int64_t n_told_ ABSL_GUARDED_BY(mu_) = 0;     // dropped lines that were told
   int64_t n_telling_ ABSL_GUARDED_BY(mu_) = 0;  // n_told_ after this turn
 };
 

@@ -30,7 +30,7 @@ class LogRepeats {
 
  private:
   struct Count {
-    absl::Time begin;  // of the window
+    absl::Time begin;  // when the window began
     int n_shown = 0;
     int64_t n_hidden = 0;
   };

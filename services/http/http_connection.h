@@ -172,7 +172,7 @@ class HttpConnection final
   std::optional<Parser> parser_;
   std::string peer_;
   std::string request_id_;
-  ByteBudget::Share held_;  // of the request that is read
+  ByteBudget::Share held_;  // what the request that is read holds
   int64_t n_requests_ = 0;
   size_t n_lingered_ = 0;
   bool keeps_alive_ = true;
@@ -185,7 +185,7 @@ class HttpConnection final
   bool is_last_ = false;                 // nothing follows the bytes of `out_`
   bool is_writing_ = false;
   std::string out_;       // bytes to write, before the body of `response_`
-  size_t n_written_ = 0;  // of both
+  size_t n_written_ = 0;  // bytes of out_ and the body that were sent
   std::optional<boost::asio::steady_timer> timer_;  // while Repeat goes on
   // A reply that is sent at once; it keeps its memory until then.
   HttpResponse response_;

@@ -43,9 +43,9 @@ class HttpTls {
   const ServerTls files_;
   const std::function<absl::Time()> clock_;
   PollTimer timer_;
-  ServerPem pem_;  // of `context_`
+  ServerPem pem_;  // what `context_` was made from
   std::unique_ptr<boost::asio::ssl::context> context_;
-  absl::Status last_;  // of the last reading, so that the log says it once
+  absl::Status last_;  // result of the last reading; the log says it once
 };
 
 // Whether a handshake failed because the client spoke HTTP without TLS.

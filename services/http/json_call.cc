@@ -30,7 +30,7 @@ struct JsonCall {
 absl::StatusOr<Json> Answer(JsonCall& call) {
   ByteBudget::Share& held = call.request.held;
   const auto n_bytes = static_cast<int64_t>(call.request.body.size());
-  held.Shrink(0);  // of an earlier try
+  held.Shrink(0);  // an earlier try may have grown it
   RETURN_IF_ERROR(held.Grow(kJsonPerByte * n_bytes));
   ASSIGN_OR_RETURN(const Json body, ReadBody(call.request.body));
   ASSIGN_OR_RETURN(JsonFields fields, JsonFields::Of(body));

@@ -11,7 +11,7 @@ namespace plimsoll::services {
 
 struct PageFile {
   absl::string_view name;  // such as "index.html"
-  absl::string_view etag;  // of its bytes, in quotes
+  absl::string_view etag;  // a hash of its bytes, in quotes
   absl::string_view bytes;
 };
 

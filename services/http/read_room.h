@@ -11,7 +11,7 @@ namespace plimsoll::services {
 
 struct ReadRoom {
   ResponseShelf responses;  // the caller's
-  ByteBudget::Share& held;  // of the body; it may be grown
+  ByteBudget::Share& held;  // what the body holds; it may be grown
 };
 
 // Bytes that a call holds for each byte of its body while it reads it: the

@@ -149,7 +149,7 @@ class TextCall : public EventSource,
   CallGate::Pass pass_;
   HttpRequest request_;                        // its body until it is read
   const std::shared_ptr<RequestTrace> trace_;  // null: no spans
-  const size_t n_bytes_;                       // of the body
+  const size_t n_bytes_;                       // size of the body
   // Whether the server's thread reads the body.
   const bool is_inline_;
   TextJob job_;
@@ -175,7 +175,7 @@ class TextCall : public EventSource,
 
   std::atomic<int> n_open_ = 1;  // choices that go on, and the beginning
   std::atomic<bool> is_streaming_ = false;
-  std::function<int()> percent_;  // of the load, from BeginWait on
+  std::function<int()> percent_;  // how far the load is, from BeginWait on
   std::atomic<bool> has_waited_ = false;
   bool is_notice_due_ = false;  // used by the server's thread only
   absl::Duration load_time_ = absl::ZeroDuration();  // set by EndWait

@@ -58,7 +58,7 @@ struct ReplyHead {
   std::string id;               // the request's
   int64_t created_s = 0;        // Unix time
   std::string model;            // its name
-  int64_t n_prompt_tokens = 0;  // of the first prompt
+  int64_t n_prompt_tokens = 0;  // tokens of the first prompt
   // Parts of the constraint that say nothing about the reply.
   worker::SchemaNotes constraint_notes = {};
   // How long the request waited for its model to be loaded.

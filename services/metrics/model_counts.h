@@ -64,14 +64,14 @@ struct ModelCounts {
   std::array<Count, kResults.size()> results = {};
   Count admitted = 0;
   std::array<Count, kRefusals.size()> refused = {};
-  Count computed_tokens = 0;  // of prompts
+  Count computed_tokens = 0;  // tokens of prompts
   Count cached_tokens = 0;
   Count evictions = 0;
   Count evicted_tokens = 0;
   Count loads = 0;
   Count failed_loads = 0;
   Count unloads = 0;
-  std::atomic<double> load_seconds = 0;  // of the last load
+  std::atomic<double> load_seconds = 0;  // how long the last load took
 };
 
 // Leases on one device.

@@ -45,7 +45,7 @@ class Scrape {
  private:
   struct Family {
     const Metric* metric;
-    std::string lines = {};  // of its values
+    std::string lines = {};  // the lines of its values
     // The last histogram's bounds, and how a line with each of them and with
     // "+Inf" ends before the count. Most histograms of a metric have the same.
     std::vector<double> bounds = {};
@@ -62,7 +62,7 @@ class Scrape {
   std::vector<Family> families_;
   size_t last_ = 0;     // the family of the last value
   std::string labels_;  // as they are between braces, of the last histogram
-  std::string begin_;   // of its buckets' lines
+  std::string begin_;   // how its buckets' lines begin
 };
 
 }  // namespace plimsoll::services

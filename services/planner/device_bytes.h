@@ -15,10 +15,10 @@
 namespace plimsoll::services {
 
 struct DeviceBytes {
-  static constexpr size_t kMaxDevices = 1'024;  // that are named
+  static constexpr size_t kMaxDevices = 1'024;  // devices that are named
 
   std::map<std::string, int64_t> devices = {};  // bytes by id
-  std::optional<int64_t> others = {};           // of those that are not named
+  std::optional<int64_t> others = {};           // bytes of any other device
 
   // Returns the bytes of a device. Absent: the settings say nothing about it.
   std::optional<int64_t> Of(const std::string& device_id) const;

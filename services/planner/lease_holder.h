@@ -20,7 +20,7 @@ inline constexpr size_t kMaxSecretBytes = 128;
 // What a caller shows to be the holder of a lease.
 struct HolderProof {
   absl::string_view owner;   // its Identity::lease_owner; empty: of any owner
-  absl::string_view secret;  // of the request
+  absl::string_view secret;  // the request's secret
 };
 
 // What the book calls something of `owner` that a request names.

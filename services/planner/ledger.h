@@ -40,8 +40,8 @@ struct LedgerOptions {
   // An epoch above those of all earlier planners. A whole journal has its own.
   int64_t first_epoch = 1;
   planner::LeaseTimes times = {};
-  bool requires_secrets = false;  // of reservations
-  DeviceBytes headrooms = {};     // that nobody gets
+  bool requires_secrets = false;  // every reservation needs a secret
+  DeviceBytes headrooms = {};     // bytes that nobody gets
   DeviceBytes sizes = {};         // no device has more, whatever workers say
   LedgerObserver* observer = nullptr;  // it outlives the ledger
   // Called with the ledger's lock held, once another planner has taken the

@@ -23,8 +23,8 @@ struct PlannerOptions {
   bool is_first = false;    // --first: no earlier lease may be held
   bool is_standby = false;  // --standby: waits for the journal
   planner::LeaseTimes times = {};
-  bool requires_secrets = false;  // of reservations
-  DeviceBytes headrooms = {};     // that nobody gets
+  bool requires_secrets = false;  // every reservation needs a secret
+  DeviceBytes headrooms = {};     // bytes that nobody gets
   DeviceBytes sizes = {};         // no device has more
 };
 

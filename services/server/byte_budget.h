@@ -93,7 +93,7 @@ class ByteBudget {
 
   struct Traffic {
     int64_t held_bytes = 0;  // by all shares
-    int64_t n_shares = 0;    // that were ever taken for work
+    int64_t n_shares = 0;    // shares that were ever taken for work
     int64_t n_live = 0;      // shares of calls that are not done
   };
   Traffic traffic() const ABSL_LOCKS_EXCLUDED(mu_);

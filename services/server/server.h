@@ -63,7 +63,7 @@ struct ServerOptions {
   // The only address, in the form of `listen`, at which methods are served that
   // change the server (roles.h). Empty: they are served at `listen`.
   std::string admin_listen = {};
-  mode_t socket_mode = 0660;    // of the files of Unix sockets
+  mode_t socket_mode = 0660;    // mode of the files of Unix sockets
   bool allow_insecure = false;  // allows any address without the rest
   bool has_reflection = false;  // allows it at any address, not loopback alone
   std::string metrics_listen = {};  // host:port; empty: no metrics

@@ -120,7 +120,7 @@ class SettingsReader {
   size_t at_ = 0;
   int64_t line_ = 1;
   std::optional<std::string> section_;              // the one being read
-  std::map<std::string, std::string> places_ = {};  // of sections and keys
+  std::map<std::string, std::string> places_ = {};  // by section and key
 };
 
 void SettingsReader::SkipBlank() {

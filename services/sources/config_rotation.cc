@@ -261,7 +261,7 @@ class RotationReader {
   const planner::Architecture& architecture_;
   planner::HeaderNumbers& out_;
   const ConfigObject* scaling_ = nullptr;    // how angles are scaled
-  const ConfigObject* window_ = nullptr;     // of layers with a window
+  const ConfigObject* window_ = nullptr;     // for layers with a window
   const ConfigObject* with_base_ = nullptr;  // where rope_theta is; or config_
   double base_ = 0;
   double n_ctx_ = 0;

@@ -28,7 +28,7 @@ class DropNews {
 
  private:
   absl::Time next_warning_ = absl::InfinitePast();
-  int64_t n_told_ = 0;    // of the dropped ones
+  int64_t n_told_ = 0;    // dropped spans that a line told of
   bool is_down_ = false;  // the last line said that batches are not taken
 };
 

@@ -20,7 +20,7 @@ namespace plimsoll::services {
 // The tokens of a reply, and how it ended.
 struct ReplyUsage {
   int64_t n_input = 0;
-  int64_t n_cached = 0;  // of them
+  int64_t n_cached = 0;  // input tokens that the cache had
   int64_t n_output = 0;
   std::string finish_reason = {};  // empty if there is none
 };

@@ -21,7 +21,7 @@ inline constexpr char kOtlpVariable[] = "OTEL_EXPORTER_OTLP_ENDPOINT";
 struct TracingOptions {
   std::string endpoint;      // as ParseOtlpEndpoint takes it; empty: no spans
   std::string ca_file = {};  // as NewOtlpSender takes it
-  double share = 1.0;        // of the traces that begin here, from 0 to 1
+  double share = 1.0;        // part of the traces that begin here, from 0 to 1
 };
 
 // Threads that the tracer of these options has beside gRPC's.

@@ -18,7 +18,7 @@ from servers import CALL_SECONDS, Planner, Worker, binary, refused
 N_STREAMS = 100  # streams of each kind; a connection may have 128
 # Without this, channels to one address share a connection.
 OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
-MOST_NEW_THREADS = 8  # that gRPC may add by itself
+MOST_NEW_THREADS = 8  # threads that gRPC may add by itself
 END_SECONDS = 60  # until a start that hangs is ended
 
 

@@ -38,7 +38,7 @@ N_CLIENTS = 3
 # A stream that alone takes this long goes on beyond preStop, and it ends before
 # the drain does even if others slow it down.
 LONG_SECONDS = 7
-MOST_TOKENS = 1900  # of the context's 2,048
+MOST_TOKENS = 1900  # the context has 2,048
 
 
 def skip_reason():

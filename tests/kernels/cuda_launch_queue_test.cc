@@ -116,11 +116,11 @@ TEST_F(CudaLaunchQueueTest,
     EXPECT_EQ(queue_.counts().graphs_built, kMaxGraphs);
     EXPECT_EQ(queue_.counts().calls_updated, 0);
   }
-  step(kMaxGraphs);  // that of 1 row
+  step(kMaxGraphs);  // changes the graph of 1 row
   EXPECT_EQ(queue_.counts().calls_updated, 1);
   for (const int64_t n : {int64_t{2}, kMaxGraphs}) step(n);
   EXPECT_EQ(queue_.counts().calls_updated, 1);
-  step(1);  // that of 3
+  step(1);  // changes the graph of 3 rows
   EXPECT_EQ(queue_.counts().calls_updated, 2);
   ASSERT_TRUE(queue_.BeginStep(1).ok());
   Twice();

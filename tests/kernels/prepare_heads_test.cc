@@ -286,7 +286,7 @@ TEST_P(PrepareHeadsTest, ShowsWhatIsNotFiniteAsItsPartsDo) {
   heads.v[70] = std::numeric_limits<float>::quiet_NaN();
   std::fill_n(heads.v.begin() + 128, 64, 0.0f);
   std::fill_n(heads.k.begin(), 64, 0.0f);
-  heads.k[64] = 1e30f;  // whose square is not
+  heads.k[64] = 1e30f;  // its square is not finite
   ExpectTheBytesOfItsParts(given, heads, random);
 }
 

@@ -13,7 +13,7 @@ import engine
 import generator
 import reference
 
-MAX_SECONDS = 0.1  # of the processor, for one template
+MAX_SECONDS = 0.1  # processor time for one template
 # Python's places in memory, to which nothing can be equal.
 ADDRESS = re.compile(r"at.{1,3}0x[0-9a-f]+", re.IGNORECASE)
 

@@ -25,7 +25,7 @@
 namespace plimsoll::services {
 
 inline constexpr int kStormThreads = 3;
-inline constexpr int kStormCalls =  // of a thread
+inline constexpr int kStormCalls =  // calls of each thread
     plimsoll::testing::kIsLong ? 3'000 : 300;
 // All points of faults fail with this probability. A failed sync of a journal
 // stays until the next start, so it is only counted: journal_test.cc has one

@@ -206,6 +206,11 @@ MACHINE_PATH = re.compile(
 )
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')
 OPEN_ENDED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b(?!\(#\d+\))")
+# A comment beside code that begins with "of" is half a sentence: it says neither
+# what it is about nor anything that can be read alone. A line without code goes
+# on with the comment above it.
+HALF_SENTENCE = re.compile(r"^\s*(?!//|/\*)\S.*(//|/\*) ?of\b")
+HALF_SENTENCE_HASH = re.compile(r"^\s*[^\s#].*\s# ?of\b")
 # Abseil's timed waits follow the time of day in Debian 12: base/sync has others.
 TIMED_WAIT = re.compile(
     r"\b(AwaitWith|WaitWith|LockWhenWith|WaitForNotificationWith)(Timeout|Deadline)\b"
@@ -254,7 +259,7 @@ VALUES = re.compile(r"=[\w:<>, ]*\(?$|^[^(]*$")
 def functions(text):
     """Yields (first line, lines) for each function that C++ code defines."""
     code = NO_CODE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
-    scopes = []  # of what is open: the begin of its head, and what it is
+    scopes = []  # what is open: the begin of its head, and what it is
     begin = 0
     for brace in re.finditer(r"[{};]", code):
         if brace[0] == "{":
@@ -320,6 +325,9 @@ def check_line(path, line):
         return
     if OPEN_ENDED.search(line):
         yield "left open without an issue's number"
+    half = HALF_SENTENCE_HASH if path.endswith((".py", ".sh")) else HALF_SENTENCE
+    if half.search(line):
+        yield "a comment that begins with 'of': it has no subject"
     if not path.endswith(CPP):
         return
     include = INCLUDE.match(line)

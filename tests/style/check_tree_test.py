@@ -63,6 +63,22 @@ class CheckTreeTest(unittest.TestCase):
                          "    Context* context) override {"):
             self.assert_bad("services/a.cc", reaction, "noexcept")
 
+    def test_a_comment_beside_code_can_be_read_alone(self):
+        # Put together here, so that this file holds no such comment itself.
+        for path, line in (("worker/a.h", "int64_t cols;  // {}"),
+                           ("worker/a.cc", "Take(/* {} */ 1);"),
+                           ("services/a.js", "let a = 1;  // {}"),
+                           ("bench/a.py", "COLS = 1  # {}"),
+                           ("scripts/a.sh", "cols=1 # {}")):
+            self.assert_bad(path, line.format("of a row"), "subject")
+            self.assert_good(path, line.format("columns of a row"))
+            self.assert_good(path, line.format("offsets"))
+        for path, line in (("worker/a.h", "int64_t n;  // columns\n  // {}"),
+                           ("worker/a.h", "// How many columns\n// {}"),
+                           ("worker/a.cc", 'Parse("a # {}");'),
+                           ("bench/a.py", "# How many columns\n# {}")):
+            self.assert_good(path, line.format("of a row"))
+
     def test_kernels_know_no_model(self):
         self.assert_good("kernels/cpu/a.cc", '#include "hwy/highway.h"')
         self.assert_bad("kernels/cpu/a.cc", '#include "worker/a.h"', "may not")

@@ -39,7 +39,7 @@ VOCABS = [
 CHARACTER_VOCABS = ["gemma-4", "llama-spm"]
 SEPARATOR = "\n__ggml_vocab_test__\n"
 NORMAL, USER_DEFINED, BYTE = 1, 4, 6
-MARK = "\u2581"  # which stands for a space
+MARK = "\u2581"  # stands for a space
 
 
 def mapped_bytes():

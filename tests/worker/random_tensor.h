@@ -17,7 +17,7 @@ struct Tensor {
   uint64_t rows;  // 1 = a vector
   uint64_t n_matrices = 1;
   float base = 0;          // base of a vector's values; 0 = by its name
-  int scale_exponent = 0;  // of a product's matrix or of its scale
+  int scale_exponent = 0;  // power of 2 in a product's matrix or its scale
 };
 
 // The tensor as a file has it. Equal names of model and tensor give equal bits.

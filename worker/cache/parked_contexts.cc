@@ -18,7 +18,7 @@ constexpr size_t kMaxPagesAtOnce = 256;
 // Where pieces of one size are in a memory.
 struct Pieces {
   std::byte* data;
-  std::span<const int64_t> offsets;  // of each piece, from `data` on
+  std::span<const int64_t> offsets;  // where each piece is, from `data` on
 };
 
 // Copies each piece of `from`, of `bytes` bytes, to its place in `to`.

@@ -54,7 +54,7 @@ class ParkedContexts {
   // What was left in a place.
   struct Left {
     std::optional<std::string> owner;  // absent if it is not known
-    int64_t n_pages = 0;               // that may hold bytes, from the first on
+    int64_t n_pages = 0;               // the first pages, which may hold bytes
   };
   // Makes room in a place for a context of a slot. A context overwrites all but
   // the pages that it does not have.

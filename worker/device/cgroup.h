@@ -15,7 +15,7 @@ namespace plimsoll::worker {
 // above it.
 struct CgroupMemory {
   std::optional<int64_t> limit_bytes;  // the smallest limit; absent = none
-  std::string limit_file;              // that has the smallest limit
+  std::string limit_file;              // the file with the smallest limit
   // The smallest rest of a cgroup: its limit less what it uses. File pages that
   // the kernel can drop at once count as not used. Absent = no cgroup has both
   // numbers.

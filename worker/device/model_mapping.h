@@ -40,7 +40,7 @@ class ModelMapping {
  private:
   struct MappedFile {
     std::shared_ptr<const OpenFile> file;
-    int64_t offset;  // of the model
+    int64_t offset;  // where it begins in the model
     std::span<const std::byte> bytes;
   };
   std::vector<MappedFile> files_;

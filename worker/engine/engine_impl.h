@@ -125,7 +125,7 @@ class Engine::Impl {
   const EngineOptions options_;
   const int64_t slot_bytes_;  // KV cache bytes of one session
   StepCounters counters_;
-  ProgressMark step_mark_;  // of the step that runs
+  ProgressMark step_mark_;  // progress of the step that runs
   MaskMaker masks_;
   ConstraintCache constraints_;
 

@@ -14,7 +14,7 @@ namespace plimsoll::worker {
 // A step that was computed.
 struct StepRecord {
   absl::Duration time;        // with the hand-over of its output
-  int64_t n_sequences = 0;    // that had rows in it
+  int64_t n_sequences = 0;    // sequences that had rows in it
   int64_t n_decode_rows = 0;  // rows of sequences that generate
   int64_t n_prompt_rows = 0;  // rows of prompts
 };

@@ -37,7 +37,7 @@ struct EngineLoad {
   int64_t running;
   int64_t waiting;
   int64_t max_waiting;
-  int64_t kv_pages;       // that all slots share
+  int64_t kv_pages;       // pages that all slots share
   int64_t kv_used_pages;  // after the last step
   // Pages that running requests and sessions may need at most. Absent with
   // preemption, which reserves none.

@@ -70,7 +70,7 @@ struct SessionInfo {
   int64_t n_live_turns;     // with at least one token in the context
   int64_t n_tokens;         // so far, evicted ones included
   int64_t n_live_tokens;    // in the context, pinned ones included
-  int64_t n_pinned_tokens;  // that never leave
+  int64_t n_pinned_tokens;  // tokens that never leave
   int64_t capacity_tokens;  // the context's capacity
   int64_t n_evictions;
   int64_t n_evicted;       // tokens

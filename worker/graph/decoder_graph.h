@@ -80,7 +80,7 @@ class DecoderGraph final : public Model {
   std::optional<StateRows> state_rows_;  // if some layers keep a state
   std::optional<PerLayerInputs> per_layer_inputs_;
   std::optional<ResidualStreams> streams_;  // if there are several
-  std::optional<MtpInput> mtp_input_;       // of an MTP head
+  std::optional<MtpInput> mtp_input_;       // only in an MTP head
   std::vector<Layer> layers_;
   kernels::WeightMatrix embedding_ = {};  // set if the layers begin with it
   kernels::WeightMatrix output_ = {};     // set if logits are made here

@@ -26,7 +26,7 @@ struct HostPart {
   planner::MemoryPlan plan;  // planner::HostPlanOf
   std::unique_ptr<kernels::Backend> backend = nullptr;
   Arena arena = {};
-  GraphInputs inputs = {};  // of the members above and the stage
+  GraphInputs inputs = {};  // made from the members above and the stage
 };
 
 // The MTP head of a model, in the arena of its only stage.
@@ -34,7 +34,7 @@ struct MtpPart {
   planner::ModelShape shape;  // planner::MtpShapeOf
   planner::MemoryPlan plan;   // planner::MtpPlanOf
   GraphInputs trunk = {};     // inputs of the model
-  GraphInputs inputs = {};    // of the members above and the stage
+  GraphInputs inputs = {};    // made from the members above and the stage
 };
 
 struct Stage {

@@ -205,7 +205,7 @@ class StepContext {
 
   GraphInputs inputs_;
   GraphParameters parameters_;
-  std::unique_ptr<StepContext> host_;  // of inputs_.host
+  std::unique_ptr<StepContext> host_;  // context of inputs_.host
   kernels::BufferView workspace_;
   kernels::BufferView weights_;
   int64_t n_rows_ = 0;

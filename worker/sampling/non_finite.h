@@ -19,7 +19,7 @@ bool IsNonFiniteLogits(const absl::Status& status);
 // Where an error arose. The layer is not known: only logits are looked at.
 struct StepPlace {
   int64_t step;      // counted from the load, from 1
-  int64_t position;  // of the token in its context
+  int64_t position;  // position of the token in its context
 };
 
 // Adds the place to the message of a status of NonFiniteLogits. Others stay as

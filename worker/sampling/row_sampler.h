@@ -27,7 +27,7 @@ struct DrawRequest {
   const RecentTokens* recent;      // null without penalties
   TokenMask* mask;                 // null where any token may come
   std::span<const int32_t> draft;  // guessed tokens of this step
-  int64_t most_draft_tokens;       // that a step may have
+  int64_t most_draft_tokens;       // draft tokens that a step may have
   int64_t n_generated;             // the draw's index in its stream
   int top_logprobs;                // candidates to report; -1 = none
   // The token that comes without a draw; absent: one is drawn.
@@ -114,7 +114,7 @@ class RowSampler {
   int64_t n_sampled_;
   Sampler sampler_;
   std::vector<kernels::TopOutputs> required_;  // RequiredLogits returns it
-  std::vector<int32_t> changed_ids_;           // that `required_` points to
+  std::vector<int32_t> changed_ids_;           // ids that `required_` points to
   std::span<const int32_t> rows_;              // the step's sampled rows
   bool has_all_ = true;                        // all logits were computed
   int64_t n_candidates_ = 0;  // for each sampled row of this step

@@ -29,7 +29,7 @@ class PromptBudget {
  public:
   // Both are more than 0 and less than 1.
   struct Shares {
-    double of_step;  // of a step's time, for all prompts
+    double of_step;  // share of a step's time, for all prompts
     double
         beside_others;  // over time, for prompts beside other tenants' streams
   };

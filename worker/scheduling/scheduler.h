@@ -35,7 +35,7 @@ struct ScheduledRows {
 
 // The place of a prompt's next rows.
 struct PromptPlace {
-  int64_t position = 0;           // of the first one
+  int64_t position = 0;           // position of the first row
   bool is_beside_others = false;  // like ScheduledRows::is_beside_others
 };
 

@@ -16,7 +16,8 @@ inline constexpr int64_t kMaxQueries = 32;
 inline constexpr int64_t kMaxWideQueries = 16;
 inline constexpr int64_t kMaxNarrowDim = 128;
 inline constexpr int64_t kSumFloats = kMaxWideQueries * kMaxHeadDim;
-inline constexpr int64_t kMaxRowQueries = 64;  // of several KV heads
+// A task of one row may have this many queries, of several KV heads.
+inline constexpr int64_t kMaxRowQueries = 64;
 constexpr int64_t MaxQueries(int64_t head_dim) {
   return head_dim <= kMaxNarrowDim ? kMaxQueries : kMaxWideQueries;
 }
@@ -66,7 +67,7 @@ struct AttentionTask {
   int64_t n_heads;
   int64_t kv_head;
   int64_t n_kv_heads;  // 1 if the task has several rows
-  int64_t span;        // which of n_spans; only if the task has one row
+  int64_t span;        // number among n_spans; only if the task has one row
   int64_t n_spans;     // spans of the row; 1 = the task does all of it
 };
 

@@ -26,12 +26,12 @@ namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 // One call multiplies blocks of a panel's columns with consecutive packed rows.
 struct PanelTask {
   PanelData panel;  // its first block is `first`; for FromPanel
-  int64_t cols;     // of a whole row
+  int64_t cols;     // columns of a whole row
   int64_t first;
   int64_t n_blocks;
   const uint8_t* packed;  // first row
   float* sums;            // [rows][16], added to
-  bool is_last;           // of the panels that a thread multiplies in turn
+  bool is_last;           // it is the last panel that the thread multiplies
   // For FromFile: 16 rows from block `first` on, and the bytes that are
   // prefetched meanwhile: those of the next panel if there is one.
   PanelRows rows;

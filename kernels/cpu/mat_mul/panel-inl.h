@@ -211,7 +211,7 @@ struct Scales {
 // Where 32 columns of a panel are stored.
 struct Columns {
   const uint8_t* block;  // the panel's block
-  int64_t sub;           // which of the block's columns, in units of 32
+  int64_t sub;           // index in the block, in units of 32 columns
   const uint8_t* low;    // low parts, or null
 };
 

@@ -24,7 +24,7 @@ constexpr float kWeightScale = 128.0f;
 struct BlockState {
   AttentionTile tile;
   Step steps[kWarps][2];  // the step that a warp is at, and the next one
-  int32_t is_last;        // of the task's blocks
+  int32_t is_last;        // 1 in the last of the task's blocks to arrive
 };
 constexpr int kBlockBytes =
     static_cast<int>((sizeof(BlockState) + 127) / 128 * 128);

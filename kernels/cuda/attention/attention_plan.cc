@@ -30,7 +30,7 @@ int64_t VisiblePages(const AttentionSegment& segment, int64_t position,
 struct Cutting {
   int64_t unit_keys;
   int64_t step_keys;
-  int64_t decode_spans;  // of DecodeSpanUnits; 0: spans are those of SpanUnits
+  int64_t decode_spans;  // for DecodeSpanUnits; 0: spans are those of SpanUnits
 
   int64_t UnitsOfSpan(int64_t n_units) const {
     return decode_spans > 0 ? DecodeSpanUnits(n_units, decode_spans)

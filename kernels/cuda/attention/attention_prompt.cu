@@ -32,7 +32,7 @@ namespace {
 // Results of parts in the scratch memory, in the order of threads: 16 bytes of
 // all threads follow each other. First come the softmaxes, then the sums.
 struct Parts {
-  uint32_t* counts;  // of each block's parts that have ended
+  uint32_t* counts;  // how many of each block's parts have ended
   uint4* results;
 
   template <class S>
@@ -347,7 +347,7 @@ int PartsOf(const Context& context, const AttentionShape& shape,
     return static_cast<int>(
         std::min<int64_t>(context.prompt_attention_parts, kMaxParts));
   }
-  constexpr int64_t kRows = 512;  // of a usual step
+  constexpr int64_t kRows = 512;  // rows of a usual step
   const int64_t n_blocks =
       (kRows + tile_rows - 1) / tile_rows * shape.n_parts * shape.n_kv_heads;
   const int64_t room = blocks_at_once * context.n_multiprocessors;

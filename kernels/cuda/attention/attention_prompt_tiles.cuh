@@ -45,7 +45,7 @@ struct PromptShape {
   static constexpr int kBlocks = kHasWgmma ? 1 : 2;
   static constexpr int kStages = kHasWgmma || kHead <= 128 ? 2 : 1;
   static constexpr int kSums = kHead / 2;    // a thread's
-  static constexpr int kChunks = kHead / 8;  // of 16 bytes
+  static constexpr int kChunks = kHead / 8;  // chunks of 16 bytes
   // Chunks of a tile of keys that one thread brings.
   static constexpr int kLoads = kKeys * kChunks / kThreads;
   static constexpr int kLoadStride = kThreads / kChunks;  // in keys

@@ -52,7 +52,7 @@ struct StoredEight<DType::kQ8_0> {
 template <>
 struct StoredEight<DType::kQ4_0> {
   uint16_t d;
-  uint16_t pairs[4];  // of bytes, whose nibbles `shift` are the elements
+  uint16_t pairs[4];  // pairs of bytes; the nibbles at `shift` are the elements
   uint16_t shift;
 };
 template <>

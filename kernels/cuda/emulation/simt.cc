@@ -94,7 +94,7 @@ struct Block {
   std::vector<Fiber> fibers;
   std::vector<Warp> warps;
   std::vector<std::byte> shared;
-  std::vector<BlockCopy> copies;  // that have not arrived
+  std::vector<BlockCopy> copies;  // copies that have not arrived
   const absl::FunctionRef<void()>* thread = nullptr;
   Fiber host;
   int n_threads = 0;

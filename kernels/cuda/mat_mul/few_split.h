@@ -61,10 +61,10 @@ struct EvenShares {
 
 struct FewSplit {
   int32_t n_parts = 0;   // 0: there is no such division
-  int32_t n_blocks = 0;  // of a part
+  int32_t n_blocks = 0;  // blocks of a part
   EvenShares units;      // a part's units of UnitTiles columns of tiles
   EvenShares quads;      // a block's quads
-  int32_t n_slots = 0;   // of a warp's ring
+  int32_t n_slots = 0;   // slots of a warp's ring
 };
 
 constexpr int64_t FewStageBytes(int64_t rows) {
@@ -89,8 +89,8 @@ constexpr int64_t SlotsBeside(DType type, int64_t rows, int64_t n_stages) {
 // Products of few rows, and the device that they are divided for.
 struct FewProducts {
   DType type = DType::kF32;
-  int64_t rows = 0;       // of the kernel
-  int64_t n_quads = 0;    // of outputs
+  int64_t rows = 0;       // rows that the kernel takes at once
+  int64_t n_quads = 0;    // quads of outputs
   int64_t col_tiles = 0;  // columns of tiles
   int64_t n_multiprocessors = 0;
 };
@@ -98,8 +98,8 @@ struct FewProducts {
 // A division of products into parts.
 struct FewDivision {
   int64_t n_parts = 1;
-  int64_t n_blocks = 1;  // of a part
-  int64_t n_stages = 0;  // of a block, for each of its quads
+  int64_t n_blocks = 1;  // blocks of a part
+  int64_t n_stages = 0;  // stages that a block has for each of its quads
 };
 
 // What a division into parts takes, in units of a quad's stage of 64 columns as

@@ -174,7 +174,7 @@ struct BlockScales {
 // the same places.
 template <DType kType>
 requires(HasScalesAndMinima(kType)) struct BlockScales<kType> {
-  uint32_t lows[2][2];  // of rows g and g + 8
+  uint32_t lows[2][2];  // [0] is for row g, [1] for row g + 8
   uint32_t highs[2][2];
   uint32_t unit[2];  // d and -m
 

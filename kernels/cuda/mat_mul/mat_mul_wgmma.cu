@@ -98,7 +98,7 @@ struct StageReader {
   using Half = HalfReader<kType, kTiles>;
   using Raw = typename Half::Raw;
   Half tiles;
-  int col;  // of the stage
+  int col;  // the stage's first column of tiles
 
   __device__ void Begin(const DeviceMatrix& w, int first_tile, int first_col) {
     tiles.Begin(w, first_tile);
@@ -363,7 +363,7 @@ int64_t PartsOfMany(const Context& context,
 template <DType kType, int kRows>
 void MultiplyFew(const Context& context, std::span<const MatMulArgs> products,
                  const StagedRows& x) {
-  constexpr int64_t kFewestStages = 8;  // of a part
+  constexpr int64_t kFewestStages = 8;  // stages of a part
   constexpr int64_t kMostParts = 16;
   const int64_t n_blocks = BlocksOf(products, 2 * kProductWarps);
   const int64_t n_batches = BatchesOf(products.front().n_rows, kRows);

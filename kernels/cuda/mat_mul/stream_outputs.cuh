@@ -15,7 +15,7 @@ namespace plimsoll::kernels::PLIMSOLL_CUDA {
 struct StreamWork {
   StreamParts parts;
   int32_t n_units;
-  int32_t n_slots;  // of the ring
+  int32_t n_slots;  // slots of the ring
   // The blocks that have all units between them. If every block has one part of
   // the columns, there are n_parts times as many.
   int32_t n_groups;

@@ -28,7 +28,7 @@ struct StreamParts {
   static constexpr int64_t kUnit = kStepTiles;  // whole blocks of all types
 
   int32_t n_parts;
-  int32_t tiles;  // of a part; the last one may have fewer
+  int32_t tiles;  // columns of tiles of a part; the last one may have fewer
 
   explicit StreamParts(int64_t col_tiles) {
     const int64_t wanted = (col_tiles + kMostTiles - 1) / kMostTiles;
@@ -78,7 +78,7 @@ template <DType kType, int kRows>
 struct StreamColumns {
   static constexpr int kHalves = HalvesOf(kType);
   static constexpr bool kHasHalfSums = kHalves == 2 && !HasSignedQuants(kType);
-  static constexpr int kRowBytes = 64;  // of a tile: 32 high and 32 low bytes
+  static constexpr int kRowBytes = 64;  // in a tile: 32 high and 32 low bytes
 
   std::byte* values;  // [tile][row][high, low][lane % 4][half] of four bytes
   float2* scales;     // [tile][half][row]: the scale and the scaled sum
@@ -342,7 +342,7 @@ constexpr bool HasNibbles(DType type) {
 template <DType kType>
 struct StreamSums<kType, 1> {
   static constexpr int kHalves = HalvesOf(kType);
-  static constexpr int kGroupTiles = kPlaces / kHalves;  // of one product
+  static constexpr int kGroupTiles = kPlaces / kHalves;  // tiles of one product
   static constexpr int kGroups = kWarpTiles / kGroupTiles;
   static constexpr int kBlockTiles = PlanesOf(kType).block_tiles;
   static constexpr bool kHasHalfSums = kHalves == 2 && !HasSignedQuants(kType);

@@ -33,8 +33,8 @@ struct StreamPlaces {
   std::byte* slots;
   StreamColumns<kType, kRows> columns;
   float* kept;
-  std::byte* barriers;  // of the ring
-  Barrier* meeting;     // of the warps that multiply
+  std::byte* barriers;  // barriers of the ring
+  Barrier* meeting;     // barrier of the warps that multiply
   ColumnBarriers column_barriers;
 
   __device__ StreamPlaces(std::byte* shared, int n_slots, int n_tiles)
@@ -76,7 +76,7 @@ struct RunCursor {
   int begin;  // columns of tiles, of the block
   int end;
   int part_tiles;
-  int tile = 0;  // of the unit
+  int tile = 0;  // row of tiles within the unit
   int col = 0;
   int part_end = 0;
 
@@ -151,8 +151,8 @@ __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
         ring.Reader(0, WarpIndex() * kWarpTiles);
     const int unit_entries = Outputs::kUnitTiles * (kHasAllParts ? n_parts : 1);
     int n_entries = 0;
-    int first_unit = group;  // of those that are kept
-    int parity = 0;          // of the meeting, and which buffer is written
+    int first_unit = group;  // the first of the units that are kept
+    int parity = 0;          // the meeting's phase, and which buffer is written
     SlotCursor at;
     StreamSums<kType, kRows> sums;
 #pragma unroll 1

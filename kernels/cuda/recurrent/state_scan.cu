@@ -98,7 +98,7 @@ template <int kQuads>
 struct Part {
   static constexpr int kKeys = 4 * kParts * kQuads;
 
-  int column;  // of the tile
+  int column;  // column of the tile
   int part;
   float s[4 * kQuads];
 

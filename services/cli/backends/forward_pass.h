@@ -39,7 +39,7 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadForPass(
 
 // The result of a pass over a text.
 struct PassResult {
-  std::vector<float> logprobs;  // of every token after the first
+  std::vector<float> logprobs;  // one for every token after the first
   // The likeliest tokens after the text, the likeliest first.
   std::vector<worker::Candidate> candidates;
 

@@ -107,7 +107,7 @@ class Conversation {
   bool may_be_open_ = false;
   bool was_cut_ = false;  // the last call was not read to its end
   std::string model_name_;
-  std::string recompute_reason_;  // of the newest session
+  std::string recompute_reason_;  // reason of the newest session
   std::vector<std::string> notes_;
 };
 

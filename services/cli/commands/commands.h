@@ -20,7 +20,7 @@ struct Commands {
   GlobalFlags globals;
   // Runs the chosen command; parsing sets it.
   std::function<absl::Status()> run;
-  std::vector<std::string> args = {};  // of the command line, without the name
+  std::vector<std::string> args = {};  // the command line without the name
 };
 
 // Adds the flags that stand before a command.

@@ -58,7 +58,7 @@ struct UsageSums {
   std::map<std::string, UsageSum> groups;
   UsageSum total;
   int64_t lost = 0;       // receipts that the server could not write
-  int64_t bad_lines = 0;  // that are no receipts
+  int64_t bad_lines = 0;  // lines that are no receipts
 };
 
 // Adds to a sum, which stays at the largest number instead of passing it.

@@ -14,11 +14,11 @@ namespace plimsoll::cli {
 struct CpuReadings {
   std::string brand;
   std::string path;     // the kernels' instruction path
-  std::string vectors;  // that the path uses
+  std::string vectors;  // vectors that the path uses
   kernels::AmxState amx = kernels::AmxState::kAbsent;
   int64_t n_usable = 1;                 // CPUs that this process computes on
-  int64_t n_machine = 1;                // that are online
-  std::optional<int64_t> n_quota = {};  // that the cgroups' quota allows
+  int64_t n_machine = 1;                // CPUs that are online
+  std::optional<int64_t> n_quota = {};  // CPUs that the cgroups' quota allows
 };
 
 // Takes some milliseconds: it times the paths, as a load does.

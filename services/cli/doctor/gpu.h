@@ -16,7 +16,7 @@ inline constexpr int kMaxCheckedGpus = 64;
 
 struct GpuReadings {
   bool has_kernels = false;      // the build has CUDA kernels
-  std::string device_file = {};  // of a driver; empty = there is none
+  std::string device_file = {};  // a driver's file; empty = there is none
   std::string driver = {};       // its version; empty = it does not say
   std::vector<planner::DeviceProfile> devices = {};
   // Why the next device could not be opened. OK if there are no more.

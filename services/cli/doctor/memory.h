@@ -18,7 +18,7 @@ struct MemoryReadings {
   int64_t available_bytes = 0;  // as a worker counts them
   int64_t physical_bytes = 0;
   absl::StatusOr<worker::CgroupMemory> cgroup = worker::CgroupMemory();
-  std::optional<int64_t> cgroup_swap_bytes = {};  // that the cgroups allow
+  std::optional<int64_t> cgroup_swap_bytes = {};  // swap that the cgroups allow
   worker::MemorySettings settings = {};
 };
 

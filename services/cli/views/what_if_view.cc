@@ -89,8 +89,8 @@ struct PanelTable {
   const std::vector<std::string>& rows;
   const std::vector<std::string>& columns;
   std::string corner;
-  int64_t row_width;   // of the longest row's label
-  int64_t text_width;  // of the longest cell's text
+  int64_t row_width;   // width of the longest row's label
+  int64_t text_width;  // width of the longest cell's text
 };
 
 PanelTable TableOf(const GridAnswer& answer, const MapAxes& axes,

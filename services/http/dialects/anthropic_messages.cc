@@ -165,7 +165,7 @@ class MessagesReader {
   }
 
   v1::ChatPrompt& chat_;
-  std::map<std::string, std::string> names_;  // of tools, by ids of calls
+  std::map<std::string, std::string> names_;  // tools' names by ids of calls
   bool is_new_ = true;  // the present message has said nothing yet
 };
 

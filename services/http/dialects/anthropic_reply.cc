@@ -264,8 +264,8 @@ class MessagesFormat final : public ReplyFormat {
   const ReplyHead head_;
   bool is_begun_ = false;    // message_start was written
   Open open_ = Open::kNone;  // the last block, if it may grow
-  PartOrder order_;          // of a stream
-  int64_t n_blocks_ = 0;     // of a stream so far
+  PartOrder order_;          // order of a stream's parts
+  int64_t n_blocks_ = 0;     // blocks of a stream so far
   int64_t n_calls_ = 0;
 };
 

@@ -21,7 +21,7 @@ struct Usage {
   uint64_t prompt_tokens = 0;
   uint64_t cached_tokens = 0;
   uint64_t reply_tokens = 0;
-  uint64_t reasoning_tokens = 0;  // of reply_tokens
+  uint64_t reasoning_tokens = 0;  // a part of reply_tokens
 };
 
 Json ToJson(const Usage& usage) {
@@ -281,8 +281,8 @@ class ChatFormat final : public OpenAiFormat {
   }
 
   std::vector<bool> begun_;        // replies of which a part was written
-  std::vector<PartOrder> orders_;  // of each reply
-  std::vector<size_t> n_calls_;    // of each reply that have begun
+  std::vector<PartOrder> orders_;  // one for each reply
+  std::vector<size_t> n_calls_;    // calls that have begun in each reply
 };
 
 class CompletionFormat final : public OpenAiFormat {
@@ -343,7 +343,7 @@ class CompletionFormat final : public OpenAiFormat {
     return ChoiceOf(index, reply);
   }
 
-  std::vector<size_t> text_bytes_;  // of each reply's tokens so far
+  std::vector<size_t> text_bytes_;  // bytes of each reply's tokens so far
 };
 
 }  // namespace

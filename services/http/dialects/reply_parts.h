@@ -24,11 +24,11 @@ class PartOrder {
   struct Step {
     const v1::ToolCallDelta* piece = nullptr;  // null at the end
     const v1::ToolCall* call = nullptr;        // null at a piece
-    bool had_pieces = false;                   // of the call that ends
+    bool had_pieces = false;                   // the call that ends had some
   };
   // The texts and the steps of a part. The steps point into the part.
   struct Parts {
-    std::vector<Step> first;  // of the call that an earlier part began
+    std::vector<Step> first;  // steps of the call that an earlier part began
     std::string text;         // without what was sent as pieces of a call
     std::vector<Step> then;
   };

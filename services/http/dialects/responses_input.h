@@ -39,7 +39,7 @@ class ItemReader {
   v1::ChatMessage* LastReply();
 
   v1::ChatPrompt& chat_;
-  std::map<std::string, std::string> names_;  // of tools, by ids of calls
+  std::map<std::string, std::string> names_;  // tools' names by ids of calls
   std::set<std::string> left_out_;            // ids of incomplete calls
 };
 

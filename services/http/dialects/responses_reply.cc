@@ -330,13 +330,13 @@ class ResponseFormat final : public ReplyFormat {
 
   const std::shared_ptr<ResponseDraft> draft_;
   const ReplyHead head_;
-  const std::string key_;  // of all ids of the response
+  const std::string key_;  // a part of all ids of the response
   int64_t n_events_ = 0;
-  int64_t n_items_ = 0;      // that are complete
+  int64_t n_items_ = 0;      // items that are complete
   std::string output_;       // those, as JSON with commas between them
   Open open_ = Open::kNone;  // the item after them, if one has begun
-  std::string text_;         // of the open item, or its arguments
-  std::string call_name_;    // of the open item, if it is a call
+  std::string text_;         // text of the open item, or its arguments
+  std::string call_name_;    // name of the open item, if it is a call
   PartOrder order_;
   v1::FinishInfo finish_;  // once it has come
 };

@@ -95,8 +95,8 @@ class LocalTextCall::Sequence final : public GenerationCall, public Choice {
   bool has_part_ ABSL_GUARDED_BY(mu_) = false;
   int64_t part_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   bool is_behind_ ABSL_GUARDED_BY(mu_) = false;  // the client is
-  ByteBudget::Share held_ ABSL_GUARDED_BY(mu_);  // of a stream
-  ReplyMeter meter_ ABSL_GUARDED_BY(mu_);        // of a reply that is kept
+  ByteBudget::Share held_ ABSL_GUARDED_BY(mu_);  // what a stream holds
+  ReplyMeter meter_ ABSL_GUARDED_BY(mu_);        // counts a reply that is kept
   // Status of a kept reply that is too long.
   absl::Status refusal_ ABSL_GUARDED_BY(mu_);
 };

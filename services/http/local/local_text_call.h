@@ -35,7 +35,7 @@ class LocalTextCall final : public TextCall {
 
   ModelRegistry& registry_;
   ServedModel model_;                    // from its load until Submit
-  std::vector<ByteBudget::Share> held_;  // of each prompt, until the end
+  std::vector<ByteBudget::Share> held_;  // one for each prompt, until the end
 };
 
 }  // namespace plimsoll::services

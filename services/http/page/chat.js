@@ -17,7 +17,7 @@ export class Chat {
     this.modelOf = modelOf;
     this.settings = settings;
     this.onbusy = onbusy;
-    this.abort = null;  // of the request that runs
+    this.abort = null;  // aborts the request that runs
     this.clear();
   }
 

@@ -26,7 +26,7 @@ const chat = new Chat(
 
 // ---- Models ---------------------------------------------------------------
 
-let models = [];  // of v1/models
+let models = [];  // what v1/models lists
 
 function chosenModel() {
   return models.find(({id}) => id === picker.value) ?? {id: picker.value};

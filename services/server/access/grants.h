@@ -37,9 +37,9 @@ enum class Grantee {
 
 struct Grant {
   Grantee kind = Grantee::kUser;
-  uid_t uid = 0;          // of kUser
-  gid_t gid = 0;          // of kGroup
-  std::string text = {};  // of the others
+  uid_t uid = 0;          // only for kUser
+  gid_t gid = 0;          // only for kGroup
+  std::string text = {};  // for the other kinds
   Identity identity = {};
 
   bool is_local() const {

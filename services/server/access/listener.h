@@ -24,8 +24,8 @@ namespace plimsoll::services {
 
 struct ListenerOptions {
   std::string address;        // host:port, port 0 = any; or unix:/path
-  mode_t socket_mode = 0660;  // of the file of a Unix socket
-  ServerTls tls = {};         // of TCP
+  mode_t socket_mode = 0660;  // mode of a Unix socket's file
+  ServerTls tls = {};         // only for TCP
   // Decides about every call; null: all calls are taken. A Unix socket has one.
   std::shared_ptr<CallGuard> guard = nullptr;
   ServedMethods served = {};  // all else is refused
@@ -58,11 +58,11 @@ class Listener {
   absl::Status StartTcp();
 
   const ListenerOptions options_;
-  LocalSocket::Handler take_local_;  // of a Unix socket
-  AcceptThread::Handler take_;       // of TCP
+  LocalSocket::Handler take_local_;  // only for a Unix socket
+  AcceptThread::Handler take_;       // only for TCP
   std::string address_;
   std::unique_ptr<LocalSocket> local_;
-  std::unique_ptr<FloodWatch> floods_;  // of TCP
+  std::unique_ptr<FloodWatch> floods_;  // only for TCP
   std::unique_ptr<AcceptThread> tcp_;
 };
 

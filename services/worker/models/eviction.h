@@ -16,7 +16,7 @@ namespace plimsoll::services {
 // A model in memory.
 struct EvictionCandidate {
   std::string name;
-  int64_t bytes = 0;  // of its plan
+  int64_t bytes = 0;  // bytes of its plan
   // When its last use ended; absent while it is in use.
   std::optional<absl::Time> idle_since;
   std::string kept_because = {};  // not empty: it must stay, and why

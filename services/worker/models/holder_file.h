@@ -18,7 +18,7 @@ namespace plimsoll::services {
 
 // What a worker knows of its earlier processes.
 struct HolderHistory {
-  std::string secret;  // of the leases of all of them; empty: a new one
+  std::string secret;  // secret of the leases of all of them; empty: a new one
   // They have ended for certain, and may have left leases. The oldest is first.
   std::vector<ProcessIdentity> former;
 };

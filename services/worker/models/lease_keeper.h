@@ -132,7 +132,7 @@ class LeaseKeeper {
   int64_t n_reserving_ ABSL_GUARDED_BY(mu_) = 0;          // right now
   int64_t n_reserved_ ABSL_GUARDED_BY(mu_) = 0;           // begun, ever
   absl::Duration delay_ ABSL_GUARDED_BY(mu_);             // to the next round
-  bool is_early_ ABSL_GUARDED_BY(mu_) = false;  // that round is due now
+  bool is_early_ ABSL_GUARDED_BY(mu_) = false;  // the next round is due now
   bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
   Background thread_;  // last: it uses everything above
 };

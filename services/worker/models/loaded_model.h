@@ -55,7 +55,7 @@ class LoadedModel {
     std::string device_id;
     bool is_on_host;
     std::optional<LeaseGrant> lease = {};  // absent without a planner
-    int64_t held_bytes = 0;  // of the models that were on its device before
+    int64_t held_bytes = 0;  // bytes of the models on its device before it
   };
 
   // `clock` says when a use ends.

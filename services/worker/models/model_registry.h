@@ -224,13 +224,13 @@ class ModelRegistry {
   ByteBudget* const messages_;
   ModelLoader loader_;      // its Load() is called under load_mu_
   absl::Mutex load_mu_;     // held during a load; never taken under mu_
-  ProgressMark load_mark_;  // of the load that holds load_mu_
+  ProgressMark load_mark_;  // progress of the load that holds load_mu_
   SteadyMutex mu_;
-  std::string loading_ ABSL_GUARDED_BY(mu_);  // that load's model, or the last
+  std::string loading_ ABSL_GUARDED_BY(mu_);  // model that loads or loaded last
   std::function<void(bool)> ready_listener_ ABSL_GUARDED_BY(mu_);
   int64_t starting_ ABSL_GUARDED_BY(mu_) = 0;  // loads of the start
   bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Duration keep_alive_ ABSL_GUARDED_BY(mu_);  // of the next loads
+  absl::Duration keep_alive_ ABSL_GUARDED_BY(mu_);  // keep-alive of later loads
   size_t n_awaiting_ ABSL_GUARDED_BY(mu_) = 0;      // all entries' calls
   // Last: the threads in it use everything above.
   ModelTable models_ ABSL_GUARDED_BY(mu_);

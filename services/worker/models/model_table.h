@@ -55,7 +55,7 @@ struct ModelEntry {
   std::string last_error;
   bool is_pinned = false;
   absl::Duration keep_alive = absl::InfiniteDuration();
-  std::vector<OnServed> calls;  // that wait for the model
+  std::vector<OnServed> calls;  // calls that wait for the model
   // Its new calls wait, as it is to be unloaded for another model.
   bool gives_way = false;
   std::string swap_note;  // what was unloaded for it

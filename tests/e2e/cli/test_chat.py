@@ -45,7 +45,7 @@ class Terminal:
         return self
 
     def __exit__(self, *_):
-        os.close(self.fd)  # which hangs up
+        os.close(self.fd)  # this hangs up
         if not self.pid:
             return
         end = time.monotonic() + CALL_SECONDS

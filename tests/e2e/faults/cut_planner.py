@@ -33,7 +33,7 @@ SHORT_SECONDS = 2
 LONG_SECONDS = TTL_SECONDS + 3
 # A call that is under way ends after 5 s, and a broken connection after 10.
 BACK_SECONDS = 20
-BEGUN_BYTES = 128 << 20  # of 6 GB that the load zeroes
+BEGUN_BYTES = 128 << 20  # a part of the 6 GB that the load zeroes
 
 
 class Stream:

@@ -28,7 +28,7 @@ from stubs import model as v1
 # A journal whose sync has failed grants nothing until the next start.
 PLAN = "*=0.03,journal.sync=0;seed={}"
 N_THREADS = 3
-N_CALLS = 150 if is_nightly() else 40  # of a thread
+N_CALLS = 150 if is_nightly() else 40  # calls of each thread
 N_TOKENS = 8
 PROMPT = "ab ab"
 CODES = {

@@ -21,7 +21,7 @@ def _longer(path):
     return f"/v1{path}" if is_short else path
 
 
-_alias = "model"  # of the server that was started last
+_alias = "model"  # model of the server that was started last
 _start = utils.ServerProcess.start
 _make_url = utils.ServerProcess.make_url
 _make_request = utils.ServerProcess.make_request

@@ -47,7 +47,7 @@ def test_a_wrong_token_waits_and_is_counted(tokens):  # noqa: F811
 
 
 def test_many_guesses_hold_nobody_else_up(tokens):  # noqa: F811
-    n_guesses = 100  # of the 128 streams of one connection
+    n_guesses = 100  # one connection may have 128 streams
     with Planner(*tokens.flag()) as planner:
         call = planner.stub.ListDevices
         request = stubs.planner.ListDevicesRequest()

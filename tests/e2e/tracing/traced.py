@@ -7,7 +7,7 @@ from conftest import model_flag
 from servers import CALL_SECONDS, Worker
 
 MODEL = "smollm2"
-SECRET = "Zanzibar"  # of a prompt; no span may have it
+SECRET = "Zanzibar"  # a word of a prompt; no span may have it
 N_TOKENS = 4
 
 

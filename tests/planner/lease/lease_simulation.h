@@ -64,7 +64,7 @@ class LeaseSimulation {
   int64_t n_emptied = 0;    // all bytes came back after the last trouble
 
  private:
-  static constexpr int kProcesses = 4;  // that live at one time
+  static constexpr int kProcesses = 4;  // processes that live at one time
   static constexpr int kDevices = 2;
   static constexpr int64_t kTotal = 1'000;
   static constexpr int64_t kHeadroom = 50;
@@ -97,7 +97,7 @@ class LeaseSimulation {
     int64_t bytes = 0, epoch = 0, measured = 0;
     int64_t asked = 0;     // when the first request was sent
     int64_t fence = 0;     // no allocation from here on
-    int64_t written = 0;   // that the device's reading shows
+    int64_t written = 0;   // bytes that the device's reading shows
     bool is_full = false;  // all is allocated, to be confirmed
     // When the planner lost its state, if it has not taken this in since.
     int64_t forgotten_at = kNever;

@@ -77,7 +77,7 @@ TEST_F(PullRecordTest, WhatIsNoRecordIsNone) {
 
 TEST_F(PullRecordTest, AnUnchangedFileHasItsRecordedDigest) {
   RecordedFile file = Recorded("m.gguf", "abc");
-  file.sha256 = std::string(64, 'b');  // which no reading would give
+  file.sha256 = std::string(64, 'b');  // no reading would give this
   EXPECT_EQ(*CachedDigest(Cache(), "m.gguf", {file}, NoCheck), file.sha256);
 }
 

@@ -187,7 +187,7 @@ const std::vector<Family>& Families() {
 
 struct Case {
   const Family* family;
-  TokenType type;  // of its marks
+  TokenType type;  // type of its marks
 };
 
 std::vector<Case> Cases() {

@@ -67,7 +67,7 @@ TEST_F(LedgerDevicesTest, GrantedAndFreeAreNeverMoreThanTheSmallestSize) {
   EXPECT_EQ(Say("honest", 1'000), 1'000);
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(Say("liar", 5'000), 1'000);
-  EXPECT_EQ(Say("liar", 5'000), 1'000);  // that is no news
+  EXPECT_EQ(Say("liar", 5'000), 1'000);  // the second time is no news
   const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(log, AllOf(HasSubstr("more memory than counts"),
                          HasSubstr("device=gpu"), HasSubstr("holder=liar"),

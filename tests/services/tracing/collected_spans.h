@@ -20,7 +20,7 @@ struct CollectedSpans {
   bool is_refused ABSL_GUARDED_BY(mu) = false;  // Send fails
   int n_sending ABSL_GUARDED_BY(mu) = 0;        // calls so far
   bool is_cancelled ABSL_GUARDED_BY(mu) = false;
-  absl::Duration patience ABSL_GUARDED_BY(mu);  // of the last call
+  absl::Duration patience ABSL_GUARDED_BY(mu);  // patience of the last call
 
   std::vector<Span> All() {
     absl::MutexLock lock(&mu);

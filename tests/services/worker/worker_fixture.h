@@ -78,7 +78,7 @@ struct TestWorkerSetup {
   plimsoll::testing::RandomModel model =
       plimsoll::testing::FindRandomModel("llama_f32");
   std::function<void(WorkerOptions&)> change = [](WorkerOptions&) {};
-  absl::Duration reader_timeout = kReaderTimeout;  // of generations
+  absl::Duration reader_timeout = kReaderTimeout;  // for a generation's reader
 };
 
 // A worker behind its services, with the models "a" and "b", both lazy.

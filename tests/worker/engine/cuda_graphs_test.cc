@@ -81,7 +81,7 @@ class CudaGraphsTest : public plimsoll::testing::EngineFixture {
 
   std::unique_ptr<ComputeDevice> device_;
   kernels::EmulatedGraphCounts at_load_;
-  std::atomic<int64_t> n_steps_ = 0;  // that only decode
+  std::atomic<int64_t> n_steps_ = 0;  // steps that only decode
   int64_t n_drafted_ = 0;
 };
 

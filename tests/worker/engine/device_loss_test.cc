@@ -151,7 +151,7 @@ TEST_F(DeviceLossTest, TheAgeOfAStepThatHangsGrows) {
 TEST_F(DeviceLossTest, ASlowStepGoesOnWithEachPartOfALayer) {
   std::atomic<int64_t> seconds = 1;
   std::atomic<bool> is_loaded = false;  // a load runs steps, too
-  std::atomic<int> n_layers = 0;        // of the step, so far
+  std::atomic<int> n_layers = 0;        // layers of the step so far
   absl::Notification is_hanging;
   absl::Notification go_on;
   // Each layer takes a minute, and then the second one hangs.

@@ -540,7 +540,7 @@ TEST_F(EngineTest, AFenceStopsTheLoad) {
 }
 
 TEST_F(EngineTest, AFenceStopsTheZeroingBeforeTheNextChunk) {
-  constexpr int64_t kChunks = 2;  // that are touched
+  constexpr int64_t kChunks = 2;  // chunks that are touched
   const TemporaryFile file(RandomModelBytes(WideModel()));
   // Keys and values of some chunks.
   EngineSetup setup = {.n_ctx = kRandomContext, .n_slots = 40};

@@ -207,7 +207,7 @@ TEST_F(SessionTest, OthersDoNotSeeASession) {
   EXPECT_TRUE(Generate(*engine_, message).status.ok());
   options.id = "a";
   options.owner = "two";
-  Open(options);  // which tells nobody that another has one of this id
+  Open(options);  // nobody is told that another has this id
   EXPECT_EQ(engine_->GetSession("a", "two")->n_turns, 0);
   EXPECT_EQ(engine_->GetSession("a", "one")->n_turns, 1);
   EXPECT_EQ(engine_->OpenSession(options).status().code(),

@@ -34,7 +34,7 @@ using ::plimsoll::testing::MixedWork;
 using ::plimsoll::testing::SameBits;
 using ::testing::ContainsRegex;
 
-constexpr int kFamilyMixes = kIsLong ? 16 : 2;  // of each of two engines
+constexpr int kFamilyMixes = kIsLong ? 16 : 2;  // mixes of each of two engines
 
 class FamilyPromisesTest : public SessionTest,
                            public ::testing::WithParamInterface<const char*> {

@@ -139,7 +139,7 @@ class MtpHeadsTest : public ::testing::TestWithParam<const char*> {
     auto ids = wanted.at("prompt_ids").get<std::vector<int32_t>>();
     const size_t n_prompt = ids.size();
     ids.push_back(wanted.at("next").at(0).get<int32_t>());
-    size_t n_rows = 0;  // of the last chunk
+    size_t n_rows = 0;  // rows of the last chunk
     for (size_t begin = 0; begin < n_prompt; begin += n_rows) {
       n_rows = std::min(chunk, n_prompt - begin);
       const auto position = static_cast<int64_t>(begin);

@@ -81,7 +81,7 @@ TEST(FairQueueTest, NewNamesDoNotStarveATenantOfTheirPeer) {
   auto* party = queue.Push(2, {"long"});
   EXPECT_EQ(queue.Pop(10), 0);
   queue.Remove(0);
-  FairQueue::Charge(party, 1'000'000);  // which is a debt, but not for ever
+  FairQueue::Charge(party, 1'000'000);  // a debt, but not for ever
   int64_t n_before = 0;
   for (int64_t id = 10; queue.Peek() != 2; ++id, ++n_before) {
     queue.Push(id, {std::to_string(id)});

@@ -21,7 +21,7 @@ namespace {
 
 constexpr uint32_t kFloods = plimsoll::testing::kIsSanitized ? 60 : 120;
 constexpr int64_t kFloodSteps = 12'000;  // steps of each flood
-constexpr int64_t kMostPeers = 3;        // that flood
+constexpr int64_t kMostPeers = 3;        // peers that flood
 constexpr int64_t kMostSlots = 4;
 constexpr int64_t kLeastRows = 32;  // rows of a step
 constexpr int64_t kPageTokens = 64;

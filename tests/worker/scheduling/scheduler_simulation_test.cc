@@ -25,8 +25,8 @@ constexpr int64_t NumWorkloads() {
 }
 constexpr int64_t kWorkloads = NumWorkloads();
 constexpr int64_t kQueue = 6;
-constexpr int64_t kTicks = 40;          // in which streams come
-constexpr int64_t kMostSteps = 20'000;  // by which all of them have ended
+constexpr int64_t kTicks = 40;          // streams come in these ticks
+constexpr int64_t kMostSteps = 20'000;  // all have ended after so many steps
 // Steps without a row of one that could run: of the prompts before it, at worst
 // a row each.
 constexpr int64_t kMostWaited = 1'000;

@@ -39,7 +39,7 @@ class MtpDrafts {
   struct Guesser {
     Sequence* sequence;
     int64_t slot;
-    int64_t next_position;  // of its newest token, which is not computed yet
+    int64_t next_position;  // position of its newest token, not computed yet
     int64_t n_wanted;
   };
 

@@ -84,7 +84,7 @@ class AttentionMixer final : public Sublayer {
   // the last reader a chunk moves to the rings.
   const int64_t source_;
   const bool is_last_reader_;
-  std::optional<LayerRings> rings_;  // of the source
+  std::optional<LayerRings> rings_;  // rings of the source layer
   const float* norm_ = nullptr;      // null: its input is not normed
   kernels::WeightMatrix q_, k_, v_;
   bool owns_values_ = false;  // they are not the keys

@@ -62,7 +62,7 @@ class LatentAttentionMixer final : public Sublayer {
   const planner::LatentShape& latent_;
   KvCache& cache_;
   const int64_t n_heads_;
-  const DType row_type_;  // of the cache
+  const DType row_type_;  // type of the cache's rows
   const float* norm_;
   // Two products make plain queries, with a norm in between. If the norm is
   // null, the second one makes them alone.

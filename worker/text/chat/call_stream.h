@@ -57,9 +57,9 @@ class CallStream {
   CallSyntax syntax_;
   State state_ = State::kHead;
   std::string name_;       // empty if the call is not streamed
-  std::string arguments_;  // of all pieces
+  std::string arguments_;  // text of all pieces
   size_t n_read_ = 0;      // bytes of the text
-  int depth_ = 0;          // of lists and objects
+  int depth_ = 0;          // lists and objects that are open
   JsonStrings strings_;
 };
 

@@ -45,7 +45,7 @@ class MarkedText {
   void Append(absl::string_view text, char kind);
 
   std::string text_;
-  std::string kinds_;  // of each byte
+  std::string kinds_;  // kind of each byte
 };
 
 }  // namespace plimsoll::worker

@@ -46,7 +46,7 @@ class ReasoningGuard {
   ReasoningLimit limit_;
   ReplySplitter splitter_;
   ReplyPart part_;          // scratch
-  int64_t n_tokens_ = 0;    // of reasoning, in the whole reply
+  int64_t n_tokens_ = 0;    // reasoning tokens in the whole reply
   bool is_ending_ = false;  // the tokens of limit_.end are due
   // How many tokens of limit_.end the reply ends with so far.
   size_t n_came_ = 0;

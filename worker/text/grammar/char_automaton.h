@@ -30,7 +30,7 @@ class CharKinds {
   std::vector<bool> Within(const CodePoints& set) const;
 
  private:
-  std::vector<uint32_t> firsts_;  // of intervals, ascending
+  std::vector<uint32_t> firsts_;  // where intervals begin, ascending
   std::vector<size_t> numbers_;   // the intervals' classes
   std::vector<CodePoints> members_;
 };

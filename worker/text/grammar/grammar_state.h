@@ -288,7 +288,7 @@ class GrammarState {
   // The open places of SearchFree.
   std::array<FreePlace, kMaxFreeStates> free_ = {};
   size_t n_free_ = 0;
-  int64_t n_places_ = 0;  // that PlainRoom looked at in this step
+  int64_t n_places_ = 0;  // places that PlainRoom looked at in this step
   // The frames that the last computed step opened, and the state after it.
   std::array<Stack, kMaxRepeated> last_open_ = {};
   size_t n_last_open_ = 0;

@@ -30,7 +30,7 @@ class Places {
   struct Place {
     Op op;
     uint32_t next = 0;
-    uint32_t other = 0;  // of a split; the set of a character
+    uint32_t other = 0;  // kSplit: the other way; kChar: the set
   };
 
   bool is_full() const { return places_.size() > kMaxRegexPlaces; }

@@ -78,7 +78,7 @@ struct SchemaFrame {
   // If there are choices, the schema is an array with one item for each, by
   // "prefixItems". The text is then one of these items within its choice.
   std::vector<FrameChoice> choices = {};
-  ArgumentSpelling spelling = {};  // of these items
+  ArgumentSpelling spelling = {};  // spelling of the items
   std::optional<FrameList> list = {};
   // Parts of the texts above that are control tokens.
   std::vector<GrammarMark> marks = {};

@@ -24,7 +24,7 @@ struct RenderLimits {
   // A step is a node of the syntax tree, an element of a list or
   // kBytesPerStep bytes of text.
   int64_t max_steps = 4'000'000;
-  int64_t max_text_bytes = 32 << 20;  // of any string, and of the output
+  int64_t max_text_bytes = 32 << 20;  // limit of any string, and of the output
 };
 inline constexpr int64_t kBytesPerStep = 64;
 inline constexpr int kMaxCallDepth = 900;  // nodes of the tree in nodes
@@ -115,7 +115,7 @@ class Evaluator {
   // the capture before.
   struct Output {
     TextBuilder text;
-    absl::Status error;  // of the first part that is no string
+    absl::Status error;  // error of the first part that is no string
     int error_line = 0;
   };
 

@@ -16,7 +16,7 @@ namespace {
 
 using MaybeValue = std::optional<Value>;
 
-constexpr int64_t kMaxRange = 100'000;  // that of jinja2's sandbox
+constexpr int64_t kMaxRange = 100'000;  // jinja2's sandbox has this limit
 
 // The result of `cycler()`.
 class Cycler final : public Object {

@@ -22,7 +22,7 @@ std::string FloatRepr(double value);
 
 struct JsonStyle {
   bool ensure_ascii = false;
-  std::optional<std::string> indent = {};  // of one level
+  std::optional<std::string> indent = {};  // indent of one level
   std::string item_separator = ", ";
   std::string key_separator = ": ";
   bool sort_keys = false;

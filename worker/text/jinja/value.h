@@ -32,7 +32,7 @@ inline constexpr int kMaxNesting = 200;
 // The value of a missing name or member. Most uses of it are errors.
 struct Undefined {
   std::string why;                   // empty for a missing member
-  absl::string_view type_name = {};  // of the value that lacks the member
+  absl::string_view type_name = {};  // type of the value that lacks the member
   std::string member = {};           // the missing member
 };
 struct None {};

@@ -27,7 +27,7 @@ struct ConstraintSource {
   enum class Form { kJsonSchema, kGbnf, kRegex };
   Form form = Form::kJsonSchema;
   std::string text = {};
-  SchemaOptions options = {};  // of a JSON schema
+  SchemaOptions options = {};  // only for a JSON schema
   // The constraint begins after frame.trigger; empty = at once. Only a JSON
   // schema may use other members of the frame.
   SchemaFrame frame = {};

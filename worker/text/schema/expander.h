@@ -56,7 +56,7 @@ class Expander {
   // A keyword that is known.
   struct Rule {
     const char* name;
-    std::optional<JsonType> type;  // of its values; absent: all
+    std::optional<JsonType> type;  // type of its values; absent: all
     Result (Expander::*make)(const Keyword&);
   };
   static const Rule* FindRule(absl::string_view name);

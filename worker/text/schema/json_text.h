@@ -19,8 +19,8 @@ struct JsonNode {
   bool is_true = false;
   Decimal number = {};
   bool is_plain = true;   // the number has neither a point nor an exponent
-  std::string text = {};  // of a string, decoded
-  std::vector<std::string> names = {};  // of members
+  std::string text = {};  // a string's text, decoded
+  std::vector<std::string> names = {};  // names of members
   std::vector<size_t> name_begins = {};
   std::vector<JsonNode> parts = {};  // items, or members' values
 };

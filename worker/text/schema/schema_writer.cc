@@ -334,8 +334,8 @@ class SchemaWriter {
   const SchemaFrame& frame_;
   GrammarBuilder builder_;
   JsonGrammar json_;
-  std::optional<JsonGrammar> members_;  // of a call's arguments
-  std::optional<JsonGrammar> strings_;  // among these
+  std::optional<JsonGrammar> members_;  // a call's arguments
+  std::optional<JsonGrammar> strings_;  // those of them that are strings
   std::vector<std::optional<int32_t>> rules_;
   std::vector<PlanNumber> left_;
 };

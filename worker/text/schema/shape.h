@@ -117,7 +117,7 @@ struct ObjectShape {
     friend bool operator==(const Witness&, const Witness&) = default;
   };
   std::vector<Named> named = {};
-  absl::flat_hash_map<std::string, size_t> numbers = {};  // of `named`
+  absl::flat_hash_map<std::string, size_t> numbers = {};  // indices in `named`
   std::vector<Rule> rules = {};
   std::vector<Witness> witnesses = {};
   Term names = {};  // what every name fits

@@ -63,7 +63,7 @@ class PlainTokens {
   std::vector<uint64_t> bits_;  // [kMaxChars + 1, n_words]
   std::array<int64_t, 256> by_first_ = {};
   TokenList others_;
-  std::vector<uint32_t> places_;  // of others_ in `all`
+  std::vector<uint32_t> places_;  // where each of others_ is in `all`
   std::vector<Range> rest_;
 };
 

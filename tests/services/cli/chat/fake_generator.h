@@ -32,8 +32,8 @@ class FakeGenerator final : public Generator {
 
   // Sessions by id. Tests may change them.
   std::map<std::string, OpenChat> sessions;
-  std::vector<uint64_t> seeds;  // of all calls
-  int64_t max_turns = 1'000;    // that a new session has room for
+  std::vector<uint64_t> seeds;  // seeds of all calls
+  int64_t max_turns = 1'000;    // turns that a new session has room for
   // If set, the next call to open a session, or the next reply, fails with it;
   // a reply after its first part.
   absl::Status open_error;
@@ -42,7 +42,7 @@ class FakeGenerator final : public Generator {
   // After so many sessions one is not opened; negative: all are.
   int64_t fails_to_open_after = -1;
   std::string refuses_second;    // a message that is taken only once
-  std::string recompute_reason;  // of all sessions
+  std::string recompute_reason;  // all sessions have it
   std::string reasoning;         // at the beginning of each reply
 
   absl::StatusOr<std::unique_ptr<ReplyStream>> Start(

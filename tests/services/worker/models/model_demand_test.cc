@@ -43,7 +43,7 @@ class LoadCounter final : public WorkerObserver {
  private:
   absl::Mutex mu_;
   std::map<std::string, int> n_loads_;
-  std::string note_;  // of the last load
+  std::string note_;  // note of the last load
 };
 
 // The bytes of the plan of one of the two models, which have the same file.
@@ -58,7 +58,7 @@ int64_t BytesOfOne() {
 
 // What a test may choose of a worker that loads on demand.
 struct DemandSetup {
-  double share = 1.5;  // of one model, which is the memory
+  double share = 1.5;  // the memory, in units of one model's plan
   TestPlanner* planner = nullptr;
   std::function<void(WorkerOptions&)> change = [](WorkerOptions&) {};
 };

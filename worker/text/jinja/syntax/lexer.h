@@ -28,7 +28,7 @@ enum class TokenKind {
 struct Token {
   TokenKind kind;
   int line;          // the first is 1
-  std::string text;  // of data, names, strings and operators
+  std::string text;  // text of data, names, strings and operators
   int64_t integer = 0;
   double number = 0;
 };

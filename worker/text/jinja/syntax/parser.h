@@ -11,7 +11,7 @@ namespace plimsoll::worker::jinja {
 // Limits of a template; each has a test at it and one past it.
 inline constexpr int64_t kMaxTemplateBytes = 1 << 20;
 inline constexpr int kMaxSyntaxDepth = 100;  // blocks and brackets
-inline constexpr int kMaxHeight = 400;       // of an expression's tree
+inline constexpr int kMaxHeight = 400;       // height of an expression's tree
 
 // Errors: kInvalidArgument naming the line: for bad syntax, for filters and
 // tests that do not exist where jinja2 refuses them too, and beyond the limits.

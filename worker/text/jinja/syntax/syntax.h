@@ -57,7 +57,7 @@ struct Expression {
   // What `name` stands for, or null.
   NativeFunction filter = nullptr;
   TestFunction test = nullptr;
-  int height = 1;  // of the tree below it
+  int height = 1;  // levels of the tree from here down
 };
 
 struct Statement;
@@ -67,7 +67,7 @@ using Block = std::vector<Statement>;
 struct MacroSyntax {
   std::string name;
   std::vector<int> parameters;          // names
-  std::vector<ExpressionPtr> defaults;  // of the last parameters
+  std::vector<ExpressionPtr> defaults;  // values of the last parameters
   Block body;
   // Whether the body uses the special names.
   bool uses_caller = false;
@@ -117,7 +117,7 @@ struct Statement {
 };
 
 struct Program {
-  std::vector<std::string> names;  // of variables, each once
+  std::vector<std::string> names;  // names of variables, each once
   Block body;
 };
 
