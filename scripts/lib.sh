@@ -133,6 +133,24 @@ configure() {
     cmake --preset "$preset" -DPLIMSOLL_WERROR="${PLIMSOLL_WERROR:-OFF}" "$@" >&2)
 }
 
+# The end-to-end tests are a ctest test of their own where their Python
+# environment exists.
+e2e_venv=$repo_root/build/e2e-venv
+
+# configure_tests: build/release with everything that scripts/test.sh builds, as
+# PLIMSOLL_UNITY, PLIMSOLL_LONG_TESTS and PLIMSOLL_CUDA in the environment say.
+configure_tests() {
+  local python=
+  local unity=${PLIMSOLL_UNITY:-}
+  [[ -x $e2e_venv/bin/python ]] && python=$e2e_venv/bin/python
+  [[ -e $repo_root/build/release/CMakeCache.txt ]] || unity=${unity:-ON}
+  configure release -DPLIMSOLL_TESTS=ON -DPLIMSOLL_BENCH=ON \
+    -DPLIMSOLL_CUDA="${PLIMSOLL_CUDA:-AUTO}" \
+    ${unity:+"-DCMAKE_UNITY_BUILD=$unity"} \
+    -DPLIMSOLL_LONG_TESTS="${PLIMSOLL_LONG_TESTS:-OFF}" \
+    -DPLIMSOLL_E2E_PYTHON="$python"
+}
+
 # build PRESET TARGET...: builds the targets, or everything if none is named.
 build() {
   local preset=$1

@@ -14,8 +14,6 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-e2e_venv=$repo_root/build/e2e-venv
-
 fetch_models() {
   local model status
   for model in smollm2 gemma3-270m; do
@@ -38,22 +36,10 @@ make_e2e_venv() {
   fi
 }
 
-configure_release() {
-  local python=
-  local unity=${PLIMSOLL_UNITY:-}
-  [[ -x $e2e_venv/bin/python ]] && python=$e2e_venv/bin/python
-  [[ -e $repo_root/build/release/CMakeCache.txt ]] || unity=${unity:-ON}
-  configure release -DPLIMSOLL_TESTS=ON -DPLIMSOLL_BENCH=ON \
-    -DPLIMSOLL_CUDA="${PLIMSOLL_CUDA:-AUTO}" \
-    ${unity:+"-DCMAKE_UNITY_BUILD=$unity"} \
-    -DPLIMSOLL_LONG_TESTS="${PLIMSOLL_LONG_TESTS:-OFF}" \
-    -DPLIMSOLL_E2E_PYTHON="$python"
-}
-
 step "install packages" "$repo_root/scripts/install_deps.sh" --build --test
 step "fetch the models" fetch_models
 step "Python environment of the e2e tests" make_e2e_venv
-step "configure build/release" configure_release
+step "configure build/release" configure_tests
 step "build" build release
 say "==> test"
 cd "$repo_root"
