@@ -144,7 +144,8 @@ inline std::vector<double> Expected(const Tokens& tokens, int64_t row,
 }
 
 // True if the running test's backend rounds to F16 what it multiplies: on
-// tensor cores, heads of up to 256 elements of these types (docs/cuda.md).
+// tensor cores, heads of up to 256 elements of these types
+// (docs/cuda-kernels.md).
 inline bool RoundsToHalves(const Tokens& tokens) {
   const std::string name =
       ::testing::UnitTest::GetInstance()->current_test_info()->name();
