@@ -13,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/base/thread_annotations.h"
 #include "absl/memory/memory.h"
 #include "absl/status/status.h"
@@ -24,6 +25,7 @@
 #include "services/host/clock.h"
 #include "services/host/library_log.h"
 #include "services/host/log_repeats.h"
+#include "services/host/request_scope.h"
 #include "services/host/timed_writer.h"
 
 namespace plimsoll::services {
@@ -146,10 +148,22 @@ spdlog::level::level_enum SpdlogLevel(LogLevel level) {
   return spdlog::level::err;
 }
 
+// A line says which request it is about, if its thread works for one.
+void AddRequest(std::vector<LogField>& fields) {
+  constexpr absl::string_view kName = "request_id";
+  if (RequestScope::Id().empty()) return;
+  const auto names_it = [&](const LogField& field) {
+    return field.name == kName;
+  };
+  if (absl::c_any_of(fields, names_it)) return;
+  fields.push_back({kName, RequestScope::Id()});
+}
+
 void ProcessLog::Add(LogLevel level, absl::string_view message,
                      std::vector<LogField> fields) {
   const auto admission = Admit(level, message);
   if (!admission.has_value()) return;
+  AddRequest(fields);
   if (admission->n_hidden > 0) {
     fields.push_back({"hidden", admission->n_hidden});
   }

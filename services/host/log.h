@@ -22,7 +22,8 @@ struct LogSettings {
 
 // Writes one line, at once or, while a LogThread is there, soon. Equal warnings
 // and errors are shown only a few times in a while (LogRepeats says how often):
-// the field "hidden" of a later line counts those that were not shown.
+// the field "hidden" of a later line counts those that were not shown. A line
+// of a thread that works for a request (RequestScope) has its "request_id".
 // Thread-safe. Throws nothing: a line for which there is no memory is dropped.
 void Log(LogLevel level, absl::string_view message,
          const std::vector<LogField>& fields = {});

@@ -407,7 +407,7 @@ absl::Status Ledger::Release(const v1::ReleaseRequest& request,
 
 absl::Status Ledger::ForceRelease(const v1::ForceReleaseRequest& request,
                                   v1::ForceReleaseResponse& response,
-                                  const NamedCall& call) {
+                                  const std::string& caller) {
   RETURN_IF_ERROR(CheckReason(request.reason()));
   absl::MutexLock lock(&mu_);
   RETURN_IF_ERROR(CheckJournal());
@@ -418,8 +418,7 @@ absl::Status Ledger::ForceRelease(const v1::ForceReleaseRequest& request,
   // With the id in the message, no such line hides another one.
   Log(LogLevel::kWarning,
       absl::StrCat("lease ", lease->id, " is released by force"),
-      {{"request_id", call.request_id},
-       {"caller", call.caller},
+      {{"caller", caller},
        {"reason", request.reason()},
        {"device", lease->device_id},
        {"bytes", lease->bytes},

@@ -49,12 +49,6 @@ struct LedgerOptions {
   std::function<void()> on_taken_over = nullptr;
 };
 
-// A call as the log names it.
-struct NamedCall {
-  std::string caller;
-  std::string request_id;
-};
-
 // Thread-safe. Every method that takes a request answers one call of
 // PlannerService; planner.proto says what each does, and errors carry their
 // ErrorDetails.
@@ -98,10 +92,10 @@ class Ledger {
   absl::Status Release(const v1::ReleaseRequest& request,
                        v1::ReleaseResponse& response,
                        const std::string& owner = "") ABSL_LOCKS_EXCLUDED(mu_);
-  // The log names the call, whose caller must be an administrator.
+  // `caller` says who asks, for the log; it must be an administrator.
   absl::Status ForceRelease(const v1::ForceReleaseRequest& request,
                             v1::ForceReleaseResponse& response,
-                            const NamedCall& call) ABSL_LOCKS_EXCLUDED(mu_);
+                            const std::string& caller) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status RegisterDevice(const v1::RegisterDeviceRequest& request,
                               v1::RegisterDeviceResponse& response,
                               const std::string& owner = "")

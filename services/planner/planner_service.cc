@@ -163,14 +163,11 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
   ServerUnaryReactor* ForceRelease(
       CallbackServerContext* context, const v1::ForceReleaseRequest* request,
       v1::ForceReleaseResponse* response) noexcept override {
-    return AnswerUnary(context, limits_, *request, *response,
-                       [&](const std::string& request_id) -> absl::Status {
-                         return Traced(*context, "ForceRelease", [&] {
-                           return ledger_.ForceRelease(
-                               *request, *response,
-                               {CallerName(*context), request_id});
-                         });
-                       });
+    return AnswerUnary(context, limits_, *request, *response, [&] {
+      return Traced(*context, "ForceRelease", [&] {
+        return ledger_.ForceRelease(*request, *response, CallerName(*context));
+      });
+    });
   }
 
   ServerUnaryReactor* RegisterDevice(

@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "services/host/log.h"
 #include "services/host/random_id.h"
+#include "services/host/request_scope.h"
 #include "services/server/peer.h"
 #include "services/server/request_id.h"
 
@@ -65,6 +66,7 @@ class PooledCall final : public UnaryReply {
     if (!queued.ok()) End(queued);
   }
   absl::Status Answer() {
+    const RequestScope scope(request_id());
     return WithinMemory(
         [this] { return answer_([this] { return stop_->Check(); }, held()); });
   }

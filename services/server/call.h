@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "base/stop_check.h"
 #include "services/host/memory_guard.h"
+#include "services/host/request_scope.h"
 #include "services/server/byte_budget.h"
 #include "services/server/call_gate.h"
 #include "services/server/call_stop.h"
@@ -127,8 +128,7 @@ class UnaryReply : public grpc::ServerUnaryReactor {
 
 // Answers a unary call at once, on gRPC's thread. `answer()` fills the response
 // and returns an absl::Status. It may also be `answer(held)`, which may grow
-// the call's share, or `answer(request_id)`. It must not block or compute for
-// long.
+// the call's share. It must not block or compute for long.
 template <typename Request, typename Response, typename Answer>
 grpc::ServerUnaryReactor* AnswerUnary(grpc::CallbackServerContext* context,
                                       const CallLimits& limits,
@@ -140,11 +140,10 @@ grpc::ServerUnaryReactor* AnswerUnary(grpc::CallbackServerContext* context,
   const absl::StatusOr<CallGate::Pass> pass = BeginCall(*context, limits.gate);
   absl::Status status = pass.status();
   if (status.ok()) {
+    const RequestScope scope(reply->request_id());
     status = WithinMemory([&] {
       if constexpr (std::is_invocable_v<Answer, ByteBudget::Share&>) {
         return answer(reply->held());
-      } else if constexpr (std::is_invocable_v<Answer, const std::string&>) {
-        return answer(reply->request_id());
       } else {
         return answer();
       }

@@ -174,8 +174,7 @@ class Calls {
     Run<v1::ForceReleaseRequest, v1::ForceReleaseResponse>(
         bytes, [&](auto& request, auto& response) {
           if (request.lease_id().empty()) request.set_lease_id(newest_.id());
-          return ledger_.ForceRelease(request, response,
-                                      {"a caller", "a request id"});
+          return ledger_.ForceRelease(request, response, "a caller");
         });
   }
   void ListLeases(absl::string_view bytes) {

@@ -11,6 +11,7 @@
 #include "services/generation/generation_call.h"
 #include "services/generation/message_bytes.h"
 #include "services/host/clock.h"
+#include "services/host/request_scope.h"
 #include "services/server/server.h"
 #include "services/tracing/tracer.h"
 
@@ -113,6 +114,7 @@ absl::Status LocalTextCall::Begin() {
   if (job_.IsUnload()) return Unload();
   // A load that the call has to wait for belongs to it.
   const CurrentTrace current(ContextOf(trace_));
+  const RequestScope scope(request_.request_id);
   const auto submit = [this] { return Submit(); };
   const absl::Time began = BootTime();
   ASSIGN_OR_RETURN(

@@ -23,6 +23,7 @@
 #include "services/generation/generation_call.h"
 #include "services/host/clock.h"
 #include "services/host/memory_guard.h"
+#include "services/host/request_scope.h"
 #include "services/server/byte_budget.h"
 #include "services/server/call.h"
 #include "services/server/call_gate.h"
@@ -93,6 +94,7 @@ class CallReactor : public Reactor, public GenerationCall {
     }
     // A load that the call has to wait for belongs to it.
     const CurrentTrace current(ContextOf(started.trace_));
+    const RequestScope scope(started.request_id_);
     // gRPC keeps the context and the request until OnDone, which comes after
     // the end.
     const absl::Status entered = started.Enter(room.limits.gate, request);

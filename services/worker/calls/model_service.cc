@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "plimsoll/v1/model.grpc.pb.h"
 #include "services/host/memory_guard.h"
+#include "services/host/request_scope.h"
 #include "services/server/call.h"
 #include "services/server/reader_alarm.h"
 #include "services/tracing/call_trace.h"
@@ -96,6 +97,7 @@ class LoadCall final : public grpc::ServerWriteReactor<v1::LoadModelResponse>,
     ASSIGN_OR_RETURN(const planner::LoadOptions options,
                      FromProto(request.options(), registry.load_defaults()));
     const CurrentTrace current(TraceOf(context));
+    const RequestScope scope(request_id_);
     return registry.Load(request.model(), options, shared_from_this());
   }
 
@@ -169,6 +171,7 @@ class ModelServiceImpl final : public v1::ModelService::CallbackService {
     absl::StatusOr<CallGate::Pass> pass = BeginCall(*context, limits_.gate);
     absl::Status status = pass.status();
     if (status.ok()) {
+      const RequestScope scope(reply->request_id());
       status = WithinMemory([&] {
         // Shared because a std::function must be copyable.
         auto held = std::make_shared<CallGate::Pass>(*std::move(pass));

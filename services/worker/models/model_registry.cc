@@ -9,6 +9,8 @@
 #include "services/generation/message_bytes.h"
 #include "services/host/log.h"
 #include "services/host/memory_guard.h"
+#include "services/host/random_id.h"
+#include "services/host/request_scope.h"
 #include "services/tracing/tracer.h"
 #include "services/wire/errors.h"
 #include "services/worker/models/eviction.h"
@@ -26,6 +28,13 @@ bool IsWaitedFor(const absl::Status& status, bool has_planner) {
   return absl::IsUnavailable(status) ||
          (has_planner &&
           DetailsOf(status).reason == v1::ERROR_REASON_MEMORY_BUDGET_EXCEEDED);
+}
+
+// A load that no request asked for gets an id of its own, by which its lines
+// and those of the planner are found.
+std::string RequestIdOfLoad() {
+  const std::string& id = RequestScope::Id();
+  return id.empty() ? RandomId() : id;
 }
 
 }  // namespace
@@ -159,11 +168,12 @@ absl::Status ModelRegistry::Load(const std::string& name,
 
 void ModelRegistry::StartLoad(Entry& entry, const planner::LoadOptions& options,
                               IfFull if_full) {
-  entry.thread.Run(
-      [this, &entry, options, if_full, trace = CurrentTrace::Get()] {
-        const CurrentTrace current(trace);
-        RunLoad(entry, options, if_full);
-      });
+  entry.thread.Run([this, &entry, options, if_full, trace = CurrentTrace::Get(),
+                    request_id = RequestIdOfLoad()] {
+    const CurrentTrace current(trace);
+    const RequestScope scope(request_id);
+    RunLoad(entry, options, if_full);
+  });
   // The load waits for the lock. Nothing below allocates, so that a model for
   // whose load there was no memory stays absent.
   entry.state = ModelState::kReserving;
@@ -426,7 +436,10 @@ absl::Status ModelRegistry::Unload(const std::string& name,
 }
 
 void ModelRegistry::StartUnload(Entry& entry) {
-  entry.thread.Run([this, &entry] { RunUnload(entry); });
+  entry.thread.Run([this, &entry, request_id = RequestScope::Id()] {
+    const RequestScope scope(request_id);
+    RunUnload(entry);
+  });
   entry.state = ModelState::kDraining;  // before the thread gets the lock
   NotifyReady();
 }

@@ -17,8 +17,10 @@
 #include "services/host/clock.h"
 #include "services/host/log.h"
 #include "services/host/random_id.h"
+#include "services/host/request_scope.h"
 #include "services/server/access/keepalive.h"
 #include "services/server/credentials.h"
+#include "services/server/request_id.h"
 #include "services/tracing/call_trace.h"
 #include "services/tracing/tracer.h"
 #include "services/wire/errors.h"
@@ -145,6 +147,9 @@ class PlannerClient::Stub {
       grpc::ClientContext context;
       context.set_deadline(deadline);
       AddTrace(CurrentTrace::Get(), context);
+      if (!RequestScope::Id().empty()) {
+        context.AddMetadata(std::string(kRequestIdKey), RequestScope::Id());
+      }
       context.set_wait_for_ready(i > 0);
       if (!Begin(context)) return NoAnswer();
       grpc::Status answer(grpc::StatusCode::UNAVAILABLE, "");

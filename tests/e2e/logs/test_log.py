@@ -18,7 +18,7 @@ from servers import (
     refused,
     until,
 )
-from stubs import admin
+from stubs import admin, common, model
 
 MIB = 1 << 20
 
@@ -115,6 +115,48 @@ def test_a_refusal_has_the_requests_id_without_log_requests():
     late = next(line for line in lines if "was refused" in line["message"])
     assert (late["request_id"], late["status"]) == ("late-1", "UNAVAILABLE")
     assert late["reason"] == "ERROR_REASON_DRAINING"
+
+
+def load_as(worker, request_id, **options):
+    """Loads the only model by a call of this id."""
+    request = model.LoadModelRequest(options=common.LoadOptions(**options))
+    metadata = (("x-request-id", request_id),)
+    return list(worker.models.LoadModel(request, metadata=metadata, timeout=60))
+
+
+def ids_of(server, message):
+    """The ids of the requests that the lines with this message are about."""
+    lines = [json.loads(line) for line in server.log().splitlines()]
+    return [line.get("request_id") for line in lines if line["message"] == message]
+
+
+def test_lines_of_loads_and_unloads_have_the_ids_of_their_requests(smollm2):
+    with Planner("--device-memory=1GiB") as planner:
+        flags = ("--lazy", "--log-format=json", f"--planner={planner.address}")
+        with Worker(model_flag("smollm2"), *flags) as worker:
+            with refused(grpc.StatusCode.RESOURCE_EXHAUSTED):
+                load_as(worker, "load-1", n_ctx=8192, n_slots=16)
+            load_as(worker, "load-2", n_ctx=256)
+            metadata = (("x-request-id", "unload-1"),)
+            worker.models.UnloadModel(
+                model.UnloadModelRequest(), metadata=metadata, timeout=CALL_SECONDS
+            )
+            released = until(
+                lambda: ids_of(worker, "a lease is released"), what="the release"
+            )
+            assert ids_of(worker, "a model was not loaded") == ["load-1"]
+            assert ids_of(worker, "a lease is granted") == ["load-2"]
+            assert ids_of(worker, "a model is ready") == ["load-2"]
+            assert ids_of(worker, "a model is unloaded") == ["unload-1"]
+            assert released == ["unload-1"]
+
+
+def test_planner_and_worker_name_a_load_of_the_start_alike(smollm2):
+    with Planner("--log-format=json", "--device-memory=1MiB") as planner:
+        flags = ("--n-ctx=256", "--log-format=json", f"--planner={planner.address}")
+        with Worker(model_flag("smollm2"), *flags) as worker:
+            waiting, = until(lambda: ids_of(worker, "a load waits"), what="the load")
+            assert waiting and waiting in ids_of(planner, "a request was refused")
 
 
 def test_broken_messages_of_a_client_are_few_lines_of_the_log():

@@ -16,6 +16,7 @@
 #include "absl/time/clock.h"
 #include "services/host/background.h"
 #include "services/host/log_repeats.h"
+#include "services/host/request_scope.h"
 
 namespace plimsoll::services {
 namespace {
@@ -134,6 +135,36 @@ TEST_F(LogTest, LessImportantLinesAreNotWritten) {
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_TRUE(lines[0].ends_with("WARNING a warning"));
   EXPECT_TRUE(lines[1].ends_with("ERROR an error"));
+}
+
+TEST_F(LogTest, LinesOfAThreadNameTheRequestThatItWorksFor) {
+  Start();
+  Log(LogLevel::kInfo, "before");
+  {
+    const RequestScope scope("one");
+    Log(LogLevel::kInfo, "of it", {{"i", 1}});
+    Log(LogLevel::kInfo, "of another", {{"request_id", std::string("two")}});
+    {
+      const RequestScope inner("three");
+      Log(LogLevel::kInfo, "within");
+    }
+    Log(LogLevel::kInfo, "again");
+    Background([] { Log(LogLevel::kInfo, "elsewhere"); });
+  }
+  Log(LogLevel::kInfo, "after");
+  const std::vector<std::string> lines = End();
+  ASSERT_EQ(lines.size(), 7u);
+  const std::array<absl::string_view, 7> ends = {
+      " INFO before",
+      " INFO of it i=1 request_id=one",
+      " INFO of another request_id=two",
+      " INFO within request_id=three",
+      " INFO again request_id=one",
+      " INFO elsewhere",
+      " INFO after"};
+  for (size_t i = 0; i < ends.size(); ++i) {
+    EXPECT_TRUE(lines[i].ends_with(ends[i])) << lines[i];
+  }
 }
 
 TEST_F(LogTest, LinesAreJsonIfTheyAreToBe) {

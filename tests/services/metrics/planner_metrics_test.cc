@@ -133,10 +133,10 @@ TEST_F(PlannerMetricsTest, CountsForcedReleases) {
   request.set_lease_id(lease->id());
   request.set_reason("a test");
   v1::ForceReleaseResponse response;
-  EXPECT_FALSE(ledger_.ForceRelease(request, response, {"me", "an id"}).ok());
+  EXPECT_FALSE(ledger_.ForceRelease(request, response, "me").ok());
   EXPECT_THAT(Value("plimsoll_forced_releases_total"), Optional(0.0));
   now_ += absl::Minutes(1);
-  EXPECT_TRUE(ledger_.ForceRelease(request, response, {"me", "an id"}).ok());
+  EXPECT_TRUE(ledger_.ForceRelease(request, response, "me").ok());
   EXPECT_THAT(Value("plimsoll_forced_releases_total"), Optional(1.0));
 }
 

@@ -162,7 +162,7 @@ TEST_F(LedgerSecretTest, WhatForceTookComesBackByTheSecretOnly) {
   force.set_lease_id(lease.id());
   force.set_reason("a test");
   v1::ForceReleaseResponse forced;
-  ASSERT_TRUE(ledger_->ForceRelease(force, forced, {"a test", "an id"}).ok());
+  ASSERT_TRUE(ledger_->ForceRelease(force, forced, "a test").ok());
   EXPECT_TRUE(absl::IsPermissionDenied(Present(lease, kStrangersSecret)));
   EXPECT_TRUE(Present(lease, kHoldersSecret).ok());
   ExpectHolder(lease, kHoldersSecret);

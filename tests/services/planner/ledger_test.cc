@@ -30,7 +30,7 @@ class LedgerTest : public LedgerFixture {
     request.set_lease_id(lease_id);
     request.set_reason(reason);
     v1::ForceReleaseResponse response;
-    return ledger_.ForceRelease(request, response, {"a test", "an id"});
+    return ledger_.ForceRelease(request, response, "a test");
   }
   // Renews a lease as a worker does whose memory is allocated.
   absl::Status Present(const v1::Lease& lease, int64_t measured_bytes,
