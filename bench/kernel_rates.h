@@ -83,7 +83,7 @@ inline const Machine& TheMachine() {
   return machine;
 }
 
-inline std::string Figure(const char* format, double per_s, double share = 0) {
+inline std::string Figure(const char* format, double per_s, double share) {
   char text[96];
   std::snprintf(text, sizeof(text), format, per_s / 1e9, 100 * share);
   return text;

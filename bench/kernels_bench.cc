@@ -44,8 +44,7 @@ enum class Inputs {
 
 // Weights whose scales are all 2^-10.
 struct Matrix {
-  Matrix(DType dtype, int64_t rows, int64_t cols,
-         WeightOrder order = WeightOrder::kPacked) {
+  Matrix(DType dtype, int64_t rows, int64_t cols, WeightOrder order) {
     const DTypeInfo& info = InfoOf(dtype);
     const int64_t bytes = rows * cols / info.block_elems * info.block_bytes;
     file.assign(static_cast<size_t>(bytes), std::byte{0x14});
@@ -130,9 +129,9 @@ void MatMulOf(benchmark::State& state, DType dtype, Inputs inputs) {
 class ExpertLayer {
  public:
   explicit ExpertLayer(DType dtype)
-      : gate_(dtype, kExperts * kFfnDim, kModelDim),
-        up_(dtype, kExperts * kFfnDim, kModelDim),
-        down_(dtype, kExperts * kModelDim, kFfnDim) {}
+      : gate_(dtype, kExperts * kFfnDim, kModelDim, WeightOrder::kPacked),
+        up_(dtype, kExperts * kFfnDim, kModelDim, WeightOrder::kPacked),
+        down_(dtype, kExperts * kModelDim, kFfnDim, WeightOrder::kPacked) {}
 
   static constexpr int64_t kExperts = 128;
   static constexpr int64_t kUsed = 8;
@@ -296,8 +295,9 @@ void AttentionOf(benchmark::State& state, DType dtype) {
   const auto products = static_cast<double>(pairs * n_heads * head_dim * 2);
   const auto bytes = static_cast<double>(n_keys * row_bytes * 2);
   // Few of these products are of integers: there is no share to state.
-  state.SetLabel(n_rows == 1 ? ReadFigure(times * bytes)
-                             : Figure("%.0f GOP/s", 2 * times * products));
+  state.SetLabel(n_rows == 1
+                     ? ReadFigure(times * bytes)
+                     : Figure("%.0f GOP/s", 2 * times * products, /*share=*/0));
 }
 
 void TopKOf(benchmark::State& state) {
@@ -320,7 +320,8 @@ void TopKOf(benchmark::State& state) {
   }
   state.SetLabel(Figure(
       "%.1f GB/s of logits",
-      static_cast<double>(4 * n * state.iterations()) / SecondsSince(begin)));
+      static_cast<double>(4 * n * state.iterations()) / SecondsSince(begin),
+      /*share=*/0));
 }
 
 std::string Name(const char* what, DType dtype, const char* how) {
