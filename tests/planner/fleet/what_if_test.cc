@@ -36,9 +36,8 @@ std::vector<WhatIfPoint> AllPoints(WhatIf& what_if, int64_t at_once) {
   return all;
 }
 
-absl::Status CreateStatus(const ModelShape& shape, WhatIfAxes axes,
-                          const LoadOptions& base = {}) {
-  return WhatIf::Create(shape, base, std::move(axes)).status();
+absl::Status CreateStatus(const ModelShape& shape, WhatIfAxes axes) {
+  return WhatIf::Create(shape, {}, std::move(axes)).status();
 }
 
 // A few values of every axis.

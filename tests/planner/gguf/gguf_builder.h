@@ -142,15 +142,13 @@ inline absl::StatusOr<GgufHeader> Parse(absl::string_view file) {
 }
 
 // A header in memory that claims to be followed by `size` bytes in all; the
-// bytes beyond it are zeros. If it ends early, it is a truncated file. Only the
-// first `present_bytes` of the `size` bytes are present.
+// bytes beyond it are zeros. If it ends early, it is a truncated file.
 class HeaderSource final : public ByteSource {
  public:
-  HeaderSource(absl::string_view header, int64_t size,
-               std::optional<int64_t> present_bytes = std::nullopt)
-      : header_(header),
-        size_(size),
-        present_bytes_(present_bytes.value_or(size)) {}
+  HeaderSource(absl::string_view header, int64_t size)
+      : header_(header), size_(size), present_bytes_(size) {}
+  // Only the first `n` of the `size` bytes are present.
+  void SetPresentBytes(int64_t n) { present_bytes_ = n; }
   int64_t Size() const override { return size_; }
   int64_t PresentBytes() const override { return present_bytes_; }
   absl::Status Read(int64_t offset, std::span<std::byte> out) override {

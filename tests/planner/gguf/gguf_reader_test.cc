@@ -460,7 +460,8 @@ std::string ManyEmptyStrings() {
 TEST(GgufReaderTest, NothingIsReadBeyondTheBytesThatAreThere) {
   const std::string header = ManyEmptyStrings();
   const auto n = static_cast<int64_t>(header.size());
-  HeaderSource source(header, int64_t{1} << 50, n);
+  HeaderSource source(header, int64_t{1} << 50);
+  source.SetPresentBytes(n);
   const absl::Status status = ReadGgufHeader(source).status();
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
   EXPECT_THAT(std::string(status.message()),

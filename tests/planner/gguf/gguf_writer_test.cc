@@ -20,7 +20,7 @@ class GgufWriterTest : public ::testing::Test {
  protected:
   // The header that a reader finds, in a file with `data_bytes` after it.
   absl::StatusOr<GgufHeader> Read(const GgufWriter& writer,
-                                  int64_t data_bytes = 0) {
+                                  int64_t data_bytes) {
     bytes_ = writer.Finish();
     bytes_.resize((bytes_.size() + 31) / 32 * 32, '\0');
     source_.emplace(std::as_bytes(std::span(bytes_.data(), bytes_.size())),
@@ -33,7 +33,7 @@ class GgufWriterTest : public ::testing::Test {
 };
 
 TEST_F(GgufWriterTest, NothingIsAHeaderToo) {
-  const auto header = Read(GgufWriter());
+  const auto header = Read(GgufWriter(), /*data_bytes=*/0);
   ASSERT_TRUE(header.ok()) << header.status();
   EXPECT_EQ(header->version, 3u);
   EXPECT_TRUE(header->metadata.empty());
@@ -51,7 +51,7 @@ TEST_F(GgufWriterTest, EveryKindOfValueComesBack) {
   writer.Add("text", {GgufType::kString, std::string("a\0b", 3)});
   writer.Add("list",
              {GgufType::kArray, GgufArray{GgufType::kI16, 2, 0, 0, {-3, 4}}});
-  const auto header = Read(writer);
+  const auto header = Read(writer, /*data_bytes=*/0);
   ASSERT_TRUE(header.ok()) << header.status();
   EXPECT_EQ(header->Int("u32")->value(), 4'000'000'000);
   EXPECT_EQ(header->Int("u64")->value(), int64_t{1} << 40);
@@ -71,7 +71,7 @@ TEST_F(GgufWriterTest, LongArraysComeBack) {
   writer.AddStrings("texts", texts);
   writer.AddFloats("floats", floats);
   writer.AddInt32s("numbers", numbers);
-  const auto header = Read(writer);
+  const auto header = Read(writer, /*data_bytes=*/0);
   ASSERT_TRUE(header.ok()) << header.status();
   std::vector<std::string> found;
   ASSERT_TRUE(ForEachString(*source_, **header->Array("texts"),
@@ -99,7 +99,7 @@ TEST_F(GgufWriterTest, TensorsComeBack) {
                     .ne = {32, 3, 1, 1},
                     .offset = 32,
                     .bytes = 102});
-  const auto header = Read(writer, 134);
+  const auto header = Read(writer, /*data_bytes=*/134);
   ASSERT_TRUE(header.ok()) << header.status();
   ASSERT_EQ(header->tensors.size(), 2u);
   EXPECT_EQ(header->tensors[1].name, "b");

@@ -72,12 +72,16 @@ MemoryPlan ExpertPlanOf(const ModelShape& shape, const LoadOptions& options,
   return plan.value_or(MemoryPlan{});
 }
 
-LoadOptions WithCpuExperts(std::optional<int64_t> n_layers,
-                           std::optional<int64_t> n_ctx = 1'024) {
+LoadOptions WithExpertsAndContext(std::optional<int64_t> n_layers,
+                                  std::optional<int64_t> n_ctx) {
   LoadOptions options;
   options.n_ctx = n_ctx;
   options.n_cpu_experts = n_layers;
   return options;
+}
+
+LoadOptions WithCpuExperts(std::optional<int64_t> n_layers) {
+  return WithExpertsAndContext(n_layers, 1'024);
 }
 
 int64_t NumDecided(const MemoryPlan& plan) {
@@ -85,12 +89,16 @@ int64_t NumDecided(const MemoryPlan& plan) {
 }
 
 // The message of the refusal.
-std::string ExpertRefusal(const ModelShape& shape, const LoadOptions& options,
-                          const DeviceProfile& profile = BareGpu()) {
+std::string RefusalOn(const DeviceProfile& profile, const ModelShape& shape,
+                      const LoadOptions& options) {
   const absl::Status status =
       Layout(shape, options, profile, kAmpleBytes).status();
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   return std::string(status.message());
+}
+
+std::string ExpertRefusal(const ModelShape& shape, const LoadOptions& options) {
+  return RefusalOn(BareGpu(), shape, options);
 }
 
 TEST(CpuExpertsPlanTest, TheFirstLayersWithExpertsGoToTheHost) {
@@ -187,7 +195,7 @@ TEST(CpuExpertsPlanTest, AModelWithoutExpertsHasNoneToMove) {
 TEST(CpuExpertsPlanTest, AreRefusedWhereTheyHaveNoMeaning) {
   for (const std::optional<int64_t> n : {std::optional<int64_t>(), {1}}) {
     LoadOptions options = WithCpuExperts(n);
-    EXPECT_THAT(ExpertRefusal(MoeShape(), options, CommittedCpuProfile()),
+    EXPECT_THAT(RefusalOn(CommittedCpuProfile(), MoeShape(), options),
                 HasSubstr("the device is the CPU"));
     const auto part = SliceLayers(MoeShape(), 0, 4);
     ASSERT_TRUE(part.ok());
@@ -253,10 +261,10 @@ TEST(CpuExpertsPlanTest, HostMemoryBoundsThemToo) {
 TEST(CpuExpertsPlanTest, ExpertsMoveForContextUpToAPointThenItTakesWhatIsLeft) {
   const ModelShape shape = MoeShape();
   const auto bytes = [&](int64_t n, int64_t n_ctx) {
-    return ExpertPlanOf(shape, WithCpuExperts(n, n_ctx), kAmpleBytes)
+    return ExpertPlanOf(shape, WithExpertsAndContext(n, n_ctx), kAmpleBytes)
         .total_bytes;
   };
-  const LoadOptions solved = WithCpuExperts(std::nullopt, std::nullopt);
+  const LoadOptions solved = WithExpertsAndContext(std::nullopt, std::nullopt);
   const int64_t floor = kContextBeforeExperts;
   const MemoryPlan exact = ExpertPlanOf(shape, solved, bytes(3, floor));
   EXPECT_EQ(NumDecided(exact), 3);

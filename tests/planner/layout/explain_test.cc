@@ -18,12 +18,16 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-MemoryPlan PlanOf(const ModelShape& shape, const LoadOptions& options,
-                  int64_t budget,
-                  const DeviceProfile& profile = CommittedCpuProfile()) {
+MemoryPlan PlanOn(const DeviceProfile& profile, const ModelShape& shape,
+                  const LoadOptions& options, int64_t budget) {
   auto plan = Layout(shape, options, profile, budget);
   EXPECT_TRUE(plan.ok()) << plan.status();
   return plan.ok() ? *std::move(plan) : MemoryPlan{};
+}
+
+MemoryPlan PlanOf(const ModelShape& shape, const LoadOptions& options,
+                  int64_t budget) {
+  return PlanOn(CommittedCpuProfile(), shape, options, budget);
 }
 
 DeviceProfile Gpu() {
@@ -103,12 +107,12 @@ TEST(MarginalBytesTest, OfReserveFirstPoliciesCountTokens) {
 // Every suggestion, applied, does what it says.
 void CheckLonger(const ModelShape& shape, const LoadOptions& options,
                  int64_t budget, const DeviceProfile& profile) {
-  const MemoryPlan plan = PlanOf(shape, options, budget, profile);
+  const MemoryPlan plan = PlanOn(profile, shape, options, budget);
   ASSERT_EQ(plan.context_limit, ContextLimit::kMemory);
   ASSERT_FALSE(plan.suggestions.empty());
   for (const Suggestion& suggestion : plan.suggestions) {
     const LoadOptions changed = Changed(options, suggestion.change);
-    EXPECT_EQ(PlanOf(shape, changed, budget, profile).n_ctx, suggestion.n_ctx);
+    EXPECT_EQ(PlanOn(profile, shape, changed, budget).n_ctx, suggestion.n_ctx);
     EXPECT_GT(suggestion.n_ctx, plan.n_ctx);
     EXPECT_GE(suggestion.saves_bytes, 0);
   }
@@ -123,7 +127,7 @@ TEST(SuggestionsTest, OfALongerContextHold) {
   LoadOptions short_context;
   short_context.n_ctx = 2'048;
   const int64_t budget =
-      PlanOf(Sparse(), short_context, kGiB, Gpu()).total_bytes;
+      PlanOn(Gpu(), Sparse(), short_context, kGiB).total_bytes;
   CheckLonger(Sparse(), {}, budget, Gpu());
 }
 
@@ -201,8 +205,8 @@ TEST(SuggestionsTest, NameAFileBesideOtherChangesWhereNoneIsEnough) {
 TEST(SuggestionsTest, NameWeightsThatTheHostCouldKeep) {
   LoadOptions options;
   options.n_ctx = 1'024;
-  const int64_t needed = PlanOf(Sparse(), options, kGiB, Gpu()).total_bytes;
-  const MemoryPlan plan = PlanOf(Sparse(), options, needed - 16 * kMiB, Gpu());
+  const int64_t needed = PlanOn(Gpu(), Sparse(), options, kGiB).total_bytes;
+  const MemoryPlan plan = PlanOn(Gpu(), Sparse(), options, needed - 16 * kMiB);
   EXPECT_FALSE(plan.fits);
   const auto suggests = [&](const Change& change) {
     return std::any_of(plan.suggestions.begin(), plan.suggestions.end(),
@@ -221,9 +225,9 @@ TEST(SuggestionsTest, NameWeightsThatTheHostCouldKeep) {
 TEST(HostWeightsTest, LieOnTheHostAndNotInTheTotal) {
   LoadOptions options;
   options.n_ctx = 1'024;
-  const MemoryPlan all = PlanOf(Sparse(), options, kGiB, Gpu());
+  const MemoryPlan all = PlanOn(Gpu(), Sparse(), options, kGiB);
   options.engine.host_weights = {.experts = true, .per_layer_embeddings = true};
-  const MemoryPlan some = PlanOf(Sparse(), options, kGiB, Gpu());
+  const MemoryPlan some = PlanOn(Gpu(), Sparse(), options, kGiB);
   const Region* host = some.FindRegion("weights_host");
   ASSERT_NE(host, nullptr);
   EXPECT_TRUE(host->on_host);
@@ -233,15 +237,15 @@ TEST(HostWeightsTest, LieOnTheHostAndNotInTheTotal) {
                          [](const auto& w) { return w.offset == -1; }),
             some.weights.end());
   options.engine.host_budget_bytes = some.host_bytes;
-  EXPECT_TRUE(PlanOf(Sparse(), options, kGiB, Gpu()).fits);
+  EXPECT_TRUE(PlanOn(Gpu(), Sparse(), options, kGiB).fits);
   options.engine.host_budget_bytes = some.host_bytes - 1;
-  const MemoryPlan tight = PlanOf(Sparse(), options, kGiB, Gpu());
+  const MemoryPlan tight = PlanOn(Gpu(), Sparse(), options, kGiB);
   EXPECT_FALSE(tight.fits);
   EXPECT_EQ(tight.missing_bytes, 1);
   // Where the device is the host nothing is apart.
   EXPECT_EQ(PlanOf(Sparse(), options, kGiB).host_bytes, 0);
   options.engine.policy = ReservePolicy::kDense;
-  EXPECT_NE(PlanOf(Sparse(), options, kGiB, Gpu()).FindRegion("weights_host"),
+  EXPECT_NE(PlanOn(Gpu(), Sparse(), options, kGiB).FindRegion("weights_host"),
             nullptr);
 }
 
@@ -265,8 +269,8 @@ TEST(HostTablesTest, LeaveTheArenaAndNothingElseChanges) {
   options.n_ctx = 1'024;
   const ModelShape shape = Sparse();
   for (const DeviceProfile& profile : {CommittedCpuProfile(), Gpu()}) {
-    const MemoryPlan all = PlanOf(shape, options, kGiB, profile);
-    const MemoryPlan some = PlanOf(shape, WithTablesOnHost(), kGiB, profile);
+    const MemoryPlan all = PlanOn(profile, shape, options, kGiB);
+    const MemoryPlan some = PlanOn(profile, shape, WithTablesOnHost(), kGiB);
     const int64_t bytes = TableBytes(shape);
     EXPECT_EQ(bytes, 10'000 * 4 * 64 * 2);
     EXPECT_EQ(some.mapped_bytes, bytes);
@@ -304,9 +308,9 @@ TEST(HostTablesTest, AreNotTheTableThatMakesLogits) {
 
 TEST(HostTablesTest, TakeNoneOfADevicesBudget) {
   LoadOptions options = WithTablesOnHost();
-  const int64_t budget = PlanOf(Sparse(), options, kGiB, Gpu()).total_bytes;
+  const int64_t budget = PlanOn(Gpu(), Sparse(), options, kGiB).total_bytes;
   options.n_ctx = std::nullopt;
-  EXPECT_GE(PlanOf(Sparse(), options, budget, Gpu()).n_ctx, 1'024);
+  EXPECT_GE(PlanOn(Gpu(), Sparse(), options, budget).n_ctx, 1'024);
   // They take some of the host's.
   const MemoryPlan solved = PlanOf(Sparse(), options, budget);
   EXPECT_LE(solved.total_bytes + solved.mapped_bytes, budget);
@@ -368,7 +372,7 @@ TEST(MappedWeightsTest, OnlyACpuReadsThem) {
   LoadOptions options = Mapped();
   options.n_ctx = 512;
   EXPECT_TRUE(PlanOf(Smollm2(), options, 8 * kGiB).not_runnable.empty());
-  EXPECT_THAT(PlanOf(Smollm2(), options, 8 * kGiB, Gpu()).not_runnable,
+  EXPECT_THAT(PlanOn(Gpu(), Smollm2(), options, 8 * kGiB).not_runnable,
               Contains(HasSubstr("cannot read weights in a mapped file")));
 }
 

@@ -18,13 +18,17 @@
 namespace plimsoll::planner {
 namespace {
 
-ModelShape Shape(int64_t n_layers, int64_t n_kv_heads, int64_t head_dim,
-                 int64_t window = 0) {
+ModelShape Shape(int64_t n_layers, int64_t n_kv_heads, int64_t head_dim) {
   ModelShape shape = {};
   shape.n_layers = n_layers;
   for (int64_t il = 0; il < n_layers; ++il) {
-    shape.layers.push_back({n_kv_heads, head_dim, 1, window, il});
+    shape.layers.push_back({n_kv_heads, head_dim, 1, 0, il});
   }
+  return shape;
+}
+
+ModelShape WithWindow(ModelShape shape, int64_t window) {
+  for (auto& layer : shape.layers) layer.window = window;
   return shape;
 }
 
@@ -66,7 +70,7 @@ TEST(KvCacheBytesTest, AWindowHasARingOnlyIfTheContextIsLonger) {
 
 TEST(KvCacheBytesTest, RingsHaveExactlyTheirWindow) {
   const auto kv = KvCacheBytes(
-      Shape(2, 1, 16, 100),
+      WithWindow(Shape(2, 1, 16), 100),
       {.n_ctx = 4'096, .n_slots = 3, .n_idle = 2, .v_type = DType::kF32});
   ASSERT_TRUE(kv.ok());
   EXPECT_EQ(kv->full_bytes, 0);
@@ -99,7 +103,8 @@ TEST(KvCacheBytesTest, RejectsCountsThatMakeNoSense) {
     EXPECT_TRUE(absl::IsInvalidArgument(bytes(Shape(1, 1, bad), 1, 1, 0)));
   }
   EXPECT_TRUE(absl::IsInvalidArgument(bytes(shape, 1, 1, -1)));
-  EXPECT_TRUE(absl::IsInvalidArgument(bytes(Shape(1, 1, 16, -1), 1, 1, 0)));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(bytes(WithWindow(Shape(1, 1, 16), -1), 1, 1, 0)));
 }
 
 TEST(KvCacheBytesTest, RejectsPartsOfABlock) {
@@ -111,7 +116,7 @@ TEST(KvCacheBytesTest, RejectsPartsOfABlock) {
 TEST(KvCacheBytesTest, ReportsOverflow) {
   const auto bytes = [](int64_t n_ctx, int64_t slots, int64_t idle,
                         int64_t window) {
-    return KvCacheBytes(Shape(2, 1, 16, window),
+    return KvCacheBytes(WithWindow(Shape(2, 1, 16), window),
                         {.n_ctx = n_ctx, .n_slots = slots, .n_idle = idle})
         .status();
   };
@@ -121,16 +126,21 @@ TEST(KvCacheBytesTest, ReportsOverflow) {
   EXPECT_TRUE(absl::IsOutOfRange(bytes(int64_t{1} << 60, 1, 0, 0)));
 }
 
-int64_t BytesBy(const ModelShape& shape, const KvRules& rules, int64_t n_ctx,
-                int64_t n_slots = 1) {
+int64_t BytesOfSlots(int64_t n_slots, const ModelShape& shape,
+                     const KvRules& rules, int64_t n_ctx) {
   const auto kv =
       KvCacheBytes(shape, {.n_ctx = n_ctx, .n_slots = n_slots, .rules = rules});
   EXPECT_TRUE(kv.ok()) << kv.status();
   return kv.ok() ? kv->full_bytes + kv->window_bytes : -1;
 }
 
+int64_t BytesBy(const ModelShape& shape, const KvRules& rules, int64_t n_ctx) {
+  return BytesOfSlots(1, shape, rules, n_ctx);
+}
+
 TEST(KvRulesTest, RingsMayBeLongerThanTheirWindow) {
-  const ModelShape shape = Shape(1, 1, 16, 100);  // 64 bytes a token
+  const ModelShape shape =
+      WithWindow(Shape(1, 1, 16), 100);  // 64 bytes a token
   const KvRules plus = {.ring = RingRule::kWindowPlusTokens, .ring_tokens = 28};
   EXPECT_EQ(BytesBy(shape, plus, 4'096), 128 * 64);
   EXPECT_EQ(BytesBy(shape, plus, 64), 64 * 64);  // no more than the context
@@ -146,8 +156,8 @@ TEST(KvRulesTest, ContextsMayBeCountedInTokens) {
   const KvRules tokens = {.has_pages = false};
   EXPECT_EQ(BytesBy(Shape(1, 1, 16), tokens, 1), 64);
   EXPECT_EQ(BytesBy(Shape(1, 1, 16), tokens, 65), 65 * 64);
-  EXPECT_EQ(BytesBy(Shape(1, 1, 16, 100), tokens, 99), 99 * 64);
-  EXPECT_EQ(BytesBy(Shape(1, 1, 16, 100), tokens, 101), 100 * 64);
+  EXPECT_EQ(BytesBy(WithWindow(Shape(1, 1, 16), 100), tokens, 99), 99 * 64);
+  EXPECT_EQ(BytesBy(WithWindow(Shape(1, 1, 16), 100), tokens, 101), 100 * 64);
 }
 
 TEST(KvRulesTest, WithoutFlashAttentionValuesAreAsWideAsTheWidest) {
@@ -162,7 +172,7 @@ TEST(KvRulesTest, EveryLayersKeysAndValuesAreRoundedApart) {
   const KvRules pow2 = {.has_pages = false,
                         .allocation = AllocationRule::kPow2};
   EXPECT_EQ(BytesBy(Shape(3, 1, 16), pow2, 100), 3 * 2 * 4'096);
-  EXPECT_EQ(BytesBy(Shape(3, 1, 16), pow2, 100, 2), 3 * 2 * 8'192);
+  EXPECT_EQ(BytesOfSlots(2, Shape(3, 1, 16), pow2, 100), 3 * 2 * 8'192);
   const KvRules granular = {.allocation = AllocationRule::kGranularity,
                             .granularity_bytes = 10'000};
   EXPECT_EQ(BytesBy(Shape(3, 1, 16), granular, 64), 3 * 2 * 10'000);
@@ -170,7 +180,7 @@ TEST(KvRulesTest, EveryLayersKeysAndValuesAreRoundedApart) {
 
 TEST(KvRulesTest, WhatDoesNotFitIsReported) {
   const auto status = [](const KvRules& rules, int64_t n_ctx) {
-    return KvCacheBytes(Shape(1, 1, 16, 100),
+    return KvCacheBytes(WithWindow(Shape(1, 1, 16), 100),
                         {.n_ctx = n_ctx, .n_slots = 1, .rules = rules})
         .status();
   };

@@ -17,11 +17,16 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-MemoryPlan PlanOf(const ModelShape& shape, const LoadOptions& options,
-                  int64_t budget = 64 * kGiB) {
+MemoryPlan PlanWithin(int64_t budget, const ModelShape& shape,
+                      const LoadOptions& options) {
   auto plan = Layout(shape, options, CommittedCpuProfile(), budget);
   EXPECT_TRUE(plan.ok()) << plan.status();
   return plan.ok() ? *std::move(plan) : MemoryPlan{};
+}
+
+// The plan where everything fits.
+MemoryPlan PlanOf(const ModelShape& shape, const LoadOptions& options) {
+  return PlanWithin(64 * kGiB, shape, options);
 }
 
 LoadOptions Context(int64_t n_ctx) {
@@ -178,7 +183,7 @@ TEST(MemoryPlanTest, ParkedContextsAreGivenUpFirst) {
   LoadOptions options = Context(4'000);
   const int64_t budget = PlanOf(Smollm2(), options).total_bytes;
   options.n_parked = 1;
-  const MemoryPlan lacks = PlanOf(Smollm2(), options, budget);
+  const MemoryPlan lacks = PlanWithin(budget, Smollm2(), options);
   EXPECT_FALSE(lacks.fits);
   ASSERT_FALSE(lacks.suggestions.empty());
   EXPECT_EQ(lacks.suggestions[0].change, Change{.n_parked = 0});
@@ -189,13 +194,13 @@ TEST(MemoryPlanTest, ParkedContextsAreGivenUpFirst) {
   LoadOptions least = Context(16);
   least.n_ubatch = 16;
   const MemoryPlan all =
-      PlanOf(Smollm2(), options, PlanOf(Smollm2(), least).total_bytes);
+      PlanWithin(PlanOf(Smollm2(), least).total_bytes, Smollm2(), options);
   ASSERT_FALSE(all.suggestions.empty());
   EXPECT_EQ(all.suggestions[0].change.n_parked, 0);
   // It is also suggested where it makes the context longer.
   options = {};
   options.n_parked = 1;
-  const MemoryPlan solved = PlanOf(Smollm2(), options, budget);
+  const MemoryPlan solved = PlanWithin(budget, Smollm2(), options);
   ASSERT_FALSE(solved.suggestions.empty());
   EXPECT_EQ(solved.suggestions[0].change, Change{.n_parked = 0});
   EXPECT_GT(solved.suggestions[0].n_ctx, solved.n_ctx);
@@ -242,19 +247,19 @@ TEST(MemoryPlanTest, WeightsLieInTheirStorageRuleOneAfterAnother) {
 TEST(MemoryPlanTest, AnElementTypeTheDeviceCannotRunIsNamed) {
   ModelShape shape = Smollm2();
   shape.weights[3].dtype = DType::kQ8_1;
-  const MemoryPlan plan = PlanOf(shape, {}, kGiB);
+  const MemoryPlan plan = PlanWithin(kGiB, shape, {});
   EXPECT_THAT(plan.not_runnable,
               ElementsAre(HasSubstr("tensor \"w3\" is of type q8_1")));
   LoadOptions options;
   for (const DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0,
                            DType::kQ5_1, DType::kQ4_0}) {
     options.k_type = options.v_type = type;
-    EXPECT_THAT(PlanOf(Smollm2(), options, kGiB).not_runnable, IsEmpty())
+    EXPECT_THAT(PlanWithin(kGiB, Smollm2(), options).not_runnable, IsEmpty())
         << DTypeName(type);
   }
   options.k_type = DType::kQ5_0;
   options.v_type = DType::kQ4_1;
-  EXPECT_THAT(PlanOf(Smollm2(), options, kGiB).not_runnable,
+  EXPECT_THAT(PlanWithin(kGiB, Smollm2(), options).not_runnable,
               ElementsAre(HasSubstr("type q5_0"), HasSubstr("type q4_1")));
 }
 
@@ -295,13 +300,13 @@ TEST(MemoryPlanTest, OmittedContextIsSolvedUpToTheTrainedOne) {
 }
 
 TEST(MemoryPlanTest, TheSolvedContextIsTheLargestThatFits) {
-  const MemoryPlan plan = PlanOf(Smollm2(), {}, 300 * kMiB);
+  const MemoryPlan plan = PlanWithin(300 * kMiB, Smollm2(), {});
   EXPECT_TRUE(plan.fits);
   EXPECT_EQ(plan.context_limit, ContextLimit::kMemory);
   EXPECT_EQ(plan.n_ctx % 64, 0);
-  EXPECT_TRUE(PlanOf(Smollm2(), Context(plan.n_ctx), 300 * kMiB).fits);
+  EXPECT_TRUE(PlanWithin(300 * kMiB, Smollm2(), Context(plan.n_ctx)).fits);
   const MemoryPlan next =
-      PlanOf(Smollm2(), Context(plan.n_ctx + 64), 300 * kMiB);
+      PlanWithin(300 * kMiB, Smollm2(), Context(plan.n_ctx + 64));
   EXPECT_FALSE(next.fits);
   EXPECT_THAT(plan.n_ctx_reason, HasSubstr("one page more needs " +
                                            WithThousands(next.total_bytes)));
@@ -309,7 +314,7 @@ TEST(MemoryPlanTest, TheSolvedContextIsTheLargestThatFits) {
 }
 
 TEST(MemoryPlanTest, WhereNotEvenTheSmallestContextFitsNCtxIsZero) {
-  const MemoryPlan plan = PlanOf(Smollm2(), {}, 10 * kMiB);
+  const MemoryPlan plan = PlanWithin(10 * kMiB, Smollm2(), {});
   EXPECT_EQ(plan.n_ctx, 0);
   EXPECT_FALSE(plan.fits);
   EXPECT_EQ(plan.missing_bytes, plan.total_bytes - 10 * kMiB);
@@ -322,20 +327,21 @@ TEST(MemoryPlanTest, EverySuggestionFits) {
   options.n_slots = 4;
   options.k_type = options.v_type = DType::kF32;
   const int64_t budget = 500 * kMiB;
-  const MemoryPlan plan = PlanOf(Smollm2(), options, budget);
+  const MemoryPlan plan = PlanWithin(budget, Smollm2(), options);
   ASSERT_FALSE(plan.fits);
   EXPECT_EQ(plan.missing_bytes, plan.total_bytes - budget);
   ASSERT_FALSE(plan.suggestions.empty());
   for (const Suggestion& suggestion : plan.suggestions) {
     EXPECT_GE(suggestion.saves_bytes, plan.missing_bytes);
     EXPECT_TRUE(
-        PlanOf(Smollm2(), Changed(options, suggestion.change), budget).fits);
+        PlanWithin(budget, Smollm2(), Changed(options, suggestion.change))
+            .fits);
   }
   const Change last = plan.suggestions.back().change;
   ASSERT_TRUE(last.n_ctx);
   LoadOptions changed = options;
   changed.n_ctx = *last.n_ctx + 64;
-  EXPECT_FALSE(PlanOf(Smollm2(), changed, budget).fits);
+  EXPECT_FALSE(PlanWithin(budget, Smollm2(), changed).fits);
 }
 
 TEST(MemoryPlanTest, SuggestionsComeCheapestFirst) {
@@ -343,7 +349,7 @@ TEST(MemoryPlanTest, SuggestionsComeCheapestFirst) {
   options.n_slots = 2;
   options.k_type = options.v_type = DType::kF32;
   const int64_t need = PlanOf(Smollm2(), options).total_bytes;
-  const MemoryPlan plan = PlanOf(Smollm2(), options, need - 1);
+  const MemoryPlan plan = PlanWithin(need - 1, Smollm2(), options);
   std::vector<Change> changes;
   for (const Suggestion& s : plan.suggestions) changes.push_back(s.change);
   EXPECT_THAT(
@@ -362,7 +368,7 @@ TEST(MemoryPlanTest, ReductionsAreCombinedWhereNoneIsEnough) {
   LoadOptions least = Context(16);
   least.n_ubatch = 16;
   const int64_t budget = PlanOf(Smollm2(), least).total_bytes;
-  const MemoryPlan plan = PlanOf(Smollm2(), options, budget);
+  const MemoryPlan plan = PlanWithin(budget, Smollm2(), options);
   ASSERT_EQ(plan.suggestions.size(), 1u);
   EXPECT_EQ(plan.suggestions[0].change,
             (Change{.n_ubatch = 16,

@@ -15,8 +15,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-GgufHeader HeaderOf(std::map<std::string, int64_t> numbers,
-                    std::map<std::string, bool> flags = {}) {
+GgufHeader WithFlags(const std::map<std::string, bool>& flags,
+                     const std::map<std::string, int64_t>& numbers) {
   GgufHeader header = {};
   header.metadata["general.architecture"] = {GgufType::kString,
                                              std::string("clip")};
@@ -31,6 +31,10 @@ GgufHeader HeaderOf(std::map<std::string, int64_t> numbers,
   header.tensors.push_back({"v.a", DType::kF16, 1, {8, 1, 1, 1}, 0, 16});
   header.tensors.push_back({"mm.b", DType::kF32, 1, {8, 1, 1, 1}, 32, 32});
   return header;
+}
+
+GgufHeader HeaderOf(const std::map<std::string, int64_t>& numbers) {
+  return WithFlags({}, numbers);
 }
 
 // 4 tokens of width 8, 2 heads, an FFN of width 16.
@@ -59,21 +63,22 @@ TEST(ProjectorTest, HasTheLargerOfImageAndSound) {
   numbers["audio.feed_forward_length"] = 16;
   numbers["audio.attention.head_count"] = 2;
   const int64_t sound = 4 * 1'500 * (2 * 8 + (3 * 8 + 2 * 1'500));
-  EXPECT_EQ(ProjectorFromGguf(HeaderOf(numbers, {{"has_audio_encoder", true}}))
+  EXPECT_EQ(ProjectorFromGguf(WithFlags({{"has_audio_encoder", true}}, numbers))
                 ->workspace,
             sound);
-  EXPECT_LT(ProjectorFromGguf(HeaderOf(numbers, {{"has_audio_encoder", false}}))
-                ->workspace,
-            sound);
+  EXPECT_LT(
+      ProjectorFromGguf(WithFlags({{"has_audio_encoder", false}}, numbers))
+          ->workspace,
+      sound);
   // Sound alone needs no numbers of images.
   for (const char* key : {"image_size", "patch_size"}) {
     numbers.erase(std::string("vision.") + key);
   }
-  EXPECT_EQ(
-      ProjectorFromGguf(HeaderOf(numbers, {{"has_audio_encoder", true},
-                                           {"has_vision_encoder", false}}))
-          ->workspace,
-      sound);
+  EXPECT_EQ(ProjectorFromGguf(WithFlags({{"has_audio_encoder", true},
+                                         {"has_vision_encoder", false}},
+                                        numbers))
+                ->workspace,
+            sound);
 }
 
 TEST(ProjectorTest, ErrorsNameTheKey) {
@@ -98,7 +103,7 @@ TEST(ProjectorTest, ErrorsNameTheKey) {
   }
   auto sound = Small();
   EXPECT_THAT(std::string(ProjectorFromGguf(
-                              HeaderOf(sound, {{"has_audio_encoder", true}}))
+                              WithFlags({{"has_audio_encoder", true}}, sound))
                               .status()
                               .message()),
               HasSubstr("clip.audio.embedding_length"));

@@ -18,21 +18,23 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-RuntimeProfile Seen(int64_t bytes, const RuntimeLoad& load = {}) {
+RuntimeProfile SeenWith(const RuntimeLoad& load, int64_t bytes) {
   return {.key = {.device = "cpu X", .driver = "Linux 6", .build = "1 abc"},
           .bytes = bytes,
           .load = load};
 }
 
-absl::Status Check(const RuntimeProfile& profile,
-                   int64_t version = RuntimeProfile::kVersion) {
-  return CheckRuntimeProfile(version, profile, Seen(1).key);
+RuntimeProfile Seen(int64_t bytes) { return SeenWith({}, bytes); }
+
+absl::Status Check(const RuntimeProfile& profile) {
+  return CheckRuntimeProfile(RuntimeProfile::kVersion, profile, Seen(1).key);
 }
 
 TEST(RuntimeProfileTest, AnotherVersionOrKeyIsRefused) {
   EXPECT_TRUE(Check(Seen(kMiB)).ok());
   for (const int64_t version : {0, 1, 3}) {
-    const absl::Status status = Check(Seen(kMiB), version);
+    const absl::Status status =
+        CheckRuntimeProfile(version, Seen(kMiB), Seen(1).key);
     EXPECT_TRUE(absl::IsFailedPrecondition(status));
     EXPECT_THAT(std::string(status.message()), HasSubstr("version"));
   }
@@ -108,7 +110,7 @@ TEST(RuntimeProfileTest, FilesAreNamedByTheWholeKey) {
 TEST(RuntimeProfileTest, AMeasurementThatIsCoveredChangesNothing) {
   const RuntimeLoad load = {
       .n_threads = 2, .n_slots = 4, .n_rows = 512, .n_vocab = 49'152};
-  const RuntimeProfile kept = Seen(20 * kMiB, {.n_threads = 2});
+  const RuntimeProfile kept = SeenWith({.n_threads = 2}, 20 * kMiB);
   const int64_t planned = MeasuredRuntimeBytes(kept, load);
   const int64_t highest = planned - 512 * 1'024;
   for (const bool may_shrink : {false, true}) {
@@ -117,7 +119,7 @@ TEST(RuntimeProfileTest, AMeasurementThatIsCoveredChangesNothing) {
     }
   }
   // One byte more, and what was seen is kept.
-  const RuntimeProfile more = Seen(highest + 1, {.n_threads = 2});
+  const RuntimeProfile more = SeenWith({.n_threads = 2}, highest + 1);
   EXPECT_EQ(SettleRuntime(kept, more, load, false), more);
 }
 
@@ -169,7 +171,7 @@ TEST(RuntimeProfileTest, OfTwoLoadsEachFieldIsTheLarger) {
 }
 
 TEST(RuntimeProfileTest, WhatIsPlannedIsNeverBelowWhatWasSeen) {
-  const RuntimeProfile seen = Seen(21 * kMiB + 1, {.n_threads = 4});
+  const RuntimeProfile seen = SeenWith({.n_threads = 4}, 21 * kMiB + 1);
   for (const int64_t n_threads : {1, 4, 5, 64}) {
     const int64_t bytes = MeasuredRuntimeBytes(seen, {.n_threads = n_threads});
     EXPECT_GE(bytes, seen.bytes + kRuntimeSafetyBytes);
@@ -204,7 +206,7 @@ const std::vector<Observation>& Observations() {
 
 TEST(RuntimeProfileTest, ASmallWorkersFigureCoversALargerWorker) {
   // The smallest one, before it drew from a whole row.
-  const RuntimeProfile smallest = Seen(21'768'438, {.n_threads = 1});
+  const RuntimeProfile smallest = SeenWith({.n_threads = 1}, 21'768'438);
   for (const Observation& seen : Observations()) {
     const auto bytes = static_cast<int64_t>(seen.mib * kMiB);
     EXPECT_GE(MeasuredRuntimeBytes(smallest, seen.load), bytes);
@@ -248,7 +250,7 @@ TEST(RuntimeProfileTest, AProfileSaysWhereItsRuntimeComesFrom) {
   ApplyRuntime(nullptr, {.n_threads = 64}, profile);
   EXPECT_EQ(profile.runtime_basis, Basis::kEstimated);
   EXPECT_EQ(profile.runtime_bytes, EstimatedRuntimeBytes({.n_threads = 64}));
-  const RuntimeProfile seen = Seen(12'345'678, {.n_threads = 2});
+  const RuntimeProfile seen = SeenWith({.n_threads = 2}, 12'345'678);
   ApplyRuntime(&seen, {.n_threads = 2}, profile);
   EXPECT_EQ(profile.runtime_basis, Basis::kMeasured);
   EXPECT_EQ(profile.runtime_bytes, 16 * kMiB);

@@ -19,7 +19,8 @@ struct Purpose {
 class LeaseBookDevicesTest : public ::testing::Test {
  protected:
   // Returns who left for it.
-  std::string Register(const std::string& id, const std::string& by = "") {
+  std::string Register(const std::string& id) { return RegisterBy("", id); }
+  std::string RegisterBy(const std::string& by, const std::string& id) {
     const auto evicted = book_.RegisterDevice({id, kAll, 0, std::nullopt}, by);
     EXPECT_TRUE(evicted.ok()) << evicted.status();
     return evicted.value_or("?");
@@ -30,8 +31,10 @@ class LeaseBookDevicesTest : public ::testing::Test {
       ASSERT_EQ(Register(absl::StrCat(i)), "");
     }
   }
-  int64_t Reserve(const std::string& id, int64_t bytes,
-                  const Purpose& why = {}) {
+  int64_t Reserve(const std::string& id, int64_t bytes) {
+    return ReserveFor({}, id, bytes);
+  }
+  int64_t ReserveFor(const Purpose& why, const std::string& id, int64_t bytes) {
     const auto lease = book_.Reserve({absl::StrCat("r", ++n_requests_), id,
                                       why.device, "h", why.purpose, bytes, "p"},
                                      At(0));
@@ -39,12 +42,15 @@ class LeaseBookDevicesTest : public ::testing::Test {
     return lease->epoch;
   }
   // A load that fails for want of bytes.
-  void Fail(int64_t bytes, int64_t shortfall,
-            const std::string& purpose = "m") {
-    const int64_t epoch = Reserve("failing", bytes, {.purpose = purpose});
+  void Fail(int64_t bytes, int64_t shortfall) {
+    FailFor("m", bytes, shortfall);
+  }
+  void FailFor(const std::string& purpose, int64_t bytes, int64_t shortfall) {
+    const int64_t epoch = ReserveFor({.purpose = purpose}, "failing", bytes);
     ASSERT_TRUE(book_.Release("failing", epoch, shortfall).ok());
   }
-  int64_t Available(const std::string& purpose = "m") {
+  int64_t Available() { return AvailableFor("m"); }
+  int64_t AvailableFor(const std::string& purpose) {
     return *book_.AvailableBytes("d", purpose);
   }
 
@@ -66,7 +72,7 @@ TEST_F(LeaseBookDevicesTest, AtTheLimitTheLongestUnheardOfLeaves) {
 
 TEST_F(LeaseBookDevicesTest, ADeviceWithLeasesNeverLeaves) {
   Fill();
-  const int64_t epoch = Reserve("a", 1, {.device = "0"});
+  const int64_t epoch = ReserveFor({.device = "0"}, "a", 1);
   EXPECT_EQ(Register("more"), "1");
   ASSERT_TRUE(book_.Release("a", epoch).ok());
   EXPECT_EQ(Register("still more"), "0");
@@ -77,7 +83,7 @@ TEST_F(LeaseBookDevicesTest, ADeviceWithLeasesNeverLeaves) {
 TEST_F(LeaseBookDevicesTest, HeldDevicesUpToTheLimitAndNotPastIt) {
   Fill();
   for (int64_t i = 0; i < LeaseBook::kMaxDevices; ++i) {
-    Reserve(absl::StrCat("l", i), 1, {.device = absl::StrCat(i)});
+    ReserveFor({.device = absl::StrCat(i)}, absl::StrCat("l", i), 1);
   }
   const absl::Status full =
       book_.RegisterDevice({"more", 1, 0, std::nullopt}).status();
@@ -108,9 +114,9 @@ TEST_F(LeaseBookDevicesTest, LeavingMakesNoDeviceHealthy) {
   ASSERT_TRUE(book_.MarkUnhealthy("d", "broke it").ok());
   ASSERT_TRUE(book_.UnregisterDevice("d").ok());
   EXPECT_TRUE(book_.Devices().empty());
-  Register("d", "broke it");
+  RegisterBy("broke it", "d");
   EXPECT_FALSE(book_.IsHealthy("d"));
-  Register("d", "another");
+  RegisterBy("another", "d");
   EXPECT_TRUE(book_.IsHealthy("d"));
 }
 
@@ -119,7 +125,7 @@ TEST_F(LeaseBookDevicesTest, AShortfallIsKeptFreeForItsPurpose) {
   Fail(500, 100);
   Fail(500, 50);
   EXPECT_EQ(Available(), 850);
-  EXPECT_EQ(Available("other"), kAll);
+  EXPECT_EQ(AvailableFor("other"), kAll);
   const auto refused =
       book_.Reserve({"r", "a", "d", "h", "m", 851, "p"}, At(0));
   EXPECT_TRUE(absl::IsResourceExhausted(refused.status()));
@@ -142,8 +148,8 @@ TEST_F(LeaseBookDevicesTest, AShortfallIsAtMostItsLease) {
   Fail(1, -1);
   Fail(1, 0);
   EXPECT_EQ(Available(), kAll - 1);
-  Fail(1, 1, "");
-  EXPECT_EQ(Available(""), kAll);
+  FailFor("", 1, 1);
+  EXPECT_EQ(AvailableFor(""), kAll);
 }
 
 TEST_F(LeaseBookDevicesTest, ShortfallsUpToTheirShareAndNotPastIt) {
@@ -177,12 +183,12 @@ TEST_F(LeaseBookDevicesTest, LoadsThatSucceedTakeAShortfallBack) {
 TEST_F(LeaseBookDevicesTest, PurposesUpToTheirLimitAndNotPastIt) {
   Register("d");
   for (int64_t i = 0; i < LeaseBook::kMaxMarginsPerDevice; ++i) {
-    Fail(10, 10, absl::StrCat(i));
+    FailFor(absl::StrCat(i), 10, 10);
   }
-  Fail(10, 10, "more");
-  EXPECT_EQ(Available("more"), kAll);
-  Fail(10, 10, "1");
-  EXPECT_EQ(Available("1"), kAll - 20);
+  FailFor("more", 10, 10);
+  EXPECT_EQ(AvailableFor("more"), kAll);
+  FailFor("1", 10, 10);
+  EXPECT_EQ(AvailableFor("1"), kAll - 20);
 }
 
 TEST_F(LeaseBookDevicesTest, PoliciesChangeAndTakeNothingAway) {

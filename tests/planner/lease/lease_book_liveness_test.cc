@@ -18,16 +18,22 @@ class LeaseBookLivenessTest : public ::testing::Test {
       EXPECT_TRUE(book_.RegisterDevice({device, kWhole, 0, std::nullopt}).ok());
     }
   }
-  int64_t Reserve(const std::string& id, int64_t bytes, const std::string& by,
-                  const std::string& device = "d") {
+  int64_t Reserve(const std::string& id, int64_t bytes, const std::string& by) {
+    return ReserveOn("d", id, bytes, by);
+  }
+  int64_t ReserveOn(const std::string& device, const std::string& id,
+                    int64_t bytes, const std::string& by) {
     const auto lease = book_.Reserve(
         {absl::StrCat("r", id), id, device, "h", "m", bytes, by}, At(0));
     EXPECT_TRUE(lease.ok()) << lease.status();
     return lease->epoch;
   }
-  int64_t Load(const std::string& id, int64_t bytes, const std::string& by,
-               const std::string& device = "d") {
-    const int64_t epoch = Reserve(id, bytes, by, device);
+  int64_t Load(const std::string& id, int64_t bytes, const std::string& by) {
+    return LoadOn("d", id, bytes, by);
+  }
+  int64_t LoadOn(const std::string& device, const std::string& id,
+                 int64_t bytes, const std::string& by) {
+    const int64_t epoch = ReserveOn(device, id, bytes, by);
     EXPECT_TRUE(book_.Confirm(id, epoch, bytes, At(0)).ok());
     return epoch;
   }
@@ -44,11 +50,15 @@ class LeaseBookLivenessTest : public ::testing::Test {
                         .epoch = epoch},
                        At(now));
   }
-  void SetLive(const std::string& process, bool is_live, double now = 0) {
-    EXPECT_TRUE(book_.SetProcessLive(process, is_live, At(now)).ok());
+  void Watch(const std::string& process, double now) {
+    EXPECT_TRUE(book_.SetProcessLive(process, true, At(now)).ok());
+  }
+  void EndWatch(const std::string& process, double now) {
+    EXPECT_TRUE(book_.SetProcessLive(process, false, At(now)).ok());
   }
   // What is held after a reading by which nothing is used.
-  int64_t HeldAfterReading(double now, const std::string& device = "d") {
+  int64_t HeldAfterReading(double now) { return HeldOnAfterReading("d", now); }
+  int64_t HeldOnAfterReading(const std::string& device, double now) {
     EXPECT_TRUE(book_.ReadFree(device, kWhole, "", At(now)).ok());
     return *book_.HeldBytes(device);
   }
@@ -57,7 +67,7 @@ class LeaseBookLivenessTest : public ::testing::Test {
 };
 
 TEST_F(LeaseBookLivenessTest, NoReadingEndsAReservationOfALiveProcess) {
-  SetLive("p", true);
+  Watch("p", 0);
   const int64_t epoch = Reserve("a", 300, "p");
   EXPECT_EQ(HeldAfterReading(1'000'000), 300);
   EXPECT_EQ(*book_.AvailableBytes("d"), kWhole - 300);
@@ -66,7 +76,7 @@ TEST_F(LeaseBookLivenessTest, NoReadingEndsAReservationOfALiveProcess) {
 }
 
 TEST_F(LeaseBookLivenessTest, NoReadingEndsALoadOfALiveProcess) {
-  SetLive("p", true);
+  Watch("p", 0);
   Load("a", 300, "p");
   EXPECT_EQ(HeldAfterReading(1'000'000), 300);
   ASSERT_TRUE(book_.RegisterDevice({"d", kWhole, 0, kWhole}).ok());
@@ -75,16 +85,16 @@ TEST_F(LeaseBookLivenessTest, NoReadingEndsALoadOfALiveProcess) {
 
 TEST_F(LeaseBookLivenessTest, AllLeasesOfAProcessOnAllDevices) {
   Load("a", 100, "p");
-  SetLive("p", true);
+  Watch("p", 0);
   Reserve("b", 200, "p");
-  Load("c", 300, "p", "e");
+  LoadOn("e", "c", 300, "p");
   Load("x", 400, "q");
   EXPECT_EQ(HeldAfterReading(100), 300);
-  EXPECT_EQ(HeldAfterReading(100, "e"), 300);
+  EXPECT_EQ(HeldOnAfterReading("e", 100), 300);
 }
 
 TEST_F(LeaseBookLivenessTest, DeathIsTheProof) {
-  SetLive("p", true);
+  Watch("p", 0);
   Load("a", 300, "p");
   book_.Expire(At(100));
   EXPECT_EQ(book_.ProcessDied("p"), 300);
@@ -94,39 +104,39 @@ TEST_F(LeaseBookLivenessTest, DeathIsTheProof) {
 }
 
 TEST_F(LeaseBookLivenessTest, AnEndOfTheWatchAsksForFreshReadings) {
-  SetLive("p", true);
+  Watch("p", 0);
   Load("a", 100, "p");
   Reserve("b", 200, "p");
   EXPECT_EQ(HeldAfterReading(100), 300);
-  SetLive("p", false, 100);
+  EndWatch("p", 100);
   EXPECT_EQ(HeldAfterReading(104.999), 300);
   EXPECT_EQ(HeldAfterReading(105), 0);
 }
 
 TEST_F(LeaseBookLivenessTest, AnEndOfTheWatchBeforeTheLeaseExpires) {
-  SetLive("p", true);
+  Watch("p", 0);
   Load("a", 100, "p");
   Reserve("b", 200, "p");
   Load("c", 300, "q");
-  SetLive("p", false, 7);
+  EndWatch("p", 7);
   EXPECT_EQ(HeldAfterReading(11.999), 300);
   EXPECT_EQ(HeldAfterReading(12), 200);
   EXPECT_EQ(HeldAfterReading(15), 0);
 }
 
 TEST_F(LeaseBookLivenessTest, AWatchThatComesBackCounts) {
-  SetLive("p", true);
+  Watch("p", 0);
   Load("a", 100, "p");
   book_.Expire(At(100));
-  SetLive("p", false, 100);
-  SetLive("p", true, 101);
+  EndWatch("p", 100);
+  Watch("p", 101);
   EXPECT_EQ(HeldAfterReading(200), 100);
 }
 
 TEST_F(LeaseBookLivenessTest, AnEndOfNoWatchChangesNothing) {
   Load("a", 100, "p");
   book_.Expire(At(100));
-  SetLive("p", false, 100);
+  EndWatch("p", 100);
   EXPECT_EQ(HeldAfterReading(100), 0);
 }
 
@@ -145,7 +155,7 @@ TEST_F(LeaseBookLivenessTest, ARenewalSpeaksForAllLeasesOfItsProcess) {
 
 TEST_F(LeaseBookLivenessTest, GrantsConfirmationsAndClaimsAreSignsOfLifeToo) {
   Load("a", 100, "p");
-  const int64_t b = Reserve("b", 1, "p", "e");
+  const int64_t b = ReserveOn("e", "b", 1, "p");
   ASSERT_TRUE(book_.Confirm("b", b, 1, At(9)).ok());
   EXPECT_EQ(HeldAfterReading(18.5), 100);
   ASSERT_TRUE(book_.Reserve({"rc", "c", "e", "h", "m", 1, "p"}, At(18.5)).ok());
@@ -240,7 +250,7 @@ TEST_F(LeaseBookLivenessTest, WhatIsTakenInAgainIsNotForgotten) {
   ASSERT_TRUE(Present("a", a, 300, "p", 60).ok());
   for (int64_t i = 0; i < LeaseBook::kMaxRememberedRequests; ++i) {
     const std::string id = absl::StrCat(i);
-    ASSERT_TRUE(book_.Release(id, Reserve(id, 1, "q", "e")).ok());
+    ASSERT_TRUE(book_.Release(id, ReserveOn("e", id, 1, "q")).ok());
   }
   EXPECT_TRUE(book_.Renew("a", a, At(61)).ok());
   EXPECT_EQ(*book_.HeldBytes("d"), 300);
@@ -277,10 +287,10 @@ TEST_F(LeaseBookLivenessTest, WhoHasNoNameIsNotOneProcess) {
 
 TEST_F(LeaseBookLivenessTest, AProcessHoldsLeasesFromTheFirstToTheLast) {
   EXPECT_FALSE(book_.HoldsLeases("p"));
-  SetLive("p", true);
+  Watch("p", 0);
   EXPECT_FALSE(book_.HoldsLeases("p")) << "to live is not to hold";
   const int64_t a = Reserve("a", 100, "p");
-  const int64_t b = Load("b", 100, "p", "e");
+  const int64_t b = LoadOn("e", "b", 100, "p");
   EXPECT_TRUE(book_.HoldsLeases("p"));
   EXPECT_FALSE(book_.HoldsLeases("q"));
   EXPECT_TRUE(book_.Release("a", a).ok());
@@ -304,17 +314,17 @@ TEST_F(LeaseBookLivenessTest, AfterAReadingOrADeathNothingIsHeld) {
 
 TEST_F(LeaseBookLivenessTest, ProcessesUpToTheirLimitAndNotPastIt) {
   const std::string longest(LeaseBook::kMaxIdBytes, 'p');
-  SetLive(longest, true);
+  Watch(longest, 0);
   EXPECT_TRUE(absl::IsInvalidArgument(
       book_.SetProcessLive(longest + "p", true, At(0))));
   for (int64_t i = 1; i < LeaseBook::kMaxLiveProcesses; ++i) {
-    SetLive(absl::StrCat(i), true);
+    Watch(absl::StrCat(i), 0);
   }
   EXPECT_TRUE(
       absl::IsResourceExhausted(book_.SetProcessLive("more", true, At(0))));
-  SetLive("1", true);
+  Watch("1", 0);
   EXPECT_EQ(book_.ProcessDied("1"), 0);
-  SetLive("more", true);
+  Watch("more", 0);
 }
 
 TEST_F(LeaseBookLivenessTest, TimesAreAsGiven) {
@@ -354,10 +364,10 @@ TEST_F(LeaseBookLivenessTest, ForceFreesWhatAWholeTimeToLiveWasSilent) {
 
 TEST_F(LeaseBookLivenessTest, ForceFreesNothingOfAProcessThatIsSeenToLive) {
   Load("a", 600, "p");
-  SetLive("p", true);
+  Watch("p", 0);
   EXPECT_TRUE(
       absl::IsFailedPrecondition(book_.ForceRelease("a", At(1'000)).status()));
-  SetLive("p", false, 1'000);
+  EndWatch("p", 1'000);
   EXPECT_TRUE(book_.ForceRelease("a", At(2'000)).ok());
 }
 
@@ -402,9 +412,9 @@ TEST_F(LeaseBookLivenessTest, WhoLivesGetsBackWhatForceTook) {
 // The last reading was taken before or after the holder's end: nobody knows.
 TEST_F(LeaseBookLivenessTest, ForceAddsNothingToAReading) {
   Load("a", 600, "p");
-  SetLive("p", true);
+  Watch("p", 0);
   ASSERT_TRUE(book_.ReadFree("d", 300, "", At(1)).ok());
-  SetLive("p", false, 2);
+  EndWatch("p", 2);
   ASSERT_TRUE(book_.ForceRelease("a", At(60)).ok());
   EXPECT_EQ(*book_.AvailableBytes("d"), 300);
 }

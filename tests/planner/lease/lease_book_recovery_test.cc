@@ -43,20 +43,30 @@ class LeaseBookRecoveryTest : public ::testing::Test {
  protected:
   LeaseBookRecoveryTest() { Register(book_); }
 
-  static void Register(LeaseBook& book,
-                       std::optional<int64_t> reading = std::nullopt) {
+  static void Register(LeaseBook& book) {
+    RegisterWithReading(book, std::nullopt);
+  }
+  static void RegisterWithReading(LeaseBook& book,
+                                  std::optional<int64_t> reading) {
     ASSERT_TRUE(book.RegisterDevice({"d", kDeviceBytes, 0, reading}, "h").ok());
   }
   static absl::StatusOr<Lease> Reserve(LeaseBook& book, const std::string& id,
-                                       int64_t bytes, double now,
-                                       const std::string& process = "p") {
+                                       int64_t bytes, double now) {
+    return ReserveBy("p", book, id, bytes, now);
+  }
+  static absl::StatusOr<Lease> ReserveBy(const std::string& process,
+                                         LeaseBook& book, const std::string& id,
+                                         int64_t bytes, double now) {
     return book.Reserve(
         {absl::StrCat("r", id), id, "d", "h", "m", bytes, process}, At(now));
   }
   // A confirmed lease of which all is allocated, granted at 0.
-  int64_t Load(const std::string& id, int64_t bytes,
-               const std::string& process = "p") {
-    const auto lease = Reserve(book_, id, bytes, 0, process);
+  int64_t Load(const std::string& id, int64_t bytes) {
+    return LoadBy("p", id, bytes);
+  }
+  int64_t LoadBy(const std::string& process, const std::string& id,
+                 int64_t bytes) {
+    const auto lease = ReserveBy(process, book_, id, bytes, 0);
     EXPECT_TRUE(book_.Confirm(id, lease->epoch, bytes, At(0)).ok());
     return lease->epoch;
   }
@@ -122,7 +132,7 @@ TEST_F(LeaseBookRecoveryTest, ALateClaimIsAdoptedOnlyIfItFits) {
 // The planner cannot know of it: nobody told it, and its memory is swapped out.
 TEST_F(LeaseBookRecoveryTest, WhoIsCutOffForAWholeRecoveryCountsFromItsNext) {
   LeaseBook first(500);
-  Register(first, kDeviceBytes);
+  RegisterWithReading(first, kDeviceBytes);
   first.Recover(At(0));
   const auto granted = Reserve(first, "b", 600, 10);
   ASSERT_TRUE(granted.ok()) << granted.status();
@@ -130,7 +140,7 @@ TEST_F(LeaseBookRecoveryTest, WhoIsCutOffForAWholeRecoveryCountsFromItsNext) {
       first.Adopt(Claim("a", 7, 500), At(11)).status()));
   // The journal is lost once more.
   LeaseBook second(600);
-  Register(second, kDeviceBytes);
+  RegisterWithReading(second, kDeviceBytes);
   second.Recover(At(20));
   ASSERT_TRUE(second.Adopt(Claim("a", 7, 500), At(21)).ok());
   ASSERT_TRUE(second.Adopt(Claim("b", granted->epoch, 600), At(21)).ok());
@@ -230,11 +240,11 @@ TEST_F(LeaseBookRecoveryTest, ARestoredReservationGetsOneWholeTtl) {
   EXPECT_EQ(book.Renew("a", 3, At(59))->state, LeaseState::kReserved);
   EXPECT_TRUE(absl::IsFailedPrecondition(book.Renew("a", 3, At(69)).status()));
   // It may have been confirmed after it was written down.
-  Register(book, kDeviceBytes - 1);
+  RegisterWithReading(book, kDeviceBytes - 1);
   book.Expire(At(100));
-  Register(book, kDeviceBytes - 1);
+  RegisterWithReading(book, kDeviceBytes - 1);
   EXPECT_EQ(*book.HeldBytes("d"), 400);
-  Register(book, kDeviceBytes);
+  RegisterWithReading(book, kDeviceBytes);
   EXPECT_EQ(*book.HeldBytes("d"), 0);
 }
 
@@ -280,12 +290,12 @@ TEST_F(LeaseBookRecoveryTest, WithoutAJournalEntryThereIsNoGrant) {
 
 TEST_F(LeaseBookRecoveryTest, AReadingFreesAnExpiredLoadThatCannotBeThere) {
   const int64_t epoch = Load("a", 300);
-  Register(book_, kDeviceBytes);  // it has not expired
+  RegisterWithReading(book_, kDeviceBytes);  // it has not expired
   EXPECT_EQ(Held(), 300);
   book_.Expire(At(10));
-  Register(book_, kDeviceBytes - 300);  // it may be there
+  RegisterWithReading(book_, kDeviceBytes - 300);  // it may be there
   EXPECT_EQ(Held(), 300);
-  Register(book_, kDeviceBytes - 299);
+  RegisterWithReading(book_, kDeviceBytes - 299);
   EXPECT_EQ(Held(), 0);
   EXPECT_EQ(*book_.AvailableBytes("d"), kDeviceBytes - 299);
   EXPECT_TRUE(
@@ -294,7 +304,7 @@ TEST_F(LeaseBookRecoveryTest, AReadingFreesAnExpiredLoadThatCannotBeThere) {
 
 TEST_F(LeaseBookRecoveryTest, AVouchingLeaseIsTakenOffTheReading) {
   Load("a", 300);
-  const int64_t b = Load("b", 500, "q");
+  const int64_t b = LoadBy("q", "b", 500);
   ASSERT_TRUE(book_.Renew("b", b, At(9)).ok());
   ASSERT_TRUE(book_.ReadFree("d", 500, "", At(10)).ok());
   EXPECT_EQ(Held(), 800);

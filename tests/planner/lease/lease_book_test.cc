@@ -19,8 +19,11 @@ class LeaseBookTest : public ::testing::Test {
     ASSERT_TRUE(
         book_.RegisterDevice({"d", kTotal, kHeadroom, std::nullopt}).ok());
   }
-  absl::StatusOr<Lease> Reserve(const std::string& id, int64_t bytes,
-                                double now = 0) {
+  absl::StatusOr<Lease> Reserve(const std::string& id, int64_t bytes) {
+    return ReserveAt(0, id, bytes);
+  }
+  absl::StatusOr<Lease> ReserveAt(double now, const std::string& id,
+                                  int64_t bytes) {
     return book_.Reserve({absl::StrCat("r", ++n_requests_), id, "d", "holder",
                           "model", bytes, "p1"},
                          At(now));
@@ -71,7 +74,7 @@ TEST_F(LeaseBookTest, ExpiryAloneFreesNothing) {
   book_.Expire(At(10));
   EXPECT_EQ(book_.Leases()[0].state, LeaseState::kSuspect);
   EXPECT_EQ(Held(), 900);
-  EXPECT_TRUE(absl::IsResourceExhausted(Reserve("b", 1, 1'000'000).status()));
+  EXPECT_TRUE(absl::IsResourceExhausted(ReserveAt(1'000'000, "b", 1).status()));
 }
 
 TEST_F(LeaseBookTest, AReservationThatExpiredCanOnlyBeReleased) {
@@ -110,7 +113,7 @@ TEST_F(LeaseBookTest, ConfirmIsIdempotentAndChecksTheMeasurement) {
 }
 
 TEST_F(LeaseBookTest, RenewNeverShortens) {
-  const auto lease = Reserve("a", 10, 50);
+  const auto lease = ReserveAt(50, "a", 10);
   EXPECT_EQ(book_.Renew("a", lease->epoch, At(20))->expires, At(60));
 }
 

@@ -272,9 +272,9 @@ class LeaseScript {
       if (!IsRegistered(device)) continue;
       Expect(*book_.HeldBytes(Name('d', device)) == naive_.Held(device),
              "HeldBytes");
-      Expect(
-          *book_.AvailableBytes(Name('d', device)) == naive_.Available(device),
-          "AvailableBytes");
+      Expect(*book_.AvailableBytes(Name('d', device)) ==
+                 naive_.Available(device, /*has_purpose=*/false),
+             "AvailableBytes");
       Expect(*book_.AvailableBytes(Name('d', device), "m") ==
                  naive_.Available(device, /*has_purpose=*/true),
              "AvailableBytes: a purpose");

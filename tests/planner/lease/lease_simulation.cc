@@ -403,7 +403,7 @@ void LeaseSimulation::Read(const Message& message, int voucher) {
 void LeaseSimulation::ApplyRelease(const Message& message) {
   NaiveBook::Entry* const entry = naive_.Find(message.holding);
   const bool is_known = entry != nullptr && entry->epoch == message.epoch;
-  if (is_known) naive_.End(*entry);
+  if (is_known) naive_.End(*entry, /*shortfall=*/0);
   Expect(book_->Release(Name('l', message.holding), message.epoch).ok() ==
              is_known,
          "Release");
@@ -538,7 +538,7 @@ void LeaseSimulation::Check() {
     const NaiveBook::Sums sums = naive_.SumsOf(device);
     Expect(*book_->HeldBytes(Name('d', device)) == sums.held, "HeldBytes");
     Expect(*book_->AvailableBytes(Name('d', device)) ==
-               naive_.Available(device, sums),
+               naive_.Available(device, sums, /*has_purpose=*/false),
            "AvailableBytes");
     Expect(book_->IsHealthy(Name('d', device)) !=
                naive_.devices[static_cast<size_t>(device)].unhealthy,

@@ -43,7 +43,7 @@ class LeaseSimulation {
  public:
   static constexpr int kOperations = 400;
 
-  explicit LeaseSimulation(uint64_t seed, bool has_faults = false);
+  explicit LeaseSimulation(uint64_t seed, bool has_faults);
 
   // Runs one history. Returns what went wrong, or nothing.
   std::string Run();

@@ -80,7 +80,7 @@ TEST(LeaseSimulationTest, NoByteIsGrantedTwice) {
   int64_t n_protected = 0, n_believed = 0, n_misread = 0, n_returned = 0;
   int64_t n_judged = 0, n_histories = 0;
   for (uint64_t seed = first; seed <= last; seed += step) {
-    LeaseSimulation simulation(seed);
+    LeaseSimulation simulation(seed, /*has_faults=*/false);
     const std::string failure = simulation.Run();
     ASSERT_TRUE(failure.empty())
         << failure << "; replay it with PLIMSOLL_SEED=" << seed;

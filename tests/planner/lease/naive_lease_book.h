@@ -130,11 +130,10 @@ class NaiveBook {
     return sums;
   }
   int64_t Held(int device) const { return SumsOf(device).held; }
-  int64_t Available(int device, bool has_purpose = false) const {
+  int64_t Available(int device, bool has_purpose) const {
     return Available(device, SumsOf(device), has_purpose);
   }
-  int64_t Available(int device, const Sums& sums,
-                    bool has_purpose = false) const {
+  int64_t Available(int device, const Sums& sums, bool has_purpose) const {
     const Device& d = devices[static_cast<size_t>(device)];
     if (d.unhealthy) return 0;
     int64_t free = d.Size() - d.headroom - sums.held;
@@ -339,7 +338,7 @@ class NaiveBook {
   }
   // Called when the holder says, or its process's death proves, that the bytes
   // are free.
-  void End(Entry& e, int64_t shortfall = 0) {
+  void End(Entry& e, int64_t shortfall) {
     e.read_gone = false;
     if (e.released) return;
     e.released = true;
@@ -359,7 +358,7 @@ class NaiveBook {
     for (Entry& e : entries) {
       if (e.process != process || e.released) continue;
       freed += e.bytes;
-      End(e);
+      End(e, /*shortfall=*/0);
     }
     SetLive(process, false);
     return freed;

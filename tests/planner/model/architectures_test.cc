@@ -245,7 +245,7 @@ TEST(ArchitecturesTest, StreamsUpToTheirLimitAndNotPastIt) {
 }
 
 TEST(ArchitecturesTest, BiasesAreThoseOfTheArchitecture) {
-  const auto biases = [](const char* architecture, uint64_t n_experts = 0) {
+  const auto biases = [](const char* architecture, uint64_t n_experts) {
     const auto shape = ShapeOf(Small(architecture)
                                    .Int("expert_count", n_experts)
                                    .Int("expert_used_count", n_experts));
@@ -255,10 +255,10 @@ TEST(ArchitecturesTest, BiasesAreThoseOfTheArchitecture) {
                            return absl::EndsWith(tensor.name, ".bias");
                          });
   };
-  EXPECT_EQ(biases("llama"), 0);
-  EXPECT_EQ(biases("qwen2"), 6 * 3);
-  EXPECT_EQ(biases("gpt-oss"), 6 * 4);
-  EXPECT_EQ(biases("gpt-oss", 2), 6 * 8);
+  EXPECT_EQ(biases("llama", /*n_experts=*/0), 0);
+  EXPECT_EQ(biases("qwen2", /*n_experts=*/0), 6 * 3);
+  EXPECT_EQ(biases("gpt-oss", /*n_experts=*/0), 6 * 4);
+  EXPECT_EQ(biases("gpt-oss", /*n_experts=*/2), 6 * 8);
 }
 
 // Expects the tensors to lie one after the other in the whole of `in_file`.

@@ -9,7 +9,7 @@
 namespace plimsoll::planner {
 namespace {
 
-TinyModel Spm(std::vector<std::string> skip = {}) {
+TinyModel Spm(std::vector<std::string> skip) {
   TinyModel m;
   m.has_vocab = true;
   m.skip = std::move(skip);
@@ -30,7 +30,7 @@ void ExpectNamed(const GgufBuilder& builder, const std::string& key) {
 }
 
 TEST(VocabShapeTest, CountsTokensAndTheirBytes) {
-  const auto vocab = VocabOf(BuilderOf(Spm()));
+  const auto vocab = VocabOf(BuilderOf(Spm({})));
   ASSERT_TRUE(vocab.ok()) << vocab.status();
   EXPECT_EQ(vocab->model, "llama");
   EXPECT_EQ(vocab->n_tokens, 40);
