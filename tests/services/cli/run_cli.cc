@@ -10,8 +10,12 @@
 
 namespace plimsoll::cli {
 
-CliResult RunCli(const std::vector<std::string>& args,
-                 const std::string& input) {
+CliResult RunCli(const std::vector<std::string>& args) {
+  return RunCliWithInput(args, "");
+}
+
+CliResult RunCliWithInput(const std::vector<std::string>& args,
+                          const std::string& input) {
   std::istringstream in(input);
   std::ostringstream out;
   std::ostringstream err;

@@ -15,8 +15,9 @@ struct CliResult {
 };
 
 // Streams that are no terminals, in a UTF-8 locale.
-CliResult RunCli(const std::vector<std::string>& args,
-                 const std::string& input = "");
+CliResult RunCli(const std::vector<std::string>& args);
+CliResult RunCliWithInput(const std::vector<std::string>& args,
+                          const std::string& input);
 
 // A model's file in the cache, or nothing if it was not fetched.
 std::optional<std::string> FindModel(const std::string& name);

@@ -40,7 +40,7 @@ struct ForwardSetup {
 
 // The three checks of a model.
 std::vector<Check> ForwardOf(const std::string& model,
-                             const ForwardSetup& setup = {}) {
+                             const ForwardSetup& setup) {
   const TemporaryFile on_disk(
       RandomModelBytes(FindRandomModel(model), setup.spoil));
   const auto file = worker::ModelFile::Open(on_disk.path());

@@ -27,7 +27,7 @@ using ::testing::SizeIs;
 
 absl::Status NoByteFence(int64_t, int64_t) { return absl::OkStatus(); }
 
-Check CheckOf(const char* model, const Spoil& spoil = nullptr) {
+Check CheckOf(const char* model, const Spoil& spoil) {
   const TemporaryFile on_disk(RandomModelBytes(FindRandomModel(model), spoil));
   const auto file = worker::ModelFile::Open(on_disk.path());
   EXPECT_TRUE(file.ok()) << file.status();
@@ -60,7 +60,7 @@ Spoil StoreFloat(const std::string& name, size_t i, float value) {
 
 TEST(CheckTensorsTest, ASoundModelHasNoFindings) {
   for (const char* model : {"llama_f32", "gemma_k", "qwen3moe_q4_0"}) {
-    const Check check = CheckOf(model);
+    const Check check = CheckOf(model, /*spoil=*/nullptr);
     EXPECT_EQ(check.name, "tensors");
     EXPECT_EQ(check.state, CheckState::kOk) << model;
     EXPECT_THAT(check.findings, IsEmpty());

@@ -25,8 +25,7 @@ using ::testing::Not;
 
 class VerifyTest : public ::testing::Test {
  protected:
-  std::vector<Check> Checks(const VerifyOptions& options,
-                            const Spoil& spoil = nullptr) {
+  std::vector<Check> Checks(const VerifyOptions& options, const Spoil& spoil) {
     const TemporaryFile on_disk(
         RandomModelBytes(FindRandomModel("llama_q4_1"), spoil));
     Streams streams{in_, out_, err_, {}, {}};
@@ -47,7 +46,7 @@ class VerifyTest : public ::testing::Test {
 };
 
 TEST_F(VerifyTest, ChecksComeInTheirOrderWithProgress) {
-  const std::vector<Check> checks = Checks({.n_threads = 2});
+  const std::vector<Check> checks = Checks({.n_threads = 2}, /*spoil=*/nullptr);
   EXPECT_THAT(NamesOf(checks),
               ElementsAre("header", "tensors", "tokenizer", "forward exact",
                           "forward default", "sanity"));
@@ -59,7 +58,8 @@ TEST_F(VerifyTest, ChecksComeInTheirOrderWithProgress) {
 }
 
 TEST_F(VerifyTest, ForwardPassesAreLeftOutWhereNobodyWantsThem) {
-  const std::vector<Check> checks = Checks({.has_forward = false});
+  const std::vector<Check> checks =
+      Checks({.has_forward = false}, /*spoil=*/nullptr);
   ASSERT_EQ(checks.size(), 6u);
   EXPECT_EQ(checks[2].state, CheckState::kOk);
   for (size_t i = 3; i < 6; ++i) {

@@ -9,8 +9,8 @@ namespace plimsoll::cli {
 namespace {
 
 // The whole output for text that comes in pieces of `n_bytes`.
-std::string Wrapped(absl::string_view text, int64_t width,
-                    size_t n_bytes = 1 << 20) {
+std::string WrappedInPieces(absl::string_view text, int64_t width,
+                            size_t n_bytes) {
   WordWrap wrap(width);
   std::string out;
   while (!text.empty()) {
@@ -21,6 +21,10 @@ std::string Wrapped(absl::string_view text, int64_t width,
     text.remove_prefix(n);
   }
   return out + wrap.Flush();
+}
+
+std::string Wrapped(absl::string_view text, int64_t width) {
+  return WrappedInPieces(text, width, text.size());
 }
 
 TEST(WordWrapTest, BreaksLinesAtBlanks) {
@@ -43,7 +47,7 @@ TEST(WordWrapTest, TheSameWhateverThePieces) {
       "and a_very_long_word_that_is_longer_than_the_line after it";
   for (const int64_t width : {1, 5, 12, 20, 33, 200}) {
     for (const size_t n : {1u, 2u, 3u, 7u, 50u}) {
-      EXPECT_EQ(Wrapped(text, width, n), Wrapped(text, width))
+      EXPECT_EQ(WrappedInPieces(text, width, n), Wrapped(text, width))
           << width << " " << n;
     }
   }

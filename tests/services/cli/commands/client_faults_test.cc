@@ -38,14 +38,17 @@ class ClientFaultsTest : public services::StormTest {
   }
 
   // Runs a command against the worker or, if only that knows, the planner.
-  CliResult RunThere(std::vector<std::string> args,
-                     const std::string& input = "") const {
+  CliResult RunThere(const std::vector<std::string>& args) const {
+    return RunThereWithInput(args, "");
+  }
+  CliResult RunThereWithInput(std::vector<std::string> args,
+                              const std::string& input) const {
     const bool asks_planner = args[0] == "devices" || args[0] == "leases";
     const std::string flag = asks_planner ? "--planner" : "--address";
     const std::string address =
         asks_planner ? planner_.server->address() : worker_->server->address();
     args.insert(args.begin(), {flag, address});
-    return RunCli(args, input);
+    return RunCliWithInput(args, input);
   }
   CliResult Generate() const { return RunThere(kGenerate); }
   static FaultPlan FailAt(const char* point, int64_t pass) {
@@ -73,7 +76,7 @@ TEST_F(ClientFaultsTest, EveryCommandWorksOrSaysWhyNot) {
       {{"chat", "--model", "a", "--max-tokens", "4"}, false, "hello\nagain\n"}};
   std::vector<std::string> outputs;
   for (const StormCommand& command : commands) {
-    const CliResult result = RunThere(command.args, command.input);
+    const CliResult result = RunThereWithInput(command.args, command.input);
     EXPECT_EQ(result.code, kExitOk) << command.args[0] << result.err;
     outputs.push_back(result.out);
   }
@@ -83,7 +86,7 @@ TEST_F(ClientFaultsTest, EveryCommandWorksOrSaysWhyNot) {
   for (int i = 0; i < services::kStormCalls; ++i) {
     const size_t which = static_cast<size_t>(i) % commands.size();
     const StormCommand& command = commands[which];
-    const CliResult result = RunThere(command.args, command.input);
+    const CliResult result = RunThereWithInput(command.args, command.input);
     if (result.code == kExitOk) {
       EXPECT_TRUE(!command.is_fixed || result.out == outputs[which])
           << result.out;
@@ -139,8 +142,8 @@ TEST_F(ClientFaultsTest, AWatchThatBreaksIsAnError) {
 TEST_F(ClientFaultsTest, AChatThatBreaksSaysSoAndClosesItsSession) {
   {
     const ScopedFaults faults(FailAt("cli.read", 2));
-    const CliResult result =
-        RunThere({"chat", "--model", "a", "--max-tokens", "4"}, "hello\n");
+    const CliResult result = RunThereWithInput(
+        {"chat", "--model", "a", "--max-tokens", "4"}, "hello\n");
     EXPECT_EQ(faults.CountOf("cli.read").fired, 1);
     EXPECT_EQ(result.code, kExitError);
     EXPECT_THAT(result.err, HasSubstr("the rest is missing"));

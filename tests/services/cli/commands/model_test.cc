@@ -58,8 +58,8 @@ INSTANTIATE_TEST_SUITE_P(Models, ModelTest,
 TEST_P(ModelTest, TokenizePrintsIdsAndTakesAnyBytes) {
   const std::vector<std::string> args = {
       "tokenize", "--model", model_, "--file", "-", "-o", "json"};
-  EXPECT_EQ(RunCli(args, "").out, "{\"ids\":[]}\n");
-  const CliResult bytes = RunCli(args, std::string("\xFF\0\xC3", 3));
+  EXPECT_EQ(RunCli(args).out, "{\"ids\":[]}\n");
+  const CliResult bytes = RunCliWithInput(args, std::string("\xFF\0\xC3", 3));
   EXPECT_EQ(bytes.code, kExitOk) << bytes.err;
   EXPECT_GE(Json(bytes.out).fields().at("ids").list_value().values_size(), 1);
 }
@@ -82,7 +82,7 @@ TEST_P(ModelTest, TokenizeParsesControlTokensOnlyWhereAsked) {
 TEST_P(ModelTest, DetokenizeGivesTheTextBack) {
   const CliResult ids =
       RunCli({"tokenize", "--model", model_, "--text", "Hello, world"});
-  const CliResult text = RunCli(
+  const CliResult text = RunCliWithInput(
       {"tokenize", "--model", model_, "--file", "-", "--detokenize"}, ids.out);
   EXPECT_EQ(text.out, "Hello, world\n");
 }
@@ -128,10 +128,10 @@ TEST_P(ModelTest, GenerateThatDoesNotFitEndsWithThreeAndTheBytes) {
 }
 
 TEST_P(ModelTest, GenerateHasTheFieldsThatScriptsRead) {
-  const CliResult result =
-      RunCli(Generate({"--file", "-", "--raw", "--max-tokens", "4",
-                       "--top-logprobs", "3", "--ignore-eos", "-o", "json"}),
-             "The capital of France is");
+  const CliResult result = RunCliWithInput(
+      Generate({"--file", "-", "--raw", "--max-tokens", "4", "--top-logprobs",
+                "3", "--ignore-eos", "-o", "json"}),
+      "The capital of France is");
   ASSERT_EQ(result.code, kExitOk) << result.err;
   const Struct reply = Json(result.out);
   EXPECT_THAT(reply.fields().at("text").string_value(), Not(IsEmpty()));
@@ -178,9 +178,9 @@ TEST_P(ModelTest, BatchKeepsTheOrderWhateverTheSlots) {
       "{\"prompt\": \"Three\"}\n";
   const auto texts = [&](const char* slots) {
     const CliResult result =
-        RunCli(Generate({"--batch", "-", "--raw", "--max-tokens", "6",
-                         "--slots", slots, "--ignore-eos"}),
-               batch);
+        RunCliWithInput(Generate({"--batch", "-", "--raw", "--max-tokens", "6",
+                                  "--slots", slots, "--ignore-eos"}),
+                        batch);
     EXPECT_EQ(result.code, kExitOk) << result.err;
     std::vector<std::string> found;
     for (absl::string_view line :
@@ -196,7 +196,7 @@ TEST_P(ModelTest, BatchKeepsTheOrderWhateverTheSlots) {
 }
 
 TEST_P(ModelTest, BatchNamesTheLineThatIsWrongAfterPrintingTheOthers) {
-  const CliResult result = RunCli(
+  const CliResult result = RunCliWithInput(
       Generate({"--batch", "-", "--raw", "--max-tokens", "1"}),
       "{\"prompt\": \"One\"}\n{\"text\": \"Two\"}\n{\"prompt\": \"Three\"}\n");
   EXPECT_EQ(result.code, kExitError);
@@ -207,26 +207,27 @@ TEST_P(ModelTest, BatchNamesTheLineThatIsWrongAfterPrintingTheOthers) {
 TEST_P(ModelTest, PromptLongerThanTheContextNamesBothNumbers) {
   std::string prompt;
   for (int i = 0; i < 200; ++i) prompt += " word";
-  const CliResult result =
-      RunCli(Generate({"--file", "-", "--raw", "--max-tokens", "1"}), prompt);
+  const CliResult result = RunCliWithInput(
+      Generate({"--file", "-", "--raw", "--max-tokens", "1"}), prompt);
   EXPECT_EQ(result.code, kExitError);
   EXPECT_THAT(result.err, HasSubstr("128"));
   EXPECT_THAT(result.err, HasSubstr("20"));
 }
 
 TEST_P(ModelTest, ChatAnswersEveryLineAndEndsAtTheEndOfInput) {
-  const CliResult result = RunCli({"chat", "--model", model_, "--n-ctx", "256",
-                                   "--temperature", "0", "--max-tokens", "4"},
-                                  "Hello\n/reset\n\nAgain\n");
+  const CliResult result =
+      RunCliWithInput({"chat", "--model", model_, "--n-ctx", "256",
+                       "--temperature", "0", "--max-tokens", "4"},
+                      "Hello\n/reset\n\nAgain\n");
   EXPECT_EQ(result.code, kExitOk) << result.err;
   EXPECT_GE(std::count(result.out.begin(), result.out.end(), '\n'), 2);
 }
 
 TEST_P(ModelTest, AChatGoesOnWhenItsContextIsFull) {
-  const CliResult result =
-      RunCli({"chat", "--model", model_, "--n-ctx", "256", "--temperature", "0",
-              "--max-tokens", "60", "--ignore-eos"},
-             "Tell me a story\nMore\nMore\nMore\nMore\n/info\n");
+  const CliResult result = RunCliWithInput(
+      {"chat", "--model", model_, "--n-ctx", "256", "--temperature", "0",
+       "--max-tokens", "60", "--ignore-eos"},
+      "Tell me a story\nMore\nMore\nMore\nMore\n/info\n");
   EXPECT_EQ(result.code, kExitOk) << result.err;
   EXPECT_THAT(result.err, HasSubstr("oldest turns"));
   EXPECT_THAT(result.err, HasSubstr(": 5 turns, "));
@@ -235,9 +236,9 @@ TEST_P(ModelTest, AChatGoesOnWhenItsContextIsFull) {
 TEST_P(ModelTest, AMessageTooLongForTheContextIsRefusedAndTheChatGoesOn) {
   std::string words;
   for (int i = 0; i < 300; ++i) words += " word";
-  const CliResult result =
-      RunCli({"chat", "--model", model_, "--n-ctx", "256", "--max-tokens", "3"},
-             words + "\nHello\n/info\n");
+  const CliResult result = RunCliWithInput(
+      {"chat", "--model", model_, "--n-ctx", "256", "--max-tokens", "3"},
+      words + "\nHello\n/info\n");
   EXPECT_EQ(result.code, kExitOk) << result.err;
   EXPECT_THAT(result.err, HasSubstr("the context of the session"));
   EXPECT_THAT(result.err, HasSubstr(": 1 turns, "));
@@ -245,7 +246,7 @@ TEST_P(ModelTest, AMessageTooLongForTheContextIsRefusedAndTheChatGoesOn) {
 
 TEST_P(ModelTest, AContextTooShortForAChatIsRefused) {
   const CliResult result =
-      RunCli({"chat", "--model", model_, "--n-ctx", "64"}, "Hello\n");
+      RunCliWithInput({"chat", "--model", model_, "--n-ctx", "64"}, "Hello\n");
   EXPECT_EQ(result.code, kExitError);
   EXPECT_THAT(result.err, HasSubstr("cannot roll"));
 }
@@ -276,7 +277,7 @@ TEST_P(ModelTest, GenerationGoesOnWhereTheContextRolls) {
                                          "--max-tokens",
                                          "20",
                                          "--ignore-eos"};
-  const CliResult result = RunCli(args, LongText(35));
+  const CliResult result = RunCliWithInput(args, LongText(35));
   ASSERT_EQ(result.code, kExitOk) << result.err;
   const auto object = Json(result.out);
   EXPECT_EQ(object.fields().at("tokens").list_value().values_size(), 20);
@@ -290,7 +291,7 @@ TEST_P(ModelTest, PerplexityOfATextLongerThanTheContext) {
   // Four contexts long, or two.
   constexpr int kSentences = ::plimsoll::testing::kIsSanitized ? 30 : 60;
   const std::string text = LongText(kSentences);
-  const CliResult shift = RunCli(args, text);
+  const CliResult shift = RunCliWithInput(args, text);
   ASSERT_EQ(shift.code, kExitOk) << shift.err;
   const auto fields = Json(shift.out).fields();
   const double perplexity = fields.at("perplexity").number_value();
@@ -299,7 +300,7 @@ TEST_P(ModelTest, PerplexityOfATextLongerThanTheContext) {
   EXPECT_GT(fields.at("tokens").number_value(), kSentences * 12);
   EXPECT_GT(fields.at("evictions").number_value(), kSentences / 12);
   const CliResult recompute =
-      RunCli(With(args, {"--roll-method", "recompute"}), text);
+      RunCliWithInput(With(args, {"--roll-method", "recompute"}), text);
   ASSERT_EQ(recompute.code, kExitOk) << recompute.err;
   EXPECT_NEAR(
       Json(recompute.out).fields().at("perplexity").number_value() / perplexity,
@@ -307,9 +308,9 @@ TEST_P(ModelTest, PerplexityOfATextLongerThanTheContext) {
 }
 
 TEST_P(ModelTest, PerplexityRefusesATextThatDoesNotFit) {
-  const CliResult result =
-      RunCli({"perplexity", "--model", model_, "--file", "-", "--n-ctx", "256"},
-             LongText(35));
+  const CliResult result = RunCliWithInput(
+      {"perplexity", "--model", model_, "--file", "-", "--n-ctx", "256"},
+      LongText(35));
   EXPECT_EQ(result.code, kExitError);
   EXPECT_THAT(result.err, HasSubstr("256"));
   EXPECT_THAT(result.err, HasSubstr("roll"));

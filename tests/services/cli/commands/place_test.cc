@@ -99,13 +99,14 @@ TEST_F(PlaceTest, ReadsAFleetFromAFileOrStandardInput) {
   const std::string path = Write("fleet.csv", fleet);
   for (const CliResult& result :
        {RunCli({"place", "--model", model_, "--fleet", path}),
-        RunCli({"place", "--model", model_, "--fleet", "-"}, fleet)}) {
+        RunCliWithInput({"place", "--model", model_, "--fleet", "-"}, fleet)}) {
     EXPECT_EQ(result.code, kExitOk) << result.err;
     EXPECT_THAT(result.out, AllOf(HasSubstr("n1"), HasSubstr("1 of 3 devices"),
                                   HasSubstr("unused: 2 devices")));
   }
-  const CliResult bad = RunCli({"place", "--model", model_, "--fleet", "-"},
-                               "id,device,available_bytes\nn1,rtx-4090,some\n");
+  const CliResult bad =
+      RunCliWithInput({"place", "--model", model_, "--fleet", "-"},
+                      "id,device,available_bytes\nn1,rtx-4090,some\n");
   EXPECT_EQ(bad.code, kExitError);
   EXPECT_THAT(bad.err, HasSubstr("-: line 2, column available_bytes"));
 }

@@ -17,24 +17,24 @@ absl::Time Noon(int year) {
                          absl::UTCTimeZone());
 }
 
+constexpr absl::Duration kAtOnce = absl::ZeroDuration();
+
 // A reading `ms` after the first, with the time of day `wall`, that took
 // `taken`.
-ClockReading At(int64_t ms, absl::Time wall,
-                absl::Duration taken = absl::ZeroDuration()) {
+ClockReading At(int64_t ms, absl::Time wall, absl::Duration taken) {
   const absl::Time boot =
       absl::UnixEpoch() + absl::Hours(5) + absl::Milliseconds(ms);
   return {boot, wall, boot + taken};
 }
 
-Diagnosis AfterJump(absl::Duration jump,
-                    absl::Duration taken = absl::ZeroDuration()) {
+Diagnosis AfterJump(absl::Duration jump, absl::Duration taken) {
   const absl::Time wall = Noon(2027);
   return CheckClocks(At(0, wall, taken),
                      At(20, wall + absl::Milliseconds(20) + jump, taken));
 }
 
 TEST(ClockCheckTest, ClocksThatGoTogetherAreOk) {
-  const Diagnosis found = AfterJump(absl::ZeroDuration());
+  const Diagnosis found = AfterJump(absl::ZeroDuration(), kAtOnce);
   EXPECT_EQ(found.health, Health::kOk);
   EXPECT_EQ(found.found,
             "2027-06-01T12:00:00Z, and both clocks go the same way");
@@ -43,13 +43,16 @@ TEST(ClockCheckTest, ClocksThatGoTogetherAreOk) {
 
 TEST(ClockCheckTest, AJumpOfMoreThanAMillisecondIsAWarning) {
   for (const int sign : {-1, 1}) {
-    EXPECT_EQ(AfterJump(sign * absl::Milliseconds(1)).health, Health::kOk);
-    const Diagnosis found = AfterJump(sign * absl::Microseconds(1'001));
+    EXPECT_EQ(AfterJump(sign * absl::Milliseconds(1), kAtOnce).health,
+              Health::kOk);
+    const Diagnosis found =
+        AfterJump(sign * absl::Microseconds(1'001), kAtOnce);
     EXPECT_EQ(found.health, Health::kWarning);
     EXPECT_THAT(found.found, HasSubstr("jumped by 1ms"));
     EXPECT_THAT(found.fix, HasSubstr("timedatectl"));
   }
-  EXPECT_THAT(AfterJump(-absl::Hours(1)).found, HasSubstr("jumped by 1h"));
+  EXPECT_THAT(AfterJump(-absl::Hours(1), kAtOnce).found,
+              HasSubstr("jumped by 1h"));
 }
 
 TEST(ClockCheckTest, AProcessThatWaitedBetweenTwoClocksSawNoJump) {
@@ -63,7 +66,8 @@ TEST(ClockCheckTest, AProcessThatWaitedBetweenTwoClocksSawNoJump) {
 TEST(ClockCheckTest, ATimeOfDayThatCannotBeIsAWarning) {
   const auto health = [](absl::Time wall) {
     const absl::Duration wait = absl::Milliseconds(20);
-    return CheckClocks(At(0, wall - wait), At(20, wall)).health;
+    return CheckClocks(At(0, wall - wait, kAtOnce), At(20, wall, kAtOnce))
+        .health;
   };
   const absl::TimeZone utc = absl::UTCTimeZone();
   const absl::Duration second = absl::Seconds(1);
@@ -78,7 +82,8 @@ TEST(ClockCheckTest, ATimeOfDayThatCannotBeIsAWarning) {
 
 TEST(ClockCheckTest, ABootClockThatDoesNotRunIsAnError) {
   const absl::Time wall = Noon(2027);
-  EXPECT_EQ(CheckClocks(At(0, wall), At(0, wall)).health, Health::kError);
+  EXPECT_EQ(CheckClocks(At(0, wall, kAtOnce), At(0, wall, kAtOnce)).health,
+            Health::kError);
   // What a clock gives that the system does not have.
   const ClockReading none = {absl::UnixEpoch(), wall, absl::UnixEpoch()};
   const Diagnosis found = CheckClocks(none, none);

@@ -88,7 +88,7 @@ TEST(ToolFlagsTest, ACallNeedsTools) {
 }
 
 TEST(ToolFlagsTest, AFileThatIsNoListIsRefusedBeforeAModelIsLoaded) {
-  const CliResult result = RunCli(
+  const CliResult result = RunCliWithInput(
       {"generate", "--model", "m", "--prompt", "x", "--tools", "-"}, "{}");
   EXPECT_EQ(result.code, kExitError);
   EXPECT_THAT(result.err, HasSubstr("--tools: it is not a JSON array"));
