@@ -96,8 +96,10 @@ class ConvertTest : public ::testing::Test {
     std::ofstream(root_ / "checkpoint" / name, std::ios::binary) << bytes;
   }
 
-  void WriteWeights(const Weights& weights,
-                    const std::string& name = "model.safetensors") {
+  void WriteWeights(const Weights& weights) {
+    WriteWeightsTo("model.safetensors", weights);
+  }
+  void WriteWeightsTo(const std::string& name, const Weights& weights) {
     Json header = Json::object();
     std::string data;
     for (const auto& [tensor, matrix] : weights) {
@@ -113,7 +115,7 @@ class ConvertTest : public ::testing::Test {
 
   std::string Target() const { return (root_ / "model.gguf").string(); }
 
-  absl::StatusOr<ConvertReport> Run(DType dtype = DType::kF32) {
+  absl::StatusOr<ConvertReport> Run(DType dtype) {
     return Convert({.folder = (root_ / "checkpoint").string(),
                     .target = Target(),
                     .dtype = dtype,
@@ -122,7 +124,7 @@ class ConvertTest : public ::testing::Test {
   }
 
   void ExpectRefused(const std::string& words) {
-    const auto report = Run();
+    const auto report = Run(DType::kF32);
     ASSERT_FALSE(report.ok()) << words;
     EXPECT_THAT(std::string(report.status().message()), HasSubstr(words));
     for (const auto& entry : fs::directory_iterator(root_)) {
@@ -146,7 +148,7 @@ class ConvertTest : public ::testing::Test {
 };
 
 TEST_F(ConvertTest, WritesAFileThatLoads) {
-  const auto report = Run();
+  const auto report = Run(DType::kF32);
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->architecture, "llama");
   EXPECT_EQ(report->tokenizer, "gpt2, gpt-2");
@@ -163,7 +165,7 @@ TEST_F(ConvertTest, WritesAFileThatLoads) {
 }
 
 TEST_F(ConvertTest, RowsAndBiasesOfQueriesChangePlaces) {
-  ASSERT_TRUE(Run().ok());
+  ASSERT_TRUE(Run(DType::kF32).ok());
   const auto file = worker::ModelFile::Open(Target());
   ASSERT_TRUE(file.ok()) << file.status();
   const std::vector<float> plain = Counted(kDim, kDim).values;
@@ -200,7 +202,7 @@ TEST_F(ConvertTest, ATiedOutputIsLeftOut) {
   Json config = TinyConfig();
   config["tie_word_embeddings"] = true;
   Write("config.json", config.dump());
-  const auto report = Run();
+  const auto report = Run(DType::kF32);
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->n_left_out, 1);
   EXPECT_TRUE((*worker::ModelFile::Open(Target()))->shape().tied_output);
@@ -221,14 +223,14 @@ TEST_F(ConvertTest, SeveralFilesAreOneModel) {
   for (const auto& [name, matrix] : first) map[name] = "a.safetensors";
   map["model.norm.weight"] = "b.safetensors";
   fs::remove(root_ / "checkpoint" / "model.safetensors");
-  WriteWeights(first, "a.safetensors");
-  WriteWeights(second, "b.safetensors");
+  WriteWeightsTo("a.safetensors", first);
+  WriteWeightsTo("b.safetensors", second);
   const auto index = [&](const Json& weight_map) {
     Write("model.safetensors.index.json",
           Json({{"weight_map", weight_map}}).dump());
   };
   index(map);
-  EXPECT_TRUE(Run().ok());
+  EXPECT_TRUE(Run(DType::kF32).ok());
   fs::remove(Target());
   map["model.norm.weight"] = "a.safetensors";
   index(map);

@@ -20,9 +20,8 @@ using ::testing::HasSubstr;
 class RowConverterTest : public ::testing::Test {
  protected:
   // The bytes that become of `values`, float32 in the checkpoint.
-  absl::Status Convert(const RowPlan& plan, const std::vector<float>& values,
-                       int n_threads = 2) {
-    kernels::ThreadPool pool(n_threads);
+  absl::Status Convert(const RowPlan& plan, const std::vector<float>& values) {
+    kernels::ThreadPool pool(n_threads_);
     result_.clear();
     return RowConverter(pool).Convert(
         plan,
@@ -46,6 +45,7 @@ class RowConverterTest : public ::testing::Test {
     return floats;
   }
 
+  int n_threads_ = 2;
   std::vector<std::byte> result_;
   int n_writes_ = 0;
 };
@@ -82,8 +82,9 @@ TEST_F(RowConverterTest, LargeTensorsGoInPiecesWithTheSameResult) {
                                    expected.data())
                   .ok());
   for (const int n_threads : {1, 4}) {
+    n_threads_ = n_threads;
     n_writes_ = 0;
-    ASSERT_TRUE(Convert(plan, values, n_threads).ok());
+    ASSERT_TRUE(Convert(plan, values).ok());
     EXPECT_EQ(result_, expected);
     EXPECT_EQ(n_writes_, 2);
   }

@@ -51,7 +51,7 @@ struct OtherFiles {
 };
 
 absl::StatusOr<TokenizerTables> Read(const Json& tokenizer, int64_t n_rows,
-                                     const OtherFiles& others = {}) {
+                                     const OtherFiles& others) {
   return ReadTokenizerTables({.tokenizer = tokenizer.dump(),
                               .config = others.config.dump(),
                               .generation = others.generation.dump()},
@@ -60,7 +60,7 @@ absl::StatusOr<TokenizerTables> Read(const Json& tokenizer, int64_t n_rows,
 
 void ExpectError(absl::StatusCode code, const Json& tokenizer,
                  const std::string& words) {
-  const auto tables = Read(tokenizer, 6);
+  const auto tables = Read(tokenizer, 6, {});
   EXPECT_EQ(tables.status().code(), code) << tables.status();
   EXPECT_THAT(std::string(tables.status().message()), HasSubstr(words));
 }
@@ -70,7 +70,7 @@ void ExpectInvalid(const Json& tokenizer, const std::string& words) {
 }
 
 TEST(TokenizerTablesTest, ReadsByteLevelBpe) {
-  const auto tables = Read(ByteLevel(), 6);
+  const auto tables = Read(ByteLevel(), 6, {});
   ASSERT_TRUE(tables.ok()) << tables.status();
   EXPECT_EQ(tables->model, "gpt2");
   EXPECT_EQ(tables->pre, "gpt-2");
@@ -104,7 +104,7 @@ TEST(TokenizerTablesTest, RunsOfSpacesThatAreAddedTokensAreFoundInText) {
   tokenizer["model"]["merges"].push_back({"▁", "▁"});
   tokenizer["added_tokens"].push_back(
       {{"id", 6}, {"content", "▁▁"}, {"special", false}});
-  const auto tables = Read(tokenizer, 7);
+  const auto tables = Read(tokenizer, 7, {});
   ASSERT_TRUE(tables.ok()) << tables.status();
   EXPECT_EQ(tables->tokens[6], "  ");
   EXPECT_EQ(tables->types[6], 4);
@@ -123,7 +123,7 @@ TEST(TokenizerTablesTest, TheConfigSaysWhetherBosIsAdded) {
       {"processors",
        {{{"type", "ByteLevel"}}, SentencePiece()["post_processor"]}}};
   EXPECT_TRUE(Read(sequence, 6, {.config = {{"bos_token", "<s>"}}})->adds_bos);
-  EXPECT_FALSE(Read(sequence, 6)->adds_bos);
+  EXPECT_FALSE(Read(sequence, 6, {})->adds_bos);
 }
 
 TEST(TokenizerTablesTest, EndsComeOnceAndTheUsualOneFirst) {
@@ -144,7 +144,7 @@ TEST(TokenizerTablesTest, TokensThatTemplatesAreMadeOfAreControl) {
   for (const char* text : {"<|fim_prefix|>", "<unused7>"}) {
     Json tokenizer = ByteLevel();
     tokenizer["added_tokens"][1]["content"] = text;
-    EXPECT_EQ(Read(tokenizer, 6)->types[4], 3) << text;
+    EXPECT_EQ(Read(tokenizer, 6, {})->types[4], 3) << text;
   }
 }
 
@@ -168,8 +168,8 @@ TEST(TokenizerTablesTest, TheTemplateIsInOneOfThreePlaces) {
 }
 
 TEST(TokenizerTablesTest, IdsMustBeRowsAndDifferent) {
-  EXPECT_TRUE(Read(ByteLevel(), 5).ok());
-  const auto few = Read(ByteLevel(), 4);
+  EXPECT_TRUE(Read(ByteLevel(), 5, {}).ok());
+  const auto few = Read(ByteLevel(), 4, {});
   EXPECT_TRUE(absl::IsInvalidArgument(few.status()));
   EXPECT_THAT(std::string(few.status().message()), HasSubstr("4 rows"));
   Json tokenizer = ByteLevel();

@@ -34,10 +34,10 @@ FakeReply Version(const std::string& etag, const std::string& text) {
       text};
 }
 
+constexpr char kTag[] = "\"v1\"";
+
 // The whole file.
-FakeReply Whole(const std::string& text = kWhole) {
-  return Version("\"v1\"", text);
-}
+FakeReply Whole() { return Version(kTag, kWhole); }
 
 // The whole file, of which `n` bytes come.
 FakeReply Begins(size_t n) {
@@ -48,7 +48,7 @@ FakeReply Begins(size_t n) {
 }
 
 // The rest of the file from `first`.
-FakeReply Rest(size_t first, const std::string& etag = "\"v1\"") {
+FakeReply Rest(size_t first, const std::string& etag) {
   const std::string total = std::to_string(kBytes);
   return {{206,
            {{"Content-Range", "bytes " + std::to_string(first) + "-" +
@@ -102,7 +102,7 @@ TEST_F(DownloadTest, AWholeFileComes) {
 }
 
 TEST_F(DownloadTest, ATransferThatBreaksOffGoesOn) {
-  ASSERT_TRUE(Fetch({Begins(6), Rest(6)}).ok());
+  ASSERT_TRUE(Fetch({Begins(6), Rest(6, kTag)}).ok());
   EXPECT_EQ(file_.sha256, TextDigest(kWhole));
   EXPECT_EQ(requests_[1].Field("Range"), "bytes=6-");
   EXPECT_EQ(requests_[1].Field("If-Range"), "\"v1\"");
@@ -112,7 +112,7 @@ TEST_F(DownloadTest, ALaterRunGoesOn) {
   FakeReply cut = Begins(6);
   cut.end = absl::CancelledError("Ctrl-C");
   ASSERT_TRUE(absl::IsCancelled(Fetch({cut})));
-  ASSERT_TRUE(Fetch({Rest(6)}).ok());
+  ASSERT_TRUE(Fetch({Rest(6, kTag)}).ok());
   EXPECT_EQ(requests_.back().Field("Range"), "bytes=6-");
   EXPECT_EQ(file_.sha256, TextDigest(kWhole));
 }
@@ -131,7 +131,7 @@ TEST_F(DownloadTest, ARestOfAnotherFileIsNotMixedIn) {
 }
 
 TEST_F(DownloadTest, AnotherRangeIsNotMixedIn) {
-  ASSERT_TRUE(Fetch({Begins(6), Rest(7), Whole()}).ok());
+  ASSERT_TRUE(Fetch({Begins(6), Rest(7, kTag), Whole()}).ok());
   EXPECT_EQ(file_.sha256, TextDigest(kWhole));
 }
 
@@ -202,7 +202,8 @@ TEST_F(DownloadTest, APartThatIsTooLongIsForgotten) {
   file_.bytes = -1;  // a later run knows it by no list
   const std::string shorter = "GGUF0123";
   ASSERT_TRUE(
-      Fetch({{{416, {{"Content-Range", "bytes */8"}}}}, Whole(shorter)}).ok());
+      Fetch({{{416, {{"Content-Range", "bytes */8"}}}}, Version(kTag, shorter)})
+          .ok());
   EXPECT_EQ(file_.sha256, TextDigest(shorter));
 }
 
@@ -227,7 +228,7 @@ TEST_F(DownloadTest, TheLargestFileIsAnnouncedAndOneByteMoreIsNot) {
 }
 
 TEST_F(DownloadTest, WhatIsNoGgufFileIsRefusedAtItsFirstBytes) {
-  const absl::Status status = Fetch({Whole("<!DOCTYPE html>")});
+  const absl::Status status = Fetch({Version(kTag, "<!DOCTYPE html>")});
   EXPECT_TRUE(absl::IsDataLoss(status));
   EXPECT_THAT(std::string(status.message()), HasSubstr("<!DOCTYPE"));
   EXPECT_EQ(size_, 0);

@@ -77,8 +77,8 @@ TEST(RegistryUrlTest, LoopbackHasNoTlsUnlessItIsAskedFor) {
             "https://127.0.0.1:5000");
 }
 
-Json Layer(const std::string& type, const std::string& title,
-           const std::string& digest = "sha256:" + kHex) {
+Json LayerOfDigest(const std::string& digest, const std::string& type,
+                   const std::string& title) {
   Json layer = {{"mediaType", type}, {"digest", digest}, {"size", 7}};
   if (!title.empty()) {
     layer["annotations"]["org.opencontainers.image.title"] = title;
@@ -86,15 +86,25 @@ Json Layer(const std::string& type, const std::string& title,
   return layer;
 }
 
+Json Layer(const std::string& type, const std::string& title) {
+  return LayerOfDigest("sha256:" + kHex, type, title);
+}
+
 std::string Manifest(const std::vector<Json>& layers) {
   return Json{{"layers", layers}}.dump();
 }
 
-absl::StatusOr<std::vector<RemoteFile>> OfLayers(
-    const std::vector<Json>& layers, const std::string& name = "") {
+// The file of the layers is called `name` here.
+absl::StatusOr<std::vector<RemoteFile>> OfLayersNamed(
+    const std::string& name, const std::vector<Json>& layers) {
   return FilesOfManifest(*ParseSource("oci://r.example/team/m:0.6b"),
                          *ParseUrl("https://r.example"), Manifest(layers),
                          name);
+}
+
+absl::StatusOr<std::vector<RemoteFile>> OfLayers(
+    const std::vector<Json>& layers) {
+  return OfLayersNamed("", layers);
 }
 
 TEST(FilesOfManifestTest, LayersAreFoundByTypeAndByTitle) {
@@ -105,7 +115,7 @@ TEST(FilesOfManifestTest, LayersAreFoundByTypeAndByTitle) {
   EXPECT_THAT(Names(OfLayers({Layer("application/vnd.x.gguf.v3", "")})),
               ElementsAre("m-0.6b.gguf"));
   EXPECT_THAT(
-      Names(OfLayers({Layer("application/vnd.x.gguf.v3", "")}, "n.gguf")),
+      Names(OfLayersNamed("n.gguf", {Layer("application/vnd.x.gguf.v3", "")})),
       ElementsAre("n.gguf"));
   const auto files = OfLayers({Layer("application/vnd.x.gguf.v3", "q.gguf")});
   ASSERT_TRUE(files.ok()) << files.status();
@@ -133,9 +143,9 @@ TEST(FilesOfManifestTest, WhatIsNoManifestIsRefused) {
       OfLayers({Layer("application/json", "config.json")}).status()));
   EXPECT_TRUE(absl::IsNotFound(OfLayers({}).status()));
   EXPECT_TRUE(absl::IsDataLoss(
-      OfLayers({Layer("x", "q.gguf", "sha512:" + kHex)}).status()));
-  EXPECT_TRUE(
-      absl::IsDataLoss(OfLayers({Layer("x", "q.gguf", kHex)}).status()));
+      OfLayers({LayerOfDigest("sha512:" + kHex, "x", "q.gguf")}).status()));
+  EXPECT_TRUE(absl::IsDataLoss(
+      OfLayers({LayerOfDigest(kHex, "x", "q.gguf")}).status()));
   EXPECT_TRUE(absl::IsDataLoss(
       OfLayers({Layer("x", "q.gguf"), Layer("y", "q.gguf")}).status()));
   for (const char* text : {"", "[", "7", "{}", "{\"layers\": 7}",
@@ -214,8 +224,8 @@ constexpr char kList[] = R"({
     {"rfilename": "BF16/m-BF16-00002-of-00002.gguf", "size": 11}
   ]})";
 
-absl::StatusOr<std::vector<RemoteFile>> OfList(
-    const std::string& source, const std::string& list = kList) {
+absl::StatusOr<std::vector<RemoteFile>> OfList(const std::string& source,
+                                               const std::string& list) {
   return FilesOfList(*ParseSource(source), *ParseUrl("https://h.example/x/"),
                      list, "");
 }
@@ -228,7 +238,7 @@ absl::StatusOr<std::vector<RemoteFile>> NamedHere(const std::string& source,
 }
 
 TEST(FilesOfListTest, AQuantChoosesAFile) {
-  const auto files = OfList("hf:o/r:q4_k_m");
+  const auto files = OfList("hf:o/r:q4_k_m", kList);
   ASSERT_TRUE(files.ok()) << files.status();
   ASSERT_THAT(Names(files), ElementsAre("m-Q4_K_M.gguf"));
   EXPECT_EQ(files->front().url.Text(),
@@ -236,13 +246,14 @@ TEST(FilesOfListTest, AQuantChoosesAFile) {
             "0123456789012345678901234567890123456789/m-Q4_K_M.gguf");
   EXPECT_EQ(files->front().bytes, 7);
   EXPECT_EQ(files->front().sha256, kHex);
-  EXPECT_THAT(Names(OfList("hf:o/r:Q4_K")), ElementsAre("m-Q4_K.gguf"));
-  EXPECT_THAT(Names(OfList("hf:o/r/m-Q4_K.gguf")), ElementsAre("m-Q4_K.gguf"));
+  EXPECT_THAT(Names(OfList("hf:o/r:Q4_K", kList)), ElementsAre("m-Q4_K.gguf"));
+  EXPECT_THAT(Names(OfList("hf:o/r/m-Q4_K.gguf", kList)),
+              ElementsAre("m-Q4_K.gguf"));
   EXPECT_THAT(Names(NamedHere("hf:o/r:Q4_K", "n.gguf")), ElementsAre("n.gguf"));
 }
 
 TEST(FilesOfListTest, PartsComeTogether) {
-  const auto files = OfList("hf:o/r:BF16");
+  const auto files = OfList("hf:o/r:BF16", kList);
   EXPECT_THAT(Names(files), ElementsAre("m-BF16-00001-of-00002.gguf",
                                         "m-BF16-00002-of-00002.gguf"));
   EXPECT_THAT((*files)[1].url.path, HasSubstr("/BF16/m-BF16-00002"));
@@ -253,13 +264,13 @@ TEST(FilesOfListTest, PartsComeTogether) {
 }
 
 TEST(FilesOfListTest, WhatCannotBeChosenIsListed) {
-  const absl::Status several = OfList("hf:o/r").status();
+  const absl::Status several = OfList("hf:o/r", kList).status();
   EXPECT_TRUE(absl::IsInvalidArgument(several));
   EXPECT_THAT(std::string(several.message()), HasSubstr("m-Q4_K_M.gguf"));
-  const absl::Status none = OfList("hf:o/r:Q9").status();
+  const absl::Status none = OfList("hf:o/r:Q9", kList).status();
   EXPECT_TRUE(absl::IsNotFound(none));
   EXPECT_THAT(std::string(none.message()), HasSubstr("m-Q4_K_M.gguf"));
-  EXPECT_TRUE(absl::IsNotFound(OfList("hf:o/r/other.gguf").status()));
+  EXPECT_TRUE(absl::IsNotFound(OfList("hf:o/r/other.gguf", kList).status()));
   EXPECT_TRUE(
       absl::IsNotFound(OfList("hf:o/r", "{\"siblings\": []}").status()));
 }

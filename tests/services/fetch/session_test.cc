@@ -20,7 +20,10 @@ using ::testing::SizeIs;
 
 class FetchSessionTest : public ::testing::Test {
  protected:
-  FetchSession Open(FakeTransport::Answer answer, bool allows_plain = false) {
+  FetchSession Open(FakeTransport::Answer answer) {
+    return OpenWith(/*allows_plain=*/false, std::move(answer));
+  }
+  FetchSession OpenWith(bool allows_plain, FakeTransport::Answer answer) {
     return FetchSession(
         std::make_unique<FakeTransport>(requests_, std::move(answer)),
         allows_plain);
@@ -92,8 +95,8 @@ TEST_F(FetchSessionTest, ATokenStaysWithItsServer) {
 }
 
 TEST_F(FetchSessionTest, ATokenIsNotShownWithoutTls) {
-  FetchSession session =
-      Open([](const FakeRequest&) { return FakeReply{}; }, true);
+  FetchSession session = OpenWith(
+      /*allows_plain=*/true, [](const FakeRequest&) { return FakeReply{}; });
   const Url plain = *ParseUrl("http://a.example/");
   EXPECT_TRUE(absl::IsFailedPrecondition(session.ShowToken(plain, "t")));
   EXPECT_TRUE(
