@@ -121,7 +121,7 @@ class RemoteTextCallTest : public ::testing::Test {
     }
     return true;
   }
-  ClientReply Chat(const std::string& fields = "{}") {
+  ClientReply Chat(const std::string& fields) {
     const Json body = testing::WithMembers(
         R"({"messages":[{"role":"user","content":"hi"}]})", fields);
     return HttpClient(front_->address())
@@ -177,7 +177,7 @@ class RemoteTextCallTest : public ::testing::Test {
 
 TEST_F(RemoteTextCallTest, JoinsTheMessagesOfAStream) {
   Start({Good});
-  EXPECT_EQ(ContentOf(Chat()), "ab");
+  EXPECT_EQ(ContentOf(Chat("{}")), "ab");
   EXPECT_EQ(counts_.n_ok, 1);
   EXPECT_EQ(counts_.n_retries, 0);
 }
@@ -185,7 +185,7 @@ TEST_F(RemoteTextCallTest, JoinsTheMessagesOfAStream) {
 TEST_F(RemoteTextCallTest, GoesToAnotherWorkerUntilSomethingIsSent) {
   Start({Gone, Gone, Good});
   for (int i = 0; i < 4; ++i) {
-    EXPECT_EQ(ContentOf(Chat()), "ab");
+    EXPECT_EQ(ContentOf(Chat("{}")), "ab");
     EXPECT_THAT(Chat(R"({"stream":true})").body, EndsWith("[DONE]\n\n"));
   }
   EXPECT_GE(counts_.n_retries, 1);
@@ -194,7 +194,7 @@ TEST_F(RemoteTextCallTest, GoesToAnotherWorkerUntilSomethingIsSent) {
 
 TEST_F(RemoteTextCallTest, TriesNoMoreThanSoManyWorkers) {
   Start({Gone, Gone, Gone, Gone, Gone});
-  const ClientReply reply = Chat();
+  const ClientReply reply = Chat("{}");
   EXPECT_EQ(reply.status, 503);
   EXPECT_THAT(reply.body, HasSubstr("the worker of this request is gone"));
   EXPECT_THAT(reply.head, HasSubstr("retry-after: 1"));
@@ -205,7 +205,7 @@ TEST_F(RemoteTextCallTest, TriesNoMoreThanSoManyWorkers) {
 
 TEST_F(RemoteTextCallTest, AWholeReplyThatBreaksOffBeginsAgain) {
   Start({BreaksOff, BreaksOff, Good});
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(ContentOf(Chat()), "ab");
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(ContentOf(Chat("{}")), "ab");
   EXPECT_EQ(counts_.n_broken, 0);
   EXPECT_GE(counts_.n_retries, 1);
 }
@@ -230,7 +230,7 @@ TEST_F(RemoteTextCallTest, ErrorsOfAWorkerPassThrough) {
         "id");
   };
   Start({refuse, refuse});
-  const ClientReply reply = Chat();
+  const ClientReply reply = Chat("{}");
   EXPECT_EQ(reply.status, 429);
   EXPECT_THAT(reply.head, HasSubstr("retry-after: 3"));
   EXPECT_THAT(reply.body, HasSubstr("queue_full"));
@@ -243,7 +243,7 @@ TEST_F(RemoteTextCallTest, AReplyWithoutAnEndIsAnError) {
     writer.Write(Text("a"));
     return grpc::Status::OK;
   }});
-  EXPECT_EQ(Chat().status, 500);
+  EXPECT_EQ(Chat("{}").status, 500);
 }
 
 TEST_F(RemoteTextCallTest, EachChoiceHasASeedOfItsOwn) {
@@ -310,7 +310,7 @@ TEST_F(RemoteTextCallTest, AClientThatDoesNotReadPausesItsWorker) {
     writer.Write(Last("end"));
     return grpc::Status::OK;
   }});
-  HttpClient client(front_->address(), /*receive_bytes=*/4'096);
+  HttpClient client = HttpClient::WithSmallBuffer(front_->address());
   client.Send(client.Request(
       "POST", "/v1/chat/completions",
       {.body =

@@ -15,7 +15,7 @@ namespace {
 
 constexpr absl::Time kNow = absl::UnixEpoch();
 
-WorkerBook::Facts Ready(const std::set<std::string>& loaded = {"m"}) {
+WorkerBook::Facts Ready(const std::set<std::string>& loaded) {
   return {.is_ready = true, .models = {"m", "other"}, .loaded = loaded};
 }
 
@@ -25,19 +25,20 @@ class WorkerBookTest : public ::testing::Test {
 
   void Have(const std::vector<std::string>& ids) {
     book_.SetWorkers(ids);
-    for (const std::string& id : ids) book_.SetFacts(id, Ready());
+    for (const std::string& id : ids) book_.SetFacts(id, Ready({"m"}));
   }
   // The worker of a request, or "" without one.
-  std::string Enter(const WorkerWish& wish, absl::Time now = kNow) {
+  std::string Enter(const WorkerWish& wish) { return EnterAt(kNow, wish); }
+  std::string EnterAt(absl::Time now, const WorkerWish& wish) {
     const auto id = book_.Enter(wish, now);
     return id.ok() ? *id : "";
   }
-  std::string EnterKey(const std::string& key, int64_t bytes = 0) {
+  std::string EnterKey(const std::string& key, int64_t bytes) {
     return Enter({.model = "m", .key = key, .bytes = bytes});
   }
   // A request that ends at once.
   std::string Visit(const std::string& key) {
-    const std::string id = EnterKey(key);
+    const std::string id = EnterKey(key, /*bytes=*/0);
     book_.Leave(id, 0, WorkerEnd::kAnswered, kNow);
     return id;
   }
@@ -83,7 +84,7 @@ TEST_F(WorkerBookTest, AKeyKeepsItsWorkerAndKeysAreSpread) {
 TEST_F(WorkerBookTest, TwoBooksSendAKeyToTheSameWorker) {
   WorkerBook other;
   other.SetWorkers({"c", "a", "b"});
-  for (const char* id : {"a", "b", "c"}) other.SetFacts(id, Ready());
+  for (const char* id : {"a", "b", "c"}) other.SetFacts(id, Ready({"m"}));
   for (int i = 0; i < 50; ++i) {
     const std::string key = absl::StrCat("k", i);
     EXPECT_EQ(*other.Enter({.model = "m", .key = key}, kNow), Visit(key));
@@ -158,13 +159,13 @@ TEST_F(WorkerBookTest, WorkersThatHaveLoadedTheModelGoFirst) {
 
 TEST_F(WorkerBookTest, AWorkerThatWasGoneGetsNothingForAWhile) {
   const std::string home = Visit("k");
-  EXPECT_EQ(EnterKey("k"), home);
+  EXPECT_EQ(EnterKey("k", /*bytes=*/0), home);
   book_.Leave(home, 0, WorkerEnd::kGone, kNow);
   EXPECT_NE(Visit("k"), home);
   const absl::Time back = kNow + WorkerBook::kEjectTime;
   const absl::Duration instant = absl::Nanoseconds(1);
-  EXPECT_NE(Enter({.model = "m", .key = "k"}, back - instant), home);
-  EXPECT_EQ(Enter({.model = "m", .key = "k"}, back), home);
+  EXPECT_NE(EnterAt(back - instant, {.model = "m", .key = "k"}), home);
+  EXPECT_EQ(EnterAt(back, {.model = "m", .key = "k"}), home);
   EXPECT_EQ(book_.workers().at(home).n_gone, 1);
 }
 
@@ -173,15 +174,15 @@ TEST_F(WorkerBookTest, EachFurtherTimeTakesTwiceAsLongUpToTheMost) {
   absl::Time now = kNow;
   absl::Duration expected = WorkerBook::kEjectTime;
   for (int i = 0; i < 10; ++i) {
-    ASSERT_EQ(Enter({.model = "m", .tried = {"b"}}, now), "a");
+    ASSERT_EQ(EnterAt(now, {.model = "m", .tried = {"b"}}), "a");
     book_.Leave("a", 0, WorkerEnd::kGone, now);
     EXPECT_EQ(book_.workers().at("a").ejected_until, now + expected);
     now += expected;
     expected = std::min(2 * expected, WorkerBook::kMaxEjectTime);
   }
-  Enter({.model = "m", .tried = {"b"}}, now);
+  EnterAt(now, {.model = "m", .tried = {"b"}});
   book_.Leave("a", 0, WorkerEnd::kAnswered, now);
-  Enter({.model = "m", .tried = {"b"}}, now);
+  EnterAt(now, {.model = "m", .tried = {"b"}});
   book_.Leave("a", 0, WorkerEnd::kGone, now);
   EXPECT_EQ(book_.workers().at("a").ejected_until,
             now + WorkerBook::kEjectTime);

@@ -30,7 +30,8 @@ struct EchoSetup {
 
 // A server whose handler is Echo, if a test gives it no other.
 struct EchoServer {
-  explicit EchoServer(EchoSetup setup = {})
+  EchoServer() : EchoServer(EchoSetup()) {}
+  explicit EchoServer(EchoSetup setup)
       : server(*HttpServer::Start({.listen = "127.0.0.1:0",
                                    .allowed_hosts = {"models.lan"},
                                    .allowed_origins = {"https://chat.lan"},
@@ -54,7 +55,7 @@ class TestEvents final : public EventSource {
     absl::MutexLock lock(&mu_);
     return std::exchange(events_, {});
   }
-  void Add(const std::string& bytes, bool is_last = false) {
+  void Add(const std::string& bytes, bool is_last) {
     absl::MutexLock lock(&mu_);
     events_.bytes += bytes;
     events_.is_last = is_last;

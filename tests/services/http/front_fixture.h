@@ -140,7 +140,7 @@ class FrontTest : public ::testing::Test {
     return events;
   }
 
-  static std::string Chat(const std::string& fields = "{}") {
+  static std::string Chat(const std::string& fields) {
     return testing::WithMembers(
                R"({"model":"a","messages":[{"role":"user","content":"hello"}],)"
                R"("temperature":0,"max_tokens":8,"ignore_eos":true})",

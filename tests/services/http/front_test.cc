@@ -28,7 +28,7 @@ TEST_F(FrontTest, HealthFollowsReadinessAndTheDrain) {
   EXPECT_EQ(Get("/health").body, R"({"status":"ok"})");
   gate_.Close();
   EXPECT_EQ(Get("/health").body, R"({"status":"draining"})");
-  EXPECT_EQ(Post("/v1/chat/completions", Chat()).status, 503);
+  EXPECT_EQ(Post("/v1/chat/completions", Chat("{}")).status, 503);
 }
 
 TEST_F(FrontTest, LivenessIsThatOfTheProcess) {
@@ -97,8 +97,8 @@ TEST_F(FrontTest, ThePageIsSentOnce) {
   EXPECT_THAT(same.head, Not(HasSubstr("content-length")));
   // The connection goes on behind the head alone.
   EXPECT_EQ(client.Get("/health").status, 503);
-  client.Send(client.Request("HEAD", "/"));
-  EXPECT_THAT(client.Read(/*has_body=*/false).head,
+  client.Send(client.Request("HEAD", "/", {}));
+  EXPECT_THAT(client.ReadHead().head,
               HasSubstr(absl::StrCat("content-length: ", page.body.size())));
   EXPECT_EQ(client.Get("/health").status, 503);
 }
@@ -161,7 +161,7 @@ TEST_F(FrontTest, ModelsOfOneDeviceShareItsLoadLine) {
 }
 
 TEST_F(FrontTest, AnswersAChat) {
-  const Json reply = PostJson("/v1/chat/completions", Chat());
+  const Json reply = PostJson("/v1/chat/completions", Chat("{}"));
   EXPECT_EQ(reply.at("object"), "chat.completion");
   EXPECT_THAT(reply.at("id").get<std::string>(), StartsWith("chatcmpl-"));
   EXPECT_EQ(reply.at("model"), "a");
@@ -175,7 +175,7 @@ TEST_F(FrontTest, AnswersAChat) {
 }
 
 TEST_F(FrontTest, AStreamHasTheTextOfTheWholeReply) {
-  const Json whole = PostJson("/v1/chat/completions", Chat());
+  const Json whole = PostJson("/v1/chat/completions", Chat("{}"));
   const std::vector<Json> events = PostStream(
       "/v1/chat/completions",
       Chat(R"({"stream":true,"stream_options":{"include_usage":true}})"));
@@ -206,7 +206,7 @@ TEST_F(FrontTest, SeveralRepliesDifferAndShareTheirPrompt) {
   EXPECT_NE(reply.at("choices")[0].at("message"),
             reply.at("choices")[1].at("message"));
   EXPECT_EQ(reply.at("usage").at("completion_tokens"), 24);
-  const Json one = PostJson("/v1/chat/completions", Chat());
+  const Json one = PostJson("/v1/chat/completions", Chat("{}"));
   EXPECT_EQ(reply.at("usage").at("prompt_tokens"),
             one.at("usage").at("prompt_tokens"));
 }
@@ -325,7 +325,7 @@ TEST_F(FrontTest, SaysWhatLeavesAContextThatRolls) {
     is_told |= event.at("choices")[0].contains("evictions");
   }
   EXPECT_TRUE(is_told);
-  EXPECT_FALSE(PostJson("/v1/chat/completions", Chat())
+  EXPECT_FALSE(PostJson("/v1/chat/completions", Chat("{}"))
                    .at("choices")[0]
                    .contains("evictions"));
 }
@@ -352,7 +352,7 @@ TEST_F(FrontTest, AClientThatDoesNotReadPausesItsStream) {
   const std::string body =
       R"({"model":"a","prompt":"a","stream":true,"ignore_eos":true,)"
       R"("logprobs":5,"context_policy":"roll"})";
-  HttpClient client(front_->address(), /*receive_bytes=*/4'096);
+  HttpClient client = HttpClient::WithSmallBuffer(front_->address());
   client.Send(client.Request("POST", "/v1/completions", {.body = body}));
   while (!IsParked()) absl::SleepFor(absl::Milliseconds(1));
   EXPECT_LE(registry_->messages().traffic().held_bytes,
@@ -368,7 +368,7 @@ TEST_F(FrontTest, AClientThatGoesAwayFreesItsSlot) {
       "POST", "/v1/completions",
       {.body =
            R"({"model":"a","prompt":"a","stream":true,"ignore_eos":true})"}));
-  EXPECT_EQ(client.Read(/*has_body=*/false).status, 200);
+  EXPECT_EQ(client.ReadHead().status, 200);
   client.Close();
   AwaitIdle();
 }
@@ -390,7 +390,7 @@ TEST_F(FrontTest, ADrainWaitsForReplies) {
   client.Send(
       client.Request("POST", "/v1/completions",
                      {.body = Completion(R"({"prompt":"a","stream":true})")}));
-  EXPECT_EQ(client.Read(/*has_body=*/false).status, 200);
+  EXPECT_EQ(client.ReadHead().status, 200);
   front_->Drain(absl::Seconds(20), [] { ADD_FAILURE() << "it took long"; });
   std::string body;
   while (client.ReadChunk(body)) continue;

@@ -35,24 +35,12 @@ struct ClientContent {
 // One connection. Reads wait for 20 s at most.
 class HttpClient {
  public:
-  // `address` is an IPv4 address with a port. `receive_bytes` is the size of
-  // the socket's buffer, if not 0.
-  explicit HttpClient(const std::string& address, int receive_bytes = 0)
-      : address_(address), socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    const size_t colon = address.rfind(':');
-    sockaddr_in to{};
-    to.sin_family = AF_INET;
-    to.sin_port =
-        htons(static_cast<uint16_t>(std::atoi(address.c_str() + colon + 1)));
-    inet_pton(AF_INET, address.substr(0, colon).c_str(), &to.sin_addr);
-    const timeval limit = {20, 0};
-    setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-    if (receive_bytes > 0) {
-      setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &receive_bytes,
-                 sizeof(receive_bytes));
-    }
-    EXPECT_EQ(connect(socket_, reinterpret_cast<sockaddr*>(&to), sizeof(to)),
-              0);
+  // `address` is an IPv4 address with a port.
+  explicit HttpClient(const std::string& address)
+      : HttpClient(address, std::nullopt) {}
+  // One whose socket holds few bytes that were not read.
+  static HttpClient WithSmallBuffer(const std::string& address) {
+    return HttpClient(address, 4'096);
   }
   virtual ~HttpClient() { Close(); }
   HttpClient(const HttpClient&) = delete;
@@ -74,7 +62,7 @@ class HttpClient {
 
   // The bytes of a request.
   std::string Request(const std::string& method, const std::string& target,
-                      const ClientContent& content = {}) const {
+                      const ClientContent& content) const {
     const auto& [body, headers] = content;
     const std::string host = absl::StrContains(headers, "Host:")
                                  ? ""
@@ -83,23 +71,31 @@ class HttpClient {
                         "Content-Length: ", body.size(), "\r\n\r\n", body);
   }
   ClientReply Get(const std::string& target) {
-    Send(Request("GET", target));
+    Send(Request("GET", target, {}));
     return Read();
   }
-  ClientReply Post(const std::string& target, const std::string& body,
-                   const std::string& headers = "") {
-    Send(Request("POST", target, {.body = body, .headers = headers}));
+  ClientReply Post(const std::string& target, const std::string& body) {
+    return PostContent(target, {.body = body});
+  }
+  ClientReply PostContent(const std::string& target,
+                          const ClientContent& content) {
+    Send(Request("POST", target, content));
     return Read();
   }
 
-  // Reads one reply. Its status is 0 if the connection ends before.
-  ClientReply Read(bool has_body = true) {
+  // Reads the head of a reply. Its status is 0 if the connection ends before.
+  ClientReply ReadHead() {
     ClientReply reply;
     const std::optional<std::string> head = ReadTo("\r\n\r\n");
     if (!head.has_value()) return reply;
     reply.head = absl::AsciiStrToLower(*head);
     reply.status = std::atoi(reply.head.c_str() + sizeof("http/1.1 ") - 1);
-    if (!has_body || reply.status == 100) return reply;
+    return reply;
+  }
+  // Reads one reply, or as ReadHead if the connection ends before.
+  ClientReply Read() {
+    ClientReply reply = ReadHead();
+    if (reply.status == 100) return reply;
     if (absl::StrContains(reply.head, "transfer-encoding: chunked")) {
       while (ReadChunk(reply.body)) continue;
       return reply;
@@ -138,6 +134,24 @@ class HttpClient {
   int socket() const { return socket_; }
 
  private:
+  HttpClient(const std::string& address, std::optional<int> receive_bytes)
+      : address_(address), socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    const size_t colon = address.rfind(':');
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port =
+        htons(static_cast<uint16_t>(std::atoi(address.c_str() + colon + 1)));
+    inet_pton(AF_INET, address.substr(0, colon).c_str(), &to.sin_addr);
+    const timeval limit = {20, 0};
+    setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+    if (receive_bytes.has_value()) {
+      setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &*receive_bytes,
+                 sizeof(*receive_bytes));
+    }
+    EXPECT_EQ(connect(socket_, reinterpret_cast<sockaddr*>(&to), sizeof(to)),
+              0);
+  }
+
   bool Fill() {
     char bytes[4096];
     const ssize_t n = Receive(bytes, sizeof(bytes));

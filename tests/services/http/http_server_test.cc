@@ -43,18 +43,19 @@ TEST(HttpServerTest, AnswersRequestsOneAfterTheOther) {
 TEST(HttpServerTest, KeepsAGoodRequestIdAndMakesAnother) {
   const EchoServer echo;
   HttpClient client = echo.Connect();
-  EXPECT_THAT(client.Post("/", "", "X-Request-Id: abc-1\r\n").head,
-              HasSubstr("x-request-id: abc-1\r\n"));
-  EXPECT_THAT(client.Post("/", "", "X-Request-Id: a b\r\n").head,
-              ::testing::Not(HasSubstr("a b")));
+  EXPECT_THAT(
+      client.PostContent("/", {.headers = "X-Request-Id: abc-1\r\n"}).head,
+      HasSubstr("x-request-id: abc-1\r\n"));
+  EXPECT_THAT(
+      client.PostContent("/", {.headers = "X-Request-Id: a b\r\n"}).head,
+      ::testing::Not(HasSubstr("a b")));
 }
 
 TEST(HttpServerTest, AHeadHasNoBody) {
   const EchoServer echo;
   HttpClient client = echo.Connect();
-  client.Send(client.Request("HEAD", "/"));
-  EXPECT_THAT(client.Read(/*has_body=*/false).head,
-              HasSubstr("content-length: 7"));
+  client.Send(client.Request("HEAD", "/", {}));
+  EXPECT_THAT(client.ReadHead().head, HasSubstr("content-length: 7"));
   EXPECT_EQ(client.Get("/next").body, "GET /next ");
 }
 
@@ -220,12 +221,15 @@ TEST(HttpServerTest, RefusesPostsOfOtherPages) {
   const EchoServer echo;
   const std::string own =
       absl::StrCat("Origin: http://", echo.server->address(), "\r\n");
-  EXPECT_EQ(echo.Connect().Post("/", "", own).status, 200);
-  EXPECT_EQ(echo.Connect().Post("/", "", "Origin: https://chat.lan\r\n").status,
+  EXPECT_EQ(echo.Connect().PostContent("/", {.headers = own}).status, 200);
+  EXPECT_EQ(echo.Connect()
+                .PostContent("/", {.headers = "Origin: https://chat.lan\r\n"})
+                .status,
             200);
   for (const char* origin : {"null", "http://evil.example"}) {
     EXPECT_EQ(echo.Connect()
-                  .Post("/", "", absl::StrCat("Origin: ", origin, "\r\n"))
+                  .PostContent("/", {.headers = absl::StrCat("Origin: ", origin,
+                                                             "\r\n")})
                   .status,
               403)
         << origin;
@@ -235,7 +239,8 @@ TEST(HttpServerTest, RefusesPostsOfOtherPages) {
 TEST(HttpServerTest, AnswersARequestThatCameTooEarlyNoMore) {
   const EchoServer echo;
   HttpClient client = echo.Connect();
-  client.Send(client.Request("GET", "/one") + client.Request("GET", "/two"));
+  client.Send(client.Request("GET", "/one", {}) +
+              client.Request("GET", "/two", {}));
   const ClientReply reply = client.Read();
   EXPECT_EQ(reply.body, "GET /one ");
   EXPECT_THAT(reply.head, HasSubstr("connection: close"));
@@ -267,12 +272,12 @@ TEST(HttpServerTest, StreamsEventsAsTheyCome) {
         called.Notify();
       }});
   HttpClient client = echo.Connect();
-  client.Send(client.Request("GET", "/"));
+  client.Send(client.Request("GET", "/", {}));
   called.WaitForNotification();
   std::string body;
-  events->Add("data: 1\n\n");
+  events->Add("data: 1\n\n", /*is_last=*/false);
   reply->Wake();
-  EXPECT_THAT(client.Read(/*has_body=*/false).head,
+  EXPECT_THAT(client.ReadHead().head,
               HasSubstr("content-type: text/event-stream"));
   EXPECT_TRUE(client.ReadChunk(body));
   EXPECT_EQ(body, "data: 1\n\n");
@@ -336,13 +341,14 @@ TEST(HttpServerTest, AClientThatReadsNothingIsNotAskedForAndIsDropped) {
          reply = std::move(given);
          called.Notify();
        }});
-  HttpClient client(echo.server->address(), /*receive_bytes=*/4'096);
-  client.Send(client.Request("GET", "/"));
+  HttpClient client = HttpClient::WithSmallBuffer(echo.server->address());
+  client.Send(client.Request("GET", "/", {}));
   called.WaitForNotification();
-  events->Add(std::string(16 << 20, 'x'));  // more than sockets buffer
+  const std::string more_than_sockets_hold(16 << 20, 'x');
+  events->Add(more_than_sockets_hold, /*is_last=*/false);
   reply->Wake();
   while (!events->is_empty()) absl::SleepFor(absl::Milliseconds(1));
-  events->Add("more");
+  events->Add("more", /*is_last=*/false);
   reply->Wake();
   EXPECT_TRUE(gone.WaitForNotificationWithTimeout(absl::Seconds(20)));
   EXPECT_FALSE(events->is_empty()) << "what came meanwhile was not taken";
@@ -359,7 +365,7 @@ TEST(HttpServerTest, SaysThatAClientIsGone) {
         called.Notify();
       }});
   HttpClient client = echo.Connect();
-  client.Send(client.Request("GET", "/"));
+  client.Send(client.Request("GET", "/", {}));
   called.WaitForNotification();
   client.Close();
   EXPECT_TRUE(gone.WaitForNotificationWithTimeout(absl::Seconds(20)));
@@ -381,7 +387,7 @@ TEST(HttpServerTest, DrainsIdleConnectionsAtOnceAndOthersAfterTheirReplies) {
   HttpClient idle = echo.Connect();
   EXPECT_EQ(idle.Get("/now").status, 200);
   HttpClient busy = echo.Connect();
-  busy.Send(busy.Request("GET", "/later"));
+  busy.Send(busy.Request("GET", "/later", {}));
   called.WaitForNotification();
   EXPECT_FALSE(echo.server->Drain(absl::Milliseconds(100)));
   EXPECT_TRUE(idle.IsClosed());
@@ -401,7 +407,7 @@ TEST(HttpServerTest, AReplyMayOutliveTheServer) {
           called.Notify();
         }});
     HttpClient client = echo.Connect();
-    client.Send(client.Request("GET", "/"));
+    client.Send(client.Request("GET", "/", {}));
     called.WaitForNotification();
   }
   reply->Wake();

@@ -60,18 +60,17 @@ class HttpTlsTest : public ::testing::Test {
     tls.client_ca = File("ca.pem");
     return tls;
   }
-  // A client, which shows the certificate of this name, if there is one.
-  ClientSecurity Client(const std::string& name = "") const {
-    ClientSecurity security{.ca = File("ca.pem")};
-    if (!name.empty()) {
-      security.cert = File(name + ".pem");
-      security.key = File(name + "-key.pem");
-    }
-    return security;
+  // A client without a certificate.
+  ClientSecurity Client() const { return {.ca = File("ca.pem")}; }
+  TlsClient Connect(const EchoServer& echo) const {
+    return TlsClient(echo.server->address(), Client(), {});
   }
-  TlsClient Connect(const EchoServer& echo,
-                    const std::string& name = "") const {
-    return TlsClient(echo.server->address(), Client(name));
+  // Shows the certificate of this name.
+  TlsClient ConnectAs(const std::string& name, const EchoServer& echo) const {
+    ClientSecurity security = Client();
+    security.cert = File(name + ".pem");
+    security.key = File(name + "-key.pem");
+    return TlsClient(echo.server->address(), security, {});
   }
 
   const cli::CertificatePair ca_ = *cli::NewDevCa();
@@ -111,16 +110,17 @@ TEST_F(HttpTlsTest, AgreesOnHttpOnly) {
 
 TEST_F(HttpTlsTest, AClientThatTrustsAnotherCaGoes) {
   const EchoServer echo({.tls = Server()});
-  EXPECT_FALSE(TlsClient(echo.server->address(), {.ca = File("other-ca.pem")})
-                   .is_connected());
+  EXPECT_FALSE(
+      TlsClient(echo.server->address(), {.ca = File("other-ca.pem")}, {})
+          .is_connected());
   EXPECT_EQ(Connect(echo).Get("/").status, 200);
 }
 
 TEST_F(HttpTlsTest, TakesOnlyClientsWithACertificateOfTheCa) {
   const EchoServer echo({.tls = ServerThatAsks()});
-  EXPECT_EQ(Connect(echo, "client").Get("/").status, 200);
+  EXPECT_EQ(ConnectAs("client", echo).Get("/").status, 200);
   EXPECT_EQ(Connect(echo).Get("/").status, 0);
-  EXPECT_EQ(Connect(echo, "stranger").Get("/").status, 0);
+  EXPECT_EQ(ConnectAs("stranger", echo).Get("/").status, 0);
 }
 
 TEST_F(HttpTlsTest, TellsAClientWithoutTlsWhatToDo) {
@@ -265,7 +265,7 @@ TEST_F(HttpTlsTest, SaysThatAClientIsGone) {
              },
          .tls = Server()});
     TlsClient client = Connect(echo);
-    client.Send(client.Request("GET", "/"));
+    client.Send(client.Request("GET", "/", {}));
     called.WaitForNotification();
     if (says_goodbye) client.EndTls();
     client.Close();
@@ -275,7 +275,8 @@ TEST_F(HttpTlsTest, SaysThatAClientIsGone) {
 
 TEST_F(HttpTlsTest, StreamsEventsAndThenTheNextRequest) {
   const auto events = std::make_shared<TestEvents>();
-  events->Add(absl::StrCat("data: ", std::string(200'000, 'x'), "\n\n"));
+  events->Add(absl::StrCat("data: ", std::string(200'000, 'x'), "\n\n"),
+              /*is_last=*/false);
   std::shared_ptr<HttpReply> reply;
   absl::Notification called;
   const EchoServer echo(
@@ -290,10 +291,10 @@ TEST_F(HttpTlsTest, StreamsEventsAndThenTheNextRequest) {
            },
        .tls = Server()});
   TlsClient client = Connect(echo);
-  client.Send(client.Request("GET", "/stream"));
+  client.Send(client.Request("GET", "/stream", {}));
   called.WaitForNotification();
   std::string body;
-  EXPECT_EQ(client.Read(/*has_body=*/false).status, 200);
+  EXPECT_EQ(client.ReadHead().status, 200);
   EXPECT_TRUE(client.ReadChunk(body));
   events->Add("data: 2\n\n", /*is_last=*/true);
   reply->Wake();
@@ -311,7 +312,8 @@ TEST_F(HttpTlsTest, ARefusedClientReadsWhyWhileItStillSends) {
 TEST_F(HttpTlsTest, AnswersARequestThatCameTooEarlyNoMore) {
   const EchoServer echo({.tls = Server()});
   TlsClient client = Connect(echo);
-  client.Send(client.Request("GET", "/one") + client.Request("GET", "/two"));
+  client.Send(client.Request("GET", "/one", {}) +
+              client.Request("GET", "/two", {}));
   EXPECT_EQ(client.Read().body, "GET /one ");
   EXPECT_TRUE(client.IsClosed());
 }

@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-JsonFields FieldsOf(const Json& json, const std::string& path = "") {
+JsonFields FieldsOf(const Json& json, const std::string& path) {
   return *JsonFields::Of(json, path);
 }
 
@@ -72,7 +72,7 @@ TEST(JsonTest, ABodyIsAnObjectOfBoundedDepth) {
 TEST(JsonTest, ReadsEachKindOfField) {
   const Json json = {{"b", true}, {"i", 3},          {"x", 0.5},
                      {"t", "a"},  {"none", nullptr}, {"n", {1, 2}}};
-  JsonFields fields = FieldsOf(json);
+  JsonFields fields = FieldsOf(json, /*path=*/"");
   EXPECT_EQ(*fields.Bool("b"), true);
   EXPECT_EQ(*fields.Int("i", 0, 3), 3);
   EXPECT_EQ(*fields.Number("x", 0, 1), 0.5);
@@ -97,7 +97,7 @@ TEST(JsonTest, NamesTheFieldThatIsWrong) {
 
 TEST(JsonTest, ATextMayStandForTexts) {
   const Json json = {{"one", "a"}, {"two", {"a", "b"}}, {"bad", {1}}};
-  JsonFields fields = FieldsOf(json);
+  JsonFields fields = FieldsOf(json, /*path=*/"");
   EXPECT_THAT(*fields.Texts("one", 2), ElementsAre("a"));
   EXPECT_THAT(*fields.Texts("two", 2), ElementsAre("a", "b"));
   EXPECT_FALSE(fields.Texts("two", 1).ok());
@@ -106,7 +106,7 @@ TEST(JsonTest, ATextMayStandForTexts) {
 
 TEST(JsonTest, FindsWhatNobodyKnows) {
   const Json json = {{"known", 1}, {"ignored", 2}, {"other", 3}};
-  JsonFields fields = FieldsOf(json);
+  JsonFields fields = FieldsOf(json, /*path=*/"");
   EXPECT_NE(fields.Find("known"), nullptr);
   fields.Ignore({"ignored", "absent"});
   EXPECT_THAT(MessageOf(fields.End()), StartsWith("other: "));
@@ -114,7 +114,7 @@ TEST(JsonTest, FindsWhatNobodyKnows) {
 
 TEST(JsonTest, RefusesAllButOneValue) {
   const Json json = {{"echo", true}, {"best_of", 1}};
-  JsonFields fields = FieldsOf(json);
+  JsonFields fields = FieldsOf(json, /*path=*/"");
   EXPECT_TRUE(fields.AllowOnly("best_of", 1, "no").ok());
   EXPECT_TRUE(fields.AllowOnly("absent", 1, "no").ok());
   EXPECT_THAT(MessageOf(fields.AllowOnly("echo", false, "no")), "echo: no");

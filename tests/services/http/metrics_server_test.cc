@@ -17,11 +17,19 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::unique_ptr<MetricsServer> StartOn(const std::string& listen,
-                                       bool is_ready = true) {
+std::unique_ptr<MetricsServer> StartWith(const std::string& listen,
+                                         bool is_ready) {
   return *MetricsServer::Start(listen,
                                {.metrics = [] { return std::string("a 1\n"); },
                                 .is_ready = [is_ready] { return is_ready; }});
+}
+
+std::unique_ptr<MetricsServer> StartOn(const std::string& listen) {
+  return StartWith(listen, /*is_ready=*/true);
+}
+
+std::unique_ptr<MetricsServer> StartUnready() {
+  return StartWith("127.0.0.1:0", /*is_ready=*/false);
 }
 
 TEST(MetricsServerTest, AnswersGetAndHead) {
@@ -32,8 +40,8 @@ TEST(MetricsServerTest, AnswersGetAndHead) {
   EXPECT_EQ(get.body, "a 1\n");
   EXPECT_THAT(get.head, HasSubstr("content-type: text/plain; version=0.0.4"));
   EXPECT_THAT(get.head, HasSubstr("cache-control: no-store"));
-  client.Send(client.Request("HEAD", "/metrics"));
-  const ClientReply head = client.Read(/*has_body=*/false);
+  client.Send(client.Request("HEAD", "/metrics", {}));
+  const ClientReply head = client.ReadHead();
   EXPECT_EQ(head.status, 200);
   EXPECT_THAT(head.head, HasSubstr("content-length: 4"));
 }
@@ -45,14 +53,14 @@ TEST(MetricsServerTest, HealthIsThatOfTheProcess) {
   EXPECT_EQ(good.status, 200);
   EXPECT_EQ(good.body, R"({"status":"ok"})");
   EXPECT_EQ(client.Post("/health", "").status, 405);
-  const auto busy = StartOn("127.0.0.1:0", /*is_ready=*/false);
+  const auto busy = StartUnready();
   const ClientReply bad = HttpClient(busy->address()).Get("/health");
   EXPECT_EQ(bad.status, 503);
   EXPECT_EQ(bad.body, R"({"status":"not ready"})");
 }
 
 TEST(MetricsServerTest, LivenessIsThatOfTheProcess) {
-  const auto server = StartOn("127.0.0.1:0", /*is_ready=*/false);
+  const auto server = StartUnready();
   HttpClient client(server->address());
   const ClientReply reply = client.Get("/livez");
   EXPECT_EQ(reply.status, 200);

@@ -50,7 +50,7 @@ class ModelSwapTest : public FrontTest {
     EXPECT_TRUE(use.ok());
     HttpClient client(front_->address());
     client.Send(client.Request("POST", target, {.body = body}));
-    ClientReply reply = client.Read(/*has_body=*/false);
+    ClientReply reply = client.ReadHead();
     while (!absl::StrContains(reply.body, sign)) {
       if (!client.ReadChunk(reply.body)) return reply;
     }
@@ -67,7 +67,8 @@ class ModelSwapTest : public FrontTest {
     return Json::parse(reply.body).at("state").get<std::string>();
   }
   static std::string ChatOf(const std::string& model) {
-    return testing::WithMembers(Chat(), Json{{"model", model}}.dump()).dump();
+    return testing::WithMembers(Chat("{}"), Json{{"model", model}}.dump())
+        .dump();
   }
 };
 

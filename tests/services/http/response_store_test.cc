@@ -17,9 +17,12 @@ class ResponseStoreTest : public ::testing::Test {
         std::string(static_cast<size_t>(bytes - StoredTurn::kFrameBytes), 'x'),
         "", ""};
   }
-  void Keep(const std::string& id, ResponseTexts texts = {},
-            StoredTurn::Ptr previous = nullptr) {
-    store_.Keep("t", id, std::move(texts), std::move(previous));
+  void Keep(const std::string& id, ResponseTexts texts) {
+    store_.Keep("t", id, std::move(texts), nullptr);
+  }
+  void KeepAfter(const std::string& previous, const std::string& id,
+                 ResponseTexts texts) {
+    store_.Keep("t", id, std::move(texts), store_.Find("t", previous));
   }
   bool Has(const std::string& id) { return store_.Find("t", id) != nullptr; }
 
@@ -39,7 +42,7 @@ TEST_F(ResponseStoreTest, FindsWhatWasKept) {
 }
 
 TEST_F(ResponseStoreTest, OtherTenantsFindNothing) {
-  Keep("a");
+  Keep("a", {});
   EXPECT_EQ(store_.Find("u", "a"), nullptr);
   EXPECT_EQ(store_.Find("", "a"), nullptr);
   EXPECT_FALSE(store_.Remove("u", "a"));
@@ -47,7 +50,7 @@ TEST_F(ResponseStoreTest, OtherTenantsFindNothing) {
 }
 
 TEST_F(ResponseStoreTest, WhatIsRemovedIsGone) {
-  Keep("a");
+  Keep("a", {});
   EXPECT_TRUE(store_.Remove("t", "a"));
   EXPECT_FALSE(store_.Remove("t", "a"));
   EXPECT_FALSE(Has("a"));
@@ -56,10 +59,10 @@ TEST_F(ResponseStoreTest, WhatIsRemovedIsGone) {
 
 TEST_F(ResponseStoreTest, KeepsSoManyResponses) {
   for (size_t i = 0; i < ResponseStore::kMaxResponses; ++i) {
-    Keep(absl::StrCat(i));
+    Keep(absl::StrCat(i), {});
   }
   EXPECT_TRUE(Has("0")) << "at the limit; it is now the one that was used last";
-  Keep("one more");
+  Keep("one more", {});
   EXPECT_TRUE(Has("0"));
   EXPECT_FALSE(Has("1"));
   EXPECT_TRUE(Has("2"));
@@ -89,8 +92,8 @@ TEST_F(ResponseStoreTest, AResponseThatIsTooLargeLeavesAtOnce) {
 
 TEST_F(ResponseStoreTest, TurnsStayWithWhatGoesOnFromThem) {
   Keep("a", {"first", "", ""});
-  Keep("b", {"second", "", ""}, store_.Find("t", "a"));
-  Keep("c", {"other", "", ""}, store_.Find("t", "a"));
+  KeepAfter("a", "b", {"second", "", ""});
+  KeepAfter("a", "c", {"other", "", ""});
   EXPECT_EQ(store_.bytes(), 3 * StoredTurn::kFrameBytes + 16) << "once each";
   EXPECT_TRUE(store_.Remove("t", "a"));
   for (const char* id : {"b", "c"}) {
@@ -105,7 +108,7 @@ TEST_F(ResponseStoreTest, TurnsStayWithWhatGoesOnFromThem) {
 
 TEST_F(ResponseStoreTest, TheNewestOfAConversationLeavesLast) {
   Keep("a", Sized(ResponseStore::kMaxBytes / 2));
-  Keep("b", Sized(ResponseStore::kMaxBytes / 4), store_.Find("t", "a"));
+  KeepAfter("a", "b", Sized(ResponseStore::kMaxBytes / 4));
   Keep("c", Sized(ResponseStore::kMaxBytes / 2));
   EXPECT_FALSE(Has("a"));
   EXPECT_FALSE(Has("b")) << "without its first turn it would be worth nothing";
@@ -115,10 +118,10 @@ TEST_F(ResponseStoreTest, TheNewestOfAConversationLeavesLast) {
 
 TEST_F(ResponseStoreTest, ALongConversationEndsWithoutDeepCalls) {
   std::string last = "0";
-  Keep(last);
+  Keep(last, {});
   for (int i = 1; i < 20'000; ++i) {
     const std::string next = absl::StrCat(i);
-    Keep(next, {}, store_.Find("t", last));
+    KeepAfter(last, next, {});
     store_.Remove("t", last);
     last = next;
   }

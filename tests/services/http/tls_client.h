@@ -25,7 +25,7 @@ struct TlsClientOptions {
 class TlsClient final : public HttpClient {
  public:
   TlsClient(const std::string& address, const ClientSecurity& security,
-            const TlsClientOptions& options = {})
+            const TlsClientOptions& options)
       : HttpClient(address),
         context_(SSL_CTX_new(TLS_client_method()), &SSL_CTX_free),
         ssl_(nullptr, &SSL_free) {

@@ -13,9 +13,8 @@
 namespace plimsoll::services {
 namespace {
 
-worker::RequestRecord RecordOf(
-    const absl::Status& status,
-    worker::FinishReason reason = worker::FinishReason::kUnknown) {
+worker::RequestRecord RecordOf(const absl::Status& status,
+                               worker::FinishReason reason) {
   worker::RequestRecord record;
   record.status = status;
   record.info.reason = reason;
@@ -47,7 +46,9 @@ TEST(ModelCountsTest, ARequestHasTheWordOfItsEnd) {
 TEST(ModelCountsTest, EveryCodeHasAWordOfTheList) {
   for (int code = 1; code <= 16; ++code) {
     const absl::Status status(static_cast<absl::StatusCode>(code), "");
-    EXPECT_LT(ResultOf(RecordOf(status)), kResults.size()) << code;
+    EXPECT_LT(ResultOf(RecordOf(status, worker::FinishReason::kUnknown)),
+              kResults.size())
+        << code;
   }
 }
 
@@ -101,7 +102,8 @@ TEST(ModelCountsTest, ARequestCountsItsTimesAndTokens) {
 
 TEST(ModelCountsTest, ARequestWithoutATokenHasNoTimeToIt) {
   ModelCounts counts;
-  counts.Add(RecordOf(absl::CancelledError("")));
+  counts.Add(
+      RecordOf(absl::CancelledError(""), worker::FinishReason::kUnknown));
   EXPECT_EQ(counts.first_token.Read().total(), 0u);
   EXPECT_EQ(counts.per_token.Read().total(), 0u);
   EXPECT_EQ(counts.request.Read().total(), 1u);

@@ -25,7 +25,7 @@ class AnthropicPathsTest : public FrontTest {
                fields)
         .dump();
   }
-  static std::string Greedy(const std::string& fields = "{}") {
+  static std::string Greedy(const std::string& fields) {
     return Message(
         testing::WithMembers(R"({"temperature":0,"max_tokens":8})", fields)
             .dump());
@@ -33,7 +33,7 @@ class AnthropicPathsTest : public FrontTest {
 };
 
 TEST_F(AnthropicPathsTest, AnswersAMessage) {
-  const Json reply = PostJson("/v1/messages", Greedy());
+  const Json reply = PostJson("/v1/messages", Greedy("{}"));
   EXPECT_EQ(reply.at("type"), "message");
   EXPECT_THAT(reply.at("id").get<std::string>(), StartsWith("msg_"));
   EXPECT_EQ(reply.at("model"), "a");
@@ -49,7 +49,7 @@ TEST_F(AnthropicPathsTest, AnswersAMessage) {
 }
 
 TEST_F(AnthropicPathsTest, AStreamHasTheTextOfTheWholeReply) {
-  const Json whole = PostJson("/v1/messages", Greedy());
+  const Json whole = PostJson("/v1/messages", Greedy("{}"));
   const ClientReply reply =
       Post("/v1/messages?beta=true", Greedy(R"({"stream":true})"));
   EXPECT_EQ(reply.status, 200);
@@ -81,7 +81,7 @@ TEST_F(AnthropicPathsTest, AStreamHasTheTextOfTheWholeReply) {
 
 TEST_F(AnthropicPathsTest, CountsWhatAMessageUses) {
   const Json counted = PostJson("/v1/messages/count_tokens", Message("{}"));
-  const Json usage = PostJson("/v1/messages", Greedy()).at("usage");
+  const Json usage = PostJson("/v1/messages", Greedy("{}")).at("usage");
   EXPECT_EQ(counted.at("input_tokens").get<int>(),
             usage.at("input_tokens").get<int>() +
                 usage.at("cache_read_input_tokens").get<int>());
@@ -105,14 +105,14 @@ TEST_F(AnthropicPathsTest, ErrorsHaveAnthropicsForm) {
                R"("content":"a"}]})",
                404),
       "not_found_error");
-  EXPECT_EQ(error_of("/v1/messages/count_tokens", Greedy(), 400),
+  EXPECT_EQ(error_of("/v1/messages/count_tokens", Greedy("{}"), 400),
             "invalid_request_error");
   const std::string tools = R"({"tools":[{"name":"f"}]})";
   EXPECT_EQ(error_of("/v1/messages", Greedy(tools), 400),
             "invalid_request_error")
       << "the format has no tools";
   gate_.Close();
-  EXPECT_EQ(error_of("/v1/messages", Greedy(), 503), "overloaded_error");
+  EXPECT_EQ(error_of("/v1/messages", Greedy("{}"), 503), "overloaded_error");
   EXPECT_EQ(error_of("/v1/messages/count_tokens", Message("{}"), 503),
             "overloaded_error");
 }

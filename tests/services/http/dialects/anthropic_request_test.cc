@@ -19,20 +19,22 @@ class AnthropicRequestTest : public ::testing::Test {
   static constexpr char kHello[] = R"([{"role":"user","content":"hi"}])";
 
   // A request with these messages and fields.
-  static absl::StatusOr<TextJob> Messages(const std::string& messages,
-                                          const std::string& fields = "{}") {
+  static absl::StatusOr<TextJob> MessagesWith(const std::string& messages,
+                                              const std::string& fields) {
     Json body = testing::WithMembers(R"({"max_tokens":5})", fields);
     body["messages"] = Json::parse(messages);
     return ReadMessages(body);
   }
 
-  static absl::StatusOr<TextJob> Hello(const std::string& fields) {
-    return Messages(kHello, fields);
+  static absl::StatusOr<TextJob> Messages(const std::string& messages) {
+    return MessagesWith(messages, "{}");
   }
 
-  static v1::ChatPrompt ChatOf(const std::string& messages,
-                               const std::string& fields = "{}") {
-    const absl::StatusOr<TextJob> job = Messages(messages, fields);
+  static absl::StatusOr<TextJob> Hello(const std::string& fields) {
+    return MessagesWith(kHello, fields);
+  }
+
+  static v1::ChatPrompt ChatOf(const absl::StatusOr<TextJob>& job) {
     EXPECT_TRUE(job.ok()) << job.status();
     return job.ok() ? job->prompts.front().chat() : v1::ChatPrompt();
   }
@@ -75,13 +77,13 @@ TEST_F(AnthropicRequestTest, ALimitOfTokensIsNeeded) {
 }
 
 TEST_F(AnthropicRequestTest, JoinsTextsOfAMessageAndMessagesOfARole) {
-  const v1::ChatPrompt chat = ChatOf(
+  const v1::ChatPrompt chat = ChatOf(Messages(
       R"([{"role":"user","content":[{"type":"text","text":"a"},)"
       R"({"type":"text","text":"b","cache_control":{"type":"ephemeral"}}]},)"
       R"({"role":"user","content":"c"},)"
       R"({"role":"assistant","content":[{"type":"thinking","thinking":"hm",)"
       R"("signature":"s"},{"type":"text","text":"d","citations":null}]},)"
-      R"({"role":"user","content":"e"}])");
+      R"({"role":"user","content":"e"}])"));
   ASSERT_EQ(chat.messages_size(), 3);
   EXPECT_EQ(chat.messages(0).content(), "ab\n\nc");
   EXPECT_EQ(chat.messages(1).role(), v1::CHAT_ROLE_ASSISTANT);
@@ -91,17 +93,17 @@ TEST_F(AnthropicRequestTest, JoinsTextsOfAMessageAndMessagesOfARole) {
 
 TEST_F(AnthropicRequestTest, TheSystemTextComesFirst) {
   const v1::ChatPrompt chat =
-      ChatOf(kHello, R"({"system":[{"type":"text","text":"a"},)"
-                     R"({"type":"text","text":"b"}]})");
+      ChatOf(Hello(R"({"system":[{"type":"text","text":"a"},)"
+                   R"({"type":"text","text":"b"}]})"));
   ASSERT_EQ(chat.messages_size(), 2);
   EXPECT_EQ(chat.messages(0).role(), v1::CHAT_ROLE_SYSTEM);
   EXPECT_EQ(chat.messages(0).content(), "ab");
-  EXPECT_EQ(ChatOf(kHello, R"({"system":"s"})").messages(0).content(), "s");
-  EXPECT_EQ(ChatOf(kHello, R"({"system":""})").messages_size(), 1);
+  EXPECT_EQ(ChatOf(Hello(R"({"system":"s"})")).messages(0).content(), "s");
+  EXPECT_EQ(ChatOf(Hello(R"({"system":""})")).messages_size(), 1);
 }
 
 TEST_F(AnthropicRequestTest, ReadsCallsAndTheirResults) {
-  const v1::ChatPrompt chat = ChatOf(
+  const v1::ChatPrompt chat = ChatOf(Messages(
       R"([{"role":"user","content":"x"},{"role":"assistant","content":[)"
       R"({"type":"text","text":"t"},{"type":"tool_use","id":"1","name":"f",)"
       R"("input":{"z":1,"a":2}},{"type":"tool_use","id":"2","name":"g",)"
@@ -109,7 +111,7 @@ TEST_F(AnthropicRequestTest, ReadsCallsAndTheirResults) {
       R"({"type":"tool_result","tool_use_id":"1","content":"sunny"},)"
       R"({"type":"tool_result","tool_use_id":"2","is_error":true,)"
       R"("content":[{"type":"text","text":"{\"ok\":false}"}]},)"
-      R"({"type":"text","text":"so?"}]}])");
+      R"({"type":"text","text":"so?"}]}])"));
   ASSERT_EQ(chat.messages_size(), 5);
   EXPECT_EQ(chat.messages(1).content(), "t");
   ASSERT_EQ(chat.messages(1).tool_calls_size(), 2);
@@ -152,7 +154,7 @@ TEST_F(AnthropicRequestTest, ReadsTools) {
   const std::string tools =
       R"({"tools":[{"name":"f","description":"d","type":"custom",)"
       R"("input_schema":{"type":"object"},"strict":true}]})";
-  const v1::ChatPrompt chat = ChatOf(kHello, tools);
+  const v1::ChatPrompt chat = ChatOf(Hello(tools));
   ASSERT_EQ(chat.tools_size(), 1);
   EXPECT_EQ(chat.tools(0).name(), "f");
   EXPECT_EQ(chat.tools(0).description(), "d");

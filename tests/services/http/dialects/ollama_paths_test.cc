@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 class OllamaPathsTest : public FrontTest {
  protected:
-  static std::string Hello(const std::string& fields = "{}") {
+  static std::string Hello(const std::string& fields) {
     return testing::WithMembers(
                R"({"model":"a","messages":[{"role":"user","content":"hello"}],)"
                R"("options":{"temperature":0,"num_predict":8}})",
@@ -44,7 +44,7 @@ TEST_F(OllamaPathsTest, AStreamHasTheTextOfTheWholeReply) {
   EXPECT_EQ(whole.at("done"), true);
   EXPECT_GT(whole.at("total_duration").get<int64_t>(), 0);
   std::string text;
-  const std::vector<Json> lines = PostLines("/api/chat", Hello());
+  const std::vector<Json> lines = PostLines("/api/chat", Hello("{}"));
   for (const Json& line : lines) {
     text += line.at("message").at("content").get<std::string>();
   }

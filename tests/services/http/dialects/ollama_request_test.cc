@@ -16,14 +16,17 @@ using ::testing::StartsWith;
 class OllamaRequestTest : public ::testing::Test {
  protected:
   // A chat with these messages and fields.
-  static absl::StatusOr<TextJob> Messages(const std::string& messages,
-                                          const std::string& fields = "{}") {
+  static absl::StatusOr<TextJob> MessagesWith(const std::string& messages,
+                                              const std::string& fields) {
     Json body = testing::WithMembers(R"({"model":"m"})", fields);
     body["messages"] = Json::parse(messages);
     return ReadOllamaChat(body);
   }
+  static absl::StatusOr<TextJob> Messages(const std::string& messages) {
+    return MessagesWith(messages, "{}");
+  }
   static absl::StatusOr<TextJob> Chat(const std::string& fields) {
-    return Messages(R"([{"role":"user","content":"hi"}])", fields);
+    return MessagesWith(R"([{"role":"user","content":"hi"}])", fields);
   }
   static absl::StatusOr<TextJob> Options(const std::string& options) {
     return Chat(Json{{"options", Json::parse(options)}}.dump());

@@ -24,8 +24,7 @@ using ::testing::StartsWith;
 
 class ResponsesPathsTest : public FrontTest {
  protected:
-  static std::string Greedy(const Json& input,
-                            const std::string& fields = "{}") {
+  static std::string Greedy(const Json& input, const std::string& fields) {
     Json body = testing::WithMembers(
         R"({"model":"a","temperature":0,"max_output_tokens":8})", fields);
     body["input"] = input;
@@ -33,7 +32,7 @@ class ResponsesPathsTest : public FrontTest {
   }
   ClientReply Delete(const std::string& target) {
     HttpClient client(front_->address());
-    client.Send(client.Request("DELETE", target));
+    client.Send(client.Request("DELETE", target, {}));
     return client.Read();
   }
   static std::string PathOf(const Json& response) {
@@ -45,7 +44,7 @@ class ResponsesPathsTest : public FrontTest {
 };
 
 TEST_F(ResponsesPathsTest, AResponseSaysWhatAChatSays) {
-  const Json response = PostJson("/v1/responses", Greedy("hello"));
+  const Json response = PostJson("/v1/responses", Greedy("hello", "{}"));
   EXPECT_EQ(response.at("object"), "response");
   const Json chat =
       PostJson("/v1/chat/completions",
@@ -61,7 +60,7 @@ TEST_F(ResponsesPathsTest, AResponseSaysWhatAChatSays) {
 }
 
 TEST_F(ResponsesPathsTest, AStreamHasTheTextOfTheWhole) {
-  const Json whole = PostJson("/v1/responses", Greedy("hello"));
+  const Json whole = PostJson("/v1/responses", Greedy("hello", "{}"));
   const ClientReply reply =
       Post("/v1/responses", Greedy("hello", R"({"stream":true})"));
   EXPECT_EQ(reply.status, 200);
@@ -84,7 +83,7 @@ TEST_F(ResponsesPathsTest, AStreamHasTheTextOfTheWhole) {
 }
 
 TEST_F(ResponsesPathsTest, AnIdGoesOnAsTheItemsDo) {
-  const Json first = PostJson("/v1/responses", Greedy("hello"));
+  const Json first = PostJson("/v1/responses", Greedy("hello", "{}"));
   const std::string id = first.at("id");
   const std::string more =
       Greedy("more", Json{{"previous_response_id", id}}.dump());
@@ -92,7 +91,7 @@ TEST_F(ResponsesPathsTest, AnIdGoesOnAsTheItemsDo) {
   Json items = Json::array({{{"role", "user"}, {"content", "hello"}}});
   for (const Json& item : first.at("output")) items.push_back(item);
   items.push_back({{"role", "user"}, {"content", "more"}});
-  const Json same = PostJson("/v1/responses", Greedy(items));
+  const Json same = PostJson("/v1/responses", Greedy(items, "{}"));
   EXPECT_EQ(TextOf(next), TextOf(same));
   EXPECT_EQ(next.at("usage").at("input_tokens"),
             same.at("usage").at("input_tokens"));
@@ -103,7 +102,7 @@ TEST_F(ResponsesPathsTest, AnIdGoesOnAsTheItemsDo) {
 }
 
 TEST_F(ResponsesPathsTest, AResponseCanBeReadAndDeleted) {
-  const Json response = PostJson("/v1/responses", Greedy("hello"));
+  const Json response = PostJson("/v1/responses", Greedy("hello", "{}"));
   const std::string path = PathOf(response);
   const ClientReply read = Get(path);
   EXPECT_EQ(read.status, 200);
@@ -129,7 +128,7 @@ TEST_F(ResponsesPathsTest, ErrorsHaveOpenAisForm) {
   EXPECT_EQ(ErrorOf(gone).at("param"), "previous_response_id");
   std::string words;
   for (int i = 0; i < 400; ++i) words += "word ";
-  const ClientReply large = Post("/v1/responses", Greedy(words));
+  const ClientReply large = Post("/v1/responses", Greedy(words, "{}"));
   EXPECT_EQ(large.status, 400);
   EXPECT_EQ(ErrorOf(large).at("code"), "context_length_exceeded");
   EXPECT_THAT(ErrorOf(large).at("message").get<std::string>(),
