@@ -275,10 +275,9 @@ class CallConstraintTest : public ::testing::TestWithParam<Case> {
       .format = worker::FindReplyFormat(family().sign), .tools = Tools()};
 };
 
-v1::ChatPrompt Required(bool is_one_call = false) {
+v1::ChatPrompt Required() {
   v1::ChatPrompt chat;
   chat.set_tool_choice(v1::TOOL_CHOICE_REQUIRED);
-  if (is_one_call) chat.set_parallel_tool_calls(false);
   return chat;
 }
 
@@ -349,7 +348,9 @@ TEST_P(CallConstraintTest, WhatIsAllowedIsReadAsCallsThatFitTheirTools) {
   constexpr size_t kMaxTokens = 4'000;
   size_t n_calls = 0;
   for (int i = 0; i < n_replies; ++i) {
-    worker::TokenMask mask = Mask(Required(/*is_one_call=*/i % 2 == 0));
+    v1::ChatPrompt chat = Required();
+    if (i % 2 == 0) chat.set_parallel_tool_calls(false);
+    worker::TokenMask mask = Mask(chat);
     const std::string first =
         absl::StrCat(family().first, reading_->format.call.open);
     std::vector<int32_t> said = Tokens(first);

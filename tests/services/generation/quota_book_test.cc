@@ -49,8 +49,11 @@ class QuotaBookTest : public ::testing::Test {
     EXPECT_EQ(details.reason, v1::ERROR_REASON_QUOTA_EXCEEDED);
     return details;
   }
-  static QuotaBook::Request Of(const std::string& tenant,
-                               const Cost& cost = {}) {
+  static QuotaBook::Request Of(const std::string& tenant) {
+    return OfCost(tenant, {});
+  }
+  static QuotaBook::Request OfCost(const std::string& tenant,
+                                   const Cost& cost) {
     return {.tenant = tenant,
             .n_prompt = cost.n_prompt,
             .n_reply = cost.n_reply,
@@ -67,9 +70,9 @@ TEST_F(QuotaBookTest, WithoutLimitsEverythingIsAdmitted) {
   Open("{}");
   std::vector<Hold> holds;
   for (int i = 0; i < 100; ++i) {
-    holds.push_back(Take(Of("a", {.n_prompt = 1 << 20,
-                                  .n_reply = 1 << 20,
-                                  .kv_bytes = int64_t{1} << 40})));
+    holds.push_back(Take(OfCost("a", {.n_prompt = 1 << 20,
+                                      .n_reply = 1 << 20,
+                                      .kv_bytes = int64_t{1} << 40})));
   }
 }
 
@@ -104,70 +107,74 @@ TEST_F(QuotaBookTest, ARequestWaitsUntilItHasAToken) {
 
 TEST_F(QuotaBookTest, ContextsTakeSoManyBytes) {
   Open(R"({"kv_bytes": 100})");
-  Hold most = Take(Of("a", {.kv_bytes = 100}));
+  Hold most = Take(OfCost("a", {.kv_bytes = 100}));
   EXPECT_TRUE(Refused(Of("a")).retry_after.has_value());
   most = nullptr;
-  const ErrorDetails never = Refused(Of("a", {.kv_bytes = 101}));
+  const ErrorDetails never = Refused(OfCost("a", {.kv_bytes = 101}));
   EXPECT_EQ(never.metadata.at("wanted"), "101");
   EXPECT_FALSE(never.retry_after.has_value());
 }
 
 TEST_F(QuotaBookTest, TokensAreChargedAndComeBackWithTime) {
   Open(R"({"tokens_per_second": 10, "burst_tokens": 100})");
-  const Hold first = Take(Of("a", {.n_prompt = 60, .n_reply = 40}));
-  const ErrorDetails refused = Refused(Of("a", {.n_prompt = 15, .n_reply = 5}));
+  const Hold first = Take(OfCost("a", {.n_prompt = 60, .n_reply = 40}));
+  const ErrorDetails refused =
+      Refused(OfCost("a", {.n_prompt = 15, .n_reply = 5}));
   EXPECT_EQ(refused.metadata.at("quota"), "tokens_per_second");
   EXPECT_EQ(refused.retry_after, absl::Seconds(2));
   now_ += absl::Seconds(2) - absl::Milliseconds(1);
-  Refused(Of("a", {.n_prompt = 15, .n_reply = 5}));
+  Refused(OfCost("a", {.n_prompt = 15, .n_reply = 5}));
   now_ += absl::Milliseconds(1);
-  const Hold second = Take(Of("a", {.n_prompt = 15, .n_reply = 5}));
-  const Hold of_another = Take(Of("b", {.n_prompt = 60, .n_reply = 40}));
+  const Hold second = Take(OfCost("a", {.n_prompt = 15, .n_reply = 5}));
+  const Hold of_another = Take(OfCost("b", {.n_prompt = 60, .n_reply = 40}));
 }
 
 TEST_F(QuotaBookTest, WithoutABurstAMinuteOfTokensMayBeTakenAtOnce) {
   Open(R"({"tokens_per_second": 10})");
-  const Hold all = Take(Of("a", {.n_prompt = 300, .n_reply = 300}));
-  EXPECT_EQ(Refused(Of("a", {.n_prompt = 0})).retry_after,
+  const Hold all = Take(OfCost("a", {.n_prompt = 300, .n_reply = 300}));
+  EXPECT_EQ(Refused(OfCost("a", {.n_prompt = 0})).retry_after,
             absl::Milliseconds(100));
 }
 
 TEST_F(QuotaBookTest, WhatARequestDoesNotUseIsGivenBack) {
   Open(R"({"tokens_per_second": 1, "burst_tokens": 100})");
-  Hold hold = Take(Of("a", {.n_prompt = 50, .n_reply = 50}));
+  Hold hold = Take(OfCost("a", {.n_prompt = 50, .n_reply = 50}));
   hold->AddGenerated(10);
   hold->SetPrompt(/*n_computed=*/20, /*n_cached=*/30);
   hold = nullptr;
   // 30 were used.
-  Refused(Of("a", {.n_prompt = 0, .n_reply = 71}));
-  hold = Take(Of("a", {.n_prompt = 0, .n_reply = 70}));
+  Refused(OfCost("a", {.n_prompt = 0, .n_reply = 71}));
+  hold = Take(OfCost("a", {.n_prompt = 0, .n_reply = 70}));
   // A request that never ran costs nothing.
   hold = nullptr;
-  hold = Take(Of("a", {.n_prompt = 0, .n_reply = 70}));
+  hold = Take(OfCost("a", {.n_prompt = 0, .n_reply = 70}));
 }
 
 TEST_F(QuotaBookTest, WhatWasTakenBeyondTheChargeIsOwed) {
   Open(R"({"tokens_per_second": 1, "burst_tokens": 100})");
   // More than may be taken at once: it needs all of that, and no more.
-  Hold hold = Take(Of("a", {.n_prompt = 500, .n_reply = 500}));
+  Hold hold = Take(OfCost("a", {.n_prompt = 500, .n_reply = 500}));
   hold->AddGenerated(150);
   hold = nullptr;
-  EXPECT_EQ(Refused(Of("a", {.n_prompt = 0})).retry_after, absl::Seconds(51));
+  EXPECT_EQ(Refused(OfCost("a", {.n_prompt = 0})).retry_after,
+            absl::Seconds(51));
   now_ += absl::Hours(1);
-  hold = Take(Of("a", {.n_prompt = 100, .n_reply = 0}));
-  EXPECT_EQ(Refused(Of("a", {.n_prompt = 0})).retry_after, absl::Seconds(1));
+  hold = Take(OfCost("a", {.n_prompt = 100, .n_reply = 0}));
+  EXPECT_EQ(Refused(OfCost("a", {.n_prompt = 0})).retry_after,
+            absl::Seconds(1));
 }
 
 TEST_F(QuotaBookTest, APartOfACallThatWasAdmittedIsNotRefused) {
   Open(R"({"requests": 1, "tokens_per_second": 1, "burst_tokens": 10})");
-  const Hold first = Take(Of("a", {.n_prompt = 5, .n_reply = 5}));
-  QuotaBook::Request part = Of("a", {.n_prompt = 5, .n_reply = 5});
+  const Hold first = Take(OfCost("a", {.n_prompt = 5, .n_reply = 5}));
+  QuotaBook::Request part = OfCost("a", {.n_prompt = 5, .n_reply = 5});
   part.is_admitted = true;
   Hold second = Take(part);
   second->SetPrompt(5, 0);
   second = nullptr;
   // But it is charged.
-  EXPECT_EQ(Refused(Of("a", {.n_prompt = 0})).metadata.at("quota"), "requests");
+  EXPECT_EQ(Refused(OfCost("a", {.n_prompt = 0})).metadata.at("quota"),
+            "requests");
 }
 
 TEST_F(QuotaBookTest, TheFileIsReadAgain) {
@@ -186,13 +193,14 @@ TEST_F(QuotaBookTest, TheFileIsReadAgain) {
 
 TEST_F(QuotaBookTest, AFileThatComesToLimitTokensBeginsWithAll) {
   Open("{}");
-  Hold hold = Take(Of("a", {.n_prompt = 1'000, .n_reply = 1'000}));
+  Hold hold = Take(OfCost("a", {.n_prompt = 1'000, .n_reply = 1'000}));
   hold->AddGenerated(1'000);
   Write(R"({"default": {"tokens_per_second": 1, "burst_tokens": 100}})");
   now_ += PollTimer::kInterval;
-  const Hold all = Take(Of("a", {.n_prompt = 100, .n_reply = 0}));
+  const Hold all = Take(OfCost("a", {.n_prompt = 100, .n_reply = 0}));
   hold = nullptr;  // it was not charged, so nothing is owed
-  EXPECT_EQ(Refused(Of("a", {.n_prompt = 0})).retry_after, absl::Seconds(1));
+  EXPECT_EQ(Refused(OfCost("a", {.n_prompt = 0})).retry_after,
+            absl::Seconds(1));
 }
 
 TEST_F(QuotaBookTest, ABadFileIsAnErrorAtTheStart) {
@@ -205,7 +213,7 @@ TEST_F(QuotaBookTest, ABadFileIsAnErrorAtTheStart) {
 TEST_F(QuotaBookTest, UsageIsCountedByTenant) {
   Open(R"({"requests": 1})");
   {
-    const Hold hold = Take(Of("a", {.n_prompt = 30, .n_reply = 10}));
+    const Hold hold = Take(OfCost("a", {.n_prompt = 30, .n_reply = 10}));
     Refused(Of("a"));
     hold->AddGenerated(3);
     hold->AddGenerated(2);

@@ -38,7 +38,7 @@ constexpr char kNewestOnly[] =
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
 std::unique_ptr<TestWorker> Serve(plimsoll::testing::RandomModel model,
-                                  uint32_t n_ctx = 512) {
+                                  uint32_t n_ctx) {
   auto worker = std::make_unique<TestWorker>(TestWorkerSetup{
       .model = model,
       .change = [](WorkerOptions& options) { options.chat_format.reset(); }});
@@ -47,11 +47,11 @@ std::unique_ptr<TestWorker> Serve(plimsoll::testing::RandomModel model,
 }
 
 std::unique_ptr<TestWorker> ServeTemplate(const std::string& chat_template,
-                                          const char* name = "llama_f32") {
+                                          const char* name) {
   plimsoll::testing::RandomModel model =
       plimsoll::testing::FindRandomModel(name);
   model.chat_template = chat_template;
-  return Serve(std::move(model));
+  return Serve(std::move(model), /*n_ctx=*/512);
 }
 
 absl::StatusOr<v1::Session> OpenIn(TestWorker& worker,
@@ -233,7 +233,7 @@ TEST_P(RenderedSessionBits, AreThoseOfTheWholeConversation) {
 class RenderedSessionTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    worker_ = ServeTemplate(kForgetful).release();
+    worker_ = ServeTemplate(kForgetful, "llama_f32").release();
   }
   static void TearDownTestSuite() {
     delete worker_;
@@ -348,7 +348,8 @@ TEST(RenderedTemplateTest, ATemplateThatRefusesTheChatSaysSoAtOnce) {
   const auto worker = ServeTemplate(
       absl::StrCat("{% if messages[0].role == 'system' %}"
                    "{{ raise_exception('no system') }}{% endif %}",
-                   kForgetful));
+                   kForgetful),
+      "llama_f32");
   EXPECT_TRUE(OpenIn(*worker, {}).ok());
   v1::OpenSessionRequest request;
   request.set_system("Be brief.");
@@ -360,7 +361,7 @@ TEST(RenderedTemplateTest, ATemplateThatRefusesTheChatSaysSoAtOnce) {
 // A template that shows one message does not bound what a session keeps.
 TEST(RenderedTemplateTest, ASessionKeepsOnlySoManyBytes) {
   for (const size_t n_over : {0u, 1u}) {
-    const auto worker = ServeTemplate(kNewestOnly);
+    const auto worker = ServeTemplate(kNewestOnly, "llama_f32");
     v1::OpenSessionRequest request;
     const size_t n_filler = worker::SessionChat::kMaxBytes - 2'000;
     request.add_turns()->set_message("a");
@@ -387,7 +388,7 @@ TEST(RenderedTemplateTest, ASessionKeepsOnlySoManyBytes) {
 // A conversation has at most worker::kMaxChatMessages, one of them the
 // system's.
 TEST(RenderedTemplateTest, ASessionKeepsOnlySoManyMessages) {
-  const auto worker = ServeTemplate(kNewestOnly);
+  const auto worker = ServeTemplate(kNewestOnly, "llama_f32");
   v1::OpenSessionRequest request;
   constexpr uint32_t kMost = worker::kMaxChatMessages / 2;
   for (uint32_t i = 0; i + 1 < kMost; ++i)
@@ -424,7 +425,7 @@ class SessionToolsTest : public ::testing::Test {
       model.last_tokens.emplace_back(piece, kNormalType);
     }
     n_marks_ = model.last_tokens.size();
-    worker_ = Serve(std::move(model), 1'024);
+    worker_ = Serve(std::move(model), /*n_ctx=*/1'024);
   }
 
   static void AddLight(google::protobuf::RepeatedPtrField<v1::Tool>& tools) {

@@ -12,12 +12,12 @@ namespace {
 const absl::Time kTime = absl::FromUnixMillis(1'700'000'000'012);
 
 std::string Text(LogLevel level, absl::string_view message,
-                 const std::vector<LogField>& fields = {}) {
+                 const std::vector<LogField>& fields) {
   return LogLine(LogFormat::kText, kTime, level, message, fields);
 }
 
 nlohmann::json Json(LogLevel level, absl::string_view message,
-                    const std::vector<LogField>& fields = {}) {
+                    const std::vector<LogField>& fields) {
   const std::string line =
       LogLine(LogFormat::kJson, kTime, level, message, fields);
   EXPECT_EQ(line.find('\n'), std::string::npos) << line;
@@ -25,7 +25,7 @@ nlohmann::json Json(LogLevel level, absl::string_view message,
 }
 
 TEST(LogLineTest, ALineHasItsTimeItsLevelItsMessageAndItsFields) {
-  EXPECT_EQ(Text(LogLevel::kInfo, "draining"),
+  EXPECT_EQ(Text(LogLevel::kInfo, "draining", {}),
             "2023-11-14T22:13:20.012Z INFO draining");
   EXPECT_EQ(Text(LogLevel::kWarning, "a lease was lost",
                  {{"model", "gemma"}, {"bytes", 1024}}),

@@ -32,7 +32,8 @@ class LogTest : public ::testing::Test {
     for (const int end : ends_) close(end);
   }
 
-  void Start(const LogSettings& settings = {}) {
+  void Start() { StartWith({}); }
+  void StartWith(const LogSettings& settings) {
     auto log = LogThread::Start(settings, ends_[1]);
     ASSERT_TRUE(log.ok()) << log.status();
     log_ = *std::move(log);
@@ -127,7 +128,7 @@ TEST_F(LogTest, AFlushDoesNotWaitForAReaderThatReadsNothing) {
 }
 
 TEST_F(LogTest, LessImportantLinesAreNotWritten) {
-  Start({.least = LogLevel::kWarning});
+  StartWith({.least = LogLevel::kWarning});
   Log(LogLevel::kInfo, "an info");
   Log(LogLevel::kWarning, "a warning");
   Log(LogLevel::kError, "an error");
@@ -168,7 +169,7 @@ TEST_F(LogTest, LinesOfAThreadNameTheRequestThatItWorksFor) {
 }
 
 TEST_F(LogTest, LinesAreJsonIfTheyAreToBe) {
-  Start({.format = LogFormat::kJson});
+  StartWith({.format = LogFormat::kJson});
   Log(LogLevel::kInfo, "m", {{"bytes", 5}});
   const std::vector<std::string> lines = End();
   ASSERT_EQ(lines.size(), 1u);
