@@ -16,13 +16,11 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Optional;
 
-absl::StatusOr<DeviceBytes> Parse(const std::vector<std::string>& texts,
-                                  int64_t least = 0) {
-  return ParseDeviceBytes("--headroom", texts, least);
+absl::StatusOr<DeviceBytes> Parse(const std::vector<std::string>& texts) {
+  return ParseDeviceBytes("--headroom", texts, /*least=*/0);
 }
 
-std::string Refusal(const std::vector<std::string>& texts, int64_t least = 0) {
-  const auto policy = Parse(texts, least);
+std::string Refusal(const absl::StatusOr<DeviceBytes>& policy) {
   EXPECT_TRUE(absl::IsInvalidArgument(policy.status())) << policy.status();
   return std::string(policy.status().message());
 }
@@ -43,22 +41,26 @@ TEST(DeviceBytesTest, WithoutAValueOthersAreAsTheyWere) {
 TEST(DeviceBytesTest, WhatMakesNoSenseIsNamed) {
   for (const char* text : {"", "some", "gpu=", "gpu=-1", "gpu=1 parsec",
                            "9223372036854775808", "gpu=9000000TiB"}) {
-    EXPECT_THAT(Refusal({text}), HasSubstr(absl::StrCat("--headroom ", text)));
+    EXPECT_THAT(Refusal(Parse({text})),
+                HasSubstr(absl::StrCat("--headroom ", text)));
   }
-  EXPECT_THAT(Refusal({"=1"}), HasSubstr("0 bytes, not 1 to 256"));
-  EXPECT_THAT(Refusal({"1", "2"}), HasSubstr("two for all other"));
-  EXPECT_THAT(Refusal({"a=1", "a=2"}), HasSubstr("two for this device"));
+  EXPECT_THAT(Refusal(Parse({"=1"})), HasSubstr("0 bytes, not 1 to 256"));
+  EXPECT_THAT(Refusal(Parse({"1", "2"})), HasSubstr("two for all other"));
+  EXPECT_THAT(Refusal(Parse({"a=1", "a=2"})), HasSubstr("two for this device"));
 }
 
 TEST(DeviceBytesTest, ASizeHasALeastValue) {
-  EXPECT_TRUE(Parse({"gpu=1"}, /*least=*/1).ok());
-  EXPECT_THAT(Refusal({"gpu=0"}, /*least=*/1), HasSubstr("not be below 1"));
+  const auto parse = [](const char* text) {
+    return ParseDeviceBytes("--device-memory", {text}, /*least=*/1);
+  };
+  EXPECT_TRUE(parse("gpu=1").ok());
+  EXPECT_THAT(Refusal(parse("gpu=0")), HasSubstr("not be below 1"));
 }
 
 TEST(DeviceBytesTest, NamesHaveALimitedLength) {
   const std::string longest(planner::LeaseBook::kMaxIdBytes, 'x');
   EXPECT_TRUE(Parse({longest + "=1"}).ok());
-  EXPECT_THAT(Refusal({longest + "x=1"}), HasSubstr("257 bytes"));
+  EXPECT_THAT(Refusal(Parse({longest + "x=1"})), HasSubstr("257 bytes"));
 }
 
 TEST(DeviceBytesTest, TakesALimitedNumberOfDevices) {
@@ -68,7 +70,7 @@ TEST(DeviceBytesTest, TakesALimitedNumberOfDevices) {
   }
   EXPECT_TRUE(Parse(texts).ok());
   texts.push_back("one more=1");
-  EXPECT_THAT(Refusal(texts), HasSubstr("at most 1024 devices"));
+  EXPECT_THAT(Refusal(Parse(texts)), HasSubstr("at most 1024 devices"));
 }
 
 }  // namespace

@@ -17,8 +17,10 @@ planner::Lease LeaseWith(const std::string& secret) {
   return lease;
 }
 
+constexpr char kNoOwner[] = "";
+
 bool IsHolder(const planner::Lease& lease, const std::string& secret,
-              const std::string& owner = "") {
+              const std::string& owner) {
   const absl::Status status = CheckHolder(lease, {owner, secret});
   EXPECT_TRUE(status.ok() || absl::IsPermissionDenied(status)) << status;
   return status.ok();
@@ -41,19 +43,20 @@ TEST(LeaseHolderTest, WhatIsKeptIsNotTheSecret) {
 
 TEST(LeaseHolderTest, OnlyTheSecretProvesTheHolder) {
   const planner::Lease lease = LeaseWith(kSecret);
-  EXPECT_TRUE(IsHolder(lease, kSecret));
-  EXPECT_FALSE(IsHolder(lease, ""));
-  EXPECT_FALSE(IsHolder(lease, kSecret + "s"));
-  EXPECT_FALSE(IsHolder(lease, kSecret.substr(1)));
-  EXPECT_FALSE(IsHolder(lease, std::string(kMaxSecretBytes + 1, 's')));
-  EXPECT_FALSE(IsHolder(lease, lease.secret_hash));
+  EXPECT_TRUE(IsHolder(lease, kSecret, kNoOwner));
+  EXPECT_FALSE(IsHolder(lease, "", kNoOwner));
+  EXPECT_FALSE(IsHolder(lease, kSecret + "s", kNoOwner));
+  EXPECT_FALSE(IsHolder(lease, kSecret.substr(1), kNoOwner));
+  EXPECT_FALSE(
+      IsHolder(lease, std::string(kMaxSecretBytes + 1, 's'), kNoOwner));
+  EXPECT_FALSE(IsHolder(lease, lease.secret_hash, kNoOwner));
 }
 
 TEST(LeaseHolderTest, ALeaseWithoutASecretTakesAny) {
   const planner::Lease lease = LeaseWith("");
-  EXPECT_TRUE(IsHolder(lease, ""));
-  EXPECT_TRUE(IsHolder(lease, kSecret));
-  EXPECT_TRUE(IsHolder(lease, std::string(kMaxSecretBytes + 1, 's')));
+  EXPECT_TRUE(IsHolder(lease, "", kNoOwner));
+  EXPECT_TRUE(IsHolder(lease, kSecret, kNoOwner));
+  EXPECT_TRUE(IsHolder(lease, std::string(kMaxSecretBytes + 1, 's'), kNoOwner));
 }
 
 TEST(LeaseHolderTest, AnOwnerNeedsTheSecretToo) {

@@ -26,8 +26,11 @@ class LedgerDevicesTest : public ::testing::Test {
         LedgerOptions{.clock = [this] { return now_; }, .sizes = sizes});
   }
   // Returns the size that counts after a worker named one; nothing is used.
-  int64_t Say(const std::string& holder, int64_t bytes,
-              const std::string& owner = "") {
+  int64_t Say(const std::string& holder, int64_t bytes) {
+    return SayAs("", holder, bytes);
+  }
+  int64_t SayAs(const std::string& owner, const std::string& holder,
+                int64_t bytes) {
     planner::DeviceProfile profile = planner::CommittedCpuProfile();
     profile.id = "gpu";
     profile.total_bytes = bytes;
@@ -126,8 +129,8 @@ TEST_F(LedgerDevicesTest, AWorkerWithALeaseStandsForItsSize) {
 }
 
 TEST_F(LedgerDevicesTest, AnOwnersWorkersAreNotThoseOfAnother) {
-  EXPECT_EQ(Say("host/1", 1'000, "dns:a"), 1'000);
-  EXPECT_EQ(Say("host/1", 5'000, "dns:b"), 1'000);
+  EXPECT_EQ(SayAs("dns:a", "host/1", 1'000), 1'000);
+  EXPECT_EQ(SayAs("dns:b", "host/1", 5'000), 1'000);
 }
 
 // A planner that was started again has heard the liar first.

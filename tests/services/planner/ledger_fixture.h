@@ -19,9 +19,9 @@ class LedgerFixture : public ::testing::Test {
  protected:
   static constexpr int64_t kTotal = 1 << 30;  // bytes of the device "cpu"
 
-  LedgerFixture() { Register(kTotal); }
+  LedgerFixture() { Register(kTotal, /*never_swapped=*/false); }
 
-  void Register(int64_t free_bytes, bool never_swapped = false) {
+  void Register(int64_t free_bytes, bool never_swapped) {
     planner::DeviceProfile profile = planner::CommittedCpuProfile();
     profile.id = "cpu";
     profile.total_bytes = kTotal;

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -70,16 +71,19 @@ class LedgerRestartTest : public ::testing::Test {
     return ledger_->RegisterDevice(request, response);
   }
 
-  absl::StatusOr<v1::Lease> Reserve(
-      const std::string& id, uint64_t bytes,
-      const v1::ProcessIdentity* process = nullptr) {
+  absl::StatusOr<v1::Lease> Reserve(const std::string& id, uint64_t bytes) {
+    return ReserveBy(std::nullopt, id, bytes);
+  }
+  absl::StatusOr<v1::Lease> ReserveBy(
+      const std::optional<v1::ProcessIdentity>& process, const std::string& id,
+      uint64_t bytes) {
     v1::ReserveRequest request;
     request.set_request_id(id);
     request.set_device_id("cpu");
     request.set_holder("worker");
     request.set_purpose("model");
     request.set_bytes(bytes);
-    if (process != nullptr) *request.mutable_process() = *process;
+    if (process.has_value()) *request.mutable_process() = *process;
     v1::ReserveResponse response;
     const absl::Status status = ledger_->Reserve(request, response);
     if (!status.ok()) return status;
@@ -96,7 +100,7 @@ class LedgerRestartTest : public ::testing::Test {
     return ledger_->Confirm(request, response);
   }
 
-  absl::Status Release(const v1::Lease& lease, uint64_t shortfall = 0) {
+  absl::Status Release(const v1::Lease& lease, uint64_t shortfall) {
     v1::ReleaseRequest request;
     request.set_lease_id(lease.id());
     request.set_epoch(lease.epoch());
@@ -256,7 +260,7 @@ TEST_F(LedgerRestartTest, AFailingJournalStopsGrantsAndNothingElse) {
   EXPECT_TRUE(DetailsOf(refused).retry_after.has_value());
   EXPECT_TRUE(Confirm(*a).ok());
   EXPECT_TRUE(Renew(*a, true).ok());
-  EXPECT_TRUE(Release(*b).ok());
+  EXPECT_TRUE(Release(*b, /*shortfall=*/0).ok());
   EXPECT_EQ(List().leases_size(), 1);
   EXPECT_EQ(List().journal(), v1::JOURNAL_STATE_FAILED);
   SetVfsFaults({});
@@ -278,7 +282,7 @@ TEST_F(LedgerRestartTest, ATakenOverLedgerGrantsAndProlongsNothing) {
   EXPECT_EQ(Renew(*a, true).status().code(), Code::kUnavailable);
   EXPECT_EQ(Renew(*a, false).status().code(), Code::kUnavailable);
   EXPECT_EQ(Confirm(*b).code(), Code::kUnavailable);
-  EXPECT_EQ(Release(*b).code(), Code::kUnavailable);
+  EXPECT_EQ(Release(*b, /*shortfall=*/0).code(), Code::kUnavailable);
   EXPECT_EQ(Reserve("c", 1).status().code(), Code::kUnavailable);
 }
 
@@ -286,7 +290,7 @@ TEST_F(LedgerRestartTest, AKilledHoldersBytesAreFree) {
   ASSERT_TRUE(Register({}).ok());
   Sleeper sleeper;
   const v1::ProcessIdentity process = sleeper.Identity();
-  const auto lease = Reserve("a", kTotal, &process);
+  const auto lease = ReserveBy(process, "a", kTotal);
   ASSERT_TRUE(lease.ok()) << lease.status();
   EXPECT_EQ(lease->watched_pid(), process.pid());
   EXPECT_EQ(Reserve("b", 1).status().code(), Code::kResourceExhausted);
@@ -301,8 +305,8 @@ TEST_F(LedgerRestartTest, AHolderThatIsStoppedIsNotRobbed) {
   Sleeper loaded;
   const v1::ProcessIdentity first = reserving.Identity();
   const v1::ProcessIdentity second = loaded.Identity();
-  const auto reserved = Reserve("a", 600, &first);
-  const auto confirmed = Reserve("b", 400, &second);
+  const auto reserved = ReserveBy(first, "a", 600);
+  const auto confirmed = ReserveBy(second, "b", 400);
   ASSERT_TRUE(reserved.ok() && Confirm(*confirmed).ok());
   reserving.Stop();
   loaded.Stop();
@@ -325,8 +329,8 @@ TEST_F(LedgerRestartTest, AHolderThatDiedMeanwhileHoldsNothing) {
   Sleeper living;
   const v1::ProcessIdentity first = dying.Identity();
   const v1::ProcessIdentity second = living.Identity();
-  ASSERT_TRUE(Reserve("a", 400, &first).ok());
-  ASSERT_TRUE(Reserve("b", 500, &second).ok());
+  ASSERT_TRUE(ReserveBy(first, "a", 400).ok());
+  ASSERT_TRUE(ReserveBy(second, "b", 500).ok());
   ledger_.reset();
   dying.Kill();
   Start({});
@@ -349,12 +353,12 @@ TEST_F(LedgerRestartTest, WhoHoldsNothingIsNotWatched) {
   Sleeper refused;
   const v1::ProcessIdentity first = holding.Identity();
   const v1::ProcessIdentity second = refused.Identity();
-  const auto lease = Reserve("a", 600, &first);
+  const auto lease = ReserveBy(first, "a", 600);
   ASSERT_TRUE(lease.ok()) << lease.status();
   if (testing::CountPidfds() == before) GTEST_SKIP() << "there are no pidfds";
-  EXPECT_FALSE(Reserve("b", 401, &second).ok());
+  EXPECT_FALSE(ReserveBy(second, "b", 401).ok());
   await_watched(1);
-  EXPECT_FALSE(Reserve("c", 401, &first).ok()) << "it still holds the other";
+  EXPECT_FALSE(ReserveBy(first, "c", 401).ok()) << "it still holds the other";
   EXPECT_EQ(List().leases(0).watched_pid(), first.pid());
   v1::Lease unknown = *lease;
   unknown.set_id("unknown");
@@ -362,13 +366,13 @@ TEST_F(LedgerRestartTest, WhoHoldsNothingIsNotWatched) {
   *unknown.mutable_process() = second;
   EXPECT_FALSE(Renew(unknown, /*is_presented=*/true).ok());
   await_watched(1);
-  ASSERT_TRUE(Release(*lease).ok());
+  ASSERT_TRUE(Release(*lease, /*shortfall=*/0).ok());
   await_watched(0);
   // The first reply again, of a lease that has ended.
-  EXPECT_EQ(Reserve("a", 600, &first)->id(), lease->id());
+  EXPECT_EQ(ReserveBy(first, "a", 600)->id(), lease->id());
   await_watched(0);
   // Who was forgotten is watched again as soon as it holds something.
-  ASSERT_TRUE(Reserve("d", kTotal, &first).ok());
+  ASSERT_TRUE(ReserveBy(first, "d", kTotal).ok());
   await_watched(1);
   holding.Kill();
   AwaitNothingHeld();
@@ -381,7 +385,7 @@ TEST_F(LedgerRestartTest, AHolderIsNotDeadBecauseNothingCanBeOpened) {
   absl::StatusOr<v1::Lease> lease;
   {
     const testing::NoDescriptors none;
-    lease = Reserve("a", kTotal, &process);
+    lease = ReserveBy(process, "a", kTotal);
   }
   ASSERT_TRUE(lease.ok()) << lease.status();
   EXPECT_EQ(lease->watched_pid(), process.pid());
@@ -394,11 +398,11 @@ TEST_F(LedgerRestartTest, ADeadProcessGetsNothing) {
   Sleeper sleeper;
   v1::ProcessIdentity process = sleeper.Identity();
   process.set_start_ticks(process.start_ticks() + 1);  // a pid used again
-  EXPECT_EQ(Reserve("a", 1, &process).status().code(),
+  EXPECT_EQ(ReserveBy(process, "a", 1).status().code(),
             Code::kFailedPrecondition);
   process = sleeper.Identity();
   sleeper.Kill();
-  EXPECT_EQ(Reserve("b", 1, &process).status().code(),
+  EXPECT_EQ(ReserveBy(process, "b", 1).status().code(),
             Code::kFailedPrecondition);
   EXPECT_EQ(List().leases_size(), 0);
 }
@@ -408,16 +412,16 @@ TEST_F(LedgerRestartTest, AForeignProcessIsNotWatched) {
   Sleeper sleeper;
   v1::ProcessIdentity process = sleeper.Identity();
   process.set_boot_id("another host");
-  EXPECT_FALSE(Reserve("a", 1, &process)->has_watched_pid());
+  EXPECT_FALSE(ReserveBy(process, "a", 1)->has_watched_pid());
   process = sleeper.Identity();
   process.set_pid_namespace(process.pid_namespace() + 1);
-  EXPECT_FALSE(Reserve("b", 1, &process)->has_watched_pid());
+  EXPECT_FALSE(ReserveBy(process, "b", 1)->has_watched_pid());
   process.set_boot_id(std::string(64, 'b'));
-  EXPECT_TRUE(Reserve("c", 1, &process).ok());
+  EXPECT_TRUE(ReserveBy(process, "c", 1).ok());
   for (const std::string& bad :
        {std::string(65, 'b'), std::string("a:b"), std::string()}) {
     process.set_boot_id(bad);
-    EXPECT_EQ(Reserve("d", 1, &process).status().code(),
+    EXPECT_EQ(ReserveBy(process, "d", 1).status().code(),
               Code::kInvalidArgument);
   }
 }
@@ -445,7 +449,9 @@ TEST_F(LedgerRestartTest, SilentDevicesGiveWayToRealOnes) {
 TEST_F(LedgerRestartTest, AReleaseThatIsRepeatedShrinksTheDeviceOnce) {
   ASSERT_TRUE(Register({}).ok());
   const auto lease = Reserve("a", 900);
-  for (int i = 0; i < 5; ++i) ASSERT_TRUE(Release(*lease, 100).ok());
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(Release(*lease, /*shortfall=*/100).ok());
+  }
   EXPECT_EQ(ledger_->FindDevice("cpu", "model")->available_bytes, kTotal - 100);
 }
 
@@ -477,7 +483,7 @@ TEST_F(LedgerRestartTest, AReleaseIsOnTheDiskBeforeItIsAnswered) {
   ASSERT_TRUE(Register({}).ok());
   const auto kept = Reserve("a", 300);
   const auto released = Reserve("b", 200);
-  ASSERT_TRUE(Release(*released).ok());
+  ASSERT_TRUE(Release(*released, /*shortfall=*/0).ok());
   // The copy is what another process would read after kill -9.
   const std::string copy = folder_.File("copy.db");
   for (const char* suffix : {"", "-wal"}) {
@@ -564,7 +570,7 @@ TEST_F(LedgerRestartTest, AJournalThatComesLateBringsItsLeases) {
   // One is presented, one is presented and released, one is not heard of.
   ASSERT_TRUE(Renew(*a, /*is_presented=*/true).ok());
   ASSERT_TRUE(Renew(*b, /*is_presented=*/true).ok());
-  ASSERT_TRUE(Release(*b).ok());
+  ASSERT_TRUE(Release(*b, /*shortfall=*/0).ok());
   now_ += planner::LeaseTimes::kDefaultTtl;
   std::filesystem::remove(path_);
   std::filesystem::rename(away, path_);

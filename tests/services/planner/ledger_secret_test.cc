@@ -66,8 +66,11 @@ class LedgerSecretTest : public ::testing::Test {
     EXPECT_TRUE(ledger_->Confirm(confirm, confirmed).ok());
     return confirmed.lease();
   }
-  absl::Status Present(const v1::Lease& lease, const std::string& secret,
-                       const std::string& owner = "") {
+  absl::Status Present(const v1::Lease& lease, const std::string& secret) {
+    return PresentAs("", lease, secret);
+  }
+  absl::Status PresentAs(const std::string& owner, const v1::Lease& lease,
+                         const std::string& secret) {
     v1::RenewRequest request;
     request.set_lease_id(lease.id());
     request.set_epoch(lease.epoch());
@@ -79,8 +82,11 @@ class LedgerSecretTest : public ::testing::Test {
     v1::RenewResponse response;
     return ledger_->Renew(request, response, owner);
   }
-  absl::Status Release(const v1::Lease& lease, const std::string& secret,
-                       const std::string& owner = "") {
+  absl::Status Release(const v1::Lease& lease, const std::string& secret) {
+    return ReleaseAs("", lease, secret);
+  }
+  absl::Status ReleaseAs(const std::string& owner, const v1::Lease& lease,
+                         const std::string& secret) {
     v1::ReleaseRequest request;
     request.set_lease_id(lease.id());
     request.set_epoch(lease.epoch());
@@ -146,11 +152,11 @@ TEST_F(LedgerSecretTest, AWorkerWithAnotherTokenKeepsItsLeases) {
   const v1::Lease lease = Load(kHoldersSecret);
   for (const char* owner : {"token:old", "token:new"}) {
     EXPECT_TRUE(
-        absl::IsPermissionDenied(Present(lease, kStrangersSecret, owner)));
-    EXPECT_TRUE(Present(lease, kHoldersSecret, owner).ok());
+        absl::IsPermissionDenied(PresentAs(owner, lease, kStrangersSecret)));
+    EXPECT_TRUE(PresentAs(owner, lease, kHoldersSecret).ok());
   }
-  EXPECT_TRUE(absl::IsPermissionDenied(Release(lease, "", "token:new")));
-  EXPECT_TRUE(Release(lease, kHoldersSecret, "token:new").ok());
+  EXPECT_TRUE(absl::IsPermissionDenied(ReleaseAs("token:new", lease, "")));
+  EXPECT_TRUE(ReleaseAs("token:new", lease, kHoldersSecret).ok());
 }
 
 TEST_F(LedgerSecretTest, WhatForceTookComesBackByTheSecretOnly) {

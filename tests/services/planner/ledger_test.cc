@@ -304,7 +304,8 @@ TEST_F(LedgerTest, ThePlannersHeadroomCountsBeforeThatOfARegistration) {
   EXPECT_EQ(Available(), ToUint64(kTotal));
   ledger_.SetPolicies({.devices = {{"cpu", kTotal - 100}}, .others = 7}, {});
   EXPECT_EQ(Available(), 100u);
-  Register(kTotal);  // as each worker does again and again, with none
+  // As each worker does again and again, with none.
+  Register(kTotal, /*never_swapped=*/false);
   EXPECT_EQ(Available(), 100u);
   EXPECT_EQ(Reserve("a", 101).status().code(), Code::kResourceExhausted);
   EXPECT_TRUE(Reserve("b", 100).ok());
@@ -315,7 +316,7 @@ TEST_F(LedgerTest, ThePlannersHeadroomCountsBeforeThatOfARegistration) {
 }
 
 TEST_F(LedgerTest, MemoryTakenByStrangersIsRespected) {
-  Register(1'000);
+  Register(1'000, /*never_swapped=*/false);
   EXPECT_EQ(Reserve("a", 1'001).status().code(), Code::kResourceExhausted);
   EXPECT_TRUE(Reserve("b", 1'000).ok());
 }

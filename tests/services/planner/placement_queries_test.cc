@@ -46,8 +46,10 @@ class PlacementQueriesTest : public ::testing::Test {
                  *planner::DeviceCatalogue::Parse(kCatalogue)) {}
 
   // Bytes of one replica with its 256 tokens.
-  int64_t TinyBytes(const planner::DeviceProfile& profile =
-                        planner::CommittedCpuProfile()) const {
+  int64_t TinyBytes() const {
+    return TinyBytesOn(planner::CommittedCpuProfile());
+  }
+  int64_t TinyBytesOn(const planner::DeviceProfile& profile) const {
     planner::LoadOptions options;
     options.n_ctx = 256;
     return planner::Layout(shape_, options, profile, 0)->total_bytes;
@@ -259,7 +261,8 @@ TEST_F(PlacementQueriesTest, DevicesOfTheCatalogueArePlannedByTheirKind) {
     target.set_available_bytes(uint64_t{1} << 30);
     ASSERT_TRUE(Place(request).ok());
     ASSERT_EQ(response_.devices_size(), 1);
-    EXPECT_EQ(response_.devices(0).used_bytes(), ToUint64(TinyBytes(profile)));
+    EXPECT_EQ(response_.devices(0).used_bytes(),
+              ToUint64(TinyBytesOn(profile)));
   }
 }
 
@@ -446,7 +449,7 @@ TEST_F(PlacementQueriesTest, BoundsWithoutRoomAreRefusedWithTheBytes) {
   const ErrorDetails details = DetailsOf(status);
   EXPECT_EQ(details.reason, v1::ERROR_REASON_MEMORY_BUDGET_EXCEEDED);
   EXPECT_EQ(details.metadata.at("missing_bytes"),
-            absl::StrCat(TinyBytes(planner::CommittedGpuProfile()) - 1'000));
+            absl::StrCat(TinyBytesOn(planner::CommittedGpuProfile()) - 1'000));
   request.set_budget_bytes(~uint64_t{0});
   EXPECT_EQ(queries_.GetBounds(request, response).code(),
             Code::kInvalidArgument);
