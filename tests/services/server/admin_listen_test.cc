@@ -39,23 +39,29 @@ class AdminListenTest : public ::testing::Test {
     admin_ = server_->admin_address();
   }
 
-  std::shared_ptr<grpc::Channel> Channel(
-      const std::string& address, const ClientSecurity& security = {}) const {
+  std::shared_ptr<grpc::Channel> Channel(const ClientSecurity& security,
+                                         const std::string& address) const {
     return grpc::CreateChannel(address,
                                NewChannelCredentials(security, address));
   }
   // Changes nothing of the planner.
-  grpc::Status List(const std::string& address,
-                    const ClientSecurity& security = {}) const {
-    const auto stub = v1::PlannerService::NewStub(Channel(address, security));
+  grpc::Status List(const std::string& address) const {
+    return ListAs({}, address);
+  }
+  grpc::Status ListAs(const ClientSecurity& security,
+                      const std::string& address) const {
+    const auto stub = v1::PlannerService::NewStub(Channel(security, address));
     grpc::ClientContext context;
     v1::ListDevicesResponse response;
     return stub->ListDevices(&context, {}, &response);
   }
   // A change: NOT_FOUND comes from the planner itself.
-  grpc::Status Release(const std::string& address,
-                       const ClientSecurity& security = {}) const {
-    const auto stub = v1::PlannerService::NewStub(Channel(address, security));
+  grpc::Status Release(const std::string& address) const {
+    return ReleaseAs({}, address);
+  }
+  grpc::Status ReleaseAs(const ClientSecurity& security,
+                         const std::string& address) const {
+    const auto stub = v1::PlannerService::NewStub(Channel(security, address));
     grpc::ClientContext context;
     v1::ReleaseRequest request;
     request.set_lease_id("none");
@@ -64,7 +70,7 @@ class AdminListenTest : public ::testing::Test {
   }
   StatusCode Reflect(const std::string& address) const {
     using grpc::reflection::v1::ServerReflection;
-    const auto stub = ServerReflection::NewStub(Channel(address));
+    const auto stub = ServerReflection::NewStub(Channel({}, address));
     grpc::ClientContext context;
     const auto stream = stub->ServerReflectionInfo(&context);
     stream->WritesDone();
@@ -133,7 +139,7 @@ TEST_F(AdminListenTest, AGrantOfTheSocketDoesNotCloseLoopback) {
 
 TEST_F(AdminListenTest, AWorkerOfAGrantHasLeasesOfItsOwn) {
   Start({.admin_listen = Socket(), .grants = {Me("worker")}});
-  const auto stub = v1::PlannerService::NewStub(Channel(admin_));
+  const auto stub = v1::PlannerService::NewStub(Channel({}, admin_));
   planner::DeviceProfile profile = planner::CommittedCpuProfile();
   profile.id = "cpu";
   profile.total_bytes = 1'000;
@@ -171,16 +177,16 @@ TEST_F(AdminListenTest, TokensAndTlsAreThoseOfBothAddresses) {
   const std::string trusted = folder_.File("ca.pem");
   const ClientSecurity admin = {.ca = trusted, .token = "admin"};
   const ClientSecurity viewer = {.ca = trusted, .token = "viewer"};
-  EXPECT_EQ(Release(admin_, admin).error_code(), StatusCode::NOT_FOUND);
-  EXPECT_EQ(Release(admin_, viewer).error_code(),
+  EXPECT_EQ(ReleaseAs(admin, admin_).error_code(), StatusCode::NOT_FOUND);
+  EXPECT_EQ(ReleaseAs(viewer, admin_).error_code(),
             StatusCode::PERMISSION_DENIED);
-  EXPECT_EQ(Release(admin_, {.ca = trusted}).error_code(),
+  EXPECT_EQ(ReleaseAs({.ca = trusted}, admin_).error_code(),
             StatusCode::UNAUTHENTICATED);
   EXPECT_EQ(Release(admin_).error_code(), StatusCode::UNAVAILABLE);
   // Not even an administrator changes anything at the other address.
-  EXPECT_EQ(Release(ordinary_, admin).error_code(),
+  EXPECT_EQ(ReleaseAs(admin, ordinary_).error_code(),
             StatusCode::PERMISSION_DENIED);
-  EXPECT_TRUE(List(ordinary_, viewer).ok());
+  EXPECT_TRUE(ListAs(viewer, ordinary_).ok());
 }
 
 TEST_F(AdminListenTest, BothAddressesEndTogether) {

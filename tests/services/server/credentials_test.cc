@@ -134,7 +134,7 @@ class CertificateGrantsTest : public CredentialsTest {
     Write("server-key.pem", server.key);
   }
 
-  void StartWith(std::vector<std::string> grants, std::string tokens = "") {
+  void StartWith(std::vector<std::string> grants, std::string tokens) {
     ServerTls tls = Tls();
     tls.client_ca = File("ca.pem");
     Start(
@@ -196,7 +196,8 @@ class CertificateGrantsTest : public CredentialsTest {
 
 TEST_F(CertificateGrantsTest, TheNamesInACertificateSayWhatItMayDo) {
   StartWith(
-      {"uri:spiffe://x/gpu1=worker", "dns:ada.example=viewer", "cn:ops=admin"});
+      {"uri:spiffe://x/gpu1=worker", "dns:ada.example=viewer", "cn:ops=admin"},
+      /*tokens=*/"");
   const ClientSecurity worker = Client("w", "URI:spiffe://x/gpu1");
   const ClientSecurity viewer = Client("v", "DNS:ADA.example");
   EXPECT_EQ(RegisterBy(viewer), StatusCode::PERMISSION_DENIED);
@@ -222,7 +223,8 @@ TEST_F(CertificateGrantsTest, ATokenCountsBeforeTheCertificate) {
 }
 
 TEST_F(CertificateGrantsTest, AWorkerTouchesItsOwnLeasesOnly) {
-  StartWith({"dns:a.example=worker", "dns:b.example=worker", "cn:ops=admin"});
+  StartWith({"dns:a.example=worker", "dns:b.example=worker", "cn:ops=admin"},
+            /*tokens=*/"");
   const ClientSecurity a = Client("a", "DNS:a.example");
   const ClientSecurity b = Client("b", "DNS:b.example");
   ASSERT_EQ(RegisterBy(a), StatusCode::OK);

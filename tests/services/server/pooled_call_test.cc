@@ -64,8 +64,8 @@ class PooledService final : public v1::PlannerService::CallbackService {
 // One call of a client, which does not wait for its end.
 class ClientCall {
  public:
-  explicit ClientCall(v1::PlannerService::Stub& stub,
-                      const std::string& model = "") {
+  explicit ClientCall(v1::PlannerService::Stub& stub) : ClientCall(stub, "") {}
+  ClientCall(v1::PlannerService::Stub& stub, const std::string& model) {
     request_.mutable_source()->set_model(model);
     stub.async()->Plan(&context_, &request_, &response_,
                        [this](const grpc::Status& status) {

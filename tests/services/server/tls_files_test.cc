@@ -33,9 +33,10 @@ class TlsFilesTest : public ::testing::Test {
   std::string File(const std::string& name) const {
     return name.empty() ? "" : folder_.File(name);
   }
-  absl::Status Server(const std::string& cert, const std::string& key,
-                      const std::string& ca = "") const {
-    return CheckServerTls({File(cert), File(key), File(ca)});
+  // The check of the files of these names.
+  absl::Status Server(const ServerTls& names) const {
+    return CheckServerTls(
+        {File(names.cert), File(names.key), File(names.client_ca)});
   }
   static std::string Refusal(const absl::Status& status) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -46,24 +47,30 @@ class TlsFilesTest : public ::testing::Test {
 };
 
 TEST_F(TlsFilesTest, APairIsGood) {
-  EXPECT_TRUE(Server("", "").ok());
-  EXPECT_TRUE(Server("one.pem", "one-key.pem").ok());
-  EXPECT_TRUE(Server("one.pem", "one-key.pem", "ca.pem").ok());
+  EXPECT_TRUE(Server({}).ok());
+  EXPECT_TRUE(Server({.cert = "one.pem", .key = "one-key.pem"}).ok());
+  EXPECT_TRUE(
+      Server({.cert = "one.pem", .key = "one-key.pem", .client_ca = "ca.pem"})
+          .ok());
 }
 
 TEST_F(TlsFilesTest, SaysWhatAServerLacks) {
-  EXPECT_THAT(Refusal(Server("one.pem", "")), HasSubstr("--tls-key"));
-  EXPECT_THAT(Refusal(Server("", "one-key.pem")), HasSubstr("--tls-cert"));
-  EXPECT_THAT(Refusal(Server("", "", "ca.pem")), HasSubstr("--tls-cert"));
-  EXPECT_THAT(Refusal(Server("one.pem", "other-key.pem")),
+  EXPECT_THAT(Refusal(Server({.cert = "one.pem"})), HasSubstr("--tls-key"));
+  EXPECT_THAT(Refusal(Server({.key = "one-key.pem"})), HasSubstr("--tls-cert"));
+  EXPECT_THAT(Refusal(Server({.client_ca = "ca.pem"})),
+              HasSubstr("--tls-cert"));
+  EXPECT_THAT(Refusal(Server({.cert = "one.pem", .key = "other-key.pem"})),
               HasSubstr("is not the key of"));
-  EXPECT_THAT(Refusal(Server("nonsense", "one-key.pem")),
+  EXPECT_THAT(Refusal(Server({.cert = "nonsense", .key = "one-key.pem"})),
               HasSubstr("no certificate"));
-  EXPECT_THAT(Refusal(Server("one.pem", "nonsense")),
+  EXPECT_THAT(Refusal(Server({.cert = "one.pem", .key = "nonsense"})),
               HasSubstr("no private key"));
-  EXPECT_THAT(Refusal(Server("one.pem", "one-key.pem", "nonsense")),
-              HasSubstr("no certificate"));
-  EXPECT_THAT(Refusal(Server("absent", "one-key.pem")), HasSubstr("absent"));
+  EXPECT_THAT(
+      Refusal(Server(
+          {.cert = "one.pem", .key = "one-key.pem", .client_ca = "nonsense"})),
+      HasSubstr("no certificate"));
+  EXPECT_THAT(Refusal(Server({.cert = "absent", .key = "one-key.pem"})),
+              HasSubstr("absent"));
 }
 
 TEST_F(TlsFilesTest, SaysWhatAClientLacks) {

@@ -34,8 +34,14 @@ std::unique_ptr<WorkPool> PoolOf(int n_threads) {
 class Works {
  public:
   // Writes its name down when it starts.
-  WorkPool::Job Job(const std::string& peer, const std::string& name,
-                    WorkCost cost = WorkCost::kLong) {
+  WorkPool::Job Job(const std::string& peer, const std::string& name) {
+    return JobOf(WorkCost::kLong, peer, name);
+  }
+  WorkPool::Job QuickJob(const std::string& peer, const std::string& name) {
+    return JobOf(WorkCost::kQuick, peer, name);
+  }
+  WorkPool::Job JobOf(WorkCost cost, const std::string& peer,
+                      const std::string& name) {
     return {peer, cost, std::make_shared<CallStop>(),
             [this, name](const absl::Status& admitted) {
               absl::MutexLock lock(&mu_);
@@ -70,8 +76,7 @@ class Works {
 // Keeps one thread of a pool busy until it is told to go on.
 class Blocker {
  public:
-  explicit Blocker(WorkPool& pool, WorkCost cost = WorkCost::kLong)
-      : stop_(std::make_shared<CallStop>()) {
+  Blocker(WorkPool& pool, WorkCost cost) : stop_(std::make_shared<CallStop>()) {
     const absl::Status queued =
         pool.Submit({"blocker", cost, stop_, [this](const absl::Status&) {
                        begun_.Notify();
@@ -124,7 +129,7 @@ TEST(WorkPoolTest, ItsThreadsGiveWayToOthers) {
 TEST(WorkPoolTest, RefusesWhatTheQueueCannotHold) {
   Works works;
   const auto pool = PoolOf(1);
-  Blocker blocker(*pool);
+  Blocker blocker(*pool, WorkCost::kLong);
   for (size_t i = 0; i < WorkPool::kMaxQueued; ++i) {
     ASSERT_TRUE(pool->Submit(works.Job("peer", absl::StrCat(i))).ok());
   }
@@ -140,7 +145,7 @@ TEST(WorkPoolTest, RefusesWhatTheQueueCannotHold) {
 TEST(WorkPoolTest, TheGreediestPeersNewestGivesWayToAnotherPeer) {
   Works works;
   const auto pool = PoolOf(1);
-  Blocker blocker(*pool);
+  Blocker blocker(*pool, WorkCost::kLong);
   for (size_t i = 0; i < WorkPool::kMaxQueued; ++i) {
     ASSERT_TRUE(pool->Submit(works.Job("flood", absl::StrCat(i))).ok());
   }
@@ -159,30 +164,32 @@ TEST(WorkPoolTest, TheGreediestPeersNewestGivesWayToAnotherPeer) {
 // What waits is bounded in bytes, too.
 TEST(WorkPoolTest, LargeRequestsTakeSeveralPlaces) {
   constexpr size_t kPlaces = 8;
+  constexpr size_t kLarge = kPlaces * WorkPool::kPlaceBytes;
   Works works;
   const auto pool = PoolOf(1);
-  Blocker blocker(*pool);
-  const auto large = [&](const std::string& peer, const std::string& name,
-                         size_t bytes = 8 * WorkPool::kPlaceBytes) {
+  Blocker blocker(*pool, WorkCost::kLong);
+  const auto submit = [&](const std::string& peer, const std::string& name,
+                          size_t bytes) {
     WorkPool::Job job = works.Job(peer, name);
     job.request_bytes = bytes;
     return pool->Submit(job);
   };
   for (size_t i = 0; i < WorkPool::kMaxQueued / kPlaces; ++i) {
-    ASSERT_TRUE(large("flood", absl::StrCat(i)).ok());
+    ASSERT_TRUE(submit("flood", absl::StrCat(i), kLarge).ok());
   }
-  EXPECT_EQ(large("flood", "one more").code(), Code::kResourceExhausted);
-  EXPECT_EQ(large("flood", "small", 1).code(), Code::kResourceExhausted);
+  EXPECT_EQ(submit("flood", "one more", kLarge).code(),
+            Code::kResourceExhausted);
+  EXPECT_EQ(submit("flood", "small", 1).code(), Code::kResourceExhausted);
   // One of the large ones gives way to several small ones.
   for (size_t i = 0; i < kPlaces; ++i) {
     ASSERT_TRUE(pool->Submit(works.Job("other", "small")).ok());
   }
   EXPECT_THAT(works.dropped(), ElementsAre("7"));
   // A byte more is a place more: two have to go.
-  ASSERT_TRUE(large("third", "odd", kPlaces * WorkPool::kPlaceBytes + 1).ok());
+  ASSERT_TRUE(submit("third", "odd", kLarge + 1).ok());
   EXPECT_THAT(works.dropped(), ElementsAre("7", "6", "5"));
   // Small ones of a peer that has less than a large one would take.
-  ASSERT_TRUE(large("other", "large").ok());
+  ASSERT_TRUE(submit("other", "large", kLarge).ok());
   EXPECT_EQ(works.dropped().size(), 4u);
   blocker.End();
   ASSERT_TRUE(pool->Await(0, 0, kTooLong));
@@ -191,7 +198,7 @@ TEST(WorkPoolTest, LargeRequestsTakeSeveralPlaces) {
 TEST(WorkPoolTest, WorkOfACallThatGoesOnNeedsNoRoom) {
   Works works;
   const auto pool = PoolOf(1);
-  Blocker blocker(*pool);
+  Blocker blocker(*pool, WorkCost::kLong);
   WorkPool::Job job = works.Job("flood", "goes on");
   job.goes_on = true;
   for (size_t i = 0; i < WorkPool::kMaxQueued; ++i) {
@@ -209,7 +216,7 @@ TEST(WorkPoolTest, WorkOfACallThatGoesOnNeedsNoRoom) {
 TEST(WorkPoolTest, PeersTakeTurns) {
   Works works;
   const auto pool = PoolOf(1);
-  Blocker blocker(*pool);
+  Blocker blocker(*pool, WorkCost::kLong);
   for (const char* name : {"flood 1", "flood 2", "flood 3"}) {
     ASSERT_TRUE(pool->Submit(works.Job("flood", name)).ok());
   }
@@ -224,10 +231,10 @@ TEST(WorkPoolTest, PeersTakeTurns) {
 TEST(WorkPoolTest, LongWorkLeavesAThreadForQuickWork) {
   Works works;
   const auto pool = PoolOf(3);
-  Blocker first(*pool);
-  Blocker second(*pool);
+  Blocker first(*pool, WorkCost::kLong);
+  Blocker second(*pool, WorkCost::kLong);
   ASSERT_TRUE(pool->Submit(works.Job("peer", "third long")).ok());
-  ASSERT_TRUE(pool->Submit(works.Job("peer", "quick", WorkCost::kQuick)).ok());
+  ASSERT_TRUE(pool->Submit(works.QuickJob("peer", "quick")).ok());
   ASSERT_TRUE(pool->Await(2, 1, kTooLong));
   EXPECT_THAT(works.started(), ElementsAre("quick"));
 }
@@ -237,7 +244,7 @@ TEST(WorkPoolTest, LongWorkIsNotLeftWaitingForQuickWork) {
   const auto pool = PoolOf(1);
   Blocker blocker(*pool, WorkCost::kQuick);
   for (const char* name : {"quick 1", "quick 2", "quick 3"}) {
-    ASSERT_TRUE(pool->Submit(works.Job("peer", name, WorkCost::kQuick)).ok());
+    ASSERT_TRUE(pool->Submit(works.QuickJob("peer", name)).ok());
   }
   for (const char* name : {"long 1", "long 2"}) {
     ASSERT_TRUE(pool->Submit(works.Job("peer", name)).ok());
@@ -251,7 +258,7 @@ TEST(WorkPoolTest, LongWorkIsNotLeftWaitingForQuickWork) {
 TEST(WorkPoolTest, CancelDropsWhatWaits) {
   Works works;
   const auto pool = PoolOf(1);
-  Blocker blocker(*pool);
+  Blocker blocker(*pool, WorkCost::kLong);
   ASSERT_TRUE(pool->Submit(works.Job("peer", "before")).ok());
   WorkPool::Job job = works.Job("peer", "cancelled");
   const std::shared_ptr<CallStop> stop = job.stop;
@@ -268,7 +275,7 @@ TEST(WorkPoolTest, CancelDropsWhatWaits) {
 
 TEST(WorkPoolTest, CancelTellsWhatRuns) {
   const auto pool = PoolOf(1);
-  Blocker blocker(*pool);
+  Blocker blocker(*pool, WorkCost::kLong);
   EXPECT_TRUE(blocker.stop().Check().ok());
   pool->Cancel(blocker.stop());
   EXPECT_EQ(blocker.seen().code(), Code::kCancelled);
@@ -286,7 +293,7 @@ TEST(WorkPoolTest, WorkWhoseDeadlineHasPassedDoesNotStart) {
 TEST(WorkPoolTest, WorkWhoseDeadlinePassesWhileItWaitsDoesNotStart) {
   Works works;
   const auto pool = PoolOf(1);
-  Blocker blocker(*pool);
+  Blocker blocker(*pool, WorkCost::kLong);
   WorkPool::Job job = works.Job("peer", "late");
   const auto stop = std::make_shared<CallStop>(absl::Milliseconds(50));
   job.stop = stop;
@@ -301,7 +308,7 @@ TEST(WorkPoolTest, WorkWhoseDeadlinePassesWhileItWaitsDoesNotStart) {
 TEST(WorkPoolTest, AbortEndsEverythingAndTakesNothingNew) {
   Works works;
   const auto pool = PoolOf(1);
-  Blocker blocker(*pool);
+  Blocker blocker(*pool, WorkCost::kLong);
   ASSERT_TRUE(pool->Submit(works.Job("peer", "waits")).ok());
   pool->Abort();
   EXPECT_THAT(works.dropped(), ElementsAre("waits"));
@@ -314,7 +321,7 @@ TEST(WorkPoolTest, AbortEndsEverythingAndTakesNothingNew) {
 TEST(WorkPoolTest, EndsWithWorkThatWaits) {
   Works works;
   auto pool = PoolOf(1);
-  auto blocker = std::make_unique<Blocker>(*pool);
+  auto blocker = std::make_unique<Blocker>(*pool, WorkCost::kLong);
   ASSERT_TRUE(pool->Submit(works.Job("peer", "waits")).ok());
   pool->Abort();
   blocker.reset();

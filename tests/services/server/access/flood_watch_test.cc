@@ -36,10 +36,13 @@ class Connection {
 
   int server() const { return server_.get(); }
 
-  // The client sends so many bytes, which the server reads. The server sends a
-  // byte after each of `answers` bytes. Returns false once the connection has
-  // ended.
-  bool Send(int64_t n_bytes, int64_t answers = INT64_MAX) {
+  // The client sends so many bytes, which the server reads. Returns false once
+  // the connection has ended.
+  bool Send(int64_t n_bytes) {
+    return SendAndAnswer(n_bytes, /*n_unanswered=*/INT64_MAX);
+  }
+  // The server sends a byte after each of `n_unanswered` bytes.
+  bool SendAndAnswer(int64_t n_bytes, int64_t n_unanswered) {
     int64_t n_open = 0;
     while (n_bytes > 0) {
       const auto n_part = static_cast<size_t>(
@@ -49,7 +52,7 @@ class Connection {
       if (n_sent <= 0 || !Receive(n_sent)) return false;
       n_bytes -= n_sent;
       n_open += n_sent;
-      if (n_open < answers) continue;
+      if (n_open < n_unanswered) continue;
       n_open = 0;
       if (send(server_.get(), "a", 1, MSG_NOSIGNAL) != 1) return false;
     }
@@ -109,7 +112,8 @@ TEST(FloodWatchTest, WhoIsAnsweredMaySendWithoutEnd) {
   const auto watch = *FloodWatch::Start("here");
   watch->Add(answered.server());
   watch->Add(silent.server());
-  EXPECT_TRUE(answered.Send(4 * FloodWatch::kMaxUnansweredBytes, kMiB));
+  EXPECT_TRUE(
+      answered.SendAndAnswer(4 * FloodWatch::kMaxUnansweredBytes, kMiB));
   // The watch has looked at both when this one ends.
   silent.Send(FloodWatch::kMaxUnansweredBytes + kMiB);
   EXPECT_TRUE(silent.Ends());

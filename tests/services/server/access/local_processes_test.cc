@@ -14,7 +14,7 @@ using testing::Sleeper;
 constexpr size_t kClass = 2;
 
 bool MayBe(const LocalProcesses& processes, const ProcessIdentity& process,
-           size_t local_class = kClass) {
+           size_t local_class) {
   const absl::Status status = processes.Check(local_class, process);
   EXPECT_TRUE(status.ok() || absl::IsPermissionDenied(status)) << status;
   return status.ok();
@@ -24,12 +24,12 @@ TEST(LocalProcessesTest, ACallerIsAProcessThatHasConnected) {
   LocalProcesses processes;
   const Sleeper sleeper;
   const ProcessIdentity process = sleeper.OwnName();
-  EXPECT_FALSE(MayBe(processes, process));
+  EXPECT_FALSE(MayBe(processes, process, kClass));
   processes.Add(kClass, getpid());
-  EXPECT_FALSE(MayBe(processes, process));
-  EXPECT_TRUE(MayBe(processes, *OwnIdentity()));
+  EXPECT_FALSE(MayBe(processes, process, kClass));
+  EXPECT_TRUE(MayBe(processes, *OwnIdentity(), kClass));
   processes.Add(kClass, static_cast<pid_t>(process.pid));
-  EXPECT_TRUE(MayBe(processes, process));
+  EXPECT_TRUE(MayBe(processes, process, kClass));
 }
 
 TEST(LocalProcessesTest, OthersRightsDoNotCount) {
@@ -43,23 +43,23 @@ TEST(LocalProcessesTest, APidThatIsUsedAgainIsAnotherProcess) {
   processes.Add(kClass, getpid());
   ProcessIdentity other = *OwnIdentity();
   ++other.start_ticks;
-  EXPECT_FALSE(MayBe(processes, other));
+  EXPECT_FALSE(MayBe(processes, other, kClass));
 }
 
 TEST(LocalProcessesTest, WhatCannotBeComparedIsTaken) {
   LocalProcesses processes;
   ProcessIdentity process = *OwnIdentity();
   ++process.pid_namespace;
-  EXPECT_TRUE(MayBe(processes, process));
+  EXPECT_TRUE(MayBe(processes, process, kClass));
   process = *OwnIdentity();
   process.boot_id = "another host";
-  EXPECT_TRUE(MayBe(processes, process));
+  EXPECT_TRUE(MayBe(processes, process, kClass));
 }
 
 TEST(LocalProcessesTest, AProcessOfAnotherNamespaceIsNoneOfThisOne) {
   LocalProcesses processes;
   processes.Add(kClass, 0);
-  EXPECT_FALSE(MayBe(processes, *OwnIdentity()));
+  EXPECT_FALSE(MayBe(processes, *OwnIdentity(), kClass));
 }
 
 // A process counts once for each class, so this one reaches the limit.

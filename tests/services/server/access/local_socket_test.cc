@@ -46,8 +46,10 @@ OwnedFd SocketAt(const std::string& path, bool listens) {
 
 class LocalSocketTest : public ::testing::Test {
  protected:
-  absl::StatusOr<std::unique_ptr<LocalSocket>> Listen(
-      mode_t mode = LocalSocket::kDefaultMode) {
+  absl::StatusOr<std::unique_ptr<LocalSocket>> Listen() {
+    return ListenWithMode(LocalSocket::kDefaultMode);
+  }
+  absl::StatusOr<std::unique_ptr<LocalSocket>> ListenWithMode(mode_t mode) {
     return LocalSocket::Listen(path_, mode, [](OwnedFd, const LocalPeer&) {});
   }
   Code CodeOfListen() { return Listen().status().code(); }
@@ -69,7 +71,7 @@ class LocalSocketTest : public ::testing::Test {
 TEST_F(LocalSocketTest, TheFileHasItsModeAndGoesAtTheEnd) {
   const mode_t old = umask(0077);
   {
-    const auto socket = Listen(0662);
+    const auto socket = ListenWithMode(0662);
     ASSERT_TRUE(socket.ok()) << socket.status();
     EXPECT_EQ(Mode(), 0662u);
   }
@@ -166,14 +168,16 @@ class LocalServerTest : public LocalSocketTest {
         server_->address(),
         NewChannelCredentials(security, server_->address()));
   }
-  grpc::Status List(const ClientSecurity& security = {}) {
+  grpc::Status List() { return ListAs({}); }
+  grpc::Status ListAs(const ClientSecurity& security) {
     const auto stub = v1::PlannerService::NewStub(Channel(security));
     grpc::ClientContext context;
     v1::ListDevicesResponse response;
     return stub->ListDevices(&context, {}, &response);
   }
   // An administrator's own call would end with another code.
-  StatusCode Release(const ClientSecurity& security = {}) {
+  StatusCode Release() { return ReleaseAs({}); }
+  StatusCode ReleaseAs(const ClientSecurity& security) {
     const auto stub = v1::PlannerService::NewStub(Channel(security));
     grpc::ClientContext context;
     v1::ReleaseResponse response;
@@ -211,9 +215,10 @@ TEST_F(LocalServerTest, ATokenCountsBeforeTheUser) {
       << FormatTokenList({{"v", HashToken("viewer"), "", Role::kViewer}});
   Start({.tokens = folder_.File("tokens.json")});
   EXPECT_EQ(Release(), StatusCode::NOT_FOUND);
-  EXPECT_TRUE(List({.token = "viewer"}).ok());
-  EXPECT_EQ(Release({.token = "viewer"}), StatusCode::PERMISSION_DENIED);
-  EXPECT_EQ(List({.token = "wrong"}).error_code(), StatusCode::UNAUTHENTICATED);
+  EXPECT_TRUE(ListAs({.token = "viewer"}).ok());
+  EXPECT_EQ(ReleaseAs({.token = "viewer"}), StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(ListAs({.token = "wrong"}).error_code(),
+            StatusCode::UNAUTHENTICATED);
 }
 
 TEST_F(LocalServerTest, ConnectionsGoOnWhileOthersComeAndGo) {
