@@ -15,15 +15,19 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-Setting One(const std::string& key, std::vector<std::string> values,
-            const std::string& where = "a.toml:1") {
+Setting OneFrom(const std::string& where, const std::string& key,
+                std::vector<std::string> values) {
   return {key, SettingKind::kSingle, std::move(values), where};
+}
+
+Setting One(const std::string& key, std::vector<std::string> values) {
+  return OneFrom("a.toml:1", key, std::move(values));
 }
 
 class ApplySettingsTest : public ::testing::Test {
  protected:
   // Applies `read` and returns the log.
-  std::string Apply(const Settings& read, absl::Status result = {}) {
+  std::string Apply(const Settings& read, absl::Status result) {
     ::testing::internal::CaptureStderr();
     ApplySettings(read,
                   {{"pin",
@@ -43,20 +47,20 @@ class ApplySettingsTest : public ::testing::Test {
 TEST_F(ApplySettingsTest, AChangedValueIsAppliedOnce) {
   const Settings read = {.section = "worker",
                          .all = {One("pin", {"a", "b"}), One("slots", {"4"})}};
-  EXPECT_THAT(Apply(read),
+  EXPECT_THAT(Apply(read, absl::OkStatus()),
               AllOf(HasSubstr("INFO the settings were read again changed=pin"),
                     Not(HasSubstr("restart"))));
   EXPECT_EQ(n_applied_, 1);
   EXPECT_THAT(in_effect_.all[0].values, ElementsAre("a", "b"));
-  EXPECT_THAT(Apply(read), HasSubstr("changed=\"\""));
+  EXPECT_THAT(Apply(read, absl::OkStatus()), HasSubstr("changed=\"\""));
   EXPECT_EQ(n_applied_, 1);
 }
 
 TEST_F(ApplySettingsTest, AnotherPlaceOfTheSameValueIsNoChange) {
-  const Settings read = {
-      .section = "worker",
-      .all = {One("pin", {"a"}, "--pin"), One("slots", {"4"}, "default")}};
-  EXPECT_THAT(Apply(read), HasSubstr("changed=\"\""));
+  const Settings read = {.section = "worker",
+                         .all = {OneFrom("--pin", "pin", {"a"}),
+                                 OneFrom("default", "slots", {"4"})}};
+  EXPECT_THAT(Apply(read, absl::OkStatus()), HasSubstr("changed=\"\""));
   EXPECT_EQ(n_applied_, 0);
 }
 
@@ -64,7 +68,7 @@ TEST_F(ApplySettingsTest, WhatNeedsARestartIsNamedEachTime) {
   const Settings read = {.section = "worker",
                          .all = {One("pin", {"a"}), One("slots", {"8"})}};
   for (int i = 0; i < 2; ++i) {
-    EXPECT_THAT(Apply(read),
+    EXPECT_THAT(Apply(read, absl::OkStatus()),
                 HasSubstr("WARNING new values of settings count after a "
                           "restart only keys=slots"));
     EXPECT_THAT(in_effect_.all[1].values, ElementsAre("4"));
@@ -79,7 +83,7 @@ TEST_F(ApplySettingsTest, AFailureLeavesTheOldValue) {
                         "error=\"no b\""));
   EXPECT_THAT(in_effect_.all[0].values, ElementsAre("a"));
   EXPECT_EQ(n_applied_, 1);
-  Apply(read);
+  Apply(read, absl::OkStatus());
   EXPECT_EQ(n_applied_, 2) << "it is tried again";
 }
 

@@ -66,19 +66,18 @@ void ExpectUnimplemented(const std::string& type, const std::string& more,
   ExpectError(absl::StatusCode::kUnimplemented, type, more, words);
 }
 
-std::string Theta(const std::string& more = "{}") {
+std::string Theta(const std::string& more) {
   return testing::WithMembers(R"({"rope_theta": 5e5})", more).dump();
 }
 
-std::string Scaling(const std::string& scaling,
-                    const std::string& more = "{}") {
-  auto members = testing::WithMembers(Theta(), more);
+std::string Scaling(const std::string& scaling) {
+  auto members = nlohmann::ordered_json::parse(Theta("{}"));
   members["rope_scaling"] = nlohmann::ordered_json::parse(scaling);
   return members.dump();
 }
 
 TEST(ConfigValuesTest, ReadsTheEpsilonAndTheBase) {
-  const ModelConfig config = Read("llama", Theta());
+  const ModelConfig config = Read("llama", Theta("{}"));
   EXPECT_EQ(Number(config, "llama.attention.layer_norm_rms_epsilon"), 1e-5);
   EXPECT_FALSE(Has(config, "llama.attention.layer_norm_epsilon"));
   EXPECT_EQ(Number(config, "llama.rope.freq_base"), 5e5);
@@ -95,7 +94,8 @@ TEST(ConfigValuesTest, ACapThatIsNullIsNone) {
   const ModelConfig gemma2 = Read("gemma2", more);
   EXPECT_EQ(Number(gemma2, "gemma2.attn_logit_softcapping"), 0);
   EXPECT_EQ(Number(gemma2, "gemma2.final_logit_softcapping"), 30);
-  EXPECT_FALSE(Has(Read("gemma2", Theta()), "gemma2.attn_logit_softcapping"));
+  EXPECT_FALSE(
+      Has(Read("gemma2", Theta("{}")), "gemma2.attn_logit_softcapping"));
   EXPECT_FALSE(Has(Read("llama", more), "llama.attn_logit_softcapping"));
 }
 
@@ -121,7 +121,7 @@ TEST(ConfigValuesTest, ReadsCoheresNormAndItsScaleOfLogits) {
   EXPECT_EQ(Number(config, "cohere2.logit_scale"), 0.25);
   EXPECT_FALSE(Has(config, "cohere2.attention.layer_norm_rms_epsilon"));
   EXPECT_TRUE(config.is_tied);
-  ExpectInvalid("cohere2", Theta(), "layer_norm_eps");
+  ExpectInvalid("cohere2", Theta("{}"), "layer_norm_eps");
   ExpectInvalid("cohere2", norm, "logit_scale");
 }
 
@@ -131,7 +131,7 @@ TEST(ConfigValuesTest, WhatDecidesWhichLayersRotateMustBeThere) {
   EXPECT_EQ(*windows.header.Int("exaone4.attention.sliding_window"), 8);
   EXPECT_FALSE(Has(Read("exaone4", Theta(R"({"sliding_window": null})")),
                    "exaone4.attention.sliding_window"));
-  ExpectInvalid("exaone4", Theta(), "sliding_window");
+  ExpectInvalid("exaone4", Theta("{}"), "sliding_window");
 }
 
 TEST(ConfigValuesTest, ValuesThatAFileCannotSayAreRefused) {
@@ -258,7 +258,9 @@ TEST(ConfigRotationTest, LongRopeHasTwoSets) {
       R"({"type": "longrope", "short_factor": [1, 1, 1, 1, 1, 1, 1, 1],
          "long_factor": [2, 2, 2, 2, 2, 2, 2, 2]})";
   const ModelConfig config = Read(
-      "phi3", Scaling(lists, R"({"original_max_position_embeddings": 64})"));
+      "phi3", testing::WithMembers(
+                  Scaling(lists), R"({"original_max_position_embeddings": 64})")
+                  .dump());
   ASSERT_THAT(config.vectors, SizeIs(2));
   EXPECT_EQ(config.vectors[0].name, "rope_factors_long.weight");
   EXPECT_THAT(config.vectors[0].values, Each(2));

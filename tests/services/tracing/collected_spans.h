@@ -71,10 +71,13 @@ class CollectingSender final : public SpanSender {
 };
 
 // An exporter that waits for nothing but its end.
-inline std::unique_ptr<SpanExporter> NewExporter(
-    CollectedSpans& spans, absl::Duration flush = absl::InfiniteDuration()) {
+inline std::unique_ptr<SpanExporter> NewExporterWithFlush(
+    absl::Duration flush, CollectedSpans& spans) {
   return *SpanExporter::Start(std::make_unique<CollectingSender>(spans),
                               {.delay = absl::ZeroDuration(), .flush = flush});
+}
+inline std::unique_ptr<SpanExporter> NewExporter(CollectedSpans& spans) {
+  return NewExporterWithFlush(absl::InfiniteDuration(), spans);
 }
 
 }  // namespace plimsoll::services

@@ -82,7 +82,7 @@ TEST(SpanExporterTest, AReceiverThatHangsDoesNotKeepTheEnd) {
   CollectedSpans spans;
   spans.SetHeld(true);
   {
-    const auto exporter = NewExporter(spans, absl::ZeroDuration());
+    const auto exporter = NewExporterWithFlush(absl::ZeroDuration(), spans);
     exporter->Add({});
     spans.AwaitSend(1);
     exporter->Add({});

@@ -76,10 +76,9 @@ class ChatToolsTest : public ::testing::Test {
 
   // A request whose reply can only be of `gbnf`, in the longest tokens.
   template <typename Request = v1::GenerateRequest>
-  static Request Forced(const std::string& gbnf, const std::string& user,
-                        const std::string& model = "a") {
+  static Request Forced(const std::string& gbnf, const std::string& user) {
     Request request;
-    request.set_model(model);
+    request.set_model("a");
     v1::ChatPrompt& chat = *request.mutable_chat();
     chat.set_chat_format("functiongemma");
     AddMessage(v1::CHAT_ROLE_USER, user, chat);
@@ -96,7 +95,8 @@ class ChatToolsTest : public ::testing::Test {
   // A request whose calls are held to the one that they can be. The model
   // writes the longest tokens.
   static v1::GenerateRequest Held(const std::string& user) {
-    auto request = Forced("", user, "b");
+    auto request = Forced("", user);
+    request.set_model("b");
     request.clear_constraint();
     v1::ChatPrompt& chat = *request.mutable_chat();
     chat.set_parallel_tool_calls(false);
@@ -223,7 +223,8 @@ TEST_F(ChatToolsTest, AMalformedCallIsNoReasonToWait) {
 }
 
 TEST_F(ChatToolsTest, TheModelGoesOnBehindTheResponse) {
-  auto request = Forced("root ::= \"ok\"", "hi", "b");
+  auto request = Forced("root ::= \"ok\"", "hi");
+  request.set_model("b");
   v1::ChatPrompt& chat = *request.mutable_chat();
   v1::Tool& tool = *chat.add_tools();
   tool.set_name("set_light");
@@ -350,7 +351,8 @@ TEST_F(ChatToolsTest, ACallCannotBeRequiredWhereThereIsNone) {
 }
 
 TEST_F(ChatToolsTest, WhatMakesNoSenseIsRefused) {
-  auto request = Forced("root ::= \"ok\"", "hi", "b");
+  auto request = Forced("root ::= \"ok\"", "hi");
+  request.set_model("b");
   v1::ChatPrompt& chat = *request.mutable_chat();
   chat.add_tools()->set_name("f");
   chat.set_chat_format("gemma3");
@@ -372,7 +374,8 @@ TEST_F(ChatToolsTest, WhatMakesNoSenseIsRefused) {
 }
 
 TEST_F(ChatToolsTest, ToolsHaveALimit) {
-  auto request = Forced("root ::= \"ok\"", "hi", "b");
+  auto request = Forced("root ::= \"ok\"", "hi");
+  request.set_model("b");
   v1::ChatPrompt& chat = *request.mutable_chat();
   for (int i = 0; i <= worker::kMaxTools; ++i) {
     chat.add_tools()->set_name(absl::StrCat("f", i));
