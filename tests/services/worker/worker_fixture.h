@@ -37,8 +37,8 @@ namespace plimsoll::services {
 
 // A planner behind its service.
 struct TestPlanner {
-  explicit TestPlanner(LedgerOptions options = {.clock = BootTime})
-      : ledger(std::move(options)) {
+  TestPlanner() : TestPlanner({.clock = BootTime}) {}
+  explicit TestPlanner(LedgerOptions options) : ledger(std::move(options)) {
     auto started = Server::Start({}, {service.get()}, gate);
     EXPECT_TRUE(started.ok()) << started.status();
     server = *std::move(started);
@@ -64,9 +64,9 @@ struct TestPlanner {
 };
 
 // `device`, which outlives what is returned, as a worker has it.
-inline WorkerDevice DeviceOf(
-    const worker::ComputeDevice& device, const std::string& id,
-    std::optional<int64_t> memory_bytes = std::nullopt) {
+inline WorkerDevice DeviceOf(const worker::ComputeDevice& device,
+                             const std::string& id,
+                             std::optional<int64_t> memory_bytes) {
   return {&device, id, memory_bytes, [&device] { return device.Profile(); }};
 }
 
@@ -83,7 +83,8 @@ struct TestWorkerSetup {
 
 // A worker behind its services, with the models "a" and "b", both lazy.
 struct TestWorker {
-  explicit TestWorker(const TestWorkerSetup& setup = {})
+  TestWorker() : TestWorker(TestWorkerSetup()) {}
+  explicit TestWorker(const TestWorkerSetup& setup)
       : file(plimsoll::testing::RandomModelBytes(setup.model)) {
     WorkerOptions options;
     options.models = {{"a", file.path()}, {"b", file.path()}};
@@ -137,23 +138,23 @@ struct TestWorker {
     admin = v1::AdminService::NewStub(channel);
   }
 
-  // Loads a model. `messages` gets all messages of the call.
-  grpc::Status Load(const std::string& model,
-                    std::vector<v1::LoadModelResponse>* messages = nullptr) {
-    return LoadWithContext(model, 4'096, messages);
+  grpc::Status Load(const std::string& model) {
+    return LoadWithContext(model, 4'096);
   }
-  grpc::Status LoadWithContext(
-      const std::string& model, uint32_t n_ctx,
-      std::vector<v1::LoadModelResponse>* messages = nullptr) {
+  grpc::Status LoadWithContext(const std::string& model, uint32_t n_ctx) {
+    std::vector<v1::LoadModelResponse> messages;
+    return LoadWithMessages(model, n_ctx, messages);
+  }
+  // `messages` gets all messages of the call.
+  grpc::Status LoadWithMessages(const std::string& model, uint32_t n_ctx,
+                                std::vector<v1::LoadModelResponse>& messages) {
     grpc::ClientContext context;
     v1::LoadModelRequest request;
     request.set_model(model);
     request.mutable_options()->set_n_ctx(n_ctx);
     const auto reader = models->LoadModel(&context, request);
     v1::LoadModelResponse message;
-    while (reader->Read(&message)) {
-      if (messages != nullptr) messages->push_back(message);
-    }
+    while (reader->Read(&message)) messages.push_back(message);
     return reader->Finish();
   }
 

@@ -64,8 +64,11 @@ class AdminTest : public ::testing::Test {
     return FromGrpc(worker_.admin->Abort(&context, request, &response));
   }
 
-  absl::Status Drain(bool wait, v1::DrainResponse& response,
-                     absl::Duration deadline = absl::Minutes(5)) {
+  absl::Status Drain(bool wait, v1::DrainResponse& response) {
+    return DrainWithin(absl::Minutes(5), wait, response);
+  }
+  absl::Status DrainWithin(absl::Duration deadline, bool wait,
+                           v1::DrainResponse& response) {
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(absl::Now() + deadline));
     v1::DrainRequest request;
@@ -256,7 +259,7 @@ TEST_F(AdminTest, ADrainThatWaitsAnswersWhenTheLastCallHasEnded) {
   ASSERT_TRUE(worker_.Load("a").ok());
   Stream stream(worker_, "last");
   v1::DrainResponse response;
-  EXPECT_EQ(Drain(/*wait=*/true, response, absl::Milliseconds(50)).code(),
+  EXPECT_EQ(DrainWithin(absl::Milliseconds(50), /*wait=*/true, response).code(),
             Code::kDeadlineExceeded);
   EXPECT_TRUE(Load().draining()) << "the drain goes on";
   std::atomic<bool> is_over = false;

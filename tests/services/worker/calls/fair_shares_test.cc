@@ -28,9 +28,9 @@ class FairSharesTest : public ::testing::Test {
  protected:
   // On a busy machine a flood may take longer than the 30 s after which a
   // worker ends a stream that nobody reads.
-  explicit FairSharesTest(
-      const TestWorkerSetup& setup = {.reader_timeout = absl::Minutes(10)})
-      : worker_(setup) {}
+  FairSharesTest() : FairSharesTest(absl::Minutes(10)) {}
+  explicit FairSharesTest(absl::Duration reader_timeout)
+      : worker_({.reader_timeout = reader_timeout}) {}
 
   struct Stream {
     std::unique_ptr<grpc::ClientContext> context;
@@ -119,7 +119,7 @@ TEST_F(FairSharesTest, AnotherTenantIsRefusedNothingAndWaitsForNoEnd) {
 // which waits for theirs does not wait long.
 class FairScoreTest : public FairSharesTest {
  protected:
-  FairScoreTest() : FairSharesTest({.reader_timeout = absl::Seconds(2)}) {}
+  FairScoreTest() : FairSharesTest(absl::Seconds(2)) {}
 };
 
 TEST_F(FairScoreTest, AScoreThatWasAdmittedIsComputedToItsEnd) {

@@ -36,7 +36,11 @@ class QuotasTest : public ::testing::Test {
   }
 
   absl::StatusOr<v1::GenerateResponse> Generate(
-      const v1::GenerateRequest& request, const std::string& tenant = "a") {
+      const v1::GenerateRequest& request) {
+    return GenerateAs("a", request);
+  }
+  absl::StatusOr<v1::GenerateResponse> GenerateAs(
+      const std::string& tenant, const v1::GenerateRequest& request) {
     grpc::ClientContext context;
     context.AddMetadata("x-tenant", tenant);
     v1::GenerateResponse response;
@@ -66,7 +70,7 @@ TEST_F(QuotasTest, AStreamThatRunsTakesItsTenantsPlace) {
   worker_->AwaitRunning("a", 1);
   const auto request = GreedyRequest<v1::GenerateRequest>("hello", 1);
   EXPECT_EQ(QuotaIn(Generate(request).status()), "requests");
-  EXPECT_TRUE(Generate(request, "b").ok());
+  EXPECT_TRUE(GenerateAs("b", request).ok());
   context.TryCancel();
   v1::StreamGenerateResponse part;
   while (reader->Read(&part)) continue;
@@ -92,7 +96,7 @@ TEST_F(QuotasTest, TokensAreCountedAsTheyWereComputed) {
   const auto long_request = GreedyRequest<v1::GenerateRequest>("hello", 300);
   EXPECT_TRUE(Generate(long_request).ok());
   EXPECT_EQ(QuotaIn(Generate(long_request).status()), "tokens_per_second");
-  EXPECT_TRUE(Generate(long_request, "b").ok());
+  EXPECT_TRUE(GenerateAs("b", long_request).ok());
 }
 
 TEST_F(QuotasTest, AContextCountsWithItsPartOfASlot) {

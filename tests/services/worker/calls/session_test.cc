@@ -39,7 +39,7 @@ class SessionServiceTest : public ::testing::Test {
     worker_ = nullptr;
   }
   void TearDown() override {
-    for (const char* tenant : {"", "one"}) {
+    for (const char* tenant : {kNoTenant, "one"}) {
       const v1::ListSessionsResponse left = List(tenant);
       for (const v1::Session& session : left.sessions()) {
         EXPECT_TRUE(Close(session.session_id(), tenant).ok());
@@ -47,11 +47,13 @@ class SessionServiceTest : public ::testing::Test {
     }
   }
 
+  static constexpr char kNoTenant[] = "";
+
   static void As(const std::string& tenant, grpc::ClientContext& context) {
     if (!tenant.empty()) context.AddMetadata("x-tenant", tenant);
   }
   static absl::StatusOr<v1::Session> Open(v1::OpenSessionRequest request,
-                                          const std::string& tenant = "") {
+                                          const std::string& tenant) {
     grpc::ClientContext context;
     As(tenant, context);
     request.set_model("a");
@@ -62,13 +64,13 @@ class SessionServiceTest : public ::testing::Test {
     return response.session();
   }
   static absl::StatusOr<v1::Session> Open(const std::string& id,
-                                          const std::string& tenant = "") {
+                                          const std::string& tenant) {
     v1::OpenSessionRequest request;
     request.set_session_id(id);
     return Open(request, tenant);
   }
   static absl::StatusOr<v1::Session> Get(const std::string& id,
-                                         const std::string& tenant = "") {
+                                         const std::string& tenant) {
     grpc::ClientContext context;
     As(tenant, context);
     v1::GetSessionRequest request;
@@ -80,7 +82,7 @@ class SessionServiceTest : public ::testing::Test {
     if (!status.ok()) return status;
     return response.session();
   }
-  static v1::ListSessionsResponse List(const std::string& tenant = "") {
+  static v1::ListSessionsResponse List(const std::string& tenant) {
     grpc::ClientContext context;
     As(tenant, context);
     v1::ListSessionsRequest request;
@@ -90,8 +92,7 @@ class SessionServiceTest : public ::testing::Test {
         worker_->sessions->ListSessions(&context, request, &response).ok());
     return response;
   }
-  static absl::Status Close(const std::string& id,
-                            const std::string& tenant = "") {
+  static absl::Status Close(const std::string& id, const std::string& tenant) {
     grpc::ClientContext context;
     As(tenant, context);
     v1::CloseSessionRequest request;
@@ -101,8 +102,13 @@ class SessionServiceTest : public ::testing::Test {
     return FromGrpc(
         worker_->sessions->CloseSession(&context, request, &response));
   }
-  static v1::ChatRequest Message(const std::string& id, const std::string& text,
-                                 uint32_t max_tokens = 5) {
+  static v1::ChatRequest Message(const std::string& id,
+                                 const std::string& text) {
+    return MessageUpTo(5, id, text);
+  }
+  // With a reply of so many tokens at most, or without end if that is 0.
+  static v1::ChatRequest MessageUpTo(uint32_t max_tokens, const std::string& id,
+                                     const std::string& text) {
     v1::ChatRequest request;
     request.set_model("a");
     request.set_session_id(id);
@@ -112,8 +118,7 @@ class SessionServiceTest : public ::testing::Test {
     request.mutable_stopping()->set_ignore_eos(true);
     return request;
   }
-  static Reply Say(const v1::ChatRequest& request,
-                   const std::string& tenant = "") {
+  static Reply Say(const v1::ChatRequest& request, const std::string& tenant) {
     grpc::ClientContext context;
     As(tenant, context);
     const auto reader = worker_->sessions->Chat(&context, request);
@@ -132,7 +137,7 @@ TestWorker* SessionServiceTest::worker_ = nullptr;
 TEST_F(SessionServiceTest, OnlyNewTurnsAreComputed) {
   v1::OpenSessionRequest request;
   request.set_system("Be brief.");
-  const auto opened = Open(request);
+  const auto opened = Open(request, kNoTenant);
   ASSERT_TRUE(opened.ok()) << opened.status();
   EXPECT_EQ(opened->session_id().size(), 32u);
   EXPECT_EQ(opened->model(), "a");
@@ -141,7 +146,7 @@ TEST_F(SessionServiceTest, OnlyNewTurnsAreComputed) {
   EXPECT_GT(opened->pinned_tokens(), 9u);
   EXPECT_EQ(opened->ttl().seconds(), 30 * 60);
 
-  const Reply first = Say(Message(opened->session_id(), "hello"));
+  const Reply first = Say(Message(opened->session_id(), "hello"), kNoTenant);
   ASSERT_TRUE(first.status.ok()) << first.status;
   EXPECT_EQ(first.parts[0].prompt().chat_format(), "chatml");
   EXPECT_EQ(first.parts[0].prompt().prompt_ids_size(), 5) << "bytes of hello";
@@ -149,14 +154,14 @@ TEST_F(SessionServiceTest, OnlyNewTurnsAreComputed) {
   EXPECT_FALSE(first.finish().usage().has_cached_tokens());
   const uint32_t first_tokens = first.finish().usage().prompt_tokens();
 
-  const Reply second = Say(Message(opened->session_id(), "hello"));
+  const Reply second = Say(Message(opened->session_id(), "hello"), kNoTenant);
   ASSERT_TRUE(second.status.ok()) << second.status;
   // All but the reply's last token, which nothing was computed of.
   EXPECT_EQ(second.finish().usage().cached_tokens(), first_tokens + 4);
   const uint32_t second_tokens = second.finish().usage().prompt_tokens();
   EXPECT_LT(second_tokens - (first_tokens + 4), first_tokens);
 
-  const auto info = Get(opened->session_id());
+  const auto info = Get(opened->session_id(), kNoTenant);
   ASSERT_TRUE(info.ok()) << info.status();
   EXPECT_EQ(info->turns(), 2u);
   EXPECT_EQ(info->live_turns(), 2u);
@@ -165,12 +170,14 @@ TEST_F(SessionServiceTest, OnlyNewTurnsAreComputed) {
 }
 
 TEST_F(SessionServiceTest, EvictionsAreToldAndTheChatGoesOn) {
-  const auto opened = Open("long");
+  const auto opened = Open("long", kNoTenant);
   ASSERT_TRUE(opened.ok()) << opened.status();
   uint64_t left = opened->pinned_tokens();
   uint64_t turns_left = 0;
   for (int turn = 0; turn < 12; ++turn) {
-    const Reply reply = Say(Message("long", std::string(60, 'x'), 20));
+    const Reply reply =
+        Say(MessageUpTo(/*max_tokens=*/20, "long", std::string(60, 'x')),
+            kNoTenant);
     ASSERT_TRUE(reply.status.ok()) << reply.status;
     for (const v1::ChatResponse& part : reply.parts) {
       for (const v1::Eviction& eviction : part.evictions()) {
@@ -183,21 +190,21 @@ TEST_F(SessionServiceTest, EvictionsAreToldAndTheChatGoesOn) {
     }
   }
   EXPECT_GT(turns_left, 3u);
-  const auto info = Get("long");
+  const auto info = Get("long", kNoTenant);
   ASSERT_TRUE(info.ok());
   EXPECT_EQ(info->live_turns(), 12 - turns_left);
   EXPECT_EQ(info->evicted_tokens(), left - opened->pinned_tokens());
 }
 
 TEST_F(SessionServiceTest, AClientMayComeBack) {
-  ASSERT_TRUE(Open("named").ok());
+  ASSERT_TRUE(Open("named", kNoTenant).ok());
   {
     const auto channel = grpc::CreateChannel(
         worker_->server->address(), grpc::InsecureChannelCredentials());
     const auto stub = v1::SessionService::NewStub(channel);
     grpc::ClientContext context;
     const auto reader =
-        stub->Chat(&context, Message("named", "one", /*max_tokens=*/0));
+        stub->Chat(&context, MessageUpTo(/*max_tokens=*/0, "named", "one"));
     v1::ChatResponse part;
     ASSERT_TRUE(reader->Read(&part));
     context.TryCancel();
@@ -205,11 +212,11 @@ TEST_F(SessionServiceTest, AClientMayComeBack) {
     EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
   }
   worker_->AwaitRunning("a", 0);
-  const auto info = Get("named");
+  const auto info = Get("named", kNoTenant);
   ASSERT_TRUE(info.ok());
   EXPECT_EQ(info->turns(), 1u);
   EXPECT_GT(info->tokens(), info->pinned_tokens());
-  const Reply next = Say(Message("named", "two"));
+  const Reply next = Say(Message("named", "two"), kNoTenant);
   EXPECT_TRUE(next.status.ok()) << next.status;
   EXPECT_GT(next.finish().usage().cached_tokens(), 0u);
 }
@@ -224,13 +231,17 @@ TEST_F(SessionServiceTest, ErrorsHaveReasonsAndLoseNothing) {
   EXPECT_EQ(reason(Open("mine", "two").status()),
             v1::ERROR_REASON_SESSION_LIMIT)
       << "others' ids are not told";
-  EXPECT_EQ(reason(Open("more").status()), v1::ERROR_REASON_SESSION_LIMIT);
-  EXPECT_TRUE(DetailsOf(Open("more").status()).retry_after.has_value());
-  EXPECT_EQ(reason(Get("mine").status()), v1::ERROR_REASON_SESSION_NOT_FOUND);
-  EXPECT_EQ(reason(Close("mine")), v1::ERROR_REASON_SESSION_NOT_FOUND);
-  EXPECT_EQ(reason(Say(Message("mine", "x")).status),
+  EXPECT_EQ(reason(Open("more", kNoTenant).status()),
+            v1::ERROR_REASON_SESSION_LIMIT);
+  EXPECT_TRUE(
+      DetailsOf(Open("more", kNoTenant).status()).retry_after.has_value());
+  EXPECT_EQ(reason(Get("mine", kNoTenant).status()),
             v1::ERROR_REASON_SESSION_NOT_FOUND);
-  EXPECT_EQ(List().sessions_size(), 0);
+  EXPECT_EQ(reason(Close("mine", kNoTenant)),
+            v1::ERROR_REASON_SESSION_NOT_FOUND);
+  EXPECT_EQ(reason(Say(Message("mine", "x"), kNoTenant).status),
+            v1::ERROR_REASON_SESSION_NOT_FOUND);
+  EXPECT_EQ(List(kNoTenant).sessions_size(), 0);
   EXPECT_EQ(List("one").sessions_size(), 1);
 
   const absl::Status long_message =
@@ -245,24 +256,24 @@ TEST_F(SessionServiceTest, ErrorsHaveReasonsAndLoseNothing) {
 }
 
 TEST_F(SessionServiceTest, ASecondCallIsToldThatTheFirstRuns) {
-  ASSERT_TRUE(Open("busy").ok());
+  ASSERT_TRUE(Open("busy", kNoTenant).ok());
   grpc::ClientContext context;
-  const auto reader =
-      worker_->sessions->Chat(&context, Message("busy", "x", 0));
+  const auto reader = worker_->sessions->Chat(
+      &context, MessageUpTo(/*max_tokens=*/0, "busy", "x"));
   v1::ChatResponse part;
   ASSERT_TRUE(reader->Read(&part));
-  EXPECT_TRUE(Get("busy")->busy());
-  const absl::Status refused = Say(Message("busy", "y")).status;
+  EXPECT_TRUE(Get("busy", kNoTenant)->busy());
+  const absl::Status refused = Say(Message("busy", "y"), kNoTenant).status;
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(DetailsOf(refused).reason, v1::ERROR_REASON_SESSION_BUSY);
-  EXPECT_TRUE(Close("busy").ok());
+  EXPECT_TRUE(Close("busy", kNoTenant).ok());
   while (reader->Read(&part)) continue;
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
 }
 
 TEST_F(SessionServiceTest, BadFieldsAreNamed) {
   const auto message_of = [](const v1::OpenSessionRequest& request) {
-    const absl::Status status = Open(request).status();
+    const absl::Status status = Open(request, kNoTenant).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
     return std::string(status.message());
   };

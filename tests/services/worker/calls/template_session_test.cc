@@ -66,8 +66,7 @@ class TemplateSessionTest : public ::testing::Test {
   }
   void TearDown() override { worker_->CloseSession("s"); }
 
-  static absl::StatusOr<v1::Session> Open(v1::OpenSessionRequest request,
-                                          TestWorker& worker = *worker_) {
+  static absl::StatusOr<v1::Session> Open(v1::OpenSessionRequest request) {
     grpc::ClientContext context;
     request.set_model("a");
     request.set_session_id("s");
@@ -75,7 +74,7 @@ class TemplateSessionTest : public ::testing::Test {
     request.set_roll_method(v1::ROLL_METHOD_RECOMPUTE);
     v1::OpenSessionResponse response;
     const absl::Status status =
-        FromGrpc(worker.sessions->OpenSession(&context, request, &response));
+        FromGrpc(worker_->sessions->OpenSession(&context, request, &response));
     if (!status.ok()) return status;
     return response.session();
   }

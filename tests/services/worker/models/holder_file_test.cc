@@ -25,12 +25,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-ProcessIdentity ProcessOf(int64_t pid, const std::string& boot_id = "boot") {
+ProcessIdentity ProcessOfBoot(const std::string& boot_id, int64_t pid) {
   return {.pid = pid,
           .start_ticks = 100 + pid,
           .boot_id = boot_id,
           .pid_namespace = 7};
 }
+
+ProcessIdentity ProcessOf(int64_t pid) { return ProcessOfBoot("boot", pid); }
 
 std::string TextOf(const std::string& path) {
   std::ifstream file(path);
@@ -125,8 +127,8 @@ TEST_F(HolderFileTest, ARemovedFileTakesItsSecretAlong) {
 }
 
 TEST_F(HolderFileTest, AnotherBootProvesNothing) {
-  const std::string first = OpenAs(ProcessOf(1, "before")).secret;
-  const HolderHistory second = OpenAs(ProcessOf(1, "after"));
+  const std::string first = OpenAs(ProcessOfBoot("before", 1)).secret;
+  const HolderHistory second = OpenAs(ProcessOfBoot("after", 1));
   EXPECT_EQ(second.secret, first);
   EXPECT_TRUE(second.former.empty());
 }
@@ -159,7 +161,8 @@ TEST_F(HolderFileTest, TheLongestNamesFit) {
     process.pid -= i;
     OpenAs(process);
   }
-  EXPECT_EQ(OpenAs(ProcessOf(1, boot)).former.size(), HolderFile::kMaxFormer);
+  EXPECT_EQ(OpenAs(ProcessOfBoot(boot, 1)).former.size(),
+            HolderFile::kMaxFormer);
   EXPECT_LT(fs::file_size(path_), HolderFile::kMaxBytes);
 }
 

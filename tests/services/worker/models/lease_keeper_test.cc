@@ -122,7 +122,7 @@ class LeaseKeeperTest : public ::testing::Test {
   // Reserves for somebody who does not know this keeper.
   void ReserveAs(const std::string& holder,
                  const std::optional<ProcessIdentity>& process,
-                 const std::string& secret = "") {
+                 const std::string& secret) {
     v1::ReserveRequest request;
     request.set_request_id(holder + "'s");
     request.set_device_id(kDevice);
@@ -168,7 +168,7 @@ TEST_F(LeaseKeeperTest, AReservationThatNobodyKnowsIsReleased) {
 
 TEST_F(LeaseKeeperTest, APlannerThatIsTooBusyToListIsAskedLater) {
   planner_.n_refused_lists = 1;
-  ReserveAs(kHolder, OwnIdentity());
+  ReserveAs(kHolder, OwnIdentity(), /*secret=*/"");
   Start();
   while (planner_.n_refused_lists > 0) std::this_thread::yield();
   // The lease that it holds by then is renewed before the next list, as always.
@@ -185,9 +185,10 @@ TEST_F(LeaseKeeperTest, OnlyLeasesOfItsOwnIdentityAreReleased) {
   ASSERT_TRUE(own.has_value());
   ProcessIdentity other_boot = *own;
   other_boot.boot_id = "another";
-  ReserveAs("nobody", std::nullopt);
-  ReserveAs("test/2", own);        // another worker in this process
-  ReserveAs(kHolder, other_boot);  // one name on another host
+  ReserveAs("nobody", std::nullopt, /*secret=*/"");
+  // Another worker in this process, and one name on another host.
+  ReserveAs("test/2", own, /*secret=*/"");
+  ReserveAs(kHolder, other_boot, /*secret=*/"");
   const std::set<std::string> others = planner_.LeaseIds();
   ASSERT_TRUE(client_.Reserve("r", kDevice, "a", kBytes).ok());
   ASSERT_EQ(planner_.LeaseIds().size(), 4u);

@@ -65,7 +65,7 @@ struct DemandSetup {
 
 class ModelDemandTest : public ::testing::Test {
  protected:
-  std::unique_ptr<TestWorker> NewWorker(const DemandSetup& setup = {}) {
+  std::unique_ptr<TestWorker> NewWorker(const DemandSetup& setup) {
     const auto memory =
         static_cast<int64_t>(setup.share * static_cast<double>(BytesOfOne()));
     return std::make_unique<TestWorker>(
@@ -132,7 +132,7 @@ class OpenStream {
 };
 
 TEST_F(ModelDemandTest, ACallLoadsItsModelAndUnloadsTheIdleOne) {
-  const auto worker = NewWorker();
+  const auto worker = NewWorker({});
   EXPECT_TRUE(Generate(*worker, "a").ok());
   EXPECT_EQ(StateOf(*worker, "a"), v1::MODEL_STATE_READY);
   EXPECT_TRUE(Generate(*worker, "b").ok());
@@ -163,7 +163,7 @@ TEST_F(ModelDemandTest, LeasesFollowTheModels) {
 }
 
 TEST_F(ModelDemandTest, ManyCallsAreOneLoad) {
-  const auto worker = NewWorker();
+  const auto worker = NewWorker({});
   std::atomic<int> n_good = 0;
   std::vector<std::thread> callers;
   for (int i = 0; i < 8; ++i) {
@@ -211,7 +211,7 @@ TEST_F(ModelDemandTest, CallsOfAllKindsLoadTheirModel) {
 }
 
 TEST_F(ModelDemandTest, AModelInUseGivesWayWhenItsCallsHaveEnded) {
-  const auto worker = NewWorker();
+  const auto worker = NewWorker({});
   OpenStream first(*worker, "a");
   std::thread other([&worker] { EXPECT_TRUE(Generate(*worker, "b").ok()); });
   AwaitState(*worker, "b", v1::MODEL_STATE_RESERVING);
@@ -223,7 +223,7 @@ TEST_F(ModelDemandTest, AModelInUseGivesWayWhenItsCallsHaveEnded) {
 }
 
 TEST_F(ModelDemandTest, NewCallsOfAModelThatGivesWayHaveTheirTurnLater) {
-  const auto worker = NewWorker();
+  const auto worker = NewWorker({});
   OpenStream first(*worker, "a");
   std::thread other([&worker] { EXPECT_TRUE(Generate(*worker, "b").ok()); });
   AwaitState(*worker, "b", v1::MODEL_STATE_RESERVING);
@@ -277,7 +277,7 @@ TEST_F(ModelDemandTest, APinnedModelIsLoadedAtTheStartAndStays) {
 }
 
 TEST_F(ModelDemandTest, AnOpenSessionKeepsItsModel) {
-  const auto worker = NewWorker();
+  const auto worker = NewWorker({});
   grpc::ClientContext context;
   v1::OpenSessionRequest request;
   request.set_model("a");
@@ -334,7 +334,7 @@ TEST_F(ModelDemandTest, AModelThatNobodyUsesExpires) {
 }
 
 TEST_F(ModelDemandTest, AKeepAliveHoldsUntilTheModelIsUnloaded) {
-  const auto worker = NewWorker();
+  const auto worker = NewWorker({});
   ModelRegistry& registry = *worker->registry;
   ASSERT_TRUE(Generate(*worker, "a").ok());
   registry.UnloadExpired();
@@ -385,7 +385,7 @@ TEST_F(ModelDemandTest, WhichModelsArePinnedMayChange) {
 }
 
 TEST_F(ModelDemandTest, ModelsMayBeAdded) {
-  const auto worker = NewWorker();
+  const auto worker = NewWorker({});
   const std::string file = worker->file.path();
   ASSERT_TRUE(Generate(*worker, "a").ok());
   EXPECT_EQ(Generate(*worker, "c").status().code(),
@@ -400,7 +400,7 @@ TEST_F(ModelDemandTest, ModelsMayBeAdded) {
 }
 
 TEST_F(ModelDemandTest, ModelsMayNotGoNorChangeTheirFile) {
-  const auto worker = NewWorker();
+  const auto worker = NewWorker({});
   const std::string file = worker->file.path();
   ModelRegistry& registry = *worker->registry;
   EXPECT_THAT(registry.AddModels({{"a", file}, {"c", file}}).message(),
@@ -420,7 +420,7 @@ TEST_F(ModelDemandTest, ModelsMayNotGoNorChangeTheirFile) {
 }
 
 TEST_F(ModelDemandTest, SoManyCallsMayWaitAndNoMore) {
-  const auto worker = NewWorker();
+  const auto worker = NewWorker({});
   ModelRegistry& registry = *worker->registry;
   OpenStream first(*worker, "a");
   std::atomic<size_t> n_served = 0;
@@ -450,7 +450,7 @@ TEST_F(ModelDemandTest, SoManyCallsMayWaitAndNoMore) {
 }
 
 TEST_F(ModelDemandTest, CallsThatWaitAreToldOfAShutdown) {
-  const auto worker = NewWorker();
+  const auto worker = NewWorker({});
   ModelRegistry& registry = *worker->registry;
   OpenStream first(*worker, "a");
   absl::Notification is_told;

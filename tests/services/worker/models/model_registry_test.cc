@@ -28,7 +28,7 @@ using ::testing::Key;
 TEST(ModelRegistryTest, ALoadReportsItsPlanOnceAndEndsReady) {
   TestWorker worker;
   std::vector<v1::LoadModelResponse> messages;
-  ASSERT_TRUE(worker.Load("a", &messages).ok());
+  ASSERT_TRUE(worker.LoadWithMessages("a", 4'096, messages).ok());
   int plans = 0;
   for (const auto& message : messages) plans += message.has_plan() ? 1 : 0;
   EXPECT_EQ(plans, 1);
@@ -46,7 +46,8 @@ TEST(ModelRegistryTest, ManyLoadsAreOneAndAllAreAnswered) {
   for (int i = 0; i < 8; ++i) {
     callers.emplace_back([&] {
       std::vector<v1::LoadModelResponse> messages;
-      if (worker.Load("a", &messages).ok() && !messages.empty() &&
+      if (worker.LoadWithMessages("a", 4'096, messages).ok() &&
+          !messages.empty() &&
           messages.back().model().state() == v1::MODEL_STATE_READY) {
         ++ready;
       }
@@ -131,7 +132,8 @@ TEST(ModelRegistryTest, AnUnloadDuringALoadEndsIt) {
   const HookedDevice device({.before = [&] { return operation.Pass(); }});
   TestWorker worker(
       {.planner = &planner, .change = [&](WorkerOptions& options) {
-         options.devices = {DeviceOf(device, "test/device")};
+         options.devices = {
+             DeviceOf(device, "test/device", /*memory_bytes=*/std::nullopt)};
        }});
   operation.Hang();
   grpc::Status loaded;

@@ -65,7 +65,7 @@ class RecordingObserver final : public WorkerObserver {
 
 // A worker whose events are recorded. `setup` changes no options.
 struct Observed {
-  explicit Observed(TestWorkerSetup setup = {})
+  explicit Observed(TestWorkerSetup setup)
       : worker(WithObserver(std::move(setup))) {}
 
   TestWorkerSetup WithObserver(TestWorkerSetup setup) {
@@ -132,7 +132,7 @@ TEST(WorkerObserverTest, HearsWhyALoadFailed) {
 }
 
 TEST(WorkerObserverTest, HearsOfEveryStepAndOfTheRequestsEnd) {
-  Observed observed;
+  Observed observed(TestWorkerSetup{});
   ASSERT_TRUE(observed.worker.Load("a").ok());
   grpc::ClientContext context;
   context.AddMetadata("x-request-id", "mine");

@@ -27,7 +27,8 @@ using ::plimsoll::testing::TemporaryFile;
 TEST(DeviceLossTest, StreamsEndUnavailableWithTheReason) {
   LosableDevice device;
   TestWorker worker({.change = [&](WorkerOptions& options) {
-    options.devices = {DeviceOf(device, "test/gpu")};
+    options.devices = {
+        DeviceOf(device, "test/gpu", /*memory_bytes=*/std::nullopt)};
     options.on_device_lost = [](const absl::Status& error) {
       return WithDetails(error, {v1::ERROR_REASON_DEVICE_UNHEALTHY, {}, {}});
     };
@@ -75,7 +76,7 @@ constexpr char kPlannerVariable[] = "PLIMSOLL_TEST_PLANNER";
 
 // Never returns. `with_another`: the worker has a device before that one on
 // which nothing fits.
-void RunLostWorker(const std::string& path, bool with_another = false) {
+void RunLostWorker(const std::string& path, bool with_another) {
   HoldSignals();
   const LostAfterItsLoad device;
   const LosableDevice another;
@@ -84,8 +85,11 @@ void RunLostWorker(const std::string& path, bool with_another = false) {
   options.load.n_ctx = 256;
   options.load.n_ubatch = 64;
   options.chat_format = worker::ChatFormat::kChatMl;
-  if (with_another) options.devices = {DeviceOf(another, "test/well", 1)};
-  options.devices.push_back(DeviceOf(device, "test/gpu"));
+  if (with_another) {
+    options.devices = {DeviceOf(another, "test/well", /*memory_bytes=*/1)};
+  }
+  options.devices.push_back(
+      DeviceOf(device, "test/gpu", /*memory_bytes=*/std::nullopt));
   options.planner = std::getenv(kPlannerVariable);
   options.holder = "test/lost";
   options.clock = BootTime;
@@ -127,7 +131,7 @@ TEST(DeviceLossDeathTest, TheProcessEndsAndThePlannerGrantsNothingThere) {
   // keeps the planner of the one that started it.
   setenv(kPlannerVariable, planner.server->address().c_str(), 0);
   const TemporaryFile file(RandomModelBytes(FindRandomModel("llama_f32")));
-  EXPECT_EXIT(RunLostWorker(file.path()),
+  EXPECT_EXIT(RunLostWorker(file.path(), /*with_another=*/false),
               ::testing::ExitedWithCode(kExitDeviceLost), "device is lost");
   unsetenv(kPlannerVariable);
 

@@ -35,7 +35,7 @@ class ExpertsWorkerTest : public ::testing::Test {
   // A worker on `device` whose --cpu-experts is `n_layers`.
   std::unique_ptr<TestWorker> Start(const worker::ComputeDevice& device,
                                     std::optional<int64_t> n_layers,
-                                    TestPlanner* planner = nullptr) {
+                                    TestPlanner* planner) {
     return std::make_unique<TestWorker>(TestWorkerSetup{
         .planner = planner,
         .model = WideExperts(),
@@ -59,7 +59,8 @@ class ExpertsWorkerTest : public ::testing::Test {
 };
 
 TEST_F(ExpertsWorkerTest, ClientsAreToldWhatIsOnTheHost) {
-  const auto worker = Start(device_, planner::LoadOptions::kMaxCpuExperts);
+  const auto worker =
+      Start(device_, planner::LoadOptions::kMaxCpuExperts, /*planner=*/nullptr);
   ASSERT_TRUE(worker->LoadWithContext("a", kExpertContext).ok());
   const v1::GetMemoryResponse memory = MemoryOf(*worker);
   EXPECT_EQ(memory.plan().options().n_cpu_experts(), 3u);
@@ -74,13 +75,13 @@ TEST_F(ExpertsWorkerTest, ClientsAreToldWhatIsOnTheHost) {
 }
 
 TEST_F(ExpertsWorkerTest, APlannerChoosesAsTheWorkerDoes) {
-  const auto whole = Start(device_, 0);
+  const auto whole = Start(device_, 0, /*planner=*/nullptr);
   ASSERT_TRUE(whole->LoadWithContext("a", kExpertContext).ok());
   const v1::MemoryPlan all = MemoryOf(*whole).plan();
   EXPECT_FALSE(all.options().has_n_cpu_experts());
   EXPECT_EQ(all.cpu_experts_reason(), "");
   memory_ = static_cast<int64_t>(all.total_bytes()) - 1;
-  const auto alone = Start(device_, std::nullopt);
+  const auto alone = Start(device_, std::nullopt, /*planner=*/nullptr);
   ASSERT_TRUE(alone->LoadWithContext("a", kExpertContext).ok());
   const v1::MemoryPlan own = MemoryOf(*alone).plan();
   EXPECT_EQ(own.options().n_cpu_experts(), 1u);
@@ -100,7 +101,8 @@ TEST_F(ExpertsWorkerTest, APlannerChoosesAsTheWorkerDoes) {
 }
 
 TEST_F(ExpertsWorkerTest, OnTheCpuTheFlagIsRefused) {
-  const auto worker = Start(worker::LocalCpu(), std::nullopt);
+  const auto worker =
+      Start(worker::LocalCpu(), std::nullopt, /*planner=*/nullptr);
   const grpc::Status status = worker->LoadWithContext("a", kExpertContext);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(status.error_message(), HasSubstr("the device is the CPU"));

@@ -28,7 +28,8 @@ class HangingWorkerTest : public ::testing::Test {
   HangingWorkerTest()
       : device_({.before = [this] { return operation_.Pass(); }}),
         worker_({.change = [this](WorkerOptions& options) {
-          options.devices = {DeviceOf(device_, "test/device")};
+          options.devices = {
+              DeviceOf(device_, "test/device", /*memory_bytes=*/std::nullopt)};
           options.clock = [this] {
             return BootTime() + absl::Seconds(ahead_s_.load());
           };

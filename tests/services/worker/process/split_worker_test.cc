@@ -106,7 +106,7 @@ TEST_F(SplitWorkerTest, LayersLieOnBothDevicesAndTheTextIsTheSame) {
 TEST_F(SplitWorkerTest, ClientsAreToldOfTheParts) {
   const auto worker = Start(nullptr);
   std::vector<v1::LoadModelResponse> messages;
-  ASSERT_TRUE(worker->LoadWithContext("a", kContext, &messages).ok());
+  ASSERT_TRUE(worker->LoadWithMessages("a", kContext, messages).ok());
   int plans = 0;
   for (const v1::LoadModelResponse& message : messages) {
     EXPECT_EQ(message.parts_size(), message.has_plan() ? 2 : 0);
@@ -148,7 +148,7 @@ TEST_F(SplitWorkerTest, AModelThatFitsTheFirstDeviceIsAsWithOne) {
   memory_one_.reset();
   const auto worker = Start(nullptr);
   std::vector<v1::LoadModelResponse> messages;
-  ASSERT_TRUE(worker->LoadWithContext("a", kContext, &messages).ok());
+  ASSERT_TRUE(worker->LoadWithMessages("a", kContext, messages).ok());
   for (const auto& message : messages) EXPECT_EQ(message.parts_size(), 0);
   EXPECT_EQ(worker->Describe("a").parts_size(), 0);
   EXPECT_EQ(worker->Describe("a").device_id(), kOne);

@@ -23,7 +23,8 @@ std::unique_ptr<TestWorker> OnDevice(const worker::ComputeDevice& device,
                                      const std::string& holder) {
   return std::make_unique<TestWorker>(TestWorkerSetup{
       .planner = &planner, .change = [&](WorkerOptions& options) {
-        options.devices = {DeviceOf(device, kDeviceId)};
+        options.devices = {
+            DeviceOf(device, kDeviceId, /*memory_bytes=*/std::nullopt)};
         options.holder = holder;
       }});
 }
@@ -92,7 +93,8 @@ TEST(SplitOnDeviceTest, LayersLieOnTheDeviceAndOnTheHost) {
         .model = model,
         .change = [&](WorkerOptions& options) {
           options.devices = {DeviceOf(**device, kDeviceId, device_memory),
-                             DeviceOf(worker::LocalCpu(), "test/cpu")};
+                             DeviceOf(worker::LocalCpu(), "test/cpu",
+                                      /*memory_bytes=*/std::nullopt)};
         }});
   };
   int64_t whole_bytes = 0;

@@ -28,7 +28,9 @@ class WorkerReloadTest : public ::testing::Test {
   }
 
   // Writes the lines of [worker] beside those of its models.
-  void Write(const std::string& lines, const std::string& more_models = "") {
+  void Write(const std::string& lines) { WriteWithModels("", lines); }
+  void WriteWithModels(const std::string& more_models,
+                       const std::string& lines) {
     std::ofstream(config_) << "[worker]\non-demand = true\nmodel = ['a="
                            << worker_.file.path()
                            << "', 'b=" << worker_.file.path() << "', "
@@ -117,7 +119,7 @@ TEST_F(WorkerReloadTest, WithoutDemandPinsAndKeepAliveWaitForARestart) {
 
 TEST_F(WorkerReloadTest, ModelsAreAdded) {
   EXPECT_EQ(worker_.registry->List().size(), 2u);
-  Write("", "'c=c.gguf'");
+  WriteWithModels("'c=c.gguf'", "");
   EXPECT_THAT(Reload(), HasSubstr("changed=model"));
   EXPECT_EQ(worker_.registry->List().size(), 3u);
   Write("");
