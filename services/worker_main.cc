@@ -16,7 +16,7 @@
 #include "services/host/heap.h"
 #include "services/host/lock_checks.h"
 #include "services/host/random_id.h"
-#include "services/host/runtime_store.h"
+#include "services/host/runtime/runtime_store.h"
 #include "services/server/flags.h"
 #include "services/server/server.h"
 #include "services/worker/models/options.h"

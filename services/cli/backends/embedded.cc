@@ -17,7 +17,7 @@
 #include "services/generation/message_bytes.h"
 #include "services/host/clock.h"
 #include "services/host/crash/bus_error.h"
-#include "services/host/runtime_key.h"
+#include "services/host/runtime/runtime_key.h"
 #include "services/wire/to_proto.h"
 #include "worker/device/host_resources.h"
 #include "worker/device/load_fence.h"

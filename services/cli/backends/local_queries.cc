@@ -13,7 +13,7 @@
 #include "planner/layout/device_profile.h"
 #include "services/cli/flags/model_path.h"
 #include "services/cli/terminal/bytes.h"
-#include "services/host/runtime_key.h"
+#include "services/host/runtime/runtime_key.h"
 #include "services/sources/catalogue_file.h"
 #include "services/sources/header_bytes.h"
 #include "services/wire/to_proto.h"

@@ -12,7 +12,7 @@
 #include "services/cli/flags/model_path.h"
 #include "services/cli/terminal/bytes.h"
 #include "services/cli/terminal/table.h"
-#include "services/host/runtime_key.h"
+#include "services/host/runtime/runtime_key.h"
 #include "services/wire/to_proto.h"
 #include "worker/device/host_resources.h"
 

@@ -18,7 +18,7 @@
 #include "planner/layout/device_profile.h"
 #include "planner/layout/runtime_profile.h"
 #include "services/host/background.h"
-#include "services/host/runtime_store.h"
+#include "services/host/runtime/runtime_store.h"
 #include "services/server/byte_budget.h"
 
 namespace plimsoll::services {

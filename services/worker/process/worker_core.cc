@@ -8,7 +8,7 @@
 #include "base/status_macros.h"
 #include "services/host/check_threads.h"
 #include "services/host/log.h"
-#include "services/host/runtime_key.h"
+#include "services/host/runtime/runtime_key.h"
 #include "services/server/server.h"
 #include "services/wire/errors.h"
 #include "worker/device/compute_device.h"

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "services/host/runtime_store.h"
+#include "services/host/runtime/runtime_store.h"
 #include "tests/sanitized.h"
 #include "tests/services/temporary_folder.h"
 #include "tests/services/worker/worker_fixture.h"

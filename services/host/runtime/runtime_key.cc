@@ -1,4 +1,4 @@
-#include "services/host/runtime_key.h"
+#include "services/host/runtime/runtime_key.h"
 
 #include <elf.h>
 #include <sys/utsname.h>
@@ -12,7 +12,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "services/host/runtime_store.h"
+#include "services/host/runtime/runtime_store.h"
 #include "worker/device/host_resources.h"
 
 namespace plimsoll::services {

@@ -1,7 +1,7 @@
 // The conditions under which a measurement of a process's runtime is valid:
 // this machine's device, its system, and the program that was measured.
-#ifndef PLIMSOLL_SERVICES_HOST_RUNTIME_KEY_H_
-#define PLIMSOLL_SERVICES_HOST_RUNTIME_KEY_H_
+#ifndef PLIMSOLL_SERVICES_HOST_RUNTIME_RUNTIME_KEY_H_
+#define PLIMSOLL_SERVICES_HOST_RUNTIME_RUNTIME_KEY_H_
 
 #include <string>
 
@@ -28,4 +28,4 @@ planner::DeviceProfile LocalProfile(const planner::RuntimeLoad& load);
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_HOST_RUNTIME_KEY_H_
+#endif  // PLIMSOLL_SERVICES_HOST_RUNTIME_RUNTIME_KEY_H_

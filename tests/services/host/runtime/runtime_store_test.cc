@@ -1,6 +1,6 @@
 // Kept measurements survive restarts, crashes and one another; what is no
 // profile is refused with a reason.
-#include "services/host/runtime_store.h"
+#include "services/host/runtime/runtime_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "services/host/runtime_key.h"
+#include "services/host/runtime/runtime_key.h"
 #include "tests/services/temporary_folder.h"
 
 namespace plimsoll::services {

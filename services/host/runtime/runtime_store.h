@@ -1,7 +1,7 @@
 // Keeps measurements of what a program takes beside its plans in a folder: one
 // small JSON file for each device, driver and build.
-#ifndef PLIMSOLL_SERVICES_HOST_RUNTIME_STORE_H_
-#define PLIMSOLL_SERVICES_HOST_RUNTIME_STORE_H_
+#ifndef PLIMSOLL_SERVICES_HOST_RUNTIME_RUNTIME_STORE_H_
+#define PLIMSOLL_SERVICES_HOST_RUNTIME_RUNTIME_STORE_H_
 
 #include <cstdint>
 #include <functional>
@@ -59,4 +59,4 @@ class RuntimeStore {
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_HOST_RUNTIME_STORE_H_
+#endif  // PLIMSOLL_SERVICES_HOST_RUNTIME_RUNTIME_STORE_H_

@@ -1,4 +1,4 @@
-#include "services/host/runtime_store.h"
+#include "services/host/runtime/runtime_store.h"
 
 #include <fcntl.h>
 #include <google/protobuf/struct.pb.h>
