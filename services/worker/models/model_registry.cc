@@ -30,13 +30,6 @@ bool IsWaitedFor(const absl::Status& status, bool has_planner) {
           DetailsOf(status).reason == v1::ERROR_REASON_MEMORY_BUDGET_EXCEEDED);
 }
 
-// A load that no request asked for gets an id of its own, by which its lines
-// and those of the planner are found.
-std::string RequestIdOfLoad() {
-  const std::string& id = RequestScope::Id();
-  return id.empty() ? RandomId() : id;
-}
-
 }  // namespace
 
 ModelRegistry::ModelRegistry(WorkerOptions options, PlannerClient* client,
@@ -169,9 +162,10 @@ absl::Status ModelRegistry::Load(const std::string& name,
 void ModelRegistry::StartLoad(Entry& entry, const planner::LoadOptions& options,
                               IfFull if_full) {
   entry.thread.Run([this, &entry, options, if_full, trace = CurrentTrace::Get(),
-                    request_id = RequestIdOfLoad()] {
+                    request_id = RequestScope::Id()] {
     const CurrentTrace current(trace);
-    const RequestScope scope(request_id);
+    // A load that no request asked for gets an id of its own.
+    const RequestScope scope(request_id.empty() ? RandomId() : request_id);
     RunLoad(entry, options, if_full);
   });
   // The load waits for the lock. Nothing below allocates, so that a model for

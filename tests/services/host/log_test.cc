@@ -155,14 +155,13 @@ TEST_F(LogTest, LinesOfAThreadNameTheRequestThatItWorksFor) {
   Log(LogLevel::kInfo, "after");
   const std::vector<std::string> lines = End();
   ASSERT_EQ(lines.size(), 7u);
-  const std::array<absl::string_view, 7> ends = {
-      " INFO before",
-      " INFO of it i=1 request_id=one",
-      " INFO of another request_id=two",
-      " INFO within request_id=three",
-      " INFO again request_id=one",
-      " INFO elsewhere",
-      " INFO after"};
+  const std::array<const char*, 7> ends = {" INFO before",
+                                           " INFO of it i=1 request_id=one",
+                                           " INFO of another request_id=two",
+                                           " INFO within request_id=three",
+                                           " INFO again request_id=one",
+                                           " INFO elsewhere",
+                                           " INFO after"};
   for (size_t i = 0; i < ends.size(); ++i) {
     EXPECT_TRUE(lines[i].ends_with(ends[i])) << lines[i];
   }
