@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "kernels/cpu/activate-inl.h"
-#include "kernels/cpu/mat_mul/row_groups.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/row_groups.h"
 #include "kernels/quant/packed_row.h"
 
 HWY_BEFORE_NAMESPACE();

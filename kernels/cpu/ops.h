@@ -10,7 +10,7 @@
 #include "base/checked_math.h"
 #include "base/dtype.h"
 #include "kernels/backend.h"
-#include "kernels/cpu/mat_mul/pack_weights.h"
+#include "kernels/cpu/pack_weights.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/top_list.h"
 #include "kernels/experts.h"

@@ -9,8 +9,8 @@
 #include "kernels/cpu/experts/active_experts.h"
 #include "kernels/cpu/experts/gather_rows.h"
 #include "kernels/cpu/experts/sum_experts.h"
-#include "kernels/cpu/mat_mul/row_groups.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/row_groups.h"
 #include "kernels/experts.h"
 #include "kernels/quant/packed_row.h"
 

@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "kernels/cpu/mat_mul/row_groups.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/row_groups.h"
 #include "kernels/quant/packed_row.h"
 
 namespace plimsoll::kernels::cpu {

@@ -14,11 +14,11 @@
 #include "hwy/highway.h"
 #include "kernels/cpu/mat_mul/grid_decoders-inl.h"
 #include "kernels/cpu/mat_mul/pack_rows-inl.h"
-#include "kernels/cpu/mat_mul/pack_weights.h"
 #include "kernels/cpu/mat_mul/panel-inl.h"
 #include "kernels/cpu/mat_mul/quad_decoders-inl.h"
 #include "kernels/cpu/mat_mul/row_decoders-inl.h"
 #include "kernels/cpu/mat_mul/table_decoders-inl.h"
+#include "kernels/cpu/pack_weights.h"
 #include "kernels/quant/tables.h"
 
 HWY_BEFORE_NAMESPACE();

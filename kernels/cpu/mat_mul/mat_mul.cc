@@ -14,8 +14,8 @@
 #include "kernels/cpu/mat_mul/decoders-inl.h"
 #include "kernels/cpu/mat_mul/file_sums-inl.h"
 #include "kernels/cpu/mat_mul/pairs-inl.h"
-#include "kernels/cpu/mat_mul/row_groups.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/row_groups.h"
 #include "kernels/cpu/target.h"
 #include "kernels/quant/packed_row.h"
 

@@ -33,8 +33,8 @@
 #include "kernels/cpu/mat_mul/decoders-inl.h"
 #include "kernels/cpu/mat_mul/next_chunk.h"
 #include "kernels/cpu/mat_mul/pairs-inl.h"
-#include "kernels/cpu/mat_mul/row_groups.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/row_groups.h"
 #include "kernels/quant/packed_row.h"
 
 #if HWY_TARGET == HWY_AVX3_DL

@@ -21,7 +21,7 @@
 #include "hwy/highway.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/mat_mul/decoders-inl.h"
-#include "kernels/cpu/mat_mul/pack_weights.h"
+#include "kernels/cpu/pack_weights.h"
 #include "kernels/quant/packed_row.h"
 
 // These attributes let the tiles' instructions be inlined. The file that

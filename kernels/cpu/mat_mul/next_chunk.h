@@ -10,7 +10,7 @@
 #include "base/checked_math.h"
 #include "base/dtype.h"
 #include "hwy/cache_control.h"
-#include "kernels/cpu/mat_mul/pack_weights.h"
+#include "kernels/cpu/pack_weights.h"
 
 namespace plimsoll::kernels::cpu {
 

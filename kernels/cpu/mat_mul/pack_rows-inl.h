@@ -14,8 +14,8 @@
 #include "base/checked_math.h"
 #include "base/dtype.h"
 #include "hwy/highway.h"
-#include "kernels/cpu/mat_mul/pack_weights.h"
 #include "kernels/cpu/mat_mul/panel-inl.h"
+#include "kernels/cpu/pack_weights.h"
 #include "kernels/cpu/prefetch.h"
 
 HWY_BEFORE_NAMESPACE();

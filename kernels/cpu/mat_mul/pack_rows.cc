@@ -15,9 +15,9 @@
 #include "base/dtype.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/mat_mul/pack_rows-inl.h"
-#include "kernels/cpu/mat_mul/pack_weights.h"
 #include "kernels/cpu/mat_mul/panel-inl.h"
 #include "kernels/cpu/mat_mul/quad_rows-inl.h"
+#include "kernels/cpu/pack_weights.h"
 #include "kernels/quant/grid_form.h"
 
 HWY_BEFORE_NAMESPACE();

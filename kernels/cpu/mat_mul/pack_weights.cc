@@ -1,5 +1,5 @@
 // Weights are packed once, at load, on the best instruction path.
-#include "kernels/cpu/mat_mul/pack_weights.h"
+#include "kernels/cpu/pack_weights.h"
 //
 #include "kernels/cpu/targets-inl.h"
 #undef HWY_TARGET_INCLUDE

@@ -41,8 +41,8 @@
 // bits of column 2 (p + 4t) + w, the top ones where there are others. fifths
 // (32 columns) = u32 f[16]: bit 2r + w of f[p] is the fifth bit of column 2p +
 // w.
-#ifndef PLIMSOLL_KERNELS_CPU_MAT_MUL_PACK_WEIGHTS_H_
-#define PLIMSOLL_KERNELS_CPU_MAT_MUL_PACK_WEIGHTS_H_
+#ifndef PLIMSOLL_KERNELS_CPU_PACK_WEIGHTS_H_
+#define PLIMSOLL_KERNELS_CPU_PACK_WEIGHTS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -113,4 +113,4 @@ void PackPanel(const WeightRows& rows, int64_t i, std::byte* matrix);
 
 }  // namespace plimsoll::kernels::cpu
 
-#endif  // PLIMSOLL_KERNELS_CPU_MAT_MUL_PACK_WEIGHTS_H_
+#endif  // PLIMSOLL_KERNELS_CPU_PACK_WEIGHTS_H_

@@ -1,7 +1,7 @@
 // Rows of a table, dequantised and scaled.
 #include "kernels/cpu/targets-inl.h"
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/get_rows.cc"
+#define HWY_TARGET_INCLUDE "kernels/cpu/mat_mul/get_rows.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 //
 #include <algorithm>

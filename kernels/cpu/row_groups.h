@@ -5,8 +5,8 @@
 //   int16 values[n][32], float scales[n], float sums[n],
 //   int32 cross products[n][2]
 // The numbers and their total bytes are those of packed_row.h.
-#ifndef PLIMSOLL_KERNELS_CPU_MAT_MUL_ROW_GROUPS_H_
-#define PLIMSOLL_KERNELS_CPU_MAT_MUL_ROW_GROUPS_H_
+#ifndef PLIMSOLL_KERNELS_CPU_ROW_GROUPS_H_
+#define PLIMSOLL_KERNELS_CPU_ROW_GROUPS_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -115,4 +115,4 @@ inline int64_t PackingGrain(int64_t n_rows, int64_t grain) {
 
 }  // namespace plimsoll::kernels::cpu
 
-#endif  // PLIMSOLL_KERNELS_CPU_MAT_MUL_ROW_GROUPS_H_
+#endif  // PLIMSOLL_KERNELS_CPU_ROW_GROUPS_H_
