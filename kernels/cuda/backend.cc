@@ -8,12 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #ifdef PLIMSOLL_CUDA_EMULATED
-#include "kernels/cuda/emulation/backend.h"
+#include "kernels/cuda/emulated_backend.h"
 #endif
-#include "kernels/cuda/mat_mul/gated_mat_mul.h"
-#include "kernels/cuda/mat_mul/pack_weights.h"
-#include "kernels/cuda/mat_mul/weight_layout.h"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/weight_layout.h"
 #include "kernels/experts.h"
 #include "kernels/heads.h"
 #include "kernels/quant/dequantize.h"

@@ -4,8 +4,8 @@
 // long for that or no multiples of four.
 #include <type_traits>
 
-#include "kernels/cuda/mat_mul/pack.cuh"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/pack.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {

@@ -18,7 +18,7 @@
 #include "kernels/cpu/target.h"
 #include "kernels/cpu/thread_pool.h"
 #ifdef PLIMSOLL_TEST_CUDA_EMULATION
-#include "kernels/cuda/emulation/backend.h"
+#include "kernels/cuda/emulated_backend.h"
 #endif
 #include "kernels/quant/dequantize.h"
 #include "kernels/quant/float16.h"

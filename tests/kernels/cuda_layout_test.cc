@@ -6,8 +6,8 @@
 
 #include "kernels/cuda/attention/attention_plan.h"
 #include "kernels/cuda/mat_mul/few_split.h"
-#include "kernels/cuda/mat_mul/weight_layout.h"
 #include "kernels/cuda/mat_mul/wgmma_layout.h"
+#include "kernels/cuda/weight_layout.h"
 #include "tests/kernels/backend_fixture.h"
 
 namespace plimsoll::kernels {

@@ -13,8 +13,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/cuda/mat_mul/weight_layout.h"
 #include "kernels/cuda/mat_mul/wgmma_layout.h"
+#include "kernels/cuda/weight_layout.h"
 
 namespace plimsoll::kernels {
 

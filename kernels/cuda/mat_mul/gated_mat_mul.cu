@@ -2,8 +2,8 @@
 // activation and the packing of its result in one kernel.
 #include <array>
 
-#include "kernels/cuda/mat_mul/gated_mat_mul.h"
 #include "kernels/cuda/mat_mul/stream_tiles.cuh"
+#include "kernels/cuda/ops.h"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "base/status_macros.h"
-#include "kernels/cuda/mat_mul/pack_weights.h"
 #include "kernels/cuda/mat_mul/weights.cuh"
+#include "kernels/cuda/ops.h"
 #include "kernels/quant/scale_offset.h"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {

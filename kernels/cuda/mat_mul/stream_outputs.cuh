@@ -5,8 +5,8 @@
 #define PLIMSOLL_KERNELS_CUDA_MAT_MUL_STREAM_OUTPUTS_CUH_
 
 #include "kernels/cuda/gated.cuh"
-#include "kernels/cuda/mat_mul/pack.cuh"
 #include "kernels/cuda/mat_mul/stream_rows.cuh"
+#include "kernels/cuda/pack.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 

@@ -23,7 +23,7 @@
 #include "worker/device/model_file.h"
 #include "worker/graph/runnable.h"
 #ifdef PLIMSOLL_TEST_CUDA_EMULATION
-#include "kernels/cuda/emulation/backend.h"
+#include "kernels/cuda/emulated_backend.h"
 #include "tests/worker/engine/guarded_memory.h"
 #endif
 

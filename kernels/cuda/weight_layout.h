@@ -26,8 +26,8 @@
 // Lane l = 4 g + t has rows g and g + 8, columns 4 t .. 4 t + 3 and the four
 // columns 16 further. Values that a row has one of come in pairs too: rows 0,
 // 8, 1, 9, ...
-#ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_WEIGHT_LAYOUT_H_
-#define PLIMSOLL_KERNELS_CUDA_MAT_MUL_WEIGHT_LAYOUT_H_
+#ifndef PLIMSOLL_KERNELS_CUDA_WEIGHT_LAYOUT_H_
+#define PLIMSOLL_KERNELS_CUDA_WEIGHT_LAYOUT_H_
 
 #include <cstdint>
 
@@ -185,4 +185,4 @@ constexpr int Scale8Byte(int tile, int row, int half) {
 
 }  // namespace plimsoll::kernels
 
-#endif  // PLIMSOLL_KERNELS_CUDA_MAT_MUL_WEIGHT_LAYOUT_H_
+#endif  // PLIMSOLL_KERNELS_CUDA_WEIGHT_LAYOUT_H_

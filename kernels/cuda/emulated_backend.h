@@ -1,6 +1,6 @@
 // The CUDA backend on the emulator, for tests with or without a device.
-#ifndef PLIMSOLL_KERNELS_CUDA_EMULATION_BACKEND_H_
-#define PLIMSOLL_KERNELS_CUDA_EMULATION_BACKEND_H_
+#ifndef PLIMSOLL_KERNELS_CUDA_EMULATED_BACKEND_H_
+#define PLIMSOLL_KERNELS_CUDA_EMULATED_BACKEND_H_
 
 #include <cstdint>
 #include <memory>
@@ -24,4 +24,17 @@ EmulatedGraphCounts ReadEmulatedGraphCounts();
 
 }  // namespace plimsoll::kernels
 
-#endif  // PLIMSOLL_KERNELS_CUDA_EMULATION_BACKEND_H_
+namespace plimsoll::kernels::cuda_emulated {
+
+// What the emulated driver refuses of graphs whose kernels overlap.
+struct Refusals {
+  bool graphs = false;   // to make them
+  bool updates = false;  // to change their calls
+};
+
+// The refusals of the emulated driver, which tests set. Not thread-safe.
+Refusals& DriverRefusals();
+
+}  // namespace plimsoll::kernels::cuda_emulated
+
+#endif  // PLIMSOLL_KERNELS_CUDA_EMULATED_BACKEND_H_

@@ -1,7 +1,7 @@
 // Packs activations (packed_row.h): one warp packs a block of 32 values, or
 // four blocks, of which a lane has four values.
-#ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_PACK_CUH_
-#define PLIMSOLL_KERNELS_CUDA_MAT_MUL_PACK_CUH_
+#ifndef PLIMSOLL_KERNELS_CUDA_PACK_CUH_
+#define PLIMSOLL_KERNELS_CUDA_PACK_CUH_
 
 #include "kernels/cuda/numeric.cuh"
 #include "kernels/quant/packed_row.h"
@@ -120,4 +120,4 @@ __device__ inline void StoreFour(const float (&x)[4], float* to) {
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA
 
-#endif  // PLIMSOLL_KERNELS_CUDA_MAT_MUL_PACK_CUH_
+#endif  // PLIMSOLL_KERNELS_CUDA_PACK_CUH_

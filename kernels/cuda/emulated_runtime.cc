@@ -1,6 +1,4 @@
 // The emulated device's memory is host memory; its streams run at once.
-#include "kernels/cuda/runtime.h"
-
 #include <algorithm>
 #include <cstdlib>
 #include <map>
@@ -8,9 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/kernel_call.h"
+#include "kernels/cuda/runtime.h"
 
 namespace plimsoll::kernels::cuda_emulated {
 namespace {
+
+static_assert(kMostDynamicBytes == kMostSharedBytes);
 
 constexpr size_t kAlignment = 256;                   // cudaMalloc's
 constexpr int64_t kGarbageBytes = int64_t{1} << 20;  // all would take long

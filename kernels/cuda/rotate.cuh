@@ -1,6 +1,6 @@
 // The rotation of one pair of a head's elements.
-#ifndef PLIMSOLL_KERNELS_CUDA_ATTENTION_ROTATE_CUH_
-#define PLIMSOLL_KERNELS_CUDA_ATTENTION_ROTATE_CUH_
+#ifndef PLIMSOLL_KERNELS_CUDA_ROTATE_CUH_
+#define PLIMSOLL_KERNELS_CUDA_ROTATE_CUH_
 
 #include "kernels/backend.h"
 #include "kernels/cuda/numeric.cuh"
@@ -24,4 +24,4 @@ __device__ inline void RotatePair(const float* x, const float* angles,
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA
 
-#endif  // PLIMSOLL_KERNELS_CUDA_ATTENTION_ROTATE_CUH_
+#endif  // PLIMSOLL_KERNELS_CUDA_ROTATE_CUH_

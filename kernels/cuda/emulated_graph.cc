@@ -1,11 +1,9 @@
 // The emulator's graph keeps its own copies of the calls, as a device does.
 // Where kernels may overlap, every other pair of them does.
-#include "kernels/cuda/emulation/kernel_graph.h"
-
 #include <atomic>
 #include <vector>
 
-#include "kernels/cuda/emulation/backend.h"
+#include "kernels/cuda/emulated_backend.h"
 #include "kernels/cuda/kernel_graph.h"
 
 namespace plimsoll::kernels::cuda_emulated {
