@@ -13,6 +13,7 @@
 #include "worker/device/host_resources.h"
 #include "worker/engine/suppressed_tokens.h"
 #include "worker/engine/warm_up.h"
+#include "worker/graph/decoder/build_model.h"
 #include "worker/graph/model_pipeline.h"
 #include "worker/graph/step_pieces.h"
 

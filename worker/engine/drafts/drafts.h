@@ -15,7 +15,7 @@
 #include "worker/engine/engine_resources.h"
 #include "worker/engine/scheduled_step.h"
 #include "worker/engine/sequence.h"
-#include "worker/graph/stage.h"
+#include "worker/graph/decoder/stage.h"
 
 namespace plimsoll::worker {
 

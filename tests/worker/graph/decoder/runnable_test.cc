@@ -1,6 +1,6 @@
 // Whether a model runs follows from its architecture's specification and its
 // tensors; what is missing has a name.
-#include "worker/graph/runnable.h"
+#include "worker/graph/decoder/runnable.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

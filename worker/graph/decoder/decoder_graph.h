@@ -1,8 +1,8 @@
 // The graph of every architecture: embedding, layers of a mixer and an FFN,
 // norm, vocabulary projection. An MTP head is such a graph of one layer, which
 // has an MtpInput in place of the embedding.
-#ifndef PLIMSOLL_WORKER_GRAPH_DECODER_GRAPH_H_
-#define PLIMSOLL_WORKER_GRAPH_DECODER_GRAPH_H_
+#ifndef PLIMSOLL_WORKER_GRAPH_DECODER_DECODER_GRAPH_H_
+#define PLIMSOLL_WORKER_GRAPH_DECODER_DECODER_GRAPH_H_
 
 #include <cstdint>
 #include <memory>
@@ -90,4 +90,4 @@ class DecoderGraph final : public Model {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_GRAPH_DECODER_GRAPH_H_
+#endif  // PLIMSOLL_WORKER_GRAPH_DECODER_DECODER_GRAPH_H_

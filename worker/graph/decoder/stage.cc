@@ -1,4 +1,4 @@
-#include "worker/graph/stage.h"
+#include "worker/graph/decoder/stage.h"
 
 #include <algorithm>
 #include <utility>
@@ -9,7 +9,7 @@
 #include "planner/layout/cpu_experts.h"
 #include "planner/layout/layer_split.h"
 #include "planner/layout/mtp_layout.h"
-#include "worker/graph/runnable.h"
+#include "worker/graph/decoder/runnable.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/graph/runnable.h"
+#include "worker/graph/decoder/runnable.h"
 
 #include <string>
 
@@ -9,7 +9,7 @@
 #include "planner/model/architectures.h"
 #include "worker/graph/attention/attention_mixer.h"
 #include "worker/graph/attention/latent_attention_mixer.h"
-#include "worker/graph/decoder_graph.h"
+#include "worker/graph/decoder/decoder_graph.h"
 #include "worker/graph/expert_ffn.h"
 #include "worker/graph/gated_and_expert_ffn.h"
 #include "worker/graph/gated_ffn.h"

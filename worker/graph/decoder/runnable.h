@@ -1,7 +1,7 @@
 // Whether this build can run a model: derived from its architecture's
 // specification and from what the classes of the graph can do.
-#ifndef PLIMSOLL_WORKER_GRAPH_RUNNABLE_H_
-#define PLIMSOLL_WORKER_GRAPH_RUNNABLE_H_
+#ifndef PLIMSOLL_WORKER_GRAPH_DECODER_RUNNABLE_H_
+#define PLIMSOLL_WORKER_GRAPH_DECODER_RUNNABLE_H_
 
 #include "absl/status/status.h"
 #include "planner/layout/memory_plan.h"
@@ -23,4 +23,4 @@ absl::Status CheckRunnable(const planner::ModelShape& shape,
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_GRAPH_RUNNABLE_H_
+#endif  // PLIMSOLL_WORKER_GRAPH_DECODER_RUNNABLE_H_

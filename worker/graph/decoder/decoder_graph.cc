@@ -1,4 +1,4 @@
-#include "worker/graph/decoder_graph.h"
+#include "worker/graph/decoder/decoder_graph.h"
 
 #include <algorithm>
 #include <functional>

@@ -1,7 +1,7 @@
 // An engine's part on one device: some layers of its model, with the backend
 // and the memory that they use.
-#ifndef PLIMSOLL_WORKER_GRAPH_STAGE_H_
-#define PLIMSOLL_WORKER_GRAPH_STAGE_H_
+#ifndef PLIMSOLL_WORKER_GRAPH_DECODER_STAGE_H_
+#define PLIMSOLL_WORKER_GRAPH_DECODER_STAGE_H_
 
 #include <cstdint>
 #include <memory>
@@ -74,4 +74,4 @@ std::vector<size_t> LanesOf(std::span<const EnginePart> parts);
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_GRAPH_STAGE_H_
+#endif  // PLIMSOLL_WORKER_GRAPH_DECODER_STAGE_H_
