@@ -16,7 +16,7 @@
 #include "planner/gguf/gguf_header.h"
 #include "worker/text/chat/chat_template.h"
 #include "worker/text/chat/reply_format.h"
-#include "worker/text/jinja/template.h"
+#include "worker/text/jinja/syntax/template.h"
 #include "worker/text/tokenizer/tokenizer.h"
 
 namespace plimsoll::worker {

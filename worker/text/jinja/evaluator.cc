@@ -5,10 +5,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "worker/text/jinja/iteration.h"
+#include "worker/text/jinja/line_error.h"
 #include "worker/text/jinja/objects.h"
 #include "worker/text/jinja/operations.h"
 #include "worker/text/jinja/printing.h"
-#include "worker/text/jinja/syntax/lexer.h"
 
 namespace plimsoll::worker::jinja {
 namespace {

@@ -9,11 +9,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "worker/text/jinja/builtins/format.h"
-#include "worker/text/jinja/builtins/methods.h"
-#include "worker/text/jinja/builtins/strings.h"
+#include "worker/text/jinja/format.h"
 #include "worker/text/jinja/iteration.h"
+#include "worker/text/jinja/methods.h"
 #include "worker/text/jinja/printing.h"
+#include "worker/text/jinja/strings.h"
 
 namespace plimsoll::worker::jinja {
 namespace {

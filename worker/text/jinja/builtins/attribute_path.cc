@@ -4,8 +4,8 @@
 
 #include "absl/strings/numbers.h"
 #include "base/status_macros.h"
-#include "worker/text/jinja/builtins/strings.h"
 #include "worker/text/jinja/operations.h"
+#include "worker/text/jinja/strings.h"
 
 namespace plimsoll::worker::jinja {
 namespace {

@@ -1,7 +1,7 @@
 // Members of values: methods of strings, dicts and lists, and members of
 // objects.
-#ifndef PLIMSOLL_WORKER_TEXT_JINJA_BUILTINS_METHODS_H_
-#define PLIMSOLL_WORKER_TEXT_JINJA_BUILTINS_METHODS_H_
+#ifndef PLIMSOLL_WORKER_TEXT_JINJA_METHODS_H_
+#define PLIMSOLL_WORKER_TEXT_JINJA_METHODS_H_
 
 #include <optional>
 #include <vector>
@@ -45,4 +45,4 @@ bool IsAllOfCase(const Text& text, bool is_upper);
 
 }  // namespace plimsoll::worker::jinja
 
-#endif  // PLIMSOLL_WORKER_TEXT_JINJA_BUILTINS_METHODS_H_
+#endif  // PLIMSOLL_WORKER_TEXT_JINJA_METHODS_H_

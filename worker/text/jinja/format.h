@@ -1,6 +1,6 @@
 // Python's string formatting: "%" and str.format.
-#ifndef PLIMSOLL_WORKER_TEXT_JINJA_BUILTINS_FORMAT_H_
-#define PLIMSOLL_WORKER_TEXT_JINJA_BUILTINS_FORMAT_H_
+#ifndef PLIMSOLL_WORKER_TEXT_JINJA_FORMAT_H_
+#define PLIMSOLL_WORKER_TEXT_JINJA_FORMAT_H_
 
 #include "absl/status/statusor.h"
 #include "worker/text/jinja/evaluator.h"
@@ -20,4 +20,4 @@ absl::StatusOr<Value> FormatBraces(Evaluator& evaluator, const Text& format,
 
 }  // namespace plimsoll::worker::jinja
 
-#endif  // PLIMSOLL_WORKER_TEXT_JINJA_BUILTINS_FORMAT_H_
+#endif  // PLIMSOLL_WORKER_TEXT_JINJA_FORMAT_H_

@@ -1,4 +1,4 @@
-#include "worker/text/jinja/builtins/format.h"
+#include "worker/text/jinja/format.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "worker/text/code_points.h"
-#include "worker/text/jinja/builtins/format_spec.h"
+#include "worker/text/jinja/format_spec.h"
 #include "worker/text/jinja/operations.h"
 #include "worker/text/jinja/printing.h"
 

@@ -1,4 +1,4 @@
-#include "worker/text/jinja/template.h"
+#include "worker/text/jinja/syntax/template.h"
 
 #include <string>
 

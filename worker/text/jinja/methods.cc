@@ -1,4 +1,4 @@
-#include "worker/text/jinja/builtins/methods.h"
+#include "worker/text/jinja/methods.h"
 
 #include <algorithm>
 #include <memory>
@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "worker/text/jinja/builtins/arguments.h"
+#include "worker/text/jinja/arguments.h"
 #include "worker/text/jinja/iteration.h"
 #include "worker/text/jinja/operations.h"
 

@@ -1,7 +1,7 @@
 // A chat template of a model's file: a program in Jinja, as transformers and
 // jinja2 run it.
-#ifndef PLIMSOLL_WORKER_TEXT_JINJA_TEMPLATE_H_
-#define PLIMSOLL_WORKER_TEXT_JINJA_TEMPLATE_H_
+#ifndef PLIMSOLL_WORKER_TEXT_JINJA_SYNTAX_TEMPLATE_H_
+#define PLIMSOLL_WORKER_TEXT_JINJA_SYNTAX_TEMPLATE_H_
 
 #include <memory>
 #include <utility>
@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "worker/text/jinja/evaluator.h"
-#include "worker/text/jinja/syntax/syntax.h"
+#include "worker/text/jinja/syntax_tree.h"
 #include "worker/text/jinja/text.h"
 #include "worker/text/jinja/value.h"
 
@@ -37,4 +37,4 @@ class Template {
 
 }  // namespace plimsoll::worker::jinja
 
-#endif  // PLIMSOLL_WORKER_TEXT_JINJA_TEMPLATE_H_
+#endif  // PLIMSOLL_WORKER_TEXT_JINJA_SYNTAX_TEMPLATE_H_

@@ -1,6 +1,6 @@
 // How one value is formatted: width, sign, precision and kind.
-#ifndef PLIMSOLL_WORKER_TEXT_JINJA_BUILTINS_FORMAT_SPEC_H_
-#define PLIMSOLL_WORKER_TEXT_JINJA_BUILTINS_FORMAT_SPEC_H_
+#ifndef PLIMSOLL_WORKER_TEXT_JINJA_FORMAT_SPEC_H_
+#define PLIMSOLL_WORKER_TEXT_JINJA_FORMAT_SPEC_H_
 
 #include <cstdint>
 #include <optional>
@@ -41,4 +41,4 @@ absl::StatusOr<Text> FormatValue(Evaluator& evaluator, const Value& value,
 
 }  // namespace plimsoll::worker::jinja
 
-#endif  // PLIMSOLL_WORKER_TEXT_JINJA_BUILTINS_FORMAT_SPEC_H_
+#endif  // PLIMSOLL_WORKER_TEXT_JINJA_FORMAT_SPEC_H_

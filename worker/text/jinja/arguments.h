@@ -1,6 +1,6 @@
 // Reads the arguments of functions, methods and filters.
-#ifndef PLIMSOLL_WORKER_TEXT_JINJA_BUILTINS_ARGUMENTS_H_
-#define PLIMSOLL_WORKER_TEXT_JINJA_BUILTINS_ARGUMENTS_H_
+#ifndef PLIMSOLL_WORKER_TEXT_JINJA_ARGUMENTS_H_
+#define PLIMSOLL_WORKER_TEXT_JINJA_ARGUMENTS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -39,4 +39,4 @@ bool TruthArgument(const std::optional<Value>& value);
 
 }  // namespace plimsoll::worker::jinja
 
-#endif  // PLIMSOLL_WORKER_TEXT_JINJA_BUILTINS_ARGUMENTS_H_
+#endif  // PLIMSOLL_WORKER_TEXT_JINJA_ARGUMENTS_H_

@@ -1,4 +1,4 @@
-#include "worker/text/jinja/builtins/strings.h"
+#include "worker/text/jinja/strings.h"
 
 #include <string.h>
 

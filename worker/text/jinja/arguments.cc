@@ -1,4 +1,4 @@
-#include "worker/text/jinja/builtins/arguments.h"
+#include "worker/text/jinja/arguments.h"
 
 #include <string>
 #include <utility>

@@ -1,6 +1,6 @@
 // Python's functions on strings. All keep the taint of what they return.
-#ifndef PLIMSOLL_WORKER_TEXT_JINJA_BUILTINS_STRINGS_H_
-#define PLIMSOLL_WORKER_TEXT_JINJA_BUILTINS_STRINGS_H_
+#ifndef PLIMSOLL_WORKER_TEXT_JINJA_STRINGS_H_
+#define PLIMSOLL_WORKER_TEXT_JINJA_STRINGS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -59,4 +59,4 @@ Text Joined(const std::vector<Text>& parts, const Text& separator);
 
 }  // namespace plimsoll::worker::jinja
 
-#endif  // PLIMSOLL_WORKER_TEXT_JINJA_BUILTINS_STRINGS_H_
+#endif  // PLIMSOLL_WORKER_TEXT_JINJA_STRINGS_H_

@@ -5,14 +5,14 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "worker/text/jinja/builtins/arguments.h"
-#include "worker/text/jinja/builtins/format.h"
-#include "worker/text/jinja/builtins/methods.h"
-#include "worker/text/jinja/builtins/strings.h"
+#include "worker/text/jinja/arguments.h"
 #include "worker/text/jinja/characters.h"
+#include "worker/text/jinja/format.h"
 #include "worker/text/jinja/iteration.h"
+#include "worker/text/jinja/methods.h"
 #include "worker/text/jinja/operations.h"
 #include "worker/text/jinja/printing.h"
+#include "worker/text/jinja/strings.h"
 
 namespace plimsoll::worker::jinja {
 namespace {

@@ -1,6 +1,6 @@
 // The syntax tree of a template.
-#ifndef PLIMSOLL_WORKER_TEXT_JINJA_SYNTAX_SYNTAX_H_
-#define PLIMSOLL_WORKER_TEXT_JINJA_SYNTAX_SYNTAX_H_
+#ifndef PLIMSOLL_WORKER_TEXT_JINJA_SYNTAX_TREE_H_
+#define PLIMSOLL_WORKER_TEXT_JINJA_SYNTAX_TREE_H_
 
 #include <memory>
 #include <string>
@@ -123,4 +123,4 @@ struct Program {
 
 }  // namespace plimsoll::worker::jinja
 
-#endif  // PLIMSOLL_WORKER_TEXT_JINJA_SYNTAX_SYNTAX_H_
+#endif  // PLIMSOLL_WORKER_TEXT_JINJA_SYNTAX_TREE_H_
