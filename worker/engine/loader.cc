@@ -11,11 +11,11 @@
 #include "worker/device/arena.h"
 #include "worker/device/compute_device.h"
 #include "worker/device/host_resources.h"
-#include "worker/engine/suppressed_tokens.h"
 #include "worker/engine/warm_up.h"
 #include "worker/graph/decoder/build_model.h"
 #include "worker/graph/model_pipeline.h"
 #include "worker/graph/step_pieces.h"
+#include "worker/sampling/suppressed_tokens.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -1,6 +1,6 @@
 // Guesses of a model's MTP head.
-#ifndef PLIMSOLL_WORKER_ENGINE_DRAFTS_MTP_DRAFTS_H_
-#define PLIMSOLL_WORKER_ENGINE_DRAFTS_MTP_DRAFTS_H_
+#ifndef PLIMSOLL_WORKER_ENGINE_MTP_DRAFTS_H_
+#define PLIMSOLL_WORKER_ENGINE_MTP_DRAFTS_H_
 
 #include <cstdint>
 #include <vector>
@@ -78,4 +78,4 @@ class MtpDrafts {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_ENGINE_DRAFTS_MTP_DRAFTS_H_
+#endif  // PLIMSOLL_WORKER_ENGINE_MTP_DRAFTS_H_

@@ -1,6 +1,6 @@
 // What an engine promises of the guesses of an MTP head: the same bits, and
 // fewer steps if the head knows what comes.
-#include "worker/engine/drafts/mtp_drafts.h"
+#include "worker/engine/mtp_drafts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // Speculative decoding, by prompt lookup or by a model's MTP head: guesses
 // tokens, and keeps as many of the computed guesses as were right.
-#ifndef PLIMSOLL_WORKER_ENGINE_DRAFTS_DRAFTS_H_
-#define PLIMSOLL_WORKER_ENGINE_DRAFTS_DRAFTS_H_
+#ifndef PLIMSOLL_WORKER_ENGINE_DRAFTS_H_
+#define PLIMSOLL_WORKER_ENGINE_DRAFTS_H_
 
 #include <cstdint>
 #include <optional>
@@ -11,8 +11,8 @@
 #include "absl/status/status.h"
 #include "kernels/backend.h"
 #include "worker/cache/kv_cache.h"
-#include "worker/engine/drafts/mtp_drafts.h"
 #include "worker/engine/engine_resources.h"
+#include "worker/engine/mtp_drafts.h"
 #include "worker/engine/scheduled_step.h"
 #include "worker/engine/sequence.h"
 #include "worker/graph/decoder/stage.h"
@@ -69,4 +69,4 @@ class Drafts {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_ENGINE_DRAFTS_DRAFTS_H_
+#endif  // PLIMSOLL_WORKER_ENGINE_DRAFTS_H_

@@ -1,5 +1,5 @@
 // What a file may say of tokens that are never drawn.
-#include "worker/engine/suppressed_tokens.h"
+#include "worker/sampling/suppressed_tokens.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "worker/engine/drafts/mtp_drafts.h"
+#include "worker/engine/mtp_drafts.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,6 +1,6 @@
 // Tokens that a model's file forbids to draw.
-#ifndef PLIMSOLL_WORKER_ENGINE_SUPPRESSED_TOKENS_H_
-#define PLIMSOLL_WORKER_ENGINE_SUPPRESSED_TOKENS_H_
+#ifndef PLIMSOLL_WORKER_SAMPLING_SUPPRESSED_TOKENS_H_
+#define PLIMSOLL_WORKER_SAMPLING_SUPPRESSED_TOKENS_H_
 
 #include <cstdint>
 #include <vector>
@@ -19,4 +19,4 @@ absl::StatusOr<std::vector<int32_t>> ReadSuppressedTokens(
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_ENGINE_SUPPRESSED_TOKENS_H_
+#endif  // PLIMSOLL_WORKER_SAMPLING_SUPPRESSED_TOKENS_H_

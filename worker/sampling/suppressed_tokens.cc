@@ -1,4 +1,4 @@
-#include "worker/engine/suppressed_tokens.h"
+#include "worker/sampling/suppressed_tokens.h"
 
 #include <cmath>
 

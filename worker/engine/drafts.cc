@@ -1,4 +1,4 @@
-#include "worker/engine/drafts/drafts.h"
+#include "worker/engine/drafts.h"
 
 #include <algorithm>
 #include <cstddef>
