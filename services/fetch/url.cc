@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
-#include "services/server/listen_address.h"
+#include "services/server/access/listen_address.h"
 
 namespace plimsoll::fetch {
 namespace {

@@ -30,8 +30,8 @@
 #include "services/http/planner_queries.h"
 #include "services/http/token_calls.h"
 #include "services/server/access/identity.h"
+#include "services/server/access/roles.h"
 #include "services/server/call_guard.h"
-#include "services/server/roles.h"
 
 namespace plimsoll::services {
 namespace {

@@ -1,7 +1,7 @@
 // What a caller may do: roles, and the one table of the least role that each
 // method takes.
-#ifndef PLIMSOLL_SERVICES_SERVER_ROLES_H_
-#define PLIMSOLL_SERVICES_SERVER_ROLES_H_
+#ifndef PLIMSOLL_SERVICES_SERVER_ACCESS_ROLES_H_
+#define PLIMSOLL_SERVICES_SERVER_ACCESS_ROLES_H_
 
 #include <optional>
 
@@ -59,4 +59,4 @@ bool IsReflection(absl::string_view path);
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_SERVER_ROLES_H_
+#endif  // PLIMSOLL_SERVICES_SERVER_ACCESS_ROLES_H_

@@ -1,4 +1,4 @@
-#include "services/server/token_list.h"
+#include "services/server/access/token_list.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

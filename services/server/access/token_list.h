@@ -1,7 +1,7 @@
 // The tokens that a server takes, as a list without the tokens themselves: it
 // has their SHA-256 hashes, whom they belong to and what they allow.
-#ifndef PLIMSOLL_SERVICES_SERVER_TOKEN_LIST_H_
-#define PLIMSOLL_SERVICES_SERVER_TOKEN_LIST_H_
+#ifndef PLIMSOLL_SERVICES_SERVER_ACCESS_TOKEN_LIST_H_
+#define PLIMSOLL_SERVICES_SERVER_ACCESS_TOKEN_LIST_H_
 
 #include <array>
 #include <cstddef>
@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "services/server/roles.h"
+#include "services/server/access/roles.h"
 
 namespace plimsoll::services {
 
@@ -64,4 +64,4 @@ const TokenEntry* FindToken(const std::vector<TokenEntry>& tokens,
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_SERVER_TOKEN_LIST_H_
+#endif  // PLIMSOLL_SERVICES_SERVER_ACCESS_TOKEN_LIST_H_

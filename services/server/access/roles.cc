@@ -1,4 +1,4 @@
-#include "services/server/roles.h"
+#include "services/server/access/roles.h"
 
 #include <algorithm>
 #include <iterator>

@@ -1,6 +1,6 @@
 // Where a server listens, as a flag says it.
-#ifndef PLIMSOLL_SERVICES_SERVER_LISTEN_ADDRESS_H_
-#define PLIMSOLL_SERVICES_SERVER_LISTEN_ADDRESS_H_
+#ifndef PLIMSOLL_SERVICES_SERVER_ACCESS_LISTEN_ADDRESS_H_
+#define PLIMSOLL_SERVICES_SERVER_ACCESS_LISTEN_ADDRESS_H_
 
 #include <cstddef>
 #include <string>
@@ -49,4 +49,4 @@ absl::Status CheckLoopback(const ListenAddress& address,
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_SERVER_LISTEN_ADDRESS_H_
+#endif  // PLIMSOLL_SERVICES_SERVER_ACCESS_LISTEN_ADDRESS_H_

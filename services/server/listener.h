@@ -1,6 +1,6 @@
 // An address that a gRPC server listens on.
-#ifndef PLIMSOLL_SERVICES_SERVER_ACCESS_LISTENER_H_
-#define PLIMSOLL_SERVICES_SERVER_ACCESS_LISTENER_H_
+#ifndef PLIMSOLL_SERVICES_SERVER_LISTENER_H_
+#define PLIMSOLL_SERVICES_SERVER_LISTENER_H_
 
 #include <sys/types.h>
 
@@ -12,8 +12,8 @@
 #include "services/server/access/accept_thread.h"
 #include "services/server/access/flood_watch.h"
 #include "services/server/access/local_socket.h"
+#include "services/server/access/roles.h"
 #include "services/server/call_guard.h"
-#include "services/server/roles.h"
 #include "services/server/tls_files.h"
 
 namespace grpc {
@@ -68,4 +68,4 @@ class Listener {
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_SERVER_ACCESS_LISTENER_H_
+#endif  // PLIMSOLL_SERVICES_SERVER_LISTENER_H_

@@ -1,4 +1,4 @@
-#include "services/server/access/listener.h"
+#include "services/server/listener.h"
 
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plimsoll/v1/admin.grpc.pb.h"
-#include "services/server/listen_address.h"
+#include "services/server/access/listen_address.h"
 #include "services/server/peer.h"
 
 namespace plimsoll::services {

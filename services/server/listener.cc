@@ -1,4 +1,4 @@
-#include "services/server/access/listener.h"
+#include "services/server/listener.h"
 
 #include <grpcpp/server_builder.h>
 
@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "services/server/access/listen_address.h"
 #include "services/server/access/tcp_socket.h"
 #include "services/server/credentials.h"
-#include "services/server/listen_address.h"
 
 namespace plimsoll::services {
 namespace {

@@ -1,4 +1,4 @@
-#include "services/server/token_list.h"
+#include "services/server/access/token_list.h"
 
 #include <openssl/crypto.h>
 #include <openssl/rand.h>

@@ -1,4 +1,4 @@
-#include "services/server/listen_address.h"
+#include "services/server/access/listen_address.h"
 
 #include <arpa/inet.h>
 
