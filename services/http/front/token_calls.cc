@@ -1,4 +1,4 @@
-#include "services/http/token_calls.h"
+#include "services/http/front/token_calls.h"
 
 #include <cstdint>
 #include <limits>

@@ -1,7 +1,7 @@
 // Tokens without a reply: /tokenize and /detokenize, as vLLM and llama.cpp's
 // server have them, and Anthropic's /v1/messages/count_tokens.
-#ifndef PLIMSOLL_SERVICES_HTTP_TOKEN_CALLS_H_
-#define PLIMSOLL_SERVICES_HTTP_TOKEN_CALLS_H_
+#ifndef PLIMSOLL_SERVICES_HTTP_FRONT_TOKEN_CALLS_H_
+#define PLIMSOLL_SERVICES_HTTP_FRONT_TOKEN_CALLS_H_
 
 #include <memory>
 
@@ -25,4 +25,4 @@ void AnswerCountTokens(const HttpRoom& room, HttpRequest request,
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_HTTP_TOKEN_CALLS_H_
+#endif  // PLIMSOLL_SERVICES_HTTP_FRONT_TOKEN_CALLS_H_

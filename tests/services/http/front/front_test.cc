@@ -1,5 +1,5 @@
 // The paths of HTTP over real sockets, with tiny random models.
-#include "services/http/front.h"
+#include "services/http/front/front.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

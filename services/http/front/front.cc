@@ -1,4 +1,4 @@
-#include "services/http/front.h"
+#include "services/http/front/front.h"
 
 #include <cstddef>
 #include <iterator>
@@ -22,13 +22,13 @@
 #include "services/http/dialects/reply_parts.h"
 #include "services/http/dialects/responses_reply.h"
 #include "services/http/dialects/responses_request.h"
+#include "services/http/front/token_calls.h"
 #include "services/http/http_errors.h"
 #include "services/http/http_models.h"
 #include "services/http/json.h"
 #include "services/http/metrics_server.h"
 #include "services/http/page.h"
 #include "services/http/planner_queries.h"
-#include "services/http/token_calls.h"
 #include "services/server/access/identity.h"
 #include "services/server/access/roles.h"
 #include "services/server/call_guard.h"

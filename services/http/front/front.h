@@ -1,7 +1,7 @@
 // The HTTP front: all paths and their replies, for models of this process or of
 // workers.
-#ifndef PLIMSOLL_SERVICES_HTTP_FRONT_H_
-#define PLIMSOLL_SERVICES_HTTP_FRONT_H_
+#ifndef PLIMSOLL_SERVICES_HTTP_FRONT_FRONT_H_
+#define PLIMSOLL_SERVICES_HTTP_FRONT_FRONT_H_
 
 #include <atomic>
 #include <cstdint>
@@ -101,4 +101,4 @@ class Front {
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_HTTP_FRONT_H_
+#endif  // PLIMSOLL_SERVICES_HTTP_FRONT_FRONT_H_
