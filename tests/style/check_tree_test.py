@@ -100,6 +100,29 @@ class CheckTreeTest(unittest.TestCase):
             for folder in free:
                 del left[folder]
 
+    def test_no_folders_include_each_other(self):
+        def found(*files):
+            tree = [(path, f'// P.\n#include "{header}"\n')
+                    for path, header in files]
+            return [finding for _, finding in check_tree.check_circles(tree)]
+        down = ("kernels/cpu/a.cc", "kernels/cpu/attention/a.h")
+        up = ("kernels/cpu/attention/b-inl.h", "kernels/cpu/b-inl.h")
+        self.assertEqual(found(down), [])
+        self.assertEqual(found(up), [])
+        self.assertEqual(len(found(down, up)), 1)
+        self.assertIn("kernels/cpu -> kernels/cpu/attention -> kernels/cpu",
+                      found(down, up)[0])
+        beside = (("worker/graph/a/a.cc", "worker/graph/b/b.h"),
+                  ("worker/graph/b/b.h", "worker/graph/c/c.h"))
+        self.assertEqual(found(*beside), [])
+        circle = found(*beside, ("worker/graph/c/c.h", "worker/graph/a/a.h"))
+        self.assertEqual(len(circle), 1)
+        self.assertIn("worker/graph/b/b.h:2", circle[0])
+        # A file's own folder, tests and other libraries are no arrows.
+        self.assertEqual(found(("base/a.cc", "base/a.h"), ("base/a.cc", "tests/a.h"),
+                               ("tests/a.h", "base/a.h"), ("base/a.cc", "absl/a.h")),
+                         [])
+
     def test_a_folder_has_a_bounded_number_of_files_and_a_name(self):
         most = [f"planner/gguf/f{i}.cc" for i in range(check_tree.MAX_FILES)]
         self.assertEqual(list(check_tree.check_folders(most)), [])
