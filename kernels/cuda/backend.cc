@@ -292,10 +292,10 @@ absl::Status CudaBackend::Open(int device, const CudaOptions& options) {
   context_.wgmma_rows = facts.has_wgmma ? options.wgmma_rows
                                         : std::numeric_limits<int64_t>::max();
   context_.streams_few_rows = options.streams_few_rows;
-  context_.few_row_parts = options.few_row_parts;
+  context_.few_row_slices = options.few_row_slices;
   context_.streams_weights = options.streams_weights && CanStream(facts);
   context_.wgmma_attention = options.wgmma_attention && facts.has_wgmma;
-  context_.prompt_attention_parts = options.prompt_attention_parts;
+  context_.prompt_attention_slices = options.prompt_attention_slices;
   context_.prefetches_weights = options.prefetches_weights;
   context_.host_rows = &host_rows_;
   info_.has_programmatic_launches = options.programmatic_launches;

@@ -50,9 +50,9 @@ struct Context {
   int64_t wgmma_rows;    // the largest number if the device has no wgmma
   bool streams_weights;  // and the device can
   bool streams_few_rows;
-  int64_t few_row_parts;
+  int64_t few_row_slices;
   bool wgmma_attention;  // and the device has the instructions
-  int64_t prompt_attention_parts;
+  int64_t prompt_attention_slices;
   bool prefetches_weights;
 };
 
@@ -64,7 +64,7 @@ bool CanStream(const DeviceFacts& facts);
 // except at the end. Rows past the end of the last tile become zeros. The bytes
 // are free again when this returns.
 // Errors: kResourceExhausted if kTileRows rows are more than
-// Staging::kPartBytes.
+// Staging::kBufferBytes.
 absl::Status PackRows(const Context& context, const WeightMatrix& matrix,
                       int64_t first_row, std::span<const std::byte> file_rows);
 absl::Status GetRows(const Context& context, const GetRowsArgs& args);
