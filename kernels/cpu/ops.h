@@ -94,7 +94,7 @@ void MatMulFloat(const MatMulArgs& args, int64_t begin, int64_t end);
 void HeadMatMul(const HeadMatMulArgs& args, ThreadPool& pool);
 // Panels [begin, end) of a product of any kind, with the bits of MatMuls; top
 // and soft_cap are not looked at.
-void MatMulPart(const MatMulArgs& args, int64_t begin, int64_t end);
+void MatMulPanels(const MatMulArgs& args, int64_t begin, int64_t end);
 void AddBias(const AddBiasArgs& args, ThreadPool& pool);
 // Adds it to rows [begin, end) alone.
 void AddBias(const AddBiasArgs& args, int64_t begin, int64_t end);

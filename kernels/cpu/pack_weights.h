@@ -57,7 +57,7 @@ inline constexpr int64_t kNibblesBytes = int64_t{8} * 16 * 2;
 inline constexpr int64_t kFifthsBytes = int64_t{16} * 4;
 inline constexpr int64_t kHighsBytes = int64_t{4} * 16 * 2;
 // Bytes of the high part of 32 columns of split Q8_0.
-inline constexpr int64_t kHighPartBytes = 32 + kNibblesBytes;
+inline constexpr int64_t kHighBlockBytes = 32 + kNibblesBytes;
 
 // True if the first half of a matrix's bytes is enough to bound its outputs
 // (mat_mul_top.cc). This holds for vocabulary tables, where most outputs are

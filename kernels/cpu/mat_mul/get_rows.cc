@@ -17,14 +17,14 @@ namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 void GetRowsRange(const GetRowsArgs& args, int64_t begin, int64_t end) {
   const int64_t cols = args.table.cols;
   HWY_ALIGN float tile[32 * kPanelRows];
-  PartBuffer buffer;
+  SliceBuffer buffer;
   for (int64_t r = begin; r < end; ++r) {
     const RowPlace row = FindRow(args.table, args.tokens[r]);
-    PanelData part;
+    PanelData slice;
     for (int64_t c = 0; c < cols; c += 32) {
-      if (c % kPartColumns == 0) part = PartOf(row.panel, c / 32, buffer);
+      if (c % kSliceColumns == 0) slice = SliceOf(row.panel, c / 32, buffer);
       const int64_t n = std::min<int64_t>(32, cols - c);
-      const float* w = DecodeTile(part, c % kPartColumns / 32, n, tile);
+      const float* w = DecodeTile(slice, c % kSliceColumns / 32, n, tile);
       float* out = args.out + r * cols + c;
       for (int64_t i = 0; i < n; ++i) {
         const float value = w[i * kPanelRows + row.lane] * args.scale;
