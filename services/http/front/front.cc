@@ -19,7 +19,7 @@
 #include "services/http/dialects/ollama_request.h"
 #include "services/http/dialects/openai_reply.h"
 #include "services/http/dialects/openai_request.h"
-#include "services/http/dialects/reply_parts.h"
+#include "services/http/dialects/reply_deltas.h"
 #include "services/http/dialects/responses_reply.h"
 #include "services/http/dialects/responses_request.h"
 #include "services/http/front/token_calls.h"

@@ -1,4 +1,4 @@
-#include "services/http/dialects/reply_parts.h"
+#include "services/http/dialects/reply_deltas.h"
 
 #include <utility>
 
@@ -6,9 +6,9 @@
 
 namespace plimsoll::services {
 
-std::string PlainText(const ReplyFormat::Part& part) {
-  std::string text = part.text();
-  for (const v1::ToolCall& call : part.tool_calls()) text += call.text();
+std::string PlainText(const ReplyFormat::Delta& delta) {
+  std::string text = delta.text();
+  for (const v1::ToolCall& call : delta.tool_calls()) text += call.text();
   return text;
 }
 
@@ -24,32 +24,32 @@ const char* FinishWord(v1::FinishReason reason) {
   }
 }
 
-PartOrder::Parts PartOrder::Of(const ReplyFormat::Part& part) {
-  Parts parts;
-  parts.text = part.text();
+DeltaOrder::Ordered DeltaOrder::Of(const ReplyFormat::Delta& delta) {
+  Ordered ordered;
+  ordered.text = delta.text();
   bool is_first = has_pieces_;
   int n_pieces = 0;
   const auto take = [&](Step step) {
-    (is_first ? parts.first : parts.then).push_back(step);
+    (is_first ? ordered.first : ordered.then).push_back(step);
   };
   const auto take_pieces = [&] {
-    for (; n_pieces < part.tool_call_deltas_size(); ++n_pieces) {
-      const v1::ToolCallDelta& piece = part.tool_call_deltas(n_pieces);
+    for (; n_pieces < delta.tool_call_deltas_size(); ++n_pieces) {
+      const v1::ToolCallDelta& piece = delta.tool_call_deltas(n_pieces);
       if (piece.index() != n_calls_) return;
       has_pieces_ = true;
       take({.piece = &piece});
     }
   };
-  for (const v1::ToolCall& call : part.tool_calls()) {
+  for (const v1::ToolCall& call : delta.tool_calls()) {
     take_pieces();
     const bool had_pieces = std::exchange(has_pieces_, false);
-    if (!had_pieces) parts.text += call.text();
+    if (!had_pieces) ordered.text += call.text();
     take({.call = &call, .had_pieces = had_pieces});
     is_first = false;
     ++n_calls_;
   }
   take_pieces();
-  return parts;
+  return ordered;
 }
 
 void AppendLoadComment(int percent, std::string& events) {

@@ -1,6 +1,6 @@
 // Functions that the replies of several dialects share.
-#ifndef PLIMSOLL_SERVICES_HTTP_DIALECTS_REPLY_PARTS_H_
-#define PLIMSOLL_SERVICES_HTTP_DIALECTS_REPLY_PARTS_H_
+#ifndef PLIMSOLL_SERVICES_HTTP_DIALECTS_REPLY_DELTAS_H_
+#define PLIMSOLL_SERVICES_HTTP_DIALECTS_REPLY_DELTAS_H_
 
 #include <cstdint>
 #include <string>
@@ -11,14 +11,14 @@
 
 namespace plimsoll::services {
 
-// The text of a part. A call that is not valid stays text, so nothing is lost.
-std::string PlainText(const ReplyFormat::Part& part);
+// The text of a delta. A call that is not valid stays text, so nothing is lost.
+std::string PlainText(const ReplyFormat::Delta& delta);
 // Why a reply ended, in the words that OpenAI's clients know.
 const char* FinishWord(v1::FinishReason reason);
 
-// Orders the parts of one streamed reply so that nothing comes between the
+// Orders the deltas of one streamed reply so that nothing comes between the
 // pieces of a call.
-class PartOrder {
+class DeltaOrder {
  public:
   // A piece of a call, or its end.
   struct Step {
@@ -26,14 +26,14 @@ class PartOrder {
     const v1::ToolCall* call = nullptr;        // null at a piece
     bool had_pieces = false;                   // of the call that ends
   };
-  // The texts and the steps of a part. The steps point into the part.
-  struct Parts {
-    std::vector<Step> first;  // of the call that an earlier part began
+  // The texts and the steps of a delta. The steps point into it.
+  struct Ordered {
+    std::vector<Step> first;  // of the call that an earlier delta began
     std::string text;         // without what was sent as pieces of a call
     std::vector<Step> then;
   };
 
-  Parts Of(const ReplyFormat::Part& part);
+  Ordered Of(const ReplyFormat::Delta& delta);
 
  private:
   uint32_t n_calls_ = 0;     // complete calls
@@ -50,4 +50,4 @@ void AppendNamedEvent(absl::string_view name, absl::string_view data,
 
 }  // namespace plimsoll::services
 
-#endif  // PLIMSOLL_SERVICES_HTTP_DIALECTS_REPLY_PARTS_H_
+#endif  // PLIMSOLL_SERVICES_HTTP_DIALECTS_REPLY_DELTAS_H_
