@@ -1,4 +1,4 @@
-#include "services/fetch/part_file.h"
+#include "services/fetch/partial_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,11 +31,11 @@ std::string Content(const std::string& path) {
   return text.str();
 }
 
-class PartFileTest : public ::testing::Test {
+class PartialFileTest : public ::testing::Test {
  protected:
-  std::unique_ptr<PartFile> Open() {
-    auto part = PartFile::Open(fs::path(folder_.File("")).parent_path(),
-                               "m.gguf", Fine);
+  std::unique_ptr<PartialFile> Open() {
+    auto part = PartialFile::Open(fs::path(folder_.File("")).parent_path(),
+                                  "m.gguf", Fine);
     EXPECT_TRUE(part.ok()) << part.status();
     return part.ok() ? *std::move(part) : nullptr;
   }
@@ -43,7 +43,7 @@ class PartFileTest : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(PartFileTest, AWholeFileGetsItsName) {
+TEST_F(PartialFileTest, AWholeFileGetsItsName) {
   {
     const auto part = Open();
     ASSERT_TRUE(part->Reserve(1'000).ok());
@@ -55,9 +55,9 @@ TEST_F(PartFileTest, AWholeFileGetsItsName) {
   EXPECT_THAT(folder_.Names("part"), IsEmpty());
 }
 
-TEST_F(PartFileTest, ALaterRunHasTheBytesAndTheirOrigin) {
-  const PartOrigin origin = {"https://a.example/m", "\"v1\"",
-                             std::string(64, 'a'), 6};
+TEST_F(PartialFileTest, ALaterRunHasTheBytesAndTheirOrigin) {
+  const PartialOrigin origin = {"https://a.example/m", "\"v1\"",
+                                std::string(64, 'a'), 6};
   {
     const auto part = Open();
     ASSERT_TRUE(part->SetOrigin(origin).ok());
@@ -72,7 +72,7 @@ TEST_F(PartFileTest, ALaterRunHasTheBytesAndTheirOrigin) {
             "bef57ec7f53a6d40beb640a780a639c83bc29ac8a9816f1fc6c5c6dcd93c4721");
 }
 
-TEST_F(PartFileTest, DigestsForgetWhatARestartForgot) {
+TEST_F(PartialFileTest, DigestsForgetWhatARestartForgot) {
   const auto part = Open();
   ASSERT_TRUE(part->Append("xyz").ok());
   ASSERT_TRUE(part->Restart().ok());
@@ -81,17 +81,17 @@ TEST_F(PartFileTest, DigestsForgetWhatARestartForgot) {
             "bef57ec7f53a6d40beb640a780a639c83bc29ac8a9816f1fc6c5c6dcd93c4721");
 }
 
-TEST_F(PartFileTest, AnOriginThatIsNoneIsNotBelieved) {
+TEST_F(PartialFileTest, AnOriginThatIsNoneIsNotBelieved) {
   { ASSERT_TRUE(Open()->Append("abc").ok()); }
   for (const char* text :
        {"", "[", "7", "{\"etag\": 7, \"sha256\": \"x\", \"bytes\": \"y\"}",
         "{\"etag\": \"a\\r\\nHost: b\"}"}) {
     std::ofstream(folder_.File(".m.gguf.part.json")) << text;
-    EXPECT_EQ(Open()->origin(), PartOrigin()) << text;
+    EXPECT_EQ(Open()->origin(), PartialOrigin()) << text;
   }
 }
 
-TEST_F(PartFileTest, AnEmptyPartIsRemovedAndADiscardedOne) {
+TEST_F(PartialFileTest, AnEmptyPartIsRemovedAndADiscardedOne) {
   { Open(); }
   EXPECT_THAT(folder_.Names("part"), IsEmpty());
   {
@@ -103,19 +103,19 @@ TEST_F(PartFileTest, AnEmptyPartIsRemovedAndADiscardedOne) {
   EXPECT_THAT(folder_.Names("part"), IsEmpty());
 }
 
-TEST_F(PartFileTest, ASecondProcessWaitsForTheLock) {
+TEST_F(PartialFileTest, ASecondProcessWaitsForTheLock) {
   const auto part = Open();
   const std::string folder = fs::path(folder_.File("")).parent_path();
-  const auto other = PartFile::Open(folder, "m.gguf", NotNow);
+  const auto other = PartialFile::Open(folder, "m.gguf", NotNow);
   EXPECT_EQ(other.status(), NotNow());
 }
 
-TEST_F(PartFileTest, WhoWaitedForAFinishedFileGetsANewPart) {
+TEST_F(PartialFileTest, WhoWaitedForAFinishedFileGetsANewPart) {
   auto part = Open();
   ASSERT_TRUE(part->Append("abc").ok());
   const std::string folder = fs::path(folder_.File("")).parent_path();
   int n_waits = 0;
-  const auto other = PartFile::Open(folder, "m.gguf", [&] {
+  const auto other = PartialFile::Open(folder, "m.gguf", [&] {
     if (++n_waits == 1) {
       EXPECT_TRUE(part->Commit(false).ok());
       part.reset();
@@ -128,7 +128,7 @@ TEST_F(PartFileTest, WhoWaitedForAFinishedFileGetsANewPart) {
   EXPECT_EQ(Content(folder_.File("m.gguf")), "abc");
 }
 
-TEST_F(PartFileTest, ATakenNameIsKeptUnlessOverwritten) {
+TEST_F(PartialFileTest, ATakenNameIsKeptUnlessOverwritten) {
   std::ofstream(folder_.File("m.gguf")) << "old";
   const auto part = Open();
   ASSERT_TRUE(part->Append("new").ok());
@@ -138,14 +138,14 @@ TEST_F(PartFileTest, ATakenNameIsKeptUnlessOverwritten) {
   EXPECT_EQ(Content(folder_.File("m.gguf")), "new");
 }
 
-TEST_F(PartFileTest, LinksAreNotFollowed) {
+TEST_F(PartialFileTest, LinksAreNotFollowed) {
   std::ofstream(folder_.File("victim")) << "safe";
   ASSERT_EQ(symlink(folder_.File("victim").c_str(),
                     folder_.File(".m.gguf.part").c_str()),
             0);
   const std::string folder = fs::path(folder_.File("")).parent_path();
   EXPECT_TRUE(absl::IsFailedPrecondition(
-      PartFile::Open(folder, "m.gguf", Fine).status()));
+      PartialFile::Open(folder, "m.gguf", Fine).status()));
   fs::remove(folder_.File(".m.gguf.part"));
   ASSERT_EQ(symlink(folder_.File("victim").c_str(),
                     folder_.File(".m.gguf.part.json").c_str()),
@@ -161,7 +161,7 @@ TEST_F(PartFileTest, LinksAreNotFollowed) {
   EXPECT_FALSE(fs::is_symlink(folder_.File("m.gguf")));
 }
 
-TEST_F(PartFileTest, MoreThanTheDiskHasIsNoRoom) {
+TEST_F(PartialFileTest, MoreThanTheDiskHasIsNoRoom) {
   const absl::Status status = Open()->Reserve(int64_t{1} << 60);
   if (status.ok()) GTEST_SKIP() << "the file system reserves nothing";
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;

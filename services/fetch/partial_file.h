@@ -1,7 +1,7 @@
 // A file that is being fetched: it keeps what came if the transfer breaks off,
 // belongs to one process at a time, and gets its name when it is whole.
-#ifndef PLIMSOLL_SERVICES_FETCH_PART_FILE_H_
-#define PLIMSOLL_SERVICES_FETCH_PART_FILE_H_
+#ifndef PLIMSOLL_SERVICES_FETCH_PARTIAL_FILE_H_
+#define PLIMSOLL_SERVICES_FETCH_PARTIAL_FILE_H_
 
 #include <cstdint>
 #include <functional>
@@ -15,40 +15,41 @@
 
 namespace plimsoll::fetch {
 
-// The origin of a part's bytes. It lies beside the part, as JSON.
-struct PartOrigin {
+// The origin of a partial file's bytes. It lies beside the partial file, as
+// JSON.
+struct PartialOrigin {
   std::string url;     // where the bytes came from, without a query
   std::string etag;    // a strong one, or empty
   std::string sha256;  // what the whole file should have, or empty
   int64_t bytes = -1;  // of the whole file; -1: unknown
 
-  bool operator==(const PartOrigin&) const = default;
+  bool operator==(const PartialOrigin&) const = default;
 };
 
 // "folder/.NAME.part", and "folder/.NAME.part.json" with its origin. The lock
-// is on the inode, so a part that another process renames or removes while this
-// one waits is not mistaken for a new one. Not thread-safe.
-class PartFile {
+// is on the inode, so a partial file that another process renames or removes
+// while this one waits is not mistaken for a new one. Not thread-safe.
+class PartialFile {
  public:
-  // Opens or makes the part of folder/name, a checked name, and waits while
-  // another process has it. `wait` is called again and again while it waits; an
-  // error ends the waiting and is the result.
-  // Errors: kFailedPrecondition if the part cannot be made or is no plain file.
-  static absl::StatusOr<std::unique_ptr<PartFile>> Open(
+  // Opens or makes the partial file of folder/name, a checked name, and waits
+  // while another process has it. `wait` is called again and again while it
+  // waits; an error ends the waiting and is the result. Errors:
+  // kFailedPrecondition if the partial file cannot be made or is no plain file.
+  static absl::StatusOr<std::unique_ptr<PartialFile>> Open(
       const std::string& folder, const std::string& name,
       const std::function<absl::Status()>& wait);
-  // Keeps a part with bytes, and removes an empty one.
-  ~PartFile();
-  PartFile(const PartFile&) = delete;
-  PartFile& operator=(const PartFile&) = delete;
+  // Keeps a partial file with bytes, and removes an empty one.
+  ~PartialFile();
+  PartialFile(const PartialFile&) = delete;
+  PartialFile& operator=(const PartialFile&) = delete;
 
   const std::string& path() const { return path_; }
   const std::string& target() const { return target_; }
   int64_t size() const { return size_; }
-  const PartOrigin& origin() const { return origin_; }
+  const PartialOrigin& origin() const { return origin_; }
 
-  // Writes down the origin of the part. Errors: those of Append.
-  absl::Status SetOrigin(PartOrigin origin);
+  // Writes down the origin of the partial file. Errors: those of Append.
+  absl::Status SetOrigin(PartialOrigin origin);
   // Reserves room for a file of `bytes`, where the file system can.
   // Errors: kResourceExhausted if there is no room.
   absl::Status Reserve(int64_t bytes);
@@ -61,7 +62,7 @@ class PartFile {
   // Errors: kDataLoss; those of `check`.
   absl::StatusOr<std::string> Digest(
       const std::function<absl::Status()>& check);
-  // Removes the part.
+  // Removes the partial file.
   void Discard();
   // Waits until the bytes are on the disk, and gives the file its name.
   // Errors: kAlreadyExists if the name is taken and `overwrites` is false;
@@ -69,7 +70,7 @@ class PartFile {
   absl::Status Commit(bool overwrites);
 
  private:
-  PartFile(std::string path, std::string target, int fd, int64_t size);
+  PartialFile(std::string path, std::string target, int fd, int64_t size);
 
   void ReadOrigin();
 
@@ -77,7 +78,7 @@ class PartFile {
   const std::string target_;
   const int fd_;
   int64_t size_;
-  PartOrigin origin_;
+  PartialOrigin origin_;
   Sha256 hash_;
   int64_t n_hashed_ = 0;  // bytes from the beginning that hash_ has
   bool is_done_ = false;  // committed or discarded
@@ -85,4 +86,4 @@ class PartFile {
 
 }  // namespace plimsoll::fetch
 
-#endif  // PLIMSOLL_SERVICES_FETCH_PART_FILE_H_
+#endif  // PLIMSOLL_SERVICES_FETCH_PARTIAL_FILE_H_

@@ -1,4 +1,4 @@
-#include "services/fetch/part_file.h"
+#include "services/fetch/partial_file.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -61,20 +61,21 @@ std::string OriginPath(const std::string& path) {
 
 }  // namespace
 
-PartFile::PartFile(std::string path, std::string target, int fd, int64_t size)
+PartialFile::PartialFile(std::string path, std::string target, int fd,
+                         int64_t size)
     : path_(std::move(path)),
       target_(std::move(target)),
       fd_(fd),
       size_(size) {}
 
-PartFile::~PartFile() {
+PartialFile::~PartialFile() {
   if (!is_done_ && size_ == 0) Discard();
   // What was reserved behind the last byte is given back.
   if (!is_done_ && ftruncate(fd_, size_) != 0) size_ = 0;
   close(fd_);
 }
 
-absl::StatusOr<std::unique_ptr<PartFile>> PartFile::Open(
+absl::StatusOr<std::unique_ptr<PartialFile>> PartialFile::Open(
     const std::string& folder, const std::string& name,
     const std::function<absl::Status()>& wait) {
   const std::string target = absl::StrCat(folder, "/", name);
@@ -96,14 +97,14 @@ absl::StatusOr<std::unique_ptr<PartFile>> PartFile::Open(
     if (!IsSameFile(fd, path)) continue;  // another process has finished it
     if (fstat(fd, &facts) != 0) return FileError(path, errno);
     std::move(closer).Cancel();
-    std::unique_ptr<PartFile> part(
-        new PartFile(path, target, fd, facts.st_size));
-    part->ReadOrigin();
-    return part;
+    std::unique_ptr<PartialFile> partial(
+        new PartialFile(path, target, fd, facts.st_size));
+    partial->ReadOrigin();
+    return partial;
   }
 }
 
-void PartFile::ReadOrigin() {
+void PartialFile::ReadOrigin() {
   std::ifstream file(OriginPath(path_), std::ios::binary);
   std::string text(kMaxOriginBytes, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
@@ -115,7 +116,7 @@ void PartFile::ReadOrigin() {
                ? json[name].get<std::string>()
                : std::string();
   };
-  PartOrigin origin;
+  PartialOrigin origin;
   origin.url = member("url");
   // It ends up in a request's head.
   origin.etag = StrongETag(member("etag"));
@@ -127,7 +128,7 @@ void PartFile::ReadOrigin() {
   origin_ = std::move(origin);
 }
 
-absl::Status PartFile::SetOrigin(PartOrigin origin) {
+absl::Status PartialFile::SetOrigin(PartialOrigin origin) {
   if (origin == origin_) return absl::OkStatus();
   origin_ = std::move(origin);
   nlohmann::json json;
@@ -148,7 +149,7 @@ absl::Status PartFile::SetOrigin(PartOrigin origin) {
   return absl::OkStatus();
 }
 
-absl::Status PartFile::Reserve(int64_t bytes) {
+absl::Status PartialFile::Reserve(int64_t bytes) {
   // File systems that cannot reserve tell at a write that the disk is full.
   if (bytes > size_ && fallocate(fd_, FALLOC_FL_KEEP_SIZE, 0, bytes) != 0 &&
       (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
@@ -159,7 +160,7 @@ absl::Status PartFile::Reserve(int64_t bytes) {
   return absl::OkStatus();
 }
 
-absl::Status PartFile::Append(absl::string_view bytes) {
+absl::Status PartialFile::Append(absl::string_view bytes) {
   if (PLIMSOLL_FAULT("fetch.write")) return FileError(target_, ENOSPC);
   while (!bytes.empty()) {
     const ssize_t n = pwrite(fd_, bytes.data(), bytes.size(), size_);
@@ -175,7 +176,7 @@ absl::Status PartFile::Append(absl::string_view bytes) {
   return absl::OkStatus();
 }
 
-absl::Status PartFile::Restart() {
+absl::Status PartialFile::Restart() {
   if (ftruncate(fd_, 0) != 0) return FileError(path_, errno);
   size_ = 0;
   n_hashed_ = 0;
@@ -183,7 +184,7 @@ absl::Status PartFile::Restart() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> PartFile::Digest(
+absl::StatusOr<std::string> PartialFile::Digest(
     const std::function<absl::Status()>& check) {
   const int64_t from = n_hashed_;
   n_hashed_ = -1;  // if it fails, the hash is no use
@@ -193,13 +194,13 @@ absl::StatusOr<std::string> PartFile::Digest(
   return hash_.Hex();
 }
 
-void PartFile::Discard() {
+void PartialFile::Discard() {
   is_done_ = true;
   unlink(OriginPath(path_).c_str());
   if (IsSameFile(fd_, path_)) unlink(path_.c_str());
 }
 
-absl::Status PartFile::Commit(bool overwrites) {
+absl::Status PartialFile::Commit(bool overwrites) {
   if (ftruncate(fd_, size_) != 0 || fsync(fd_) != 0) {
     return FileError(target_, errno);
   }
