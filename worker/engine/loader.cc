@@ -124,7 +124,7 @@ absl::Status EngineLoader::AllocateArenas() {
                      Arena::Allocate(plan, *stage.backend, fence_all));
     done += plan.arena_bytes;
     if (stage.host != nullptr) {
-      HostPart& host = *stage.host;
+      HostStage& host = *stage.host;
       ASSIGN_OR_RETURN(host.arena,
                        Arena::Allocate(host.plan, *host.backend, fence_all));
       done += host.plan.arena_bytes;
@@ -183,7 +183,7 @@ absl::Status EngineLoader::AllocateParked() {
 void EngineLoader::FillHostInputs() {
   for (Stage& stage : loaded_.stages) {
     if (stage.host == nullptr) continue;
-    HostPart& host = *stage.host;
+    HostStage& host = *stage.host;
     host.inputs = {.shape = &stage.shape,
                    .plan = &host.plan,
                    .arena = &host.arena,
@@ -220,7 +220,7 @@ absl::Status EngineLoader::BuildGraph() {
 }
 
 absl::Status EngineLoader::BuildMtp(Stage& stage) {
-  MtpPart& mtp = *stage.mtp;
+  MtpStage& mtp = *stage.mtp;
   mtp.trunk = InputsOf(stage);
   mtp.inputs = {.shape = &mtp.shape,
                 .plan = &mtp.plan,

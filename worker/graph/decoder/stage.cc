@@ -85,20 +85,20 @@ absl::Status CheckPlan(const planner::ModelShape& shape,
       plan.budget_bytes, ": ", plan.missing_bytes, " bytes are missing"));
 }
 
-absl::StatusOr<std::unique_ptr<MtpPart>> MtpPartOf(
+absl::StatusOr<std::unique_ptr<MtpStage>> MtpStageOf(
     const planner::ModelShape& shape, const planner::MemoryPlan& plan) {
   if (!shape.mtp || plan.mtp_weights.size() != shape.mtp->weights.size()) {
     return absl::InvalidArgumentError(
         "the plan has an MTP head, and these layers have none, or another one");
   }
-  auto part = std::make_unique<MtpPart>(
-      MtpPart{planner::MtpShapeOf(shape), planner::MtpPlanOf(plan)});
+  auto part = std::make_unique<MtpStage>(
+      MtpStage{planner::MtpShapeOf(shape), planner::MtpPlanOf(plan)});
   RETURN_IF_ERROR(CheckArchitecture(part->shape));
   return part;
 }
 
 // One pool of threads computes for one part at a time.
-absl::Status CheckHostPart(const Stage& stage, size_t n_parts) {
+absl::Status CheckHostStage(const Stage& stage, size_t n_parts) {
   if (n_parts == 1 && !stage.device->is_host()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "experts may lie in host memory only if all layers lie on one device "
@@ -136,12 +136,12 @@ absl::StatusOr<std::vector<Stage>> StagesOf(const planner::ModelShape& shape,
                                              .plan = &part.plan,
                                              .device = &DeviceOf(part)});
     if (part.plan.HasMtp()) {
-      ASSIGN_OR_RETURN(stage.mtp, MtpPartOf(stage.shape, part.plan));
+      ASSIGN_OR_RETURN(stage.mtp, MtpStageOf(stage.shape, part.plan));
     }
     if (!part.plan.HasCpuExperts()) continue;
-    RETURN_IF_ERROR(CheckHostPart(stage, parts.size()));
-    stage.host = std::make_unique<HostPart>(
-        HostPart{.plan = planner::HostPlanOf(part.plan)});
+    RETURN_IF_ERROR(CheckHostStage(stage, parts.size()));
+    stage.host = std::make_unique<HostStage>(
+        HostStage{.plan = planner::HostPlanOf(part.plan)});
   }
   return stages;
 }

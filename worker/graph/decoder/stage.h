@@ -22,7 +22,7 @@
 namespace plimsoll::worker {
 
 // The CPU's part of a stage on a device with its own memory.
-struct HostPart {
+struct HostStage {
   planner::MemoryPlan plan;  // planner::HostPlanOf
   std::unique_ptr<kernels::Backend> backend = nullptr;
   Arena arena = {};
@@ -30,7 +30,7 @@ struct HostPart {
 };
 
 // The MTP head of a model, in the arena of its only stage.
-struct MtpPart {
+struct MtpStage {
   planner::ModelShape shape;  // planner::MtpShapeOf
   planner::MemoryPlan plan;   // planner::MtpPlanOf
   GraphInputs trunk = {};     // inputs of the model
@@ -46,8 +46,8 @@ struct Stage {
   Arena arena = {};
   // Memory for the plan's kv_parked, if it is not in the arena.
   kernels::Buffer parked = {};
-  std::unique_ptr<HostPart> host = nullptr;  // if the CPU has experts of it
-  std::unique_ptr<MtpPart> mtp = nullptr;    // if the plan has an MTP head
+  std::unique_ptr<HostStage> host = nullptr;  // if the CPU has experts of it
+  std::unique_ptr<MtpStage> mtp = nullptr;    // if the plan has an MTP head
   int64_t allocations_at_load = 0;
   int64_t free_before = 0;  // before the load; not on the host
   std::optional<int64_t> device_taken_bytes = std::nullopt;  // by the load
