@@ -48,7 +48,7 @@ Result ListOfTexts(Evaluator& evaluator, std::vector<Text> parts,
   RETURN_IF_ERROR(evaluator.Spend(static_cast<int64_t>(parts.size())));
   std::vector<Value> items;
   items.reserve(parts.size());
-  for (Text& part : parts) items.emplace_back(std::move(part));
+  for (Text& range : parts) items.emplace_back(std::move(range));
   return Value::MakeList(std::move(items), is_tuple);
 }
 
@@ -82,12 +82,12 @@ Result SplitLinesMethod(Evaluator& evaluator, const Value& self,
 
 // The part of the text that optional arguments `begin` and `end` choose, in
 // characters; nothing if it begins behind the end.
-struct Part {
+struct TextRange {
   int64_t begin;
   Text text;
 };
-absl::StatusOr<std::optional<Part>> PartOf(const Value& self,
-                                           const Arguments& arguments) {
+absl::StatusOr<std::optional<TextRange>> RangeOf(const Value& self,
+                                                 const Arguments& arguments) {
   const Text& text = self.text();
   int64_t bounds[2] = {0, text.length()};
   for (size_t i = 0; i < 2; ++i) {
@@ -100,24 +100,24 @@ absl::StatusOr<std::optional<Part>> PartOf(const Value& self,
     bounds[i] = bound;
   }
   if (bounds[0] > bounds[1]) return std::nullopt;
-  return Part{bounds[0],
-              text.Slice(text.ByteOf(bounds[0]), text.ByteOf(bounds[1]))};
+  return TextRange{bounds[0],
+                   text.Slice(text.ByteOf(bounds[0]), text.ByteOf(bounds[1]))};
 }
 
 template <bool is_end>
 Result HasAffix(Evaluator& evaluator, const Value& self,
                 Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("startswith", arguments, 1, 3));
-  ASSIGN_OR_RETURN(const auto part, PartOf(self, arguments));
+  ASSIGN_OR_RETURN(const auto range, RangeOf(self, arguments));
   const Value& wanted = arguments.positional[0];
   std::vector<Value> affixes = {wanted};
   if (wanted.is_list() && wanted.list().is_tuple) affixes = wanted.items();
   RETURN_IF_ERROR(evaluator.Spend(static_cast<int64_t>(affixes.size())));
   for (const Value& affix : affixes) {
     ASSIGN_OR_RETURN(const Text text, TextArgument(affix));
-    if (!part) continue;
-    if (is_end ? absl::EndsWith(part->text.bytes(), text.bytes())
-               : absl::StartsWith(part->text.bytes(), text.bytes())) {
+    if (!range) continue;
+    if (is_end ? absl::EndsWith(range->text.bytes(), text.bytes())
+               : absl::StartsWith(range->text.bytes(), text.bytes())) {
       return Value(true);
     }
   }
@@ -129,14 +129,14 @@ absl::StatusOr<int64_t> Find(Evaluator& evaluator, const Value& self,
                              const Arguments& arguments, bool is_last) {
   RETURN_IF_ERROR(ExpectPositional("find", arguments, 1, 3));
   RETURN_IF_ERROR(SpendText(evaluator, self));
-  ASSIGN_OR_RETURN(const auto part, PartOf(self, arguments));
+  ASSIGN_OR_RETURN(const auto range, RangeOf(self, arguments));
   ASSIGN_OR_RETURN(const Text wanted, TextArgument(arguments.positional[0]));
-  if (!part) return -1;
-  const absl::string_view bytes = part->text.bytes();
+  if (!range) return -1;
+  const absl::string_view bytes = range->text.bytes();
   const auto found = is_last ? FindLastBytes(bytes, wanted.bytes())
                              : FindBytes(bytes, wanted.bytes(), 0);
   if (!found) return -1;
-  return part->begin + part->text.Slice(0, *found).length();
+  return range->begin + range->text.Slice(0, *found).length();
 }
 
 template <bool is_last, bool must_find>
@@ -152,11 +152,11 @@ Result CountMethod(Evaluator& evaluator, const Value& self,
                    Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("count", arguments, 1, 3));
   RETURN_IF_ERROR(SpendText(evaluator, self));
-  ASSIGN_OR_RETURN(const auto part, PartOf(self, arguments));
+  ASSIGN_OR_RETURN(const auto range, RangeOf(self, arguments));
   ASSIGN_OR_RETURN(const Text wanted, TextArgument(arguments.positional[0]));
-  if (!part) return Value(int64_t{0});
-  if (wanted.size() == 0) return Value(part->text.length() + 1);
-  return Value(CountBytes(part->text.bytes(), wanted.bytes()));
+  if (!range) return Value(int64_t{0});
+  if (wanted.size() == 0) return Value(range->text.length() + 1);
+  return Value(CountBytes(range->text.bytes(), wanted.bytes()));
 }
 
 Result ReplaceMethod(Evaluator& evaluator, const Value& self,

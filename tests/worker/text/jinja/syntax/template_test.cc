@@ -83,22 +83,22 @@ TEST(TemplateTest, HasLoopControlsAndRecursion) {
 
 // Python joins the parts of a block when the block ends.
 TEST(TemplateTest, APartThatIsNoStringFailsWhereItsBlockEnds) {
-  constexpr absl::string_view kPart = "{% filter length %}abc{% endfilter %}";
+  constexpr absl::string_view kBlock = "{% filter length %}abc{% endfilter %}";
   constexpr absl::string_view kError =
       "ERROR: line 1: expected str instance, int found";
   const auto in_loop = [](absl::string_view body) {
     return Render(absl::StrCat("{% for i in [1, 2] %}a", body, "{% endfor %}"));
   };
-  EXPECT_EQ(Render(kPart), kError);
-  EXPECT_EQ(in_loop(absl::StrCat("{% set x %}", kPart, "{% endset %}")),
+  EXPECT_EQ(Render(kBlock), kError);
+  EXPECT_EQ(in_loop(absl::StrCat("{% set x %}", kBlock, "{% endset %}")),
             kError);
   EXPECT_EQ(
-      in_loop(absl::StrCat("{% set x %}", kPart, "{% break %}{% endset %}")),
+      in_loop(absl::StrCat("{% set x %}", kBlock, "{% break %}{% endset %}")),
       "a");
-  EXPECT_EQ(in_loop(absl::StrCat("{% filter upper %}", kPart,
+  EXPECT_EQ(in_loop(absl::StrCat("{% filter upper %}", kBlock,
                                  "{% continue %}{% endfilter %}")),
             "aa");
-  EXPECT_EQ(in_loop(absl::StrCat("{% macro m() %}", kPart, "{% endmacro %}",
+  EXPECT_EQ(in_loop(absl::StrCat("{% macro m() %}", kBlock, "{% endmacro %}",
                                  "{% filter upper %}{{ m() }}{% break %}",
                                  "{% endfilter %}")),
             kError);
