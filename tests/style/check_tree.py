@@ -240,6 +240,7 @@ THREAD_FILES = {
 # Which tests cover the product files that have none of their own.
 COVERED_BY = "tests/style/covered_by.txt"
 NO_TEST = re.compile(r"none: \w.{20,}")
+MACRO = re.compile(r"^[ \t]*#[ \t]*define \w+\(.*\\$", re.MULTILINE)
 PRODUCT = ("base/", "planner/", "kernels/", "worker/", "services/")
 
 
@@ -443,15 +444,33 @@ def read_covered(text):
             test = line
 
 
-def check_tests(paths, text):
+def code_headers(files):
+    """Yields the headers with code and without a source of their name.
+
+    `files` are paths and texts. Types, constants, interfaces, and functions of one
+    line are no code; longer functions and macros are.
+    """
+    tree = set(path for path, _ in files)
+    for path, text in files:
+        if (path.endswith((".h", ".cuh"))
+                and not {f"{path[:path.rindex('.')]}{end}"
+                         for end in (".cc", ".cu")} & tree
+                and (MACRO.search(text)
+                     or any(lines > 1 for _, lines in functions(text)))):
+            yield path
+
+
+def check_tests(paths, headers, text):
     """Yields (place, what is wrong) with the tests of the product files.
 
-    `paths` are the files of the tree, `text` is the table covered_by.txt.
+    `paths` are the files of the tree, `headers` those of code_headers, `text` is
+    the table covered_by.txt.
     """
     tree = set(paths)
     uncovered = {}  # product file -> the test of its name, which is not there
     for path in paths:
-        if path.startswith(PRODUCT) and path.endswith((".cc", ".cu")):
+        if path in headers or (path.startswith(PRODUCT)
+                               and path.endswith((".cc", ".cu"))):
             test = f"tests/{path[:path.rindex('.')]}_test.cc"
             if test not in tree:
                 uncovered[path] = test
@@ -481,11 +500,12 @@ def main():
     product = {path: (root / path).read_text() for path in paths
                if path.startswith(PRODUCT) and path.endswith(CPP)
                and (root / path).is_file()}
+    headers = set(code_headers(product.items()))
     tour = (root / "docs/tour.md").read_text()
     covered = (root / COVERED_BY).read_text()
     for where, finding in (*check_folders(paths), *check_tour(tour),
                            *check_circles(product.items()),
-                           *check_tests(paths, covered)):
+                           *check_tests(paths, headers, covered)):
         print(f"{where}: {finding}")
         found += 1
     for path in paths:

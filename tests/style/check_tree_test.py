@@ -138,9 +138,9 @@ class CheckTreeTest(unittest.TestCase):
             lines.replace("planner/gguf/", "planner/gone/")))), 1)
 
     def test_every_product_file_has_a_test_or_a_true_line(self):
-        def found(paths, table):
-            return [finding for _, finding in check_tree.check_tests(paths,
-                                                                     table)]
+        def found(paths, table, headers=()):
+            return [finding for _, finding in
+                    check_tree.check_tests(paths, headers, table)]
         tree = ["base/a.cc", "kernels/b.cu", "tests/base/a_test.cc",
                 "tests/kernels/ops_test.cc"]
         table = "# Why.\n\ntests/kernels/ops_test.cc\n  kernels/b.cu\n"
@@ -156,6 +156,30 @@ class CheckTreeTest(unittest.TestCase):
         reason = "none: it needs a device that no test has\n  kernels/b.cu\n"
         self.assertEqual(found(tree, reason), [])
         self.assertIn("no test", found(tree, "none: why\n  kernels/b.cu\n")[0])
+        tree.append("kernels/c.h")
+        self.assertEqual(found(tree, table), [])
+        self.assertIn("neither", found(tree, table, ["kernels/c.h"])[0])
+        self.assertEqual(found(tree, f"{table}  kernels/c.h\n", ["kernels/c.h"]), [])
+        tree.append("tests/kernels/c_test.cc")
+        self.assertEqual(found(tree, table, ["kernels/c.h"]), [])
+
+    def test_a_header_with_code_is_a_product_file(self):
+        def found(text, *others):
+            files = [("base/a.h", f"// P.\n{text}\n"), *((o, "") for o in others)]
+            return list(check_tree.code_headers(files))
+        function = "inline int F() {\n  return 1;\n}"
+        self.assertEqual(found(function), ["base/a.h"])
+        self.assertEqual(found(function, "base/a.cc"), [])
+        self.assertEqual(found(function, "base/a.cu"), [])
+        for code in ("template <class T>\nT F(T t) {\n  return t;\n}",
+                     "class A {\n  int F() const {\n    return 1;\n  }\n};",
+                     "#define A(x) \\\n  do {           \\\n  } while (0)"):
+            self.assertEqual(found(code), ["base/a.h"], code)
+        for other in ("struct A {\n  int i = 0;\n};", "constexpr int kA[] = {\n  1};",
+                      "class A {\n  virtual ~A() = default;\n  virtual int F() = 0;\n};",
+                      "struct A {\n  bool F() const { return true; }\n};",
+                      "int F();", "#define A(x) (x)"):
+            self.assertEqual(found(other), [], other)
 
     def test_nothing_but_tests_includes_tests(self):
         self.assert_bad("services/a.cc", '#include "tests/a.h"', "only for")
