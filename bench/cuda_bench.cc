@@ -127,9 +127,9 @@ void BenchPrefill(int device, const Rates& rates) {
   }
 }
 
-// Products of few rows that stream weights, with other numbers of parts, beside
-// those that do not (CudaOptions::streams_few_rows, few_row_parts). With 8 rows
-// the latter are exact (wgmma_rows).
+// Products of few rows that stream weights, with other numbers of slices,
+// beside those that do not (CudaOptions::streams_few_rows, few_row_slices).
+// With 8 rows the latter are exact (wgmma_rows).
 void BenchFewRows(int device, const Rates& rates) {
   constexpr Shape kLaunches[] = {
       {"q, k and v", (kHeads + 2 * kKvHeads) * kHeadDim, kModelDim, 1},
@@ -144,9 +144,9 @@ void BenchFewRows(int device, const Rates& rates) {
   options.wgmma_rows = 1;
   const auto owner = Must(NewCudaBackend(device, options));
   std::vector<std::pair<int64_t, std::unique_ptr<Backend>>> forced;
-  for (const int64_t parts : {2, 3, 4, 5, 6, 8, 11, 15, 22}) {
-    options.few_row_parts = parts;
-    forced.emplace_back(parts, Must(NewCudaBackend(device, options)));
+  for (const int64_t slices : {2, 3, 4, 5, 6, 8, 11, 15, 22}) {
+    options.few_row_slices = slices;
+    forced.emplace_back(slices, Must(NewCudaBackend(device, options)));
   }
   for (const DType dtype :
        {DType::kQ4_0, DType::kQ8_0, DType::kQ4_K, DType::kQ6_K}) {
@@ -164,8 +164,8 @@ void BenchFewRows(int device, const Rates& rates) {
         print("without streams", *without);
         print("streams", *owner);
         if (dtype != DType::kQ4_0 || n_rows != 32) continue;
-        for (const auto& [parts, backend] : forced) {
-          print(absl::StrCat("parts ", parts), *backend);
+        for (const auto& [slices, backend] : forced) {
+          print(absl::StrCat("slices ", slices), *backend);
         }
       }
     }
@@ -317,18 +317,18 @@ void BenchPromptAttention(int device, const Rates& rates) {
   struct Way {
     const char* name;
     bool has_wgmma;
-    int64_t n_parts;
+    int64_t n_slices;
   };
   constexpr Way kWays[] = {
-      {", mma, 1 part", false, 1},   {", mma, 2 parts", false, 2},
-      {", mma, 4 parts", false, 4},  {", wgmma, 1 part", true, 1},
-      {", wgmma, 2 parts", true, 2}, {", wgmma, 4 parts", true, 4},
+      {", mma, 1 slice", false, 1},   {", mma, 2 slices", false, 2},
+      {", mma, 4 slices", false, 4},  {", wgmma, 1 slice", true, 1},
+      {", wgmma, 2 slices", true, 2}, {", wgmma, 4 slices", true, 4},
   };
   std::vector<std::unique_ptr<Backend>> backends;
   for (const Way& way : kWays) {
     CudaOptions options;
     options.wgmma_attention = way.has_wgmma;
-    options.prompt_attention_parts = way.n_parts;
+    options.prompt_attention_slices = way.n_slices;
     backends.push_back(Must(NewCudaBackend(device, options)));
   }
   CudaOptions one_kernel;

@@ -21,7 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "bench/must.h"
 #include "worker/text/jinja/json_value.h"
-#include "worker/text/jinja/template.h"
+#include "worker/text/jinja/syntax/template.h"
 
 namespace plimsoll::worker::jinja {
 namespace {

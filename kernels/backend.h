@@ -550,15 +550,15 @@ struct CudaOptions {
   // read weights through shared memory. Their sums have another order.
   bool streams_weights = true;
   // Products of up to 64 rows with wgmma do so too. Their columns have
-  // few_row_parts parts; 0 chooses the number. The bits depend on both.
+  // few_row_slices slices; 0 chooses the number. The bits depend on both.
   bool streams_few_rows = true;
-  int64_t few_row_parts = 0;
+  int64_t few_row_slices = 0;
   // Attention of prompts uses wgmma too, for heads of up to 256 elements.
   bool wgmma_attention = true;
   // Attention of prompts cuts the keys of heads of up to 256 elements into this
-  // many parts, at most 4, so that a step of few rows fills the device; 0: as
+  // many slices, at most 4, so that a step of few rows fills the device; 0: as
   // many as a step of 512 rows needs. The bits of a row depend on it.
-  int64_t prompt_attention_parts = 0;
+  int64_t prompt_attention_slices = 0;
   // Products that are not rounded to F16 use blocks of 128 rows from this many
   // rows on. The bits are the same.
   int64_t prompt_product_rows = 128;

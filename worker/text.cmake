@@ -34,33 +34,34 @@ target_link_libraries(plimsoll_text_tokenizer
     absl::flat_hash_map absl::flat_hash_set
   PRIVATE absl::base absl::hash PkgConfig::PCRE2)
 add_library(plimsoll_text_jinja STATIC
-  text/jinja/builtins/arguments.cc
+  text/jinja/arguments.cc
   text/jinja/builtins/attribute_path.cc
   text/jinja/builtins/filters.cc
-  text/jinja/builtins/format.cc
-  text/jinja/builtins/format_spec.cc
   text/jinja/builtins/list_filters.cc
-  text/jinja/builtins/methods.cc
   text/jinja/builtins/number_filters.cc
   text/jinja/builtins/select_filters.cc
-  text/jinja/builtins/string_methods.cc
-  text/jinja/builtins/strings.cc
   text/jinja/builtins/tests.cc
   text/jinja/builtins/text_filters.cc
   text/jinja/case_tables.cc
   text/jinja/characters.cc
   text/jinja/evaluator.cc
   text/jinja/expressions.cc
+  text/jinja/format.cc
+  text/jinja/format_spec.cc
   text/jinja/iteration.cc
   text/jinja/json_value.cc
+  text/jinja/line_error.cc
+  text/jinja/methods.cc
   text/jinja/objects.cc
   text/jinja/operations.cc
   text/jinja/printing.cc
+  text/jinja/string_methods.cc
+  text/jinja/strings.cc
   text/jinja/syntax/checks.cc
   text/jinja/syntax/expression_parser.cc
   text/jinja/syntax/lexer.cc
   text/jinja/syntax/parser.cc
-  text/jinja/template.cc
+  text/jinja/syntax/template.cc
   text/jinja/text.cc
   text/jinja/value.cc)
 target_link_libraries(plimsoll_text_jinja

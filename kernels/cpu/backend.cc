@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "kernels/cpu/mat_mul/pack_weights.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/pack_weights.h"
 #include "kernels/cpu/path_timing.h"
 #include "kernels/cpu/target.h"
 #include "kernels/cpu/thread_pool.h"

@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "kernels/cpu/activate-inl.h"
-#include "kernels/cpu/mat_mul/row_groups.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/row_groups.h"
 #include "kernels/quant/packed_row.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -17,8 +17,8 @@ namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
 // Elements that stay in the first-level cache until they are packed.
-constexpr int64_t kPartElements = 4096;
-static_assert(kPartElements % kActivationBlock == 0);
+constexpr int64_t kSliceElements = 4096;
+static_assert(kSliceElements % kActivationBlock == 0);
 
 }  // namespace
 
@@ -26,9 +26,10 @@ void PackBlocks(const PackActivationsArgs& args, int64_t begin, int64_t end);
 
 namespace {
 
-// Activates elements [begin, end), at most kPartElements, which lie side by
+// Activates elements [begin, end), at most kSliceElements, which lie side by
 // side in `gate` and in `up`.
-void ActivatePart(const GatedActivationArgs& args, int64_t begin, int64_t end) {
+void ActivateSlice(const GatedActivationArgs& args, int64_t begin,
+                   int64_t end) {
   const hn::CappedTag<float, 16> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   // These are the places of element 0, if there were no gaps before this part.
@@ -66,12 +67,12 @@ void ActivateRange(const GatedActivationArgs& args, int64_t begin,
   const bool has_gaps =
       args.GateStride() != args.dim || args.UpStride() != args.dim;
   while (begin < end) {
-    int64_t part_end = std::min(begin + kPartElements, end);
+    int64_t slice_end = std::min(begin + kSliceElements, end);
     if (has_gaps) {
-      part_end = std::min(part_end, (begin / args.dim + 1) * args.dim);
+      slice_end = std::min(slice_end, (begin / args.dim + 1) * args.dim);
     }
-    ActivatePart(args, begin, part_end);
-    begin = part_end;
+    ActivateSlice(args, begin, slice_end);
+    begin = slice_end;
   }
 }
 

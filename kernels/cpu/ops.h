@@ -10,7 +10,7 @@
 #include "base/checked_math.h"
 #include "base/dtype.h"
 #include "kernels/backend.h"
-#include "kernels/cpu/mat_mul/pack_weights.h"
+#include "kernels/cpu/pack_weights.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/top_list.h"
 #include "kernels/experts.h"
@@ -94,7 +94,7 @@ void MatMulFloat(const MatMulArgs& args, int64_t begin, int64_t end);
 void HeadMatMul(const HeadMatMulArgs& args, ThreadPool& pool);
 // Panels [begin, end) of a product of any kind, with the bits of MatMuls; top
 // and soft_cap are not looked at.
-void MatMulPart(const MatMulArgs& args, int64_t begin, int64_t end);
+void MatMulPanels(const MatMulArgs& args, int64_t begin, int64_t end);
 void AddBias(const AddBiasArgs& args, ThreadPool& pool);
 // Adds it to rows [begin, end) alone.
 void AddBias(const AddBiasArgs& args, int64_t begin, int64_t end);

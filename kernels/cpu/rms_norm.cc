@@ -9,8 +9,8 @@
 #include <cmath>
 
 #include "hwy/highway.h"
-#include "kernels/cpu/mat_mul/row_groups.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/row_groups.h"
 #include "kernels/cpu/row_sums-inl.h"
 #include "kernels/quant/packed_row.h"
 

@@ -8,12 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #ifdef PLIMSOLL_CUDA_EMULATED
-#include "kernels/cuda/emulation/backend.h"
+#include "kernels/cuda/emulated_backend.h"
 #endif
-#include "kernels/cuda/mat_mul/gated_mat_mul.h"
-#include "kernels/cuda/mat_mul/pack_weights.h"
-#include "kernels/cuda/mat_mul/weight_layout.h"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/weight_layout.h"
 #include "kernels/experts.h"
 #include "kernels/heads.h"
 #include "kernels/quant/dequantize.h"
@@ -294,10 +292,10 @@ absl::Status CudaBackend::Open(int device, const CudaOptions& options) {
   context_.wgmma_rows = facts.has_wgmma ? options.wgmma_rows
                                         : std::numeric_limits<int64_t>::max();
   context_.streams_few_rows = options.streams_few_rows;
-  context_.few_row_parts = options.few_row_parts;
+  context_.few_row_slices = options.few_row_slices;
   context_.streams_weights = options.streams_weights && CanStream(facts);
   context_.wgmma_attention = options.wgmma_attention && facts.has_wgmma;
-  context_.prompt_attention_parts = options.prompt_attention_parts;
+  context_.prompt_attention_slices = options.prompt_attention_slices;
   context_.prefetches_weights = options.prefetches_weights;
   context_.host_rows = &host_rows_;
   info_.has_programmatic_launches = options.programmatic_launches;

@@ -1,8 +1,8 @@
 // The activation of the gate, times up. A warp takes 128 values, or 32 where
 // rows are not multiples of four, and packs them where that is asked for.
 #include "kernels/cuda/gated.cuh"
-#include "kernels/cuda/mat_mul/pack.cuh"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/pack.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {

@@ -1,5 +1,5 @@
 // A CUDA graph: kernels that run one after another and are started by one call.
-// The emulator's version is in emulation/kernel_graph.cc.
+// The emulator's version is in emulated_graph.cc.
 #ifndef PLIMSOLL_KERNELS_CUDA_KERNEL_GRAPH_H_
 #define PLIMSOLL_KERNELS_CUDA_KERNEL_GRAPH_H_
 

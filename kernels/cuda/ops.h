@@ -4,6 +4,7 @@
 #ifndef PLIMSOLL_KERNELS_CUDA_OPS_H_
 #define PLIMSOLL_KERNELS_CUDA_OPS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "kernels/hadamard.h"
 #include "kernels/heads.h"
 #include "kernels/recurrent.h"
+#include "kernels/tensor_view.h"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
@@ -48,14 +50,23 @@ struct Context {
   int64_t wgmma_rows;    // the largest number if the device has no wgmma
   bool streams_weights;  // and the device can
   bool streams_few_rows;
-  int64_t few_row_parts;
+  int64_t few_row_slices;
   bool wgmma_attention;  // and the device has the instructions
-  int64_t prompt_attention_parts;
+  int64_t prompt_attention_slices;
   bool prefetches_weights;
 };
 
 // True if the device and the code for it can stream weights.
 bool CanStream(const DeviceFacts& facts);
+// Uploads rows [first_row, first_row + n) of `matrix`, whose file bytes are
+// `file_rows`, through pinned memory to the device, which converts them to the
+// layout of weight_layout.h. first_row is a multiple of kTileRows, and so is n
+// except at the end. Rows past the end of the last tile become zeros. The bytes
+// are free again when this returns.
+// Errors: kResourceExhausted if kTileRows rows are more than
+// Staging::kBufferBytes.
+absl::Status PackRows(const Context& context, const WeightMatrix& matrix,
+                      int64_t first_row, std::span<const std::byte> file_rows);
 absl::Status GetRows(const Context& context, const GetRowsArgs& args);
 // The numbers of rows after which products use other kernels; see
 // DeviceInfo::step_rows.
@@ -82,6 +93,12 @@ absl::Status CopyRows(const Context& context, const CopyRowsArgs& args);
 absl::Status PrepareHeads(const Context& context, const PrepareHeadsArgs& args);
 absl::Status Attention(const Context& context, const AttentionArgs& args);
 void GatedActivation(const Context& context, const GatedActivationArgs& args);
+// FusesGatedMatMul is true for what GatedMatMul computes, the gated half of a
+// feed-forward network, in one kernel. GatedMatMul returns where the packed
+// result lies.
+bool FusesGatedMatMul(const Context& context, const GatedMatMulArgs& args);
+const std::byte* GatedMatMul(const Context& context,
+                             const GatedMatMulArgs& args);
 void RouteExperts(const Context& context, const RouteExpertsArgs& args);
 // The result is packed to args.packed_out.
 void GatedExpertMatMul(const Context& context,

@@ -4,8 +4,8 @@
 // long for that or no multiples of four.
 #include <type_traits>
 
-#include "kernels/cuda/mat_mul/pack.cuh"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/pack.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {
@@ -74,7 +74,7 @@ constexpr int kMostFours = 8;  // fours of a thread
 // What a thread has of a row: fours of columns that are kThreads fours apart.
 // Columns beyond the end are zeros.
 template <int kFours>
-struct RowPart {
+struct RowFragment {
   float at[kFours][4] = {};
 
   __device__ static int64_t Column(int i) {
@@ -90,12 +90,12 @@ struct RowPart {
 
 // The sum over a row of value(x).
 template <int kFours, class Value>
-__device__ float SumOf(const RowPart<kFours>& x, int64_t dim, float* shared,
+__device__ float SumOf(const RowFragment<kFours>& x, int64_t dim, float* shared,
                        const Value& value) {
   float sum = 0;
 #pragma unroll
   for (int i = 0; i < kFours; ++i) {
-    if (RowPart<kFours>::Column(i) >= dim) break;
+    if (RowFragment<kFours>::Column(i) >= dim) break;
     for (const float one : x.at[i]) sum += value(one);
   }
   return BlockSum(sum, shared);
@@ -103,13 +103,14 @@ __device__ float SumOf(const RowPart<kFours>& x, int64_t dim, float* shared,
 
 // Norms a row: `x` becomes what is stored.
 template <int kFours>
-__device__ void NormPart(const RmsNormArgs& args, const RowPart<kFours>& weight,
-                         RowPart<kFours>& x, float* shared) {
+__device__ void NormFragment(const RmsNormArgs& args,
+                             const RowFragment<kFours>& weight,
+                             RowFragment<kFours>& x, float* shared) {
   const int64_t row = blockIdx.x;
   const int64_t dim = args.dim;
   const auto size = static_cast<float>(dim);
   float* out = args.out + row * dim;
-  RowPart<kFours> before;
+  RowFragment<kFours> before;
   if (args.accumulate) before.Load(out, dim);
   float mean = 0;
   if (args.subtracts_mean) {
@@ -118,14 +119,14 @@ __device__ void NormPart(const RmsNormArgs& args, const RowPart<kFours>& weight,
   const auto square = [&](float one) { return (one - mean) * (one - mean); };
   float scale = 1.0f / sqrtf(SumOf(x, dim, shared, square) / size + args.eps);
   if (args.like != nullptr) {
-    RowPart<kFours> like;
+    RowFragment<kFours> like;
     like.Load(args.like + row * dim, dim);
     scale *= sqrtf(
         SumOf(like, dim, shared, [](float one) { return one * one; }) / size);
   }
 #pragma unroll
   for (int i = 0; i < kFours; ++i) {
-    const int64_t c = RowPart<kFours>::Column(i);
+    const int64_t c = RowFragment<kFours>::Column(i);
     const bool is_in_row = c < dim;
     for (int j = 0; j < 4; ++j) {
       float& y = x.at[i][j];
@@ -143,20 +144,21 @@ __device__ void NormPart(const RmsNormArgs& args, const RowPart<kFours>& weight,
 }
 
 template <int kFours>
-__global__ void __launch_bounds__(kThreads) NormRowParts(RmsNormArgs args) {
-  RowPart<kFours> weight;
+__global__ void __launch_bounds__(kThreads) NormRowFragments(RmsNormArgs args) {
+  RowFragment<kFours> weight;
   if (args.weight != nullptr) weight.Load(args.weight, args.dim);
   WaitForKernelsBefore();
   auto* const shared = reinterpret_cast<float*>(DynamicShared());
-  RowPart<kFours> x;
+  RowFragment<kFours> x;
   x.Load(args.x + blockIdx.x * args.XStride(), args.dim);
-  NormPart(args, weight, x, shared);
+  NormFragment(args, weight, x, shared);
 }
 
 // The second norm reads what the first one has in registers.
 template <int kFours>
-__global__ void __launch_bounds__(kThreads) AddNormRowParts(AddNormArgs args) {
-  RowPart<kFours> weights[2];
+__global__ void __launch_bounds__(kThreads)
+    AddNormRowFragments(AddNormArgs args) {
+  RowFragment<kFours> weights[2];
   if (args.add.weight != nullptr) {
     weights[0].Load(args.add.weight, args.add.dim);
   }
@@ -165,14 +167,14 @@ __global__ void __launch_bounds__(kThreads) AddNormRowParts(AddNormArgs args) {
   }
   WaitForKernelsBefore();
   auto* const shared = reinterpret_cast<float*>(DynamicShared());
-  RowPart<kFours> x;
+  RowFragment<kFours> x;
   x.Load(args.add.x + blockIdx.x * args.add.XStride(), args.add.dim);
-  NormPart(args.add, weights[0], x, shared);
-  NormPart(args.norm, weights[1], x, shared);
+  NormFragment(args.add, weights[0], x, shared);
+  NormFragment(args.norm, weights[1], x, shared);
 }
 
 // Short rows are heads, whose norms have the bits of prepare_heads.cu.
-bool HasParts(const RmsNormArgs& args) {
+bool HasFragments(const RmsNormArgs& args) {
   return args.dim > kThreads && AreFours(args.dim, args.XStride()) &&
          IsAligned16(args.x) && IsAligned16(args.out) &&
          IsAligned16(args.weight) && IsAligned16(args.like) &&
@@ -180,8 +182,8 @@ bool HasParts(const RmsNormArgs& args) {
 }
 
 // Calls launch(integral constant of the fours that a thread has).
-template <class LaunchParts>
-void WithFours(int64_t dim, const LaunchParts& launch) {
+template <class LaunchFragments>
+void WithFours(int64_t dim, const LaunchFragments& launch) {
   const int64_t fours = (dim / 4 + kThreads - 1) / kThreads;
   if (fours <= 1) return launch(std::integral_constant<int, 1>{});
   if (fours <= 2) return launch(std::integral_constant<int, 2>{});
@@ -192,25 +194,25 @@ void WithFours(int64_t dim, const LaunchParts& launch) {
 }  // namespace
 
 void RmsNorm(const Context& context, const RmsNormArgs& args) {
-  if (!HasParts(args)) {
+  if (!HasFragments(args)) {
     Launch(NormRows, {args.n_rows}, kThreads, kWarps * 4, context.queue, args);
     return;
   }
   WithFours(args.dim, [&](auto fours) {
-    Launch(NormRowParts<decltype(fours)::value>, {args.n_rows}, kThreads,
+    Launch(NormRowFragments<decltype(fours)::value>, {args.n_rows}, kThreads,
            kWarps * 4, context.queue, args);
   });
 }
 
 void AddNorm(const Context& context, const AddNormArgs& args) {
-  if (!HasParts(args.add) || !HasParts(args.norm) ||
+  if (!HasFragments(args.add) || !HasFragments(args.norm) ||
       args.norm.XStride() != args.add.dim) {
     Launch(AddNormRows, {args.norm.n_rows}, kThreads, kWarps * 4, context.queue,
            args);
     return;
   }
   WithFours(args.norm.dim, [&](auto fours) {
-    Launch(AddNormRowParts<decltype(fours)::value>, {args.norm.n_rows},
+    Launch(AddNormRowFragments<decltype(fours)::value>, {args.norm.n_rows},
            kThreads, kWarps * 4, context.queue, args);
   });
 }

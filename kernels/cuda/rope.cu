@@ -1,8 +1,8 @@
 // Rotation angles, in double, and the rotation of heads. A thread takes a pair.
 #include "base/status_macros.h"
-#include "kernels/cuda/attention/rotate.cuh"
 #include "kernels/cuda/numeric.cuh"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/rotate.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {

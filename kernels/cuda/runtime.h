@@ -1,5 +1,5 @@
 // The calls of the CUDA runtime that the backend makes, with statuses. The
-// emulator's versions are in emulation/runtime.cc.
+// emulator's versions are in emulated_runtime.cc.
 #ifndef PLIMSOLL_KERNELS_CUDA_RUNTIME_H_
 #define PLIMSOLL_KERNELS_CUDA_RUNTIME_H_
 

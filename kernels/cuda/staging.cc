@@ -1,4 +1,4 @@
-// A part of pinned memory is written again only after it has been copied.
+// A buffer of pinned memory is written again only after it has been copied.
 #include "kernels/cuda/staging.h"
 
 #include <cstring>
@@ -23,22 +23,22 @@ absl::Status Staging::Open(std::byte* device, Stream stream) {
   return absl::OkStatus();
 }
 
-absl::Status Staging::EnterNextPart() {
-  RETURN_IF_ERROR(Record(left_[static_cast<size_t>(part_)], stream_));
-  part_ = (part_ + 1) % kParts;
+absl::Status Staging::EnterNextBuffer() {
+  RETURN_IF_ERROR(Record(left_[static_cast<size_t>(buffer_)], stream_));
+  buffer_ = (buffer_ + 1) % kBuffers;
   used_ = 0;
-  return WaitFor(left_[static_cast<size_t>(part_)]);
+  return WaitFor(left_[static_cast<size_t>(buffer_)]);
 }
 
 absl::StatusOr<const std::byte*> Staging::Put(std::span<const std::byte> host) {
   const auto bytes = static_cast<int64_t>(host.size());
-  if (bytes > kPartBytes) {
+  if (bytes > kBufferBytes) {
     return absl::ResourceExhaustedError(absl::StrCat(
-        "an operation's table of ", bytes, " bytes; at most ", kPartBytes));
+        "an operation's table of ", bytes, " bytes; at most ", kBufferBytes));
   }
   if (bytes == 0) return device_;
-  if (used_ + bytes > kPartBytes) RETURN_IF_ERROR(EnterNextPart());
-  const int64_t at = part_ * kPartBytes + used_;
+  if (used_ + bytes > kBufferBytes) RETURN_IF_ERROR(EnterNextBuffer());
+  const int64_t at = buffer_ * kBufferBytes + used_;
   std::memcpy(host_ + at, host.data(), host.size());
   used_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
   RETURN_IF_ERROR(CopyToDevice(host_ + at, device_ + at, bytes, stream_));

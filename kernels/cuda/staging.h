@@ -15,15 +15,15 @@
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
 // A backend owns it and calls it from its thread. Staged data stays valid for
-// the kernels that are queued before kParts - 1 more parts are full. The
+// the kernels that are queued before kBuffers - 1 more buffers are full. The
 // stream's order protects the device's copy; events protect the pinned one.
 class Staging {
  public:
-  static constexpr int64_t kParts = 4;
+  static constexpr int64_t kBuffers = 4;
   // Bytes of the largest span of one operation, a quarter of the ring: enough
   // for the page table of 16 million tokens.
-  static constexpr int64_t kPartBytes = int64_t{8} << 20;
-  static constexpr int64_t kBytes = kParts * kPartBytes;
+  static constexpr int64_t kBufferBytes = int64_t{8} << 20;
+  static constexpr int64_t kBytes = kBuffers * kBufferBytes;
   static constexpr int64_t kAlignment = 16;
 
   Staging() = default;
@@ -36,7 +36,7 @@ class Staging {
 
   // Copies `host` and returns where the device finds the copy. The memory of
   // `host` is free again when this returns. Errors: kResourceExhausted for more
-  // than kPartBytes.
+  // than kBufferBytes.
   absl::StatusOr<const std::byte*> Put(std::span<const std::byte> host);
 
   template <class T>
@@ -47,14 +47,14 @@ class Staging {
   }
 
  private:
-  absl::Status EnterNextPart();
+  absl::Status EnterNextBuffer();
 
   Stream stream_ = {};
   std::byte* host_ = nullptr;
   std::byte* device_ = nullptr;
-  std::array<Event, kParts> left_ = {};  // recorded when a part was full
-  int64_t part_ = 0;
-  int64_t used_ = 0;  // bytes of the current part
+  std::array<Event, kBuffers> left_ = {};  // recorded when a buffer was full
+  int64_t buffer_ = 0;
+  int64_t used_ = 0;  // bytes of the current buffer
 };
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA

@@ -14,26 +14,26 @@
 namespace plimsoll::planner {
 namespace {
 
-// A part's name ends with "-NNNNN-of-NNNNN.gguf".
+// A shard's name ends with "-NNNNN-of-NNNNN.gguf".
 constexpr absl::string_view kFirst = "-00001-of-";
 constexpr absl::string_view kEnd = ".gguf";
 constexpr size_t kDigits = 5;
 constexpr size_t kTailBytes = kFirst.size() + kDigits + kEnd.size();
 
-absl::Status CheckKey(const GgufHeader& part, size_t index,
+absl::Status CheckKey(const GgufHeader& shard, size_t index,
                       absl::string_view key, int64_t wanted) {
-  ASSIGN_OR_RETURN(const auto value, part.Int(key));
+  ASSIGN_OR_RETURN(const auto value, shard.Int(key));
   if (value == wanted) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("part ", index + 1, ": metadata \"", key, "\" is ",
+      absl::StrCat("shard ", index + 1, ": metadata \"", key, "\" is ",
                    value ? absl::StrCat(*value) : "missing", ", not ", wanted));
 }
 
-// The largest number of which the alignment of each part is a multiple.
-int64_t CommonAlignment(const std::vector<GgufHeader>& parts) {
-  int64_t alignment = parts.front().alignment;
-  for (const GgufHeader& part : parts) {
-    alignment = std::gcd(alignment, part.alignment);
+// The largest number of which the alignment of each shard is a multiple.
+int64_t CommonAlignment(const std::vector<GgufHeader>& shards) {
+  int64_t alignment = shards.front().alignment;
+  for (const GgufHeader& shard : shards) {
+    alignment = std::gcd(alignment, shard.alignment);
   }
   return alignment;
 }
@@ -45,8 +45,8 @@ bool IsLaterSplit(absl::string_view name) {
   const absl::string_view prefix = name.substr(0, name.size() - kTailBytes);
   const std::vector<std::string> names = SplitNames(
       absl::StrCat(prefix, kFirst, name.substr(prefix.size() + kFirst.size())));
-  const auto part = std::ranges::find(names, name);
-  return part != names.end() && part != names.begin();
+  const auto shard = std::ranges::find(names, name);
+  return shard != names.end() && shard != names.begin();
 }
 
 std::vector<std::string> SplitNames(absl::string_view name) {
@@ -71,40 +71,41 @@ std::vector<std::string> SplitNames(absl::string_view name) {
 }
 
 absl::StatusOr<std::vector<int64_t>> SplitOffsets(
-    const std::vector<GgufHeader>& parts) {
-  const int64_t alignment = CommonAlignment(parts);
+    const std::vector<GgufHeader>& shards) {
+  const int64_t alignment = CommonAlignment(shards);
   std::vector<int64_t> offsets;
   Checked end = 0;
-  for (const GgufHeader& part : parts) {
+  for (const GgufHeader& shard : shards) {
     offsets.push_back(end.Get().value_or(0));
-    end = RoundUp(end + part.file_bytes, alignment);
+    end = RoundUp(end + shard.file_bytes, alignment);
   }
   const auto bytes = end.Get();
   if (!bytes) {
-    return absl::OutOfRangeError("the parts do not fit in int64 bytes");
+    return absl::OutOfRangeError("the shards do not fit in int64 bytes");
   }
   offsets.push_back(*bytes);
   return offsets;
 }
 
-absl::StatusOr<GgufHeader> MergeSplits(const std::vector<GgufHeader>& parts) {
-  if (parts.empty()) return absl::InvalidArgumentError("there are no parts");
-  ASSIGN_OR_RETURN(const std::vector<int64_t> offsets, SplitOffsets(parts));
-  GgufHeader whole = parts.front();
+absl::StatusOr<GgufHeader> MergeSplits(const std::vector<GgufHeader>& shards) {
+  if (shards.empty()) return absl::InvalidArgumentError("there are no shards");
+  ASSIGN_OR_RETURN(const std::vector<int64_t> offsets, SplitOffsets(shards));
+  GgufHeader whole = shards.front();
   whole.tensors.clear();
-  whole.alignment = CommonAlignment(parts);
+  whole.alignment = CommonAlignment(shards);
   const auto alignment = whole.metadata.find("general.alignment");
   if (alignment != whole.metadata.end()) {
     alignment->second.value = static_cast<uint64_t>(whole.alignment);
   }
   whole.file_bytes = offsets.back();
-  const auto n_parts = static_cast<int64_t>(parts.size());
-  for (size_t i = 0; i < parts.size(); ++i) {
-    RETURN_IF_ERROR(CheckKey(parts[i], i, "split.no", static_cast<int64_t>(i)));
-    RETURN_IF_ERROR(CheckKey(parts[i], i, "split.count", n_parts));
-    // The reader checked that each tensor stays within its part.
-    for (GgufTensor tensor : parts[i].tensors) {
-      tensor.offset += offsets[i] + parts[i].data_offset - whole.data_offset;
+  const auto n_shards = static_cast<int64_t>(shards.size());
+  for (size_t i = 0; i < shards.size(); ++i) {
+    RETURN_IF_ERROR(
+        CheckKey(shards[i], i, "split.no", static_cast<int64_t>(i)));
+    RETURN_IF_ERROR(CheckKey(shards[i], i, "split.count", n_shards));
+    // The reader checked that each tensor stays within its shard.
+    for (GgufTensor tensor : shards[i].tensors) {
+      tensor.offset += offsets[i] + shards[i].data_offset - whole.data_offset;
       whole.tensors.push_back(std::move(tensor));
     }
   }
@@ -112,9 +113,9 @@ absl::StatusOr<GgufHeader> MergeSplits(const std::vector<GgufHeader>& parts) {
   for (const GgufTensor& tensor : whole.tensors) {
     if (names.insert(tensor.name).second) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("tensor ", Quoted(tensor.name), " is in two parts"));
+        absl::StrCat("tensor ", Quoted(tensor.name), " is in two shards"));
   }
-  RETURN_IF_ERROR(CheckKey(parts.front(), 0, "split.tensors.count",
+  RETURN_IF_ERROR(CheckKey(shards.front(), 0, "split.tensors.count",
                            static_cast<int64_t>(whole.tensors.size())));
   return whole;
 }

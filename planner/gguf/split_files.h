@@ -14,27 +14,27 @@ namespace plimsoll::planner {
 
 inline constexpr int64_t kMaxSplits = 1'024;
 
-// The names of all parts, given the name of the first one:
+// The names of all shards, given the name of the first one:
 // "m-00001-of-00003.gguf" gives three. Empty if `name` has another form.
 std::vector<std::string> SplitNames(absl::string_view name);
 
-// True if `name` has the form of a part's name, but not that of the first one.
+// True if `name` has the form of a shard's name, but not that of the first one.
 bool IsLaterSplit(absl::string_view name);
 
-// Where each part begins if the parts lie one after another, in bytes, and last
-// the end of all of them. Parts begin at multiples of the alignment that
+// Where each shard begins if the shards lie one after another, in bytes, and
+// last the end of all of them. Parts begin at multiples of the alignment that
 // MergeSplits gives the whole.
 // Errors: kOutOfRange on overflow.
 absl::StatusOr<std::vector<int64_t>> SplitOffsets(
-    const std::vector<GgufHeader>& parts);
+    const std::vector<GgufHeader>& shards);
 
-// Returns one header with the metadata of the first part and the tensors of all
-// parts, as if the parts were one file, in which each begins at its
-// SplitOffsets. Only the first part needs the model's metadata.
-// Errors: kInvalidArgument naming the part whose split.no (from 0), split.count
-// or split.tensors.count contradicts the others, or a tensor that occurs twice;
-// kOutOfRange on overflow.
-absl::StatusOr<GgufHeader> MergeSplits(const std::vector<GgufHeader>& parts);
+// Returns one header with the metadata of the first shard and the tensors of
+// all shards, as if the shards were one file, in which each begins at its
+// SplitOffsets. Only the first shard needs the model's metadata.
+// Errors: kInvalidArgument naming the shard whose split.no (from 0),
+// split.count or split.tensors.count contradicts the others, or a tensor that
+// occurs twice; kOutOfRange on overflow.
+absl::StatusOr<GgufHeader> MergeSplits(const std::vector<GgufHeader>& shards);
 
 }  // namespace plimsoll::planner
 

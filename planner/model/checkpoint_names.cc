@@ -33,10 +33,10 @@ constexpr ModuleName kOfLayer[] = {
 };
 
 // A model with other parts has its text part under such a name.
-constexpr absl::string_view kTextParts[] = {"model.", "language_model."};
+constexpr absl::string_view kTextPrefixes[] = {"model.", "language_model."};
 
 // What a file does not have begins or ends like this.
-constexpr absl::string_view kOtherParts[] = {
+constexpr absl::string_view kOtherPrefixes[] = {
     "vision_tower.", "vision_model.", "multi_modal_projector.", "audio_tower."};
 constexpr absl::string_view kRotations = ".rotary_emb.inv_freq";
 
@@ -75,14 +75,15 @@ absl::StatusOr<std::optional<FileTensor>> FindFileTensor(
     const Architecture& architecture, absl::string_view name) {
   const CheckpointForm& form = architecture.checkpoint;
   absl::string_view rest = name;
-  while (absl::c_any_of(kTextParts, [&](absl::string_view part) {
+  while (absl::c_any_of(kTextPrefixes, [&](absl::string_view part) {
     return absl::ConsumePrefix(&rest, part);
   })) {
   }
   const auto begins = [&](absl::string_view part) {
     return absl::StartsWith(rest, part);
   };
-  if (absl::c_any_of(kOtherParts, begins) || absl::EndsWith(rest, kRotations)) {
+  if (absl::c_any_of(kOtherPrefixes, begins) ||
+      absl::EndsWith(rest, kRotations)) {
     return std::optional<FileTensor>();
   }
   const int64_t layer = TakeLayer(rest);

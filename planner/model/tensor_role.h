@@ -104,7 +104,7 @@ enum class Presence { kRequired, kUsual, kOptional };
 
 // Rows of a matrix, or elements of a vector, which have no tensor of their own
 // in the file, but are treated as one everywhere else.
-struct TensorPart {
+struct TensorSlice {
   absl::string_view name;
   Dim rows;
 };
@@ -116,7 +116,7 @@ struct TensorRole {
   std::array<Dim, 3> dims;
   WeightKind kind = WeightKind::kDense;
   // If there are any, the tensor is these parts, one after the other.
-  std::span<const TensorPart> parts = {};
+  std::span<const TensorSlice> slices = {};
 };
 
 // The dimensions of a vector.

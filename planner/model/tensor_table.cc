@@ -36,14 +36,14 @@ constexpr Dim kNo = Dim::kNone;
 constexpr WeightKind kExpert = WeightKind::kExpert;
 
 // Tensors of a file that are several tensors, one after the other.
-constexpr TensorPart kQkvWeights[] = {
+constexpr TensorSlice kQkvWeights[] = {
     {"attn_q.weight", kQuery}, {"attn_k.weight", kKv}, {"attn_v.weight", kKv}};
-constexpr TensorPart kQkvBiases[] = {
+constexpr TensorSlice kQkvBiases[] = {
     {"attn_q.bias", kQuery}, {"attn_k.bias", kKv}, {"attn_v.bias", kKv}};
-constexpr TensorPart kGateAndUp[] = {{"ffn_gate.weight", kFfn},
-                                     {"ffn_up.weight", kFfn}};
-constexpr TensorPart kExpertGateAndUp[] = {{"ffn_gate_exps.weight", kExpertFfn},
-                                           {"ffn_up_exps.weight", kExpertFfn}};
+constexpr TensorSlice kGateAndUp[] = {{"ffn_gate.weight", kFfn},
+                                      {"ffn_up.weight", kFfn}};
+constexpr TensorSlice kExpertGateAndUp[] = {
+    {"ffn_gate_exps.weight", kExpertFfn}, {"ffn_up_exps.weight", kExpertFfn}};
 
 constexpr auto kModelRoles = std::to_array<TensorRole>({
     {"token_embd.weight", When::kAlways, kRequired, MatrixOf(kModel, kVocab),
@@ -281,17 +281,17 @@ TensorSpec SpecOf(const TensorRole& role, const TensorContext& context,
                      .is_usual = role.presence != kOptional,
                      .is_ignored = false,
                      .kind = role.kind,
-                     .parts = {}};
-  for (const TensorPart& part : role.parts) {
-    spec.parts.push_back(
-        {absl::StrCat(prefix, part.name), SizeOf(part.rows, context, layer)});
+                     .slices = {}};
+  for (const TensorSlice& slice : role.slices) {
+    spec.slices.push_back(
+        {absl::StrCat(prefix, slice.name), SizeOf(slice.rows, context, layer)});
   }
   size_t n_dims = 0;
   for (const Dim dim : role.dims) {
     if (dim != kNo) spec.ne[n_dims++] = SizeOf(dim, context, layer);
   }
   if (name != role.name && role.name == kOutputNorm) {
-    spec.parts.push_back({std::string(kOutputNorm), spec.ne[0]});
+    spec.slices.push_back({std::string(kOutputNorm), spec.ne[0]});
   }
   // Full-attention layers whose values are their keys have no projection for
   // them.
@@ -394,10 +394,10 @@ TensorSpec ScaleSpecOf(const TensorSpec& product, const ProductScale& scale) {
                      .is_usual = false,
                      .is_ignored = scale.is_ignored || product.is_ignored,
                      .kind = product.kind,
-                     .parts = {},
-                     .is_of_each_part = true};
-  for (const PartSpec& part : product.parts) {
-    spec.parts.push_back({ScaleName(part.name, scale), product.ne[2]});
+                     .slices = {},
+                     .is_of_each_slice = true};
+  for (const SliceSpec& slice : product.slices) {
+    spec.slices.push_back({ScaleName(slice.name, scale), product.ne[2]});
   }
   return spec;
 }
@@ -446,18 +446,18 @@ void AddWeights(const GgufHeader& header, const GgufTensor& tensor,
       .n_matrices = n_matrices,
       .file_stride = tensor.bytes / n_matrices,
       .kind = spec.kind};
-  if (spec.parts.empty()) {
+  if (spec.slices.empty()) {
     weights.push_back(std::move(weight));
     return;
   }
   int64_t& n = spec.is_vector ? weight.cols : weight.rows;
   const int64_t row_bytes = weight.file_stride / n;
-  for (const PartSpec& part : spec.parts) {
-    weight.name = part.name;
-    n = part.rows;
-    weight.file_bytes = part.rows * row_bytes * weight.n_matrices;
+  for (const SliceSpec& slice : spec.slices) {
+    weight.name = slice.name;
+    n = slice.rows;
+    weight.file_bytes = slice.rows * row_bytes * weight.n_matrices;
     weights.push_back(weight);
-    if (!spec.is_of_each_part) weight.file_offset += part.rows * row_bytes;
+    if (!spec.is_of_each_slice) weight.file_offset += slice.rows * row_bytes;
   }
 }
 

@@ -26,8 +26,8 @@ struct TensorContext {
   int64_t n_draft_layers = 0;
 };
 
-// A part of a tensor: its name as a tensor of its own, and its rows.
-struct PartSpec {
+// Rows of a fused tensor: their name as a tensor of their own, and how many.
+struct SliceSpec {
   std::string name;
   int64_t rows;
 };
@@ -41,8 +41,8 @@ struct TensorSpec {
   bool is_usual;              // a model of this kind has it
   bool is_ignored;            // the file may have it; nothing reads it
   WeightKind kind;
-  std::vector<PartSpec> parts;   // empty if it is not several tensors in one
-  bool is_of_each_part = false;  // each part is the whole tensor
+  std::vector<SliceSpec> slices;  // empty if it is not several tensors in one
+  bool is_of_each_slice = false;  // each is the whole tensor
 };
 
 // The tensors of a model; those that belong to no layer come first.

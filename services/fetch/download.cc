@@ -27,14 +27,14 @@ absl::Status BadReply(const RemoteFile& file, absl::string_view why) {
 }
 
 // Takes the reply to one request for a file, or for the rest of it.
-class PartSink final : public ReplySink {
+class PartialSink final : public ReplySink {
  public:
   // `listed_bytes` is what a list says of the file, or -1: what an earlier
   // reply said may have changed.
-  PartSink(RemoteFile& file, PartFile& part, const FetchHooks& hooks,
-           int64_t listed_bytes, int64_t bytes_before)
+  PartialSink(RemoteFile& file, PartialFile& partial, const FetchHooks& hooks,
+              int64_t listed_bytes, int64_t bytes_before)
       : file_(file),
-        part_(part),
+        partial_(partial),
         hooks_(hooks),
         listed_bytes_(listed_bytes),
         bytes_before_(bytes_before) {}
@@ -56,9 +56,9 @@ class PartSink final : public ReplySink {
   absl::Status OnHead(const ReplyHead& head) override;
   absl::Status OnBody(absl::string_view bytes) override;
 
-  // True if the reply said that the part is the whole file already.
+  // True if the reply said that the partial file is the whole file already.
   bool is_whole() const { return is_whole_; }
-  // True if the reply has the file, or a part of it.
+  // True if the reply has the file, or a partial file of it.
   bool is_file() const { return is_file_; }
 
  private:
@@ -67,7 +67,7 @@ class PartSink final : public ReplySink {
   absl::Status TakeLength(std::optional<int64_t> bytes);
 
   RemoteFile& file_;
-  PartFile& part_;
+  PartialFile& partial_;
   const FetchHooks& hooks_;
   const int64_t listed_bytes_;
   int64_t bytes_before_;
@@ -75,7 +75,7 @@ class PartSink final : public ReplySink {
   bool is_file_ = false;
 };
 
-absl::Status PartSink::TakeLength(std::optional<int64_t> bytes) {
+absl::Status PartialSink::TakeLength(std::optional<int64_t> bytes) {
   if (!bytes.has_value()) return absl::OkStatus();
   if (*bytes > kMaxRemoteFileBytes) {
     return BadReply(file_, absl::StrCat("says that it has ", *bytes,
@@ -87,33 +87,33 @@ absl::Status PartSink::TakeLength(std::optional<int64_t> bytes) {
                                  " bytes, but it should have ", file_.bytes));
   }
   file_.bytes = *bytes;
-  return part_.Reserve(*bytes);
+  return partial_.Reserve(*bytes);
 }
 
-absl::Status PartSink::TakeWhole(const ReplyHead& head) {
-  if (part_.size() > 0) {
+absl::Status PartialSink::TakeWhole(const ReplyHead& head) {
+  if (partial_.size() > 0) {
     hooks_.note(
         absl::StrCat(file_.name, ": the server sends it from the beginning"));
-    RETURN_IF_ERROR(part_.Restart());
+    RETURN_IF_ERROR(partial_.Restart());
     bytes_before_ = 0;
   }
   file_.bytes = listed_bytes_;
   RETURN_IF_ERROR(TakeLength(head.Length()));
-  return part_.SetOrigin({.url = file_.url.Place(),
-                          .etag = StrongETag(head.Field("ETag")),
-                          .sha256 = file_.sha256,
-                          .bytes = file_.bytes});
+  return partial_.SetOrigin({.url = file_.url.Place(),
+                             .etag = StrongETag(head.Field("ETag")),
+                             .sha256 = file_.sha256,
+                             .bytes = file_.bytes});
 }
 
-absl::Status PartSink::TakeRest(const ReplyHead& head) {
+absl::Status PartialSink::TakeRest(const ReplyHead& head) {
   const std::optional<ContentRange> range =
       ParseContentRange(head.Field("Content-Range"));
-  const bool is_range = range.has_value() && range->first == part_.size();
+  const bool is_range = range.has_value() && range->first == partial_.size();
   // With a digest, other servers of one file may name it in other ways.
   const bool is_same = !file_.sha256.empty() ||
-                       StrongETag(head.Field("ETag")) == part_.origin().etag;
+                       StrongETag(head.Field("ETag")) == partial_.origin().etag;
   if (!is_range || !is_same) {
-    RETURN_IF_ERROR(part_.Restart());
+    RETURN_IF_ERROR(partial_.Restart());
     return absl::UnavailableError(
         absl::StrCat("'", file_.name, "': the server sends ",
                      is_range ? "the rest of another file"
@@ -122,7 +122,7 @@ absl::Status PartSink::TakeRest(const ReplyHead& head) {
   return TakeLength(range->total);
 }
 
-absl::Status PartSink::OnHead(const ReplyHead& head) {
+absl::Status PartialSink::OnHead(const ReplyHead& head) {
   if (const absl::string_view coding = head.Field("Content-Encoding");
       !coding.empty() && coding != "identity") {
     return BadReply(file_, absl::StrCat("encodes it (", coding.substr(0, 40),
@@ -132,49 +132,49 @@ absl::Status PartSink::OnHead(const ReplyHead& head) {
     is_file_ = true;
     return TakeWhole(head);
   }
-  if (head.status == 206 && part_.size() > 0) {
+  if (head.status == 206 && partial_.size() > 0) {
     is_file_ = true;
     return TakeRest(head);
   }
-  if (head.status == 416 && part_.size() > 0) {
+  if (head.status == 416 && partial_.size() > 0) {
     const std::optional<ContentRange> range =
         ParseContentRange(head.Field("Content-Range"));
-    is_whole_ = range.has_value() && range->total == part_.size();
+    is_whole_ = range.has_value() && range->total == partial_.size();
     if (is_whole_) return TakeLength(range->total);
     // What is there is no beginning of the file.
-    return part_.Restart();
+    return partial_.Restart();
   }
   return StatusOfReply(head, absl::StrCat("'", file_.name, "'"));
 }
 
-absl::Status PartSink::OnBody(absl::string_view bytes) {
+absl::Status PartialSink::OnBody(absl::string_view bytes) {
   if (!is_file_) return absl::OkStatus();
   const int64_t most = file_.bytes >= 0 ? file_.bytes : kMaxRemoteFileBytes;
-  if (static_cast<int64_t>(bytes.size()) > most - part_.size()) {
+  if (static_cast<int64_t>(bytes.size()) > most - partial_.size()) {
     return BadReply(file_,
                     absl::StrCat("sends more than the ", most, " bytes of it"));
   }
-  if (part_.size() == 0 && bytes.size() >= kMagic.size() &&
+  if (partial_.size() == 0 && bytes.size() >= kMagic.size() &&
       !absl::StartsWith(bytes, kMagic)) {
     return absl::DataLossError(
         absl::StrCat("'", file_.name, "' is no GGUF file: it begins with \"",
                      absl::CHexEscape(bytes.substr(0, 16)), "\""));
   }
-  RETURN_IF_ERROR(part_.Append(bytes));
-  hooks_.progress(file_.name, part_.size(), file_.bytes, bytes_before_);
+  RETURN_IF_ERROR(partial_.Append(bytes));
+  hooks_.progress(file_.name, partial_.size(), file_.bytes, bytes_before_);
   return absl::OkStatus();
 }
 
-// Decides whether the part's bytes may be the beginning of the file, and says
-// what to ask for.
+// Decides whether the partial file's bytes may be the beginning of the file,
+// and says what to ask for.
 absl::StatusOr<std::vector<std::string>> RangeFields(const RemoteFile& file,
-                                                     PartFile& part,
+                                                     PartialFile& partial,
                                                      const FetchHooks& hooks) {
   std::vector<std::string> fields = {"Accept-Encoding: identity"};
-  if (part.size() == 0) return fields;
-  const PartOrigin& origin = part.origin();
+  if (partial.size() == 0) return fields;
+  const PartialOrigin& origin = partial.origin();
   const bool has_digest = !file.sha256.empty() && origin.sha256 == file.sha256;
-  const bool is_longer = file.bytes >= 0 && part.size() > file.bytes;
+  const bool is_longer = file.bytes >= 0 && partial.size() > file.bytes;
   const bool has_validator =
       !origin.etag.empty() && origin.url == file.url.Place();
   if (is_longer || (!has_digest && !has_validator)) {
@@ -182,10 +182,10 @@ absl::StatusOr<std::vector<std::string>> RangeFields(const RemoteFile& file,
         absl::StrCat(file.name,
                      ": nothing tells whether the part is of the same file; it "
                      "is fetched from the beginning"));
-    RETURN_IF_ERROR(part.Restart());
+    RETURN_IF_ERROR(partial.Restart());
     return fields;
   }
-  fields.push_back(absl::StrCat("Range: bytes=", part.size(), "-"));
+  fields.push_back(absl::StrCat("Range: bytes=", partial.size(), "-"));
   if (has_validator) {
     fields.push_back(absl::StrCat("If-Range: ", origin.etag));
   }
@@ -200,56 +200,56 @@ absl::Status Pause(absl::Duration time, const FetchHooks& hooks) {
   return absl::OkStatus();
 }
 
-bool IsComplete(const RemoteFile& file, const PartFile& part) {
-  return file.bytes >= 0 && part.size() == file.bytes;
+bool IsComplete(const RemoteFile& file, const PartialFile& partial) {
+  return file.bytes >= 0 && partial.size() == file.bytes;
 }
 
 }  // namespace
 
-absl::Status Download(FetchSession& session, RemoteFile& file, PartFile& part,
-                      const FetchHooks& hooks) {
+absl::Status Download(FetchSession& session, RemoteFile& file,
+                      PartialFile& partial, const FetchHooks& hooks) {
   absl::Duration pause = hooks.first_pause;
   const int64_t listed_bytes = file.bytes;
-  const int64_t bytes_before = part.size();
+  const int64_t bytes_before = partial.size();
   bool was_reached = false;
   int n_idle = 0;
-  // A part that is whole is checked, not asked for.
-  while (!(IsComplete(file, part) && !file.sha256.empty() &&
-           part.origin().sha256 == file.sha256)) {
+  // A partial file that is whole is checked, not asked for.
+  while (!(IsComplete(file, partial) && !file.sha256.empty() &&
+           partial.origin().sha256 == file.sha256)) {
     ASSIGN_OR_RETURN(const std::vector<std::string> fields,
-                     RangeFields(file, part, hooks));
-    const int64_t size = part.size();
-    PartSink sink(file, part, hooks, listed_bytes,
-                  std::min(size, bytes_before));
+                     RangeFields(file, partial, hooks));
+    const int64_t size = partial.size();
+    PartialSink sink(file, partial, hooks, listed_bytes,
+                     std::min(size, bytes_before));
     absl::Status status =
         session.Get(file.url, fields, absl::InfiniteDuration(), sink);
     if (status.ok() && sink.is_whole()) break;
     if (status.ok() && sink.is_file()) {
-      if (file.bytes < 0 || IsComplete(file, part)) break;
+      if (file.bytes < 0 || IsComplete(file, partial)) break;
     } else if (!status.ok() && !absl::IsUnavailable(status)) {
       return status;
     }
     was_reached = was_reached || sink.is_file();
     if (!was_reached && !status.ok()) return status;
-    const bool is_idle = part.size() <= size;
+    const bool is_idle = partial.size() <= size;
     n_idle = is_idle ? n_idle + 1 : 0;
     pause = is_idle ? std::min(pause * 2, kLongestPause) : hooks.first_pause;
     if (n_idle >= kMaxIdleAttempts) {
       return status.ok() ? BadReply(file, "never sends all of it") : status;
     }
-    hooks.note(absl::StrCat(file.name, ": broke off at ", part.size(),
+    hooks.note(absl::StrCat(file.name, ": broke off at ", partial.size(),
                             " bytes, going on"));
     RETURN_IF_ERROR(Pause(pause, hooks));
   }
-  file.bytes = part.size();
+  file.bytes = partial.size();
   return absl::OkStatus();
 }
 
-absl::Status CheckDigest(RemoteFile& file, PartFile& part,
+absl::Status CheckDigest(RemoteFile& file, PartialFile& partial,
                          const FetchHooks& hooks) {
-  ASSIGN_OR_RETURN(const std::string digest, part.Digest(hooks.check));
+  ASSIGN_OR_RETURN(const std::string digest, partial.Digest(hooks.check));
   if (!file.sha256.empty() && digest != file.sha256) {
-    part.Discard();
+    partial.Discard();
     return absl::DataLossError(absl::StrCat(
         "'", file.name, "' came with the SHA-256 ", digest,
         ", but should have ", file.sha256, "; what came was deleted"));

@@ -1,4 +1,5 @@
-// Fetches one file into its part, going on where an earlier transfer ended.
+// Fetches one file into its partial file, going on where an earlier transfer
+// ended.
 #ifndef PLIMSOLL_SERVICES_FETCH_DOWNLOAD_H_
 #define PLIMSOLL_SERVICES_FETCH_DOWNLOAD_H_
 
@@ -8,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "services/fetch/part_file.h"
+#include "services/fetch/partial_file.h"
 #include "services/fetch/session.h"
 #include "services/fetch/url.h"
 
@@ -44,16 +45,16 @@ struct FetchHooks {
 // up again after a pause. Bytes of an earlier transfer are kept only if the
 // server says that the file is the same (If-Range with a strong ETag), or if
 // its digest is known. `file.bytes` and `file.sha256` are filled in by what the
-// server says. Errors: those of FetchSession::Get, StatusOfReply and PartFile;
-// kDataLoss if the server contradicts itself or if the file does not begin as a
-// GGUF file.
-absl::Status Download(FetchSession& session, RemoteFile& file, PartFile& part,
-                      const FetchHooks& hooks);
+// server says. Errors: those of FetchSession::Get, StatusOfReply and
+// PartialFile; kDataLoss if the server contradicts itself or if the file does
+// not begin as a GGUF file.
+absl::Status Download(FetchSession& session, RemoteFile& file,
+                      PartialFile& partial, const FetchHooks& hooks);
 
-// Compares the digest of a whole part with the one that `file` should have, if
-// any is known, and fills it in. A part that is wrong is deleted.
-// Errors: kDataLoss with both digests.
-absl::Status CheckDigest(RemoteFile& file, PartFile& part,
+// Compares the digest of a whole partial file with the one that `file` should
+// have, if any is known, and fills it in. A partial file that is wrong is
+// deleted. Errors: kDataLoss with both digests.
+absl::Status CheckDigest(RemoteFile& file, PartialFile& partial,
                          const FetchHooks& hooks);
 
 }  // namespace plimsoll::fetch

@@ -26,10 +26,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// One file on its way: its part, or nothing if the cache has it.
+// One file on its way: its partial file, or nothing if the cache has it.
 struct FileOnTheWay {
   RemoteFile file;
-  std::unique_ptr<PartFile> part;
+  std::unique_ptr<PartialFile> partial;
 };
 
 // The work of one call of Pull.
@@ -200,9 +200,9 @@ absl::Status Puller::CheckRoom(const std::vector<RemoteFile>& files) const {
   for (const RemoteFile& file : files) {
     std::error_code error;
     if (!options_.overwrites && fs::exists(PathOf(file.name), error)) continue;
-    const auto part = fs::file_size(
+    const auto partial = fs::file_size(
         absl::StrCat(options_.cache, "/.", file.name, ".part"), error);
-    const int64_t there = error ? 0 : static_cast<int64_t>(part);
+    const int64_t there = error ? 0 : static_cast<int64_t>(partial);
     if (file.bytes > kMaxRemoteFileBytes) {
       return absl::ResourceExhaustedError(absl::StrCat(
           "'", file.name, "' has ", file.bytes, " bytes, which is too many"));
@@ -262,25 +262,25 @@ absl::StatusOr<FileOnTheWay> Puller::Fetch(FetchSession& session,
   ASSIGN_OR_RETURN(bool has_file, HasFile(file));
   if (has_file) return FileOnTheWay{std::move(file), nullptr};
   bool has_said = false;
-  ASSIGN_OR_RETURN(std::unique_ptr<PartFile> part,
-                   PartFile::Open(options_.cache, file.name, [&] {
+  ASSIGN_OR_RETURN(std::unique_ptr<PartialFile> partial,
+                   PartialFile::Open(options_.cache, file.name, [&] {
                      return WaitForOther(file.name, has_said);
                    }));
   // The one that was waited for may have fetched it.
   record_ = ReadRecord(options_.cache, source_.text);
   ASSIGN_OR_RETURN(has_file, HasFile(file));
   if (has_file) {
-    part->Discard();
+    partial->Discard();
     return FileOnTheWay{std::move(file), nullptr};
   }
-  if (part->size() > 0) {
-    hooks_.note(absl::StrCat(file.name, ": going on at ", part->size(),
+  if (partial->size() > 0) {
+    hooks_.note(absl::StrCat(file.name, ": going on at ", partial->size(),
                              " bytes of an earlier run"));
   }
-  RETURN_IF_ERROR(Download(session, file, *part, hooks_));
+  RETURN_IF_ERROR(Download(session, file, *partial, hooks_));
   is_checked_ = is_checked_ && !file.sha256.empty();
-  RETURN_IF_ERROR(CheckDigest(file, *part, hooks_));
-  return FileOnTheWay{std::move(file), std::move(part)};
+  RETURN_IF_ERROR(CheckDigest(file, *partial, hooks_));
+  return FileOnTheWay{std::move(file), std::move(partial)};
 }
 
 absl::Status Puller::CheckHeaders(
@@ -289,12 +289,12 @@ absl::Status Puller::CheckHeaders(
   headers.reserve(files.size());
   for (const FileOnTheWay& one : files) {
     const std::string path =
-        one.part != nullptr ? one.part->path() : PathOf(one.file.name);
+        one.partial != nullptr ? one.partial->path() : PathOf(one.file.name);
     ASSIGN_OR_RETURN(const std::unique_ptr<worker::OpenFile> open,
                      worker::OpenFile::Open(path));
     auto header = planner::ReadGgufHeader(*open);
     if (!header.ok()) {
-      if (one.part != nullptr) one.part->Discard();
+      if (one.partial != nullptr) one.partial->Discard();
       return absl::DataLossError(
           absl::StrCat("'", one.file.name,
                        "' came whole, but is no GGUF file that can be "
@@ -311,13 +311,13 @@ absl::Status Puller::CheckHeaders(
 absl::StatusOr<PullReport> Puller::Commit(std::vector<FileOnTheWay>& files) {
   PullReport report;
   const bool has_any = std::ranges::any_of(
-      files, [](const FileOnTheWay& one) { return one.part != nullptr; });
+      files, [](const FileOnTheWay& one) { return one.partial != nullptr; });
   report.state = has_any ? PullState::kFetched : PullState::kCached;
   report.is_checked = is_checked_;
   // The first one last: it is what makes the model visible.
   for (auto one = files.rbegin(); one != files.rend(); ++one) {
-    if (one->part != nullptr) {
-      RETURN_IF_ERROR(one->part->Commit(options_.overwrites));
+    if (one->partial != nullptr) {
+      RETURN_IF_ERROR(one->partial->Commit(options_.overwrites));
     }
   }
   std::vector<RecordedFile> record;
@@ -329,7 +329,7 @@ absl::StatusOr<PullReport> Puller::Commit(std::vector<FileOnTheWay>& files) {
     report.files.push_back({one.file.name, PathOf(one.file.name),
                             one.file.bytes, one.file.sha256});
   }
-  // Whoever waits for a part sees the record when it gets the lock.
+  // Whoever waits for a partial file sees the record when it gets the lock.
   RETURN_IF_ERROR(WriteRecord(options_.cache, source_.text, record));
   return report;
 }

@@ -11,7 +11,7 @@
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "services/fetch/digest.h"
-#include "services/server/listen_address.h"
+#include "services/server/access/listen_address.h"
 
 namespace plimsoll::fetch {
 namespace {

@@ -10,7 +10,7 @@ namespace plimsoll::fetch {
 
 absl::StatusOr<std::vector<RemoteFile>> FilesOfUrl(const PullSource& source,
                                                    const std::string& name) {
-  const std::string last = source.url.LastPart();
+  const std::string last = source.url.LastSegment();
   if (!name.empty()) return std::vector<RemoteFile>{{name, source.url}};
   if (const absl::Status status = CheckFileName(last); !status.ok()) {
     return absl::InvalidArgumentError(
@@ -24,15 +24,15 @@ absl::StatusOr<std::vector<RemoteFile>> FilesOfUrl(const PullSource& source,
   if (names.empty()) names = {last};
   std::vector<RemoteFile> files;
   files.reserve(names.size());
-  for (const std::string& part : names) {
+  for (const std::string& name : names) {
     Url url = source.url;
     const size_t query = std::min(url.path.find('?'), url.path.size());
     const size_t slash = url.path.rfind('/', query);
     // The first one keeps the letters that the person wrote.
-    if (part != last) {
-      url.path.replace(slash + 1, query - slash - 1, PercentEncode(part));
+    if (name != last) {
+      url.path.replace(slash + 1, query - slash - 1, PercentEncode(name));
     }
-    files.push_back({part, std::move(url)});
+    files.push_back({name, std::move(url)});
   }
   return files;
 }

@@ -24,10 +24,10 @@ absl::Status BadSource(absl::string_view text, absl::string_view why,
       "'", text.substr(0, 100), "': ", why, "; it should be ", form));
 }
 
-// One part of a path: letters, digits, "-._", and no dots alone.
-bool IsPathPart(absl::string_view part) {
-  return !part.empty() && part != "." && part != ".." &&
-         std::ranges::all_of(part, [](char c) {
+// One segment of a path: letters, digits, "-._", and no dots alone.
+bool IsPathSegment(absl::string_view segment) {
+  return !segment.empty() && segment != "." && segment != ".." &&
+         std::ranges::all_of(segment, [](char c) {
            return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
                   c == '-' || c == '.' || c == '_';
          });
@@ -35,7 +35,7 @@ bool IsPathPart(absl::string_view part) {
 
 bool IsPath(absl::string_view path) {
   const std::vector<absl::string_view> parts = absl::StrSplit(path, '/');
-  return std::ranges::all_of(parts, IsPathPart);
+  return std::ranges::all_of(parts, IsPathSegment);
 }
 
 bool IsCommit(absl::string_view text) {
@@ -77,7 +77,8 @@ absl::StatusOr<PullSource> ParseRegistrySource(absl::string_view text) {
     return source;
   }
   source.reference = tag.empty() ? "latest" : std::string(tag.substr(1));
-  if (!IsPathPart(source.reference) || source.reference.size() > kMaxTagBytes) {
+  if (!IsPathSegment(source.reference) ||
+      source.reference.size() > kMaxTagBytes) {
     return BadSource(text, "the tag has other characters", kRegistryForm);
   }
   return source;
@@ -100,13 +101,13 @@ absl::StatusOr<PullSource> ParseHubSource(absl::string_view text) {
       absl::StrSplit(rest, absl::MaxSplits(':', 1));
   if (absl::StrContains(rest, ":")) {
     source.quant = std::string(parts.second);
-    if (!IsPathPart(source.quant)) {
+    if (!IsPathSegment(source.quant)) {
       return BadSource(text, "the quant has other characters", kHubForm);
     }
   }
   const std::vector<std::string> path =
       absl::StrSplit(parts.first, absl::MaxSplits('/', 2));
-  if (path.size() < 2 || !IsPathPart(path[0]) || !IsPathPart(path[1])) {
+  if (path.size() < 2 || !IsPathSegment(path[0]) || !IsPathSegment(path[1])) {
     return BadSource(text, "there is no owner and repository", kHubForm);
   }
   source.repository = absl::StrCat(path[0], "/", path[1]);

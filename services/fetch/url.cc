@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
-#include "services/server/listen_address.h"
+#include "services/server/access/listen_address.h"
 
 namespace plimsoll::fetch {
 namespace {
@@ -134,7 +134,7 @@ std::string Url::Place() const {
   return text.substr(0, text.find('?'));
 }
 
-std::string Url::LastPart() const {
+std::string Url::LastSegment() const {
   const absl::string_view whole = path;
   const absl::string_view plain = whole.substr(0, whole.find('?'));
   return PercentDecode(plain.substr(plain.rfind('/') + 1));

@@ -28,8 +28,8 @@ struct Url {
   std::string Text() const;
   // Text() without the query, which may have secrets.
   std::string Place() const;
-  // The last part of the path, without the query, decoded.
-  std::string LastPart() const;
+  // The last segment of the path, without the query, decoded.
+  std::string LastSegment() const;
 };
 
 // Parses an absolute URL.

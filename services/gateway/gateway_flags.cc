@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
+#include "services/server/access/listen_address.h"
 #include "services/server/flags.h"
-#include "services/server/listen_address.h"
 #include "services/settings/settings_flags.h"
 #include "services/tracing/tracing_flags.h"
 

@@ -21,7 +21,7 @@
 #include "services/host/hang_watch.h"
 #include "services/host/log.h"
 #include "services/host/service_manager.h"
-#include "services/http/front.h"
+#include "services/http/front/front.h"
 #include "services/http/metrics_server.h"
 #include "services/http/response_store.h"
 #include "services/server/call_guard.h"

@@ -18,7 +18,7 @@
 #include "services/generation/call_errors.h"
 #include "services/generation/message_bytes.h"
 #include "services/host/clock.h"
-#include "services/http/dialects/reply_parts.h"
+#include "services/http/dialects/reply_deltas.h"
 #include "services/server/server.h"
 #include "services/tracing/call_trace.h"
 #include "services/tracing/tracer.h"
@@ -84,21 +84,21 @@ class RemoteTextCall::Stream final : public Choice {
   // Goes to a worker. Errors: those of WorkerSet::Enter; kCancelled if nobody
   // reads any more.
   absl::Status Start() ABSL_LOCKS_EXCLUDED(mu_);
-  bool TakePart(Part& part) override ABSL_LOCKS_EXCLUDED(mu_);
+  bool TakeDelta(Delta& delta) override ABSL_LOCKS_EXCLUDED(mu_);
   void Abandon() override ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   class Attempt;
 
   // A message has come. Returns whether the next one is to be read.
-  bool OnMessage(Attempt& attempt, Part& message) ABSL_LOCKS_EXCLUDED(mu_);
+  bool OnMessage(Attempt& attempt, Delta& message) ABSL_LOCKS_EXCLUDED(mu_);
   void OnEnd(Attempt& attempt, const grpc::Status& status)
       ABSL_LOCKS_EXCLUDED(mu_);
   // Drops what has come.
   void Clear() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool HasRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return part_bytes_ < kMaxPendingBytes &&
-           held_.Grow(kReplyPerByte * part_bytes_).ok();
+    return delta_bytes_ < kMaxPendingBytes &&
+           held_.Grow(kReplyPerByte * delta_bytes_).ok();
   }
   // Whether another worker may be asked after this end.
   bool MayRetry(const grpc::Status& status) const
@@ -118,9 +118,9 @@ class RemoteTextCall::Stream final : public Choice {
   bool has_finish_ ABSL_GUARDED_BY(mu_) = false;           // the last one has
   bool is_paused_ ABSL_GUARDED_BY(mu_) = false;            // no message is read
   bool is_abandoned_ ABSL_GUARDED_BY(mu_) = false;
-  Part part_ ABSL_GUARDED_BY(mu_);
-  bool has_part_ ABSL_GUARDED_BY(mu_) = false;
-  int64_t part_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  Delta delta_ ABSL_GUARDED_BY(mu_);
+  bool has_delta_ ABSL_GUARDED_BY(mu_) = false;
+  int64_t delta_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   ByteBudget::Share held_ ABSL_GUARDED_BY(mu_);  // what a stream holds
   ReplyMeter meter_ ABSL_GUARDED_BY(mu_);        // counts a reply that is kept
   // Status of a kept reply that is too long.
@@ -131,7 +131,7 @@ class RemoteTextCall::Stream final : public Choice {
 // whole call alive. gRPC's functions may call back at once, so they are called
 // without a lock.
 class RemoteTextCall::Stream::Attempt final
-    : public grpc::ClientReadReactor<Part>,
+    : public grpc::ClientReadReactor<Delta>,
       public std::enable_shared_from_this<Attempt> {
  public:
   Attempt(Stream& stream, std::unique_ptr<WorkerSet::Place> place)
@@ -182,7 +182,7 @@ class RemoteTextCall::Stream::Attempt final
       break_.Break(context_);
       return RemoveHold();
     }
-    Part message;
+    Delta message;
     message.Swap(&message_);
     if (stream_.OnMessage(*this, message)) StartRead(&message_);
   }
@@ -199,18 +199,18 @@ class RemoteTextCall::Stream::Attempt final
   std::unique_ptr<WorkerSet::Place> place_;
   std::unique_ptr<v1::GenerationService::Stub> stub_;
   grpc::ClientContext context_;
-  Part message_;
+  Delta message_;
   OpenSpan span_;
   CallBreak break_;
   std::shared_ptr<Attempt> self_;  // while gRPC uses it
 };
 
 void RemoteTextCall::Stream::Clear() {
-  part_.Clear();
-  has_part_ = false;
+  delta_.Clear();
+  has_delta_ = false;
   has_begun_ = false;
   has_finish_ = false;
-  part_bytes_ = 0;
+  delta_bytes_ = 0;
   const std::string& peer = call_.request_.peer;
   held_ = {};
   meter_ = {};
@@ -243,13 +243,13 @@ absl::Status RemoteTextCall::Stream::Start() {
   return absl::OkStatus();
 }
 
-bool RemoteTextCall::Stream::TakePart(Part& part) {
+bool RemoteTextCall::Stream::TakeDelta(Delta& delta) {
   std::shared_ptr<Attempt> resumed;
   {
     absl::MutexLock lock(&mu_);
-    if (!std::exchange(has_part_, false)) return false;
-    part = std::exchange(part_, {});
-    part_bytes_ = 0;
+    if (!std::exchange(has_delta_, false)) return false;
+    delta = std::exchange(delta_, {});
+    delta_bytes_ = 0;
     held_.Shrink(0);
     if (std::exchange(is_paused_, false)) resumed = attempt_;
   }
@@ -269,7 +269,7 @@ void RemoteTextCall::Stream::Abandon() {
   if (attempt != nullptr) attempt->Cancel(was_paused);
 }
 
-bool RemoteTextCall::Stream::OnMessage(Attempt& attempt, Part& message) {
+bool RemoteTextCall::Stream::OnMessage(Attempt& attempt, Delta& message) {
   call_.OnPrompt(message.prompt());
   message.clear_prompt();
   if (call_.trace_ != nullptr && message.has_finish()) {
@@ -287,12 +287,12 @@ bool RemoteTextCall::Stream::OnMessage(Attempt& attempt, Part& message) {
     if (!is_abandoned_) {
       has_begun_ = true;
       has_finish_ |= message.has_finish();
-      part_bytes_ += bytes;
+      delta_bytes_ += bytes;
       call_.whole_bytes_ += bytes;
-      AppendMessage(message, part_);
-      has_part_ = true;
+      AppendMessage(message, delta_);
+      has_delta_ = true;
       is_paused_ = call_.job_.is_streamed && !HasRoom();
-      call_.OnPart();
+      call_.OnDelta();
       return !is_paused_;
     }
   }

@@ -21,7 +21,7 @@ absl::string_view WithoutGroup(absl::string_view message) {
   return message;
 }
 
-bool IsNamePart(char c) {
+bool IsNameCharacter(char c) {
   return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' ||
          c == '.' || c == '[' || c == ']';
 }
@@ -31,7 +31,7 @@ std::string FieldOf(absl::string_view message) {
   const size_t end = message.find_first_of(": ");
   if (end == absl::string_view::npos || message[end] != ':') return "";
   const absl::string_view name = message.substr(0, end);
-  if (!std::all_of(name.begin(), name.end(), IsNamePart)) return "";
+  if (!std::all_of(name.begin(), name.end(), IsNameCharacter)) return "";
   return std::string(name);
 }
 

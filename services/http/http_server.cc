@@ -19,7 +19,7 @@
 #include "services/http/http_errors.h"
 #include "services/http/http_tls.h"
 #include "services/http/reply_bytes.h"
-#include "services/server/listen_address.h"
+#include "services/server/access/listen_address.h"
 
 namespace plimsoll::services {
 namespace {

@@ -5,7 +5,7 @@
 #include "base/status_macros.h"
 #include "services/host/log.h"
 #include "services/http/http_errors.h"
-#include "services/server/listen_address.h"
+#include "services/server/access/listen_address.h"
 
 namespace plimsoll::services {
 

@@ -189,7 +189,7 @@ TextCall::Choice& TextCall::ChoiceAt(size_t index) {
   return *choices_[index];
 }
 
-void TextCall::OnPart() {
+void TextCall::OnDelta() {
   if (!job_.is_streamed) return;
   if (!is_streaming_.exchange(true)) reply_->Stream(shared_from_this());
   reply_->Wake();
@@ -221,7 +221,7 @@ void TextCall::Finish() {
   }
   if (is_streaming_) return reply_->Wake();
   if (!error.ok()) return reply_->Send(dialect_.error(error));
-  if (job_.is_streamed) return OnPart();
+  if (job_.is_streamed) return OnDelta();
   SendWhole();
 }
 
@@ -240,8 +240,8 @@ void TextCall::SendWhole() {
 }
 
 HttpResponse TextCall::WholeReply() {
-  std::vector<ReplyFormat::Part> replies(n_replies());
-  for (size_t i = 0; i < replies.size(); ++i) ChoiceAt(i).TakePart(replies[i]);
+  std::vector<ReplyFormat::Delta> replies(n_replies());
+  for (size_t i = 0; i < replies.size(); ++i) ChoiceAt(i).TakeDelta(replies[i]);
   HttpResponse response{.body = format_->Whole(replies)};
   response.held = messages().Enter(request_.peer);
   const absl::Status has_room =
@@ -255,7 +255,7 @@ size_t TextCall::n_replies() const {
 
 EventSource::Events TextCall::Take() {
   Events events;
-  const bool is_done = n_open_ == 0;  // first: the last parts come before it
+  const bool is_done = n_open_ == 0;  // first: the last deltas come before it
   size_t n_choices = 0;
   absl::Status error;
   {
@@ -263,11 +263,11 @@ EventSource::Events TextCall::Take() {
     n_choices = choices_.size();
     error = error_;
   }
-  ReplyFormat::Part part;
+  ReplyFormat::Delta delta;
   for (size_t i = 0; i < n_choices; ++i) {
     if (events.bytes.size() > kEventBytes) return events;
-    if (!ChoiceAt(i).TakePart(part)) continue;
-    format_->AppendPart(static_cast<int>(i), part, events.bytes);
+    if (!ChoiceAt(i).TakeDelta(delta)) continue;
+    format_->AppendDelta(static_cast<int>(i), delta, events.bytes);
   }
   if (std::exchange(is_notice_due_, false) && !has_waited_) {
     dialect_.append_wait(percent_(), events.bytes);

@@ -63,7 +63,7 @@ absl::Status CheckContext(const TextJob& job, const std::string& model,
                           int64_t n_ctx);
 
 // A call has one source, a choice, for each reply that it asks for. A stream's
-// parts wait in its choices until the server takes them, at most
+// deltas wait in its choices until the server takes them, at most
 // kMaxPendingBytes of each, so a client that does not read pauses its own
 // choices and no other; a client that goes away ends them. The choices and the
 // server's reply share the call. A derived class makes the choices: from an
@@ -90,7 +90,7 @@ class TextCall : public EventSource,
   const char* content_type() const override { return dialect_.stream_type; }
 
  protected:
-  using Part = ReplyFormat::Part;
+  using Delta = ReplyFormat::Delta;
 
   // One reply of a call, which owns it. Thread-safe.
   class Choice {
@@ -98,7 +98,7 @@ class TextCall : public EventSource,
     virtual ~Choice() = default;
     // Takes the output since the last call, and makes room for more. Returns
     // false if there is nothing.
-    virtual bool TakePart(Part& part) = 0;
+    virtual bool TakeDelta(Delta& delta) = 0;
     // Says that nobody reads any more.
     virtual void Abandon() = 0;
   };
@@ -133,8 +133,8 @@ class TextCall : public EventSource,
   void Fail(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
   // Makes all choices end, and then the reply, because of `status`.
   void Break(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
-  // Notes that a choice has a part for the stream.
-  void OnPart();
+  // Notes that a choice has a delta for the stream.
+  void OnDelta();
   // Notes that a choice has ended, or that all choices were added.
   void OnChoiceEnd(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
   // Whether all of a reply is in memory until its end.
@@ -153,9 +153,9 @@ class TextCall : public EventSource,
   // Whether the server's thread reads the body.
   const bool is_inline_;
   TextJob job_;
-  std::unique_ptr<ReplyFormat> format_;  // made before the first part comes
+  std::unique_ptr<ReplyFormat> format_;  // made before the first delta comes
   std::atomic<bool> is_failed_ = false;
-  // Bytes, as on the wire of plimsoll.v1, of all parts that came.
+  // Bytes, as on the wire of plimsoll.v1, of all deltas that came.
   std::atomic<int64_t> whole_bytes_ = 0;
 
  private:

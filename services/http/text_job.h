@@ -65,22 +65,23 @@ struct ReplyHead {
   absl::Duration load_time = absl::ZeroDuration();
 };
 
-// Writes a reply in one dialect; the parts of a stream are what it calls
+// Writes a reply in one dialect; the deltas of a stream are what it calls
 // events. Used by one thread at a time.
 class ReplyFormat {
  public:
-  // A reply, or a part of one. The last part has `finish`.
-  using Part = v1::StreamGenerateResponse;
+  // A reply, or what it has more of. The last delta has `finish`.
+  using Delta = v1::StreamGenerateResponse;
 
   virtual ~ReplyFormat() = default;
-  // Appends the events for a part of reply `index` to `events`.
-  virtual void AppendPart(int index, const Part& part, std::string& events) = 0;
+  // Appends the events for a delta of reply `index` to `events`.
+  virtual void AppendDelta(int index, const Delta& delta,
+                           std::string& events) = 0;
   // Appends the events after the ends of all replies.
   virtual void AppendEnd(std::string& events) = 0;
   // Appends the event of an error that ends the stream.
   virtual void AppendError(const absl::Status& status, std::string& events) = 0;
   // Writes all replies, in order.
-  virtual std::string Whole(const std::vector<Part>& replies) = 0;
+  virtual std::string Whole(const std::vector<Delta>& replies) = 0;
 };
 
 }  // namespace plimsoll::services

@@ -78,9 +78,9 @@ void AppendLabels(Scrape::Labels labels, std::string& text) {
   }
 }
 
-// Appends a line of a part of a histogram, whose name ends in `suffix`.
-void AppendPart(absl::string_view name, absl::string_view suffix,
-                const std::string& labels, double value, std::string& lines) {
+// Appends a line of a series of a histogram, whose name ends in `suffix`.
+void AppendSeries(absl::string_view name, absl::string_view suffix,
+                  const std::string& labels, double value, std::string& lines) {
   absl::StrAppend(&lines, name, suffix);
   if (!labels.empty()) absl::StrAppend(&lines, "{", labels, "}");
   lines += ' ';
@@ -121,9 +121,9 @@ void Scrape::Add(const Metric& metric, Labels labels,
   absl::StrAppend(&begin_, metric.name, "_bucket{", labels_,
                   labels_.empty() ? "" : ",", "le=\"");
   AddBuckets(begin_, counts, family);
-  AppendPart(metric.name, "_sum", labels_, counts.sum, family.lines);
-  AppendPart(metric.name, "_count", labels_,
-             static_cast<double>(counts.total()), family.lines);
+  AppendSeries(metric.name, "_sum", labels_, counts.sum, family.lines);
+  AppendSeries(metric.name, "_count", labels_,
+               static_cast<double>(counts.total()), family.lines);
 }
 
 void Scrape::SetBounds(std::span<const double> bounds, Family& family) {

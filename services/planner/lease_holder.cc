@@ -10,7 +10,7 @@
 #include "base/status_macros.h"
 #include "services/host/process_identity.h"
 #include "services/server/access/identity.h"
-#include "services/server/token_list.h"
+#include "services/server/access/token_list.h"
 #include "services/wire/from_proto.h"
 
 namespace plimsoll::services {

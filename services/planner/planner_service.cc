@@ -39,13 +39,13 @@ absl::Status Traced(const CallbackServerContext& context, const char* method,
 // waits for the other.
 class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
  public:
-  PlannerServiceImpl(const PlannerServiceParts& parts,
+  PlannerServiceImpl(const PlannerServiceNeeds& needs,
                      PlacementQueries placement)
-      : planner_(parts.planner),
-        ledger_(parts.ledger),
-        pool_(parts.pool),
+      : planner_(needs.planner),
+        ledger_(needs.ledger),
+        pool_(needs.pool),
         placement_(std::move(placement)),
-        limits_{parts.gate, messages_, parts.reader_timeout} {}
+        limits_{needs.gate, messages_, needs.reader_timeout} {}
 
   ServerUnaryReactor* DescribeModel(
       CallbackServerContext* context, const v1::DescribeModelRequest* request,
@@ -294,16 +294,16 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> NewPlannerService(PlannerServiceParts parts) {
+std::unique_ptr<grpc::Service> NewPlannerService(PlannerServiceNeeds needs) {
   PlacementSources sources{
-      [&planner = parts.planner](const v1::ModelSource& source) {
+      [&planner = needs.planner](const v1::ModelSource& source) {
         return planner.ShapeOf(source);
       },
-      [&ledger = parts.ledger](v1::ListDevicesResponse& devices) {
+      [&ledger = needs.ledger](v1::ListDevicesResponse& devices) {
         return ledger.ListDevices(devices);
       }};
-  PlacementQueries placement(std::move(sources), std::move(parts.catalogue));
-  return std::make_unique<PlannerServiceImpl>(parts, std::move(placement));
+  PlacementQueries placement(std::move(sources), std::move(needs.catalogue));
+  return std::make_unique<PlannerServiceImpl>(needs, std::move(placement));
 }
 
 }  // namespace plimsoll::services

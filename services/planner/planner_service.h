@@ -24,7 +24,7 @@ inline constexpr int64_t kPlannerMessageBytes = 64 << 20;
 
 // What the service works with. All that is a reference must outlive it, and the
 // pool must outlive its server's calls.
-struct PlannerServiceParts {
+struct PlannerServiceNeeds {
   Planner& planner;
   Ledger& ledger;
   CallGate& gate;
@@ -36,7 +36,7 @@ struct PlannerServiceParts {
 };
 
 // Makes the service.
-std::unique_ptr<grpc::Service> NewPlannerService(PlannerServiceParts parts);
+std::unique_ptr<grpc::Service> NewPlannerService(PlannerServiceNeeds needs);
 
 }  // namespace plimsoll::services
 

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "services/host/log.h"
-#include "services/server/roles.h"
+#include "services/server/access/roles.h"
 
 namespace plimsoll::services {
 

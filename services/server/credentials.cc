@@ -18,10 +18,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "base/status_macros.h"
-#include "services/server/listen_address.h"
+#include "services/server/access/keep_grpc.h"
+#include "services/server/access/listen_address.h"
+#include "services/server/access/token_list.h"
 #include "services/server/request_id.h"
 #include "services/server/small_file.h"
-#include "services/server/token_list.h"
 
 namespace plimsoll::services {
 namespace {
@@ -283,13 +284,6 @@ class TokenSender final : public grpc::MetadataCredentialsPlugin {
 };
 
 }  // namespace
-
-void KeepGrpc() {
-  [[maybe_unused]] static const bool is_kept = [] {
-    grpc_init();
-    return true;
-  }();
-}
 
 std::shared_ptr<grpc::ServerCredentials> NewServerCredentials(
     const ServerTls& tls, std::shared_ptr<CallGuard> guard,

@@ -13,16 +13,11 @@
 
 #include "absl/strings/string_view.h"
 #include "services/server/access/identity.h"
+#include "services/server/access/roles.h"
 #include "services/server/call_guard.h"
-#include "services/server/roles.h"
 #include "services/server/tls_files.h"
 
 namespace plimsoll::services {
-
-// Keeps gRPC from shutting down before the process ends. Its shutdown waits for
-// every thread that it started, and also for one that the system refused, so it
-// might never return (timer_manager.cc of gRPC 1.51).
-void KeepGrpc();
 
 // The credentials of a server, which are plain text if `tls` is off. Methods
 // that are not in `served` are refused. `guard` decides about every call of the

@@ -15,7 +15,7 @@
 #include "planner/layout/memory_plan.h"
 #include "services/host/timed_writer.h"
 #include "services/server/access/grants.h"
-#include "services/server/listen_address.h"
+#include "services/server/access/listen_address.h"
 
 namespace plimsoll::services {
 namespace {

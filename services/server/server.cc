@@ -19,13 +19,13 @@
 #include "services/host/check_threads.h"
 #include "services/server/access/grants.h"
 #include "services/server/access/keepalive.h"
-#include "services/server/access/listener.h"
+#include "services/server/access/listen_address.h"
+#include "services/server/access/roles.h"
 #include "services/server/access/tcp_socket.h"
 #include "services/server/call_guard.h"
 #include "services/server/executor_threads.h"
-#include "services/server/listen_address.h"
+#include "services/server/listener.h"
 #include "services/server/reflection.h"
-#include "services/server/roles.h"
 #include "services/server/token_file.h"
 
 namespace plimsoll::services {

@@ -12,7 +12,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "services/server/listen_address.h"
+#include "services/server/access/listen_address.h"
 #include "services/server/small_file.h"
 
 namespace plimsoll::services {

@@ -15,7 +15,7 @@
 #include "absl/time/time.h"
 #include "services/host/file_watch.h"
 #include "services/server/access/identity.h"
-#include "services/server/token_list.h"
+#include "services/server/access/token_list.h"
 
 namespace plimsoll::services {
 

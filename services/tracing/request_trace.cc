@@ -64,9 +64,9 @@ void RequestTrace::AddReply(const worker::FinishInfo& info,
     const auto clamped = [begin = span_.begin()](absl::Time time) {
       return std::max(begin, time);
     };
-    span_.AddPart("queue", clamped(started - info.queued), clamped(started));
-    span_.AddPart("prefill", clamped(started), clamped(first));
-    span_.AddPart("decode", clamped(first), clamped(end));
+    span_.AddChild("queue", clamped(started - info.queued), clamped(started));
+    span_.AddChild("prefill", clamped(started), clamped(first));
+    span_.AddChild("decode", clamped(first), clamped(end));
   }
   Count({info.n_prompt, info.n_cached, info.n_generated, ReasonOf(info)});
 }

@@ -41,30 +41,30 @@ bool ReadId(absl::string_view digits, std::span<uint8_t> bytes) {
                      [](uint8_t byte) { return byte != 0; });
 }
 
-bool IsGoodKeyPart(absl::string_view part, size_t max_bytes) {
-  return !part.empty() && part.size() <= max_bytes &&
-         std::all_of(part.begin(), part.end(), IsKeyCharacter);
+bool IsGoodKey(absl::string_view key, size_t max_bytes) {
+  return !key.empty() && key.size() <= max_bytes &&
+         std::all_of(key.begin(), key.end(), IsKeyCharacter);
 }
 
-bool BeginsWithLower(absl::string_view part) {
-  return !part.empty() && IsLower(part.front());
+bool BeginsWithLower(absl::string_view key) {
+  return !key.empty() && IsLower(key.front());
 }
 
-bool BeginsWithDigit(absl::string_view part) {
-  return !part.empty() &&
-         absl::ascii_isdigit(static_cast<unsigned char>(part.front()));
+bool BeginsWithDigit(absl::string_view key) {
+  return !key.empty() &&
+         absl::ascii_isdigit(static_cast<unsigned char>(key.front()));
 }
 
 bool IsGoodKey(absl::string_view key) {
   const size_t at = key.find('@');
   if (at == key.npos) {
-    return BeginsWithLower(key) && IsGoodKeyPart(key, kMaxKeyBytes);
+    return BeginsWithLower(key) && IsGoodKey(key, kMaxKeyBytes);
   }
   const absl::string_view tenant = key.substr(0, at);
   const absl::string_view system = key.substr(at + 1);
   return (BeginsWithLower(tenant) || BeginsWithDigit(tenant)) &&
-         IsGoodKeyPart(tenant, kMaxTenantBytes) && BeginsWithLower(system) &&
-         IsGoodKeyPart(system, kMaxSystemBytes);
+         IsGoodKey(tenant, kMaxTenantBytes) && BeginsWithLower(system) &&
+         IsGoodKey(system, kMaxSystemBytes);
 }
 
 bool IsGoodValue(absl::string_view value) {

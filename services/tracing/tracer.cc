@@ -106,8 +106,8 @@ void OpenSpan::Set(const std::string& key, SpanValue value) {
   if (is_recorded()) span_->attributes.emplace_back(key, std::move(value));
 }
 
-void OpenSpan::AddPart(const std::string& name, absl::Time begin,
-                       absl::Time end) {
+void OpenSpan::AddChild(const std::string& name, absl::Time begin,
+                        absl::Time end) {
   Tracer* const tracer = Tracer::Active();
   if (!is_recorded() || tracer == nullptr) return;
   tracer->Record({.context = tracer->NewContext(context_),

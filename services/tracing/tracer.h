@@ -86,7 +86,7 @@ class OpenSpan {
   void SetName(std::string name);
   void Set(const std::string& key, SpanValue value);
   // A part of this span that has ended.
-  void AddPart(const std::string& name, absl::Time begin, absl::Time end);
+  void AddChild(const std::string& name, absl::Time begin, absl::Time end);
   // Hands the span over; later calls do nothing.
   void End(absl::StatusCode code);
 

@@ -77,7 +77,7 @@ absl::StatusOr<EncodedChat> EncodeTemplatePrompt(
 
 v1::ToolCall ToProto(const worker::ReadToolCall& read);
 
-// Adds the new part of a call to `deltas`, in which consecutive pieces of the
+// Adds the new piece of a call to `deltas`, in which consecutive pieces of the
 // same call are joined.
 void AddDelta(const worker::CallDelta& delta,
               google::protobuf::RepeatedPtrField<v1::ToolCallDelta>& deltas);
@@ -100,9 +100,9 @@ class ReplyTools {
       message.mutable_text()->append(output.text);
       return;
     }
-    worker::ReplyPart part;
-    splitter_->Push(output.text, part);
-    AddPart(part, message);
+    worker::ReplyDelta delta;
+    splitter_->Push(output.text, delta);
+    AddReply(delta, message);
   }
 
   // Adds what was held back and the call that the end of the reply cut off.
@@ -110,9 +110,9 @@ class ReplyTools {
   template <typename Message>
   v1::FinishReason End(const worker::FinishInfo& info, Message& message) {
     if (splitter_) {
-      worker::ReplyPart part;
-      splitter_->Finish(part);
-      AddPart(part, message);
+      worker::ReplyDelta delta;
+      splitter_->Finish(delta);
+      AddReply(delta, message);
     }
     return Reason(info);
   }
@@ -127,17 +127,17 @@ class ReplyTools {
  private:
   void CountReasoning(const worker::StepOutput& output);
   template <typename Message>
-  void AddPart(const worker::ReplyPart& part, Message& message) {
-    message.mutable_text()->append(part.text);
+  void AddReply(const worker::ReplyDelta& delta, Message& message) {
+    message.mutable_text()->append(delta.text);
     if constexpr (requires { message.mutable_reasoning(); }) {
-      message.mutable_reasoning()->append(part.reasoning);
+      message.mutable_reasoning()->append(delta.reasoning);
     }
     if constexpr (requires { message.mutable_tool_call_deltas(); }) {
-      for (const worker::CallDelta& delta : part.deltas) {
-        AddDelta(delta, *message.mutable_tool_call_deltas());
+      for (const worker::CallDelta& piece : delta.deltas) {
+        AddDelta(piece, *message.mutable_tool_call_deltas());
       }
     }
-    for (const worker::ReadToolCall& read : part.calls) {
+    for (const worker::ReadToolCall& read : delta.calls) {
       has_call_ |= read.call.ok();
       if constexpr (requires { message.add_tool_calls(); }) {
         *message.add_tool_calls() = ToProto(read);

@@ -8,7 +8,7 @@
 
 #include "base/status_macros.h"
 #include "worker/text/jinja/json_value.h"
-#include "worker/text/jinja/template.h"
+#include "worker/text/jinja/syntax/template.h"
 #include "worker/text/utf8.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -18,7 +18,7 @@
 #include "kernels/cpu/target.h"
 #include "kernels/cpu/thread_pool.h"
 #ifdef PLIMSOLL_TEST_CUDA_EMULATION
-#include "kernels/cuda/emulation/backend.h"
+#include "kernels/cuda/emulated_backend.h"
 #endif
 #include "kernels/quant/dequantize.h"
 #include "kernels/quant/float16.h"
@@ -139,8 +139,8 @@ inline CudaOptions OptionsOf(const std::string& name) {
     options.tensor_attention = CudaOptions::TensorAttention::kAll;
     options.wgmma_attention =
         name == kCudaEmulatedGroupName || name == kCudaGroupName;
-    // More parts than some rows have tiles, and one.
-    options.prompt_attention_parts = options.wgmma_attention ? 1 : 3;
+    // More slices than some rows have tiles, and one.
+    options.prompt_attention_slices = options.wgmma_attention ? 1 : 3;
   }
   const bool is_half = name == kCudaEmulatedHalfName || name == kCudaHalfName;
   const bool is_wgmma =
@@ -149,7 +149,7 @@ inline CudaOptions OptionsOf(const std::string& name) {
   options.half_product_rows = is_half || is_wgmma ? 2 : kNever;
   options.wgmma_rows = is_wgmma ? 2 : kNever;
   // Few rows have blocks that add up each other's sums.
-  options.few_row_parts = is_wgmma ? 3 : 0;
+  options.few_row_slices = is_wgmma ? 3 : 0;
   options.prompt_product_rows = 20;
   options.streams_weights =
       name != kCudaEmulatedExactName && name != kCudaExactName;

@@ -4,8 +4,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/cuda/emulation/backend.h"
-#include "kernels/cuda/emulation/kernel_graph.h"
+#include "kernels/cuda/emulated_backend.h"
 #include "kernels/cuda/launch_queue.h"
 #include "kernels/cuda/numeric.cuh"
 

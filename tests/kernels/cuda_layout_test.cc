@@ -6,8 +6,8 @@
 
 #include "kernels/cuda/attention/attention_plan.h"
 #include "kernels/cuda/mat_mul/few_split.h"
-#include "kernels/cuda/mat_mul/weight_layout.h"
 #include "kernels/cuda/mat_mul/wgmma_layout.h"
+#include "kernels/cuda/weight_layout.h"
 #include "tests/kernels/backend_fixture.h"
 
 namespace plimsoll::kernels {
@@ -29,7 +29,7 @@ TEST(WeightLayoutTest, ATiledMatrixTakesTheFilesBytes) {
 }
 
 // Every quad's columns are somebody's, and a block's memory is enough.
-TEST(FewSplitTest, PartsAndBlocksCoverEverything) {
+TEST(FewSplitTest, SlicesAndBlocksCoverEverything) {
   for (const DType dtype : WeightTypes()) {
     if (!IsTiled(dtype)) continue;
     for (const int64_t rows : {32, 64}) {
@@ -44,14 +44,14 @@ TEST(FewSplitTest, PartsAndBlocksCoverEverything) {
                             .col_tiles = cols / kTileCols,
                             .n_multiprocessors = n_multiprocessors},
                            {.wanted = wanted});
-              ASSERT_GT(split.n_parts, 0) << DTypeName(dtype) << ' ' << cols;
-              EXPECT_EQ(split.units.First(split.n_parts) * UnitTiles(dtype) *
+              ASSERT_GT(split.n_slices, 0) << DTypeName(dtype) << ' ' << cols;
+              EXPECT_EQ(split.units.First(split.n_slices) * UnitTiles(dtype) *
                             kTileCols,
                         cols);
               int64_t most_units = 0;
-              for (int part = 0; part < split.n_parts; ++part) {
+              for (int slice = 0; slice < split.n_slices; ++slice) {
                 const int64_t n =
-                    split.units.First(part + 1) - split.units.First(part);
+                    split.units.First(slice + 1) - split.units.First(slice);
                 EXPECT_GT(n, 0);
                 most_units = std::max(most_units, n);
               }
@@ -77,7 +77,7 @@ TEST(FewSplitTest, PartsAndBlocksCoverEverything) {
 
 // A block has little more than its share, and all blocks run at once. Short
 // rows are not cut.
-TEST(FewSplitTest, ChoosesPartsThatFillTheDevice) {
+TEST(FewSplitTest, ChoosesSlicesThatFillTheDevice) {
   // Gate and up, down, and attention's output of a 12B model on 132
   // multiprocessors.
   for (const auto& [outputs, cols] :
@@ -89,7 +89,7 @@ TEST(FewSplitTest, ChoosesPartsThatFillTheDevice) {
                                      .col_tiles = cols / kTileCols,
                                      .n_multiprocessors = 132},
                                     {});
-    EXPECT_LE(split.n_parts * split.n_blocks, 132);
+    EXPECT_LE(split.n_slices * split.n_blocks, 132);
     const int64_t stages = split.units.Most();
     const int64_t quads = split.quads.Most();
     EXPECT_LT(static_cast<double>(quads * stages * 132),
@@ -101,7 +101,7 @@ TEST(FewSplitTest, ChoosesPartsThatFillTheDevice) {
                       .col_tiles = 16,
                       .n_multiprocessors = 132},
                      {})
-                .n_parts,
+                .n_slices,
             1);
 }
 

@@ -87,7 +87,7 @@ class PrepareHeadsTest : public BackendTest {
           .n_places = given.n_places};
     };
     Heads expected = heads;
-    RunParts(args_for(expected));
+    RunSeparately(args_for(expected));
     ASSERT_TRUE(backend().PrepareHeads(args_for(heads)).ok());
     if (given.n_rows == 0) return;
     EXPECT_EQ(Bits(heads.q), Bits(expected.q));
@@ -128,7 +128,7 @@ class PrepareHeadsTest : public BackendTest {
     return offsets;
   }
 
-  void RunParts(const PrepareHeadsArgs& args) {
+  void RunSeparately(const PrepareHeadsArgs& args) {
     const auto norm = [&](float* x, const float* weight, int64_t n_heads) {
       ASSERT_TRUE(backend()
                       .RmsNorm({x, weight, x, args.n_rows * n_heads,

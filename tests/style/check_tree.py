@@ -51,8 +51,12 @@ ROOMS = {
 }
 
 # The folders of each room, and what each may include of the same room. A folder
-# that is a part of another one (kernels/cpu/attention) is not named here: it has
-# that one's rights. A folder may always include itself.
+# below another one (kernels/cpu/attention) is not named here: it has that one's
+# rights, and the two may include each other one way only (check_circles). Which
+# way is theirs: either the upper folder has what the lower ones share, and one
+# of these knows the others (worker/graph, where decoder/ does), or the lower ones
+# are a base of the upper one (services/server/access). A folder may always
+# include itself.
 FOLDERS = {
     "base": (),
     "base/sync": (),
@@ -241,6 +245,7 @@ THREAD_FILES = {
 # Which tests cover the product files that have none of their own.
 COVERED_BY = "tests/style/covered_by.txt"
 NO_TEST = re.compile(r"none: \w.{20,}")
+MACRO = re.compile(r"^[ \t]*#[ \t]*define \w+\(.*\\$", re.MULTILINE)
 PRODUCT = ("base/", "planner/", "kernels/", "worker/", "services/")
 
 
@@ -381,6 +386,53 @@ def check_folders(paths):
             yield folder, "a folder that FOLDERS does not name"
 
 
+def includes(path, text):
+    """Yields (line number, header) for each header of ours that a file includes."""
+    for number, line in enumerate(text.splitlines(), 1):
+        include = INCLUDE.match(line)
+        if include and include[2].startswith(PRODUCT):
+            yield number, include[2]
+
+
+def shortest_circle(arrows, start):
+    """The folders of a shortest way from `start` to itself; [] if there is none."""
+    ways = collections.deque([[start]])
+    seen = set()
+    while ways:
+        way = ways.popleft()
+        for folder in sorted(arrows.get(way[-1], ())):
+            if folder == start:
+                return [*way, start]
+            if folder not in seen:
+                seen.add(folder)
+                ways.append([*way, folder])
+    return []
+
+
+def check_circles(files):
+    """Yields (place, what is wrong) for circles among all product folders.
+
+    `files` are paths and texts. A folder's arrows are those of all of its files,
+    sources and headers alike: a source that includes what includes its folder is
+    a circle too, and hides which of the two is to be read first.
+    """
+    arrows = collections.defaultdict(dict)  # folder -> folder -> a place
+    for path, text in files:
+        folder = str(pathlib.PurePosixPath(path).parent)
+        for number, header in includes(path, text):
+            other = str(pathlib.PurePosixPath(header).parent)
+            if other != folder:
+                arrows[folder].setdefault(other, f"{path}:{number}")
+    found = set()
+    for start in sorted(arrows):
+        circle = shortest_circle(arrows, start)
+        if circle and frozenset(circle) not in found:
+            found.add(frozenset(circle))
+            places = [arrows[a][b] for a, b in zip(circle, circle[1:])]
+            yield places[0], (f"a circle: {' -> '.join(circle)}, by "
+                              f"{', '.join(places)}")
+
+
 def check_tour(text):
     """Yields the folders that docs/tour.md, whose `text` is given, leaves out."""
     for folder in FOLDERS:
@@ -400,15 +452,33 @@ def read_covered(text):
             test = line
 
 
-def check_tests(paths, text):
+def code_headers(files):
+    """Yields the headers with code and without a source of their name.
+
+    `files` are paths and texts. Types, constants, interfaces, and functions of one
+    line are no code; longer functions and macros are.
+    """
+    tree = set(path for path, _ in files)
+    for path, text in files:
+        if (path.endswith((".h", ".cuh"))
+                and not {f"{path[:path.rindex('.')]}{end}"
+                         for end in (".cc", ".cu")} & tree
+                and (MACRO.search(text)
+                     or any(lines > 1 for _, lines in functions(text)))):
+            yield path
+
+
+def check_tests(paths, headers, text):
     """Yields (place, what is wrong) with the tests of the product files.
 
-    `paths` are the files of the tree, `text` is the table covered_by.txt.
+    `paths` are the files of the tree, `headers` those of code_headers, `text` is
+    the table covered_by.txt.
     """
     tree = set(paths)
     uncovered = {}  # product file -> the test of its name, which is not there
     for path in paths:
-        if path.startswith(PRODUCT) and path.endswith((".cc", ".cu")):
+        if path in headers or (path.startswith(PRODUCT)
+                               and path.endswith((".cc", ".cu"))):
             test = f"tests/{path[:path.rindex('.')]}_test.cc"
             if test not in tree:
                 uncovered[path] = test
@@ -435,10 +505,15 @@ def main():
     paths = sorted(filter(None, listed))
     found = 0
     checked = 0
+    product = {path: (root / path).read_text() for path in paths
+               if path.startswith(PRODUCT) and path.endswith(CPP)
+               and (root / path).is_file()}
+    headers = set(code_headers(product.items()))
     tour = (root / "docs/tour.md").read_text()
     covered = (root / COVERED_BY).read_text()
     for where, finding in (*check_folders(paths), *check_tour(tour),
-                           *check_tests(paths, covered)):
+                           *check_circles(product.items()),
+                           *check_tests(paths, headers, covered)):
         print(f"{where}: {finding}")
         found += 1
     for path in paths:

@@ -116,6 +116,29 @@ class CheckTreeTest(unittest.TestCase):
             for folder in free:
                 del left[folder]
 
+    def test_no_folders_include_each_other(self):
+        def found(*files):
+            tree = [(path, f'// P.\n#include "{header}"\n')
+                    for path, header in files]
+            return [finding for _, finding in check_tree.check_circles(tree)]
+        down = ("kernels/cpu/a.cc", "kernels/cpu/attention/a.h")
+        up = ("kernels/cpu/attention/b-inl.h", "kernels/cpu/b-inl.h")
+        self.assertEqual(found(down), [])
+        self.assertEqual(found(up), [])
+        self.assertEqual(len(found(down, up)), 1)
+        self.assertIn("kernels/cpu -> kernels/cpu/attention -> kernels/cpu",
+                      found(down, up)[0])
+        beside = (("worker/graph/a/a.cc", "worker/graph/b/b.h"),
+                  ("worker/graph/b/b.h", "worker/graph/c/c.h"))
+        self.assertEqual(found(*beside), [])
+        circle = found(*beside, ("worker/graph/c/c.h", "worker/graph/a/a.h"))
+        self.assertEqual(len(circle), 1)
+        self.assertIn("worker/graph/b/b.h:2", circle[0])
+        # A file's own folder, tests and other libraries are no arrows.
+        self.assertEqual(found(("base/a.cc", "base/a.h"), ("base/a.cc", "tests/a.h"),
+                               ("tests/a.h", "base/a.h"), ("base/a.cc", "absl/a.h")),
+                         [])
+
     def test_a_folder_has_a_bounded_number_of_files_and_a_name(self):
         most = [f"planner/gguf/f{i}.cc" for i in range(check_tree.MAX_FILES)]
         self.assertEqual(list(check_tree.check_folders(most)), [])
@@ -131,9 +154,9 @@ class CheckTreeTest(unittest.TestCase):
             lines.replace("planner/gguf/", "planner/gone/")))), 1)
 
     def test_every_product_file_has_a_test_or_a_true_line(self):
-        def found(paths, table):
-            return [finding for _, finding in check_tree.check_tests(paths,
-                                                                     table)]
+        def found(paths, table, headers=()):
+            return [finding for _, finding in
+                    check_tree.check_tests(paths, headers, table)]
         tree = ["base/a.cc", "kernels/b.cu", "tests/base/a_test.cc",
                 "tests/kernels/ops_test.cc"]
         table = "# Why.\n\ntests/kernels/ops_test.cc\n  kernels/b.cu\n"
@@ -149,6 +172,30 @@ class CheckTreeTest(unittest.TestCase):
         reason = "none: it needs a device that no test has\n  kernels/b.cu\n"
         self.assertEqual(found(tree, reason), [])
         self.assertIn("no test", found(tree, "none: why\n  kernels/b.cu\n")[0])
+        tree.append("kernels/c.h")
+        self.assertEqual(found(tree, table), [])
+        self.assertIn("neither", found(tree, table, ["kernels/c.h"])[0])
+        self.assertEqual(found(tree, f"{table}  kernels/c.h\n", ["kernels/c.h"]), [])
+        tree.append("tests/kernels/c_test.cc")
+        self.assertEqual(found(tree, table, ["kernels/c.h"]), [])
+
+    def test_a_header_with_code_is_a_product_file(self):
+        def found(text, *others):
+            files = [("base/a.h", f"// P.\n{text}\n"), *((o, "") for o in others)]
+            return list(check_tree.code_headers(files))
+        function = "inline int F() {\n  return 1;\n}"
+        self.assertEqual(found(function), ["base/a.h"])
+        self.assertEqual(found(function, "base/a.cc"), [])
+        self.assertEqual(found(function, "base/a.cu"), [])
+        for code in ("template <class T>\nT F(T t) {\n  return t;\n}",
+                     "class A {\n  int F() const {\n    return 1;\n  }\n};",
+                     "#define A(x) \\\n  do {           \\\n  } while (0)"):
+            self.assertEqual(found(code), ["base/a.h"], code)
+        for other in ("struct A {\n  int i = 0;\n};", "constexpr int kA[] = {\n  1};",
+                      "class A {\n  virtual ~A() = default;\n  virtual int F() = 0;\n};",
+                      "struct A {\n  bool F() const { return true; }\n};",
+                      "int F();", "#define A(x) (x)"):
+            self.assertEqual(found(other), [], other)
 
     def test_nothing_but_tests_includes_tests(self):
         self.assert_bad("services/a.cc", '#include "tests/a.h"', "only for")

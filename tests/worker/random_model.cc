@@ -494,16 +494,16 @@ Bytes RandomModelBytes(const RandomModel& model, const Spoil& spoil) {
   return FileBytes(model, Metadata(model), Tensors(model), spoil);
 }
 
-std::vector<Bytes> RandomModelParts(const RandomModel& model, int n_parts) {
+std::vector<Bytes> RandomModelShards(const RandomModel& model, int n_shards) {
   const std::vector<Tensor> all = Tensors(model);
   std::vector<Bytes> parts;
-  for (int i = 0; i < n_parts; ++i) {
+  for (int i = 0; i < n_shards; ++i) {
     Writer metadata = i == 0 ? Metadata(model) : Writer();
     metadata.U32("split.no", static_cast<uint32_t>(i));
-    metadata.U32("split.count", static_cast<uint32_t>(n_parts));
+    metadata.U32("split.count", static_cast<uint32_t>(n_shards));
     metadata.U32("split.tensors.count", static_cast<uint32_t>(all.size()));
     const auto begin = [&](int part) {
-      return all.begin() + std::ssize(all) * part / n_parts;
+      return all.begin() + std::ssize(all) * part / n_shards;
     };
     parts.push_back(
         FileBytes(model, std::move(metadata), {begin(i), begin(i + 1)}, {}));

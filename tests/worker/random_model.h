@@ -99,8 +99,8 @@ std::vector<std::byte> RandomModelBytes(const RandomModel& model,
                                         const Spoil& spoil = nullptr);
 
 // Returns the model in several files, which are named as split_files.h says.
-std::vector<std::vector<std::byte>> RandomModelParts(const RandomModel& model,
-                                                     int n_parts);
+std::vector<std::vector<std::byte>> RandomModelShards(const RandomModel& model,
+                                                      int n_shards);
 
 // The hash that random_models.json records of a file.
 uint64_t Fnv1a(const void* data, size_t n);

@@ -14,7 +14,7 @@
 #include "worker/engine/engine_resources.h"
 #include "worker/engine/sequence.h"
 #include "worker/engine/step_counters.h"
-#include "worker/graph/stage.h"
+#include "worker/graph/decoder/stage.h"
 #include "worker/scheduling/scheduler.h"
 
 namespace plimsoll::worker {

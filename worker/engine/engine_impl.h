@@ -21,7 +21,7 @@
 #include "base/sync/progress_mark.h"
 #include "base/sync/steady_mutex.h"
 #include "worker/engine/contexts.h"
-#include "worker/engine/drafts/drafts.h"
+#include "worker/engine/drafts.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/engine_resources.h"
 #include "worker/engine/mask_maker.h"

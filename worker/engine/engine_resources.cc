@@ -33,7 +33,7 @@ MemoryReport EngineResources::Memory() const {
 
 MemoryReport EngineResources::MemoryOf(size_t part) const {
   const Stage& stage = stages[part];
-  const HostPart* const host = stage.host.get();
+  const HostStage* const host = stage.host.get();
   return {.planned_bytes = PlannedBytes(*stage.plan, *stage.backend),
           .allocated_bytes = stage.arena.bytes(),
           .device_allocations_after_load =

@@ -16,9 +16,9 @@
 #include "worker/cache/parked_contexts.h"
 #include "worker/device/model_mapping.h"
 #include "worker/engine/engine_reports.h"
+#include "worker/graph/decoder/stage.h"
 #include "worker/graph/engine_part.h"
 #include "worker/graph/model.h"
-#include "worker/graph/stage.h"
 #include "worker/text/tokenizer/tokenizer.h"
 
 namespace plimsoll::worker {

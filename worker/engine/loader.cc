@@ -11,10 +11,11 @@
 #include "worker/device/arena.h"
 #include "worker/device/compute_device.h"
 #include "worker/device/host_resources.h"
-#include "worker/engine/suppressed_tokens.h"
 #include "worker/engine/warm_up.h"
+#include "worker/graph/decoder/build_model.h"
 #include "worker/graph/model_pipeline.h"
 #include "worker/graph/step_pieces.h"
+#include "worker/sampling/suppressed_tokens.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -123,7 +124,7 @@ absl::Status EngineLoader::AllocateArenas() {
                      Arena::Allocate(plan, *stage.backend, fence_all));
     done += plan.arena_bytes;
     if (stage.host != nullptr) {
-      HostPart& host = *stage.host;
+      HostStage& host = *stage.host;
       ASSIGN_OR_RETURN(host.arena,
                        Arena::Allocate(host.plan, *host.backend, fence_all));
       done += host.plan.arena_bytes;
@@ -182,7 +183,7 @@ absl::Status EngineLoader::AllocateParked() {
 void EngineLoader::FillHostInputs() {
   for (Stage& stage : loaded_.stages) {
     if (stage.host == nullptr) continue;
-    HostPart& host = *stage.host;
+    HostStage& host = *stage.host;
     host.inputs = {.shape = &stage.shape,
                    .plan = &host.plan,
                    .arena = &host.arena,
@@ -219,7 +220,7 @@ absl::Status EngineLoader::BuildGraph() {
 }
 
 absl::Status EngineLoader::BuildMtp(Stage& stage) {
-  MtpPart& mtp = *stage.mtp;
+  MtpStage& mtp = *stage.mtp;
   mtp.trunk = InputsOf(stage);
   mtp.inputs = {.shape = &mtp.shape,
                 .plan = &mtp.plan,

@@ -12,9 +12,9 @@
 #include "worker/device/model_file.h"
 #include "worker/engine/engine_options.h"
 #include "worker/engine/engine_resources.h"
+#include "worker/graph/decoder/stage.h"
 #include "worker/graph/engine_part.h"
 #include "worker/graph/model.h"
-#include "worker/graph/stage.h"
 
 namespace plimsoll::worker {
 

@@ -8,7 +8,7 @@
 
 #include "absl/time/time.h"
 #include "worker/engine/contexts.h"
-#include "worker/engine/drafts/drafts.h"
+#include "worker/engine/drafts.h"
 #include "worker/engine/engine_options.h"
 #include "worker/engine/engine_resources.h"
 #include "worker/engine/scheduled_step.h"

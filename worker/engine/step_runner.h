@@ -11,7 +11,7 @@
 #include "base/sync/progress_mark.h"
 #include "worker/cache/kv_cache.h"
 #include "worker/engine/contexts.h"
-#include "worker/engine/drafts/drafts.h"
+#include "worker/engine/drafts.h"
 #include "worker/engine/engine_resources.h"
 #include "worker/engine/scheduled_step.h"
 #include "worker/engine/sequence.h"

@@ -11,8 +11,8 @@
 #include "planner/layout/memory_plan.h"
 #include "worker/cache/kv_cache.h"
 #include "worker/engine/engine_resources.h"
+#include "worker/graph/decoder/stage.h"
 #include "worker/graph/model.h"
-#include "worker/graph/stage.h"
 
 namespace plimsoll::worker {
 

@@ -7,10 +7,7 @@
 #include "base/status_macros.h"
 #include "base/sync/fault.h"
 #include "kernels/quant/dequantize.h"
-#include "planner/model/architectures.h"
 #include "worker/device/read_ahead.h"
-#include "worker/graph/decoder_graph.h"
-#include "worker/graph/graph_parameters.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -72,13 +69,6 @@ std::vector<ReadAhead::Piece> Pieces(const planner::ModelShape& shape,
     }
   }
   return pieces;
-}
-
-const planner::Architecture& ArchitectureOf(const GraphInputs& inputs) {
-  const planner::Architecture* architecture =
-      planner::FindArchitecture(inputs.shape->architecture);
-  PLIMSOLL_CHECK(architecture != nullptr, "CheckRunnable found it");
-  return *architecture;
 }
 
 // Uploads the reader's next pieces, those of one matrix, to `to`. Calls
@@ -146,14 +136,6 @@ absl::Status LoadWeights(ModelFile& file, const GraphInputs& inputs,
     }
   }
   return file.CheckUnchanged();
-}
-
-absl::StatusOr<std::unique_ptr<Model>> BuildModel(
-    const planner::GgufHeader& header, const GraphInputs& inputs) {
-  const planner::Architecture& architecture = ArchitectureOf(inputs);
-  ASSIGN_OR_RETURN(const GraphParameters parameters,
-                   ReadParameters(architecture, header, inputs));
-  return std::make_unique<DecoderGraph>(architecture, inputs, parameters);
 }
 
 }  // namespace plimsoll::worker

@@ -135,13 +135,6 @@ int64_t BytesToLoad(const planner::ModelShape& shape,
 absl::Status LoadWeights(ModelFile& file, const GraphInputs& inputs,
                          const LoadFence& fence);
 
-// Builds the graph of the file's architecture; its weights may be loaded later.
-// Requires CheckRunnable (runnable.h).
-// Errors: kInvalidArgument naming a hyperparameter that is missing or makes no
-// sense.
-absl::StatusOr<std::unique_ptr<Model>> BuildModel(
-    const planner::GgufHeader& header, const GraphInputs& inputs);
-
 }  // namespace plimsoll::worker
 
 #endif  // PLIMSOLL_WORKER_GRAPH_MODEL_H_

@@ -140,7 +140,7 @@ bool Sampler::IsPlain(const SamplingOptions& options) {
          options.typical_p >= 1.0f && !MayDecide(options);
 }
 
-// The draw of DrawInParts between the least and the most that the whole row's
+// The draw of DrawInSteps between the least and the most that the whole row's
 // mass can be: what is left of both runs out at one token, or it is open which.
 std::optional<int32_t> Sampler::SamplePlain(std::span<const LogitEntry> sorted,
                                             double mass,
@@ -261,7 +261,7 @@ absl::StatusOr<int32_t> Sampler::SampleEntries(const SamplingOptions& options,
   if (!is_finite) return NonFiniteLogits("in a row that is drawn from");
   if (options.temperature > 0.0f && options.top_k == 0 &&
       options.typical_p >= 1.0f) {
-    return DrawInParts(options, index);
+    return DrawInSteps(options, index);
   }
   size_t n = entries_.size();
   if (options.temperature == 0.0f) n = 1;
@@ -274,7 +274,7 @@ absl::StatusOr<int32_t> Sampler::SampleEntries(const SamplingOptions& options,
   return Draw(options, index);
 }
 
-int32_t Sampler::DrawInParts(const SamplingOptions& options, uint64_t index) {
+int32_t Sampler::DrawInSteps(const SamplingOptions& options, uint64_t index) {
   const bool is_cut = MayDecide(options);
   const double inverse =
       is_cut ? 1.0 : 1.0 / static_cast<double>(options.temperature);

@@ -109,7 +109,7 @@ class Sampler {
   int32_t DrawAmong(size_t n, const SamplingOptions& options, uint64_t index);
   // Draws from `entries_` in any order, without top_k and typical_p. Sorts only
   // as many as the draw needs.
-  int32_t DrawInParts(const SamplingOptions& options, uint64_t index);
+  int32_t DrawInSteps(const SamplingOptions& options, uint64_t index);
   // Removes from `entries_` what typical sampling leaves out. Keeps their
   // order.
   void KeepTypical(float typical_p);

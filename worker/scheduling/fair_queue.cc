@@ -10,37 +10,37 @@ namespace {
 
 using Party = FairQueue::Party;
 
-Party* PartOf(Party& party, const std::string& name) {
-  std::unique_ptr<Party>& part = party.parts[name];
-  if (part == nullptr) {
-    part = std::make_unique<Party>();
-    part->parent = &party;
+Party* MemberOf(Party& party, const std::string& name) {
+  std::unique_ptr<Party>& member = party.members[name];
+  if (member == nullptr) {
+    member = std::make_unique<Party>();
+    member->parent = &party;
   }
-  return part.get();
+  return member.get();
 }
 
 // Null if there is none.
-const Party* FindPart(const Party& party, const std::string& name) {
-  const auto found = party.parts.find(name);
-  return found == party.parts.end() ? nullptr : found->second.get();
+const Party* FindMember(const Party& party, const std::string& name) {
+  const auto found = party.members.find(name);
+  return found == party.members.end() ? nullptr : found->second.get();
 }
 
-// The parts with more than `n` requests in the queue, the greediest first.
-std::vector<const Party*> GreedyParts(const Party& party, int64_t n) {
-  std::vector<const Party*> parts;
-  for (const auto& [name, part] : party.parts) {
-    if (part->n_limited > n) parts.push_back(part.get());
+// The members with more than `n` requests in the queue, the greediest first.
+std::vector<const Party*> GreedyMembers(const Party& party, int64_t n) {
+  std::vector<const Party*> members;
+  for (const auto& [name, member] : party.members) {
+    if (member->n_limited > n) members.push_back(member.get());
   }
-  std::stable_sort(parts.begin(), parts.end(),
+  std::stable_sort(members.begin(), members.end(),
                    [](const Party* a, const Party* b) {
                      return a->n_limited > b->n_limited;
                    });
-  return parts;
+  return members;
 }
 
 // The newest request that may give way, of a tenant's lowest priority.
 std::optional<int64_t> NewestOf(const Party& tenant) {
-  for (const auto& [name, priority] : tenant.parts) {
+  for (const auto& [name, priority] : tenant.members) {
     const auto newest =
         std::find_if(priority->items.rbegin(), priority->items.rend(),
                      [](const Party::Item& i) { return i.how == Waits::kNew; });
@@ -51,7 +51,7 @@ std::optional<int64_t> NewestOf(const Party& tenant) {
 
 // The newest such request of the greediest tenant of a peer that has one.
 std::optional<int64_t> NewestOfPeer(const Party& peer) {
-  for (const Party* tenant : GreedyParts(peer, 0)) {
+  for (const Party* tenant : GreedyMembers(peer, 0)) {
     if (const auto newest = NewestOf(*tenant)) return newest;
   }
   return std::nullopt;
@@ -69,11 +69,11 @@ std::pair<const Party*, const Party*> Rivals(const Party& a, const Party& b) {
 }  // namespace
 
 FairQueue::Party* FairQueue::Join(int64_t id, const Claim& claim, State state) {
-  Party* peer = PartOf(all_, claim.peer);
-  Party* tenant = PartOf(*peer, claim.tenant);
+  Party* peer = MemberOf(all_, claim.peer);
+  Party* tenant = MemberOf(*peer, claim.tenant);
   const auto priority =
       static_cast<char>('0' + static_cast<int>(claim.priority));
-  Party* party = PartOf(*tenant, std::string(1, priority));
+  Party* party = MemberOf(*tenant, std::string(1, priority));
   party->cost = Weight(Priority::kHigh) / Weight(claim.priority);
   for (Party* p = party; p != nullptr; p = p->parent) ++p->n_members;
   members_[id] = {party, state};
@@ -104,8 +104,8 @@ void FairQueue::AddWaiting(Party* party, Party::Item item, Place place) {
     if (item.is_limited) ++p->n_limited;
     if (p->n_waiting++ > 0 || p->parent == nullptr) continue;
     Party& all = *p->parent;
-    if (all.n_waiting_parts++ == 0) {
-      for (const auto& [name, part] : all.parts) part->served = 0;
+    if (all.n_waiting_members++ == 0) {
+      for (const auto& [name, member] : all.members) member->served = 0;
       all.level = 0;
     }
     p->served = std::clamp(p->served, all.level, all.level + kMostDebt);
@@ -122,7 +122,7 @@ void FairQueue::RemoveWaiting(Party* party, int64_t id) {
   for (Party* p = party; p != nullptr; p = p->parent) {
     if (is_limited) --p->n_limited;
     if (--p->n_waiting == 0 && p->parent != nullptr) {
-      --p->parent->n_waiting_parts;
+      --p->parent->n_waiting_members;
     }
   }
 }
@@ -133,16 +133,16 @@ void FairQueue::AddRunning(Party* party, int64_t n) {
 
 const FairQueue::Party* FairQueue::Next(const Party& party) {
   const auto key = [](const Party& p) {
-    const bool is_priority = p.parts.empty();
+    const bool is_priority = p.members.empty();
     return std::tuple(is_priority ? 0 : p.n_running, p.served, p.n_running,
                       p.turn);
   };
   const Party* next = &party;
-  while (!next->parts.empty()) {
+  while (!next->members.empty()) {
     const Party* first = nullptr;
-    for (const auto& [name, part] : next->parts) {
-      if (part->n_waiting == 0) continue;
-      if (first == nullptr || key(*part) < key(*first)) first = part.get();
+    for (const auto& [name, member] : next->members) {
+      if (member->n_waiting == 0) continue;
+      if (first == nullptr || key(*member) < key(*first)) first = member.get();
     }
     if (first == nullptr) return nullptr;
     next = first;
@@ -158,7 +158,7 @@ std::optional<int64_t> FairQueue::Peek() const {
 
 void FairQueue::ForNextOfPeers(
     absl::FunctionRef<bool(int64_t id)> visit) const {
-  for (const auto& [name, peer] : all_.parts) {
+  for (const auto& [name, peer] : all_.members) {
     const Party* next = Next(*peer);
     if (next != nullptr && visit(next->items.front().id)) return;
   }
@@ -201,8 +201,8 @@ void FairQueue::Remove(int64_t id) {
   for (Party* p = party; p != nullptr; p = p->parent) --p->n_members;
   while (party->n_members == 0 && party->parent != nullptr) {
     Party* parent = party->parent;
-    std::erase_if(parent->parts, [party](const auto& part) {
-      return part.second.get() == party;
+    std::erase_if(parent->members, [party](const auto& member) {
+      return member.second.get() == party;
     });
     party = parent;
   }
@@ -218,7 +218,7 @@ void FairQueue::Charge(Party* party, int64_t n_tokens) {
 void FairQueue::Charge(Party* party, int64_t n_tokens, Level level) {
   for (Party* p = party; p->parent != nullptr; p = p->parent) {
     Party& all = *p->parent;
-    const int64_t n_others = all.n_waiting_parts - (p->n_waiting > 0 ? 1 : 0);
+    const int64_t n_others = all.n_waiting_members - (p->n_waiting > 0 ? 1 : 0);
     if (n_others == 0) continue;
     p->served += n_tokens * p->cost;
     if (level == Level::kMoves)
@@ -231,10 +231,10 @@ FairQueue::WithoutSlot FairQueue::CountWithoutSlot(const Claim& claim) const {
     return party.n_members - party.n_running;
   };
   WithoutSlot counts;
-  const Party* peer = FindPart(all_, claim.peer);
+  const Party* peer = FindMember(all_, claim.peer);
   if (peer == nullptr) return counts;
   counts.of_peer = count(*peer);
-  const Party* tenant = FindPart(*peer, claim.tenant);
+  const Party* tenant = FindMember(*peer, claim.tenant);
   if (tenant != nullptr) counts.of_tenant = count(*tenant);
   return counts;
 }
@@ -243,14 +243,14 @@ std::optional<int64_t> FairQueue::GivesWay(const Claim& newcomer) const {
   const auto limited = [](const Party* own) {
     return own == nullptr ? 0 : own->n_limited;
   };
-  const Party* own_peer = FindPart(all_, newcomer.peer);
-  for (const Party* peer : GreedyParts(all_, limited(own_peer) + 1)) {
+  const Party* own_peer = FindMember(all_, newcomer.peer);
+  for (const Party* peer : GreedyMembers(all_, limited(own_peer) + 1)) {
     if (const auto newest = NewestOfPeer(*peer)) return newest;
   }
   // Its peer has its share: another tenant of it may have more than its own.
   if (own_peer == nullptr) return std::nullopt;
-  const Party* own = FindPart(*own_peer, newcomer.tenant);
-  for (const Party* tenant : GreedyParts(*own_peer, limited(own) + 1)) {
+  const Party* own = FindMember(*own_peer, newcomer.tenant);
+  for (const Party* tenant : GreedyMembers(*own_peer, limited(own) + 1)) {
     if (const auto newest = NewestOf(*tenant)) return newest;
   }
   return std::nullopt;

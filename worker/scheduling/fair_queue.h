@@ -62,10 +62,10 @@ class FairQueue {
   static constexpr int64_t kMostDebt = 16'384;
 
   // A peer, one of its tenants, or one of that tenant's priorities. Numbers of
-  // a party include those of its parts.
+  // a party include those of its members.
   struct Party {
     Party* parent = nullptr;
-    std::map<std::string, std::unique_ptr<Party>> parts = {};
+    std::map<std::string, std::unique_ptr<Party>> members = {};
     struct Item {
       int64_t id;
       Waits how;
@@ -77,9 +77,9 @@ class FairQueue {
     int64_t n_waiting = 0;
     int64_t n_limited = 0;  // waiting requests that the limit counts
     int64_t n_running = 0;
-    int64_t n_waiting_parts = 0;
+    int64_t n_waiting_members = 0;
     int64_t served = 0;            // tokens, times their cost
-    int64_t level = 0;             // `served` of a part that begins to wait
+    int64_t level = 0;             // `served` of a member that begins to wait
     int64_t turn = 0;              // when it began to wait or was next
     int64_t last_prompt_turn = 0;  // for the scheduler
   };
@@ -142,7 +142,7 @@ class FairQueue {
   void AddWaiting(Party* party, Party::Item item, Place place);
   void RemoveWaiting(Party* party, int64_t id);
   static void AddRunning(Party* party, int64_t n);
-  // Whether a charge also moves the level at which parts begin to wait.
+  // Whether a charge also moves the level at which members begin to wait.
   enum class Level { kStays, kMoves };
   static void Charge(Party* party, int64_t n_tokens, Level level);
   // The priority whose request is next within a party; null if none waits.

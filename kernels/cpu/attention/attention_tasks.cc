@@ -1,5 +1,5 @@
-// Tasks are numbered segment by segment, tile by tile, KV head by KV head, part
-// by part, span by span.
+// Tasks are numbered segment by segment, tile by tile, KV head by KV head, tile
+// of heads by tile of heads, span by span.
 #include "kernels/cpu/attention/attention_tasks.h"
 
 #include <algorithm>
@@ -38,11 +38,11 @@ int64_t KvHeadsOfTask(const AttentionSegment& segment,
   return segment.n_rows == 1 ? split.row_kv_heads : 1;
 }
 
-// Tasks of one tile: KV heads by parts by spans.
+// Tasks of one tile: KV heads by tiles of heads by spans.
 int64_t TileTasks(const AttentionArgs& args, const AttentionSegment& segment,
                   const AttentionSplit& split) {
   const int64_t width = KvHeadsOfTask(segment, split);
-  return (args.n_kv_heads + width - 1) / width * split.n_parts *
+  return (args.n_kv_heads + width - 1) / width * split.n_head_tiles *
          SpansOf(args, segment, split);
 }
 
@@ -62,19 +62,19 @@ bool SpansFit(const AttentionArgs& args, const AttentionSplit& split,
 
 // KV heads of one task of a decoding row, at most.
 int64_t MostRowKvHeads(const AttentionArgs& args, const AttentionSplit& split) {
-  if (split.n_parts > 1) return 1;
+  if (split.n_head_tiles > 1) return 1;
   const int64_t most_queries =
       std::min(kMaxRowQueries, kSumFloats / args.ValueDim());
-  return std::clamp<int64_t>(most_queries / split.part_heads, 1,
+  return std::clamp<int64_t>(most_queries / split.tile_heads, 1,
                              args.n_kv_heads);
 }
 
-void SetPartHeads(const AttentionArgs& args, int64_t part_heads,
+void SetTileHeads(const AttentionArgs& args, int64_t tile_heads,
                   AttentionSplit& split) {
   const int64_t group = args.n_heads / args.n_kv_heads;
-  split.part_heads = part_heads;
-  split.tile_rows = MaxQueries(args.head_dim) / part_heads;
-  split.n_parts = (group + part_heads - 1) / part_heads;
+  split.tile_heads = tile_heads;
+  split.tile_rows = MaxQueries(args.head_dim) / tile_heads;
+  split.n_head_tiles = (group + tile_heads - 1) / tile_heads;
   split.row_kv_heads = 1;
 }
 
@@ -99,9 +99,9 @@ int64_t BusiestThread(const AttentionArgs& args, const AttentionSplit& split,
 void Balance(const AttentionArgs& args, int n_threads, AttentionSplit& split) {
   AttentionSplit best = split;
   int64_t best_busy = BusiestThread(args, split, n_threads);
-  while (split.part_heads > 1 &&
+  while (split.tile_heads > 1 &&
          Tasks(args, split) < kGroupsPerThread * n_threads) {
-    SetPartHeads(args, (split.part_heads + 1) / 2, split);
+    SetTileHeads(args, (split.tile_heads + 1) / 2, split);
     const int64_t busy = BusiestThread(args, split, n_threads);
     if (busy >= best_busy) continue;
     best = split;
@@ -113,12 +113,14 @@ void Balance(const AttentionArgs& args, int n_threads, AttentionSplit& split) {
 // Cuts head groups, so that threads share them better.
 void CutHeads(const AttentionArgs& args, int n_threads, AttentionSplit& split) {
   if (n_threads <= kMaxBalanced) return Balance(args, n_threads, split);
-  const int64_t n_groups = Tasks(args, split) / split.n_parts;
+  const int64_t n_groups = Tasks(args, split) / split.n_head_tiles;
   if (n_groups == 0 || n_groups >= n_threads) return;
   const int64_t group = args.n_heads / args.n_kv_heads;
-  const int64_t parts = (n_threads + n_groups - 1) / n_groups;
-  SetPartHeads(args, std::min(split.part_heads, (group + parts - 1) / parts),
-               split);
+  const int64_t n_head_tiles = (n_threads + n_groups - 1) / n_groups;
+  SetTileHeads(
+      args,
+      std::min(split.tile_heads, (group + n_head_tiles - 1) / n_head_tiles),
+      split);
 }
 
 }  // namespace
@@ -142,12 +144,13 @@ RowBlocks RowBlocksAt(const AttentionArgs& args,
 AttentionSplit SplitAttention(const AttentionArgs& args, int n_threads) {
   const int64_t group = args.n_heads / args.n_kv_heads;
   AttentionSplit split;
-  SetPartHeads(args, std::min(group, MaxQueries(args.head_dim)), split);
+  SetTileHeads(args, std::min(group, MaxQueries(args.head_dim)), split);
   split.row_kv_heads = MostRowKvHeads(args, split);
   split.has_spans = false;
   const auto is_fine_enough = [&] {
-    return n_threads == 1 ||
-           Tasks(args, split) >= kGroupsPerThread * split.n_parts * n_threads;
+    return n_threads == 1 || Tasks(args, split) >= kGroupsPerThread *
+                                                       split.n_head_tiles *
+                                                       n_threads;
   };
   const int64_t n_whole = Tasks(args, split);
   if (!is_fine_enough()) {
@@ -181,15 +184,16 @@ AttentionTask AttentionTaskAt(const AttentionArgs& args,
   const int64_t n_spans = SpansOf(args, *task.segment, split);
   const int64_t width = KvHeadsOfTask(*task.segment, split);
   const int64_t in_tile = index % per_tile;
-  const int64_t part = in_tile / n_spans % split.n_parts;
-  task.kv_head = in_tile / n_spans / split.n_parts * width;
+  const int64_t head_tile = in_tile / n_spans % split.n_head_tiles;
+  task.kv_head = in_tile / n_spans / split.n_head_tiles * width;
   task.n_kv_heads = std::min(width, args.n_kv_heads - task.kv_head);
   task.first_row = index / per_tile * split.tile_rows;
   task.n_rows =
       std::min(split.tile_rows, task.segment->n_rows - task.first_row);
-  task.first_head = task.kv_head * group + part * split.part_heads;
-  task.n_heads = task.n_kv_heads *
-                 std::min(split.part_heads, group - part * split.part_heads);
+  task.first_head = task.kv_head * group + head_tile * split.tile_heads;
+  task.n_heads =
+      task.n_kv_heads *
+      std::min(split.tile_heads, group - head_tile * split.tile_heads);
   task.span = index % n_spans;
   task.n_spans = n_spans;
   return task;

@@ -80,11 +80,11 @@ struct AttentionScratch {
 };
 
 // How a step's attention is cut: segments into tiles of rows, groups of heads
-// into parts, and the keys of a row into spans.
+// into tiles too, and the keys of a row into spans.
 struct AttentionSplit {
   int64_t tile_rows;
-  int64_t part_heads;
-  int64_t n_parts;       // parts of one head group
+  int64_t tile_heads;
+  int64_t n_head_tiles;  // tiles of one head group
   int64_t row_kv_heads;  // KV heads of a task of a decoding row
   bool has_spans;
   int64_t n_tasks;
@@ -104,7 +104,7 @@ AttentionTask AttentionTaskAt(const AttentionArgs& args,
 // Floats of a task's span: a maximum, a total and sums for each head.
 inline int64_t SpanFloats(const AttentionArgs& args,
                           const AttentionSplit& split) {
-  return split.row_kv_heads * split.part_heads * (2 + args.ValueDim());
+  return split.row_kv_heads * split.tile_heads * (2 + args.ValueDim());
 }
 
 }  // namespace plimsoll::kernels::cpu

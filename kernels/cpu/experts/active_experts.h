@@ -32,18 +32,18 @@ class ActiveExperts {
     return {e, begins_[e], begins_[e + 1] - begins_[e]};
   }
 
-  // Calls call(group, first, end) for the parts of places [begin, end), which
+  // Calls call(group, first, end) for the ranges of places [begin, end), which
   // are rows [first, end) of the group.
   template <class Call>
-  void ForEachPart(int64_t begin, int64_t end, const Call& call) const {
+  void ForEachRange(int64_t begin, int64_t end, const Call& call) const {
     const auto* const after =
         std::partition_point(experts_.begin(), experts_.begin() + n_,
                              [&](int32_t e) { return begins_[e] <= begin; });
     for (int64_t i = after - experts_.begin() - 1; begin < end; ++i) {
       const ExpertGroup group = Of(i);
-      const int64_t part_end = std::min(end, group.begin + group.n_rows);
-      call(group, begin - group.begin, part_end - group.begin);
-      begin = part_end;
+      const int64_t range_end = std::min(end, group.begin + group.n_rows);
+      call(group, begin - group.begin, range_end - group.begin);
+      begin = range_end;
     }
   }
 

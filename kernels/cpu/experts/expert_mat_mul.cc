@@ -9,8 +9,8 @@
 #include "kernels/cpu/experts/active_experts.h"
 #include "kernels/cpu/experts/gather_rows.h"
 #include "kernels/cpu/experts/sum_experts.h"
-#include "kernels/cpu/mat_mul/row_groups.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/row_groups.h"
 #include "kernels/experts.h"
 #include "kernels/quant/packed_row.h"
 
@@ -52,10 +52,10 @@ void ForAllPanels(const ActiveExperts& active, int64_t n_panels,
   pool.ParallelFor(n, grain, [&](int64_t begin, int64_t end, int) {
     while (begin < end) {
       const int64_t i = begin / n_pairs;
-      const int64_t part_end = std::min(end, (i + 1) * n_pairs);
+      const int64_t range_end = std::min(end, (i + 1) * n_pairs);
       multiply(active.Of(i), 2 * (begin - i * n_pairs),
-               std::min(2 * (part_end - i * n_pairs), n_panels));
-      begin = part_end;
+               std::min(2 * (range_end - i * n_pairs), n_panels));
+      begin = range_end;
     }
   });
 }
@@ -95,7 +95,7 @@ class GatedProducts {
   }
 
  private:
-  struct Part {
+  struct WantedProduct {
     const ExpertMatrices* w = nullptr;
     float* out = nullptr;
   };
@@ -136,20 +136,21 @@ class GatedProducts {
     return {floats, nullptr};
   }
 
-  void Multiply(const Inputs& inputs, const std::array<Part, 2>& parts) const {
+  void Multiply(const Inputs& inputs,
+                const std::array<WantedProduct, 2>& products) const {
     const auto multiply = [&](ExpertGroup group, int64_t first, int64_t end) {
       if (IsFused(group)) return MultiplyFused(group, inputs, first, end);
-      for (const Part& part : parts) {
-        if (part.w == nullptr) continue;
-        MatMulPart(ProductAt(group, inputs, part), first, end);
+      for (const WantedProduct& one : products) {
+        if (one.w == nullptr) continue;
+        MatMulPanels(ProductAt(group, inputs, one), first, end);
       }
     };
     ForAllPanels(active_, Panels(args_.gate.first), pool_, multiply);
   }
 
   MatMulArgs ProductAt(const ExpertGroup& group, const Inputs& inputs,
-                       const Part& part) const {
-    MatMulArgs product = ProductOf(*part.w, group, inputs, part.out);
+                       const WantedProduct& of) const {
+    MatMulArgs product = ProductOf(*of.w, group, inputs, of.out);
     if (reads_in_place_) {
       product.x = inputs.x;
       product.packed = inputs.packed;
@@ -217,7 +218,7 @@ class GatedProducts {
     };
     pool_.ParallelFor(args_.rows.NumPlaces(), RowGrain(dim),
                       [&](int64_t begin, int64_t end, int) {
-                        active_.ForEachPart(begin, end, activate);
+                        active_.ForEachRange(begin, end, activate);
                       });
   }
 
@@ -243,8 +244,8 @@ void ExpertSumMatMul(const ExpertSumMatMulArgs& args, ThreadPool& pool) {
   const Inputs inputs = {args.x, args.packed};
   ForAllPanels(active, Panels(args.w.first), pool,
                [&](const ExpertGroup& group, int64_t first, int64_t end) {
-                 MatMulPart(ProductOf(args.w, group, inputs, args.products),
-                            first, end);
+                 MatMulPanels(ProductOf(args.w, group, inputs, args.products),
+                              first, end);
                });
   SumExperts(args, pool);
 }

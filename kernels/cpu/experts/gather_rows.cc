@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "kernels/cpu/mat_mul/row_groups.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/row_groups.h"
 #include "kernels/quant/packed_row.h"
 
 namespace plimsoll::kernels::cpu {
@@ -65,8 +65,8 @@ void GatherPacked(const ExpertRows& rows, const ActiveExperts& active,
   const int64_t dim = copy.dim;
   const int64_t row_bytes = PackedRowBytes(dim);
   const PackedRows from(rows.n_rows, dim);
-  const auto copy_part = [&](const ExpertGroup& group, int64_t first,
-                             int64_t end) {
+  const auto copy_range = [&](const ExpertGroup& group, int64_t first,
+                              int64_t end) {
     const PackedRows to(group.n_rows, dim);
     std::byte* const group_out = copy.to + group.begin * row_bytes;
     for (int64_t i = first; i < end; ++i) {
@@ -82,7 +82,7 @@ void GatherPacked(const ExpertRows& rows, const ActiveExperts& active,
   };
   pool.ParallelFor(rows.NumPlaces(), RowGrain(dim),
                    [&](int64_t begin, int64_t end, int) {
-                     active.ForEachPart(begin, end, copy_part);
+                     active.ForEachRange(begin, end, copy_range);
                    });
 }
 

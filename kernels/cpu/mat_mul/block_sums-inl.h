@@ -56,19 +56,19 @@ struct FromPanel {
 
   static void PrefetchPanel(const PanelData& /*panel*/) {}
 
-  // Reads the parts of a panel.
+  // Reads the slices of a panel.
   template <class Decoder>
   class Reader {
    public:
     explicit Reader(const PanelData& panel) : panel_(panel) {}
     // Reads the columns from block s on for a task.
     HWY_INLINE void Read(int64_t s, PanelTask& task) {
-      task.panel = PartOf(panel_, s, buffer_);
+      task.panel = SliceOf(panel_, s, buffer_);
     }
 
    private:
     const PanelData& panel_;
-    PartBuffer buffer_;
+    SliceBuffer buffer_;
   };
 
   // The sums of a task's blocks.

@@ -14,11 +14,11 @@
 #include "hwy/highway.h"
 #include "kernels/cpu/mat_mul/grid_decoders-inl.h"
 #include "kernels/cpu/mat_mul/pack_rows-inl.h"
-#include "kernels/cpu/mat_mul/pack_weights.h"
 #include "kernels/cpu/mat_mul/panel-inl.h"
 #include "kernels/cpu/mat_mul/quad_decoders-inl.h"
 #include "kernels/cpu/mat_mul/row_decoders-inl.h"
 #include "kernels/cpu/mat_mul/table_decoders-inl.h"
+#include "kernels/cpu/pack_weights.h"
 #include "kernels/quant/tables.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -62,8 +62,8 @@ HWY_INLINE void DecodeNibbles(const uint8_t* nibbles, int i, Pairs& low,
 }
 
 // Decodes the high parts of split Q8_0, times 16.
-HWY_INLINE void DecodeHighParts(const uint8_t* nibbles, int i, Pairs& low,
-                                Pairs& high) {
+HWY_INLINE void DecodeHighNibbles(const uint8_t* nibbles, int i, Pairs& low,
+                                  Pairs& high) {
   const hn::Rebind<int8_t, DS> db;
   const auto* from = reinterpret_cast<const int8_t*>(nibbles) + i * 32;
   const VS top = hn::Set(DS(), ~int16_t{15});
@@ -76,7 +76,7 @@ HWY_INLINE void DecodeHighParts(const uint8_t* nibbles, int i, Pairs& low,
 
 struct DecoderSplitQ80 {
   static constexpr int64_t kSubBlocks = 1;
-  static constexpr int64_t kBlockBytes = kHighPartBytes;
+  static constexpr int64_t kBlockBytes = kHighBlockBytes;
   static constexpr bool kHasMin = false;
   static constexpr bool kHasHalfScales = false;
 
@@ -88,7 +88,7 @@ struct DecoderSplitQ80 {
     Pairs high_of_low;
     Pairs high_of_high;
     DecodeNibbles(at.low, i, low, high);
-    DecodeHighParts(at.block + 32, i, high_of_low, high_of_high);
+    DecodeHighNibbles(at.block + 32, i, high_of_low, high_of_high);
     for (size_t j = 0; j < kVecs; ++j) {
       low.v[j] = hn::Or(low.v[j], high_of_low.v[j]);
       high.v[j] = hn::Or(high.v[j], high_of_high.v[j]);

@@ -38,12 +38,12 @@ struct FromFile {
                           rows.first + rows.n_rows * rows.row_bytes);
   }
 
-  // Reads the parts of a panel.
+  // Reads the slices of a panel.
   template <class Decoder>
   class Reader {
    public:
     explicit Reader(const PanelData& panel) : rows_(panel.rows) {}
-    // Reads the part from block s on for a task.
+    // Reads the slice from block s on for a task.
     HWY_INLINE void Read(int64_t s, PanelTask& task) {
       constexpr int64_t kBytes = Decoder::kBlockBytes / kPanelRows;
       const int64_t at = s / Decoder::kSubBlocks * kBytes;
@@ -54,27 +54,27 @@ struct FromFile {
         task.rows = {rows_.first + at, rows_.row_bytes, kPanelRows};
       } else {
         Copy(at, task.n_blocks / Decoder::kSubBlocks * kBytes);
-        task.rows = {copy_, kPartBytes, kPanelRows};
+        task.rows = {copy_, kSliceBytes, kPanelRows};
       }
     }
 
    private:
-    static constexpr int64_t kPartBytes =
-        kPartBlocks / Decoder::kSubBlocks * (Decoder::kBlockBytes / kPanelRows);
+    static constexpr int64_t kSliceBytes = kSliceBlocks / Decoder::kSubBlocks *
+                                           (Decoder::kBlockBytes / kPanelRows);
 
     // Copies n bytes of each row. The last row stands for those that are
     // missing.
     void Copy(int64_t at, int64_t n) {
       for (int64_t r = 0; r < kPanelRows; ++r) {
         const int64_t of = std::min(r, rows_.n_rows - 1);
-        std::memcpy(copy_ + r * kPartBytes,
+        std::memcpy(copy_ + r * kSliceBytes,
                     rows_.first + of * rows_.row_bytes + at,
                     static_cast<size_t>(n));
       }
     }
 
     PanelRows rows_;
-    uint8_t copy_[kPanelRows * kPartBytes];
+    uint8_t copy_[kPanelRows * kSliceBytes];
   };
 
 #if HWY_TARGET == HWY_AVX3_DL

@@ -12,8 +12,8 @@
 
 #include "base/dtype.h"
 #include "hwy/highway.h"
-#include "kernels/cpu/mat_mul/pack_weights.h"
 #include "kernels/cpu/mat_mul/panel-inl.h"
+#include "kernels/cpu/pack_weights.h"
 #include "kernels/quant/grid_form.h"
 #include "kernels/quant/grids.h"
 

@@ -14,8 +14,8 @@
 #include "kernels/cpu/mat_mul/decoders-inl.h"
 #include "kernels/cpu/mat_mul/file_sums-inl.h"
 #include "kernels/cpu/mat_mul/pairs-inl.h"
-#include "kernels/cpu/mat_mul/row_groups.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/row_groups.h"
 #include "kernels/cpu/target.h"
 #include "kernels/quant/packed_row.h"
 
@@ -81,13 +81,13 @@ void MultiplyRows(PanelTask task, int64_t n_rows) {
 }
 
 // task.sums = a panel times `n_rows` packed rows. A panel in the file's order
-// is read part by part, each part once for all rows.
+// is read slice by slice, each slice once for all rows.
 template <class Decoder, class Source>
 void MultiplyAllColumns(const PanelData& panel, int64_t n_rows,
                         PanelTask& task) {
   typename Source::template Reader<Decoder> reader(panel);
   const int64_t n_blocks = task.cols / 32;
-  const int64_t step = panel.IsInFileOrder() ? kPartBlocks : n_blocks;
+  const int64_t step = panel.IsInFileOrder() ? kSliceBlocks : n_blocks;
   std::fill_n(task.sums, n_rows * kPanelRows, 0.0f);
   for (int64_t s = 0; s < n_blocks; s += step) {
     task.first = s;
@@ -206,7 +206,7 @@ void MultiplyTogether(std::span<const MatMulArgs> products, ThreadPool& pool) {
 
 }  // namespace
 
-void MatMulPart(const MatMulArgs& args, int64_t begin, int64_t end) {
+void MatMulPanels(const MatMulArgs& args, int64_t begin, int64_t end) {
   if (!IsInteger(args)) return MatMulFloat(args, begin, end);
   MultiplyRange({&args, 1}, begin, end);
 }

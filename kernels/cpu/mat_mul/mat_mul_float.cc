@@ -55,17 +55,17 @@ void MatMulFloatPanels(const MatMulArgs& args, int64_t x_stride,
   const float scale = args.w.HostScale();
   HWY_ALIGN float tile[32 * kPanelRows];
   HWY_ALIGN float sums[kTileRows * kPanelRows];
-  PartBuffer buffer;
+  SliceBuffer buffer;
   for (int64_t first = 0; first < args.n_rows; first += kTileRows) {
     const int64_t n_rows = std::min(kTileRows, args.n_rows - first);
     for (int64_t p = begin; p < end; ++p) {
       const PanelData panel = PanelOf(args.w, p);
       std::fill_n(sums, n_rows * kPanelRows, 0.0f);
-      PanelData part;
+      PanelData slice;
       for (int64_t c = 0; c < cols; c += 32) {
-        if (c % kPartColumns == 0) part = PartOf(panel, c / 32, buffer);
+        if (c % kSliceColumns == 0) slice = SliceOf(panel, c / 32, buffer);
         const int64_t n = std::min<int64_t>(32, cols - c);
-        const float* w = DecodeTile(part, c % kPartColumns / 32, n, tile);
+        const float* w = DecodeTile(slice, c % kSliceColumns / 32, n, tile);
         MultiplyTileRows<kBlockRows>(w, n, args.x + first * x_stride + c,
                                      x_stride, n_rows, sums);
       }

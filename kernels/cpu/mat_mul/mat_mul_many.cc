@@ -33,8 +33,8 @@
 #include "kernels/cpu/mat_mul/decoders-inl.h"
 #include "kernels/cpu/mat_mul/next_chunk.h"
 #include "kernels/cpu/mat_mul/pairs-inl.h"
-#include "kernels/cpu/mat_mul/row_groups.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/row_groups.h"
 #include "kernels/quant/packed_row.h"
 
 #if HWY_TARGET == HWY_AVX3_DL
@@ -69,7 +69,7 @@ constexpr int64_t kPanelsPerBlock = kActivationBlock / kPanelRows;
 static_assert(kPanelsPerBlock == kGroupPanels);
 // Blocks of 32 columns that are decoded at a time into the first-level cache: 8
 // KiB a panel.
-constexpr int64_t kChunkBlocks = kPartBlocks;
+constexpr int64_t kChunkBlocks = kSliceBlocks;
 static_assert(kSlabBlocks % kChunkBlocks == 0);
 constexpr int64_t SlabBlocks(int64_t n_groups) {
   return kTileGroups * kSlabBlocks / n_groups / kChunkBlocks * kChunkBlocks;
@@ -103,12 +103,12 @@ HWY_INLINE VI AddProducts(VI sum, VS a, VS b) {
   return VI{_mm512_dpwssd_epi32(sum.raw, a.raw, b.raw)};
 }
 
-// Decodes block s of a panel's part into a chunk.
+// Decodes block s of a panel's slice into a chunk.
 template <class Form>
-HWY_INLINE void DecodeBlock(const PanelData& part, int64_t s, size_t to_panel,
+HWY_INLINE void DecodeBlock(const PanelData& slice, int64_t s, size_t to_panel,
                             Chunk& chunk) {
   using Decoder = typename Form::Decoder;
-  const auto at = ColumnsAt<Decoder>(part, s);
+  const auto at = ColumnsAt<Decoder>(slice, s);
   Scales scales;
   Decoder::LoadScales(at, scales);
   for (int half = 0; half < Form::kHalves; ++half) {
@@ -135,8 +135,8 @@ HWY_INLINE void DecodeBlock(const PanelData& part, int64_t s, size_t to_panel,
 
 // A chunk that is decoded and multiplied.
 struct ChunkTask {
-  const PanelPair& parts;  // their first block is the chunk's first
-  int64_t first;           // the chunk's first block in its panels
+  const PanelPair& slices;  // their first block is the chunk's first
+  int64_t first;            // the chunk's first block in its panels
   int64_t n_blocks;
   NextChunk& next;
   Chunk& chunk;
@@ -144,7 +144,7 @@ struct ChunkTask {
   template <class Form>
   HWY_INLINE void Decode(int64_t s) const {
     for (size_t p = 0; p < kGroupPanels; ++p) {
-      DecodeBlock<Form>(parts[p], s, p, chunk);
+      DecodeBlock<Form>(slices[p], s, p, chunk);
     }
   }
 };
@@ -372,10 +372,10 @@ void MultiplySlab(const MatMulArgs& args, const Tile& tile, const Slab& slab,
         s + n_blocks < slab.end
             ? NextChunk(slab.panels, s + n_blocks, kChunkBlocks, n_steps)
             : NextChunk(next.panels, next.begin, kChunkBlocks, n_steps);
-    PartBuffer buffers[kGroupPanels];
-    const PanelPair parts = {PartOf(slab.panels[0], s, buffers[0]),
-                             PartOf(slab.panels[1], s, buffers[1])};
-    MultiplyRows<Form>(args, tile, {parts, s, n_blocks, next_chunk, chunk},
+    SliceBuffer buffers[kGroupPanels];
+    const PanelPair slices = {SliceOf(slab.panels[0], s, buffers[0]),
+                              SliceOf(slab.panels[1], s, buffers[1])};
+    MultiplyRows<Form>(args, tile, {slices, s, n_blocks, next_chunk, chunk},
                        totals);
   }
 }

@@ -21,7 +21,7 @@
 #include "hwy/highway.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/mat_mul/decoders-inl.h"
-#include "kernels/cpu/mat_mul/pack_weights.h"
+#include "kernels/cpu/pack_weights.h"
 #include "kernels/quant/packed_row.h"
 
 // These attributes let the tiles' instructions be inlined. The file that
@@ -38,7 +38,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr int64_t kTileM = 16;  // activation rows of a tile
 constexpr int64_t kTaskRows = 4 * kTileM;
 constexpr int64_t kTaskPanels = 16;
-constexpr int64_t kChunkBlocks = kPartBlocks;  // blocks of 32 columns
+constexpr int64_t kChunkBlocks = kSliceBlocks;  // blocks of 32 columns
 constexpr int64_t kChunkCols = kChunkBlocks * 32;
 
 // The eight tiles that `Tiles` has: sums of two panels for high and for low
@@ -97,10 +97,10 @@ HWY_INLINE void StoreBytes(const Pairs& first, const Pairs& second,
 template <class Decoder>
 PLIMSOLL_NO_IPA void DecodePanel(const PanelData& panel, int64_t first,
                                  int64_t n_blocks, size_t p, PanelPair& pair) {
-  PartBuffer buffer;
-  const PanelData part = PartOf(panel, first, buffer);
+  SliceBuffer buffer;
+  const PanelData slice = SliceOf(panel, first, buffer);
   for (int64_t s = 0; s < n_blocks; ++s) {
-    const auto at = ColumnsAt<Decoder>(part, s);
+    const auto at = ColumnsAt<Decoder>(slice, s);
     Scales scales;
     Decoder::LoadScales(at, scales);
     for (int half = 0; half < (Decoder::kHasHalfScales ? 2 : 1); ++half) {

@@ -141,13 +141,13 @@ HWY_INLINE Rows BoundPanel(const TopRow& row, const PanelData& panel) {
   const int64_t n_blocks = row.product.w.cols / 32;
   Rows bounds = ZeroRows();
   for (int64_t s = 0; s < n_blocks; ++s) {
-    const uint8_t* high = panel.blocks + s * kHighPartBytes;
-    for (int64_t i = 0; i < kHighPartBytes; i += 64) {
+    const uint8_t* high = panel.blocks + s * kHighBlockBytes;
+    for (int64_t i = 0; i < kHighBlockBytes; i += 64) {
       hwy::Prefetch(high + kAheadBytes + i);
     }
     const RowSums sums =
         SumBlock(row, s, [high](int i, Pairs& first, Pairs& second) {
-          DecodeHighParts(high + 32, i, first, second);
+          DecodeHighNibbles(high + 32, i, first, second);
         });
     const Rows d = LoadF16(high);
     AddSums(sums, d, ScaleOf(row, s), bounds);
@@ -158,14 +158,14 @@ HWY_INLINE Rows BoundPanel(const TopRow& row, const PanelData& panel) {
 }
 
 // Replaces the bounds of block `s` by what its low parts add.
-HWY_INLINE void AddLowParts(const TopRow& row, const PanelData& panel,
-                            int64_t s, Rows& bounds) {
+HWY_INLINE void AddLowNibbles(const TopRow& row, const PanelData& panel,
+                              int64_t s, Rows& bounds) {
   const uint8_t* low = panel.low + s * kNibblesBytes;
   const RowSums sums =
       SumBlock(row, s, [low](int i, Pairs& first, Pairs& second) {
         DecodeNibbles(low, i, first, second);
       });
-  const Rows d = LoadF16(panel.blocks + s * kHighPartBytes);
+  const Rows d = LoadF16(panel.blocks + s * kHighBlockBytes);
   AddSums(sums, d, ScaleOf(row, s), bounds);
   AddScaled(d, -row.middle[s], bounds);
   AddMagnitudes(d, -row.reach[s], bounds);
@@ -228,7 +228,7 @@ void MatMulTopGroup(TopRow& row, int64_t begin, int64_t end, TopList& list) {
     for (int64_t l = 0; l < n_live; ++l) {
       const int64_t i = live[l];
       for (int64_t b = blocks.begin; b < blocks.end; ++b) {
-        AddLowParts(row, panels[i], row.order[b], bounds[i]);
+        AddLowNibbles(row, panels[i], row.order[b], bounds[i]);
       }
       if (AllBelow(bounds[i], least)) continue;
       live[n_left++] = i;

@@ -10,7 +10,7 @@
 #include "base/checked_math.h"
 #include "base/dtype.h"
 #include "hwy/cache_control.h"
-#include "kernels/cpu/mat_mul/pack_weights.h"
+#include "kernels/cpu/pack_weights.h"
 
 namespace plimsoll::kernels::cpu {
 
@@ -26,11 +26,11 @@ class NextChunk {
   // `panels` on. There are `n_steps` steps.
   NextChunk(const PanelPair& panels, int64_t first, int64_t n_blocks,
             int64_t n_steps) {
-    if (panels[0].IsInFileOrder()) return;  // PartOf prefetches such panels
+    if (panels[0].IsInFileOrder()) return;  // SliceOf prefetches such panels
     const DTypeInfo& info = InfoOf(panels[0].dtype);
     const bool is_split = panels[0].low != nullptr;
     const int64_t block_bytes =
-        is_split ? kHighPartBytes
+        is_split ? kHighBlockBytes
                  : info.block_bytes * kPanelRows * 32 / info.block_elems;
     const int64_t low_bytes = is_split ? kNibblesBytes : 0;
     low_begin_ = n_blocks * block_bytes;

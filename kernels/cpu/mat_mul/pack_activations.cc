@@ -10,8 +10,8 @@
 
 #include "hwy/highway.h"
 #include "kernels/cpu/fold_lanes-inl.h"
-#include "kernels/cpu/mat_mul/row_groups.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/row_groups.h"
 #include "kernels/quant/packed_row.h"
 
 HWY_BEFORE_NAMESPACE();

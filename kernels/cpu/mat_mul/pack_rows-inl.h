@@ -1,4 +1,4 @@
-// Reads panels of which only the file's order may be there, part by part.
+// Reads panels of which only the file's order may be there, slice by slice.
 // Included once per instruction path.
 #if defined(PLIMSOLL_KERNELS_CPU_MAT_MUL_PACK_ROWS_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
@@ -14,8 +14,8 @@
 #include "base/checked_math.h"
 #include "base/dtype.h"
 #include "hwy/highway.h"
-#include "kernels/cpu/mat_mul/pack_weights.h"
 #include "kernels/cpu/mat_mul/panel-inl.h"
+#include "kernels/cpu/pack_weights.h"
 #include "kernels/cpu/prefetch.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -54,45 +54,46 @@ void PackScales(DType dtype, RowBlocks blocks, int64_t n, uint8_t* out);
 void PackSplitBlocks(const PanelRows& rows, int64_t n, uint8_t* high,
                      uint8_t* low);
 
-// A panel is read in parts of this many columns, which are whole blocks of any
+// A panel is read in slices of this many columns, which are whole blocks of any
 // type.
-constexpr int64_t kPartColumns = 256;
-constexpr int64_t kPartBlocks = kPartColumns / 32;
+constexpr int64_t kSliceColumns = 256;
+constexpr int64_t kSliceBlocks = kSliceColumns / 32;
 
-// Room for a part of a panel of any type.
-struct PartBuffer {
-  HWY_ALIGN uint8_t bytes[kPartColumns * kPanelRows * 4];
+// Room for a slice of a panel of any type.
+struct SliceBuffer {
+  HWY_ALIGN uint8_t bytes[kSliceColumns * kPanelRows * 4];
 };
 
-// Prefetches part `part` of `n_parts` of the next panel, while the same part of
-// this panel is packed. In the file, the next panel lies directly behind this
-// one.
-HWY_INLINE void PrefetchNextPanel(const PanelRows& rows, int64_t part,
-                                  int64_t n_parts) {
+// Prefetches slice `slice` of `n_slices` of the next panel, while the same
+// slice of this panel is packed. In the file, the next panel lies directly
+// behind this one.
+HWY_INLINE void PrefetchNextPanel(const PanelRows& rows, int64_t slice,
+                                  int64_t n_slices) {
   const int64_t bytes = rows.row_bytes * kPanelRows;
   const uint8_t* const next = rows.first + bytes;
-  PrefetchToSecondCache(next + bytes * part / n_parts,
-                        next + bytes * (part + 1) / n_parts);
+  PrefetchToSecondCache(next + bytes * slice / n_slices,
+                        next + bytes * (slice + 1) / n_slices);
 }
 
 // Returns the columns from 32 s on as a panel whose first column is 32 s. `s`
-// is a multiple of kPartBlocks. Rows in the file's order are packed to `to`,
-// one part at most; of other panels all columns are there.
-HWY_INLINE PanelData PartOf(const PanelData& panel, int64_t s, PartBuffer& to) {
+// is a multiple of kSliceBlocks. Rows in the file's order are packed to `to`,
+// one slice at most; of other panels all columns are there.
+HWY_INLINE PanelData SliceOf(const PanelData& panel, int64_t s,
+                             SliceBuffer& to) {
   if (s == 0 && !panel.IsInFileOrder()) return panel;
   const DTypeInfo& info = InfoOf(panel.dtype);
   const int64_t first = s * 32 / info.block_elems;
-  PanelData part = panel;
+  PanelData slice = panel;
   if (!panel.IsInFileOrder()) {
     const bool is_split = panel.low != nullptr;
-    part.blocks +=
-        first * (is_split ? kHighPartBytes : info.block_bytes * kPanelRows);
-    if (is_split) part.low += s * kNibblesBytes;
-    return part;
+    slice.blocks +=
+        first * (is_split ? kHighBlockBytes : info.block_bytes * kPanelRows);
+    if (is_split) slice.low += s * kNibblesBytes;
+    return slice;
   }
   const PanelRows& rows = panel.rows;
   const int64_t n_blocks = rows.row_bytes / info.block_bytes;
-  const int64_t n = kPartColumns / info.block_elems;
+  const int64_t n = kSliceColumns / info.block_elems;
   if (rows.n_rows == kPanelRows) {
     PrefetchNextPanel(rows, first / n, CeilDiv(n_blocks, n));
   }

@@ -15,9 +15,9 @@
 #include "base/dtype.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/mat_mul/pack_rows-inl.h"
-#include "kernels/cpu/mat_mul/pack_weights.h"
 #include "kernels/cpu/mat_mul/panel-inl.h"
 #include "kernels/cpu/mat_mul/quad_rows-inl.h"
+#include "kernels/cpu/pack_weights.h"
 #include "kernels/quant/grid_form.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -44,18 +44,18 @@ HWY_INLINE void TransposeUnits(const RowBlocks& block, int64_t from, int64_t n,
   const hn::FixedTag<Unit, kUnits> d_row;
   // A vector has kUnits units of as many rows, or of twice as many.
   const hn::CappedTag<Unit, HWY_MIN(2 * kUnits, kPanelRows)> d;
-  constexpr int64_t kParts = hn::MaxLanes(d) / kUnits;
+  constexpr int64_t kVectorGroups = hn::MaxLanes(d) / kUnits;
   using V = hn::Vec<decltype(d)>;
   for (int64_t u = 0; u < n; u += kUnits) {
     const int64_t column = from + u * kSize;
     const auto load = [&](int64_t r) HWY_ATTR {
       return hn::BitCast(d_row, hn::LoadU(d_bytes, block[r] + column));
     };
-    for (int64_t r = 0; r < kPanelRows; r += kParts * kUnits) {
+    for (int64_t r = 0; r < kPanelRows; r += kVectorGroups * kUnits) {
       V v[kUnits];
       HWY_UNROLL(16)
       for (int64_t i = 0; i < kUnits; ++i) {
-        if constexpr (kParts == 2) {
+        if constexpr (kVectorGroups == 2) {
           v[i] = hn::Combine(d, load(r + kUnits + i), load(r + i));
         } else {
           v[i] = load(r + i);
@@ -470,7 +470,7 @@ void PackSplitBlocks(const PanelRows& rows, int64_t n, uint8_t* high,
     RegroupNibbles<true>(raw, high + 32);
     RegroupNibbles<false>(raw, low);
     block.at += InfoOf(DType::kQ8_0).block_bytes;
-    high += kHighPartBytes;
+    high += kHighBlockBytes;
     low += kNibblesBytes;
   }
 }

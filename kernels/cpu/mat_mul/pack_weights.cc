@@ -1,5 +1,5 @@
 // Weights are packed once, at load, on the best instruction path.
-#include "kernels/cpu/mat_mul/pack_weights.h"
+#include "kernels/cpu/pack_weights.h"
 //
 #include "kernels/cpu/targets-inl.h"
 #undef HWY_TARGET_INCLUDE
@@ -52,8 +52,8 @@ PanelOffsets FindPanel(DType dtype, int64_t rows, int64_t cols, int64_t panel) {
   }
   const int64_t n_blocks = cols / InfoOf(dtype).block_elems;
   const int64_t n_panels = CeilDiv(rows, kPanelRows);
-  return {panel * n_blocks * kHighPartBytes,
-          (n_panels * kHighPartBytes + panel * kNibblesBytes) * n_blocks};
+  return {panel * n_blocks * kHighBlockBytes,
+          (n_panels * kHighBlockBytes + panel * kNibblesBytes) * n_blocks};
 }
 
 PanelData PanelOf(const WeightMatrix& w, int64_t panel) {

@@ -13,7 +13,7 @@
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
-#include "kernels/cpu/mat_mul/pack_weights.h"
+#include "kernels/cpu/pack_weights.h"
 
 // Keeps a compiler from drawing conclusions about a function from its callers:
 // GCC 12 at -O3 takes some functions that decode a type with minima for ones

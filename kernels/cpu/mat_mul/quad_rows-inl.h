@@ -12,7 +12,7 @@
 #include <cstring>
 
 #include "hwy/highway.h"
-#include "kernels/cpu/mat_mul/pack_weights.h"
+#include "kernels/cpu/pack_weights.h"
 
 // Attributes without a function would be an error on other paths.
 #if HWY_TARGET == HWY_AVX3_DL

@@ -155,7 +155,7 @@ class QuadSums : public StoredSums<Decoder, kRows> {
     }
   }
 
-  SplitActivations activations_[kRows][kPartBlocks];
+  SplitActivations activations_[kRows][kSliceBlocks];
 };
 
 }  // namespace plimsoll::kernels::cpu::HWY_NAMESPACE

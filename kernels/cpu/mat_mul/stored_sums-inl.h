@@ -22,7 +22,7 @@ HWY_BEFORE_NAMESPACE();
 #endif
 namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 
-// The sums of a task's blocks, at most a part's, for a Decoder and kRows
+// The sums of a task's blocks, at most a slice's, for a Decoder and kRows
 // activation rows. A class that derives from this one computes them all when it
 // is constructed: scales are copied a few bytes at a time, and must be in
 // memory when vectors of them are loaded.
@@ -64,11 +64,11 @@ class StoredSums {
     return scales_ + s / Decoder::kSubBlocks * kMostScaleBytes;
   }
 
-  RowSums sums_[kPartBlocks][kRows][kHalves];
+  RowSums sums_[kSliceBlocks][kRows][kHalves];
 
  private:
   HWY_ALIGN uint8_t
-      scales_[kPartBlocks / Decoder::kSubBlocks * kMostScaleBytes];
+      scales_[kSliceBlocks / Decoder::kSubBlocks * kMostScaleBytes];
 };
 
 }  // namespace plimsoll::kernels::cpu::HWY_NAMESPACE

@@ -11,10 +11,10 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "kernels/cpu/mat_mul/pack_weights.h"
 #include "kernels/cpu/mat_mul/panel-inl.h"
 #include "kernels/cpu/mat_mul/quad_decoders-inl.h"
 #include "kernels/cpu/mat_mul/row_decoders-inl.h"
+#include "kernels/cpu/pack_weights.h"
 #include "kernels/quant/tables.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -8,8 +8,8 @@
 
 #include "hwy/highway.h"
 #include "kernels/cpu/activate-inl.h"
-#include "kernels/cpu/mat_mul/row_groups.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/row_groups.h"
 #include "kernels/cpu/row_sums-inl.h"
 #include "kernels/quant/packed_row.h"
 #include "kernels/recurrent.h"

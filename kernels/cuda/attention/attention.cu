@@ -16,8 +16,8 @@
 #include "kernels/cuda/attention/attention_prompt.cuh"
 #include "kernels/cuda/attention/attention_spans.cuh"
 #include "kernels/cuda/attention/attention_warp.cuh"
-#include "kernels/cuda/mat_mul/pack.cuh"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/pack.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {
@@ -30,7 +30,7 @@ constexpr int kSpanLoads = 8;
 // warps.
 constexpr int64_t kEnoughWarps = 16;
 
-// Warp i of the grid's first dimension has task i: tiles, then parts of a head
+// Warp i of the grid's first dimension has task i: tiles, then tiles of a head
 // group, then KV heads. With `partials`, blocks of the second dimension have
 // one span each; without, a warp does all spans.
 template <class S>
@@ -39,19 +39,19 @@ __global__ void __launch_bounds__(kThreads, S::kChunks == 1 ? 3 : 2)
            Partials partials) {
   WaitForKernelsBefore();
   const int64_t index = int64_t{blockIdx.x} * kAttentionWarps + WarpIndex();
-  if (index >= n_tiles * shape.n_parts * shape.n_kv_heads) return;
+  if (index >= n_tiles * shape.n_head_tiles * shape.n_kv_heads) return;
   float* scores =
       reinterpret_cast<float*>(DynamicShared()) + WarpIndex() * S::kWarpFloats;
   float* span_sums = scores + S::kScoreFloats;
   float* all_sums = span_sums + S::kSumFloats;
   const auto group = static_cast<int>(shape.n_heads / shape.n_kv_heads);
-  const auto part_heads = static_cast<int>(shape.part_heads);
-  const auto part = static_cast<int>(index / n_tiles % shape.n_parts);
-  const auto kv_head = static_cast<int>(index / n_tiles / shape.n_parts);
-  const int left = group - part * part_heads;
+  const auto tile_heads = static_cast<int>(shape.tile_heads);
+  const auto head_tile = static_cast<int>(index / n_tiles % shape.n_head_tiles);
+  const auto kv_head = static_cast<int>(index / n_tiles / shape.n_head_tiles);
+  const int left = group - head_tile * tile_heads;
   const AttentionTile& tile = tiles[index % n_tiles];
-  const Task task = {tile, kv_head, kv_head * group + part * part_heads,
-                     left < part_heads ? left : part_heads, part_heads};
+  const Task task = {tile, kv_head, kv_head * group + head_tile * tile_heads,
+                     left < tile_heads ? left : tile_heads, tile_heads};
   const auto attend = [&](int64_t span) {
     const int64_t begin = (tile.FirstSpan() + span) * tile.span_units;
     const int64_t end = begin + tile.span_units;
@@ -165,8 +165,8 @@ AttentionShape ShapeOf(const AttentionArgs& args, int64_t n_queries) {
   shape.n_kv_heads = args.n_kv_heads;
   shape.head_dim = args.head_dim;
   shape.value_dim = args.ValueDim();
-  shape.part_heads = std::min(group, n_queries);
-  shape.n_parts = (group + shape.part_heads - 1) / shape.part_heads;
+  shape.tile_heads = std::min(group, n_queries);
+  shape.n_head_tiles = (group + shape.tile_heads - 1) / shape.tile_heads;
   shape.scale = args.scale;
   shape.soft_cap = args.soft_cap;
   if (args.soft_cap > 0) {
@@ -189,7 +189,7 @@ template <class S>
 void LaunchAttend(const Context& context, const AttentionShape& shape,
                   const Tiles& tiles, Partials partials) {
   const auto n_tiles = static_cast<int64_t>(tiles.host.size());
-  const int64_t n_warps = n_tiles * shape.n_parts * shape.n_kv_heads;
+  const int64_t n_warps = n_tiles * shape.n_head_tiles * shape.n_kv_heads;
   Launch(Attend<S>,
          {(n_warps + kAttentionWarps - 1) / kAttentionWarps,
           partials.data == nullptr ? 1 : partials.n_spans},
@@ -217,7 +217,7 @@ void AttendTiles(const Context& context, const AttentionShape& shape,
 void LaunchMerge(const Context& context, const AttentionShape& shape,
                  const Tiles& tiles, const Partials& partials,
                  std::byte* packed) {
-  const int64_t tile_rows = QueriesOf(shape.head_dim) / shape.part_heads;
+  const int64_t tile_rows = QueriesOf(shape.head_dim) / shape.tile_heads;
   const int64_t head_warps =
       (shape.value_dim + kWarpThreads - 1) / kWarpThreads;
   const auto n_threads = static_cast<int>(
@@ -303,7 +303,7 @@ absl::StatusOr<std::vector<const PageEntry*>> PutTables(
   }
   RETURN_IF_ERROR(queue.StartEach());
   // All tables go in one copy, so that what an operation stages stays within
-  // the parts that Staging keeps.
+  // the buffers that Staging keeps.
   std::vector<PageEntry> pages;
   for (const AttentionSegment& segment : args.segments) {
     pages.insert(pages.end(), segment.pages.begin(), segment.pages.end());
@@ -349,7 +349,7 @@ absl::StatusOr<bool> AttendFew(const Context& context,
     max_spans = std::max(max_spans, tile.Spans());
   }
   const auto n_warps =
-      static_cast<int64_t>(host.size()) * shape.n_parts * shape.n_kv_heads;
+      static_cast<int64_t>(host.size()) * shape.n_head_tiles * shape.n_kv_heads;
   if (max_spans > 1 && n_warps < kEnoughWarps * context.n_multiprocessors) {
     RETURN_IF_ERROR(AttendInSpans(context, shape, tiles, packed));
     return packed != nullptr;
@@ -379,14 +379,14 @@ absl::Status Attention(const Context& context, const AttentionArgs& args) {
   for (size_t i = 0; i < tables.size(); ++i) {
     SegmentCut cut = {.segment = args.segments[i], .pages = tables[i]};
     if (UsesTensorCores(context, args, cut.segment)) {
-      cut.tile_rows = prompt_queries / prompt_shape.part_heads;
+      cut.tile_rows = prompt_queries / prompt_shape.tile_heads;
       AppendPromptTiles(args, cut, prompt_tiles);
     } else if (decodes) {
       cut.tile_rows = DecodeQueries(args.n_heads / args.n_kv_heads) /
-                      decode_shape.part_heads;
+                      decode_shape.tile_heads;
       AppendDecodeTiles(args, cut, context.decode_spans, tiles);
     } else {
-      cut.tile_rows = QueriesOf(args.head_dim) / shape.part_heads;
+      cut.tile_rows = QueriesOf(args.head_dim) / shape.tile_heads;
       AppendTiles(args, cut, tiles);
     }
   }

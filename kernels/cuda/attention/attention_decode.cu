@@ -28,9 +28,10 @@
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {
 
-// Block (t, h, s) has span s of tile t for part h % n_parts of the heads of KV
-// head h / n_parts. Before it waits for the kernels before it reads tiles and
-// page tables, which the host has given, and starts to bring keys and values.
+// Block (t, h, s) has span s of tile t for tile h % n_head_tiles of the heads
+// of KV head h / n_head_tiles. Before it waits for the kernels before it reads
+// tiles and page tables, which the host has given, and starts to bring keys and
+// values.
 template <class S>
 __global__ void __launch_bounds__(kThreads, S::kBlocks)
     AttendDecode(AttentionShape shape, const AttentionTile* tiles,
@@ -53,15 +54,15 @@ __global__ void __launch_bounds__(kThreads, S::kBlocks)
     WaitForKernelsBefore();
     return;
   }
-  const auto n_parts = static_cast<unsigned>(shape.n_parts);
+  const auto n_head_tiles = static_cast<unsigned>(shape.n_head_tiles);
   const auto group = static_cast<int>(static_cast<unsigned>(shape.n_heads) /
                                       static_cast<unsigned>(shape.n_kv_heads));
-  const auto part_heads = static_cast<int>(shape.part_heads);
-  const auto kv_head = static_cast<int>(blockIdx.y / n_parts);
-  const auto part = static_cast<int>(blockIdx.y % n_parts);
-  const int left = group - part * part_heads;
-  const Task task = {tile, kv_head, kv_head * group + part * part_heads,
-                     left < part_heads ? left : part_heads, part_heads};
+  const auto tile_heads = static_cast<int>(shape.tile_heads);
+  const auto kv_head = static_cast<int>(blockIdx.y / n_head_tiles);
+  const auto head_tile = static_cast<int>(blockIdx.y % n_head_tiles);
+  const int left = group - head_tile * tile_heads;
+  const Task task = {tile, kv_head, kv_head * group + head_tile * tile_heads,
+                     left < tile_heads ? left : tile_heads, tile_heads};
   int64_t begin = (tile.first_span + span) * tile.span_units;
   int64_t end = begin + tile.span_units;
   begin = begin > tile.first_unit ? begin : tile.first_unit;
@@ -118,7 +119,7 @@ void LaunchDecode(const Context& context, const AttentionShape& shape,
   const bool prefetches = context.prefetches_weights && tiles.host.size() == 1;
   Launch(AttendDecode<S>,
          {static_cast<int64_t>(tiles.host.size()),
-          shape.n_parts * shape.n_kv_heads, output.partials.n_spans},
+          shape.n_head_tiles * shape.n_kv_heads, output.partials.n_spans},
          kThreads, S::kSharedBytes, context.queue, shape, tiles.device, pages,
          output, prefetches);
 }
@@ -200,7 +201,7 @@ absl::Status AttendDecoding(const Context& context, const AttentionShape& shape,
   return AttendInBatches(
       context, shape, tiles,
       {.stride = shape.value_dim + kStateFloats,
-       .max_tiles = kCounts / (shape.n_parts * shape.n_kv_heads)},
+       .max_tiles = kCounts / (shape.n_head_tiles * shape.n_kv_heads)},
       [&](const Tiles& some, const Partials& partials) {
         LaunchForType(context, shape, some, {partials, context.counts, packed});
       });

@@ -10,7 +10,7 @@ namespace plimsoll::kernels::PLIMSOLL_CUDA {
 // True if there is a kernel for these types, dimensions and addresses.
 bool CanAttendDecoding(const AttentionArgs& args);
 
-// Attends for tiles of AppendDecodeTiles. `shape` has part_heads of at most
+// Attends for tiles of AppendDecodeTiles. `shape` has tile_heads of at most
 // DecodeQueries. With `packed`, it also packs what it gives.
 // Errors: kResourceExhausted if one tile takes more than the scratch memory.
 absl::Status AttendDecoding(const Context& context, const AttentionShape& shape,

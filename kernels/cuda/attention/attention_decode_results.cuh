@@ -9,7 +9,7 @@
 
 #include "kernels/cuda/attention/attention_decode_steps.cuh"
 #include "kernels/cuda/attention/attention_spans.cuh"
-#include "kernels/cuda/mat_mul/pack.cuh"
+#include "kernels/cuda/pack.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 

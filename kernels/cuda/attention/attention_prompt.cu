@@ -18,8 +18,8 @@
 //
 // A row's result does not depend on the rows beside it, nor on where a chunk
 // ends: a tile of which it sees nothing changes nothing. The tiles are dealt
-// out to `n_parts` blocks in turn, and the last block to end merges the results
-// of all in order, so the bits are those of one order of operations.
+// out to `n_slices` blocks in turn, and the last block to end merges the
+// results of all in order, so the bits are those of one order of operations.
 #include <algorithm>
 
 #include "kernels/cuda/attention/attention_prompt_tiles.cuh"
@@ -29,35 +29,36 @@ namespace {
 
 // ---- Results ---------------------------------------------------------------
 
-// Results of parts in the scratch memory, in the order of threads: 16 bytes of
+// Results of slices in the scratch memory, in the order of threads: 16 bytes of
 // all threads follow each other. First come the softmaxes, then the sums.
-struct Parts {
-  uint32_t* counts;  // how many of each block's parts have ended
+struct Slices {
+  uint32_t* counts;  // how many of each block's slices have ended
   uint4* results;
 
   template <class S>
-  __device__ uint4* At(int64_t block, int n_parts, int part, int four) const {
+  __device__ uint4* At(int64_t block, int n_slices, int slice, int four) const {
     constexpr int kFours = S::kSums / 4 + 1;
-    return results + ((block * n_parts + part) * kFours + four) * S::kThreads +
+    return results +
+           ((block * n_slices + slice) * kFours + four) * S::kThreads +
            ThreadIndex();
   }
 };
 
-// Stores a part's result. Returns true in the block that ends last, which then
-// has the merged result of all parts.
+// Stores a slice's result. Returns true in the block that ends last, which then
+// has the merged result of all slices.
 template <class S>
-__device__ bool MergeParts(const Parts& parts, int64_t block, int part,
-                           int n_parts, bool is_active, PromptSoftmax& state,
-                           float* sums) {
+__device__ bool MergeSlices(const Slices& slices, int64_t block, int slice,
+                            int n_slices, bool is_active, PromptSoftmax& state,
+                            float* sums) {
   constexpr int kFours = S::kSums / 4;
   if (is_active) {
-    *parts.At<S>(block, n_parts, part, 0) = {
+    *slices.At<S>(block, n_slices, slice, 0) = {
         BitsOfFloat(state.max[0]), BitsOfFloat(state.max[1]),
         BitsOfFloat(state.total[0]), BitsOfFloat(state.total[1])};
 #pragma unroll
     for (int i = 0; i < kFours; ++i) {
       const float* four = sums + 4 * i;
-      *parts.At<S>(block, n_parts, part, i + 1) = {
+      *slices.At<S>(block, n_slices, slice, i + 1) = {
           BitsOfFloat(four[0]), BitsOfFloat(four[1]), BitsOfFloat(four[2]),
           BitsOfFloat(four[3])};
     }
@@ -66,27 +67,27 @@ __device__ bool MergeParts(const Parts& parts, int64_t block, int part,
   __syncthreads();
   auto* is_last = reinterpret_cast<uint32_t*>(DynamicShared() + S::kPowersAt);
   if (ThreadIndex() == 0) {
-    const uint32_t n_before = CountAtomically(parts.counts + block);
-    *is_last = n_before + 1 == static_cast<uint32_t>(n_parts) ? 1 : 0;
+    const uint32_t n_before = CountAtomically(slices.counts + block);
+    *is_last = n_before + 1 == static_cast<uint32_t>(n_slices) ? 1 : 0;
   }
   __syncthreads();
   if (*is_last == 0) return false;
   __threadfence();
   if (!is_active) return true;
-  uint4 states[kMaxParts];
+  uint4 states[kMaxSlices];
   float max[2] = {MinusInfinity(), MinusInfinity()};
 #pragma unroll
-  for (int p = 0; p < kMaxParts; ++p) {
-    if (p >= n_parts) break;
-    states[p] = *parts.At<S>(block, n_parts, p, 0);
+  for (int p = 0; p < kMaxSlices; ++p) {
+    if (p >= n_slices) break;
+    states[p] = *slices.At<S>(block, n_slices, p, 0);
     max[0] = fmaxf(max[0], FloatOfBits(states[p].x));
     max[1] = fmaxf(max[1], FloatOfBits(states[p].y));
   }
   state = {{max[0], max[1]}, {0, 0}};
-  float factors[kMaxParts][2];
+  float factors[kMaxSlices][2];
 #pragma unroll
-  for (int p = 0; p < kMaxParts; ++p) {
-    if (p >= n_parts) break;
+  for (int p = 0; p < kMaxSlices; ++p) {
+    if (p >= n_slices) break;
     const float maxima[2] = {FloatOfBits(states[p].x),
                              FloatOfBits(states[p].y)};
     const float totals[2] = {FloatOfBits(states[p].z),
@@ -102,9 +103,9 @@ __device__ bool MergeParts(const Parts& parts, int64_t block, int part,
   for (int i = 0; i < kFours; ++i) {
     float four[4] = {};
 #pragma unroll
-    for (int p = 0; p < kMaxParts; ++p) {
-      if (p >= n_parts) break;
-      const uint4 stored = *parts.At<S>(block, n_parts, p, i + 1);
+    for (int p = 0; p < kMaxSlices; ++p) {
+      if (p >= n_slices) break;
+      const uint4 stored = *slices.At<S>(block, n_slices, p, i + 1);
       four[0] += FloatOfBits(stored.x) * factors[p][0];
       four[1] += FloatOfBits(stored.y) * factors[p][0];
       four[2] += FloatOfBits(stored.z) * factors[p][1];
@@ -150,27 +151,27 @@ __device__ void WriteRows(const AttentionShape& shape, const Task& task,
 // ---- Kernel ----------------------------------------------------------------
 
 // Block i of the grid: the last tiles of rows, which see most, come first; then
-// KV heads with the parts of their head groups; then parts of the keys.
+// KV heads with the tiles of their head groups; then slices of the keys.
 template <class S, DType kType>
 __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     AttendPrompt(const __grid_constant__ AttentionShape shape,
-                 const AttentionTile* tiles, int64_t n_tiles, int n_parts,
-                 Parts parts) {
+                 const AttentionTile* tiles, int64_t n_tiles, int n_slices,
+                 Slices slices) {
   WaitForKernelsBefore();
-  const auto index = static_cast<int>(blockIdx.x) / n_parts;
+  const auto index = static_cast<int>(blockIdx.x) / n_slices;
   const auto group = static_cast<int>(shape.n_heads / shape.n_kv_heads);
-  const auto part_heads = static_cast<int>(shape.part_heads);
-  const auto n_head_parts = static_cast<int>(shape.n_parts);
-  const int n_tasks = n_head_parts * static_cast<int>(shape.n_kv_heads);
-  const int head_part = index % n_tasks % n_head_parts;
-  const int kv_head = index % n_tasks / n_head_parts;
-  const int left = group - head_part * part_heads;
+  const auto tile_heads = static_cast<int>(shape.tile_heads);
+  const auto n_head_tiles = static_cast<int>(shape.n_head_tiles);
+  const int n_tasks = n_head_tiles * static_cast<int>(shape.n_kv_heads);
+  const int head_tile = index % n_tasks % n_head_tiles;
+  const int kv_head = index % n_tasks / n_head_tiles;
+  const int left = group - head_tile * tile_heads;
   const AttentionTile& rows = tiles[n_tiles - 1 - index / n_tasks];
   const BlockTask block = {
-      {rows, kv_head, kv_head * group + head_part * part_heads,
-       left < part_heads ? left : part_heads, part_heads},
-      static_cast<int>(blockIdx.x) % n_parts,
-      n_parts};
+      {rows, kv_head, kv_head * group + head_tile * tile_heads,
+       left < tile_heads ? left : tile_heads, tile_heads},
+      static_cast<int>(blockIdx.x) % n_slices,
+      n_slices};
   const Task& task = block.task;
   const bool is_finder = WarpIndex() == 0;
   Finder<S> finder(shape, block);
@@ -327,8 +328,8 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
       Await<S, 0>(sums);
     }
   }
-  if (n_parts > 1 && !MergeParts<S>(parts, index, block.part, n_parts,
-                                    is_active, state, sums)) {
+  if (n_slices > 1 && !MergeSlices<S>(slices, index, block.slice, n_slices,
+                                      is_active, state, sums)) {
     return;
   }
   if (is_active) WriteRows<S>(shape, task, state, sums);
@@ -341,19 +342,20 @@ __global__ void ClearCounts(uint32_t* counts, int n) {
 
 // How many blocks share the keys of a row. It depends on the model and the
 // device alone, so that a row has the same bits in any step.
-int PartsOf(const Context& context, const AttentionShape& shape,
-            int64_t tile_rows, int64_t blocks_at_once) {
-  if (context.prompt_attention_parts > 0) {
+int SlicesOf(const Context& context, const AttentionShape& shape,
+             int64_t tile_rows, int64_t blocks_at_once) {
+  if (context.prompt_attention_slices > 0) {
     return static_cast<int>(
-        std::min<int64_t>(context.prompt_attention_parts, kMaxParts));
+        std::min<int64_t>(context.prompt_attention_slices, kMaxSlices));
   }
   constexpr int64_t kRows = 512;  // rows of a usual step
-  const int64_t n_blocks =
-      (kRows + tile_rows - 1) / tile_rows * shape.n_parts * shape.n_kv_heads;
+  const int64_t n_blocks = (kRows + tile_rows - 1) / tile_rows *
+                           shape.n_head_tiles * shape.n_kv_heads;
   const int64_t room = blocks_at_once * context.n_multiprocessors;
-  int n_parts = 1;
-  while (n_parts < kMaxParts && n_blocks * n_parts * 4 < 3 * room) n_parts *= 2;
-  return n_parts;
+  int n_slices = 1;
+  while (n_slices < kMaxSlices && n_blocks * n_slices * 4 < 3 * room)
+    n_slices *= 2;
+  return n_slices;
 }
 
 template <class S, DType kType>
@@ -361,29 +363,31 @@ void LaunchPrompt(const Context& context, const AttentionShape& shape,
                   std::span<const AttentionTile> host,
                   const AttentionTile* device) {
   constexpr int kClearThreads = 256;
-  const int n_parts =
-      PartsOf(context, shape, S::kQueries / shape.part_heads, S::kBlocks);
-  const int64_t n_tasks = shape.n_parts * shape.n_kv_heads;
+  const int n_slices =
+      SlicesOf(context, shape, S::kQueries / shape.tile_heads, S::kBlocks);
+  const int64_t n_tasks = shape.n_head_tiles * shape.n_kv_heads;
   const int64_t block_bytes =
-      n_parts == 1 ? 0 : n_parts * int64_t{S::kSums / 4 + 1} * S::kThreads * 16;
+      n_slices == 1 ? 0
+                    : n_slices * int64_t{S::kSums / 4 + 1} * S::kThreads * 16;
   // Counters have 16 bytes each, so that results begin at multiples of 16.
-  const int64_t most = n_parts == 1
+  const int64_t most = n_slices == 1
                            ? static_cast<int64_t>(host.size())
                            : kScratchBytes / (block_bytes + 16) / n_tasks;
   const auto n = static_cast<int64_t>(host.size());
   for (int64_t first = 0; first < n; first += most) {
     const int64_t n_tiles = std::min(most, n - first);
     const int64_t n_blocks = n_tiles * n_tasks;
-    Parts parts = {};
-    if (n_parts > 1) {
-      parts.counts = reinterpret_cast<uint32_t*>(context.scratch);
-      parts.results = reinterpret_cast<uint4*>(context.scratch + n_blocks * 16);
-      Launch(ClearCounts, {1}, kClearThreads, 0, context.queue, parts.counts,
+    Slices slices = {};
+    if (n_slices > 1) {
+      slices.counts = reinterpret_cast<uint32_t*>(context.scratch);
+      slices.results =
+          reinterpret_cast<uint4*>(context.scratch + n_blocks * 16);
+      Launch(ClearCounts, {1}, kClearThreads, 0, context.queue, slices.counts,
              static_cast<int>(n_blocks));
     }
-    Launch(AttendPrompt<S, kType>, {n_blocks * n_parts}, S::kThreads,
+    Launch(AttendPrompt<S, kType>, {n_blocks * n_slices}, S::kThreads,
            S::kSharedBytes, context.queue, shape, device + first, n_tiles,
-           n_parts, parts);
+           n_slices, slices);
   }
 }
 

@@ -14,7 +14,7 @@ namespace plimsoll::kernels::PLIMSOLL_CUDA {
 int64_t PromptQueriesOf(const Context& context, int64_t head_dim);
 
 // Attends for tiles of AppendPromptTiles, which `host` and `device` both hold.
-// `shape` has part_heads of at most PromptQueriesOf, and HasPromptType is true
+// `shape` has tile_heads of at most PromptQueriesOf, and HasPromptType is true
 // for its types of keys and values. Uses the scratch memory.
 void AttendPrompts(const Context& context, const AttentionShape& shape,
                    std::span<const AttentionTile> host,

@@ -15,7 +15,7 @@ constexpr int kKeys = static_cast<int>(kPromptKeys);
 constexpr int kGroups = kKeys / 8;   // groups of keys: columns of a product
 constexpr int kScores = kKeys / 2;   // a thread's: 16 queries, 32 lanes
 constexpr int kWeights = kKeys / 4;  // a thread's, two to a word
-constexpr int kMaxParts = 4;
+constexpr int kMaxSlices = 4;
 
 // ---- Shapes ----------------------------------------------------------------
 
@@ -71,8 +71,8 @@ struct PromptShape {
 // What a block works on.
 struct BlockTask {
   Task task;
-  int part;
-  int n_parts;
+  int slice;
+  int n_slices;
 };
 
 // The byte of an operand of `rows` rows at which a chunk of a row begins.
@@ -105,8 +105,8 @@ class Finder {
     const Unit<S> unit(shape, block.task, tile.first_unit);
     const auto n_steps = static_cast<int64_t>(unit.n_steps);
     const int64_t first = tile.first_unit * n_steps;
-    next_ = first + (block.part + block.n_parts - first % block.n_parts) %
-                        block.n_parts;
+    next_ = first + (block.slice + block.n_slices - first % block.n_slices) %
+                        block.n_slices;
   }
 
   // Finds tiles until tile `index` has been found, or there are no more.
@@ -115,7 +115,7 @@ class Finder {
     while (n_found_ <= index && !is_at_end_) {
       KeyTile found = {};
       if (LaneIndex() < S::kFinds) {
-        Look(shape, block, next_ + LaneIndex() * block.n_parts, found);
+        Look(shape, block, next_ + LaneIndex() * block.n_slices, found);
       }
       const int is_there = found.is_there ? 1 : 0;
       int n_before = 0;
@@ -126,7 +126,7 @@ class Finder {
       }
       if (found.is_there) FoundTile<S>(n_found_ + n_before) = found;
       n_found_ += n;
-      next_ += S::kFinds * block.n_parts;
+      next_ += S::kFinds * block.n_slices;
       const Unit<S> unit(shape, block.task, 0);
       is_at_end_ = next_ >= block.task.tile.end_unit * unit.n_steps;
       if (is_at_end_ && LaneIndex() == 0) {

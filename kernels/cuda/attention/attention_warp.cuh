@@ -23,8 +23,8 @@ struct AttentionShape {
   int64_t n_kv_heads;
   int64_t head_dim;
   int64_t value_dim;
-  int64_t part_heads;  // heads of a task, in one row
-  int64_t n_parts;     // parts of the heads that read one KV head
+  int64_t tile_heads;    // heads of a task, in one row
+  int64_t n_head_tiles;  // tiles of the heads that read one KV head
   float scale;
   float soft_cap;          // 0: none
   float inverse_soft_cap;  // finite
@@ -83,14 +83,14 @@ struct Task {
   int kv_head;
   int first_head;
   int n_heads;     // in each row
-  int part_heads;  // heads that a row may have here
+  int tile_heads;  // heads that a row may have here
 
-  __device__ int Row(int query) const { return query / part_heads; }
+  __device__ int Row(int query) const { return query / tile_heads; }
   __device__ bool Has(int query) const {
-    return Row(query) < tile.n_rows && query % part_heads < n_heads;
+    return Row(query) < tile.n_rows && query % tile_heads < n_heads;
   }
   __device__ int Head(int query) const {
-    return first_head + query % part_heads;
+    return first_head + query % tile_heads;
   }
   // The index of the query in the step's [n_rows, n_heads] rows.
   __device__ int64_t Index(int query, int64_t all_heads) const {

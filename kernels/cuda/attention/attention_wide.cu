@@ -352,7 +352,7 @@ __device__ void WriteRows(const AttentionShape& shape, const Task& task,
   }
 }
 
-// Team i of the grid has task i: tiles, then parts of a head group, then KV
+// Team i of the grid has task i: tiles, then tiles of a head group, then KV
 // heads. The last tiles, which see most, come first.
 template <class S, DType kKeyType, DType kValueType>
 __global__ void __launch_bounds__(S::kWarps* kWarpThreads)
@@ -361,20 +361,20 @@ __global__ void __launch_bounds__(S::kWarps* kWarpThreads)
   WaitForKernelsBefore();
   const int team = WarpIndex() / S::kTeam;
   const int64_t index = int64_t{blockIdx.x} * S::kTeams + team;
-  if (index >= n_tiles * shape.n_parts * shape.n_kv_heads) return;
+  if (index >= n_tiles * shape.n_head_tiles * shape.n_kv_heads) return;
   auto* queries =
       reinterpret_cast<uint4*>(DynamicShared() + team * S::kQueryBytes);
   auto* rows = reinterpret_cast<const std::byte**>(DynamicShared() +
                                                    S::kTeams * S::kQueryBytes +
                                                    WarpIndex() * S::kRowBytes);
   const auto group = static_cast<int>(shape.n_heads / shape.n_kv_heads);
-  const auto part_heads = static_cast<int>(shape.part_heads);
-  const auto part = static_cast<int>(index / n_tiles % shape.n_parts);
-  const auto kv_head = static_cast<int>(index / n_tiles / shape.n_parts);
-  const int left = group - part * part_heads;
+  const auto tile_heads = static_cast<int>(shape.tile_heads);
+  const auto head_tile = static_cast<int>(index / n_tiles % shape.n_head_tiles);
+  const auto kv_head = static_cast<int>(index / n_tiles / shape.n_head_tiles);
+  const int left = group - head_tile * tile_heads;
   const AttentionTile& tile = tiles[n_tiles - 1 - index % n_tiles];
-  const Task task = {tile, kv_head, kv_head * group + part * part_heads,
-                     left < part_heads ? left : part_heads, part_heads};
+  const Task task = {tile, kv_head, kv_head * group + head_tile * tile_heads,
+                     left < tile_heads ? left : tile_heads, tile_heads};
   PromptSoftmax state = {{MinusInfinity(), MinusInfinity()}, {0, 0}};
   float sums[S::kSums] = {};
   bool is_staged = false;
@@ -415,7 +415,7 @@ void LaunchWide(const Context& context, const AttentionShape& shape,
                 std::span<const AttentionTile> host,
                 const AttentionTile* device) {
   const auto n_tiles = static_cast<int64_t>(host.size());
-  const int64_t n_teams = n_tiles * shape.n_parts * shape.n_kv_heads;
+  const int64_t n_teams = n_tiles * shape.n_head_tiles * shape.n_kv_heads;
   Launch(AttendWide<S, kKeyType, kValueType>,
          {(n_teams + S::kTeams - 1) / S::kTeams}, S::kWarps * kWarpThreads,
          S::kSharedBytes, context.queue, shape, device, n_tiles);

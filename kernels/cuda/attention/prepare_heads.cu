@@ -8,10 +8,10 @@
 #include "base/status_macros.h"
 #include "kernels/cuda/attention/kv_load.cuh"
 #include "kernels/cuda/attention/kv_store.cuh"
-#include "kernels/cuda/attention/rotate.cuh"
 #include "kernels/cuda/attention/transform.cuh"
 #include "kernels/cuda/numeric.cuh"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/rotate.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "kernels/cuda/kernel_call.h"
 
 #ifdef PLIMSOLL_SIMT_ASAN
 #include <sanitizer/common_interface_defs.h>
@@ -255,7 +254,7 @@ void RunGrid(Dim3 grid, int n_threads, int64_t shared_bytes,
   PLIMSOLL_CHECK(n_threads > 0 && n_threads <= kMaxThreads &&
                      n_threads % kWarpThreads == 0,
                  "a block is of whole warps, 1024 threads at most");
-  PLIMSOLL_CHECK(shared_bytes >= 0 && shared_bytes <= kMostSharedBytes,
+  PLIMSOLL_CHECK(shared_bytes >= 0 && shared_bytes <= kMostDynamicBytes,
                  "a block has at most 227 KiB of shared memory");
   PLIMSOLL_CHECK(grid.x > 0 && grid.x <= 0x7FFFFFFF && grid.y > 0 &&
                      grid.y <= 0xFFFF && grid.z > 0 && grid.z <= 0xFFFF,

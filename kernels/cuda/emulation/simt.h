@@ -71,6 +71,10 @@ extern Dim3 gridDim;
 // A lane can hand at most this many bytes to its warp at once.
 inline constexpr size_t kExchangeBytes = 48;
 
+// Dynamic shared memory of a block: what devices of compute capability 9.0
+// have.
+inline constexpr int64_t kMostDynamicBytes = int64_t{227} << 10;
+
 // Runs `thread` once for each thread of each block. Each block gets
 // `shared_bytes` of garbage behind DynamicShared().
 void RunGrid(Dim3 grid, int n_threads, int64_t shared_bytes,

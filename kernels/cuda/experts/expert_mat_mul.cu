@@ -205,7 +205,7 @@ int64_t BlocksOf(int64_t n_elements) {
 }
 
 // A product's matrix and outputs.
-struct Part {
+struct WantedProduct {
   const ExpertMatrices* w;
   float* out;
 };
@@ -224,19 +224,19 @@ struct Inputs {
 // Multiplies rows by one matrix of each expert, or by two of the same type and
 // size.
 void Multiply(const Context& context, const ExpertRows& rows,
-              const Inputs& inputs, std::span<const Part> parts) {
-  const WeightMatrix& first = parts[0].w->first;
-  const bool is_tiled = ReadsPacked(*parts[0].w, inputs.packed);
+              const Inputs& inputs, std::span<const WantedProduct> products) {
+  const WeightMatrix& first = products[0].w->first;
+  const bool is_tiled = ReadsPacked(*products[0].w, inputs.packed);
   const int64_t block_outputs =
       is_tiled ? kTileRows : kFloatWarps * kFloatOutputs;
   ExpertProducts all = {};
   all.n_first_blocks = (first.rows + block_outputs - 1) / block_outputs;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    all.of[i] = {MatrixOf(parts[i].w->first), parts[i].w->matrix_bytes,
-                 parts[i].out};
+  for (size_t i = 0; i < products.size(); ++i) {
+    all.of[i] = {MatrixOf(products[i].w->first), products[i].w->matrix_bytes,
+                 products[i].out};
   }
   const int64_t n_batches = NumBatches(rows);
-  const Grid grid = {all.n_first_blocks * std::ssize(parts) * n_batches};
+  const Grid grid = {all.n_first_blocks * std::ssize(products) * n_batches};
   const auto n_experts = static_cast<int>(rows.n_experts);
   WithType(first.dtype, [&](auto type) {
     constexpr DType kType = decltype(type)::value;
@@ -276,28 +276,29 @@ void Gather(const Context& context, const GatedExpertMatMulArgs& args,
          reinterpret_cast<uint32_t*>(args.gathered));
 }
 
-// Gathers the rows and multiplies them by the parts, which read one form.
+// Gathers the rows and multiplies them; the products read one form.
 void MultiplyGathered(const Context& context, const GatedExpertMatMulArgs& args,
-                      std::span<const Part> parts) {
-  Gather(context, args, *parts[0].w);
-  const bool is_packed = ReadsPacked(*parts[0].w, args.packed);
+                      std::span<const WantedProduct> products) {
+  Gather(context, args, *products[0].w);
+  const bool is_packed = ReadsPacked(*products[0].w, args.packed);
   const auto* const floats = reinterpret_cast<const float*>(args.gathered);
   Multiply(context, args.rows,
            {.x = is_packed ? nullptr : floats,
             .packed = is_packed ? args.gathered : nullptr},
-           parts);
+           products);
 }
 
 }  // namespace
 
 void GatedExpertMatMul(const Context& context,
                        const GatedExpertMatMulArgs& args) {
-  const Part parts[2] = {{&args.gate, args.out}, {&args.up, args.up_out}};
+  const WantedProduct products[2] = {{&args.gate, args.out},
+                                     {&args.up, args.up_out}};
   if (args.gate.first.dtype == args.up.first.dtype) {
-    MultiplyGathered(context, args, parts);
+    MultiplyGathered(context, args, products);
   } else {
-    MultiplyGathered(context, args, {&parts[0], 1});
-    MultiplyGathered(context, args, {&parts[1], 1});
+    MultiplyGathered(context, args, {&products[0], 1});
+    MultiplyGathered(context, args, {&products[1], 1});
   }
   const int64_t dim = args.gate.first.rows;
   if (args.weights_inputs || args.gate_bias != nullptr ||
@@ -318,9 +319,9 @@ void GatedExpertMatMul(const Context& context,
 }
 
 void ExpertSumMatMul(const Context& context, const ExpertSumMatMulArgs& args) {
-  const Part part = {&args.w, args.products};
+  const WantedProduct product = {&args.w, args.products};
   Multiply(context, args.rows, {.x = args.x, .packed = args.packed},
-           {&part, 1});
+           {&product, 1});
   const int64_t dim = args.w.first.rows;
   Launch(SumExperts, {args.rows.n_rows, BlocksOf(dim)}, kElementThreads, 0,
          context.queue, args);

@@ -3,18 +3,18 @@
 // kernel is made for, and not on the rows of a step, so that a row's bits are
 // the same in every step of a kernel.
 //
-// The columns are cut into parts. A block has one part, whose activations it
+// The columns are cut into slices. A block has one slice, whose activations it
 // keeps in shared memory, and some of the quads: four neighbouring tiles of
 // outputs, which a warpgroup multiplies. So a quad's sums come from as many
-// blocks as there are parts.
+// blocks as there are slices.
 #ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_FEW_SPLIT_H_
 #define PLIMSOLL_KERNELS_CUDA_MAT_MUL_FEW_SPLIT_H_
 
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/cuda/mat_mul/weight_layout.h"
 #include "kernels/cuda/mat_mul/wgmma_layout.h"
+#include "kernels/cuda/weight_layout.h"
 
 namespace plimsoll::kernels {
 
@@ -24,9 +24,9 @@ inline constexpr int kFewWarps = kFewGroups * kQuadTiles;
 // Shared memory of a block. It leaves some to the small kernels that overlap.
 inline constexpr int64_t kFewSharedBytes = int64_t{216} << 10;
 inline constexpr int64_t kMostRingSlots = 8;
-inline constexpr int64_t kMostFewParts = 64;
-// The fewest stages, of 64 columns each, that a part has if the matrix has that
-// many.
+inline constexpr int64_t kMostFewSlices = 64;
+// The fewest stages, of 64 columns each, that a slice has if the matrix has
+// that many.
 inline constexpr int64_t kFewestStages = 8;
 // The powers of rows, and the barriers of warps.
 inline constexpr int64_t kFewFixedBytes =
@@ -60,9 +60,9 @@ struct EvenShares {
 };
 
 struct FewSplit {
-  int32_t n_parts = 0;   // 0: there is no such division
-  int32_t n_blocks = 0;  // blocks of a part
-  EvenShares units;      // a part's units of UnitTiles columns of tiles
+  int32_t n_slices = 0;  // 0: there is no such division
+  int32_t n_blocks = 0;  // blocks of a slice
+  EvenShares units;      // a slice's units of UnitTiles columns of tiles
   EvenShares quads;      // a block's quads
   int32_t n_slots = 0;   // slots of a warp's ring
 };
@@ -95,70 +95,70 @@ struct FewProducts {
   int64_t n_multiprocessors = 0;
 };
 
-// A division of products into parts.
+// A division of products into slices.
 struct FewDivision {
-  int64_t n_parts = 1;
-  int64_t n_blocks = 1;  // blocks of a part
+  int64_t n_slices = 1;
+  int64_t n_blocks = 1;  // blocks of a slice
   int64_t n_stages = 0;  // stages that a block has for each of its quads
 };
 
-// What a division into parts takes, in units of a quad's stage of 64 columns as
-// memory brings it. The ratios are estimates. A last round in which only one of
-// a block's warpgroups works takes as long as one with two. Activations come
+// What a division into slices takes, in units of a quad's stage of 64 columns
+// as memory brings it. The ratios are estimates. A last round in which only one
+// of a block's warpgroups works takes as long as one with two. Activations come
 // from the L2 cache, once for a block. Sums go there and come back, and the
-// last warp reads some parts at a time.
+// last warp reads some slices at a time.
 constexpr double TimeOf(const FewProducts& products,
                         const FewDivision& division) {
-  const auto [n_parts, n_blocks, n_stages] = division;
+  const auto [n_slices, n_blocks, n_stages] = division;
   const int64_t n_quads = products.n_quads;
   const int64_t n_multiprocessors = products.n_multiprocessors;
   const int64_t quads = (n_quads + n_blocks - 1) / n_blocks;
   const int64_t rounded = quads % kFewGroups == 1 ? quads + 1 : quads;
   const int64_t waves =
-      (n_blocks * n_parts + n_multiprocessors - 1) / n_multiprocessors;
+      (n_blocks * n_slices + n_multiprocessors - 1) / n_multiprocessors;
   const double of_rows = static_cast<double>(products.rows) / 32.0;
   const double block = static_cast<double>(rounded * n_stages) +
                        1.25 * of_rows * static_cast<double>(n_stages);
   double time = static_cast<double>(waves) * block;
-  if (n_parts > 1) {
-    time += static_cast<double>(n_parts) *
+  if (n_slices > 1) {
+    time += static_cast<double>(n_slices) *
             (4.0 + 2.9 * of_rows * static_cast<double>(n_quads) /
                        static_cast<double>(n_multiprocessors));
   }
   return time;
 }
 
-// How many parts a division may have.
-struct FewPartsRule {
+// How many slices a division may have.
+struct FewSlicesRule {
   int64_t wanted = 0;  // 0: as many as seem best
-  int64_t most = kMostFewParts;
+  int64_t most = kMostFewSlices;
 };
 
 // Divides the quads of `products` among the device's multiprocessors.
 constexpr FewSplit SplitFew(const FewProducts& products,
-                            const FewPartsRule& rule) {
+                            const FewSlicesRule& rule) {
   const int64_t n_quads = products.n_quads;
   const int64_t unit = UnitTiles(products.type);
   const int64_t n_units = products.col_tiles / unit;
-  const int64_t most_parts = std::min({n_units, rule.most, kMostFewParts});
+  const int64_t most_slices = std::min({n_units, rule.most, kMostFewSlices});
   FewSplit best = {};
   double least = 0;
-  for (int64_t parts = 1; parts <= most_parts; ++parts) {
-    const int64_t stages = (n_units + parts - 1) / parts * unit / 2;
+  for (int64_t slices = 1; slices <= most_slices; ++slices) {
+    const int64_t stages = (n_units + slices - 1) / slices * unit / 2;
     const int64_t n_slots = SlotsBeside(products.type, products.rows, stages);
     if (n_slots == 0) continue;
     const int64_t blocks =
-        std::clamp<int64_t>(products.n_multiprocessors / parts, 1, n_quads);
+        std::clamp<int64_t>(products.n_multiprocessors / slices, 1, n_quads);
     const double time = TimeOf(
-        products, {.n_parts = parts, .n_blocks = blocks, .n_stages = stages});
-    if (best.n_parts > 0) {
-      const bool is_short = products.col_tiles / 2 / parts < kFewestStages;
-      if (rule.wanted > 0 ? parts > rule.wanted : is_short) break;
+        products, {.n_slices = slices, .n_blocks = blocks, .n_stages = stages});
+    if (best.n_slices > 0) {
+      const bool is_short = products.col_tiles / 2 / slices < kFewestStages;
+      if (rule.wanted > 0 ? slices > rule.wanted : is_short) break;
       if (rule.wanted == 0 && time >= least) continue;
     }
     least = time;
-    best = {static_cast<int32_t>(parts), static_cast<int32_t>(blocks),
-            EvenShares(n_units, parts), EvenShares(n_quads, blocks),
+    best = {static_cast<int32_t>(slices), static_cast<int32_t>(blocks),
+            EvenShares(n_units, slices), EvenShares(n_quads, blocks),
             static_cast<int32_t>(n_slots)};
   }
   return best;

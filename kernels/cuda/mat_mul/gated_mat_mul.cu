@@ -2,19 +2,19 @@
 // activation and the packing of its result in one kernel.
 #include <array>
 
-#include "kernels/cuda/mat_mul/gated_mat_mul.h"
 #include "kernels/cuda/mat_mul/stream_tiles.cuh"
+#include "kernels/cuda/ops.h"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
 bool FusesGatedMatMul(const Context& context, const GatedMatMulArgs& args) {
   const MatMulArgs& gate = args.gate;
   // Both products of a unit are kept at the same time.
-  const int64_t n_parts = StreamParts(gate.w.cols / kTileCols).n_parts;
+  const int64_t n_slices = StreamSlices(gate.w.cols / kTileCols).n_slices;
   return context.streams_weights && gate.n_rows == 1 &&
          gate.packed != nullptr && !args.keeps_floats &&
          gate.w.dtype == args.up.w.dtype && HasStreamProduct(gate.w) &&
-         GatedOutputs::kUnitTiles * n_parts <= Kept<1>::kEntries;
+         GatedOutputs::kUnitTiles * n_slices <= Kept<1>::kEntries;
 }
 
 const std::byte* GatedMatMul(const Context& context,

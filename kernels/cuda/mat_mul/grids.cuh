@@ -3,8 +3,8 @@
 #ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_GRIDS_CUH_
 #define PLIMSOLL_KERNELS_CUDA_MAT_MUL_GRIDS_CUH_
 
-#include "kernels/cuda/mat_mul/weight_layout.h"
 #include "kernels/cuda/numeric.cuh"
+#include "kernels/cuda/weight_layout.h"
 #include "kernels/quant/grid_form.h"
 #include "kernels/quant/grids.h"
 

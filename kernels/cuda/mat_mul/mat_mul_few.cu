@@ -2,13 +2,13 @@
 // made to read weights as fast as memory brings them. What is rounded, and the
 // order of a sum's columns, are as in mat_mul_wgmma.cu.
 //
-// A block of threads has a part of the columns (few_split.h). It rounds the
-// part's activations once, into shared memory, and keeps them there. Its
+// A block of threads has a slice of the columns (few_split.h). It rounds the
+// slice's activations once, into shared memory, and keeps them there. Its
 // warpgroups multiply one quad of tiles of outputs after another. Weights go
 // through shared memory (warp_ring.cuh); their copies begin before the kernels
 // before have ended. Each warp rounds its own tile of weights in registers.
-// Where columns are cut into several parts, the warp that comes last to a tile
-// adds up what all parts have, in the order of the columns.
+// Where columns are cut into several slices, the warp that comes last to a tile
+// adds up what all slices have, in the order of the columns.
 #include <algorithm>
 
 #include "kernels/cuda/async_copy.cuh"
@@ -28,19 +28,19 @@ constexpr int kSomeRows = 64;
 static_assert(kFewSharedBytes <= kMostSharedBytes);
 static_assert(kFewFixedBytes % 128 == 0);  // so slots are aligned
 
-// What a block does: its part's columns of tiles and its quads.
+// What a block does: its slice's columns of tiles and its quads.
 struct Share {
-  int part;
+  int slice;
   int first_tile;
   int n_tiles;
   int first_quad;
   int end_quad;
 
   __device__ Share(const FewSplit& split, int unit_tiles) {
-    part = static_cast<int>(blockIdx.x);
+    slice = static_cast<int>(blockIdx.x);
     const auto block = static_cast<int>(blockIdx.y);
-    first_tile = split.units.First(part) * unit_tiles;
-    n_tiles = split.units.First(part + 1) * unit_tiles - first_tile;
+    first_tile = split.units.First(slice) * unit_tiles;
+    n_tiles = split.units.First(slice + 1) * unit_tiles - first_tile;
     first_quad = split.quads.First(block);
     end_quad = split.quads.First(block + 1);
   }
@@ -86,7 +86,7 @@ __device__ inline float InverseOfPower(float power) {
   return FloatOfBits(kTwiceOne - BitsOfFloat(power));
 }
 
-// Two rows of the part's activations, which a warp rounds. Their integers come
+// Two rows of the slice's activations, which a warp rounds. Their integers come
 // to where the rounded ones will be. Rows beyond the end are left as they are:
 // nobody reads their sums.
 template <int kRows>
@@ -247,10 +247,10 @@ struct WarpCopies {
 
 // ---- Sums ------------------------------------------------------------------
 
-// What the parts leave for each other: for each tile of outputs and part, four
-// sums of each lane for each group of rows.
-struct FewParts {
-  float4* sums;     // [tiles, parts, groups, lanes]
+// What the slices leave for each other: for each tile of outputs and slice,
+// four sums of each lane for each group of rows.
+struct FewSlices {
+  float4* sums;     // [tiles, slices, groups, lanes]
   int32_t* counts;  // [quads], zeros; a byte for each tile
 };
 
@@ -259,19 +259,19 @@ template <int kRows>
 struct QuadSums {
   static constexpr int kGroups = kRows / kGroupRows;
   static constexpr int kSums = WgmmaSums(kRows);
-  const FewParts& parts;
-  int n_parts;
+  const FewSlices& slices;
+  int n_slices;
   int n_rows;
 
-  // Where a lane has what the parts left for its tile of a quad.
-  __device__ float4* At(int quad, int part) const {
+  // Where a lane has what the slices left for its tile of a quad.
+  __device__ float4* At(int quad, int slice) const {
     const int tile = quad * kQuadTiles + WarpIndex() % kQuadTiles;
-    return parts.sums +
-           (int64_t{tile} * n_parts + part) * (kGroups * kWarpThreads) +
+    return slices.sums +
+           (int64_t{tile} * n_slices + slice) * (kGroups * kWarpThreads) +
            LaneIndex();
   }
-  __device__ void Leave(int quad, int part, const float (&mine)[kSums]) const {
-    float4* to = At(quad, part);
+  __device__ void Leave(int quad, int slice, const float (&mine)[kSums]) const {
+    float4* to = At(quad, slice);
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
       if (g * kGroupRows >= n_rows) break;
@@ -280,31 +280,31 @@ struct QuadSums {
     }
   }
 
-  // Tells that this part's sums of a quad are there. True in the warp that
-  // comes last to its tile: it sees what all parts have left.
+  // Tells that this slice's sums of a quad are there. True in the warp that
+  // comes last to its tile: it sees what all slices have left.
   __device__ bool IsLast(int quad) const {
     const int shift = WarpIndex() % kQuadTiles * 8;
     __syncwarp();
     int32_t count = 0;
     if (LaneIndex() == 0) {
-      count = FetchAndAddInOrder(parts.counts + quad, 1 << shift);
+      count = FetchAndAddInOrder(slices.counts + quad, 1 << shift);
     }
     count = __shfl_sync(kFullWarp, count, 0);
-    if ((count >> shift & 255) != n_parts - 1) return false;
+    if ((count >> shift & 255) != n_slices - 1) return false;
     if (LaneIndex() == 0) {
-      FetchAndAdd(parts.counts + quad, -(n_parts << shift));
+      FetchAndAdd(slices.counts + quad, -(n_slices << shift));
     }
     return true;
   }
 
-  // Adds up the stored sums of all parts, in the order of the columns.
+  // Adds up the stored sums of all slices, in the order of the columns.
   __device__ void Add(int quad, float (&sums)[kSums]) const {
     constexpr int kAtOnce = kRows == kFewRows ? 3 : 1;
     const float4* from = At(quad, 0);
 #pragma unroll
     for (float& sum : sums) sum = 0;
 #pragma unroll 1
-    for (int left = n_parts; left > 0; left -= kAtOnce) {
+    for (int left = n_slices; left > 0; left -= kAtOnce) {
       float4 four[kAtOnce][kGroups] = {};
 #pragma unroll
       for (int p = 0; p < kAtOnce; ++p) {
@@ -329,12 +329,12 @@ struct QuadSums {
   }
 
   // Stores the sums of a tile, scaled, or adds them to the outputs. If there
-  // are several parts, it adds up theirs first.
+  // are several slices, it adds up theirs first.
   __device__ void Store(float (&sums)[kSums], const Products& products,
                         int quad, bool accumulate) const {
     const QuadTile tile(products, quad);
     if (!tile.IsInProduct()) return;
-    if (n_parts > 1 && !IsLast(quad)) return;
+    if (n_slices > 1 && !IsLast(quad)) return;
     const Product& product = *tile.product;
     const float scale = product.w.Scale();
     const auto n_outputs = static_cast<uint32_t>(product.w.rows);
@@ -360,9 +360,9 @@ struct QuadSums {
       }
     };
     // All loads come before the first store, and if there are registers for
-    // them, before those of the parts.
+    // them, before those of the slices.
     if constexpr (kRows == kFewRows) load();
-    if (n_parts > 1) Add(quad, sums);
+    if (n_slices > 1) Add(quad, sums);
     if constexpr (kRows != kFewRows) load();
 #pragma unroll
     for (int i = 0; i < kSums; ++i) {
@@ -438,7 +438,7 @@ struct SlotProducts {
 template <DType kType, int kRows>
 __global__ void __launch_bounds__(kBoundThreads, 1)
     MultiplyQuads(const __grid_constant__ Products products, Activations x,
-                  FewSplit split, int32_t most_stages, FewParts parts,
+                  FewSplit split, int32_t most_stages, FewSlices slices,
                   bool accumulate) {
   using Ring = WarpRing<kType>;
   constexpr int kGroups = kRows / kGroupRows;
@@ -459,13 +459,13 @@ __global__ void __launch_bounds__(kBoundThreads, 1)
   RoundRows<kRows>(x, share, places);
   PublishShared();
   __syncthreads();
-  const QuadSums<kRows> of_quads = {parts, split.n_parts, x.n_rows};
+  const QuadSums<kRows> of_quads = {slices, split.n_slices, x.n_rows};
   SlotCursor at;
   const auto rows =
       static_cast<uint32_t>(WgmmaDescriptor(SharedAddress(places.stages), 0));
   float sums[WgmmaSums(kRows)];
   for (int quad = first_quad;; quad += kFewGroups) {
-    // The sums of the quad before. With several parts they have been left, and
+    // The sums of the quad before. With several slices they have been left, and
     // by now others may see them without a long wait.
     if (quad > first_quad) {
       of_quads.Store(sums, products, quad - kFewGroups, accumulate);
@@ -488,7 +488,7 @@ __global__ void __launch_bounds__(kBoundThreads, 1)
     AwaitProducts<0>();
     KeepSums(sums);
     ScaleSums<kGroups>(places.powers, 0, sums);
-    if (split.n_parts > 1) of_quads.Leave(quad, share.part, sums);
+    if (split.n_slices > 1) of_quads.Leave(quad, share.slice, sums);
   }
 }
 
@@ -508,7 +508,7 @@ FewSplit SplitOf(const Context& context, std::span<const MatMulArgs> products) {
                    .n_quads = n_quads,
                    .col_tiles = first.w.cols / kTileCols,
                    .n_multiprocessors = context.n_multiprocessors},
-                  {.wanted = context.few_row_parts,
+                  {.wanted = context.few_row_slices,
                    .most = kScratchBytes / (n_quads * quad_bytes)});
 }
 
@@ -522,11 +522,11 @@ void LaunchQuads(const Context& context, std::span<const MatMulArgs> products,
   const int64_t shared =
       most_stages * (FewStageBytes(kRows) + FewScaleBytes(kRows)) +
       kFewFixedBytes + kFewWarps * split.n_slots * RingSlotBytes(kType);
-  const FewParts parts = {.sums = reinterpret_cast<float4*>(context.scratch),
-                          .counts = context.counts};
-  Launch(MultiplyQuads<kType, kRows>, {split.n_parts, split.n_blocks}, kThreads,
-         shared, context.queue, all, Activations(first), split,
-         static_cast<int32_t>(most_stages), parts, first.accumulate);
+  const FewSlices slices = {.sums = reinterpret_cast<float4*>(context.scratch),
+                            .counts = context.counts};
+  Launch(MultiplyQuads<kType, kRows>, {split.n_slices, split.n_blocks},
+         kThreads, shared, context.queue, all, Activations(first), split,
+         static_cast<int32_t>(most_stages), slices, first.accumulate);
 }
 
 }  // namespace
@@ -539,7 +539,7 @@ bool MultiplyFewRows(const Context& context,
     return false;
   }
   const FewSplit split = SplitOf(context, products);
-  if (split.n_parts == 0) return false;
+  if (split.n_slices == 0) return false;
   WithType(first.w.dtype, [&](auto type) {
     constexpr DType kType = decltype(type)::value;
     if constexpr (IsTiled(kType)) {

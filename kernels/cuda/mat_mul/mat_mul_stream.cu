@@ -23,10 +23,10 @@ void MultiplyRows(const Context& context,
       outputs);
 }
 
-// The scratch memory that the parts of `n_outputs` outputs take.
-int64_t PartBytes(const StreamParts& parts, int64_t n_outputs) {
-  if (parts.n_parts == 1) return 0;
-  return parts.n_parts * (n_outputs + kTileRows) * kGroupRows *
+// The scratch memory that the slices of `n_outputs` outputs take.
+int64_t SliceBytes(const StreamSlices& slices, int64_t n_outputs) {
+  if (slices.n_slices == 1) return 0;
+  return slices.n_slices * (n_outputs + kTileRows) * kGroupRows *
          int64_t{sizeof(float)};
 }
 
@@ -52,18 +52,18 @@ bool CanStream(const DeviceFacts& facts) {
 }
 
 bool HasStreamProduct(const WeightMatrix& w) {
-  const StreamParts parts(w.cols / kTileCols);
+  const StreamSlices slices(w.cols / kTileCols);
   // A launch has up to kMaxProducts matrices.
-  if (parts.n_parts > kMostStreamParts ||
-      PartBytes(parts, w.rows) * int64_t{kMaxProducts} > kScratchBytes) {
+  if (slices.n_slices > kMostStreamSlices ||
+      SliceBytes(slices, w.rows) * int64_t{kMaxProducts} > kScratchBytes) {
     return false;
   }
   bool fits = false;
   WithType(w.dtype, [&](auto type) {
     constexpr DType kType = decltype(type)::value;
     if constexpr (IsTiled(kType)) {
-      fits = StreamRoom<kType, 1>(parts).Fits() &&
-             StreamRoom<kType, kGroupRows>(parts).Fits();
+      fits = StreamRoom<kType, 1>(slices).Fits() &&
+             StreamRoom<kType, kGroupRows>(slices).Fits();
     }
   });
   return fits;

@@ -170,28 +170,29 @@ struct Stages {
 // Blocks of threads may share outputs: each has some of the columns. They leave
 // their sums in `sums`, and the last one to come adds them all up, in the order
 // of the columns.
-struct Parts {
-  float* sums;      // [blocks of one part, n_parts, sums of a thread, threads]
-  int32_t* counts;  // [blocks of one part], zeros
-  int32_t n_parts;
+struct Slices {
+  float* sums;  // [blocks of one slice, n_slices, sums of a thread, threads]
+  int32_t* counts;  // [blocks of one slice], zeros
+  int32_t n_slices;
 };
 
 // Returns true in the block that comes last; its `mine` gets all sums.
 template <int kN>
-__device__ bool AddParts(const Parts& parts, int64_t block, int part,
-                         float (&mine)[kN]) {
-  float* all = parts.sums + block * parts.n_parts * (kN * kProductThreads) +
+__device__ bool AddSlices(const Slices& slices, int64_t block, int slice,
+                          float (&mine)[kN]) {
+  float* all = slices.sums + block * slices.n_slices * (kN * kProductThreads) +
                ThreadIndex();
 #pragma unroll
   for (int i = 0; i < kN; ++i) {
-    all[(part * kN + i) * kProductThreads] = mine[i];
+    all[(slice * kN + i) * kProductThreads] = mine[i];
   }
   // All stages have been used.
   auto* const word = reinterpret_cast<int32_t*>(DynamicShared());
-  if (!IsLastToArrive(parts.counts + block, parts.n_parts, word)) return false;
+  if (!IsLastToArrive(slices.counts + block, slices.n_slices, word))
+    return false;
 #pragma unroll
   for (int i = 0; i < kN; ++i) mine[i] = 0;
-  for (int p = 0; p < parts.n_parts; ++p) {
+  for (int p = 0; p < slices.n_slices; ++p) {
 #pragma unroll
     for (int i = 0; i < kN; ++i) {
       mine[i] += LoadWritten(all + (p * kN + i) * kProductThreads);
@@ -206,19 +207,19 @@ template <DType kType, int kTiles, int kRows, int kAhead>
 __global__ void __launch_bounds__(kProductThreads, kRows == kManyRows ? 1 : 2)
     MultiplyStages(const __grid_constant__ Products products, StagedRows x,
                    int32_t n_rows, bool accumulate, uint32_t n_batches,
-                   Parts parts) {
+                   Slices slices) {
   constexpr int kGroups = kRows / kGroupRows;
   constexpr int kSums = WgmmaSums(kRows);
-  const auto n_parts = static_cast<uint32_t>(parts.n_parts);
-  const int64_t part = blockIdx.x % n_parts;
-  const int64_t block = blockIdx.x / n_parts;
+  const auto n_slices = static_cast<uint32_t>(slices.n_slices);
+  const int64_t slice = blockIdx.x % n_slices;
+  const int64_t block = blockIdx.x / n_slices;
   auto index = static_cast<int>(block / n_batches);
   const Product& product = FindProduct(products, index);
   const int64_t batch = block % n_batches;
   const int first_tile = (index * kProductWarps + WarpIndex()) * kTiles;
-  const auto begin = static_cast<int>(part * x.n_stages / parts.n_parts);
+  const auto begin = static_cast<int>(slice * x.n_stages / slices.n_slices);
   const auto n_stages =
-      static_cast<int>((part + 1) * x.n_stages / parts.n_parts) - begin;
+      static_cast<int>((slice + 1) * x.n_stages / slices.n_slices) - begin;
   StageReader<kType, kTiles> weights;
   weights.Begin(product.w, first_tile, begin * kStageTiles);
   typename StageReader<kType, kTiles>::Raw next[kAhead][kStageTiles][kTiles];
@@ -300,8 +301,8 @@ __global__ void __launch_bounds__(kProductThreads, kRows == kManyRows ? 1 : 2)
   }
   AwaitProducts<0>();
   KeepSums(sums);
-  if (parts.n_parts > 1 &&
-      !AddParts(parts, block, static_cast<int>(part), sums)) {
+  if (slices.n_slices > 1 &&
+      !AddSlices(slices, block, static_cast<int>(slice), sums)) {
     return;
   }
   const int first_row = static_cast<int>(batch) * kRows;
@@ -310,7 +311,7 @@ __global__ void __launch_bounds__(kProductThreads, kRows == kManyRows ? 1 : 2)
   StoreSums<kGroups>(sums, product, first_tile, first_row, n_rows, accumulate);
 }
 
-// The blocks of one part of `products`, in groups of `block_tiles` tiles.
+// The blocks of one slice of `products`, in groups of `block_tiles` tiles.
 int64_t BlocksOf(std::span<const MatMulArgs> products, int64_t block_tiles) {
   int64_t n_blocks = 0;
   ProductsOf(products, block_tiles, n_blocks);
@@ -319,24 +320,24 @@ int64_t BlocksOf(std::span<const MatMulArgs> products, int64_t block_tiles) {
 
 template <DType kType, int kTiles, int kRows, int kAhead>
 void LaunchStages(const Context& context, std::span<const MatMulArgs> products,
-                  const StagedRows& x, int64_t n_parts) {
+                  const StagedRows& x, int64_t n_slices) {
   const MatMulArgs& first = products.front();
   int64_t n_groups = 0;
   const Products all = ProductsOf(products, kProductWarps * kTiles, n_groups);
   const int64_t n_batches = BatchesOf(first.n_rows, kRows);
-  const Parts parts = {
+  const Slices slices = {
       .sums = x.scales + n_batches * kRows,
       .counts = context.counts,
-      .n_parts = static_cast<int32_t>(n_parts),
+      .n_slices = static_cast<int32_t>(n_slices),
   };
   Launch(MultiplyStages<kType, kTiles, kRows, kAhead>,
-         {n_groups * n_batches * n_parts}, kProductThreads, SharedBytes(kRows),
+         {n_groups * n_batches * n_slices}, kProductThreads, SharedBytes(kRows),
          context.queue, all, x, static_cast<int32_t>(first.n_rows),
-         first.accumulate, static_cast<uint32_t>(n_batches), parts);
+         first.accumulate, static_cast<uint32_t>(n_batches), slices);
 }
 
 // The bytes of the sums that blocks leave for each other.
-constexpr int64_t PartBytes(int batch_rows) {
+constexpr int64_t SliceBytes(int batch_rows) {
   return 2 * WgmmaSums(batch_rows) * kProductThreads * int64_t{sizeof(float)};
 }
 
@@ -346,16 +347,16 @@ constexpr int64_t kManyBatches = 4;
 // How many blocks share outputs in products of many rows: more than one where
 // blocks of 256 outputs are too few for the device. Only the matrices decide,
 // so that a row's bits are the same in every step.
-int64_t PartsOfMany(const Context& context,
-                    std::span<const MatMulArgs> products) {
-  constexpr int64_t kMostParts = 4;
+int64_t SlicesOfMany(const Context& context,
+                     std::span<const MatMulArgs> products) {
+  constexpr int64_t kMostSlices = 4;
   const int64_t n_blocks = BlocksOf(products, 2 * kProductWarps) * kManyBatches;
-  const int64_t n_parts =
-      std::min(context.n_multiprocessors / n_blocks, kMostParts);
+  const int64_t n_slices =
+      std::min(context.n_multiprocessors / n_blocks, kMostSlices);
   const int64_t bytes =
       kManyBatches * kManyRows * RowBytesOf(products.front().w.cols) +
-      n_blocks * n_parts * PartBytes(kManyRows);
-  return n_parts > 1 && bytes <= kScratchBytes ? n_parts : 1;
+      n_blocks * n_slices * SliceBytes(kManyRows);
+  return n_slices > 1 && bytes <= kScratchBytes ? n_slices : 1;
 }
 
 // Few rows: blocks share outputs until there are some three for each
@@ -363,22 +364,22 @@ int64_t PartsOfMany(const Context& context,
 template <DType kType, int kRows>
 void MultiplyFew(const Context& context, std::span<const MatMulArgs> products,
                  const StagedRows& x) {
-  constexpr int64_t kFewestStages = 8;  // stages of a part
-  constexpr int64_t kMostParts = 16;
+  constexpr int64_t kFewestStages = 8;  // stages of a slice
+  constexpr int64_t kMostSlices = 16;
   const int64_t n_blocks = BlocksOf(products, 2 * kProductWarps);
   const int64_t n_batches = BatchesOf(products.front().n_rows, kRows);
   const int64_t wanted = 3 * context.n_multiprocessors / n_blocks;
   const int64_t left =
       kScratchBytes - n_batches * kRows * RowBytesOf(products.front().w.cols);
-  const int64_t that_fit = left / (n_blocks * n_batches * PartBytes(kRows));
-  int64_t n_parts =
-      std::min({wanted, that_fit, kMostParts, x.n_stages / kFewestStages});
-  if (n_parts < 1 || n_blocks * n_batches > kCounts) n_parts = 1;
+  const int64_t that_fit = left / (n_blocks * n_batches * SliceBytes(kRows));
+  int64_t n_slices =
+      std::min({wanted, that_fit, kMostSlices, x.n_stages / kFewestStages});
+  if (n_slices < 1 || n_blocks * n_batches > kCounts) n_slices = 1;
   // Types of many planes, and floats, leave no registers for a second stage.
   constexpr bool kIsPlain = IsTiled(kType) && PlanesOf(kType).highs == 0 &&
                             PlanesOf(kType).subscales == 0;
   LaunchStages<kType, 2, kRows, kIsPlain ? 2 : 1>(context, products, x,
-                                                  n_parts);
+                                                  n_slices);
 }
 
 int BatchRows(int64_t n_rows) {
@@ -395,7 +396,7 @@ bool HasWgmmaProduct(const WeightMatrix& w) {
 
 int64_t WgmmaRowsThatFit(const Context& context,
                          std::span<const MatMulArgs> products) {
-  if (PartsOfMany(context, products) > 1) return kManyBatches * kManyRows;
+  if (SlicesOfMany(context, products) > 1) return kManyBatches * kManyRows;
   return kScratchBytes / (kManyRows * RowBytesOf(products.front().w.cols)) *
          kManyRows;
 }
@@ -418,7 +419,7 @@ void MultiplyWgmma(const Context& context,
     if constexpr (HasHalfProduct(kType)) {
       if (batch_rows == kManyRows) {
         LaunchStages<kType, 2, kManyRows, 1>(context, products, x,
-                                             PartsOfMany(context, products));
+                                             SlicesOfMany(context, products));
       } else if (batch_rows == kSomeRows) {
         MultiplyFew<kType, kSomeRows>(context, products, x);
       } else {

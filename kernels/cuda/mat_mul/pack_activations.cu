@@ -1,6 +1,6 @@
 // Packs rows of activations. A thread takes four values, or a warp a block.
-#include "kernels/cuda/mat_mul/pack.cuh"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/pack.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {

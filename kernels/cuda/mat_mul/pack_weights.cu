@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "base/status_macros.h"
-#include "kernels/cuda/mat_mul/pack_weights.h"
 #include "kernels/cuda/mat_mul/weights.cuh"
+#include "kernels/cuda/ops.h"
 #include "kernels/quant/scale_offset.h"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
@@ -324,7 +324,7 @@ absl::Status PackRows(const Context& context, const WeightMatrix& matrix,
   const auto size = static_cast<int64_t>(file_rows.size());
   const int64_t tile_bytes = row_bytes * kTileRows;
   const int64_t piece_bytes =
-      std::max(Staging::kPartBytes / tile_bytes, int64_t{1}) * tile_bytes;
+      std::max(Staging::kBufferBytes / tile_bytes, int64_t{1}) * tile_bytes;
   for (int64_t at = 0; at < size; at += piece_bytes) {
     const int64_t bytes = std::min(piece_bytes, size - at);
     ASSIGN_OR_RETURN(const std::byte* staged,

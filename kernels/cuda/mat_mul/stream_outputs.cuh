@@ -5,29 +5,29 @@
 #define PLIMSOLL_KERNELS_CUDA_MAT_MUL_STREAM_OUTPUTS_CUH_
 
 #include "kernels/cuda/gated.cuh"
-#include "kernels/cuda/mat_mul/pack.cuh"
 #include "kernels/cuda/mat_mul/stream_rows.cuh"
+#include "kernels/cuda/pack.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
 // What a launch computes, beside its matrices. A unit of work is a row of tiles
 // of outputs, or several.
 struct StreamWork {
-  StreamParts parts;
+  StreamSlices slices;
   int32_t n_units;
   int32_t n_slots;  // slots of the ring
-  // The blocks that have all units between them. If every block has one part of
-  // the columns, there are n_parts times as many.
+  // The blocks that have all units between them. If every block has one slice
+  // of the columns, there are n_slices times as many.
   int32_t n_groups;
   bool accumulate;
 };
 
 // The entries that a block keeps. An entry has the sums of all warps over one
-// part of the columns for one row of tiles.
+// slice of the columns for one row of tiles.
 template <int kRows>
 struct Kept {
   static constexpr int kOutputs = static_cast<int>(kTileRows);
-  static constexpr int kEntries = kRows == 1 ? kMostStreamParts : 1;
+  static constexpr int kEntries = kRows == 1 ? kMostStreamSlices : 1;
   static constexpr int kOfWarp = kOutputs * kRows;
   static constexpr int kOfEntry = kProductWarps * kOfWarp;
   // While some threads still read what was kept, others write the next.
@@ -47,23 +47,23 @@ struct Kept {
     }
     return sums[0];
   }
-  // Adds up the sums of all parts, whose entries follow each other.
-  __device__ static float SumOfParts(const float* entry, int n_parts) {
+  // Adds up the sums of all slices, whose entries follow each other.
+  __device__ static float SumOfSlices(const float* entry, int n_slices) {
     float sum = Sum(entry);
-    for (int p = 1; p < n_parts; ++p) sum += Sum(entry + p * kOfEntry);
+    for (int p = 1; p < n_slices; ++p) sum += Sum(entry + p * kOfEntry);
     return sum;
   }
 };
 
 // Outputs that are stored as they are. A unit is a row of tiles. If there is
-// more than one row of activations, every block has one part of the columns.
+// more than one row of activations, every block has one slice of the columns.
 template <int kRows>
 struct PlainOutputs {
   static constexpr int kUnitTiles = 1;
-  static constexpr bool kHasAllParts = kRows == 1;
+  static constexpr bool kHasAll = kRows == 1;
   using Entries = Kept<kRows>;
 
-  float* sums;      // [n_parts, n_units, outputs of a tile, rows]
+  float* sums;      // [n_slices, n_units, outputs of a tile, rows]
   int32_t* counts;  // [n_groups], zeros
 
   // The row of tiles, of all products, that is tile `i` of a unit.
@@ -84,53 +84,53 @@ struct PlainOutputs {
     to = work.accumulate ? to + scaled : scaled;
   }
 
-  __device__ float* SumsOf(const StreamWork& work, int part, int unit) const {
-    return sums + (int64_t{part} * work.n_units + unit) * Entries::kOfWarp;
+  __device__ float* SumsOf(const StreamWork& work, int slice, int unit) const {
+    return sums + (int64_t{slice} * work.n_units + unit) * Entries::kOfWarp;
   }
 
   // Takes what is kept of `n` units from `first` on, each n_groups after the
   // one before. Called by the warps that multiply.
   __device__ void Take(const Products& products, const StreamWork& work,
-                       const float* kept, int part, int first, int n,
+                       const float* kept, int slice, int first, int n,
                        int n_rows) const {
-    const int n_parts = kHasAllParts ? work.parts.n_parts : 1;
+    const int n_slices = kHasAll ? work.slices.n_slices : 1;
     for (int at = ThreadIndex(); at < n * Entries::kOfWarp;
          at += kProductThreads) {
       const int unit = first + at / Entries::kOfWarp * work.n_groups;
       const int i = at % Entries::kOfWarp;
       const float* entry =
-          kept + at / Entries::kOfWarp * n_parts * Entries::kOfEntry + i;
-      const float sum = Entries::SumOfParts(entry, n_parts);
-      if (kHasAllParts || work.parts.n_parts == 1) {
+          kept + at / Entries::kOfWarp * n_slices * Entries::kOfEntry + i;
+      const float sum = Entries::SumOfSlices(entry, n_slices);
+      if (kHasAll || work.slices.n_slices == 1) {
         Store(products, work, unit, i, n_rows, sum);
       } else {
-        SumsOf(work, part, unit)[i] = sum;
+        SumsOf(work, slice, unit)[i] = sum;
       }
     }
   }
 
-  // The last of the blocks that have the same units adds up the parts. Called
+  // The last of the blocks that have the same units adds up the slices. Called
   // by all threads, with a word of shared memory.
   __device__ void End(const Products& products, const StreamWork& work,
                       int group, int n_rows, int32_t* word) const {
-    const int n_parts = work.parts.n_parts;
-    if (kHasAllParts || n_parts == 1) return;
-    if (!IsLastToArrive(counts + group, n_parts, word)) return;
+    const int n_slices = work.slices.n_slices;
+    if (kHasAll || n_slices == 1) return;
+    if (!IsLastToArrive(counts + group, n_slices, word)) return;
     const int n_units =
         (work.n_units - group + work.n_groups - 1) / work.n_groups;
     for (int at = ThreadIndex(); at < n_units * Entries::kOfWarp;
          at += BlockThreads()) {
       const int unit = group + at / Entries::kOfWarp * work.n_groups;
       const int i = at % Entries::kOfWarp;
-      float of_parts[kMostStreamParts];
+      float of_slices[kMostStreamSlices];
 #pragma unroll
-      for (int p = 0; p < kMostStreamParts; ++p) {
-        if (p < n_parts) of_parts[p] = LoadWritten(SumsOf(work, p, unit) + i);
+      for (int p = 0; p < kMostStreamSlices; ++p) {
+        if (p < n_slices) of_slices[p] = LoadWritten(SumsOf(work, p, unit) + i);
       }
-      float sum = of_parts[0];
+      float sum = of_slices[0];
 #pragma unroll
-      for (int p = 1; p < kMostStreamParts; ++p) {
-        if (p < n_parts) sum += of_parts[p];
+      for (int p = 1; p < kMostStreamSlices; ++p) {
+        if (p < n_slices) sum += of_slices[p];
       }
       Store(products, work, unit, i, n_rows, sum);
     }
@@ -142,7 +142,7 @@ struct PlainOutputs {
 // both products.
 struct GatedOutputs {
   static constexpr int kUnitTiles = 4;
-  static constexpr bool kHasAllParts = true;
+  static constexpr bool kHasAll = true;
   using Entries = Kept<1>;
 
   std::byte* packed;
@@ -154,16 +154,16 @@ struct GatedOutputs {
 
   // A warp packs a unit.
   __device__ void Take(const Products& products, const StreamWork& work,
-                       const float* kept, int /*part*/, int first, int n,
+                       const float* kept, int /*slice*/, int first, int n,
                        int /*n_rows*/) const {
-    const int n_parts = work.parts.n_parts;
+    const int n_slices = work.slices.n_slices;
     const int lane = LaneIndex();
     for (int u = WarpIndex(); u < n; u += kProductWarps) {
       const auto product = [&](int which) {
         const int entry = u * kUnitTiles + which * 2 + lane / 16;
-        return Entries::SumOfParts(
-                   kept + entry * n_parts * Entries::kOfEntry + lane % 16,
-                   n_parts) *
+        return Entries::SumOfSlices(
+                   kept + entry * n_slices * Entries::kOfEntry + lane % 16,
+                   n_slices) *
                products.of[which].w.Scale();
       };
       PackBlock(Gated(product(0), product(1), activation),

@@ -20,26 +20,26 @@
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
-// The columns of a matrix in equal parts. The activations of eight rows fit in
-// shared memory for one part.
-inline constexpr int kMostStreamParts = 8;
-struct StreamParts {
+// The columns of a matrix in equal slices. The activations of eight rows fit in
+// shared memory for one slice.
+inline constexpr int kMostStreamSlices = 8;
+struct StreamSlices {
   static constexpr int64_t kMostTiles = 128;
   static constexpr int64_t kUnit = kStepTiles;  // whole blocks of all types
 
-  int32_t n_parts;
-  int32_t tiles;  // columns of tiles of a part; the last one may have fewer
+  int32_t n_slices;
+  int32_t tiles;  // columns of tiles of a slice; the last one may have fewer
 
-  explicit StreamParts(int64_t col_tiles) {
+  explicit StreamSlices(int64_t col_tiles) {
     const int64_t wanted = (col_tiles + kMostTiles - 1) / kMostTiles;
     const int64_t equal = (col_tiles + wanted - 1) / wanted;
     const int64_t whole = (equal + kUnit - 1) / kUnit * kUnit;
     tiles = static_cast<int32_t>(whole);
-    n_parts = static_cast<int32_t>((col_tiles + whole - 1) / whole);
+    n_slices = static_cast<int32_t>((col_tiles + whole - 1) / whole);
   }
   // The columns of tiles that a block of threads has activations of.
   constexpr int64_t TilesOfBlock(int rows) const {
-    return int64_t{tiles} * (rows == 1 ? n_parts : 1);
+    return int64_t{tiles} * (rows == 1 ? n_slices : 1);
   }
 };
 

@@ -7,11 +7,11 @@
 // they have.
 //
 // The order of a sum does not depend on the number of rows. Columns are cut
-// into equal parts (StreamParts), parts into slots of 32 tiles, and a warp has
-// four neighbouring tiles of each slot. It keeps four sums of an output apart:
-// one for each of these tiles, or for each half of every other tile where
-// halves have scales of their own. At the end of a part the four sums are added
-// up, then those of the warps, then those of the parts.
+// into equal slices (StreamSlices), slices into slots of 32 tiles, and a warp
+// has four neighbouring tiles of each slot. It keeps four sums of an output
+// apart: one for each of these tiles, or for each half of every other tile
+// where halves have scales of their own. At the end of a slice the four sums
+// are added up, then those of the warps, then those of the slices.
 #ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_STREAM_TILES_CUH_
 #define PLIMSOLL_KERNELS_CUDA_MAT_MUL_STREAM_TILES_CUH_
 
@@ -56,9 +56,9 @@ struct StreamRoom {
   int64_t n_slots;
   int64_t bytes;
 
-  explicit StreamRoom(const StreamParts& parts) {
+  explicit StreamRoom(const StreamSlices& slices) {
     const int64_t fixed =
-        StreamColumns<kType, kRows>::Bytes(parts.TilesOfBlock(kRows)) +
+        StreamColumns<kType, kRows>::Bytes(slices.TilesOfBlock(kRows)) +
         Kept<kRows>::kBytes + kSlotBarrierBytes + 3 * int64_t{sizeof(Barrier)};
     n_slots = std::clamp<int64_t>((kSharedBytes - fixed) / SlotOf(kType).bytes,
                                   0, kMostSlots);
@@ -68,34 +68,38 @@ struct StreamRoom {
 };
 
 // Goes through the runs of tiles that a block multiplies, in order: unit after
-// unit, its rows of tiles, and the slots of each part.
+// unit, its rows of tiles, and the slots of each slice.
 template <int kUnitTiles>
 struct RunCursor {
   int unit;
   int step;
   int begin;  // columns of tiles, of the block
   int end;
-  int part_tiles;
+  int slice_tiles;
   int tile = 0;  // row of tiles within the unit
   int col = 0;
-  int part_end = 0;
+  int slice_end = 0;
 
-  __device__ RunCursor(int unit, int step, int begin, int end, int part_tiles)
-      : unit(unit), step(step), begin(begin), end(end), part_tiles(part_tiles) {
+  __device__ RunCursor(int unit, int step, int begin, int end, int slice_tiles)
+      : unit(unit),
+        step(step),
+        begin(begin),
+        end(end),
+        slice_tiles(slice_tiles) {
     Start(begin);
   }
   __device__ void Start(int first) {
     col = first;
-    part_end = std::min(first + part_tiles, end);
+    slice_end = std::min(first + slice_tiles, end);
   }
   __device__ int Tiles() const {
-    const int left = part_end - col;
+    const int left = slice_end - col;
     return left < kSlotTiles ? left : kSlotTiles;
   }
   __device__ void Advance() {
     col += kSlotTiles;
-    if (col < part_end) return;
-    if (part_end < end) return Start(part_end);
+    if (col < slice_end) return;
+    if (slice_end < end) return Start(slice_end);
     Start(begin);
     if (++tile < kUnitTiles) return;
     tile = 0;
@@ -108,16 +112,16 @@ __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
     StreamTiles(const __grid_constant__ Products products, Activations x,
                 StreamWork work, Outputs outputs) {
   LetNextKernelBegin();
-  constexpr bool kHasAllParts = Outputs::kHasAllParts;
+  constexpr bool kHasAll = Outputs::kHasAll;
   using Entries = typename Outputs::Entries;
   const auto col_tiles = static_cast<int>(products.of[0].w.at.col_tiles);
-  const int n_parts = work.parts.n_parts;
+  const int n_slices = work.slices.n_slices;
   const auto block = static_cast<int>(blockIdx.x);
-  const int part = kHasAllParts ? 0 : block % n_parts;
-  const int group = kHasAllParts ? block : block / n_parts;
-  const int begin = part * work.parts.tiles;
+  const int slice = kHasAll ? 0 : block % n_slices;
+  const int group = kHasAll ? block : block / n_slices;
+  const int begin = slice * work.slices.tiles;
   const int end =
-      kHasAllParts ? col_tiles : std::min(begin + work.parts.tiles, col_tiles);
+      kHasAll ? col_tiles : std::min(begin + work.slices.tiles, col_tiles);
   const StreamPlaces<kType, kRows> places(DynamicShared(), work.n_slots,
                                           end - begin);
   const WeightRing<kType> ring(places.slots, places.barriers, work.n_slots);
@@ -131,7 +135,7 @@ __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
   if (ThreadIndex() == kProductThreads) {
     SlotCursor at;
     RunCursor<Outputs::kUnitTiles> run(group, work.n_groups, begin, end,
-                                       work.parts.tiles);
+                                       work.slices.tiles);
 #pragma unroll 1
     for (int n = 0; run.unit < work.n_units; ++n) {
       // The first slots are empty, the others once the activations have come.
@@ -149,7 +153,7 @@ __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
     places.columns.Fetch(x, begin, places.column_barriers);
     const TileReader<kType, 1, true> first_slot =
         ring.Reader(0, WarpIndex() * kWarpTiles);
-    const int unit_entries = Outputs::kUnitTiles * (kHasAllParts ? n_parts : 1);
+    const int unit_entries = Outputs::kUnitTiles * (kHasAll ? n_slices : 1);
     int n_entries = 0;
     int first_unit = group;  // the first of the units that are kept
     int parity = 0;          // the meeting's phase, and which buffer is written
@@ -161,14 +165,14 @@ __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
           places.kept + parity * Entries::kEntries * Entries::kOfEntry;
 #pragma unroll 1
       for (int entry = 0; entry < unit_entries; ++entry) {
-        const int part_begin =
-            begin + (kHasAllParts ? entry % n_parts * work.parts.tiles : 0);
-        const int part_end = std::min(part_begin + work.parts.tiles, end);
+        const int slice_begin =
+            begin + (kHasAll ? entry % n_slices * work.slices.tiles : 0);
+        const int slice_end = std::min(slice_begin + work.slices.tiles, end);
 #pragma unroll 1
-        for (int col = part_begin; col < part_end; col += kSlotTiles) {
+        for (int col = slice_begin; col < slice_end; col += kSlotTiles) {
           WaitFor(ring.full + at.slot, at.phase);
           sums.Add(first_slot.In(at.slot * WeightRing<kType>::kSlot.bytes),
-                   places.columns, col - begin, part_end - col);
+                   places.columns, col - begin, slice_end - col);
           __syncwarp();
           if (LaneIndex() == 0) Arrive(ring.empty + at.slot);
           at.Advance(work.n_slots);
@@ -180,14 +184,14 @@ __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
       if (!is_full && unit + work.n_groups < work.n_units) continue;
       Arrive(places.meeting);
       WaitFor(places.meeting, parity);
-      outputs.Take(products, work, kept, part, first_unit,
+      outputs.Take(products, work, kept, slice, first_unit,
                    (unit - first_unit) / work.n_groups + 1, x.n_rows);
       first_unit = unit + work.n_groups;
       parity ^= 1;
       n_entries = 0;
     }
   }
-  if (kHasAllParts || n_parts == 1) return;
+  if (kHasAll || n_slices == 1) return;
   __syncthreads();
   outputs.End(products, work, group, x.n_rows,
               reinterpret_cast<int32_t*>(places.kept));
@@ -205,13 +209,13 @@ void LaunchStream(const Context& context, const Products& products,
                   const MatMulArgs& first, const StreamSize& size,
                   const Outputs& outputs) {
   const auto [n_units, n_blocks] = size;
-  const StreamParts parts(first.w.cols / kTileCols);
-  const StreamRoom<kType, kRows> room(parts);
-  const int64_t of_group = Outputs::kHasAllParts ? 1 : parts.n_parts;
+  const StreamSlices slices(first.w.cols / kTileCols);
+  const StreamRoom<kType, kRows> room(slices);
+  const int64_t of_group = Outputs::kHasAll ? 1 : slices.n_slices;
   const int64_t n_groups =
       std::clamp<int64_t>(n_blocks / of_group, 1, std::min(n_units, kCounts));
   const StreamWork work = {
-      .parts = parts,
+      .slices = slices,
       .n_units = static_cast<int32_t>(n_units),
       .n_slots = static_cast<int32_t>(room.n_slots),
       .n_groups = static_cast<int32_t>(n_groups),

@@ -3,8 +3,8 @@
 #define PLIMSOLL_KERNELS_CUDA_MAT_MUL_WEIGHTS_CUH_
 
 #include "kernels/cuda/mat_mul/grids.cuh"
-#include "kernels/cuda/mat_mul/weight_layout.h"
 #include "kernels/cuda/numeric.cuh"
+#include "kernels/cuda/weight_layout.h"
 #include "kernels/quant/tables.h"
 #include "kernels/tensor_view.h"
 

@@ -1,7 +1,7 @@
 // A norm of each group of a row, and a gate before or after it. A block of
 // threads takes a group, and packs the result where that is asked for.
-#include "kernels/cuda/mat_mul/pack.cuh"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/pack.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {

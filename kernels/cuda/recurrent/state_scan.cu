@@ -1,7 +1,7 @@
 // Each head's state, which every row changes and then reads. A block takes a
 // tile of a head's state through all rows of one sequence, and keeps it in
 // registers. A warp has kWarpColumns of the columns. Each of them is spread
-// over kParts lanes, which add up what they have.
+// over kColumnLanes lanes, which add up what they have.
 #include "kernels/cuda/numeric.cuh"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/recurrent/segments.cuh"
@@ -11,8 +11,8 @@ namespace {
 
 constexpr int kWarps = 4;
 constexpr int kThreads = kWarps * kWarpThreads;
-constexpr int kParts = 4;
-constexpr int kWarpColumns = kWarpThreads / kParts;
+constexpr int kColumnLanes = 4;
+constexpr int kWarpColumns = kWarpThreads / kColumnLanes;
 static_assert(kStateColumns == kWarps * kWarpColumns);
 static_assert(kStateColumns == kWarpThreads);  // a warp stages a row's values
 // Rows that are staged in shared memory together.
@@ -85,7 +85,7 @@ __device__ void StageRow(const StateScanArgs& args, int64_t row, int64_t head,
 }
 
 // The sum over the lanes that share a column.
-__device__ inline float SumOfParts(float x) {
+__device__ inline float SumOfFragments(float x) {
 #pragma unroll
   for (int mask = kWarpColumns; mask < kWarpThreads; mask *= 2) {
     x += __shfl_xor_sync(kFullWarp, x, mask);
@@ -93,18 +93,18 @@ __device__ inline float SumOfParts(float x) {
   return x;
 }
 
-// A lane's part of a column. It has four keys of every 4 * kParts.
+// A lane's fragment of a column. It has four keys of every 4 * kColumnLanes.
 template <int kQuads>
-struct Part {
-  static constexpr int kKeys = 4 * kParts * kQuads;
+struct ColumnFragment {
+  static constexpr int kKeys = 4 * kColumnLanes * kQuads;
 
   int column;  // column of the tile
-  int part;
+  int lane;
   float s[4 * kQuads];
 
   // The key of element i.
   __device__ int64_t KeyOf(int i) const {
-    return (i / 4 * kParts + part) * 4 + i % 4;
+    return (i / 4 * kColumnLanes + lane) * 4 + i % 4;
   }
   // Calls fn(element, number) for the elements that `state` has.
   template <class Function>
@@ -122,7 +122,7 @@ struct Part {
   }
   // The lane's four elements of `x` at its quad j.
   __device__ float4 QuadOf(const float* x, int j) const {
-    return reinterpret_cast<const float4*>(x)[j * kParts + part];
+    return reinterpret_cast<const float4*>(x)[j * kColumnLanes + lane];
   }
   // S^T x for the column.
   __device__ float Read(const float* x) const {
@@ -135,7 +135,7 @@ struct Part {
       sums[2] = Fma(s[4 * j + 2], given.z, sums[2]);
       sums[3] = Fma(s[4 * j + 3], given.w, sums[3]);
     }
-    return SumOfParts((sums[0] + sums[1]) + (sums[2] + sums[3]));
+    return SumOfFragments((sums[0] + sums[1]) + (sums[2] + sums[3]));
   }
   // S = decay * S + k written
   __device__ void Change(float decay, const float* k, float written) {
@@ -153,17 +153,17 @@ struct Part {
 // Takes a column through the row that is staged as row i. Returns its output.
 template <int kQuads>
 __device__ float ScanRow(const StateScanArgs& args, int64_t head,
-                         const Stage<Part<kQuads>::kKeys>& stage, int i,
-                         Part<kQuads>& part) {
+                         const Stage<ColumnFragment<kQuads>::kKeys>& stage,
+                         int i, ColumnFragment<kQuads>& fragment) {
   const RowNumbers numbers = stage.numbers[i];
-  const float v = stage.v[i][part.column];
+  const float v = stage.v[i][fragment.column];
   float written = v;
   if (args.beta != nullptr) {
-    written = Fma(-numbers.expect, part.Read(stage.k[i]), v);
+    written = Fma(-numbers.expect, fragment.Read(stage.k[i]), v);
   }
-  part.Change(numbers.decay, stage.k[i], numbers.write * written);
+  fragment.Change(numbers.decay, stage.k[i], numbers.write * written);
   const float skip = args.skip == nullptr ? 0.0f : args.skip[head];
-  return Fma(numbers.read, part.Read(stage.q[i]), skip * v);
+  return Fma(numbers.read, fragment.Read(stage.q[i]), skip * v);
 }
 
 // Block (x, y, z) takes tile z of head y through segment x. A multiprocessor
@@ -171,18 +171,18 @@ __device__ float ScanRow(const StateScanArgs& args, int64_t head,
 template <int kQuads>
 __global__ void __launch_bounds__(kThreads, 4) ScanTiles(StateScanArgs args) {
   WaitForKernelsBefore();
-  using Columns = Part<kQuads>;
+  using Columns = ColumnFragment<kQuads>;
   auto* stage = reinterpret_cast<Stage<Columns::kKeys>*>(DynamicShared());
   const StateSegment segment = args.states.segments[blockIdx.x];
   const int64_t head = blockIdx.y;
   const int64_t tile = blockIdx.z;
-  Columns part;
-  part.column = WarpIndex() * kWarpColumns + LaneIndex() % kWarpColumns;
-  part.part = LaneIndex() / kWarpColumns;
-  for (float& value : part.s) value = 0;
+  Columns fragment;
+  fragment.column = WarpIndex() * kWarpColumns + LaneIndex() % kWarpColumns;
+  fragment.lane = LaneIndex() / kWarpColumns;
+  for (float& value : fragment.s) value = 0;
   if (segment.source != kNoState) {
-    part.ForState(args, head, segment.source,
-                  [](const float& from, float& value) { value = from; });
+    fragment.ForState(args, head, segment.source,
+                      [](const float& from, float& value) { value = from; });
   }
   for (int64_t begin = 0; begin < segment.n_rows; begin += kStageRows) {
     const int64_t left = segment.n_rows - begin;
@@ -194,15 +194,15 @@ __global__ void __launch_bounds__(kThreads, 4) ScanTiles(StateScanArgs args) {
     }
     __syncthreads();
     for (int i = 0; i < n; ++i) {
-      const float out = ScanRow(args, head, *stage, i, part);
-      if (part.part == 0 && part.column < args.TileColumns(tile)) {
+      const float out = ScanRow(args, head, *stage, i, fragment);
+      if (fragment.lane == 0 && fragment.column < args.TileColumns(tile)) {
         args.out[((first + i) * args.n_heads + head) * args.value_dim +
-                 tile * kStateColumns + part.column] = out;
+                 tile * kStateColumns + fragment.column] = out;
       }
       const int32_t to = args.states.destinations[first + i];
       if (to == kNoState) continue;
-      part.ForState(args, head, to,
-                    [](float& kept, const float& value) { kept = value; });
+      fragment.ForState(args, head, to,
+                        [](float& kept, const float& value) { kept = value; });
     }
   }
 }
@@ -212,7 +212,8 @@ void LaunchScan(const StateScanArgs& args, LaunchQueue* queue) {
   const Grid grid = {args.states.n_segments, args.n_heads,
                      (args.value_dim + kStateColumns - 1) / kStateColumns};
   Launch(ScanTiles<kQuads>, grid, kThreads,
-         static_cast<int64_t>(sizeof(Stage<Part<kQuads>::kKeys>)), queue, args);
+         static_cast<int64_t>(sizeof(Stage<ColumnFragment<kQuads>::kKeys>)),
+         queue, args);
 }
 
 }  // namespace
@@ -222,12 +223,12 @@ absl::Status StateScan(const Context& context, const StateScanArgs& args) {
   StateScanArgs given = args;
   ASSIGN_OR_RETURN(given.states,
                    PutStates(args.states, args.n_rows, context.queue));
-  static_assert(kMaxStateKeyDim == Part<16>::kKeys);
-  if (args.key_dim <= Part<2>::kKeys) {
+  static_assert(kMaxStateKeyDim == ColumnFragment<16>::kKeys);
+  if (args.key_dim <= ColumnFragment<2>::kKeys) {
     LaunchScan<2>(given, context.queue);
-  } else if (args.key_dim <= Part<4>::kKeys) {
+  } else if (args.key_dim <= ColumnFragment<4>::kKeys) {
     LaunchScan<4>(given, context.queue);
-  } else if (args.key_dim <= Part<8>::kKeys) {
+  } else if (args.key_dim <= ColumnFragment<8>::kKeys) {
     LaunchScan<8>(given, context.queue);
   } else {
     LaunchScan<16>(given, context.queue);

@@ -7,8 +7,8 @@ namespace plimsoll::planner {
 
 namespace {
 
-constexpr TensorPart kRow[] = {{"attn_kv_a.weight", Dim::kLatent},
-                               {"attn_k_rot.weight", Dim::kRotatedKey}};
+constexpr TensorSlice kRow[] = {{"attn_kv_a.weight", Dim::kLatent},
+                                {"attn_k_rot.weight", Dim::kRotatedKey}};
 
 constexpr auto kDeepseek2LayerTensors = std::to_array<TensorRole>({
     {"attn_q.weight", When::kNoQueryRank, Presence::kRequired,

@@ -12,7 +12,7 @@
 #include "services/cli/terminal/interrupt.h"
 #include "worker/device/compute_device.h"
 #include "worker/device/reference_device.h"
-#include "worker/graph/runnable.h"
+#include "worker/graph/decoder/runnable.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -21,7 +21,7 @@
 #include "services/wire/to_proto.h"
 #include "worker/device/host_resources.h"
 #include "worker/device/load_fence.h"
-#include "worker/graph/runnable.h"
+#include "worker/graph/decoder/runnable.h"
 
 namespace plimsoll::cli {
 namespace {

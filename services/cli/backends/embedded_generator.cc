@@ -38,8 +38,8 @@ class EmbeddedCall final : public services::GenerationCall {
     EmbeddedCall& call = *self;
     {
       SteadyMutexLock lock(&call.mu_);
-      *call.part_.mutable_prompt() = services::DescribePrompt(generation, "");
-      call.has_part_ = true;
+      *call.delta_.mutable_prompt() = services::DescribePrompt(generation, "");
+      call.has_delta_ = true;
     }
     return call.Submit(std::move(generation), std::move(self));
   }
@@ -53,29 +53,29 @@ class EmbeddedCall final : public services::GenerationCall {
       mu_.AwaitFor(absl::Condition(this, &EmbeddedCall::HasNews),
                    kInterruptPoll);
     }
-    if (!has_part_) {
+    if (!has_delta_) {
       RETURN_IF_ERROR(*end_);
       return std::nullopt;
     }
-    has_part_ = false;
+    has_delta_ = false;
     if (std::exchange(is_behind_, false) && model_) model_.engine->Wake();
-    return std::exchange(part_, {});
+    return std::exchange(delta_, {});
   }
 
  private:
   bool HasNews() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return has_part_ || end_.has_value();
+    return has_delta_ || end_.has_value();
   }
 
   bool Deliver(worker::StepOutput& output) override
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (part_.tokens_size() + part_.prompt_logprobs_size() >=
+    if (delta_.tokens_size() + delta_.prompt_logprobs_size() >=
         kMaxPendingTokens) {
       is_behind_ = true;
       return false;
     }
-    AppendTo(output, part_);
-    has_part_ = true;
+    AppendTo(output, delta_);
+    has_delta_ = true;
     return true;
   }
 
@@ -84,14 +84,14 @@ class EmbeddedCall final : public services::GenerationCall {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     end_ = status;
     if (status.ok()) {
-      EndReply(info, part_, *part_.mutable_finish());
-      has_part_ = true;
+      EndReply(info, delta_, *delta_.mutable_finish());
+      has_delta_ = true;
     }
     return true;
   }
 
-  v1::StreamGenerateResponse part_ ABSL_GUARDED_BY(mu_);
-  bool has_part_ ABSL_GUARDED_BY(mu_) = false;
+  v1::StreamGenerateResponse delta_ ABSL_GUARDED_BY(mu_);
+  bool has_delta_ ABSL_GUARDED_BY(mu_) = false;
   bool is_behind_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
 };

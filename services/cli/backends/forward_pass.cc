@@ -13,7 +13,7 @@
 #include "services/cli/terminal/failure.h"
 #include "services/cli/terminal/interrupt.h"
 #include "services/host/clock.h"
-#include "worker/graph/runnable.h"
+#include "worker/graph/decoder/runnable.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -1,4 +1,4 @@
-// Reads the parts of a call to its end.
+// Reads the deltas of a call to its end.
 #include "services/cli/backends/generator.h"
 
 #include "base/status_macros.h"
@@ -6,22 +6,22 @@
 namespace plimsoll::cli {
 namespace {
 
-void AddPart(const v1::StreamGenerateResponse& part,
-             v1::GenerateResponse& response) {
-  if (part.has_prompt()) {
-    *response.mutable_prompt_ids() = part.prompt().prompt_ids();
-    response.set_model(part.prompt().model());
-    response.set_request_id(part.prompt().request_id());
-    response.set_chat_format(part.prompt().chat_format());
+void AddDelta(const v1::StreamGenerateResponse& delta,
+              v1::GenerateResponse& response) {
+  if (delta.has_prompt()) {
+    *response.mutable_prompt_ids() = delta.prompt().prompt_ids();
+    response.set_model(delta.prompt().model());
+    response.set_request_id(delta.prompt().request_id());
+    response.set_chat_format(delta.prompt().chat_format());
   }
-  response.mutable_text()->append(part.text());
-  response.mutable_reasoning()->append(part.reasoning());
-  response.mutable_tokens()->MergeFrom(part.tokens());
-  response.mutable_evictions()->MergeFrom(part.evictions());
-  response.mutable_prompt_logprobs()->MergeFrom(part.prompt_logprobs());
-  response.mutable_tool_calls()->MergeFrom(part.tool_calls());
-  if (!part.has_finish()) return;
-  const v1::FinishInfo& finish = part.finish();
+  response.mutable_text()->append(delta.text());
+  response.mutable_reasoning()->append(delta.reasoning());
+  response.mutable_tokens()->MergeFrom(delta.tokens());
+  response.mutable_evictions()->MergeFrom(delta.evictions());
+  response.mutable_prompt_logprobs()->MergeFrom(delta.prompt_logprobs());
+  response.mutable_tool_calls()->MergeFrom(delta.tool_calls());
+  if (!delta.has_finish()) return;
+  const v1::FinishInfo& finish = delta.finish();
   response.set_finish_reason(finish.finish_reason());
   if (finish.has_stop_string()) {
     response.set_stop_string(finish.stop_string());
@@ -35,16 +35,16 @@ void AddPart(const v1::StreamGenerateResponse& part,
 
 absl::StatusOr<v1::GenerateResponse> Collect(
     ReplyStream& stream,
-    absl::FunctionRef<void(const v1::StreamGenerateResponse&)> on_part) {
+    absl::FunctionRef<void(const v1::StreamGenerateResponse&)> on_delta) {
   v1::GenerateResponse response;
   response.set_text("");
   bool finished = false;
   while (true) {
-    ASSIGN_OR_RETURN(const auto part, stream.Next());
-    if (!part.has_value()) break;
-    AddPart(*part, response);
-    finished |= part->has_finish();
-    on_part(*part);
+    ASSIGN_OR_RETURN(const auto delta, stream.Next());
+    if (!delta.has_value()) break;
+    AddDelta(*delta, response);
+    finished |= delta->has_finish();
+    on_delta(*delta);
   }
   if (!finished) {
     return absl::UnavailableError(

@@ -50,10 +50,10 @@ class Generator {
       const v1::GetMemoryRequest& request) = 0;
 };
 
-// Reads a call to its end. `on_part` is called with every part as it comes.
+// Reads a call to its end. `on_delta` is called with every delta as it comes.
 absl::StatusOr<v1::GenerateResponse> Collect(
     ReplyStream& stream,
-    absl::FunctionRef<void(const v1::StreamGenerateResponse&)> on_part);
+    absl::FunctionRef<void(const v1::StreamGenerateResponse&)> on_delta);
 
 }  // namespace plimsoll::cli
 

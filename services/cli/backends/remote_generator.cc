@@ -21,25 +21,25 @@
 namespace plimsoll::cli {
 namespace {
 
-v1::StreamGenerateResponse ToPart(v1::StreamGenerateResponse&& message) {
+v1::StreamGenerateResponse ToDelta(v1::StreamGenerateResponse&& message) {
   return std::move(message);
 }
 
-v1::StreamGenerateResponse ToPart(v1::ChatResponse&& message) {
-  v1::StreamGenerateResponse part;
+v1::StreamGenerateResponse ToDelta(v1::ChatResponse&& message) {
+  v1::StreamGenerateResponse delta;
   if (message.has_prompt()) {
-    part.mutable_prompt()->Swap(message.mutable_prompt());
+    delta.mutable_prompt()->Swap(message.mutable_prompt());
   }
-  part.mutable_text()->swap(*message.mutable_text());
-  part.mutable_tokens()->Swap(message.mutable_tokens());
-  part.mutable_evictions()->Swap(message.mutable_evictions());
-  part.mutable_reasoning()->swap(*message.mutable_reasoning());
-  part.mutable_tool_calls()->Swap(message.mutable_tool_calls());
-  part.mutable_tool_call_deltas()->Swap(message.mutable_tool_call_deltas());
+  delta.mutable_text()->swap(*message.mutable_text());
+  delta.mutable_tokens()->Swap(message.mutable_tokens());
+  delta.mutable_evictions()->Swap(message.mutable_evictions());
+  delta.mutable_reasoning()->swap(*message.mutable_reasoning());
+  delta.mutable_tool_calls()->Swap(message.mutable_tool_calls());
+  delta.mutable_tool_call_deltas()->Swap(message.mutable_tool_call_deltas());
   if (message.has_finish()) {
-    part.mutable_finish()->Swap(message.mutable_finish());
+    delta.mutable_finish()->Swap(message.mutable_finish());
   }
-  return part;
+  return delta;
 }
 
 template <typename Request, typename Response>
@@ -83,7 +83,7 @@ class RemoteStream final : public ReplyStream,
       has_begun_ = true;
     }
     this->StartRead(&message_);
-    return ToPart(std::move(message));
+    return ToDelta(std::move(message));
   }
 
  private:

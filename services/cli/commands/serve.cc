@@ -32,7 +32,7 @@
 #include "services/host/lock_checks.h"
 #include "services/host/log.h"
 #include "services/host/runtime/runtime_store.h"
-#include "services/http/front.h"
+#include "services/http/front/front.h"
 #include "services/http/local/local_models.h"
 #include "services/http/local/local_planner.h"
 #include "services/http/response_store.h"

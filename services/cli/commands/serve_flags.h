@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "services/cli/flags/flags.h"
-#include "services/http/front.h"
+#include "services/http/front/front.h"
 #include "services/http/local/local_planner.h"
 #include "services/server/flags.h"
 #include "services/settings/settings.h"

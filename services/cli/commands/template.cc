@@ -1,5 +1,5 @@
 // `plimsoll template`: renders a conversation with a chat template.
-#include "worker/text/jinja/template.h"
+#include "worker/text/jinja/syntax/template.h"
 
 #include <memory>
 #include <string>

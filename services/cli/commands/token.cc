@@ -17,8 +17,8 @@
 #include "services/cli/terminal/private_file.h"
 #include "services/cli/terminal/table.h"
 #include "services/cli/terminal/terminal.h"
+#include "services/server/access/token_list.h"
 #include "services/server/token_file.h"
-#include "services/server/token_list.h"
 
 namespace plimsoll::cli {
 namespace {

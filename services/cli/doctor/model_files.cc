@@ -18,7 +18,7 @@
 #include "services/wire/to_proto.h"
 #include "worker/device/compute_device.h"
 #include "worker/device/model_file.h"
-#include "worker/graph/runnable.h"
+#include "worker/graph/decoder/runnable.h"
 
 namespace plimsoll::cli {
 namespace {

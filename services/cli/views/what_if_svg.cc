@@ -199,7 +199,7 @@ absl::StatusOr<std::string> RenderSvg(const GridAnswer& answer,
       Text(kMargin, 48, "",
            absl::StrCat("How full the device is; for a solved context, its "
                         "tokens. ",
-                        FixedPart(answer))));
+                        FixedSettings(answer))));
   for (int64_t i = 0; i < n_panels; ++i) {
     absl::StrAppend(
         &out,

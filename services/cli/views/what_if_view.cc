@@ -340,7 +340,7 @@ absl::StatusOr<std::vector<GridPanel>> PanelsOf(const GridAnswer& answer,
   return panels;
 }
 
-std::string FixedPart(const GridAnswer& answer) {
+std::string FixedSettings(const GridAnswer& answer) {
   std::vector<std::string> parts;
   for (size_t axis = 0; axis < kNumGridAxes; ++axis) {
     if (answer.labels[axis].size() != 1) continue;
@@ -356,7 +356,7 @@ std::string RenderGrid(const GridAnswer& answer, const MapAxes& axes,
   std::string out =
       absl::StrCat(Paint(style, Color::kBold, Printable(answer.title)), "\n");
   for (const std::string& line :
-       Wrap(Printable(FixedPart(answer)), style.width - 2)) {
+       Wrap(Printable(FixedSettings(answer)), style.width - 2)) {
     if (!line.empty()) absl::StrAppend(&out, "  ", line, "\n");
   }
   absl::StrAppend(&out, "\n");

@@ -72,7 +72,7 @@ absl::StatusOr<std::vector<GridPanel>> PanelsOf(const GridAnswer& answer,
 
 // The axes with one value each, which no heading names: "weights file, slots
 // 1".
-std::string FixedPart(const GridAnswer& answer);
+std::string FixedSettings(const GridAnswer& answer);
 
 // Writes heat maps, a legend and the frontier, in style.width columns.
 std::string RenderGrid(const GridAnswer& answer, const MapAxes& axes,

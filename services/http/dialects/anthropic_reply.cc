@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "services/http/dialects/reply_parts.h"
+#include "services/http/dialects/reply_deltas.h"
 #include "services/http/http_errors.h"
 #include "services/http/json.h"
 
@@ -104,19 +104,19 @@ class MessagesFormat final : public ReplyFormat {
  public:
   explicit MessagesFormat(ReplyHead head) : head_(std::move(head)) {}
 
-  void AppendPart(int /*index*/, const Part& part,
-                  std::string& events) override {
+  void AppendDelta(int /*index*/, const Delta& delta,
+                   std::string& events) override {
     if (!is_begun_) Begin(events);
-    const PartOrder::Parts parts = order_.Of(part);
-    for (const PartOrder::Step& step : parts.first) AppendStep(step, events);
-    if (!part.reasoning().empty()) AppendThought(part.reasoning(), events);
-    if (!parts.text.empty()) AppendText(parts.text, events);
-    for (const PartOrder::Step& step : parts.then) AppendStep(step, events);
-    if (!part.has_finish()) return;
+    const DeltaOrder::Ordered ordered = order_.Of(delta);
+    for (const DeltaOrder::Step& step : ordered.first) AppendStep(step, events);
+    if (!delta.reasoning().empty()) AppendThought(delta.reasoning(), events);
+    if (!ordered.text.empty()) AppendText(ordered.text, events);
+    for (const DeltaOrder::Step& step : ordered.then) AppendStep(step, events);
+    if (!delta.has_finish()) return;
     CloseBlock(events);
     Json event = Event("message_delta");
-    SetStop(&part.finish(), event["delta"]);
-    event["usage"] = ToJson(part.finish().usage());
+    SetStop(&delta.finish(), event["delta"]);
+    event["usage"] = ToJson(delta.finish().usage());
     Append(event, events);
   }
 
@@ -128,8 +128,8 @@ class MessagesFormat final : public ReplyFormat {
     Append(ErrorJson(status), events);
   }
 
-  std::string Whole(const std::vector<Part>& replies) override {
-    const Part& reply = replies.front();
+  std::string Whole(const std::vector<Delta>& replies) override {
+    const Delta& reply = replies.front();
     Json content = Json::array();
     if (!reply.reasoning().empty()) {
       content.push_back(ThoughtBlock(reply.reasoning()));
@@ -237,7 +237,7 @@ class MessagesFormat final : public ReplyFormat {
     Append(event, events);
   }
 
-  void AppendStep(const PartOrder::Step& step, std::string& events) {
+  void AppendStep(const DeltaOrder::Step& step, std::string& events) {
     if (step.piece != nullptr) {
       if (!step.piece->name().empty()) OpenCall(step.piece->name(), events);
       AppendArguments(step.piece->arguments(), events);
@@ -264,7 +264,7 @@ class MessagesFormat final : public ReplyFormat {
   const ReplyHead head_;
   bool is_begun_ = false;    // message_start was written
   Open open_ = Open::kNone;  // the last block, if it may grow
-  PartOrder order_;          // order of a stream's parts
+  DeltaOrder order_;         // order of a stream's deltas
   int64_t n_blocks_ = 0;     // blocks of a stream so far
   int64_t n_calls_ = 0;
 };

@@ -37,17 +37,17 @@ class OllamaFormat : public ReplyFormat {
         has_logprobs_(job.prompts.front().response().has_top_logprobs()),
         is_unload_(job.IsUnload()) {}
 
-  void AppendPart(int /*index*/, const Part& part,
-                  std::string& lines) override {
+  void AppendDelta(int /*index*/, const Delta& delta,
+                   std::string& lines) override {
     is_begun_ = true;
-    const bool has_tokens = has_logprobs_ && part.tokens_size() > 0;
-    if (!part.text().empty() || !part.reasoning().empty() ||
-        part.tool_calls_size() > 0 || has_tokens) {
-      Json line = Message(&part);
+    const bool has_tokens = has_logprobs_ && delta.tokens_size() > 0;
+    if (!delta.text().empty() || !delta.reasoning().empty() ||
+        delta.tool_calls_size() > 0 || has_tokens) {
+      Json line = Message(&delta);
       line["done"] = false;
       Append(line, lines);
     }
-    if (part.has_finish()) Append(End(nullptr, part.finish()), lines);
+    if (delta.has_finish()) Append(End(nullptr, delta.finish()), lines);
   }
 
   void AppendEnd(std::string& lines) override {
@@ -58,26 +58,26 @@ class OllamaFormat : public ReplyFormat {
     Append(OllamaErrorJson(status), lines);
   }
 
-  std::string Whole(const std::vector<Part>& replies) override {
+  std::string Whole(const std::vector<Delta>& replies) override {
     if (replies.empty()) return Dump(Loaded());
     return Dump(End(&replies.front(), replies.front().finish()));
   }
 
  protected:
-  // Adds what `part` says to a message; null says nothing.
-  virtual void AddText(const Part* part, Json& message) = 0;
+  // Adds what `delta` says to a message; null says nothing.
+  virtual void AddText(const Delta* delta, Json& message) = 0;
 
-  static std::string TextOf(const Part* part) {
-    if (part == nullptr) return "";
+  static std::string TextOf(const Delta* delta) {
+    if (delta == nullptr) return "";
     // Text that was meant as a call and is none stays text: nothing is lost.
-    std::string text = part->text();
-    for (const v1::ToolCall& call : part->tool_calls()) text += call.text();
+    std::string text = delta->text();
+    for (const v1::ToolCall& call : delta->tool_calls()) text += call.text();
     return text;
   }
-  // Adds what `part` has of reasoning, if any.
-  static void AddThinking(const Part* part, Json& json) {
-    if (part == nullptr || part->reasoning().empty()) return;
-    json["thinking"] = part->reasoning();
+  // Adds what `delta` has of reasoning, if any.
+  static void AddThinking(const Delta* delta, Json& json) {
+    if (delta == nullptr || delta->reasoning().empty()) return;
+    json["thinking"] = delta->reasoning();
   }
   const std::string& id() const { return head_.id; }
 
@@ -86,19 +86,19 @@ class OllamaFormat : public ReplyFormat {
     absl::StrAppend(&lines, Dump(line), "\n");
   }
 
-  Json Message(const Part* part) {
+  Json Message(const Delta* delta) {
     Json message;
     message["model"] = head_.model;
     message["created_at"] = OllamaTime(absl::Now());
-    AddText(part, message);
-    if (has_logprobs_ && part != nullptr) {
-      message["logprobs"] = LogprobsJson(*part);
+    AddText(delta, message);
+    if (has_logprobs_ && delta != nullptr) {
+      message["logprobs"] = LogprobsJson(*delta);
     }
     return message;
   }
 
-  Json End(const Part* part, const v1::FinishInfo& finish) {
-    Json message = Message(part);
+  Json End(const Delta* delta, const v1::FinishInfo& finish) {
+    Json message = Message(delta);
     message["done"] = true;
     message["done_reason"] = DoneWord(finish.finish_reason());
     const v1::GenerationTiming& timing = finish.timing();
@@ -122,7 +122,7 @@ class OllamaFormat : public ReplyFormat {
   const ReplyHead head_;
   const bool has_logprobs_;
   const bool is_unload_;
-  bool is_begun_ = false;  // a part of a stream was written
+  bool is_begun_ = false;  // a delta of a stream was written
 };
 
 class OllamaChatFormat final : public OllamaFormat {
@@ -130,14 +130,14 @@ class OllamaChatFormat final : public OllamaFormat {
   using OllamaFormat::OllamaFormat;
 
  private:
-  void AddText(const Part* part, Json& message) override {
+  void AddText(const Delta* delta, Json& message) override {
     Json said;
     said["role"] = "assistant";
-    said["content"] = TextOf(part);
-    AddThinking(part, said);
+    said["content"] = TextOf(delta);
+    AddThinking(delta, said);
     Json calls = Json::array();
-    for (int i = 0; part != nullptr && i < part->tool_calls_size(); ++i) {
-      const v1::ToolCall& call = part->tool_calls(i);
+    for (int i = 0; delta != nullptr && i < delta->tool_calls_size(); ++i) {
+      const v1::ToolCall& call = delta->tool_calls(i);
       if (!call.error().empty()) continue;
       Json json;
       json["id"] = absl::StrCat("call_", id(), "_", n_calls_);
@@ -159,9 +159,9 @@ class OllamaGenerateFormat final : public OllamaFormat {
   using OllamaFormat::OllamaFormat;
 
  private:
-  void AddText(const Part* part, Json& message) override {
-    message["response"] = TextOf(part);
-    AddThinking(part, message);
+  void AddText(const Delta* delta, Json& message) override {
+    message["response"] = TextOf(delta);
+    AddThinking(delta, message);
   }
 };
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "services/http/dialects/reply_parts.h"
+#include "services/http/dialects/reply_deltas.h"
 #include "services/http/dialects/token_json.h"
 #include "services/http/http_errors.h"
 #include "services/http/json.h"
@@ -14,7 +14,7 @@
 namespace plimsoll::services {
 namespace {
 
-using Part = ReplyFormat::Part;
+using Delta = ReplyFormat::Delta;
 
 // What all replies to all prompts used. The replies to one prompt share it.
 struct Usage {
@@ -37,10 +37,10 @@ Json ToJson(const Usage& usage) {
 
 // Adds the tokens that left the context to a choice, if some did. No client
 // has to know the field.
-void AddEvictions(const Part& part, Json& choice) {
-  if (part.evictions().empty()) return;
+void AddEvictions(const Delta& delta, Json& choice) {
+  if (delta.evictions().empty()) return;
   Json list = Json::array();
-  for (const v1::Eviction& eviction : part.evictions()) {
+  for (const v1::Eviction& eviction : delta.evictions()) {
     list.push_back({{"position", eviction.position()},
                     {"tokens", eviction.tokens()},
                     {"kept_tokens", eviction.kept_tokens()}});
@@ -62,9 +62,10 @@ class OpenAiFormat : public ReplyFormat {
         has_usage_(job.has_usage),
         has_logprobs_(job.prompts.front().response().has_top_logprobs()) {}
 
-  void AppendPart(int index, const Part& part, std::string& events) override {
-    if (part.has_finish()) Count(index, part);
-    for (Json& choice : Deltas(index, part)) {
+  void AppendDelta(int index, const Delta& delta,
+                   std::string& events) override {
+    if (delta.has_finish()) Count(index, delta);
+    for (Json& choice : Deltas(index, delta)) {
       Json message = Envelope(StreamObject());
       if (!std::exchange(has_notes_, true)) AddNotes(message);
       message["choices"].push_back(std::move(choice));
@@ -87,7 +88,7 @@ class OpenAiFormat : public ReplyFormat {
     AppendEvent(ErrorBody(status), events);
   }
 
-  std::string Whole(const std::vector<Part>& replies) override {
+  std::string Whole(const std::vector<Delta>& replies) override {
     Json message = Envelope(WholeObject());
     AddNotes(message);
     for (size_t i = 0; i < replies.size(); ++i) {
@@ -102,9 +103,9 @@ class OpenAiFormat : public ReplyFormat {
  protected:
   virtual const char* WholeObject() const = 0;
   virtual const char* StreamObject() const = 0;
-  // The choices that a part of a stream becomes, one in each message.
-  virtual std::vector<Json> Deltas(int index, const Part& part) = 0;
-  virtual Json WholeChoice(int index, const Part& reply) = 0;
+  // The choices that a delta of a stream becomes, one in each message.
+  virtual std::vector<Json> Deltas(int index, const Delta& delta) = 0;
+  virtual Json WholeChoice(int index, const Delta& reply) = 0;
 
   bool has_logprobs() const { return has_logprobs_; }
   int n_replies(const TextJob& job) const {
@@ -127,8 +128,8 @@ class OpenAiFormat : public ReplyFormat {
     message["constraint_notes"] = head_.constraint_notes;
   }
 
-  void Count(int index, const Part& part) {
-    const v1::TokenUsage& used = part.finish().usage();
+  void Count(int index, const Delta& delta) {
+    const v1::TokenUsage& used = delta.finish().usage();
     usage_.reply_tokens += used.generated_tokens();
     usage_.reasoning_tokens += used.reasoning_tokens();
     if (index % n_choices_ != 0) return;
@@ -158,10 +159,10 @@ class ChatFormat final : public OpenAiFormat {
   const char* StreamObject() const override { return "chat.completion.chunk"; }
 
   // Null if nobody asked.
-  Json Logprobs(const Part& part) const {
+  Json Logprobs(const Delta& delta) const {
     if (!has_logprobs()) return nullptr;
     Json json;
-    json["content"] = LogprobsJson(part);
+    json["content"] = LogprobsJson(delta);
     json["refusal"] = nullptr;
     return json;
   }
@@ -186,7 +187,7 @@ class ChatFormat final : public OpenAiFormat {
     return choice;
   }
 
-  std::vector<Json> Deltas(int index, const Part& part) override {
+  std::vector<Json> Deltas(int index, const Delta& delta) override {
     std::vector<Json> choices;
     const auto at = static_cast<size_t>(index);
     if (!begun_[at]) {
@@ -194,38 +195,38 @@ class ChatFormat final : public OpenAiFormat {
       choices.push_back(Choice(index, {{"role", "assistant"}, {"content", ""}},
                                nullptr, nullptr));
     }
-    if (!part.evictions().empty()) {
+    if (!delta.evictions().empty()) {
       choices.push_back(Choice(index, Json::object(), nullptr, nullptr));
-      AddEvictions(part, choices.back());
+      AddEvictions(delta, choices.back());
     }
-    const PartOrder::Parts parts = orders_[at].Of(part);
-    AddCalls(index, parts.first, choices);
-    if (!part.reasoning().empty()) {
-      choices.push_back(Choice(index, {{"reasoning_content", part.reasoning()}},
-                               nullptr, nullptr));
+    const DeltaOrder::Ordered ordered = orders_[at].Of(delta);
+    AddCalls(index, ordered.first, choices);
+    if (!delta.reasoning().empty()) {
+      choices.push_back(Choice(
+          index, {{"reasoning_content", delta.reasoning()}}, nullptr, nullptr));
     }
-    Json logprobs = Logprobs(part);
-    if (!parts.text.empty() ||
+    Json logprobs = Logprobs(delta);
+    if (!ordered.text.empty() ||
         (has_logprobs() && !logprobs["content"].empty())) {
-      choices.push_back(Choice(index, {{"content", parts.text}},
+      choices.push_back(Choice(index, {{"content", ordered.text}},
                                std::move(logprobs), nullptr));
     }
-    AddCalls(index, parts.then, choices);
-    if (part.has_finish()) {
+    AddCalls(index, ordered.then, choices);
+    if (delta.has_finish()) {
       choices.push_back(Choice(index, Json::object(), nullptr,
-                               FinishWord(part.finish().finish_reason())));
+                               FinishWord(delta.finish().finish_reason())));
     }
     return choices;
   }
 
   // Adds the pieces of calls and the calls without pieces. A call that fails
   // after its pieces is named in a field that no client has to know.
-  void AddCalls(int index, const std::vector<PartOrder::Step>& steps,
+  void AddCalls(int index, const std::vector<DeltaOrder::Step>& steps,
                 std::vector<Json>& choices) {
     size_t& n_calls = n_calls_[static_cast<size_t>(index)];
     Json calls = Json::array();
     Json errors = Json::array();
-    for (const PartOrder::Step& step : steps) {
+    for (const DeltaOrder::Step& step : steps) {
       const bool is_piece = step.piece != nullptr;
       if (!is_piece && !step.call->error().empty()) {
         if (!step.had_pieces) continue;
@@ -254,7 +255,7 @@ class ChatFormat final : public OpenAiFormat {
     choices.back()["tool_call_errors"] = std::move(errors);
   }
 
-  Json WholeChoice(int index, const Part& reply) override {
+  Json WholeChoice(int index, const Delta& reply) override {
     // Text that was meant as a call and is none stays text: nothing is lost.
     const std::string text = PlainText(reply);
     Json calls = Json::array();
@@ -280,9 +281,9 @@ class ChatFormat final : public OpenAiFormat {
     return choice;
   }
 
-  std::vector<bool> begun_;        // replies of which a part was written
-  std::vector<PartOrder> orders_;  // one for each reply
-  std::vector<size_t> n_calls_;    // calls that have begun in each reply
+  std::vector<bool> begun_;         // replies of which a delta was written
+  std::vector<DeltaOrder> orders_;  // one for each reply
+  std::vector<size_t> n_calls_;     // calls that have begun in each reply
 };
 
 class CompletionFormat final : public OpenAiFormat {
@@ -295,15 +296,15 @@ class CompletionFormat final : public OpenAiFormat {
   const char* WholeObject() const override { return "text_completion"; }
   const char* StreamObject() const override { return "text_completion"; }
 
-  // Null if nobody asked. `offset` is where the part's first token begins in
+  // Null if nobody asked. `offset` is where the delta's first token begins in
   // the reply, in bytes; it moves on.
-  Json Logprobs(const Part& part, size_t& offset) const {
+  Json Logprobs(const Delta& delta, size_t& offset) const {
     if (!has_logprobs()) return nullptr;
     Json json = {{"tokens", Json::array()},
                  {"token_logprobs", Json::array()},
                  {"top_logprobs", Json::array()},
                  {"text_offset", Json::array()}};
-    for (const v1::GeneratedToken* token : TextTokens(part)) {
+    for (const v1::GeneratedToken* token : TextTokens(delta)) {
       const std::string text = TokenText(token->text_bytes());
       json["tokens"].push_back(text);
       json["token_logprobs"].push_back(token->logprob());
@@ -318,28 +319,28 @@ class CompletionFormat final : public OpenAiFormat {
     return json;
   }
 
-  Json ChoiceOf(int index, const Part& part) {
+  Json ChoiceOf(int index, const Delta& delta) {
     Json choice;
     choice["index"] = index;
-    choice["text"] = part.text();
+    choice["text"] = delta.text();
     choice["logprobs"] =
-        Logprobs(part, text_bytes_[static_cast<size_t>(index)]);
+        Logprobs(delta, text_bytes_[static_cast<size_t>(index)]);
     choice["finish_reason"] =
-        part.has_finish() ? Json(FinishWord(part.finish().finish_reason()))
-                          : Json(nullptr);
-    AddEvictions(part, choice);
+        delta.has_finish() ? Json(FinishWord(delta.finish().finish_reason()))
+                           : Json(nullptr);
+    AddEvictions(delta, choice);
     return choice;
   }
 
-  std::vector<Json> Deltas(int index, const Part& part) override {
-    if (part.text().empty() && !part.has_finish() && !has_logprobs() &&
-        part.evictions().empty()) {
+  std::vector<Json> Deltas(int index, const Delta& delta) override {
+    if (delta.text().empty() && !delta.has_finish() && !has_logprobs() &&
+        delta.evictions().empty()) {
       return {};
     }
-    return {ChoiceOf(index, part)};
+    return {ChoiceOf(index, delta)};
   }
 
-  Json WholeChoice(int index, const Part& reply) override {
+  Json WholeChoice(int index, const Delta& reply) override {
     return ChoiceOf(index, reply);
   }
 

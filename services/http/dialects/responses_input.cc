@@ -11,17 +11,17 @@
 namespace plimsoll::services {
 namespace {
 
-constexpr char kOnlyTextParts[] =
+constexpr char kOnlyTextContent[] =
     "must be input_text or output_text: this server reads no images, sounds or "
     "files";
 
 // The texts of the parts of these types, joined. The field is a text itself, an
 // array of parts, or absent.
-absl::StatusOr<std::string> JoinParts(JsonFields& fields,
-                                      const std::string& name,
-                                      const std::string& path,
-                                      absl::string_view type,
-                                      absl::string_view other_type) {
+absl::StatusOr<std::string> JoinContent(JsonFields& fields,
+                                        const std::string& name,
+                                        const std::string& path,
+                                        absl::string_view type,
+                                        absl::string_view other_type) {
   const Json* parts = fields.Find(name);
   if (parts == nullptr) return "";
   if (parts->is_string()) return parts->get<std::string>();
@@ -36,7 +36,7 @@ absl::StatusOr<std::string> JoinParts(JsonFields& fields,
     ASSIGN_OR_RETURN(const auto given, part.Text("type"));
     if (given != type && given != other_type) {
       return part.Bad("type", type == "input_text"
-                                  ? kOnlyTextParts
+                                  ? kOnlyTextContent
                                   : absl::StrCat("must be ", type));
     }
     ASSIGN_OR_RETURN(const auto text, part.Text("text"));
@@ -100,7 +100,7 @@ absl::Status ItemReader::ReadMessage(JsonFields& item,
                    MessageRole(item, role.value_or("")));
   ASSIGN_OR_RETURN(
       const std::string text,
-      JoinParts(item, "content", path, "input_text", "output_text"));
+      JoinContent(item, "content", path, "input_text", "output_text"));
   item.Ignore({"phase"});
   RETURN_IF_ERROR(item.End());
   v1::ChatMessage* last = LastReply();
@@ -114,7 +114,7 @@ absl::Status ItemReader::ReadReasoning(JsonFields& item,
                                        const std::string& path) {
   ASSIGN_OR_RETURN(
       const std::string text,
-      JoinParts(item, "content", path, "reasoning_text", "reasoning_text"));
+      JoinContent(item, "content", path, "reasoning_text", "reasoning_text"));
   // Only who encrypted it can read the one, and the other is no reasoning.
   item.Ignore({"encrypted_content", "summary"});
   RETURN_IF_ERROR(item.End());
@@ -156,7 +156,7 @@ absl::Status ItemReader::ReadOutput(JsonFields& item, const std::string& path) {
   }
   ASSIGN_OR_RETURN(
       const std::string text,
-      JoinParts(item, "output", path, "input_text", "output_text"));
+      JoinContent(item, "output", path, "input_text", "output_text"));
   item.Ignore({"name"});
   RETURN_IF_ERROR(item.End());
   if (is_left_out) return absl::OkStatus();

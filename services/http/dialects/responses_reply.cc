@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "services/host/random_id.h"
-#include "services/http/dialects/reply_parts.h"
+#include "services/http/dialects/reply_deltas.h"
 #include "services/http/dialects/responses_request.h"
 #include "services/http/http_errors.h"
 #include "services/http/json.h"
@@ -46,10 +46,10 @@ class ResponseFormat final : public ReplyFormat {
   ResponseFormat(std::shared_ptr<ResponseDraft> draft, ReplyHead head)
       : draft_(std::move(draft)), head_(std::move(head)), key_(RandomId()) {}
 
-  void AppendPart(int /*index*/, const Part& part,
-                  std::string& events) override {
+  void AppendDelta(int /*index*/, const Delta& delta,
+                   std::string& events) override {
     Begin(events);
-    Take(part, &events);
+    Take(delta, &events);
   }
 
   void AppendEnd(std::string& events) override {
@@ -67,7 +67,7 @@ class ResponseFormat final : public ReplyFormat {
     AppendStage("response.failed", WithOutput(Texts(rest)), events);
   }
 
-  std::string Whole(const std::vector<Part>& replies) override {
+  std::string Whole(const std::vector<Delta>& replies) override {
     Take(replies.front(), /*events=*/nullptr);
     return Keep();
   }
@@ -159,33 +159,33 @@ class ResponseFormat final : public ReplyFormat {
     AppendStage("response.in_progress", response, events);
   }
 
-  // Takes a part of the reply; without `events` none are written.
-  void Take(const Part& part, std::string* events) {
-    const PartOrder::Parts parts = order_.Of(part);
-    for (const PartOrder::Step& step : parts.first) TakeStep(step, events);
-    Say(Open::kReasoning, part.reasoning(), events);
-    Say(Open::kMessage, parts.text, events);
-    for (const PartOrder::Step& step : parts.then) TakeStep(step, events);
-    if (!part.has_finish()) return;
-    finish_ = part.finish();
+  // Takes a delta of the reply; without `events` none are written.
+  void Take(const Delta& delta, std::string* events) {
+    const DeltaOrder::Ordered ordered = order_.Of(delta);
+    for (const DeltaOrder::Step& step : ordered.first) TakeStep(step, events);
+    Say(Open::kReasoning, delta.reasoning(), events);
+    Say(Open::kMessage, ordered.text, events);
+    for (const DeltaOrder::Step& step : ordered.then) TakeStep(step, events);
+    if (!delta.has_finish()) return;
+    finish_ = delta.finish();
     CloseItem(IsCut(finish_) ? "incomplete" : "completed", events);
   }
 
   const char* OpenPrefix() const {
     return open_ == Open::kReasoning ? "rs" : "msg";
   }
-  // The type of the open item's part.
+  // The type of the open item's content.
   const char* OpenText() const {
     return open_ == Open::kReasoning ? "reasoning_text" : "output_text";
   }
-  // That part, with this text.
-  Json OpenPart(const std::string& text) const {
-    Json part = {{"type", OpenText()}, {"text", text}};
+  // That content, with this text.
+  Json OpenContent(const std::string& text) const {
+    Json content = {{"type", OpenText()}, {"text", text}};
     if (open_ == Open::kMessage) {
-      part["annotations"] = Json::array();
-      part["logprobs"] = Json::array();
+      content["annotations"] = Json::array();
+      content["logprobs"] = Json::array();
     }
-    return part;
+    return content;
   }
 
   // The open item, with this content.
@@ -208,9 +208,9 @@ class ResponseFormat final : public ReplyFormat {
            events);
   }
 
-  // An event about the part of the open item.
-  void AppendOfPart(const std::string& type, const Json& more,
-                    std::string& events) {
+  // An event about the content of the open item.
+  void AppendOfContent(const std::string& type, const Json& more,
+                       std::string& events) {
     Json fields = {{"item_id", ItemId(OpenPrefix())},
                    {"output_index", n_items_},
                    {"content_index", 0}};
@@ -218,14 +218,14 @@ class ResponseFormat final : public ReplyFormat {
     Append(type, fields, events);
   }
 
-  // An event about the text of that part: "delta" with a `field` of this name,
-  // or "done" with "text".
+  // An event about the text of that content: "delta" with a `field` of this
+  // name, or "done" with "text".
   void AppendOfText(const char* what, const char* field,
                     const std::string& text, std::string& events) {
     Json more = {{field, text}};
     if (open_ == Open::kMessage) more["logprobs"] = Json::array();
-    AppendOfPart(absl::StrCat("response.", OpenText(), ".", what), more,
-                 events);
+    AppendOfContent(absl::StrCat("response.", OpenText(), ".", what), more,
+                    events);
   }
 
   void Say(Open kind, const std::string& text, std::string* events) {
@@ -236,8 +236,8 @@ class ResponseFormat final : public ReplyFormat {
       if (events != nullptr) {
         AppendItem("response.output_item.added",
                    OpenItem("in_progress", Json::array()), *events);
-        AppendOfPart("response.content_part.added", {{"part", OpenPart("")}},
-                     *events);
+        AppendOfContent("response.content_part.added",
+                        {{"part", OpenContent("")}}, *events);
       }
     }
     text_ += text;
@@ -247,11 +247,12 @@ class ResponseFormat final : public ReplyFormat {
   void CloseItem(const char* status, std::string* events) {
     if (open_ == Open::kNone) return;
     if (open_ == Open::kCall) return CloseCall(status, events);
-    const Json part = OpenPart(text_);
-    const Json item = OpenItem(status, Json::array({part}));
+    const Json content = OpenContent(text_);
+    const Json item = OpenItem(status, Json::array({content}));
     if (events != nullptr) {
       AppendOfText("done", "text", text_, *events);
-      AppendOfPart("response.content_part.done", {{"part", part}}, *events);
+      AppendOfContent("response.content_part.done", {{"part", content}},
+                      *events);
       AppendItem("response.output_item.done", item, *events);
     }
     AddItem(item);
@@ -264,7 +265,7 @@ class ResponseFormat final : public ReplyFormat {
     ++n_items_;
   }
 
-  void TakeStep(const PartOrder::Step& step, std::string* events) {
+  void TakeStep(const DeltaOrder::Step& step, std::string* events) {
     if (step.piece != nullptr) {
       if (!step.piece->name().empty()) OpenCall(step.piece->name(), events);
       AddArguments(step.piece->arguments(), events);
@@ -337,7 +338,7 @@ class ResponseFormat final : public ReplyFormat {
   Open open_ = Open::kNone;  // the item after them, if one has begun
   std::string text_;         // text of the open item, or its arguments
   std::string call_name_;    // name of the open item, if it is a call
-  PartOrder order_;
+  DeltaOrder order_;
   v1::FinishInfo finish_;  // once it has come
 };
 

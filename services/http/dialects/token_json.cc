@@ -23,10 +23,10 @@ Json TokenToJson(const Token& token) {
 }  // namespace
 
 std::vector<const v1::GeneratedToken*> TextTokens(
-    const ReplyFormat::Part& part) {
+    const ReplyFormat::Delta& delta) {
   std::vector<const v1::GeneratedToken*> tokens;
-  tokens.reserve(static_cast<size_t>(part.tokens_size()));
-  for (const v1::GeneratedToken& token : part.tokens()) {
+  tokens.reserve(static_cast<size_t>(delta.tokens_size()));
+  for (const v1::GeneratedToken& token : delta.tokens()) {
     if (!token.is_end()) tokens.push_back(&token);
   }
   return tokens;
@@ -38,9 +38,9 @@ std::string TokenText(absl::string_view bytes) {
   return text + stream.Finish();
 }
 
-Json LogprobsJson(const ReplyFormat::Part& part) {
+Json LogprobsJson(const ReplyFormat::Delta& delta) {
   Json content = Json::array();
-  for (const v1::GeneratedToken* token : TextTokens(part)) {
+  for (const v1::GeneratedToken* token : TextTokens(delta)) {
     Json one = TokenToJson(*token);
     one["top_logprobs"] = Json::array();
     for (const v1::TokenCandidate& candidate : token->candidates()) {

@@ -12,15 +12,15 @@
 
 namespace plimsoll::services {
 
-// The tokens of a part without end tokens, which are no text. They point into
-// the part.
+// The tokens of a delta without end tokens, which are no text. They point into
+// it.
 std::vector<const v1::GeneratedToken*> TextTokens(
-    const ReplyFormat::Part& part);
+    const ReplyFormat::Delta& delta);
 // The text of one token's bytes; bytes that are no whole character become
 // U+FFFD.
 std::string TokenText(absl::string_view bytes);
-// [{"token", "logprob", "bytes", "top_logprobs"}] for the tokens of a part.
-Json LogprobsJson(const ReplyFormat::Part& part);
+// [{"token", "logprob", "bytes", "top_logprobs"}] for the tokens of a delta.
+Json LogprobsJson(const ReplyFormat::Delta& delta);
 
 }  // namespace plimsoll::services
 

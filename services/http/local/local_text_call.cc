@@ -34,11 +34,11 @@ class LocalTextCall::Sequence final : public GenerationCall, public Choice {
                                              call_.shared_from_this(), this));
   }
 
-  bool TakePart(Part& part) override ABSL_LOCKS_EXCLUDED(mu_) {
+  bool TakeDelta(Delta& delta) override ABSL_LOCKS_EXCLUDED(mu_) {
     SteadyMutexLock lock(&mu_);
-    if (!std::exchange(has_part_, false)) return false;
-    part = std::exchange(part_, {});
-    part_bytes_ = 0;
+    if (!std::exchange(has_delta_, false)) return false;
+    delta = std::exchange(delta_, {});
+    delta_bytes_ = 0;
     held_.Shrink(0);
     if (std::exchange(is_behind_, false) && model_) model_.engine->Wake();
     return true;
@@ -64,17 +64,17 @@ class LocalTextCall::Sequence final : public GenerationCall, public Choice {
       return true;
     }
     call_.whole_bytes_ += bytes;
-    part_bytes_ += bytes;
-    AppendTo(output, part_);
-    has_part_ = true;
-    call_.OnPart();
+    delta_bytes_ += bytes;
+    AppendTo(output, delta_);
+    has_delta_ = true;
+    call_.OnDelta();
     return true;
   }
 
-  // Returns whether `bytes` more may wait. A part of any size may wait alone.
+  // Returns whether `bytes` more may wait. A delta of any size may wait alone.
   bool HasRoom(int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (!has_part_) return true;
-    const int64_t waiting = part_bytes_ + bytes;
+    if (!has_delta_) return true;
+    const int64_t waiting = delta_bytes_ + bytes;
     return waiting <= kMaxPendingBytes &&
            held_.Grow(kReplyPerByte * waiting).ok();
   }
@@ -84,17 +84,17 @@ class LocalTextCall::Sequence final : public GenerationCall, public Choice {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     const absl::Status end = refusal_.ok() ? status : EndStatus(refusal_);
     if (end.ok()) {
-      EndReply(info, part_, *part_.mutable_finish());
-      has_part_ = true;
+      EndReply(info, delta_, *delta_.mutable_finish());
+      has_delta_ = true;
     }
     call_.OnChoiceEnd(end);
     return true;
   }
 
   LocalTextCall& call_;
-  Part part_ ABSL_GUARDED_BY(mu_);
-  bool has_part_ ABSL_GUARDED_BY(mu_) = false;
-  int64_t part_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  Delta delta_ ABSL_GUARDED_BY(mu_);
+  bool has_delta_ ABSL_GUARDED_BY(mu_) = false;
+  int64_t delta_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   bool is_behind_ ABSL_GUARDED_BY(mu_) = false;  // the client is
   ByteBudget::Share held_ ABSL_GUARDED_BY(mu_);  // what a stream holds
   ReplyMeter meter_ ABSL_GUARDED_BY(mu_);        // counts a reply that is kept

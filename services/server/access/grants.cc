@@ -18,7 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
-#include "services/server/token_list.h"
+#include "services/server/access/token_list.h"
 
 namespace plimsoll::services {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "services/server/roles.h"
+#include "services/server/access/roles.h"
 
 namespace plimsoll::services {
 

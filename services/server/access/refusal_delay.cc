@@ -9,7 +9,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "services/server/credentials.h"
+#include "services/server/access/keep_grpc.h"
 
 namespace plimsoll::services {
 

@@ -7,7 +7,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "services/server/access/accept_thread.h"
-#include "services/server/listen_address.h"
+#include "services/server/access/listen_address.h"
 
 namespace plimsoll::services {
 

@@ -16,7 +16,7 @@
 #include "services/worker/models/worker_observer.h"
 #include "worker/device/load_fence.h"
 #include "worker/device/model_file.h"
-#include "worker/graph/runnable.h"
+#include "worker/graph/decoder/runnable.h"
 
 namespace plimsoll::services {
 namespace {

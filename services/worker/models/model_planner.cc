@@ -11,7 +11,7 @@
 #include "services/wire/errors.h"
 #include "services/wire/to_proto.h"
 #include "worker/device/host_resources.h"
-#include "worker/graph/runnable.h"
+#include "worker/graph/decoder/runnable.h"
 
 namespace plimsoll::services {
 namespace {

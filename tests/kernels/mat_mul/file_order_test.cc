@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "kernels/cpu/mat_mul/pack_weights.h"
+#include "kernels/cpu/pack_weights.h"
 #include "kernels/experts.h"
 #include "tests/kernels/backend_fixture.h"
 #include "tests/kernels/mat_mul/products.h"

@@ -320,30 +320,31 @@ TEST_P(MatMulHalfTest, OtherProductsAreExact) {
   RandomData random(23);
   const BackendUnderTest exact =
       MakeBackend(IsEmulated(GetParam()) ? kCudaEmulatedName : kCudaName, 1);
-  struct Part {
+  struct Matrix {
     DType dtype;
     int64_t cols;
     bool is_packed;
   };
-  for (const Part& part : {Part{DType::kF16, 48, true},
-                           {DType::kF32, 64, true},
-                           {DType::kBF16, 64, false},
-                           {DType::kQ8_0, 64, false}}) {
-    const auto stored = Store(backend(), part.dtype, 16, part.cols,
-                              random.Weights(part.dtype, 16, part.cols));
-    const auto x = random.Floats(3 * part.cols);
+  for (const Matrix& matrix : {Matrix{DType::kF16, 48, true},
+                               {DType::kF32, 64, true},
+                               {DType::kBF16, 64, false},
+                               {DType::kQ8_0, 64, false}}) {
+    const auto stored = Store(backend(), matrix.dtype, 16, matrix.cols,
+                              random.Weights(matrix.dtype, 16, matrix.cols));
+    const auto x = random.Floats(3 * matrix.cols);
     std::vector<std::byte> packed;
-    if (part.is_packed) packed = Packed(backend(), x, 3, part.cols / 32 * 32);
+    if (matrix.is_packed)
+      packed = Packed(backend(), x, 3, matrix.cols / 32 * 32);
     const auto product = [&](Backend& on) {
       std::vector<float> out(3 * 16);
       EXPECT_TRUE(on.MatMul({stored.view, x.data(),
-                             part.is_packed ? packed.data() : nullptr,
+                             matrix.is_packed ? packed.data() : nullptr,
                              out.data(), 3, /*accumulate=*/false})
                       .ok());
       return Bits(out);
     };
     EXPECT_EQ(product(backend()), product(*exact.backend))
-        << DTypeName(part.dtype);
+        << DTypeName(matrix.dtype);
   }
 }
 

@@ -1,8 +1,8 @@
 // Products of many rows (mat_mul_many.cc): the bits of those of few at every
 // limit of their own, and past it.
 #include "base/checked_math.h"
-#include "kernels/cpu/mat_mul/row_groups.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/row_groups.h"
 #include "kernels/cpu/target.h"
 #include "tests/kernels/backend_fixture.h"
 

@@ -309,12 +309,12 @@ TEST_P(MatMulTest, ProductsTogetherHaveTheBitsOfEachAlone) {
   constexpr int64_t kRows = 3;
   const auto x = random.Floats(kRows * kCols);
   const auto packed = Packed(backend(), x, kRows, kCols);
-  struct Part {
+  struct Matrix {
     DType dtype;
     int64_t outputs;
     bool is_packed;
   };
-  const std::vector<std::vector<Part>> calls = {
+  const std::vector<std::vector<Matrix>> calls = {
       {{DType::kQ4_0, 1, true},
        {DType::kQ6_K, 333, true},
        {DType::kQ8_0, 16, true}},
@@ -331,23 +331,24 @@ TEST_P(MatMulTest, ProductsTogetherHaveTheBitsOfEachAlone) {
        {DType::kQ4_K, 16, true},
        {DType::kQ8_0, 17, true}},
   };
-  for (const std::vector<Part>& parts : calls) {
+  for (const std::vector<Matrix>& matrices : calls) {
     std::vector<StoredMatrix> stored;
     std::vector<std::vector<float>> outs;
     std::vector<MatMulArgs> products;
-    for (const Part& part : parts) {
-      stored.push_back(Store(backend(), part.dtype, part.outputs, kCols,
-                             random.Weights(part.dtype, part.outputs, kCols)));
-      outs.emplace_back(static_cast<size_t>(kRows * part.outputs));
+    for (const Matrix& matrix : matrices) {
+      stored.push_back(
+          Store(backend(), matrix.dtype, matrix.outputs, kCols,
+                random.Weights(matrix.dtype, matrix.outputs, kCols)));
+      outs.emplace_back(static_cast<size_t>(kRows * matrix.outputs));
       products.push_back({stored.back().view, x.data(),
-                          part.is_packed ? packed.data() : nullptr,
+                          matrix.is_packed ? packed.data() : nullptr,
                           outs.back().data(), kRows, false});
     }
     ASSERT_TRUE(backend().MatMuls(products).ok());
-    for (size_t i = 0; i < parts.size(); ++i) {
+    for (size_t i = 0; i < matrices.size(); ++i) {
       const auto alone =
-          Product(backend(), stored[i].view, x, kRows, parts[i].is_packed);
-      EXPECT_EQ(Bits(outs[i]), Bits(alone)) << DTypeName(parts[i].dtype);
+          Product(backend(), stored[i].view, x, kRows, matrices[i].is_packed);
+      EXPECT_EQ(Bits(outs[i]), Bits(alone)) << DTypeName(matrices[i].dtype);
     }
   }
   EXPECT_TRUE(backend().MatMuls({}).ok());

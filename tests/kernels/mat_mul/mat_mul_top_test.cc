@@ -4,8 +4,8 @@
 #include <functional>
 #include <set>
 
-#include "kernels/cpu/mat_mul/pack_weights.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/pack_weights.h"
 #include "tests/kernels/backend_fixture.h"
 
 namespace plimsoll::kernels {

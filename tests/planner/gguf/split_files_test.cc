@@ -1,4 +1,4 @@
-// Models in several files: names, merging, and parts that contradict.
+// Models in several files: names, merging, and shards that contradict.
 #include "planner/gguf/split_files.h"
 
 #include <gmock/gmock.h>
@@ -16,32 +16,32 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-std::vector<GgufHeader> Parts(int n) {
-  std::vector<GgufHeader> parts;
+std::vector<GgufHeader> Shards(int n) {
+  std::vector<GgufHeader> shards;
   for (int i = 0; i < n; ++i) {
-    GgufHeader part = {};
-    part.alignment = 32;
-    part.data_offset = 96;
-    part.file_bytes = 96 + 40;
-    part.metadata["split.no"] = {GgufType::kU16, uint64_t(i)};
-    part.metadata["split.count"] = {GgufType::kU16, uint64_t(n)};
-    part.tensors.push_back({.name = absl::StrCat("t", i),
-                            .dtype = DType::kF32,
-                            .n_dims = 1,
-                            .ne = {10, 1, 1, 1},
-                            .offset = 0,
-                            .bytes = 40});
-    parts.push_back(part);
+    GgufHeader shard = {};
+    shard.alignment = 32;
+    shard.data_offset = 96;
+    shard.file_bytes = 96 + 40;
+    shard.metadata["split.no"] = {GgufType::kU16, uint64_t(i)};
+    shard.metadata["split.count"] = {GgufType::kU16, uint64_t(n)};
+    shard.tensors.push_back({.name = absl::StrCat("t", i),
+                             .dtype = DType::kF32,
+                             .n_dims = 1,
+                             .ne = {10, 1, 1, 1},
+                             .offset = 0,
+                             .bytes = 40});
+    shards.push_back(shard);
   }
-  parts[0].metadata["split.tensors.count"] = {GgufType::kI32, int64_t(n)};
-  parts[0].metadata["general.architecture"] = {GgufType::kString,
-                                               std::string("llama")};
-  return parts;
+  shards[0].metadata["split.tensors.count"] = {GgufType::kI32, int64_t(n)};
+  shards[0].metadata["general.architecture"] = {GgufType::kString,
+                                                std::string("llama")};
+  return shards;
 }
 
-void ExpectError(const std::vector<GgufHeader>& parts,
+void ExpectError(const std::vector<GgufHeader>& shards,
                  const std::string& words) {
-  const auto whole = MergeSplits(parts);
+  const auto whole = MergeSplits(shards);
   EXPECT_TRUE(absl::IsInvalidArgument(whole.status())) << whole.status();
   EXPECT_THAT(std::string(whole.status().message()), HasSubstr(words));
 }
@@ -72,11 +72,11 @@ TEST(SplitFilesTest, LaterPartsAreKnownByTheirNames) {
 }
 
 TEST(SplitFilesTest, PartsBecomeOneHeader) {
-  const auto whole = MergeSplits(Parts(3));
+  const auto whole = MergeSplits(Shards(3));
   ASSERT_TRUE(whole.ok()) << whole.status();
   ASSERT_THAT(whole->tensors, SizeIs(3));
-  // 136 bytes of a part end at a multiple of 32 after 160.
-  EXPECT_THAT(*SplitOffsets(Parts(3)), ElementsAre(0, 160, 320, 480));
+  // 136 bytes of a shard end at a multiple of 32 after 160.
+  EXPECT_THAT(*SplitOffsets(Shards(3)), ElementsAre(0, 160, 320, 480));
   EXPECT_EQ(whole->data_offset, 96);
   EXPECT_EQ(whole->tensors[0].offset, 0);
   EXPECT_EQ(whole->tensors[1].offset, 160);
@@ -86,47 +86,47 @@ TEST(SplitFilesTest, PartsBecomeOneHeader) {
 }
 
 TEST(SplitFilesTest, TheWholeIsAlignedAsEachPartIs) {
-  std::vector<GgufHeader> parts = Parts(2);
-  parts[0].alignment = 64;
-  parts[0].data_offset = 128;
-  parts[0].file_bytes = 128 + 40;
-  parts[0].metadata["general.alignment"] = {GgufType::kU32, uint64_t{64}};
-  const auto whole = MergeSplits(parts);
+  std::vector<GgufHeader> shards = Shards(2);
+  shards[0].alignment = 64;
+  shards[0].data_offset = 128;
+  shards[0].file_bytes = 128 + 40;
+  shards[0].metadata["general.alignment"] = {GgufType::kU32, uint64_t{64}};
+  const auto whole = MergeSplits(shards);
   ASSERT_TRUE(whole.ok()) << whole.status();
   EXPECT_EQ(whole->alignment, 32);
   EXPECT_EQ(*whole->Int("general.alignment"), 32);
-  EXPECT_THAT(*SplitOffsets(parts), ElementsAre(0, 192, 352));
+  EXPECT_THAT(*SplitOffsets(shards), ElementsAre(0, 192, 352));
   EXPECT_EQ(whole->tensors[1].offset, 192 + 96 - 128);
 }
 
 TEST(SplitFilesTest, PartsThatContradictAreNamed) {
   EXPECT_FALSE(MergeSplits({}).ok());
-  auto parts = Parts(3);
-  std::swap(parts[1], parts[2]);
-  ExpectError(parts, "part 2: metadata \"split.no\" is 2, not 1");
-  parts = Parts(3);
-  parts.pop_back();
-  ExpectError(parts, "part 1: metadata \"split.count\" is 3, not 2");
-  parts = Parts(3);
-  parts[2].metadata.erase("split.count");
-  ExpectError(parts, "part 3: metadata \"split.count\" is missing");
-  parts = Parts(3);
-  parts[0].metadata["split.tensors.count"] = {GgufType::kI32, int64_t{4}};
-  ExpectError(parts, "\"split.tensors.count\" is 4, not 3");
-  parts = Parts(3);
-  parts[2].tensors[0].name = "t1";
-  ExpectError(parts, "\"t1\" is in two parts");
-  parts = Parts(3);
-  parts[1].metadata["split.no"] = {GgufType::kString, std::string("1")};
-  ExpectError(parts, "split.no");
+  auto shards = Shards(3);
+  std::swap(shards[1], shards[2]);
+  ExpectError(shards, "shard 2: metadata \"split.no\" is 2, not 1");
+  shards = Shards(3);
+  shards.pop_back();
+  ExpectError(shards, "shard 1: metadata \"split.count\" is 3, not 2");
+  shards = Shards(3);
+  shards[2].metadata.erase("split.count");
+  ExpectError(shards, "shard 3: metadata \"split.count\" is missing");
+  shards = Shards(3);
+  shards[0].metadata["split.tensors.count"] = {GgufType::kI32, int64_t{4}};
+  ExpectError(shards, "\"split.tensors.count\" is 4, not 3");
+  shards = Shards(3);
+  shards[2].tensors[0].name = "t1";
+  ExpectError(shards, "\"t1\" is in two shards");
+  shards = Shards(3);
+  shards[1].metadata["split.no"] = {GgufType::kString, std::string("1")};
+  ExpectError(shards, "split.no");
 }
 
 TEST(SplitFilesTest, ReportsOverflow) {
-  auto parts = Parts(3);
-  parts[0].file_bytes = std::numeric_limits<int64_t>::max() - 300;
-  EXPECT_TRUE(absl::IsOutOfRange(MergeSplits(parts).status()));
-  parts[0].file_bytes = std::numeric_limits<int64_t>::max();
-  EXPECT_TRUE(absl::IsOutOfRange(MergeSplits(parts).status()));
+  auto shards = Shards(3);
+  shards[0].file_bytes = std::numeric_limits<int64_t>::max() - 300;
+  EXPECT_TRUE(absl::IsOutOfRange(MergeSplits(shards).status()));
+  shards[0].file_bytes = std::numeric_limits<int64_t>::max();
+  EXPECT_TRUE(absl::IsOutOfRange(MergeSplits(shards).status()));
 }
 
 }  // namespace

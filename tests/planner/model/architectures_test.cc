@@ -262,9 +262,9 @@ TEST(ArchitecturesTest, BiasesAreThoseOfTheArchitecture) {
 }
 
 // Expects the tensors to lie one after the other in the whole of `in_file`.
-void ExpectParts(const ModelShape& shape, const GgufHeader& header,
-                 const std::string& in_file,
-                 const std::vector<std::pair<std::string, int64_t>>& parts) {
+void ExpectSlices(const ModelShape& shape, const GgufHeader& header,
+                  const std::string& in_file,
+                  const std::vector<std::pair<std::string, int64_t>>& parts) {
   SCOPED_TRACE(in_file);
   const GgufTensor* whole = header.FindTensor(in_file);
   ASSERT_NE(whole, nullptr);
@@ -291,12 +291,12 @@ TEST(ArchitecturesTest, TensorsInOneAreSeveralToTheirReaders) {
   ASSERT_TRUE(
       AddTensors(header, {DType::kQ8_0, DType::kQ8_0, DType::kQ8_0}, true)
           .ok());
-  ExpectParts(*shape, header, "blk.1.attn_qkv.weight",
-              {{"blk.1.attn_q.weight", 128},
-               {"blk.1.attn_k.weight", 64},
-               {"blk.1.attn_v.weight", 64}});
-  ExpectParts(*shape, header, "blk.1.ffn_up.weight",
-              {{"blk.1.ffn_gate.weight", 96}, {"blk.1.ffn_up.weight", 96}});
+  ExpectSlices(*shape, header, "blk.1.attn_qkv.weight",
+               {{"blk.1.attn_q.weight", 128},
+                {"blk.1.attn_k.weight", 64},
+                {"blk.1.attn_v.weight", 64}});
+  ExpectSlices(*shape, header, "blk.1.ffn_up.weight",
+               {{"blk.1.ffn_gate.weight", 96}, {"blk.1.ffn_up.weight", 96}});
   EXPECT_FALSE(HasTensor(*shape, "blk.1.attn_qkv.weight"));
 }
 
@@ -334,10 +334,10 @@ TEST(ArchitecturesTest, AnyFileMayHaveQueriesKeysAndValuesInOne) {
     FuseQkv(header);
     const auto shape = ShapeFromGguf(header);
     ASSERT_TRUE(shape.ok()) << shape.status();
-    ExpectParts(*shape, header, "blk.5.attn_qkv.bias",
-                {{"blk.5.attn_q.bias", 128},
-                 {"blk.5.attn_k.bias", 64},
-                 {"blk.5.attn_v.bias", 64}});
+    ExpectSlices(*shape, header, "blk.5.attn_qkv.bias",
+                 {{"blk.5.attn_q.bias", 128},
+                  {"blk.5.attn_k.bias", 64},
+                  {"blk.5.attn_v.bias", 64}});
     header.tensors.back().ne[0] -= 1;
     EXPECT_TRUE(absl::IsInvalidArgument(ShapeFromGguf(header).status()));
     header.tensors.back().ne[0] += 1;

@@ -20,7 +20,7 @@ Json Tokenizer(const Json& normalizer, const Json& pre_tokenizer) {
   return {{"normalizer", normalizer}, {"pre_tokenizer", pre_tokenizer}};
 }
 
-Json ByteLevelPart() {
+Json ByteLevelStep() {
   return {
       {"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
 }
@@ -39,7 +39,7 @@ Json Sequence(const std::string& list, const std::vector<Json>& steps) {
 TEST(TextCuttingTest, ExpressionsComeInTheirOrder) {
   const Json tokenizer = Tokenizer(
       {{"type", "NFC"}},
-      Sequence("pretokenizers", {Split("a+"), Split("b+"), ByteLevelPart()}));
+      Sequence("pretokenizers", {Split("a+"), Split("b+"), ByteLevelStep()}));
   EXPECT_TRUE(IsByteLevel(tokenizer));
   EXPECT_THAT(*ReadExpressions(tokenizer), ElementsAre("a+", "b+"));
 }
@@ -81,7 +81,7 @@ TEST(TextCuttingTest, StepsThatFilesCannotSayAreNamed) {
         "pre-tokenizer");
   }
   ExpectUnknown(
-      ReadExpressions(Tokenizer({{"type", "Lowercase"}}, ByteLevelPart()))
+      ReadExpressions(Tokenizer({{"type", "Lowercase"}}, ByteLevelStep()))
           .status(),
       "Lowercase");
 }

@@ -72,8 +72,8 @@ class DownloadTest : public ::testing::Test {
                                         }),
         false);
     auto part =
-        PartFile::Open(std::filesystem::path(folder_.File("")).parent_path(),
-                       "m.gguf", [] { return absl::OkStatus(); });
+        PartialFile::Open(std::filesystem::path(folder_.File("")).parent_path(),
+                          "m.gguf", [] { return absl::OkStatus(); });
     EXPECT_TRUE(part.ok()) << part.status();
     const FetchHooks hooks = {
         .check = [] { return absl::OkStatus(); },

@@ -29,8 +29,8 @@ class FetchFaultsTest : public services::StormTest {
                        .sha256 = TextDigest(whole_)};
     const auto go_on = [] { return absl::OkStatus(); };
     auto part =
-        PartFile::Open(std::filesystem::path(folder_.File("")).parent_path(),
-                       file.name, go_on);
+        PartialFile::Open(std::filesystem::path(folder_.File("")).parent_path(),
+                          file.name, go_on);
     if (!part.ok()) return part.status();
     const FetchHooks hooks = {
         .check = go_on,

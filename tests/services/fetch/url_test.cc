@@ -22,7 +22,7 @@ TEST(FetchUrlTest, PartsAreRead) {
   EXPECT_EQ(url->host, "models.example");
   EXPECT_EQ(url->port, "8443");
   EXPECT_EQ(url->path, "/a/b%20c.gguf?x=1");
-  EXPECT_EQ(url->LastPart(), "b c.gguf");
+  EXPECT_EQ(url->LastSegment(), "b c.gguf");
   EXPECT_EQ(url->Place(), "https://models.example:8443/a/b%20c.gguf");
   EXPECT_EQ(url->Text(), "https://models.example:8443/a/b%20c.gguf?x=1");
 }

@@ -23,7 +23,7 @@
 #include "services/gateway/remote_planner.h"
 #include "services/generation/quota_book.h"
 #include "services/generation/usage_file.h"
-#include "services/http/front.h"
+#include "services/http/front/front.h"
 #include "services/http/json.h"
 #include "services/http/response_store.h"
 #include "services/tracing/tracer.h"

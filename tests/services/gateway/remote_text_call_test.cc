@@ -19,7 +19,7 @@
 #include "plimsoll/v1/model.grpc.pb.h"
 #include "services/gateway/remote_models.h"
 #include "services/gateway/worker_answers.h"
-#include "services/http/front.h"
+#include "services/http/front/front.h"
 #include "services/http/response_store.h"
 #include "services/wire/errors.h"
 #include "tests/services/http/http_client.h"

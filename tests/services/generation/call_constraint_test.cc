@@ -373,12 +373,12 @@ TEST_P(CallConstraintTest, WhatIsAllowedIsReadAsCallsThatFitTheirTools) {
         tokenizer_->Decode(said, worker::RenderSpecial::kYes);
     ASSERT_LT(said.size(), kMaxTokens) << reply;
     worker::ReplySplitter splitter(*reading_);
-    worker::ReplyPart part;
-    splitter.Push(reply.substr(0, reply.rfind("<eos>")), part);
-    splitter.Finish(part);
-    ASSERT_FALSE(part.calls.empty()) << reply;
-    n_calls += part.calls.size();
-    for (const worker::ReadToolCall& one : part.calls) {
+    worker::ReplyDelta delta;
+    splitter.Push(reply.substr(0, reply.rfind("<eos>")), delta);
+    splitter.Finish(delta);
+    ASSERT_FALSE(delta.calls.empty()) << reply;
+    n_calls += delta.calls.size();
+    for (const worker::ReadToolCall& one : delta.calls) {
       ASSERT_TRUE(one.call.ok()) << one.call.status() << "\n" << reply;
       const bool is_light = one.call->name == "light";
       ASSERT_TRUE(is_light || one.call->name == "say") << reply;
@@ -471,12 +471,12 @@ TEST_P(RawStringTest, AStringEndsWithItsMarkOnly) {
     };
     EXPECT_TRUE(may_say(kText));
     worker::ReplySplitter splitter(*reading);
-    worker::ReplyPart part;
-    splitter.Push(absl::StrCat(one.before, kText, one.after), part);
-    splitter.Finish(part);
-    ASSERT_EQ(part.calls.size(), 1u);
-    ASSERT_TRUE(part.calls[0].call.ok()) << part.calls[0].call.status();
-    EXPECT_EQ(part.calls[0].call->arguments,
+    worker::ReplyDelta delta;
+    splitter.Push(absl::StrCat(one.before, kText, one.after), delta);
+    splitter.Finish(delta);
+    ASSERT_EQ(delta.calls.size(), 1u);
+    ASSERT_TRUE(delta.calls[0].call.ok()) << delta.calls[0].call.status();
+    EXPECT_EQ(delta.calls[0].call->arguments,
               (nlohmann::json{{"text", kText}}.dump()));
     for (const char* word : one.never) {
       EXPECT_FALSE(may_say(absl::StrCat("a ", word, " b"))) << word;

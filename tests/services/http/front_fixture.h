@@ -15,7 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "services/host/clock.h"
-#include "services/http/front.h"
+#include "services/http/front/front.h"
 #include "services/http/json.h"
 #include "services/http/local/local_models.h"
 #include "services/http/local/local_planner.h"

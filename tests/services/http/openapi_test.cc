@@ -10,7 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "services/http/front.h"
+#include "services/http/front/front.h"
 #include "services/http/json.h"
 #include "services/http/page.h"
 #include "tests/services/http/front_fixture.h"

@@ -15,8 +15,8 @@
 #include "services/host/clock.h"
 #include "services/planner/planner.h"
 #include "services/planner/planner_service.h"
+#include "services/server/access/token_list.h"
 #include "services/server/server.h"
-#include "services/server/token_list.h"
 #include "services/wire/to_proto.h"
 #include "tests/services/temporary_folder.h"
 

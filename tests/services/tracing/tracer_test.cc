@@ -75,7 +75,7 @@ TEST(TracerTest, TheParentDecidesWhetherThereAreSpans) {
       EXPECT_EQ(span.context()->trace_id, Parent(true).trace_id);
       EXPECT_NE(span.context()->span_id, Parent(true).span_id);
       EXPECT_EQ(span.context()->state, "a=1");
-      span.AddPart("part", absl::UnixEpoch(), absl::UnixEpoch());
+      span.AddChild("part", absl::UnixEpoch(), absl::UnixEpoch());
       span.End(absl::StatusCode::kNotFound);
       span.End(absl::StatusCode::kOk);  // it has ended
     }

@@ -16,7 +16,7 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/thread_pool.h"
 #ifdef PLIMSOLL_TEST_CUDA_EMULATION
-#include "kernels/cuda/emulation/backend.h"
+#include "kernels/cuda/emulated_backend.h"
 #endif
 #include "planner/layout/kv_cache_bytes.h"
 #include "tests/worker/cache/mixed_shape.h"

@@ -31,7 +31,7 @@ using ::plimsoll::testing::LoadEngine;
 using ::plimsoll::testing::RandomIds;
 using ::plimsoll::testing::RandomModel;
 using ::plimsoll::testing::RandomModelBytes;
-using ::plimsoll::testing::RandomModelParts;
+using ::plimsoll::testing::RandomModelShards;
 using ::plimsoll::testing::SameBits;
 using ::plimsoll::testing::TemporaryFile;
 using ::testing::HasSubstr;
@@ -104,8 +104,8 @@ class SplitModel {
     std::string folder = ::testing::TempDir() + "plimsoll_split_XXXXXX";
     EXPECT_NE(mkdtemp(folder.data()), nullptr);
     folder_ = folder;
-    const auto parts = RandomModelParts(model, kParts);
-    for (int i = 0; i < kParts; ++i) {
+    const auto parts = RandomModelShards(model, kShards);
+    for (int i = 0; i < kShards; ++i) {
       const auto& bytes = parts[static_cast<size_t>(i)];
       std::ofstream(PathOf(i), std::ios::binary)
           .write(reinterpret_cast<const char*>(bytes.data()),
@@ -118,12 +118,12 @@ class SplitModel {
 
   std::string PathOf(int part) const {
     return folder_ / absl::StrCat("m-", absl::Dec(part + 1, absl::kZeroPad5),
-                                  "-of-", absl::Dec(kParts, absl::kZeroPad5),
+                                  "-of-", absl::Dec(kShards, absl::kZeroPad5),
                                   ".gguf");
   }
 
  private:
-  static constexpr int kParts = 3;
+  static constexpr int kShards = 3;
   std::filesystem::path folder_;
 };
 

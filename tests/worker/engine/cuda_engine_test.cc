@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_replace.h"
-#include "kernels/cuda/emulation/backend.h"
+#include "kernels/cuda/emulated_backend.h"
 #include "tests/sanitized.h"
 #include "tests/worker/engine/engine_fixture.h"
 #include "tests/worker/engine/engine_harness.h"

@@ -21,9 +21,9 @@
 #include "tests/worker/engine/hooked_device.h"
 #include "worker/device/compute_device.h"
 #include "worker/device/model_file.h"
-#include "worker/graph/runnable.h"
+#include "worker/graph/decoder/runnable.h"
 #ifdef PLIMSOLL_TEST_CUDA_EMULATION
-#include "kernels/cuda/emulation/backend.h"
+#include "kernels/cuda/emulated_backend.h"
 #include "tests/worker/engine/guarded_memory.h"
 #endif
 

@@ -62,13 +62,13 @@ const std::vector<HostRegion>& HostRegions() {
       {"vocab", "Tokenizer",
        [](const auto& loaded) { return loaded.tokenizer->MemoryBytes(); }},
       {"kv_parked", "Stage::parked", ParkedBytes},
-      {"experts_host", "HostPart::arena",
+      {"experts_host", "HostStage::arena",
        [](const auto& loaded) {
          return loaded.stages[0].host->plan.FindRegion("weights")->bytes;
        }},
-      {"experts_workspace", "HostPart::arena",
+      {"experts_workspace", "HostStage::arena",
        [](const auto& loaded) {
-         const HostPart& host = *loaded.stages[0].host;
+         const HostStage& host = *loaded.stages[0].host;
          return host.arena.bytes() - host.plan.FindRegion("weights")->bytes;
        }},
       {"runtime", "the process"},

@@ -19,7 +19,7 @@
 #include "worker/device/compute_device.h"
 #include "worker/device/model_file.h"
 #include "worker/engine/engine.h"
-#include "worker/graph/stage.h"
+#include "worker/graph/decoder/stage.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -14,7 +14,7 @@
 #include "tests/planner/model/small_models.h"
 #include "tests/worker/golden/families.h"
 #include "worker/device/host_resources.h"
-#include "worker/graph/runnable.h"
+#include "worker/graph/decoder/runnable.h"
 
 namespace plimsoll::worker {
 namespace {

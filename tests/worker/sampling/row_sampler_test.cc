@@ -18,7 +18,7 @@
 #include "absl/time/time.h"
 #include "kernels/cpu/thread_pool.h"
 #ifdef PLIMSOLL_TEST_CUDA_EMULATION
-#include "kernels/cuda/emulation/backend.h"
+#include "kernels/cuda/emulated_backend.h"
 #endif
 #include "tests/worker/engine/hooked_backend.h"
 #include "worker/engine/sequence.h"

@@ -13,20 +13,20 @@ int64_t CountSampled(const StepBatch& batch, const SequenceRows& rows) {
   return from(rows.first_row + rows.n_rows) - from(rows.first_row);
 }
 
-// Adds a segment in parts, so that the windows of a part's rows begin at the
+// Adds a segment in chunks, so that the windows of a chunk's rows begin at the
 // same position. Windows are chunks of so many tokens.
-void AddParts(kernels::AttentionSegment segment, int64_t chunk,
-              std::vector<kernels::AttentionSegment>& segments) {
+void AddChunks(kernels::AttentionSegment segment, int64_t chunk,
+               std::vector<kernels::AttentionSegment>& segments) {
   const int64_t end = segment.first_position + segment.n_rows;
   while (segment.first_position < end) {
     const int64_t first = segment.first_position;
     const int64_t begin = first - first % chunk;
-    kernels::AttentionSegment part = segment;
-    part.n_rows = std::min(end, begin + chunk) - first;
-    part.live_begin = std::max(part.live_begin, begin);
-    segments.push_back(part);
-    segment.first_row += part.n_rows;
-    segment.first_position += part.n_rows;
+    kernels::AttentionSegment in_chunk = segment;
+    in_chunk.n_rows = std::min(end, begin + chunk) - first;
+    in_chunk.live_begin = std::max(in_chunk.live_begin, begin);
+    segments.push_back(in_chunk);
+    segment.first_row += in_chunk.n_rows;
+    segment.first_position += in_chunk.n_rows;
   }
 }
 
@@ -59,7 +59,7 @@ void AttentionScratch::ListSegments(const StepBatch& batch,
         .is_prompt = rows.is_prompt};
     if (rings) segment.ring = cache.Ring(rings->layer, rows.slot);
     if (rings && rings->chunk > 0) {
-      AddParts(segment, rings->chunk, segments);
+      AddChunks(segment, rings->chunk, segments);
     } else {
       segments.push_back(segment);
     }

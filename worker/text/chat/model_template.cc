@@ -265,7 +265,7 @@ absl::StatusOr<std::vector<ScaffoldToken>> FindControlTokens(
   return tokens;
 }
 
-absl::StatusOr<std::vector<int32_t>> EncodeTemplatedPart(
+absl::StatusOr<std::vector<int32_t>> EncodeTemplatedText(
     const Tokenizer& tokenizer, const std::vector<ChatSegment>& segments,
     const EncodeLimits& limits) {
   RETURN_IF_ERROR(CheckSegmentsFit(tokenizer, segments, limits));
@@ -281,7 +281,7 @@ absl::StatusOr<std::vector<int32_t>> EncodeTemplated(
     const Tokenizer& tokenizer, const std::vector<ChatSegment>& segments,
     const EncodeLimits& limits) {
   ASSIGN_OR_RETURN(std::vector<int32_t> ids,
-                   EncodeTemplatedPart(tokenizer, segments, limits));
+                   EncodeTemplatedText(tokenizer, segments, limits));
   const bool adds_bos = tokenizer.add_bos() && tokenizer.bos();
   if (adds_bos && (ids.empty() || ids[0] != *tokenizer.bos())) {
     ids.insert(ids.begin(), *tokenizer.bos());

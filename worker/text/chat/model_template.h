@@ -16,7 +16,7 @@
 #include "planner/gguf/gguf_header.h"
 #include "worker/text/chat/chat_template.h"
 #include "worker/text/chat/reply_format.h"
-#include "worker/text/jinja/template.h"
+#include "worker/text/jinja/syntax/template.h"
 #include "worker/text/tokenizer/tokenizer.h"
 
 namespace plimsoll::worker {
@@ -80,7 +80,7 @@ absl::StatusOr<std::vector<int32_t>> EncodeTemplated(
 
 // Does what EncodeTemplated does, for a part that follows a control token: BOS
 // comes only where the template writes it.
-absl::StatusOr<std::vector<int32_t>> EncodeTemplatedPart(
+absl::StatusOr<std::vector<int32_t>> EncodeTemplatedText(
     const Tokenizer& tokenizer, const std::vector<ChatSegment>& segments,
     const EncodeLimits& limits = {});
 

@@ -19,9 +19,9 @@ ReasoningCount::ReasoningCount(const ReplyReading& reading)
 
 void ReasoningCount::Push(absl::string_view bytes) {
   const bool was_reasoning = splitter_.is_reasoning();
-  splitter_.Push(bytes, part_);
-  const bool has_reasoning = !part_.reasoning.empty();
-  part_.Clear();
+  splitter_.Push(bytes, delta_);
+  const bool has_reasoning = !delta_.reasoning.empty();
+  delta_.Clear();
   if (!splitter_.is_reasoning()) {
     if (has_reasoning) ++n_tokens_;
     held_.clear();

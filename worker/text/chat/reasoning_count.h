@@ -28,7 +28,7 @@ class ReasoningCount {
 
  private:
   ReplySplitter splitter_;
-  ReplyPart part_;  // scratch
+  ReplyDelta delta_;  // scratch
   int64_t n_tokens_ = 0;
   // The sizes of the newest tokens, all of whose bytes may belong to a closing
   // mark.

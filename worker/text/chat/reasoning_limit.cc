@@ -37,8 +37,8 @@ ReasoningGuard::ReasoningGuard(ReasoningLimit limit)
 
 void ReasoningGuard::Push(int32_t id, absl::string_view bytes) {
   const bool was_reasoning = splitter_.is_reasoning();
-  splitter_.Push(bytes, part_);
-  part_.Clear();
+  splitter_.Push(bytes, delta_);
+  delta_.Clear();
   if (id == limit_.end[n_came_]) {
     ++n_came_;
   } else {

@@ -45,7 +45,7 @@ class ReasoningGuard {
  private:
   ReasoningLimit limit_;
   ReplySplitter splitter_;
-  ReplyPart part_;          // scratch
+  ReplyDelta delta_;        // scratch
   int64_t n_tokens_ = 0;    // reasoning tokens in the whole reply
   bool is_ending_ = false;  // the tokens of limit_.end are due
   // How many tokens of limit_.end the reply ends with so far.

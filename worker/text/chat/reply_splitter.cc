@@ -55,20 +55,20 @@ ReplySplitter::ReplySplitter(ReplyReading reading)
   }
 }
 
-void ReplySplitter::Push(absl::string_view text, ReplyPart& part) {
+void ReplySplitter::Push(absl::string_view text, ReplyDelta& delta) {
   held_.append(text.data(), text.size());
-  while (Advance(part)) {
+  while (Advance(delta)) {
   }
 }
 
-bool ReplySplitter::Advance(ReplyPart& part) {
+bool ReplySplitter::Advance(ReplyDelta& delta) {
   switch (state_) {
     case State::kText:
-      return AdvanceText(part);
+      return AdvanceText(delta);
     case State::kReasoning:
-      return AdvanceReasoning(part);
+      return AdvanceReasoning(delta);
     case State::kCall:
-      return AdvanceCall(part);
+      return AdvanceCall(delta);
   }
   return false;
 }
@@ -83,7 +83,7 @@ bool ReplySplitter::MayBeBareCall() const {
          static_cast<int64_t>(held_.size()) <= kMaxToolCallBytes;
 }
 
-bool ReplySplitter::AdvanceText(ReplyPart& part) {
+bool ReplySplitter::AdvanceText(ReplyDelta& delta) {
   // The mark that comes first.
   size_t first = held_.size();
   const Mark* found = nullptr;
@@ -102,11 +102,11 @@ bool ReplySplitter::AdvanceText(ReplyPart& part) {
   if (found == nullptr) {
     if (MayBeBareCall()) return false;
     const size_t n = held_.size() - n_open;
-    AddText(absl::string_view(held_).substr(0, n), part);
+    AddText(absl::string_view(held_).substr(0, n), delta);
     held_.erase(0, n);
     return false;
   }
-  AddText(absl::string_view(held_).substr(0, first), part);
+  AddText(absl::string_view(held_).substr(0, first), delta);
   held_.erase(0, first + found->text.size());
   state_ = found->next;
   if (found->next != State::kText || !has_said_) space_.clear();
@@ -115,16 +115,16 @@ bool ReplySplitter::AdvanceText(ReplyPart& part) {
   return true;
 }
 
-bool ReplySplitter::AdvanceReasoning(ReplyPart& part) {
+bool ReplySplitter::AdvanceReasoning(ReplyDelta& delta) {
   const absl::string_view close = reading_.format.reasoning.close;
   const size_t at = absl::string_view(held_).find(close);
   if (at == absl::string_view::npos) {
     const size_t n = held_.size() - EndThatBegins(close, held_);
-    AddReasoning(absl::string_view(held_).substr(0, n), part);
+    AddReasoning(absl::string_view(held_).substr(0, n), delta);
     held_.erase(0, n);
     return false;
   }
-  AddReasoning(absl::string_view(held_).substr(0, at), part);
+  AddReasoning(absl::string_view(held_).substr(0, at), delta);
   held_.erase(0, at + close.size());
   state_ = State::kText;
   space_.clear();
@@ -137,7 +137,7 @@ size_t ReplySplitter::FindEndOfCall(absl::string_view mark) {
                       : absl::string_view(held_).find(mark);
 }
 
-bool ReplySplitter::AdvanceCall(ReplyPart& part) {
+bool ReplySplitter::AdvanceCall(ReplyDelta& delta) {
   const absl::string_view close = reading_.format.call.close;
   const absl::string_view end =
       close.empty() ? reading_.format.call.open : close;
@@ -149,16 +149,16 @@ bool ReplySplitter::AdvanceCall(ReplyPart& part) {
   if (n > kMost) {
     call_end_ = CallEnd();
     // It cannot become a call any more, and what follows is text.
-    AddCall(held.substr(0, kMost + 1), part);
+    AddCall(held.substr(0, kMost + 1), delta);
     held_.erase(0, kMost + 1);
     state_ = State::kText;
     return true;
   }
   if (!is_closed) {
-    StreamCall(held.substr(0, n), part);
+    StreamCall(held.substr(0, n), delta);
     return false;
   }
-  AddCall(held.substr(0, n), part);
+  AddCall(held.substr(0, n), delta);
   held_.erase(0, n + end.size());
   call_end_ = CallEnd();
   if (!close.empty()) state_ = State::kText;
@@ -166,7 +166,7 @@ bool ReplySplitter::AdvanceCall(ReplyPart& part) {
   return true;
 }
 
-void ReplySplitter::AddText(absl::string_view text, ReplyPart& part) {
+void ReplySplitter::AddText(absl::string_view text, ReplyDelta& delta) {
   // An answer does not begin with the white space behind a mark.
   if (has_mark_ && !has_said_) text = absl::StripLeadingAsciiWhitespace(text);
   const absl::string_view kept = absl::StripTrailingAsciiWhitespace(text);
@@ -174,70 +174,70 @@ void ReplySplitter::AddText(absl::string_view text, ReplyPart& part) {
     absl::StrAppend(&space_, text);
     return;
   }
-  absl::StrAppend(&part.text, space_, kept);
+  absl::StrAppend(&delta.text, space_, kept);
   space_ = std::string(text.substr(kept.size()));
   is_fresh_ = false;
   has_said_ = true;
 }
 
-void ReplySplitter::AddReasoning(absl::string_view text, ReplyPart& part) {
+void ReplySplitter::AddReasoning(absl::string_view text, ReplyDelta& delta) {
   if (is_fresh_) text = absl::StripLeadingAsciiWhitespace(text);
   const absl::string_view kept = absl::StripTrailingAsciiWhitespace(text);
   if (kept.empty()) {
     if (!is_fresh_) absl::StrAppend(&space_, text);
     return;
   }
-  absl::StrAppend(&part.reasoning, space_, kept);
+  absl::StrAppend(&delta.reasoning, space_, kept);
   space_ = std::string(text.substr(kept.size()));
   is_fresh_ = false;
 }
 
-void ReplySplitter::StreamCall(absl::string_view text, ReplyPart& part) {
-  call_.Push(text, n_calls_, part.deltas);
+void ReplySplitter::StreamCall(absl::string_view text, ReplyDelta& delta) {
+  call_.Push(text, n_calls_, delta.deltas);
 }
 
-void ReplySplitter::AddCall(absl::string_view text, ReplyPart& part) {
-  StreamCall(text.substr(0, static_cast<size_t>(kMaxToolCallBytes)), part);
-  EndCall(ParseCalls(reading_.format, text, reading_.tools), text, part);
+void ReplySplitter::AddCall(absl::string_view text, ReplyDelta& delta) {
+  StreamCall(text.substr(0, static_cast<size_t>(kMaxToolCallBytes)), delta);
+  EndCall(ParseCalls(reading_.format, text, reading_.tools), text, delta);
 }
 
 void ReplySplitter::EndCall(absl::StatusOr<std::vector<ToolCall>> calls,
-                            absl::string_view text, ReplyPart& part) {
+                            absl::string_view text, ReplyDelta& delta) {
   const CallStream ended =
       std::exchange(call_, CallStream(reading_.format.syntax));
   calls = ended.Finish(std::move(calls));
-  if (calls.ok()) return AddCalls(*std::move(calls), part);
-  part.calls.push_back({calls.status(), std::string(text)});
+  if (calls.ok()) return AddCalls(*std::move(calls), delta);
+  delta.calls.push_back({calls.status(), std::string(text)});
   ++n_calls_;
 }
 
-void ReplySplitter::AddCalls(std::vector<ToolCall> calls, ReplyPart& part) {
+void ReplySplitter::AddCalls(std::vector<ToolCall> calls, ReplyDelta& delta) {
   for (ToolCall& call : calls) {
-    part.calls.push_back({std::move(call), ""});
+    delta.calls.push_back({std::move(call), ""});
     ++n_calls_;
   }
 }
 
-void ReplySplitter::Finish(ReplyPart& part) {
+void ReplySplitter::Finish(ReplyDelta& delta) {
   // A quote without a match may have hidden the end of a call.
   if (state_ == State::kCall) {
     has_strings_ = false;
-    while (Advance(part)) {
+    while (Advance(delta)) {
     }
   }
   const std::string rest = std::exchange(held_, {});
   switch (state_) {
     case State::kReasoning:
-      AddReasoning(rest, part);
+      AddReasoning(rest, delta);
       return;
     case State::kCall:
       if (reading_.format.call.close.empty()) {
-        AddCall(rest, part);
+        AddCall(rest, delta);
       } else {
-        StreamCall(rest, part);
+        StreamCall(rest, delta);
         EndCall(
             absl::InvalidArgumentError("the reply ended before the call did"),
-            rest, part);
+            rest, delta);
       }
       return;
     case State::kText:
@@ -246,10 +246,10 @@ void ReplySplitter::Finish(ReplyPart& part) {
   if (reading_.format.syntax == CallSyntax::kBareJson && !has_said_ &&
       !reading_.tools.empty()) {
     auto calls = ParseCalls(reading_.format, rest, reading_.tools);
-    if (calls.ok()) return AddCalls(*std::move(calls), part);
+    if (calls.ok()) return AddCalls(*std::move(calls), delta);
   }
-  AddText(rest, part);
-  if (n_calls_ == 0) part.text += std::exchange(space_, {});
+  AddText(rest, delta);
+  if (n_calls_ == 0) delta.text += std::exchange(space_, {});
 }
 
 }  // namespace plimsoll::worker

@@ -25,15 +25,15 @@ struct ReplyReading {
   bool begins_reasoning = false;  // the prompt ends inside of reasoning
 };
 
-// The parts that were found in a piece of a reply.
-struct ReplyPart {
+// What a piece of a reply has more of text, reasoning and calls.
+struct ReplyDelta {
   std::string text;
   std::string reasoning;
   std::vector<ReadToolCall> calls;  // the complete ones
-  // More of calls that become complete in this part or in a later one.
+  // More of calls that become complete in this delta or in a later one.
   std::vector<CallDelta> deltas;
 
-  // Empties the part, and keeps its memory.
+  // Empties the delta, and keeps its memory.
   void Clear() {
     text.clear();
     reasoning.clear();
@@ -42,7 +42,7 @@ struct ReplyPart {
   }
 };
 
-// Takes the text of one reply in any pieces: the joined parts do not depend on
+// Takes the text of one reply in any pieces: the joined deltas do not depend on
 // how it was cut. Text that may be the beginning of a mark is held back. Marks
 // of reasoning count only at the beginning of a reply or of a part of it;
 // elsewhere they are text. White space around reasoning and before a call
@@ -52,9 +52,9 @@ class ReplySplitter {
  public:
   explicit ReplySplitter(ReplyReading reading);
 
-  void Push(absl::string_view text, ReplyPart& part);
+  void Push(absl::string_view text, ReplyDelta& delta);
   // Adds the text that is still held back at the end.
-  void Finish(ReplyPart& part);
+  void Finish(ReplyDelta& delta);
   // True between the marks of reasoning.
   bool is_reasoning() const { return state_ == State::kReasoning; }
   // The number of bytes that are held back because they may be a part of a
@@ -70,23 +70,23 @@ class ReplySplitter {
   };
 
   // Processes held_ as far as possible; false if more text is needed.
-  bool Advance(ReplyPart& part);
-  bool AdvanceText(ReplyPart& part);
-  bool AdvanceReasoning(ReplyPart& part);
-  bool AdvanceCall(ReplyPart& part);
+  bool Advance(ReplyDelta& delta);
+  bool AdvanceText(ReplyDelta& delta);
+  bool AdvanceReasoning(ReplyDelta& delta);
+  bool AdvanceCall(ReplyDelta& delta);
   // The end of the call at the front of held_; npos if it is not there yet.
   size_t FindEndOfCall(absl::string_view mark);
 
-  void AddText(absl::string_view text, ReplyPart& part);
-  void AddReasoning(absl::string_view text, ReplyPart& part);
+  void AddText(absl::string_view text, ReplyDelta& delta);
+  void AddReasoning(absl::string_view text, ReplyDelta& delta);
   // Adds the new pieces of the open call, whose text so far is `text`.
-  void StreamCall(absl::string_view text, ReplyPart& part);
+  void StreamCall(absl::string_view text, ReplyDelta& delta);
   // Reads `text` as a whole call.
-  void AddCall(absl::string_view text, ReplyPart& part);
+  void AddCall(absl::string_view text, ReplyDelta& delta);
   // Ends the open call with what was read from its `text`.
   void EndCall(absl::StatusOr<std::vector<ToolCall>> calls,
-               absl::string_view text, ReplyPart& part);
-  void AddCalls(std::vector<ToolCall> calls, ReplyPart& part);
+               absl::string_view text, ReplyDelta& delta);
+  void AddCalls(std::vector<ToolCall> calls, ReplyDelta& delta);
   // True while the whole reply may be a call without marks.
   bool MayBeBareCall() const;
 

@@ -27,12 +27,12 @@ ChatMessage ReadReply(const std::optional<ReplyReading>& reading,
     return message;
   }
   ReplySplitter splitter(*reading);
-  ReplyPart part;
-  splitter.Push(text, part);
-  splitter.Finish(part);
-  message.content = std::move(part.text);
-  message.reasoning = std::move(part.reasoning);
-  for (ReadToolCall& read : part.calls) {
+  ReplyDelta delta;
+  splitter.Push(text, delta);
+  splitter.Finish(delta);
+  message.content = std::move(delta.text);
+  message.reasoning = std::move(delta.reasoning);
+  for (ReadToolCall& read : delta.calls) {
     if (!read.call.ok()) {
       absl::StrAppend(&message.content, read.text);
     } else if (std::ssize(message.tool_calls) < kMaxToolCalls) {

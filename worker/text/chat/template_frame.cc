@@ -72,7 +72,7 @@ class PlainReader {
 };
 
 // Finds the parts in a rendering of `turns`.
-absl::StatusOr<FrameText> FindParts(const MarkedText& rendered,
+absl::StatusOr<FrameText> FindFrame(const MarkedText& rendered,
                                     std::span<const ProbeTurn> turns) {
   PlainReader reader(rendered);
   const std::string prompt = reader.TakeScaffold();
@@ -211,7 +211,7 @@ absl::Status CheckTokens(const Tokenizer& tokenizer, const FrameText& frame,
   const auto append = [&](size_t begin, size_t end) -> absl::Status {
     ASSIGN_OR_RETURN(
         const std::vector<int32_t> ids,
-        EncodeTemplatedPart(tokenizer, whole.Segments(begin, end), limits));
+        EncodeTemplatedText(tokenizer, whole.Segments(begin, end), limits));
     pieces.insert(pieces.end(), ids.begin(), ids.end());
     return absl::OkStatus();
   };
@@ -321,7 +321,7 @@ absl::StatusOr<std::shared_ptr<const TemplateFrame>> TemplateFrame::Find(
   const std::vector<ProbeTurn> plain = PlainTurns(4);
   const auto rendered = renderer.Render(plain);
   if (!rendered.ok()) return Unrendered(rendered.status());
-  ASSIGN_OR_RETURN(frame->text_, FindParts(*rendered, plain));
+  ASSIGN_OR_RETURN(frame->text_, FindFrame(*rendered, plain));
   const FrameText& text = frame->text_;
   RETURN_IF_ERROR(FindBorders(tokenizer, limits.stop, frame->text_));
   RETURN_IF_ERROR(CheckTurns(renderer, text, plain));
@@ -335,7 +335,7 @@ absl::StatusOr<std::shared_ptr<const TemplateFrame>> TemplateFrame::Find(
   after.AppendScaffold(text.after_reply);
   ASSIGN_OR_RETURN(
       frame->ids_.after_reply,
-      EncodeTemplatedPart(tokenizer, after.Segments(0, text.reply_end()),
+      EncodeTemplatedText(tokenizer, after.Segments(0, text.reply_end()),
                           {.stop = limits.stop}));
   return std::shared_ptr<const TemplateFrame>(frame);
 }
@@ -391,7 +391,7 @@ absl::StatusOr<std::vector<int32_t>> TemplateFrame::Encode(
   MarkedText whole;
   whole.AppendScaffold(text_.before_user);
   whole.Append(rendered);
-  return EncodeTemplatedPart(tokenizer, whole.Segments(0, whole.size()),
+  return EncodeTemplatedText(tokenizer, whole.Segments(0, whole.size()),
                              limits);
 }
 

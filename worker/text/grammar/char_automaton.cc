@@ -281,8 +281,9 @@ absl::StatusOr<CharAutomaton> LengthAutomaton(int64_t min, int64_t max,
   return chain;
 }
 
-absl::StatusOr<CharAutomaton> Intersect(const std::vector<AutomatonPart>& parts,
-                                        size_t n_classes, StopCheck stop) {
+absl::StatusOr<CharAutomaton> Intersect(
+    const std::vector<AutomatonOperand>& operands, size_t n_classes,
+    StopCheck stop) {
   CharAutomaton all = {.n_classes = n_classes};
   std::map<std::vector<int32_t>, int32_t> numbers;
   std::vector<std::vector<int32_t>> states;
@@ -291,11 +292,11 @@ absl::StatusOr<CharAutomaton> Intersect(const std::vector<AutomatonPart>& parts,
         numbers.try_emplace(state, static_cast<int32_t>(states.size()));
     if (is_new) {
       bool accepts = true;
-      for (size_t i = 0; i < parts.size(); ++i) {
+      for (size_t i = 0; i < operands.size(); ++i) {
         const bool is_in =
             state[i] >= 0 &&
-            parts[i].automaton.accepts[static_cast<size_t>(state[i])];
-        accepts = accepts && is_in != parts[i].is_negated;
+            operands[i].automaton.accepts[static_cast<size_t>(state[i])];
+        accepts = accepts && is_in != operands[i].is_negated;
       }
       all.AddState(accepts);
       states.push_back(std::move(state));
@@ -303,24 +304,24 @@ absl::StatusOr<CharAutomaton> Intersect(const std::vector<AutomatonPart>& parts,
     return found->second;
   };
   std::vector<int32_t> first;
-  for (const AutomatonPart& part : parts) {
-    if (part.automaton.is_empty() && !part.is_negated) {
+  for (const AutomatonOperand& operand : operands) {
+    if (operand.automaton.is_empty() && !operand.is_negated) {
       return CharAutomaton{.n_classes = n_classes};
     }
-    first.push_back(part.automaton.is_empty() ? CharAutomaton::kDead : 0);
+    first.push_back(operand.automaton.is_empty() ? CharAutomaton::kDead : 0);
   }
   number_of(std::move(first));
   StopCounter counter(stop);
   for (size_t i = 0; i < states.size(); ++i) {
     if (states.size() > CharAutomaton::kMaxStates) return TooLarge();
     RETURN_IF_ERROR(
-        counter.Spend(static_cast<int64_t>(n_classes * parts.size())));
+        counter.Spend(static_cast<int64_t>(n_classes * operands.size())));
     for (size_t c = 0; c < n_classes; ++c) {
       std::vector<int32_t> after = states[i];
       bool is_dead = false;
-      for (size_t k = 0; k < parts.size() && !is_dead; ++k) {
-        if (after[k] >= 0) after[k] = parts[k].automaton.Next(after[k], c);
-        is_dead = after[k] < 0 && !parts[k].is_negated;
+      for (size_t k = 0; k < operands.size() && !is_dead; ++k) {
+        if (after[k] >= 0) after[k] = operands[k].automaton.Next(after[k], c);
+        is_dead = after[k] < 0 && !operands[k].is_negated;
       }
       if (is_dead) continue;
       const int32_t to = number_of(std::move(after));

@@ -70,15 +70,16 @@ CharAutomaton WordsAutomaton(const std::vector<std::string>& words,
 absl::StatusOr<CharAutomaton> LengthAutomaton(int64_t min, int64_t max,
                                               const CharKinds& classes);
 
-struct AutomatonPart {
+struct AutomatonOperand {
   CharAutomaton automaton = {};
   bool is_negated = false;
 };
-// The texts that are in all parts and in none of the negated ones. Every state
-// of the result leads to an accepting one; an empty set has no states.
+// The texts that are in all operands and in none of the negated ones. Every
+// state of the result leads to an accepting one; an empty set has no states.
 // Errors: kInvalidArgument if it would pass its limits; those of `stop`.
-absl::StatusOr<CharAutomaton> Intersect(const std::vector<AutomatonPart>& parts,
-                                        size_t n_classes, StopCheck stop);
+absl::StatusOr<CharAutomaton> Intersect(
+    const std::vector<AutomatonOperand>& operands, size_t n_classes,
+    StopCheck stop);
 
 // Removes the states that lead to no accepting state, and merges states that
 // allow the same texts.

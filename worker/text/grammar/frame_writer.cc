@@ -40,7 +40,7 @@ Expr FrameWriter::AsRule(Expr definition) {
   return builder_.Rule(rule);
 }
 
-Expr FrameWriter::Part(const std::vector<std::string>& texts) {
+Expr FrameWriter::OneOf(const std::vector<std::string>& texts) {
   if (texts.empty()) {
     return builder_.Repeat(builder_.Chars({{'0', '9'}, {'A', 'Z'}, {'a', 'z'}}),
                            1, kMaxFrameId);
@@ -119,8 +119,8 @@ Expr FrameWriter::Write(const std::vector<Expr>& values) {
   std::vector<Expr> texts;
   for (size_t i = 0; i < values.size(); ++i) {
     std::vector<Expr> parts;
-    for (const std::vector<std::string>& part : frame_.choices[i].before) {
-      parts.push_back(Part(part));
+    for (const std::vector<std::string>& texts_of : frame_.choices[i].before) {
+      parts.push_back(OneOf(texts_of));
     }
     parts.push_back(values[i]);
     parts.push_back(builder_.Marked(frame_.choices[i].after));

@@ -29,7 +29,7 @@ class FrameWriter {
   Expr Space();
   Expr AsRule(Expr definition);
   // One of the texts, or an id.
-  Expr Part(const std::vector<std::string>& texts);
+  Expr OneOf(const std::vector<std::string>& texts);
   Expr List(Expr value);
   // The texts that may follow a trigger, of which there is at least one.
   Expr AfterOpen(Expr value);

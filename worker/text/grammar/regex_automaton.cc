@@ -253,7 +253,7 @@ absl::StatusOr<CharAutomaton> RegexAutomaton(const RegexNode& tree,
                                              StopCheck stop) {
   constexpr uint32_t kNone = ~uint32_t{0};
   Places places(classes);
-  const bool is_search = match == RegexMatch::kAnyPart;
+  const bool is_search = match == RegexMatch::kAnywhere;
   const uint32_t end = places.Add({Places::Op::kMatch});
   const uint32_t after = is_search ? places.AddAnything(end) : end;
   uint32_t entry = places.AddTree(tree, after);

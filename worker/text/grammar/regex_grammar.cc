@@ -52,10 +52,10 @@ class RegexWriter {
     const bool has_end = node.kind == Kind::kEnd ||
                          (is_list && node.parts.back().kind == Kind::kEnd);
     std::vector<Expr> parts;
-    if (options_.match == RegexMatch::kAnyPart && !has_begin)
+    if (options_.match == RegexMatch::kAnywhere && !has_begin)
       parts.push_back(Anything());
     parts.push_back(Write(node));
-    if (options_.match == RegexMatch::kAnyPart && !has_end)
+    if (options_.match == RegexMatch::kAnywhere && !has_end)
       parts.push_back(Anything());
     return builder_.Sequence(std::move(parts));
   }

@@ -29,7 +29,7 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileRegex(
     absl::string_view trigger = "");
 
 struct RegexOptions {
-  // With kAnyPart, ^ and $ bind the pattern to an end of the text.
+  // With kAnywhere, ^ and $ bind the pattern to an end of the text.
   RegexMatch match = RegexMatch::kWhole;
   // Writes one code point of a set; the default is UTF-8.
   std::function<GrammarBuilder::Expr(const CodePoints&)> chars = nullptr;

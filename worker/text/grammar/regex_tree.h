@@ -40,7 +40,7 @@ enum class RegexSyntax {
 
 // Which part of a text a pattern is to match: all of it, or any, as in a
 // search.
-enum class RegexMatch { kWhole, kAnyPart };
+enum class RegexMatch { kWhole, kAnywhere };
 
 // Parses `pattern`. The tree is at most some hundreds of nodes deep.
 // Errors: kInvalidArgument naming the byte and what is wrong or not supported.

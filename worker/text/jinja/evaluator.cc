@@ -5,10 +5,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "worker/text/jinja/iteration.h"
+#include "worker/text/jinja/line_error.h"
 #include "worker/text/jinja/objects.h"
 #include "worker/text/jinja/operations.h"
 #include "worker/text/jinja/printing.h"
-#include "worker/text/jinja/syntax/lexer.h"
 
 namespace plimsoll::worker::jinja {
 namespace {
@@ -148,7 +148,7 @@ absl::StatusOr<Text> Evaluator::Run() {
   Output out;
   out_ = &out;
   absl::Status status = Execute(program_.body, NewScope(nullptr)).status();
-  if (status.ok()) status = CheckParts(out);
+  if (status.ok()) status = CheckItems(out);
   if (status.ok()) return out.text.Take();
   return LineError(std::max(error_line_, 1), status.message());
 }
@@ -247,7 +247,7 @@ absl::Status Evaluator::WriteText(const Value& value, int line) {
   return absl::OkStatus();
 }
 
-absl::Status Evaluator::CheckParts(const Output& output) {
+absl::Status Evaluator::CheckItems(const Output& output) {
   if (output.error.ok()) return absl::OkStatus();
   return AtLine(output.error, output.error_line);
 }
@@ -354,7 +354,7 @@ absl::StatusOr<Value> Evaluator::RunLoop(const Statement& loop,
   const auto flow = ExecuteFor(loop, scope, items, depth0);
   out_ = outer;
   RETURN_IF_ERROR(flow.status());
-  RETURN_IF_ERROR(CheckParts(text));
+  RETURN_IF_ERROR(CheckItems(text));
   return MakeText(text.text.Take());
 }
 
@@ -395,7 +395,7 @@ absl::StatusOr<Evaluator::Flow> Evaluator::ExecuteCaptured(
   out_ = outer;
   RETURN_IF_ERROR(flow.status());
   if (*flow != Flow::kNext) return *flow;  // it left the loop around it
-  RETURN_IF_ERROR(CheckParts(text));
+  RETURN_IF_ERROR(CheckItems(text));
   ASSIGN_OR_RETURN(Value value, MakeText(text.text.Take()));
   if (node.value != nullptr) {
     ASSIGN_OR_RETURN(value, ComputeFilter(*node.value, inner, &value));
@@ -436,8 +436,8 @@ absl::Status Evaluator::ExecuteCallBlock(const Statement& node,
 
 absl::Status Evaluator::CheckMembers(const Expression& target,
                                      const ScopePtr& scope) {
-  for (const ExpressionPtr& part : target.operands) {
-    RETURN_IF_ERROR(CheckMembers(*part, scope));
+  for (const ExpressionPtr& one : target.operands) {
+    RETURN_IF_ERROR(CheckMembers(*one, scope));
   }
   if (target.kind != ExpressionKind::kMemberTarget) return absl::OkStatus();
   const Value& object = Variable(target, scope);
@@ -450,7 +450,7 @@ absl::Status Evaluator::CheckMembers(const Expression& target,
 absl::Status Evaluator::Assign(const Expression& target, Value value,
                                const ScopePtr& scope) {
   if (target.kind == ExpressionKind::kTuple) {
-    return AssignParts(target, value, scope);
+    return AssignItems(target, value, scope);
   }
   if (target.kind == ExpressionKind::kName) {
     scope->Set(target.name_id, std::move(value));
@@ -460,15 +460,15 @@ absl::Status Evaluator::Assign(const Expression& target, Value value,
       .Set(target.name, std::move(value));
 }
 
-absl::Status Evaluator::AssignParts(const Expression& target,
+absl::Status Evaluator::AssignItems(const Expression& target,
                                     const Value& value, const ScopePtr& scope) {
-  ASSIGN_OR_RETURN(std::vector<Value> parts, ToVector(*this, value));
-  if (parts.size() != target.operands.size()) {
-    return TypeError(absl::StrCat("cannot unpack ", parts.size(),
+  ASSIGN_OR_RETURN(std::vector<Value> items, ToVector(*this, value));
+  if (items.size() != target.operands.size()) {
+    return TypeError(absl::StrCat("cannot unpack ", items.size(),
                                   " values into ", target.operands.size()));
   }
-  for (size_t i = 0; i < parts.size(); ++i) {
-    RETURN_IF_ERROR(Assign(*target.operands[i], std::move(parts[i]), scope));
+  for (size_t i = 0; i < items.size(); ++i) {
+    RETURN_IF_ERROR(Assign(*target.operands[i], std::move(items[i]), scope));
   }
   return absl::OkStatus();
 }
@@ -550,7 +550,7 @@ absl::Status Evaluator::WriteMacro(const MacroSyntax& macro,
   RETURN_IF_ERROR(BindParameters(macro, inner, std::move(arguments)));
   const absl::Status before = std::exchange(out_->error, absl::OkStatus());
   RETURN_IF_ERROR(Execute(macro.body, inner).status());
-  RETURN_IF_ERROR(CheckParts(*out_));  // a macro joins its parts
+  RETURN_IF_ERROR(CheckItems(*out_));  // a macro joins its parts
   out_->error = before;
   return absl::OkStatus();
 }

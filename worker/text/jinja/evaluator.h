@@ -14,7 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/status_macros.h"
-#include "worker/text/jinja/syntax/syntax.h"
+#include "worker/text/jinja/syntax_tree.h"
 #include "worker/text/jinja/value.h"
 
 namespace plimsoll::worker::jinja {
@@ -141,10 +141,10 @@ class Evaluator {
   // error; `line` is the line of the value.
   absl::Status WriteText(const Value& value, int line);
   // The error that `output` keeps, if it keeps one.
-  absl::Status CheckParts(const Output& output);
+  absl::Status CheckItems(const Output& output);
   absl::Status Assign(const Expression& target, Value value,
                       const ScopePtr& scope);
-  absl::Status AssignParts(const Expression& target, const Value& value,
+  absl::Status AssignItems(const Expression& target, const Value& value,
                            const ScopePtr& scope);
   absl::Status CheckMembers(const Expression& target, const ScopePtr& scope);
   // The value of a target that is a name of this scope, or the member of a
@@ -167,7 +167,7 @@ class Evaluator {
                                       const ScopePtr& scope);
   const Value& Variable(const Expression& node, const ScopePtr& scope) const;
   // The part of Refer that handles `a.b` and `a[b]`.
-  absl::StatusOr<const Value*> ReferPart(const Expression& node,
+  absl::StatusOr<const Value*> ReferHeld(const Expression& node,
                                          const ScopePtr& scope, Value& room);
   absl::StatusOr<bool> DecideKind(const Expression& node,
                                   const ScopePtr& scope);

@@ -4,9 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "worker/text/jinja/builtins/methods.h"
 #include "worker/text/jinja/evaluator.h"
 #include "worker/text/jinja/iteration.h"
+#include "worker/text/jinja/methods.h"
 #include "worker/text/jinja/operations.h"
 #include "worker/text/jinja/printing.h"
 
@@ -47,7 +47,7 @@ absl::StatusOr<const Value*> Evaluator::Refer(const Expression& node,
       break;
     case ExpressionKind::kMember:
     case ExpressionKind::kItem:
-      return AtNode(node, [&] { return ReferPart(node, scope, room); });
+      return AtNode(node, [&] { return ReferHeld(node, scope, room); });
     default:
       break;
   }
@@ -55,7 +55,7 @@ absl::StatusOr<const Value*> Evaluator::Refer(const Expression& node,
   return &room;
 }
 
-absl::StatusOr<const Value*> Evaluator::ReferPart(const Expression& node,
+absl::StatusOr<const Value*> Evaluator::ReferHeld(const Expression& node,
                                                   const ScopePtr& scope,
                                                   Value& room) {
   const bool is_member = node.kind == ExpressionKind::kMember;
@@ -147,9 +147,9 @@ absl::StatusOr<Value> Evaluator::ComputeKind(const Expression& node,
     case ExpressionKind::kMember:
     case ExpressionKind::kItem: {
       Value room;
-      ASSIGN_OR_RETURN(const Value* part, ReferPart(node, scope, room));
-      if (part == &room) return room;
-      return *part;
+      ASSIGN_OR_RETURN(const Value* held, ReferHeld(node, scope, room));
+      if (held == &room) return room;
+      return *held;
     }
     case ExpressionKind::kSlice:
       return ComputeSlice(node, scope);

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/status_macros.h"
-#include "worker/text/jinja/builtins/arguments.h"
+#include "worker/text/jinja/arguments.h"
 #include "worker/text/jinja/iteration.h"
 #include "worker/text/jinja/operations.h"
 #include "worker/text/jinja/printing.h"

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "worker/text/jinja/evaluator.h"
-#include "worker/text/jinja/syntax/syntax.h"
+#include "worker/text/jinja/syntax_tree.h"
 #include "worker/text/jinja/value.h"
 
 namespace plimsoll::worker::jinja {

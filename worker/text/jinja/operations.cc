@@ -9,11 +9,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "worker/text/jinja/builtins/format.h"
-#include "worker/text/jinja/builtins/methods.h"
-#include "worker/text/jinja/builtins/strings.h"
+#include "worker/text/jinja/format.h"
 #include "worker/text/jinja/iteration.h"
+#include "worker/text/jinja/methods.h"
 #include "worker/text/jinja/printing.h"
+#include "worker/text/jinja/strings.h"
 
 namespace plimsoll::worker::jinja {
 namespace {
@@ -43,7 +43,7 @@ long double Exact(const Value& value) {
 }
 
 // Equality of two lists, or of two dicts.
-absl::StatusOr<bool> EqualParts(Evaluator& evaluator, const Value& a,
+absl::StatusOr<bool> EqualItems(Evaluator& evaluator, const Value& a,
                                 const Value& b) {
   if (a.is_list()) {
     if (a.list().is_tuple != b.list().is_tuple) return false;
@@ -296,7 +296,7 @@ absl::StatusOr<bool> Equal(Evaluator& evaluator, const Value& a,
   if (a.is_number() && b.is_number()) return Exact(a) == Exact(b);
   if (a.is_undefined() && b.is_undefined()) return true;
   if ((a.is_list() && b.is_list()) || (a.is_dict() && b.is_dict())) {
-    return EqualParts(evaluator, a, b);
+    return EqualItems(evaluator, a, b);
   }
   if (a.is_range() && b.is_range()) {
     const Range& x = a.range();

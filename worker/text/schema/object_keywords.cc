@@ -68,7 +68,7 @@ Expander::Result Expander::PatternPropertiesKeyword(const Keyword& keyword) {
   }
   std::vector<FormulaPtr> parts;
   for (const auto& [source, schema] : keyword.value.items()) {
-    auto uses = patterns_.Add(source, RegexMatch::kAnyPart);
+    auto uses = patterns_.Add(source, RegexMatch::kAnywhere);
     if (!uses.ok()) {
       if (!absl::IsInvalidArgument(uses.status())) return uses.status();
       return Error(keyword,
@@ -95,7 +95,7 @@ absl::StatusOr<ObjectShape::Rule> Expander::RestRule(const SchemaJson& schema,
   const SchemaJson* patterned = Member(schema, "patternProperties");
   if (patterned != nullptr && patterned->is_object()) {
     for (const auto& [source, one] : patterned->items()) {
-      ASSIGN_OR_RETURN(auto uses, patterns_.Add(source, RegexMatch::kAnyPart));
+      ASSIGN_OR_RETURN(auto uses, patterns_.Add(source, RegexMatch::kAnywhere));
       rule.patterns.push_back(std::move(uses));
     }
   }

@@ -17,23 +17,24 @@ using Expr = GrammarBuilder::Expr;
 // The schema's order and no counts: each rule is used by few others.
 class InOrder {
  public:
-  InOrder(const ObjectParts& parts, JsonGrammar& json, GrammarBuilder& builder)
-      : parts_(parts), json_(json), builder_(builder) {}
+  InOrder(const ObjectMembers& members, JsonGrammar& json,
+          GrammarBuilder& builder)
+      : members_(members), json_(json), builder_(builder) {}
 
   Expr Write() {
     // `members` are the members from one property on. `rest` is what may follow
     // the property before, with the comma.
     std::optional<Expr> members;
     Expr rest = builder_.Literal("");
-    if (parts_.other) {
+    if (members_.other) {
       rest = AsRule(
-          builder_.Repeat(builder_.Sequence({json_.Comma(), *parts_.other}), 0,
-                          GrammarBuilder::kUnlimited));
-      members = AsRule(builder_.Sequence({*parts_.other, rest}));
+          builder_.Repeat(builder_.Sequence({json_.Comma(), *members_.other}),
+                          0, GrammarBuilder::kUnlimited));
+      members = AsRule(builder_.Sequence({*members_.other, rest}));
     }
     bool may_be_empty = true;
-    for (size_t i = parts_.named.size(); i-- > 0 && builder_.ok();) {
-      const ObjectParts::Named& one = parts_.named[i];
+    for (size_t i = members_.named.size(); i-- > 0 && builder_.ok();) {
+      const ObjectMembers::Named& one = members_.named[i];
       std::vector<Expr> choices = {builder_.Sequence({one.member, rest})};
       if (one.is_required) {
         may_be_empty = false;
@@ -56,7 +57,7 @@ class InOrder {
     return builder_.Rule(rule);
   }
 
-  const ObjectParts& parts_;
+  const ObjectMembers& members_;
   JsonGrammar& json_;
   GrammarBuilder& builder_;
 };
@@ -64,22 +65,23 @@ class InOrder {
 // A machine that knows which members were there, and how many.
 class ByStates {
  public:
-  ByStates(const ObjectParts& parts, bool any_order, JsonGrammar& json,
+  ByStates(const ObjectMembers& members, bool any_order, JsonGrammar& json,
            GrammarBuilder& builder)
-      : parts_(parts),
+      : members_(members),
         any_order_(any_order),
-        most_(parts.max != GrammarBuilder::kUnlimited ? parts.max : parts.min),
+        most_(members.max != GrammarBuilder::kUnlimited ? members.max
+                                                        : members.min),
         json_(json),
         builder_(builder) {
-    for (size_t i = 0; i < parts.named.size(); ++i) {
-      if (any_order && parts.named[i].is_required) needed_ |= Bit(i);
+    for (size_t i = 0; i < members.named.size(); ++i) {
+      if (any_order && members.named[i].is_required) needed_ |= Bit(i);
     }
   }
 
   absl::StatusOr<Expr> Write(const std::string& path) {
-    if (any_order_ && parts_.named.size() > kMaxAnyOrder) {
+    if (any_order_ && members_.named.size() > kMaxAnyOrder) {
       return SchemaError(path,
-                         absl::StrCat("an object has ", parts_.named.size(),
+                         absl::StrCat("an object has ", members_.named.size(),
                                       " properties; at most ", kMaxAnyOrder,
                                       " may come in any order"));
     }
@@ -124,47 +126,47 @@ class ByStates {
   // Whether a text may end, but for its count.
   bool HasAll(const State& state) const {
     if (any_order_) return (state.used & needed_) == needed_;
-    for (size_t i = state.used; i < parts_.named.size(); ++i) {
-      if (parts_.named[i].is_required) return false;
+    for (size_t i = state.used; i < members_.named.size(); ++i) {
+      if (members_.named[i].is_required) return false;
     }
     return true;
   }
   bool MayEnd(const State& state) const {
-    if (state.count < parts_.min) return false;
-    return parts_.last ? state.is_over : HasAll(state);
+    if (state.count < members_.min) return false;
+    return members_.last ? state.is_over : HasAll(state);
   }
   // Whether an accepting state can be reached, as far as counts say.
   bool IsHopeful(const State& state) const {
     if (state.is_over) return MayEnd(state);
-    int64_t n_needed = parts_.last ? 1 : 0;
+    int64_t n_needed = members_.last ? 1 : 0;
     int64_t n_possible = n_needed;
-    for (size_t i = 0; i < parts_.named.size(); ++i) {
+    for (size_t i = 0; i < members_.named.size(); ++i) {
       const bool is_past =
           any_order_ ? (state.used & Bit(i)) != 0 : i < state.used;
       if (is_past) continue;
       ++n_possible;
-      n_needed += parts_.named[i].is_required ? 1 : 0;
+      n_needed += members_.named[i].is_required ? 1 : 0;
     }
-    if (parts_.max != GrammarBuilder::kUnlimited &&
-        state.count + n_needed > parts_.max) {
+    if (members_.max != GrammarBuilder::kUnlimited &&
+        state.count + n_needed > members_.max) {
       return false;
     }
-    return parts_.other || state.count + n_possible >= parts_.min;
+    return members_.other || state.count + n_possible >= members_.min;
   }
 
   // Adds the ways to go on with a member.
   void AddMembers(const State& state, std::vector<Expr>& ways) {
     if (state.is_over) return;
     const auto add = [&](Expr member, uint64_t used, bool is_over) {
-      const bool is_full =
-          parts_.max != GrammarBuilder::kUnlimited && state.count >= parts_.max;
+      const bool is_full = members_.max != GrammarBuilder::kUnlimited &&
+                           state.count >= members_.max;
       const State after = {used, std::min(state.count + 1, most_), is_over};
       if (is_full || !IsHopeful(after)) return;
       ways.push_back(builder_.Sequence({member, Rest(after)}));
     };
     const size_t first = any_order_ ? 0 : state.used;
-    for (size_t i = first; i < parts_.named.size(); ++i) {
-      const ObjectParts::Named& one = parts_.named[i];
+    for (size_t i = first; i < members_.named.size(); ++i) {
+      const ObjectMembers::Named& one = members_.named[i];
       if (!any_order_) {
         add(one.member, i + 1, /*is_over=*/false);
         // Members that are not required may be left out.
@@ -174,9 +176,11 @@ class ByStates {
       }
     }
     const bool is_past = any_order_ || HasAll(state);
-    const uint64_t used = any_order_ ? state.used : parts_.named.size();
-    if (is_past && parts_.other) add(*parts_.other, used, /*is_over=*/false);
-    if (HasAll(state) && parts_.last) add(*parts_.last, used, /*is_over=*/true);
+    const uint64_t used = any_order_ ? state.used : members_.named.size();
+    if (is_past && members_.other)
+      add(*members_.other, used, /*is_over=*/false);
+    if (HasAll(state) && members_.last)
+      add(*members_.last, used, /*is_over=*/true);
   }
 
   Expr Rest(const State& state) {
@@ -188,7 +192,7 @@ class ByStates {
     return builder_.Rule(found->second);
   }
 
-  const ObjectParts& parts_;
+  const ObjectMembers& members_;
   const bool any_order_;
   const int64_t most_;
   JsonGrammar& json_;
@@ -200,18 +204,19 @@ class ByStates {
 
 }  // namespace
 
-absl::StatusOr<Expr> WriteObject(const ObjectParts& parts, bool any_order,
+absl::StatusOr<Expr> WriteObject(const ObjectMembers& members, bool any_order,
                                  const std::string& path, JsonGrammar& json,
                                  GrammarBuilder& builder) {
   const auto n_required = std::count_if(
-      parts.named.begin(), parts.named.end(),
-      [](const ObjectParts::Named& one) { return one.is_required; });
-  const bool is_counted = parts.min > n_required ||
-                          parts.max != GrammarBuilder::kUnlimited || parts.last;
+      members.named.begin(), members.named.end(),
+      [](const ObjectMembers::Named& one) { return one.is_required; });
+  const bool is_counted = members.min > n_required ||
+                          members.max != GrammarBuilder::kUnlimited ||
+                          members.last;
   const bool is_free =
-      any_order && parts.named.size() + (parts.other ? 1 : 0) > 1;
-  if (!is_counted && !is_free) return InOrder(parts, json, builder).Write();
-  return ByStates(parts, is_free, json, builder).Write(path);
+      any_order && members.named.size() + (members.other ? 1 : 0) > 1;
+  if (!is_counted && !is_free) return InOrder(members, json, builder).Write();
+  return ByStates(members, is_free, json, builder).Write(path);
 }
 
 }  // namespace plimsoll::worker

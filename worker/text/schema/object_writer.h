@@ -13,7 +13,7 @@
 
 namespace plimsoll::worker {
 
-struct ObjectParts {
+struct ObjectMembers {
   struct Named {
     GrammarBuilder::Expr member;
     bool is_required;
@@ -29,7 +29,7 @@ struct ObjectParts {
 // Listed members in their order, or in any, each at most once. Others follow
 // them, or stand anywhere.
 // Errors: kInvalidArgument naming `path` if that needs too many states.
-absl::StatusOr<GrammarBuilder::Expr> WriteObject(const ObjectParts& parts,
+absl::StatusOr<GrammarBuilder::Expr> WriteObject(const ObjectMembers& members,
                                                  bool any_order,
                                                  const std::string& path,
                                                  JsonGrammar& json,

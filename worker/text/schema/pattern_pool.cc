@@ -84,7 +84,7 @@ absl::StatusOr<std::vector<PatternUse>> PatternPool::Add(
     const size_t n = GroupLength(rest);
     const std::string ahead = absl::StrCat("^(?:", rest.substr(3, n - 4), ")");
     ASSIGN_OR_RETURN(const size_t pattern,
-                     AddPlain(ahead, RegexMatch::kAnyPart));
+                     AddPlain(ahead, RegexMatch::kAnywhere));
     uses.push_back({pattern, rest[2] == '!'});
     rest.remove_prefix(n);
   }

@@ -100,13 +100,13 @@ class SchemaWriter {
       if (!object.last.empty()) {
         return SchemaError(path, "a member whose name is not listed is needed");
       }
-      ObjectParts parts = {.min = object.min, .max = object.max};
+      ObjectMembers given = {.min = object.min, .max = object.max};
       for (const ObjectPlan::Named& one : object.named) {
         const bool is_string = std::ranges::count(strings, one.name) > 0;
         ASSIGN_OR_RETURN(const Expr member, Argument(one, is_string, path));
-        parts.named.push_back({AsRule(member), one.is_required});
+        given.named.push_back({AsRule(member), one.is_required});
       }
-      ASSIGN_OR_RETURN(const Expr text, WriteObject(parts, options_.any_order,
+      ASSIGN_OR_RETURN(const Expr text, WriteObject(given, options_.any_order,
                                                     path, *members_, builder_));
       choices.push_back(text);
     }
@@ -299,9 +299,9 @@ class SchemaWriter {
   }
 
   absl::StatusOr<Expr> Object(const ObjectPlan& plan, const std::string& path) {
-    ObjectParts parts = {.min = plan.min, .max = plan.max};
+    ObjectMembers given = {.min = plan.min, .max = plan.max};
     for (const ObjectPlan::Named& one : plan.named) {
-      parts.named.push_back(
+      given.named.push_back(
           {AsRule(json_.Member(json_.Key(one.name), Later(one.value))),
            one.is_required});
     }
@@ -322,10 +322,10 @@ class SchemaWriter {
         return SchemaError(path, "a member whose name is not listed is needed");
       }
       if (members.empty()) continue;
-      (is_last ? parts.last : parts.other) =
+      (is_last ? given.last : given.other) =
           AsRule(builder_.Choice(std::move(members)));
     }
-    return WriteObject(parts, options_.any_order, path, json_, builder_);
+    return WriteObject(given, options_.any_order, path, json_, builder_);
   }
 
   const SchemaPlan& plan_;

@@ -53,28 +53,28 @@ absl::StatusOr<const TextSet*> TextSets::Of(const StringShape& shape) {
   auto set = std::make_unique<TextSet>();
   set->classes = std::make_unique<const CharKinds>(sets);
   const CharKinds& classes = *set->classes;
-  std::vector<AutomatonPart> parts;
+  std::vector<AutomatonOperand> operands;
   for (const PatternUse& use : shape.patterns) {
     const SchemaPattern& pattern = patterns_.At(use.pattern);
     ASSIGN_OR_RETURN(
         CharAutomaton automaton,
         RegexAutomaton(pattern.tree, pattern.match, classes, stop_));
-    parts.push_back({std::move(automaton), use.is_negated});
+    operands.push_back({std::move(automaton), use.is_negated});
   }
   if (!shape.excluded.empty()) {
-    parts.push_back({WordsAutomaton(shape.excluded, classes),
-                     /*is_negated=*/true});
+    operands.push_back({WordsAutomaton(shape.excluded, classes),
+                        /*is_negated=*/true});
   }
   // Any text, so that negated parts have something to be taken from.
   ASSIGN_OR_RETURN(CharAutomaton any,
                    LengthAutomaton(0, GrammarBuilder::kUnlimited, classes));
-  parts.push_back({std::move(any), /*is_negated=*/false});
+  operands.push_back({std::move(any), /*is_negated=*/false});
   if (shape.min > 0 || shape.max != GrammarBuilder::kUnlimited) {
     ASSIGN_OR_RETURN(CharAutomaton length,
                      LengthAutomaton(shape.min, shape.max, classes));
-    parts.push_back({std::move(length), /*is_negated=*/false});
+    operands.push_back({std::move(length), /*is_negated=*/false});
   }
-  ASSIGN_OR_RETURN(set->automaton, Intersect(parts, classes.size(), stop_));
+  ASSIGN_OR_RETURN(set->automaton, Intersect(operands, classes.size(), stop_));
   strings_.emplace_back(shape, std::move(set));
   return strings_.back().second.get();
 }

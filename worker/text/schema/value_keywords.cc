@@ -208,7 +208,7 @@ Expander::Result Expander::PatternKeyword(const Keyword& keyword) {
     return Error(keyword, "pattern is not a string");
   }
   auto added =
-      patterns_.Add(keyword.value.get<std::string>(), RegexMatch::kAnyPart);
+      patterns_.Add(keyword.value.get<std::string>(), RegexMatch::kAnywhere);
   if (!added.ok()) {
     if (!absl::IsInvalidArgument(added.status())) return added.status();
     return SchemaError(absl::StrCat(index_.PathOf(&keyword.schema), "/pattern"),

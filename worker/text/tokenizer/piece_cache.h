@@ -31,8 +31,8 @@ class PieceCache {
       : entries_(std::clamp(std::bit_ceil(text_bytes / 8 + 1), size_t{16},
                             kMaxEntries)) {}
 
-  // The ids of a piece and of a part with the same text may differ.
-  enum class Kind : uint32_t { kPiece, kPart };
+  // The ids of a piece and of a fragment with the same text may differ.
+  enum class Kind : uint32_t { kPiece, kFragment };
 
   // Appends the ids of the piece, from the cache or by encode(). The ids of a
   // short piece are remembered. Pieces that differ only in `kind` are different

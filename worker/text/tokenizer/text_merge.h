@@ -139,9 +139,9 @@ class TextMerger {
     n_looks_ = 0;
     is_certain = LowestAcross(job, symbol, kNoRank, 0) == kNoRank;
     if (!is_certain) return job.stop.Spend(1);
-    FillPart(job, symbol.begin, EndOf(symbol), part_);
-    uint32_t lowest = LowestAcross(job, part_.symbols.back(), kNoRank, 0);
-    return part_.Run(
+    FillFragment(job, symbol.begin, EndOf(symbol), fragment_);
+    uint32_t lowest = LowestAcross(job, fragment_.symbols.back(), kNoRank, 0);
+    return fragment_.Run(
         [&](const MergeSymbol& left, const MergeSymbol& right) {
           return job.rules.Find(job.text, left, right);
         },
@@ -178,7 +178,7 @@ class TextMerger {
     if (++n_looks_ > kMaxLooks) return true;
     PairMerger& next = looks_[depth].next;
     const size_t end = begin + rule.bytes;
-    FillPart(job, begin, end, next);
+    FillFragment(job, begin, end, next);
     uint32_t highest = 0;
     const absl::Status status = next.Run(
         [&](const MergeSymbol& left, const MergeSymbol& right) {
@@ -199,17 +199,17 @@ class TextMerger {
   }
 
   template <typename Rules>
-  static void FillPart(const Job<Rules>& job, size_t begin, size_t end,
-                       PairMerger& part) {
-    part.symbols.clear();
+  static void FillFragment(const Job<Rules>& job, size_t begin, size_t end,
+                           PairMerger& fragment) {
+    fragment.symbols.clear();
     while (begin < end) {
-      part.symbols.push_back(job.rules.First(job.text, begin));
-      begin = EndOf(part.symbols.back());
+      fragment.symbols.push_back(job.rules.First(job.text, begin));
+      begin = EndOf(fragment.symbols.back());
     }
   }
 
   PairMerger window_;
-  PairMerger part_;  // one symbol of the window, merged again
+  PairMerger fragment_;  // one symbol of the window, merged again
   struct Look {
     std::vector<AcrossRule> across;  // rules of one symbol
     PairMerger next;                 // merges what one of them joins

@@ -264,13 +264,14 @@ absl::Status BpeTokenizer::EncodePiece(absl::string_view piece,
     if (id >= 0) ids.push_back(id);
     return absl::OkStatus();
   }
-  return scratch.cache.Append(piece, PieceCache::Kind::kPiece, ids,
-                              [&] { return EncodeParts(piece, scratch, ids); });
+  return scratch.cache.Append(piece, PieceCache::Kind::kPiece, ids, [&] {
+    return EncodeFragments(piece, scratch, ids);
+  });
 }
 
-absl::Status BpeTokenizer::EncodeParts(absl::string_view piece,
-                                       Scratch& scratch,
-                                       std::vector<int32_t>& ids) const {
+absl::Status BpeTokenizer::EncodeFragments(absl::string_view piece,
+                                           Scratch& scratch,
+                                           std::vector<int32_t>& ids) const {
   const int32_t whole = pretokenizer_.family().whole_pieces_first
                             ? FindWhole(piece, scratch.mapped)
                             : -1;
@@ -282,14 +283,16 @@ absl::Status BpeTokenizer::EncodeParts(absl::string_view piece,
   for (size_t i = 1; i < piece.size(); ++i) {
     if (joined_.Has(piece[i - 1], piece[i])) continue;
     RETURN_IF_ERROR(scratch.stop.Spend(static_cast<int64_t>(i - begin)));
-    RETURN_IF_ERROR(EncodePart(piece.substr(begin, i - begin), scratch, ids));
+    RETURN_IF_ERROR(
+        EncodeFragment(piece.substr(begin, i - begin), scratch, ids));
     begin = i;
   }
-  return EncodePart(piece.substr(begin), scratch, ids);
+  return EncodeFragment(piece.substr(begin), scratch, ids);
 }
 
-absl::Status BpeTokenizer::EncodePart(absl::string_view part, Scratch& scratch,
-                                      std::vector<int32_t>& ids) const {
+absl::Status BpeTokenizer::EncodeFragment(absl::string_view fragment,
+                                          Scratch& scratch,
+                                          std::vector<int32_t>& ids) const {
   const auto append = [&](const MergeSymbol& symbol) {
     if (symbol.id < 0) return;
     if (!vocab_.IsControl(symbol.id)) {
@@ -297,12 +300,12 @@ absl::Status BpeTokenizer::EncodePart(absl::string_view part, Scratch& scratch,
       return;
     }
     // User text must not become a control token by merging.
-    for (const char c : part.substr(symbol.begin, symbol.bytes)) {
+    for (const char c : fragment.substr(symbol.begin, symbol.bytes)) {
       ids.push_back(byte_ids_[static_cast<unsigned char>(c)]);
     }
   };
-  return scratch.cache.Append(part, PieceCache::Kind::kPart, ids, [&] {
-    return scratch.merger.Run(part, scratch.rules, scratch.stop, append);
+  return scratch.cache.Append(fragment, PieceCache::Kind::kFragment, ids, [&] {
+    return scratch.merger.Run(fragment, scratch.rules, scratch.stop, append);
   });
 }
 

@@ -41,7 +41,7 @@ class BpeTokenizer final : public Tokenizer {
 
   // The memory that one call needs beside the text.
   struct Scratch;
-  // The rules by which the bytes of a part are merged.
+  // The rules by which the bytes of a fragment are merged.
   class Rules;
 
   absl::Status EncodeTo(absl::string_view text, bool parse_special,
@@ -54,12 +54,12 @@ class BpeTokenizer final : public Tokenizer {
   absl::Status EncodePiece(absl::string_view piece, Scratch& scratch,
                            std::vector<int32_t>& ids) const;
   // Encodes a piece of several bytes: as one token if the vocabulary's rules
-  // say so, else part by part.
-  absl::Status EncodeParts(absl::string_view piece, Scratch& scratch,
-                           std::vector<int32_t>& ids) const;
-  // Encodes a part of a piece; no merge reaches beyond the part.
-  absl::Status EncodePart(absl::string_view part, Scratch& scratch,
-                          std::vector<int32_t>& ids) const;
+  // say so, else fragment by fragment.
+  absl::Status EncodeFragments(absl::string_view piece, Scratch& scratch,
+                               std::vector<int32_t>& ids) const;
+  // Encodes a fragment of a piece; no merge reaches beyond it.
+  absl::Status EncodeFragment(absl::string_view fragment, Scratch& scratch,
+                              std::vector<int32_t>& ids) const;
 
   PreTokenizer pretokenizer_;
   MergeTable merges_;

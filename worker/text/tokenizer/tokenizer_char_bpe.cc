@@ -178,24 +178,25 @@ absl::Status CharBpeTokenizer::EncodePiece(absl::string_view piece,
   for (size_t i = CharBytes(piece[0]); i < piece.size();
        i += CharBytes(piece[i])) {
     if (MayJoin(piece, i)) continue;
-    RETURN_IF_ERROR(EncodePart(piece.substr(begin, i - begin), scratch, ids));
+    RETURN_IF_ERROR(
+        EncodeFragment(piece.substr(begin, i - begin), scratch, ids));
     begin = i;
   }
-  return EncodePart(piece.substr(begin), scratch, ids);
+  return EncodeFragment(piece.substr(begin), scratch, ids);
 }
 
-absl::Status CharBpeTokenizer::EncodePart(absl::string_view part,
-                                          Scratch& scratch,
-                                          std::vector<int32_t>& ids) const {
+absl::Status CharBpeTokenizer::EncodeFragment(absl::string_view fragment,
+                                              Scratch& scratch,
+                                              std::vector<int32_t>& ids) const {
   const auto append = [&](const MergeSymbol& symbol) {
     if (symbol.id >= 0) {
       ids.push_back(symbol.id);
     } else {
-      AppendAsBytes(part.substr(symbol.begin, symbol.bytes), ids);
+      AppendAsBytes(fragment.substr(symbol.begin, symbol.bytes), ids);
     }
   };
-  return scratch.cache.Append(part, PieceCache::Kind::kPiece, ids, [&] {
-    return scratch.merger.Run(part, scratch.rules, scratch.stop, append);
+  return scratch.cache.Append(fragment, PieceCache::Kind::kPiece, ids, [&] {
+    return scratch.merger.Run(fragment, scratch.rules, scratch.stop, append);
   });
 }
 

@@ -44,7 +44,7 @@ class CharBpeTokenizer final : public Tokenizer {
 
   // The memory that one call needs beside the text.
   struct Scratch;
-  // The rules by which the characters of a part are merged.
+  // The rules by which the characters of a fragment are merged.
   class Rules;
 
   absl::Status EncodeTo(absl::string_view text, bool parse_special,
@@ -55,9 +55,9 @@ class CharBpeTokenizer final : public Tokenizer {
   // Encodes one piece: a run of newlines, or what is between two of them.
   absl::Status EncodePiece(absl::string_view piece, Scratch& scratch,
                            std::vector<int32_t>& ids) const;
-  // Encodes a part of a piece; no merge reaches beyond the part.
-  absl::Status EncodePart(absl::string_view part, Scratch& scratch,
-                          std::vector<int32_t>& ids) const;
+  // Encodes a fragment of a piece; no merge reaches beyond it.
+  absl::Status EncodeFragment(absl::string_view fragment, Scratch& scratch,
+                              std::vector<int32_t>& ids) const;
   void AppendAsBytes(absl::string_view text, std::vector<int32_t>& ids) const;
 
   // The id of `text` as merging may produce it, or -1. It is never a control

@@ -242,7 +242,7 @@ absl::Status SpmTokenizer::EncodeRaw(absl::string_view text,
   std::string marked;
   RETURN_IF_ERROR(MarkSpaces(text, with_space_prefix, scratch.stop, marked));
   const absl::string_view all = marked;
-  size_t part = 0;
+  size_t fragment = 0;
   size_t asked = 0;  // checked up to here
   bool after_mark = true;
   for (size_t i = 0; i < all.size();) {
@@ -252,14 +252,15 @@ absl::Status SpmTokenizer::EncodeRaw(absl::string_view text,
     }
     const absl::string_view c = all.substr(i, CharBytes(all[i]));
     const bool is_mark = c == kSpaceMark;
-    if (i > part && !MayJoin(all, i, is_mark, after_mark)) {
-      RETURN_IF_ERROR(EncodePart(all.substr(part, i - part), scratch, ids));
-      part = i;
+    if (i > fragment && !MayJoin(all, i, is_mark, after_mark)) {
+      RETURN_IF_ERROR(
+          EncodeFragment(all.substr(fragment, i - fragment), scratch, ids));
+      fragment = i;
     }
     after_mark = is_mark;
     i += c.size();
   }
-  return EncodePart(all.substr(part), scratch, ids);
+  return EncodeFragment(all.substr(fragment), scratch, ids);
 }
 
 std::optional<MergeRule> SpmTokenizer::FindRule(
@@ -269,8 +270,9 @@ std::optional<MergeRule> SpmTokenizer::FindRule(
   return MergeRule{RankOfScore(vocab_.Score(id)), id};
 }
 
-absl::Status SpmTokenizer::EncodePart(absl::string_view text, Scratch& scratch,
-                                      std::vector<int32_t>& ids) const {
+absl::Status SpmTokenizer::EncodeFragment(absl::string_view text,
+                                          Scratch& scratch,
+                                          std::vector<int32_t>& ids) const {
   RETURN_IF_ERROR(scratch.stop.Spend(static_cast<int64_t>(text.size())));
   const auto append = [&](const MergeSymbol& symbol) {
     if (symbol.id >= 0) {

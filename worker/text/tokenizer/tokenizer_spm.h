@@ -43,7 +43,7 @@ class SpmTokenizer final : public Tokenizer {
 
   // The memory that one call needs beside the text.
   struct Scratch;
-  // The rules by which the characters of a part are merged, and a cache of
+  // The rules by which the characters of a fragment are merged, and a cache of
   // rules.
   class Rules;
   class RuleCache;
@@ -55,9 +55,9 @@ class SpmTokenizer final : public Tokenizer {
 
   absl::Status EncodeRaw(absl::string_view text, bool with_space_prefix,
                          Scratch& scratch, std::vector<int32_t>& ids) const;
-  // Encodes a part of a text; no merge reaches beyond the part.
-  absl::Status EncodePart(absl::string_view text, Scratch& scratch,
-                          std::vector<int32_t>& ids) const;
+  // Encodes a fragment of a text; no merge reaches beyond it.
+  absl::Status EncodeFragment(absl::string_view text, Scratch& scratch,
+                              std::vector<int32_t>& ids) const;
   void AppendAsBytes(absl::string_view text, std::vector<int32_t>& ids) const;
 
   // The id of `text` as merging may produce it, or -1. It is never a control

@@ -11,7 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/time/clock.h"
 #include "services/cli/terminal/failure.h"
-#include "services/server/token_list.h"
+#include "services/server/access/token_list.h"
 #include "tests/services/cli/run_cli.h"
 #include "tests/services/temporary_folder.h"
 

@@ -25,8 +25,8 @@ class AnthropicReplyTest : public NamedEventsTest {
     format_ = NewMessagesFormat({}, std::move(head));
   }
 
-  std::vector<Json> Stream(const std::vector<Part>& parts) {
-    return Events(NamedEventsTest::Stream(parts));
+  std::vector<Json> Stream(const std::vector<Delta>& deltas) {
+    return Events(NamedEventsTest::Stream(deltas));
   }
 };
 
@@ -77,7 +77,7 @@ TEST_F(AnthropicReplyTest, EachCallIsABlockOfAStream) {
 }
 
 TEST_F(AnthropicReplyTest, ArgumentsComeInPieces) {
-  Part last = Call("f", R"({"x":1})");
+  Delta last = Call("f", R"({"x":1})");
   last.set_text("b");
   const std::vector<Json> events =
       Stream({Text("a"), Piece(0, "f", ""), Piece(0, "", R"({"x")"),
@@ -120,7 +120,7 @@ TEST_F(AnthropicReplyTest, AStreamWithoutTextHasNoBlock) {
 }
 
 TEST_F(AnthropicReplyTest, AWholeReplyHasItsBlocks) {
-  Part reply = End(v1::FINISH_REASON_TOOL_CALL);
+  Delta reply = End(v1::FINISH_REASON_TOOL_CALL);
   reply.set_text("a");
   *reply.add_tool_calls() = Call("f", R"({"x":[1]})").tool_calls(0);
   v1::ToolCall& broken = *reply.add_tool_calls();
@@ -144,7 +144,7 @@ TEST_F(AnthropicReplyTest, SaysWhyAReplyEnded) {
   EXPECT_EQ(word(v1::FINISH_REASON_END_TOKEN), "end_turn");
   EXPECT_EQ(word(v1::FINISH_REASON_MAX_TOKENS), "max_tokens");
   EXPECT_EQ(word(v1::FINISH_REASON_LENGTH), "model_context_window_exceeded");
-  Part stopped = End(v1::FINISH_REASON_STOP_STRING);
+  Delta stopped = End(v1::FINISH_REASON_STOP_STRING);
   stopped.mutable_finish()->set_stop_string(";");
   const Json message = Json::parse(format_->Whole({stopped}));
   EXPECT_EQ(message["stop_reason"], "stop_sequence");

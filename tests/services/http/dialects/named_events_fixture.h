@@ -19,51 +19,51 @@ namespace plimsoll::services {
 
 class NamedEventsTest : public ::testing::Test {
  protected:
-  using Part = ReplyFormat::Part;
+  using Delta = ReplyFormat::Delta;
 
-  static Part Text(const std::string& text) {
-    Part part;
-    part.set_text(text);
-    return part;
+  static Delta Text(const std::string& text) {
+    Delta delta;
+    delta.set_text(text);
+    return delta;
   }
-  static Part Call(const std::string& name, const std::string& arguments) {
-    Part part;
-    v1::ToolCall& call = *part.add_tool_calls();
+  static Delta Call(const std::string& name, const std::string& arguments) {
+    Delta delta;
+    v1::ToolCall& call = *delta.add_tool_calls();
     call.set_name(name);
     call.set_arguments(arguments);
-    return part;
+    return delta;
   }
   // A piece of a call; the first one has a name.
-  static Part Piece(uint32_t index, const std::string& name,
-                    const std::string& arguments) {
-    Part part;
-    v1::ToolCallDelta& piece = *part.add_tool_call_deltas();
+  static Delta Piece(uint32_t index, const std::string& name,
+                     const std::string& arguments) {
+    Delta delta;
+    v1::ToolCallDelta& piece = *delta.add_tool_call_deltas();
     piece.set_index(index);
     piece.set_name(name);
     piece.set_arguments(arguments);
-    return part;
+    return delta;
   }
-  static Part BrokenCall() {
-    Part part;
-    v1::ToolCall& call = *part.add_tool_calls();
+  static Delta BrokenCall() {
+    Delta delta;
+    v1::ToolCall& call = *delta.add_tool_calls();
     call.set_error("it is cut off");
     call.set_text("call:f{");
-    return part;
+    return delta;
   }
-  static Part End(v1::FinishReason reason) {
-    Part part;
-    part.mutable_finish()->set_finish_reason(reason);
-    v1::TokenUsage& usage = *part.mutable_finish()->mutable_usage();
+  static Delta End(v1::FinishReason reason) {
+    Delta delta;
+    delta.mutable_finish()->set_finish_reason(reason);
+    v1::TokenUsage& usage = *delta.mutable_finish()->mutable_usage();
     usage.set_prompt_tokens(9);
     usage.set_cached_tokens(4);
     usage.set_generated_tokens(3);
-    return part;
+    return delta;
   }
 
   // The bytes of a stream of these parts.
-  std::string Stream(const std::vector<Part>& parts) {
+  std::string Stream(const std::vector<Delta>& deltas) {
     std::string bytes;
-    for (const Part& part : parts) format_->AppendPart(0, part, bytes);
+    for (const Delta& delta : deltas) format_->AppendDelta(0, delta, bytes);
     format_->AppendEnd(bytes);
     return bytes;
   }

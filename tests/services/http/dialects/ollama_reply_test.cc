@@ -13,7 +13,7 @@
 namespace plimsoll::services {
 namespace {
 
-using Part = ReplyFormat::Part;
+using Delta = ReplyFormat::Delta;
 
 class OllamaReplyTest : public ::testing::Test {
  protected:
@@ -27,31 +27,31 @@ class OllamaReplyTest : public ::testing::Test {
     head.load_time = absl::Nanoseconds(11);
     return maker(job, std::move(head));
   }
-  static Part Text(const std::string& text) {
-    Part part;
-    part.set_text(text);
-    return part;
+  static Delta Text(const std::string& text) {
+    Delta delta;
+    delta.set_text(text);
+    return delta;
   }
-  static Part End(v1::FinishReason reason) {
-    Part part;
-    v1::FinishInfo& finish = *part.mutable_finish();
+  static Delta End(v1::FinishReason reason) {
+    Delta delta;
+    v1::FinishInfo& finish = *delta.mutable_finish();
     finish.set_finish_reason(reason);
     finish.mutable_usage()->set_prompt_tokens(9);
     finish.mutable_usage()->set_generated_tokens(3);
     finish.mutable_timing()->mutable_total()->set_seconds(2);
     finish.mutable_timing()->mutable_prefill()->set_nanos(5);
     finish.mutable_timing()->mutable_decode()->set_nanos(7);
-    return part;
+    return delta;
   }
-  static void AddCall(Part& part) {
-    v1::ToolCall& call = *part.add_tool_calls();
+  static void AddCall(Delta& delta) {
+    v1::ToolCall& call = *delta.add_tool_calls();
     call.set_name("f");
     call.set_arguments(R"({"x":1})");
   }
   static std::vector<Json> Stream(ReplyFormat& format,
-                                  const std::vector<Part>& parts) {
+                                  const std::vector<Delta>& deltas) {
     std::string bytes;
-    for (const Part& part : parts) format.AppendPart(0, part, bytes);
+    for (const Delta& delta : deltas) format.AppendDelta(0, delta, bytes);
     format.AppendEnd(bytes);
     std::vector<Json> lines;
     for (absl::string_view line :
@@ -86,7 +86,7 @@ TEST_F(OllamaReplyTest, AStreamIsALineForEachPart) {
 }
 
 TEST_F(OllamaReplyTest, ALastPartMayHaveText) {
-  Part last = End(v1::FINISH_REASON_MAX_TOKENS);
+  Delta last = End(v1::FINISH_REASON_MAX_TOKENS);
   last.set_text("b");
   const auto format = Make(NewOllamaGenerateFormat);
   const std::vector<Json> lines = Stream(*format, {last});
@@ -97,15 +97,15 @@ TEST_F(OllamaReplyTest, ALastPartMayHaveText) {
 }
 
 TEST_F(OllamaReplyTest, ArgumentsOfCallsAreObjects) {
-  Part part = Text("a");
-  AddCall(part);
-  AddCall(part);
-  v1::ToolCall& broken = *part.add_tool_calls();
+  Delta delta = Text("a");
+  AddCall(delta);
+  AddCall(delta);
+  v1::ToolCall& broken = *delta.add_tool_calls();
   broken.set_error("it is cut off");
   broken.set_text("call:f{");
   const auto format = Make(NewOllamaChatFormat);
   const std::vector<Json> lines =
-      Stream(*format, {part, End(v1::FINISH_REASON_TOOL_CALL)});
+      Stream(*format, {delta, End(v1::FINISH_REASON_TOOL_CALL)});
   const Json& message = lines[0]["message"];
   EXPECT_EQ(message["content"], "acall:f{") << "nothing is lost";
   ASSERT_EQ(message["tool_calls"].size(), 2u);
@@ -116,7 +116,7 @@ TEST_F(OllamaReplyTest, ArgumentsOfCallsAreObjects) {
 }
 
 TEST_F(OllamaReplyTest, AWholeReplyIsOneObject) {
-  Part reply = End(v1::FINISH_REASON_LENGTH);
+  Delta reply = End(v1::FINISH_REASON_LENGTH);
   reply.set_text("ab");
   const Json chat = Json::parse(Make(NewOllamaChatFormat)->Whole({reply}));
   EXPECT_EQ(chat["message"]["content"], "ab");

@@ -27,9 +27,9 @@ class OpenAiReplyTest : public NamedEventsTest {
   }
 
   // The choices of the events for these parts of a reply.
-  std::vector<Json> Choices(int index, const std::vector<Part>& parts) {
+  std::vector<Json> Choices(int index, const std::vector<Delta>& deltas) {
     std::string bytes;
-    for (const Part& part : parts) format_->AppendPart(index, part, bytes);
+    for (const Delta& delta : deltas) format_->AppendDelta(index, delta, bytes);
     std::vector<Json> choices;
     for (absl::string_view event :
          absl::StrSplit(bytes, "\n\n", absl::SkipEmpty())) {
@@ -63,7 +63,7 @@ TEST_F(OpenAiReplyTest, SaysWhatAConstraintLeavesOpenOnce) {
               expected);
     std::string bytes;
     for (const char* text : {"x", "y"}) {
-      format->AppendPart(0, Text(text), bytes);
+      format->AppendDelta(0, Text(text), bytes);
     }
     const std::vector<std::string> events =
         absl::StrSplit(bytes, "\n\n", absl::SkipEmpty());
@@ -78,27 +78,27 @@ TEST_F(OpenAiReplyTest, SaysWhatAConstraintLeavesOpenOnce) {
 }
 
 TEST_F(OpenAiReplyTest, ReasoningOfAllRepliesIsCounted) {
-  Part one = End(v1::FINISH_REASON_END_TOKEN);
+  Delta one = End(v1::FINISH_REASON_END_TOKEN);
   one.mutable_finish()->mutable_usage()->set_reasoning_tokens(2);
   const Json usage = Json::parse(format_->Whole({one, one}))["usage"];
   EXPECT_EQ(usage["completion_tokens_details"]["reasoning_tokens"], 4);
 }
 
 TEST_F(OpenAiReplyTest, TokensAreShownByTheirBytes) {
-  Part part = Text("a\xc3\xa9");
+  Delta delta = Text("a\xc3\xa9");
   for (const char* bytes : {"a", "\xc3", "\xa9", "<eos>"}) {
-    v1::GeneratedToken& token = *part.add_tokens();
+    v1::GeneratedToken& token = *delta.add_tokens();
     token.set_text_bytes(bytes);
     token.set_logprob(-1);
     v1::TokenCandidate& candidate = *token.add_candidates();
     candidate.set_text_bytes(bytes);
     candidate.set_logprob(-1);
   }
-  part.mutable_tokens(3)->set_is_end(true);
+  delta.mutable_tokens(3)->set_is_end(true);
   TextJob job;
   job.prompts.emplace_back().mutable_response()->set_top_logprobs(1);
   const auto chat = NewChatFormat(job, {.id = "id", .model = "m"});
-  const Json whole = Json::parse(chat->Whole({part}));
+  const Json whole = Json::parse(chat->Whole({delta}));
   const Json& content = whole["choices"][0]["logprobs"]["content"];
   ASSERT_EQ(content.size(), 3u) << "an end token is no text";
   EXPECT_EQ(content[0], Json::parse(R"({"token":"a","logprob":-1.0,)"
@@ -108,7 +108,7 @@ TEST_F(OpenAiReplyTest, TokensAreShownByTheirBytes) {
   EXPECT_EQ(content[1]["token"], "\xef\xbf\xbd");
   EXPECT_EQ(content[1]["bytes"], Json::array({0xc3}));
   const auto completion = NewCompletionFormat(job, {.id = "id", .model = "m"});
-  const Json other = Json::parse(completion->Whole({part}));
+  const Json other = Json::parse(completion->Whole({delta}));
   const Json& logprobs = other["choices"][0]["logprobs"];
   EXPECT_EQ(logprobs["tokens"][0], "a");
   EXPECT_EQ(logprobs["top_logprobs"][0], Json::parse(R"({"a":-1.0})"));
@@ -116,7 +116,7 @@ TEST_F(OpenAiReplyTest, TokensAreShownByTheirBytes) {
 }
 
 TEST_F(OpenAiReplyTest, ArgumentsComeInPieces) {
-  Part last = Call("f", R"({"x":1})");
+  Delta last = Call("f", R"({"x":1})");
   last.set_text("b");
   const std::vector<Json> choices =
       Choices(1, {Text("a"), Piece(0, "f", "{"), Piece(0, "", R"("x":1})"),
@@ -166,7 +166,7 @@ TEST_F(OpenAiReplyTest, ACallThatIsNoneIsText) {
 }
 
 TEST_F(OpenAiReplyTest, AWholeReplyHasWholeCalls) {
-  Part reply = End(v1::FINISH_REASON_TOOL_CALL);
+  Delta reply = End(v1::FINISH_REASON_TOOL_CALL);
   reply.MergeFrom(Piece(0, "f", "{}"));
   reply.MergeFrom(Call("f", "{}"));
   const Json choice = Json::parse(format_->Whole({reply}))["choices"][0];

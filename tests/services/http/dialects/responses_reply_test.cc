@@ -32,15 +32,15 @@ class ResponsesReplyTest : public NamedEventsTest {
     format_ = NewResponseFormat(job, std::move(head));
   }
 
-  static Part Thought(const std::string& text) {
-    Part part;
-    part.set_reasoning(text);
-    return part;
+  static Delta Thought(const std::string& text) {
+    Delta delta;
+    delta.set_reasoning(text);
+    return delta;
   }
 
   // The events of a stream of these parts.
-  std::vector<Json> Stream(const std::vector<Part>& parts) {
-    return Events(NamedEventsTest::Stream(parts));
+  std::vector<Json> Stream(const std::vector<Delta>& deltas) {
+    return Events(NamedEventsTest::Stream(deltas));
   }
   // Checks that each event has its name and its number.
   static std::vector<Json> Events(const std::string& bytes) {
@@ -50,7 +50,9 @@ class ResponsesReplyTest : public NamedEventsTest {
     }
     return events;
   }
-  Json Whole(const Part& reply) { return Json::parse(format_->Whole({reply})); }
+  Json Whole(const Delta& reply) {
+    return Json::parse(format_->Whole({reply}));
+  }
 
   ResponseStore store_;
   ResponseShelf shelf_{store_, "t"};
@@ -58,7 +60,7 @@ class ResponsesReplyTest : public NamedEventsTest {
 };
 
 TEST_F(ResponsesReplyTest, SaysWhatAConstraintLeavesOpen) {
-  const Part reply = End(v1::FINISH_REASON_END_TOKEN);
+  const Delta reply = End(v1::FINISH_REASON_END_TOKEN);
   EXPECT_FALSE(Whole(reply).contains("constraint_notes"));
   ByteBudget::Share held = budget_.Enter("peer");
   ReadRoom room{shelf_, held};
@@ -168,7 +170,7 @@ TEST_F(ResponsesReplyTest, EachCallIsAnItem) {
 }
 
 TEST_F(ResponsesReplyTest, ArgumentsComeInPieces) {
-  Part last = Call("f", R"({"x":1})");
+  Delta last = Call("f", R"({"x":1})");
   last.set_text("b");
   const std::vector<Json> events =
       Stream({Piece(0, "f", ""), Piece(0, "", R"({"x")"), Piece(0, "", ":1}"),
@@ -215,7 +217,7 @@ TEST_F(ResponsesReplyTest, ACallThatFailsAfterItsPiecesIsIncomplete) {
 
 TEST_F(ResponsesReplyTest, AnErrorLeavesAnOpenCallIncomplete) {
   std::string bytes;
-  format_->AppendPart(0, Piece(0, "f", "{"), bytes);
+  format_->AppendDelta(0, Piece(0, "f", "{"), bytes);
   format_->AppendError(absl::InternalError("bug"), bytes);
   const Json response = Events(bytes).back()["response"];
   EXPECT_EQ(response["output"][0]["type"], "function_call");
@@ -223,7 +225,7 @@ TEST_F(ResponsesReplyTest, AnErrorLeavesAnOpenCallIncomplete) {
 }
 
 TEST_F(ResponsesReplyTest, AWholeResponseHasTheItemsOfAStream) {
-  Part reply = End(v1::FINISH_REASON_TOOL_CALL);
+  Delta reply = End(v1::FINISH_REASON_TOOL_CALL);
   reply.set_reasoning("hm");
   reply.set_text("a");
   *reply.add_tool_calls() = Call("f", R"({"x":[1]})").tool_calls(0);
@@ -270,7 +272,7 @@ TEST_F(ResponsesReplyTest, AReplyThatIsCutIsIncomplete) {
 
 TEST_F(ResponsesReplyTest, AnErrorEndsAStream) {
   std::string bytes;
-  format_->AppendPart(0, Text("a"), bytes);
+  format_->AppendDelta(0, Text("a"), bytes);
   format_->AppendError(absl::InternalError("bug"), bytes);
   const std::vector<Json> events = Events(bytes);
   EXPECT_EQ(Types(events)[7], "response.output_item.done");
@@ -299,7 +301,7 @@ TEST_F(ResponsesReplyTest, AnErrorMayComeFirst) {
 
 TEST_F(ResponsesReplyTest, AResponseCanBeReadAndDeleted) {
   Begin(R"({"input":"hi","metadata":{"k":"v"}})");
-  Part reply = End(v1::FINISH_REASON_END_TOKEN);
+  Delta reply = End(v1::FINISH_REASON_END_TOKEN);
   reply.set_text("a");
   const Json response = Whole(reply);
   const std::string id = response["id"];
@@ -332,7 +334,7 @@ TEST_F(ResponsesReplyTest, WhatIsNotToBeStoredIsNot) {
 }
 
 TEST_F(ResponsesReplyTest, ATurnHasThoseBeforeIt) {
-  Part reply = End(v1::FINISH_REASON_END_TOKEN);
+  Delta reply = End(v1::FINISH_REASON_END_TOKEN);
   reply.set_text("a");
   const std::string first = Whole(reply)["id"];
   Begin(Json{{"input", "more"}, {"previous_response_id", first}}.dump());

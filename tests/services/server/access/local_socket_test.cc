@@ -17,10 +17,10 @@
 #include "services/host/clock.h"
 #include "services/planner/planner.h"
 #include "services/planner/planner_service.h"
+#include "services/server/access/listen_address.h"
+#include "services/server/access/token_list.h"
 #include "services/server/credentials.h"
-#include "services/server/listen_address.h"
 #include "services/server/server.h"
-#include "services/server/token_list.h"
 #include "tests/services/temporary_folder.h"
 
 namespace plimsoll::services {

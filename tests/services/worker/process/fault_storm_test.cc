@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/sync/fault.h"
-#include "services/http/front.h"
+#include "services/http/front/front.h"
 #include "services/http/local/local_models.h"
 #include "services/http/response_store.h"
 #include "services/planner/journal.h"

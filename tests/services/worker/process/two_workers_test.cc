@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "kernels/cuda/emulation/backend.h"
+#include "kernels/cuda/emulated_backend.h"
 #include "services/wire/errors.h"
 #include "tests/services/worker/worker_fixture.h"
 #include "worker/device/compute_device.h"

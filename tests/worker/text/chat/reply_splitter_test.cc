@@ -47,9 +47,10 @@ ReplyReading Reading(absl::string_view sign) {
 }
 
 // A reply's parts as one text.
-std::string Show(const ReplyPart& part) {
-  std::string shown = absl::StrCat("R{", part.reasoning, "}T{", part.text, "}");
-  for (const ReadToolCall& call : part.calls) {
+std::string Show(const ReplyDelta& delta) {
+  std::string shown =
+      absl::StrCat("R{", delta.reasoning, "}T{", delta.text, "}");
+  for (const ReadToolCall& call : delta.calls) {
     if (call.call.ok()) {
       absl::StrAppend(&shown, "C{", call.call->name, " ", call.call->arguments,
                       "}");
@@ -61,68 +62,68 @@ std::string Show(const ReplyPart& part) {
 }
 
 // The pieces of each call, joined.
-std::string ShowPieces(const ReplyPart& part) {
+std::string ShowPieces(const ReplyDelta& delta) {
   std::string shown;
-  for (const CallDelta& delta : part.deltas) {
-    if (!delta.name.empty()) {
-      absl::StrAppend(&shown, "D", delta.index, "{", delta.name, " ");
+  for (const CallDelta& piece : delta.deltas) {
+    if (!piece.name.empty()) {
+      absl::StrAppend(&shown, "D", piece.index, "{", piece.name, " ");
     }
-    absl::StrAppend(&shown, delta.arguments);
+    absl::StrAppend(&shown, piece.arguments);
   }
   return shown;
 }
 
 // A piece comes before the call that it belongs to, and a valid call has the
 // arguments of its pieces.
-void ExpectCallsHaveTheirPieces(const ReplyPart& part) {
-  for (size_t i = 0; i < part.calls.size(); ++i) {
+void ExpectCallsHaveTheirPieces(const ReplyDelta& delta) {
+  for (size_t i = 0; i < delta.calls.size(); ++i) {
     std::string name;
     std::string arguments;
-    for (const CallDelta& delta : part.deltas) {
-      if (delta.index != static_cast<int64_t>(i)) continue;
-      name += delta.name;
-      arguments += delta.arguments;
+    for (const CallDelta& piece : delta.deltas) {
+      if (piece.index != static_cast<int64_t>(i)) continue;
+      name += piece.name;
+      arguments += piece.arguments;
     }
-    if (name.empty() || !part.calls[i].call.ok()) continue;
-    EXPECT_EQ(name, part.calls[i].call->name);
-    EXPECT_EQ(arguments, part.calls[i].call->arguments);
+    if (name.empty() || !delta.calls[i].call.ok()) continue;
+    EXPECT_EQ(name, delta.calls[i].call->name);
+    EXPECT_EQ(arguments, delta.calls[i].call->arguments);
   }
 }
 
-ReplyPart PartOf(const ReplyReading& reading, absl::string_view reply,
-                 size_t piece) {
+ReplyDelta DeltaOf(const ReplyReading& reading, absl::string_view reply,
+                   size_t piece) {
   ReplySplitter splitter(reading);
-  ReplyPart part;
+  ReplyDelta delta;
   for (size_t i = 0; i < reply.size(); i += piece) {
-    splitter.Push(reply.substr(i, piece), part);
+    splitter.Push(reply.substr(i, piece), delta);
   }
-  splitter.Finish(part);
-  ExpectCallsHaveTheirPieces(part);
-  return part;
+  splitter.Finish(delta);
+  ExpectCallsHaveTheirPieces(delta);
+  return delta;
 }
 
 std::string Split(const ReplyReading& reading, absl::string_view reply,
                   size_t piece) {
-  return Show(PartOf(reading, reply, piece));
+  return Show(DeltaOf(reading, reply, piece));
 }
 
 // The whole reply, which must not depend on how it is cut.
-ReplyPart PartOf(const ReplyReading& reading, absl::string_view reply) {
-  ReplyPart whole = PartOf(reading, reply, reply.size() + 1);
+ReplyDelta DeltaOf(const ReplyReading& reading, absl::string_view reply) {
+  ReplyDelta whole = DeltaOf(reading, reply, reply.size() + 1);
   for (size_t piece = 1; piece < reply.size(); ++piece) {
-    const ReplyPart part = PartOf(reading, reply, piece);
-    EXPECT_EQ(Show(part), Show(whole)) << piece;
-    EXPECT_EQ(ShowPieces(part), ShowPieces(whole)) << piece;
+    const ReplyDelta delta = DeltaOf(reading, reply, piece);
+    EXPECT_EQ(Show(delta), Show(whole)) << piece;
+    EXPECT_EQ(ShowPieces(delta), ShowPieces(whole)) << piece;
   }
   return whole;
 }
 
 std::string Split(const ReplyReading& reading, absl::string_view reply) {
-  return Show(PartOf(reading, reply));
+  return Show(DeltaOf(reading, reply));
 }
 
 std::string Pieces(const ReplyReading& reading, absl::string_view reply) {
-  return ShowPieces(PartOf(reading, reply));
+  return ShowPieces(DeltaOf(reading, reply));
 }
 
 TEST(ReplySplitter, PlainReplyIsTextAsItIs) {
@@ -278,10 +279,10 @@ TEST(ReplySplitter, CallsOfAllFamilies) {
        "<end_function_call><start_function_response>",
        false}};
   for (const Family& family : families) {
-    const ReplyPart part = PartOf(Reading(family.sign), family.reply);
-    EXPECT_EQ(Show(part), absl::StrCat("R{}T{}", kLight)) << family.reply;
+    const ReplyDelta delta = DeltaOf(Reading(family.sign), family.reply);
+    EXPECT_EQ(Show(delta), absl::StrCat("R{}T{}", kLight)) << family.reply;
     EXPECT_EQ(
-        ShowPieces(part),
+        ShowPieces(delta),
         family.is_streamed ? R"(D0{light {"room":"the hall","level":3})" : "")
         << family.reply;
   }
@@ -317,9 +318,9 @@ TEST(ReplySplitter, CallsThatAreNotValidAreReported) {
 TEST(ReplySplitter, ArgumentsComeWhileTheModelWritesThem) {
   ReplySplitter splitter(Reading(kQwen));
   const auto push = [&](absl::string_view text) {
-    ReplyPart part;
-    splitter.Push(text, part);
-    return absl::StrCat(ShowPieces(part), Show(part));
+    ReplyDelta delta;
+    splitter.Push(text, delta);
+    return absl::StrCat(ShowPieces(delta), Show(delta));
   };
   EXPECT_EQ(push("On.<tool_call>\n{\"name\": \"light"), "R{}T{On.}");
   EXPECT_EQ(push("\", \"arguments\": "), "R{}T{}");
@@ -383,10 +384,10 @@ TEST(ReplySplitter, CallsAreLimited) {
   for (const size_t piece : {size_t{1000}, kMost - 3, 2 * kMost}) {
     EXPECT_THAT(Split(Reading(kQwen), reply(kMost), piece),
                 HasSubstr("C{light"));
-    const ReplyPart part = PartOf(Reading(kQwen), reply(kMost + 1), piece);
-    EXPECT_THAT(Show(part), StartsWith("R{}T{</tool_call>}E{"));
-    EXPECT_EQ(ShowPieces(part),
-              ShowPieces(PartOf(Reading(kQwen), reply(kMost + 1), 7)));
+    const ReplyDelta delta = DeltaOf(Reading(kQwen), reply(kMost + 1), piece);
+    EXPECT_THAT(Show(delta), StartsWith("R{}T{</tool_call>}E{"));
+    EXPECT_EQ(ShowPieces(delta),
+              ShowPieces(DeltaOf(Reading(kQwen), reply(kMost + 1), 7)));
   }
   // Nothing keeps a call that never ends.
   EXPECT_THAT(
@@ -396,16 +397,16 @@ TEST(ReplySplitter, CallsAreLimited) {
 }
 
 TEST(ReplySplitter, AClearedPartIsEmpty) {
-  ReplyPart part;
-  part.text = "a";
-  part.reasoning = "b";
-  part.calls.emplace_back();
-  part.deltas.emplace_back();
-  part.Clear();
-  EXPECT_THAT(part.text, IsEmpty());
-  EXPECT_THAT(part.reasoning, IsEmpty());
-  EXPECT_THAT(part.calls, IsEmpty());
-  EXPECT_THAT(part.deltas, IsEmpty());
+  ReplyDelta delta;
+  delta.text = "a";
+  delta.reasoning = "b";
+  delta.calls.emplace_back();
+  delta.deltas.emplace_back();
+  delta.Clear();
+  EXPECT_THAT(delta.text, IsEmpty());
+  EXPECT_THAT(delta.reasoning, IsEmpty());
+  EXPECT_THAT(delta.calls, IsEmpty());
+  EXPECT_THAT(delta.deltas, IsEmpty());
 }
 
 TEST(ReplySplitter, PythonValues) {

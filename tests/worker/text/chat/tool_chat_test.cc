@@ -306,23 +306,23 @@ class ToolReplyTest : public MarkerTypeTest {
   }
   void Finish() {
     Split(stream_.Finish());
-    splitter_.Finish(part_);
+    splitter_.Finish(delta_);
     Note();
   }
   void Split(const std::string& text) {
-    splitter_.Push(text, part_);
+    splitter_.Push(text, delta_);
     Note();
   }
   void Note() {
-    text_ += part_.text;
-    for (const ReadToolCall& read : part_.calls) {
+    text_ += delta_.text;
+    for (const ReadToolCall& read : delta_.calls) {
       read_.push_back(
           read.call.ok()
               ? read.call->name + read.call->arguments
               : absl::StrCat(read.call.status().message(), "! ", read.text));
     }
-    EXPECT_TRUE(part_.deltas.empty()) << "calls come whole";
-    part_.Clear();
+    EXPECT_TRUE(delta_.deltas.empty()) << "calls come whole";
+    delta_.Clear();
   }
 
   const std::vector<int32_t> shown_ =
@@ -330,7 +330,7 @@ class ToolReplyTest : public MarkerTypeTest {
   TextStream stream_{{}};
   // The request has no tools.
   ReplySplitter splitter_{{.format = FunctionGemmaReplies()}};
-  ReplyPart part_;
+  ReplyDelta delta_;
   std::vector<std::string> read_;
   std::string text_;
 };

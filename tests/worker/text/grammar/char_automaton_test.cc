@@ -36,7 +36,7 @@ TEST(CharAutomatonTest, SearchesAreThoseOfTheStandardLibrary) {
     AppendSets(*tree, sets);
     const CharKinds classes(sets);
     const auto automaton =
-        RegexAutomaton(*tree, RegexMatch::kAnyPart, classes, NeverStop);
+        RegexAutomaton(*tree, RegexMatch::kAnywhere, classes, NeverStop);
     ASSERT_TRUE(automaton.ok()) << automaton.status();
     for (const std::string& text : AllTexts(5)) {
       EXPECT_EQ(IsIn(text, *automaton, classes),
@@ -72,7 +72,7 @@ TEST(CharAutomatonTest, StatesHaveALimit) {
   const auto tree = ParseRegex("(a|b)*a(a|b){20}", RegexSyntax::kEcma);
   std::vector<CodePoints> sets;
   AppendSets(*tree, sets);
-  EXPECT_THAT(std::string(RegexAutomaton(*tree, RegexMatch::kAnyPart,
+  EXPECT_THAT(std::string(RegexAutomaton(*tree, RegexMatch::kAnywhere,
                                          CharKinds(sets), NeverStop)
                               .status()
                               .message()),

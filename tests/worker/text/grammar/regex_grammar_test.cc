@@ -180,7 +180,7 @@ TEST(RegexGrammarTest, ASearchMatchesAnywhere) {
     EXPECT_TRUE(tree.ok());
     const int32_t root = builder.NewRule("root");
     builder.Define(root,
-                   AddRegex(*tree, {.match = RegexMatch::kAnyPart}, builder));
+                   AddRegex(*tree, {.match = RegexMatch::kAnywhere}, builder));
     return *builder.Build(root);
   };
   EXPECT_TRUE(Matches(search("b"), "abc"));

@@ -9,7 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
 #include "worker/text/jinja/json_value.h"
-#include "worker/text/jinja/template.h"
+#include "worker/text/jinja/syntax/template.h"
 
 namespace plimsoll::worker::jinja {
 

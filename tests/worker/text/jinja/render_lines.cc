@@ -7,7 +7,7 @@
 
 #include "absl/time/time.h"
 #include "worker/text/jinja/json_value.h"
-#include "worker/text/jinja/template.h"
+#include "worker/text/jinja/syntax/template.h"
 
 namespace plimsoll::worker::jinja {
 namespace {

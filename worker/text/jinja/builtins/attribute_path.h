@@ -25,7 +25,7 @@ class AttributePath {
   absl::StatusOr<Value> Find(Evaluator& evaluator, Value item) const;
 
  private:
-  std::vector<Value> parts_;
+  std::vector<Value> segments_;
   std::optional<Value> fallback_;
   bool ignores_case_;
 };

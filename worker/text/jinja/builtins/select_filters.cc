@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "worker/text/jinja/builtins/arguments.h"
+#include "worker/text/jinja/arguments.h"
 #include "worker/text/jinja/builtins/attribute_path.h"
 #include "worker/text/jinja/builtins/filters.h"
 #include "worker/text/jinja/builtins/tests.h"

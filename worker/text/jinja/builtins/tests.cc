@@ -4,10 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "worker/text/jinja/builtins/arguments.h"
+#include "worker/text/jinja/arguments.h"
 #include "worker/text/jinja/builtins/filters.h"
-#include "worker/text/jinja/builtins/methods.h"
 #include "worker/text/jinja/iteration.h"
+#include "worker/text/jinja/methods.h"
 #include "worker/text/jinja/operations.h"
 #include "worker/text/jinja/printing.h"
 

@@ -9,15 +9,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
-#include "worker/text/jinja/builtins/arguments.h"
+#include "worker/text/jinja/arguments.h"
 #include "worker/text/jinja/builtins/filters.h"
-#include "worker/text/jinja/builtins/format.h"
-#include "worker/text/jinja/builtins/methods.h"
-#include "worker/text/jinja/builtins/strings.h"
 #include "worker/text/jinja/characters.h"
+#include "worker/text/jinja/format.h"
 #include "worker/text/jinja/iteration.h"
+#include "worker/text/jinja/methods.h"
 #include "worker/text/jinja/operations.h"
 #include "worker/text/jinja/printing.h"
+#include "worker/text/jinja/strings.h"
 
 namespace plimsoll::worker::jinja {
 namespace {

@@ -4,7 +4,7 @@
 #define PLIMSOLL_WORKER_TEXT_JINJA_SYNTAX_CHECKS_H_
 
 #include "absl/status/status.h"
-#include "worker/text/jinja/syntax/syntax.h"
+#include "worker/text/jinja/syntax_tree.h"
 
 namespace plimsoll::worker::jinja {
 

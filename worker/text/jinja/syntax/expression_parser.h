@@ -8,8 +8,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
-#include "worker/text/jinja/syntax/syntax.h"
 #include "worker/text/jinja/syntax/token_stream.h"
+#include "worker/text/jinja/syntax_tree.h"
 
 namespace plimsoll::worker::jinja {
 

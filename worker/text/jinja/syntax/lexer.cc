@@ -11,6 +11,7 @@
 #include "base/status_macros.h"
 #include "worker/text/code_points.h"
 #include "worker/text/jinja/characters.h"
+#include "worker/text/jinja/line_error.h"
 #include "worker/text/jinja/text.h"
 
 namespace plimsoll::worker::jinja {
@@ -451,10 +452,6 @@ class Lexer {
 };
 
 }  // namespace
-
-absl::Status LineError(int line, absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("line ", line, ": ", what));
-}
 
 absl::StatusOr<std::vector<Token>> Tokenize(absl::string_view source) {
   const std::string text = WithPlainNewlines(source);

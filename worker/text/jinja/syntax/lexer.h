@@ -40,9 +40,6 @@ struct Token {
 // Source: the lexer of jinja2 3.1.
 absl::StatusOr<std::vector<Token>> Tokenize(absl::string_view source);
 
-// "line N: what", the form of every error of a template.
-absl::Status LineError(int line, absl::string_view what);
-
 }  // namespace plimsoll::worker::jinja
 
 #endif  // PLIMSOLL_WORKER_TEXT_JINJA_SYNTAX_LEXER_H_

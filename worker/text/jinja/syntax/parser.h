@@ -4,7 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "worker/text/jinja/syntax/syntax.h"
+#include "worker/text/jinja/syntax_tree.h"
 
 namespace plimsoll::worker::jinja {
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "worker/text/jinja/line_error.h"
 #include "worker/text/jinja/syntax/lexer.h"
 
 namespace plimsoll::worker::jinja {
