@@ -12,8 +12,8 @@ TEST_P(AddBiasTest, AddsToEveryRowOfEveryBuffer) {
   for (const int64_t n_rows : {1, 3, 40}) {
     std::vector<std::vector<float>> x, biases, before;
     for (const int64_t dim : dims) {
-      before.push_back(random.Floats(n_rows * dim, 4.0f));
-      biases.push_back(random.Floats(dim, 4.0f));
+      before.push_back(random.FloatsWithin(n_rows * dim, 4.0f));
+      biases.push_back(random.FloatsWithin(dim, 4.0f));
     }
     x = before;
     std::vector<AddBiasArgs> args;

@@ -211,7 +211,9 @@ class RandomData {
   int64_t Integer(int64_t low, int64_t high) {
     return std::uniform_int_distribution<int64_t>(low, high)(random_);
   }
-  std::vector<float> Floats(int64_t n, float size = 1.0f) {
+  std::vector<float> Floats(int64_t n) { return FloatsWithin(n, 1.0f); }
+  // Between -size and size.
+  std::vector<float> FloatsWithin(int64_t n, float size) {
     std::vector<float> values(static_cast<size_t>(n));
     for (float& value : values) value = Uniform(-size, size);
     return values;

@@ -42,7 +42,8 @@ class CudaLaunchQueueTest : public ::testing::Test {
     const int64_t* at = *queue_.PutSpan(std::span<const int64_t>(values));
     Launch(AddTo, {1}, 32, 0, &queue_, &sum_, at, n, 'x');
   }
-  void Twice(int64_t n_blocks = 1) {
+  void Twice() { TwiceInBlocks(1); }
+  void TwiceInBlocks(int64_t n_blocks) {
     Launch(Double, {n_blocks}, 32, 0, &queue_, &sum_);
   }
 
@@ -83,7 +84,7 @@ TEST_F(CudaLaunchQueueTest, AStepRunsAtItsEndAndIsUpdatedWhereItDiffers) {
 TEST_F(CudaLaunchQueueTest, AnotherGridIsAnUpdateAndAnotherListAGraph) {
   for (const int64_t n_blocks : {1, 2, 2, 1}) {
     ASSERT_TRUE(queue_.BeginStep(1).ok());
-    Twice(n_blocks);
+    TwiceInBlocks(n_blocks);
     ASSERT_TRUE(queue_.StartAsGraph().ok());
   }
   EXPECT_EQ(queue_.counts().calls_updated, 2);
@@ -159,7 +160,7 @@ TEST_F(CudaLaunchQueueTest, NoGraphIsAddedAfterTheWarmUp) {
   const auto step = [&](int64_t n_rows, int64_t n_calls) {
     sum_ = 1;
     ASSERT_TRUE(queue_.BeginStep(n_rows).ok());
-    for (int64_t i = 0; i < n_calls; ++i) Twice(n_rows);
+    for (int64_t i = 0; i < n_calls; ++i) TwiceInBlocks(n_rows);
     ASSERT_TRUE(queue_.StartAsGraph().ok());
     EXPECT_EQ(sum_, int64_t{1} << n_calls);
   };
@@ -226,7 +227,7 @@ TEST_F(CudaLaunchQueueTest, ADriverMayRefuseGraphsThatOverlap) {
   sum_ = 1;
   for (const int64_t n_blocks : {1, 2}) {
     ASSERT_TRUE(queue_.BeginStep(1).ok());
-    Twice(n_blocks);
+    TwiceInBlocks(n_blocks);
     ASSERT_TRUE(queue_.StartAsGraph().ok());
     EXPECT_FALSE(queue_.overlaps());
   }
@@ -242,7 +243,7 @@ TEST_F(CudaLaunchQueueTest, ADriverMayRefuseUpdatesOfGraphsThatOverlap) {
   sum_ = 1;
   const auto step = [&](int64_t n_rows, int64_t n_blocks) {
     ASSERT_TRUE(queue_.BeginStep(n_rows).ok());
-    Twice(n_blocks);
+    TwiceInBlocks(n_blocks);
     ASSERT_TRUE(queue_.StartAsGraph().ok());
   };
   for (const int64_t n_rows : {1, 2}) step(n_rows, 1);

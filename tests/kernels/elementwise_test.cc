@@ -15,7 +15,7 @@ using ElementwiseTest = BackendTest;
 TEST_P(ElementwiseTest, PackActivationsEqualsTheReferenceToTheBit) {
   RandomData random(22);
   const auto reference = NewReferenceBackend();
-  auto x = random.Floats(7 * 96, 3.0f);
+  auto x = random.FloatsWithin(7 * 96, 3.0f);
   for (size_t i = 32; i < 64; ++i) x[i] = 0;       // a block of zeros
   for (size_t i = 64; i < 96; ++i) x[i] = 1e-37f;  // below the least amax
   x[200] = std::nanf("");
@@ -42,7 +42,7 @@ TEST_P(ElementwiseTest, PackActivationsEqualsTheReferenceToTheBit) {
 
 TEST_P(ElementwiseTest, PackedActivationsAreWithinHalfAStep) {
   RandomData random(23);
-  const auto x = random.Floats(64, 5.0f);
+  const auto x = random.FloatsWithin(64, 5.0f);
   std::vector<std::byte> packed(static_cast<size_t>(PackedRowBytes(64)));
   ASSERT_TRUE(backend().PackActivations({x.data(), 1, 64, packed.data()}).ok());
   for (size_t block = 0; block < 2; ++block) {
@@ -68,7 +68,7 @@ TEST_P(ElementwiseTest, WhatIsPackedOnTheWayIsWhatPackingGives) {
   RandomData random(25);
   for (const int64_t dim : {32, 576, 2'080}) {
     for (const int64_t n_rows : {1, 3, 40}) {
-      const auto x = random.Floats(n_rows * dim, 4.0f);
+      const auto x = random.FloatsWithin(n_rows * dim, 4.0f);
       const auto y = random.Floats(n_rows * dim);
       auto out = x;
       const auto size = static_cast<size_t>(n_rows * PackedRowBytes(dim));
@@ -353,7 +353,7 @@ TEST_P(ElementwiseTest, ActivationsHideNothingThatIsNoNumber) {
 
 TEST_P(ElementwiseTest, AnActivationDoesNotDependOnItsPlace) {
   RandomData random(26);
-  const auto gate = random.Floats(9000, 6.0f);
+  const auto gate = random.FloatsWithin(9000, 6.0f);
   const auto up = random.Floats(9000);
   std::vector<float> together(9000);
   for (const Activation activation :
@@ -385,7 +385,7 @@ TEST_P(ElementwiseTest, AnActivationReadsRowsWithGaps) {
     const int64_t n_rows = rows.n;
     const int64_t dim = rows.dim;
     const int64_t stride = rows.stride;
-    const auto gate = random.Floats(n_rows * dim, 4.0f);
+    const auto gate = random.FloatsWithin(n_rows * dim, 4.0f);
     const auto wide = random.Floats(n_rows * stride);
     std::vector<float> up;
     for (int64_t r = 0; r < n_rows; ++r) {

@@ -93,11 +93,11 @@ class Network {
     gate_ = store(given.gate, given.ffn_dim, given.model_dim);
     up_ = store(given.up, given.ffn_dim, given.model_dim);
     down_ = store(given.down, given.model_dim, given.ffn_dim);
-    x_ = random_.Floats(given.n_rows * given.model_dim, 2.0f);
-    logits_ = random_.Floats(given.n_rows * given.n_experts, 2.0f);
+    x_ = random_.FloatsWithin(given.n_rows * given.model_dim, 2.0f);
+    logits_ = random_.FloatsWithin(given.n_rows * given.n_experts, 2.0f);
     before_ = random_.Floats(given.n_rows * given.model_dim);
     if (given.has_scales) {
-      scales_.emplace(backend, random_.Floats(given.n_experts, 3.0f));
+      scales_.emplace(backend, random_.FloatsWithin(given.n_experts, 3.0f));
       for (StoredExperts* const w : {&gate_, &up_, &down_}) {
         w->view.first.scale = scales_->data();
       }
@@ -109,7 +109,7 @@ class Network {
   }
 
   // The output of rows [first, first + n), computed together.
-  std::vector<float> Run(int64_t first, int64_t n, bool accumulate = true) {
+  std::vector<float> Run(int64_t first, int64_t n, bool accumulate) {
     const Mixture& g = given_;
     const int64_t n_places = n * g.n_used;
     std::vector<std::byte> routed(
@@ -167,7 +167,7 @@ class Network {
   // The output of one row, by dense products and in double from there on.
   std::vector<double> Expected(int64_t row) {
     const Mixture& g = given_;
-    (void)Run(row, 1, false);
+    (void)Run(row, 1, /*accumulate=*/false);
     std::vector<double> sums(before_.begin() + row * g.model_dim,
                              before_.begin() + (row + 1) * g.model_dim);
     const std::vector<float> x(X(row), X(row) + g.model_dim);
@@ -250,12 +250,13 @@ class ExpertMatMulTest : public BackendTest {
         given.n_rows, " rows, ", given.n_used, " of ", given.n_experts,
         " experts, ", given.ffn_dim, " from ", given.model_dim));
     Network network(backend(), given);
-    const std::vector<float> all = network.Run(0, given.n_rows);
+    const std::vector<float> all =
+        network.Run(0, given.n_rows, /*accumulate=*/true);
     const auto dim = given.model_dim;
     // Few rows are enough of many.
     const int64_t step = std::max<int64_t>(1, given.n_rows / 5);
     for (int64_t r = 0; r < given.n_rows; r += step) {
-      const std::vector<float> alone = network.Run(r, 1);
+      const std::vector<float> alone = network.Run(r, 1, /*accumulate=*/true);
       ASSERT_EQ(Bits(alone), Bits(all.data() + r * dim, dim)) << "row " << r;
       const std::vector<double> expected = network.Expected(r);
       double size = 0;
@@ -379,10 +380,10 @@ TEST_P(ExpertMatMulTest, WidthsAreNotWholePanels) {
 
 TEST_P(ExpertMatMulTest, WhatWasInTheOutputsCountsOnlyWhereItIsAddedTo) {
   Network network(backend(), {.n_rows = 3});
-  const std::vector<float> added = network.Run(0, 3, true);
-  const std::vector<float> set = network.Run(0, 3, false);
+  const std::vector<float> added = network.Run(0, 3, /*accumulate=*/true);
+  const std::vector<float> set = network.Run(0, 3, /*accumulate=*/false);
   Network other(backend(), {.n_rows = 3});
-  EXPECT_EQ(Bits(other.Run(0, 3, false)), Bits(set));
+  EXPECT_EQ(Bits(other.Run(0, 3, /*accumulate=*/false)), Bits(set));
   EXPECT_NE(Bits(added), Bits(set));
 }
 

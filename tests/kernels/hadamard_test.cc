@@ -28,7 +28,7 @@ TEST_P(HadamardTest, TransformsEveryWidthOfEveryRow) {
   for (const int64_t width : {32, 64, 128, 256, 512}) {
     for (const int64_t n_rows : {1, 3, 30}) {
       const int64_t dim = 3 * width;
-      const auto x = random.Floats(n_rows * dim, 4.0f);
+      const auto x = random.FloatsWithin(n_rows * dim, 4.0f);
       const auto y = Transformed(x, dim, width);
       // Each of the sum's log2(width) additions rounds sums of up to
       // 4 * sqrt(width) after the scale.
@@ -55,7 +55,7 @@ TEST_P(HadamardTest, TransformsEveryWidthOfEveryRow) {
 TEST_P(HadamardTest, IsItsOwnInverse) {
   RandomData random(72);
   for (const int64_t width : {32, 128, 512}) {
-    const auto x = random.Floats(2 * width, 4.0f);
+    const auto x = random.FloatsWithin(2 * width, 4.0f);
     const auto back =
         Transformed(Transformed(x, 2 * width, width), 2 * width, width);
     for (size_t i = 0; i < x.size(); ++i) {
@@ -67,7 +67,7 @@ TEST_P(HadamardTest, IsItsOwnInverse) {
 TEST_P(HadamardTest, ARowHasTheSameBitsAloneAndAmongOthers) {
   RandomData random(73);
   constexpr int64_t kDim = 256;
-  const auto x = random.Floats(200 * kDim, 4.0f);
+  const auto x = random.FloatsWithin(200 * kDim, 4.0f);
   const auto all = Transformed(x, kDim, 64);
   for (const int64_t row : {0, 1, 77, 199}) {
     const auto begin = x.begin() + row * kDim;

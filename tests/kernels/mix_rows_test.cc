@@ -41,9 +41,9 @@ Mix RandomMix(RandomData& random, int64_t n_out, int64_t n_in, int64_t n_rows,
           .n_rows = n_rows,
           .dim = dim,
           .offset = 0.75f,
-          .x = random.Floats(n_out * n, 4.0f),
-          .y = random.Floats(n_in * n, 4.0f),
-          .minus = random.Floats(n, 4.0f),
+          .x = random.FloatsWithin(n_out * n, 4.0f),
+          .y = random.FloatsWithin(n_in * n, 4.0f),
+          .minus = random.FloatsWithin(n, 4.0f),
           .weights = random.Floats(n_rows * n_out * n_in)};
 }
 

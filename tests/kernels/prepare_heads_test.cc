@@ -58,8 +58,8 @@ class PrepareHeadsTest : public BackendTest {
 
   void ExpectTheBytesOfItsParts(const Given& given, Heads heads,
                                 RandomData& random) {
-    const auto q_norm = random.Floats(given.head_dim, 2.0f);
-    const auto k_norm = random.Floats(given.head_dim, 2.0f);
+    const auto q_norm = random.FloatsWithin(given.head_dim, 2.0f);
+    const auto k_norm = random.FloatsWithin(given.head_dim, 2.0f);
     const auto angles = random.Floats(given.n_rows * given.n_rot);
     const auto prefix_angles = random.Floats(given.n_rows * given.n_rot);
     const std::vector<int64_t> offsets = Offsets(given);
@@ -100,12 +100,12 @@ class PrepareHeadsTest : public BackendTest {
   static Heads RandomHeads(const Given& given, RandomData& random) {
     const int64_t n_q = given.n_rows * given.n_heads * given.head_dim;
     const int64_t n_kv = given.n_rows * given.n_kv_heads * given.head_dim;
-    return {.q = random.Floats(n_q, 4.0f),
+    return {.q = random.FloatsWithin(n_q, 4.0f),
             .q_prefix = std::vector<float>(
                 static_cast<size_t>(given.has_prefix ? n_q : 0),
                 std::numeric_limits<float>::quiet_NaN()),
-            .k = random.Floats(n_kv, 4.0f),
-            .v = random.Floats(n_kv, 4.0f),
+            .k = random.FloatsWithin(n_kv, 4.0f),
+            .v = random.FloatsWithin(n_kv, 4.0f),
             .stored = std::vector<std::byte>(static_cast<size_t>(
                 2 * given.n_places * given.n_rows * Stride(given)))};
   }

@@ -12,7 +12,7 @@ using RmsNormTest = BackendTest;
 TEST_P(RmsNormTest, MatchesADoubleLoop) {
   RandomData random(20);
   for (const int64_t dim : {1, 3, 7, 8, 15, 16, 17, 33, 576, 2048}) {
-    const auto x = random.Floats(3 * dim, 4.0f);
+    const auto x = random.FloatsWithin(3 * dim, 4.0f);
     const auto weight = random.Floats(dim);
     for (const bool accumulate : {false, true}) {
       const auto before = random.Floats(3 * dim);
@@ -43,7 +43,7 @@ TEST_P(RmsNormTest, MatchesADoubleLoop) {
 TEST_P(RmsNormTest, MaySubtractMeans) {
   RandomData random(30);
   for (const int64_t dim : {1, 3, 16, 33, 576, 2048}) {
-    auto x = random.Floats(3 * dim, 4.0f);
+    auto x = random.FloatsWithin(3 * dim, 4.0f);
     for (float& value : x) value += 2;
     const auto weight = random.Floats(dim);
     std::vector<float> out(x.size());
@@ -110,7 +110,7 @@ TEST_P(RmsNormTest, ReadsRowsWithGaps) {
 TEST_P(RmsNormTest, WithoutAWeightHasTheBitsOfOnes) {
   RandomData random(28);
   for (const int64_t dim : {1, 17, 64, 512, 2'080}) {
-    const auto x = random.Floats(3 * dim, 4.0f);
+    const auto x = random.FloatsWithin(3 * dim, 4.0f);
     const auto before = random.Floats(3 * dim);
     const std::vector<float> ones(static_cast<size_t>(dim), 1.0f);
     for (const bool accumulate : {false, true}) {
@@ -131,7 +131,7 @@ TEST_P(RmsNormTest, ScalesWhatItWrites) {
   RandomData random(29);
   constexpr float kScale = 0.8125f;
   for (const int64_t dim : {1, 33, 96, 640}) {
-    const auto x = random.Floats(3 * dim, 4.0f);
+    const auto x = random.FloatsWithin(3 * dim, 4.0f);
     const auto weight = random.Floats(dim);
     const auto before = random.Floats(3 * dim);
     for (const bool accumulate : {false, true}) {
@@ -159,8 +159,8 @@ TEST_P(RmsNormTest, GivesARowTheSizeOfAnother) {
   RandomData random(30);
   for (const int64_t dim : {1, 33, 96, 640}) {
     const auto n = static_cast<size_t>(dim);
-    const auto x = random.Floats(3 * dim, 4.0f);
-    const auto like = random.Floats(3 * dim, 0.5f);
+    const auto x = random.FloatsWithin(3 * dim, 4.0f);
+    const auto like = random.FloatsWithin(3 * dim, 0.5f);
     const auto weight = random.Floats(dim);
     const auto before = random.Floats(3 * dim);
     for (const bool accumulate : {false, true}) {
@@ -217,7 +217,7 @@ TEST_P(RmsNormTest, AddNormHasTheBitsOfItsParts) {
   RandomData random(27);
   for (const int64_t dim : {1, 33, 96, 640, 2'080}) {
     for (const int64_t n_rows : {1, 3, 40}) {
-      const auto x = random.Floats(n_rows * dim, 4.0f);
+      const auto x = random.FloatsWithin(n_rows * dim, 4.0f);
       const auto residual = random.Floats(n_rows * dim);
       const auto weight = random.Floats(dim);
       const auto next_weight = random.Floats(dim);

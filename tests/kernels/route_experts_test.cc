@@ -35,8 +35,13 @@ class RoutedRows {
 class RouteExpertsTest : public BackendTest {
  protected:
   RoutedRows Route(const std::vector<float>& logits, int64_t n_experts,
-                   int64_t n_used, const Routing& routing,
-                   const float* choice_bias = nullptr) {
+                   int64_t n_used, const Routing& routing) {
+    return RouteBiased(logits, n_experts, n_used, routing,
+                       /*choice_bias=*/nullptr);
+  }
+  RoutedRows RouteBiased(const std::vector<float>& logits, int64_t n_experts,
+                         int64_t n_used, const Routing& routing,
+                         const float* choice_bias) {
     const int64_t n_rows = std::ssize(logits) / n_experts;
     RoutedRows routed(n_rows, n_experts, n_used);
     const absl::Status status =
@@ -93,8 +98,8 @@ double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 TEST_P(RouteExpertsTest, ABiasOfTheChoiceIsInNoWeight) {
   // In a vector's memory, which devices can read.
   const std::vector<float> bias = {0.0f, -1.0f, 1.0f, 0.0f};
-  const RoutedRows routed =
-      Route(FourLogits(), 4, 2, {.gate = RouterGate::kSigmoid}, bias.data());
+  const RoutedRows routed = RouteBiased(
+      FourLogits(), 4, 2, {.gate = RouterGate::kSigmoid}, bias.data());
   // 0.62, -0.12, 1.27 and 0.73 with the bias.
   EXPECT_THAT(routed.experts(), ElementsAre(2, 3));
   ExpectWeights(routed, {Sigmoid(-1.0), Sigmoid(1.0)});
@@ -173,7 +178,7 @@ TEST_P(RouteExpertsTest, RowsHavePlacesInOrderOfTheirExperts) {
   constexpr int64_t kUsed = 5;
   RandomData random(51);
   const RoutedRows routed =
-      Route(random.Floats(kRows * kExperts, 3.0f), kExperts, kUsed, {});
+      Route(random.FloatsWithin(kRows * kExperts, 3.0f), kExperts, kUsed, {});
   const ExpertRows& rows = routed.rows();
   EXPECT_EQ(rows.begins[0], 0);
   EXPECT_EQ(rows.begins[kExperts], kRows * kUsed);
@@ -195,7 +200,7 @@ TEST_P(RouteExpertsTest, RowsHavePlacesInOrderOfTheirExperts) {
 TEST_P(RouteExpertsTest, ARowHasTheSameBitsInAnyBatch) {
   constexpr int64_t kExperts = 64;
   RandomData random(52);
-  const auto logits = random.Floats(30 * kExperts, 3.0f);
+  const auto logits = random.FloatsWithin(30 * kExperts, 3.0f);
   const RoutedRows all = Route(logits, kExperts, 6, {.is_normalized = true});
   for (int64_t r = 0; r < 30; ++r) {
     const std::vector<float> row(logits.begin() + r * kExperts,

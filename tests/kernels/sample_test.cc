@@ -155,7 +155,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SampleTest);
 TEST_P(SampleTest, EachTokenHasItsShare) {
   RandomData random(1);
   for (const int64_t n : {1, 2, 33, 1024, 1025, 5000}) {
-    const Logits logits = random.Floats(n, 4.0f);
+    const Logits logits = random.FloatsWithin(n, 4.0f);
     for (const float inverse : {1.0f, 0.3f, 2.0f}) {
       const Choice choice = ChoiceOf(logits, {.inverse_temperature = inverse});
       const double total = SumOf(choice.weights);
@@ -183,7 +183,7 @@ TEST_P(SampleTest, EveryChainLeavesWhatItShould) {
   for (int i = 0; i < 300; ++i) {
     SCOPED_TRACE(i);
     const int64_t n = random.Integer(1, 3000);
-    Logits logits = random.Floats(n, one_of({0.5f, 3, 10}));
+    Logits logits = random.FloatsWithin(n, one_of({0.5f, 3, 10}));
     if (i % 3 == 0) {  // a coarse grid makes ties
       for (float& logit : logits) logit = std::round(logit * 2) / 2;
     }
@@ -219,7 +219,7 @@ TEST_P(SampleTest, EveryChainLeavesWhatItShould) {
 
 TEST_P(SampleTest, DrawsFromAWholeVocabulary) {
   RandomData random(3);
-  const Logits logits = random.Floats(262'144, 12.0f);
+  const Logits logits = random.FloatsWithin(262'144, 12.0f);
   ExpectDraw(logits, {.u = 0.7, .inverse_temperature = 0.1f});
   ExpectDraw(logits, {.u = 0.7, .top_k = 1000, .top_p = 0.9f});
 }
@@ -245,7 +245,7 @@ TEST_P(SampleTest, TiesAreDrawnByTheirIds) {
 
 TEST_P(SampleTest, TheEndsOfTheUnitIntervalAreTheFirstAndTheLast) {
   RandomData random(4);
-  const Logits logits = random.Floats(700, 3.0f);
+  const Logits logits = random.FloatsWithin(700, 3.0f);
   const Ids ids = InOrder(logits);
   const auto drawn = [&](double u) {
     return backend().Sample({.logits = logits.data(), .n = 700, .u = u})->id;

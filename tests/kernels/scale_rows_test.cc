@@ -14,8 +14,8 @@ TEST_P(ScaleRowsTest, MultipliesEveryRowByItsFactor) {
   RandomData random(67);
   for (const int64_t n_rows : {1, 3, 40}) {
     for (const int64_t dim : {1, 31, 128, 577}) {
-      const auto before = random.Floats(n_rows * dim, 4.0f);
-      auto factors = random.Floats(n_rows, 4.0f);
+      const auto before = random.FloatsWithin(n_rows * dim, 4.0f);
+      auto factors = random.FloatsWithin(n_rows, 4.0f);
       auto x = before;
       ASSERT_TRUE(
           backend().ScaleRows({x.data(), factors.data(), n_rows, dim}).ok());
@@ -51,7 +51,7 @@ TEST_P(CutRowsTest, KeepsWhatIsAboveTheRowsCut) {
   RandomData random(71);
   for (const int64_t dim : {1, 3, 31, 128, 577, 2'048}) {
     for (const float deviations : {-1.5f, 0.0f, 1.6448534f}) {
-      const auto before = random.Floats(3 * dim, 4.0f);
+      const auto before = random.FloatsWithin(3 * dim, 4.0f);
       auto x = before;
       ASSERT_TRUE(backend().CutRows({x.data(), 3, dim, deviations}).ok());
       const auto n = static_cast<size_t>(dim);
@@ -81,7 +81,7 @@ TEST_P(CutRowsTest, KeepsWhatIsAboveTheRowsCut) {
 TEST_P(CutRowsTest, RowsAreIndependent) {
   RandomData random(72);
   constexpr int64_t kDim = 577;
-  const auto before = random.Floats(40 * kDim, 4.0f);
+  const auto before = random.FloatsWithin(40 * kDim, 4.0f);
   auto together = before;
   ASSERT_TRUE(backend().CutRows({together.data(), 40, kDim, 1}).ok());
   for (int64_t r = 0; r < 40; ++r) {

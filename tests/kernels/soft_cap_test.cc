@@ -42,7 +42,7 @@ TEST_P(SoftCapTest, OutputsSaturate) {
     const auto w = Store(backend(), dtype, kRows, kCols,
                          random.Weights(dtype, kRows, kCols));
     for (const bool is_packed : {false, true}) {
-      const auto x = random.Floats(3 * kCols, 8.0f);
+      const auto x = random.FloatsWithin(3 * kCols, 8.0f);
       const auto free = Product(w, x, is_packed, 0);
       for (const float cap : {0.01f, 1.0f, 30.0f, 1e6f}) {
         const auto capped = Product(w, x, is_packed, cap);
@@ -63,7 +63,7 @@ TEST_P(SoftCapTest, ARowHasTheSameBitsInAnyBatch) {
   RandomData random(72);
   const auto w = Store(backend(), DType::kF32, kRows, kCols,
                        random.Weights(DType::kF32, kRows, kCols));
-  const auto x = random.Floats(17 * kCols, 8.0f);
+  const auto x = random.FloatsWithin(17 * kCols, 8.0f);
   const auto together = Product(w, x, false, 3);
   for (int64_t r = 0; r < 17; ++r) {
     const std::vector<float> row(x.begin() + r * kCols,

@@ -28,7 +28,8 @@ constexpr int64_t kMaxRows = 6;
 // in every one.
 class SmallModel {
  public:
-  explicit SmallModel(Backend& backend) : backend_(backend) {
+  SmallModel(Backend& backend, bool is_held)
+      : backend_(backend), is_held_(is_held) {
     RandomData random(5);
     const auto matrix = [&](int64_t rows, int64_t cols) {
       return Store(backend, DType::kQ8_0, rows, cols,
@@ -61,12 +62,19 @@ class SmallModel {
     int64_t n_evicted = 0;  // whole pages behind the first one
   };
 
-  // The logits of a step of one row of each sequence. With `breaks` an
-  // operation in the middle is refused.
-  std::vector<float> Step(const std::vector<Row>& rows, bool is_held,
-                          bool breaks = false) {
+  // The logits of a step of one row of each sequence.
+  std::vector<float> Step(const std::vector<Row>& rows) {
+    return Take(rows, /*breaks=*/false);
+  }
+  // A step in which an operation in the middle is refused.
+  void BreakStep(const std::vector<Row>& rows) {
+    (void)Take(rows, /*breaks=*/true);
+  }
+
+ private:
+  std::vector<float> Take(const std::vector<Row>& rows, bool breaks) {
     const auto n = static_cast<int64_t>(rows.size());
-    absl::Status begun = is_held ? backend_.BeginStep(n) : absl::OkStatus();
+    absl::Status begun = is_held_ ? backend_.BeginStep(n) : absl::OkStatus();
     EXPECT_TRUE(begun.ok()) << begun;
     absl::Status status = Run(rows, breaks);
     EXPECT_EQ(status.ok(), !breaks) << status;
@@ -82,7 +90,6 @@ class SmallModel {
     return logits;
   }
 
- private:
   struct Layer {
     StoredMatrix q, k, v, out;
   };
@@ -244,6 +251,7 @@ class SmallModel {
   }
 
   Backend& backend_;
+  bool is_held_;
   StoredMatrix table_;
   std::array<Layer, 4> layers_;
   Buffer norm_;
@@ -259,43 +267,45 @@ std::vector<SmallModel::Row> Rows(int64_t n, int64_t position) {
 }
 
 TEST_P(StepTest, GrowingContextsGiveTheBitsOfSingleOperations) {
-  SmallModel plain(backend());
-  SmallModel held(backend());
+  SmallModel plain(backend(), /*is_held=*/false);
+  SmallModel held(backend(), /*is_held=*/true);
   // Past one page, the ring's window and one span.
   for (int64_t position = 0; position < 150; ++position) {
     const auto rows = Rows(1, position);
-    ASSERT_EQ(Bits(held.Step(rows, true)), Bits(plain.Step(rows, false)))
+    ASSERT_EQ(Bits(held.Step(rows)), Bits(plain.Step(rows)))
         << "position " << position;
   }
 }
 
 TEST_P(StepTest, BatchesComeAndGo) {
-  SmallModel plain(backend());
-  SmallModel held(backend());
+  SmallModel plain(backend(), /*is_held=*/false);
+  SmallModel held(backend(), /*is_held=*/true);
   int64_t position = 0;
   for (const int64_t n : {6, 6, 6, 2, 2, 6, 1, 3, 3, 6, 2, 1, 1, 4, 4, 6}) {
     const auto rows = Rows(n, position++);
-    ASSERT_EQ(Bits(held.Step(rows, true)), Bits(plain.Step(rows, false)))
+    ASSERT_EQ(Bits(held.Step(rows)), Bits(plain.Step(rows)))
         << n << " rows at " << position;
   }
   // Other sequences, elsewhere, and tables from which pages have left.
   for (int64_t i = 0; i < 40; ++i) {
     const std::vector<SmallModel::Row> rows = {{1, position + i, i / 20},
                                                {4, position + i}};
-    ASSERT_EQ(Bits(held.Step(rows, true)), Bits(plain.Step(rows, false))) << i;
+    ASSERT_EQ(Bits(held.Step(rows)), Bits(plain.Step(rows))) << i;
   }
 }
 
 TEST_P(StepTest, AStepThatFailsLeavesNothingBehind) {
-  SmallModel plain(backend());
-  SmallModel held(backend());
+  SmallModel plain(backend(), /*is_held=*/false);
+  SmallModel held(backend(), /*is_held=*/true);
   for (int64_t position = 0; position < 6; ++position) {
-    const bool breaks = position % 2 == 1;
     const auto rows = Rows(2, position);
-    const auto a = held.Step(rows, true, breaks);
-    const auto b = plain.Step(rows, false, breaks);
-    if (breaks) continue;
-    ASSERT_EQ(Bits(a), Bits(b)) << "position " << position;
+    if (position % 2 == 1) {
+      held.BreakStep(rows);
+      plain.BreakStep(rows);
+      continue;
+    }
+    ASSERT_EQ(Bits(held.Step(rows)), Bits(plain.Step(rows)))
+        << "position " << position;
   }
 }
 

@@ -34,7 +34,7 @@ int QuantAt(const std::vector<std::byte>& row, size_t at) {
 TEST_P(StoreRowsTest, RowsGoToTheirOffsetsRoundedToF16OrAsTheyAre) {
   RandomData random(25);
   constexpr int64_t kDim = 37;
-  auto x = random.Floats(3 * kDim, 100.0f);
+  auto x = random.FloatsWithin(3 * kDim, 100.0f);
   x[0] = 65519.0f;
   x[1] = 70000.0f;
   x[2] = 1e-7f;
@@ -109,7 +109,7 @@ TEST_P(StoreRowsTest, Q80RoundsHalfAwayFromZeroByTheUnroundedScale) {
     const int wanted = i < cases.size() ? cases[i].second : 0;
     EXPECT_EQ(QuantAt(row, 2 + i), wanted) << "at " << i;
   }
-  const auto values = random.Floats(6 * 32, 20.0f);
+  const auto values = random.FloatsWithin(6 * 32, 20.0f);
   const auto rows = Stored(backend(), DType::kQ8_0, values);
   for (size_t b = 0; b < 6; ++b) {
     float amax = 0;
@@ -182,7 +182,7 @@ TEST_P(StoreRowsTest, Q51RoundsBetweenTheExtremes) {
 TEST_P(StoreRowsTest, TypesWithBlocksHaveTheReferencesBytes) {
   RandomData random(27);
   for (const float size : {1e-5f, 1.0f, 100.0f}) {
-    const auto x = random.Floats(40 * 32, size);
+    const auto x = random.FloatsWithin(40 * 32, size);
     for (const DType dtype : {DType::kQ8_0, DType::kQ5_1, DType::kQ4_0}) {
       EXPECT_TRUE(Stored(backend(), dtype, x) ==
                   Stored(*NewReferenceBackend(), dtype, x))

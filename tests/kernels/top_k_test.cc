@@ -44,7 +44,7 @@ std::vector<int32_t> LargestIds(const float* x, int64_t n, int64_t k) {
 TEST_P(TopKTest, ListsTheLargestInOrderWithTiesByLowestId) {
   RandomData random(10);
   for (const int64_t n : {1, 2, 63, 64, 65, 1000, 4096, 4097, 50021, 300007}) {
-    auto logits = random.Floats(2 * n, 20.0f);
+    auto logits = random.FloatsWithin(2 * n, 20.0f);
     // A coarse grid makes ties.
     for (float& value : logits) value = std::round(value * 4) / 4;
     const int64_t k = std::min<int64_t>(n, kMaxCandidates);
@@ -100,7 +100,7 @@ TEST_P(TopKTest, OtherRowsChangeNoBit) {
   constexpr int64_t kRows = 600;
   constexpr int64_t kLogits = 130;
   RandomData random(14);
-  const auto logits = random.Floats(kRows * kLogits, 12.0f);
+  const auto logits = random.FloatsWithin(kRows * kLogits, 12.0f);
   const Result all = LargestOf(backend(), logits, kRows, 64);
   for (int64_t row = 0; row < kRows; ++row) {
     const auto first = logits.begin() + row * kLogits;
@@ -149,7 +149,7 @@ TEST_P(TopKTest, MassesAreThoseAtEachRowsTemperature) {
   }
   for (const int64_t n : {1, 2, 65, 4097, 50021}) {
     const auto logits =
-        random.Floats(n * static_cast<int64_t>(inverse.size()), 20.0f);
+        random.FloatsWithin(n * static_cast<int64_t>(inverse.size()), 20.0f);
     const std::vector<double> masses = MassesOf(backend(), logits, inverse);
     for (size_t row = 0; row < inverse.size(); ++row) {
       const float* x = logits.data() + static_cast<int64_t>(row) * n;
@@ -229,7 +229,7 @@ TEST_P(TopKTest, AnyValueThatIsNotFiniteGivesNan) {
 
 TEST_P(TopKTest, TheThreadCountChangesNoBit) {
   RandomData random(12);
-  const auto logits = random.Floats(262144, 12.0f);
+  const auto logits = random.FloatsWithin(262144, 12.0f);
   std::vector<double> sums;
   std::vector<std::vector<int32_t>> ids;
   for (const int n_threads : {1, 2, 3}) {

@@ -255,15 +255,28 @@ NO_CODE = re.compile(
     r"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'"
     r"|//[^\n]*|/\*(?:.|\n)*?\*/|^[ \t]*#(?:[^\n\\]|\\(?:.|\n))*$",
     re.MULTILINE)
+# A parameter with a default, in code without texts. What `<` opens may hold two more.
+ARGUMENTS = r"<[^<>;{}=]*>"
+for _ in range(2):
+    ARGUMENTS = rf"<(?:[^<>;{{}}=]|{ARGUMENTS})*>"
+DEFAULT_ARGUMENT = re.compile(
+    r"((?<!for )(?<!if )(?<!while )(?<!switch )(?<!constexpr )\(|,)\s*"
+    rf"(const |unsigned )*[\w:]+({ARGUMENTS})?[\s*&]+\w+\s*=(?!=)"
+)
 # What opens a scope in which functions are, and what opens a list of values.
 SCOPE = re.compile(r"^((HWY_\w+\(.*\) )?(inline )?namespace\b|extern\b(?!.*\()"
                    r"|(template <.*> )?(class|struct|union|enum)\b)|^$")
 VALUES = re.compile(r"=[\w:<>, ]*\(?$|^[^(]*$")
 
 
+def code_of(text):
+    """C++ code in its places, with spaces for what is none."""
+    return NO_CODE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
+
+
 def functions(text):
     """Yields (first line, lines) for each function that C++ code defines."""
-    code = NO_CODE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
+    code = code_of(text)
     scopes = []  # what is open: the begin of its head, and what it is
     begin = 0
     for brace in re.finditer(r"[{};]", code):
@@ -364,6 +377,11 @@ def check_file(path, text):
         for number, size in functions(text):
             if size > limit:
                 yield number, f"a function of {size} lines; at most {limit}"
+    if path.endswith(CPP) and path.startswith("tests/"):
+        code = code_of(text)
+        for argument in DEFAULT_ARGUMENT.finditer(code):
+            number = code.count("\n", 0, argument.end()) + 1
+            yield number, "a default argument of a test's helper"
     if path.endswith(CPP) and path.startswith("services/"):
         for method in METHOD.finditer(text):
             number = text.count("\n", 0, method.start()) + 1

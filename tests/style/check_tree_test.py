@@ -246,10 +246,27 @@ class CheckTreeTest(unittest.TestCase):
                      "constexpr int kA[] = {",
                      "constexpr auto kA = std::to_array<A>({"):
             self.assertEqual(found(head, most + 1), [], head)
-        self.assertEqual(found(heads[0], most + 1, "tests/a.cc"), [])
+        self.assertEqual(found(heads[1], most + 1, "tests/a.cc"), [])
         for path, limit in check_tree.LONG_FUNCTIONS.items():
             self.assertEqual(found(heads[0], limit, path), [])
             self.assertEqual(len(found(heads[0], limit + 1, path)), 1)
+
+    def test_helpers_of_tests_have_no_default_arguments(self):
+        for helper in ("void Run(int n = 4);",
+                       "Sink(const Model& model,\n     int64_t limit = 3) {",
+                       "const auto run = [&](DType type = DType::kF32) {",
+                       "void Run(const std::vector<std::pair<int, int>>& all = {});",
+                       "int Run(const std::function<void(int)>& then = [] {});"):
+            self.assert_bad("tests/worker/a_test.cc", helper, "default argument")
+            self.assert_good("worker/a.cc", helper)
+        for code in ("struct Setup {\n  int n = 4;\n};",
+                     "for (int64_t i = 0; i < n; ++i) Run(i);",
+                     "if (const Row* row = Find(n); row != nullptr) {",
+                     "while ((at = text.find(part, at)) != npos) {",
+                     "std::map<int, std::vector<int>> all = {};",
+                     'Run({.n = 4}, /*bool is_last = */true, "f(int n = 4)");',
+                     "EXPECT_TRUE(a < b || c == d);"):
+            self.assert_good("tests/worker/a_test.cc", code)
 
     def test_a_method_in_a_class_is_a_function(self):
         text = f"// P.\nclass A {{\n  void F() {{\n{'    ++i;' + chr(10)}  }}\n}};\n"

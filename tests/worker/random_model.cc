@@ -490,7 +490,11 @@ uint64_t Fnv1a(const void* data, size_t n) {
   return hash;
 }
 
-Bytes RandomModelBytes(const RandomModel& model, const Spoil& spoil) {
+Bytes RandomModelBytes(const RandomModel& model) {
+  return SpoiledModelBytes(model, nullptr);
+}
+
+Bytes SpoiledModelBytes(const RandomModel& model, const Spoil& spoil) {
   return FileBytes(model, Metadata(model), Tensors(model), spoil);
 }
 

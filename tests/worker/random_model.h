@@ -95,8 +95,9 @@ using Spoil = std::function<void(const std::string& tensor,
                                  std::vector<std::byte>& bytes)>;
 
 // The whole file.
-std::vector<std::byte> RandomModelBytes(const RandomModel& model,
-                                        const Spoil& spoil = nullptr);
+std::vector<std::byte> RandomModelBytes(const RandomModel& model);
+std::vector<std::byte> SpoiledModelBytes(const RandomModel& model,
+                                         const Spoil& spoil);
 
 // Returns the model in several files, which are named as split_files.h says.
 std::vector<std::vector<std::byte>> RandomModelShards(const RandomModel& model,

@@ -63,10 +63,10 @@ inline Tokens MakeTokens(RandomData& random, int64_t n,
                          const HeadShape& heads) {
   const auto& [n_heads, n_kv_heads, head_dim, k_type, v_type] = heads;
   Tokens tokens{n_heads, n_kv_heads, head_dim, k_type, v_type, {}, {}, {}, {}};
-  tokens.q = random.Floats(n * tokens.QDim(), 3.0f);
-  tokens.q_prefix = random.Floats(n * tokens.QDim(), 3.0f);
-  tokens.k = RoundTo(k_type, random.Floats(n * tokens.KvDim(), 3.0f));
-  tokens.v = RoundTo(v_type, random.Floats(n * tokens.KvDim(), 3.0f));
+  tokens.q = random.FloatsWithin(n * tokens.QDim(), 3.0f);
+  tokens.q_prefix = random.FloatsWithin(n * tokens.QDim(), 3.0f);
+  tokens.k = RoundTo(k_type, random.FloatsWithin(n * tokens.KvDim(), 3.0f));
+  tokens.v = RoundTo(v_type, random.FloatsWithin(n * tokens.KvDim(), 3.0f));
   return tokens;
 }
 
@@ -299,10 +299,17 @@ class PagedSequence {
   std::vector<std::byte> pool_;
 };
 
-inline std::vector<SeenKey> Keys(int64_t begin, int64_t end,
-                                 bool is_prefix = false) {
+inline std::vector<SeenKey> Keys(int64_t begin, int64_t end) {
   std::vector<SeenKey> keys;
-  for (int64_t t = begin; t < end; ++t) keys.push_back({t, is_prefix});
+  for (int64_t t = begin; t < end; ++t) {
+    keys.push_back({.token = t, .is_prefix = false});
+  }
+  return keys;
+}
+
+inline std::vector<SeenKey> PrefixKeys(int64_t begin, int64_t end) {
+  std::vector<SeenKey> keys = Keys(begin, end);
+  for (SeenKey& key : keys) key.is_prefix = true;
   return keys;
 }
 
@@ -317,8 +324,12 @@ class RingSequence {
   }
 
   // Attention of tokens [first, first + n), whose K/V enter the ring after.
-  std::vector<float> Step(Backend& backend, int64_t first, int64_t n,
-                          int64_t live_begin = 0) {
+  std::vector<float> Step(Backend& backend, int64_t first, int64_t n) {
+    return StepOfLive(backend, /*live_begin=*/0, first, n);
+  }
+  // The same where the tokens before `live_begin` were evicted.
+  std::vector<float> StepOfLive(Backend& backend, int64_t live_begin,
+                                int64_t first, int64_t n) {
     std::vector<std::byte> chunk_k(static_cast<size_t>(n * tokens_.KBytes()));
     std::vector<std::byte> chunk_v(static_cast<size_t>(n * tokens_.VBytes()));
     std::vector<int64_t> k_offsets;

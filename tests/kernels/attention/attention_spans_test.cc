@@ -75,7 +75,7 @@ TEST_P(AttentionSpansTest, SpansOfPagesJoinToTheWholeAttention) {
     ExpectRow(tokens, whole.data(), kN - 1, Keys(0, kN));
     const auto rolled =
         sequence.Attend(*made.backend, kN - 1, 1, RolledTable(sequence, kN));
-    std::vector<SeenKey> keys = Keys(0, 64, /*is_prefix=*/true);
+    std::vector<SeenKey> keys = PrefixKeys(0, 64);
     for (const SeenKey& key : Keys(3 * 64 + 17, kN)) keys.push_back(key);
     ExpectRow(tokens, rolled.data(), kN - 1, keys);
   }
@@ -107,7 +107,7 @@ TEST_P(AttentionSpansTest, SoftCapAndSinksHoldInSpansOfPages) {
               << n_threads << " threads, " << n << " rows";
         }
       }
-      std::vector<SeenKey> keys = Keys(0, 64, /*is_prefix=*/true);
+      std::vector<SeenKey> keys = PrefixKeys(0, 64);
       for (const SeenKey& key : Keys(3 * 64 + 17, kN)) keys.push_back(key);
       ExpectRow(tokens, chunk.data() + (kRows - 1) * tokens.QDim(), kN - 1,
                 keys);
@@ -156,8 +156,8 @@ TEST_P(AttentionSpansTest, RingsGiveTheSameBitsAndTheRightOnes) {
         (void)sequence.Step(*made.backend, 0, n - 50);
         std::vector<float> all;
         for (int64_t first = n - 50; first < n; first += chunk) {
-          const auto out = sequence.Step(*made.backend, first, chunk,
-                                         /*live_begin=*/n - window);
+          const auto out = sequence.StepOfLive(
+              *made.backend, /*live_begin=*/n - window, first, chunk);
           all.insert(all.end(), out.begin(), out.end());
         }
         results.push_back(Bits(all));

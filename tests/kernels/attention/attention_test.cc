@@ -81,7 +81,7 @@ TEST_P(AttentionTest, EvictedTokensAreNotSeenAndPrefixPagesMeetTheirOwnQuery) {
   }
   const auto out = sequence.Attend(backend(), 140, 10, table);
   for (int64_t row = 140; row < kN; ++row) {
-    std::vector<SeenKey> keys = Keys(0, 20, /*is_prefix=*/true);
+    std::vector<SeenKey> keys = PrefixKeys(0, 20);
     for (const SeenKey& key : Keys(86, row + 1)) keys.push_back(key);
     ExpectRow(tokens, out.data() + (row - 140) * tokens.QDim(), row, keys);
   }
@@ -175,7 +175,7 @@ TEST_P(AttentionTest, EvictedCellsOfARingAreMasked) {
   const Tokens tokens = MakeTokens(random, 90, {2, 1, 16});
   RingSequence sequence(tokens, 64);
   (void)sequence.Step(backend(), 0, 80);
-  const auto out = sequence.Step(backend(), 80, 10, /*live_begin=*/70);
+  const auto out = sequence.StepOfLive(backend(), /*live_begin=*/70, 80, 10);
   for (int64_t row = 80; row < 90; ++row) {
     ExpectRow(tokens, out.data() + (row - 80) * tokens.QDim(), row,
               Keys(70, row + 1));

@@ -54,7 +54,7 @@ TEST_P(AttentionTypesTest, PagesAndBothRotationsAgreeWithPlainArithmetic) {
     table[1].live_begin = 6;
     const auto out = sequence.Attend(backend(), 120, 30, table);
     for (int64_t row = 120; row < kN; ++row) {
-      std::vector<SeenKey> keys = Keys(0, 20, /*is_prefix=*/true);
+      std::vector<SeenKey> keys = PrefixKeys(0, 20);
       for (const SeenKey& key : Keys(70, row + 1)) keys.push_back(key);
       ExpectRow(tokens, out.data() + (row - 120) * tokens.QDim(), row, keys);
     }
@@ -114,7 +114,7 @@ TEST_P(AttentionTypesTest, SoftCapAndSinksHoldInPagesAndRings) {
     (void)ring.Step(backend(), 79, 1);
     const auto of_ring = ring.Step(backend(), 80, 10);
     for (int64_t row = 80; row < kN; ++row) {
-      std::vector<SeenKey> keys = Keys(0, 20, /*is_prefix=*/true);
+      std::vector<SeenKey> keys = PrefixKeys(0, 20);
       for (const SeenKey& key : Keys(64, row + 1)) keys.push_back(key);
       const int64_t at = (row - 80) * tokens.QDim();
       ExpectRow(tokens, of_pages.data() + at, row, keys);

@@ -82,7 +82,7 @@ TEST_P(AttentionValuesTest, ALongRowAgreesToo) {
     table[0].is_prefix = true;
     table[0].live_end = 20;
     table[1].live_begin = 6;
-    std::vector<SeenKey> keys = Keys(0, 20, /*is_prefix=*/true);
+    std::vector<SeenKey> keys = PrefixKeys(0, 20);
     for (const SeenKey& key : Keys(70, c.n)) keys.push_back(key);
     for (const float soft_cap : {0.0f, 5.0f}) {
       tokens.soft_cap = soft_cap;

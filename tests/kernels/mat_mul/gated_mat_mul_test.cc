@@ -38,7 +38,7 @@ class GatedMatMulTest : public BackendTest {
       gate.view.scale = scales.data();
       up.view.scale = scales.data() + 1;
     }
-    const auto x = random.Floats(given.n_rows * given.cols, 3.0f);
+    const auto x = random.FloatsWithin(given.n_rows * given.cols, 3.0f);
     std::vector<std::byte> input =
         Packed(std::max(given.cols, given.outputs), given.n_rows);
     ASSERT_TRUE(

@@ -52,7 +52,7 @@ void ExpectHeadsAsAlone(Backend& backend, const HeadsCase& c) {
                         buffer.view().Slice(h * matrix_bytes, matrix_bytes))
             .ok());
   }
-  const StoredScale scales(backend, random.Floats(c.n_heads, 3.0f));
+  const StoredScale scales(backend, random.FloatsWithin(c.n_heads, 3.0f));
   ExpertMatrices w = {{c.dtype, c.outputs, c.cols, buffer.data()},
                       matrix_bytes};
   if (c.has_scales) w.first.scale = scales.data();

@@ -55,7 +55,7 @@ class MatMulManyTest : public ::testing::TestWithParam<const char*> {
     const auto made = MakeBackend(kPlainPath, 1);
     const auto stored = Store(*made.backend, dtype, outputs, cols,
                               random.Weights(dtype, outputs, cols));
-    ExpectSame(stored.view, random.Floats(n_rows * cols, 3.0f), n_rows,
+    ExpectSame(stored.view, random.FloatsWithin(n_rows * cols, 3.0f), n_rows,
                accumulate);
   }
 };

@@ -163,7 +163,7 @@ TEST_P(MatMulTest, AScaleIsOfTheProductAlone) {
   const StoredScale three(backend(), {3.0f});
   WeightMatrix scaled = stored.view;
   scaled.scale = three.data();
-  const auto x = random.Floats(2 * 64, 100.0f);
+  const auto x = random.FloatsWithin(2 * 64, 100.0f);
   const auto product = Product(backend(), stored.view, x, 2, false);
   const auto before = random.Floats(2 * 20);
   auto added = before;

@@ -122,7 +122,7 @@ TEST_P(MatMulTopTest, TheLargestOutputsAndThoseAskedForAreMatMuls) {
 TEST_P(MatMulTopTest, TheLargestOutputsAfterASoftCapAreAllThere) {
   RandomData random(18);
   Load(Vocabulary(random));
-  const auto x = random.Floats(kCols, 4.0f);
+  const auto x = random.FloatsWithin(kCols, 4.0f);
   for (const float cap : {0.001f, 0.05f, 0.5f, 3.0f, 50.0f}) {
     soft_cap_ = cap;
     const auto all = Product(x, 1, {});

@@ -13,9 +13,9 @@ using Floats = std::vector<float>;
 // Inputs of a convolution. The rows of x and its gates lie side by side, as
 // parts of one product.
 struct Conv {
-  Conv(int64_t n_rows, int64_t channels, int64_t width, uint32_t seed = 81)
-      : random(seed),
-        rows(random.Floats(n_rows * 3 * channels, 2.0f)),
+  Conv(int64_t n_rows, int64_t channels, int64_t width)
+      : random(81),
+        rows(random.FloatsWithin(n_rows * 3 * channels, 2.0f)),
         weight(random.Floats(channels * width)),
         bias(random.Floats(channels)) {
     args = {.x = rows.data() + 2 * channels,

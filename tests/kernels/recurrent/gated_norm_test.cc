@@ -14,9 +14,9 @@ using Floats = std::vector<float>;
 struct Norm {
   Norm(int64_t n_rows, int64_t n_groups, int64_t dim) : random(91) {
     const int64_t row = n_groups * dim;
-    x = random.Floats(n_rows * row, 3.0f);
-    gate = random.Floats(n_rows * (row + 5), 4.0f);
-    weight = random.Floats(row, 2.0f);
+    x = random.FloatsWithin(n_rows * row, 3.0f);
+    gate = random.FloatsWithin(n_rows * (row + 5), 4.0f);
+    weight = random.FloatsWithin(row, 2.0f);
     args = {.x = x.data(),
             .gate = gate.data() + 5,
             .gate_stride = row + 5,

@@ -18,12 +18,11 @@ struct Shape {
 // Inputs of a scan. The rows of q, k and v lie side by side, and so do the
 // numbers of a key head's heads for dt and those for beta.
 struct Scan {
-  Scan(const Shape& shape, int64_t n_rows, bool has_delta, uint32_t seed = 83)
-      : random(seed) {
+  Scan(const Shape& shape, int64_t n_rows, bool has_delta) : random(83) {
     const int64_t keys = shape.n_key_heads * shape.key_dim;
     const int64_t stride = 2 * keys + shape.n_heads * shape.value_dim;
     rows = random.Floats(n_rows * stride);
-    gates = random.Floats(n_rows * 2 * shape.n_heads, 3.0f);
+    gates = random.FloatsWithin(n_rows * 2 * shape.n_heads, 3.0f);
     dt_bias = random.Floats(shape.n_heads);
     skip = random.Floats(shape.n_heads);
     for (int64_t head = 0; head < shape.n_heads; ++head) {

@@ -127,7 +127,7 @@ class SplitModel {
   std::filesystem::path folder_;
 };
 
-Generated GenerateFrom(const std::string& path, bool is_mapped = false) {
+Generated GenerateFrom(const std::string& path, bool is_mapped) {
   EngineSetup setup;
   setup.device = &LocalCpu();
   setup.mmap_weights = is_mapped;
@@ -141,8 +141,9 @@ TEST(ModelFileTest, SeveralFilesAreOneModel) {
   const RandomModel& model = FindRandomModel("llama_q4_1");
   const TemporaryFile whole(RandomModelBytes(model));
   const SplitModel split(model);
-  const Generated expected = GenerateFrom(whole.path());
-  EXPECT_TRUE(SameBits(GenerateFrom(split.PathOf(0)), expected));
+  const Generated expected = GenerateFrom(whole.path(), /*is_mapped=*/false);
+  EXPECT_TRUE(
+      SameBits(GenerateFrom(split.PathOf(0), /*is_mapped=*/false), expected));
   EXPECT_TRUE(
       SameBits(GenerateFrom(split.PathOf(0), /*is_mapped=*/true), expected));
   const auto file = ModelFile::Open(split.PathOf(0));

@@ -20,6 +20,7 @@ using ::plimsoll::testing::kRandomVocab;
 using ::plimsoll::testing::RandomModel;
 using ::plimsoll::testing::RandomModelBytes;
 using ::plimsoll::testing::Spoil;
+using ::plimsoll::testing::SpoiledModelBytes;
 using ::plimsoll::testing::TemporaryFile;
 
 constexpr uint16_t kHalfNan = 0x7E00;
@@ -44,8 +45,8 @@ struct Reading {
 
 absl::StatusOr<TensorValues> ValuesOf(const RandomModel& model,
                                       const std::string& tensor,
-                                      const Reading& reading = {}) {
-  const TemporaryFile on_disk(RandomModelBytes(model, reading.spoil));
+                                      const Reading& reading) {
+  const TemporaryFile on_disk(SpoiledModelBytes(model, reading.spoil));
   auto file = ModelFile::Open(on_disk.path());
   if (!file.ok()) return file.status();
   const planner::GgufTensor* found = (*file)->header().FindTensor(tensor);
@@ -59,7 +60,7 @@ TEST(TensorValuesTest, ASoundTensorHasOnlyFiniteValuesOfALikelySize) {
                            "gemma_q5_0", "gemma_k", "llama_mixed"}) {
     SCOPED_TRACE(name);
     const RandomModel& model = FindRandomModel(name);
-    const auto values = ValuesOf(model, "token_embd.weight");
+    const auto values = ValuesOf(model, "token_embd.weight", {});
     ASSERT_TRUE(values.ok()) << values.status();
     EXPECT_EQ(values->n_values, int64_t{kRandomVocab} * model.dim);
     EXPECT_EQ(values->n_not_finite, 0);

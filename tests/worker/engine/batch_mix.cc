@@ -52,8 +52,9 @@ std::vector<worker::GenerateOptions> MixedRequests() {
     prompt.insert(prompt.end(), own.begin(), own.end());
     // What repeats itself can be guessed.
     if (i % 2 == 0) prompt.insert(prompt.end(), prompt.begin(), prompt.end());
-    requests.push_back(Greedy(std::vector<int32_t>(prompt),
-                              1 + static_cast<int64_t>(random() % 24), 3));
+    requests.push_back(GreedyWithTop(std::vector<int32_t>(prompt),
+                                     1 + static_cast<int64_t>(random() % 24),
+                                     3));
     worker::GenerateOptions& request = requests.back();
     if (i % 4 == 0) request.max_tokens = 120;  // greedy ones fall into loops
     if (i % 5 == 1) {

@@ -39,9 +39,8 @@ std::shared_ptr<const Grammar> Gbnf(absl::string_view text) {
 
 // A request without biases that ends with its constraint.
 GenerateOptions Constrained(std::shared_ptr<const Grammar> constraint,
-                            const SamplingOptions& sampling,
-                            int64_t max_tokens = 120) {
-  GenerateOptions options = Greedy(kPrompt, max_tokens);
+                            const SamplingOptions& sampling) {
+  GenerateOptions options = Greedy(kPrompt, 120);
   options.ignore_eos = false;
   options.sampling = sampling;
   options.constraint = std::move(constraint);
@@ -114,8 +113,8 @@ TEST_P(ConstrainedTest, WhateverIsDrawnTheGrammarAccepts) {
 // By the raw distribution, which candidates report.
 TEST_P(ConstrainedTest, GreedyTakesTheLikeliestTokenThatIsAllowed) {
   const auto grammar = Gbnf("root ::= ([a-m]{2} | [0-9.]{3} \" \")+ \"!\"");
-  GenerateOptions options =
-      Constrained(grammar, {.temperature = 0.0f}, /*max_tokens=*/40);
+  GenerateOptions options = Constrained(grammar, {.temperature = 0.0f});
+  options.max_tokens = 40;
   options.top_logprobs = 64;
   const Generated got = Generate(*engine_, options);
   ASSERT_TRUE(got.status.ok()) << got.status;

@@ -54,7 +54,7 @@ class CpuExpertsTest : public plimsoll::testing::EngineFixture,
   void TearDown() override { engine_.reset(); }
 
   // An engine on the device with the experts of so many layers on the CPU.
-  void LoadWith(int64_t n_layers, const char* model, EngineSetup setup = {}) {
+  void LoadWith(int64_t n_layers, const char* model, EngineSetup setup) {
     setup.device = device_.get();
     setup.n_cpu_experts = n_layers;
     if (!setup.n_ctx) setup.n_ctx = 128;
@@ -178,7 +178,7 @@ TEST_P(CpuExpertsTest, RollsAsOnTheCpu) {
 class CpuExpertsSessionTest : public SessionTest {};
 
 TEST_F(CpuExpertsSessionTest, RepliesHaveTheBitsOfOnePrompt) {
-  const auto device = OpenTestDevice(kFarDevice);
+  const auto device = OpenTestDevice(kFarDevice, Precision::kDefault);
   ASSERT_TRUE(device.ok()) << device.status();
   EngineSetup setup = {.n_ctx = 256,
                        .n_slots = 2,

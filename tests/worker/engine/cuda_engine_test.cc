@@ -28,6 +28,7 @@ using ::plimsoll::testing::EngineSetup;
 using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::GreedyWithTop;
 using ::plimsoll::testing::kEmulatedDevice;
 using ::plimsoll::testing::OpenTestDevice;
 using ::plimsoll::testing::RandomIds;
@@ -47,7 +48,7 @@ class CudaEngineTest : public plimsoll::testing::EngineFixture,
                        public ::testing::WithParamInterface<const char*> {
  protected:
   void SetUp() override {
-    auto device = OpenTestDevice(GetParam());
+    auto device = OpenTestDevice(GetParam(), Precision::kDefault);
     if (GetParam() == std::string(kDevice) && IsAbsent(device.status())) {
       GTEST_SKIP() << "there is no CUDA device";
     }
@@ -69,7 +70,10 @@ class CudaEngineTest : public plimsoll::testing::EngineFixture,
 
   // Expects the same tokens and evictions. Log-probabilities of logits below 64
   // differ only as much as float32 sums in another order do.
-  void ExpectAlike(const GenerateOptions& request, float tolerance = 2e-3f) {
+  void ExpectAlike(const GenerateOptions& request) {
+    ExpectAlikeWithin(2e-3f, request);
+  }
+  void ExpectAlikeWithin(float tolerance, const GenerateOptions& request) {
     const Generated on_cpu = Generate(*engine_, request);
     const Generated on_device = Generate(*on_device_, request);
     ASSERT_TRUE(on_cpu.status.ok()) << on_cpu.status;
@@ -120,7 +124,7 @@ TEST_P(CudaEngineTest, GeneratesTheCpusTokensOfEveryModel) {
       ExpectAlike(Greedy(RandomIds(30, 7), 8));
       setup.devices = {device_.get()};
       LoadBoth(model.name.c_str(), setup);
-      ExpectAlike(Greedy(RandomIds(30, 7), 8), kRounded);
+      ExpectAlikeWithin(kRounded, Greedy(RandomIds(30, 7), 8));
     }
   }
 }
@@ -156,11 +160,11 @@ TEST_P(CudaEngineTest, KeepsKeysAndValuesInEveryType) {
     // A key in the middle between two numbers of the type may become either,
     // which are 2^-7 apart and more, or an eighth of that for F16.
     constexpr float kTolerance = 5e-2f;
-    ExpectAlike(Greedy(RandomIds(40, 3), 8),
-                type == DType::kF16 ? kTolerance / 8 : kTolerance);
+    ExpectAlikeWithin(type == DType::kF16 ? kTolerance / 8 : kTolerance,
+                      Greedy(RandomIds(40, 3), 8));
     setup.devices = {device_.get()};
     LoadBoth("gemma_q5_0", setup);
-    ExpectAlike(Greedy(RandomIds(40, 3), 8), kRounded);
+    ExpectAlikeWithin(kRounded, Greedy(RandomIds(40, 3), 8));
   }
 }
 
@@ -214,7 +218,7 @@ TEST_P(CudaEngineTest, DraftsChangeNoBit) {
 
 TEST_P(CudaEngineTest, DrawsFromWholeRows) {
   LoadBoth("llama_q4_1", {.n_ctx = 128, .n_ubatch = kFewRows});
-  GenerateOptions request = Greedy(RandomIds(10, 9), 12, -1);
+  GenerateOptions request = GreedyWithTop(RandomIds(10, 9), 12, -1);
   request.sampling = {.temperature = 0.9f, .top_k = 0, .seed = 4};
   ExpectAlike(request);
   request.sampling.top_p = 1;
@@ -230,7 +234,7 @@ TEST_P(CudaEngineTest, DrawsFromWholeRows) {
 
 TEST_P(CudaEngineTest, HoldsRepliesToTheirConstraint) {
   LoadBoth("llama_q4_1", {.n_ctx = 128, .n_ubatch = kFewRows});
-  GenerateOptions request = Greedy(RandomIds(10, 9), 12, -1);
+  GenerateOptions request = GreedyWithTop(RandomIds(10, 9), 12, -1);
   request.ignore_eos = false;
   const auto grammar = CompileRegex("[a-z]{3,6}");
   ASSERT_TRUE(grammar.ok()) << grammar.status();

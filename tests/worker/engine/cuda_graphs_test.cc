@@ -25,6 +25,7 @@ using ::plimsoll::testing::CollectSink;
 using ::plimsoll::testing::EngineSetup;
 using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::GreedyWithTop;
 using ::plimsoll::testing::HookedBackend;
 using ::plimsoll::testing::kIsLong;
 using ::plimsoll::testing::kIsSanitized;
@@ -103,8 +104,8 @@ TEST_F(CudaGraphsTest, NoneIsBuiltAfterTheLoad) {
                         .n_draft = 4,
                         .kv_type = DType::kF16,
                         .precision = Precision::kDefault});
-    Decode(20, Greedy(RepeatingPrompt(12), 6, 0));
-    Decode(2, Greedy(longest, 8, 0));
+    Decode(20, GreedyWithTop(RepeatingPrompt(12), 6, 0));
+    Decode(2, GreedyWithTop(longest, 8, 0));
     ExpectNoneBuilt();
   }
 }

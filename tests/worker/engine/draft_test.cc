@@ -19,6 +19,7 @@ using ::plimsoll::testing::EngineSetup;
 using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::GreedyWithTop;
 using ::plimsoll::testing::ModelAndKv;
 using ::plimsoll::testing::NameOfModelAndKv;
 using ::plimsoll::testing::SameBits;
@@ -89,7 +90,7 @@ TEST_P(DraftFamilyTest, GuessesStopWhereAContextRolls) {
   Load(GetParam().model,
        {.n_ctx = 256, .n_draft = 7, .kv_type = GetParam().kv_type});
   for (const RollMethod method : {RollMethod::kShift, RollMethod::kRecompute}) {
-    GenerateOptions request = Greedy(Repeating(100), 700, 0);
+    GenerateOptions request = GreedyWithTop(Repeating(100), 700, 0);
     request.roll.policy = ContextPolicy::kRoll;
     request.roll.method = method;
     request.roll.pin_tokens = 70;

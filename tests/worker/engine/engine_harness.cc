@@ -270,8 +270,13 @@ Generated CollectSink::Await() {
   return result_;
 }
 
-worker::GenerateOptions Greedy(std::vector<int32_t> prompt, int64_t max_tokens,
-                               int top_logprobs) {
+worker::GenerateOptions Greedy(std::vector<int32_t> prompt,
+                               int64_t max_tokens) {
+  return GreedyWithTop(std::move(prompt), max_tokens, 10);
+}
+
+worker::GenerateOptions GreedyWithTop(std::vector<int32_t> prompt,
+                                      int64_t max_tokens, int top_logprobs) {
   worker::GenerateOptions options;
   options.prompt_ids = std::move(prompt);
   options.max_tokens = max_tokens;

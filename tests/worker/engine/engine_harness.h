@@ -29,8 +29,7 @@ int64_t ResidentBytes();
 inline constexpr char kFarDevice[] = "far";
 inline constexpr char kEmulatedDevice[] = "cuda_emulated";
 absl::StatusOr<std::unique_ptr<worker::ComputeDevice>> OpenTestDevice(
-    const std::string& name,
-    worker::Precision precision = worker::Precision::kDefault);
+    const std::string& name, worker::Precision precision);
 
 struct EngineSetup {
   std::optional<int64_t> n_ctx = 256;
@@ -90,8 +89,9 @@ struct Generated {
 // A sink that takes everything, unless told to refuse; thread-safe.
 class CollectSink : public worker::TokenSink {
  public:
+  CollectSink() : CollectSink(INT64_MAX) {}
   // Refuses output once `limit` tokens were taken, until Accept().
-  explicit CollectSink(int64_t limit = INT64_MAX) : limit_(limit) {}
+  explicit CollectSink(int64_t limit) : limit_(limit) {}
 
   bool OnOutput(worker::StepOutput& output) override;
   void OnEnd(const absl::Status& status,
@@ -122,9 +122,11 @@ class CollectSink : public worker::TokenSink {
 // A prompt for any random model.
 inline const std::vector<int32_t> kPrompt = {10, 200, 30, 40, 250};
 
-// Greedy, no end tokens, with `top_logprobs` candidates.
-worker::GenerateOptions Greedy(std::vector<int32_t> prompt, int64_t max_tokens,
-                               int top_logprobs = 10);
+// Greedy, no end tokens, with ten candidates.
+worker::GenerateOptions Greedy(std::vector<int32_t> prompt, int64_t max_tokens);
+// With so many candidates; -1 asks for no log-probabilities.
+worker::GenerateOptions GreedyWithTop(std::vector<int32_t> prompt,
+                                      int64_t max_tokens, int top_logprobs);
 
 // Submits and waits. A refusal is the result's status.
 Generated Generate(worker::Engine& engine, worker::GenerateOptions options);

@@ -25,6 +25,7 @@ using ::plimsoll::testing::FindRandomModel;
 using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::GreedyWithTop;
 using ::plimsoll::testing::kPrompt;
 using ::plimsoll::testing::kRandomContext;
 using ::plimsoll::testing::kRandomVocab;
@@ -32,6 +33,7 @@ using ::plimsoll::testing::LoadEngine;
 using ::plimsoll::testing::RandomModelBytes;
 using ::plimsoll::testing::ResidentBytes;
 using ::plimsoll::testing::SameBits;
+using ::plimsoll::testing::SpoiledModelBytes;
 using ::plimsoll::testing::TemporaryFile;
 using ::plimsoll::testing::WideModel;
 using ::testing::HasSubstr;
@@ -47,12 +49,12 @@ class EngineTest : public plimsoll::testing::EngineFixture {
   }
   // With some of its tensors' bytes changed.
   void LoadSpoiled(const EngineSetup& setup, const testing::Spoil& spoil) {
-    LoadBytes(RandomModelBytes(FindRandomModel("llama_half"), spoil), setup);
+    LoadBytes(SpoiledModelBytes(FindRandomModel("llama_half"), spoil), setup);
   }
 
   // A sequence that holds its slot, its reader being behind after a token.
   std::shared_ptr<CollectSink> SubmitStuck() {
-    auto sink = std::make_shared<CollectSink>(1);
+    auto sink = std::make_shared<CollectSink>(/*limit=*/1);
     EXPECT_TRUE(engine_->Submit(Greedy(kPrompt, 20), sink).ok());
     sink->AwaitRefusal();
     return sink;
@@ -76,7 +78,8 @@ TEST_F(EngineTest, AllocatesExactlyThePlanAndNothingAfterwards) {
   std::vector<std::shared_ptr<CollectSink>> sinks;
   for (int i = 0; i < 6; ++i) {
     sinks.push_back(std::make_shared<CollectSink>());
-    ASSERT_TRUE(engine_->Submit(Greedy(kPrompt, 30, 64), sinks.back()).ok());
+    ASSERT_TRUE(
+        engine_->Submit(GreedyWithTop(kPrompt, 30, 64), sinks.back()).ok());
   }
   for (auto& sink : sinks) EXPECT_TRUE(sink->Await().status.ok());
   const MemoryReport memory = engine_->Memory();
@@ -105,7 +108,7 @@ TEST_F(EngineTest, TheReportAddsUp) {
 
 TEST_F(EngineTest, TheChosenTokensLogProbabilityIsThatOfTheRawDistribution) {
   Load({});
-  GenerateOptions options = Greedy(kPrompt, 20, 64);
+  GenerateOptions options = GreedyWithTop(kPrompt, 20, 64);
   options.sampling = {.temperature = 2.0f, .top_k = 30, .seed = 3};
   const Generated got = Generate(*engine_, options);
   ASSERT_TRUE(got.status.ok());
@@ -211,13 +214,13 @@ TEST_F(EngineTest, BiasesOfOneStreamDoNotTouchItsNeighbours) {
 
 TEST_F(EngineTest, LogProbabilitiesComeOnlyWhereAsked) {
   Load({});
-  const Generated none = Generate(*engine_, Greedy(kPrompt, 2, -1));
+  const Generated none = Generate(*engine_, GreedyWithTop(kPrompt, 2, -1));
   EXPECT_FALSE(none.tokens[0].has_logprob);
   EXPECT_TRUE(none.tokens[0].candidates.empty());
-  const Generated chosen = Generate(*engine_, Greedy(kPrompt, 2, 0));
+  const Generated chosen = Generate(*engine_, GreedyWithTop(kPrompt, 2, 0));
   EXPECT_TRUE(chosen.tokens[0].has_logprob);
   EXPECT_TRUE(chosen.tokens[0].candidates.empty());
-  const Generated three = Generate(*engine_, Greedy(kPrompt, 2, 3));
+  const Generated three = Generate(*engine_, GreedyWithTop(kPrompt, 2, 3));
   EXPECT_EQ(three.tokens[0].candidates.size(), 3u);
   EXPECT_EQ(three.tokens[0].logprob, chosen.tokens[0].logprob);
 }
@@ -404,7 +407,7 @@ TEST_F(EngineTest, ASlowReaderParksOnlyItsOwnSequence) {
 
 TEST_F(EngineTest, AParkedEndIsDeliveredWithItsLastOutput) {
   Load({});
-  auto sink = std::make_shared<CollectSink>(4);
+  auto sink = std::make_shared<CollectSink>(/*limit=*/4);
   ASSERT_TRUE(engine_->Submit(Greedy(kPrompt, 5), sink).ok());
   sink->AwaitRefusal();  // the fifth token, which is the last
   EXPECT_FALSE(engine_->Idle());

@@ -100,12 +100,13 @@ planner::LoadOptions EveryFeature() {
   return load;
 }
 
+constexpr char kWithWindows[] = "gemma_q5_0";
+
 class LoaderTest : public ::testing::Test {
  protected:
-  // Loads a model, by default one with windows, whose second and later parts
-  // begin with the layers `cuts`.
+  // Loads a model whose second and later parts begin with the layers `cuts`.
   void Load(const ComputeDevice& device, std::vector<int64_t> cuts,
-            const char* model = "gemma_q5_0") {
+            const char* model) {
     file_.emplace(RandomModelBytes(FindRandomModel(model)));
     auto opened = ModelFile::Open(file_->path());
     ASSERT_TRUE(opened.ok()) << opened.status();
@@ -196,7 +197,7 @@ class LoaderTest : public ::testing::Test {
 };
 
 TEST_F(LoaderTest, EachRegionOfAPlanHasAReader) {
-  Load(LocalCpu(), {});
+  Load(LocalCpu(), {}, kWithWindows);
   ExpectEachRegionHasAReader();
   // With every feature no region of the arena is empty.
   for (const planner::Region& region : loaded_->plan().regions) {
@@ -210,7 +211,7 @@ TEST_F(LoaderTest, EachRegionOfAPlanHasAReader) {
 
 TEST_F(LoaderTest, EachRegionOfADevicesPlanHasAReader) {
   const ServingDevice device;
-  Load(device, {});
+  Load(device, {}, kWithWindows);
   ExpectEachRegionHasAReader();
   EXPECT_THAT(HostRegionNames(), ElementsAre("tables", "candidates", "vocab",
                                              "kv_parked", "messages"));
@@ -244,7 +245,7 @@ TEST_F(LoaderTest, AnMtpHeadHasItsRegions) {
 }
 
 TEST_F(LoaderTest, EachRegionOfAPartsPlanHasAReader) {
-  Load(LocalCpu(), {1, 3});
+  Load(LocalCpu(), {1, 3}, kWithWindows);
   ExpectEachRegionHasAReader();
   // What the whole model has once is in one part's plan.
   for (const char* name : {"tables", "vocab"}) {

@@ -80,7 +80,7 @@ TEST_F(MappedEngineTest, TablesAloneMayStayInTheFile) {
 }
 
 TEST_F(MappedEngineTest, TablesOfADeviceMayStayInTheFile) {
-  const auto device = OpenTestDevice(kEmulatedDevice);
+  const auto device = OpenTestDevice(kEmulatedDevice, Precision::kDefault);
   if (absl::IsInvalidArgument(device.status())) {
     GTEST_SKIP() << "this build has no emulated CUDA";
   }

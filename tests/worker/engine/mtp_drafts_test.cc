@@ -28,6 +28,7 @@ using ::plimsoll::testing::FindRandomModel;
 using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::GreedyWithTop;
 using ::plimsoll::testing::kEmulatedDevice;
 using ::plimsoll::testing::LoadEngine;
 using ::plimsoll::testing::ModelAndKv;
@@ -37,6 +38,7 @@ using ::plimsoll::testing::RandomIds;
 using ::plimsoll::testing::RandomModelBytes;
 using ::plimsoll::testing::SameBits;
 using ::plimsoll::testing::Sinks;
+using ::plimsoll::testing::SpoiledModelBytes;
 using ::testing::HasSubstr;
 
 void SetFloats(std::vector<std::byte>& bytes, float value) {
@@ -73,7 +75,7 @@ class MtpDraftsTest : public plimsoll::testing::EngineFixture {
     return setup;
   }
   void LoadKnowing(const EngineSetup& setup) {
-    LoadBytes(RandomModelBytes(FindRandomModel("qwen35_mtp"), MakeKnowing),
+    LoadBytes(SpoiledModelBytes(FindRandomModel("qwen35_mtp"), MakeKnowing),
               WithHead(setup));
   }
   // What the request gives with guesses, which is what it gives without.
@@ -117,7 +119,7 @@ TEST_P(MtpFamilyTest, GuessesStopWhereAContextRolls) {
   Load(GetParam().model,
        WithHead({.n_ctx = 256, .n_draft = 5, .kv_type = GetParam().kv_type}));
   for (const RollMethod method : {RollMethod::kShift, RollMethod::kRecompute}) {
-    GenerateOptions request = Greedy(RandomIds(100, 4), 500, 0);
+    GenerateOptions request = GreedyWithTop(RandomIds(100, 4), 500, 0);
     request.roll.policy = ContextPolicy::kRoll;
     request.roll.method = method;
     request.roll.pin_tokens = 70;
@@ -215,7 +217,7 @@ TEST_F(MtpDraftsTest, SharedPagesHaveTheHeadsKeys) {
 // Its keys cannot be computed again, so a copy of them waits with the head's.
 TEST_F(MtpDraftsTest, AParkedContextGoesOnWithTheHeadsKeys) {
   LoadKnowing({.n_ctx = 256, .n_parked = 1, .n_draft = 2});
-  GenerateOptions rolls = Greedy(RandomIds(60, 1), 1'400, 3);
+  GenerateOptions rolls = GreedyWithTop(RandomIds(60, 1), 1'400, 3);
   rolls.roll.policy = ContextPolicy::kRoll;
   rolls.claim.tenant = "rolls";
   rolls.draft_tokens = 0;
@@ -240,7 +242,7 @@ TEST_F(MtpDraftsTest, AParkedContextGoesOnWithTheHeadsKeys) {
 }
 
 TEST_F(MtpDraftsTest, ADeviceGuessesAsTheCpuDoes) {
-  const auto device = OpenTestDevice(kEmulatedDevice);
+  const auto device = OpenTestDevice(kEmulatedDevice, Precision::kDefault);
   if (!device.ok()) GTEST_SKIP() << device.status();
   LoadKnowing({.n_ctx = 128, .n_draft = 3, .device = device->get()});
   GenerateOptions request = Greedy(RandomIds(20, 9), 17);

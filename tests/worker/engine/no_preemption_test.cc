@@ -26,6 +26,7 @@ using ::plimsoll::testing::ExpectMixesChangeNothing;
 using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::GreedyWithTop;
 using ::plimsoll::testing::ModelAndKv;
 using ::plimsoll::testing::NameOfModelAndKv;
 using ::plimsoll::testing::RandomIds;
@@ -104,7 +105,7 @@ class NoPreemptionFamilyTest
   std::vector<GenerateOptions> Requests() {
     std::vector<GenerateOptions> requests;
     for (uint32_t i = 0; i < 10; ++i) {
-      requests.push_back(Greedy(RandomIds(20 + 11 * i, i), 180, 3));
+      requests.push_back(GreedyWithTop(RandomIds(20 + 11 * i, i), 180, 3));
       if (i % 3 == 1) {
         requests.back().sampling = {.temperature = 1, .seed = i};
         requests.back().logit_bias.repetition_penalty = 1.3f;

@@ -22,6 +22,7 @@ using ::plimsoll::testing::EngineSetup;
 using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::GreedyWithTop;
 using ::plimsoll::testing::ModelAndKv;
 using ::plimsoll::testing::NameOfModelAndKv;
 using ::plimsoll::testing::RandomIds;
@@ -52,7 +53,7 @@ TEST_P(PreemptionFamilyTest, WhoBeginsAgainSaysTheSame) {
   EngineSetup setup = {.n_ctx = 384, .kv_type = GetParam().kv_type};
   std::vector<GenerateOptions> requests;
   for (uint32_t i = 0; i < 10; ++i) {
-    requests.push_back(Greedy(RandomIds(20 + 11 * i, i), 180, 3));
+    requests.push_back(GreedyWithTop(RandomIds(20 + 11 * i, i), 180, 3));
     if (i % 3 == 1) {
       requests.back().sampling = {.temperature = 1, .seed = i};
       requests.back().logit_bias.repetition_penalty = 1.3f;

@@ -25,8 +25,8 @@ using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::kRandomVocab;
 using ::plimsoll::testing::LoadEngine;
 using ::plimsoll::testing::RandomIds;
-using ::plimsoll::testing::RandomModelBytes;
 using ::plimsoll::testing::SameBits;
+using ::plimsoll::testing::SpoiledModelBytes;
 using ::plimsoll::testing::TemporaryFile;
 
 GenerateOptions Scored(std::vector<int32_t> prompt) {
@@ -141,7 +141,7 @@ TEST_P(PromptScoresTest, ScoreEveryTokenOnceWhereTheContextRolls) {
 }
 
 TEST_P(PromptScoresTest, DamagedWeightsEndTheStreamAlone) {
-  const TemporaryFile file(RandomModelBytes(
+  const TemporaryFile file(SpoiledModelBytes(
       FindRandomModel("llama_half"), [](const std::string& name, auto& bytes) {
         if (name != "token_embd.weight") return;
         const size_t row = bytes.size() / kRandomVocab;

@@ -23,6 +23,7 @@ using ::plimsoll::testing::ExpectMixesChangeNothing;
 using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::GreedyWithTop;
 using ::plimsoll::testing::kPrompt;
 using ::plimsoll::testing::SameBits;
 using ::testing::ContainsRegex;
@@ -85,8 +86,8 @@ TEST_P(ReasoningTest, AReplyThatDoesNotReasonIsTheSame) {
 }
 
 TEST_P(ReasoningTest, ForcedTokensHaveTheModelsLogprobs) {
-  const Generated got =
-      Generate(*engine_, Limited(3, Greedy(kPrompt, 20, /*top_logprobs=*/0)));
+  const Generated got = Generate(
+      *engine_, Limited(3, GreedyWithTop(kPrompt, 20, /*top_logprobs=*/0)));
   GenerateOptions score = Greedy(kPrompt, 1);
   const Ids ids = got.ids();
   score.prompt_ids.insert(score.prompt_ids.end(), ids.begin(), ids.end());
@@ -103,15 +104,15 @@ TEST_P(ReasoningTest, ForcedTokensHaveTheModelsLogprobs) {
 TEST_P(ReasoningTest, MixesChangeNoBit) {
   std::vector<GenerateOptions> requests;
   for (const int64_t n : {0, 1, 5, 30}) {
-    requests.push_back(Limited(n, Greedy(kPrompt, 60, 3)));
-    GenerateOptions drawn = Limited(n, Greedy({7, 8, 9, 7, 8}, 60, 3));
+    requests.push_back(Limited(n, GreedyWithTop(kPrompt, 60, 3)));
+    GenerateOptions drawn = Limited(n, GreedyWithTop({7, 8, 9, 7, 8}, 60, 3));
     drawn.sampling = {.temperature = 1.5f, .seed = 3};
     drawn.logit_bias.repetition_penalty = 1.2f;
     requests.push_back(drawn);
-    GenerateOptions rolling = Limited(200 + n, Greedy(kPrompt, 600, 3));
+    GenerateOptions rolling = Limited(200 + n, GreedyWithTop(kPrompt, 600, 3));
     rolling.roll.policy = ContextPolicy::kRoll;
     requests.push_back(rolling);
-    requests.push_back(Greedy({40, 41, 42, 40, 41}, 60, 3));
+    requests.push_back(GreedyWithTop({40, 41, 42, 40, 41}, 60, 3));
   }
   const auto alone = EachAlone(*engine_, requests);
   const int n_mixes = plimsoll::testing::kIsSanitized ? 3 : 12;

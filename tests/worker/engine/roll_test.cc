@@ -35,12 +35,16 @@ using ::plimsoll::testing::ResidentBytes;
 using ::plimsoll::testing::SameBits;
 using ::testing::HasSubstr;
 
-GenerateOptions Rolling(std::vector<int32_t> prompt, int64_t max_tokens,
-                        RollMethod method = RollMethod::kShift) {
+GenerateOptions RollingBy(RollMethod method, std::vector<int32_t> prompt,
+                          int64_t max_tokens) {
   GenerateOptions options = Greedy(std::move(prompt), max_tokens);
   options.roll.policy = ContextPolicy::kRoll;
   options.roll.method = method;
   return options;
+}
+
+GenerateOptions Rolling(std::vector<int32_t> prompt, int64_t max_tokens) {
+  return RollingBy(RollMethod::kShift, std::move(prompt), max_tokens);
 }
 
 // The tokens that were still attended when the first token was generated.
@@ -139,7 +143,7 @@ TEST_P(FamilyTest, RecomputingIsAFreshPromptOfTheKeptTokensBitForBit) {
        {.n_ctx = 256, .kv_type = GetParam().kv_type, .n_threads = 1});
   for (const int64_t n_prompt : {100, 400, 777}) {
     GenerateOptions options =
-        Rolling(RandomIds(n_prompt, 5), 120, RollMethod::kRecompute);
+        RollingBy(RollMethod::kRecompute, RandomIds(n_prompt, 5), 120);
     const Generated rolled = Generate(*engine_, options);
     ASSERT_TRUE(rolled.status.ok()) << rolled.status;
     // Evictions of the prompt come before the first token.
@@ -162,7 +166,7 @@ TEST_P(FamilyTest, RecomputingIsAFreshPromptOfTheKeptTokensBitForBit) {
 
 TEST_P(FamilyTest, ChunksOfAnySizeGiveEqualBits) {
   for (const RollMethod method : {RollMethod::kShift, RollMethod::kRecompute}) {
-    const GenerateOptions options = Rolling(RandomIds(500, 11), 150, method);
+    const GenerateOptions options = RollingBy(method, RandomIds(500, 11), 150);
     std::optional<Generated> wanted;
     for (const int64_t n_ubatch : {512, 1, 7, 64}) {
       SCOPED_TRACE(n_ubatch);
@@ -187,7 +191,7 @@ TEST_P(FamilyTest, NeighboursNeitherChangeNorAreChanged) {
   Load(GetParam().model, setup);
   const std::vector<GenerateOptions> requests = {
       Rolling(RandomIds(300, 1), 200), Greedy(RandomIds(20, 2), 200),
-      Rolling(RandomIds(450, 3), 100, RollMethod::kRecompute),
+      RollingBy(RollMethod::kRecompute, RandomIds(450, 3), 100),
       Greedy(RandomIds(200, 4), 0)};
   std::vector<Generated> alone;
   for (const GenerateOptions& request : requests) {
@@ -243,7 +247,7 @@ TEST_F(RollTest, NothingRollsBeforeTheContextIsFull) {
 TEST_F(RollTest, APrefixMayEndInWhatIsGenerated) {
   Load("llama_f32", {.n_ctx = 256});
   for (const RollMethod method : {RollMethod::kShift, RollMethod::kRecompute}) {
-    GenerateOptions options = Rolling({10, 20}, 500, method);
+    GenerateOptions options = RollingBy(method, {10, 20}, 500);
     options.roll.pin_tokens = 60;
     const Generated got = Generate(*engine_, options);
     ASSERT_TRUE(got.status.ok()) << got.status;
@@ -364,7 +368,7 @@ TEST_F(RollTest, AHundredThousandTokensTakeNoMoreMemoryThanAFewThousand) {
     const int64_t total = is_shift ? kManyTokens : kManyTokens / 10;
     Load("llama_f32", {.n_ctx = 256, .n_threads = 1});
     GenerateOptions options =
-        Rolling(RandomIds(total * 9 / 10, 1), total / 10, method);
+        RollingBy(method, RandomIds(total * 9 / 10, 1), total / 10);
     options.top_logprobs = -1;
     auto sink = std::make_shared<CountingSink>();
     ASSERT_TRUE(engine_->Submit(options, sink).ok());

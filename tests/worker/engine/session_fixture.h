@@ -37,12 +37,11 @@ inline ChatFrame FrameOf(int64_t n_opening) {
 
 inline ChatFrame Frame() { return FrameOf(kOpeningIds); }
 
-inline SessionOptions Chat(const std::string& id,
-                           RollMethod method = RollMethod::kShift) {
+inline SessionOptions Chat(const std::string& id) {
   SessionOptions options;
   options.id = id;
   options.frame = Frame();
-  options.roll_method = method;
+  options.roll_method = RollMethod::kShift;
   return options;
 }
 

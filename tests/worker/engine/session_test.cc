@@ -120,7 +120,9 @@ TEST_P(SessionFamilyTest, AReplyIsThatOfTheWholeConversationAtOnce) {
 TEST_P(SessionFamilyTest, RecomputingIsAFreshPromptOfTheKeptTurnsBitForBit) {
   Load(GetParam().model,
        {.n_ctx = 256, .n_slots = 2, .kv_type = GetParam().kv_type});
-  Open(Chat("a", RollMethod::kRecompute));
+  SessionOptions options = Chat("a");
+  options.roll_method = RollMethod::kRecompute;
+  Open(options);
   Transcript transcript(Frame());
   std::mt19937 random(3);
   int64_t n_compared = 0;
@@ -163,7 +165,9 @@ TEST_P(SessionFamilyTest, ChunksOfAnySizeAndNeighboursChangeNoBit) {
                               .kv_type = GetParam().kv_type,
                               .precision = Precision::kDefault,
                               .n_threads = n_ubatch == 7 ? 3 : 1});
-      Open(Chat("a", method));
+      SessionOptions options = Chat("a");
+      options.roll_method = method;
+      Open(options);
       std::mt19937 random(4);
       std::shared_ptr<CollectSink> neighbour;
       for (size_t turn = 0; turn < 14; ++turn) {

@@ -24,6 +24,7 @@ using ::plimsoll::testing::EngineSetup;
 using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::GreedyWithTop;
 using ::plimsoll::testing::ModelAndKv;
 using ::plimsoll::testing::NameOfModelAndKv;
 using ::plimsoll::testing::RandomIds;
@@ -38,7 +39,7 @@ class SlicesFamilyTest : public SlicesTest,
 std::vector<GenerateOptions> LongRequests() {
   std::vector<GenerateOptions> requests;
   for (uint32_t i = 0; i < 6; ++i) {
-    requests.push_back(Greedy(RandomIds(20 + 11 * i, i), 400, 3));
+    requests.push_back(GreedyWithTop(RandomIds(20 + 11 * i, i), 400, 3));
     requests.back().claim.tenant = absl::StrCat("tenant ", i % 3);
     if (i % 2 == 1) {
       requests.back().sampling = {.temperature = 1, .seed = i};
@@ -74,7 +75,7 @@ TEST_P(SlicesFamilyTest, WhoGivesItsSlotUpSaysTheSame) {
 TEST_P(SlicesFamilyTest, AContextThatHasRolledIsParkedAndSaysTheSame) {
   EngineSetup setup = {.n_ctx = 256, .n_parked = 1};
   setup.kv_type = GetParam().kv_type;
-  GenerateOptions rolls = Greedy(RandomIds(60, 1), 1'400, 3);
+  GenerateOptions rolls = GreedyWithTop(RandomIds(60, 1), 1'400, 3);
   rolls.roll.policy = ContextPolicy::kRoll;
   rolls.roll.pin_tokens = 10;
   rolls.sampling = {.temperature = 1, .seed = 5};

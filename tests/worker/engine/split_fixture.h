@@ -46,6 +46,7 @@ inline plimsoll::testing::EngineSetup SplitAt(Cuts cuts) {
 // Something of all that an engine does.
 inline std::vector<GenerateOptions> Requests() {
   using ::plimsoll::testing::Greedy;
+  using ::plimsoll::testing::GreedyWithTop;
   using ::plimsoll::testing::RandomIds;
   std::vector<GenerateOptions> requests;
   const Ids prompt = RandomIds(130, 3);
@@ -61,10 +62,10 @@ inline std::vector<GenerateOptions> Requests() {
   requests.back().logit_bias.repetition_penalty = 0.2f;  // it goes on so
   requests.push_back(Greedy(RandomIds(30, 2), 3));
   requests.back().prompt_logprobs = true;
-  requests.push_back(Greedy(RandomIds(20, 8), 30, 5));
+  requests.push_back(GreedyWithTop(RandomIds(20, 8), 30, 5));
   requests.back().sampling = {.temperature = 0.9f, .top_k = 0, .seed = 4};
   requests.back().logit_bias.repetition_penalty = 1.3f;
-  requests.push_back(Greedy(RandomIds(10, 9), 12, -1));
+  requests.push_back(GreedyWithTop(RandomIds(10, 9), 12, -1));
   requests.back().ignore_eos = false;
   requests.back().constraint = *CompileRegex("[a-z]{3,6}");
   return requests;

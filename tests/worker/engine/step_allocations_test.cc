@@ -156,7 +156,10 @@ class CountingSink : public TokenSink {
 class StepAllocationsTest : public ::testing::TestWithParam<const char*> {
  protected:
   // While sequences decode side by side.
-  int64_t Count(const GenerateOptions& options, EngineSetup setup = {}) {
+  int64_t Count(const GenerateOptions& options) {
+    return CountWith({}, options);
+  }
+  int64_t CountWith(EngineSetup setup, const GenerateOptions& options) {
     const TemporaryFile file(RandomModelBytes(FindRandomModel(GetParam())));
     setup.n_slots = kSlots;
     auto engine = LoadEngine(file.path(), setup);
@@ -213,7 +216,7 @@ TEST_P(StepAllocationsTest, GreedyDecodingAllocatesNothing) {
 
 TEST_P(StepAllocationsTest, AModelInPartsAllocatesNothing) {
   if (!HasParts()) GTEST_SKIP();
-  EXPECT_EQ(Count(Request({.temperature = 0}), {.cuts = {1}}), 0);
+  EXPECT_EQ(CountWith({.cuts = {1}}, Request({.temperature = 0})), 0);
 }
 
 // Decoding, and prompts that pass the parts in pieces.
@@ -226,8 +229,8 @@ TEST_P(StepAllocationsTest, PartsOnThreadsOfTheirOwnAllocateNothing) {
   setup.devices = {&first, &second};
   setup.cuts = {1};
   setup.piece_rows = 2;
-  EXPECT_EQ(Count(Request({.temperature = 0}), setup), 0);
-  EXPECT_EQ(Count(ScoredPrompt(), setup), 0);
+  EXPECT_EQ(CountWith(setup, Request({.temperature = 0})), 0);
+  EXPECT_EQ(CountWith(setup, ScoredPrompt()), 0);
 }
 
 TEST_P(StepAllocationsTest, TheDefaultSamplingAllocatesNothing) {
@@ -284,7 +287,7 @@ TEST_P(StepAllocationsTest, AContextThatRollsAllocatesNothing) {
   request.prompt_ids = RandomIds(100, 3);
   request.roll.policy = ContextPolicy::kRoll;
   // A page leaves after 32 tokens, and every 64 from there on.
-  EXPECT_EQ(Count(request, {.n_ctx = 192}), 0);
+  EXPECT_EQ(CountWith({.n_ctx = 192}, request), 0);
   EXPECT_EQ(info_.n_evictions, 3);
 }
 
@@ -296,15 +299,15 @@ TEST_P(StepAllocationsTest, GuessedTokensAllocateNothing) {
   for (int32_t id = 30; id < 34; ++id) {
     request.logit_bias.biases.push_back({id, 900.0f});
   }
-  EXPECT_EQ(Count(request, {.n_draft = 4}), 0);
+  EXPECT_EQ(CountWith({.n_draft = 4}, request), 0);
   EXPECT_GT(info_.n_accepted, 20);
   EXPECT_LT(info_.n_accepted, info_.n_drafted);
   request.top_logprobs = 5;
-  EXPECT_EQ(Count(request, {.n_draft = 4}), 0);
+  EXPECT_EQ(CountWith({.n_draft = 4}, request), 0);
 }
 
 TEST_P(StepAllocationsTest, ASharedPoolOfPagesAllocatesNothing) {
-  EXPECT_EQ(Count(Request({}), {.n_ctx = 512, .kv_tokens = 1'024}), 0);
+  EXPECT_EQ(CountWith({.n_ctx = 512, .kv_tokens = 1'024}, Request({})), 0);
 }
 
 // All pages are another tenant's when they are taken, and some of them were
@@ -321,9 +324,9 @@ TEST_P(StepAllocationsTest, PagesOfAnotherTenantAllocateNothing) {
       EXPECT_TRUE(Generate(engine, other).status.ok());
     }
   };
-  EXPECT_EQ(
-      Count(Request({}), {.n_ctx = 512, .kv_tokens = 1'024, .device = &device}),
-      0);
+  EXPECT_EQ(CountWith({.n_ctx = 512, .kv_tokens = 1'024, .device = &device},
+                      Request({})),
+            0);
   EXPECT_GT(n_cleared, 0);
 }
 
@@ -332,7 +335,7 @@ TEST_P(StepAllocationsTest, AContextThatIsComputedAgainAllocatesNothing) {
   request.prompt_ids = RandomIds(100, 3);
   request.roll.policy = ContextPolicy::kRoll;
   request.roll.method = RollMethod::kRecompute;
-  EXPECT_EQ(Count(request, {.n_ctx = 192, .n_ubatch = 16}), 0);
+  EXPECT_EQ(CountWith({.n_ctx = 192, .n_ubatch = 16}, request), 0);
   EXPECT_EQ(info_.n_evictions, 3);
 }
 
@@ -367,7 +370,7 @@ TEST_P(StepAllocationsTest, PromptsBesideDecodersAllocateNothing) {
 }
 
 TEST_P(StepAllocationsTest, PromptsThatAreScoredAllocateNothing) {
-  EXPECT_EQ(Count(ScoredPrompt(), {.n_ubatch = 4}), 0);
+  EXPECT_EQ(CountWith({.n_ubatch = 4}, ScoredPrompt()), 0);
 }
 
 // With a new state for every byte, and with open rules.
@@ -397,7 +400,7 @@ using HeadAllocationsTest = StepAllocationsTest;
 TEST_P(HeadAllocationsTest, GuessesOfAnMtpHeadAllocateNothing) {
   const EngineSetup setup = {.n_draft = 4,
                              .draft_source = planner::DraftSource::kMtp};
-  EXPECT_EQ(Count(Request({.temperature = 0}), setup), 0);
+  EXPECT_EQ(CountWith(setup, Request({.temperature = 0})), 0);
   EXPECT_GT(info_.n_drafted, kCounted);
 }
 

@@ -19,8 +19,11 @@ constexpr absl::Time kNow = absl::UnixEpoch();
 
 class StreamBookTest : public ::testing::Test {
  protected:
-  absl::Status Add(const std::string& request_id, const std::string& tenant,
-                   std::optional<int64_t> session = std::nullopt) {
+  absl::Status Add(const std::string& request_id, const std::string& tenant) {
+    return AddOf(/*session=*/std::nullopt, request_id, tenant);
+  }
+  absl::Status AddOf(std::optional<int64_t> session,
+                     const std::string& request_id, const std::string& tenant) {
     GenerateOptions request;
     request.request_id = request_id;
     request.claim.tenant = tenant;
@@ -100,7 +103,7 @@ TEST_F(StreamBookTest, ClosingASessionEndsItsStreamOnly) {
   options.id = "chat";
   const auto key = book_.OpenSession(options, RollPlan{}, kNow);
   ASSERT_TRUE(key.ok());
-  ASSERT_TRUE(Add("reply", "a", *key).ok());
+  ASSERT_TRUE(AddOf(*key, "reply", "a").ok());
   ASSERT_TRUE(Add("other", "a").ok());
   book_.CloseSession(*key);
   std::vector<Sequence*> sequences;

@@ -192,7 +192,8 @@ INSTANTIATE_TEST_SUITE_P(All, FamilyTablesTest,
 using FamilyExpertsTest = FamiliesTest;
 
 TEST_P(FamilyExpertsTest, GiveThemWithExpertsInHostMemory) {
-  const auto device = OpenTestDevice(plimsoll::testing::kFarDevice);
+  const auto device =
+      OpenTestDevice(plimsoll::testing::kFarDevice, Precision::kDefault);
   ASSERT_TRUE(device.ok()) << device.status();
   for (const int64_t n_layers : {int64_t{1}, LoadOptions::kMaxCpuExperts}) {
     SCOPED_TRACE(n_layers);

@@ -86,11 +86,12 @@ class FamilyFiles {
   std::map<std::string, std::string> paths_;  // by name and type
 };
 
-// The model of one case and its golden. Weights of another type than the
-// golden's, if there is one, give other answers.
+// The model of one case and its golden.
 class FamilyModel {
  public:
-  explicit FamilyModel(const std::string& name, const std::string& type = "")
+  explicit FamilyModel(const std::string& name) : FamilyModel(name, "") {}
+  // With weights of another type than the golden's, which give other answers.
+  FamilyModel(const std::string& name, const std::string& type)
       : path_(FamilyFiles::OfThisProcess().Path(name, type)),
         golden_(ReadJson(GoldenPath(name)).value_or(Json())) {}
 

@@ -16,7 +16,7 @@ namespace {
 using ::plimsoll::testing::Exists;
 using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
-using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::GreedyWithTop;
 using ::plimsoll::testing::kGemma;
 using ::plimsoll::testing::kSmolLm;
 using ::plimsoll::testing::LoadEngine;
@@ -30,12 +30,11 @@ struct Case {
   int64_t draft_tokens;
 };
 
-SamplingOptions Drawn(int32_t top_k, float min_p = 0.05f) {
-  return {.temperature = 0.8f,
-          .top_k = top_k,
-          .top_p = 1.0f,
-          .min_p = min_p,
-          .seed = 5};
+SamplingOptions Drawn(SamplingOptions options) {
+  options.temperature = 0.8f;
+  options.top_p = 1.0f;
+  options.seed = 5;
+  return options;
 }
 
 std::vector<Case> Cases() {
@@ -49,14 +48,17 @@ std::vector<Case> Cases() {
       {"greedy", kGreedy, {}, 0},
       {"greedy with guesses", kGreedy, {}, 3},
       {"the default chain", {.seed = 3}, {}, 0},
-      {"as many candidates as there may be", Drawn(64), {}, 0},
-      {"one more, of the whole row", Drawn(65), {}, 0},
-      {"min_p, that leaves few", Drawn(0, 0.1f), {}, 0},
-      {"min_p, that leaves more than candidates", Drawn(0, 1e-6f), {}, 0},
-      {"min_p with guesses", Drawn(0, 1e-4f), {}, 3},
-      {"the whole row", Drawn(0, 0.0f), {}, 0},
+      {"as many candidates as there may be", Drawn({.top_k = 64}), {}, 0},
+      {"one more, of the whole row", Drawn({.top_k = 65}), {}, 0},
+      {"min_p, that leaves few", Drawn({.top_k = 0, .min_p = 0.1f}), {}, 0},
+      {"min_p, that leaves more than candidates",
+       Drawn({.top_k = 0, .min_p = 1e-6f}),
+       {},
+       0},
+      {"min_p with guesses", Drawn({.top_k = 0, .min_p = 1e-4f}), {}, 3},
+      {"the whole row", Drawn({.top_k = 0, .min_p = 0.0f}), {}, 0},
       {"biases", kGreedy, biases, 0},
-      {"penalties", Drawn(10), penalties, 0},
+      {"penalties", Drawn({.top_k = 10}), penalties, 0},
       {"penalties with guesses", kGreedy, penalties, 1},
   };
 }
@@ -76,7 +78,7 @@ TEST_P(FewLogitsTest, TokensAreThoseOfWholeRows) {
   ASSERT_TRUE(prompt.ok()) << prompt.status();
   for (const Case& c : Cases()) {
     SCOPED_TRACE(c.name);
-    GenerateOptions request = Greedy(*prompt, 24, /*top_logprobs=*/-1);
+    GenerateOptions request = GreedyWithTop(*prompt, 24, /*top_logprobs=*/-1);
     request.sampling = c.sampling;
     request.logit_bias = c.logit_bias;
     request.draft_tokens = c.draft_tokens;

@@ -28,6 +28,7 @@ using ::plimsoll::testing::Exists;
 using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::GreedyWithTop;
 using ::plimsoll::testing::Json;
 using ::plimsoll::testing::kGemma;
 using ::plimsoll::testing::kSeesThreads;
@@ -89,8 +90,9 @@ TEST_P(GoldenTest, ExactPrecisionGivesTheOraclesTokensAndProbabilities) {
   for (const Json& golden : *completions) {
     SCOPED_TRACE(golden.at("prompt").get<std::string>());
     const Generated got = Generate(
-        *engine, Greedy(golden.at("prompt_ids").get<std::vector<int32_t>>(),
-                        static_cast<int64_t>(golden.at("steps").size()), 12));
+        *engine,
+        GreedyWithTop(golden.at("prompt_ids").get<std::vector<int32_t>>(),
+                      static_cast<int64_t>(golden.at("steps").size()), 12));
     ASSERT_TRUE(got.status.ok()) << got.status;
     for (size_t i = 0; i < golden.at("steps").size(); ++i) {
       const Json& step = golden.at("steps").at(i);

@@ -21,7 +21,7 @@ using ::plimsoll::testing::EngineSetup;
 using ::plimsoll::testing::Exists;
 using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
-using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::GreedyWithTop;
 using ::plimsoll::testing::kGemma;
 using ::plimsoll::testing::kSmolLm;
 using ::plimsoll::testing::LoadEngine;
@@ -86,7 +86,7 @@ std::vector<TokenOutput> FirstSteps(
     Engine& engine, const std::vector<std::vector<int32_t>>& prompts) {
   std::vector<TokenOutput> steps;
   for (const auto& prompt : prompts) {
-    const Generated got = Generate(engine, Greedy(prompt, 1, 20));
+    const Generated got = Generate(engine, GreedyWithTop(prompt, 1, 20));
     EXPECT_TRUE(got.status.ok()) << got.status;
     steps.push_back(got.tokens.empty() ? TokenOutput() : got.tokens[0]);
   }
@@ -112,7 +112,7 @@ TEST_P(KvTypesTest, FirstStepsAreCloseToThoseWithFloat32) {
     auto engine = Load(GetParam(), DType::kF32, DType::kF32);
     ASSERT_NE(engine, nullptr);
     const Generated text =
-        Generate(*engine, Greedy(Beginning(GetParam()), kLongest, 0));
+        Generate(*engine, GreedyWithTop(Beginning(GetParam()), kLongest, 0));
     ASSERT_TRUE(text.status.ok()) << text.status;
     const std::vector<int32_t> ids = text.ids();
     for (const int64_t n : kContinued) {

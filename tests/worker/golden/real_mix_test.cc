@@ -17,7 +17,7 @@ using ::plimsoll::testing::EachAlone;
 using ::plimsoll::testing::EngineSetup;
 using ::plimsoll::testing::Exists;
 using ::plimsoll::testing::ExpectMixesInChunksChangeNothing;
-using ::plimsoll::testing::Greedy;
+using ::plimsoll::testing::GreedyWithTop;
 using ::plimsoll::testing::kGemma;
 using ::plimsoll::testing::kIsSanitized;
 using ::plimsoll::testing::kSmolLm;
@@ -52,7 +52,7 @@ TEST_P(RealMixTest, RandomMixesChangeNoBit) {
           "ship was old. The ship was"}) {
       auto ids = engine->tokenizer().Encode(text, ParseSpecial::kNo);
       ASSERT_TRUE(ids.ok()) << ids.status();
-      requests.push_back(Greedy(*std::move(ids), 12, 5));
+      requests.push_back(GreedyWithTop(*std::move(ids), 12, 5));
     }
   }
   for (const DType kv_type : {DType::kF32, DType::kQ8_0}) {

@@ -17,7 +17,6 @@ namespace plimsoll::worker {
 namespace {
 
 using ::plimsoll::planner::StepBuffer;
-using ::plimsoll::testing::EngineSetup;
 using ::plimsoll::testing::FindRandomModel;
 using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
@@ -30,10 +29,9 @@ using ::plimsoll::testing::SameBits;
 using ::plimsoll::testing::TemporaryFile;
 using ::testing::HasSubstr;
 
-absl::StatusOr<std::unique_ptr<Engine>> Load(const RandomModel& model,
-                                             const EngineSetup& setup = {}) {
+absl::StatusOr<std::unique_ptr<Engine>> Load(const RandomModel& model) {
   const TemporaryFile file(RandomModelBytes(model));
-  return LoadEngine(file.path(), setup);
+  return LoadEngine(file.path(), {});
 }
 
 Generated GenerateWith(const RandomModel& model) {

@@ -20,8 +20,8 @@ constexpr int64_t kLayer = 4;
 
 class PerLayerEmbeddingTest : public LoadedModelTest {
  protected:
-  explicit PerLayerEmbeddingTest(const char* model = "gemma4_shared")
-      : LoadedModelTest(model) {}
+  PerLayerEmbeddingTest() : PerLayerEmbeddingTest("gemma4_shared") {}
+  explicit PerLayerEmbeddingTest(const char* model) : LoadedModelTest(model) {}
 
   size_t ple_dim() const { return static_cast<size_t>(file_->shape().ple_dim); }
 

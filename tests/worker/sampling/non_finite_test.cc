@@ -24,7 +24,7 @@ using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::kPrompt;
 using ::plimsoll::testing::kRandomVocab;
-using ::plimsoll::testing::RandomModelBytes;
+using ::plimsoll::testing::SpoiledModelBytes;
 using ::testing::HasSubstr;
 
 constexpr int32_t kBadToken = 77;
@@ -63,7 +63,7 @@ void Damage(const std::string& tensor, std::vector<std::byte>& bytes) {
 }
 
 TEST_F(NonFiniteEngineTest, ErrorsOfDamagedNumbersNameTheirStepAndPosition) {
-  LoadBytes(RandomModelBytes(FindRandomModel("llama_half"), Damage),
+  LoadBytes(SpoiledModelBytes(FindRandomModel("llama_half"), Damage),
             {.n_ubatch = 8});
   ASSERT_TRUE(Generate(*engine_, Greedy(kPrompt, 3)).status.ok());
   const int64_t n_steps = engine_->CurrentLoad().steps;

@@ -152,8 +152,12 @@ class RowSamplerTest : public ::testing::TestWithParam<bool> {
 
   // How many draws were the device's while one was made after `logits`.
   int64_t Sampled(const std::vector<float>& logits,
-                  const GenerateOptions& options,
-                  const std::vector<int32_t>& prompt = {}) {
+                  const GenerateOptions& options) {
+    return SampledAfter(/*prompt=*/{}, logits, options);
+  }
+  int64_t SampledAfter(const std::vector<int32_t>& prompt,
+                       const std::vector<float>& logits,
+                       const GenerateOptions& options) {
     n_sampled_ = 0;
     std::vector<std::unique_ptr<Sequence>> sequences;
     sequences.push_back(Begun(options, prompt));
@@ -412,26 +416,27 @@ TEST_P(DeviceRowTest, ChangesThatCandidatesSettleNeedNoRow) {
   for (const SamplingOptions& sampling :
        {kGreedy, SamplingOptions{},
         SamplingOptions{.top_k = 0, .top_p = 1, .min_p = 0.1f}}) {
-    EXPECT_EQ(Sampled(Ladder(), Chain(sampling, {.bias = penalties}), prompt),
-              0);
-    EXPECT_EQ(Sampled(Ladder(),
-                      Chain(sampling, {.bias = penalties, .top_logprobs = 5}),
-                      prompt),
-              0);
+    EXPECT_EQ(
+        SampledAfter(prompt, Ladder(), Chain(sampling, {.bias = penalties})),
+        0);
+    EXPECT_EQ(
+        SampledAfter(prompt, Ladder(),
+                     Chain(sampling, {.bias = penalties, .top_logprobs = 5})),
+        0);
   }
   // A token far below, lifted by less than it takes to be the largest.
   EXPECT_EQ(
       Sampled(Ladder(), Chain(kGreedy, {.bias = {.biases = {{800, 6.0f}}}})),
       0);
   // Penalties that add, on a token that is none of the candidates.
-  EXPECT_EQ(Sampled(Ladder(),
-                    Chain(kGreedy, {.bias = {.presence_penalty = -6}}), {800}),
+  EXPECT_EQ(SampledAfter({800}, Ladder(),
+                         Chain(kGreedy, {.bias = {.presence_penalty = -6}})),
             0);
 }
 
 TEST_P(DeviceRowTest, ChangesThatOthersMayWinByComeFromTheRow) {
-  EXPECT_EQ(Sampled(Ladder(),
-                    Chain(kGreedy, {.bias = {.presence_penalty = -7}}), {800}),
+  EXPECT_EQ(SampledAfter({800}, Ladder(),
+                         Chain(kGreedy, {.bias = {.presence_penalty = -7}})),
             1);
   // The 40 largest of 64 of which 30 are banned.
   LogitBiasOptions bans;

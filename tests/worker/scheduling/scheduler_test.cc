@@ -439,8 +439,8 @@ TEST(SchedulerTest, WhoIsPreemptedWithAReaderThatIsBehindWantsNoSlot) {
 }
 
 // Steps until the only one that runs gives its slot up; -1 if it does not.
-int64_t StepsOfSlice(
-    Scheduler& scheduler, const std::function<void()>& before_step = [] {}) {
+int64_t StepsOfSlice(Scheduler& scheduler,
+                     const std::function<void()>& before_step) {
   for (int64_t n_steps = 0; n_steps < 2'000; ++n_steps) {
     if (scheduler.WhoseSliceEnds([](int64_t) { return true; })) return n_steps;
     before_step();
@@ -480,7 +480,7 @@ TEST(SchedulerTest, TheSliceOfAStreamWithoutAnEndDoesNotGrow) {
   });
   Next(scheduler);
   ASSERT_TRUE(scheduler.Add(2, 1, {"b"}).ok());
-  EXPECT_EQ(StepsOfSlice(scheduler),
+  EXPECT_EQ(StepsOfSlice(scheduler, /*before_step=*/[] {}),
             Scheduler::kLeastSlice + kCtx / Scheduler::kRowsOfSlice);
 }
 

@@ -22,6 +22,7 @@ namespace {
 using ::plimsoll::testing::FindRandomModel;
 using ::plimsoll::testing::RandomModelBytes;
 using ::plimsoll::testing::Spoil;
+using ::plimsoll::testing::SpoiledModelBytes;
 using ::plimsoll::testing::TemporaryFile;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -42,7 +43,7 @@ struct ForwardSetup {
 std::vector<Check> ForwardOf(const std::string& model,
                              const ForwardSetup& setup) {
   const TemporaryFile on_disk(
-      RandomModelBytes(FindRandomModel(model), setup.spoil));
+      SpoiledModelBytes(FindRandomModel(model), setup.spoil));
   const auto file = worker::ModelFile::Open(on_disk.path());
   EXPECT_TRUE(file.ok()) << file.status();
   const auto tokenizer = worker::LoadTokenizer((*file)->header(), **file);

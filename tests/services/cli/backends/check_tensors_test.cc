@@ -19,6 +19,7 @@ namespace {
 using ::plimsoll::testing::FindRandomModel;
 using ::plimsoll::testing::RandomModelBytes;
 using ::plimsoll::testing::Spoil;
+using ::plimsoll::testing::SpoiledModelBytes;
 using ::plimsoll::testing::TemporaryFile;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -28,7 +29,7 @@ using ::testing::SizeIs;
 absl::Status NoByteFence(int64_t, int64_t) { return absl::OkStatus(); }
 
 Check CheckOf(const char* model, const Spoil& spoil) {
-  const TemporaryFile on_disk(RandomModelBytes(FindRandomModel(model), spoil));
+  const TemporaryFile on_disk(SpoiledModelBytes(FindRandomModel(model), spoil));
   const auto file = worker::ModelFile::Open(on_disk.path());
   EXPECT_TRUE(file.ok()) << file.status();
   auto check = CheckTensors(**file, 2, NoByteFence);

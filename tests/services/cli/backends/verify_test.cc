@@ -15,8 +15,8 @@ namespace plimsoll::cli {
 namespace {
 
 using ::plimsoll::testing::FindRandomModel;
-using ::plimsoll::testing::RandomModelBytes;
 using ::plimsoll::testing::Spoil;
+using ::plimsoll::testing::SpoiledModelBytes;
 using ::plimsoll::testing::TemporaryFile;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -27,7 +27,7 @@ class VerifyTest : public ::testing::Test {
  protected:
   std::vector<Check> Checks(const VerifyOptions& options, const Spoil& spoil) {
     const TemporaryFile on_disk(
-        RandomModelBytes(FindRandomModel("llama_q4_1"), spoil));
+        SpoiledModelBytes(FindRandomModel("llama_q4_1"), spoil));
     Streams streams{in_, out_, err_, {}, {}};
     auto checks = Verify(on_disk.path(), options, streams);
     EXPECT_TRUE(checks.ok()) << checks.status();

@@ -20,6 +20,7 @@ namespace {
 using ::google::protobuf::Struct;
 using ::plimsoll::testing::FindRandomModel;
 using ::plimsoll::testing::RandomModelBytes;
+using ::plimsoll::testing::SpoiledModelBytes;
 using ::plimsoll::testing::TemporaryFile;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -27,7 +28,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 
 std::vector<std::byte> DamagedModel() {
-  return RandomModelBytes(
+  return SpoiledModelBytes(
       FindRandomModel("llama_q4_1"),
       [](const std::string& tensor, std::vector<std::byte>& bytes) {
         const uint16_t nan = 0x7E00;

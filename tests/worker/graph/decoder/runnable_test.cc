@@ -22,20 +22,24 @@ using ::plimsoll::planner::HeaderNumbers;
 using ::plimsoll::planner::ModelShape;
 using ::testing::HasSubstr;
 
+struct Extras {
+  int64_t n_experts = 0;
+  uint64_t ple_dim = 0;
+};
+
 // Six layers of any architecture, and experts and per-layer embeddings if there
 // are any.
-ModelShape Small(const std::string& architecture, int64_t n_experts,
-                 uint64_t ple_dim = 0) {
+ModelShape Small(const std::string& architecture, const Extras& extras) {
   HeaderNumbers numbers = planner::Small(architecture);
-  numbers.Int("embedding_length_per_layer_input", ple_dim);
+  numbers.Int("embedding_length_per_layer_input", extras.ple_dim);
   if (architecture == "gemma4") {
     numbers.Int("attention.sliding_window_pattern", 6);
   }
   if (architecture == "qwen2moe") {
     numbers.Int("expert_shared_feed_forward_length", 96);
   }
-  if (n_experts > 0) {
-    numbers.Int("expert_count", static_cast<uint64_t>(n_experts))
+  if (extras.n_experts > 0) {
+    numbers.Int("expert_count", static_cast<uint64_t>(extras.n_experts))
         .Int("expert_used_count", 1);
   }
   EXPECT_TRUE(planner::AddTensors(numbers.header(),
@@ -52,13 +56,14 @@ TEST(CheckArchitectureTest, WhatTheGraphCanDoRuns) {
         "gemma3",  "gemma3n",   "gemma4",   "glm4",    "glm4moe", "granite",
         "llama",   "llama4",    "mistral3", "olmo2",   "phi3",    "qwen2",
         "qwen3",   "seed_oss",  "smollm3"}) {
-    const absl::Status status = CheckArchitecture(Small(name, 0));
+    const absl::Status status = CheckArchitecture(Small(name, {}));
     EXPECT_TRUE(status.ok()) << status;
   }
   for (const char* name :
        {"deepseek2", "ernie4_5-moe", "gemma4", "glm4moe", "gpt-oss",
         "granitemoe", "llama", "llama4", "qwen2moe", "qwen3moe"}) {
-    const absl::Status status = CheckArchitecture(Small(name, 4));
+    const absl::Status status =
+        CheckArchitecture(Small(name, {.n_experts = 4}));
     EXPECT_TRUE(status.ok()) << status;
   }
 }
@@ -73,7 +78,7 @@ TEST(CheckArchitectureTest, WhatIsMissingIsNamed) {
   };
   for (const auto& c : cases) {
     const absl::Status status =
-        CheckArchitecture(Small(c.architecture, c.n_experts));
+        CheckArchitecture(Small(c.architecture, {.n_experts = c.n_experts}));
     EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
     EXPECT_EQ(status.message(),
               "architecture \"" + std::string(c.architecture) + "\" with " +
@@ -88,7 +93,7 @@ TEST(CheckArchitectureTest, WhatAllLayersShareRunsWhereTheyAreTogether) {
   } const cases[] = {{"gemma3n", "several residual streams"},
                      {"gemma4", "per-layer embeddings"}};
   for (const auto& c : cases) {
-    const ModelShape shape = Small(c.architecture, 0, 32);
+    const ModelShape shape = Small(c.architecture, {.ple_dim = 32});
     EXPECT_TRUE(CheckArchitecture(shape).ok()) << CheckArchitecture(shape);
     for (const int64_t first : {0, 3}) {
       const auto part = planner::SliceLayers(shape, first, 3);
@@ -103,7 +108,7 @@ TEST(CheckArchitectureTest, WhatAllLayersShareRunsWhereTheyAreTogether) {
 TEST(CheckArchitectureTest, EveryArchitectureRunsOrSaysWhyNot) {
   for (const planner::Architecture* architecture : planner::Architectures()) {
     const absl::Status status =
-        CheckArchitecture(Small(std::string(architecture->name), 0));
+        CheckArchitecture(Small(std::string(architecture->name), {}));
     if (status.ok()) continue;
     EXPECT_THAT(std::string(status.message()), HasSubstr(" with "));
   }
@@ -111,7 +116,7 @@ TEST(CheckArchitectureTest, EveryArchitectureRunsOrSaysWhyNot) {
 
 TEST(CheckArchitectureTest, ATensorThatNothingReadsIsNamed) {
   for (const char* name : {"output.bias", "blk.3.attn_qkv.weight"}) {
-    ModelShape shape = Small("qwen2", 0);
+    ModelShape shape = Small("qwen2", {});
     shape.weights.push_back(shape.weights.back());
     shape.weights.back().name = name;
     const absl::Status status = CheckArchitecture(shape);
@@ -145,7 +150,7 @@ TEST(CheckArchitectureTest, LatentAttentionSaysWhatItCannotDo) {
 }
 
 TEST(CheckArchitectureTest, AnArchitectureThatNobodyKnowsIsRefused) {
-  ModelShape shape = Small("llama", 0);
+  ModelShape shape = Small("llama", {});
   shape.architecture = "mamba";
   EXPECT_EQ(CheckArchitecture(shape).code(), absl::StatusCode::kUnimplemented);
 }

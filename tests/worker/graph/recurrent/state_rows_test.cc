@@ -16,13 +16,11 @@ using ::testing::ElementsAre;
 
 constexpr int32_t kNone = kernels::kNoState;
 
-SequenceRows Rows(int64_t slot, int64_t n_rows, int64_t first_position,
-                  int64_t n_draft = 0) {
+SequenceRows Rows(int64_t slot, int64_t n_rows, int64_t first_position) {
   return {.slot = slot,
           .first_row = 0,
           .n_rows = n_rows,
-          .first_position = first_position,
-          .n_draft = n_draft};
+          .first_position = first_position};
 }
 
 // Three slots with three drafts each, so that slot s has states from 4 s on.
@@ -88,8 +86,8 @@ TEST_F(StateRowsTest, APromptBeginsWithZerosAndKeepsItsLastState) {
 }
 
 TEST_F(StateRowsTest, EveryDraftHasAStateOfItsOwn) {
-  const std::vector<SequenceRows> decoding = {Rows(0, 4, 9, /*n_draft=*/3),
-                                              Rows(1, 1, 9)};
+  std::vector<SequenceRows> decoding = {Rows(0, 4, 9), Rows(1, 1, 9)};
+  decoding[0].n_draft = 3;
   EXPECT_THAT(Destinations(List(decoding)), ElementsAre(0, 1, 2, 3, 4));
   // Two of them were right: the next step begins after the second one.
   cache_->AcceptDrafts(0, 2);

@@ -16,12 +16,15 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::string Text(ChatFormat format, const std::vector<ChatMessage>& messages,
-                 bool add_generation_prompt = true) {
-  const auto segments =
-      RenderChat(format, messages, GenerationPromptIf(add_generation_prompt));
+std::string TextWith(GenerationPrompt prompt, ChatFormat format,
+                     const std::vector<ChatMessage>& messages) {
+  const auto segments = RenderChat(format, messages, prompt);
   EXPECT_TRUE(segments.ok()) << segments.status();
   return segments.ok() ? ChatText(*segments) : "";
+}
+
+std::string Text(ChatFormat format, const std::vector<ChatMessage>& messages) {
+  return TextWith(GenerationPrompt::kAdded, format, messages);
 }
 
 TEST(RenderChatTest, SmolLm2HasADefaultSystemMessage) {
@@ -36,7 +39,8 @@ TEST(RenderChatTest, SmolLm2HasADefaultSystemMessage) {
 
 TEST(RenderChatTest, ChatMlAddsNothing) {
   EXPECT_EQ(
-      Text(ChatFormat::kChatMl, {{kUser, "U"}, {kAssistant, "A"}}, false),
+      TextWith(GenerationPrompt::kLeftOut, ChatFormat::kChatMl,
+               {{kUser, "U"}, {kAssistant, "A"}}),
       "<|im_start|>user\nU<|im_end|>\n<|im_start|>assistant\nA<|im_end|>\n");
 }
 

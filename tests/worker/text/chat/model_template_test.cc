@@ -41,8 +41,12 @@ struct Loaded {
   std::shared_ptr<const ModelTemplate> program;
 
   absl::StatusOr<std::vector<ChatSegment>> Render(
-      const std::vector<ChatMessage>& messages,
-      const std::vector<Tool>& tools = {}) const {
+      const std::vector<ChatMessage>& messages) const {
+    return RenderWithTools(/*tools=*/{}, messages);
+  }
+  absl::StatusOr<std::vector<ChatSegment>> RenderWithTools(
+      const std::vector<Tool>& tools,
+      const std::vector<ChatMessage>& messages) const {
     return program->Render(*tokenizer, messages, tools, {});
   }
 };
@@ -115,10 +119,10 @@ TEST(ModelTemplateTest, ShowsToolsAndCallsAsTemplatesExpectThem) {
       "{{ tools | tojson }}{% for m in messages %}{{ m | tojson }}"
       "{% endfor %}");
   const auto segments =
-      loaded.Render({{kUser, "U"},
-                     {kAssistant, "", {{"f", R"({"k":[1]})"}}},
-                     {ChatRole::kTool, "{}", {}, "f"}},
-                    {{"f", "d", R"({"type":"object"})"}});
+      loaded.RenderWithTools({{"f", "d", R"({"type":"object"})"}},
+                             {{kUser, "U"},
+                              {kAssistant, "", {{"f", R"({"k":[1]})"}}},
+                              {ChatRole::kTool, "{}", {}, "f"}});
   ASSERT_TRUE(segments.ok()) << segments.status();
   EXPECT_EQ(
       ChatText(*segments),

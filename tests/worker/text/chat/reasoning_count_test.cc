@@ -13,8 +13,8 @@ namespace {
 constexpr char kThinkTemplate[] = R"('<think>' ~ text ~ '</think>\n\n' ~ rest)";
 
 // How many of a reply's tokens are reasoning.
-int64_t CountOf(const std::vector<std::string>& tokens,
-                bool begins_reasoning = false) {
+int64_t CountFrom(bool begins_reasoning,
+                  const std::vector<std::string>& tokens) {
   const ReplyReading reading = {.format = FindReplyFormat(kThinkTemplate),
                                 .begins_reasoning = begins_reasoning};
   ReasoningCount count(reading);
@@ -22,9 +22,15 @@ int64_t CountOf(const std::vector<std::string>& tokens,
   return count.n_tokens();
 }
 
+int64_t CountOf(const std::vector<std::string>& tokens) {
+  return CountFrom(/*begins_reasoning=*/false, tokens);
+}
+
 TEST(ReasoningCountTest, CountsWhatStandsBetweenTheMarks) {
   EXPECT_EQ(CountOf({"<think>", "\n", "a", " b", "</think>", "\n\n", "c"}), 3);
-  EXPECT_EQ(CountOf({"\n", "a", " b", "</think>", "c"}, true), 3);
+  EXPECT_EQ(
+      CountFrom(/*begins_reasoning=*/true, {"\n", "a", " b", "</think>", "c"}),
+      3);
   EXPECT_EQ(CountOf({"a", "b"}), 0);
   EXPECT_EQ(CountOf({"<think>", "</think>", "c"}), 0);
 }

@@ -33,9 +33,12 @@ std::unique_ptr<Tokenizer> MarkTokenizer() {
 
 class ReasoningLimitTest : public ::testing::Test {
  protected:
-  ReplyReading Reading(absl::string_view sign, bool has_tools = false) const {
-    ReplyReading reading = {.format = FindReplyFormat(sign)};
-    if (has_tools) reading.tools.emplace_back().name = "light";
+  ReplyReading Reading(absl::string_view sign) const {
+    return {.format = FindReplyFormat(sign)};
+  }
+  ReplyReading ReadingWithTools(absl::string_view sign) const {
+    ReplyReading reading = Reading(sign);
+    reading.tools.emplace_back().name = "light";
     return reading;
   }
 
@@ -90,7 +93,7 @@ TEST_F(ReasoningLimitTest, MarksThatAreControlTokensAreForcedByTheirIds) {
             "<|message|>");
   EXPECT_EQ(limit.end.front(), *tokenizer_->Find("<|end|>"));
   // With tools a call may follow.
-  EXPECT_THAT(Limit(Reading(kChannelSign, /*has_tools=*/true), 1).end,
+  EXPECT_THAT(Limit(ReadingWithTools(kChannelSign), 1).end,
               ElementsAre(*tokenizer_->Find("<|end|>")));
 }
 
@@ -134,7 +137,7 @@ TEST_F(ReasoningLimitTest, AMarkThatHasBegunIsGoneOnWith) {
 }
 
 TEST_F(ReasoningLimitTest, TheLimitCountsAllReasoningOfAReply) {
-  const ReplyReading reading = Reading(kChannelSign, /*has_tools=*/true);
+  const ReplyReading reading = ReadingWithTools(kChannelSign);
   constexpr char kMore[] =
       "<|start|>assistant<|channel|>analysis<|message|>cd<|end|>";
   const std::string wanted =

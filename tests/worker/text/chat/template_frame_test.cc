@@ -40,19 +40,23 @@ struct FrameSetup {
 };
 
 absl::StatusOr<std::shared_ptr<const TemplateFrame>> Find(
-    const TemplateFixture& fixture, const FrameSetup& setup = {}) {
+    const TemplateFixture& fixture, const FrameSetup& setup) {
   return TemplateFrame::Find(*fixture.tokenizer, fixture.program, setup.system,
                              setup.now, setup.limits);
 }
 
 // Why sessions cannot have the template.
-std::string Why(absl::string_view source, const std::string* system = nullptr) {
+std::string WhyWith(const std::string* system, absl::string_view source) {
   const auto frame = Find(Load(source), {.system = system});
   EXPECT_EQ(frame.status().code(), absl::StatusCode::kUnimplemented)
       << frame.status();
   EXPECT_THAT(std::string(frame.status().message()),
               HasSubstr("cannot be cut"));
   return std::string(frame.status().message());
+}
+
+std::string Why(absl::string_view source) {
+  return WhyWith(/*system=*/nullptr, source);
 }
 
 std::string Changed(absl::string_view from, absl::string_view to) {
@@ -125,7 +129,7 @@ TEST(TemplateFrameTest, PiecesAreTheWholeConversation) {
 // tokenizer sees both together.
 TEST(TemplateFrameTest, TurnsAreCutBehindControlTokens) {
   const TemplateFixture fixture = Load(kTurns);
-  const auto frame = Find(fixture);
+  const auto frame = Find(fixture, {});
   ASSERT_TRUE(frame.ok()) << frame.status();
   EXPECT_EQ((*frame)->text().before_user, "user\n");
   const auto message = (*frame)->EncodeMessage(*fixture.tokenizer, "\n\nhi");
@@ -146,7 +150,7 @@ TEST(TemplateFrameTest, AnyControlTokenIsABorder) {
   const TemplateFixture adds_bos(
       kNone, {.controls = {"<s>", "<end>", "<turn>"}, .adds_bos = true});
   ExpectPiecesAreTheWhole(adds_bos, nullptr, HostileTurns());
-  const auto frame = Find(adds_bos);
+  const auto frame = Find(adds_bos, {});
   ASSERT_TRUE(frame.ok()) << frame.status();
   EXPECT_EQ((*frame)->ids().opening, Ids{256});
 }
@@ -156,7 +160,7 @@ TEST(TemplateFrameTest, MessagesAreTrimmedAsTheTemplateTrims) {
   const TemplateFixture fixture =
       Load(Changed("user\n{{ m.content }}", "user\n{{ m.content | trim }}"));
   ExpectPiecesAreTheWhole(fixture, nullptr, HostileTurns());
-  const auto frame = Find(fixture);
+  const auto frame = Find(fixture, {});
   ASSERT_TRUE(frame.ok()) << frame.status();
   EXPECT_EQ((*frame)->EncodeMessage(*fixture.tokenizer, " \n hi "),
             (*frame)->EncodeMessage(*fixture.tokenizer, "hi"));
@@ -192,7 +196,7 @@ TEST(TemplateFrameTest, RefusesTemplatesThatRefuseChats) {
   EXPECT_THAT(
       std::string(Find(fixture, {.system = &system}).status().message()),
       HasSubstr("no system"));
-  EXPECT_TRUE(Find(fixture).ok());
+  EXPECT_TRUE(Find(fixture, {}).ok());
 }
 
 TEST(TemplateFrameTest, RefusesMessagesThatAreNotShownAsTheyAre) {
@@ -213,7 +217,7 @@ TEST(TemplateFrameTest, RefusesReplyBeginningsThatDiffer) {
   EXPECT_THAT(why, HasSubstr("<turn>model\\n<think>\\n\""));
   // A beginning that all replies have can be cut.
   EXPECT_TRUE(
-      Find(Load(Changed("<turn>model\n", "<turn>model\n<think>\n"))).ok());
+      Find(Load(Changed("<turn>model\n", "<turn>model\n<think>\n")), {}).ok());
 }
 
 TEST(TemplateFrameTest, RefusesRepliesWithoutAnEndToken) {
@@ -235,8 +239,8 @@ TEST(TemplateFrameTest, RefusesFirstMessagesThatBeginOtherwise) {
       "<turn>user\n{% endif %}{{ m.content }}<end>\n<turn>model\n"
       "{% else %}{{ m.content }}<end>\n{% endif %}{% endfor %}";
   const std::string system = "S";
-  EXPECT_THAT(Why(kInFirst, &system), HasSubstr("and the system message"));
-  EXPECT_TRUE(Find(Load(kInFirst)).ok());
+  EXPECT_THAT(WhyWith(&system, kInFirst), HasSubstr("and the system message"));
+  EXPECT_TRUE(Find(Load(kInFirst), {}).ok());
 }
 
 TEST(TemplateFrameTest, RefusesTemplatesThatLookBack) {
@@ -307,7 +311,7 @@ std::string WithConstants(size_t n) {
 TEST(TemplateFrameTest, ConstantsHaveALimit) {
   const auto at = Load(WithConstants(TemplateFrame::kMaxProbes));
   EXPECT_EQ(at.program->strings().size(), TemplateFrame::kMaxProbes);
-  EXPECT_TRUE(Find(at).ok());
+  EXPECT_TRUE(Find(at, {}).ok());
   EXPECT_THAT(Why(WithConstants(TemplateFrame::kMaxProbes + 1)),
               HasSubstr("513 different constants, more than 512"));
 }
@@ -320,7 +324,7 @@ TEST(TemplateFrameTest, LongConstantsAreNotLookedFor) {
   };
   EXPECT_THAT(Why(with(TemplateFrame::kMaxProbeBytes)),
               HasSubstr("does not show the reply"));
-  EXPECT_TRUE(Find(Load(with(TemplateFrame::kMaxProbeBytes + 1))).ok());
+  EXPECT_TRUE(Find(Load(with(TemplateFrame::kMaxProbeBytes + 1)), {}).ok());
 }
 
 // What no constant tells is found when the message comes.
@@ -330,7 +334,7 @@ TEST(TemplateFrameTest, MessagesAreCheckedWhenTheyCome) {
                    "user\n{{ m.content }}{% if m.content | length == 77 and "
                    "loop.first %}!{% endif %}{% if m.content | length == 78 %}"
                    "{{ raise_exception('never 78') }}{% endif %}"));
-  const auto frame = Find(fixture);
+  const auto frame = Find(fixture, {});
   ASSERT_TRUE(frame.ok()) << frame.status();
   const auto say = [&](size_t n) {
     return (*frame)
@@ -363,7 +367,7 @@ TEST(TemplateFrameTest, BytesAreComparedBeforeAnythingIsRendered) {
   EXPECT_EQ(n_asked, 0);
   EXPECT_EQ(found(2'000), absl::StatusCode::kCancelled);
   EXPECT_EQ(n_asked, 1);
-  const auto frame = Find(fixture);
+  const auto frame = Find(fixture, {});
   ASSERT_TRUE(frame.ok()) << frame.status();
   const auto said = [&](int64_t max_tokens) {
     return (*frame)

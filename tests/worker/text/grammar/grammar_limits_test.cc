@@ -20,9 +20,10 @@ namespace {
 using ::testing::HasSubstr;
 using Compiled = absl::StatusOr<std::shared_ptr<const Grammar>>;
 
-// A schema of objects with properties "p0", "p1" and so on, in this order.
-nlohmann::ordered_json ObjectOf(size_t n_properties,
-                                const std::string& prefix = "p") {
+// A schema of objects with properties that are called `prefix` and 0, 1 and so
+// on, in this order.
+nlohmann::ordered_json ObjectWith(const std::string& prefix,
+                                  size_t n_properties) {
   nlohmann::ordered_json schema;
   for (size_t i = 0; i < n_properties; ++i) {
     schema["properties"][absl::StrCat(prefix, i)] =
@@ -31,9 +32,13 @@ nlohmann::ordered_json ObjectOf(size_t n_properties,
   return schema;
 }
 
+nlohmann::ordered_json ObjectOf(size_t n_properties) {
+  return ObjectWith("p", n_properties);
+}
+
 // Objects whose other names are told from long ones letter by letter.
 std::string LongNames(size_t n, size_t length) {
-  auto schema = ObjectOf(n, std::string(length, 'a'));
+  auto schema = ObjectWith(std::string(length, 'a'), n);
   schema["additionalProperties"] = nlohmann::ordered_json::object();
   return schema.dump();
 }

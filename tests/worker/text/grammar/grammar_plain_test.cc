@@ -36,9 +36,14 @@ State Behind(GrammarState& grammar, absl::string_view text) {
   return state;
 }
 
-std::optional<uint32_t> Room(GrammarState& grammar, State state,
-                             PlainText::Kind kind, uint32_t max = kMaxRoom) {
+std::optional<uint32_t> RoomUpTo(uint32_t max, GrammarState& grammar,
+                                 State state, PlainText::Kind kind) {
   return grammar.PlainRoom(state, kind, PlainText::kStart, max);
+}
+
+std::optional<uint32_t> Room(GrammarState& grammar, State state,
+                             PlainText::Kind kind) {
+  return RoomUpTo(kMaxRoom, grammar, state, kind);
 }
 
 TEST(GrammarPlainTest, TellsHowMuchTextMayFollow) {
@@ -110,14 +115,14 @@ TEST(GrammarPlainTest, LooksAtSoManyStatesInAStep) {
   constexpr auto kPlaces = static_cast<uint32_t>(GrammarState::kMaxPlainPlaces);
   const std::string regex = absl::StrCat(kLetterOrDigit, "{5000}");
   GrammarState fits = StateOf(regex);
-  EXPECT_EQ(Room(fits, fits.current(), PlainText::kWord, kPlaces), kPlaces);
+  EXPECT_EQ(RoomUpTo(kPlaces, fits, fits.current(), PlainText::kWord), kPlaces);
   GrammarState more = StateOf(regex);
-  EXPECT_EQ(Room(more, more.current(), PlainText::kWord, kPlaces + 1),
+  EXPECT_EQ(RoomUpTo(kPlaces + 1, more, more.current(), PlainText::kWord),
             std::nullopt);
   // What was found stays, and the next step finds the rest.
-  EXPECT_EQ(Room(more, more.current(), PlainText::kWord, kPlaces), kPlaces);
+  EXPECT_EQ(RoomUpTo(kPlaces, more, more.current(), PlainText::kWord), kPlaces);
   more.BeginStep();
-  EXPECT_EQ(Room(more, more.current(), PlainText::kWord, kPlaces + 1),
+  EXPECT_EQ(RoomUpTo(kPlaces + 1, more, more.current(), PlainText::kWord),
             kPlaces + 1);
 }
 
@@ -152,17 +157,17 @@ std::optional<RoomsAtWork> RoomAtWork(int64_t work) {
     GrammarState grammar = StateOf(
         absl::StrCat("(ab|ac){", n_pieces, "}", kLetterOrDigit, "{12000}"));
     grammar.BeginStep();
-    Room(grammar, grammar.current(), PlainText::kWord, 1);
+    RoomUpTo(1, grammar, grammar.current(), PlainText::kWord);
     const std::optional<uint32_t> known =
-        Room(grammar, grammar.current(), PlainText::kWord, 1);
+        RoomUpTo(1, grammar, grammar.current(), PlainText::kWord);
     const std::optional<State> state = StateAtWork(grammar, n_pieces, work);
     if (!state) continue;
     RoomsAtWork rooms;
-    rooms.now = Room(grammar, *state, PlainText::kWord, 1);
-    rooms.of_known = Room(grammar, grammar.current(), PlainText::kWord, 1);
+    rooms.now = RoomUpTo(1, grammar, *state, PlainText::kWord);
+    rooms.of_known = RoomUpTo(1, grammar, grammar.current(), PlainText::kWord);
     EXPECT_EQ(rooms.of_known, known);
     grammar.GrantWork();
-    rooms.later = Room(grammar, *state, PlainText::kWord, 1);
+    rooms.later = RoomUpTo(1, grammar, *state, PlainText::kWord);
     return rooms;
   }
   return std::nullopt;

@@ -25,7 +25,7 @@ std::string Repeated(absl::string_view text, int n) {
 std::string Within(absl::string_view source, const RenderLimits& limits) {
   Surroundings surroundings;
   surroundings.limits = limits;
-  return Render(source, "{}", surroundings);
+  return RenderWith(source, {.surroundings = surroundings});
 }
 
 TEST(EvaluatorTest, StepsAreLimited) {

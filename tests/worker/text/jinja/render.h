@@ -13,23 +13,29 @@
 
 namespace plimsoll::worker::jinja {
 
-// All text of the variables is tainted.
+// What a template is rendered with. All text of the variables is tainted.
+struct Rendering {
+  absl::string_view variables = "{}";
+  Surroundings surroundings = {};
+};
+
 inline absl::StatusOr<Text> RenderText(absl::string_view source,
-                                       absl::string_view variables = "{}",
-                                       const Surroundings& surroundings = {}) {
+                                       const Rendering& with) {
   ASSIGN_OR_RETURN(const Template parsed, Template::Parse(source));
   ASSIGN_OR_RETURN(const Value values,
-                   FromJson(variables, /*is_tainted=*/true));
-  return parsed.Render(values.dict(), surroundings);
+                   FromJson(with.variables, /*is_tainted=*/true));
+  return parsed.Render(values.dict(), with.surroundings);
 }
 
 // The text, or "ERROR: " and why there is none.
-inline std::string Render(absl::string_view source,
-                          absl::string_view variables = "{}",
-                          const Surroundings& surroundings = {}) {
-  const auto text = RenderText(source, variables, surroundings);
+inline std::string RenderWith(absl::string_view source, const Rendering& with) {
+  const auto text = RenderText(source, with);
   if (text.ok()) return std::string(text->bytes());
   return absl::StrCat("ERROR: ", text.status().message());
+}
+
+inline std::string Render(absl::string_view source) {
+  return RenderWith(source, {});
 }
 
 }  // namespace plimsoll::worker::jinja

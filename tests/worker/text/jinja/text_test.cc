@@ -19,8 +19,9 @@ std::string Marked(const Text& text) {
 }
 
 std::string Rendered(absl::string_view source) {
-  const auto text =
-      RenderText(source, R"({"u": "ab,Cd", "d": {"k": "v"}, "l": ["x", "y"]})");
+  const auto text = RenderText(
+      source,
+      {.variables = R"({"u": "ab,Cd", "d": {"k": "v"}, "l": ["x", "y"]})"});
   return text.ok() ? Marked(*text) : std::string(text.status().message());
 }
 

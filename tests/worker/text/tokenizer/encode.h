@@ -12,12 +12,17 @@
 
 namespace plimsoll::worker {
 
-inline std::vector<int32_t> Encode(const Tokenizer& tokenizer,
-                                   absl::string_view text,
-                                   ParseSpecial special = ParseSpecial::kNo) {
+inline std::vector<int32_t> EncodeWith(ParseSpecial special,
+                                       const Tokenizer& tokenizer,
+                                       absl::string_view text) {
   const auto ids = tokenizer.Encode(text, special);
   EXPECT_TRUE(ids.ok()) << ids.status();
   return ids.value_or(std::vector<int32_t>());
+}
+
+inline std::vector<int32_t> Encode(const Tokenizer& tokenizer,
+                                   absl::string_view text) {
+  return EncodeWith(ParseSpecial::kNo, tokenizer, text);
 }
 
 }  // namespace plimsoll::worker

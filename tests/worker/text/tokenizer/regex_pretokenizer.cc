@@ -82,10 +82,16 @@ std::string Llama3WithEndings(const Llama3Parts& parts) {
   return absl::StrCat(kAnyEnding, "|", Llama3(parts));
 }
 
-// GPT-4o's expression and those that differ in some parts. `none_of` is no part
-// of a word.
-std::string Gpt4o(absl::string_view digits, absl::string_view after_signs,
-                  absl::string_view ending, absl::string_view none_of = "") {
+// GPT-4o's expression and those that differ in some parts.
+struct Gpt4oParts {
+  absl::string_view digits;
+  absl::string_view after_signs;
+  absl::string_view ending;
+  absl::string_view none_of = "";  // no part of a word
+};
+
+std::string Gpt4o(const Gpt4oParts& parts) {
+  const auto& [digits, after_signs, ending, none_of] = parts;
   const std::string lead = "[^\\r\\n\\p{L}\\p{N}]?";
   const std::string upper =
       absl::StrCat("(?:", none_of, "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}])");
@@ -132,11 +138,17 @@ std::vector<std::string> ExpressionsOf(absl::string_view name) {
       {"ufakzeka", {Llama3({.digits = ""})}},
       {"laguna", {"[^\\n]+|[\\n]+", Llama3WithEndings({.digits = ""})}},
       {"minicpm5", {"\\p{N}{1,3}", Llama3WithEndings({.digits = "+"})}},
-      {"gpt-4o", {Gpt4o("{1,3}", "[\\r\\n/]*", any_ending)}},
-      {"tekken", {Gpt4o("", "[\\r\\n/]*", "")}},
+      {"gpt-4o",
+       {Gpt4o({.digits = "{1,3}",
+               .after_signs = "[\\r\\n/]*",
+               .ending = any_ending})}},
+      {"tekken",
+       {Gpt4o({.digits = "", .after_signs = "[\\r\\n/]*", .ending = ""})}},
       {"kimi-k2",
-       {absl::StrCat("\\p{sc:Han}+|", Gpt4o("{1,3}", "[\\r\\n]*", any_ending,
-                                            "(?!\\p{sc:Han})"))}},
+       {absl::StrCat("\\p{sc:Han}+|", Gpt4o({.digits = "{1,3}",
+                                             .after_signs = "[\\r\\n]*",
+                                             .ending = any_ending,
+                                             .none_of = "(?!\\p{sc:Han})"}))}},
       {"bloom", {Bloom()}},
       {"viking", {Bloom(), "\\p{N}"}},
       {"deepseek-v3", DeepSeek3()},

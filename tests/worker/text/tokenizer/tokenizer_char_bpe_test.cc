@@ -114,7 +114,7 @@ TEST(CharBpeTokenizerTest, TextNeverMergesIntoAControlToken) {
   tokens.push_back({"ab", TokenType::kControl});
   const auto tokenizer = MakeGemma4(tokens, {"a b"});
   EXPECT_THAT(Encode(*tokenizer, "ab"), ElementsAre(kMoreIds, kMoreIds + 1));
-  EXPECT_THAT(Encode(*tokenizer, "ab", ParseSpecial::kYes),
+  EXPECT_THAT(EncodeWith(ParseSpecial::kYes, *tokenizer, "ab"),
               ElementsAre(kMoreIds + 2));
 }
 

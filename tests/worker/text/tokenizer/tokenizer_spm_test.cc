@@ -26,8 +26,8 @@ using ::testing::IsEmpty;
 constexpr TokenType kByte = TokenType::kByte;
 const std::string kMark = "\xE2\x96\x81";
 
-std::unique_ptr<Tokenizer> Make(const std::vector<FixtureToken>& tokens,
-                                bool add_space_prefix = false) {
+std::unique_ptr<Tokenizer> MakeWith(bool add_space_prefix,
+                                    const std::vector<FixtureToken>& tokens) {
   GgufFixture fixture;
   AddVocab(fixture, tokens)
       .String("tokenizer.ggml.model", "llama")
@@ -38,6 +38,10 @@ std::unique_ptr<Tokenizer> Make(const std::vector<FixtureToken>& tokens,
   auto tokenizer = fixture.Load();
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
   return *std::move(tokenizer);
+}
+
+std::unique_ptr<Tokenizer> Make(const std::vector<FixtureToken>& tokens) {
+  return MakeWith(/*add_space_prefix=*/false, tokens);
 }
 
 std::vector<FixtureToken> Vocab(std::vector<FixtureToken> more) {
@@ -155,7 +159,8 @@ TEST(SpmTokenizerTest, MergingNeverMakesAControlToken) {
   const std::vector<int32_t> ids = Encode(*tokenizer, "<eos>");
   EXPECT_THAT(ids, ::testing::Not(::testing::Contains(2)));
   EXPECT_EQ(tokenizer->Decode(ids, RenderSpecial::kNo), "<eos>");
-  EXPECT_THAT(Encode(*tokenizer, "<eos>", ParseSpecial::kYes), ElementsAre(2));
+  EXPECT_THAT(EncodeWith(ParseSpecial::kYes, *tokenizer, "<eos>"),
+              ElementsAre(2));
 }
 
 TEST(SpmTokenizerTest, AnUnknownTokenOfControlTypeIsNoFallback) {
@@ -168,17 +173,17 @@ TEST(SpmTokenizerTest, AnUnknownTokenOfControlTypeIsNoFallback) {
 
 TEST(SpmTokenizerTest, BosComesFirstOnlyWhereAsked) {
   const auto tokenizer = Make(Vocab({{"a"}}));
-  EXPECT_THAT(Encode(*tokenizer, "a", ParseSpecial::kYes), ElementsAre(3));
+  EXPECT_THAT(EncodeWith(ParseSpecial::kYes, *tokenizer, "a"), ElementsAre(3));
   const auto ids = tokenizer->EncodeWithBos("<bos>a", ParseSpecial::kYes);
   ASSERT_TRUE(ids.ok());
   EXPECT_THAT(*ids, ElementsAre(1, 1, 3));
 }
 
 TEST(SpmTokenizerTest, TheSpacePrefixIsAddedAndTakenAway) {
-  const auto tokenizer =
-      Make(Vocab({{"a"}, {kMark}, {kMark + "a"}}), /*add_space_prefix=*/true);
+  const auto tokenizer = MakeWith(/*add_space_prefix=*/true,
+                                  Vocab({{"a"}, {kMark}, {kMark + "a"}}));
   EXPECT_THAT(Encode(*tokenizer, "a"), ElementsAre(5));
-  EXPECT_THAT(Encode(*tokenizer, "a<eos>a", ParseSpecial::kYes),
+  EXPECT_THAT(EncodeWith(ParseSpecial::kYes, *tokenizer, "a<eos>a"),
               ElementsAre(5, 2, 5));
   EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{5, 5}, RenderSpecial::kNo),
             "a a");

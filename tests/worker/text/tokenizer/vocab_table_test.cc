@@ -15,14 +15,17 @@ namespace {
 
 using ::testing::HasSubstr;
 
-absl::StatusOr<VocabTable> Load(
-    const GgufFixture& fixture,
-    VocabTable::Scores scores = VocabTable::Scores::kRead) {
+absl::StatusOr<VocabTable> LoadWith(VocabTable::Scores scores,
+                                    const GgufFixture& fixture) {
   const std::vector<std::byte> bytes = fixture.Bytes();
   planner::MemorySource source(bytes);
   auto header = planner::ReadGgufHeader(source);
   if (!header.ok()) return header.status();
   return VocabTable::Load(*header, source, scores);
+}
+
+absl::StatusOr<VocabTable> Load(const GgufFixture& fixture) {
+  return LoadWith(VocabTable::Scores::kRead, fixture);
 }
 
 void ExpectRefused(const GgufFixture& fixture, const std::string& key) {
@@ -66,8 +69,8 @@ TEST(VocabTableTest, TextsMayHoldAnyBytes) {
 
 TEST(VocabTableTest, WithoutTypesEveryTokenIsNormal) {
   const auto vocab =
-      Load(GgufFixture().Strings("tokenizer.ggml.tokens", {"a", "<s>"}),
-           VocabTable::Scores::kNone);
+      LoadWith(VocabTable::Scores::kNone,
+               GgufFixture().Strings("tokenizer.ggml.tokens", {"a", "<s>"}));
   ASSERT_TRUE(vocab.ok()) << vocab.status();
   EXPECT_EQ(vocab->Type(1), TokenType::kNormal);
 }

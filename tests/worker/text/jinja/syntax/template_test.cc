@@ -29,9 +29,9 @@ TEST(TemplateTest, RendersAConversation) {
       "{%- for m in messages %}<|{{ m.role }}|>{{ m['content'] | trim }}"
       "{{ '\\n' if not loop.last }}{% endfor %}"
       "{% if add %}<|assistant|>{% endif %}";
-  EXPECT_EQ(Render(kChat, R"({"add": true, "messages": [
+  EXPECT_EQ(RenderWith(kChat, {.variables = R"({"add": true, "messages": [
                 {"role": "system", "content": " S "},
-                {"role": "user", "content": "U\n"}]})"),
+                {"role": "user", "content": "U\n"}]})"}),
             "<|system|>S\n<|user|>U<|assistant|>");
 }
 
@@ -40,11 +40,13 @@ TEST(TemplateTest, PrintsValuesAsPythonDoes) {
             "[None, True, 1.0, 1e+16, 0.1, 'a', \"it's\", (1,)]");
   EXPECT_EQ(Render("{{ {'a': [1, 2]} }}|{{ nothing }}|{{ 7 // -2 }}"),
             "{'a': [1, 2]}||-4");
-  EXPECT_EQ(Render("{{ x }}", R"({"x": {"k": "\u00e9\n"}})"), "{'k': 'é\\n'}");
+  EXPECT_EQ(RenderWith("{{ x }}", {.variables = R"({"x": {"k": "\u00e9\n"}})"}),
+            "{'k': 'é\\n'}");
 }
 
 TEST(TemplateTest, WritesJsonAsPythonDoes) {
-  EXPECT_EQ(Render("{{ x | tojson }}", R"({"x": {"a": [1, "é<"], "b": null}})"),
+  EXPECT_EQ(RenderWith("{{ x | tojson }}",
+                       {.variables = R"({"x": {"a": [1, "é<"], "b": null}})"}),
             R"({"a": [1, "é<"], "b": null})");
   EXPECT_EQ(Render("{{ {'a': [1]} | tojson(indent=2) }}"),
             "{\n  \"a\": [\n    1\n  ]\n}");
@@ -175,7 +177,8 @@ TEST(TemplateTest, AGeneratorIsFiveWords) {
 TEST(TemplateTest, KnowsTheTimeThatItIsGiven) {
   Surroundings surroundings;
   surroundings.now = absl::FromUnixSeconds(1'700'000'000);
-  EXPECT_EQ(Render("{{ strftime_now('%d %b %Y') }}", "{}", surroundings),
+  EXPECT_EQ(RenderWith("{{ strftime_now('%d %b %Y') }}",
+                       {.surroundings = surroundings}),
             "14 Nov 2023");
 }
 
