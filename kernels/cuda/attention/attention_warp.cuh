@@ -98,6 +98,17 @@ struct Task {
   }
 };
 
+// The task of part `part` of the heads that read KV head `kv_head`: those are
+// `group` heads, and a part has `shape.part_heads` of them.
+__device__ __forceinline__ Task TaskOf(const AttentionShape& shape,
+                                       const AttentionTile& tile, int group,
+                                       int kv_head, int part) {
+  const auto part_heads = static_cast<int>(shape.part_heads);
+  const int left = group - part * part_heads;
+  return {tile, kv_head, kv_head * group + part * part_heads,
+          left < part_heads ? left : part_heads, part_heads};
+}
+
 // The keys of a step. The live ones, which some row of the tile may see, are
 // [begin, end); there may be none. Keys before ring_end are rows of the ring:
 // key j is row cell + j, or row cell + j - window once that reaches the window.

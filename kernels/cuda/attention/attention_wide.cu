@@ -368,13 +368,10 @@ __global__ void __launch_bounds__(S::kWarps* kWarpThreads)
                                                    S::kTeams * S::kQueryBytes +
                                                    WarpIndex() * S::kRowBytes);
   const auto group = static_cast<int>(shape.n_heads / shape.n_kv_heads);
-  const auto part_heads = static_cast<int>(shape.part_heads);
   const auto part = static_cast<int>(index / n_tiles % shape.n_parts);
   const auto kv_head = static_cast<int>(index / n_tiles / shape.n_parts);
-  const int left = group - part * part_heads;
   const AttentionTile& tile = tiles[n_tiles - 1 - index % n_tiles];
-  const Task task = {tile, kv_head, kv_head * group + part * part_heads,
-                     left < part_heads ? left : part_heads, part_heads};
+  const Task task = TaskOf(shape, tile, group, kv_head, part);
   PromptSoftmax state = {{MinusInfinity(), MinusInfinity()}, {0, 0}};
   float sums[S::kSums] = {};
   bool is_staged = false;
