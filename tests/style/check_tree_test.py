@@ -184,9 +184,8 @@ class CheckTreeTest(unittest.TestCase):
                      "constexpr auto kA = std::to_array<A>({"):
             self.assertEqual(found(head, most + 1), [], head)
         self.assertEqual(found(heads[0], most + 1, "tests/a.cc"), [])
-        for path, limit in check_tree.LONG_FUNCTIONS.items():
-            self.assertEqual(found(heads[0], limit, path), [])
-            self.assertEqual(len(found(heads[0], limit + 1, path)), 1)
+        for path in ("kernels/cuda/a.cu", "kernels/cuda/a.cuh", "bench/a.cc"):
+            self.assertEqual(len(found(heads[0], most + 1, path)), 1, path)
 
     def test_a_method_in_a_class_is_a_function(self):
         text = f"// P.\nclass A {{\n  void F() {{\n{'    ++i;' + chr(10)}  }}\n}};\n"
