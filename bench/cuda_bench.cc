@@ -237,6 +237,48 @@ struct AttentionCase {
   int64_t window = 0;  // 0: pages
 };
 
+// Fills pages with rows of real numbers, or the times would be those of NaN.
+void FillPages(Backend& backend, const PagedKv& kv, int64_t n_pages,
+               DType kv_type, int64_t kv_dim) {
+  const int64_t n_rows = 2 * kv.page_tokens;
+  const int64_t row_bytes = KvBytes(kv_type, kv_dim);
+  const Buffer values = RandomFloats(backend, n_rows * kv_dim);
+  for (int64_t p = 0; p < n_pages; ++p) {
+    std::vector<int64_t> offsets;
+    for (int64_t r = 0; r < n_rows; ++r) {
+      offsets.push_back(p * kv.page_bytes + r * row_bytes);
+    }
+    Must(backend.StoreRows(
+        {Floats(values), n_rows, kv_dim, kv_type, kv.pool, offsets.data()}));
+  }
+}
+
+// Prints the time of one row as a share of the bandwidth, and that of more rows
+// as a share of the matrix operations.
+void PrintAttention(const Rates& rates, const char* way, const AttentionCase& c,
+                    double time) {
+  const bool is_ring = c.window > 0;
+  const std::string what = absl::StrCat(
+      "attention ", DTypeName(c.kv_type), ", head ", c.head_dim, ", ",
+      is_ring ? absl::StrCat("window ", c.window)
+              : absl::StrCat(c.n_ctx, " tokens"),
+      ", rows ", c.n_rows, way);
+  if (c.n_rows == 1) {
+    const int64_t row_bytes = KvBytes(c.kv_type, kKvHeads * c.head_dim);
+    const double rate = 2.0 * static_cast<double>(c.n_ctx * row_bytes) / time;
+    PrintLine(what, time, Gigabytes(rate), rate / rates.copy_bytes);
+    return;
+  }
+  const auto rows = static_cast<double>(c.n_rows);
+  const double pairs =
+      rows * (is_ring ? static_cast<double>(c.window)
+                      : static_cast<double>(c.n_ctx) - rows / 2);
+  const double rate =
+      4.0 * pairs * static_cast<double>(c.n_heads * c.head_dim) / time;
+  PrintLine(what, time, Teraflops(rate),
+            rates.matrix_operations > 0 ? rate / rates.matrix_operations : 0);
+}
+
 // One layer's attention of `n_rows` rows at the end of `n_ctx` tokens.
 void BenchAttention(Backend& backend, const Rates& rates, const char* way,
                     const AttentionCase& c) {
@@ -253,17 +295,9 @@ void BenchAttention(Backend& backend, const Rates& rates, const char* way,
   kv.page_tokens = kPageTokens;
   Buffer pool = Must(backend.Allocate(n_pages * kv.page_bytes));
   kv.pool = pool.data();
-  // Real numbers, or the times would be those of NaN.
-  const Buffer values = RandomFloats(backend, 2 * kPageTokens * kv_dim);
+  FillPages(backend, kv, n_pages, c.kv_type, kv_dim);
   std::vector<PageEntry> table;
-  for (int64_t p = 0; p < n_pages; ++p) {
-    std::vector<int64_t> offsets;
-    for (int64_t r = 0; r < 2 * kPageTokens; ++r) {
-      offsets.push_back(p * kv.page_bytes + r * row_bytes);
-    }
-    Must(backend.StoreRows({Floats(values), 2 * kPageTokens, kv_dim, c.kv_type,
-                            kv.pool, offsets.data()}));
-    if (p * kPageTokens >= c.n_ctx) continue;
+  for (int64_t p = 0; p < n_pages && p * kPageTokens < c.n_ctx; ++p) {
     table.push_back(
         {p * kPageTokens, static_cast<int32_t>(p), 0, kPageTokens, false});
   }
@@ -292,24 +326,7 @@ void BenchAttention(Backend& backend, const Rates& rates, const char* way,
   args.paged = kv;
   const double time =
       Seconds(backend, [&](int) { return backend.Attention(args); });
-  const std::string what = absl::StrCat(
-      "attention ", DTypeName(c.kv_type), ", head ", c.head_dim, ", ",
-      is_ring ? absl::StrCat("window ", c.window)
-              : absl::StrCat(c.n_ctx, " tokens"),
-      ", rows ", c.n_rows, way);
-  if (c.n_rows == 1) {
-    const double rate = 2.0 * static_cast<double>(c.n_ctx * row_bytes) / time;
-    PrintLine(what, time, Gigabytes(rate), rate / rates.copy_bytes);
-    return;
-  }
-  const auto rows = static_cast<double>(c.n_rows);
-  const double pairs =
-      rows * (is_ring ? static_cast<double>(c.window)
-                      : static_cast<double>(c.n_ctx) - rows / 2);
-  const double rate =
-      4.0 * pairs * static_cast<double>(c.n_heads * c.head_dim) / time;
-  PrintLine(what, time, Teraflops(rate),
-            rates.matrix_operations > 0 ? rate / rates.matrix_operations : 0);
+  PrintAttention(rates, way, c, time);
 }
 
 // Attention of prompts in each of the ways that tensor cores have, and without.
@@ -353,6 +370,26 @@ void BenchPromptAttention(int device, const Rates& rates) {
   }
 }
 
+// Sequences of `n_ctx` tokens whose pages follow each other, and which get one
+// more row each.
+struct PagedSequences {
+  std::vector<std::vector<PageEntry>> tables;
+  std::vector<AttentionSegment> segments;
+
+  PagedSequences(int64_t n_rows, int64_t n_ctx, int64_t page_tokens)
+      : tables(static_cast<size_t>(n_rows)) {
+    const int64_t n_pages = n_ctx / page_tokens;
+    for (int64_t r = 0; r < n_rows; ++r) {
+      auto& table = tables[static_cast<size_t>(r)];
+      for (int64_t p = 0; p < n_pages; ++p) {
+        table.push_back({p * page_tokens, static_cast<int32_t>(r * n_pages + p),
+                         0, static_cast<int32_t>(page_tokens), false});
+      }
+      segments.push_back({r, 1, n_ctx - 1, table, {}, 0, false});
+    }
+  }
+};
+
 // Attention of generated tokens as a step's graph has it: calls of 16 layers,
 // each with its own keys and values, so that starts and copies of page tables
 // do not count. `n_rows` sequences of `n_ctx` tokens each.
@@ -379,17 +416,7 @@ void BenchDecodeAttention(int device, const Rates& rates, DType kv_type,
   const Buffer q = RandomFloats(*backend, n_rows * dim);
   const Buffer out = Must(backend->Allocate(n_rows * dim * 4));
   const Buffer packed = Must(backend->Allocate(n_rows * PackedRowBytes(dim)));
-  std::vector<std::vector<PageEntry>> tables(static_cast<size_t>(n_rows));
-  std::vector<AttentionSegment> segments;
-  for (int64_t r = 0; r < n_rows; ++r) {
-    auto& table = tables[static_cast<size_t>(r)];
-    for (int64_t p = 0; p < n_ctx / kPageTokens; ++p) {
-      table.push_back({p * kPageTokens,
-                       static_cast<int32_t>(r * n_ctx / kPageTokens + p), 0,
-                       kPageTokens, false});
-    }
-    segments.push_back({r, 1, n_ctx - 1, table, {}, 0, false});
-  }
+  const PagedSequences sequences(n_rows, n_ctx, kPageTokens);
   AttentionArgs args = {};
   args.q = args.q_prefix = Floats(q);
   args.out = Floats(out);
@@ -398,7 +425,7 @@ void BenchDecodeAttention(int device, const Rates& rates, DType kv_type,
   args.head_dim = kHeadDim;
   args.scale = 1.0f / 16;
   args.k_type = args.v_type = kv_type;
-  args.segments = segments;
+  args.segments = sequences.segments;
   args.packed = packed.data();
   const auto step = [&](int) -> absl::Status {
     RETURN_IF_ERROR(backend->BeginStep(n_rows));
@@ -417,6 +444,48 @@ void BenchDecodeAttention(int device, const Rates& rates, DType kv_type,
   PrintLine(absl::StrCat("decode attention ", DTypeName(kv_type), ", ", n_rows,
                          " x ", n_ctx, ", spans ", spans),
             time, Gigabytes(rate), rate / rates.copy_bytes);
+}
+
+void BenchTopK(Backend& backend, int64_t n_rows) {
+  const Buffer logits = RandomFloats(backend, n_rows * kVocabulary);
+  const auto k = static_cast<size_t>(n_rows * kMaxCandidates);
+  std::vector<float> values(k);
+  std::vector<int32_t> ids(k);
+  std::vector<double> sums(static_cast<size_t>(n_rows));
+  PrintLine(absl::StrCat("64 largest logits, rows ", n_rows),
+            Seconds(backend,
+                    [&](int) {
+                      return backend.TopK({Floats(logits), n_rows, kVocabulary,
+                                           kMaxCandidates, values.data(),
+                                           ids.data(), sums.data()});
+                    }),
+            "", 0);
+  const std::vector<float> inverse(static_cast<size_t>(n_rows), 1.25f);
+  std::vector<double> masses(inverse.size());
+  PrintLine(absl::StrCat("64 largest logits at 0.8, rows ", n_rows),
+            Seconds(backend,
+                    [&](int) {
+                      return backend.TopK({Floats(logits), n_rows, kVocabulary,
+                                           kMaxCandidates, values.data(),
+                                           ids.data(), sums.data(),
+                                           inverse.data(), masses.data()});
+                    }),
+            "", 0);
+}
+
+void BenchSample(Backend& backend) {
+  const Buffer logits = RandomFloats(backend, kVocabulary);
+  const auto sample = [&](const char* what, SampleArgs args) {
+    args.logits = Floats(logits);
+    args.n = kVocabulary;
+    args.u = 0.5;
+    PrintLine(
+        absl::StrCat("draw from a row, ", what),
+        Seconds(backend, [&](int) { return backend.Sample(args).status(); }),
+        "", 0);
+  };
+  sample("all tokens", {});
+  sample("top_k 1000, top_p 0.95", {.top_k = 1000, .top_p = 0.95f});
 }
 
 void BenchRest(Backend& backend) {
@@ -441,44 +510,9 @@ void BenchRest(Backend& backend) {
                              Activation::kGeluTanh, packed.data()});
                       }),
               "", 0);
-    const Buffer logits = RandomFloats(backend, n_rows * kVocabulary);
-    const auto k = static_cast<size_t>(n_rows * kMaxCandidates);
-    std::vector<float> values(k);
-    std::vector<int32_t> ids(k);
-    std::vector<double> sums(static_cast<size_t>(n_rows));
-    PrintLine(
-        absl::StrCat("64 largest logits, rows ", n_rows),
-        Seconds(backend,
-                [&](int) {
-                  return backend.TopK({Floats(logits), n_rows, kVocabulary,
-                                       kMaxCandidates, values.data(),
-                                       ids.data(), sums.data()});
-                }),
-        "", 0);
-    const std::vector<float> inverse(static_cast<size_t>(n_rows), 1.25f);
-    std::vector<double> masses(inverse.size());
-    PrintLine(absl::StrCat("64 largest logits at 0.8, rows ", n_rows),
-              Seconds(backend,
-                      [&](int) {
-                        return backend.TopK(
-                            {Floats(logits), n_rows, kVocabulary,
-                             kMaxCandidates, values.data(), ids.data(),
-                             sums.data(), inverse.data(), masses.data()});
-                      }),
-              "", 0);
+    BenchTopK(backend, n_rows);
   }
-  const Buffer logits = RandomFloats(backend, kVocabulary);
-  const auto sample = [&](const char* what, SampleArgs args) {
-    args.logits = Floats(logits);
-    args.n = kVocabulary;
-    args.u = 0.5;
-    PrintLine(
-        absl::StrCat("draw from a row, ", what),
-        Seconds(backend, [&](int) { return backend.Sample(args).status(); }),
-        "", 0);
-  };
-  sample("all tokens", {});
-  sample("top_k 1000, top_p 0.95", {.top_k = 1000, .top_p = 0.95f});
+  BenchSample(backend);
 }
 
 Rates MeasureRates(int device) {

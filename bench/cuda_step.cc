@@ -19,6 +19,10 @@ using bench::Must;
 
 constexpr int64_t kPageTokens = 64;
 
+int64_t PagesOf(int64_t n_tokens) {
+  return (n_tokens + kPageTokens - 1) / kPageTokens;
+}
+
 }  // namespace
 
 Buffer DecodeStep::Memory(int64_t bytes) {
@@ -52,79 +56,91 @@ DecodeStep::DecodeStep(Backend& backend, const StepShape& shape, DType dtype,
       dtype_(dtype),
       n_rows_(n_rows),
       n_ctx_(n_ctx) {
-  const int64_t q_dim = shape.n_heads * shape.head_dim;
-  const int64_t kv_dim = shape.n_kv_heads * shape.head_dim;
+  MakeWeights();
+  MakeCache();
+  MakeSequences();
+  MakeActivations();
+}
+
+void DecodeStep::MakeWeights() {
   const int64_t layer_bytes =
-      (q_dim + 2 * kv_dim + 2 * shape.ffn_dim) *
-          *RowBytes(dtype, shape.model_dim) +
-      shape.model_dim *
-          (*RowBytes(dtype, q_dim) + *RowBytes(dtype, shape.ffn_dim));
+      (q_dim() + 2 * kv_dim() + 2 * shape_.ffn_dim) *
+          *RowBytes(dtype_, shape_.model_dim) +
+      shape_.model_dim *
+          (*RowBytes(dtype_, q_dim()) + *RowBytes(dtype_, shape_.ffn_dim));
   for (int64_t i = 0; i < kLayers; ++i) {
     Layer layer;
     layer.memory = Memory(layer_bytes);
     std::byte* at = layer.memory.data();
-    layer.q = Take(at, q_dim, shape.model_dim);
-    layer.k = Take(at, kv_dim, shape.model_dim);
-    layer.v = Take(at, kv_dim, shape.model_dim);
-    layer.attention_out = Take(at, shape.model_dim, q_dim);
-    layer.gate = Take(at, shape.ffn_dim, shape.model_dim);
-    layer.up = Take(at, shape.ffn_dim, shape.model_dim);
-    layer.down = Take(at, shape.model_dim, shape.ffn_dim);
+    layer.q = Take(at, q_dim(), shape_.model_dim);
+    layer.k = Take(at, kv_dim(), shape_.model_dim);
+    layer.v = Take(at, kv_dim(), shape_.model_dim);
+    layer.attention_out = Take(at, shape_.model_dim, q_dim());
+    layer.gate = Take(at, shape_.ffn_dim, shape_.model_dim);
+    layer.up = Take(at, shape_.ffn_dim, shape_.model_dim);
+    layer.down = Take(at, shape_.model_dim, shape_.ffn_dim);
     layers_.push_back(std::move(layer));
   }
   const int64_t table_bytes =
-      shape.vocab_size * *RowBytes(dtype, shape.model_dim);
+      shape_.vocab_size * *RowBytes(dtype_, shape_.model_dim);
   table_memory_ = Memory(table_bytes);
   std::byte* table = table_memory_.data();
-  table_ = Take(table, shape.vocab_size, shape.model_dim);
+  table_ = Take(table, shape_.vocab_size, shape_.model_dim);
+  bytes_read_ += shape_.n_layers * layer_bytes + table_bytes;
+}
 
+void DecodeStep::MakeCache() {
   // All layers of a page lie together, as in a worker.
-  const int64_t row_bytes = KvBytes(DType::kF16, kv_dim);
-  const int64_t n_pages = (n_ctx + kPageTokens - 1) / kPageTokens;
+  const int64_t row_bytes = KvBytes(DType::kF16, kv_dim());
   kv_.page_tokens = kPageTokens;
-  kv_.page_bytes = shape.n_layers * 2 * kPageTokens * row_bytes;
-  pool_ = Memory(n_rows * n_pages * kv_.page_bytes);
+  kv_.page_bytes = shape_.n_layers * 2 * kPageTokens * row_bytes;
+  pool_ = Memory(n_rows_ * PagesOf(n_ctx_) * kv_.page_bytes);
   kv_.pool = pool_.data();
-  for (int64_t r = 0; r < n_rows; ++r) {
+  bytes_read_ += n_rows_ * n_ctx_ * shape_.n_layers * 2 * row_bytes;
+}
+
+void DecodeStep::MakeSequences() {
+  const int64_t n_pages = PagesOf(n_ctx_);
+  for (int64_t r = 0; r < n_rows_; ++r) {
     std::vector<PageEntry>& pages = pages_.emplace_back();
     for (int64_t p = 0; p < n_pages; ++p) {
-      const int64_t live = std::min(kPageTokens, n_ctx - p * kPageTokens);
+      const int64_t live = std::min(kPageTokens, n_ctx_ - p * kPageTokens);
       pages.push_back({p * kPageTokens, static_cast<int32_t>(r * n_pages + p),
                        0, static_cast<int32_t>(live), false});
     }
     tokens_.push_back(static_cast<int32_t>(r));
-    positions_.push_back(n_ctx - 1);
+    positions_.push_back(n_ctx_ - 1);
   }
-  for (int64_t r = 0; r < n_rows; ++r) {
+  for (int64_t r = 0; r < n_rows_; ++r) {
     segments_.push_back(
-        {r, 1, n_ctx - 1, pages_[static_cast<size_t>(r)], {}, 0});
+        {r, 1, n_ctx_ - 1, pages_[static_cast<size_t>(r)], {}, 0});
   }
-  offsets_.resize(static_cast<size_t>(2 * n_rows));
-  bytes_read_ = shape.n_layers * layer_bytes + table_bytes +
-                n_rows * n_ctx * shape.n_layers * 2 * row_bytes;
+  offsets_.resize(static_cast<size_t>(2 * n_rows_));
+}
 
+void DecodeStep::MakeActivations() {
   const auto floats = [&](int64_t n) {
-    floats_.push_back(Memory(n_rows * n * 4));
+    floats_.push_back(Memory(n_rows_ * n * 4));
     return reinterpret_cast<float*>(floats_.back().data());
   };
-  gate_ = floats(shape.ffn_dim);
-  up_ = floats(shape.ffn_dim);
-  logits_ = floats(shape.vocab_size);
-  packed_ = Memory(n_rows * PackedRowBytes(std::max(shape.ffn_dim, q_dim)));
-  ops_ = {.n_heads = shape.n_heads,
-          .n_kv_heads = shape.n_kv_heads,
-          .head_dim = shape.head_dim,
-          .model_dim = shape.model_dim,
+  gate_ = floats(shape_.ffn_dim);
+  up_ = floats(shape_.ffn_dim);
+  logits_ = floats(shape_.vocab_size);
+  packed_ = Memory(n_rows_ * PackedRowBytes(std::max(shape_.ffn_dim, q_dim())));
+  ops_ = {.n_heads = shape_.n_heads,
+          .n_kv_heads = shape_.n_kv_heads,
+          .head_dim = shape_.head_dim,
+          .model_dim = shape_.model_dim,
           .scale = 1.0f / 16,
           .eps = 1e-6f,
-          .norm = floats(shape.model_dim),
-          .x = floats(shape.model_dim),
-          .normed = floats(shape.model_dim),
+          .norm = floats(shape_.model_dim),
+          .x = floats(shape_.model_dim),
+          .normed = floats(shape_.model_dim),
           .packed = packed_.data(),
-          .q = floats(q_dim),
-          .k = floats(kv_dim),
-          .v = floats(kv_dim),
-          .angles = floats(shape.head_dim)};
+          .q = floats(q_dim()),
+          .k = floats(kv_dim()),
+          .v = floats(kv_dim()),
+          .angles = floats(shape_.head_dim)};
 }
 
 absl::Status DecodeStep::Run(bool is_held) {
@@ -151,8 +167,7 @@ absl::Status DecodeStep::Queue() {
 }
 
 absl::Status DecodeStep::Attend(const Layer& layer, int64_t index) {
-  const int64_t kv_dim = shape_.n_kv_heads * shape_.head_dim;
-  const int64_t row_bytes = KvBytes(DType::kF16, kv_dim);
+  const int64_t row_bytes = KvBytes(DType::kF16, kv_dim());
   RETURN_IF_ERROR(ops_.Norm(*backend_, n_rows_));
   const MatMulArgs products[] = {Product(layer.q, ops_.q, /*adds=*/false),
                                  Product(layer.k, ops_.k, /*adds=*/false),

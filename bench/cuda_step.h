@@ -45,6 +45,16 @@ class DecodeStep {
     WeightMatrix q, k, v, attention_out, gate, up, down;
   };
 
+  int64_t q_dim() const { return shape_.n_heads * shape_.head_dim; }
+  int64_t kv_dim() const { return shape_.n_kv_heads * shape_.head_dim; }
+
+  // What the constructor makes: weights; pages of keys and values; which pages
+  // and positions the sequences have; and the rows that operations write.
+  void MakeWeights();
+  void MakeCache();
+  void MakeSequences();
+  void MakeActivations();
+
   Buffer Memory(int64_t bytes);
   WeightMatrix Take(std::byte*& at, int64_t rows, int64_t cols) const;
   absl::Status Queue();

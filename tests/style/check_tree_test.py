@@ -247,9 +247,8 @@ class CheckTreeTest(unittest.TestCase):
                      "constexpr auto kA = std::to_array<A>({"):
             self.assertEqual(found(head, most + 1), [], head)
         self.assertEqual(found(heads[1], most + 1, "tests/a.cc"), [])
-        for path, limit in check_tree.LONG_FUNCTIONS.items():
-            self.assertEqual(found(heads[0], limit, path), [])
-            self.assertEqual(len(found(heads[0], limit + 1, path)), 1)
+        for path in ("kernels/cuda/a.cu", "kernels/cuda/a.cuh", "bench/a.cc"):
+            self.assertEqual(len(found(heads[0], most + 1, path)), 1, path)
 
     def test_helpers_of_tests_have_no_default_arguments(self):
         for helper in ("void Run(int n = 4);",

@@ -90,68 +90,93 @@ void StoreNumbers(const BlockNumbers& numbers, size_t n_blocks, std::byte* out,
   }
 }
 
+// How the blocks that are packed together become integers.
+struct Scaling {
+  hn::Vec<DF4> scale;  // what an integer stands for; NaN if not all are finite
+  hn::Mask<DI4> is_finite;
+  HWY_ALIGN float inverse[kTogether];
+  HWY_ALIGN int32_t keep[kTogether];  // bits of a value; 0: it becomes zero
+
+  // `amax_bits` has the blocks' largest magnitudes.
+  HWY_INLINE explicit Scaling(VI4 amax_bits) {
+    const DF4 d4;
+    const DI4 di4;
+    const auto amax = hn::BitCast(d4, amax_bits);
+    const auto limit = hn::Set(d4, kActivationMax);
+    is_finite = hn::Lt(
+        amax_bits,
+        hn::BitCast(di4, hn::Set(d4, std::numeric_limits<float>::infinity())));
+    const auto is_zero = hn::Lt(amax, hn::Set(d4, kMinBlockAmax));
+    scale = IfFinite(hn::IfThenZeroElse(is_zero, hn::Div(amax, limit)));
+    hn::Store(hn::Div(limit, amax), d4, inverse);
+    hn::Store(hn::VecFromMask(
+                  di4, hn::AndNot(hn::RebindMask(di4, is_zero), is_finite)),
+              di4, keep);
+  }
+
+  // Numbers of blocks, or NaN for those that are not finite.
+  HWY_INLINE hn::Vec<DF4> IfFinite(hn::Vec<DF4> numbers) const {
+    const DF4 d4;
+    const auto nan = hn::Set(d4, std::numeric_limits<float>::quiet_NaN());
+    return hn::IfThenElse(hn::RebindMask(d4, is_finite), numbers, nan);
+  }
+};
+
+// What the blocks' integers add up to: a vector for each block, whose lanes are
+// still to be added.
+struct BlockSums {
+  VI sums[kTogether];
+  VI cross[kTogether];        // cross products of the first four groups
+  VI4 last_cross[kTogether];  // and of the fifth one
+};
+
+// Rounds block `b`, which is at `x`, to integers at `values`, and sums them up.
+HWY_INLINE void RoundBlock(const Scaling& scaling, size_t b, const float* x,
+                           int16_t* values, BlockSums& out) {
+  const DF d;
+  const DI di;
+  const hn::Rebind<int16_t, DF> d16;
+  const auto by = hn::Set(d, scaling.inverse[b]);
+  const auto mask = hn::BitCast(d, hn::Set(di, scaling.keep[b]));
+  const auto rounder = hn::Set(d, kRounder);
+  const auto rounder_bits = hn::Set(di, kRounderBits);
+  out.sums[b] = hn::Zero(di);
+  out.cross[b] = hn::Zero(di);
+  for (size_t i = 0; i < kBlock; i += kLanes) {
+    const auto value = hn::And(hn::Mul(hn::LoadU(d, x + i), by), mask);
+    const VI q =
+        hn::Sub(hn::BitCast(di, hn::Add(value, rounder)), rounder_bits);
+    hn::StoreU(hn::DemoteTo(d16, q), d16, values + i);
+    out.sums[b] = hn::Add(out.sums[b], q);
+    if (i < 16) out.cross[b] = hn::Add(out.cross[b], Cross(di, q));
+    if (i == 16) out.last_cross[b] = Cross(DI4(), FirstBlock(di, q));
+  }
+}
+
 // Packs at least one block of `x` to its place in `out`. The last block stands
 // in for blocks beyond it.
 void PackTogether(const float* x, size_t n_blocks, std::byte* out,
                   const BlockPlace& place) {
-  const DF d;
   const DI di;
   const DF4 d4;
   const DI4 di4;
-  const auto index = [n_blocks](size_t b)
-                         HWY_ATTR { return std::min(b, n_blocks - 1); };
-  const VI4 amax_bits = LargestMagnitudes(x, n_blocks);
-  const auto amax = hn::BitCast(d4, amax_bits);
-  const auto nan = hn::Set(d4, std::numeric_limits<float>::quiet_NaN());
-  const auto limit = hn::Set(d4, kActivationMax);
-  const auto is_finite = hn::Lt(
-      amax_bits,
-      hn::BitCast(di4, hn::Set(d4, std::numeric_limits<float>::infinity())));
-  const auto is_zero = hn::Lt(amax, hn::Set(d4, kMinBlockAmax));
-  const auto scale =
-      hn::IfThenElse(hn::RebindMask(d4, is_finite),
-                     hn::IfThenZeroElse(is_zero, hn::Div(amax, limit)), nan);
-  HWY_ALIGN float inverse[kTogether];
-  HWY_ALIGN int32_t keep[kTogether];
-  hn::Store(hn::Div(limit, amax), d4, inverse);
-  hn::Store(
-      hn::VecFromMask(di4, hn::AndNot(hn::RebindMask(di4, is_zero), is_finite)),
-      di4, keep);
-
-  BlockNumbers numbers;
-  hn::Store(scale, d4, numbers.scales);
-  const auto rounder = hn::Set(d, kRounder);
-  const auto rounder_bits = hn::Set(di, kRounderBits);
-  VI sums[kTogether];
-  VI cross[kTogether];
-  VI4 last_cross[kTogether];
+  const Scaling scaling(LargestMagnitudes(x, n_blocks));
+  BlockSums blocks;
   for (size_t b = 0; b < kTogether; ++b) {
-    const auto by = hn::Set(d, inverse[b]);
-    const auto mask = hn::BitCast(d, hn::Set(di, keep[b]));
+    const size_t index = std::min(b, n_blocks - 1);
     auto* values = reinterpret_cast<int16_t*>(out + place.values +
-                                              static_cast<int64_t>(index(b)) *
+                                              static_cast<int64_t>(index) *
                                                   place.to_next_values);
-    sums[b] = hn::Zero(di);
-    cross[b] = hn::Zero(di);
-    for (size_t i = 0; i < kBlock; i += kLanes) {
-      const auto value =
-          hn::And(hn::Mul(hn::LoadU(d, x + index(b) * kBlock + i), by), mask);
-      const VI q =
-          hn::Sub(hn::BitCast(di, hn::Add(value, rounder)), rounder_bits);
-      hn::StoreU(hn::DemoteTo(hn::Rebind<int16_t, DF>(), q),
-                 hn::Rebind<int16_t, DF>(), values + i);
-      sums[b] = hn::Add(sums[b], q);
-      if (i < 16) cross[b] = hn::Add(cross[b], Cross(di, q));
-      if (i == 16) last_cross[b] = Cross(di4, FirstBlock(di, q));
-    }
+    RoundBlock(scaling, b, x + index * kBlock, values, blocks);
   }
-  const VI4 sum = FoldLanes(di, sums, TakeSum());
-  hn::Store(hn::IfThenElse(hn::RebindMask(d4, is_finite),
-                           hn::Mul(scale, hn::ConvertTo(d4, sum)), nan),
+  BlockNumbers numbers;
+  hn::Store(scaling.scale, d4, numbers.scales);
+  const VI4 sum = FoldLanes(di, blocks.sums, TakeSum());
+  hn::Store(scaling.IfFinite(hn::Mul(scaling.scale, hn::ConvertTo(d4, sum))),
             d4, numbers.sums);
-  const VI4 half = FoldLanes(di, cross, TakeSum());
+  const VI4 half = FoldLanes(di, blocks.cross, TakeSum());
   hn::Store(half, di4, numbers.half_cross);
-  hn::Store(hn::Add(half, FoldLanes(di4, last_cross, TakeSum())), di4,
+  hn::Store(hn::Add(half, FoldLanes(di4, blocks.last_cross, TakeSum())), di4,
             numbers.all_cross);
   StoreNumbers(numbers, n_blocks, out, place);
 }

@@ -16,8 +16,8 @@
 #include "kernels/cuda/attention/attention_prompt.cuh"
 #include "kernels/cuda/attention/attention_spans.cuh"
 #include "kernels/cuda/attention/attention_warp.cuh"
+#include "kernels/cuda/mat_mul/pack.cuh"
 #include "kernels/cuda/ops.h"
-#include "kernels/cuda/pack.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {
@@ -29,6 +29,43 @@ constexpr int kSpanLoads = 8;
 // With fewer warps than this for each multiprocessor, spans go to different
 // warps.
 constexpr int64_t kEnoughWarps = 16;
+
+// Writes the results of a span, which MergeSpans reads.
+template <class S>
+__device__ __forceinline__ void WritePartial(
+    const AttentionShape& shape, const Task& task, const Partials& partials,
+    int64_t first, int64_t span, const Softmax& result, const float* sums) {
+  WriteSums<S>(shape, task, sums, [&](int query, int64_t at, float value) {
+    const int64_t q = task.Index(query, shape.n_heads) - first;
+    partials.At(q, span)[2 + at] = value;
+  });
+  const int lane = LaneIndex();
+  if (lane < S::kQueries && task.Has(lane)) {
+    float* to = partials.At(task.Index(lane, shape.n_heads) - first, span);
+    to[0] = result.max;
+    to[1] = result.total;
+  }
+}
+
+// Divides the sums of all spans by the sums of weights, and writes the outputs.
+template <class S>
+__device__ __forceinline__ void WriteQuotients(const AttentionShape& shape,
+                                               const Task& task, Softmax& all,
+                                               const float* sums) {
+  const int own = LaneIndex() % S::kQueries;
+  if (task.Has(own)) {
+    all.total = TotalWithSink(shape, task.Head(own), all);
+  }
+  float totals[S::kQueries];
+#pragma unroll
+  for (int i = 0; i < S::kQueries; ++i) {
+    totals[i] = __shfl_sync(kFullWarp, all.total, i);
+  }
+  WriteSums<S>(shape, task, sums, [&](int query, int64_t at, float value) {
+    shape.out[task.Index(query, shape.n_heads) * shape.value_dim + at] =
+        Quotient(value, totals[query]);
+  });
+}
 
 // Warp i of the grid's first dimension has task i: tiles, then tiles of a head
 // group, then KV heads. With `partials`, blocks of the second dimension have
@@ -45,13 +82,10 @@ __global__ void __launch_bounds__(kThreads, S::kChunks == 1 ? 3 : 2)
   float* span_sums = scores + S::kScoreFloats;
   float* all_sums = span_sums + S::kSumFloats;
   const auto group = static_cast<int>(shape.n_heads / shape.n_kv_heads);
-  const auto tile_heads = static_cast<int>(shape.tile_heads);
   const auto head_tile = static_cast<int>(index / n_tiles % shape.n_head_tiles);
   const auto kv_head = static_cast<int>(index / n_tiles / shape.n_head_tiles);
-  const int left = group - head_tile * tile_heads;
   const AttentionTile& tile = tiles[index % n_tiles];
-  const Task task = {tile, kv_head, kv_head * group + head_tile * tile_heads,
-                     left < tile_heads ? left : tile_heads, tile_heads};
+  const Task task = TaskOf(shape, tile, group, kv_head, head_tile);
   const auto attend = [&](int64_t span) {
     const int64_t begin = (tile.FirstSpan() + span) * tile.span_units;
     const int64_t end = begin + tile.span_units;
@@ -63,18 +97,8 @@ __global__ void __launch_bounds__(kThreads, S::kChunks == 1 ? 3 : 2)
     const int64_t span = blockIdx.y;
     if (span >= tile.Spans()) return;
     const Softmax result = attend(span);
-    const int64_t first = tiles[0].first_row * shape.n_heads;
-    WriteSums<S>(shape, task, span_sums,
-                 [&](int query, int64_t at, float value) {
-                   const int64_t q = task.Index(query, shape.n_heads) - first;
-                   partials.At(q, span)[2 + at] = value;
-                 });
-    const int lane = LaneIndex();
-    if (lane < S::kQueries && task.Has(lane)) {
-      float* to = partials.At(task.Index(lane, shape.n_heads) - first, span);
-      to[0] = result.max;
-      to[1] = result.total;
-    }
+    WritePartial<S>(shape, task, partials, tiles[0].first_row * shape.n_heads,
+                    span, result, span_sums);
     return;
   }
   Softmax all;
@@ -86,19 +110,7 @@ __global__ void __launch_bounds__(kThreads, S::kChunks == 1 ? 3 : 2)
         result, all, [&](int i) { return span_sums[i * kWarpThreads + lane]; },
         all_sums);
   }
-  const int own = lane % S::kQueries;
-  if (task.Has(own)) {
-    all.total = TotalWithSink(shape, task.Head(own), all);
-  }
-  float totals[S::kQueries];
-#pragma unroll
-  for (int i = 0; i < S::kQueries; ++i) {
-    totals[i] = __shfl_sync(kFullWarp, all.total, i);
-  }
-  WriteSums<S>(shape, task, all_sums, [&](int query, int64_t at, float value) {
-    shape.out[task.Index(query, shape.n_heads) * shape.value_dim + at] =
-        Quotient(value, totals[query]);
-  });
+  WriteQuotients<S>(shape, task, all, all_sums);
 }
 
 // Element `at` of a query's result, merged from its spans.
@@ -303,7 +315,7 @@ absl::StatusOr<std::vector<const PageEntry*>> PutTables(
   }
   RETURN_IF_ERROR(queue.StartEach());
   // All tables go in one copy, so that what an operation stages stays within
-  // the buffers that Staging keeps.
+  // the parts that Staging keeps.
   std::vector<PageEntry> pages;
   for (const AttentionSegment& segment : args.segments) {
     pages.insert(pages.end(), segment.pages.begin(), segment.pages.end());

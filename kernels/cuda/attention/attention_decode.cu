@@ -28,6 +28,62 @@
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {
 
+// The units of keys of a span.
+struct SpanUnits {
+  int64_t begin;
+  int64_t end;
+
+  __device__ __forceinline__ SpanUnits(const AttentionTile& tile, int span)
+      : begin((tile.first_span + span) * tile.span_units),
+        end(begin + tile.span_units) {
+    begin = begin > tile.first_unit ? begin : tile.first_unit;
+    end = end < tile.end_unit ? end : tile.end_unit;
+  }
+};
+
+// Copies the block's tile, which the host has given, to shared memory.
+__device__ __forceinline__ void CopyTile(const AttentionTile* from,
+                                         AttentionTile* to) {
+  constexpr int kWords = sizeof(AttentionTile) / sizeof(int64_t);
+  static_assert(sizeof(AttentionTile) == kWords * sizeof(int64_t) &&
+                kWords <= kThreads);
+  if (ThreadIndex() < kWords) {
+    reinterpret_cast<int64_t*>(to)[ThreadIndex()] =
+        LoadWritten(reinterpret_cast<const int64_t*>(from) + ThreadIndex());
+  }
+}
+
+// Computes the warp's part of a span: the pages of the prefix in a first pass
+// and the others in a second one if the queries of both are rotated
+// differently, else all in one pass.
+template <class S>
+__device__ __forceinline__ void AttendPages(const AttentionShape& shape,
+                                            const Task& task, PageSteps pages,
+                                            const SpanUnits& units,
+                                            bool prefetches, std::byte* shared,
+                                            Softmax& state, float* sums) {
+  const AttentionTile& tile = task.tile;
+  // The last of these is Pages::kRecent, unless the rotations are the same.
+  bool is_skipped[2] = {true, false};
+  const bool has_one_rotation = shape.is_ring || shape.q == shape.q_prefix;
+  if (!has_one_rotation) {
+    FindPages<S>(tile, pages, units.begin, units.end, is_skipped);
+    // There is a pass in which the block waits for the kernels before.
+    is_skipped[1] &= !is_skipped[0];
+  }
+  bool is_first = true;
+#pragma unroll 1
+  for (int pass = 0; pass < 2; ++pass) {
+    if (is_skipped[pass]) continue;
+    const Pages recent = has_one_rotation ? Pages::kAll : Pages::kRecent;
+    AttendSteps<S>(shape, task,
+                   Walk<S>(shape, tile, pages, units.begin, units.end),
+                   pass == 0 ? Pages::kPrefix : recent, is_first, prefetches,
+                   shared, state, sums);
+    is_first = false;
+  }
+}
+
 // Block (t, h, s) has span s of tile t for tile h % n_head_tiles of the heads
 // of KV head h / n_head_tiles. Before it waits for the kernels before it reads
 // tiles and page tables, which the host has given, and starts to bring keys and
@@ -39,13 +95,7 @@ __global__ void __launch_bounds__(kThreads, S::kBlocks)
   LetNextKernelBegin();
   std::byte* shared = DynamicShared();
   auto* block = reinterpret_cast<BlockState*>(shared);
-  constexpr int kTileWords = sizeof(AttentionTile) / sizeof(int64_t);
-  static_assert(sizeof(AttentionTile) == kTileWords * sizeof(int64_t) &&
-                kTileWords <= kThreads);
-  if (ThreadIndex() < kTileWords) {
-    reinterpret_cast<int64_t*>(&block->tile)[ThreadIndex()] = LoadWritten(
-        reinterpret_cast<const int64_t*>(tiles + blockIdx.x) + ThreadIndex());
-  }
+  CopyTile(tiles + blockIdx.x, &block->tile);
   const int64_t first_query = LoadWritten(&tiles[0].first_row) * shape.n_heads;
   __syncthreads();
   const AttentionTile& tile = block->tile;
@@ -57,36 +107,13 @@ __global__ void __launch_bounds__(kThreads, S::kBlocks)
   const auto n_head_tiles = static_cast<unsigned>(shape.n_head_tiles);
   const auto group = static_cast<int>(static_cast<unsigned>(shape.n_heads) /
                                       static_cast<unsigned>(shape.n_kv_heads));
-  const auto tile_heads = static_cast<int>(shape.tile_heads);
-  const auto kv_head = static_cast<int>(blockIdx.y / n_head_tiles);
-  const auto head_tile = static_cast<int>(blockIdx.y % n_head_tiles);
-  const int left = group - head_tile * tile_heads;
-  const Task task = {tile, kv_head, kv_head * group + head_tile * tile_heads,
-                     left < tile_heads ? left : tile_heads, tile_heads};
-  int64_t begin = (tile.first_span + span) * tile.span_units;
-  int64_t end = begin + tile.span_units;
-  begin = begin > tile.first_unit ? begin : tile.first_unit;
-  end = end < tile.end_unit ? end : tile.end_unit;
-  // The last of these is Pages::kRecent, unless the rotations are the same.
-  bool is_skipped[2] = {true, false};
-  const bool has_one_rotation = shape.is_ring || shape.q == shape.q_prefix;
-  if (!has_one_rotation) {
-    FindPages<S>(tile, pages, begin, end, is_skipped);
-    // There is a pass in which the block waits for the kernels before.
-    is_skipped[1] &= !is_skipped[0];
-  }
+  const Task task =
+      TaskOf(shape, tile, group, static_cast<int>(blockIdx.y / n_head_tiles),
+             static_cast<int>(blockIdx.y % n_head_tiles));
   Softmax state = {MinusInfinity(), 0};
   float sums[S::kSums] = {};
-  bool is_first = true;
-#pragma unroll 1
-  for (int pass = 0; pass < 2; ++pass) {
-    if (is_skipped[pass]) continue;
-    const Pages recent = has_one_rotation ? Pages::kAll : Pages::kRecent;
-    AttendSteps<S>(shape, task, Walk<S>(shape, tile, pages, begin, end),
-                   pass == 0 ? Pages::kPrefix : recent, is_first, prefetches,
-                   shared, state, sums);
-    is_first = false;
-  }
+  AttendPages<S>(shape, task, pages, SpanUnits(tile, span), prefetches, shared,
+                 state, sums);
   std::byte* const warps = shared + kBlockBytes + S::kQueryBytes;
   StoreResults<S>(
       state, sums,

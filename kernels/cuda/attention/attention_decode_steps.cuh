@@ -233,71 +233,92 @@ __device__ inline SplitPair Scaled(const SplitPair& pair, uint32_t scales) {
   return scaled;
 }
 
+// The rows of a lane's keys 2 t, 2 t + 1, 2 t + 8 and 2 t + 9.
+struct ValueRows {
+  const std::byte* at[4];
+};
+
+// sums += weights times values of Q8_0.
+template <class S>
+__device__ __forceinline__ void AddLevels(const ValueRows& rows,
+                                          const SplitPair* weights,
+                                          const uint32_t* scales, float* sums) {
+  DecodeWeights<S> operands;
+#pragma unroll
+  for (int block = 0; block < S::kBlocksOfHead; ++block) {
+    uint32_t words[4];
+    for (int r = 0; r < 4; ++r) {
+      words[r] = LevelWord<true>(rows.at[r], block, LaneIndex() / 4);
+    }
+    for (int n = 0; n < 2; ++n) {
+      operands.Set(n, Scaled(weights[n], ScalesOf<S>(scales, n, block)));
+    }
+    uint32_t a[2][4];
+    for (int r = 0; r < 2; ++r) {
+      const uint32_t low = words[2 * r];
+      const uint32_t high = words[2 * r + 1];
+      const uint32_t first = PickBytes(low, high, 0x5140);
+      const uint32_t second = PickBytes(low, high, 0x7362);
+      a[0][2 * r] = PairOfBytes<true, 0, 1>(first);
+      a[0][2 * r + 1] = PairOfBytes<true, 2, 3>(first);
+      a[1][2 * r] = PairOfBytes<true, 0, 1>(second);
+      a[1][2 * r + 1] = PairOfBytes<true, 2, 3>(second);
+    }
+    for (int m = 0; m < 2; ++m) {
+      operands.Multiply(a[m], sums + (block * 2 + m) * 4);
+    }
+  }
+}
+
+// sums += weights times values of 16 bits.
+template <class S>
+__device__ __forceinline__ void AddFloats(const ValueRows& rows,
+                                          const SplitPair* weights,
+                                          float* sums) {
+  DecodeWeights<S> operands;
+  for (int n = 0; n < 2; ++n) operands.Set(n, weights[n]);
+#pragma unroll
+  for (int d = 0; d < S::kHead / 64; ++d) {
+    uint32_t words[4][4];
+    for (int r = 0; r < 4; ++r) {
+      const uint4 eight = *reinterpret_cast<const uint4*>(rows.at[r] + d * 128 +
+                                                          LaneIndex() / 4 * 16);
+      words[r][0] = eight.x;
+      words[r][1] = eight.y;
+      words[r][2] = eight.z;
+      words[r][3] = eight.w;
+    }
+#pragma unroll
+    for (int m = 0; m < 4; ++m) {
+      const uint32_t a[4] = {LowHalves(words[0][m], words[1][m]),
+                             HighHalves(words[0][m], words[1][m]),
+                             LowHalves(words[2][m], words[3][m]),
+                             HighHalves(words[2][m], words[3][m])};
+      operands.Multiply(a, sums + (d * 4 + m) * 4);
+    }
+  }
+}
+
 // sums += weights times values. Entry 4 m + 2 i + e of sums is of query
 // (2 t + e) % kQueries and of the element ValueElement(m, i).
 template <class S>
 __device__ void AddValues(const std::byte* values, const float weights[2][2],
                           uint32_t* scales, float* sums) {
-  const int lane = LaneIndex();
   constexpr float kFactor = S::kIsQuantized ? kWeightScale : 1.0f;
   SplitPair halves[2];
   for (int n = 0; n < 2; ++n) {
     halves[n] =
         Split<S::kIsBf16>(weights[n][0] * kFactor, weights[n][1] * kFactor);
   }
-  DecodeWeights<S> operands;
-  const std::byte* rows[4];  // keys 2 t, 2 t + 1, 2 t + 8, 2 t + 9
+  ValueRows rows;
   for (int r = 0; r < 4; ++r) {
-    rows[r] = values + (lane % 4 * 2 + r / 2 * 8 + r % 2) * S::kRow;
+    rows.at[r] = values + (LaneIndex() % 4 * 2 + r / 2 * 8 + r % 2) * S::kRow;
   }
   if constexpr (S::kIsQuantized) {
     GatherScales<S>(values, scales);
-#pragma unroll
-    for (int block = 0; block < S::kBlocksOfHead; ++block) {
-      uint32_t words[4];
-      for (int r = 0; r < 4; ++r) {
-        words[r] = LevelWord<true>(rows[r], block, lane / 4);
-      }
-      for (int n = 0; n < 2; ++n) {
-        operands.Set(n, Scaled(halves[n], ScalesOf<S>(scales, n, block)));
-      }
-      uint32_t a[2][4];
-      for (int r = 0; r < 2; ++r) {
-        const uint32_t low = words[2 * r];
-        const uint32_t high = words[2 * r + 1];
-        const uint32_t first = PickBytes(low, high, 0x5140);
-        const uint32_t second = PickBytes(low, high, 0x7362);
-        a[0][2 * r] = PairOfBytes<true, 0, 1>(first);
-        a[0][2 * r + 1] = PairOfBytes<true, 2, 3>(first);
-        a[1][2 * r] = PairOfBytes<true, 0, 1>(second);
-        a[1][2 * r + 1] = PairOfBytes<true, 2, 3>(second);
-      }
-      for (int m = 0; m < 2; ++m) {
-        operands.Multiply(a[m], sums + (block * 2 + m) * 4);
-      }
-    }
+    AddLevels<S>(rows, halves, scales, sums);
   } else {
-    for (int n = 0; n < 2; ++n) operands.Set(n, halves[n]);
-#pragma unroll
-    for (int d = 0; d < S::kHead / 64; ++d) {
-      uint32_t words[4][4];
-      for (int r = 0; r < 4; ++r) {
-        const uint4 eight =
-            *reinterpret_cast<const uint4*>(rows[r] + d * 128 + lane / 4 * 16);
-        words[r][0] = eight.x;
-        words[r][1] = eight.y;
-        words[r][2] = eight.z;
-        words[r][3] = eight.w;
-      }
-#pragma unroll
-      for (int m = 0; m < 4; ++m) {
-        const uint32_t a[4] = {LowHalves(words[0][m], words[1][m]),
-                               HighHalves(words[0][m], words[1][m]),
-                               LowHalves(words[2][m], words[3][m]),
-                               HighHalves(words[2][m], words[3][m])};
-        operands.Multiply(a, sums + (d * 4 + m) * 4);
-      }
-    }
+    AddFloats<S>(rows, halves, sums);
   }
 }
 
@@ -313,6 +334,38 @@ __device__ int ValueElement(int m, int i) {
   }
 }
 
+// Multiplies earlier sums by what a step's new maxima make of them; `factor` is
+// that of the lane's query.
+template <class S>
+__device__ __forceinline__ void RescaleSums(float factor, float* sums) {
+  const int first = LaneIndex() % 4 * 8;
+  const float factors[2] = {__shfl_sync(kFullWarp, factor, first),
+                            __shfl_sync(kFullWarp, factor, first + 4)};
+  if (factors[0] != 1.0f || factors[1] != 1.0f) {
+#pragma unroll
+    for (int s = 0; s < S::kSums; ++s) sums[s] *= factors[s % 2];
+  }
+}
+
+// Where a warp has its steps, keys and values in the block's shared memory, and
+// where the block has its queries.
+template <class S>
+struct WarpPlaces {
+  Step* steps;
+  uint4* queries;
+  std::byte* keys;
+  std::byte* values;
+  uint32_t* scales;
+
+  __device__ __forceinline__ explicit WarpPlaces(std::byte* shared)
+      : steps(reinterpret_cast<BlockState*>(shared)->steps[WarpIndex()]),
+        queries(reinterpret_cast<uint4*>(shared + kBlockBytes)),
+        keys(shared + kBlockBytes + S::kQueryBytes +
+             WarpIndex() * S::kWarpBytes),
+        values(keys + kKeys * S::kRow),
+        scales(reinterpret_cast<uint32_t*>(values + kKeys * S::kRow)) {}
+};
+
 // Computes the warp's part of a span's steps whose pages are `pages`. In the
 // first such pass the thread waits for the kernels before; what it does until
 // then needs nothing but what the host has given.
@@ -325,14 +378,9 @@ __device__ void AttendSteps(const AttentionShape& shape, const Task& task,
                             Walk<S> walk, Pages pages, bool is_first,
                             bool prefetches, std::byte* shared, Softmax& state,
                             float* sums) {
-  Step* steps = reinterpret_cast<BlockState*>(shared)->steps[WarpIndex()];
-  auto* queries = reinterpret_cast<uint4*>(shared + kBlockBytes);
-  std::byte* keys =
-      shared + kBlockBytes + S::kQueryBytes + WarpIndex() * S::kWarpBytes;
-  std::byte* values = keys + kKeys * S::kRow;
-  auto* scales = reinterpret_cast<uint32_t*>(values + kKeys * S::kRow);
-  const int lane = LaneIndex();
-  const int row = task.Row(lane / 4 % S::kQueries);
+  const WarpPlaces<S> places(shared);
+  Step* const steps = places.steps;
+  const int row = task.Row(LaneIndex() / 4 % S::kQueries);
   bool has_step = false;
 #pragma unroll 1
   for (int i = 0; !has_step || HasLive(steps[i]); i ^= 1) {
@@ -343,7 +391,7 @@ __device__ void AttendSteps(const AttentionShape& shape, const Task& task,
     if (has_step) {
       WaitForCopies<1>();
       __syncwarp();
-      ScoreKeys<S>(keys, queries, scales, scores);
+      ScoreKeys<S>(places.keys, places.queries, places.scales, scores);
       __syncwarp();
     } else {
       if (is_first) {
@@ -354,23 +402,17 @@ __device__ void AttendSteps(const AttentionShape& shape, const Task& task,
         staged.Load(shape, task, pages == Pages::kPrefix);
       }
     }
-    CopyKeys<S>(shape, task, next, keys);
+    CopyKeys<S>(shape, task, next, places.keys);
     if (has_step) {
       const float factor =
           WeighKeys<S>(shape, task, steps[i], row, state, scores);
-      const float factors[2] = {
-          __shfl_sync(kFullWarp, factor, lane % 4 * 8),
-          __shfl_sync(kFullWarp, factor, lane % 4 * 8 + 4)};
-      if (factors[0] != 1.0f || factors[1] != 1.0f) {
-#pragma unroll
-        for (int s = 0; s < S::kSums; ++s) sums[s] *= factors[s % 2];
-      }
+      RescaleSums<S>(factor, sums);
       WaitForCopies<1>();
       __syncwarp();
-      AddValues<S>(values, scores, scales, sums);
+      AddValues<S>(places.values, scores, places.scales, sums);
       __syncwarp();
     }
-    CopyValues<S>(shape, task, next, values);
+    CopyValues<S>(shape, task, next, places.values);
     if (!has_step) {
       // All warps have used the queries of the other pages.
       if (!is_first) __syncthreads();
@@ -378,7 +420,7 @@ __device__ void AttendSteps(const AttentionShape& shape, const Task& task,
         // Loads before the copies would take more registers than there are.
         staged.Load(shape, task, pages == Pages::kPrefix);
       }
-      staged.Store(queries);
+      staged.Store(places.queries);
       __syncthreads();
     }
     has_step = true;

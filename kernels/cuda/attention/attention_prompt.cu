@@ -22,131 +22,264 @@
 // results of all in order, so the bits are those of one order of operations.
 #include <algorithm>
 
-#include "kernels/cuda/attention/attention_prompt_tiles.cuh"
+#include "kernels/cuda/attention/attention_prompt_results.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {
 
-// ---- Results ---------------------------------------------------------------
+// ---- Tiles of a block ------------------------------------------------------
 
-// Results of slices in the scratch memory, in the order of threads: 16 bytes of
-// all threads follow each other. First come the softmaxes, then the sums.
-struct Slices {
-  uint32_t* counts;  // how many of each block's slices have ended
-  uint4* results;
+// Brings the keys, or the values, of found tiles to shared memory. A tile that
+// is not there is left out.
+template <class S, DType kType, bool kIsKeys>
+class TileRows {
+ public:
+  __device__ __forceinline__ TileRows(const AttentionShape& shape, int kv_head)
+      : shape_(shape),
+        chunks_(kIsKeys ? shape.k_type : shape.v_type, kv_head * shape.head_dim,
+                kIsKeys ? shape.head_dim : shape.value_dim,
+                kIsKeys ? shape.k_row_bytes : shape.v_row_bytes) {}
 
-  template <class S>
-  __device__ uint4* At(int64_t block, int n_slices, int slice, int four) const {
-    constexpr int kFours = S::kSums / 4 + 1;
-    return results +
-           ((block * n_slices + slice) * kFours + four) * S::kThreads +
-           ThreadIndex();
+  // Starts to bring tile i, goes on with it, and ends it, as a Bringer does.
+  __device__ __forceinline__ void Start(int i) {
+    Bring(i, [](auto& chunks, const auto&... to) { chunks.Start(to...); });
+  }
+  __device__ __forceinline__ void Continue(int i) {
+    Bring(i, [](auto& chunks, const auto&... to) { chunks.Continue(to...); });
+  }
+  __device__ __forceinline__ void Finish(int i) {
+    Bring(i, [](auto& chunks, const auto&... to) { chunks.Finish(to...); });
+  }
+  // Brings all of tile i, but does not wait for its copies.
+  __device__ __forceinline__ void BringAll(int i) {
+    Start(i);
+    CommitCopies();
+    Continue(i);
+    Finish(i);
+  }
+
+ private:
+  template <class Way>
+  __device__ __forceinline__ void Bring(int i, const Way& way) {
+    const KeyTile& tile = FoundTile<S>(i);
+    if (!tile.is_there) return;
+    const auto row = [&](int key) {
+      return kIsKeys ? KeyRow(shape_, tile.step, key)
+                     : ValueRow(shape_, tile.step, key);
+    };
+    way(chunks_, tile, kIsKeys ? tile.k : tile.v, row,
+        kIsKeys ? KeysOf<S>(i) : ValuesOf<S>(i));
+  }
+
+  const AttentionShape& shape_;
+  Bringer<S, kType> chunks_;
+};
+
+// Waits until all threads' copies and stores are there for all.
+template <class S>
+__device__ __forceinline__ void Publish() {
+  WaitForCopies<0>();
+  if constexpr (S::kUsesWgmma) PublishShared();
+  __syncthreads();
+}
+
+// A thread's part of what a block computes: the softmax and the sums of its two
+// queries, and the scores and weights of a tile.
+template <class S>
+struct PromptSums {
+  const int query = WarpIndex() * 16 + LaneIndex() / 4;  // the first one
+  PromptSoftmax state = {{MinusInfinity(), MinusInfinity()}, {0, 0}};
+  float sums[S::kSums] = {};
+  float scores[kScores] = {};
+  uint32_t weights[kWeights] = {};
+  float factors[2];  // what earlier sums are multiplied by
+  float units[2];    // units of the queries' scores
+
+  // Loads the powers of two of queries that have been staged.
+  __device__ __forceinline__ void LoadUnits() {
+    const auto* powers =
+        reinterpret_cast<const float*>(DynamicShared() + S::kPowersAt);
+    units[0] = powers[query];
+    units[1] = powers[query + 8];
+  }
+
+  // Computes the weights of the first tile.
+  __device__ __forceinline__ void WeighFirst(const AttentionShape& shape,
+                                             const Task& task) {
+    Begin<S>();
+    StartScores<S>(KeysOf<S>(0), scores);
+    Commit<S>();
+    Await<S, 0>(scores);
+    FinishScores<S>(shape, task, FoundTile<S>(0), units, scores);
+    Weigh(scores, state, factors);
+    PackWeights(scores, weights);
+  }
+
+  // Starts the scores of tile i + 1, and then the products of the weights of
+  // tile i with its values.
+  __device__ __forceinline__ void StartProducts(int i) {
+    Begin<S>();
+    StartScores<S>(KeysOf<S>(i + 1), scores);
+    Commit<S>();
+    StartSums<S>(ValuesOf<S>(i), weights, sums);
+    Commit<S>();
+  }
+
+  // Turns the scores of the next tile into weights, beside products with
+  // values.
+  __device__ __forceinline__ void WeighNext(const AttentionShape& shape,
+                                            const Task& task,
+                                            const KeyTile& next) {
+    Await<S, 1>(scores);
+    FinishScores<S>(shape, task, next, units, scores);
+    Weigh(scores, state, factors);
+    if constexpr (S::kUsesWgmma) {
+      StayBefore(DynamicShared() + S::kUnreadAt + ThreadIndex() * 4,
+                 state.total[0] + state.total[1]);
+    }
+  }
+
+  // Waits for the products with values, and rescales their sums to the next
+  // tile's maxima.
+  __device__ __forceinline__ void FinishSums() {
+    Await<S, 0>(sums);
+    // Weights may only change now that no product reads them.
+    if constexpr (S::kUsesWgmma) KeepSums(scores);
+    PackWeights(scores, weights);
+    if (factors[0] != 1.0f || factors[1] != 1.0f) {
+#pragma unroll
+      for (int s = 0; s < S::kSums; ++s) sums[s] *= factors[s % 4 / 2];
+    }
+  }
+
+  // Adds the values of the last tile.
+  __device__ __forceinline__ void AddLast(int i) {
+    Begin<S>();
+    StartSums<S>(ValuesOf<S>(i), weights, sums);
+    Commit<S>();
+    Await<S, 0>(sums);
   }
 };
 
-// Stores a slice's result. Returns true in the block that ends last, which then
-// has the merged result of all slices.
+// Finds a block's tiles for all of its threads.
 template <class S>
-__device__ bool MergeSlices(const Slices& slices, int64_t block, int slice,
-                            int n_slices, bool is_active, PromptSoftmax& state,
-                            float* sums) {
-  constexpr int kFours = S::kSums / 4;
-  if (is_active) {
-    *slices.At<S>(block, n_slices, slice, 0) = {
-        BitsOfFloat(state.max[0]), BitsOfFloat(state.max[1]),
-        BitsOfFloat(state.total[0]), BitsOfFloat(state.total[1])};
-#pragma unroll
-    for (int i = 0; i < kFours; ++i) {
-      const float* four = sums + 4 * i;
-      *slices.At<S>(block, n_slices, slice, i + 1) = {
-          BitsOfFloat(four[0]), BitsOfFloat(four[1]), BitsOfFloat(four[2]),
-          BitsOfFloat(four[3])};
-    }
+class BlockFinder {
+ public:
+  // Finds the first tiles. All threads of the block call it.
+  __device__ __forceinline__ BlockFinder(const AttentionShape& shape,
+                                         const BlockTask& block)
+      : finder_(shape, block) {
+    Find(shape, block, 2);
+    __syncthreads();
   }
-  __threadfence();
-  __syncthreads();
-  auto* is_last = reinterpret_cast<uint32_t*>(DynamicShared() + S::kPowersAt);
-  if (ThreadIndex() == 0) {
-    const uint32_t n_before = CountAtomically(slices.counts + block);
-    *is_last = n_before + 1 == static_cast<uint32_t>(n_slices) ? 1 : 0;
+  // Finds tiles until tile `index` has been found, or there are no more.
+  __device__ __forceinline__ void Find(const AttentionShape& shape,
+                                       const BlockTask& block, int index) {
+    if (WarpIndex() == 0) finder_.Find(shape, block, index);
   }
-  __syncthreads();
-  if (*is_last == 0) return false;
-  __threadfence();
-  if (!is_active) return true;
-  uint4 states[kMaxSlices];
-  float max[2] = {MinusInfinity(), MinusInfinity()};
-#pragma unroll
-  for (int p = 0; p < kMaxSlices; ++p) {
-    if (p >= n_slices) break;
-    states[p] = *slices.At<S>(block, n_slices, p, 0);
-    max[0] = fmaxf(max[0], FloatOfBits(states[p].x));
-    max[1] = fmaxf(max[1], FloatOfBits(states[p].y));
-  }
-  state = {{max[0], max[1]}, {0, 0}};
-  float factors[kMaxSlices][2];
-#pragma unroll
-  for (int p = 0; p < kMaxSlices; ++p) {
-    if (p >= n_slices) break;
-    const float maxima[2] = {FloatOfBits(states[p].x),
-                             FloatOfBits(states[p].y)};
-    const float totals[2] = {FloatOfBits(states[p].z),
-                             FloatOfBits(states[p].w)};
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float from = max[half] == MinusInfinity() ? 0.0f : max[half];
-      factors[p][half] = PowerOfTwo(maxima[half] - from);
-      state.total[half] += totals[half] * factors[p][half];
-    }
-  }
-#pragma unroll
-  for (int i = 0; i < kFours; ++i) {
-    float four[4] = {};
-#pragma unroll
-    for (int p = 0; p < kMaxSlices; ++p) {
-      if (p >= n_slices) break;
-      const uint4 stored = *slices.At<S>(block, n_slices, p, i + 1);
-      four[0] += FloatOfBits(stored.x) * factors[p][0];
-      four[1] += FloatOfBits(stored.y) * factors[p][0];
-      four[2] += FloatOfBits(stored.z) * factors[p][1];
-      four[3] += FloatOfBits(stored.w) * factors[p][1];
-    }
-#pragma unroll
-    for (int e = 0; e < 4; ++e) sums[4 * i + e] = four[e];
-  }
-  return true;
-}
 
-template <class S>
-__device__ void WriteRows(const AttentionShape& shape, const Task& task,
-                          const PromptSoftmax& state, const float* sums) {
-  const int lane = LaneIndex();
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    float total = state.total[half];
-    for (int mask = 1; mask < 4; mask *= 2) {
-      total += __shfl_xor_sync(kFullWarp, total, mask);
+ private:
+  Finder<S> finder_;
+};
+
+// A block's way through its tiles. While the products of a tile run, the keys
+// of the next but one and the values of the next arrive. What holds arrays is
+// referred to: the compiler finds better code for the other members if they do
+// not lie in one object with an array.
+template <class S, DType kType>
+struct PromptBlock {
+  const AttentionShape& shape;
+  const BlockTask& block;
+  BlockFinder<S>& finder;
+  TileRows<S, kType, true>& keys;
+  TileRows<S, kType, false>& values;
+  // Warps without queries only bring keys and values. Products of a warpgroup
+  // do not depend on a condition, or the compiler would make each wait for the
+  // one before.
+  bool is_active;
+  bool is_prefix = false;  // the rotation of the queries that are staged
+
+  // Other types than F16 are loaded between products, and not all at once.
+  static constexpr bool kIsBetween =
+      S::kStages == 2 && !Bringer<S, kType>::kIsCopied;
+
+  // Attends to all keys of the block's slice.
+  __device__ __forceinline__ void Attend(PromptSums<S>& own) {
+    if (!FoundTile<S>(0).is_there) return;
+    AttendFirst(own);
+    int i = 0;
+    for (; FoundTile<S>(i + 1).is_there; ++i) AttendNext(i, own);
+    if (is_active) own.AddLast(i);
+  }
+
+  // Computes the weights of the first tile, and brings its values and the keys
+  // of the second one.
+  __device__ __forceinline__ void AttendFirst(PromptSums<S>& own) {
+    is_prefix = FoundTile<S>(0).step.is_prefix;
+    StageQueries<S>(shape, block.task, is_prefix);
+    keys.BringAll(0);
+    Publish<S>();
+    values.BringAll(0);
+    own.LoadUnits();
+    if (is_active) own.WeighFirst(shape, block.task);
+    if constexpr (S::kStages == 1) __syncthreads();
+    keys.BringAll(1);
+    Publish<S>();
+  }
+
+  // Adds the values of tile i, and computes the weights of tile i + 1.
+  __device__ __forceinline__ void AttendNext(int i, PromptSums<S>& own) {
+    const KeyTile& next = FoundTile<S>(i + 1);
+    StartBringing(i);
+    if (next.step.is_prefix != is_prefix) ChangeQueries(next, own);
+    if (is_active) own.StartProducts(i);
+    if constexpr (kIsBetween) keys.Continue(i + 2);
+    if (is_active) own.WeighNext(shape, block.task, next);
+    if constexpr (kIsBetween) {
+      keys.Finish(i + 2);
+      values.Start(i + 1);
     }
-    const int query = WarpIndex() * 16 + lane / 4 + half * 8;
-    if (!task.Has(query)) continue;
-    // A sink takes part once. One far above the scores makes the total
-    // infinite; the row is then zeros.
-    if (shape.sinks != nullptr && total != 0.0f) {
-      total += PowerOfTwo(shape.sinks[task.Head(query)] * kLog2OfE -
-                          state.max[half]);
-    }
-    const float factor = total == 0.0f ? 0.0f : 1.0f / total;
-    float* out = shape.out + task.Index(query, shape.n_heads) * shape.value_dim;
-#pragma unroll
-    for (int n = 0; n < S::kChunks; ++n) {
-      const int at = n * 8 + lane % 4 * 2;
-      if (at >= shape.value_dim) continue;
-      const float* pair = sums + 4 * n + 2 * half;
-      *reinterpret_cast<uint2*>(out + at) = {BitsOfFloat(pair[0] * factor),
-                                             BitsOfFloat(pair[1] * factor)};
+    if (is_active) own.FinishSums();
+    finder.Find(shape, block, i + 3);
+    FinishBringing(i);
+    Publish<S>();
+  }
+
+  // Starts what arrives while the products of tile i run.
+  __device__ __forceinline__ void StartBringing(int i) {
+    if constexpr (S::kStages == 2) {
+      keys.Start(i + 2);
+      if constexpr (Bringer<S, kType>::kIsCopied) values.Start(i + 1);
+      CommitCopies();
     }
   }
-}
+
+  // Brings what has not arrived yet of the keys of tile i + 2 and the values of
+  // tile i + 1; with one stage, that is all of it.
+  __device__ __forceinline__ void FinishBringing(int i) {
+    if constexpr (S::kStages == 1) {
+      __syncthreads();
+      keys.Start(i + 2);
+      values.Start(i + 1);
+      CommitCopies();
+      keys.Finish(i + 2);
+      values.Finish(i + 1);
+    } else if constexpr (kIsBetween) {
+      values.Continue(i + 1);
+      values.Finish(i + 1);
+    }
+  }
+
+  // Stages the queries with the rotation of tile `next`.
+  __device__ __forceinline__ void ChangeQueries(const KeyTile& next,
+                                                PromptSums<S>& own) {
+    is_prefix = next.step.is_prefix;
+    StageQueries<S>(shape, block.task, is_prefix);
+    if constexpr (S::kUsesWgmma) PublishShared();
+    __syncthreads();
+    own.LoadUnits();
+  }
+};
 
 // ---- Kernel ----------------------------------------------------------------
 
@@ -160,179 +293,26 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
   WaitForKernelsBefore();
   const auto index = static_cast<int>(blockIdx.x) / n_slices;
   const auto group = static_cast<int>(shape.n_heads / shape.n_kv_heads);
-  const auto tile_heads = static_cast<int>(shape.tile_heads);
   const auto n_head_tiles = static_cast<int>(shape.n_head_tiles);
   const int n_tasks = n_head_tiles * static_cast<int>(shape.n_kv_heads);
-  const int head_tile = index % n_tasks % n_head_tiles;
-  const int kv_head = index % n_tasks / n_head_tiles;
-  const int left = group - head_tile * tile_heads;
   const AttentionTile& rows = tiles[n_tiles - 1 - index / n_tasks];
-  const BlockTask block = {
-      {rows, kv_head, kv_head * group + head_tile * tile_heads,
-       left < tile_heads ? left : tile_heads, tile_heads},
-      static_cast<int>(blockIdx.x) % n_slices,
-      n_slices};
-  const Task& task = block.task;
-  const bool is_finder = WarpIndex() == 0;
-  Finder<S> finder(shape, block);
-  if (is_finder) finder.Find(shape, block, 2);
-  __syncthreads();
-
-  const int64_t first_element = kv_head * shape.head_dim;
-  Bringer<S, kType> keys(shape.k_type, first_element, shape.head_dim,
-                         shape.k_row_bytes);
-  Bringer<S, kType> values(shape.v_type, first_element, shape.value_dim,
-                           shape.v_row_bytes);
-  const auto with_keys = [&](int i, const auto& bring) {
-    const KeyTile& tile = FoundTile<S>(i);
-    if (!tile.is_there) return;
-    bring(
-        keys, tile, tile.k,
-        [&](int key) { return KeyRow(shape, tile.step, key); }, KeysOf<S>(i));
-  };
-  const auto with_values = [&](int i, const auto& bring) {
-    const KeyTile& tile = FoundTile<S>(i);
-    if (!tile.is_there) return;
-    bring(
-        values, tile, tile.v,
-        [&](int key) { return ValueRow(shape, tile.step, key); },
-        ValuesOf<S>(i));
-  };
-  const auto start = [](auto& rows, const auto&... arguments) {
-    rows.Start(arguments...);
-  };
-  const auto go_on = [](auto& rows, const auto&... arguments) {
-    rows.Continue(arguments...);
-  };
-  const auto finish = [](auto& rows, const auto&... arguments) {
-    rows.Finish(arguments...);
-  };
-  // All threads' copies and stores are there for all.
-  const auto publish = [&] {
-    WaitForCopies<0>();
-    if constexpr (S::kUsesWgmma) PublishShared();
-    __syncthreads();
-  };
-
-  // Warps without queries only bring keys and values. Products of a warpgroup
-  // do not depend on a condition, or the compiler would make each wait for the
-  // one before.
+  const BlockTask task = {
+      TaskOf(shape, rows, group, index % n_tasks / n_head_tiles,
+             index % n_tasks % n_head_tiles),
+      static_cast<int>(blockIdx.x) % n_slices, n_slices};
+  BlockFinder<S> finder(shape, task);
+  TileRows<S, kType, true> keys(shape, task.task.kv_head);
+  TileRows<S, kType, false> values(shape, task.task.kv_head);
   const bool is_active =
-      S::kUsesWgmma || task.Row(WarpIndex() * 16) < rows.n_rows;
-  const int query = WarpIndex() * 16 + LaneIndex() / 4;
-  const auto* powers =
-      reinterpret_cast<const float*>(DynamicShared() + S::kPowersAt);
-  PromptSoftmax state = {{MinusInfinity(), MinusInfinity()}, {0, 0}};
-  float sums[S::kSums] = {};
-  float scores[kScores] = {};
-  uint32_t weights[kWeights] = {};
-  float factors[2];
-  float units[2];
-  if (FoundTile<S>(0).is_there) {
-    bool is_prefix = FoundTile<S>(0).step.is_prefix;
-    StageQueries<S>(shape, task, is_prefix);
-    with_keys(0, start);
-    CommitCopies();
-    with_keys(0, go_on);
-    with_keys(0, finish);
-    publish();
-    with_values(0, start);
-    CommitCopies();
-    with_values(0, go_on);
-    with_values(0, finish);
-    units[0] = powers[query];
-    units[1] = powers[query + 8];
-    if (is_active) {
-      Begin<S>();
-      StartScores<S>(KeysOf<S>(0), scores);
-      Commit<S>();
-      Await<S, 0>(scores);
-      FinishScores<S>(shape, task, FoundTile<S>(0), units, scores);
-      Weigh(scores, state, factors);
-      PackWeights(scores, weights);
-    }
-    if constexpr (S::kStages == 1) __syncthreads();
-    with_keys(1, start);
-    CommitCopies();
-    with_keys(1, go_on);
-    with_keys(1, finish);
-    publish();
-    int i = 0;
-    for (; FoundTile<S>(i + 1).is_there; ++i) {
-      const KeyTile& next = FoundTile<S>(i + 1);
-      if constexpr (S::kStages == 2) {
-        with_keys(i + 2, start);
-        if constexpr (Bringer<S, kType>::kIsCopied) with_values(i + 1, start);
-        CommitCopies();
-      }
-      if (next.step.is_prefix != is_prefix) {
-        is_prefix = next.step.is_prefix;
-        StageQueries<S>(shape, task, is_prefix);
-        if constexpr (S::kUsesWgmma) PublishShared();
-        __syncthreads();
-        units[0] = powers[query];
-        units[1] = powers[query + 8];
-      }
-      if (is_active) {
-        Begin<S>();
-        StartScores<S>(KeysOf<S>(i + 1), scores);
-        Commit<S>();
-        StartSums<S>(ValuesOf<S>(i), weights, sums);
-        Commit<S>();
-      }
-      // Other types than F16 are loaded between, and not all at once.
-      constexpr bool kIsBetween =
-          S::kStages == 2 && !Bringer<S, kType>::kIsCopied;
-      if constexpr (kIsBetween) with_keys(i + 2, go_on);
-      if (is_active) {
-        Await<S, 1>(scores);
-        FinishScores<S>(shape, task, next, units, scores);
-        Weigh(scores, state, factors);
-        if constexpr (S::kUsesWgmma) {
-          StayBefore(DynamicShared() + S::kUnreadAt + ThreadIndex() * 4,
-                     state.total[0] + state.total[1]);
-        }
-      }
-      if constexpr (kIsBetween) {
-        with_keys(i + 2, finish);
-        with_values(i + 1, start);
-      }
-      if (is_active) {
-        Await<S, 0>(sums);
-        // Weights may only change now that no product reads them.
-        if constexpr (S::kUsesWgmma) KeepSums(scores);
-        PackWeights(scores, weights);
-        if (factors[0] != 1.0f || factors[1] != 1.0f) {
-#pragma unroll
-          for (int s = 0; s < S::kSums; ++s) sums[s] *= factors[s % 4 / 2];
-        }
-      }
-      if (is_finder) finder.Find(shape, block, i + 3);
-      if constexpr (S::kStages == 1) {
-        __syncthreads();
-        with_keys(i + 2, start);
-        with_values(i + 1, start);
-        CommitCopies();
-        with_keys(i + 2, finish);
-        with_values(i + 1, finish);
-      } else if constexpr (kIsBetween) {
-        with_values(i + 1, go_on);
-        with_values(i + 1, finish);
-      }
-      publish();
-    }
-    if (is_active) {
-      Begin<S>();
-      StartSums<S>(ValuesOf<S>(i), weights, sums);
-      Commit<S>();
-      Await<S, 0>(sums);
-    }
-  }
-  if (n_slices > 1 && !MergeSlices<S>(slices, index, block.slice, n_slices,
-                                      is_active, state, sums)) {
+      S::kUsesWgmma || task.task.Row(WarpIndex() * 16) < rows.n_rows;
+  PromptBlock<S, kType> block = {shape, task, finder, keys, values, is_active};
+  PromptSums<S> own;
+  block.Attend(own);
+  if (n_slices > 1 && !MergeSlices<S>(slices, index, task.slice, n_slices,
+                                      is_active, own.state, own.sums)) {
     return;
   }
-  if (is_active) WriteRows<S>(shape, task, state, sums);
+  if (is_active) WriteRows<S>(shape, task.task, own.state, own.sums);
 }
 
 __global__ void ClearCounts(uint32_t* counts, int n) {

@@ -98,6 +98,17 @@ struct Task {
   }
 };
 
+// The task of tile `head_tile` of the heads that read KV head `kv_head`: those
+// are `group` heads, and a tile has `shape.tile_heads` of them.
+__device__ __forceinline__ Task TaskOf(const AttentionShape& shape,
+                                       const AttentionTile& tile, int group,
+                                       int kv_head, int head_tile) {
+  const auto tile_heads = static_cast<int>(shape.tile_heads);
+  const int left = group - head_tile * tile_heads;
+  return {tile, kv_head, kv_head * group + head_tile * tile_heads,
+          left < tile_heads ? left : tile_heads, tile_heads};
+}
+
 // The keys of a step. The live ones, which some row of the tile may see, are
 // [begin, end); there may be none. Keys before ring_end are rows of the ring:
 // key j is row cell + j, or row cell + j - window once that reaches the window.

@@ -368,13 +368,10 @@ __global__ void __launch_bounds__(S::kWarps* kWarpThreads)
                                                    S::kTeams * S::kQueryBytes +
                                                    WarpIndex() * S::kRowBytes);
   const auto group = static_cast<int>(shape.n_heads / shape.n_kv_heads);
-  const auto tile_heads = static_cast<int>(shape.tile_heads);
   const auto head_tile = static_cast<int>(index / n_tiles % shape.n_head_tiles);
   const auto kv_head = static_cast<int>(index / n_tiles / shape.n_head_tiles);
-  const int left = group - head_tile * tile_heads;
   const AttentionTile& tile = tiles[n_tiles - 1 - index % n_tiles];
-  const Task task = {tile, kv_head, kv_head * group + head_tile * tile_heads,
-                     left < tile_heads ? left : tile_heads, tile_heads};
+  const Task task = TaskOf(shape, tile, group, kv_head, head_tile);
   PromptSoftmax state = {{MinusInfinity(), MinusInfinity()}, {0, 0}};
   float sums[S::kSums] = {};
   bool is_staged = false;

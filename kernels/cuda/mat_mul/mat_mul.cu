@@ -73,6 +73,68 @@ __device__ void PrefetchTiles(const DeviceMatrix& w, int64_t row_tile,
   }
 }
 
+// A warp's way through its columns of tiles. Weights are loaded kDepth columns
+// before they are multiplied. It refers to what holds arrays: the compiler
+// finds better code for arrays that do not lie in one object.
+template <DType kType, int kRowTiles, int kGroups, bool kIsSingle>
+struct TileColumns {
+  static constexpr int kDepth = Depth(kType, kRowTiles* kGroups);
+  static constexpr int kBlockTiles = PlanesOf(kType).block_tiles;
+  ActivationReader<kGroups>& rows;
+  TileReader<kType, kRowTiles>& weights;
+  RawTile<kType> (&next)[kDepth][kRowTiles];
+  int left;  // columns of tiles, for this warp
+
+  // Loads the first weights.
+  __device__ __forceinline__ void LoadFirst() {
+#pragma unroll
+    for (int d = 0; d < kDepth; ++d) {
+      if (d >= left) break;
+      for (int t = 0; t < kRowTiles; ++t) next[d][t] = weights.Load(t, d);
+    }
+  }
+  // sums += the products of the column `d` ahead. With `loads`, the weights
+  // that follow in its place are loaded.
+  __device__ __forceinline__ void Multiply(int d, bool loads, float* sums) {
+    Tile<kType> tiles[kRowTiles];
+    for (int t = 0; t < kRowTiles; ++t) {
+      tiles[t] = Unpack(next[d][t], WarpIndex() % kBlockTiles);
+      if (loads) next[d][t] = weights.Load(t, d + kDepth);
+    }
+    for (int g = 0; g < kGroups; ++g) {
+      Operands operands;
+      operands.Load<!HasSignedQuants(kType)>(rows, g, d);
+      for (int t = 0; t < kRowTiles; ++t) {
+        Accumulate<kType, kIsSingle>(tiles[t], operands,
+                                     sums + (t * kGroups + g) * 4);
+      }
+    }
+  }
+  __device__ __forceinline__ void Advance() {
+    rows.Advance(kDepth);
+    weights.Advance(kDepth);
+    left -= kDepth;
+  }
+  // sums += the products of all columns.
+  __device__ __forceinline__ void MultiplyAll(float* sums) {
+    // A loop without checks is a fifth shorter. With more products the checks
+    // are a small part, and two loops take too many registers.
+    while (kRowTiles * kGroups == 1 && left >= 2 * kDepth) {
+#pragma unroll
+      for (int d = 0; d < kDepth; ++d) Multiply(d, /*loads=*/true, sums);
+      Advance();
+    }
+    while (left > 0) {
+#pragma unroll
+      for (int d = 0; d < kDepth; ++d) {
+        if (d >= left) break;
+        Multiply(d, d + kDepth < left, sums);
+      }
+      Advance();
+    }
+  }
+};
+
 // Computes, in a block of threads, kRowTiles tiles of outputs for kGroups
 // groups of activations.
 template <DType kType, int kRowTiles, int kGroups, bool kIsSingle>
@@ -82,8 +144,7 @@ __global__ void __launch_bounds__(kProductThreads,
                   bool accumulate, uint32_t n_batches, bool prefetches) {
   LetNextKernelBegin();
   constexpr int kSums = kRowTiles * kGroups * 4;
-  constexpr int kBlockTiles = PlanesOf(kType).block_tiles;
-  constexpr int kDepth = Depth(kType, kRowTiles * kGroups);
+  using Columns = TileColumns<kType, kRowTiles, kGroups, kIsSingle>;
   auto index = static_cast<int>(blockIdx.x / n_batches);
   const Product& product = FindProduct(products, index);
   const DeviceMatrix& w = product.w;
@@ -98,54 +159,18 @@ __global__ void __launch_bounds__(kProductThreads,
   float sums[kSums] = {};
   if (prefetches && ThreadIndex() < kRowTiles &&
       first_tile + ThreadIndex() < w.at.row_tiles) {
-    PrefetchTiles<kType>(w, first_tile + ThreadIndex(), kDepth * kProductWarps,
+    PrefetchTiles<kType>(w, first_tile + ThreadIndex(),
+                         Columns::kDepth * kProductWarps,
                          kPrefetchBytes / kRowTiles);
   }
-  // Columns of tiles that are left for this warp.
-  int left = (static_cast<int>(w.at.col_tiles) - warp + kProductWarps - 1) /
-             kProductWarps;
-  RawTile<kType> next[kDepth][kRowTiles];
-#pragma unroll
-  for (int d = 0; d < kDepth; ++d) {
-    if (d >= left) break;
-    for (int t = 0; t < kRowTiles; ++t) next[d][t] = weights.Load(t, d);
-  }
+  RawTile<kType> next[Columns::kDepth][kRowTiles];
+  Columns columns = {
+      rows, weights, next,
+      (static_cast<int>(w.at.col_tiles) - warp + kProductWarps - 1) /
+          kProductWarps};
+  columns.LoadFirst();
   WaitForKernelsBefore();
-  const auto multiply = [&](int d, bool loads) {
-    Tile<kType> tiles[kRowTiles];
-    for (int t = 0; t < kRowTiles; ++t) {
-      tiles[t] = Unpack(next[d][t], warp % kBlockTiles);
-      if (loads) next[d][t] = weights.Load(t, d + kDepth);
-    }
-    for (int g = 0; g < kGroups; ++g) {
-      Operands operands;
-      operands.Load<!HasSignedQuants(kType)>(rows, g, d);
-      for (int t = 0; t < kRowTiles; ++t) {
-        Accumulate<kType, kIsSingle>(tiles[t], operands,
-                                     sums + (t * kGroups + g) * 4);
-      }
-    }
-  };
-  const auto advance = [&] {
-    rows.Advance(kDepth);
-    weights.Advance(kDepth);
-    left -= kDepth;
-  };
-  // A loop without checks is a fifth shorter. With more products the checks are
-  // a small part, and two loops take too many registers.
-  while (kRowTiles * kGroups == 1 && left >= 2 * kDepth) {
-#pragma unroll
-    for (int d = 0; d < kDepth; ++d) multiply(d, /*loads=*/true);
-    advance();
-  }
-  while (left > 0) {
-#pragma unroll
-    for (int d = 0; d < kDepth; ++d) {
-      if (d >= left) break;
-      multiply(d, d + kDepth < left);
-    }
-    advance();
-  }
+  columns.MultiplyAll(sums);
   AddWarps<kSums>(sums, reinterpret_cast<float*>(DynamicShared()));
   if (WarpIndex() != 0) return;
   StoreSums<kGroups>(sums, product, first_tile, first_row, x.n_rows,

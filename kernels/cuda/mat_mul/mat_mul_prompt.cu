@@ -44,6 +44,23 @@ __device__ inline int ClassAt(int i) {
   return (i & 1) * 4 + (i & 2) + (i & 4) / 4;
 }
 
+// Joins the sums of class i with those that are pending, as the tree does, and
+// keeps the result pending, unless it is that of all classes.
+__device__ __forceinline__ void JoinClass(int i,
+                                          float (&pending)[kPending][kSums],
+                                          int& n_pending,
+                                          float (&sums)[kSums]) {
+  for (int bits = i; (bits & 1) != 0; bits /= 2) {
+    --n_pending;
+#pragma unroll
+    for (int s = 0; s < kSums; ++s) sums[s] = pending[n_pending][s] + sums[s];
+  }
+  if (i + 1 == kClasses) return;
+#pragma unroll
+  for (int s = 0; s < kSums; ++s) pending[n_pending][s] = sums[s];
+  ++n_pending;
+}
+
 // Columns of tiles that a warp has loading; registers allow no more.
 constexpr int Depth(DType type) {
   return type == DType::kQ4_0 || type == DType::kQ4_1 ? 2 : 1;
@@ -64,7 +81,7 @@ __global__ void __launch_bounds__(kProductThreads, 1)
                         WarpIndex() % kRowWarps * (kGroups * kGroupRows);
   float pending[kPending][kSums];  // in memory, for a moment each
   float sums[kSums];
-  int depth = 0;
+  int n_pending = 0;
   for (int i = 0; i < kClasses; ++i) {
 #pragma unroll
     for (float& sum : sums) sum = 0;
@@ -98,15 +115,7 @@ __global__ void __launch_bounds__(kProductThreads, 1)
       rows.Advance(kDepth);
       weights.Advance(kDepth);
     }
-    for (int bits = i; (bits & 1) != 0; bits /= 2) {
-      --depth;
-#pragma unroll
-      for (int s = 0; s < kSums; ++s) sums[s] = pending[depth][s] + sums[s];
-    }
-    if (i + 1 == kClasses) break;
-#pragma unroll
-    for (int s = 0; s < kSums; ++s) pending[depth][s] = sums[s];
-    ++depth;
+    JoinClass(i, pending, n_pending, sums);
   }
   StoreSums<kGroups>(sums, product, first_tile, first_row, x.n_rows,
                      accumulate);

@@ -201,15 +201,139 @@ __device__ bool AddSlices(const Slices& slices, int64_t block, int slice,
   return true;
 }
 
+// A block's stages of activations, in the order in which they are used.
+template <int kRows>
+struct StageRing {
+  Stages<kRows> stages;
+  const std::byte* from;  // the first stage
+  int n_stages;
+  // The place of the stage, and the parity of its barriers' phase.
+  int slot = 0;
+  int phase = 0;
+
+  // Starts the copies of as many stages as have a place.
+  __device__ __forceinline__ void CopyFirst() const {
+    if (ThreadIndex() == 0) {
+      for (int s = 0; s < kStages && s < n_stages; ++s) {
+        stages.Copy(s, from + s * StageBytes(kRows));
+      }
+    }
+  }
+  // Gives back the place of the stage before `stage`, whose products have
+  // ended. The place of the one before that gets a new stage: by now few warps
+  // still use it.
+  __device__ __forceinline__ void PassPlaces(int stage) const {
+    if (stage > 0 && LaneIndex() == 0) {
+      Arrive(stages.empty + (slot == 0 ? kStages : slot) - 1);
+    }
+    const int coming = stage - 2 + kStages;
+    if (ThreadIndex() == 0 && stage >= 2 && coming < n_stages) {
+      const bool is_same_round = slot >= 2;
+      const int used = is_same_round ? slot - 2 : slot - 2 + kStages;
+      WaitFor(stages.empty + used, is_same_round ? phase : phase ^ 1);
+      stages.Copy(used, from + int64_t{coming} * StageBytes(kRows));
+    }
+  }
+  __device__ __forceinline__ void Advance() {
+    if (++slot == kStages) {
+      slot = 0;
+      phase ^= 1;
+    }
+  }
+};
+
+// The weights of a warp's kTiles neighbouring tiles of outputs, which are
+// loaded kAhead stages before they are rounded to operands. It refers to its
+// arrays: the compiler finds better code for arrays that do not lie in one
+// object.
+template <DType kType, int kTiles, int kAhead>
+struct StageWeights {
+  using Reader = StageReader<kType, kTiles>;
+  using Raw = typename Reader::Raw;
+  Reader& reader;
+  Raw (&next)[kAhead][kStageTiles][kTiles];
+  HalfTile (&tiles)[kStageTiles][kTiles];
+
+  // Loads the weights of the first stages.
+  __device__ __forceinline__ void LoadFirst(int n_stages) {
+#pragma unroll
+    for (int a = 0; a < kAhead; ++a) {
+      if (a >= n_stages) break;
+#pragma unroll
+      for (int c = 0; c < kStageTiles; ++c) {
+#pragma unroll
+        for (int t = 0; t < kTiles; ++t) {
+          next[a][c][t] = reader.Load(t, a * kStageTiles + c);
+        }
+      }
+    }
+  }
+  // Rounds column `c` of the stage. With `loads`, the weights are loaded that
+  // follow in its place.
+  __device__ __forceinline__ void RoundColumn(int ahead, int c, bool loads) {
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+      tiles[c][t] = reader.Round(next[ahead][c][t], c);
+      if (loads) {
+        next[ahead][c][t] = reader.Load(t, kAhead * kStageTiles + c);
+      }
+    }
+  }
+};
+
+// Starts sums += the products of column `c` of the stage.
+template <int kTiles, int kRows>
+__device__ __forceinline__ void MultiplyColumn(
+    const HalfTile (&tiles)[kTiles], const StageRing<kRows>& ring, int c,
+    float (&sums)[kTiles * WgmmaSums(kRows)]) {
+  BeginProducts();
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const uint64_t rows = ring.stages.Descriptor(ring.slot, c * 2 + half);
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+      MultiplyGroup<kRows>(tiles[t].a[half], rows, sums + t * WgmmaSums(kRows));
+    }
+  }
+  CommitProducts();
+}
+
+// sums += the products of all stages.
+template <DType kType, int kTiles, int kRows, int kAhead>
+__device__ __forceinline__ void MultiplyAll(
+    StageWeights<kType, kTiles, kAhead>& weights, StageRing<kRows>& ring,
+    float (&sums)[kTiles * WgmmaSums(kRows)]) {
+  const auto multiply = [&](int ahead, int stage) {
+    WaitFor(ring.stages.full + ring.slot, ring.phase);
+#pragma unroll
+    for (int c = 0; c < kStageTiles; ++c) {
+      weights.RoundColumn(ahead, c, stage + kAhead < ring.n_stages);
+      MultiplyColumn<kTiles>(weights.tiles[c], ring, c, sums);
+      // Now the tiles of the other column may change.
+      AwaitProducts<1>();
+      if (c == 0) ring.PassPlaces(stage);
+    }
+    weights.reader.Advance();
+    ring.Advance();
+  };
+  for (int stage = 0; stage < ring.n_stages; stage += kAhead) {
+#pragma unroll
+    for (int a = 0; a < kAhead; ++a) {
+      if (a == 0 || stage + a < ring.n_stages) multiply(a, stage + a);
+    }
+  }
+  AwaitProducts<0>();
+  KeepSums(sums);
+}
+
 // Computes kRows rows in a block of threads. A warp takes kTiles neighbouring
-// tiles of outputs, whose weights it loads kAhead stages before it uses them.
+// tiles of outputs.
 template <DType kType, int kTiles, int kRows, int kAhead>
 __global__ void __launch_bounds__(kProductThreads, kRows == kManyRows ? 1 : 2)
     MultiplyStages(const __grid_constant__ Products products, StagedRows x,
                    int32_t n_rows, bool accumulate, uint32_t n_batches,
                    Slices slices) {
   constexpr int kGroups = kRows / kGroupRows;
-  constexpr int kSums = WgmmaSums(kRows);
   const auto n_slices = static_cast<uint32_t>(slices.n_slices);
   const int64_t slice = blockIdx.x % n_slices;
   const int64_t block = blockIdx.x / n_slices;
@@ -220,87 +344,21 @@ __global__ void __launch_bounds__(kProductThreads, kRows == kManyRows ? 1 : 2)
   const auto begin = static_cast<int>(slice * x.n_stages / slices.n_slices);
   const auto n_stages =
       static_cast<int>((slice + 1) * x.n_stages / slices.n_slices) - begin;
-  StageReader<kType, kTiles> weights;
-  weights.Begin(product.w, first_tile, begin * kStageTiles);
-  typename StageReader<kType, kTiles>::Raw next[kAhead][kStageTiles][kTiles];
-#pragma unroll
-  for (int a = 0; a < kAhead; ++a) {
-    if (a >= n_stages) break;
-#pragma unroll
-    for (int c = 0; c < kStageTiles; ++c) {
-#pragma unroll
-      for (int t = 0; t < kTiles; ++t) {
-        next[a][c][t] = weights.Load(t, a * kStageTiles + c);
-      }
-    }
-  }
+  using Weights = StageWeights<kType, kTiles, kAhead>;
+  typename Weights::Reader reader;
+  typename Weights::Raw next[kAhead][kStageTiles][kTiles];
+  HalfTile tiles[kStageTiles][kTiles] = {};
+  Weights weights = {reader, next, tiles};
+  reader.Begin(product.w, first_tile, begin * kStageTiles);
+  weights.LoadFirst(n_stages);
   const Stages<kRows> stages(DynamicShared());
   if (ThreadIndex() == 0) stages.Init();
   WaitForKernelsBefore();
   __syncthreads();
-  const std::byte* from = x.Stage(batch, begin);
-  if (ThreadIndex() == 0) {
-    for (int s = 0; s < kStages && s < n_stages; ++s) {
-      stages.Copy(s, from + s * StageBytes(kRows));
-    }
-  }
-  // The place of the stage, and the parity of its barriers' phase.
-  int slot = 0;
-  int phase = 0;
-  float sums[kTiles * kSums] = {};
-  HalfTile tiles[kStageTiles][kTiles] = {};
-  const auto multiply = [&](int ahead, int stage) {
-    WaitFor(stages.full + slot, phase);
-#pragma unroll
-    for (int c = 0; c < kStageTiles; ++c) {
-#pragma unroll
-      for (int t = 0; t < kTiles; ++t) {
-        tiles[c][t] = weights.Round(next[ahead][c][t], c);
-        if (stage + kAhead < n_stages) {
-          next[ahead][c][t] = weights.Load(t, kAhead * kStageTiles + c);
-        }
-      }
-      BeginProducts();
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const uint64_t rows = stages.Descriptor(slot, c * 2 + half);
-#pragma unroll
-        for (int t = 0; t < kTiles; ++t) {
-          MultiplyGroup<kRows>(tiles[c][t].a[half], rows, sums + t * kSums);
-        }
-      }
-      CommitProducts();
-      // Now the tiles of the other column may change.
-      AwaitProducts<1>();
-      if (c > 0) continue;
-      // All products of the stage before have ended.
-      if (stage > 0 && LaneIndex() == 0) {
-        Arrive(stages.empty + (slot == 0 ? kStages : slot) - 1);
-      }
-      // The place of the stage before that gets a new one: by now few warps
-      // still use it.
-      const int coming = stage - 2 + kStages;
-      if (ThreadIndex() == 0 && stage >= 2 && coming < n_stages) {
-        const bool is_same_round = slot >= 2;
-        const int used = is_same_round ? slot - 2 : slot - 2 + kStages;
-        WaitFor(stages.empty + used, is_same_round ? phase : phase ^ 1);
-        stages.Copy(used, from + int64_t{coming} * StageBytes(kRows));
-      }
-    }
-    weights.Advance();
-    if (++slot == kStages) {
-      slot = 0;
-      phase ^= 1;
-    }
-  };
-  for (int stage = 0; stage < n_stages; stage += kAhead) {
-#pragma unroll
-    for (int a = 0; a < kAhead; ++a) {
-      if (a == 0 || stage + a < n_stages) multiply(a, stage + a);
-    }
-  }
-  AwaitProducts<0>();
-  KeepSums(sums);
+  StageRing<kRows> ring = {stages, x.Stage(batch, begin), n_stages};
+  ring.CopyFirst();
+  float sums[kTiles * WgmmaSums(kRows)] = {};
+  MultiplyAll(weights, ring, sums);
   if (slices.n_slices > 1 &&
       !AddSlices(slices, block, static_cast<int>(slice), sums)) {
     return;

@@ -107,23 +107,111 @@ struct RunCursor {
   }
 };
 
+// Which work a block has: columns of tiles [begin, end), which are one slice of
+// them or all, of every n_groups-th unit from unit `group` on.
+template <class Outputs>
+struct StreamBlock {
+  int slice;
+  int group;
+  int begin;
+  int end;
+
+  __device__ __forceinline__ StreamBlock(const StreamWork& work,
+                                         int col_tiles) {
+    constexpr bool kHasAll = Outputs::kHasAll;
+    const int n_slices = work.slices.n_slices;
+    const auto block = static_cast<int>(blockIdx.x);
+    slice = kHasAll ? 0 : block % n_slices;
+    group = kHasAll ? block : block / n_slices;
+    begin = slice * work.slices.tiles;
+    end = kHasAll ? col_tiles : std::min(begin + work.slices.tiles, col_tiles);
+  }
+};
+
+// Starts the copies of all tiles that the block multiplies. One thread does it.
+template <DType kType, class Outputs>
+__device__ __forceinline__ void CopyTiles(const Products& products,
+                                          const StreamWork& work,
+                                          const StreamBlock<Outputs>& block,
+                                          const WeightRing<kType>& ring) {
+  SlotCursor at;
+  RunCursor<Outputs::kUnitTiles> run(block.group, work.n_groups, block.begin,
+                                     block.end, work.slices.tiles);
+#pragma unroll 1
+  for (int n = 0; run.unit < work.n_units; ++n) {
+    // The first slots are empty, the others once the activations have come.
+    if (n == work.n_slots) WaitForKernelsBefore();
+    if (n >= work.n_slots) WaitFor(ring.empty + at.slot, at.phase ^ 1);
+    int row_tile = Outputs::RowTile(products, run.unit, run.tile);
+    const Product& product = FindProduct(products, row_tile);
+    ring.Copy(at.slot, product.w, row_tile, run.col, run.Tiles());
+    at.Advance(work.n_slots);
+    run.Advance();
+  }
+}
+
+// Multiplies the tiles that come through the ring, unit after unit, and hands
+// what is kept of them to `outputs`. The warps that multiply do it.
+template <DType kType, int kRows, class Outputs>
+__device__ __forceinline__ void MultiplyUnits(
+    const Products& products, const Activations& x, const StreamWork& work,
+    const Outputs& outputs, const StreamBlock<Outputs>& block,
+    const StreamPlaces<kType, kRows>& places, const WeightRing<kType>& ring) {
+  constexpr bool kHasAll = Outputs::kHasAll;
+  using Entries = typename Outputs::Entries;
+  places.columns.Fetch(x, block.begin, places.column_barriers);
+  const TileReader<kType, 1, true> first_slot =
+      ring.Reader(0, WarpIndex() * kWarpTiles);
+  const int n_slices = work.slices.n_slices;
+  const int unit_entries = Outputs::kUnitTiles * (kHasAll ? n_slices : 1);
+  int n_entries = 0;
+  int first_unit = block.group;  // the first of the units that are kept
+  int parity = 0;  // the meeting's phase, and which buffer is written
+  SlotCursor at;
+  StreamSums<kType, kRows> sums;
+#pragma unroll 1
+  for (int unit = block.group; unit < work.n_units; unit += work.n_groups) {
+    float* const kept =
+        places.kept + parity * Entries::kEntries * Entries::kOfEntry;
+#pragma unroll 1
+    for (int entry = 0; entry < unit_entries; ++entry) {
+      const int slice_begin =
+          block.begin + (kHasAll ? entry % n_slices * work.slices.tiles : 0);
+      const int slice_end =
+          std::min(slice_begin + work.slices.tiles, block.end);
+#pragma unroll 1
+      for (int col = slice_begin; col < slice_end; col += kSlotTiles) {
+        WaitFor(ring.full + at.slot, at.phase);
+        sums.Add(first_slot.In(at.slot * WeightRing<kType>::kSlot.bytes),
+                 places.columns, col - block.begin, slice_end - col);
+        __syncwarp();
+        if (LaneIndex() == 0) Arrive(ring.empty + at.slot);
+        at.Advance(work.n_slots);
+      }
+      sums.Take(kept + n_entries++ * Entries::kOfEntry +
+                WarpIndex() * Entries::kOfWarp);
+    }
+    const bool is_full = n_entries + unit_entries > Entries::kEntries;
+    if (!is_full && unit + work.n_groups < work.n_units) continue;
+    Arrive(places.meeting);
+    WaitFor(places.meeting, parity);
+    outputs.Take(products, work, kept, block.slice, first_unit,
+                 (unit - first_unit) / work.n_groups + 1, x.n_rows);
+    first_unit = unit + work.n_groups;
+    parity ^= 1;
+    n_entries = 0;
+  }
+}
+
 template <DType kType, int kRows, class Outputs>
 __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
     StreamTiles(const __grid_constant__ Products products, Activations x,
                 StreamWork work, Outputs outputs) {
   LetNextKernelBegin();
-  constexpr bool kHasAll = Outputs::kHasAll;
-  using Entries = typename Outputs::Entries;
-  const auto col_tiles = static_cast<int>(products.of[0].w.at.col_tiles);
-  const int n_slices = work.slices.n_slices;
-  const auto block = static_cast<int>(blockIdx.x);
-  const int slice = kHasAll ? 0 : block % n_slices;
-  const int group = kHasAll ? block : block / n_slices;
-  const int begin = slice * work.slices.tiles;
-  const int end =
-      kHasAll ? col_tiles : std::min(begin + work.slices.tiles, col_tiles);
+  const StreamBlock<Outputs> block(
+      work, static_cast<int>(products.of[0].w.at.col_tiles));
   const StreamPlaces<kType, kRows> places(DynamicShared(), work.n_slots,
-                                          end - begin);
+                                          block.end - block.begin);
   const WeightRing<kType> ring(places.slots, places.barriers, work.n_slots);
   if (ThreadIndex() == kProductThreads) {
     ring.Init();
@@ -133,67 +221,15 @@ __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
   }
   __syncthreads();
   if (ThreadIndex() == kProductThreads) {
-    SlotCursor at;
-    RunCursor<Outputs::kUnitTiles> run(group, work.n_groups, begin, end,
-                                       work.slices.tiles);
-#pragma unroll 1
-    for (int n = 0; run.unit < work.n_units; ++n) {
-      // The first slots are empty, the others once the activations have come.
-      if (n == work.n_slots) WaitForKernelsBefore();
-      if (n >= work.n_slots) WaitFor(ring.empty + at.slot, at.phase ^ 1);
-      int row_tile = Outputs::RowTile(products, run.unit, run.tile);
-      const Product& product = FindProduct(products, row_tile);
-      ring.Copy(at.slot, product.w, row_tile, run.col, run.Tiles());
-      at.Advance(work.n_slots);
-      run.Advance();
-    }
+    CopyTiles<kType>(products, work, block, ring);
   }
   WaitForKernelsBefore();
   if (WarpIndex() < kProductWarps) {
-    places.columns.Fetch(x, begin, places.column_barriers);
-    const TileReader<kType, 1, true> first_slot =
-        ring.Reader(0, WarpIndex() * kWarpTiles);
-    const int unit_entries = Outputs::kUnitTiles * (kHasAll ? n_slices : 1);
-    int n_entries = 0;
-    int first_unit = group;  // the first of the units that are kept
-    int parity = 0;          // the meeting's phase, and which buffer is written
-    SlotCursor at;
-    StreamSums<kType, kRows> sums;
-#pragma unroll 1
-    for (int unit = group; unit < work.n_units; unit += work.n_groups) {
-      float* const kept =
-          places.kept + parity * Entries::kEntries * Entries::kOfEntry;
-#pragma unroll 1
-      for (int entry = 0; entry < unit_entries; ++entry) {
-        const int slice_begin =
-            begin + (kHasAll ? entry % n_slices * work.slices.tiles : 0);
-        const int slice_end = std::min(slice_begin + work.slices.tiles, end);
-#pragma unroll 1
-        for (int col = slice_begin; col < slice_end; col += kSlotTiles) {
-          WaitFor(ring.full + at.slot, at.phase);
-          sums.Add(first_slot.In(at.slot * WeightRing<kType>::kSlot.bytes),
-                   places.columns, col - begin, slice_end - col);
-          __syncwarp();
-          if (LaneIndex() == 0) Arrive(ring.empty + at.slot);
-          at.Advance(work.n_slots);
-        }
-        sums.Take(kept + n_entries++ * Entries::kOfEntry +
-                  WarpIndex() * Entries::kOfWarp);
-      }
-      const bool is_full = n_entries + unit_entries > Entries::kEntries;
-      if (!is_full && unit + work.n_groups < work.n_units) continue;
-      Arrive(places.meeting);
-      WaitFor(places.meeting, parity);
-      outputs.Take(products, work, kept, slice, first_unit,
-                   (unit - first_unit) / work.n_groups + 1, x.n_rows);
-      first_unit = unit + work.n_groups;
-      parity ^= 1;
-      n_entries = 0;
-    }
+    MultiplyUnits(products, x, work, outputs, block, places, ring);
   }
-  if (kHasAll || n_slices == 1) return;
+  if (Outputs::kHasAll || work.slices.n_slices == 1) return;
   __syncthreads();
-  outputs.End(products, work, group, x.n_rows,
+  outputs.End(products, work, block.group, x.n_rows,
               reinterpret_cast<int32_t*>(places.kept));
 }
 
