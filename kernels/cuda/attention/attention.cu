@@ -16,8 +16,8 @@
 #include "kernels/cuda/attention/attention_prompt.cuh"
 #include "kernels/cuda/attention/attention_spans.cuh"
 #include "kernels/cuda/attention/attention_warp.cuh"
-#include "kernels/cuda/mat_mul/pack.cuh"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/pack.cuh"
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {
