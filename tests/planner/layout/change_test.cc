@@ -30,7 +30,9 @@ TEST(ChangeTest, AsManySlotsRemainAsFit) {
       const std::optional<Change> change = MostSlots(
           n_slots, [&](const Change& tried) { return *tried.n_slots <= room; });
       ASSERT_EQ(change.has_value(), room > 0) << n_slots << ' ' << room;
-      if (change) EXPECT_EQ(change->n_slots, room) << n_slots;
+      if (change) {
+        EXPECT_EQ(change->n_slots, room) << n_slots;
+      }
     }
   }
 }

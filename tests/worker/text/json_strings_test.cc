@@ -17,7 +17,7 @@ std::string OfStrings(absl::string_view text) {
 }
 
 TEST(JsonStringsTest, QuotesAreOfTheirStrings) {
-  EXPECT_EQ(OfStrings(R"({"a": ["b{", 1]})"), R"(."a"..."b{"....)");
+  EXPECT_EQ(OfStrings(R"({"a": ["b{", 1]})"), R"(."a"..."b{".....)");
   EXPECT_EQ(OfStrings(R"("""")"), R"("""")");
 }
 
