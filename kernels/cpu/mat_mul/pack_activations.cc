@@ -127,7 +127,7 @@ struct Scaling {
 struct BlockSums {
   VI sums[kTogether];
   VI cross[kTogether];        // cross products of the first four groups
-  VI4 last_cross[kTogether];  // and of the fifth one
+  VI4 last_cross[kTogether];  // cross products of the fifth group
 };
 
 // Rounds block `b`, which is at `x`, to integers at `values`, and sums them up.

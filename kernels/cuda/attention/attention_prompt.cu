@@ -87,13 +87,13 @@ __device__ __forceinline__ void Publish() {
 // queries, and the scores and weights of a tile.
 template <class S>
 struct PromptSums {
-  const int query = WarpIndex() * 16 + LaneIndex() / 4;  // the first one
+  const int query = WarpIndex() * 16 + LaneIndex() / 4;  // the first query
   PromptSoftmax state = {{MinusInfinity(), MinusInfinity()}, {0, 0}};
   float sums[S::kSums] = {};
   float scores[kScores] = {};
   uint32_t weights[kWeights] = {};
   float factors[2];  // what earlier sums are multiplied by
-  float units[2];    // units of the queries' scores
+  float units[2];    // what the scores of the queries are multiplied by
 
   // Loads the powers of two of queries that have been staged.
   __device__ __forceinline__ void LoadUnits() {

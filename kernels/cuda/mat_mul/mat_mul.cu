@@ -85,14 +85,6 @@ struct TileColumns {
   RawTile<kType> (&next)[kDepth][kRowTiles];
   int left;  // columns of tiles, for this warp
 
-  // Loads the first weights.
-  __device__ __forceinline__ void LoadFirst() {
-#pragma unroll
-    for (int d = 0; d < kDepth; ++d) {
-      if (d >= left) break;
-      for (int t = 0; t < kRowTiles; ++t) next[d][t] = weights.Load(t, d);
-    }
-  }
   // sums += the products of the column `d` ahead. With `loads`, the weights
   // that follow in its place are loaded.
   __device__ __forceinline__ void Multiply(int d, bool loads, float* sums) {
@@ -168,7 +160,11 @@ __global__ void __launch_bounds__(kProductThreads,
       rows, weights, next,
       (static_cast<int>(w.at.col_tiles) - warp + kProductWarps - 1) /
           kProductWarps};
-  columns.LoadFirst();
+#pragma unroll
+  for (int d = 0; d < Columns::kDepth; ++d) {
+    if (d >= columns.left) break;
+    for (int t = 0; t < kRowTiles; ++t) next[d][t] = weights.Load(t, d);
+  }
   WaitForKernelsBefore();
   columns.MultiplyAll(sums);
   AddWarps<kSums>(sums, reinterpret_cast<float*>(DynamicShared()));
