@@ -205,8 +205,8 @@ void AddServerFlags(CLI::App& app, ServerOptions& options) {
   app.add_option("--admin-listen", options.admin_listen,
                  "HOST:PORT or unix:/PATH, as --listen takes them: where "
                  "methods are served that change this server, and only there. "
-                 "Of a worker these load and unload models, drain and abort; "
-                 "of a planner they register devices and hold leases, so "
+                 "At a worker these load and unload models, drain and abort; "
+                 "at a planner they register devices and hold leases, so "
                  "workers call it there (--listen)")
       ->check([](const std::string& address) {
         return address.empty() ? std::string() : CheckAddress(address);
