@@ -152,7 +152,7 @@ def test_lines_of_loads_and_unloads_have_the_ids_of_their_requests(smollm2):
 
 
 def test_planner_and_worker_name_a_load_of_the_start_alike(smollm2):
-    with Planner("--log-format=json", "--device-memory=1MiB") as planner:
+    with Planner("--log-format=json", first=False) as planner:
         flags = ("--n-ctx=256", "--log-format=json", f"--planner={planner.address}")
         with Worker(model_flag("smollm2"), *flags) as worker:
             waiting, = until(lambda: ids_of(worker, "a load waits"), what="the load")
