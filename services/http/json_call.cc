@@ -5,6 +5,7 @@
 
 #include "base/status_macros.h"
 #include "services/host/memory_guard.h"
+#include "services/host/request_scope.h"
 #include "services/http/http_models.h"
 #include "services/server/call.h"
 #include "services/server/call_gate.h"
@@ -71,6 +72,7 @@ bool LoadsFirst(const std::shared_ptr<JsonCall>& call,
 }
 
 void Run(const std::shared_ptr<JsonCall>& call, const absl::Status& queued) {
+  const RequestScope scope(call->request.request_id);
   auto json = queued.ok() ? WithinMemory([&] { return Answer(*call); })
                           : absl::StatusOr<Json>(queued);
   if (queued.ok() && !json.ok() && LoadsFirst(call, json.status())) return;

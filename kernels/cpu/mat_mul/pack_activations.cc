@@ -92,10 +92,10 @@ void StoreNumbers(const BlockNumbers& numbers, size_t n_blocks, std::byte* out,
 
 // How the blocks that are packed together become integers.
 struct Scaling {
-  hn::Vec<DF4> scale;  // what an integer stands for; NaN if not all are finite
-  hn::Mask<DI4> is_finite;
   HWY_ALIGN float inverse[kTogether];
   HWY_ALIGN int32_t keep[kTogether];  // bits of a value; 0: it becomes zero
+  hn::Vec<DF4> scale;  // what an integer stands for; NaN if not all are finite
+  hn::Mask<DI4> is_finite;
 
   // `amax_bits` has the blocks' largest magnitudes.
   HWY_INLINE explicit Scaling(VI4 amax_bits) {
