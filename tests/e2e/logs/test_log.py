@@ -151,6 +151,18 @@ def test_lines_of_loads_and_unloads_have_the_ids_of_their_requests(smollm2):
             assert released == ["unload-1"]
 
 
+def test_a_load_on_demand_has_the_id_of_the_request_that_needs_it():
+    flags = ("--on-demand", "--n-ctx=256", "--log-format=json")
+    with Worker(model_flag("smollm2"), *flags) as worker:
+        worker.await_ready()
+        worker.generation.Generate(
+            generate("smollm2", text=text("Hello"), max_tokens=2),
+            metadata=(("x-request-id", "ask-1"),),
+            timeout=CALL_SECONDS,
+        )
+        assert ids_of(worker, "a model is ready") == ["ask-1"]
+
+
 def test_planner_and_worker_name_a_load_of_the_start_alike(smollm2):
     with Planner("--log-format=json", first=False) as planner:
         flags = ("--n-ctx=256", "--log-format=json", f"--planner={planner.address}")
