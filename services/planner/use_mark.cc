@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -16,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
+#include "services/host/state_path.h"
 
 namespace plimsoll::services {
 namespace {
@@ -45,15 +45,7 @@ absl::Status Sync(const std::string& path, int flags, absl::string_view text) {
 
 std::string MarkPath(const std::string& journal) { return journal + ".mark"; }
 
-std::string HostMarkPath() {
-  const char* state = std::getenv("XDG_STATE_HOME");
-  if (state != nullptr && state[0] == '/') {
-    return absl::StrCat(state, "/plimsoll/planner.mark");
-  }
-  const char* home = std::getenv("HOME");
-  if (home == nullptr || home[0] != '/') return "";
-  return absl::StrCat(home, "/.local/state/plimsoll/planner.mark");
-}
+std::string HostMarkPath() { return StatePath("planner.mark"); }
 
 bool Exists(const std::string& path) {
   struct stat file {};

@@ -136,7 +136,7 @@ FOLDERS = {
         "services/cli/backends",
     ),
     "services/cli/chat": (
-        "services/wire", "services/cli/terminal", "services/cli/flags",
+        "services/host", "services/wire", "services/cli/terminal", "services/cli/flags",
         "services/cli/views", "services/cli/backends",
     ),
     "services/cli/commands": (
@@ -509,9 +509,10 @@ def main():
     paths = sorted(filter(None, listed))
     found = 0
     checked = 0
-    product = {path: (root / path).read_text() for path in paths
-               if path.startswith(PRODUCT) and path.endswith(CPP)
-               and (root / path).is_file()}
+    files = {path: (root / path).read_bytes() for path in paths
+             if (root / path).is_file()}
+    product = {path: data.decode() for path, data in files.items()
+               if path.startswith(PRODUCT) and path.endswith(CPP)}
     headers = set(code_headers(product.items()))
     tour = (root / "docs/tour.md").read_text()
     covered = (root / COVERED_BY).read_text()
@@ -520,12 +521,8 @@ def main():
                            *check_tests(paths, headers, covered)):
         print(f"{where}: {finding}")
         found += 1
-    for path in paths:
-        file = root / path
-        if not file.is_file():
-            continue
+    for path, data in files.items():
         checked += 1
-        data = file.read_bytes()
         findings = []
         if len(data) > MAX_FILE_BYTES:
             findings.append((1, f"larger than {MAX_FILE_BYTES} bytes"))

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +16,7 @@
 #include "base/status_macros.h"
 #include "services/cli/terminal/input.h"
 #include "services/cli/terminal/private_file.h"
+#include "services/host/state_path.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -51,17 +51,7 @@ absl::Status MakeFolder(const std::string& path) {
 
 }  // namespace
 
-std::string HistoryPath() {
-  const char* state = std::getenv("XDG_STATE_HOME");
-  // The specification ignores relative paths.
-  if (state != nullptr && *state == '/') {
-    return (fs::path(state) / "plimsoll" / "chat_history").string();
-  }
-  const char* home = std::getenv("HOME");
-  if (home == nullptr || *home != '/') return "";
-  return (fs::path(home) / ".local" / "state" / "plimsoll" / "chat_history")
-      .string();
-}
+std::string HistoryPath() { return services::StatePath("chat_history"); }
 
 absl::StatusOr<std::vector<std::string>> HistoryFile::Read() {
   std::error_code error;

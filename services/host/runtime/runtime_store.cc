@@ -18,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "services/host/state_path.h"
 
 namespace plimsoll::services {
 namespace {
@@ -151,16 +152,7 @@ absl::Status Replace(const std::string& folder, const std::string& temporary,
 
 }  // namespace
 
-std::string DefaultProfileFolder() {
-  const char* state = std::getenv("XDG_STATE_HOME");
-  // The XDG specification says that a relative path must be ignored.
-  if (state != nullptr && state[0] == '/') {
-    return absl::StrCat(state, "/plimsoll/profiles");
-  }
-  const char* home = std::getenv("HOME");
-  if (home == nullptr || home[0] != '/') return "";
-  return absl::StrCat(home, "/.local/state/plimsoll/profiles");
-}
+std::string DefaultProfileFolder() { return StatePath("profiles"); }
 
 std::string RuntimeStore::PathOf(const planner::RuntimeKey& key) const {
   return absl::StrCat(folder_, "/", planner::FileStem(key), ".json");

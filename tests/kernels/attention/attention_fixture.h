@@ -327,7 +327,7 @@ class RingSequence {
   std::vector<float> Step(Backend& backend, int64_t first, int64_t n) {
     return StepOfLive(backend, /*live_begin=*/0, first, n);
   }
-  // The same where the tokens before `live_begin` were evicted.
+  // Does what Step does; the tokens before `live_begin` were evicted.
   std::vector<float> StepOfLive(Backend& backend, int64_t live_begin,
                                 int64_t first, int64_t n) {
     std::vector<std::byte> chunk_k(static_cast<size_t>(n * tokens_.KBytes()));
