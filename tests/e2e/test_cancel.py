@@ -107,7 +107,7 @@ def test_one_cancelled_stream_leaves_the_other_alone(server):
     assert "".join(part.text for part in parts) == expected
 
 
-def test_a_client_that_dies_frees_its_slot(server):
+def test_f09_a_client_that_dies_frees_its_slot(server):
     folder = str(pathlib.Path(__file__).parent)
     command = [sys.executable, "-c", DOOMED_CLIENT, folder, server.address]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as client:
@@ -129,7 +129,7 @@ def test_a_closed_channel_frees_its_slot(server):
 
 
 @pytest.mark.parametrize("kind", ["stream", "whole"])
-def test_deadline_ends_the_call_and_frees_its_slot(server, kind):
+def test_f09_deadline_ends_the_call_and_frees_its_slot(server, kind):
     with refused(grpc.StatusCode.DEADLINE_EXCEEDED):
         if kind == "stream":
             list(server.generation.StreamGenerate(endless(), timeout=0.5))
@@ -147,7 +147,7 @@ LARGE = endless(
 )
 
 
-def test_a_client_that_does_not_read_holds_up_only_itself(server):
+def test_f10_a_client_that_does_not_read_holds_up_only_itself(server):
     with small_channel(server.address) as channel:
         call = GenerationStub(channel).StreamGenerate(LARGE, timeout=CALL_SECONDS)
         parts = [next(call)]
@@ -169,7 +169,7 @@ def test_a_client_that_does_not_read_holds_up_only_itself(server):
     assert sum(len(part.tokens) for part in parts) == LARGE_TOKENS
 
 
-def test_a_client_that_never_reads_is_cancelled(smollm2):
+def test_f10_a_client_that_never_reads_is_cancelled(smollm2):
     flags = (f"--n-ctx={N_CTX}", "--slots=1", "--reader-timeout=0.2")
     with Worker(model_flag("smollm2"), *flags) as server:
         server.await_ready()
@@ -190,7 +190,7 @@ def single(smollm2):
         yield started.await_ready()
 
 
-def test_a_full_queue_refuses_with_a_retry_delay(single):
+def test_f19_a_full_queue_refuses_with_a_retry_delay(single):
     with streaming(single, endless()):
         waiting = [
             single.generation.StreamGenerate(endless(), timeout=CALL_SECONDS)
@@ -207,7 +207,7 @@ def test_a_full_queue_refuses_with_a_retry_delay(single):
     await_idle(single)
 
 
-def test_what_waits_beyond_its_deadline_is_never_computed(single):
+def test_f09_what_waits_beyond_its_deadline_is_never_computed(single):
     with streaming(single, endless()):
         ids = common.TokenPrompt(ids=[500] * 2000)
         request = generate(tokens=ids, max_tokens=1)

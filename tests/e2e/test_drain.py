@@ -48,7 +48,7 @@ def await_not_ready(worker):
     until(is_draining, what="the drain")
 
 
-def test_a_running_stream_ends_whole_and_the_lease_is_released(drained):
+def test_f22_a_running_stream_ends_whole_and_the_lease_is_released(drained):
     with Planner() as planner:
         worker = drained(f"--planner={planner.address}")
         stream, part = stream_of(worker, max_tokens=200)
@@ -86,7 +86,7 @@ def test_a_drain_stays_alive_and_is_not_ready(drained):
     assert worker.process.wait(START_SECONDS) == 0
 
 
-def test_a_stream_past_the_drain_timeout_is_unavailable(drained):
+def test_f22_a_stream_past_the_drain_timeout_is_unavailable(drained):
     worker = drained("--drain-timeout=0")
     stream, part = stream_of(worker)
     worker.terminate()
@@ -97,7 +97,7 @@ def test_a_stream_past_the_drain_timeout_is_unavailable(drained):
     assert worker.process.wait(START_SECONDS) == 0
 
 
-def test_a_second_signal_ends_it_at_once(drained):
+def test_f22_a_second_signal_ends_it_at_once(drained):
     worker = drained()
     stream, _ = stream_of(worker)
     worker.terminate()

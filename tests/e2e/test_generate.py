@@ -80,7 +80,7 @@ def test_the_seed_decides_the_draw(worker):
     assert draw(1) != draw(2)
 
 
-def test_company_changes_nothing(worker):
+def test_f25_company_changes_nothing(worker):
     def greedy(prompt):
         return ids_of(ask(worker, text=text(prompt), sampling=GREEDY, max_tokens=12))
 
@@ -196,7 +196,7 @@ def test_ids_and_bytes_are_prompts_too(worker):
     assert ids_of(ask(worker, text=raw, **fields)) == ids_of(by_text)
 
 
-def test_every_part_after_broken_bytes_is_utf8(worker):
+def test_f15_every_part_after_broken_bytes_is_utf8(worker):
     # protobuf refuses a string that is not UTF-8, so that arriving is enough.
     prompt = common.TextPrompt(raw_text=b"\xf0\x9f\x98\xff\xe6\x97")
     request = stream("smollm2", text=prompt, sampling=GREEDY, max_tokens=24)

@@ -63,7 +63,7 @@ def named(lease):
     return {"lease_id": lease.id, "epoch": lease.epoch}
 
 
-def test_repeated_request_id_gets_the_first_reply(device):
+def test_f01_repeated_request_id_gets_the_first_reply(device):
     first = reserve(device, "once", 600)
     assert (first.bytes, first.state) == (600, v1.LEASE_STATE_RESERVED)
     again = reserve(device, "once", 600)
@@ -71,7 +71,7 @@ def test_repeated_request_id_gets_the_first_reply(device):
     assert [lease.id for lease in device.leases()] == [first.id]
 
 
-def test_racing_reservations_never_exceed_the_device(device):
+def test_f01_racing_reservations_never_exceed_the_device(device):
     def attempt(i):
         try:
             return reserve(device, f"racer {i}", 300).id
@@ -511,7 +511,7 @@ def test_a_planner_without_its_state_grants_nothing_at_first(tmp_path, content):
         assert planner.listed().HasField("recovery_left")
 
 
-def test_a_planner_without_a_writable_journal_grants_nothing(tmp_path):
+def test_f17_a_planner_without_a_writable_journal_grants_nothing(tmp_path):
     with Planner(f"--journal={tmp_path / 'missing' / 'leases.db'}") as planner:
         register(planner)
         with refused(grpc.StatusCode.UNAVAILABLE, "PLANNER_RECOVERING"):

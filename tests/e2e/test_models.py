@@ -51,7 +51,7 @@ def test_loading_a_loaded_model_answers_with_its_plan(lazy_worker):
     assert [m.plan.n_ctx for m in messages if m.HasField("plan")] == [300]
 
 
-def test_many_loads_are_one(smollm2):
+def test_f18_many_loads_are_one(smollm2):
     with Planner() as planner:
         flags = ("--lazy", "--n-ctx=256", f"--planner={planner.address}")
         with Worker(model_flag("smollm2"), *flags) as server:

@@ -171,7 +171,7 @@ def test_bad_load_option_is_named(planner, field, value):
     assert field in failures[0].message
 
 
-def test_damaged_headers_are_refused_and_the_planner_lives(planner, smollm2):
+def test_f12_damaged_headers_are_refused_and_the_planner_lives(planner, smollm2):
     whole = travelling_header(smollm2)
     size = smollm2.stat().st_size
     for length in (0, 3, 4, 24, 100, len(whole) // 2, len(whole) - 64):
@@ -205,7 +205,7 @@ def imagined_strings(i):
     )
 
 
-def test_headers_that_claim_what_is_not_there_hold_nobody_up():
+def test_f12_headers_that_claim_what_is_not_there_hold_nobody_up():
     batch = v1.BatchPlanRequest(requests=[
         v1.PlanRequest(source=imagined_strings(i), budget_bytes=GIB)
         for i in range(256)

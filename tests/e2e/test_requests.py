@@ -71,7 +71,7 @@ BAD_FIELDS = [
 
 
 @pytest.mark.parametrize("field, fields", BAD_FIELDS)
-def test_bad_field_is_named(worker, field, fields):
+def test_f15_bad_field_is_named(worker, field, fields):
     with refused(INVALID, "INVALID_FIELD") as failures:
         ask(worker, **fields)
     assert field in failures[0].message
@@ -150,7 +150,7 @@ def test_a_model_must_be_named_where_there_are_two(worker):
 
 
 @pytest.mark.parametrize("n_tokens", [513, 5000])
-def test_a_prompt_that_is_too_long_is_refused_with_both_numbers(worker, n_tokens):
+def test_f13_a_prompt_that_is_too_long_is_refused_with_both_numbers(worker, n_tokens):
     prompt = common.TokenPrompt(ids=[500] * n_tokens)
     with refused(grpc.StatusCode.OUT_OF_RANGE, "PROMPT_TOO_LONG") as failures:
         ask(worker, tokens=prompt)
@@ -168,7 +168,7 @@ def test_the_longest_prompt_that_fits_is_answered(worker):
     assert reply.usage.generated_tokens == 1
 
 
-def test_a_message_of_more_than_four_mebibytes_is_refused(worker):
+def test_f14_a_message_of_more_than_four_mebibytes_is_refused(worker):
     with refused(grpc.StatusCode.RESOURCE_EXHAUSTED):
         ask(worker, text=text("a" * (4 << 20)))
 

@@ -75,7 +75,7 @@ def test_control_text_in_a_text_stays_text(worker, any_model):
         assert text_of(worker, any_model, [one], render_special=True) == special
 
 
-def test_control_text_of_a_user_adds_no_control_token(worker, any_model):
+def test_f16_control_text_of_a_user_adds_no_control_token(worker, any_model):
     controls = {
         ids_of(worker, any_model, special, parse_special=True)[0]
         for special in SPECIALS[any_model]

@@ -39,6 +39,11 @@ class ReliabilityTest(unittest.TestCase):
         for number, row in self.rows:
             self.assertRegex(row, r"`[^`]+::[^`]+`", f"F{number}")
 
+    def test_every_promise_has_a_test_that_bears_its_number(self):
+        for number, row in self.rows:
+            self.assertRegex(row, rf"::(test_f{number:0>2}_|\w+\.F{number}[A-Z])",
+                             f"F{number}")
+
     def test_every_test_is_there(self):
         for line in self.page.splitlines():
             for name in re.findall(r"`([^`]+::[^`]+)`", line):

@@ -26,7 +26,7 @@ def pair(smollm2):
             planner.process.send_signal(signal.SIGCONT)
 
 
-def test_a_drain_waits_for_a_silent_planner_once(pair):
+def test_f22_a_drain_waits_for_a_silent_planner_once(pair):
     planner, worker = pair
     stop(planner.process)
     begin = time.monotonic()

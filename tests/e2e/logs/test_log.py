@@ -57,7 +57,7 @@ def ends_well(server):
     return server.process.wait(timeout=START_SECONDS) == 0
 
 
-def test_a_full_pipe_stops_nothing(pipe):
+def test_f17_a_full_pipe_stops_nothing(pipe):
     pipe.fill()
     # It writes a line at once, and one when it ends.
     with Planner(setup=pipe.setup, first=False) as planner:

@@ -499,7 +499,7 @@ testing::Spoil NanRow(const std::string& tensor, size_t id) {
   };
 }
 
-TEST_F(EngineTest, DamagedWeightsAreAnErrorAndNoText) {
+TEST_F(EngineTest, F24DamagedWeightsAreAnErrorAndNoText) {
   LoadSpoiled({}, NanRow("output.weight", 5));
   for (const float temperature : {0.0f, 1.0f}) {
     GenerateOptions options = Greedy(kPrompt, 5);

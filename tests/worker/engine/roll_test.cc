@@ -138,7 +138,7 @@ TEST_F(OneLayerTest, ShiftingAWindowLayerToo) {
 class FamilyTest : public RollTest,
                    public ::testing::WithParamInterface<ModelAndKv> {};
 
-TEST_P(FamilyTest, RecomputingIsAFreshPromptOfTheKeptTokensBitForBit) {
+TEST_P(FamilyTest, F29RecomputingIsAFreshPromptOfTheKeptTokensBitForBit) {
   Load(GetParam().model,
        {.n_ctx = 256, .kv_type = GetParam().kv_type, .n_threads = 1});
   for (const int64_t n_prompt : {100, 400, 777}) {

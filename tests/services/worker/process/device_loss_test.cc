@@ -124,7 +124,7 @@ TEST(DeviceLossDeathTest, OfSeveralDevicesTheLostOneIsTold) {
   EXPECT_TRUE(ReserveOn(planner, "test/well").ok());
 }
 
-TEST(DeviceLossDeathTest, TheProcessEndsAndThePlannerGrantsNothingThere) {
+TEST(DeviceLossDeathTest, F20TheProcessEndsAndThePlannerGrantsNothingThere) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   TestPlanner planner;
   // The process that is to end runs this test again, up to its own end: it
