@@ -6,9 +6,9 @@
 // graphs, and as graphs whose kernels overlap, with the memory that a graph
 // takes. Prints one table; needs nothing but a device.
 //
-// Usage: cuda_bench [DEVICE [PART...]]. Parts are attention, rest, steps, calls
-// (some steps call by call, for a profiler), few, prefill and decode; all but
-// calls unless some are named. Exits with 77 if there is no device.
+// Usage: cuda_bench [DEVICE [PART...]]. Parts are attention, rest, steps, few,
+// prefill, decode (these unless some are named), step, row (for one row) and
+// calls (call by call, for a profiler). Exits with 77 if there is no device.
 #include <algorithm>
 #include <array>
 #include <chrono>
