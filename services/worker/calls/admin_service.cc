@@ -21,6 +21,15 @@ namespace {
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
+// Begins to drain for the request of an id.
+void CloseGate(CallGate& gate, const std::string& request_id) {
+  if (!gate.is_closed()) {
+    Log(LogLevel::kInfo, "draining: a call asked for it",
+        {{"request_id", request_id}});
+  }
+  gate.Close();
+}
+
 // A Drain call that waits: ends when no other call runs, or with its client.
 //
 // Lifetime: gRPC and the gate each hold one reference; gRPC's ends in OnDone.
@@ -34,6 +43,7 @@ class DrainCall final : public ServerUnaryReactor,
     auto call =
         std::shared_ptr<DrainCall>(new DrainCall(context, limits, response));
     call->grpc_reference_ = call;
+    CloseGate(gate, call->request_id_);
     call->waiter_ =
         gate.NotifyWhenIdle([call] { call->End(absl::OkStatus()); });
     return call.get();
@@ -104,19 +114,16 @@ class AdminServiceImpl final : public v1::AdminService::CallbackService {
   ServerUnaryReactor* Drain(CallbackServerContext* context,
                             const v1::DrainRequest* request,
                             v1::DrainResponse* response) noexcept override {
-    CallGate& gate = limits_.gate;
-    if (!gate.is_closed()) {
-      Log(LogLevel::kInfo, "draining: a call asked for it",
-          {{"request_id", TakeRequestId(*context)}});
-    }
-    gate.Close();
     if (request->wait()) return DrainCall::Start(*context, limits_, *response);
-    response->set_running_calls(ToUint32(gate.running()));
+    UnaryReply* reply = NewReply(*context, *request, *response);
+    CloseGate(limits_.gate, reply->request_id());
+    response->set_running_calls(ToUint32(limits_.gate.running()));
     for (v1::ModelActivity& model : Activity(registry_)) {
       const bool is_idle = model.running() == 0 && model.waiting() == 0;
       if (!is_idle) *response->add_models() = std::move(model);
     }
-    return Reply(*context, *request, *response, absl::OkStatus());
+    reply->End(absl::OkStatus());
+    return reply;
   }
 
   ServerUnaryReactor* Abort(CallbackServerContext* context,
@@ -128,12 +135,17 @@ class AdminServiceImpl final : public v1::AdminService::CallbackService {
   }
 
  private:
+  UnaryReply* NewReply(CallbackServerContext& context,
+                       const google::protobuf::Message& request,
+                       google::protobuf::Message& response) {
+    return new UnaryReply(context, limits_.reader_timeout, request, response,
+                          EnterCall(context, limits_));
+  }
   ServerUnaryReactor* Reply(CallbackServerContext& context,
                             const google::protobuf::Message& request,
                             google::protobuf::Message& response,
                             const absl::Status& status) {
-    auto* reply = new UnaryReply(context, limits_.reader_timeout, request,
-                                 response, EnterCall(context, limits_));
+    UnaryReply* reply = NewReply(context, request, response);
     reply->End(status);
     return reply;
   }

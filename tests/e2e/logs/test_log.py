@@ -117,6 +117,20 @@ def test_a_refusal_has_the_requests_id_without_log_requests():
     assert late["reason"] == "ERROR_REASON_DRAINING"
 
 
+@pytest.mark.parametrize("wait", [False, True])
+def test_a_drain_without_an_id_has_the_one_of_its_reply(wait):
+    with Worker(model_flag("smollm2"), "--log-format=json", "--n-ctx=512") as worker:
+        worker.await_ready()
+        _, call = worker.admin.Drain.with_call(
+            admin.DrainRequest(wait=wait), timeout=CALL_SECONDS
+        )
+        sent = dict(call.initial_metadata())["x-request-id"]
+        until(lambda: "draining" in worker.log(), what="its line")
+        lines = [json.loads(line) for line in worker.log().splitlines()]
+    drain = next(line for line in lines if "draining" in line["message"])
+    assert drain["request_id"] == sent
+
+
 def load_as(worker, request_id, **options):
     """Loads the only model by a call of this id."""
     request = model.LoadModelRequest(options=common.LoadOptions(**options))
