@@ -1,4 +1,4 @@
-// What points of faults (base/sync/fault.h) have a call end with.
+// What fault points (base/sync/fault.h) have a call end with.
 #ifndef PLIMSOLL_SERVICES_WIRE_BROKEN_CONNECTION_H_
 #define PLIMSOLL_SERVICES_WIRE_BROKEN_CONNECTION_H_
 

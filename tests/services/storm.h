@@ -27,7 +27,7 @@ namespace plimsoll::services {
 inline constexpr int kStormThreads = 3;
 inline constexpr int kStormCalls =  // calls of each thread
     plimsoll::testing::kIsLong ? 3'000 : 300;
-// All points of faults fail with this probability. A failed sync of a journal
+// All fault points fail with this probability. A failed sync of a journal
 // stays until the next start, so it is only counted: journal_test.cc has one
 // fail in SQLite's file system.
 inline constexpr char kStormPlan[] = "*=0.04,journal.sync=0";
@@ -46,7 +46,7 @@ class StormTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!kHasFaults) {
-      GTEST_SKIP() << "this build has no points of faults (PLIMSOLL_FAULTS)";
+      GTEST_SKIP() << "this build has no fault points (PLIMSOLL_FAULTS)";
     }
   }
 };

@@ -1,6 +1,6 @@
 """Every test that docs/reliability.md names is there, and no promise is left out.
 
-The points of faults are those of docs/development.md.
+The fault points are those of docs/development.md.
 
 Usage: reliability_test.py [-v]
 """

@@ -56,7 +56,7 @@ def points():
         env={**os.environ, "PLIMSOLL_FAULTS": "no plan"}, check=False,
     )
     if done.returncode != 2:
-        pytest.skip("this build has no points of faults (PLIMSOLL_FAULTS)")
+        pytest.skip("this build has no fault points (PLIMSOLL_FAULTS)")
 
 
 def check_refusal(error):

@@ -26,7 +26,7 @@ class ContextFaultsTest : public plimsoll::testing::EngineFixture {
  protected:
   void SetUp() override {
     if (!kHasFaults) {
-      GTEST_SKIP() << "this build has no points of faults (PLIMSOLL_FAULTS)";
+      GTEST_SKIP() << "this build has no fault points (PLIMSOLL_FAULTS)";
     }
   }
 
