@@ -35,8 +35,8 @@ client_packages=(
 )
 browser_packages=(chromium)
 ci_packages=(
-  ccache clang-14 clang-format-14 clang-tidy-14 iproute2 libclang-rt-14-dev
-  libfuzzer-14-dev lld-14 nodejs shellcheck
+  ccache clang-14 clang-format-14 clang-tidy-14 curl iproute2 libclang-rt-14-dev
+  libfuzzer-14-dev lld-14 nodejs shellcheck systemd
 )
 neon_packages=(cmake g++-aarch64-linux-gnu ninja-build qemu-user-static)
 package_packages=(binutils debootstrap dpkg-dev file lintian patchelf)

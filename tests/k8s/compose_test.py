@@ -103,6 +103,13 @@ class ComposeTest(unittest.TestCase):
         overlay = render.OVERLAYS_DIR / "kind-cpu" / "kustomization.yaml"
         self.assertIn(f"#   {command}\n", overlay.read_text())
 
+    def test_the_planner_has_the_memory_of_its_pod(self):
+        pods = overlays.of_kind("kind-cpu", "Deployment")["plimsoll-planner"]
+        limit = overlays.server(pods)["resources"]["limits"]["memory"]
+        self.assertEqual(
+            self.services["planner"]["mem_limit"], pod_settings.bytes_of(limit)
+        )
+
     def test_the_grace_period_fits_the_drain(self):
         for _, service in self.each():
             drain = pod_settings.flags_of(service["command"])["drain-timeout"]

@@ -61,6 +61,20 @@ class HttpGatewayTest(unittest.TestCase):
         account = item("ServiceAccount", spec["serviceAccountName"])
         self.assertFalse(account["automountServiceAccountToken"])
 
+    def test_its_metrics_are_scraped(self):
+        text = render.render_with("base", components=["http-gateway", "monitoring"])
+        objects = {(o["kind"], o["metadata"]["name"]): o
+                   for o in render.yaml.safe_load_all(text)}
+        template = objects["Deployment", "plimsoll-gateway"]["spec"]["template"]
+        monitor = objects["PodMonitor", "plimsoll"]["spec"]
+        self.assertLessEqual(monitor["selector"]["matchLabels"].items(),
+                             template["metadata"]["labels"].items())
+        (container,) = template["spec"]["containers"]
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        told = {v["name"]: v["value"] for v in container["env"]}
+        listens = told["PLIMSOLL_GATEWAY_METRICS_LISTEN"].rpartition(":")[2]
+        self.assertEqual(ports[monitor["podMetricsEndpoints"][0]["port"]], int(listens))
+
     def test_it_listens_where_it_is_asked(self):
         (port,) = self.container["ports"]
         listens = int(flag(self.container, "--listen").rpartition(":")[2])

@@ -21,7 +21,7 @@ namespace {
 constexpr char kTopDescription[] =
     "Show what a worker does: models, and the requests that run and wait\n"
     "'running' counts slots, 'waiting' the queue, and 'kv pages' the cache. "
-    "Steps and tokens count from the model's load. A request is parked while "
+    "Tokens count from the model's load. A request is parked while "
     "its client does not read.";
 
 constexpr char kTopFooter[] =

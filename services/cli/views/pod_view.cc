@@ -23,6 +23,9 @@ constexpr int64_t kMiB = 1 << 20;
 constexpr int64_t kBytesPerTableByte = 512;
 // Host memory of a CUDA context: an estimate, nothing of it was measured.
 constexpr int64_t kDriverBytes = int64_t{1} << 30;
+// What frames that no honest client sends may take for a while, at most, as
+// docs/reliability.md says. It is not requested: no honest call needs it.
+constexpr int64_t kHostileBytes = 448 * kMiB;
 constexpr size_t kMaxFileBytes = 120;  // as a name for clients it may have 128
 // The folder of models in a worker's pod; deploy/k8s mounts it.
 constexpr absl::string_view kModelFolder = "/models";
@@ -91,11 +94,13 @@ std::string MemoryComment(const PodMemory& memory) {
   add(memory.total - memory.plan - memory.runtime - memory.driver -
           memory.page_tables,
       "up to a whole MiB");
+  add(memory.limit - memory.total,
+      "in the limit alone, for hostile frames of HTTP/2");
   return out;
 }
 
 std::string WorkerPatch(const std::vector<std::string>& args, int64_t n_cpus,
-                        int64_t memory_bytes, int64_t plan_bytes) {
+                        const PodMemory& memory, int64_t plan_bytes) {
   std::string out =
       "apiVersion: apps/v1\n"
       "kind: StatefulSet\n"
@@ -118,9 +123,9 @@ std::string WorkerPatch(const std::vector<std::string>& args, int64_t n_cpus,
                   "          resources:\n"
                   "            requests:\n"
                   "              cpu: \"",
-                  n_cpus, "\"\n              memory: \"", memory_bytes,
+                  n_cpus, "\"\n              memory: \"", memory.total,
                   "\"\n            limits:\n              memory: \"",
-                  memory_bytes, "\"\n");
+                  memory.limit, "\"\n");
   return out;
 }
 
@@ -159,11 +164,13 @@ absl::StatusOr<PodMemory> PodMemoryOf(const planner::MemoryPlan& plan,
   held += Checked(memory.runtime) + memory.driver;
   memory.page_tables = CeilDiv(held.Get().value_or(0), kBytesPerTableByte);
   const auto total = RoundUp(held + memory.page_tables, kMiB).Get();
-  if (!total.has_value()) {
+  const auto limit = CheckedAdd(total.value_or(0), kHostileBytes);
+  if (!total.has_value() || !limit.has_value()) {
     return absl::OutOfRangeError(
         "the memory of the pod does not fit in int64 bytes");
   }
   memory.total = *total;
+  memory.limit = *limit;
   return memory;
 }
 
@@ -190,8 +197,8 @@ absl::StatusOr<std::string> RenderPod(const planner::MemoryPlan& plan,
       FormatCount(plan.total_bytes), " bytes,\n# ", plan.options.n_slots,
       plan.options.n_slots == 1 ? " slot" : " slots", " of ",
       FormatCount(plan.n_ctx), " tokens.\n", MemoryComment(memory),
-      WorkerPatch(ArgsOf(plan, model, claim_bytes), model.n_threads,
-                  memory.total, plan.total_bytes));
+      WorkerPatch(ArgsOf(plan, model, claim_bytes), model.n_threads, memory,
+                  plan.total_bytes));
   if (!IsOnHost(model)) absl::StrAppend(&out, ClaimPatch(claim_bytes));
   return out;
 }

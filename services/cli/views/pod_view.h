@@ -26,12 +26,14 @@ struct PodMemory {
   int64_t runtime = 0;  // the process: a second time, or once with a GPU
   int64_t driver = 0;   // a GPU's driver, estimated; 0 without a GPU
   int64_t page_tables = 0;  // the kernel's, for all of these in pages of 4 KiB
-  int64_t total = 0;        // their sum in whole MiB
+  int64_t total = 0;        // their sum in whole MiB: what the pod requests
+  int64_t limit = 0;        // total, and what hostile frames of HTTP/2 may take
 };
 
-// Returns the memory that a pod must request so that its load is admitted and
-// it is never killed for its memory. On a CPU the process is counted twice:
-// when it plans, it already holds the memory that its plan counts as runtime.
+// Returns the memory that a pod must request so that its load is admitted, and
+// the limit below which it is never killed for its memory. On a CPU the process
+// is counted twice: when it plans, it already holds the memory that its plan
+// counts as runtime.
 // Errors: kOutOfRange if the sum does not fit in int64.
 absl::StatusOr<PodMemory> PodMemoryOf(const planner::MemoryPlan& plan,
                                       const PodModel& model);

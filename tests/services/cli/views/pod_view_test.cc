@@ -41,6 +41,7 @@ TEST(RenderPodTest, WritesAPatchOfTheWorkerForACpu) {
 #        29360128 the process once more: it runs when it plans
 #          876544 page tables
 #          172032 up to a whole MiB
+#       469762048 in the limit alone, for hostile frames of HTTP/2
 apiVersion: apps/v1
 kind: StatefulSet
 metadata:
@@ -68,7 +69,7 @@ spec:
               cpu: "2"
               memory: "449839104"
             limits:
-              memory: "449839104"
+              memory: "919601152"
 )");
 }
 
@@ -132,6 +133,7 @@ TEST(PodMemoryTest, CountsTheHostAndTheDriverBesideAGpu) {
   EXPECT_EQ(memory->driver, 1'024 * kPodMiB);
   EXPECT_EQ(memory->page_tables, 1'152 * kPodMiB / 512);
   EXPECT_EQ(memory->total, 1'155 * kPodMiB);  // 1,154.25 MiB
+  EXPECT_EQ(memory->limit, (1'155 + 448) * kPodMiB);
 }
 
 TEST(PodMemoryTest, CountsPagesOfAMappedFile) {
