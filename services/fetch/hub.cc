@@ -137,7 +137,8 @@ absl::StatusOr<std::vector<RemoteFile>> FilesOfList(const PullSource& source,
                                                     const Url& hub,
                                                     absl::string_view list,
                                                     const std::string& name) {
-  const nlohmann::json json = nlohmann::json::parse(list, nullptr, false);
+  const nlohmann::json json =
+      nlohmann::json::parse(list, nullptr, /*allow_exceptions=*/false);
   ASSIGN_OR_RETURN(FileMap files, ReadFiles(source, hub, json));
   ASSIGN_OR_RETURN(const std::string path, ChooseModel(source, files));
   const std::string folder = path.substr(0, path.rfind('/') + 1);

@@ -109,7 +109,8 @@ void PartialFile::ReadOrigin() {
   std::string text(kMaxOriginBytes, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(file.gcount()));
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  const nlohmann::json json =
+      nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return;
   const auto member = [&json](const char* name) {
     return json.contains(name) && json[name].is_string()

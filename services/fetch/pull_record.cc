@@ -55,7 +55,8 @@ std::vector<RecordedFile> ReadRecord(const std::string& cache,
   std::string text(kMaxRecordBytes, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(file.gcount()));
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  const nlohmann::json json =
+      nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   std::vector<RecordedFile> files;
   if (!json.is_object() || !json.contains("files") ||
       !json["files"].is_array() || json["files"].size() > kMaxPullFiles) {

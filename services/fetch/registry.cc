@@ -91,7 +91,8 @@ std::string LayerTypes(const nlohmann::json& layers) {
 }
 
 absl::StatusOr<nlohmann::json> ParseManifest(absl::string_view text) {
-  nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  nlohmann::json json =
+      nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
     return absl::DataLossError("the registry's manifest is no JSON object");
   }

@@ -157,8 +157,8 @@ absl::Status FetchSession::Answer(const ReplyHead& head) {
   if (reply.document().head.status != 200) {
     return StatusOfReply(reply.document().head, "the registry's token");
   }
-  const nlohmann::json json =
-      nlohmann::json::parse(reply.document().body, nullptr, false);
+  const nlohmann::json json = nlohmann::json::parse(
+      reply.document().body, nullptr, /*allow_exceptions=*/false);
   for (const char* name : {"token", "access_token"}) {
     if (!json.is_object() || !json.contains(name) || !json[name].is_string()) {
       continue;

@@ -324,7 +324,7 @@ void AddBytesListFlag(CLI::App& app, const std::string& name,
          help)
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
 }
 
 CLI::Option* AddBytesFlag(CLI::App& app, const std::string& name,
@@ -337,7 +337,7 @@ CLI::Option* AddBytesFlag(CLI::App& app, const std::string& name,
             bytes = Checked(value, name);
           },
           help)
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
 }
 
 absl::StatusOr<std::optional<int64_t>> ParseCpuExperts(

@@ -138,7 +138,8 @@ std::string ChatToJson(const SavedChat& chat) {
   }
   Json& settings = json["settings"] = Json::object();
   for (const ChatSetting& setting : chat.settings) {
-    settings[setting.name] = Json::parse(setting.value, nullptr, false);
+    settings[setting.name] =
+        Json::parse(setting.value, nullptr, /*allow_exceptions=*/false);
   }
   Json& messages = json["messages"] = Json::array();
   for (const ChatTurn& turn : chat.transcript.turns) {

@@ -31,8 +31,10 @@ void AppendEntry(absl::string_view name, absl::string_view text,
 }
 
 std::string OptionName(const CLI::Option& option) {
-  std::string name = option.get_positional() ? option.get_name(true, false)
-                                             : option.get_name(false, true);
+  std::string name =
+      option.get_positional()
+          ? option.get_name(/*positional=*/true, /*all_options=*/false)
+          : option.get_name(/*positional=*/false, /*all_options=*/true);
   name = absl::StrJoin(absl::StrSplit(name, ','), ", ");
   if (option.get_expected_max() > 0 && !option.get_positional()) {
     absl::StrAppend(&name, " ", option.get_type_name());
@@ -70,7 +72,9 @@ std::string Usage(const CLI::App& app) {
   if (app.get_parent() == nullptr) return absl::StrCat(out, " COMMAND ...\n");
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_positional()) {
-      absl::StrAppend(&out, " ", option->get_name(true, false));
+      absl::StrAppend(
+          &out, " ",
+          option->get_name(/*positional=*/true, /*all_options=*/false));
     }
   }
   return absl::StrCat(out, " [OPTION]...\n");

@@ -206,7 +206,7 @@ absl::StatusOr<std::optional<std::vector<Literal>>> SchemaPlanner::ValuesOf(
       for (const Decimal& value : *one.values) {
         const auto text = PlainText(value, 18, 18);
         if (!text) return std::nullopt;
-        add(SchemaJson::parse(*text, nullptr, false));
+        add(SchemaJson::parse(*text, nullptr, /*allow_exceptions=*/false));
       }
     }
   }
