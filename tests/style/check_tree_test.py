@@ -149,9 +149,13 @@ class CheckTreeTest(unittest.TestCase):
 
     def test_the_tour_has_a_line_for_every_folder(self):
         lines = "".join(f"| `{f}/` | ... |\n" for f in check_tree.FOLDERS)
-        self.assertEqual(list(check_tree.check_tour(lines)), [])
-        self.assertEqual(len(list(check_tree.check_tour(
-            lines.replace("planner/gguf/", "planner/gone/")))), 1)
+        lines += "| `worker/graph/` | It has `recurrent/`. |\n"
+
+        def left_out(text):
+            return list(check_tree.check_tour(text, ["worker/graph/recurrent/a.h"]))
+        self.assertEqual(left_out(lines), [])
+        for name in ("planner/gguf/", "recurrent/"):
+            self.assertEqual(len(left_out(lines.replace(name, "gone/"))), 1)
 
     def test_every_product_file_has_a_test_or_a_true_line(self):
         def found(paths, table, headers=()):
