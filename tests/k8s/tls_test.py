@@ -83,7 +83,8 @@ class TlsCase(unittest.TestCase):
             "/tokens/": f"{self.folder}/",
             "/var/lib/plimsoll/": f"{self.folder}/",
         }
-        words += ("--listen=localhost:0", "--metrics-listen=127.0.0.1:0")
+        words += ("--listen=localhost:0", "--admin-listen=localhost:0")
+        words += ("--metrics-listen=127.0.0.1:0",)
         program = Program(self.overlay, name, self.folder, places, *words)
         self.addCleanup(program.close)
         return program
@@ -92,9 +93,9 @@ class TlsCase(unittest.TestCase):
         """A planner, and a worker that calls it; returns them and its port."""
         planner = self.start("plimsoll-planner")
         port = overlays.port_of(planner.said(r"listening on (\S+)"))
+        leases_at = planner.said(r"administration on (\S+)")
         # It loads nothing, so it is ready.
-        words = (f"--planner=localhost:{port}", "--device-id=host/cpu", "--lazy")
-        words += ("--admin-listen=localhost:0",)
+        words = (f"--planner={leases_at}", "--device-id=host/cpu", "--lazy")
         worker = self.start("plimsoll-worker", *words)
         for program in (planner, worker):
             program.await_probes(program.said(r"metrics are served address=(\S+)"))
@@ -146,7 +147,8 @@ class CertificateRightsTest(TlsCase):
     overlay = "kind-mtls"
 
     def test_a_name_gives_the_rights_that_it_needs_and_no_more(self):
-        _, worker, port = self.start_both()
+        planner, worker, port = self.start_both()
+        leases_at = planner.said(r"administration on (\S+)")
         client = self.certificate("plimsoll-client")
         own = self.certificate("plimsoll-worker")
         await_true(
@@ -155,7 +157,7 @@ class CertificateRightsTest(TlsCase):
         )
         release = ("leases", "release", "0" * 32, "--force", "--reason=a test")
         for who, role in ((client, "user"), (own, "worker")):
-            code, said = self.ask("--planner", f"localhost:{port}", *release, *who)
+            code, said = self.ask("--planner", leases_at, *release, *who)
             self.assertNotEqual(code, 0)
             self.assertIn(f"role {role}", said)
         administration = worker.said(r"administration on (\S+)")
