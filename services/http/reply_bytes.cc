@@ -14,6 +14,8 @@ absl::string_view ReasonPhrase(int status) {
       return "Not Modified";
     case 400:
       return "Bad Request";
+    case 401:
+      return "Unauthorized";
     case 403:
       return "Forbidden";
     case 404:
