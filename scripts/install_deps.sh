@@ -3,7 +3,7 @@
 #
 # Usage: scripts/install_deps.sh [--build] [--test] [--clients] [--browser]
 #   [--ci] [--neon] [--packages] [--arm64] [--image]
-#   --build  compiler, CMake and libraries of the three binaries (the default)
+#   --build  compiler, CMake and libraries of the four programs (the default)
 #   --test   what the test suite and the benchmarks add
 #   --clients  what the examples of clients/ need (Debian 12)
 #   --browser  Chromium, in which the page of `plimsoll serve` is tested
