@@ -20,9 +20,10 @@ struct HadamardArgs {
   int64_t width;  // a power of two, from 32 to kMaxHeadDim
 };
 
-// True for the types of which a cache has the transforms of heads. If keys are
-// of such a type, queries are transformed too, so that their products stay what
-// they are. If values are, attention gives the transform of its result.
+// True for the types that the cache stores as Hadamard transforms of heads. If
+// keys have such a type, queries are transformed too, so that their products do
+// not change. If values have such a type, attention computes the transform of
+// its result.
 constexpr bool IsTransformed(DType dtype) { return IsKvBlockType(dtype); }
 
 // The width of the transforms in a head: the largest power of two that divides

@@ -79,9 +79,8 @@ struct AttentionSegment {
   // (evicted ones are masked).
   RingKv ring;
   int64_t live_begin = 0;
-  // Rows of a prompt, for which a backend may have another kernel: a row that
-  // is one has the same bits in any chunk and batch, and so has one that is
-  // not.
+  // True for rows of a prompt; a backend may use another kernel for them. In
+  // either case a row's bits do not depend on the chunk or the batch.
   bool is_prompt = false;
 };
 

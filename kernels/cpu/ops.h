@@ -86,8 +86,8 @@ void MatMulMany(const MatMulArgs& args, int64_t begin, int64_t end);
 // numbers even.
 void GatedMatMulMany(const GatedMatMulArgs& args, std::byte* packed,
                      int64_t begin, int64_t end);
-// A product in float32: exact weights on `x`. The second one is of panels
-// [begin, end).
+// A product in float32: exact weights on `x`. The second function computes
+// panels [begin, end) only.
 void MatMulFloat(const MatMulArgs& args, ThreadPool& pool);
 void MatMulFloat(const MatMulArgs& args, int64_t begin, int64_t end);
 // The panels of all heads' matrices are one loop.
@@ -96,7 +96,7 @@ void HeadMatMul(const HeadMatMulArgs& args, ThreadPool& pool);
 // and soft_cap are not looked at.
 void MatMulPanels(const MatMulArgs& args, int64_t begin, int64_t end);
 void AddBias(const AddBiasArgs& args, ThreadPool& pool);
-// Adds it to rows [begin, end) alone.
+// Adds the bias to rows [begin, end) only.
 void AddBias(const AddBiasArgs& args, int64_t begin, int64_t end);
 void RmsNorm(const RmsNormArgs& args, ThreadPool& pool);
 void AddNorm(const AddNormArgs& args, ThreadPool& pool);

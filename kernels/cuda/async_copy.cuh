@@ -1,9 +1,10 @@
-// Copies from memory to a block's shared memory; the thread goes on while they
-// run.
+// Copies from memory to a block's shared memory. The thread continues while the
+// copies run.
 //
 // A thread starts copies. CommitCopies() makes a group of the copies since the
-// last group. After WaitForCopies<n>() all groups of this thread but the last n
-// have arrived; after a barrier, so have those of the block's other threads.
+// last group. After WaitForCopies<n>() all groups of this thread except the
+// last n have arrived. After a barrier, the groups of the block's other threads
+// have arrived too.
 #ifndef PLIMSOLL_KERNELS_CUDA_ASYNC_COPY_CUH_
 #define PLIMSOLL_KERNELS_CUDA_ASYNC_COPY_CUH_
 
@@ -51,7 +52,7 @@ __device__ void StartCopy(std::byte* shared, const std::byte* from) {
                  : "memory");
   }
 }
-// Brings the 128 bytes that `from` lies in to the L2 cache. It reads nothing.
+// Brings the 128 bytes around `from` to the L2 cache. The thread gets no data.
 __device__ inline void PrefetchLine(const std::byte* from) {
   asm volatile(
       "prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(from)));

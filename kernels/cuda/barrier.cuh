@@ -1,10 +1,9 @@
 // Barriers in shared memory, and copies of many bytes that complete on them
 // (compute capability 9.0).
 //
-// A barrier goes through phases. A phase ends when as many threads have arrived
-// as it was made for and all bytes that were announced have come. WaitFor()
-// returns once the phase of the given parity has ended; the first phase has
-// parity 0.
+// A barrier goes through phases. A phase ends when the barrier's number of
+// threads has arrived and all announced bytes have come. WaitFor() returns once
+// the phase of the given parity has ended; the first phase has parity 0.
 #ifndef PLIMSOLL_KERNELS_CUDA_BARRIER_CUH_
 #define PLIMSOLL_KERNELS_CUDA_BARRIER_CUH_
 
@@ -51,7 +50,7 @@ __device__ inline uint32_t SharedAddress(const void* shared) {
 }
 
 // True in one lane of a whole warp, always the same one. The compiler then
-// knows that code for this lane has one address.
+// knows that code for this lane uses one address.
 __device__ inline bool IsElected() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   uint32_t is_elected;
@@ -68,7 +67,8 @@ __device__ inline bool IsElected() {
 #endif
 }
 
-// Only one thread calls it, and the others after a barrier of the block.
+// Must be called by one thread only; the other threads may use the barrier
+// after a barrier of the block.
 __device__ inline void InitBarrier(Barrier* barrier, int n_threads) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile(
@@ -84,9 +84,9 @@ __device__ inline void PublishBarriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 #endif
 }
-// Lets products of a warpgroup see what this thread has stored in shared
-// memory, by instructions or by copies that it has waited for. A barrier
-// follows.
+// Makes this thread's stores to shared memory visible to products of a
+// warpgroup, by instructions or by copies that it has waited for. A barrier
+// must follow.
 __device__ inline void PublishShared() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

@@ -1,4 +1,4 @@
-// Measures of a device, to compare kernels with: the rate of copies in its
+// Rates of a device for comparison with kernels: the rate of copies in its
 // memory and of its vendor's matrix products. For benchmarks; a worker does not
 // link this.
 #ifndef PLIMSOLL_KERNELS_CUDA_DEVICE_RATES_H_

@@ -9,8 +9,8 @@
 namespace plimsoll::kernels::cuda {
 
 // Free bytes of the device at the PCI address `bus_id`, as the driver's
-// management library (NVML) reports them. Returns nullopt where the library is
-// missing or does not know the device, as with a part of a device.
+// management library (NVML) reports them. Returns nullopt if the library is
+// missing or does not know the device, for example a part of a device.
 std::optional<int64_t> DriverFreeBytes(const std::string& bus_id);
 
 }  // namespace plimsoll::kernels::cuda

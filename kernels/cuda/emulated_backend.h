@@ -26,10 +26,10 @@ EmulatedGraphCounts ReadEmulatedGraphCounts();
 
 namespace plimsoll::kernels::cuda_emulated {
 
-// What the emulated driver refuses of graphs whose kernels overlap.
+// The refusals of the emulated driver for graphs whose kernels overlap.
 struct Refusals {
-  bool graphs = false;   // to make them
-  bool updates = false;  // to change their calls
+  bool graphs = false;   // refuses to make them
+  bool updates = false;  // refuses to change their calls
 };
 
 // The refusals of the emulated driver, which tests set. Not thread-safe.

@@ -1,4 +1,4 @@
-// The activation of a gate, times up.
+// The activation of a gate, multiplied by `up`.
 #ifndef PLIMSOLL_KERNELS_CUDA_GATED_CUH_
 #define PLIMSOLL_KERNELS_CUDA_GATED_CUH_
 

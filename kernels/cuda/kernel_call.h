@@ -30,8 +30,9 @@ inline Dimensions DimensionsOf(const Grid& grid) {
           static_cast<unsigned>(grid.z)};
 }
 
-// Shared memory of a block: what every device of compute capability 8.0 or
-// later gives on request, as a LaunchQueue makes it, and what it gives without.
+// Shared memory of a block: the bytes that every device of compute capability
+// 8.0 or later gives on request (a LaunchQueue requests them), and the bytes
+// without a request.
 inline constexpr int64_t kMaxSharedBytes = int64_t{99} << 10;
 // The limits of devices of compute capability 9.0.
 inline constexpr int64_t kMostSharedBytes = int64_t{227} << 10;

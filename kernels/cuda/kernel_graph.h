@@ -20,7 +20,7 @@ class KernelGraph {
 
   // Makes a graph of `calls`, which are not empty. With `overlaps`, a kernel's
   // blocks may begin before the kernel before has ended (simt.cuh); `overlaps`
-  // becomes false where the device, the driver or the build cannot do that.
+  // becomes false if the device, the driver or the build does not support this.
   // Errors: kResourceExhausted if the driver has no memory for it.
   static absl::StatusOr<std::unique_ptr<KernelGraph>> Of(
       std::span<const KernelCall> calls, bool& overlaps);

@@ -19,33 +19,34 @@ namespace plimsoll::kernels::PLIMSOLL_CUDA {
 //
 // A step's host spans lie in one block, each in a slot. A slot's place depends
 // on the sizes before it, rounded up to powers of two. So a step's list of
-// calls is nearly always that of the step before, although contexts grow.
+// calls nearly always equals the list of the step before, although contexts
+// grow.
 class LaunchQueue {
  public:
-  // Graphs of more rows have no programmatic edges. Up to here overlap is worth
-  // more than the caches whose memory it takes (kernel_graph.cc). Measured on
-  // an H200.
+  // Graphs of more rows have no programmatic edges. Up to this number, overlap
+  // gains more than the caches whose memory it takes (kernel_graph.cc).
+  // Measured on an H200.
   static constexpr int64_t kOverlappedRows = 64;
   // Bytes for the host spans of one step. A step that needs more starts without
   // a graph.
   static constexpr int64_t kStepBytes = int64_t{8} << 20;
   static constexpr int64_t kLeastSlot = 64;
-  static constexpr size_t kMaxCalls = 8192;  // a step's calls, likewise
-  // It keeps at most this many graphs, one for each number of rows and list of
-  // kernels. If there are that many, a step updates a graph with the same list
-  // of kernels that was made for another number of rows. If there is none, the
-  // graph that was least recently used is dropped.
+  static constexpr size_t kMaxCalls = 8192;  // a step's calls; more: no graph
+  // The most graphs that are kept, one for each number of rows and list of
+  // kernels. At this limit, a step updates a graph with the same list of
+  // kernels for another number of rows. If no such graph exists, the least
+  // recently used graph is dropped.
   static constexpr size_t kMaxGraphs = 16;
   // A generous estimate of the driver's memory for one graph: about 1,000
   // kernels of 1 KiB. cuda_bench prints the measured number.
   static constexpr int64_t kGraphBytes = int64_t{2} << 20;
 
-  // Counts of what became of steps, for tests and benchmarks.
+  // Counts of the ways in which steps were started, for tests and benchmarks.
   struct Counts {
     int64_t graphs_built = 0;
     int64_t calls_updated = 0;
     int64_t graph_launches = 0;
-    int64_t call_launches = 0;  // held calls that were started by themselves
+    int64_t call_launches = 0;  // held calls that were started one by one
   };
 
   LaunchQueue() = default;
@@ -54,8 +55,8 @@ class LaunchQueue {
   ~LaunchQueue();
 
   // `device` holds kStepBytes; it and `staging` outlive this object. With
-  // `overlaps`, the kernels of graphs of up to kOverlappedRows rows overlap
-  // where they can.
+  // `overlaps`, the kernels of graphs of up to kOverlappedRows rows overlap if
+  // they can.
   absl::Status Open(std::byte* device, Staging* staging, Stream stream,
                     bool overlaps);
 
@@ -64,25 +65,25 @@ class LaunchQueue {
   absl::Status BeginStep(int64_t n_rows);
   // Starts the held calls as one graph and stops holding calls.
   absl::Status StartAsGraph();
-  // Starts the held calls one by one and stops holding calls. It serves a step
-  // that stopped before its end.
+  // Starts the held calls one by one and stops holding calls. For a step that
+  // stopped before its end.
   absl::Status StartEach();
-  // From now on no graph is added. Steps change the graphs that there are, and
-  // a step starts call by call if no graph has its list of kernels.
+  // From now on no graph is added. Steps update existing graphs, and a step is
+  // started call by call if no graph has its list of kernels.
   void EndWarmUp() { is_warm_ = true; }
 
   Stream stream() const { return stream_; }
   bool is_held() const { return is_held_; }
-  // True as asked for in Open, until a graph shows that kernels cannot overlap.
+  // The value from Open, until a graph shows that kernels cannot overlap.
   bool overlaps() const { return overlaps_; }
   void Hold(KernelCall call);
 
-  // Copies `host` and returns where the device finds the copy. The memory of
-  // `host` is free again when this returns. Errors: kResourceExhausted for more
-  // than Staging takes.
+  // Copies `host` and returns the copy's device address. The memory of `host`
+  // may be reused afterwards. Errors: kResourceExhausted for more bytes than
+  // Staging takes.
   absl::StatusOr<const std::byte*> Put(std::span<const std::byte> host);
-  // Put for memory that does not change before the step's end: spans with the
-  // same address are copied once.
+  // Like Put, for memory that does not change before the step's end: spans with
+  // the same address are copied once.
   absl::StatusOr<const std::byte*> PutOnce(std::span<const std::byte> host);
   // True if a step has room for a table of `bytes` in each of `n` slots.
   bool HasRoom(int64_t n, int64_t bytes) const;

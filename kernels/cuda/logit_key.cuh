@@ -9,7 +9,7 @@
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
 // Keys are larger for larger logits, and for lower ids among equal logits. A
-// logit that is not a number counts as minus infinity. 0 is below all keys.
+// NaN logit counts as minus infinity. 0 is below all keys.
 __device__ inline uint64_t KeyOf(float logit, int64_t id) {
   if (!(logit == logit)) logit = MinusInfinity();
   const uint32_t bits = BitsOfFloat(logit == 0.0f ? 0.0f : logit);

@@ -1,8 +1,8 @@
 // Small arithmetic of the kernels: conversions, warp reductions and integer
 // matrix products, each with its twin for the emulator.
 //
-// Bits: the device build has -fmad=false, so that a product and a sum are
-// rounded as written everywhere. Fma is used where one rounding is wanted. The
+// Bits: the device build has -fmad=false, so that every product and every sum
+// is rounded as written. Fma is used where a single rounding is wanted. The
 // emulator rounds Fma twice.
 #ifndef PLIMSOLL_KERNELS_CUDA_NUMERIC_CUH_
 #define PLIMSOLL_KERNELS_CUDA_NUMERIC_CUH_
@@ -25,7 +25,7 @@ namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
 // ---- Between blocks --------------------------------------------------------
 
-// Reads what another block of the running grid has written.
+// Reads data that another block of the running grid has written.
 template <class T>
 __device__ T LoadWritten(const T* at) {
 #ifdef PLIMSOLL_CUDA_EMULATED
@@ -50,8 +50,8 @@ __device__ inline void FenceDevice() {
 __device__ inline int32_t FetchAndAdd(int32_t* at, int32_t n) {
   return atomicAdd(at, n);
 }
-// What the thread has written comes before it, and what it reads later after
-// it. It is quicker than with a fence on either side.
+// The thread's earlier writes come before the addition, and its later reads
+// after it. This is faster than a fence on either side.
 __device__ inline int32_t FetchAndAddInOrder(int32_t* at, int32_t n) {
   int32_t before;
   asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], %2;"
@@ -62,11 +62,11 @@ __device__ inline int32_t FetchAndAddInOrder(int32_t* at, int32_t n) {
 }
 #endif
 
-// All threads of a block call it when they have written what the last block
-// needs. Returns true in the last of `n_blocks` blocks, which then sees it with
-// LoadWritten. The count is zero before and after. `shared` is a word of the
-// block's own. One thread's fences are enough, because the block's barriers
-// order what the other threads write and read.
+// All threads of a block call it after they have written the data for the last
+// block. Returns true in the last of `n_blocks` blocks, which then reads the
+// data with LoadWritten. The count is zero before and after. `shared` is a word
+// of the block's own. One thread's fences are enough, because the block's
+// barriers order the other threads' writes and reads.
 __device__ inline bool IsLastToArrive(int32_t* count, int32_t n_blocks,
                                       int32_t* shared) {
   __syncthreads();
@@ -167,7 +167,7 @@ __device__ void FloatsOf(const uint4& words, float* out) {
 
 inline constexpr float kLog2OfE = 1.44269504f;
 
-// 2^x with a relative error of 2^-22; 0 where the result is below 2^-126.
+// 2^x with a relative error of 2^-22; 0 if the result is below 2^-126.
 __device__ inline float PowerOfTwo(float x) {
 #ifdef PLIMSOLL_CUDA_EMULATED
   return std::exp2(x);
@@ -178,15 +178,16 @@ __device__ inline float PowerOfTwo(float x) {
 #endif
 }
 
-// e^x with a relative error of 2^-21; 0 where the result is below 2^-126.
+// e^x with a relative error of 2^-21; 0 if the result is below 2^-126.
 __device__ inline float Exponential(float x) {
   return PowerOfTwo(x * kLog2OfE);
 }
 
 // ---- Reductions over a warp or a block -------------------------------------
 
-// What combine(a, b) makes of the values of all lanes, as a butterfly of
-// exchanges between lanes that are 16, 8, ... and 1 apart. All lanes get it.
+// Combines the values of all lanes by combine(a, b), as a butterfly of
+// exchanges between lanes that are 16, 8, ... and 1 apart. All lanes get the
+// result.
 template <class T, class Combine>
 __device__ T ReduceWarp(T x, Combine combine) {
 #ifdef PLIMSOLL_CUDA_EMULATED
@@ -260,7 +261,7 @@ __device__ inline void AddAtomically(uint32_t* sum, uint32_t x) {
   atomicAdd(sum, x);
 #endif
 }
-// Adds one to a counter and returns what it was.
+// Adds one to a counter and returns the earlier value.
 __device__ inline uint32_t CountAtomically(uint32_t* counter) {
 #ifdef PLIMSOLL_CUDA_EMULATED
   return (*counter)++;
@@ -347,10 +348,10 @@ void ForFragments(const Given& mine, const Add& add) {
   }
 }
 
-// d += a b for a 16x(16 kSteps) and b (16 kSteps)x8, as the instruction spreads
-// them over the lanes: with g = lane / 4 and t = lane % 4, a[2s] is row g and
-// a[2s + 1] row g + 8, columns 16s + 4t ...; b[s] is column g, rows 16s + 4t
-// ...; d is row g, columns 2t and 2t + 1, then row g + 8. Source: the PTX
+// d += a b for a 16x(16 kSteps) and b (16 kSteps)x8, spread over the lanes like
+// the instruction's operands: with g = lane / 4 and t = lane % 4, a[2s] is row
+// g and a[2s + 1] row g + 8, columns 16s + 4t ...; b[s] is column g, rows 16s +
+// 4t ...; d is row g, columns 2t and 2t + 1, then row g + 8. Source: the PTX
 // manual, fragments of mma.m16n8k16 and mma.m16n8k32 of 8-bit integers.
 template <int kSteps, bool kIsSignedA, bool kIsSignedB>
 void EmulateMma(const uint32_t* a, const uint32_t* b, int32_t* d) {

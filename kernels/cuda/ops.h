@@ -1,6 +1,6 @@
 // The CUDA operations, one file each. Their arguments have been validated.
-// Operations queue their work. Those that wait for a result use the stream
-// itself; at that time the queue holds nothing back.
+// Operations queue their work. Operations that wait for a result use the stream
+// itself; at that time the queue holds no calls.
 #ifndef PLIMSOLL_KERNELS_CUDA_OPS_H_
 #define PLIMSOLL_KERNELS_CUDA_OPS_H_
 
@@ -25,10 +25,10 @@ namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
 // Device memory for results between the kernels of one operation.
 inline constexpr int64_t kScratchBytes = int64_t{64} << 20;
-// Pinned memory for what one TopK brings back.
+// Pinned memory for the results of one TopK.
 inline constexpr int64_t kResultBytes = int64_t{1} << 20;
 
-// Counts of blocks that have ended, for kernels whose last block does more.
+// Counts of ended blocks, for kernels whose last block does more work.
 inline constexpr int64_t kCounts = 4'096;
 inline constexpr int64_t kCountBytes = kCounts * int64_t{sizeof(int32_t)};
 
@@ -42,16 +42,16 @@ struct Context {
   std::vector<float>* host_rows;  // scratch of GetRows, kept between steps
   int32_t* counts;                // [kCounts], zeros between operations
   int64_t n_multiprocessors;
-  // These are the fields of CudaOptions.
+  // The next fields are those of CudaOptions.
   CudaOptions::TensorAttention tensor_attention;
   int64_t decode_spans;
   int64_t prompt_product_rows;
   int64_t half_product_rows;
   int64_t wgmma_rows;    // the largest number if the device has no wgmma
-  bool streams_weights;  // and the device can
+  bool streams_weights;  // only if the device can
   bool streams_few_rows;
   int64_t few_row_slices;
-  bool wgmma_attention;  // and the device has the instructions
+  bool wgmma_attention;  // only if the device has the instructions
   int64_t prompt_attention_slices;
   bool prefetches_weights;
 };
@@ -61,8 +61,8 @@ bool CanStream(const DeviceFacts& facts);
 // Uploads rows [first_row, first_row + n) of `matrix`, whose file bytes are
 // `file_rows`, through pinned memory to the device, which converts them to the
 // layout of weight_layout.h. first_row is a multiple of kTileRows, and so is n
-// except at the end. Rows past the end of the last tile become zeros. The bytes
-// are free again when this returns.
+// except at the end. Rows past the end of the last tile become zeros. The
+// memory of `file_rows` may be reused afterwards.
 // Errors: kResourceExhausted if kTileRows rows are more than
 // Staging::kBufferBytes.
 absl::Status PackRows(const Context& context, const WeightMatrix& matrix,
@@ -93,9 +93,9 @@ absl::Status CopyRows(const Context& context, const CopyRowsArgs& args);
 absl::Status PrepareHeads(const Context& context, const PrepareHeadsArgs& args);
 absl::Status Attention(const Context& context, const AttentionArgs& args);
 void GatedActivation(const Context& context, const GatedActivationArgs& args);
-// FusesGatedMatMul is true for what GatedMatMul computes, the gated half of a
-// feed-forward network, in one kernel. GatedMatMul returns where the packed
-// result lies.
+// FusesGatedMatMul is true for products that GatedMatMul computes in one
+// kernel: the gated half of a feed-forward network. GatedMatMul returns the
+// address of the packed result.
 bool FusesGatedMatMul(const Context& context, const GatedMatMulArgs& args);
 const std::byte* GatedMatMul(const Context& context,
                              const GatedMatMulArgs& args);

@@ -44,13 +44,13 @@ __device__ inline void PackBlock(float x, int64_t dim, int64_t block,
   }
 }
 
-// Packs columns [c, c + 4) of a row of `dim` values; lane l of the warp has
-// those of place l % 8 of a block. All lanes take part; those that are not in
-// the row store nothing. The bits are those of PackBlock.
+// Packs columns [c, c + 4) of a row of `dim` values; lane l of the warp has the
+// columns of place l % 8 of a block. All lanes take part; lanes outside of the
+// row store nothing. The bits are those of PackBlock.
 __device__ inline void PackFour(const float (&x)[4], bool is_in_row,
                                 int64_t dim, int64_t c, std::byte* row) {
-  // The order of the bits of positive numbers is theirs; infinity and what is
-  // not a number come last.
+  // Positive floats sort like their bit patterns; infinity and NaN are the
+  // largest.
   constexpr uint32_t kInfinity = 0x7F800000u;
   uint32_t largest = 0;
   for (const float one : x) {
@@ -73,7 +73,7 @@ __device__ inline void PackFour(const float (&x)[4], bool is_in_row,
         fminf(fmaxf(rounded, -kActivationMax), kActivationMax));
   }
   int32_t sum = q[0] + q[1] + q[2] + q[3];
-  // A lane has a group of the cross products.
+  // Each lane has one group of the cross products.
   const auto cross =
       static_cast<uint32_t>(q[0] * q[2]) + static_cast<uint32_t>(q[1] * q[3]);
   uint32_t half = cross;
@@ -98,7 +98,8 @@ __device__ inline void PackFour(const float (&x)[4], bool is_in_row,
       half, half + fifth};
 }
 
-// True if all are multiples of four floats, so that lanes can read four.
+// True if all sizes are multiples of four floats, so that lanes can read four
+// at once.
 template <class... Sizes>
 bool AreFours(Sizes... sizes) {
   return ((static_cast<uint64_t>(sizes) % 4 == 0) && ...);

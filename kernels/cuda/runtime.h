@@ -29,14 +29,14 @@ struct DeviceFacts {
   int64_t total_bytes;
   int64_t free_bytes;
   int64_t n_multiprocessors;
-  bool has_wgmma;        // and the build has code for it
+  bool has_wgmma;        // only if the build has code for it
   int64_t shared_bytes;  // shared memory that a block may ask for
 };
 
 // Selects `device` for this thread and creates its context, with the code of
-// all kernels. The first call of the process measures how much memory that
+// all kernels. The first call of the process measures the memory that this
 // takes. Thread-safe. Errors: kNotFound if there is no such device;
-// kFailedPrecondition if it or its driver cannot run these kernels.
+// kFailedPrecondition if the device or its driver cannot run these kernels.
 absl::StatusOr<DeviceFacts> OpenDevice(int device);
 // The memory of an opened device. Thread-safe. Errors: kUnavailable if it is
 // lost.
@@ -53,7 +53,7 @@ void FreePinned(std::byte* data);
 
 absl::StatusOr<Stream> NewStream();
 absl::StatusOr<Event> NewEvent();
-// An event that says when it came.
+// An event that records its time.
 absl::StatusOr<Event> NewTimedEvent();
 void Destroy(Stream stream);
 void DestroyEvent(Event event);
@@ -73,7 +73,8 @@ absl::StatusOr<float> Milliseconds(Event begin, Event end);
 absl::Status WaitForStream(Stream stream);
 
 // The errors of the launches since the last call. Errors: kInternal;
-// kUnavailable if the device is lost, after which nothing on it works again.
+// kUnavailable if the device is lost; then it never works again in this
+// process.
 absl::Status LaunchStatus();
 
 }  // namespace plimsoll::kernels::PLIMSOLL_CUDA

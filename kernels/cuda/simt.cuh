@@ -23,24 +23,24 @@ __device__ inline std::byte* DynamicShared() {
 }
 #endif
 
-// Kernels of a step's graph overlap where the device can do that (compute
-// capability 9.0): a kernel's blocks may begin while those before it still run.
+// Kernels of a step's graph overlap if the device supports this (compute
+// capability 9.0): a kernel's blocks may begin while earlier kernels still run.
 // Every kernel that a LaunchQueue gets calls WaitForKernelsBefore() in each
 // thread, before the thread reads or writes any memory but weights and what
 // LaunchQueue::PutSpan has given it. Nothing writes weights while a step runs,
-// and what the host gives is copied before the step's first kernel begins. Then
-// a step is what it is without overlap:
+// and the host's data is copied before the step's first kernel begins. So a
+// step has the same result as without overlap:
 //
 // - A thread comes back from the wait when all of the kernel before has ended,
 //   with what it wrote. That kernel's threads had all waited in turn, so every
 //   earlier kernel had ended too: what they wrote may be read, and what they
 //   read or wrote may be written.
-// - It cannot hang. The next kernel's blocks begin when all blocks of this one
-//   have called LetNextKernelBegin() or ended, so a block that waits holds no
-//   place that a block before it needs.
+// - The wait cannot hang. The next kernel's blocks begin when all blocks of
+//   this one have called LetNextKernelBegin() or ended, so a block that waits
+//   holds no place that a block before it needs.
 //
-// What a kernel before may have written is read by plain loads: __ldg is for
-// memory that nobody writes as long as the kernel runs, waiting included.
+// Data that an earlier kernel may have written is read by plain loads: __ldg is
+// for memory that is not written while the kernel runs or waits.
 #ifdef PLIMSOLL_CUDA_EMULATED
 using ::plimsoll::kernels::cuda_emulated::LetNextKernelBegin;
 using ::plimsoll::kernels::cuda_emulated::WaitForKernelsBefore;
@@ -52,7 +52,7 @@ __device__ inline void LetNextKernelBegin() {
 #endif
 }
 
-// It also lets the next kernel begin.
+// Waits for the earlier kernels, and also lets the next kernel begin.
 __device__ inline void WaitForKernelsBefore() {
   LetNextKernelBegin();
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

@@ -1,5 +1,5 @@
-// A pinned ring that carries host spans of operations to the device without
-// waiting for it.
+// A pinned ring that copies host spans of operations to the device without
+// waiting for the device.
 #ifndef PLIMSOLL_KERNELS_CUDA_STAGING_H_
 #define PLIMSOLL_KERNELS_CUDA_STAGING_H_
 
@@ -16,7 +16,7 @@ namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
 // A backend owns it and calls it from its thread. Staged data stays valid for
 // the kernels that are queued before kBuffers - 1 more buffers are full. The
-// stream's order protects the device's copy; events protect the pinned one.
+// stream's order protects the device's copy; events protect the pinned copy.
 class Staging {
  public:
   static constexpr int64_t kBuffers = 4;
@@ -34,9 +34,9 @@ class Staging {
   // `device` holds kBytes and outlives this object.
   absl::Status Open(std::byte* device, Stream stream);
 
-  // Copies `host` and returns where the device finds the copy. The memory of
-  // `host` is free again when this returns. Errors: kResourceExhausted for more
-  // than kBufferBytes.
+  // Copies `host` and returns the copy's device address. The memory of `host`
+  // may be reused afterwards. Errors: kResourceExhausted for more than
+  // kBufferBytes.
   absl::StatusOr<const std::byte*> Put(std::span<const std::byte> host);
 
   template <class T>

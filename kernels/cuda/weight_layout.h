@@ -1,4 +1,4 @@
-// How the CUDA backend stores weight matrices: pure index arithmetic.
+// The layout of weight matrices in the CUDA backend: pure index arithmetic.
 //
 // Float types are stored as in the file. A quantised matrix is cut into tiles
 // of 16 rows by 32 columns, tile after tile along the columns, and its bytes
@@ -24,8 +24,8 @@
 // its third word, and the bytes of a block.
 //
 // Lane l = 4 g + t has rows g and g + 8, columns 4 t .. 4 t + 3 and the four
-// columns 16 further. Values that a row has one of come in pairs too: rows 0,
-// 8, 1, 9, ...
+// columns 16 further. Single values of each row are in pairs too: rows 0, 8, 1,
+// 9, ...
 #ifndef PLIMSOLL_KERNELS_CUDA_WEIGHT_LAYOUT_H_
 #define PLIMSOLL_KERNELS_CUDA_WEIGHT_LAYOUT_H_
 
@@ -95,7 +95,7 @@ constexpr TilePlanes PlanesOf(DType dtype) {
   }
 }
 
-// The number of tiles that have their quants together.
+// The number of tiles whose quants are stored together.
 constexpr int64_t QuantTilesOf(DType dtype) {
   return dtype == DType::kTq1_0 ? PlanesOf(dtype).block_tiles : 1;
 }
@@ -132,7 +132,7 @@ constexpr TiledMatrix LayOut(DType dtype, int64_t rows, int64_t cols) {
   return matrix;
 }
 
-// The index of a row among values of which each row has one.
+// The index of a row in a list with one value for each row.
 constexpr int RowSlot(int row) { return row % 8 * 2 + row / 8; }
 constexpr int SlotRow(int slot) { return slot / 2 + slot % 2 * 8; }
 
@@ -159,7 +159,7 @@ constexpr int HighShift(int row, int col) { return col / 16 * 4 + row / 8 * 2; }
 // (16 w + slot) * 4 of a block. For tile j, bits [4 j, 4 j + 4) are the low
 // four bits of the scale (word 0), the low four bits of the minimum (word 1),
 // and the high two bits of the scale and then of the minimum (word 2). Q3_K has
-// the scales of a tile's two halves in their places.
+// the scales of a tile's two halves in the places of scale and minimum.
 constexpr int ScaleOf(uint32_t lows, uint32_t highs, int tile) {
   return static_cast<int>(((lows >> (4 * tile)) & 15u) |
                           (((highs >> (4 * tile)) & 3u) << 4));

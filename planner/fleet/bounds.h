@@ -1,6 +1,5 @@
-// Upper bounds of what a device allows: tokens a second from its memory's
-// bandwidth, sessions and context from its bytes, and which devices are large
-// enough.
+// Upper bounds for a device: tokens per second from its memory bandwidth,
+// sessions and context from its bytes, and the devices that are large enough.
 #ifndef PLIMSOLL_PLANNER_FLEET_BOUNDS_H_
 #define PLIMSOLL_PLANNER_FLEET_BOUNDS_H_
 
@@ -17,9 +16,9 @@
 
 namespace plimsoll::planner {
 
-// The bytes that a decode step must read, and how many such steps a second are
-// possible. All numbers are ESTIMATED: the bound leaves out computing,
-// launching and everything else.
+// The bytes that a decode step must read, and the possible steps per second.
+// All numbers are ESTIMATED: the bound ignores computing, launching and
+// everything else.
 struct DecodeBound {
   int64_t weight_bytes;  // read once a step
   int64_t kv_bytes;      // read once a step for each sequence
@@ -27,14 +26,14 @@ struct DecodeBound {
   double tokens_per_s;  // all sequences together
 };
 
-// Bytes of the weights that every decode step reads, whatever the batch. Two
-// kinds of weights are left out: embedding tables that are not also the output
+// Bytes of the weights that every decode step reads, for any batch. Two kinds
+// of weights are left out: embedding tables that are not also the output
 // projection, from which a step gathers single rows, and experts that one token
 // does not choose.
 // Errors: kInvalidArgument and kOutOfRange, as RowBytes returns them.
 absl::StatusOr<int64_t> WeightBytesPerStep(const ModelShape& shape);
 
-// Steps that decode: how many sequences, and how full their caches are.
+// Decode steps: the number of sequences, and the tokens in their caches.
 struct DecodeSteps {
   int64_t n_ctx;  // tokens in the cache of each sequence
   int64_t n_sequences;
@@ -70,8 +69,8 @@ struct DeviceBounds {
   MemoryPlan plan;       // fits, with options.n_ctx or the longest context
   int64_t max_sessions;  // slots of plan.n_ctx tokens
   std::optional<int64_t> tokens_per_gib;
-  // The bound with all slots of the plan at work and their contexts full.
-  // Absent if the bandwidth is not known.
+  // The bound with all slots of the plan in use and their contexts full. Absent
+  // if the bandwidth is not known.
   std::optional<DecodeBound> decode;
 };
 

@@ -1,4 +1,4 @@
-// Small tables that people write by hand: lines of cells between commas.
+// Small hand-written tables: lines of cells between commas.
 #ifndef PLIMSOLL_PLANNER_FLEET_CSV_H_
 #define PLIMSOLL_PLANNER_FLEET_CSV_H_
 
@@ -19,7 +19,7 @@ struct CsvRow {
 
   int64_t line;                                // from 1
   std::span<const absl::string_view> columns;  // their names
-  std::vector<absl::string_view> cells;  // one a column, without blanks around
+  std::vector<absl::string_view> cells;  // one per column, without outer blanks
 
   // Returns kInvalidArgument with a message like "line 7, column year: ...".
   absl::Status Error(size_t column, absl::string_view what) const;

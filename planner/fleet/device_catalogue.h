@@ -13,7 +13,7 @@
 
 namespace plimsoll::planner {
 
-// What the number memory_bytes of a device means.
+// The meaning of a device's memory_bytes.
 enum class MemoryBasis {
   kDriver,   // the total that its driver reports
   kNominal,  // memory as sold; less is usable, in GiB
@@ -33,8 +33,8 @@ struct CatalogueDevice {
   int64_t memory_bytes;
   MemoryBasis memory_basis;
   int64_t bandwidth_bytes_per_s;  // peak of its memory, read
-  int64_t year;                   // when it came out
-  std::string source;             // where the numbers come from; may be empty
+  int64_t year;                   // year of release
+  std::string source;             // source of the numbers; may be empty
 };
 
 // Devices by name.
@@ -57,7 +57,7 @@ class DeviceCatalogue {
   // The device called `name`, in any case, or nullptr.
   const CatalogueDevice* Find(absl::string_view name) const;
   // Like Find, but returns an error if there is no such device. Errors:
-  // kNotFound with the names that come closest.
+  // kNotFound with the most similar names.
   absl::StatusOr<CatalogueDevice> Get(absl::string_view name) const;
 
  private:
@@ -66,8 +66,8 @@ class DeviceCatalogue {
 
 // The profile with which a catalogue's device is planned: all of its memory,
 // with the storage rules and the runtime of the committed profile for its kind,
-// which is CommittedGpuProfile for "gpu" and CommittedCpuProfile for the
-// others.
+// which is CommittedGpuProfile for "gpu" and CommittedCpuProfile for other
+// kinds.
 DeviceProfile ProfileOf(const CatalogueDevice& device);
 
 // One line of a fleet's file.

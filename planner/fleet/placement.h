@@ -1,5 +1,5 @@
-// Places many models on many devices: which replica goes where, and a
-// certificate of why a replica could not be placed.
+// Places replicas of many models on many devices, with a certificate that
+// explains why a replica could not be placed.
 #ifndef PLIMSOLL_PLANNER_FLEET_PLACEMENT_H_
 #define PLIMSOLL_PLANNER_FLEET_PLACEMENT_H_
 
@@ -14,7 +14,7 @@
 
 namespace plimsoll::planner {
 
-// A model and the number of its replicas that are wanted.
+// A model and the wanted number of its replicas.
 struct PlacementModel {
   std::string name;  // unique
   int64_t n_replicas = 1;
@@ -51,15 +51,15 @@ struct UnplacedModel {
   int64_t model;           // index into PlacementProblem::models
   int64_t n_replicas;      // not placed
   int64_t n_cannot_run;    // devices whose class cannot run the model
-  int64_t n_spread_limit;  // hold as many of it as allowed
-  int64_t n_too_small;     // could not hold it even if empty
-  int64_t n_full;          // have too little left beside their load
-  // The device that comes closest among the last two kinds, or -1.
+  int64_t n_spread_limit;  // devices at the limit of replicas of the model
+  int64_t n_too_small;     // devices that are too small even if empty
+  int64_t n_full;          // devices with too little free memory
+  // The device of the last two kinds that lacks the fewest bytes, or -1.
   int64_t closest_device;
   int64_t closest_free_bytes;
   int64_t needed_bytes;   // one replica's bytes on that device
   int64_t missing_bytes;  // needed_bytes - closest_free_bytes
-  std::string reason;     // all this in one sentence
+  std::string reason;     // the numbers above in one sentence
 };
 
 struct Placement {
@@ -70,7 +70,7 @@ struct Placement {
   int64_t n_wanted;
   int64_t n_placed;
   int64_t n_devices_used;
-  // No assignment places more replicas, whatever the priorities.
+  // No assignment places more replicas, with any priorities.
   int64_t max_placed_bound;
   // No assignment with the same number of replicas of each model uses fewer
   // devices.
@@ -78,18 +78,18 @@ struct Placement {
   // True if it is proven that no assignment places more replicas by priority,
   // or as many on fewer devices.
   bool is_optimal;
-  int64_t wanted_bytes;     // all replicas, each where it needs least
+  int64_t wanted_bytes;     // all replicas, each where it needs least bytes
   int64_t available_bytes;  // all devices together
 };
 
-// Checks a problem. Errors: kInvalidArgument naming what is beyond its limits,
-// occurs twice or makes no sense.
+// Checks a problem. Errors: kInvalidArgument naming a value that is out of
+// range, repeated or invalid.
 absl::Status ValidatePlacement(const PlacementProblem& problem);
 
 // Assigns replicas to devices: as many as it can of the highest priority, then
 // of the next, and so on, on as few devices as it can. Small problems are
 // searched completely, larger ones are solved by best fit and local search. The
-// bounds say how far from the best the result can be at most.
+// bounds limit the distance of the result from the optimum.
 //
 // Pure and deterministic: the order of models and devices does not matter, and
 // name and id decide between equal choices.

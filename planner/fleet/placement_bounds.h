@@ -18,8 +18,8 @@ namespace plimsoll::planner {
 // many replicas of more than a half, a third, ... of it it could hold), and a
 // replica takes a share of it. Prices of the devices then bound a fractional
 // assignment that respects one measure (Lagrangian duality). Any prices give a
-// valid bound; a few rounds make them good ones. The rounds end when `stop`
-// says so.
+// valid bound; a few rounds make them good ones. The rounds end when `stop` has
+// an error.
 // Source: dual feasible functions, Fekete and Schepers, "New classes of fast
 // lower bounds for bin packing problems", 2001.
 int64_t MaxPlacedBound(const PlacementProblem& problem,

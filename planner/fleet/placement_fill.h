@@ -6,11 +6,11 @@
 
 namespace plimsoll::planner {
 
-// Adds every missing replica that some device can hold as it is now.
+// Adds every missing replica that some device can hold beside its load.
 void AddWhatFits(Packing& packing);
 
-// Returns a good packing, found in a bounded number of steps. After `stop` says
-// so it returns any packing. `stop` must outlive the packing.
+// Returns a good packing, found in a bounded number of steps. After `stop` has
+// an error, any packing may be returned. `stop` must outlive the packing.
 Packing PackByHeuristics(const PlacementProblem& problem,
                          const StopCheck& stop);
 

@@ -1,4 +1,4 @@
-// What each device holds while a placement is sought.
+// The load of each device during the search for a placement.
 #ifndef PLIMSOLL_PLANNER_FLEET_PLACEMENT_PACKING_H_
 #define PLIMSOLL_PLANNER_FLEET_PLACEMENT_PACKING_H_
 
@@ -29,7 +29,7 @@ class Packing {
   // must outlive it and its copies.
   Packing(const PlacementProblem& problem, const StopCheck& stop);
 
-  // True if nobody waits for the result any more, so that it need not be good.
+  // True if `stop` has an error, so that the result need not be good.
   bool IsStopped() const { return !(*stop_)().ok(); }
 
   int64_t n_models() const { return static_cast<int64_t>(placed_.size()); }
@@ -60,8 +60,8 @@ class Packing {
   bool CanHold(int64_t model, int64_t device) const;
 
   int64_t n_placed(int64_t model) const { return placed_[Index(model)]; }
-  // Replicas that would find a place if the model were alone, and the number of
-  // these that have no place yet.
+  // Replicas that would find a place if the model were alone, and how many of
+  // them have no place yet.
   int64_t n_placeable(int64_t model) const { return placeable_[Index(model)]; }
   int64_t n_missing(int64_t model) const {
     return n_placeable(model) - n_placed(model);

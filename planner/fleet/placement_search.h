@@ -15,8 +15,8 @@ inline constexpr int64_t kMaxSearchDevices = 64;
 inline constexpr int64_t kMaxSearchTrials = 200'000;
 
 // Replaces `best` by a packing of a higher score if there is one. Returns true
-// if the search was complete, so that `best` is optimal. It ends early when
-// `stop` says so. `stop` must outlive `best`.
+// if the search was complete, so that `best` is optimal. The search ends early
+// when `stop` has an error. `stop` must outlive `best`.
 bool SearchPlacement(const PlacementProblem& problem, Packing& best,
                      const StopCheck& stop);
 

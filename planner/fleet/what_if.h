@@ -61,14 +61,14 @@ struct WhatIfPoint {
   int64_t n_ctx;
   bool fits;
   int64_t budget_bytes;
-  // INT64_MAX if it does not fit in 63 bits; the two below are then 0.
+  // INT64_MAX if it does not fit in 63 bits; the next two fields are then 0.
   int64_t total_bytes;
   int64_t arena_bytes;
   int64_t kv_bytes;  // kv_full, kv_window and state
   int64_t missing_bytes;
   int64_t kv_bytes_per_token;
-  // False if this build cannot run the plan on the device. The bytes are right
-  // all the same.
+  // False if this build cannot run the plan on the device. The bytes are
+  // correct in either case.
   bool can_run;
 };
 
@@ -79,9 +79,9 @@ class WhatIf {
   // `base` gives every option that is no axis. Create computes everything that
   // depends on the weights only, once for each device and type.
   // Errors: kInvalidArgument naming the axis that is empty, too long or has a
-  // value that makes no sense for this model; the errors of Layout about the
-  // shape and the profiles; kOutOfRange if the weights overflow; those of
-  // `stop`, which is called for each device.
+  // value that is invalid for this model; the errors of Layout about the shape
+  // and the profiles; kOutOfRange if the weights overflow; those of `stop`,
+  // which is called for each device.
   static absl::StatusOr<WhatIf> Create(ModelShape shape,
                                        const LoadOptions& base, WhatIfAxes axes,
                                        StopCheck stop = NeverStop);
@@ -112,7 +112,7 @@ class WhatIf {
     WeightBytes bytes;
     bool can_run;
   };
-  // A point that fits, with what the frontier compares.
+  // A point that fits, with the values that the frontier compares.
   struct Candidate {
     int64_t index;
     int64_t n_ctx;

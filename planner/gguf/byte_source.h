@@ -17,7 +17,7 @@ class ByteSource {
   virtual ~ByteSource() = default;
   virtual int64_t Size() const = 0;
   // Bytes that are present, from the beginning: a message may hold only the
-  // beginning of a file. No header is read beyond them, whatever it claims.
+  // beginning of a file. Headers are never read beyond these bytes.
   virtual int64_t PresentBytes() const { return Size(); }
   // Fills all of `out` from `offset`. The caller stays within Size().
   virtual absl::Status Read(int64_t offset, std::span<std::byte> out) = 0;

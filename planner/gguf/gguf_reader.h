@@ -10,7 +10,7 @@
 namespace plimsoll::planner {
 
 // Reads and checks the header behind `source`, through a small buffer. Memory
-// and work stay bounded whatever the file claims: nothing is read beyond
+// and work stay bounded for any contents of the file: nothing is read beyond
 // source.PresentBytes() or kMaxHeaderBytes, and the strings of long arrays are
 // skipped, not stored.
 //
@@ -18,8 +18,8 @@ namespace plimsoll::planner {
 // of its limits, if a name comes twice, if the alignment is no power of two, or
 // if a tensor's data would lie outside of the file, off its alignment or over
 // another tensor's.
-// Errors: kInvalidArgument or kDataLoss, with the field and what is wrong with
-// it; those of `source`.
+// Errors: kInvalidArgument or kDataLoss, with the field and its fault; those of
+// `source`.
 // Source: the GGUF specification, versions 2 and 3.
 absl::StatusOr<GgufHeader> ReadGgufHeader(ByteSource& source);
 

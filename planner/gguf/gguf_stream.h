@@ -1,5 +1,5 @@
 // A cursor over a ByteSource: it reads little-endian values and strings through
-// one small buffer and checks every read against what is left.
+// one small buffer and checks every read against the remaining bytes.
 #ifndef PLIMSOLL_PLANNER_GGUF_GGUF_STREAM_H_
 #define PLIMSOLL_PLANNER_GGUF_GGUF_STREAM_H_
 
@@ -34,7 +34,8 @@ using GgufScalar = std::variant<uint64_t, int64_t, double>;
 // Reads [offset, end) of the source, and never beyond `end`. Not thread-safe.
 class GgufStream {
  public:
-  // `end_reason` tells, in errors, why there is nothing behind `end`.
+  // Errors contain `end_reason`, the reason why there are no bytes behind
+  // `end`.
   GgufStream(ByteSource& source, int64_t offset, int64_t end,
              std::string end_reason = "the file is truncated")
       : source_(source),

@@ -11,8 +11,8 @@
 
 namespace plimsoll::planner {
 
-// Collects values and tensors, in the order of the calls. It checks nothing: a
-// header that is to be sound is one that ReadGgufHeader reads.
+// Collects values and tensors, in the order of the calls. It checks nothing:
+// use ReadGgufHeader to check the written header.
 class GgufWriter {
  public:
   // An array is written with the elements that `numbers` has.

@@ -1,5 +1,5 @@
-// Writes the header of a model that has no file: its numbers, under the keys
-// that a GGUF file would use.
+// Writes the header of a model without a file: its numbers, under the keys of a
+// GGUF file.
 #ifndef PLIMSOLL_PLANNER_GGUF_HEADER_NUMBERS_H_
 #define PLIMSOLL_PLANNER_GGUF_HEADER_NUMBERS_H_
 
@@ -15,8 +15,9 @@
 
 namespace plimsoll::planner {
 
-// Holds a header without tensors; AddTensors adds them. It has the vocabulary's
-// counts, not its tokens. Keys are given without the architecture's prefix.
+// Holds a header without tensors; AddTensors adds them. The header has the
+// vocabulary's counts, not its tokens. Keys are given without the
+// architecture's prefix.
 class HeaderNumbers {
  public:
   explicit HeaderNumbers(absl::string_view architecture)

@@ -1,4 +1,4 @@
-// A model that lies in several GGUF files, seen as one.
+// Treats a model in several GGUF files as one file.
 #ifndef PLIMSOLL_PLANNER_GGUF_SPLIT_FILES_H_
 #define PLIMSOLL_PLANNER_GGUF_SPLIT_FILES_H_
 
@@ -18,12 +18,12 @@ inline constexpr int64_t kMaxSplits = 1'024;
 // "m-00001-of-00003.gguf" gives three. Empty if `name` has another form.
 std::vector<std::string> SplitNames(absl::string_view name);
 
-// True if `name` has the form of a shard's name, but not that of the first one.
+// True if `name` is the name of a shard other than the first one.
 bool IsLaterSplit(absl::string_view name);
 
-// Where each shard begins if the shards lie one after another, in bytes, and
-// last the end of all of them. Parts begin at multiples of the alignment that
-// MergeSplits gives the whole.
+// Returns the offset of each shard in bytes if the shards lie one after
+// another, and at the end the size of all shards together. Shards begin at
+// multiples of the alignment of MergeSplits' header.
 // Errors: kOutOfRange on overflow.
 absl::StatusOr<std::vector<int64_t>> SplitOffsets(
     const std::vector<GgufHeader>& shards);

@@ -1,4 +1,4 @@
-// Why a plan has the context it has, and what would make one fit that does not.
+// Explains why a plan has its context, and which changes make a plan fit.
 #ifndef PLIMSOLL_PLANNER_LAYOUT_EXPLAIN_H_
 #define PLIMSOLL_PLANNER_LAYOUT_EXPLAIN_H_
 
@@ -19,15 +19,17 @@ std::string WithThousands(int64_t value);
 std::string ContextReason(const PlanInputs& inputs, const MemoryPlan& plan,
                           int64_t cap);
 
-// The region that takes most of the device, in words: "weights", "kv_full: keys
-// and values of 8 full layers"; with `only_kv` of those that grow with context.
+// Names the region that uses most of the device's memory: "weights", "kv_full:
+// keys and values of 8 full layers". If `only_kv` is true, only regions that
+// grow with the context are considered.
 std::string BindingTerm(const PlanInputs& inputs, const RegionSizes& sizes,
                         bool only_kv);
 
-// Changes that help `plan`, which has `n_ctx` tokens (or whose smallest context
-// those are): where it does not fit, those that make it; where memory bounds
-// its context, those that give a longer one, up to `cap`. Each was checked by
-// planning again; the least loss first.
+// Returns changes that improve `plan`. `n_ctx` is its context, or its smallest
+// possible context, in tokens. If the plan does not fit, the changes make it
+// fit. If memory limits its context, they give a longer one, up to `cap`. Each
+// change was checked by planning again. The change with the least loss comes
+// first.
 std::vector<Suggestion> SuggestChanges(const PlanInputs& inputs,
                                        const MemoryPlan& plan, int64_t n_ctx,
                                        int64_t cap);

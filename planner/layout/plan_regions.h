@@ -50,8 +50,8 @@ class PlanInputs {
   int64_t budget_bytes() const { return budget_bytes_; }
   // Null if no MTP head is loaded.
   const MtpLayout* mtp() const { return mtp_ ? &*mtp_ : nullptr; }
-  // Bytes of the weights on the device, as they are planned there, and of those
-  // in the mapped file.
+  // Bytes of all weights that the plan counts: the planned bytes on the device
+  // and those in the mapped file.
   int64_t weight_bytes() const { return weight_bytes_ + mapped_bytes_; }
   // Contexts are counted in single tokens, not in pages.
   ContextStep context_step() const;

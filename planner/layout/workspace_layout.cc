@@ -189,7 +189,8 @@ struct Widen {
 void WidenByMixer(const ModelShape& shape, const LayerShape& layer,
                   Widen& widen, StepWidths& widths) {
   const Checked n_heads = shape.n_heads;
-  // Also in layers that do not attend: angles are made for all of them.
+  // Layers that do not attend count too, because angles are made for all
+  // layers.
   widen(widths.head_dim, layer.head_dim);
   widen(widths.query, n_heads * layer.head_dim);
   if (layer.mixer == MixerKind::kLatentAttention) {

@@ -18,15 +18,15 @@ struct LeaseTimes {
   static constexpr absl::Duration kMinGrace = absl::Milliseconds(100);
   static constexpr absl::Duration kMaxTime = absl::Hours(1);  // bounds each
 
-  // A lease lives for so long without a renewal.
+  // The time for which a lease lives without a renewal.
   absl::Duration ttl = kDefaultTtl;
   // A reading proves that a reservation is gone only if it comes at least this
   // long after the reservation's end. A message may be on its way for that
   // time.
   absl::Duration grace = kDefaultGrace;
-  // A planner that may have forgotten leases grants nothing for so long. It is
-  // not less than `ttl`: by then every reservation of an earlier planner has
-  // ended.
+  // The time for which a planner that may have forgotten leases grants nothing.
+  // It is not less than `ttl`, so that every reservation of an earlier planner
+  // has ended by then.
   absl::Duration recovery = kDefaultTtl;
 };
 
@@ -42,19 +42,19 @@ const char* LeaseStateName(LeaseState state);
 struct Lease {
   std::string id = {};  // the caller of Reserve chose it
   std::string device_id = {};
-  std::string holder = {};   // who asked for it
+  std::string holder = {};   // the worker that asked for it
   std::string purpose = {};  // the model's name, for people
-  // It names the holder's process uniquely, so that its end can be proven. It
+  // The unique name of the holder's process, so that its end can be proven. It
   // is empty if nobody can watch that process.
   std::string process = {};
-  // Its holder alone knows a secret of this hash; empty if there is none. The
-  // book only keeps it.
+  // The hash of a secret that only the holder knows; empty if there is none.
+  // The book only stores it.
   std::string secret_hash = {};
-  int64_t bytes = 0;           // so many were granted
-  int64_t measured_bytes = 0;  // Confirm reported so many; 0 before
-  int64_t epoch = 0;           // it grows with every grant of a planner
+  int64_t bytes = 0;           // granted bytes
+  int64_t measured_bytes = 0;  // allocated bytes, as Confirm reported; 0 before
+  int64_t epoch = 0;           // grows with every grant of a planner
   LeaseState state = LeaseState::kReserved;
-  bool was_confirmed = false;  // a suspect load was, a reservation was not
+  bool was_confirmed = false;  // true for a load that became suspect
   absl::Time granted = {};
   absl::Time expires = {};
 };

@@ -24,39 +24,44 @@ namespace plimsoll::planner {
 
 struct BookedDevice {
   std::string id;
-  int64_t total_bytes = 0;     // readings of its free bytes are of so many
-  int64_t headroom_bytes = 0;  // a policy keeps them free
-  // The device itself last said that so much is free, so memory that strangers
-  // take is respected. It is absent without a reading.
+  // The device's size; readings of free bytes refer to it.
+  int64_t total_bytes = 0;
+  int64_t headroom_bytes = 0;  // bytes that a policy keeps free
+  // The free bytes that the device last reported. They take account of memory
+  // that other programs use. Absent without a reading.
   std::optional<int64_t> measured_free_bytes = std::nullopt;
   // Memory of the device may be swapped out, which no reading shows.
   bool may_swap = true;
-  // No more is granted, whatever total_bytes says.
+  // At most this many bytes are granted, even if total_bytes is larger.
   int64_t limit_bytes = std::numeric_limits<int64_t>::max();
 
-  // What may be granted, with the headroom.
+  // The bytes for all grants and the headroom together.
   int64_t size_bytes() const { return std::min(total_bytes, limit_bytes); }
 };
 
 // Not thread-safe: its owner (the planner service) holds one mutex around it.
-// What changes the book throws nothing. A change for which there was no memory
-// would be half made, so it ends the process; the journal has every grant.
+// Methods that change the book do not throw. If memory runs out during a
+// change, the process ends, because half a change would leave the book wrong.
+// The journal has every grant.
 //
-// What frees bytes, and nothing else does:
-// - Release, ForceRelease and ProcessDied;
-// and, unless the lease's process is known to live (SetProcessLive) or was
-// granted, confirmed or renewed a lease within the last time to live:
-// - for a lease that had been confirmed and has expired, a reading of its
-//   device by which less is used than the lease had allocated. What other
-//   leases have allocated does not count as used, if it was allocated at the
-//   time of the reading for certain: the lease whose holder took the reading,
-//   and, unless the device may swap, all that were confirmed the grace before
-//   the reading came and vouched for the grace after it. A message is on its
-//   way for the grace at most, so these two were sent before and after it;
-// - for a reservation, any reading later than the grace after its end: its
-//   holder stopped allocating before that end, and what it still has is in the
-//   reading. (One from a journal may have been confirmed since it was written;
-//   only a reading by which nothing is used ends it.)
+// Only these events free the bytes of a lease:
+// - Release, ForceRelease and ProcessDied.
+// - For a confirmed lease that has expired: a reading of its device by which
+//   less memory is used than the lease had allocated. Memory of other leases is
+//   not counted as used if it was certainly allocated when the reading was
+//   taken. This is certain for the lease whose holder took the reading. If the
+//   device may not swap, it is also certain for each lease that was confirmed
+//   at least `grace` before the reading came and vouched for (ReadFree) at
+//   least `grace` after it. A message is on its way for `grace` at most, so
+//   these two messages were sent before and after the reading.
+// - For a reservation: any reading that comes at least `grace` after its end.
+//   Its holder stopped allocating before that end, so the reading shows the
+//   memory that the holder still has. A reservation from a journal may have
+//   been confirmed since the journal was written; only a reading by which
+//   nothing is used ends it.
+// A reading frees no lease whose process is known to live (SetProcessLive), or
+// was granted, confirmed or renewed a lease within the last time to live.
+//
 // Readings do not show memory that is swapped out. So a silent holder that
 // nobody watches may lose a lease whose memory it still uses. When it presents
 // the lease again (Adopt), it gets it back if the bytes are still free.
@@ -64,7 +69,7 @@ class LeaseBook {
  public:
   // Each limit has a test at it and one past it.
   static constexpr int64_t kMaxDevices = 16'384;  // see RegisterDevice
-  static constexpr int64_t kMaxLeases = 131'072;  // they are live
+  static constexpr int64_t kMaxLeases = 131'072;  // counts live leases only
   // The book forgets the oldest first.
   static constexpr int64_t kMaxRememberedRequests = 131'072;
   static constexpr int64_t kMaxMarginsPerDevice = 1'024;
@@ -81,13 +86,14 @@ class LeaseBook {
   static constexpr int64_t kMaxEpochsAhead = int64_t{1} << 42;
 
   struct ReserveRequest {
-    std::string request_id;  // who repeats it gets the first reply
+    // A second request with this id gets the first reply.
+    std::string request_id;
     std::string lease_id;
     std::string device_id;
     std::string holder;
     std::string purpose;
     int64_t bytes;
-    std::string process = "";  // it means what Lease::process means
+    std::string process = "";  // as Lease::process
     std::string secret_hash = "";
   };
 
@@ -101,47 +107,50 @@ class LeaseBook {
 
   const LeaseTimes& times() const { return times_; }
 
-  // A book that may know less than everything grants nothing before
-  // now + `length`, so that holders can present their leases (Adopt). StartOf
-  // says how long that must be.
+  // A book that may not know all leases grants nothing before now + `length`,
+  // so that holders can present their leases (Adopt). StartOf computes the
+  // necessary length.
   void Recover(absl::Time now, absl::Duration length) {
     grants_resume_at_ = now + length;
   }
   void Recover(absl::Time now) { Recover(now, times_.recovery); }
-  // Returns how long that still lasts; grants are possible at 0.
+  // Returns how long the recovery still lasts; grants are possible at 0.
   absl::Duration RecoveryLeft(absl::Time now) const;
 
-  // Gives a new book the leases of a journal. Live leases are suspect and have
-  // one whole time to live to be renewed in. The book recovers if the image is
-  // partial; a Recover afterwards decides anew. It takes every image that a
-  // book wrote.
+  // Gives a new book the leases of a journal. Live leases become suspect, and
+  // their holders have one whole time to live to renew them. The book recovers
+  // if the image is partial; a later call of Recover replaces that recovery.
+  // Restore accepts every image that a book wrote.
   // Errors: kDataLoss if a record makes no sense; the book is then unusable.
   absl::Status Restore(const LeaseImage& image, absl::Time now);
 
-  // Registers or updates a device; its reading may free leases that expired
-  // before the last call that had a time. `registrant` is the holder that asks,
-  // or empty: one that holds nothing there makes an unhealthy device healthy.
-  // At the limit of devices, the device without leases whose last news is
-  // oldest is removed (unhealthy devices last). Returns its id, else "".
+  // Registers or updates a device. The device's reading may free leases that
+  // had expired at the latest time that the book knows. `registrant` names the
+  // holder that registers the device, and may be empty. An unhealthy device
+  // becomes healthy if the registrant has no lease on it and the device did not
+  // fail under the registrant. At the limit of devices, the device without
+  // leases that was mentioned least recently is removed (unhealthy devices
+  // last). Returns the id of the removed device, or "" if none was removed.
   // Errors: kInvalidArgument (bytes <= 0, empty or oversized id),
-  // kResourceExhausted (kMaxDevices, and leases are held on each). Shrinking a
+  // kResourceExhausted (kMaxDevices, and each device has leases). Shrinking a
   // device below what is granted is allowed; nothing more is granted until it
   // fits.
   absl::StatusOr<std::string> RegisterDevice(
       const BookedDevice& device, const std::string& registrant = "") noexcept;
 
   // Changes how many bytes of a device policies keep free, and how many they
-  // grant at most. If more is granted, nothing more is until it fits.
+  // grant at most. If more bytes are granted already, nothing more is granted
+  // until the leases fit.
   // Errors: kNotFound; kInvalidArgument (negative).
   absl::Status SetPolicies(const std::string& device_id, int64_t headroom_bytes,
                            int64_t limit_bytes) noexcept;
 
-  // Forgets a device, but for whether it is healthy.
+  // Forgets a device; the book still remembers that a device is unhealthy.
   // Errors: kNotFound; kFailedPrecondition while leases are held on it.
   absl::Status UnregisterDevice(const std::string& device_id) noexcept;
 
-  // The device itself says how much is free. `vouching_lease`, if not empty, is
-  // a confirmed lease whose memory was certainly allocated at that moment.
+  // The device itself reports its free bytes. `vouching_lease`, if not empty,
+  // is a confirmed lease whose memory was certainly allocated at that moment.
   // Errors: kNotFound (device), kInvalidArgument (negative).
   absl::Status ReadFree(const std::string& device_id, int64_t free_bytes,
                         const std::string& vouching_lease,
@@ -163,8 +172,8 @@ class LeaseBook {
   absl::StatusOr<Lease> Reserve(const ReserveRequest& request,
                                 absl::Time now) noexcept;
 
-  // The holder has allocated measured_bytes, at most what was granted. It may
-  // say so again.
+  // The holder has allocated measured_bytes, at most the granted bytes. It may
+  // confirm a lease repeatedly.
   // Errors: kNotFound; kFailedPrecondition if `epoch` is not the lease's or the
   // lease was released or is suspect without having been confirmed.
   absl::StatusOr<Lease> Confirm(const std::string& lease_id, int64_t epoch,
@@ -176,40 +185,41 @@ class LeaseBook {
   absl::StatusOr<Lease> Renew(const std::string& lease_id, int64_t epoch,
                               absl::Time now) noexcept;
 
-  // A holder presents a confirmed lease that this book may have forgotten; of
-  // `claim` state and times do not count. One that is known is renewed, and
-  // confirmed if need be: its bytes are still counted. Otherwise it is taken in
-  // with its id and epoch: while recovering always (its bytes are in use,
-  // whatever the device has), later if it fits. One that a reading ended is
-  // taken in like one that was forgotten: who presents it lives.
+  // A holder presents a confirmed lease that this book may have forgotten. The
+  // state and the times of `claim` are ignored. A lease that the book knows is
+  // renewed, and confirmed if necessary; its bytes are still counted. An
+  // unknown lease is accepted with its id and epoch: always while the book
+  // recovers (its bytes are in use, even if the device has too few), later only
+  // if it fits. A lease that a reading ended is accepted like a forgotten one,
+  // because its holder is alive.
   // Errors: kFailedPrecondition for another epoch, device, holder, process or
-  // size than the known lease has, one that was released, or one that comes too
-  // late; kNotFound (device), kInvalidArgument (a field, kMaxEpochsAhead),
-  // kResourceExhausted (kMaxLeases); kUnavailable (journal).
+  // size than the known lease has, for a released lease, or for a claim that
+  // comes too late; kNotFound (device), kInvalidArgument (a field,
+  // kMaxEpochsAhead), kResourceExhausted (kMaxLeases); kUnavailable (journal).
   absl::StatusOr<Lease> Adopt(const Lease& claim, absl::Time now) noexcept;
 
   // Frees the bytes; a repeated call changes nothing. If `shortfall_bytes` is
-  // positive, the load failed for want of so many of the lease's bytes, and
-  // later grants for its purpose on its device leave that much more free. They
-  // count with the call that ends the lease, up to the lease's bytes and to
-  // kMarginDivisor in all. Every confirmed load of the purpose takes an eighth
-  // of them back.
+  // positive, the load failed because it could not get that many of the lease's
+  // bytes. Later grants for the lease's purpose on its device leave that many
+  // more bytes free. Only the call that ends the lease adds its shortfall, up
+  // to the lease's bytes; kMarginDivisor limits the sum. Every confirmed load
+  // of the purpose reduces the sum by an eighth.
   // Errors: kNotFound; kFailedPrecondition for another epoch.
   absl::StatusOr<Lease> Release(const std::string& lease_id, int64_t epoch,
                                 int64_t shortfall_bytes = 0) noexcept;
 
-  // Frees a lease because somebody says that its holder has ended. If it lives
-  // all the same, it gets the lease back as after a reading (Adopt).
+  // Frees a lease because somebody says that its holder has ended. A holder
+  // that is still alive gets the lease back as after a reading (Adopt).
   // Errors: kNotFound, also if the lease was released; kFailedPrecondition if
   // it was renewed within its time to live, or if its process is known to live
   // or gave a sign of life within that time.
   absl::StatusOr<Lease> ForceRelease(const std::string& lease_id,
                                      absl::Time now) noexcept;
 
-  // Says whether `process` is watched and known to live. While it is, no
-  // reading frees its leases, present and future ones: it may have been
-  // stopped, or its memory swapped out. When it is watched no longer (and not
-  // known to have died), readings count again from now + grace on.
+  // Says whether `process` is watched and known to live. While it is live, no
+  // reading frees its present or future leases: the process may have been
+  // stopped, or its memory swapped out. When the process is no longer watched
+  // (and not known to have died), readings count again from now + grace on.
   // Errors: kInvalidArgument (empty or oversized name), kResourceExhausted
   // (kMaxLiveProcesses): then readings count as if nobody watched it.
   absl::Status SetProcessLive(const std::string& process, bool is_live,
@@ -223,8 +233,8 @@ class LeaseBook {
   int64_t ProcessDied(const std::string& process) noexcept;
 
   // Marks leases whose time has passed as suspect, and frees nothing. Every
-  // other operation that has a time calls it first; it is public for the others
-  // and for listings.
+  // other operation with the argument `now` calls it first. It is public for
+  // operations without a time, and for listings.
   void Expire(absl::Time now) noexcept;
 
   // Returns how many bytes a Reserve for `purpose` on `device_id` could get now
@@ -249,8 +259,8 @@ class LeaseBook {
     return found == leases_.end() ? nullptr : &found->second.lease;
   }
 
-  std::vector<BookedDevice> Devices() const;  // they are in order of their ids
-  std::vector<Lease> Leases() const;          // the live ones are, too
+  std::vector<BookedDevice> Devices() const;  // in order of their ids
+  std::vector<Lease> Leases() const;  // all live leases, in order of their ids
   // Returns the live leases of one device, or of the process of this name,
   // which is not empty. They are in order of their ids.
   std::vector<Lease> LeasesOn(const std::string& device_id) const;
@@ -258,21 +268,23 @@ class LeaseBook {
 
  private:
   struct Entry;
-  // A reading that is judged once holders have said what they had then.
+  // A reading that waits until holders have reported what they had allocated
+  // when it was taken.
   struct OldReading {
     absl::Time came;
     int64_t used_bytes;
   };
   struct Device {
     BookedDevice booked;
-    bool is_registered = false;  // else its leases and health alone are known
-    int64_t heard = 0;           // it grows with every call about the device
-    int64_t held_bytes = 0;      // all live leases have so many
-    int64_t unread_bytes = 0;    // the reading does not show so many of them
+    bool is_registered = false;  // false: only its leases and health are known
+    int64_t heard = 0;       // the number of the last call about this device
+    int64_t held_bytes = 0;  // bytes of all live leases
+    // Part of held_bytes that the reading does not show.
+    int64_t unread_bytes = 0;
     std::vector<Entry*> leases;  // they are live
     std::optional<OldReading> old_reading;
-    std::optional<std::string> unhealthy_holder;  // it failed under this one
-    std::map<std::string, int64_t> margins;  // each purpose leaves these bytes
+    std::optional<std::string> unhealthy_holder;  // the device failed under it
+    std::map<std::string, int64_t> margins;       // bytes to leave, by purpose
   };
   // Orders entries by the ids of their leases.
   struct ById {
@@ -282,25 +294,29 @@ class LeaseBook {
   struct Process {
     bool is_live = false;           // it is known to live
     std::set<Entry*, ById> leases;  // they are live
-    // No reading before that frees what it holds: it gave a sign of life.
+    // Until this time no reading frees leases of the process, because it called
+    // recently.
     absl::Time trusted_until = absl::InfinitePast();
   };
   struct Entry {
     Lease lease;
     Device* device = nullptr;
-    Process* process = nullptr;  // it is null if the lease names none
-    size_t index = 0;            // it is the entry's place in device->leases
-    // The device's last reading was taken when this lease was allocated, so
-    // the reading's free bytes are without it already.
+    Process* process = nullptr;  // null if the lease names none
+    size_t index = 0;            // the entry's place in device->leases
+    // The device's last reading was taken after this lease was allocated, so
+    // the reading's free bytes no longer include the lease.
     bool in_reading = false;
-    bool has_expired = false;    // it has, since its last renewal
-    bool is_provable = false;    // a reading may prove it gone from now on
-    bool is_restored = false;    // it is from a journal, which may lag behind
-    bool was_read_gone = false;  // a reading, or force, ended it
-    // All of its memory was allocated by then, and at the holder's last word.
+    bool has_expired = false;    // the lease has, since its last renewal
+    bool is_provable = false;    // a reading may now prove the lease gone
+    bool is_restored = false;    // from a journal, which may lag behind
+    bool was_read_gone = false;  // a reading, or force, ended the lease
+    // `allocated_at` is the time by which all memory of the lease was
+    // allocated. `vouched_at` is the last time at which its holder confirmed
+    // that (ReadFree).
     absl::Time allocated_at = absl::InfiniteFuture();
     absl::Time vouched_at = absl::InfinitePast();
-    // It has its place in `deadlines_` there, or none at the infinite past.
+    // The key of this entry in `deadlines_`. The infinite past means that it is
+    // not listed.
     absl::Time deadline = absl::InfinitePast();
   };
   // Leases expire or become provable at these times; the next comes first.
@@ -312,21 +328,24 @@ class LeaseBook {
   const Device* FindDevice(const std::string& id) const;
   Device* FindDevice(const std::string& id);
   int64_t Available(const Device& device, const std::string& purpose) const;
-  // Returns whether the lease's process lives, or has spoken just now.
+  // Returns whether the lease's process lives, or called recently.
   bool IsTrusted(const Entry& entry) const;
-  // Returns whether the lease cannot be there if at most `used_bytes` are used.
+  // Returns whether the lease's memory must be free if at most `used_bytes` of
+  // the device are used.
   bool IsGone(const Entry& entry, int64_t used_bytes) const;
-  // Makes room for one more device, where that is possible. Returns who left.
+  // Removes a device to make room for another one, if one can be removed.
+  // Returns the id of the removed device, or "".
   std::string Evict();
-  // Keeps a shortfall of Release in mind. Nothing happens at a limit, which is
-  // no reason to keep a lease.
+  // Adds a shortfall of Release to the margin of the lease's purpose. At a
+  // limit nothing is added; the lease is released all the same.
   static void AddMargin(Device& device, const Lease& lease,
                         int64_t shortfall_bytes);
   static void ShrinkMargin(Device& device, const std::string& purpose);
   void TakeReading(Device& device, std::optional<int64_t> free_bytes,
                    int64_t vouched_bytes);
-  // Frees what the old reading proves gone, by what holders have said since.
-  // Keeps the newest reading in its place when all who live had time to speak.
+  // Frees the leases that the old reading proves gone, together with the later
+  // reports of holders. Replaces it by the newest reading when every live
+  // holder has had time to report.
   void JudgeOldReading(Device& device, absl::Time now);
   void FreeRead(const std::vector<Entry*>& gone);
 
@@ -335,11 +354,11 @@ class LeaseBook {
   absl::StatusOr<Lease> Grant(const ReserveRequest& request, absl::Time now);
   absl::StatusOr<Lease> TakeIn(const Lease& claim, absl::Time now);
   void Remember(const std::string& request_id, absl::StatusOr<Lease> reply);
-  // Takes in a lease, which counts from now on.
+  // Adds a lease, which counts from now on.
   Entry& Insert(Lease lease, Device& device);
-  // The lease's process has just spoken.
+  // Notes that the lease's process has just called.
   void Trust(Entry& entry, absl::Time now);
-  // Forgets a process of which there is nothing to know.
+  // Forgets a process that has no leases and is not known to live.
   void Forget(const std::string& process);
   // Returns the live lease, or why there is none.
   absl::StatusOr<Entry*> FindLive(const std::string& lease_id, int64_t epoch);
@@ -359,12 +378,12 @@ class LeaseBook {
   LeaseJournal* const journal_;
   const LeaseTimes times_;
   std::map<std::string, Device> devices_;
-  std::map<std::string, Entry> leases_;  // they live or were released lately
+  std::map<std::string, Entry> leases_;  // live or recently released
   int64_t n_live_ = 0;
   Deadlines deadlines_;
   std::map<std::string, Process> processes_;  // the keys are their names
   int64_t n_live_processes_ = 0;
-  // It is the latest time that a call had.
+  // The latest time that a call had.
   absl::Time last_time_ = absl::InfinitePast();
   int64_t n_heard_ = 0;
   // Released leases are kept, by id and epoch and the oldest first, so that a
@@ -373,8 +392,8 @@ class LeaseBook {
   // The keys are request ids; the order has the oldest first.
   std::map<std::string, absl::StatusOr<Lease>> replies_;
   std::deque<std::string> reply_order_;
-  int64_t next_epoch_;   // it is at most kMaxEpoch
-  int64_t first_epoch_;  // this book or its journal began there
+  int64_t next_epoch_;   // at most kMaxEpoch
+  int64_t first_epoch_;  // the first epoch of this book or its journal
   absl::Time grants_resume_at_ = absl::InfinitePast();
 };
 

@@ -15,54 +15,54 @@
 
 namespace plimsoll::planner {
 
-// Which layers have a sliding window, if the model has one.
+// The layers that have a sliding window, if the model has one.
 enum class WindowRule {
   kNone,     // a window is refused
-  kPattern,  // all but every n-th layer, or by a list of flags
+  kPattern,  // all layers except every n-th, or by a list of flags
   kAll,      // every layer
 };
 
-// Which layers keep a state instead of keys and values.
+// The layers that keep a state instead of keys and values.
 enum class RecurrentRule {
   kNone,
   // A layer that A.attention.recurrent_layers flags keeps a state; without
   // flags, all layers but the last of every A.full_attention_interval do.
   kInterval,
-  kWithoutKvHeads,  // those with 0 in A.attention.head_count_kv
+  kWithoutKvHeads,  // layers with 0 in A.attention.head_count_kv
 };
 
-// Which biases attention's products have.
+// The biases of attention's products.
 enum class BiasRule {
   kNone,
-  kOptional,  // any that the file has: q, k, v, output, gated FFN
+  kOptional,  // biases that the file has: q, k, v, output, gated FFN
   kQkv,       // queries, keys and values
   kAll,       // these, the output and the experts
 };
 
-// Which elements of a head are rotated together.
+// The pairs of a head's elements that are rotated together.
 enum class RopePairs {
   kAdjacent,  // 2p and 2p + 1
   kHalves,    // p and p + half of the rotated ones
   kNone,      // nothing is rotated
 };
 
-// Which norms heads of queries and keys have before they are rotated.
+// The norms of query and key heads before the rotation.
 enum class HeadNorms {
   kNone,
   kEach,           // each head by itself
   kEachIfPresent,  // kEach in files that have the weights
   kTogether,       // all heads of queries, and all of keys
-  // Each head by itself and without a weight, in layers that rotate. It makes
-  // no difference whether it comes before the rotation or after it.
+  // Each head by itself and without a weight, in layers that rotate. The result
+  // is the same before and after the rotation.
   kPlain,
 };
 
-// How layers with a window rotate queries and keys.
+// The rotation of queries and keys in layers with a window.
 enum class WindowRope {
   kAsOthers,
-  kUnscaled,  // the others' base, no scaling
+  kUnscaled,  // the base of other layers, no scaling
   kOwnBase,   // A.rope.freq_base_swa or 10,000, no scaling
-  kOnly,      // as in models without windows; the other layers do not rotate
+  kOnly,      // as in models without windows; other layers do not rotate
 };
 
 // The factor by which attention scores (query times key) are multiplied.
@@ -71,7 +71,7 @@ enum class ScoreScale {
   kOne,
 };
 
-// Which queries grow with their position p: they are multiplied by
+// The queries that grow with their position p: they are multiplied by
 // 1 + s ln(1 + floor(p / n)), where s is A.attention.temperature_scale.
 enum class GrowingQueries {
   kNone,
@@ -87,25 +87,25 @@ enum class GateActivation {
   kClampedSwish,  // x sigmoid(1.702 x), clamped inputs, up + 1
 };
 
-// How a router's logits become scores, by which experts are chosen and their
-// outputs weighted.
+// The conversion of a router's logits to scores, which choose experts and
+// weight their outputs.
 enum class RouterGate {
   kSoftmax,          // over all experts
   kSigmoid,          // each score by itself
   kSoftmaxOfChosen,  // over the chosen experts
-  kByBias,           // kSigmoid in files whose choice has a bias, else kSoftmax
+  kByBias,  // kSigmoid in files with a bias for the choice, else kSoftmax
 };
 
 // The expert that every row has beside the chosen ones.
 enum class SharedExpert {
   kNone,
   kGated,         // its output is weighted by a sigmoid gate of its own
-  kPlain,         // its output is added as it is
-  kPlainIfGiven,  // kPlain in files that give its width or a number of such
+  kPlain,         // its output is added without a weight
+  kPlainIfGiven,  // kPlain in files with its width or a number of such experts
 };
 
 // Turns x into cap * tanh(x / cap). The cap is the value of `key` (after "A.")
-// or `fallback`. 0 is no cap; an empty key means that there is never one.
+// or `fallback`. 0 is no cap; an empty key means that there is never a cap.
 struct SoftCap {
   absl::string_view key;
   double fallback = 0;
@@ -122,28 +122,28 @@ struct ConfigDefault {
 struct Architecture {
   // The value of general.architecture, and the prefix A of the keys "A.*".
   absl::string_view name;
-  // The models that files of this architecture hold, as people call them.
+  // The models in files of this architecture, by their usual names.
   absl::string_view models;
   // The model_type that config.json gives such models; unused ones are empty.
   std::array<absl::string_view, 3> config_types = {};
   // Numbers that config.json of such models may leave out.
   std::span<const ConfigDefault> config_defaults = {};
-  // True if config.json implies a tied output where it does not say so. A GGUF
-  // file shows it, because an output of its own is a tensor.
+  // True if a config.json without a statement about it means a tied output. A
+  // GGUF file shows it, because an output of its own is a tensor.
   bool is_tied = false;
   // The chat format of files without a template, as --chat-format names it.
-  // Empty: there is none.
+  // Empty: none.
   absl::string_view chat_format = {};
   // Facts that are needed to convert a checkpoint.
   CheckpointForm checkpoint = {};
 
-  // These are the parts of a layer.
+  // The next fields describe the parts of a layer.
   MixerKind mixer = MixerKind::kAttention;
   RecurrentRule recurrent_layers = RecurrentRule::kNone;
-  MixerKind recurrent = MixerKind::kNone;  // the mixer of these layers
-  // Which group of keys a head of a delta net has. If true, it is the head's
-  // index modulo the number of groups. If false, each group belongs to equally
-  // many consecutive heads.
+  MixerKind recurrent = MixerKind::kNone;  // the mixer of recurrent layers
+  // The group of keys of a head of a delta net. If true, the group is the
+  // head's index modulo the number of groups. If false, each group belongs to
+  // equally many consecutive heads.
   bool alternates_groups = false;
   // A layer is a mixer or an FFN: an FFN where A.feed_forward_length is not 0.
   bool has_single_sublayers = false;
@@ -155,27 +155,27 @@ struct Architecture {
   // Norms of the residual stream first subtract the row's mean, and their
   // epsilon is A.attention.layer_norm_epsilon.
   bool norms_subtract_means = false;
-  // The FFN reads what attention reads, and both are added.
+  // The FFN reads the same input as attention, and both results are added.
   bool has_parallel_ffn = false;
   bool has_pre_norms = true;    // before attention and before the FFN
   bool has_post_norms = false;  // after attention and after the FFN
   GateActivation activation = GateActivation::kSilu;
 
-  // These describe experts. A file may say otherwise in A.expert_gating_func
-  // and A.expert_weights_norm.
+  // The next fields describe experts. A file may replace values by
+  // A.expert_gating_func and A.expert_weights_norm.
   RouterGate router_gate = RouterGate::kSoftmax;
   bool normalizes_weights = true;  // divides a row's weights by their sum
-  bool weights_inputs = false;     // weights multiply what experts read, and
-                                   // not their outputs
+  // Weights multiply the inputs of experts, not their outputs.
+  bool weights_inputs = false;
   SharedExpert shared_expert = SharedExpert::kNone;
   // The last A.nextn_predict_layers layers are no layers of the model: the
   // first of them is a head that predicts the token after the next one (MTP).
   bool has_mtp = false;
 
-  // These describe attention.
+  // The next fields describe attention.
   WindowRule windows = WindowRule::kNone;
-  int64_t window_period = 0;  // for kPattern; 0: the file must say
-  int64_t window = 0;         // if the file does not say; 0: none
+  int64_t window_period = 0;  // for kPattern; 0: from the file only
+  int64_t window = 0;         // if the file has none; 0: none
   // Windows do not slide: a position sees the positions from the last multiple
   // of the window to itself.
   bool windows_are_chunks = false;
@@ -198,24 +198,25 @@ struct Architecture {
   SoftCap score_cap = {};
   GrowingQueries growing_queries = GrowingQueries::kNone;
 
-  // These describe the rotation of queries and keys.
+  // The next fields describe the rotation of queries and keys.
   RopePairs rope_pairs = RopePairs::kAdjacent;
   WindowRope window_rope = WindowRope::kAsOthers;
   // In each group of this many layers the last one does not rotate. 0: all
   // layers rotate.
   int64_t unrotated_period = 0;
-  // YaRN's magnitude is a factor of scores and not of what is rotated: 1 + m
+  // YaRN's magnitude is a factor of scores and not of rotated elements: 1 + m
   // ln(factor), squared, where m is A.rope.scaling.yarn_log_multiplier.
   bool yarn_scales_scores = false;
   // Nothing is rotated if A.rope.scaling.finetuned is false.
   bool rope_has_switch = false;
 
-  // These are at both ends of the model.
+  // The next fields describe both ends of the model.
   bool scales_embedding = false;  // by sqrt(model_dim)
   SoftCap logit_cap = {};
   // The file may have factors: A.embedding_scale of the embedding,
-  // A.attention.scale of scores, A.residual_scale of what each half of a layer
-  // adds to the residual stream, and A.logit_scale, a divisor of logits.
+  // A.attention.scale of scores, A.residual_scale of the sums that each half of
+  // a layer adds to the residual stream, and A.logit_scale, a divisor of
+  // logits.
   bool has_scale_keys = false;
   bool multiplies_logits = false;  // by A.logit_scale
 
@@ -224,8 +225,8 @@ struct Architecture {
   bool has_altup = false;
   // A branch beside attention, of low rank (LAuReL).
   bool has_low_rank_branch = false;
-  // A.activation_sparsity_scale says how many standard deviations above the
-  // mean of its gates a gate has to be, in the layers that have such a limit.
+  // A.activation_sparsity_scale is the limit of gates in the layers that have
+  // one: the number of standard deviations above the mean of the gates.
   bool cuts_gates = false;
   // Tensors in addition to those that the fields above imply, of the model and
   // of each layer.

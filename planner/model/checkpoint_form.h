@@ -1,5 +1,5 @@
-// How a checkpoint, as Hugging Face's libraries write it, holds the models of
-// an architecture where it differs from a GGUF file.
+// The differences between a GGUF file and a checkpoint of Hugging Face's
+// libraries, for the models of an architecture.
 #ifndef PLIMSOLL_PLANNER_MODEL_CHECKPOINT_FORM_H_
 #define PLIMSOLL_PLANNER_MODEL_CHECKPOINT_FORM_H_
 
@@ -22,7 +22,7 @@ struct CheckpointForm {
   std::span<const ModuleName> norms = {};
   // True if norms multiply by 1 + weight. The file has the sum.
   bool norms_lack_one = false;
-  // True if the checkpoint, too, rotates heads in adjacent pairs (RopePairs).
+  // True if the checkpoint also rotates heads in adjacent pairs (RopePairs).
   // All other checkpoints rotate halves.
   bool has_adjacent_pairs = false;
 };

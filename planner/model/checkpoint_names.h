@@ -1,5 +1,4 @@
-// The table that leads from the tensors of a checkpoint to those of a GGUF
-// file.
+// The table that maps tensors of a checkpoint to tensors of a GGUF file.
 #ifndef PLIMSOLL_PLANNER_MODEL_CHECKPOINT_NAMES_H_
 #define PLIMSOLL_PLANNER_MODEL_CHECKPOINT_NAMES_H_
 
@@ -17,9 +16,10 @@ namespace plimsoll::planner {
 // How one tensor of a checkpoint is converted.
 struct FileTensor {
   std::string name;  // in the file
-  // Orders the tensors of a file: those of no layer, then layer by layer.
+  // Orders the tensors of a file: first tensors without a layer, then layer by
+  // layer.
   int64_t place;
-  // True if rows change places, as SourceRow says.
+  // True if rows change places by SourceRow.
   bool moves_rows = false;
   // True if 1 is added to every element.
   bool adds_one = false;
@@ -36,9 +36,10 @@ absl::StatusOr<std::optional<FileTensor>> FindFileTensor(
 // Errors: kUnimplemented naming the architectures that can be converted.
 absl::Status CheckConvertible(const Architecture& architecture);
 
-// Returns the row of a checkpoint's queries or keys, whose heads have halves,
-// that becomes row `row` of the file's, whose heads have adjacent pairs. The
-// first `n_rot` of a head's `head_dim` rows change places.
+// Returns the source of row `row` of the file's queries or keys: a row of the
+// checkpoint's tensor. The file's heads have adjacent pairs, the checkpoint's
+// heads have halves. The first `n_rot` of a head's `head_dim` rows change
+// places.
 int64_t SourceRow(int64_t row, int64_t head_dim, int64_t n_rot);
 
 }  // namespace plimsoll::planner

@@ -1,4 +1,4 @@
-// A model's numbers under `A.*` of a GGUF header, A = its architecture, each
+// A model's numbers under `A.*` of a GGUF header (A is the architecture), each
 // checked for type and range.
 #ifndef PLIMSOLL_PLANNER_MODEL_HYPERPARAMETERS_H_
 #define PLIMSOLL_PLANNER_MODEL_HYPERPARAMETERS_H_

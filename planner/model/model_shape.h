@@ -1,5 +1,5 @@
-// A model as the planner sees it: the numbers that decide how many bytes it
-// needs, read from a GGUF header and checked against its tensor table.
+// The planner's description of a model: the numbers that decide its memory,
+// read from a GGUF header and checked against its tensor table.
 #ifndef PLIMSOLL_PLANNER_MODEL_MODEL_SHAPE_H_
 #define PLIMSOLL_PLANNER_MODEL_MODEL_SHAPE_H_
 
@@ -18,7 +18,7 @@ namespace plimsoll::planner {
 // Bytes of a float32, the type in which a step computes.
 inline constexpr int64_t kFloatBytes = 4;
 
-// How a layer combines the states of several tokens.
+// The part of a layer that combines the states of several tokens.
 enum class MixerKind {
   kAttention,
   kLatentAttention,  // keys and values are made of one small vector (MLA)
@@ -29,7 +29,7 @@ enum class MixerKind {
   kNone,       // the layer is an FFN alone
 };
 
-// How a layer changes a token's state by itself.
+// The part of a layer that changes each token's state by itself.
 enum class FfnKind {
   kGated,       // down(activation(gate x) * up x)
   kFusedGated,  // kGated with gate and up in one tensor of the file
@@ -46,10 +46,10 @@ struct LayerShape {
   // of a row of the cache.
   int64_t head_dim;
   int64_t ffn_dim;
-  int64_t window;     // tokens that a sliding-window layer sees, with its own;
-                      // 0 = full attention
-  int64_t kv_source;  // the layer whose keys and values it reads; its own
-                      // index if it owns them
+  int64_t window;  // tokens that a sliding-window layer sees, with its own;
+                   // 0 = full attention
+  // The layer whose keys and values it reads; its own index if it has its own.
+  int64_t kv_source;
   int64_t expert_ffn_dim = 0;  // an expert's width; 0 = no experts. ffn_dim is
                                // 0 if there is no dense FFN beside them
   int64_t shared_ffn_dim = 0;  // the shared expert's width; 0 = none
@@ -70,7 +70,7 @@ struct LayerShape {
     return mixer == MixerKind::kLatentAttention ? 0 : head_dim;
   }
 
-  // True if all sizes are equal, whatever layer's keys it reads.
+  // True if all sizes are equal; kv_source may differ.
   bool IsLike(const LayerShape& other) const {
     return n_kv_heads == other.n_kv_heads && head_dim == other.head_dim &&
            ffn_dim == other.ffn_dim && window == other.window &&
@@ -79,7 +79,7 @@ struct LayerShape {
   }
 };
 
-// The use of a weight, which decides where it may lie.
+// The use of a weight, which decides the memory where it may be stored.
 enum class WeightKind {
   kDense,              // read every step
   kEmbedding,          // one row per token is read; all if tied
@@ -111,9 +111,9 @@ struct VocabShape {
   int64_t merge_bytes = 0;
 };
 
-// The widths of latent attention. A row of its cache has `rank` elements, of
-// which each head's keys and values are products, and then the part of the key
-// that is rotated, which all heads share.
+// The widths of latent attention. A row of its cache has `rank` elements, from
+// which products make each head's keys and values. The rotated part of the key
+// follows; all heads share it.
 struct LatentShape {
   int64_t rank = 0;        // 0: the model has no such layers
   int64_t query_rank = 0;  // between the two products that make queries; 0:
@@ -122,15 +122,15 @@ struct LatentShape {
   int64_t value_dim = 0;   // width of a head's value
 };
 
-// The widths of layers that keep a state, which are alike in all of a model's
-// recurrent layers. A state is that of the convolution, its last n_taps - 1
-// inputs, and then a matrix [head_dim, state_dim] of each head.
+// The widths of layers that keep a state. They are equal in all recurrent
+// layers of a model. A state has the last n_taps - 1 inputs of the convolution,
+// and then a matrix [head_dim, state_dim] for each head.
 struct RecurrentShape {
   int64_t n_taps = 0;       // taps of the convolution; 0: no such layers
   int64_t n_channels = 0;   // channels that the convolution reads and writes
-  int64_t n_heads = 0;      // 0: the convolution is all
+  int64_t n_heads = 0;      // 0: only a convolution
   int64_t n_groups = 0;     // heads of one share queries and keys, or B and C
-  int64_t head_dim = 0;     // width of what a head reads and writes
+  int64_t head_dim = 0;     // width of a head's input and output
   int64_t state_dim = 0;    // width of a query and a key, or of B and C
   int64_t product_dim = 0;  // width of all products of a layer's input together
 
@@ -143,8 +143,8 @@ struct RecurrentShape {
 };
 
 // A head that predicts the token after the next one (multi-token prediction,
-// MTP): a layer that attends, and what joins a row of the model with the
-// embedding of the next token.
+// MTP): a layer that attends, and the weights that join a row of the model with
+// the embedding of the next token.
 struct MtpHead {
   int64_t block;  // N in the names of its tensors, "blk.N."
   LayerShape layer;
@@ -186,7 +186,7 @@ struct ModelShape {
   bool has_attention_gates = false;
   LatentShape latent = {};
   RecurrentShape recurrent = {};
-  // Not among the layers and the weights; a load may leave it out.
+  // The head is not part of `layers` and `weights`; a load may omit it.
   std::optional<MtpHead> mtp = std::nullopt;
   // False if layers of the same model come before or after these on other
   // devices (SliceLayers).
@@ -212,13 +212,13 @@ absl::StatusOr<ModelShape> ShapeFromGguf(const GgufHeader& header);
 // vocabulary projection unless the file gives it its own. Requires shape.mtp.
 ModelShape MtpShapeOf(const ModelShape& shape);
 
-// The layer that a tensor's name says, N in "blk.N.…"; nothing if it belongs to
-// no layer.
+// The layer in a tensor's name, N in "blk.N.…"; nothing if the tensor belongs
+// to no layer.
 std::optional<int64_t> LayerOf(absl::string_view tensor);
 
 // True if the tensor is used for nothing but gathering rows: it is a table of
-// per-layer embeddings, or the table of token embeddings where these layers
-// make no logits from it.
+// per-layer embeddings, or the table of token embeddings if these layers
+// compute no logits from it.
 inline bool IsTable(const ModelShape& shape, const WeightTensor& tensor) {
   const bool is_output = shape.tied_output && shape.has_last_layer;
   return tensor.kind == WeightKind::kPerLayerEmbedding ||
@@ -228,7 +228,7 @@ inline bool IsTable(const ModelShape& shape, const WeightTensor& tensor) {
 // Element types of a model's matrices.
 struct TensorTypes {
   DType dense;
-  DType embedding;  // the vocabulary projection's type, too
+  DType embedding;  // also the type of the vocabulary projection
   DType experts;
 };
 
@@ -236,9 +236,9 @@ struct TensorTypes {
 // `wanted`, or F16 if they are not whole blocks of Q8_0 either.
 DType StorableType(DType wanted, int64_t cols);
 
-// Adds every tensor that such a model has to a header that has the model's
-// numbers but no tensors, so that it can be planned without its file. Norms and
-// biases are float32; StorableType chooses the other types.
+// Adds all tensors of the model to a header that has only the model's numbers,
+// so that the model can be planned without its file. Norms and biases are
+// float32; StorableType chooses the other types.
 // Errors: those of ShapeFromGguf; kOutOfRange on overflow.
 absl::Status AddTensors(GgufHeader& header, const TensorTypes& types,
                         bool tied_output);

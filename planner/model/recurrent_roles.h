@@ -21,7 +21,8 @@ constexpr std::array<TensorRole, n + m> JoinRoles(
   return roles;
 }
 
-// A gated delta net has these, and what makes the two numbers of each head.
+// The tensors of a gated delta net, without those that make the two numbers of
+// each head.
 inline constexpr auto kDeltaNetTensors = std::to_array<TensorRole>({
     {"attn_qkv.weight", When::kRecurrent, Presence::kRequired,
      MatrixOf(Dim::kModel, Dim::kChannels)},

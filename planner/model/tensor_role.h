@@ -1,5 +1,5 @@
-// One tensor of an architecture, as data: its name, its size in terms of the
-// model, and when a model has it.
+// One tensor of an architecture, as data: its name, its dimensions, and the
+// condition under which a model has it.
 #ifndef PLIMSOLL_PLANNER_MODEL_TENSOR_ROLE_H_
 #define PLIMSOLL_PLANNER_MODEL_TENSOR_ROLE_H_
 
@@ -13,7 +13,7 @@ namespace plimsoll::planner {
 
 // A dimension of a tensor, in terms of the model.
 enum class Dim {
-  kNone,          // there is no such dimension
+  kNone,          // no dimension
   kOne,           // 1
   kModel,         // model_dim
   kVocab,         // vocab_size
@@ -23,12 +23,12 @@ enum class Dim {
   kQkv,           // queries, keys and values together
   kHead,          // head_dim
   kHeads,         // n_heads
-  kAttended,      // what the output's product reads of all heads
-  // The next ones are of latent attention.
+  kAttended,      // inputs of the output's product, from all heads
+  // The next dimensions belong to latent attention.
   kQueryRank,
   kLatent,      // rank of keys and values
   kRotatedKey,  // the part of a key that is rotated
-  kPlainKey,    // the rest of it
+  kPlainKey,    // the other part of a key
   kValueHead,   // a head's value
   kPlainQuery,  // n_heads keys
   kFfn,         // ffn_dim
@@ -45,7 +45,7 @@ enum class Dim {
   kOtherStreams,
   kBranch,    // branch_rank
   kTwoModel,  // 2 * model_dim
-  // The next ones are of layers with a state.
+  // The next dimensions belong to layers with a state.
   kTaps,
   kChannels,
   kThreeModel,  // 3 * model_dim
@@ -55,10 +55,10 @@ enum class Dim {
   kInner,      // all heads together
   kGroups,
   kGroupInner,    // kInner / n_groups
-  kStateProduct,  // all that is made of a layer's input
+  kStateProduct,  // all products of a layer's input
 };
 
-// When a model, or one of its layers, has a tensor.
+// The condition under which a model, or one of its layers, has a tensor.
 enum class When {
   kAlways,
   kAttends,    // the layer has attention
@@ -115,7 +115,7 @@ struct TensorRole {
   Presence presence;
   std::array<Dim, 3> dims;
   WeightKind kind = WeightKind::kDense;
-  // If there are any, the tensor is these parts, one after the other.
+  // If not empty, the tensor consists of these parts, one after the other.
   std::span<const TensorSlice> slices = {};
 };
 

@@ -14,9 +14,9 @@
 
 namespace plimsoll::planner {
 
-// What the dimensions and conditions of the table depend on.
+// The values that the dimensions and conditions of the table depend on.
 struct TensorContext {
-  const ModelShape& shape;  // all but `weights` is set
+  const ModelShape& shape;  // complete except for `weights`
   const Architecture& architecture;
   int64_t n_rot;          // rotated dimensions of a head
   bool is_qkv_fused;      // one attn_qkv instead of attn_q, _k and _v
@@ -26,7 +26,7 @@ struct TensorContext {
   int64_t n_draft_layers = 0;
 };
 
-// Rows of a fused tensor: their name as a tensor of their own, and how many.
+// Rows of a fused tensor: their name as a separate tensor, and their number.
 struct SliceSpec {
   std::string name;
   int64_t rows;
@@ -41,21 +41,21 @@ struct TensorSpec {
   bool is_usual;              // a model of this kind has it
   bool is_ignored;            // the file may have it; nothing reads it
   WeightKind kind;
-  std::vector<SliceSpec> slices;  // empty if it is not several tensors in one
-  bool is_of_each_slice = false;  // each is the whole tensor
+  std::vector<SliceSpec> slices;  // empty if the tensor is not fused
+  bool is_of_each_slice = false;  // every slice is the whole tensor
 };
 
 // The tensors of a model; those that belong to no layer come first.
 std::vector<TensorSpec> TensorSpecs(const TensorContext& context);
 
-// Returns the tensors of the file, in its order, without ignored ones, and
-// parts in the place of a tensor that has them. Each tensor of the file must
-// have exactly the shape of its spec; none may be missing or unknown. Beside
-// the specs, the file may have scales of products: for X.weight a vector
-// X.scale of one number for each of its matrices, which multiplies the product,
-// and X.input_scale, which is ignored. Errors:
+// Returns the tensors of the file, in its order, without ignored ones. A tensor
+// with parts is replaced by its parts. Each tensor of the file must have
+// exactly the shape of its spec; none may be missing or unknown. Beside the
+// specs, the file may have scales of products: for X.weight a vector X.scale of
+// one number for each of its matrices, which multiplies the product, and
+// X.input_scale, which is ignored. Errors:
 // kInvalidArgument naming the tensor; kUnimplemented naming a bias or another
-// tensor that the format knows and this build does not.
+// tensor that the format has and this build does not support.
 absl::StatusOr<std::vector<WeightTensor>> CheckTensors(
     const GgufHeader& header, const TensorContext& context);
 

@@ -1,5 +1,5 @@
-// The shape of a model whose weights get another element type than their file
-// has.
+// The shape of a model whose weights are stored in another element type than in
+// the file.
 #ifndef PLIMSOLL_PLANNER_MODEL_WEIGHT_TYPE_H_
 #define PLIMSOLL_PLANNER_MODEL_WEIGHT_TYPE_H_
 
@@ -12,14 +12,15 @@
 
 namespace plimsoll::planner {
 
-// Returns `shape` with every matrix stored as `dtype`, or as StorableType
-// replaces it; vectors stay. File offsets in the result mean nothing.
+// Returns `shape` with every matrix stored as `dtype`, or as its replacement by
+// StorableType. Vectors keep their type. File offsets in the result mean
+// nothing.
 // Errors: kInvalidArgument for a type that no weights are stored in;
 // kOutOfRange if a tensor's bytes overflow int64.
 absl::StatusOr<ModelShape> WithWeightType(const ModelShape& shape, DType dtype);
 
-// A shape whose matrices have the type of LoadOptions::weight_type. It copies
-// only if that has a type. Refers to `shape`, which must outlive it.
+// A shape whose matrices have the type of EngineRules::weight_type. It copies
+// the shape only if a type is given. Refers to `shape`, which must outlive it.
 class StoredShape {
  public:
   // Errors: those of WithWeightType.

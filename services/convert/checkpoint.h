@@ -20,7 +20,7 @@ namespace plimsoll::services {
 inline constexpr size_t kMaxShards = 1'024;
 inline constexpr int64_t kMaxIndexBytes = 16 << 20;
 
-// Its files stay open. Not thread-safe.
+// The files stay open. Not thread-safe.
 class Checkpoint {
  public:
   struct Tensor {

@@ -18,10 +18,10 @@ namespace plimsoll::services {
 struct ConvertOptions {
   std::string folder;
   std::string target;               // the GGUF file
-  std::optional<DType> dtype = {};  // type of matrices; absent: as they are
+  std::optional<DType> dtype = {};  // type of matrices; absent: unchanged
   bool overwrites = false;
   std::string name = {};  // general.name
-  std::string pre = {};   // the pre-tokenizer; empty: by its expressions
+  std::string pre = {};   // pre-tokenizer; empty: found by its expressions
   int n_threads = 1;
 };
 
@@ -30,7 +30,7 @@ struct TypeTotal {
   int64_t bytes = 0;
 };
 
-// What was written.
+// A summary of the written file.
 struct ConvertReport {
   std::string architecture;
   std::string tokenizer;  // the model and the pre-tokenizer
@@ -43,22 +43,21 @@ struct ConvertReport {
   int64_t n_dropped_ends = 0;
 };
 
-// Called with the bytes of the file that are written and those that it will
-// have. An error ends the conversion.
+// Called with the number of written bytes and the size of the whole file. An
+// error ends the conversion.
 using ConvertProgress =
     std::function<absl::Status(int64_t bytes_done, int64_t bytes_total)>;
 
-// Reads config.json, safetensors, tokenizer.json, and where they are there
+// Reads config.json, safetensors, tokenizer.json, and if they exist
 // tokenizer_config.json, generation_config.json and chat_template.jinja, and
 // writes the file, tensor by tensor. Before the first tensor the header is
-// checked as every reader of this build would. Nothing is left of a conversion
-// that fails.
+// checked with this build's own reader. A failed conversion leaves no file.
 //
-// Norms, biases and other vectors become F32, and matrices `dtype`, or what
-// planner::StorableType replaces it by. With Q4_0 and Q4_K the embedding and
-// the output become Q6_K.
+// Norms, biases and other vectors become F32. Matrices get the type `dtype`, or
+// its replacement by planner::StorableType. With Q4_0 and Q4_K the embedding
+// and the output become Q6_K.
 // Errors: kNotFound naming the file that is missing; kUnimplemented naming what
-// cannot be converted; kInvalidArgument and kDataLoss naming what is wrong;
+// cannot be converted; kInvalidArgument and kDataLoss naming the fault;
 // kOutOfRange naming a value that is too large for its type; those of NewFile
 // and of `progress`.
 absl::StatusOr<ConvertReport> Convert(const ConvertOptions& options,

@@ -1,4 +1,4 @@
-// The tensors of the file that a checkpoint becomes, and where each comes from.
+// The tensors of the converted file, and the source of each.
 #ifndef PLIMSOLL_SERVICES_CONVERT_FILE_TENSORS_H_
 #define PLIMSOLL_SERVICES_CONVERT_FILE_TENSORS_H_
 
@@ -15,8 +15,8 @@
 
 namespace plimsoll::services {
 
-// A tensor of the file, which comes from a tensor of the checkpoint or from a
-// vector of its config; the other one is null.
+// A tensor of the file. Its source is a tensor of the checkpoint or a vector of
+// the config; the other pointer is null.
 struct TensorSource {
   planner::GgufTensor tensor;
   planner::FileTensor change;
@@ -31,8 +31,8 @@ struct FileTensors {
 };
 
 // Lays the tensors out, at multiples of `alignment` bytes. Refers to `config`
-// and `checkpoint`, which must outlive the result. Whether the model has all of
-// its tensors, in the right shapes, is for ShapeFromGguf to say.
+// and `checkpoint`, which must outlive the result. ShapeFromGguf checks whether
+// the model has all its tensors in the right shapes.
 // Errors: kInvalidArgument naming a tensor that is unknown, or has more than
 // two dimensions; kUnimplemented naming one whose type is not F32, F16 or BF16;
 // kOutOfRange on overflow.

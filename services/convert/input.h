@@ -25,10 +25,11 @@ absl::StatusOr<std::optional<std::string>> ReadSmallFile(
 absl::StatusOr<Json> ParseObject(absl::string_view name, absl::string_view text,
                                  int max_depth);
 
-// The member `name` of an object, or null if it is absent or `object` is none.
+// The member `name` of an object, or null if it is absent or `object` is no
+// object.
 const Json& MemberOf(const Json& object, const char* name);
 
-// The text that a member is; empty if it is absent or no text.
+// The text of a member; empty if it is absent or no text.
 std::string TextMember(const Json& object, const char* name);
 
 // True if the member is the truth value true.

@@ -1,4 +1,4 @@
-// A file that appears under its name when it is whole, and not before.
+// A file that appears under its name only when it is complete.
 #ifndef PLIMSOLL_SERVICES_CONVERT_NEW_FILE_H_
 #define PLIMSOLL_SERVICES_CONVERT_NEW_FILE_H_
 
@@ -16,9 +16,9 @@ namespace plimsoll::services {
 // Bytes are appended to a hidden file beside the target. Not thread-safe.
 class NewFile {
  public:
-  // Creates the hidden file and reserves `bytes` on the disk, where its file
+  // Creates the hidden file and reserves `bytes` on the disk, if the file
   // system can.
-  // Errors: kAlreadyExists if there is a target and `overwrites` is false;
+  // Errors: kAlreadyExists if the target exists and `overwrites` is false;
   // kResourceExhausted if there is no room; kFailedPrecondition if the file
   // cannot be created.
   static absl::StatusOr<std::unique_ptr<NewFile>> Create(

@@ -1,4 +1,4 @@
-// Turns the rows of one tensor of a checkpoint into those of a GGUF file.
+// Converts the rows of one tensor of a checkpoint to rows of a GGUF file.
 #ifndef PLIMSOLL_SERVICES_CONVERT_ROW_CONVERTER_H_
 #define PLIMSOLL_SERVICES_CONVERT_ROW_CONVERTER_H_
 
@@ -14,15 +14,15 @@
 
 namespace plimsoll::services {
 
-// What happens to the rows.
+// The conversion of the rows.
 struct RowPlan {
   int64_t rows;
   int64_t cols;  // whole blocks of `to`
   DType from;    // F32, F16 or BF16
   DType to;
-  bool adds_one = false;  // to every element
-  // The rows of a head, the first `n_rot` of which change places as
-  // planner::SourceRow says; 0 if none do.
+  bool adds_one = false;  // adds 1 to every element
+  // The number of rows of a head; 0 if no rows change places. The first `n_rot`
+  // rows of each head change places by planner::SourceRow.
   int64_t head_dim = 0;
   int64_t n_rot = 0;
 };

@@ -22,8 +22,8 @@ inline constexpr int64_t kMaxSafetensorDims = 8;
 
 struct SafeTensor {
   std::string name;
-  std::string type;                 // as the file calls it
-  std::optional<DType> dtype = {};  // if it is F32, F16 or BF16
+  std::string type;                 // the file's name of the type
+  std::optional<DType> dtype = {};  // set for F32, F16 and BF16
   std::vector<int64_t> shape = {};  // the last dimension is contiguous
   int64_t offset = 0;               // from the start of the file
   int64_t bytes = 0;
@@ -34,8 +34,8 @@ struct SafeTensor {
 // A header is refused if it is no JSON, names a tensor twice, or has a type,
 // shape or range that makes no sense, or if tensors overlap or lie outside of
 // the file.
-// Errors: kInvalidArgument or kDataLoss with the tensor and what is wrong with
-// it; kUnimplemented naming an unknown type; those of `source`.
+// Errors: kInvalidArgument or kDataLoss with the tensor and its fault;
+// kUnimplemented naming an unknown type; those of `source`.
 // Source: the safetensors format, version 0.4.
 absl::StatusOr<std::vector<SafeTensor>> ReadSafetensors(
     planner::ByteSource& source);

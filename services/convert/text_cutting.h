@@ -1,4 +1,4 @@
-// How a tokenizer.json prepares and cuts text before tokens are merged.
+// Reads how a tokenizer.json prepares and cuts text before tokens are merged.
 #ifndef PLIMSOLL_SERVICES_CONVERT_TEXT_CUTTING_H_
 #define PLIMSOLL_SERVICES_CONVERT_TEXT_CUTTING_H_
 
@@ -14,14 +14,13 @@ namespace plimsoll::services {
 bool IsByteLevel(const Json& tokenizer);
 
 // Returns the expressions that cut text, in their order.
-// Errors: kUnimplemented naming the kind of normalizer or pre-tokenizer that
-// text of byte-level BPE cannot be prepared by.
+// Errors: kUnimplemented naming a kind of normalizer or pre-tokenizer that is
+// not supported for byte-level BPE.
 absl::StatusOr<std::vector<std::string>> ReadExpressions(const Json& tokenizer);
 
 // Returns whether a space is put in front of a text, for SentencePiece's way to
 // mark spaces by U+2581.
-// Errors: kUnimplemented naming the normalizer or pre-tokenizer that is not
-// that way.
+// Errors: kUnimplemented naming a normalizer or pre-tokenizer of another kind.
 absl::StatusOr<bool> ReadSpacePrefix(const Json& tokenizer);
 
 }  // namespace plimsoll::services

@@ -15,7 +15,7 @@ namespace plimsoll::services {
 inline constexpr int64_t kMaxTokenizerBytes = 64 << 20;
 inline constexpr int64_t kMaxTokenizerConfigBytes = 8 << 20;
 
-// The files, as text. All but the first may be empty.
+// The files, as text. Only `tokenizer` must not be empty.
 struct TokenizerFiles {
   std::string tokenizer;        // tokenizer.json
   std::string config = {};      // tokenizer_config.json
@@ -35,20 +35,19 @@ struct TokenizerTables {
   std::optional<uint32_t> bos;
   std::optional<uint32_t> unknown;
   std::optional<uint32_t> padding;
-  // The tokens that end a reply, the usual one first. A file names three.
+  // The tokens that end a reply, the usual one first. A file can name three.
   std::vector<uint32_t> ends;
   bool adds_bos = false;
   std::string chat_template;  // may be empty
 };
 
 // Reads the tokenizer of a model whose embedding has `n_rows` rows. Rows
-// without a token get an unused one. Byte-level BPE becomes the model "gpt2",
+// without a token get an unused token. Byte-level BPE becomes the model "gpt2",
 // and BPE with a token for each byte, as SentencePiece makes it, "llama".
 // `pre` names the pre-tokenizer of byte-level BPE; if it is empty, the name
 // follows from the file's expressions.
-// Errors: kInvalidArgument naming the file and what makes no sense in it;
-// kUnimplemented naming what GGUF files or this build do not have, and what
-// to do.
+// Errors: kInvalidArgument naming the file and the fault; kUnimplemented naming
+// a feature that GGUF files or this build lack, and a remedy.
 absl::StatusOr<TokenizerTables> ReadTokenizerTables(const TokenizerFiles& files,
                                                     int64_t n_rows,
                                                     const std::string& pre);

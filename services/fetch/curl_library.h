@@ -1,5 +1,6 @@
-// The system's libcurl, opened when it is needed: it and what it depends on
-// take some 4 MB and 10 ms, which no other command and no plan should carry.
+// The system's libcurl, which is opened only when it is needed. libcurl and its
+// dependencies take about 4 MB and 10 ms, which other commands and plans should
+// not pay.
 #ifndef PLIMSOLL_SERVICES_FETCH_CURL_LIBRARY_H_
 #define PLIMSOLL_SERVICES_FETCH_CURL_LIBRARY_H_
 
@@ -9,7 +10,7 @@
 
 namespace plimsoll::fetch {
 
-// The functions that are called, by libcurl's names without "curl_".
+// The used functions, with libcurl's names without "curl_".
 struct CurlLibrary {
   decltype(&curl_global_init) global_init = nullptr;
   decltype(&curl_easy_init) easy_init = nullptr;
@@ -23,7 +24,7 @@ struct CurlLibrary {
 };
 
 // Returns the library, which stays open until the process ends. Thread-safe.
-// Errors: kFailedPrecondition that names the package which has it.
+// Errors: kFailedPrecondition naming the package to install.
 absl::StatusOr<const CurlLibrary*> OpenCurl();
 
 }  // namespace plimsoll::fetch

@@ -19,7 +19,7 @@ struct ReplyHead {
 
   // The value of the first field of this name, in any case; empty if absent.
   absl::string_view Field(absl::string_view name) const;
-  // The number in Content-Length; nothing if it is absent or no such number.
+  // The number in Content-Length; nothing if it is absent or invalid.
   std::optional<int64_t> Length() const;
   // True for a redirect that names its target.
   bool IsRedirect() const;
@@ -35,8 +35,8 @@ struct ContentRange {
 // Returns nothing if the field has another form or contradicts itself.
 std::optional<ContentRange> ParseContentRange(absl::string_view text);
 
-// The answer of a registry that wants a token: where the token can be had, and
-// for what.
+// The answer of a registry that requires a token: the place to get a token, and
+// its scope.
 struct BearerChallenge {
   std::string realm;
   std::string service;
@@ -47,8 +47,8 @@ struct BearerChallenge {
 // Nothing if it has another scheme, no realm, or cannot be read.
 std::optional<BearerChallenge> ParseBearerChallenge(absl::string_view text);
 
-// The text of a strong validator ("abc" with its quotes); empty for a weak one
-// and for none.
+// The text of a strong validator ("abc" with its quotes); empty for a weak or
+// missing validator.
 std::string StrongETag(absl::string_view text);
 
 }  // namespace plimsoll::fetch

@@ -1,4 +1,4 @@
-// Which files of a hub's repository a source means.
+// Finds the files of a hub's repository that a source means.
 #ifndef PLIMSOLL_SERVICES_FETCH_HUB_H_
 #define PLIMSOLL_SERVICES_FETCH_HUB_H_
 
@@ -14,13 +14,13 @@
 
 namespace plimsoll::fetch {
 
-// The most that a hub's list of files may have.
+// The most bytes of a hub's list of files.
 inline constexpr size_t kMaxListBytes = 16 << 20;
 inline constexpr size_t kMaxListedFiles = 100'000;
 
-// The files that a hub's list, JSON, has for the source.
-// Errors: kDataLoss if it is no list; kNotFound if nothing fits; both name what
-// there is. kInvalidArgument if several models fit.
+// Returns the files for the source from a hub's list, which is JSON.
+// Errors: kDataLoss if it is no list; kNotFound if no file fits; the messages
+// name the list's contents. kInvalidArgument if several models fit.
 absl::StatusOr<std::vector<RemoteFile>> FilesOfList(const PullSource& source,
                                                     const Url& hub,
                                                     absl::string_view list,

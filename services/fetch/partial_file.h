@@ -1,5 +1,6 @@
-// A file that is being fetched: it keeps what came if the transfer breaks off,
-// belongs to one process at a time, and gets its name when it is whole.
+// A file that is being fetched. It keeps the received bytes if the transfer
+// breaks off, belongs to one process at a time, and gets its name when it is
+// complete.
 #ifndef PLIMSOLL_SERVICES_FETCH_PARTIAL_FILE_H_
 #define PLIMSOLL_SERVICES_FETCH_PARTIAL_FILE_H_
 
@@ -18,22 +19,22 @@ namespace plimsoll::fetch {
 // The origin of a partial file's bytes. It lies beside the partial file, as
 // JSON.
 struct PartialOrigin {
-  std::string url;     // where the bytes came from, without a query
-  std::string etag;    // a strong one, or empty
-  std::string sha256;  // what the whole file should have, or empty
+  std::string url;     // source of the bytes, without a query
+  std::string etag;    // a strong ETag, or empty
+  std::string sha256;  // expected digest of the whole file, or empty
   int64_t bytes = -1;  // size of the whole file; -1: unknown
 
   bool operator==(const PartialOrigin&) const = default;
 };
 
-// "folder/.NAME.part", and "folder/.NAME.part.json" with its origin. The lock
-// is on the inode, so a partial file that another process renames or removes
-// while this one waits is not mistaken for a new one. Not thread-safe.
+// The file "folder/.NAME.part", and "folder/.NAME.part.json" with its origin.
+// The lock is on the inode, so this process notices if another process renames
+// or removes the partial file while this process waits. Not thread-safe.
 class PartialFile {
  public:
-  // Opens or makes the partial file of folder/name, a checked name, and waits
-  // while another process has it. `wait` is called again and again while it
-  // waits; an error ends the waiting and is the result. Errors:
+  // Opens or creates the partial file of folder/name (`name` is checked), and
+  // waits while another process has it. `wait` is called repeatedly during this
+  // time; its error ends the wait and is the result. Errors:
   // kFailedPrecondition if the partial file cannot be made or is no plain file.
   static absl::StatusOr<std::unique_ptr<PartialFile>> Open(
       const std::string& folder, const std::string& name,
@@ -50,15 +51,15 @@ class PartialFile {
 
   // Writes down the origin of the partial file. Errors: those of Append.
   absl::Status SetOrigin(PartialOrigin origin);
-  // Reserves room for a file of `bytes`, where the file system can.
+  // Reserves room for a file of `bytes`, if the file system can.
   // Errors: kResourceExhausted if there is no room.
   absl::Status Reserve(int64_t bytes);
   // Errors: kResourceExhausted if the disk is full; kDataLoss.
   absl::Status Append(absl::string_view bytes);
   // Forgets all bytes. Errors: kDataLoss.
   absl::Status Restart();
-  // The SHA-256 of all bytes as hex. It reads those that were there when the
-  // part was opened, and calls `check` in between.
+  // The SHA-256 of all bytes as hex. It reads the bytes that existed when the
+  // file was opened, and calls `check` in between.
   // Errors: kDataLoss; those of `check`.
   absl::StatusOr<std::string> Digest(
       const std::function<absl::Status()>& check);
@@ -80,7 +81,7 @@ class PartialFile {
   int64_t size_;
   PartialOrigin origin_;
   Sha256 hash_;
-  int64_t n_hashed_ = 0;  // bytes from the beginning that hash_ has
+  int64_t n_hashed_ = 0;  // number of first bytes in hash_
   bool is_done_ = false;  // committed or discarded
 };
 

@@ -1,4 +1,4 @@
-// Brings a model from a server into the cache.
+// Fetches a model from a server into the cache.
 #ifndef PLIMSOLL_SERVICES_FETCH_PULL_H_
 #define PLIMSOLL_SERVICES_FETCH_PULL_H_
 
@@ -15,22 +15,22 @@ namespace plimsoll::fetch {
 
 struct PullOptions {
   std::string source;     // as ParseSource reads it
-  std::string cache;      // a folder; it is made
+  std::string cache;      // a folder; created if missing
   std::string name;       // the file's name in the cache; empty: the server's
   std::string sha256;     // SHA-256 that the file must have; empty: any
-  std::string hub;        // where "hf:" leads; empty: nowhere
-  std::string hub_token;  // for the hub alone
-  std::string token;      // for the source's server, whatever it is
+  std::string hub;        // the hub for "hf:"; empty: none
+  std::string hub_token;  // for the hub only
+  std::string token;      // for the source's server
   std::string ca_file;    // as TransportOptions
   std::string proxy;      // as TransportOptions
   bool allows_plain_http = false;
   bool is_offline = false;  // asks no server
-  bool overwrites = false;  // fetches also what the cache has
+  bool overwrites = false;  // fetches also cached files
   absl::Duration silence = absl::Seconds(60);
 };
 
 enum class PullState {
-  kFetched,  // it came, or the rest of it
+  kFetched,  // the file, or its rest, was fetched
   kCached,   // the cache had it
   kOffline,  // the cache had it, and no server could be asked
 };
@@ -46,13 +46,13 @@ struct PullReport {
   PullState state = PullState::kFetched;
   // True if the digests of the files were known before they were fetched.
   bool is_checked = false;
-  std::vector<PulledFile> files;  // the first is what to name as a model
+  std::vector<PulledFile> files;  // the first one is the model's name
 };
 
-// Fetches what the cache lacks. A file gets its name when it is whole, has its
-// digest and has a GGUF header that can be read; of several files the first
-// gets its name last. Other processes that pull the same file wait for this
-// one. Errors: kInvalidArgument for options that make no sense; those of
+// Fetches the files that the cache lacks. A file gets its name when it is
+// complete, has its digest and has a readable GGUF header; of several files the
+// first one gets its name last. Other processes that pull the same file wait
+// for this one. Errors: kInvalidArgument for invalid options; those of
 // ParseSource, FilesOfUrl, FilesOfRegistry, FilesOfHub and Download;
 // kAlreadyExists if the cache has other bytes by this name; kNotFound if no
 // server may be asked and the cache does not have it; kDataLoss for a wrong

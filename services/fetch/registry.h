@@ -1,4 +1,4 @@
-// Which files a registry's manifest means (OCI distribution and image
+// Finds the files of a registry's manifest (OCI distribution and image
 // specifications, 1.1).
 #ifndef PLIMSOLL_SERVICES_FETCH_REGISTRY_H_
 #define PLIMSOLL_SERVICES_FETCH_REGISTRY_H_
@@ -15,7 +15,7 @@
 
 namespace plimsoll::fetch {
 
-// The most that a manifest may have.
+// The most bytes of a manifest.
 inline constexpr size_t kMaxManifestBytes = 4 << 20;
 inline constexpr size_t kMaxLayers = 4'096;
 
@@ -27,14 +27,14 @@ absl::StatusOr<Url> RegistryUrl(const PullSource& source, bool is_tls,
 // The layers of a manifest that are GGUF files, by title or type of media.
 // `manifest` is JSON of `url`, a registry's.
 // Errors: kDataLoss if it is no manifest; kNotFound if it has no such layer,
-// naming those that it has.
+// naming its layers.
 absl::StatusOr<std::vector<RemoteFile>> FilesOfManifest(
     const PullSource& source, const Url& registry, absl::string_view manifest,
     const std::string& name);
 
 // Asks a registry for the manifest and returns FilesOfManifest.
 // Errors: those of FetchSession and FilesOfManifest; kDataLoss if the manifest
-// has not the digest of the source.
+// does not have the digest of the source.
 absl::StatusOr<std::vector<RemoteFile>> FilesOfRegistry(
     FetchSession& session, const PullSource& source, const Url& registry,
     const std::string& name);

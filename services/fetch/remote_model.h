@@ -12,8 +12,8 @@
 namespace plimsoll::fetch {
 
 // The file of a URL, or all parts if it is the first of several.
-// Errors: kInvalidArgument if the name is not CheckFileName's and `name` is
-// empty, or if it is that of a later part.
+// Errors: kInvalidArgument if CheckFileName refuses the URL's name and `name`
+// is empty, or if the name belongs to a later part.
 absl::StatusOr<std::vector<RemoteFile>> FilesOfUrl(const PullSource& source,
                                                    const std::string& name);
 

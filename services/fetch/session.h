@@ -1,5 +1,5 @@
-// Makes requests that follow redirects, and shows each token only to the server
-// that it is for.
+// Makes requests that follow redirects, and sends each token only to its own
+// server.
 #ifndef PLIMSOLL_SERVICES_FETCH_SESSION_H_
 #define PLIMSOLL_SERVICES_FETCH_SESSION_H_
 
@@ -22,12 +22,12 @@ namespace plimsoll::fetch {
 inline constexpr int kMaxRedirects = 8;
 inline constexpr size_t kMaxTokenBytes = 16 << 10;
 inline constexpr size_t kMaxTokenReplyBytes = 256 << 10;
-// The body of a reply that leads elsewhere.
+// The most bytes of a redirect's body.
 inline constexpr size_t kMaxDroppedBytes = 256 << 10;
 // A whole document, such as a manifest, takes at most this long.
 inline constexpr absl::Duration kDocumentTime = absl::Minutes(5);
 
-// The error that a reply's status means; `what` was asked for.
+// The error for a reply's status; `what` is the requested object.
 absl::Status StatusOfReply(const ReplyHead& head, absl::string_view what);
 
 // Not thread-safe.
@@ -37,10 +37,11 @@ class FetchSession {
       : transport_(std::move(transport)),
         allows_plain_http_(allows_plain_http) {}
 
-  // Shows `token` to the server of `origin` alone. With a registry's token,
-  // USER:PASSWORD, a token for one repository is asked for.
-  // Errors: kInvalidArgument if it has characters that a field has not or is
-  // longer than kMaxTokenBytes; kFailedPrecondition if others could read it.
+  // Sends `token` only to the server of `origin`. With a registry's token,
+  // USER:PASSWORD, a token for one repository is requested.
+  // Errors: kInvalidArgument if it has characters that a field may not have or
+  // is longer than kMaxTokenBytes; kFailedPrecondition if others could read it
+  // on the way.
   absl::Status ShowToken(const Url& origin, absl::string_view token);
   // Answers the challenges of a registry's server. `password` is empty or
   // USER:PASSWORD; only the registry's own server gets it.
@@ -48,11 +49,11 @@ class FetchSession {
   absl::Status AnswerChallenges(const Url& registry,
                                 absl::string_view password);
 
-  // GETs `url`; `sink` gets the last reply, whatever its status.
-  // Errors: those of Transport::Get; kFailedPrecondition for plain HTTP where
-  // it is not allowed, and for a redirect from TLS to none; kDataLoss for more
-  // than kMaxRedirects redirects, or one that leads nowhere; kPermissionDenied
-  // if a registry's challenge cannot be answered.
+  // GETs `url`; `sink` gets the last reply, with any status.
+  // Errors: those of Transport::Get; kFailedPrecondition for plain HTTP that is
+  // not allowed, and for a redirect from TLS to plain HTTP; kDataLoss for more
+  // than kMaxRedirects redirects, or one without a valid target;
+  // kPermissionDenied if a registry's challenge cannot be answered.
   absl::Status Get(const Url& url, const std::vector<std::string>& fields,
                    absl::Duration limit, ReplySink& sink);
 
@@ -60,7 +61,7 @@ class FetchSession {
     ReplyHead head;
     std::string body;
   };
-  // GETs a document of at most `max_bytes`; `what` it is stands in errors.
+  // GETs a document of at most `max_bytes`; errors call it `what`.
   // Errors: those of Get and of StatusOfReply; kResourceExhausted if it is
   // longer.
   absl::StatusOr<Document> GetDocument(const Url& url,
@@ -76,7 +77,7 @@ class FetchSession {
 
   std::unique_ptr<Transport> transport_;
   bool allows_plain_http_;
-  std::string origin_;         // who gets the field below
+  std::string origin_;         // the server that gets the next field
   std::string authorization_;  // empty, or "Authorization: ..."
   std::string registry_;       // origin whose challenges are answered
   std::string password_;       // "Authorization: Basic ...", for that origin

@@ -19,26 +19,26 @@ namespace plimsoll::fetch {
 // Bytes of all lines of a reply's head.
 inline constexpr size_t kMaxHeadBytes = 64 << 10;
 
-// Takes a reply as it comes. An error ends the exchange and is its result.
+// Takes the parts of a reply. An error ends the exchange and is its result.
 class ReplySink {
  public:
   virtual ~ReplySink() = default;
   // Called once, before the body.
   virtual absl::Status OnHead(const ReplyHead& head) = 0;
   virtual absl::Status OnBody(absl::string_view bytes) = 0;
-  // A reply that leads elsewhere; the reply from there follows.
+  // A redirect; the reply from its target follows.
   virtual absl::Status OnRedirect(const ReplyHead& /*head*/) {
     return absl::OkStatus();
   }
 };
 
 struct TransportOptions {
-  std::string ca_file;  // empty or "system": the CAs that the system trusts
-  std::string proxy;    // empty: what http_proxy, https_proxy and no_proxy say
-  absl::Duration silence = absl::Seconds(60);  // how long a server may say
-                                               // nothing
-  std::function<absl::Status()> check;  // asked again and again; an error ends
-                                        // the exchange
+  std::string ca_file;  // empty or "system": the system's CAs
+  std::string proxy;    // empty: by http_proxy, https_proxy and no_proxy
+  // The longest silence of a server.
+  absl::Duration silence = absl::Seconds(60);
+  // Called repeatedly; an error ends the exchange.
+  std::function<absl::Status()> check;
 };
 
 // Not thread-safe.
@@ -50,8 +50,8 @@ class Transport {
   static absl::StatusOr<std::unique_ptr<Transport>> Create(
       TransportOptions options);
 
-  // GETs `url` with further `fields` ("Name: value"), at most `limit` long in
-  // all. It follows no redirect.
+  // GETs `url` with further `fields` ("Name: value"). The exchange takes at
+  // most `limit`. Redirects are not followed.
   // Errors: kUnavailable if the server or its proxy cannot be reached, is
   // silent or breaks off; kUnauthenticated if its certificate is not trusted;
   // kResourceExhausted if the head is longer than kMaxHeadBytes; those of

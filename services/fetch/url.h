@@ -1,4 +1,5 @@
-// URLs of HTTP: their parts, where a redirect leads, and which may be asked.
+// HTTP URLs: their parts, the targets of redirects, and the check whether a URL
+// may be requested.
 #ifndef PLIMSOLL_SERVICES_FETCH_URL_H_
 #define PLIMSOLL_SERVICES_FETCH_URL_H_
 
@@ -22,7 +23,7 @@ struct Url {
   std::string path;    // from the first slash, with the query
 
   bool is_tls() const { return scheme == "https"; }
-  // "https://host:port", with the port always; equal for one server.
+  // "https://host:port", always with the port; equal for all URLs of a server.
   std::string Origin() const;
   // The URL as text; it has no fragment.
   std::string Text() const;
@@ -34,21 +35,21 @@ struct Url {
 
 // Parses an absolute URL.
 // Errors: kInvalidArgument if it is longer than kMaxUrlBytes, has characters
-// that a URL has not, another scheme than http and https, no host, or a user
-// name or password.
+// that URLs may not have, another scheme than http and https, no host, or a
+// user name or password.
 absl::StatusOr<Url> ParseUrl(absl::string_view text);
 
-// Where `location`, the field of a redirect that `base` answered with, leads.
+// The target of the redirect `location` that `base` answered with.
 // Errors: those of ParseUrl.
 absl::StatusOr<Url> ResolveUrl(const Url& base, absl::string_view location);
 
-// `text` with all bytes but letters, digits and "-._~" as %XX.
+// `text` with all bytes except letters, digits and "-._~" as %XX.
 std::string PercentEncode(absl::string_view text);
 // PercentEncode, but slashes stay.
 std::string PercentEncodePath(absl::string_view path);
 
-// Checks that `url` may be asked: by TLS, on loopback, or because
-// `allows_plain`.
+// Checks that `url` may be requested: it uses TLS, it is on loopback, or
+// `allows_plain` is true.
 // Errors: kFailedPrecondition that names the flag.
 absl::Status CheckPlainHttp(const Url& url, bool allows_plain);
 

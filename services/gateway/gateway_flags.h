@@ -20,17 +20,17 @@ struct GatewayFlags {
   std::vector<std::string> allowed_hosts = {};
   std::vector<std::string> allowed_origins = {};
   WorkerSetOptions workers = {};
-  std::string planner = {};  // its address; empty: there is none
+  std::string planner = {};  // the planner's address; empty: none
   TracingOptions tracing = {};
   Settings settings = {.section = "gateway"};
 };
 
 // Parses the flags, and reads the settings of the environment and of a file.
-// Returns the exit code if the process is to end now.
+// Returns the exit code if the process must end now.
 std::optional<int> ParseGatewayFlags(int argc, char** argv,
                                      GatewayFlags& flags);
 
-// Checks what the flags say of workers, and removes "dns:///" from the name.
+// Checks the flags for workers, and removes "dns:///" from the name.
 // Errors: kInvalidArgument.
 absl::Status CheckWorkers(WorkerSetOptions& options);
 

@@ -1,4 +1,4 @@
-// The gateway as a process: its parts, from the start to the end.
+// Runs the gateway's parts, from the start of the process to its end.
 #ifndef PLIMSOLL_SERVICES_GATEWAY_GATEWAY_PROCESS_H_
 #define PLIMSOLL_SERVICES_GATEWAY_GATEWAY_PROCESS_H_
 
@@ -7,10 +7,10 @@
 
 namespace plimsoll::services {
 
-// Serves until a signal comes; HoldSignals was called. Errors: those of
-// CheckListen, TokenFile::Open and Front::Start; kResourceExhausted if the
-// system does not give the threads that it needs. Throws std::system_error as
-// Background does.
+// Serves until a signal comes. Requires that HoldSignals was called. Errors:
+// those of CheckListen, TokenFile::Open and Front::Start; kResourceExhausted if
+// the system does not give the threads that it needs. Throws std::system_error
+// as Background does.
 absl::Status RunGateway(const GatewayFlags& flags);
 
 }  // namespace plimsoll::services

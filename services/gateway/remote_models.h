@@ -18,8 +18,8 @@ class RemoteModels final : public HttpModels {
   // The longest time that a worker's tokenizer may take to answer.
   static constexpr absl::Duration kTokenTime = absl::Seconds(10);
 
-  // What is in `remote`, `messages`, and `planner`, which may be null, outlive
-  // it.
+  // The objects in `remote`, `messages` and `planner` must outlive it.
+  // `planner` may be null.
   RemoteModels(const RemoteRoom& remote, ByteBudget& messages,
                PlannerQueries* planner = nullptr)
       : remote_(remote), messages_(messages), planner_(planner) {}
@@ -46,9 +46,9 @@ class RemoteModels final : public HttpModels {
   }
 
  private:
-  // Has a worker with the model answer `request` by `method` of a stub's
-  // async(). Errors: those of WorkerSet, of the worker and of the caller's
-  // stop.
+  // Sends `request` to a worker with the model, by `method` of a stub's
+  // async(), and returns the answer. Errors: those of WorkerSet, of the worker
+  // and of the caller's stop.
   template <typename Response, typename Request, typename Method>
   absl::StatusOr<Response> Ask(const ModelInfo& model, Request request,
                                const TokenCaller& caller, Method method);

@@ -1,4 +1,4 @@
-// Has a planner answer the queries that come by HTTP.
+// Passes queries that come by HTTP to a planner.
 #ifndef PLIMSOLL_SERVICES_GATEWAY_REMOTE_PLANNER_H_
 #define PLIMSOLL_SERVICES_GATEWAY_REMOTE_PLANNER_H_
 

@@ -1,4 +1,4 @@
-// A request for text by HTTP that workers answer.
+// An HTTP request for text that workers answer.
 #ifndef PLIMSOLL_SERVICES_GATEWAY_REMOTE_TEXT_CALL_H_
 #define PLIMSOLL_SERVICES_GATEWAY_REMOTE_TEXT_CALL_H_
 
@@ -19,10 +19,10 @@ namespace plimsoll::services {
 
 class RemoteTextCall;
 
-// The calls that run. Thread-safe; it outlives them.
+// The running calls. Thread-safe; it outlives the calls.
 class RemoteCalls {
  public:
-  // `call` removes itself.
+  // `call` later removes itself.
   void Add(RemoteTextCall* call) ABSL_LOCKS_EXCLUDED(mu_);
   void Remove(RemoteTextCall* call) ABSL_LOCKS_EXCLUDED(mu_);
   // Ends all of them with kUnavailable.
@@ -33,15 +33,15 @@ class RemoteCalls {
   std::set<RemoteTextCall*> calls_ ABSL_GUARDED_BY(mu_);
 };
 
-// What calls to workers use. All of it outlives them.
+// The objects that calls to workers use. They outlive the calls.
 struct RemoteRoom {
   WorkerSet& workers;
   GatewayCounts& counts;
   RemoteCalls& calls;
 };
 
-// A choice is a stream of a worker. A call whose client has received nothing
-// yet may begin again at another worker.
+// Each choice is one stream of a worker. While the client has received nothing,
+// the call may begin again at another worker.
 class RemoteTextCall final : public TextCall {
  public:
   RemoteTextCall(const RemoteRoom& remote, const HttpRoom& room,
@@ -56,11 +56,12 @@ class RemoteTextCall final : public TextCall {
   class Stream;
 
   absl::Status Begin() override;
-  // Errors: kInvalidArgument for what only a process with the model can do.
+  // Errors: kInvalidArgument for a request that only a process with the model
+  // can answer.
   absl::Status CheckJob() const;
   absl::Status AddChoices(v1::StreamGenerateRequest prompt);
-  // The first message of a stream says how long the prompt is, and what of its
-  // constraint says nothing.
+  // The first message of a stream has the length of the prompt, and the parts
+  // of its constraint that have no effect.
   void OnPrompt(const v1::PromptInfo& prompt);
 
   const RemoteRoom remote_;

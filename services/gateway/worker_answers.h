@@ -1,5 +1,5 @@
-// How calls to workers end: whether a worker was gone, and whether another one
-// may be asked.
+// The results of calls to workers: whether a worker was gone, and whether
+// another one may be tried.
 #ifndef PLIMSOLL_SERVICES_GATEWAY_WORKER_ANSWERS_H_
 #define PLIMSOLL_SERVICES_GATEWAY_WORKER_ANSWERS_H_
 
@@ -27,13 +27,13 @@ inline constexpr int kMaxTries = 3;
 // Returns whether nobody answered or the connection broke. Errors that a worker
 // itself returns differ from these by their details.
 bool IsGone(const grpc::Status& status);
-// Whether another worker may do better: IsGone, or the worker drains, has lost
-// its device, or has not loaded the model.
+// Returns whether another worker may succeed: IsGone, or the worker drains, has
+// lost its device, or has not loaded the model.
 bool MayDoBetter(const grpc::Status& status);
 // The status for the client.
 absl::Status StatusOfAnswer(const grpc::Status& status);
 
-// Adds what a worker is told of the client: the request's id and the tenant.
+// Adds the client's data for the worker: the request's id and the tenant.
 void AddCaller(const HttpRequest& request, grpc::ClientContext& context);
 
 // Waits until a call has notified `done`. Cancels the call once `stop` has an
@@ -47,8 +47,8 @@ inline constexpr size_t kMostKeyBytes = 1'024;
 // the beginning of the input, because workers keep the work of prompts that
 // begin alike. A conversation begins with its first messages, as many as have
 // kLeastKeyBytes. A text or a list of ids begins with kMostKeyBytes, or with
-// kLeastKeyBytes if it is shorter. The key is empty if the input is too short
-// to keep work of.
+// kLeastKeyBytes if it is shorter. The key is empty if the input is so short
+// that workers keep no work of it.
 std::string PrefixKey(const v1::StreamGenerateRequest& request);
 
 // Checks that a message has everything that `request` asks for about each
@@ -57,7 +57,7 @@ std::string PrefixKey(const v1::StreamGenerateRequest& request);
 absl::Status CheckTokens(const v1::StreamGenerateRequest& request,
                          const v1::StreamGenerateResponse& message);
 
-// Appends a message of a stream to what has come before it.
+// Appends a message of a stream to the messages before it.
 void AppendMessage(v1::StreamGenerateResponse& message,
                    v1::StreamGenerateResponse& all);
 

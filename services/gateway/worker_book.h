@@ -1,5 +1,5 @@
-// Decides which worker a request goes to, by what is known of the workers and
-// of the requests that run.
+// Chooses the worker for a request, from facts about the workers and from the
+// running requests.
 #ifndef PLIMSOLL_SERVICES_GATEWAY_WORKER_BOOK_H_
 #define PLIMSOLL_SERVICES_GATEWAY_WORKER_BOOK_H_
 
@@ -20,11 +20,12 @@ namespace plimsoll::services {
 // The requirements of a request for a worker.
 struct WorkerWish {
   std::string model;
-  // Requests with the same key go to the same worker unless it has too much to
-  // do. A request with an empty key goes to the worker that has least to do.
+  // Requests with the same key go to the same worker unless that worker has too
+  // many bytes in flight. A request with an empty key goes to the worker with
+  // the least bytes in flight.
   std::string key = "";
   int64_t bytes = 0;  // bytes of the request; see WorkerBook::kRequestBytes
-  std::set<std::string> tried = {};  // workers that it does not go to
+  std::set<std::string> tried = {};  // workers that it must not go to
 };
 
 // How a request to a worker has ended.
@@ -41,15 +42,16 @@ class WorkerBook {
   static constexpr size_t kMaxWorkers = 256;
   // Each request counts as this many bytes in addition to its own.
   static constexpr int64_t kRequestBytes = 1 << 10;
-  // A worker with up to this many bytes in flight is not busy, whatever the
-  // others have.
+  // A worker with up to this many bytes in flight is not busy, even if the
+  // others have less.
   static constexpr int64_t kFreeBytes = 16 << 10;
   // A request is not sent to a worker because of its key if that worker has
   // more than kMaxShare times the bytes in flight that the workers to which the
   // request may go have on average.
   static constexpr double kMaxShare = 1.25;
-  // A worker that was gone gets no request for kEjectTime if there are others.
-  // The time doubles with each further failure in a row, up to kMaxEjectTime.
+  // A worker that was gone gets no requests for kEjectTime if there are other
+  // workers. The time doubles with each further failure in a row, up to
+  // kMaxEjectTime.
   static constexpr absl::Duration kEjectTime = absl::Seconds(2);
   static constexpr absl::Duration kMaxEjectTime = absl::Seconds(30);
 
@@ -71,16 +73,16 @@ class WorkerBook {
   };
 
   // Sets the workers, of which at most kMaxWorkers count; the others are left
-  // out. Workers that it knows already stay as they are. Calls about requests
-  // of a worker that is no longer among them are still allowed.
+  // out. Known workers keep their state. Calls about requests of a removed
+  // worker are still allowed.
   void SetWorkers(const std::vector<std::string>& ids);
   // Does nothing for a worker that it does not know.
   void SetFacts(const std::string& id, Facts facts);
 
   // Returns the worker that `wish` goes to, and counts the request as in flight
-  // there. Workers that are not ready get no request, nor do those that were
-  // just gone if there are others. Workers that have loaded the model are
-  // preferred to those that would have to load it.
+  // there. Workers that are not ready get no requests. Workers that were just
+  // gone get none if there are others. Workers that have loaded the model are
+  // preferred to workers that must load it first.
   // Errors: kUnavailable, with a retry delay, if no worker is left.
   absl::StatusOr<std::string> Enter(const WorkerWish& wish, absl::Time now);
   // The request with these bytes has ended at that worker.

@@ -1,4 +1,4 @@
-// The workers behind a gateway: connections to them, and what they say of
+// The workers behind a gateway: connections to them, and their reports about
 // themselves.
 #ifndef PLIMSOLL_SERVICES_GATEWAY_WORKER_SET_H_
 #define PLIMSOLL_SERVICES_GATEWAY_WORKER_SET_H_
@@ -29,7 +29,7 @@ namespace plimsoll::services {
 
 struct WorkerSetOptions {
   std::vector<std::string> workers;  // HOST:PORT
-  std::string name = "";             // NAME:PORT that is looked up; empty: none
+  std::string name = "";             // NAME:PORT to look up; empty: none
   ClientSecurity security = {};
 };
 
@@ -106,11 +106,11 @@ class WorkerSet {
   // several; kUnavailable, with a retry delay, if no worker has answered yet.
   absl::StatusOr<ModelInfo> FindModel(const std::string& name)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Returns all workers' models, by name. A model that several workers have is
-  // described as a worker describes it that has it ready, with the shortest
-  // context of those workers.
+  // Returns all workers' models, by name. The description of a model that
+  // several workers have comes from a worker that has loaded it, with the
+  // shortest context of the workers that have loaded it.
   std::vector<ModelInfo> Models() ABSL_LOCKS_EXCLUDED(mu_);
-  // A copy of what is known of the workers.
+  // A copy of the book of the workers.
   WorkerBook Book() ABSL_LOCKS_EXCLUDED(mu_);
   bool has_ready() ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -133,7 +133,7 @@ class WorkerSet {
       ABSL_LOCKS_EXCLUDED(mu_);
   void SetAddresses(const std::vector<std::string>& found)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Returns false, at once, when the set ends.
+  // Returns false immediately when the set ends.
   bool Sleep(absl::Duration time) ABSL_LOCKS_EXCLUDED(mu_);
 
   const WorkerSetOptions options_;
@@ -145,7 +145,7 @@ class WorkerSet {
   Background watch_;
 };
 
-// The addresses, as HOST:PORT, that `name`, NAME:PORT, has now.
+// Returns the current addresses, as HOST:PORT, of `name`, which is NAME:PORT.
 // Errors: kUnavailable if it has none.
 absl::StatusOr<std::vector<std::string>> LookUpAll(const std::string& name);
 

@@ -1,5 +1,4 @@
-// Holds the calls of tools in a reply to the tools' schemas while they are
-// generated.
+// Constrains tool calls in a reply to the tools' schemas during generation.
 #ifndef PLIMSOLL_SERVICES_GENERATION_CALL_CONSTRAINT_H_
 #define PLIMSOLL_SERVICES_GENERATION_CALL_CONSTRAINT_H_
 
@@ -15,21 +14,22 @@
 
 namespace plimsoll::services {
 
-// Where a model's constraints are made.
+// The parts that make a model's constraints.
 struct ConstraintRoom {
   const worker::Tokenizer& tokenizer;
   worker::ConstraintCache& cache;
   StopCheck stop;
 };
 
-// Constrains the reply to `chat`, which `reading` splits if it is split, from
-// the mark of a call on, and from its begin on if a call is required. Calls are
-// held if it is known how the model writes them, and if the request has no
-// constraint of its own; other replies stay free. Marks that are control tokens
-// are among options.shown_tokens. Returns what of a schema says nothing about
-// the calls, or why the arguments are only held to be objects, or why the calls
-// are free. Errors: kInvalidArgument if a call is required that cannot be held;
-// those of `room.stop`.
+// Constrains the reply to `chat` from the mark of a tool call on. If a call is
+// required, the reply is constrained from its begin on. `reading` tells how the
+// reply is split, if it is split. Calls are constrained if the model's form of
+// calls is known and the request has no constraint of its own; other replies
+// stay free. Marks that are control tokens are among options.shown_tokens.
+// Returns the parts of a schema that have no effect on the calls, or why the
+// arguments must only be objects, or why the calls are free. Errors:
+// kInvalidArgument if a required call cannot be constrained; those of
+// `room.stop`.
 absl::StatusOr<worker::SchemaNotes> HoldCalls(
     const v1::ChatPrompt& chat,
     const std::optional<worker::ReplyReading>& reading,

@@ -1,4 +1,4 @@
-// The reasons of an engine's errors, as callers are told them.
+// Converts an engine's errors to errors with reasons for callers.
 #ifndef PLIMSOLL_SERVICES_GENERATION_CALL_ERRORS_H_
 #define PLIMSOLL_SERVICES_GENERATION_CALL_ERRORS_H_
 
@@ -13,7 +13,8 @@ inline constexpr absl::Duration kQueueRetry = absl::Seconds(1);
 // Adds details to the error of a session's call.
 absl::Status SessionStatus(absl::Status status);
 
-// Adds details to the error that ended a sequence, unless it has some.
+// Adds details to the error that ended a sequence, unless it has details
+// already.
 absl::Status EndStatus(absl::Status status);
 
 }  // namespace plimsoll::services

@@ -1,5 +1,5 @@
-// The forms in which families of models write calls of tools: the text around
-// the arguments, and how the arguments are spelled.
+// The forms in which families of models write tool calls: the text around the
+// arguments, and the spelling of the arguments.
 #ifndef PLIMSOLL_SERVICES_GENERATION_CALL_FORMS_H_
 #define PLIMSOLL_SERVICES_GENERATION_CALL_FORMS_H_
 
@@ -17,16 +17,16 @@ bool IsJson(worker::CallForm form);
 
 // The names of a call's members, for a form that IsJson.
 struct CallKeys {
-  const char* id;  // nullptr = there is none
+  const char* id;  // nullptr = none
   const char* name;
   const char* arguments;
 };
 CallKeys KeysOf(worker::CallForm form);
 
-// What stands around the arguments of a call of `tool`, for other forms.
+// The text around the arguments of a call of `tool`, for other forms.
 worker::FrameChoice ChoiceOf(const worker::Tool& tool, worker::CallForm form);
-// How these arguments are spelled. Where strings have no escapes, they never
-// have the mark that ends a call.
+// The spelling of these arguments. Strings without escapes never contain the
+// mark that ends a call.
 worker::ArgumentSpelling SpellingOf(const worker::ReplyFormat& format);
 // True if the models were trained on arguments that are sorted by their names,
 // without regard to case.

@@ -1,5 +1,4 @@
-// A request for text becomes a sequence of an engine, whatever transport the
-// request came by.
+// Turns a request for text into a sequence of an engine, for any transport.
 #ifndef PLIMSOLL_SERVICES_GENERATION_GENERATION_H_
 #define PLIMSOLL_SERVICES_GENERATION_GENERATION_H_
 
@@ -23,12 +22,12 @@
 
 namespace plimsoll::services {
 
-// A request that was understood and is not submitted yet.
+// A request that was parsed and is not submitted yet.
 struct Generation {
   ServedModel model;
   Prompt prompt;                    // without its ids, except in a Score call
   worker::GenerateOptions options;  // with the ids, except in a Score call
-  // The parts of the constraint that say nothing about the reply.
+  // The parts of the constraint that have no effect on the reply.
   worker::SchemaNotes constraint_notes = {};
   bool has_token_bytes = false;  // the reply's tokens have their bytes
 };
@@ -58,11 +57,12 @@ absl::StatusOr<Generation> Prepare(ServedModel model, const Caller& caller,
 absl::StatusOr<Generation> Prepare(ServedModel model, const Caller& caller,
                                    v1::ChatRequest& request);
 // The prompt of a Score call, whose continuations follow it one by one. The
-// request stays whole.
+// request is not changed.
 absl::StatusOr<Generation> Prepare(ServedModel model, const Caller& caller,
                                    const v1::ScoreRequest& request);
 
-// Puts into a reply, or the first message of a stream, what the prompt became.
+// Puts the prompt's ids and format into a reply, or into the first message of a
+// stream.
 template <typename Message>
 void SetPrompt(const Generation& generation, std::span<const int32_t> ids,
                const std::string& request_id, Message& message) {

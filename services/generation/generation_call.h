@@ -51,9 +51,9 @@ class GenerationCall : public worker::TokenSink {
                       std::shared_ptr<GenerationCall> self)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Takes what a step brought and returns true, or returns false and leaves it
-  // alone if there is no room now; Engine::Wake makes the engine offer it
-  // again.
+  // Takes the output of a step and returns true. Returns false and leaves the
+  // output alone if there is no room now; Engine::Wake makes the engine offer
+  // it again.
   virtual bool Deliver(worker::StepOutput& output)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) = 0;
   // Called when the sequence has ended. Returns false if the call goes on with
@@ -62,11 +62,11 @@ class GenerationCall : public worker::TokenSink {
                         const worker::FinishInfo& info)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) = 0;
 
-  // Bytes on the wire of a step's output, at most.
+  // An upper bound for the bytes of a step's output on the wire.
   int64_t SizeOf(const worker::StepOutput& output) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Appends a step's output to a reply or to a part of one: text, reasoning and
-  // the tool calls that are complete with it.
+  // Appends a step's output to a reply or to a part of a reply: text, reasoning
+  // and the tool calls that it completes.
   template <typename Message>
   void AppendTo(const worker::StepOutput& output, Message& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -78,8 +78,8 @@ class GenerationCall : public worker::TokenSink {
     }
     tools_.Append(output, message);
   }
-  // Ends a reply: adds the tool call that the end cut off to `message`, and why
-  // and how the reply ended to `finish`, which may be the same message.
+  // Ends a reply: adds a tool call that the end cut off to `message`, and the
+  // finish reason, timing and usage to `finish`. Both may be the same message.
   template <typename Message, typename Finish>
   void EndReply(const worker::FinishInfo& info, Message& message,
                 Finish& finish) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

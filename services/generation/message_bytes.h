@@ -1,4 +1,4 @@
-// How much memory the messages of a worker's calls may take.
+// Limits the memory for the messages of a worker's calls.
 #ifndef PLIMSOLL_SERVICES_GENERATION_MESSAGE_BYTES_H_
 #define PLIMSOLL_SERVICES_GENERATION_MESSAGE_BYTES_H_
 
@@ -28,7 +28,7 @@ inline constexpr int64_t kPlannedMessageBytes =
 // Bytes of one reply on the wire. By default, a gRPC client accepts no larger
 // message.
 inline constexpr int64_t kMaxReplyBytes = kMaxMessageBytes;
-// Tags, lengths and names in a reply, beside text and ids.
+// Bytes for tags, lengths and names in a reply, beside text and ids.
 inline constexpr int64_t kReplyFrameBytes = 1'024;
 
 // Bytes that a call holds for each byte of its request on the wire while it
@@ -36,7 +36,7 @@ inline constexpr int64_t kReplyFrameBytes = 1'024;
 // and the ids of the reply.
 inline constexpr int64_t kWorkPerByte = 12;
 // Bytes that the call holds afterwards, until its end, for each byte of the
-// rest of its request: the message, and what was made of it.
+// rest of its request: the message, and the data parsed from it.
 inline constexpr int64_t kHeldPerByte = 4;
 // Bytes that the call holds, in addition, for each token of its prompt: in the
 // engine and in the reply, which repeats the prompt's tokens.
@@ -49,9 +49,9 @@ static_assert(kHeldPerId + 1 <= kWorkPerByte,
 // objects, pointers, and vectors that double.
 inline constexpr int64_t kReplyPerByte = 8;
 // Bytes on the wire of a stream's output that wait for its client, unless a
-// single message has more. In memory they take half of the 64 KiB that a client
-// which does not read is to cost; the transport takes some of the rest. Sixteen
-// tokens without log-probabilities have some 500 bytes.
+// single message has more. A client that does not read may cost 64 KiB. In
+// memory these bytes take half of that, and the transport takes some of the
+// rest. Sixteen tokens without log-probabilities have about 500 bytes.
 inline constexpr int64_t kMaxPendingBytes = 4 << 10;
 static_assert(kReplyPerByte * kMaxPendingBytes <= 32 << 10);
 
@@ -82,13 +82,13 @@ absl::StatusOr<int64_t> TextBytes(const worker::Tokenizer& tokenizer,
 // `advice` beyond kMaxReplyBytes.
 absl::Status CheckReplyBytes(int64_t bytes, absl::string_view advice);
 
-// A reply that is collected until its call ends, in the memory that the call
-// has taken.
+// Counts a reply that is collected until its call ends, in the memory that the
+// call holds.
 class ReplyMeter {
  public:
   ReplyMeter() = default;
-  // `share` is what the call holds already. It includes `reply_bytes` of the
-  // reply on the wire.
+  // `share` is the memory that the call holds already. It includes
+  // `reply_bytes` of the reply on the wire.
   explicit ReplyMeter(ByteBudget::Share share, int64_t reply_bytes = 0)
       : share_(std::move(share)),
         first_held_(share_.bytes()),

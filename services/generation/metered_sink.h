@@ -1,4 +1,4 @@
-// Counts what a sequence takes for its tenant's quota and its receipt.
+// Counts the tokens of a sequence for its tenant's quota and its receipt.
 #ifndef PLIMSOLL_SERVICES_GENERATION_METERED_SINK_H_
 #define PLIMSOLL_SERVICES_GENERATION_METERED_SINK_H_
 
@@ -16,9 +16,9 @@
 
 namespace plimsoll::services {
 
-// Where the receipt of a sequence goes, and what is known of it before its end.
+// The receipt of a sequence before its end, and the file for it.
 struct ReceiptDraft {
-  UsageFile* file = nullptr;  // null: nobody wants receipts
+  UsageFile* file = nullptr;  // null: no receipts
   UsageReceipt receipt = {};
 };
 

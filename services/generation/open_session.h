@@ -1,4 +1,4 @@
-// Opens a session from a request, whatever transport the request came by.
+// Opens a session from a request, for any transport.
 #ifndef PLIMSOLL_SERVICES_GENERATION_OPEN_SESSION_H_
 #define PLIMSOLL_SERVICES_GENERATION_OPEN_SESSION_H_
 
@@ -11,7 +11,7 @@
 namespace plimsoll::services {
 
 // Opens a session of the caller's tenant. Its system message is tokenised and
-// stays in the context; turns that were said before are tokenised too.
+// stays in the context; earlier turns are tokenised too.
 // If the model's own template cannot be cut into turns, or with tools, the
 // session keeps texts.
 // Errors: kInvalidArgument naming the field; kUnimplemented if the model's chat

@@ -18,12 +18,12 @@ namespace plimsoll::services {
 
 struct Prompt {
   std::vector<int32_t> ids;
-  // These are set for conversations only.
+  // The next fields are set for conversations only.
   std::optional<worker::ReplyReading> reading;  // how its reply is marked
-  bool splits_reply = true;                     // by these marks
-  std::string text;                             // to show to people
-  std::string chat_format;                      // its name
-  std::string chat_format_reason;               // why it was chosen
+  bool splits_reply = true;                     // splits at these marks
+  std::string text;                             // the text for people
+  std::string chat_format;                      // the format's name
+  std::string chat_format_reason;               // the reason of the choice
 };
 
 // True if conversations are rendered by the template of the model's file unless
@@ -56,9 +56,9 @@ absl::StatusOr<Prompt> FromChat(const ServedModel& model,
                                 const v1::ChatPrompt& prompt,
                                 const worker::EncodeLimits& limits = {});
 
-// Token ids of what a user says in a session: the words alone, or the turn up
-// to its reply if the model's own template renders it. `session` is a
-// worker::SessionOptions or a worker::SessionInfo.
+// Returns the token ids of a user's message in a session: of the text alone, or
+// of the turn up to its reply if the model's own template renders the session.
+// `session` is a worker::SessionOptions or a worker::SessionInfo.
 // Errors: those of worker::EncodeContent and TemplateFrame::EncodeMessage.
 template <typename Session>
 absl::StatusOr<std::vector<int32_t>> EncodeMessage(

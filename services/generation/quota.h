@@ -1,4 +1,4 @@
-// What each tenant of a worker may take, as a file says it.
+// The quotas of a worker's tenants, which a file contains.
 #ifndef PLIMSOLL_SERVICES_GENERATION_QUOTA_H_
 #define PLIMSOLL_SERVICES_GENERATION_QUOTA_H_
 
@@ -18,18 +18,18 @@ inline constexpr size_t kMaxQuotaTenants = 4'096;
 // The largest value of a limit.
 inline constexpr int64_t kMaxQuota = int64_t{1} << 50;
 
-// The limits of one tenant. There is no limit where there is no value.
+// The limits of one tenant. An absent value means no limit.
 struct Quota {
-  std::optional<int64_t> requests = {};  // at once: they wait or run
-  std::optional<int64_t> waiting = {};   // at once: they have no token yet
+  std::optional<int64_t> requests = {};  // waiting and running ones together
+  std::optional<int64_t> waiting = {};  // requests without a token yet, at once
   // Tokens of prompts and replies. A tenant that has taken nothing for a while
-  // may take burst_tokens at once: kBurstSeconds of its tokens, unless it is
-  // given.
+  // may take burst_tokens at once; if absent, this is kBurstSeconds of
+  // tokens_per_second.
   std::optional<int64_t> tokens_per_second = {};
   std::optional<int64_t> burst_tokens = {};
   std::optional<int64_t> kv_bytes = {};  // the contexts of all requests at once
   std::optional<int64_t> sessions = {};  // sessions of one model, at once
-  std::optional<int64_t> prompt_bytes = {};  // bytes of a request, as it came
+  std::optional<int64_t> prompt_bytes = {};  // bytes of a received request
   std::optional<int64_t> max_tokens = {};    // tokens of a reply
 
   bool operator==(const Quota&) const = default;

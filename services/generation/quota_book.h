@@ -1,4 +1,4 @@
-// Holds each tenant to its quota, and counts what it took.
+// Enforces each tenant's quota, and counts the tenant's usage.
 #ifndef PLIMSOLL_SERVICES_GENERATION_QUOTA_BOOK_H_
 #define PLIMSOLL_SERVICES_GENERATION_QUOTA_BOOK_H_
 
@@ -24,22 +24,22 @@ namespace plimsoll::services {
 
 class UsageFile;
 
-// A limit that a request of a tenant would pass.
+// A limit that a request of a tenant would exceed.
 struct PassedLimit {
   // After this time a running request may have ended. It is a guess.
   static constexpr absl::Duration kRetry = absl::Seconds(1);
 
   absl::string_view limit;  // the name of Quota's field
   int64_t most;
-  int64_t taken;  // by what the tenant has already
+  int64_t taken;  // in use by the tenant already
   int64_t wanted;
-  std::optional<absl::Duration> retry = kRetry;  // nothing: it never fits
+  std::optional<absl::Duration> retry = kRetry;  // absent: it never fits
 };
 
-// The error that says so: kResourceExhausted, with details.
+// Returns the error for an exceeded limit: kResourceExhausted, with details.
 absl::Status QuotaRefusal(const PassedLimit& passed);
 
-// What a tenant took since the process began.
+// The usage of a tenant since the process began.
 struct TenantUsage {
   int64_t requests = 0;  // requests that were admitted
   int64_t refused = 0;
@@ -48,29 +48,29 @@ struct TenantUsage {
   int64_t generated_tokens = 0;
 };
 
-// Tenants share no limit: whatever one tenant takes, no call of another one
-// fails. The file of quotas is looked at again now and then (FileWatch). A file
-// that is bad or gone by then changes nothing but the log. Thread-safe.
+// Tenants share no limit: no call of a tenant fails because of another tenant's
+// usage. The quota file is checked for changes now and then (FileWatch). A bad
+// or missing file causes only a log line. Thread-safe.
 class QuotaBook {
   struct Tenant;
 
  public:
-  // Beyond this many tenants, those that are new are counted as one, with the
-  // name kOtherTenants and the default quota.
+  // Beyond this many tenants, all new tenants count as one, with the name
+  // kOtherTenants and the default quota.
   static constexpr size_t kMaxTenants = 8'192;
   static constexpr char kOtherTenants[] = "(others)";
 
-  // What a request may take, as it is admitted.
+  // The most that a request may take, for its admission.
   struct Request {
     std::string tenant;
     int64_t n_prompt = 0;      // tokens
     int64_t n_reply = 0;       // tokens at most
     int64_t kv_bytes = 0;      // bytes of its context
-    bool is_admitted = false;  // part of a call that was: it is not refused
+    bool is_admitted = false;  // a part of an admitted call: not refused
   };
 
-  // A request that was admitted, until its end. Thread-safe as the book is. The
-  // book outlives it.
+  // An admitted request, until its end. Thread-safe like the book. The book
+  // outlives it.
   class Hold {
    public:
     ~Hold();
@@ -79,8 +79,8 @@ class QuotaBook {
 
     // Counts tokens of the reply. The first ones end the wait.
     void AddGenerated(int64_t n_tokens);
-    // Says what became of the prompt: how many of its tokens were computed, and
-    // how many were found in the cache. Without it the prompt costs nothing.
+    // Sets how many tokens of the prompt were computed, and how many were found
+    // in the cache. Without this call the prompt costs nothing.
     void SetPrompt(int64_t n_computed, int64_t n_cached);
 
    private:
@@ -101,30 +101,30 @@ class QuotaBook {
   };
 
   // Without a path nobody has a limit. `usage` gets a receipt of each request
-  // that ends, and counts those that are refused; it outlives the book, and may
-  // be null.
+  // that ends, and counts refused requests. It outlives the book, and may be
+  // null.
   // Errors: those of ReadQuotas.
   static absl::StatusOr<std::unique_ptr<QuotaBook>> Open(
       const std::string& path, std::function<absl::Time()> clock,
       UsageFile* usage = nullptr);
 
   // Charges the tokens of the request, but no more than may be taken at once.
-  // What it does not use is given back at its end, and so are tokens of its
-  // prompt that were in the cache. A tenant that took more than it was charged
+  // Unused tokens are given back at the request's end, and so are prompt tokens
+  // that were in the cache. A tenant that took more tokens than it was charged
   // for waits longer for its next request.
-  // Errors: kResourceExhausted with details naming the limit, what is taken and
-  // what was wanted; with a time to retry, unless the request can never be
-  // admitted.
+  // Errors: kResourceExhausted with details naming the limit, the amount in use
+  // and the wanted amount; with a time to retry, unless the request can never
+  // be admitted.
   absl::StatusOr<std::unique_ptr<Hold>> Admit(const Request& request)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Where receipts go; null if nobody wants them.
+  // The file for receipts; null if there are none.
   UsageFile* usage_file() const { return usage_; }
 
   // Returns the limits of a tenant as they are now.
   Quota QuotaOf(const std::string& tenant) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Returns what each tenant took, by name.
+  // Returns the usage of each tenant, by name.
   std::map<std::string, TenantUsage> Usage() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -146,8 +146,8 @@ class QuotaBook {
             UsageFile* usage)
       : clock_(std::move(clock)), usage_(usage), watch_(path, clock_()) {}
 
-  // Reads the file again if it was changed. The steps of engines take mu_, so
-  // it is not held while the disk is waited for.
+  // Reads the file again if it was changed. The steps of engines lock mu_, so
+  // it is not held during a wait for the disk.
   void Refresh(absl::Time now) ABSL_LOCKS_EXCLUDED(file_mu_, mu_);
   Tenant& Find(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void End(const Hold& hold) ABSL_LOCKS_EXCLUDED(mu_);

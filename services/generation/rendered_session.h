@@ -17,10 +17,10 @@
 
 namespace plimsoll::services {
 
-// Makes `options`, with its format chosen, those of a session that keeps texts,
-// because of `reason`. The model's own template renders it unless the request
-// names a format or the model has one. Turns that were said before are kept as
-// far as they fit.
+// Sets `options`, whose format is chosen, for a session that keeps texts;
+// `reason` says why. The model's own template renders the chat unless the
+// request names a format or the model has one. Earlier turns are kept as far as
+// they fit.
 // Errors: kInvalidArgument naming the field, or if the template refuses a chat
 // that begins like this; kOutOfRange if the chat's opening does not fit; those
 // of `stop`.
@@ -29,16 +29,16 @@ absl::Status KeepTexts(const ServedModel& model,
                        std::string reason, StopCheck stop,
                        worker::SessionOptions& options);
 
-// What a message to such a session becomes.
+// The result of rendering a message to such a session.
 struct RenderedMessage {
-  std::vector<int32_t> ids;  // the whole chat, with what opens the reply
+  std::vector<int32_t> ids;  // the whole chat, with the opening of the reply
   std::shared_ptr<const worker::RenderedChat> chat;
 };
 
 // Renders the chat of `session` with the message or the responses of
-// `request`. The oldest turns leave until the chat has at most evict_to tokens,
-// if it leaves less room for a reply than `max_tokens` (0: no limit) and than
-// n_ctx - evict_to.
+// `request`. If the chat leaves less room for a reply than both `max_tokens`
+// (0: no limit) and n_ctx - evict_to, the oldest turns leave until the chat has
+// at most evict_to tokens.
 // Errors: kInvalidArgument naming the field, or what the template says;
 // kOutOfRange if the newest turn does not fit, with both numbers; those of
 // `stop`.

@@ -1,5 +1,5 @@
-// A loaded model as the calls that generate see it, wherever it was loaded: by
-// a worker or by the command line.
+// A loaded model for calls that generate. A worker or the command line has
+// loaded it.
 #ifndef PLIMSOLL_SERVICES_GENERATION_SERVED_MODEL_H_
 #define PLIMSOLL_SERVICES_GENERATION_SERVED_MODEL_H_
 
@@ -29,7 +29,7 @@ struct ServedModel {
   // The model is not unloaded while a copy of this exists. Null if the model
   // outlives its calls anyway.
   std::shared_ptr<const void> use = nullptr;
-  // What tenants may take. Outlives all calls; null if there are no quotas.
+  // The quotas of tenants. Outlives all calls; null if there are no quotas.
   QuotaBook* quotas = nullptr;
 };
 

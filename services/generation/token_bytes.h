@@ -12,12 +12,13 @@
 
 namespace plimsoll::services {
 
-// An upper bound of what AddTokenBytes adds to a step's output on the wire.
+// An upper bound for the bytes that AddTokenBytes adds to a step's output on
+// the wire.
 int64_t TokenWireBytes(const worker::Tokenizer& tokenizer,
                        const worker::StepOutput& output);
 
-// Adds to `tokens` from index `first` on, and to their candidates, the bytes
-// that they stand for, and says which are end tokens.
+// Adds the bytes of each token to `tokens` from index `first` on, and to their
+// candidates, and marks end tokens.
 void AddTokenBytes(
     const worker::Tokenizer& tokenizer, int first,
     google::protobuf::RepeatedPtrField<v1::GeneratedToken>& tokens);

@@ -1,4 +1,4 @@
-// Turns text into ids and back, whatever transport a request came by.
+// Turns text into ids and back, for any transport.
 #ifndef PLIMSOLL_SERVICES_GENERATION_TOKENIZE_H_
 #define PLIMSOLL_SERVICES_GENERATION_TOKENIZE_H_
 
@@ -10,7 +10,7 @@
 
 namespace plimsoll::services {
 
-// Both fill `response` in the memory that `held` has and may grow.
+// Both fill `response`. Its memory is counted in `held`, which may grow.
 // Errors: kInvalidArgument naming the field, or if the reply would be too
 // large; those of `stop` and of ByteBudget::Share::Grow.
 absl::Status Tokenize(const ServedModel& model,

@@ -1,4 +1,4 @@
-// Writes what requests took to a file of receipts, on a thread of its own.
+// Writes receipts of requests to a file, on a thread of its own.
 #ifndef PLIMSOLL_SERVICES_GENERATION_USAGE_FILE_H_
 #define PLIMSOLL_SERVICES_GENERATION_USAGE_FILE_H_
 
@@ -21,8 +21,8 @@
 
 namespace plimsoll::services {
 
-// A file that only grows, one line after the other. If somebody moves it away
-// or removes it, a new one is made at its path before the next line. Not
+// A file that only grows, one line after the other. If the file is moved away
+// or removed, a new one is made at its path before the next line. Not
 // thread-safe.
 class LineFile {
  public:
@@ -35,8 +35,8 @@ class LineFile {
   // Opens the file that is at the path now, if it is not open already.
   // Errors: kInvalidArgument naming the path and the reason.
   absl::Status Open();
-  // Appends the line and a newline. A line of which a part could be written is
-  // ended before the next one, so that a reader sees which one is bad.
+  // Appends the line and a newline. A line that was written only in part is
+  // ended before the next one, so that a reader sees which line is bad.
   // Errors: kUnavailable; the line is then not in the file as a whole.
   absl::Status Append(absl::string_view line);
   // Waits until the disk has all lines. Errors: kUnavailable.
@@ -53,9 +53,9 @@ class LineFile {
   bool is_in_line_ = false;  // the last line has no end yet
 };
 
-// Nobody who adds a receipt waits for the disk. What cannot be written, or what
-// the disk does not confirm, is tried again every kRetry; receipts beyond
-// kMaxWaiting are lost, and a line says how many. Thread-safe.
+// Adding a receipt never waits for the disk. Failed writes and syncs are tried
+// again every kRetry. Receipts beyond kMaxWaiting are lost, and a line tells
+// their number. Thread-safe.
 class UsageFile {
  public:
   static constexpr size_t kMaxWaiting = 16'384;
@@ -69,7 +69,8 @@ class UsageFile {
   // Errors: those of LineFile::Open; kResourceExhausted without a thread.
   static absl::StatusOr<std::unique_ptr<UsageFile>> Open(
       const std::string& path);
-  // Writes what waits. If that fails it is lost, and the log says so.
+  // Writes the waiting receipts. If that fails they are lost, and the log says
+  // so.
   ~UsageFile() ABSL_LOCKS_EXCLUDED(mu_);
   UsageFile(const UsageFile&) = delete;
   UsageFile& operator=(const UsageFile&) = delete;
@@ -83,8 +84,8 @@ class UsageFile {
   explicit UsageFile(const std::string& path) : file_(path) {}
 
   void Loop() ABSL_LOCKS_EXCLUDED(mu_);
-  // Waits for something to write, or for the next try if the last one failed,
-  // and makes lines of it. Returns true if they are the last ones.
+  // Waits for receipts, or for the next try if the last one failed, and makes
+  // lines of them. Returns true if they are the last ones.
   bool Await(bool has_failed) ABSL_LOCKS_EXCLUDED(mu_);
   void AppendSums(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Write() ABSL_LOCKS_EXCLUDED(mu_);

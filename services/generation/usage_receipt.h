@@ -1,4 +1,4 @@
-// What one request of a tenant took, as a line of a file.
+// The usage of one request of a tenant, as a line of a file.
 #ifndef PLIMSOLL_SERVICES_GENERATION_USAGE_RECEIPT_H_
 #define PLIMSOLL_SERVICES_GENERATION_USAGE_RECEIPT_H_
 
@@ -16,9 +16,9 @@ inline constexpr size_t kMaxReceiptBytes = 1 << 16;  // bytes of a line
 // The largest number in a line.
 inline constexpr int64_t kMaxReceiptCount = int64_t{1} << 50;
 
-// A line is one of three things: a request that has ended, how many requests of
-// a tenant were refused, or how many other lines were lost. Numbers that a kind
-// does not have are 0.
+// A line describes a request that has ended, the number of refused requests of
+// a tenant, or the number of lost lines. Fields that do not belong to the kind
+// of the line are 0.
 struct UsageReceipt {
   absl::Time time;  // when the request ended, or the line was made
   std::string request_id;

@@ -25,7 +25,7 @@ class Background {
   // std::system_error if the system gives no thread, which ends the start
   // (NeedsThreads).
   explicit Background(std::function<void()> work) : thread_(std::move(work)) {}
-  // Starts a thread that is made later.
+  // Starts a thread while the process runs.
   // Errors: kResourceExhausted; `work` is then not run.
   static absl::StatusOr<Background> Start(std::function<void()> work) {
     ASSIGN_OR_RETURN(std::thread thread, kernels::StartThread(std::move(work)));
@@ -43,8 +43,8 @@ class Background {
     if (thread_.joinable()) thread_.join();
   }
 
-  // Lets the work go on after this object ends; the work must own all that it
-  // uses.
+  // Lets the work continue after this object ends; the work must own everything
+  // that it uses.
   void Detach() {
     if (thread_.joinable()) thread_.detach();
   }
@@ -55,7 +55,7 @@ class Background {
 
 // Runs `start`, which starts threads without which the process cannot run.
 // Errors: those of `start`; kResourceExhausted if the system refused a thread,
-// or memory to this one.
+// or memory to this thread.
 inline absl::Status NeedsThreads(absl::FunctionRef<absl::Status()> start) {
   try {
     return WithinMemory(start);

@@ -7,7 +7,8 @@
 namespace plimsoll::services {
 
 // Starts `n` threads that do nothing, all at once, and ends them. gRPC waits
-// for ever for a thread that the system refused, so a start checks first.
+// forever for a thread that the system refused, so the start of a server checks
+// first.
 // Errors: kResourceExhausted, with the limits to raise, if the system gives
 // fewer.
 absl::Status CheckThreads(int n);

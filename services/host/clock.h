@@ -7,7 +7,7 @@
 namespace plimsoll::services {
 
 // Time since this machine started, with suspension (CLOCK_BOOTTIME), as a time
-// after the epoch. It never jumps, so leases and deadlines use it.
+// after the epoch. This clock never jumps, so leases and deadlines use it.
 absl::Time BootTime();
 
 }  // namespace plimsoll::services

@@ -15,7 +15,7 @@
 namespace plimsoll::services {
 
 // Parses the devices of --device, such as "cuda:0,cuda:1,cpu", in the order in
-// which a token passes them. It does not check that such devices exist.
+// which a token passes them. The devices need not exist.
 // Errors: kInvalidArgument for an empty name, a name that comes twice, and more
 // than planner::kMaxSplitDevices.
 absl::StatusOr<std::vector<std::string>> ParseDevices(absl::string_view text);
@@ -29,8 +29,8 @@ absl::StatusOr<std::vector<std::optional<int64_t>>> MemoryOfEach(
 using ComputeDevices = std::vector<std::unique_ptr<worker::ComputeDevice>>;
 
 // Opens devices for engines of one precision. Errors: those of
-// OpenComputeDevice, naming the device; kInvalidArgument if two names mean one
-// device.
+// OpenComputeDevice, naming the device; kInvalidArgument if two names mean the
+// same device.
 absl::StatusOr<ComputeDevices> OpenDevices(
     const std::vector<std::string>& names, worker::Precision precision);
 // Checks that open devices are different, as OpenDevices does.

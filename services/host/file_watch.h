@@ -1,4 +1,4 @@
-// Notices that a file was changed, by looking at it now and then.
+// Notices changes of a file by checking it now and then.
 #ifndef PLIMSOLL_SERVICES_HOST_FILE_WATCH_H_
 #define PLIMSOLL_SERVICES_HOST_FILE_WATCH_H_
 
@@ -14,12 +14,12 @@ namespace plimsoll::services {
 // Not thread-safe.
 class FileWatch {
  public:
-  // Takes the file as it is at `now` for known.
+  // The state of the file at `now` counts as known.
   FileWatch(std::string path, absl::Time now);
 
-  // Returns whether the file differs from what it was at the last look, and
-  // remembers it as it is now. Returns false without a look if none is due
-  // (PollTimer). A file that is gone has changed.
+  // Returns whether the file has changed since the last check, and remembers
+  // its present state. Returns false without a check if none is due
+  // (PollTimer). A missing file counts as changed.
   bool HasChanged(absl::Time now);
 
   const std::string& path() const { return path_; }

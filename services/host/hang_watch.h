@@ -1,4 +1,4 @@
-// Notices that work of this process hangs, and that it goes on.
+// Notices that work of this process hangs, and that it continues.
 #ifndef PLIMSOLL_SERVICES_HOST_HANG_WATCH_H_
 #define PLIMSOLL_SERVICES_HOST_HANG_WATCH_H_
 
@@ -14,16 +14,16 @@
 
 namespace plimsoll::services {
 
-// Work that has not gone on for some time.
+// Work that has made no progress for some time.
 struct Stall {
   absl::Duration time;  // 0 if no work is under way
   std::string what;     // such as "a step of model a"
 };
 
-// Decides whether the process is live. A hang has no other effect: ending the
-// process is up to whoever asks for its liveness. It looks on one thread and
-// decides on another one, so that it also notices a look that waits for a lock
-// which nobody gives back. Thread-safe.
+// Decides whether the process is live. A hang has no other effect; the caller
+// that asks for liveness may end the process. One thread looks at the work and
+// another one decides, so that a look that waits for a lost lock is noticed
+// too. Thread-safe.
 class HangWatch {
  public:
   static constexpr absl::Duration kInterval = absl::Seconds(1);
@@ -34,19 +34,20 @@ class HangWatch {
     // Returns the work that has made no progress for the longest time. It takes
     // the locks that answers need.
     std::function<Stall()> longest_stall;
-    // Names in the log what a look takes, such as "the lock of the ledger".
+    // The log's name for the lock that a look takes, such as "the lock of the
+    // ledger".
     std::string lock = "";
     // Work that makes no progress for longer than this hangs.
     absl::Duration limit = absl::InfiniteDuration();
-    // Is called on the watch's thread, with false when something begins to
-    // hang and with true when nothing hangs any more.
+    // Called on the watch's thread: with false when work begins to hang, and
+    // with true when nothing hangs any more.
     std::function<void(bool is_alive)> on_change;
     absl::Duration interval = kInterval;
     absl::Duration look_time = kLookTime;
   };
 
-  // Returns the options for watching a lock alone, which `take` takes and gives
-  // back.
+  // Returns the options for watching only a lock, which `take` locks and
+  // unlocks.
   static Options OverLock(std::string lock, std::function<void()> take,
                           std::function<void(bool is_alive)> on_change);
 
@@ -59,27 +60,27 @@ class HangWatch {
   // once. Throws std::system_error if the system gives no thread.
   void Watch(Options options);
 
-  // Ends the watch, after the look that is under way. Afterwards on_change is
-  // not called any more.
+  // Ends the watch after the running look. Afterwards on_change is not called
+  // any more.
   void Stop() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct Hang {
     Stall stall;
-    absl::Duration limit;  // the stall has taken longer
+    absl::Duration limit;  // the limit that the stall exceeds
   };
 
   void Look() ABSL_LOCKS_EXCLUDED(mu_);
   void Decide() ABSL_LOCKS_EXCLUDED(mu_);
   // Returns false when the watch ends.
   bool Sleep() ABSL_LOCKS_EXCLUDED(mu_);
-  // Returns what hangs now.
+  // Returns the work that hangs now.
   std::optional<Hang> Find() ABSL_LOCKS_EXCLUDED(mu_);
 
   Options options_;
   SteadyMutex mu_;
   bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
-  // When the look began that is under way.
+  // The begin of the running look.
   std::optional<std::chrono::steady_clock::time_point> look_began_
       ABSL_GUARDED_BY(mu_);
   Stall longest_ ABSL_GUARDED_BY(mu_);  // by the last look

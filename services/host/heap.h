@@ -1,4 +1,4 @@
-// How this process's heap gives memory back to the system.
+// Makes this process's heap give memory back to the system.
 #ifndef PLIMSOLL_SERVICES_HOST_HEAP_H_
 #define PLIMSOLL_SERVICES_HOST_HEAP_H_
 
@@ -7,7 +7,8 @@ namespace plimsoll::services {
 // From now on large blocks are separate mappings, which go back to the system
 // as soon as they are freed. By default glibc raises the size of such blocks,
 // up to 32 MiB, with every larger block that is freed; the heap then keeps the
-// most that requests ever took. Call it once, before any thread starts.
+// largest amount that requests ever used. Call it once, before any thread
+// starts.
 void KeepHeapSmall();
 
 // Gives unused memory of the heap back to the system. Takes milliseconds.

@@ -1,4 +1,4 @@
-// What libraries have to say goes into the log of this process.
+// Puts messages of libraries into the log of this process.
 #ifndef PLIMSOLL_SERVICES_HOST_LIBRARY_LOG_H_
 #define PLIMSOLL_SERVICES_HOST_LIBRARY_LOG_H_
 

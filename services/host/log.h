@@ -20,25 +20,26 @@ struct LogSettings {
   LogFormat format = LogFormat::kText;
 };
 
-// Writes one line, at once or, while a LogThread is there, soon. Equal warnings
+// Writes one line: at once, or soon while a LogThread exists. Equal warnings
 // and errors are shown only a few times in a while (LogRepeats says how often):
 // the field "hidden" of a later line counts those that were not shown. A line
 // of a thread that works for a request (RequestScope) has its "request_id".
-// Thread-safe. Throws nothing: a line for which there is no memory is dropped.
+// Thread-safe. Does not throw: a line is dropped if there is no memory for it.
 void Log(LogLevel level, absl::string_view message,
          const std::vector<LogField>& fields = {});
 
 // While it exists, a thread of spdlog writes the lines, so that Log never waits
-// for who reads them. Lines that cannot be written are dropped and counted, and
-// a line says how many. A process has one at most.
+// for the reader of the log. Lines that cannot be written are dropped and
+// counted, and a later line tells their number. A process has at most one
+// LogThread.
 class LogThread {
  public:
   // At most this many lines wait to be written. spdlog's queue holds a slot of
   // some 400 bytes for each of them from the start.
   static constexpr int kMaxLines = 2'048;
-  // Together they have this many bytes at most.
+  // The most bytes of all waiting lines together.
   static constexpr size_t kMaxBytes = 1 << 20;
-  // A line is dropped if whoever reads the log takes nothing for this time.
+  // A line is dropped if the reader of the log takes nothing for this time.
   static constexpr absl::Duration kPatience = absl::Seconds(1);
 
   // Lines go to `fd`, which must stay open. From now on the process ignores
@@ -47,8 +48,8 @@ class LogThread {
   // the queue.
   static absl::StatusOr<std::unique_ptr<LogThread>> Start(
       const LogSettings& settings, int fd);
-  // Writes what waits, for about kPatience at most. Later lines are written at
-  // once.
+  // Writes the waiting lines, for about kPatience at most. Later lines are
+  // written at once.
   ~LogThread();
   LogThread(const LogThread&) = delete;
   LogThread& operator=(const LogThread&) = delete;
@@ -61,7 +62,7 @@ class LogThread {
 void SetLogLevel(LogLevel least);
 
 // Waits until all lines so far are written or dropped, for LogThread::kPatience
-// at most. A process calls it that is about to end without destructors.
+// at most. For processes that are about to end without destructors.
 void FlushLog();
 
 // Lines that were dropped since the process began.

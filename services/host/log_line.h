@@ -15,8 +15,8 @@ namespace plimsoll::services {
 
 enum class LogLevel {
   kInfo,     // normal work of the process
-  kWarning,  // something is missing, and serving goes on
-  kError,    // something is refused until an operator or time mends it
+  kWarning,  // something is missing, and serving continues
+  kError,    // something is refused until an operator or time repairs it
 };
 
 enum class LogFormat { kText, kJson };
@@ -39,7 +39,7 @@ struct LogField {
   bool is_number = false;
 };
 
-// Returns the line that says this, without a newline at its end.
+// Returns the line for these values, without a newline at its end.
 //
 // A line of text is the time in UTC, the level, the message, and the fields as
 // name=value. A value with spaces or quotes is quoted. A line of JSON is one

@@ -1,4 +1,4 @@
-// Keeps a line that comes again and again from filling the log.
+// Keeps repeated lines from filling the log.
 #ifndef PLIMSOLL_SERVICES_HOST_LOG_REPEATS_H_
 #define PLIMSOLL_SERVICES_HOST_LOG_REPEATS_H_
 
@@ -23,9 +23,9 @@ class LogRepeats {
   // Beyond this many messages all counts begin again.
   static constexpr size_t kMaxMessages = 1'024;
 
-  // Takes a line at `now`, which must not go back. Returns how many lines of
-  // this message were not shown since the last one that was, or nothing if this
-  // one must not be shown.
+  // Takes a line at `now`, which must not go back. Returns the number of hidden
+  // lines of this message since the last shown line, or nothing if this line
+  // must not be shown.
   std::optional<int64_t> Take(absl::string_view message, absl::Time now);
 
  private:

@@ -1,4 +1,4 @@
-// Work for which the system may have no memory.
+// Runs work that may fail for lack of memory.
 #ifndef PLIMSOLL_SERVICES_HOST_MEMORY_GUARD_H_
 #define PLIMSOLL_SERVICES_HOST_MEMORY_GUARD_H_
 
@@ -15,9 +15,9 @@ inline absl::Status NoMemory() {
       "later");
 }
 
-// Returns what `work` returns: a Status, or a StatusOr.
-// Errors: those of `work`; NoMemory if an allocation of it failed. Memory that
-// it had allocated before is freed.
+// Returns the result of `work`: a Status, or a StatusOr.
+// Errors: those of `work`; NoMemory if an allocation of `work` failed. Memory
+// that `work` had allocated is freed.
 template <typename Work>
 auto WithinMemory(const Work& work) -> decltype(work()) {
   try {

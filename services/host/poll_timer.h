@@ -1,4 +1,4 @@
-// Says when something that may change is to be looked at again.
+// Tells when something that may change must be checked again.
 #ifndef PLIMSOLL_SERVICES_HOST_POLL_TIMER_H_
 #define PLIMSOLL_SERVICES_HOST_POLL_TIMER_H_
 
@@ -15,8 +15,8 @@ class PollTimer {
   explicit PollTimer(absl::Time now) : looked_at_(now) {}
 
   // Returns true if the last look was not within kInterval before `now`; then
-  // the next look counts from there. A clock that was set back does not stop
-  // the looking.
+  // the next look counts from there. A clock that is set back does not stop the
+  // checks.
   bool IsDue(absl::Time now) {
     if (now >= looked_at_ && now < looked_at_ + kInterval) return false;
     looked_at_ = now;

@@ -6,9 +6,10 @@
 
 namespace plimsoll::services {
 
-// While it exists, this thread works for the request of an id. Log gives each
-// line of the thread the field "request_id", unless the line has its own. A
-// scope may lie within another one, which counts again after it.
+// While a scope exists, this thread works for the request with the scope's id.
+// Log gives each line of the thread the field "request_id", unless the line has
+// its own. Scopes may be nested; after the inner scope the outer one is valid
+// again.
 class RequestScope {
  public:
   explicit RequestScope(std::string id);
@@ -20,7 +21,7 @@ class RequestScope {
   static const std::string& Id();
 
  private:
-  std::string outer_;  // the id that counts again afterwards
+  std::string outer_;  // the outer scope's id
 };
 
 }  // namespace plimsoll::services

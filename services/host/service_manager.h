@@ -21,26 +21,26 @@ namespace plimsoll::services {
 // The longest address of a manager's socket that the system takes.
 inline constexpr size_t kMaxManagerAddressBytes =
     sizeof(sockaddr_un::sun_path) - 1;
-// The shortest time between two beats, however short the watchdog's time is.
+// The shortest time between two beats, even if the watchdog's time is shorter.
 inline constexpr absl::Duration kLeastBeat = absl::Milliseconds(1);
-// The longest, however long it is.
+// The longest time between two beats, even if the watchdog's time is longer.
 inline constexpr absl::Duration kMostBeat = absl::Hours(1);
 
 // Sends one message, such as "READY=1", to the socket `address`: a path, or a
 // name that begins with '@' (an abstract one). Never blocks.
-// Errors: kInvalidArgument if it is neither or too long; kUnavailable if the
-// message cannot be sent.
+// Errors: kInvalidArgument if `address` is neither or too long; kUnavailable if
+// the message cannot be sent.
 // Source: sd_notify(3).
 absl::Status TellManager(absl::string_view address, absl::string_view message);
 
-// Returns how often the manager has to hear from this process, by
+// Returns the time between two messages that the manager expects, by
 // $WATCHDOG_USEC and $WATCHDOG_PID: twice in the watchdog's time, within
-// kLeastBeat and kMostBeat. Absent if it does not have to, or if the variables
-// are of another process.
+// kLeastBeat and kMostBeat. Absent if the manager expects none, or if the
+// variables are for another process.
 std::optional<absl::Duration> WantedBeat();
 
 // Does nothing if no manager is named in the environment ($NOTIFY_SOCKET), and
-// writes a warning if it cannot be told. Used by one thread.
+// logs a warning if the manager cannot be reached. Used by one thread.
 class ServiceManager {
  public:
   // While the process is alive, `check` returns true soon. While the process
@@ -56,8 +56,8 @@ class ServiceManager {
   // manager watches it. Throws std::system_error if the system gives no thread
   // for that.
   void Ready();
-  // Says that the process ends by itself. It still says that it is alive, until
-  // this object ends.
+  // Reports that the process ends by itself. Reports that the process is alive
+  // continue until this object ends.
   void Stopping();
 
  private:

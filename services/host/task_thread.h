@@ -11,8 +11,8 @@
 
 namespace plimsoll::services {
 
-// It has its thread from the beginning, so that nothing can fail when a task
-// comes. Thread-safe. Its owner limits the number of tasks.
+// The thread exists from the beginning, so that adding a task cannot fail.
+// Thread-safe. The owner limits the number of tasks.
 class TaskThread {
  public:
   // Throws std::system_error if the system gives no thread, as Background does.

@@ -8,9 +8,9 @@
 
 namespace plimsoll::services {
 
-// A writer of lines to a pipe, a terminal, a socket or a file. A reader that
-// reads nothing makes a write fail, and so does one that is gone. The process
-// must ignore SIGPIPE. Not thread-safe.
+// A writer of lines to a pipe, a terminal, a socket or a file. A write fails if
+// the reader reads nothing, or is gone. The process must ignore SIGPIPE. Not
+// thread-safe.
 class TimedWriter {
  public:
   // Writes to `fd`, which must stay open.

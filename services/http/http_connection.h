@@ -37,8 +37,8 @@ namespace plimsoll::services {
 
 class HttpConnection;
 
-// The data that the server's parts share. All but `n_connections` is used by
-// the server's thread only.
+// The data that the server's parts share. Only the server's thread uses it,
+// except for `n_connections`.
 struct ServerCore {
   ServerCore(HttpOptions given_options, ByteBudget& given_messages,
              HttpHandler given_handler)
@@ -49,13 +49,14 @@ struct ServerCore {
   const HttpOptions options;
   ByteBudget& messages;
   const HttpHandler handler;
-  // Replies use it, too, and may outlive the server.
+  // Replies use the context too, and may outlive the server.
   const std::shared_ptr<boost::asio::io_context> context =
       std::make_shared<boost::asio::io_context>(1);
   std::unique_ptr<HttpTls> tls;  // null: the server speaks plain HTTP
   bool is_draining = false;
   std::map<HttpConnection*, std::shared_ptr<HttpConnection>> connections;
-  std::list<HttpConnection*> handshakes;  // not ended yet, the oldest first
+  // Running handshakes, the oldest first.
+  std::list<HttpConnection*> handshakes;
 
   void Count() ABSL_LOCKS_EXCLUDED(mu) {
     SteadyMutexLock lock(&mu);
@@ -81,12 +82,13 @@ class SocketReply final : public HttpReply,
   void Repeat(std::function<bool()> again) override;
   void OnGone(std::function<void()> told) override ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The reply has ended, or its client `is_gone`. It is called on the
-  // connection's thread.
+  // Notes that the reply has ended, or that its client `is_gone`. Must be
+  // called on the connection's thread.
   void End(bool is_gone) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  // Calls `work` on the connection's thread if this is still its reply.
+  // Calls `work` on the connection's thread if this is still the connection's
+  // reply.
   template <typename Work>
   void Post(Work work);
 
@@ -99,8 +101,8 @@ class SocketReply final : public HttpReply,
   std::function<void()> told_ ABSL_GUARDED_BY(mu_);
 };
 
-// One connection. A pending operation of its socket keeps it alive. All of it
-// runs on the server's thread.
+// One connection. A pending operation of its socket keeps it alive. All its
+// methods run on the server's thread.
 class HttpConnection final
     : public std::enable_shared_from_this<HttpConnection> {
  public:
@@ -149,12 +151,12 @@ class HttpConnection final
     return std::string(value.data(), value.size());
   }
   void Dispatch();
-  // Notices that the client goes away while its request is worked on.
+  // Notices that the client goes away while its request is handled.
   void WatchPeer();
   void OnWatched(const boost::system::error_code& error, size_t bytes);
   void Refuse(HttpResponse response);
   void FailToRead(const boost::system::error_code& error);
-  // What is written next: of `out_`, and of the body behind it.
+  // The bytes to write next, from `out_` and from the body behind it.
   std::array<boost::asio::const_buffer, 2> NextBytes() const;
   void Write();
   void OnWritten(const boost::system::error_code& error, size_t bytes);
@@ -172,22 +174,22 @@ class HttpConnection final
   std::optional<Parser> parser_;
   std::string peer_;
   std::string request_id_;
-  ByteBudget::Share held_;  // what the request that is read holds
+  ByteBudget::Share held_;  // the memory of the request being read
   int64_t n_requests_ = 0;
   size_t n_lingered_ = 0;
   bool keeps_alive_ = true;
   bool is_head_ = false;      // the reply has no body
-  bool is_watching_ = false;  // a read waits while a request is worked on
+  bool is_watching_ = false;  // a read waits while a request is handled
   bool is_closed_ = false;
 
-  std::shared_ptr<SocketReply> reply_;   // while a request is worked on
-  std::shared_ptr<EventSource> source_;  // while a stream goes on
+  std::shared_ptr<SocketReply> reply_;   // while a request is handled
+  std::shared_ptr<EventSource> source_;  // while a stream runs
   bool is_last_ = false;                 // nothing follows the bytes of `out_`
   bool is_writing_ = false;
   std::string out_;       // bytes to write, before the body of `response_`
   size_t n_written_ = 0;  // bytes of out_ and the body that were sent
-  std::optional<boost::asio::steady_timer> timer_;  // while Repeat goes on
-  // A reply that is sent at once; it keeps its memory until then.
+  std::optional<boost::asio::steady_timer> timer_;  // while Repeat is active
+  // A whole reply. It keeps its memory until it is sent.
   HttpResponse response_;
 };
 

@@ -19,15 +19,16 @@ std::string ErrorMessage(const absl::Status& status);
 
 // Returns {"error": {"message", "type", "param", "code"}} as text. `param` is
 // the field that the message begins with, and `code` is the reason of the
-// error's details, in OpenAI's words where it has some.
+// error's details, in OpenAI's words if there are any.
 std::string ErrorBody(const absl::Status& status);
 
-// The reply for `status`, with Retry-After where a client should come back.
+// The reply for `status`, with Retry-After if the client should try again.
 HttpResponse ErrorResponse(const absl::Status& status);
 
 // The reply for an error of the transport.
 HttpResponse ErrorResponse(int status, absl::string_view message);
-// The reply where a path takes only the methods `allowed`, such as "GET, HEAD".
+// The reply for a path that takes only the methods `allowed`, such as "GET,
+// HEAD".
 HttpResponse WrongMethod(const std::string& allowed);
 
 }  // namespace plimsoll::services

@@ -31,13 +31,13 @@ struct HttpRequest {
   ByteBudget::Share held = {};
 };
 
-// A reply that is sent at once.
+// A reply that is sent as a whole.
 struct HttpResponse {
   int status = 200;
   std::string body;
   std::string content_type = "application/json";
   std::vector<std::pair<std::string, std::string>> headers = {};
-  // Memory that is given back once the reply is sent.
+  // Memory that is given back after the reply is sent.
   ByteBudget::Share held = {};
 };
 
@@ -52,8 +52,8 @@ class EventSource {
   virtual ~EventSource() = default;
   // Takes the events that are ready. It is called on the server's thread, after
   // each HttpReply::Wake() and whenever earlier events were sent, but never
-  // while some are being sent. So no events are taken for a client that does
-  // not read. It must not block.
+  // while events are being sent. So no events are taken for a client that does
+  // not read. Take must not block.
   virtual Events Take() = 0;
   // The media type of the stream.
   virtual const char* content_type() const { return "text/event-stream"; }
@@ -72,14 +72,15 @@ class HttpReply {
   virtual void Compose(std::function<HttpResponse()> compose) = 0;
   // Begins a stream of events, with status 200.
   virtual void Stream(std::shared_ptr<EventSource> source) = 0;
-  // Says that the source has more.
+  // Tells that the source has more events.
   virtual void Wake() = 0;
   // Calls `again` on the server's thread each HttpLimits::notice_time, until it
-  // returns false or the reply has ended. It is called once for a reply.
+  // returns false or the reply has ended. Repeat is called at most once for a
+  // reply.
   virtual void Repeat(std::function<bool()> again) = 0;
   // Calls `told` once if the client goes away, or does not read, before the
-  // reply has ended; at once if this has happened already. `told` must not
-  // block.
+  // reply has ended. If this has happened already, `told` is called at once.
+  // `told` must not block.
   virtual void OnGone(std::function<void()> told) = 0;
 };
 

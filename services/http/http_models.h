@@ -1,5 +1,4 @@
-// The models that a front answers for, wherever they run: in this process, or
-// in workers.
+// The models of a front. They run in this process or in workers.
 #ifndef PLIMSOLL_SERVICES_HTTP_HTTP_MODELS_H_
 #define PLIMSOLL_SERVICES_HTTP_HTTP_MODELS_H_
 
@@ -29,7 +28,7 @@ class TextCall;
 struct TokenCaller {
   const HttpRequest& request;
   StopCheck stop;
-  ByteBudget::Share& held;  // empty at first; it may be grown
+  ByteBudget::Share& held;  // empty at first; may grow
 };
 
 // Ids, or the text of ids, and the number of tokens of a slot's context.
@@ -74,7 +73,8 @@ class HttpModels {
   // The object that answers the planner's queries, or null.
   virtual PlannerQueries* planner() = 0;
 
-  // Called with what keeps a model loaded, or with the error of its load.
+  // Called with a handle that keeps a model loaded, or with the error of its
+  // load.
   using OnLoaded =
       std::function<void(absl::StatusOr<std::shared_ptr<const void>>)>;
   // If `error` says that a model is not loaded, has it loaded and returns true;

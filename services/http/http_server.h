@@ -22,8 +22,8 @@ namespace plimsoll::services {
 // The most bytes that OpenSSL and its buffers take for a connection with TLS.
 inline constexpr size_t kTlsBytes = 128 << 10;
 
-// The limits of a server. What all connections buffer, for headers and for TLS,
-// is at most kMaxBufferBytes.
+// The limits of a server. All connections together buffer at most
+// kMaxBufferBytes for headers and for TLS.
 struct HttpLimits {
   // Bytes of the request line and of all headers. Beyond: 431.
   size_t header_bytes = 15 << 10;
@@ -42,8 +42,8 @@ struct HttpLimits {
   // Time for the handshake of TLS. Beyond: the connection is closed.
   absl::Duration handshake_time = absl::Seconds(10);
   // Time for a request line and its headers, from their first byte, and for the
-  // first byte of a new connection. Beyond: the connection is closed. So it is
-  // for the times below, except notice_time.
+  // first byte of a new connection. Beyond: the connection is closed. The same
+  // holds for the times below, except notice_time.
   absl::Duration header_time = absl::Seconds(10);
   // Time for a request's body.
   absl::Duration body_time = absl::Seconds(30);
@@ -55,7 +55,7 @@ struct HttpLimits {
   // Time between two signs of life of a stream that waits for its model.
   absl::Duration notice_time = absl::Seconds(1);
   // Time that a client has to read the last reply before the connection is
-  // closed while more of its request comes.
+  // closed, if more of the client's request comes.
   absl::Duration linger_time = absl::Seconds(1);
 };
 static_assert((HttpLimits().header_bytes + (1 << 10)) *
@@ -70,9 +70,9 @@ static_assert((HttpLimits().header_bytes + (1 << 10) + kTlsBytes) *
 struct HttpOptions {
   std::string listen = "127.0.0.1:0";           // HOST:PORT, port 0 = any
   std::vector<std::string> allowed_hosts = {};  // names, beside addresses
-  bool allows_any_host = false;                 // whatever Host says
+  bool allows_any_host = false;                 // accepts every Host header
   std::vector<std::string> allowed_origins = {};
-  ServerTls tls = {};  // its files; off: plain HTTP
+  ServerTls tls = {};  // the files for TLS; off: plain HTTP
   HttpLimits limits = {};
 };
 

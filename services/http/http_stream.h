@@ -12,13 +12,14 @@
 
 namespace plimsoll::services {
 
-// A socket, or TLS on it. It is what Boost calls an AsyncReadStream and an
-// AsyncWriteStream, hence the names of its functions.
+// A socket, or TLS on a socket. The functions have the names that Boost
+// requires of an AsyncReadStream and an AsyncWriteStream.
 class HttpStream {
  public:
   using executor_type = boost::beast::tcp_stream::executor_type;
 
-  // It is a bare socket if `tls` is null. Connections outlive their context.
+  // The stream is a bare socket if `tls` is null. `tls` need not outlive the
+  // stream.
   HttpStream(boost::asio::ip::tcp::socket socket,
              boost::asio::ssl::context* tls)
       : tcp_(std::move(socket)) {
@@ -58,8 +59,7 @@ class HttpStream {
     tls_->async_handshake(boost::asio::ssl::stream_base::server,
                           std::move(handler));
   }
-  // Tells the client that nothing follows, and waits until the client says the
-  // same.
+  // Sends the end of TLS to the client, and waits for the client's end.
   template <typename Handler>
   void AsyncEndTls(Handler handler) {
     tls_->async_shutdown(std::move(handler));

@@ -24,14 +24,14 @@ inline constexpr size_t kMaxClientChainBytes = 32 << 10;
 class HttpTls {
  public:
   // `files` has a certificate. Errors: those of ReadServerTls; kInvalidArgument
-  // also if OpenSSL takes less of a file than that.
+  // also if OpenSSL accepts less of a file than ReadServerTls.
   static absl::StatusOr<std::unique_ptr<HttpTls>> Open(
       ServerTls files, std::function<absl::Time()> clock);
 
-  // Returns the context for a new connection. It is valid until the next call,
-  // and connections keep what they need of it. If the files have changed, it is
-  // made from them anew. If they are bad, the old context stays and the log
-  // says so.
+  // Returns the context for a new connection. It is valid until the next call;
+  // connections keep the parts that they need. If the files have changed, a new
+  // context is made from them. If the files are bad, the old context stays and
+  // the log says so.
   boost::asio::ssl::context& Current();
 
  private:
@@ -43,7 +43,7 @@ class HttpTls {
   const ServerTls files_;
   const std::function<absl::Time()> clock_;
   PollTimer timer_;
-  ServerPem pem_;  // what `context_` was made from
+  ServerPem pem_;  // the contents that made `context_`
   std::unique_ptr<boost::asio::ssl::context> context_;
   absl::Status last_;  // result of the last reading; the log says it once
 };

@@ -15,14 +15,14 @@
 
 namespace plimsoll::services {
 
-// It keeps members in the order of the text.
+// JSON that keeps members in the order of the text.
 using Json = nlohmann::ordered_json;
 
 // Writes JSON on one line; text that is not UTF-8 becomes U+FFFD.
 std::string Dump(const Json& json);
 
-// Returns a whole number from `min` to `max`, or nothing if the value is
-// another one. JSON has one kind of number: 3.0 is a whole one, too.
+// Returns a whole number from `min` to `max`, or nothing for any other value.
+// JSON has one kind of number, so 3.0 is a whole number too.
 std::optional<int64_t> WholeNumber(const Json& value, int64_t min, int64_t max);
 
 // Parses a request's body, whose nesting is bounded.

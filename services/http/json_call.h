@@ -18,12 +18,13 @@ struct JsonPath {
   absl::StatusOr<Json> (*answer)(HttpModels& models, JsonFields& fields,
                                  const TokenCaller& caller);
   ErrorWriter error;
-  // True if an answer takes long or waits for other processes. Then the
-  // server's thread never makes it, and quick work never waits for it.
+  // True if an answer takes long or waits for other processes. Such an answer
+  // is never made on the server's thread, and quick work never waits for it.
   bool is_long = false;
 };
 
-// Answers `request` by `reply`: a small one at once, another one on the pool.
+// Answers `request` by `reply`: a small request at once, a large one on the
+// pool.
 void AnswerJson(const HttpRoom& room, const JsonPath& path, HttpRequest request,
                 std::shared_ptr<HttpReply> reply);
 

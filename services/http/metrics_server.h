@@ -31,11 +31,11 @@ class MetricsServer {
  public:
   static constexpr size_t kMaxConnections = 16;
 
-  // They are called on the server's own thread.
+  // All functions are called on the server's own thread.
   struct Sources {
     std::function<std::string()> metrics;  // the reply to a scrape
     std::function<bool()> is_ready;        // whether the process takes calls
-    // Whether nothing in the process hangs; null: nothing does.
+    // Returns whether nothing in the process hangs; null: always true.
     std::function<bool()> is_alive = nullptr;
   };
 
@@ -53,7 +53,7 @@ class MetricsServer {
   const std::string& address() const { return server_->address(); }
 
  private:
-  // No request has a body that counts.
+  // The limit for bodies of requests, which are ignored.
   static constexpr int64_t kBodyBytes = 64 << 10;
 
   explicit MetricsServer(Sources sources) : sources_(std::move(sources)) {}
@@ -61,7 +61,8 @@ class MetricsServer {
 
   const Sources sources_;
   ByteBudget messages_{kBodyBytes};
-  std::unique_ptr<HttpServer> server_;  // last: its thread uses what is above
+  // last: its thread uses everything above.
+  std::unique_ptr<HttpServer> server_;
 };
 
 }  // namespace plimsoll::services

@@ -1,4 +1,4 @@
-// The page at "/" and the description of all paths, whose files are in the
+// The page at "/" and the description of all paths. Their files are part of the
 // program.
 #ifndef PLIMSOLL_SERVICES_HTTP_PAGE_H_
 #define PLIMSOLL_SERVICES_HTTP_PAGE_H_
@@ -18,12 +18,12 @@ inline constexpr size_t kMaxPageBytes = 100'000;
 // there is none.
 const PageFile* FindPageFile(absl::string_view path);
 
-// The description of all paths as OpenAPI writes it, and where it is.
+// The OpenAPI description of all paths, and its own path.
 const PageFile& DescriptionFile();
 inline constexpr char kDescriptionPath[] = "/openapi.json";
 
-// The reply that has the file, or says that the client has it already: 304 if
-// `if_none_match`, which is the header of that name, names its ETag.
+// The reply with the file, or 304 if the client has the file already:
+// `if_none_match`, the header of that name, has its ETag.
 HttpResponse PageResponse(const PageFile& file,
                           absl::string_view if_none_match);
 

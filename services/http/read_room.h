@@ -11,11 +11,11 @@ namespace plimsoll::services {
 
 struct ReadRoom {
   ResponseShelf responses;  // the caller's
-  ByteBudget::Share& held;  // what the body holds; it may be grown
+  ByteBudget::Share& held;  // the memory that the body holds; may grow
 };
 
 // Bytes that a call holds for each byte of its body while it reads it: the
-// body, and the tree that JSON becomes.
+// body, and the parsed tree.
 inline constexpr int64_t kJsonPerByte = 24;
 
 }  // namespace plimsoll::services

@@ -14,7 +14,7 @@ namespace plimsoll::services {
 std::string HeadBytes(int status, absl::string_view content_type,
                       absl::string_view framing, bool keeps_alive);
 
-// Writes bytes, of which there is one at least, as a chunk of a body.
+// Writes bytes, at least one, as a chunk of a body.
 std::string ChunkBytes(const std::string& bytes);
 
 }  // namespace plimsoll::services

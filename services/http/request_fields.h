@@ -50,35 +50,35 @@ absl::Status ReadStops(JsonFields& fields, const std::string& name,
 // Reads "logprobs", a flag, and "top_logprobs".
 absl::Status ReadLogprobs(JsonFields& fields, v1::ResponseOptions& response);
 // Asks for log-probabilities with `n_candidates` candidates for each token, and
-// for what replies need to show tokens.
+// for the fields that replies need to show tokens.
 void AskForLogprobs(int64_t n_candidates, v1::ResponseOptions& response);
 
-// Reads "stream" into `job`, and returns the fields of "stream_options" if it
-// is there. The caller reads the fields that its API has, and calls End.
+// Reads "stream" into `job`, and returns the fields of "stream_options" if the
+// request has it. The caller reads the fields of its API, and calls End.
 absl::StatusOr<std::optional<JsonFields>> ReadStream(JsonFields& fields,
                                                      TextJob& job);
 
-// Reads "schema_options", how the schema of `request` is read.
+// Reads "schema_options", the options for reading the schema of `request`.
 absl::Status ReadSchemaOptions(JsonFields& fields,
                                v1::StreamGenerateRequest& request);
 
-// Reads a schema that a reply has to follow, with its "name", "description",
+// Reads a schema that a reply must follow, with its "name", "description",
 // "strict" and "schema_options", from an object that has nothing else.
 absl::Status ReadNamedSchema(JsonFields& fields,
                              v1::StreamGenerateRequest& request);
 
 // Reads "chat_template_kwargs", the variables of a model's own template.
 absl::Status ReadTemplateArguments(JsonFields& fields, v1::ChatPrompt& chat);
-// Adds a variable of a model's own template to those that `chat` has.
+// Adds a variable of a model's own template to `chat`.
 void AddTemplateArgument(const std::string& name, const Json& value,
                          v1::ChatPrompt& chat);
 
-// Reads "reasoning", an object that says how much a model may think: "effort",
-// for its own template, and "max_tokens".
+// Reads "reasoning", an object that limits a model's thinking: "effort", for
+// its own template, and "max_tokens".
 absl::Status ReadReasoning(JsonFields& fields,
                            v1::StreamGenerateRequest& request);
 
-// Reads how many tokens a model may think.
+// Reads the most tokens of a model's thinking.
 absl::Status ReadThoughtLimit(JsonFields& fields, const std::string& name,
                               v1::StoppingOptions& stopping);
 

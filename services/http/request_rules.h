@@ -10,10 +10,10 @@
 
 namespace plimsoll::services {
 
-// Returns whether a request with this Host header is answered. A page can give
-// its own name any address (DNS rebinding), but it cannot do without a name. So
-// addresses and "localhost" are allowed, with any port, and of the names only
-// `allowed`.
+// Returns whether a request with this Host header is answered. A page can point
+// its own name at any address (DNS rebinding), but it must have a name. So
+// addresses and "localhost" are allowed, with any port; other names only if
+// they are in `allowed`.
 bool IsAllowedHost(absl::string_view host,
                    const std::vector<std::string>& allowed);
 

@@ -23,15 +23,15 @@ struct ResponseTexts {
   std::string rest;    // the response's object without its output
 };
 
-// A response with the turns before it, which other responses may share: each
-// turn is kept once, however many responses go on from it.
+// A response with the turns before it. Other responses may share these turns:
+// each turn is kept only once.
 class StoredTurn {
  public:
   using Ptr = std::shared_ptr<const StoredTurn>;
   // Bytes that a turn takes beside its texts: objects, nodes and the id.
   static constexpr int64_t kFrameBytes = 512;
 
-  // Its bytes count in `total` as long as it exists.
+  // The turn's bytes count in `total` as long as the turn exists.
   StoredTurn(ResponseTexts texts, Ptr previous,
              std::shared_ptr<std::atomic<int64_t>> total);
   ~StoredTurn();
@@ -47,11 +47,11 @@ class StoredTurn {
  private:
   const ResponseTexts texts_;
   const std::shared_ptr<std::atomic<int64_t>> total_;
-  mutable Ptr previous_;  // the destructor of the turn behind it takes it
+  mutable Ptr previous_;  // the destructor of the next turn takes it
 };
 
 // The least recently used response is removed first. A response whose own id
-// was removed stays as a turn of the responses that go on from it. Thread-safe.
+// was removed stays as a turn of the responses that continue it. Thread-safe.
 class ResponseStore {
  public:
   static constexpr size_t kMaxResponses = 4'096;
@@ -59,8 +59,8 @@ class ResponseStore {
   // responses.
   static constexpr int64_t kMaxBytes = 16 << 20;
 
-  // If `keeps` is false, it keeps nothing, for a process without state:
-  // requests that need it are refused.
+  // If `keeps` is false, the store keeps nothing, for a process without state;
+  // requests that need a store are refused.
   explicit ResponseStore(bool keeps = true) : keeps_(keeps) {}
 
   bool keeps() const { return keeps_; }
@@ -89,7 +89,7 @@ class ResponseStore {
   };
   using Entries = std::list<Entry>;
 
-  // The entry that Find means, or end().
+  // The entry for Find, or end().
   Entries::iterator At(const std::string& tenant, const std::string& id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Erase(Entries::iterator entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -99,7 +99,7 @@ class ResponseStore {
   const std::shared_ptr<std::atomic<int64_t>> bytes_ =
       std::make_shared<std::atomic<int64_t>>(0);
   absl::Mutex mu_;
-  Entries entries_ ABSL_GUARDED_BY(mu_);  // the one that was used last is first
+  Entries entries_ ABSL_GUARDED_BY(mu_);  // the most recently used first
   std::map<std::string, Entries::iterator> by_id_ ABSL_GUARDED_BY(mu_);
 };
 

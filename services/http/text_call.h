@@ -1,4 +1,4 @@
-// One request for text by HTTP, from its body to the end of its reply.
+// One HTTP request for text, from its body to the end of its reply.
 #ifndef PLIMSOLL_SERVICES_HTTP_TEXT_CALL_H_
 #define PLIMSOLL_SERVICES_HTTP_TEXT_CALL_H_
 
@@ -34,8 +34,8 @@ struct HttpRoom {
   CallGate& gate;
   WorkPool& pool;
   ResponseStore& responses;
-  // Whether the process goes on, for probes; null: it always does. It is called
-  // on any thread.
+  // Returns whether the process makes progress, for probes; null: always true.
+  // It is called on any thread.
   std::function<bool()> is_alive = nullptr;
 };
 
@@ -48,8 +48,8 @@ struct TextDialect {
   std::unique_ptr<ReplyFormat> (*new_format)(const TextJob& job,
                                              ReplyHead head);
   ErrorWriter error;
-  // Appends to a stream a notice that its model is being loaded, with the
-  // percentage that is loaded. Null: the dialect has no such notice.
+  // Appends a notice to a stream that its model is being loaded, with the
+  // loaded percentage. Null: the dialect has no such notice.
   void (*append_wait)(int percent, std::string& events) = nullptr;
   const char* stream_type = "text/event-stream";
   // If a body contains this text, the server may read more than the body for
@@ -62,8 +62,8 @@ bool HasConstraint(const TextJob& job);
 absl::Status CheckContext(const TextJob& job, const std::string& model,
                           int64_t n_ctx);
 
-// A call has one source, a choice, for each reply that it asks for. A stream's
-// deltas wait in its choices until the server takes them, at most
+// A call has one choice, the source of a reply, for each requested reply. A
+// stream's deltas wait in its choices until the server takes them, at most
 // kMaxPendingBytes of each, so a client that does not read pauses its own
 // choices and no other; a client that goes away ends them. The choices and the
 // server's reply share the call. A derived class makes the choices: from an
@@ -77,8 +77,8 @@ class TextCall : public EventSource,
   // The most bytes of a request's key of affinity; longer keys are cut.
   static constexpr size_t kMaxAffinityBytes = 256;
 
-  // Answers `request` by `reply`. A small one is prepared at once, another one
-  // on the pool.
+  // Answers `request` by `reply`. A small request is prepared at once, a large
+  // one on the pool.
   static void Start(const HttpRoom& room, const TextDialect& dialect,
                     HttpRequest request, std::shared_ptr<HttpReply> reply);
 
@@ -92,20 +92,19 @@ class TextCall : public EventSource,
  protected:
   using Delta = ReplyFormat::Delta;
 
-  // One reply of a call, which owns it. Thread-safe.
+  // The source of one reply. The call owns it. Thread-safe.
   class Choice {
    public:
     virtual ~Choice() = default;
     // Takes the output since the last call, and makes room for more. Returns
-    // false if there is nothing.
+    // false if there is no output.
     virtual bool TakeDelta(Delta& delta) = 0;
     // Says that nobody reads any more.
     virtual void Abandon() = 0;
   };
 
-  // It is called when the body has been read into `job_`. It adds the choices,
-  // at once or later, and calls OnChoiceEnd once more when all of them are
-  // added.
+  // Called when the body has been read into `job_`. Adds the choices, at once
+  // or later, and calls OnChoiceEnd once more when all choices are added.
   virtual absl::Status Begin() = 0;
 
   // Notes that the model is being loaded. `percent` returns how much of it is
@@ -119,10 +118,10 @@ class TextCall : public EventSource,
   // call.
   void Run(bool is_small, std::function<absl::Status()> step);
   // Makes the format that writes the reply. `n_prompt` is the number of tokens
-  // of the first prompt, and `notes` are those on the constraint.
+  // of the first prompt, and `notes` are the notes on the constraint.
   void MakeFormat(const std::string& model, size_t n_prompt,
                   worker::SchemaNotes notes);
-  // Adds a choice, before anything of it comes. It counts as open.
+  // Adds a choice before its first output. It counts as open.
   // Errors: kCancelled if the client is gone.
   absl::Status AddChoice(std::unique_ptr<Choice> choice)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -137,7 +136,7 @@ class TextCall : public EventSource,
   void OnDelta();
   // Notes that a choice has ended, or that all choices were added.
   void OnChoiceEnd(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
-  // Whether all of a reply is in memory until its end.
+  // Returns whether a reply stays in memory until its end.
   bool IsKept() const { return !job_.is_streamed || job_.keeps_reply; }
   ByteBudget& messages() const { return room_.models.messages(); }
 
@@ -147,7 +146,7 @@ class TextCall : public EventSource,
   const std::shared_ptr<HttpReply> reply_;
   const std::shared_ptr<CallStop> stop_;
   CallGate::Pass pass_;
-  HttpRequest request_;                        // its body until it is read
+  HttpRequest request_;                        // has its body until it is read
   const std::shared_ptr<RequestTrace> trace_;  // null: no spans
   const size_t n_bytes_;                       // size of the body
   // Whether the server's thread reads the body.
@@ -155,7 +154,7 @@ class TextCall : public EventSource,
   TextJob job_;
   std::unique_ptr<ReplyFormat> format_;  // made before the first delta comes
   std::atomic<bool> is_failed_ = false;
-  // Bytes, as on the wire of plimsoll.v1, of all deltas that came.
+  // Bytes of all received deltas, as on the wire of plimsoll.v1.
   std::atomic<int64_t> whole_bytes_ = 0;
 
  private:
@@ -173,18 +172,18 @@ class TextCall : public EventSource,
   // The number of requested replies.
   size_t n_replies() const;
 
-  std::atomic<int> n_open_ = 1;  // choices that go on, and the beginning
+  std::atomic<int> n_open_ = 1;  // unfinished choices, and 1 for Begin
   std::atomic<bool> is_streaming_ = false;
-  std::function<int()> percent_;  // how far the load is, from BeginWait on
+  std::function<int()> percent_;  // progress of the load, from BeginWait on
   std::atomic<bool> has_waited_ = false;
   bool is_notice_due_ = false;  // used by the server's thread only
   absl::Duration load_time_ = absl::ZeroDuration();  // set by EndWait
   absl::Mutex mu_;
-  // It only grows. The choices call this object while they hold their own
+  // The list only grows. The choices call this object while they hold their own
   // locks, so `mu_` is never held while a choice is called.
   std::vector<std::unique_ptr<Choice>> choices_ ABSL_GUARDED_BY(mu_);
   bool is_abandoned_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Status error_ ABSL_GUARDED_BY(mu_);  // the first one
+  absl::Status error_ ABSL_GUARDED_BY(mu_);  // the first error
 };
 
 }  // namespace plimsoll::services

@@ -23,9 +23,9 @@ struct ResponseDraft;
 struct TextJob {
   // One request for each prompt; they differ only in the prompt.
   std::vector<v1::StreamGenerateRequest> prompts;
-  // Replies to each prompt. The seed of the i-th is the request's plus i. If it
-  // is 0, there is one prompt without input, and the reply says that the model
-  // is loaded.
+  // Replies to each prompt. The seed of the i-th reply is the request's seed
+  // plus i. If n_choices is 0, there is one prompt without input, and the reply
+  // says that the model is loaded.
   int n_choices = 1;
   // How long the model stays loaded without use from now on.
   std::optional<absl::Duration> keep_alive;
@@ -46,8 +46,7 @@ struct TextJob {
   // other paths.
   std::shared_ptr<ResponseDraft> response = nullptr;
 
-  // True if it requests no reply, but the unloading of the model once nobody
-  // uses it.
+  // True if the request asks only to unload the model once it is unused.
   bool IsUnload() const {
     return n_choices == 0 && keep_alive == absl::ZeroDuration();
   }
@@ -59,17 +58,17 @@ struct ReplyHead {
   int64_t created_s = 0;        // Unix time
   std::string model;            // its name
   int64_t n_prompt_tokens = 0;  // tokens of the first prompt
-  // Parts of the constraint that say nothing about the reply.
+  // Parts of the constraint that have no effect on the reply.
   worker::SchemaNotes constraint_notes = {};
-  // How long the request waited for its model to be loaded.
+  // The time that the request waited for the load of its model.
   absl::Duration load_time = absl::ZeroDuration();
 };
 
-// Writes a reply in one dialect; the deltas of a stream are what it calls
-// events. Used by one thread at a time.
+// Writes a reply in one dialect; it writes the deltas of a stream as events.
+// Used by one thread at a time.
 class ReplyFormat {
  public:
-  // A reply, or what it has more of. The last delta has `finish`.
+  // A whole reply, or the next part of a reply. The last delta has `finish`.
   using Delta = v1::StreamGenerateResponse;
 
   virtual ~ReplyFormat() = default;

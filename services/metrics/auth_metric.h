@@ -1,5 +1,5 @@
-// The metric, which all servers have, of calls that were refused because of the
-// caller's identity or role. docs/metrics.md explains it.
+// The metric for calls that were refused because of the caller's identity or
+// role. All servers have it. docs/metrics.md explains it.
 #ifndef PLIMSOLL_SERVICES_METRICS_AUTH_METRIC_H_
 #define PLIMSOLL_SERVICES_METRICS_AUTH_METRIC_H_
 

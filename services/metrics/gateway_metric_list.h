@@ -42,7 +42,7 @@ inline constexpr Metric kGatewayWorkerGone = {
     "plimsoll_gateway_worker_gone_total", MetricType::kCounter, "worker",
     "Requests that the worker did not answer, or did not answer to the end."};
 
-// All of them, in the order of a scrape.
+// All metrics of the list, in the order of a scrape.
 std::span<const Metric* const> GatewayMetricList();
 
 }  // namespace plimsoll::services

@@ -1,4 +1,4 @@
-// What a metric is, apart from its values.
+// The definition of a metric, without its values.
 #ifndef PLIMSOLL_SERVICES_METRICS_METRIC_H_
 #define PLIMSOLL_SERVICES_METRICS_METRIC_H_
 
@@ -10,7 +10,7 @@ enum class MetricType { kCounter, kGauge, kHistogram };
 struct Metric {
   const char* name;
   MetricType type;
-  const char* labels;  // with ", " between them; every series has all of them
+  const char* labels;  // separated by ", "; every series has all labels
   const char* help;
 };
 

@@ -1,4 +1,4 @@
-// What is counted of a model and of a device's leases, without a lock.
+// The counts of a model and of a device's leases, without a lock.
 #ifndef PLIMSOLL_SERVICES_METRICS_MODEL_COUNTS_H_
 #define PLIMSOLL_SERVICES_METRICS_MODEL_COUNTS_H_
 
@@ -14,8 +14,8 @@
 
 namespace plimsoll::services {
 
-// The bounds up to 10 s are those that OpenTelemetry advises for the time to
-// the first token; a queue may take longer.
+// Up to 10 s these are OpenTelemetry's bounds for the time to the first token;
+// a queue may take longer.
 inline constexpr std::array kWaitBounds = {
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,  0.25, 0.5,
     0.75,  1.0,   2.5,  5.0,  7.5,  10.0, 20.0, 40.0, 80.0, 160.0};
@@ -32,14 +32,14 @@ inline constexpr std::array kCountBounds = {
     1.0,     4.0,      16.0,     64.0,      256.0,      1'024.0,
     4'096.0, 16'384.0, 65'536.0, 262'144.0, 1'048'576.0};
 
-// How a request ends: the reasons of FinishReason, then errors.
+// The results of a request: the reasons of FinishReason, then errors.
 inline constexpr std::array kResults = {
     "end_token",    "stop_token",         "stop_string",       "max_tokens",
     "length",       "cancelled",          "deadline_exceeded", "aborted",
     "context_full", "resource_exhausted", "unavailable",       "non_finite",
     "other"};
 
-// Why an engine refuses a request.
+// The reasons for which an engine refuses a request.
 inline constexpr std::array kRefusals = {
     "invalid",    "prompt_too_long", "queue_full", "draining",
     "no_session", "session_busy",    "other"};
@@ -48,7 +48,7 @@ inline constexpr std::array kRefusals = {
 struct ModelCounts {
   using Count = std::atomic<int64_t>;
 
-  // Counts what a Submit returned.
+  // Counts the result of a Submit.
   void AddSubmit(const absl::Status& status);
   void Add(const worker::StepRecord& step);
   void Add(const worker::RequestRecord& request);
@@ -71,7 +71,7 @@ struct ModelCounts {
   Count loads = 0;
   Count failed_loads = 0;
   Count unloads = 0;
-  std::atomic<double> load_seconds = 0;  // how long the last load took
+  std::atomic<double> load_seconds = 0;  // time of the last load
 };
 
 // Leases on one device.

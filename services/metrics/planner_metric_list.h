@@ -56,7 +56,7 @@ inline constexpr Metric kForcedReleases = {
     "plimsoll_forced_releases_total", MetricType::kCounter, "",
     "Leases that an administrator released in the place of their holders."};
 
-// All of them, in the order of a scrape.
+// All metrics of the list, in the order of a scrape.
 std::span<const Metric* const> PlannerMetricList();
 
 }  // namespace plimsoll::services

@@ -16,12 +16,12 @@
 
 namespace plimsoll::services {
 
-// Counts the answers to Reserve; the rest is read from the ledger at each
-// scrape. A ledger has at most planner::LeaseBook::kMaxDevices devices, so that
-// limits what workers can add. Thread-safe.
+// Counts the answers to Reserve; all other values are read from the ledger at
+// each scrape. A ledger has at most planner::LeaseBook::kMaxDevices devices,
+// which limits the series that workers can add. Thread-safe.
 class PlannerMetrics final : public LedgerObserver {
  public:
-  // It takes no lock.
+  // Takes no lock.
   void OnReserve(const absl::Status& status) override;
   void OnForceRelease() override { ++n_forced_; }
 

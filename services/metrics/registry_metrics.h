@@ -1,4 +1,4 @@
-// The metrics that are read from a worker's models when they are asked for.
+// The metrics that are read from a worker's models at each scrape.
 #ifndef PLIMSOLL_SERVICES_METRICS_REGISTRY_METRICS_H_
 #define PLIMSOLL_SERVICES_METRICS_REGISTRY_METRICS_H_
 
@@ -10,13 +10,13 @@
 
 namespace plimsoll::services {
 
-// Adds what `models` do and did since they were loaded.
+// Adds the state of `models`, and their counts since they were loaded.
 void AddModels(const std::vector<ModelInfo>& models, Scrape& scrape);
 
-// Adds the plans of the models in memory, beside what was measured.
+// Adds the plans of the loaded models, and the measured memory.
 void AddMemory(ModelRegistry& registry, Scrape& scrape);
 
-// Adds what tenants took, if there are quotas.
+// Adds the usage of tenants, if there are quotas.
 void AddTenants(ModelRegistry& registry, Scrape& scrape);
 
 }  // namespace plimsoll::services

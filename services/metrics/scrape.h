@@ -14,20 +14,20 @@
 
 namespace plimsoll::services {
 
-// Writes the text format of Prometheus, version 0.0.4. It writes each value as
-// it comes, straight into the text of its metric: a worker with 64 models has
-// 17,000 lines. Not thread-safe.
+// Writes the text format of Prometheus, version 0.0.4. Each value is written
+// immediately into the text of its metric: a worker with 64 models has 17,000
+// lines. Not thread-safe.
 class Scrape {
  public:
-  // Whoever adds a value keeps them until that call returns.
+  // Name and value must stay valid until Add returns.
   struct Label {
     absl::string_view name;
     absl::string_view value;
   };
   using Labels = std::initializer_list<Label>;
 
-  // It has all of `metrics`, in this order, at first without values. They must
-  // outlive it.
+  // The scrape has all of `metrics`, in this order, at first without values.
+  // `metrics` must outlive it.
   explicit Scrape(std::span<const Metric* const> metrics);
 
   // Adds a value of `metric`, which is one of those above. `labels` are those
@@ -47,7 +47,8 @@ class Scrape {
     const Metric* metric;
     std::string lines = {};  // the lines of its values
     // The last histogram's bounds, and how a line with each of them and with
-    // "+Inf" ends before the count. Most histograms of a metric have the same.
+    // "+Inf" ends before the count. Most histograms of a metric have the same
+    // bounds.
     std::vector<double> bounds = {};
     std::vector<std::string> bound_texts = {};
   };
@@ -61,7 +62,7 @@ class Scrape {
 
   std::vector<Family> families_;
   size_t last_ = 0;     // the family of the last value
-  std::string labels_;  // as they are between braces, of the last histogram
+  std::string labels_;  // the last histogram's labels, as between the braces
   std::string begin_;   // how its buckets' lines begin
 };
 

@@ -21,14 +21,14 @@
 
 namespace plimsoll::services {
 
-// Counts what a worker tells; the rest is read from the models at each scrape.
-// It knows the configured models and devices, so no client can add a series.
-// Thread-safe.
+// Counts the events that a worker reports; all other values are read from the
+// models at each scrape. It knows the configured models and devices, so no
+// client can add a series. Thread-safe.
 class WorkerMetrics final : public WorkerObserver {
  public:
   explicit WorkerMetrics(const WorkerOptions& options);
 
-  // Only the first takes a lock or allocates.
+  // OnModelAdded takes a lock and allocates; the other methods do neither.
   void OnModelAdded(const std::string& model) override ABSL_LOCKS_EXCLUDED(mu_);
   void OnSubmit(const std::string& model, const absl::Status& status) override;
   void OnStep(const std::string& model,
@@ -60,7 +60,7 @@ class WorkerMetrics final : public WorkerObserver {
   void AddCounts(Scrape& scrape) const;
 
   absl::Mutex mu_;
-  // What the list of added models is made of; adding one moves none.
+  // The storage of the list of added models; adding a model moves no other one.
   std::deque<AddedModel> added_ ABSL_GUARDED_BY(mu_);
   std::atomic<AddedModel*> newest_ = nullptr;
   // The keys are constant.

@@ -1,4 +1,4 @@
-// The device feed tells watchers of changes of the ledger's devices.
+// The device feed tells watchers about changes of the ledger's devices.
 #ifndef PLIMSOLL_SERVICES_PLANNER_DEVICE_FEED_H_
 #define PLIMSOLL_SERVICES_PLANNER_DEVICE_FEED_H_
 
@@ -26,7 +26,7 @@ namespace plimsoll::services {
 // This is a device as the ledger has it. It is small enough to be copied under
 // the ledger's mutex.
 struct DeviceState {
-  std::shared_ptr<const v1::DeviceProfile> profile;  // it lacks free_bytes
+  std::shared_ptr<const v1::DeviceProfile> profile;  // without free_bytes
   int64_t free_bytes = 0;
   int64_t headroom_bytes = 0;
   int64_t held_bytes = 0;
@@ -46,9 +46,10 @@ class DeviceListener {
   virtual void OnWatchEnd(const absl::Status& status) = 0;
 };
 
-// It makes messages on its own thread, never under the ledger's mutex, at most
-// one every kPause, and one for all watchers with the same version. A slow
-// watcher costs nothing: it takes what it needs when it is ready. Thread-safe.
+// The feed makes messages on its own thread, never under the ledger's mutex. It
+// makes at most one every kPause, and one for all watchers with the same
+// version. A slow watcher costs nothing: it takes the news when it is ready.
+// Thread-safe.
 class DeviceFeed {
  public:
   static constexpr size_t kMaxListeners = 256;
@@ -85,7 +86,7 @@ class DeviceFeed {
   void End() ABSL_LOCKS_EXCLUDED(mu_);
 
   struct News {
-    // It is null if there is none.
+    // Null if there is no news.
     std::shared_ptr<const v1::WatchDevicesResponse> message;
     int64_t version = 0;
   };
@@ -117,7 +118,7 @@ class DeviceFeed {
 
   SteadyMutex mu_;
   Listeners listeners_ ABSL_GUARDED_BY(mu_);
-  Listeners fresh_ ABSL_GUARDED_BY(mu_);  // nothing was told to these yet
+  Listeners fresh_ ABSL_GUARDED_BY(mu_);  // listeners without any news yet
   std::set<std::string> touched_ ABSL_GUARDED_BY(mu_);
   bool is_all_touched_ ABSL_GUARDED_BY(mu_) = true;
   bool has_ended_ ABSL_GUARDED_BY(mu_) = false;
@@ -126,7 +127,8 @@ class DeviceFeed {
   absl::Mutex told_mu_;
   std::map<std::string, Told> told_ ABSL_GUARDED_BY(told_mu_);
   int64_t version_ ABSL_GUARDED_BY(told_mu_) = 1;
-  // The newest comes last. Each device is gone from its version on.
+  // Removed devices, the newest last. Each pair has the version at which the
+  // device was removed.
   std::deque<std::pair<int64_t, std::string>> removed_
       ABSL_GUARDED_BY(told_mu_);
   // Removals up to this version are not remembered.

@@ -1,4 +1,4 @@
-// What workers say about the size of one device.
+// The sizes that workers report for one device.
 #ifndef PLIMSOLL_SERVICES_PLANNER_DEVICE_SIZES_H_
 #define PLIMSOLL_SERVICES_PLANNER_DEVICE_SIZES_H_
 
@@ -16,21 +16,22 @@ namespace plimsoll::services {
 // Not thread-safe.
 class DeviceSizes {
  public:
-  // Beyond so many workers the largest size is forgotten, so the smallest one
-  // still counts.
+  // Sizes of at most this many workers are remembered. Beyond that the largest
+  // size is dropped; the smallest one still counts.
   static constexpr size_t kMaxHolders = 16;
 
-  // `holder` says at `now` that the device has `bytes`; what it said before
-  // counts no more. Returns whether that is news.
+  // Records that `holder` reports a size of `bytes` at `now`. Its earlier
+  // report no longer counts. Returns whether the report is new or has changed.
   bool Say(const std::string& holder, int64_t bytes, absl::Time now);
-  // Forgets what was said before `oldest`, but for the words of those of whom
-  // `holds` returns that they hold leases on the device.
+  // Drops the sizes that were reported before `oldest`. Sizes from holders for
+  // which `holds` returns true stay, because these holders have leases on the
+  // device.
   void Forget(absl::Time oldest,
               const std::function<bool(const std::string& holder)>& holds);
 
-  // Returns the smallest size, or the largest number if nobody said one.
+  // Returns the smallest size, or the largest number if no size is known.
   int64_t Smallest() const;
-  // Returns false if the size that `holder` knows is wanted.
+  // Returns false if `holder` should be asked for the size.
   bool Knows(const std::string& holder) const {
     return said_.count(holder) > 0 || said_.size() >= kMaxHolders;
   }

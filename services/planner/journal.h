@@ -1,5 +1,5 @@
-// The lease book's journal is one SQLite file, which is written before anything
-// is answered.
+// The lease book's journal is one SQLite file. Each change is written to it
+// before the call is answered.
 #ifndef PLIMSOLL_SERVICES_PLANNER_JOURNAL_H_
 #define PLIMSOLL_SERVICES_PLANNER_JOURNAL_H_
 
@@ -21,25 +21,25 @@
 
 namespace plimsoll::services {
 
-// This is what a start found in a journal's place.
+// The state in which a start found a journal's place.
 struct JournalHistory {
   planner::JournalFound found = planner::JournalFound::kNew;
   bool has_mark = false;  // an earlier planner has used this place
 };
 
-// It has the tables `lease` (a row for each lease, and for a while for each
-// released one), `lease_secret` (the hash of each live lease's secret) and
-// `meta` (one row), in WAL mode with synchronous=FULL. One
-// planner at a time uses it and holds a lock on the file, whatever its name.
+// The file has the tables `lease` (a row for each live lease and for each
+// recently released one), `lease_secret` (the hash of each live lease's secret)
+// and `meta` (one row), in WAL mode with synchronous=FULL. One planner at a
+// time uses the file and holds a lock on it, even if it has several names.
 //
-// A mark beside it (MarkPath) says that a planner was here, and which journal
-// it used: the file's inode, a name for its last run that is in the file too,
-// and whether that run closed it. So an older copy, and a file whose log was
-// lost, are known, and count as partial.
+// A mark beside the file (MarkPath) says that a planner was here, and which
+// journal it used: the file's inode, the name of the last run, which is in the
+// file too, and whether that run closed the file. This shows an older copy, and
+// a file whose log was lost; both count as partial.
 //
 // Once a write has failed for another reason than a full or busy disk, nothing
 // is written any more until the next start: after a failed fsync nobody knows
-// what is on the disk. It is the same if the file is moved away. Not
+// what is on the disk. The same happens if the file is moved away. Not
 // thread-safe.
 class Journal final : public planner::LeaseJournal {
  public:
@@ -72,17 +72,17 @@ class Journal final : public planner::LeaseJournal {
   // Returns the file's path without symbolic links; empty if its folder does
   // not exist.
   const std::string& path() const { return path_; }
-  // Looks whether another planner has written its name into the file since,
-  // which can happen only if this one has lost the lock. From then on nothing
-  // is written, and is_taken_over() is true. Write looks by itself.
+  // Checks whether another planner has written its name into the file. This can
+  // happen only if this planner has lost the lock. Then nothing is written any
+  // more, and is_taken_over() is true. Write does this check by itself.
   void CheckOwner();
   bool is_taken_over() const { return is_taken_over_; }
   // Returns whether the last write reached the disk.
   bool can_write() const { return !has_failed_ && is_open_ && was_good_; }
 
   // Tries again to open a journal that could not be opened. Returns true if it
-  // is open from now on; image() is then what it holds of leases that were not
-  // noted meanwhile.
+  // is open now; image() then has the leases of the file that were not noted
+  // meanwhile.
   bool Resume();
   // Stops all writing until the next start, because of `why`.
   void Fail(const absl::Status& why);
@@ -93,7 +93,7 @@ class Journal final : public planner::LeaseJournal {
   absl::Status Write(const planner::LeaseRecord& record,
                      int64_t next_epoch) override;
   void Note(const planner::Lease& lease) override;
-  // Writes what was noted. Errors: kUnavailable; it stays noted.
+  // Writes what was noted. Errors: kUnavailable; the leases stay noted.
   absl::Status Flush();
 
  private:
@@ -115,17 +115,18 @@ class Journal final : public planner::LeaseJournal {
   absl::Status RenameAside(const absl::Status& why);
   void Close();
 
-  // The status of a write that fails with this result of SQLite, which none has
-  // given.
+  // The status of a write that fails as if SQLite had returned `code`. It is
+  // for failures that SQLite did not report.
   absl::Status FailLike(int code);
-  // Makes a status of the result of a call of SQLite.
+  // Converts the result of an SQLite call to a status.
   absl::Status Check(int code);
   absl::Status Run(const char* sql);
   absl::StatusOr<int64_t> QueryInt(const char* sql);
   absl::StatusOr<std::string> QueryText(const char* sql);
   absl::Status Put(const planner::LeaseRecord& record);
   absl::Status PutNoted();
-  // Gives this run its name, and the file what those of earlier versions lack.
+  // Writes a new name for this run, and creates the tables that files of
+  // earlier versions lack.
   absl::Status BeginRun();
   // Errors: kAborted if the file has the name of another planner's run.
   absl::Status VerifyNonce();
@@ -149,22 +150,22 @@ class Journal final : public planner::LeaseJournal {
   const std::string given_path_;
   const std::function<absl::Time()> clock_;
   const char* const vfs_;
-  std::string path_;  // it has no symbolic links
+  std::string path_;  // without symbolic links
   JournalLock lock_;
   JournalHistory history_;
   sqlite3* db_ = nullptr;
   int last_code_ = SQLITE_OK;
   int64_t n_rows_ = 0;  // an upper bound
   bool is_open_ = false;
-  bool has_mark_ = false;  // the mark has its current text
-  std::string nonce_;  // the name of the last run, as it shall be in the file
-  std::string file_nonce_;    // as it was found there last
-  int64_t read_version_ = 0;  // SQLite's, of what Load read
+  bool has_mark_ = false;     // the mark has its current text
+  std::string nonce_;         // the name of this run, for the file
+  std::string file_nonce_;    // the name last found in the file
+  int64_t read_version_ = 0;  // SQLite's data version when Load read
   bool is_taken_over_ = false;
   bool has_failed_ = false;
   bool was_good_ = true;  // the last write reached the disk
   planner::LeaseImage image_;
-  std::map<std::string, planner::Lease> noted_;  // the keys are ids
+  std::map<std::string, planner::Lease> noted_;  // by id
 };
 
 }  // namespace plimsoll::services

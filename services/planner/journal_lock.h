@@ -1,5 +1,5 @@
-// The journal lock knows which file a journal is, and keeps other processes
-// from it.
+// The journal lock identifies a journal's file, and keeps other processes from
+// using it.
 #ifndef PLIMSOLL_SERVICES_PLANNER_JOURNAL_LOCK_H_
 #define PLIMSOLL_SERVICES_PLANNER_JOURNAL_LOCK_H_
 
@@ -11,25 +11,24 @@
 namespace plimsoll::services {
 
 // Returns the path of the file that `path` means, without symbolic links. The
-// file itself need not be there, its folder must. SQLite keeps the write-ahead
-// log beside this path. Errors: kUnavailable (no such folder; links in a
-// circle).
+// folder must exist; the file need not exist. SQLite keeps the write-ahead log
+// beside this path. Errors: kUnavailable (no such folder; links in a circle).
 absl::StatusOr<std::string> ResolvedPath(const std::string& path);
 
-// It holds a file's inode and not its name, so a symbolic link, a hard link or
-// another name for the same file meets the same lock. flock and the record
-// locks of SQLite do not meet.
+// It locks a file's inode and not its name, so a symbolic link, a hard link or
+// another name of the same file meets the same lock. flock does not conflict
+// with the record locks of SQLite.
 //
 // The file stays open until the lock ends. It must outlive SQLite's handle:
 // closing any descriptor of a file drops the record locks of the process on it.
 class JournalLock {
  public:
-  JournalLock() = default;  // it holds nothing
+  JournalLock() = default;  // holds no file
   ~JournalLock() { Release(); }
   JournalLock(const JournalLock&) = delete;
   JournalLock& operator=(const JournalLock&) = delete;
 
-  // Locks the file at `path` (a resolved path), and makes it if there is none.
+  // Locks the file at `path` (a resolved path), and creates a missing file.
   // Releases a lock that was held before. Errors: kAborted if another process
   // holds the file; kFailedPrecondition if it has a second name (a planner that
   // opens it by that name would look for the log beside that name);

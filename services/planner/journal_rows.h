@@ -27,10 +27,10 @@ inline constexpr char kJournalTables[] =
     "next_epoch INTEGER NOT NULL, is_partial INTEGER NOT NULL) STRICT;"
     "INSERT INTO meta VALUES(1, '', 1, 1);";
 
-// Files of earlier versions lack these, and earlier versions do not look at
-// them, so that they can take the journal back. Each grant deletes rows that
-// were released long ago; without the index it would read every row. A lease
-// that is over needs no secret.
+// Files of earlier versions lack these tables. Earlier versions ignore them, so
+// that they can use a newer file. Each grant deletes rows that were released
+// long ago; without the index it would read every row. A released lease needs
+// no secret.
 inline constexpr char kLaterTables[] =
     "CREATE INDEX IF NOT EXISTS lease_released ON lease(epoch) "
     "WHERE state='RELEASED';"
@@ -64,8 +64,8 @@ inline constexpr char kSelectLeasesWithoutSecrets[] =
     "SELECT id, device_uuid, bytes, measured_bytes, holder, purpose, process,"
     "epoch, state, request_id, granted_wall, '' FROM lease ORDER BY epoch";
 
-// This statement is finalised at the end of its scope. Columns count from 0,
-// and what is bound from 1.
+// A statement that is finalised at the end of its scope. Column numbers begin
+// at 0, numbers of bound values at 1.
 struct Statement {
   Statement(sqlite3* db, const char* sql);
   ~Statement();
@@ -84,7 +84,7 @@ struct Statement {
 // Binds all values of kPutLease.
 void BindLease(const planner::LeaseRecord& record, Statement& put);
 
-// A lease of the journal, and the second of the time of day at its grant.
+// A lease of the journal, and the time of day of its grant in seconds.
 struct LeaseRow {
   planner::LeaseRecord record;
   int64_t granted_wall;

@@ -1,4 +1,4 @@
-// Who holds a lease, as requests name it and prove it.
+// The holder of a lease, as requests name and prove it.
 #ifndef PLIMSOLL_SERVICES_PLANNER_LEASE_HOLDER_H_
 #define PLIMSOLL_SERVICES_PLANNER_LEASE_HOLDER_H_
 
@@ -13,31 +13,33 @@
 
 namespace plimsoll::services {
 
-// A lease's secret has so many bytes, which its holder chose at random.
+// The length of a lease's secret. Its holder chose the bytes at random.
 inline constexpr size_t kMinSecretBytes = 16;
 inline constexpr size_t kMaxSecretBytes = 128;
 
 // What a caller shows to be the holder of a lease.
 struct HolderProof {
-  absl::string_view owner;   // its Identity::lease_owner; empty: of any owner
+  absl::string_view owner;   // its Identity::lease_owner; empty: any owner
   absl::string_view secret;  // the request's secret
 };
 
-// What the book calls something of `owner` that a request names.
+// Returns the name in the lease book for `name`, which a request of `owner`
+// uses.
 std::string OwnedName(absl::string_view owner, absl::string_view name);
 
-// Returns whether `holder` is what the book calls `name` for some owner.
+// Returns whether `holder` is the book's name for `name` of some owner.
 bool IsNameOf(absl::string_view holder, absl::string_view name);
 
-// Returns what the book keeps of a secret: its SHA-256 in hexadecimal; empty if
-// the secret is.
-// Errors: kInvalidArgument unless it has kMinSecretBytes to kMaxSecretBytes.
+// Returns the form of a secret that the book keeps: its SHA-256 in hexadecimal,
+// or "" if the secret is empty.
+// Errors: kInvalidArgument unless the secret has kMinSecretBytes to
+// kMaxSecretBytes, or is empty.
 absl::StatusOr<std::string> HashSecret(absl::string_view secret);
 
-// A lease without a secret belongs to whoever names it and its epoch: its
-// holder is of a version that has no secrets. A worker whose token has another
-// name now keeps its leases by their secret. How long the comparison takes does
-// not depend on the secret.
+// A lease without a secret belongs to every caller that names it and its epoch,
+// because its holder is of a version without secrets. A worker whose token was
+// renamed still holds its leases, because it knows their secrets. The time of
+// the comparison does not depend on the secret.
 // Errors: kPermissionDenied if the caller is not the holder.
 absl::Status CheckHolder(const planner::Lease& lease, const HolderProof& proof);
 

@@ -1,5 +1,5 @@
-// The ledger knows who holds how much of which device: it has the lease book,
-// its journal and the registered devices behind one mutex.
+// The ledger has the lease book, its journal and the registered devices behind
+// one mutex. It knows the leases of every device.
 #ifndef PLIMSOLL_SERVICES_PLANNER_LEDGER_H_
 #define PLIMSOLL_SERVICES_PLANNER_LEDGER_H_
 
@@ -32,7 +32,7 @@
 namespace plimsoll::services {
 
 struct LedgerOptions {
-  std::function<absl::Time()> clock;           // it never goes back
+  std::function<absl::Time()> clock;           // must never go back
   std::unique_ptr<Journal> journal = nullptr;  // null if there is none
   // True if no earlier planner has granted a lease that may still be held. A
   // ledger without its whole journal then need not recover.
@@ -40,9 +40,9 @@ struct LedgerOptions {
   // An epoch above those of all earlier planners. A whole journal has its own.
   int64_t first_epoch = 1;
   planner::LeaseTimes times = {};
-  bool requires_secrets = false;  // every reservation needs a secret
-  DeviceBytes headrooms = {};     // bytes that nobody gets
-  DeviceBytes sizes = {};         // no device has more, whatever workers say
+  bool requires_secrets = false;       // every reservation needs a secret
+  DeviceBytes headrooms = {};          // bytes that are never granted
+  DeviceBytes sizes = {};              // upper limits of device sizes
   LedgerObserver* observer = nullptr;  // it outlives the ledger
   // Called with the ledger's lock held, once another planner has taken the
   // journal over. It may be null.
@@ -56,7 +56,7 @@ class Ledger {
  public:
   // This many devices are described at a time under the mutex.
   static constexpr size_t kDeviceBatch = 128;
-  // The reason of a ForceRelease has so many bytes at most.
+  // The most bytes of a ForceRelease's reason.
   static constexpr size_t kMaxReasonBytes = 256;
 
   // A registered device, and the bytes that a Reserve could get of it now.
@@ -78,8 +78,8 @@ class Ledger {
 
   // `owner` is the caller's Identity::lease_owner. If it is not empty, it is
   // put, with a space, before the holders that the owner's calls name.
-  // Errors of calls about a lease: also kPermissionDenied if it is another
-  // owner's, or has another secret than the call.
+  // Calls about a lease also return kPermissionDenied if the lease belongs to
+  // another owner, or has another secret than the call.
   absl::Status Reserve(const v1::ReserveRequest& request,
                        v1::ReserveResponse& response,
                        const std::string& owner = "") ABSL_LOCKS_EXCLUDED(mu_);
@@ -92,7 +92,7 @@ class Ledger {
   absl::Status Release(const v1::ReleaseRequest& request,
                        v1::ReleaseResponse& response,
                        const std::string& owner = "") ABSL_LOCKS_EXCLUDED(mu_);
-  // `caller` says who asks, for the log; it must be an administrator.
+  // `caller` names the calling administrator for the log.
   absl::Status ForceRelease(const v1::ForceReleaseRequest& request,
                             v1::ForceReleaseResponse& response,
                             const std::string& caller) ABSL_LOCKS_EXCLUDED(mu_);
@@ -106,8 +106,8 @@ class Ledger {
                           v1::ListLeasesResponse& response)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Changes how much is kept free of which device, and how much it has at most,
-  // now and later.
+  // Changes how much of each device is kept free, and the largest size of each
+  // device, now and for later registrations.
   void SetPolicies(DeviceBytes headrooms, DeviceBytes sizes)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -120,17 +120,18 @@ class Ledger {
 
  private:
   struct Registered {
-    planner::DeviceProfile profile;  // with the size that counts
+    planner::DeviceProfile profile;  // with the size in effect
     DeviceSizes sizes;
-    int64_t said_bytes = 0;  // its size, as who registered it last says
-    int64_t asked_headroom_bytes = 0;  // as who registered the device wants it
-    int64_t headroom_bytes = 0;        // as it is
+    int64_t said_bytes = 0;  // its size by its last registration
+    // The headroom that the registering worker asked for.
+    int64_t asked_headroom_bytes = 0;
+    int64_t headroom_bytes = 0;                        // the headroom in effect
     std::shared_ptr<const v1::DeviceProfile> message;  // it lacks free_bytes
   };
   using Ids = std::set<std::string>;
   using States = std::map<std::string, DeviceState>;
 
-  // Reserves, and leaves telling the observer to the caller.
+  // Reserves without telling the observer, which the caller does.
   absl::Status Grant(const v1::ReserveRequest& request,
                      v1::ReserveResponse& response, const std::string& owner)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -175,15 +176,16 @@ class Ledger {
   std::vector<planner::Lease> LeasesFor(const v1::ListLeasesRequest& request,
                                         const std::string& process) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // What may be granted of a device, whatever who registers it says.
+  // The most bytes of a device that may be granted, even if its registrant
+  // reports more.
   int64_t LimitOf(const std::string& id, const DeviceSizes& sizes) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Takes `said` as the holder's word for the size of the device, and forgets
-  // what nobody stands for any more. Returns the limit that there is now.
+  // Records the size that `holder` reports, and drops sizes whose holders are
+  // gone. Returns the new limit.
   int64_t TakeSize(const planner::DeviceProfile& said,
                    const std::string& holder, DeviceSizes& sizes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Makes the device's message anew for watchers, if its profile has changed.
+  // Makes a new message of the device for watchers if its profile has changed.
   static void Publish(Registered& device);
   // The device must be registered.
   DeviceState StateOf(const std::string& id, const Registered& device) const
@@ -218,7 +220,7 @@ class Ledger {
   // True while the journal must still be marked as whole.
   bool is_partial_ ABSL_GUARDED_BY(mu_) = false;
   std::map<std::string, Registered> devices_ ABSL_GUARDED_BY(mu_);
-  DeviceFeed feed_;     // its thread uses what is above
+  DeviceFeed feed_;     // its thread uses all fields above
   ProcessWatch watch_;  // last: its thread uses everything above
 };
 

@@ -6,13 +6,13 @@
 
 namespace plimsoll::services {
 
-// Any thread may call it, at the same time as others. No method may block.
+// Any threads may call it, at the same time. No method may block.
 class LedgerObserver {
  public:
   virtual ~LedgerObserver() = default;
   // A Reserve is answered with `status`, which carries its ErrorDetails.
   virtual void OnReserve(const absl::Status& status) = 0;
-  // An administrator has released a lease in the place of its holder.
+  // An administrator has released a lease instead of its holder.
   virtual void OnForceRelease() = 0;
 };
 

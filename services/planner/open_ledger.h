@@ -12,18 +12,16 @@
 
 namespace plimsoll::services {
 
-// How often a planner on standby looks whether the journal is free.
+// The time between two checks of a standby planner whether the journal is free.
 inline constexpr absl::Duration kStandbyPoll = absl::Milliseconds(250);
 
-// Opens the journal, if there is one, and collects what planner::StartOf needs
-// to know. If --first does not count, logs why.
+// Opens the journal, if there is one, and collects the arguments of
+// planner::StartOf. If --first is not obeyed, the log says why.
 //
 // With --standby, waits while another process has the journal. `ends_within`
-// waits for the time that it is given, and returns true if the process is to
-// end.
-// Errors: kFailedPrecondition if another process has the journal and there is
-// no --standby, and as Journal::Open returns it; kCancelled if the wait was
-// ended.
+// waits for the given time, and returns true if the process must end.
+// Errors: kFailedPrecondition if another process has the journal and --standby
+// is not set, or as Journal::Open returns it; kCancelled if the wait was ended.
 absl::StatusOr<LedgerOptions> OpenLedger(
     const PlannerOptions& options,
     const std::function<bool(absl::Duration)>& ends_within);

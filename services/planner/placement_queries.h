@@ -1,5 +1,5 @@
-// The placement queries: where models go in a fleet, which device is large
-// enough, and what a device allows at most.
+// The placement queries: where models go in a fleet, which devices are large
+// enough, and how much a device allows at most.
 #ifndef PLIMSOLL_SERVICES_PLANNER_PLACEMENT_QUERIES_H_
 #define PLIMSOLL_SERVICES_PLANNER_PLACEMENT_QUERIES_H_
 
@@ -32,8 +32,8 @@ struct PlacementSources {
 // ErrorDetails. Long work returns the error of `stop` as soon as there is one.
 class PlacementQueries {
  public:
-  // The context of a model that is placed without n_ctx, if it was trained for
-  // that much.
+  // The context of a model that is placed without n_ctx, unless its trained
+  // context is shorter.
   static constexpr int64_t kDefaultContext = 4'096;
   static constexpr size_t kMaxNameBytes = 256;
   // One PlaceModels may take this many plans: its models times the kinds of its

@@ -1,5 +1,5 @@
-// Answers the planning calls. They are pure plans, on devices that the ledger
-// knows or that need not exist.
+// Answers the planning calls. Plans reserve nothing. Their devices are
+// registered in the ledger, or described by the request.
 #ifndef PLIMSOLL_SERVICES_PLANNER_PLANNER_H_
 #define PLIMSOLL_SERVICES_PLANNER_PLANNER_H_
 
@@ -35,7 +35,7 @@ class Planner {
       : models_(std::move(models)), ledger_(ledger) {}
 
   // Replaces the models that requests may name. A request that has found its
-  // model goes on with it.
+  // model continues with that model.
   void SetModels(Models models) ABSL_LOCKS_EXCLUDED(mu_);
 
   absl::Status DescribeModel(const v1::DescribeModelRequest& request,

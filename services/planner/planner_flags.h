@@ -24,8 +24,8 @@ struct PlannerOptions {
   bool is_standby = false;  // --standby: waits for the journal
   planner::LeaseTimes times = {};
   bool requires_secrets = false;  // every reservation needs a secret
-  DeviceBytes headrooms = {};     // bytes that nobody gets
-  DeviceBytes sizes = {};         // no device has more
+  DeviceBytes headrooms = {};     // bytes that are never granted
+  DeviceBytes sizes = {};         // upper limits of device sizes
 };
 
 // All settings of a planner.
@@ -37,12 +37,12 @@ struct PlannerFlags {
 };
 
 // Parses the flags, and reads the settings of the environment and of a file.
-// Returns the exit code if the process is to end now.
+// Returns the exit code if the process must end now.
 std::optional<int> ParsePlannerFlags(int argc, char** argv,
                                      PlannerFlags& flags);
 
-// Does the same in a process that runs already, for what has changed since.
-// Errors: kInvalidArgument with what is wrong.
+// Does the same in a running process, to find changed settings.
+// Errors: kInvalidArgument with the reason.
 absl::StatusOr<PlannerFlags> ReadPlannerFlagsAgain(int argc, char** argv);
 
 }  // namespace plimsoll::services

@@ -18,17 +18,16 @@ namespace plimsoll::services {
 absl::StatusOr<Planner::Models> ReadPlannerModels(
     const std::vector<ModelFlag>& flags);
 
-// What settings can change while it runs.
+// The parts of a planner that a reload can change.
 struct ReloadTargets {
   Planner& planner;
   Ledger& ledger;
 };
 
-// Gives the planner what has changed of `model` since `in_effect`, the ledger
-// what has changed of `headroom` and of `device-memory`, and the log what has
-// changed of `log-level`;
-// other settings of a planner stay while it runs. The log says what happened;
-// flags that are in error change nothing.
+// Applies the settings that have changed since `in_effect`: `model` to the
+// planner, `headroom` and `device-memory` to the ledger, and `log-level` to the
+// log. Other settings of a running planner do not change. The log says what
+// happened. Flags with an error change nothing.
 void ReloadPlanner(const absl::StatusOr<PlannerFlags>& flags,
                    const ReloadTargets& targets, Settings& in_effect);
 

@@ -22,14 +22,14 @@ namespace plimsoll::services {
 // The requests and replies of all its calls together hold at most this much.
 inline constexpr int64_t kPlannerMessageBytes = 64 << 20;
 
-// What the service works with. All that is a reference must outlive it, and the
-// pool must outlive its server's calls.
+// The parts that the service uses. The referenced objects must outlive the
+// service, and the pool must outlive its server's calls.
 struct PlannerServiceNeeds {
   Planner& planner;
   Ledger& ledger;
   CallGate& gate;
   WorkPool& pool;
-  // The devices that are known without being registered.
+  // Devices that are known without registration.
   planner::DeviceCatalogue catalogue = planner::DeviceCatalogue();
   // A call whose client reads nothing for this long is cancelled.
   absl::Duration reader_timeout = kReaderTimeout;

@@ -1,4 +1,4 @@
-// Watches processes of this host for their end.
+// Notices the end of processes of this host.
 #ifndef PLIMSOLL_SERVICES_PLANNER_PROCESS_WATCH_H_
 #define PLIMSOLL_SERVICES_PLANNER_PROCESS_WATCH_H_
 
@@ -17,10 +17,10 @@
 
 namespace plimsoll::services {
 
-// It holds a pidfd of each watched process and polls all of them on one thread.
-// If there are too many processes for that, or no descriptors are left, it
-// checks the process once a tick instead: a process that lives must never count
-// as one that cannot be watched.
+// ProcessWatch holds a pidfd of each watched process and polls all of them on
+// one thread. If there are too many processes, or no descriptors are left, it
+// checks the process once a tick instead: a live process must never count as
+// unwatchable.
 // Thread-safe. Processes are named by ToString(ProcessIdentity).
 class ProcessWatch {
  public:

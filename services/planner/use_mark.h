@@ -13,7 +13,7 @@
 
 namespace plimsoll::services {
 
-// Returns the path of the mark of planners with the journal at `journal`.
+// Returns the path of the mark for planners that use the journal at `journal`.
 std::string MarkPath(const std::string& journal);
 // Returns the path of the mark that all planners of this host share, with or
 // without a journal: below ${XDG_STATE_HOME} or ~/.local/state. Empty if the
@@ -22,8 +22,8 @@ std::string HostMarkPath();
 
 // Returns true if a file exists at `path`, or if that cannot be determined.
 bool Exists(const std::string& path);
-// Writes a mark to the disk, and its folder if there is none. It ends with the
-// line `about`, if that is not empty. Errors: kUnavailable.
+// Writes a mark to the disk, and creates its folder if necessary. It ends with
+// the line `about`, if that is not empty. Errors: kUnavailable.
 absl::Status WriteMark(const std::string& path, const std::string& about = "");
 // Returns the line `about` of a mark; empty if there is none.
 std::string AboutOfMark(const std::string& path);

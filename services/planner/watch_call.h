@@ -21,7 +21,7 @@ namespace plimsoll::services {
 
 // While a message is in flight, no changes are kept. The next message has
 // everything that changed meanwhile, so a slow reader costs nothing and misses
-// states in between. A reader that reads nothing is cancelled.
+// intermediate states. The call of a reader that reads nothing is cancelled.
 //
 // gRPC and the feed each hold one reference to it; gRPC's ends in OnDone.
 class WatchCall final

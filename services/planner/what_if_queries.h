@@ -82,9 +82,9 @@ class WhatIfCalls {
   std::atomic<int> running_ = 0;
 };
 
-// Starts a WhatIf call. Its messages are computed on the pool. It is cancelled
-// if no message was taken for the reader timeout. All arguments but the context
-// and the request must outlive the server.
+// Starts a WhatIf call. Its messages are computed on the pool. The call is
+// cancelled if the client takes no message for the reader timeout. All
+// arguments but the context and the request must outlive the server.
 grpc::ServerWriteReactor<v1::WhatIfResponse>* StartWhatIf(
     grpc::CallbackServerContext& context, const PoolRoom& room,
     Planner& planner, WhatIfCalls& calls, const v1::WhatIfRequest& request);

@@ -18,9 +18,9 @@
 
 namespace plimsoll::services {
 
-// The shares of a peer may together be kTimesLeft times as many bytes as are
-// left to others. So no peer takes everything: a single peer gets most of the
-// budget, and the next one most of what is left. Shares of more than
+// The shares of a peer may together have kTimesLeft times as many bytes as
+// remain for others. So no peer takes everything: a single peer gets most of
+// the budget, and the next one most of the rest. Shares of more than
 // kMaxSmallBytes are limited by kLargeTimesLeft instead, so that a few large
 // calls never shut small ones out. A peer gets shares of up to kMaxSmallBytes
 // as long as bytes are left. Thread-safe; it outlives its shares.
@@ -82,8 +82,8 @@ class ByteBudget {
   Share Enter(absl::string_view peer) ABSL_LOCKS_EXCLUDED(mu_);
   // Takes a share of `bytes`.
   // Errors: kResourceExhausted with the numbers; it has a retry delay if others
-  // or the peer itself hold the bytes, and none if no call may ever have so
-  // many.
+  // or the peer itself hold the bytes, and none if no call may ever have that
+  // many bytes.
   absl::StatusOr<Share> Take(absl::string_view peer, int64_t bytes)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -92,7 +92,7 @@ class ByteBudget {
   int64_t max_share_bytes() const;
 
   struct Traffic {
-    int64_t held_bytes = 0;  // by all shares
+    int64_t held_bytes = 0;  // bytes of all shares
     int64_t n_shares = 0;    // shares that were ever taken for work
     int64_t n_live = 0;      // shares of calls that are not done
   };
@@ -101,7 +101,7 @@ class ByteBudget {
  private:
   // Raises a share to `bytes`, which is more than it has.
   absl::Status Raise(Share& share, int64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
-  // The most that `share` may have if it is to have `bytes`.
+  // The most bytes that `share` may have if it asks for `bytes`.
   int64_t MostOf(const Share& share, int64_t bytes) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Add(Share& share, int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

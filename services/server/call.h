@@ -33,13 +33,14 @@ namespace plimsoll::services {
 // because gRPC itself takes as much for any call.
 inline constexpr int64_t kUncountedBytes = 16 << 10;
 
-// What the calls of one server share. All of it outlives them.
+// The objects that the calls of one server share. They outlive the calls.
 struct CallLimits {
   CallGate& gate;
   ByteBudget& messages;
   // A call whose client reads nothing for this long is cancelled.
   absl::Duration reader_timeout;
-  // The most time that a unary call's work may take, whatever its client says.
+  // The most time that a unary call's work may take, even if its client allows
+  // more.
   absl::Duration unary_deadline = kUnaryDeadline;
 };
 
@@ -52,23 +53,23 @@ std::string TakeRequestId(const grpc::CallbackServerContext& context);
 // metadata.
 void SendRequestId(grpc::CallbackServerContext& context, const std::string& id);
 
-// The time until the call's deadline; infinite if it has none. It keeps to the
+// The time until the call's deadline; infinite if it has none. It uses the
 // clock of gRPC's deadlines, which does not jump.
 absl::Duration TimeLeft(const grpc::CallbackServerContext& context);
 
 // Enters the gate.
-// Errors: kUnavailable while draining; kDeadlineExceeded if nobody waits any
-// more.
+// Errors: kUnavailable while draining; kDeadlineExceeded if the deadline has
+// passed.
 absl::StatusOr<CallGate::Pass> BeginCall(
     const grpc::CallbackServerContext& context, CallGate& gate);
 
-// Writes a line with the request's id if the server refused the request (for
-// memory, a queue, a quota, a drain or who calls) or failed at it. Mistakes of
-// clients, deadlines and cancellations have none. No line has what a caller
-// sent, except for the id.
+// Writes a line with the request's id if the server refused the request
+// (because of memory, a queue, a quota, a drain or the caller) or failed at it.
+// Mistakes of clients, deadlines and cancellations cause no line. A line has no
+// data of the caller except the id.
 void LogCallEnd(const absl::Status& status, absl::string_view request_id);
 
-// LogCallEnd, and then ToGrpc: the status that a call ends with.
+// Calls LogCallEnd, then ToGrpc. Returns the status with which the call ends.
 grpc::Status EndOfCall(const absl::Status& status,
                        absl::string_view request_id);
 
@@ -92,7 +93,7 @@ int64_t MemoryOfReply(const google::protobuf::Message& reply);
 void Free(const google::protobuf::Message& message);
 
 // A unary call. It holds the memory of its messages until gRPC has sent the
-// reply, and it is cancelled if its client does not read that.
+// reply, and it is cancelled if its client does not read the reply.
 //
 // gRPC owns it until OnDone, which follows End.
 class UnaryReply : public grpc::ServerUnaryReactor {
@@ -161,7 +162,7 @@ using PooledAnswer = std::function<absl::Status(StopCheck, ByteBudget::Share&)>;
 using BeforeAnswer =
     std::function<void(std::function<void(const absl::Status&)> go_on)>;
 
-// Where calls are answered that take long. Both outlive the server.
+// The parts that answer long calls. Both outlive the server.
 struct PoolRoom {
   const CallLimits& limits;
   WorkPool& pool;
@@ -174,9 +175,9 @@ struct PooledWork {
 };
 
 // Answers a unary call from the pool: `work.answer` runs on one of its threads.
-// The request and the response live as long as it runs. Everything else that it
-// uses must outlive the server. The call holds its pass of the gate until it is
-// done, and the memory of its request while it waits.
+// The request and the response live until the answer returns. Everything else
+// that the answer uses must outlive the server. The call holds its pass of the
+// gate until it is done, and the memory of its request while it waits.
 grpc::ServerUnaryReactor* AnswerOnPool(grpc::CallbackServerContext* context,
                                        const PoolRoom& room,
                                        const google::protobuf::Message& request,

@@ -54,8 +54,8 @@ class CallGate {
   void SetCloseListener(std::function<void()> listener)
       ABSL_LOCKS_EXCLUDED(mu_);
   // Calls `told` once, as soon as no call runs, maybe at once. The thread that
-  // ends the last call makes that call, with whatever locks it holds: `told`
-  // must not block and must not use the gate. Returns the id for Forget().
+  // ends the last call calls `told`, possibly with locks held: `told` must not
+  // block and must not use the gate. Returns the id for Forget().
   int64_t NotifyWhenIdle(std::function<void()> told) ABSL_LOCKS_EXCLUDED(mu_);
   // Sets the guard that identifies the callers. Null: this server identifies
   // nobody.

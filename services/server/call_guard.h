@@ -1,5 +1,5 @@
-// Decides which calls a server takes: by the token that a call carries or what
-// its connection proves, and the table of roles.
+// Decides which calls a server takes, by the call's token or the identity that
+// its connection proves, and by the table of roles.
 #ifndef PLIMSOLL_SERVICES_SERVER_CALL_GUARD_H_
 #define PLIMSOLL_SERVICES_SERVER_CALL_GUARD_H_
 
@@ -25,11 +25,11 @@
 
 namespace plimsoll::services {
 
-// gRPC asks it about every call before it looks for the method, so no method
-// can be forgotten. Thread-safe.
+// gRPC asks the guard about every call before it looks for the method, so no
+// method can be forgotten. Thread-safe.
 class CallGuard {
  public:
-  // In this time at most one line of the log reports refused calls.
+  // At most one line of the log reports refused calls in this time.
   static constexpr absl::Duration kLogInterval = absl::Seconds(10);
 
   // `tokens` is null if the server takes no tokens.
@@ -37,8 +37,8 @@ class CallGuard {
             std::function<absl::Time()> clock, std::vector<Grant> grants = {});
 
   // Returns whether a call of the method at `path` may go on. `authorization`
-  // is the call's header of this name, "" without one, and `known` who calls by
-  // what the connection proves.
+  // is the call's header of this name, "" without one, and `known` the identity
+  // that the connection proves.
   // Errors: kUnauthenticated without a valid token, if the server takes tokens;
   // kPermissionDenied if the role is too low, if there is no grant for the
   // caller, or the method has no rule. No message has the token in it.
@@ -57,13 +57,13 @@ class CallGuard {
   void Answer(const absl::Status& status, absl::string_view authorization,
               std::function<void()> answer);
 
-  // Returns who calls. A token takes precedence over what the connection
-  // proves. A caller with an invalid token is nobody, whatever the connection
-  // proves.
+  // Returns the caller's identity. A token takes precedence over the
+  // connection. A caller with an invalid token has no identity, even if the
+  // connection proves one.
   std::optional<Identity> Identify(absl::string_view authorization,
                                    const std::optional<Identity>& known) const;
 
-  // What a certificate proves.
+  // The identity that a certificate proves.
   std::optional<Identity> IdentityOf(const CertificateNames& names) const {
     return FindCertificateGrant(grants_, names);
   }
@@ -74,7 +74,7 @@ class CallGuard {
   // A grant for the user takes precedence over being the server's own user, and
   // that takes precedence over a grant for a group.
   size_t LocalClassOf(const LocalPeer& peer) const;
-  // Returns nothing for the last class, and for numbers that are none.
+  // Returns nothing for the last class, and for numbers that are no class.
   std::optional<Identity> LocalIdentity(size_t local_class) const;
   // The processes of each class that have connected.
   LocalProcesses& processes() { return processes_; }
@@ -82,7 +82,8 @@ class CallGuard {
  private:
   struct Verdict {
     absl::Status status;
-    AuthFailure failure = AuthFailure::kLowRole;  // if it is not OK
+    // The reason if the call is refused.
+    AuthFailure failure = AuthFailure::kLowRole;
   };
 
   Verdict Judge(absl::string_view path, absl::string_view authorization,
@@ -94,7 +95,8 @@ class CallGuard {
   const std::vector<Grant> grants_;
   mutable absl::Mutex mu_;
   AuthFailureCounts failures_ ABSL_GUARDED_BY(mu_) = {};
-  int64_t n_refused_ ABSL_GUARDED_BY(mu_) = 0;  // since the last line
+  // Refused calls since the last line.
+  int64_t n_refused_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Time logged_at_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   RefusalDelay delay_;
   LocalProcesses processes_;

@@ -1,5 +1,6 @@
-// How both ends of a connection prove who they are. Every server and every
-// client of this project takes its credentials from here.
+// The credentials by which both ends of a connection prove their identity.
+// Every server and every client of this project takes its credentials from
+// here.
 #ifndef PLIMSOLL_SERVICES_SERVER_CREDENTIALS_H_
 #define PLIMSOLL_SERVICES_SERVER_CREDENTIALS_H_
 
@@ -20,10 +21,10 @@
 namespace plimsoll::services {
 
 // The credentials of a server, which are plain text if `tls` is off. Methods
-// that are not in `served` are refused. `guard` decides about every call of the
-// others; null: all are taken. Requires that CheckServerTls found nothing
-// wrong. The files of `tls` are looked at every second, and later connections
-// use what they contain then.
+// that are not in `served` are refused. `guard` decides about every other call;
+// null: all calls are taken. Requires that CheckServerTls found no error. The
+// files of `tls` are checked every second, and later connections use their new
+// contents.
 std::shared_ptr<grpc::ServerCredentials> NewServerCredentials(
     const ServerTls& tls, std::shared_ptr<CallGuard> guard,
     ServedMethods served = {});
@@ -35,9 +36,8 @@ std::shared_ptr<grpc::ServerCredentials> NewLocalCredentials(
     ServedMethods served = {});
 
 // The credentials of a channel to `address`, which are plain text without a CA;
-// then a token is sent to this machine only. Requires that CheckClientSecurity
-// found nothing wrong. The files are looked at every second, as those of a
-// server are.
+// a token is then sent to this machine only. Requires that CheckClientSecurity
+// found no error. The files are checked every second, like a server's files.
 std::shared_ptr<grpc::ChannelCredentials> NewChannelCredentials(
     const ClientSecurity& security, absl::string_view address);
 
@@ -45,8 +45,8 @@ std::shared_ptr<grpc::ChannelCredentials> NewChannelCredentials(
 // (CallGuard::LocalClassOf); nothing for other calls.
 std::optional<size_t> LocalClassOf(const grpc::CallbackServerContext& context);
 
-// Returns who makes a call of a server with these credentials: what
-// CallGuard::Identify says of the call's token and its connection.
+// Returns the caller of a call to a server with these credentials, by
+// CallGuard::Identify from the call's token and connection.
 std::optional<Identity> CallerOf(const grpc::CallbackServerContext& context,
                                  const CallGuard& guard);
 

@@ -6,12 +6,12 @@ namespace plimsoll::services {
 
 inline constexpr int kExecutorThreadsPerCore = 2;
 
-// gRPC's executor finishes calls. It starts threads when it has much to do, and
-// gRPC 1.51 counts a thread as started even if the system refused it. Work that
-// is queued for such a thread never runs, so neither the call nor the server
+// gRPC's executor finishes calls. It starts threads when it has much work, and
+// gRPC 1.51 counts a thread as started even if the system refused it. Work in
+// the queue of such a thread never runs, so neither the call nor the server
 // ends. This function starts all of them at once, two for each core, while
-// CheckThreads says that there is room. It returns when they run, or after a
-// few attempts.
+// CheckThreads reports room. It returns when the threads run, or after a few
+// attempts.
 void StartExecutorThreads();
 
 // Threads of the executor that this process has.

@@ -24,20 +24,20 @@ struct ModelFlag {
 
   std::string name;  // letters, digits, '-', '_', '.', ':'; unique
   std::string path;
-  // This is the digest of all bytes of the model's files, one file after the
-  // other, as 64 digits of hex. If it is empty, any bytes are taken.
+  // The SHA-256 digest of all bytes of the model's files, one file after the
+  // other, as 64 hex digits. Empty: any bytes are accepted.
   std::string sha256 = {};
 };
 
 // Whether one of `models` has this name.
 bool HasModel(const std::vector<ModelFlag>& models, const std::string& name);
 
-// What a time may be; both ends are included.
+// The allowed range of a time; both ends are included.
 struct TimeBounds {
   absl::Duration least;
   absl::Duration most;
 };
-// Adds an option for a time in seconds. Its default is what `time` is.
+// Adds an option for a time in seconds. Its default is the value of `time`.
 void AddSecondsFlag(CLI::App& app, const std::string& name,
                     absl::Duration& time, const TimeBounds& bounds,
                     const std::string& help);
@@ -45,7 +45,7 @@ void AddSecondsFlag(CLI::App& app, const std::string& name,
                     std::optional<absl::Duration>& time,
                     const TimeBounds& bounds, const std::string& help);
 
-// Returns what is wrong with a HOST:PORT, or nothing.
+// Returns the error of a HOST:PORT, or "" if it is valid.
 std::string CheckHostPort(const std::string& address);
 
 // Adds --core-dumps.
@@ -55,19 +55,19 @@ void AddCoreDumpsFlag(CLI::App& app, bool& allows_core_dumps);
 void AddLogFlags(CLI::App& app, LogSettings& log);
 
 // Adds --listen, --admin-listen, --metrics-listen, --drain-timeout, --version,
-// --core-dumps, what says who may call, and those of AddLogFlags.
+// --core-dumps, the flags for callers' rights, and the flags of AddLogFlags.
 void AddServerFlags(CLI::App& app, ServerOptions& options);
-// The part of them that is not about the address, nor about who calls by a Unix
+// Adds the server flags except those for the address, and for callers by a Unix
 // socket or by a certificate.
 void AddNetworkFlags(CLI::App& app, ServerOptions& options);
 
-// Adds what says who may call a server: --tls-cert, --tls-key, --tls-client-ca
+// Adds the flags for callers' rights: --tls-cert, --tls-key, --tls-client-ca
 // and --tokens.
 void AddSecurityFlags(CLI::App& app, ServerTls& tls, std::string& tokens);
 
 // Adds the flags for calls of a server: --tls-ca, --tls-client-cert,
-// --tls-client-key and --token-file. Without the last one PLIMSOLL_TOKEN of the
-// environment is the token.
+// --tls-client-key and --token-file. Without --token-file, the environment
+// variable PLIMSOLL_TOKEN is the token.
 void AddClientFlags(CLI::App& app, ClientSecurity& security);
 
 // Adds --quotas.
@@ -77,13 +77,13 @@ void AddQuotaFlag(CLI::App& app, std::string& file);
 void AddUsageFlag(CLI::App& app, std::string& file);
 
 // Errors: kInvalidArgument for the value of --quotas or of --usage-file if the
-// server does not know who calls.
+// server does not identify its callers.
 absl::Status CheckTenantFlags(const std::string& quotas,
                               const std::string& usage_file,
                               bool knows_callers);
 
-// Whether the values of --model may have a digest: only who reads whole files
-// can check it.
+// Whether the values of --model may have a digest. Only a process that reads
+// whole files can check it.
 enum class ModelDigests { kChecked, kRefused };
 // Adds --model, which may be repeated.
 void AddModelFlag(CLI::App& app, std::vector<ModelFlag>& models,
@@ -95,7 +95,7 @@ CLI::Option* AddBytesFlag(CLI::App& app, const std::string& name,
                           std::optional<int64_t>& bytes,
                           const std::string& help);
 
-// Adds an option for several sizes with commas between them.
+// Adds an option for several sizes, separated by commas.
 void AddBytesListFlag(CLI::App& app, const std::string& name,
                       std::vector<int64_t>& bytes, const std::string& help);
 

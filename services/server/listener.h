@@ -26,31 +26,32 @@ struct ListenerOptions {
   std::string address;        // host:port, port 0 = any; or unix:/path
   mode_t socket_mode = 0660;  // mode of a Unix socket's file
   ServerTls tls = {};         // only for TCP
-  // Decides about every call; null: all calls are taken. A Unix socket has one.
+  // The guard that decides about every call; null: all calls are taken. A Unix
+  // socket always has a guard.
   std::shared_ptr<CallGuard> guard = nullptr;
-  ServedMethods served = {};  // all else is refused
+  ServedMethods served = {};  // other methods are refused
 };
 
-// A thread of ours accepts and hands the connections to gRPC, because a server
-// of gRPC 1.51 that accepts by itself does not tell who calls by a Unix socket,
-// and accepts nothing more once it had no descriptor for a connection.
+// Our own thread accepts connections and passes them to gRPC. If a server of
+// gRPC 1.51 accepts by itself, it does not tell the caller of a Unix socket,
+// and stops accepting after it had no descriptor for a connection.
 //
 // Not thread-safe.
 class Listener {
  public:
-  // Has the server that `builder` is going to build take connections of the
-  // address. CheckListen found nothing wrong with the options.
+  // Makes the server of `builder` take connections of the address. Requires
+  // that CheckListen found no error in the options.
   Listener(grpc::ServerBuilder& builder, ListenerOptions options);
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  // Listens, once the server runs.
+  // Starts to listen. Requires that the server runs.
   // Errors: those of LocalSocket::Listen, ListenOnTcp and AcceptThread::Start.
   absl::Status Start();
   // Ends accepting. It must be called before the server is shut down.
   void Stop();
 
-  // Where it listens, with the actual port, or unix:/path; "" before Start.
+  // The listening address with the actual port, or unix:/path; "" before Start.
   const std::string& address() const { return address_; }
 
  private:

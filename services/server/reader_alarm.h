@@ -11,8 +11,8 @@
 
 namespace plimsoll::services {
 
-// Not thread-safe: its call's lock guards it. It may be stopped or destroyed
-// while it goes off.
+// Not thread-safe: its call's lock guards it. The alarm may be stopped or
+// destroyed while it fires.
 class ReaderAlarm {
  public:
   // `context` must live until Stop().
@@ -34,7 +34,7 @@ class ReaderAlarm {
 
   grpc::CallbackServerContext& context_;
   const absl::Duration timeout_;
-  // gRPC's timer thread, which may be late, shares it.
+  // Shared with gRPC's timer thread, which may be late.
   std::shared_ptr<Target> target_;
   std::unique_ptr<grpc::Alarm> alarm_;
 };

@@ -9,8 +9,8 @@ namespace plimsoll::services {
 
 // The largest request of reflection. Names are short.
 inline constexpr size_t kMaxReflectionRequestBytes = 4 << 10;
-// Answers that clients have not read yet may hold this much together. It is a
-// part of what gRPC itself may buffer.
+// The most bytes of all answers that clients have not read yet. They are part
+// of the bytes that gRPC itself may buffer.
 inline constexpr int64_t kReflectionBytes = 4 << 20;
 
 // Adds grpc.reflection.v1alpha and grpc.reflection.v1 to every server that is

@@ -8,7 +8,7 @@
 
 namespace plimsoll::services {
 
-// The name of its metadata, and of HTTP's header in lower case.
+// The metadata key of the id, and the HTTP header in lower case.
 inline constexpr absl::string_view kRequestIdKey = "x-request-id";
 // A call keeps its x-request-id up to this length. A call with a longer one
 // gets a new id.

@@ -34,11 +34,11 @@ inline constexpr int kMaxMessageBytes = 4 << 20;
 inline constexpr int kMaxRequestMetadataBytes = 16 << 10;
 inline constexpr int kMaxStreamsPerConnection = 128;
 // gRPC itself, with reflection, may buffer this much for all connections.
-// Beyond it, it ends some of them.
+// Beyond this, gRPC ends some connections.
 inline constexpr size_t kMaxBufferBytes = 64 << 20;
 inline constexpr absl::Duration kMaxConnectionIdle = absl::Minutes(5);
 inline constexpr absl::Duration kMaxConnectionAge = absl::Hours(1);
-// How long a client may keep a connection.
+// The longest times of a client's connection.
 struct ConnectionLimits {
   absl::Duration idle = kMaxConnectionIdle;  // without a call
   absl::Duration age = kMaxConnectionAge;    // gRPC varies it by a tenth
@@ -49,8 +49,8 @@ struct ConnectionLimits {
 inline constexpr absl::Duration kReaderTimeout = absl::Seconds(30);
 // The deadline of a unary call that has none.
 inline constexpr absl::Duration kUnaryDeadline = absl::Minutes(10);
-// A server has this many threads beside those of gRPC's executor (measured on 2
-// cores: 8 of gRPC at the start, and one that accepts at each address).
+// Threads of a server, without gRPC's executor (measured on 2 cores: 8 of gRPC
+// at the start, and an accepting one for each address).
 inline constexpr int kServerThreads = 10;
 
 // The health service of this name is SERVING while the process lives and
@@ -60,12 +60,12 @@ inline constexpr char kLivenessService[] = "liveness";
 struct ServerOptions {
   // host:port, port 0 = any; or unix:/path.
   std::string listen = "127.0.0.1:0";
-  // The only address, in the form of `listen`, at which methods are served that
-  // change the server (roles.h). Empty: they are served at `listen`.
+  // The only address for methods that change the server (roles.h), in the form
+  // of `listen`. Empty: these methods are served at `listen`.
   std::string admin_listen = {};
-  mode_t socket_mode = 0660;    // mode of the files of Unix sockets
-  bool allow_insecure = false;  // allows any address without the rest
-  bool has_reflection = false;  // allows it at any address, not loopback alone
+  mode_t socket_mode = 0660;        // mode of the files of Unix sockets
+  bool allow_insecure = false;      // allows any address without TLS and tokens
+  bool has_reflection = false;      // at any address, not only loopback
   std::string metrics_listen = {};  // host:port; empty: no metrics
   ServerTls tls = {};
   std::string tokens = "";  // a file of tokens; empty: the server takes none
@@ -76,8 +76,8 @@ struct ServerOptions {
   bool allows_core_dumps = false;
   ConnectionLimits connections = {};
 
-  // Whether the server knows who calls at `listen`, so that a tenant is proven.
-  // It then has a CallGuard.
+  // Whether the server identifies callers at `listen`, so that tenants are
+  // proven. The server then has a CallGuard.
   bool knows_callers() const;
 };
 
@@ -95,8 +95,9 @@ int GrpcThreads();
 // Thread-safe, except for construction and destruction.
 class Server {
  public:
-  // Starts to serve `services`, which must outlive it; it is not ready yet.
-  // Closing `gate`, which must outlive it too, makes it not ready for good.
+  // Starts to serve `services`. The server is not ready yet. Closing `gate`
+  // makes it permanently not ready. `services` and `gate` must outlive the
+  // server.
   // Errors: those of CheckListen, TokenFile::Open and Listener::Start;
   // kResourceExhausted if the system does not give GrpcThreads() more threads.
   static absl::StatusOr<std::unique_ptr<Server>> Start(
@@ -106,7 +107,7 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // The address on which it listens, with the actual port, or unix:/path.
+  // The listening address with the actual port, or unix:/path.
   const std::string& address() const;
   // The address for administration, in the same form; "" without admin_listen.
   std::string admin_address() const;
@@ -118,19 +119,19 @@ class Server {
   // Sets liveness, the health of kLivenessService, which is SERVING at first.
   void SetAlive(bool alive);
 
-  // Closes the gate, so that new calls are refused and it is not ready at once.
-  // Waits up to drain_timeout for the running calls, then calls `abort`, which
-  // must end them, then shuts down.
+  // Closes the gate: new calls are refused, and the server is not ready any
+  // more. Waits up to drain_timeout for the running calls, then calls `abort`,
+  // which must end them, then shuts down.
   void Drain(const std::function<void()>& abort);
 
  private:
   Server(const ServerOptions& options, CallGate& gate);
 
-  // Starts gRPC's server, which has no connection yet. `guard` is null if it
-  // asks nobody.
+  // Starts gRPC's server, which has no connection yet. `guard` is null if all
+  // calls are taken.
   absl::Status Build(const std::vector<grpc::Service*>& services,
                      const std::shared_ptr<CallGuard>& guard);
-  // Starts to accept where the options say.
+  // Starts to accept at the addresses of the options.
   absl::Status Listen();
   void StopListening();
 
@@ -138,7 +139,7 @@ class Server {
   CallGate& gate_;
   absl::Mutex mu_;  // orders changes of readiness
   std::unique_ptr<grpc::Server> server_;
-  // They end first.
+  // The listeners end first.
   std::unique_ptr<Listener> listener_;
   std::unique_ptr<Listener> admin_listener_;  // null without admin_listen
 };
@@ -146,7 +147,7 @@ class Server {
 // Makes SIGTERM and SIGINT wait for AwaitSignal(). Call it before any thread
 // starts.
 void HoldSignals();
-// Makes SIGHUP wait, too. Without this call, SIGHUP ends the process. Call it
+// Makes SIGHUP wait too. Without this call, SIGHUP ends the process. Call it
 // before any thread starts.
 void HoldHangup();
 // Waits for one of the signals of HoldSignals() and returns true, or false

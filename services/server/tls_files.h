@@ -1,4 +1,4 @@
-// The files with which both ends of a connection prove who they are.
+// The files by which both ends of a connection prove their identity.
 #ifndef PLIMSOLL_SERVICES_SERVER_TLS_FILES_H_
 #define PLIMSOLL_SERVICES_SERVER_TLS_FILES_H_
 
@@ -12,30 +12,29 @@ namespace plimsoll::services {
 
 // The files of a server. All are PEM and are read again when they change.
 struct ServerTls {
-  std::string cert = "";  // its certificate, then those between it and the CA
+  std::string cert = "";  // the certificate, then intermediate certificates
   std::string key = "";   // the certificate's private key
-  std::string client_ca =
-      "";  // clients must have a certificate of one of these
+  std::string client_ca = "";  // CAs of which clients must have a certificate
 
   bool is_on() const { return !cert.empty() || !key.empty(); }
 };
 
-// What a client speaks with: the files of its TLS, and its token.
+// The TLS files and the token of a client.
 struct ClientSecurity {
   // A value of `ca` that means the CAs which the system trusts.
   static constexpr char kSystem[] = "system";
 
-  std::string ca = "";    // whom a server's certificate must come from
+  std::string ca = "";    // CAs for the server's certificate
   std::string cert = "";  // the client's own certificate, if it has one
   std::string key = "";
   std::string token_file = "";  // a token; read for each call
-  std::string token = "";       // the token itself, where there is no file
+  std::string token = "";       // the token itself, if there is no file
 
   bool is_tls() const { return !ca.empty(); }
   bool has_token() const { return !token_file.empty() || !token.empty(); }
 };
 
-// What the files of a server have.
+// The contents of a server's files.
 struct ServerPem {
   std::string cert = "";
   std::string key = "";
@@ -44,15 +43,16 @@ struct ServerPem {
   bool operator==(const ServerPem&) const = default;
 };
 
-// Reads the files; without any there is nothing in it.
-// Errors: kInvalidArgument if a file lacks another one, cannot be read or is no
-// certificate, or if a key is not that of its certificate.
+// Reads the files; the result is empty if no file is set.
+// Errors: kInvalidArgument if a needed file is not set, if a file cannot be
+// read or is no certificate, or if the key does not belong to the certificate.
 absl::StatusOr<ServerPem> ReadServerTls(const ServerTls& tls);
 
 // Returns the errors of ReadServerTls.
 absl::Status CheckServerTls(const ServerTls& tls);
 
-// Checks what a client needs for calls of `address`, HOST:PORT or unix:/PATH.
+// Checks the client's files and token for calls of `address`, HOST:PORT or
+// unix:/PATH.
 // Errors: as CheckServerTls; kInvalidArgument also if a token would be sent
 // without TLS to an address that is not on this machine, and for TLS with a
 // Unix socket.

@@ -23,17 +23,17 @@ namespace plimsoll::services {
 // Errors: kInvalidArgument naming the file and what is wrong with it.
 absl::StatusOr<std::vector<TokenEntry>> ReadTokens(const std::string& path);
 
-// The file is looked at again by the first call after PollTimer::kInterval.
-// If the file is bad or gone by then, the log says so and the tokens that were
-// read last stay. Thread-safe. The server and its calls share it.
+// The first call after PollTimer::kInterval checks the file again. If the file
+// is bad or missing, the log says so and the tokens of the last reading stay.
+// Thread-safe. The server and its calls share it.
 class TokenFile {
  public:
   // Errors: kInvalidArgument naming the file and what is wrong with it.
   static absl::StatusOr<std::shared_ptr<TokenFile>> Open(
       const std::string& path, std::function<absl::Time()> clock);
 
-  // Returns whose token is in the header `authorization`, "Bearer TOKEN".
-  // Returns nothing if the token is not in the file or has expired.
+  // Returns the identity for the token in the header `authorization`, "Bearer
+  // TOKEN". Returns nothing if the token is not in the file or has expired.
   std::optional<Identity> Find(absl::string_view authorization)
       ABSL_LOCKS_EXCLUDED(mu_);
 

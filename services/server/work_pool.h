@@ -21,7 +21,7 @@
 
 namespace plimsoll::services {
 
-// How long a piece of work takes at most, as far as its request tells.
+// The expected longest time of a piece of work, from its request.
 enum class WorkCost {
   kQuick,  // some milliseconds
   kLong,   // more
@@ -37,49 +37,49 @@ inline constexpr size_t kMaxQuickBytes = 64 << 10;
 // Work waits in one bounded queue, and peers take turns. Quick work goes before
 // long work, and long work never takes all threads (if there are at least two),
 // so that quick work waits for quick work only. While long work waits, one
-// thread does long work, so that it is not left waiting either.
+// thread does long work, so that long work does not wait forever either.
 //
 // Thread-safe, except for construction and destruction.
 class WorkPool {
  public:
-  // The most work that waits, of all peers together, apart from work of calls
-  // that go on. A large request counts as several, one for each kPlaceBytes, so
-  // that waiting requests hold 32 MiB at most.
+  // The most waiting pieces of work of all peers together, without further work
+  // of running calls. A large request counts as several pieces, one for each
+  // kPlaceBytes, so that waiting requests hold 32 MiB at most.
   static constexpr size_t kMaxQueued = 64;
   static constexpr size_t kPlaceBytes = 512 << 10;
   static constexpr int kMaxThreads = 8;
-  // Its threads add this to their "nice" value: each takes a twentieth of a
-  // core from a thread that wants all of it. A step waits for the slowest of
-  // its threads, so with a pool thread on each of two cores it takes a tenth
-  // longer.
+  // The pool's threads add this to their "nice" value. Each then takes a
+  // twentieth of a core from a thread that wants the whole core. A step waits
+  // for the slowest of its threads, so a step beside a pool thread on each of
+  // two cores takes a tenth longer.
   static constexpr int kNice = 13;
-  // A client that was refused should come back after this time.
+  // A refused client should try again after this time.
   static constexpr absl::Duration kRetryDelay = absl::Seconds(1);
 
   // Called exactly once. With OK it does the work, on a thread of the pool.
-  // With an error the work is dropped, and it must end its call with that error
-  // at once.
+  // With an error the work is dropped, and the function must end its call with
+  // that error at once.
   using Work = std::function<void(const absl::Status&)>;
   struct Job {
     std::string peer;  // takes this peer's turn
     WorkCost cost = WorkCost::kLong;
     std::shared_ptr<CallStop> stop;
     Work work;
-    // True for more work of a call whose earlier work the queue took. It is
+    // True for further work of a call whose earlier work the queue took. It is
     // never refused or dropped. The code that submits it limits the number of
     // such calls.
     bool goes_on = false;
-    size_t request_bytes = 0;  // held while it waits
+    size_t request_bytes = 0;  // bytes of the request while it waits
   };
   struct Options {
-    // 0 means half the cores, at least 2.
+    // 0: half the cores, at least 2.
     int n_threads = 0;
     // Starts a thread; returns nothing if it cannot.
     std::function<std::unique_ptr<Background>(std::function<void()>)> start =
         StartThread;
   };
 
-  // Goes on with fewer threads if some cannot be started.
+  // Continues with fewer threads if some cannot be started.
   // Errors: kInvalidArgument for more than kMaxThreads; kResourceExhausted if
   // none can be started.
   static absl::StatusOr<std::unique_ptr<WorkPool>> Start(
@@ -94,9 +94,9 @@ class WorkPool {
 
   // Queues work. If the queue is full, the newest work of the peer with the
   // most waiting work is dropped with kResourceExhausted until there is room.
-  // If this peer would then have as much as that one, this work is refused
-  // instead. It may call the work of another job, but never that of this one,
-  // so the caller must not hold a lock that works take. Errors:
+  // If this peer would then have as much waiting work as that peer, this work
+  // is refused instead. Submit may call the work of another job, but never this
+  // job's work. So the caller must not hold a lock that works take. Errors:
   // kResourceExhausted with a retry delay if the queue is full; the error of
   // job.stop; kUnavailable once aborted. After an error the work is not called.
   absl::Status Submit(Job job) ABSL_LOCKS_EXCLUDED(mu_);
@@ -129,7 +129,7 @@ class WorkPool {
   Jobs::iterator NextOf(WorkCost cost) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Jobs::iterator Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Makes room for a job, if there is none, by moving others to `dropped`.
-  // Returns false, and moves none, if it may not.
+  // Returns false, and moves nothing, if the job may not displace others.
   bool MakeRoom(const Job& job, Jobs& dropped)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

@@ -1,4 +1,4 @@
-// What a running program does when it reads its settings again.
+// Applies settings that a running program reads again.
 #ifndef PLIMSOLL_SERVICES_SETTINGS_RELOAD_H_
 #define PLIMSOLL_SERVICES_SETTINGS_RELOAD_H_
 
@@ -11,8 +11,8 @@
 
 namespace plimsoll::services {
 
-// For each key that may change while the program runs: what gives it its new
-// value. An error leaves the old one.
+// The function that applies a key's new value, for each key that may change
+// while the program runs. After an error the old value stays.
 using SettingAppliers = std::map<std::string, std::function<absl::Status()>>;
 
 // Applies the settings of `read` that differ from those `in_effect`, as far as
@@ -21,7 +21,7 @@ using SettingAppliers = std::map<std::string, std::function<absl::Status()>>;
 void ApplySettings(const Settings& read, const SettingAppliers& appliers,
                    Settings& in_effect);
 
-// Says in the log that the settings cannot be read again, so nothing changes.
+// Logs that the settings cannot be read again, so nothing changes.
 void LogBadSettings(const absl::Status& error);
 
 }  // namespace plimsoll::services

@@ -30,7 +30,7 @@ struct Settings {
   std::string path = {};          // the file; empty: none
   bool is_printed = false;        // --print-config
   std::vector<Setting> all = {};  // in the order of the flags
-  // Variables that begin as the program's do and that no flag has.
+  // Variables with the program's prefix that belong to no flag.
   std::vector<std::string> unread = {};
 };
 
@@ -38,9 +38,9 @@ struct Settings {
 // is PLIMSOLL_WORKER_N_CTX.
 std::string VariableOf(absl::string_view section, absl::string_view key);
 
-// The settings as a file that gives the same ones, with a comment on each line
-// that says where its value comes from. No setting is a secret: those of
-// secrets name files.
+// The settings as a file that gives the same settings. A comment on each line
+// tells the origin of its value. No setting is a secret; settings for secrets
+// only name files.
 std::string PrintSettings(const Settings& settings);
 
 }  // namespace plimsoll::services

@@ -31,8 +31,9 @@ enum class SettingKind {
 struct FileEntry {
   std::string key;
   SettingKind kind = SettingKind::kSingle;
-  std::vector<std::string> values = {};  // as flags take them: numbers as text
-  std::string where = {};                // FILE:LINE
+  // In the form of flags: numbers as text.
+  std::vector<std::string> values = {};
+  std::string where = {};  // FILE:LINE
 };
 
 struct SettingsFile {
@@ -43,7 +44,7 @@ struct SettingsFile {
 // Parses the `text` of the file at `path`: sections, texts on one line,
 // numbers, switches, lists of texts and numbers, and comments. Errors:
 // kInvalidArgument with file, line and remedy for anything else, for a section
-// that is not in kSections, and for a section or a key that is there twice.
+// that is not in kSections, and for a repeated section or key.
 absl::StatusOr<SettingsFile> ParseSettingsFile(const std::string& path,
                                                absl::string_view text);
 
@@ -55,12 +56,12 @@ absl::StatusOr<SettingsFile> ReadSettingsFile(const std::string& path);
 // Writes a number so that reading it gives the same bits: 0.47, 1e+30.
 std::string NumberText(double number);
 
-// "; did you mean NAME?", with the one of `names` that is nearest to `word`.
+// "; did you mean NAME?", with the name of `names` that is nearest to `word`.
 std::string DidYouMean(absl::string_view word,
                        const std::vector<absl::string_view>& names);
 
-// What a message shows of a key: its beginning, with control characters
-// escaped.
+// The part of a key that a message shows: its beginning, with control
+// characters escaped.
 std::string ShownKey(absl::string_view key);
 
 }  // namespace plimsoll::services

@@ -15,15 +15,16 @@ namespace plimsoll::services {
 // Adds --config and --print-config. Must be called before any other flag is
 // added; `settings`, whose section is set, outlives the app.
 //
-// When the app is parsed, every flag that the command line leaves out has the
-// value of its variable (VariableOf) or, without one, that of the file's
-// section. A variable that is empty counts as missing; one of a flag that may
-// be repeated has its values with commas between them. The flags check all
-// these values as their own. Then `settings` has all flags of the app.
+// When the app is parsed, every flag that the command line leaves out gets the
+// value of its variable (VariableOf) or, without a variable, the value in the
+// file's section. An empty variable counts as missing. The variable of a
+// repeatable flag has values separated by commas. The flags check all these
+// values like values on the command line. Then `settings` has all flags of the
+// app.
 //
-// A mistake ends the parsing as one on the command line does: its message
-// begins with the variable, or with the file and the line. That holds for keys
-// that no flag has, too.
+// A mistake ends the parsing like a mistake on the command line. Its message
+// begins with the variable, or with the file and the line. Keys that belong to
+// no flag are mistakes too.
 void AddSettingsFlags(CLI::App& app, Settings& settings);
 
 // Prints the settings on standard output if --print-config asks for that, and

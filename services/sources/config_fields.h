@@ -32,7 +32,7 @@ const ConfigObject* FindObject(const ConfigObject& object,
 std::string TextOf(const ConfigObject& object, absl::string_view name);
 
 // `value`, which is the field `name` or a part of it, as a whole number.
-// Errors: kInvalidArgument if it is not one from 0 to 2^53.
+// Errors: kInvalidArgument if it is no whole number from 0 to 2^53.
 absl::StatusOr<uint64_t> CountOf(const ConfigValue& value,
                                  absl::string_view name);
 
@@ -45,7 +45,8 @@ absl::StatusOr<uint64_t> RequiredCount(const ConfigObject& object,
 absl::StatusOr<std::optional<double>> NumberOf(const ConfigObject& object,
                                                absl::string_view name);
 
-// The number in the field. Errors: kInvalidArgument if it is absent, too.
+// The number in the field. Errors: as NumberOf; also kInvalidArgument if it is
+// absent.
 absl::StatusOr<double> RequiredNumber(const ConfigObject& object,
                                       absl::string_view name);
 

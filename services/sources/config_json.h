@@ -18,13 +18,13 @@ inline constexpr int64_t kMaxConfigBytes = 1 << 20;
 
 // Returns the header that a GGUF file of this model would have. Tensors have
 // the type that the config names ("dtype", "torch_dtype"), or bf16. Only the
-// text part of multimodal configs is read. The vocabulary's size is known, its
-// tokens are not.
+// text part of multimodal configs is read. The header has the vocabulary's
+// size, but not its tokens.
 // Errors: kInvalidArgument naming the key that is missing or wrong;
 // kUnimplemented naming a model_type or quantisation that is not known.
 absl::StatusOr<planner::GgufHeader> HeaderFromConfig(absl::string_view json);
 
-// All that a GGUF file of a model has beside its weights and its tokenizer.
+// Everything in a model's GGUF file except its weights and its tokenizer.
 struct ModelConfig {
   planner::GgufHeader header = {};  // without tensors
   const planner::Architecture* architecture = nullptr;
@@ -32,7 +32,8 @@ struct ModelConfig {
   bool is_tied = false;  // the output is the embedding table
 };
 
-// Returns what HeaderFromConfig reads, and what the model computes with.
+// Returns the header of HeaderFromConfig, and the values that the model
+// computes with.
 // Errors: also those of AddComputedValues and of AddRotation.
 absl::StatusOr<ModelConfig> ModelFromConfig(absl::string_view json);
 

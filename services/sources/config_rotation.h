@@ -1,4 +1,4 @@
-// How a model rotates queries and keys, from its config.json.
+// Reads how a model rotates queries and keys, from its config.json.
 #ifndef PLIMSOLL_SERVICES_SOURCES_CONFIG_ROTATION_H_
 #define PLIMSOLL_SERVICES_SOURCES_CONFIG_ROTATION_H_
 
@@ -12,15 +12,15 @@
 
 namespace plimsoll::services {
 
-// A vector that a GGUF file has and a checkpoint only describes by numbers.
+// A vector of a GGUF file that a checkpoint describes only by numbers.
 struct ConfigVector {
   std::string name;  // in the file
   std::vector<float> values;
 };
 
-// Adds the keys `A.rope.*` to `out`, which has the widths of heads, and the
-// scale of queries that grow. Returns the divisors of frequencies of the kinds
-// llama3 and longrope.
+// Adds the keys `A.rope.*` and the scale of growing queries to `out`, which
+// already has the widths of heads. Returns the divisors of frequencies of the
+// kinds llama3 and longrope.
 // Errors: kInvalidArgument naming the field that is missing or wrong;
 // kUnimplemented naming a kind of scaling, or an option of it, that files have
 // no key for.

@@ -1,5 +1,5 @@
-// Layers that keep a state, from a model's config.json: which ones they are,
-// and the widths of their states.
+// Reads the layers that keep a state from a model's config.json, and the widths
+// of their states.
 #ifndef PLIMSOLL_SERVICES_SOURCES_CONFIG_STATES_H_
 #define PLIMSOLL_SERVICES_SOURCES_CONFIG_STATES_H_
 
@@ -17,7 +17,7 @@ bool ListsExpertLayers(const ConfigObject& config);
 // Adds the keys of `architecture`, which has such layers, to `out`, which has
 // the other widths.
 // Errors: kInvalidArgument naming the field that is missing or wrong;
-// kUnimplemented naming a kind of layer that files cannot say.
+// kUnimplemented naming a kind of layer for which files have no key.
 absl::Status AddStates(const ConfigObject& config,
                        const planner::Architecture& architecture,
                        planner::HeaderNumbers& out);

@@ -1,5 +1,5 @@
-// What a model computes with beside its weights, from its config.json. A plan
-// needs none of it.
+// Reads the values that a model computes with, beside its weights, from its
+// config.json. A plan does not need them.
 #ifndef PLIMSOLL_SERVICES_SOURCES_CONFIG_VALUES_H_
 #define PLIMSOLL_SERVICES_SOURCES_CONFIG_VALUES_H_
 

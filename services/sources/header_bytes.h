@@ -1,5 +1,5 @@
-// A GGUF header that is small enough for a message: it has the counts of the
-// vocabulary instead of the vocabulary.
+// A GGUF header that is small enough for a message: the counts of the
+// vocabulary replace the vocabulary.
 #ifndef PLIMSOLL_SERVICES_SOURCES_HEADER_BYTES_H_
 #define PLIMSOLL_SERVICES_SOURCES_HEADER_BYTES_H_
 
@@ -25,10 +25,9 @@ inline constexpr int64_t kMaxHeaderStringBytes = 4'096;
 std::string HeaderBytes(const planner::GgufHeader& header,
                         const planner::VocabShape& vocab);
 
-// Returns the shape of the model whose header `bytes` are, in a file of
+// Returns the shape of the model with the header `bytes`, in a file of
 // `file_bytes`. The beginning of a real file is accepted too, if it holds the
-// whole header. The work is limited by the bytes that are given, not by what
-// they claim.
+// whole header. The size of `bytes` limits the work, not the numbers in them.
 // Errors: kInvalidArgument beyond kMaxHeaderBytes, if the header ends early,
 // and for what ReadGgufHeader refuses; those of ShapeFromGguf.
 absl::StatusOr<planner::ModelShape> ShapeFromHeaderBytes(

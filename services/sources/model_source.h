@@ -1,4 +1,4 @@
-// Finds the model that a request means, by whatever the request has of it.
+// Finds the model of a request, from any description that the request has.
 #ifndef PLIMSOLL_SERVICES_SOURCES_MODEL_SOURCE_H_
 #define PLIMSOLL_SERVICES_SOURCES_MODEL_SOURCE_H_
 

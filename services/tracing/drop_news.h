@@ -17,18 +17,18 @@ class DropNews {
   static constexpr absl::Duration kInterval = absl::Minutes(1);
 
   struct Line {
-    bool is_warning = false;  // else spans are taken again
-    int64_t n_dropped = 0;    // since the line before
+    bool is_warning = false;  // false: spans are taken again
+    int64_t n_dropped = 0;    // spans since the line before
   };
 
-  // The log's message after a batch. `now` does not go back. `is_taken` is
-  // whether the receiver took the batch. `n_dropped` counts all spans that were
-  // dropped so far. Returns nothing if there is nothing to say yet.
+  // Returns the line for the log after a batch, or nothing if no line is due.
+  // `now` must not go back. `is_taken` tells whether the receiver took the
+  // batch. `n_dropped` counts all spans that were dropped so far.
   std::optional<Line> Take(absl::Time now, bool is_taken, int64_t n_dropped);
 
  private:
   absl::Time next_warning_ = absl::InfinitePast();
-  int64_t n_told_ = 0;    // dropped spans that a line told of
+  int64_t n_told_ = 0;    // dropped spans that the log has reported
   bool is_down_ = false;  // the last line said that batches are not taken
 };
 

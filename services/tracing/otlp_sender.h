@@ -20,9 +20,9 @@ struct OtlpEndpoint {
 // Errors: kInvalidArgument.
 absl::StatusOr<OtlpEndpoint> ParseOtlpEndpoint(absl::string_view text);
 
-// `ca_file` has the authorities that the collector's certificate may come from;
-// empty: those that the system trusts. `service` is the name of this process
-// among others, as "plimsoll-worker".
+// `ca_file` has the CAs for the collector's certificate; empty: the CAs that
+// the system trusts. `service` is the name of this process among others, as
+// "plimsoll-worker".
 // Errors: kInvalidArgument if `ca_file` cannot be read, or is given without
 // TLS.
 absl::StatusOr<std::unique_ptr<SpanSender>> NewOtlpSender(

@@ -22,25 +22,25 @@ struct ReplyUsage {
   int64_t n_input = 0;
   int64_t n_cached = 0;  // input tokens that the cache had
   int64_t n_output = 0;
-  std::string finish_reason = {};  // empty if there is none
+  std::string finish_reason = {};  // empty without one
 };
 
-// A span for the server's work, with the attributes that OpenTelemetry names
-// for generative AI, and below it three for each reply: queue, prefill and
-// decode. None has any text of the request or the reply. Thread-safe.
+// Makes a span for the server's work, with OpenTelemetry's attributes for
+// generative AI, and three child spans for each reply: queue, prefill and
+// decode. No span has text of the request or the reply. Thread-safe.
 class RequestTrace {
  public:
   // Replies of one request that have spans, and reasons.
   static constexpr int kMaxReplies = 16;
 
-  // Begins the span; returns null if the process has no tracer. `parent` is
-  // what the caller said.
+  // Begins the span; returns null if the process has no tracer. `parent` is the
+  // caller's trace context.
   static std::shared_ptr<RequestTrace> Begin(
       const std::optional<TraceContext>& parent, const std::string& request_id);
-  // Does what End does, with the first error of all replies.
+  // Calls End, with the first error of all replies.
   ~RequestTrace();
 
-  // The span's; it never changes.
+  // The context of the span; it never changes.
   const std::optional<TraceContext>& context() const { return context_; }
   // The operation, such as "chat", and the model by the name that the worker
   // has for it.

@@ -20,7 +20,7 @@
 
 namespace plimsoll::services {
 
-// Hands spans to somebody.
+// Sends spans to a receiver.
 class SpanSender {
  public:
   virtual ~SpanSender() = default;
@@ -28,14 +28,14 @@ class SpanSender {
   // thread calls it.
   virtual absl::StatusOr<int64_t> Send(const std::vector<Span>& spans,
                                        absl::Duration patience) = 0;
-  // Has Send return soon, the one that runs and all later ones. Any thread may
-  // call it.
+  // Makes the running Send and all later ones return soon. Any thread may call
+  // it.
   virtual void Cancel() = 0;
 };
 
-// A batch that its receiver does not take, and what finds the queue full, is
-// dropped and counted: whoever has spans never waits. Thread-safe, except for
-// construction and destruction.
+// Batches that the receiver does not take are dropped and counted, and so are
+// spans that find the queue full: adding a span never waits. Thread-safe,
+// except for construction and destruction.
 class SpanExporter {
  public:
   static constexpr size_t kMaxQueued = 2'048;
@@ -47,7 +47,7 @@ class SpanExporter {
   // The destructor waits this long until the queue is sent.
   static constexpr absl::Duration kMaxFlush = absl::Seconds(2);
 
-  // Tests have others.
+  // Tests use other values.
   struct Waits {
     absl::Duration delay = kMaxDelay;
     absl::Duration flush = kMaxFlush;
@@ -56,7 +56,7 @@ class SpanExporter {
   // Errors: kResourceExhausted if the system gives no thread.
   static absl::StatusOr<std::unique_ptr<SpanExporter>> Start(
       std::unique_ptr<SpanSender> sender, const Waits& waits);
-  // Sends what waits. What is left after `flush` is dropped.
+  // Sends the waiting spans. Spans that are left after `flush` are dropped.
   ~SpanExporter();
   SpanExporter(const SpanExporter&) = delete;
   SpanExporter& operator=(const SpanExporter&) = delete;
@@ -72,14 +72,14 @@ class SpanExporter {
   void Loop() ABSL_LOCKS_EXCLUDED(mu_);
   // The next batch; empty at the end.
   std::vector<Span> NextBatch() ABSL_LOCKS_EXCLUDED(mu_);
-  // Logs what became of a batch, where that is news.
+  // Logs the result of a batch if it is news.
   void Tell(const absl::Status& status);
 
   const std::unique_ptr<SpanSender> sender_;
   const Waits waits_;
   std::atomic<int64_t> n_sent_ = 0;
   std::atomic<int64_t> n_dropped_ = 0;
-  DropNews news_;  // the thread's
+  DropNews news_;  // used by the thread only
   SteadyMutex mu_;
   std::deque<Span> queue_ ABSL_GUARDED_BY(mu_);
   bool is_ending_ ABSL_GUARDED_BY(mu_) = false;

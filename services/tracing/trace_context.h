@@ -34,12 +34,12 @@ struct TraceContext {
 };
 
 // Reads the two headers of a call. Returns nothing if `parent` is not exactly
-// what W3C allows. A bad `state` alone is left out. Spaces and tabs around the
-// members of a good one are, too, and members that are empty.
+// what W3C allows. A bad `state` is ignored. In a good `state`, empty members
+// are removed, and so are spaces and tabs around members.
 std::optional<TraceContext> ParseTrace(absl::string_view parent,
                                        absl::string_view state);
 
-// Returns the traceparent that tells others of a span.
+// Returns the traceparent header of a span.
 std::string TraceParentOf(const TraceContext& context);
 
 // Returns lower-case hexadecimal digits.

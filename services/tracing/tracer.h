@@ -15,29 +15,29 @@
 
 namespace plimsoll::services {
 
-// The variable of the environment that names an endpoint where no flag does.
+// The environment variable with the endpoint if no flag names one.
 inline constexpr char kOtlpVariable[] = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
 struct TracingOptions {
   std::string endpoint;      // as ParseOtlpEndpoint takes it; empty: no spans
   std::string ca_file = {};  // as NewOtlpSender takes it
-  double share = 1.0;        // part of the traces that begin here, from 0 to 1
+  double share = 1.0;  // recorded part of the traces that begin here, 0 to 1
 };
 
-// Threads that the tracer of these options has beside gRPC's.
+// Returns the number of the tracer's own threads, without gRPC's.
 inline int TracingThreads(const TracingOptions& options) {
   return options.endpoint.empty() ? 0 : 1;
 }
 
-// Whether a trace that begins here is recorded. The answer depends on the id
-// alone, and is yes for `share` of all ids.
+// Whether a trace that begins here is recorded. The answer depends only on the
+// id, and is true for `share` of all ids.
 bool IsSampled(const TraceId& id, double share);
 
-// Takes the spans of this process while it exists; a process has one at most.
-// It outlives all calls. Thread-safe, except for construction and destruction.
+// Takes the spans of this process. A process has at most one tracer, which
+// outlives all calls. Thread-safe, except for construction and destruction.
 class Tracer {
  public:
-  // Returns null without an endpoint: nothing is recorded then. `service` names
+  // Returns null without an endpoint; then nothing is recorded. `service` names
   // the process among others.
   // Errors: kInvalidArgument if there is a `ca_file` but no endpoint; those of
   // ParseOtlpEndpoint, NewOtlpSender and SpanExporter::Start.
@@ -65,19 +65,19 @@ class Tracer {
   const double share_;
 };
 
-// A span that has begun. Without a tracer it only knows its parent, and if its
-// trace is not sampled it records nothing. Movable; not thread-safe.
+// A span that has begun. Without a tracer the span only knows its parent. If
+// its trace is not sampled, the span records nothing. Movable; not thread-safe.
 class OpenSpan {
  public:
   OpenSpan() = default;
-  // `parent` is the caller's, if there is one.
+  // `parent` is the caller's context, if there is one.
   OpenSpan(const std::string& name, SpanKind kind,
            const std::optional<TraceContext>& parent);
   OpenSpan(OpenSpan&&) = default;
   OpenSpan& operator=(OpenSpan&&) = default;
 
-  // The context that calls which belong to the span carry: the span's own or,
-  // without a tracer, its parent's.
+  // The context for calls that belong to the span: the span's own or, without a
+  // tracer, the parent's.
   const std::optional<TraceContext>& context() const { return context_; }
   bool is_recorded() const { return span_.has_value(); }
   absl::Time begin() const {
@@ -87,7 +87,7 @@ class OpenSpan {
   void Set(const std::string& key, SpanValue value);
   // A part of this span that has ended.
   void AddChild(const std::string& name, absl::Time begin, absl::Time end);
-  // Hands the span over; later calls do nothing.
+  // Passes the span to the tracer; later calls do nothing.
   void End(absl::StatusCode code);
 
  private:
@@ -95,7 +95,8 @@ class OpenSpan {
   std::optional<Span> span_;  // while it is open, if it is recorded
 };
 
-// While it exists, what this thread calls belongs to the span of `context`.
+// While this object exists, calls of this thread belong to the span of
+// `context`.
 class CurrentTrace {
  public:
   explicit CurrentTrace(std::optional<TraceContext> context);

@@ -1,4 +1,4 @@
-// What fault points (base/sync/fault.h) have a call end with.
+// Ends a call with a broken connection, for fault points (base/sync/fault.h).
 #ifndef PLIMSOLL_SERVICES_WIRE_BROKEN_CONNECTION_H_
 #define PLIMSOLL_SERVICES_WIRE_BROKEN_CONNECTION_H_
 
@@ -7,20 +7,20 @@
 
 namespace plimsoll::services {
 
-// What gRPC says of a call whose connection broke.
+// gRPC's status for a call whose connection broke.
 inline grpc::Status BrokenConnection() {
   return {grpc::StatusCode::UNAVAILABLE, "Socket closed"};
 }
 
 // Lets a call end as if its connection had broken. gRPC's reactions to the call
-// use it, one after the other.
+// use this object, one after the other.
 class CallBreak {
  public:
   void Break(grpc::ClientContext& context) {
     is_broken_ = true;
     context.TryCancel();
   }
-  // Returns what a call ends with that gRPC ends with `status`.
+  // Returns the status for a call that gRPC ended with `status`.
   grpc::Status EndOf(const grpc::Status& status) const {
     return is_broken_ ? BrokenConnection() : status;
   }

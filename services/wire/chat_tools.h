@@ -28,14 +28,14 @@ namespace plimsoll::services {
 // A conversation as one model sees it.
 struct EncodedChat {
   std::vector<int32_t> ids;
-  std::string text;  // to show to people
-  // How the parts of the reply are marked, if the format or the model's own
+  std::string text;  // the text for people
+  // The marks of the parts of the reply, if the format or the model's own
   // template has marks.
   std::optional<worker::ReplyReading> reading;
-  bool splits_reply = true;  // the parts are told apart for the client
+  bool splits_reply = true;  // the client gets the parts separately
 };
 
-// What a chat format or a template renders.
+// The input of a chat format or a template.
 struct ChatInput {
   std::vector<worker::ChatMessage> messages;
   std::vector<worker::Tool> tools;
@@ -44,7 +44,7 @@ struct ChatInput {
 };
 
 // The tools of a request. Errors: kInvalidArgument naming `field` beyond
-// worker::kMaxTools, and if a name is there twice.
+// worker::kMaxTools, and if two tools have the same name.
 absl::StatusOr<std::vector<worker::Tool>> ToolsFrom(
     const google::protobuf::RepeatedPtrField<v1::Tool>& tools,
     absl::string_view field);
@@ -82,8 +82,8 @@ v1::ToolCall ToProto(const worker::ReadToolCall& read);
 void AddDelta(const worker::CallDelta& delta,
               google::protobuf::RepeatedPtrField<v1::ToolCallDelta>& deltas);
 
-// Tells text, reasoning and calls of one reply apart while it comes. Used by
-// one thread at a time.
+// Separates text, reasoning and calls of one reply while it is generated. Used
+// by one thread at a time.
 class ReplyTools {
  public:
   ReplyTools() = default;  // for a reply that is only text
@@ -105,8 +105,8 @@ class ReplyTools {
     AddReply(delta, message);
   }
 
-  // Adds what was held back and the call that the end of the reply cut off.
-  // Returns why the reply ended.
+  // Adds the text that was held back and the call that the end of the reply cut
+  // off. Returns the finish reason.
   template <typename Message>
   v1::FinishReason End(const worker::FinishInfo& info, Message& message) {
     if (splitter_) {
@@ -117,8 +117,8 @@ class ReplyTools {
     return Reason(info);
   }
 
-  // How many tokens of the reply are reasoning. Absent if it has no marks of
-  // reasoning.
+  // The number of reasoning tokens of the reply. Absent if there are no marks
+  // of reasoning.
   std::optional<int64_t> reasoning_tokens() const {
     if (!reasoning_) return std::nullopt;
     return reasoning_->n_tokens();

@@ -18,7 +18,7 @@ namespace plimsoll::services {
 
 inline constexpr absl::string_view kErrorDomain = "plimsoll.dev";
 
-// What a client can use in addition to the code and the message.
+// Information for clients in addition to the code and the message.
 struct ErrorDetails {
   v1::ErrorReason reason = v1::ERROR_REASON_UNSPECIFIED;
   std::map<std::string, std::string> metadata;
@@ -26,10 +26,10 @@ struct ErrorDetails {
 };
 
 // Attaches `details` to `status`, as payloads under google.rpc's type URLs. An
-// OK status stays as it is.
+// OK status is not changed.
 absl::Status WithDetails(absl::Status status, const ErrorDetails& details);
 
-// Adds to `status` the details that no device is called `id`.
+// Adds details to `status`: there is no device with this id.
 absl::Status NoSuchDevice(absl::Status status, const std::string& id);
 
 bool HasDetails(const absl::Status& status);

@@ -15,10 +15,10 @@
 
 namespace plimsoll::services {
 
-// Every function below returns kInvalidArgument naming the field that makes no
-// sense.
+// Every function below returns kInvalidArgument with the name of an invalid
+// field.
 
-// The error of a value that makes no sense: `field` and `what`.
+// The error for an invalid value: `field` and `what`.
 absl::Status InvalidField(absl::string_view field, absl::string_view what);
 
 // Converts a count or size to int64. Here and below, errors call the value
@@ -27,7 +27,7 @@ absl::StatusOr<int64_t> Signed(uint64_t value, absl::string_view field);
 
 absl::StatusOr<DType> FromProto(v1::ElementType type, absl::string_view field);
 
-// Fields that `message` does not have are taken from `defaults`.
+// Fields that are absent in `message` get their values from `defaults`.
 absl::StatusOr<planner::LoadOptions> FromProto(
     const v1::LoadOptions& message, const planner::LoadOptions& defaults);
 

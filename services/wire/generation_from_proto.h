@@ -18,8 +18,8 @@
 
 namespace plimsoll::services {
 
-// Every function below returns kInvalidArgument naming the field that makes no
-// sense.
+// Every function below returns kInvalidArgument with the name of an invalid
+// field.
 
 absl::StatusOr<worker::SamplingOptions> FromProto(
     const v1::SamplingOptions& message);
@@ -32,8 +32,8 @@ absl::StatusOr<worker::GenerateOptions> FromProto(
     const v1::SamplingOptions& sampling, const v1::StoppingOptions& stopping,
     const v1::ResponseOptions& response, v1::ContextPolicy policy);
 
-// Converts all but the owner, the turns, and how the chat is rendered. A
-// request without an id gets a new one.
+// Converts all fields except the owner, the turns, and the rendering of the
+// chat. A request without an id gets a new one.
 absl::StatusOr<worker::SessionOptions> FromProto(
     const v1::OpenSessionRequest& request);
 
@@ -52,8 +52,8 @@ absl::StatusOr<worker::ConstraintSource> SourceFromProto(
 absl::StatusOr<worker::Constraint> FromProto(
     const v1::OutputConstraint& message, StopCheck stop = NeverStop,
     worker::ConstraintCache* cache = nullptr);
-// Sets the constraint of `options` if the request has one. Returns what of it
-// says nothing about the reply.
+// Sets the constraint of `options` if the request has one. Returns the parts of
+// the constraint that have no effect on the reply.
 template <typename Request>
 absl::StatusOr<worker::SchemaNotes> FillConstraint(
     const Request& request, worker::GenerateOptions& options,

@@ -1,4 +1,4 @@
-// Converts what the worker computes and holds to messages of plimsoll.v1.
+// Converts the worker's results and state to messages of plimsoll.v1.
 #ifndef PLIMSOLL_SERVICES_WIRE_GENERATION_TO_PROTO_H_
 #define PLIMSOLL_SERVICES_WIRE_GENERATION_TO_PROTO_H_
 
@@ -13,7 +13,7 @@ namespace plimsoll::services {
 v1::MemoryReport ToProto(const worker::MemoryReport& report);
 v1::GeneratedToken ToProto(const worker::TokenOutput& token);
 v1::Eviction ToProto(const worker::Eviction& eviction);
-// Appends the output of a step, but its text, to a reply or to a part of a
+// Appends the output of a step, without its text, to a reply or to a part of a
 // stream.
 void AppendOutput(const worker::StepOutput& output,
                   v1::GenerateResponse& response);

@@ -25,7 +25,7 @@ v1::ModelPart LayersToProto(const std::string& device_id, const Part& part,
   return message;
 }
 
-// Converts layers on a device with their plan, which `part` has, too.
+// Converts layers on a device with their plan, which `part` also has.
 template <typename Part>
 v1::ModelPart PartToProto(const std::string& device_id, const Part& part) {
   v1::ModelPart message = LayersToProto(device_id, part, part.plan.total_bytes);
@@ -33,7 +33,7 @@ v1::ModelPart PartToProto(const std::string& device_id, const Part& part) {
   return message;
 }
 
-// Converts an engine's memory: its plan and what it takes. `device_ids` name
+// Converts an engine's memory: its plan and its measured use. `device_ids` name
 // the devices of its parts. A model on a single device has no parts on the
 // wire.
 v1::GetMemoryResponse MemoryToProto(const worker::Engine& engine,

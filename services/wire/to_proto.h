@@ -17,7 +17,7 @@
 
 namespace plimsoll::services {
 
-// Cuts a count to the 32 bits that it has on the wire; a negative one becomes
+// Cuts a count to the 32 bits that it has on the wire; a negative count becomes
 // 0.
 uint32_t ToUint32(int64_t value);
 uint64_t ToUint64(int64_t value);
@@ -28,7 +28,7 @@ v1::LoadOptions ToProto(const planner::LoadOptions& options);
 v1::Suggestion ToProto(const planner::Suggestion& suggestion);
 v1::MemoryPlan ToProto(const planner::MemoryPlan& plan);
 v1::PlanSetResponse ToProto(const planner::SetPlan& set);
-// The response also has what each device offered.
+// The response also has the budget of each device.
 v1::PlanSplitResponse ToProto(const planner::SplitPlan& split,
                               const std::vector<planner::SplitDevice>& devices);
 v1::DeviceProfile ToProto(const planner::DeviceProfile& profile);

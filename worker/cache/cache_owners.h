@@ -59,7 +59,7 @@ class CacheOwners {
   void Set(int64_t place, int32_t number);
 
   std::vector<int32_t> numbers_;  // by place
-  std::vector<Owner> owners_;     // by number; that of nobody is not used
+  std::vector<Owner> owners_;     // by number; number 0, nobody, is unused
   std::vector<int32_t> free_numbers_;
   Names names_;
 };

@@ -27,7 +27,8 @@ class FairAges {
     return one.extract(one.begin());
   }
 
-  // Stays where it is, and has no item that is listed when it is destroyed.
+  // An Owner cannot be moved. None of its items may be listed when it is
+  // destroyed.
   class Owner;
 
  private:

@@ -1,5 +1,5 @@
-// Whether the pages of a pool go round that is smaller than all slots together,
-// and which sequence loses its slot if they do not: pure arithmetic.
+// Checks whether a page pool that is smaller than all slots together has enough
+// pages, and chooses the sequence that loses its slot if not. Pure arithmetic.
 #ifndef PLIMSOLL_WORKER_CACHE_PAGE_CLAIMS_H_
 #define PLIMSOLL_WORKER_CACHE_PAGE_CLAIMS_H_
 

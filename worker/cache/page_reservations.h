@@ -11,13 +11,14 @@
 
 namespace plimsoll::worker {
 
-// Adds up reservations. While those of all taken slots are at most the pages of
-// the pool, no slot lacks a page: a slot with a whole context has at most its
-// own pages, and the other slots have those that they hold, each counted once
-// however many of them share it, and those that they still lack. A whole
-// context is counted without what it shares, because its pages leave it while
-// others still use them. The caller clears the object and adds every taken
-// slot, then asks. Not thread-safe; allocates nothing after construction.
+// Adds up reservations. No slot ever lacks a page while the reservations of all
+// taken slots do not exceed the pool. A slot with a whole context reserves the
+// pages of a full context. Any other slot reserves the pages that it holds and
+// the pages that it still needs. A page that several such slots share is
+// counted once. A page that a whole context shares is counted for that context
+// too, because the context gives it up while other slots still use it. The
+// caller clears the object and adds every taken slot, then asks. Not
+// thread-safe; allocates nothing after construction.
 class PageReservations {
  public:
   // The cache outlives the object.

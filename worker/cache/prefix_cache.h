@@ -57,21 +57,22 @@ class PrefixCache {
   std::vector<int32_t> Insert(const std::string& owner,
                               std::span<const int32_t> tokens,
                               std::span<const int32_t> pages);
-  // No slot uses a known page any more, or one does again.
+  // MarkUnused: no slot uses this known page any more. MarkUsed: a slot uses it
+  // again.
   void MarkUnused(int32_t page);
   void MarkUsed(int32_t page);
 
-  // What a snapshot was taken of. Others may share that of a prompt; that of a
-  // reply is for the next turn of its conversation. At most half of all
-  // snapshots are of replies.
+  // The kind of a snapshot. Any request of the owner may share a snapshot of a
+  // prompt. A snapshot of a reply serves only the next turn of its
+  // conversation. At most half of all snapshots are snapshots of replies.
   enum class SnapshotOf { kPrompt, kReply };
-  // A place for the snapshot after `tokens`, which are whole pages. A reply
-  // takes the place that it had a page before. Otherwise it is a free one, or
-  // that of a snapshot of the same kind: of the one that was used longest ago,
-  // of the owner that has most of them, this new one included. As long as
-  // replies have less than their half they take the place of a prompt. Nothing
-  // if the tokens are unknown or have a snapshot already, or if none can be
-  // kept.
+  // Returns the place for the snapshot after `tokens`, which are whole pages. A
+  // reply reuses the place of its snapshot one page earlier. Otherwise a free
+  // place is taken. If none is free, the owner with the most snapshots of this
+  // kind, counting the new one, loses the one that was used longest ago.
+  // Replies with less than their half of all places take the place of a prompt
+  // instead. Returns nothing if the tokens are unknown or have a snapshot
+  // already, or if no place can be taken.
   std::optional<int64_t> KeepSnapshot(const std::string& owner,
                                       std::span<const int32_t> tokens,
                                       SnapshotOf of);
@@ -79,13 +80,13 @@ class PrefixCache {
   void ForgetSnapshot(const std::string& owner,
                       std::span<const int32_t> tokens);
 
-  // Forgets the page that goes next so that a slot of `owner` can use one more;
-  // it has `n_new` pages then that are not remembered. Returns the page;
-  // nothing if slots use all of them.
+  // Forgets one page so that a slot of `owner` can use another one. `n_new` is
+  // the number of pages that the owner will then have outside this index.
+  // Returns the page, or nothing if slots use all pages.
   std::optional<int32_t> ForgetOldest(const std::string& owner, int64_t n_new);
-  // Forgets the page that goes next so that `n_new` pages of `owner` can be
-  // remembered. Returns nothing also if this could only be a page of an owner
-  // that would have fewer.
+  // Forgets one page so that `n_new` pages of `owner` can be remembered.
+  // Returns nothing also if only owners that would have fewer pages could lose
+  // one.
   std::optional<int32_t> ForgetFor(const std::string& owner, int64_t n_new);
   // Forgets a page and all pages that follow it, and sets `pages` to all of
   // them. Sets it to nothing if the page is unknown.

@@ -17,8 +17,8 @@
 namespace plimsoll::worker {
 
 // Owns the device memory of one loaded model, which stays where it is after
-// Allocate. It notes which regions were asked for, and is therefore used by one
-// thread at a time: by the one that loads the model.
+// Allocate. The arena notes which regions were asked for. Therefore only one
+// thread may use it at a time: the thread that loads the model.
 class Arena {
  public:
   Arena() = default;

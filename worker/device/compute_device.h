@@ -31,8 +31,8 @@ class ComputeDevice {
   // answer has no free memory.
   virtual planner::DeviceProfile Profile() const = 0;
 
-  // Checks whether the device answers. Errors: kUnavailable once it is lost;
-  // nothing works on it any more in this process.
+  // Checks whether the device answers. Errors: kUnavailable after the device is
+  // lost; this process cannot use it any more.
   virtual absl::Status Check() const { return absl::OkStatus(); }
 
   // True if the device's memory and threads are the host's.
@@ -54,8 +54,8 @@ absl::StatusOr<std::unique_ptr<ComputeDevice>> OpenComputeDevice(
     absl::string_view name, const kernels::CudaOptions& options = {});
 
 // Opens a device with memory of its own, given its backends' factory and its
-// memory reading. It measures what the process takes of the device beside its
-// plans: the context, and what the first backend takes.
+// memory reading. It measures the device memory that the process uses outside
+// its plans: the context, and the memory of the first backend.
 // Errors: those of the factory and of the reading.
 using BackendFactory =
     std::function<absl::StatusOr<std::unique_ptr<kernels::Backend>>()>;

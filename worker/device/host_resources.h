@@ -15,11 +15,11 @@ namespace plimsoll::worker {
 class ComputeDevice;
 
 // Bytes of memory that this process may still use: the system's available
-// memory, or what its cgroups leave if that is less. In both, a file's cached
+// memory, or the rest of its cgroups if that is less. In both, a file's cached
 // pages count as available if they can be dropped at once. Returns 0 if either
 // cannot be read (for example if no descriptor is left): memory counts as free
-// only if it is known to be. `root` is put in front of every path that is read,
-// for tests.
+// only if this is known. `root` is put in front of every path that is read, for
+// tests.
 int64_t AvailableMemoryBytes(const std::string& root = "");
 // Physical memory, or the smallest limit of the cgroups if that is less and can
 // be read.
@@ -44,9 +44,9 @@ planner::DeviceProfile ProfileOf(const kernels::DeviceInfo& info);
 // The profile of this machine's CPU, with its memory as it is now.
 planner::DeviceProfile LocalCpuProfile();
 
-// The options for a plan on `device` of this machine: if that has memory of its
-// own and experts are to lie in host memory, they take no more than is free
-// now. Without a device, or on the host, the options stay as they are.
+// The options for a plan on `device` of this machine: if the device has its own
+// memory and experts will be in host memory, the experts take at most the free
+// host memory. Without a device, or on the host, the options are not changed.
 planner::LoadOptions BoundByHostMemory(planner::LoadOptions options,
                                        const ComputeDevice* device);
 

@@ -1,5 +1,5 @@
-// Reads the small text files in which the kernel reports its state. It tells a
-// file that does not exist from one that cannot be read.
+// Reads the small text files in which the kernel reports its state. It
+// distinguishes a missing file from an unreadable file.
 #ifndef PLIMSOLL_WORKER_DEVICE_KERNEL_FILE_H_
 #define PLIMSOLL_WORKER_DEVICE_KERNEL_FILE_H_
 
@@ -13,7 +13,7 @@
 
 namespace plimsoll::worker {
 
-// The longest file, mountinfo, has a line of some 100 bytes for each mount.
+// The longest file, mountinfo, has a line of about 100 bytes for each mount.
 constexpr size_t kMaxKernelFileBytes = size_t{16} << 20;
 
 // The whole text of the file at `path`. Errors: kNotFound if there is no such

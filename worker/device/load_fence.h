@@ -1,4 +1,4 @@
-// How a load reports its progress, and how it is stopped.
+// Reports the progress of a load, and stops the load.
 #ifndef PLIMSOLL_WORKER_DEVICE_LOAD_FENCE_H_
 #define PLIMSOLL_WORKER_DEVICE_LOAD_FENCE_H_
 

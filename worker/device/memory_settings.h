@@ -1,5 +1,4 @@
-// The system's settings for memory: swap, huge pages, and whether it promises
-// more memory than it has.
+// The system's memory settings: swap, huge pages and overcommit.
 #ifndef PLIMSOLL_WORKER_DEVICE_MEMORY_SETTINGS_H_
 #define PLIMSOLL_WORKER_DEVICE_MEMORY_SETTINGS_H_
 
@@ -14,11 +13,11 @@ struct MemorySettings {
   // read.
   std::optional<int64_t> swap_bytes;
   std::optional<int64_t> free_swap_bytes;
-  // When the system uses transparent huge pages: "always", "madvise" or
-  // "never". Empty if the system does not say.
+  // The system's use of transparent huge pages: "always", "madvise" or "never".
+  // Empty if unknown.
   std::string huge_pages;
   // Bytes that may still be mapped if the system promises no more memory than
-  // it has (vm.overcommit_memory = 2). Absent where it promises more.
+  // it has (vm.overcommit_memory = 2). Absent if the system overcommits.
   std::optional<int64_t> mappable_bytes;
 };
 

@@ -25,11 +25,11 @@ class ModelFile final : public planner::ByteSource {
   // Opens a model and reads its header and shape. If it lies in several files,
   // `path` is the first one, and the others lie beside it.
   // Errors: those of OpenFile, ReadGgufHeader, MergeSplits and ShapeFromGguf,
-  // with the name of a file that is not the first; kInvalidArgument if the file
-  // is another one of several.
+  // with the name of a file that is not the first; kInvalidArgument if `path`
+  // is a later file of several.
   static absl::StatusOr<std::unique_ptr<ModelFile>> Open(
       const std::string& path);
-  // Opens a model and reads only its header; it need not be a whole model.
+  // Opens a model and reads only its header; the model need not be complete.
   // shape() is empty. Errors: those of Open without those of ShapeFromGguf.
   static absl::StatusOr<std::unique_ptr<ModelFile>> OpenHeader(
       const std::string& path);
@@ -39,14 +39,14 @@ class ModelFile final : public planner::ByteSource {
 
   int64_t Size() const override { return offsets_.back(); }
   // The bytes of several files lie one after another as MergeSplits says. No
-  // range that the header names reaches over the end of a file.
+  // range of the header crosses the end of a file.
   absl::Status Read(int64_t offset, std::span<std::byte> out) override;
 
-  // The bytes of all files, also of those that no header names.
+  // The bytes of all files, including bytes that no header names.
   int64_t AllBytes() const;
   // Calls `take` with all bytes of all files, one file after the other, in
-  // pieces of at most kReadBytes. Errors: those of OpenFile::Read; the first of
-  // `take`, which ends it.
+  // pieces of at most kReadBytes. Errors: those of OpenFile::Read; the first
+  // error of `take`, which ends the reading.
   static constexpr int64_t kReadBytes = 1 << 20;
   absl::Status ReadAll(
       absl::FunctionRef<absl::Status(std::span<const std::byte>)> take) const;
@@ -64,12 +64,12 @@ class ModelFile final : public planner::ByteSource {
  private:
   ModelFile() = default;
 
-  // Opens the other files of the model and makes the header that of all.
+  // Opens the other files of the model and sets the header of all files.
   absl::Status OpenSplits(const std::string& path);
 
-  // A mapping has a share in them.
+  // Mappings share their ownership.
   std::vector<std::shared_ptr<OpenFile>> files_;
-  std::vector<int64_t> offsets_;  // where each begins, and the end of the last
+  std::vector<int64_t> offsets_;  // begin of each file, and the end of the last
   planner::GgufHeader header_;
   planner::ModelShape shape_;
 };

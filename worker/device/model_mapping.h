@@ -15,8 +15,8 @@
 namespace plimsoll::worker {
 
 // Maps files read-only. Their pages are read when they are used, and the system
-// may drop them. A read of a page that the file no longer has, or that its disk
-// does not give, is a SIGBUS for the process (services/host/crash/bus_error.h).
+// may drop them. A read of a page that the file no longer has, or that the disk
+// cannot read, sends SIGBUS to the process (services/host/crash/bus_error.h).
 // Thread-safe.
 class ModelMapping {
  public:
@@ -25,7 +25,7 @@ class ModelMapping {
   ModelMapping(ModelMapping&&) = default;
   ModelMapping& operator=(ModelMapping&&) = delete;
 
-  // Maps a file, which begins at `offset` of the model: the end of the file
+  // Maps a file that begins at `offset` of the model, the end of the file
   // before.
   // Errors: those of OpenFile::CheckUnchanged; kResourceExhausted if the system
   // does not map it.
@@ -40,7 +40,7 @@ class ModelMapping {
  private:
   struct MappedFile {
     std::shared_ptr<const OpenFile> file;
-    int64_t offset;  // where it begins in the model
+    int64_t offset;  // the file's begin in the model
     std::span<const std::byte> bytes;
   };
   std::vector<MappedFile> files_;

@@ -26,7 +26,7 @@ class OpenFile final : public planner::ByteSource {
   int64_t Size() const override { return size_; }
   // Open as long as this object exists.
   int descriptor() const { return fd_; }
-  // Errors: kDataLoss if the file cannot be read or ends before.
+  // Errors: kDataLoss if the file cannot be read or is too short.
   absl::Status Read(int64_t offset, std::span<std::byte> out) override;
 
   // Errors: kDataLoss if the file was replaced, truncated or written to since

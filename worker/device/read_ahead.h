@@ -31,9 +31,9 @@ class ReadAhead {
     int64_t bytes;
   };
 
-  // Begins to read if `has_thread`. If the system gives no thread it goes on
-  // without one. `file` outlives this object, and nobody else reads it
-  // meanwhile.
+  // Begins to read if `has_thread`. If the system gives no thread, the object
+  // works without one. `file` outlives this object, and only this object reads
+  // it meanwhile.
   ReadAhead(ModelFile& file, std::vector<Piece> pieces, bool has_thread);
   // Does not wait for pieces that were not asked for.
   ~ReadAhead();

@@ -1,5 +1,5 @@
-// The reference backend as a device, with which other devices' results are
-// compared.
+// The reference backend as a device, for comparison with the results of other
+// devices.
 #ifndef PLIMSOLL_WORKER_DEVICE_REFERENCE_DEVICE_H_
 #define PLIMSOLL_WORKER_DEVICE_REFERENCE_DEVICE_H_
 
@@ -8,7 +8,7 @@
 namespace plimsoll::worker {
 
 // This machine's memory, and the reference's operations: slow, and on one
-// thread whatever an engine's threads.
+// thread even if an engine has more.
 const ComputeDevice& ReferenceCpu();
 
 }  // namespace plimsoll::worker

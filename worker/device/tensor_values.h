@@ -1,5 +1,5 @@
-// Looks at every value of a tensor: is it finite, is it absurdly large, is all
-// of it zero?
+// Checks every value of a tensor: finds values that are not finite or far too
+// large, and matrices that are zero.
 #ifndef PLIMSOLL_WORKER_DEVICE_TENSOR_VALUES_H_
 #define PLIMSOLL_WORKER_DEVICE_TENSOR_VALUES_H_
 
@@ -15,8 +15,8 @@
 namespace plimsoll::worker {
 
 // The largest finite F16. Products of many rows on a GPU round weights to F16,
-// where a larger one is infinite, and training leaves none near it: weights
-// beyond some hundreds are rare. A damaged scale often gives larger ones.
+// where a larger value is infinite. Trained weights are far below this limit:
+// values above some hundreds are rare. A damaged scale often gives larger ones.
 inline constexpr float kLargestWeight = 65'504;
 
 // Statistics of the values of one tensor. An index counts the tensor's values
@@ -29,13 +29,13 @@ struct TensorValues {
   int64_t first_too_large = -1;
   float largest = 0;            // magnitude of a finite value
   int64_t n_matrices = 0;       // experts; 1 for most tensors
-  int64_t n_zero_matrices = 0;  // matrices that are zero altogether
+  int64_t n_zero_matrices = 0;  // matrices with only zeros
   int64_t first_zero_matrix = -1;
 };
 
 // Reads `tensor`, which is one of file.header(), chunk by chunk. Threads of
-// `pool` share each chunk. `fence` is called before each chunk, with the bytes
-// that are done of the tensor; an error of it ends the reading.
+// `pool` share each chunk. `fence` is called before each chunk, with the
+// tensor's bytes that are done; its error ends the reading.
 // Errors: those of ModelFile::Read and of `fence`; kUnimplemented unless
 // kernels::IsWeightType(tensor.dtype).
 using TensorFence = std::function<absl::Status(int64_t bytes_done)>;

@@ -47,7 +47,8 @@ class Contexts {
   // True if the plan has room for snapshots that later sequences share.
   bool CanKeepSnapshots() const { return cache_.KeepsSnapshots(); }
   // Takes a snapshot of the slot for later sequences to share, if the sequence
-  // has reached a place to do so. Returns whether it had: RowLimit has changed.
+  // has reached a place for a snapshot. Returns true if it was at such a place:
+  // RowLimit has a new value then.
   bool KeepSnapshot(Sequence& sequence, int64_t slot);
 
   // True if no row fits behind those that the slot has.
@@ -76,7 +77,7 @@ class Contexts {
 
  private:
   // Attaches the beginning of a sequence's prompt that the cache has, up to
-  // `n_shareable` tokens. Returns how many tokens that is.
+  // `n_shareable` tokens. Returns the number of attached tokens.
   int64_t AttachShared(Sequence& sequence, int64_t slot, int64_t n_shareable);
   // Wants a snapshot at the next end of a page in the reply, so that the next
   // turn of the conversation can begin there.

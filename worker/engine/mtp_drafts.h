@@ -16,10 +16,10 @@
 namespace plimsoll::worker {
 
 // The head reads each row that the model has computed, together with the token
-// after it, and keeps keys and values of its own for them. Its first guess of a
-// sequence is the likeliest token of its newest row; each further guess is that
-// of a row made of the guess before it. The keys and values of those rows are
-// taken back.
+// after it, and keeps keys and values of its own for them. Its first guess for
+// a sequence is the likeliest token after the sequence's newest row. For each
+// further guess, the head computes one more row from the guess before. The keys
+// and values of these further rows are taken back.
 //
 // Owned by the engine, used from the step thread only. Keeps its scratch
 // between steps: no call allocates.
@@ -70,7 +70,7 @@ class MtpDrafts {
   const int64_t vocab_size_;
   StepBatch batch_;
   std::vector<Guesser> guessers_;  // one for each sampled row of batch_
-  std::vector<Guesser> chained_;   // those that had rows of guesses
+  std::vector<Guesser> chained_;   // guessers with rows of guesses
   std::vector<float> values_;
   std::vector<int32_t> ids_;
   std::vector<double> log_sum_exp_;

@@ -36,8 +36,10 @@ struct Session {
   bool is_busy = false;    // a call runs or waits
   int64_t n_turns = 0;     // begun so far, evicted ones included
   int64_t n_evictions = 0;
-  // These are for a session with texts, which has neither history nor slot.
-  std::shared_ptr<const ChatTurns> said;  // and has not left; never null then
+  // The next fields are for a session with texts, which has neither history nor
+  // slot.
+  // Turns that are still in the chat; set for each session with texts.
+  std::shared_ptr<const ChatTurns> said;
   int64_t n_live = 0;     // tokens of its newest rendering, with the reply
   int64_t n_evicted = 0;  // tokens
   absl::Time opened;

@@ -15,7 +15,8 @@ namespace plimsoll::worker {
 
 // Tokens that left a full context. Positions count every token of the stream
 // or session from 0: prompt, generated and evicted tokens. With
-// RollMethod::kShift, what they did to the states of recurrent layers stays.
+// RollMethod::kShift, the states of recurrent layers still contain the effect
+// of these tokens.
 struct Eviction {
   int64_t position;  // the first token that left
   int64_t n_tokens;  // [position, position + n_tokens) left

@@ -25,13 +25,13 @@ struct RopeParameters {
   int64_t n_rot;                        // 0 if no layer rotates in this way
   kernels::RopeStyle style;
   kernels::RopeRamp ramp = {};  // YaRN's ramp
-  float magnitude = 1;          // a factor of what is rotated
+  float magnitude = 1;          // a factor of rotated elements
 };
 
 // Queries at a position are multiplied by 1 + scale * ln(1 + (position +
 // offset) / period), with the quotient rounded down.
 struct QueryGrowth {
-  double scale = 0;  // 0: they are not
+  double scale = 0;  // 0: queries do not grow
   int64_t period = 1;
   int64_t offset = 0;
 

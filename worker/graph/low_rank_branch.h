@@ -12,7 +12,8 @@
 
 namespace plimsoll::worker {
 
-// Part of a layer's mixer, whose sum is divided by the root of 2 then.
+// Belongs to a layer's mixer. A mixer with this branch divides its sum by the
+// square root of 2.
 class LowRankBranch {
  public:
   // `norm` is the weight of the norm before attention.

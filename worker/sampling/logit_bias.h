@@ -1,5 +1,5 @@
-// How a request changes a row of logits before a token is drawn: biases on
-// single tokens, and penalties on tokens that came before.
+// A request's changes of a row of logits before a token is drawn: biases on
+// single tokens, and penalties on earlier tokens.
 #ifndef PLIMSOLL_WORKER_SAMPLING_LOGIT_BIAS_H_
 #define PLIMSOLL_WORKER_SAMPLING_LOGIT_BIAS_H_
 
@@ -29,15 +29,15 @@ struct LogitBiasOptions {
   static constexpr int64_t kMaxLastTokens = 8'192;
   static constexpr size_t kMaxBiases = 1'024;
 
-  // Divides positive logits of tokens that came before, and multiplies negative
-  // ones. Source: Keskar et al., "CTRL" (2019), section 4.1.
+  // Divides positive logits of earlier tokens, and multiplies negative ones.
+  // Source: Keskar et al., "CTRL" (2019), section 4.1.
   float repetition_penalty = 1.0f;
-  // Subtracted from the logit of a token that came before: the first once, the
-  // second as often as the token came.
+  // Both are subtracted from the logit of an earlier token: presence_penalty
+  // once, frequency_penalty once for each occurrence.
   float presence_penalty = 0.0f;
   float frequency_penalty = 0.0f;
-  // How many of the newest tokens of prompt and reply count as tokens that came
-  // before; 0 = none. They may have left the context.
+  // The number of newest tokens of prompt and reply that count as earlier
+  // tokens; 0 = none. They may have left the context.
   int64_t penalty_last_tokens = 64;
   std::vector<LogitBias> biases = {};  // distinct ids
 
@@ -49,11 +49,11 @@ struct LogitBiasOptions {
   bool ChangesAnything() const { return HasPenalty() || !biases.empty(); }
 };
 
-// A bias that is as good as minus infinity. It is finite because a draw refuses
-// logits that are not.
+// A bias that has the effect of minus infinity. It is finite because a draw
+// refuses logits that are not finite.
 inline constexpr float kSuppressingBias = -1e30f;
 
-// Gives the tokens that bias, whatever bias they had.
+// Gives the tokens this bias, in place of any other bias.
 void SuppressTokens(std::span<const int32_t> ids, LogitBiasOptions& options);
 
 // Errors: kInvalidArgument naming the field.
@@ -78,8 +78,8 @@ class RecentTokens {
   absl::flat_hash_map<int32_t, int32_t> counts_;
 };
 
-// One token's logit after the changes. A larger logit of the same token never
-// becomes the smaller one.
+// One token's logit after the changes. The result never decreases with the
+// token's logit.
 float ChangedLogit(const LogitBiasOptions& options, const RecentTokens* recent,
                    int32_t id, float logit);
 

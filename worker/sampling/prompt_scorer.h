@@ -1,5 +1,5 @@
-// Computes the log-probabilities of a prompt's tokens, each given those before
-// it.
+// Computes the log-probabilities of a prompt's tokens, each given the tokens
+// before it.
 #ifndef PLIMSOLL_WORKER_SAMPLING_PROMPT_SCORER_H_
 #define PLIMSOLL_WORKER_SAMPLING_PROMPT_SCORER_H_
 

@@ -1,5 +1,5 @@
-// Draws the tokens that follow a step's sampled rows, and reports what was
-// asked for about them.
+// Draws the tokens that follow a step's sampled rows, and reports the requested
+// data about them.
 #ifndef PLIMSOLL_WORKER_SAMPLING_ROW_SAMPLER_H_
 #define PLIMSOLL_WORKER_SAMPLING_ROW_SAMPLER_H_
 
@@ -19,13 +19,13 @@
 
 namespace plimsoll::worker {
 
-// What one draw depends on, besides the logits of its row. Everything that it
-// points to outlives the draw.
+// The inputs of one draw, besides the logits of its row. The objects behind its
+// pointers outlive the draw.
 struct DrawRequest {
   const SamplingOptions& sampling;
   const LogitBiasOptions& logit_bias;
   const RecentTokens* recent;      // null without penalties
-  TokenMask* mask;                 // null where any token may come
+  TokenMask* mask;                 // null if any token may come
   std::span<const int32_t> draft;  // guessed tokens of this step
   int64_t most_draft_tokens;       // draft tokens that a step may have
   int64_t n_generated;             // the draw's index in its stream
@@ -79,14 +79,14 @@ class RowSampler {
   std::optional<int32_t> DrawFrom(const DrawRequest& request,
                                   std::span<const LogitEntry> sorted,
                                   bool is_changed);
-  // Draws the token if those of `sorted` that the constraint allows decide it.
+  // Draws the token if the allowed tokens of `sorted` decide it.
   std::optional<int32_t> DrawAllowedFrom(const DrawRequest& request,
                                          std::span<const LogitEntry> sorted);
   // The candidates after biases and penalties, in order. Ends before the first
   // place where a token that is no candidate might come.
   std::span<const LogitEntry> ChangedCandidates(const DrawRequest& request);
-  // Adds to these the tokens that a bias lifts, whose own logits are looked up.
-  // Empty if a bias lifts no token, or many.
+  // Adds the tokens that a bias lifts to the changed candidates. Their logits
+  // are looked up. Empty if a bias lifts no token, or many.
   std::span<const LogitEntry> LiftedCandidates(const DrawRequest& request);
   // Adds one token to the changed candidates, by its logit before the changes.
   void AddChanged(const DrawRequest& request, const LogitEntry& entry);
@@ -97,14 +97,14 @@ class RowSampler {
                                       std::span<const float> logits);
   // Applies biases and penalties to a copy of the row, and draws from that.
   absl::StatusOr<int32_t> DrawFromChangedRow(const DrawRequest& request);
-  // Has the device draw from a row in its memory.
+  // Makes the device draw from a row in its memory.
   absl::StatusOr<int32_t> DrawOnDevice(const DrawRequest& request);
-  // Reports how likely the token is, and the likeliest tokens.
+  // Reports the token's log-probability, and the likeliest tokens.
   void AddLogprobs(const DrawRequest& request, TokenOutput& token);
 
   // The current row's logits, in the host's memory.
   std::span<const float> RowLogits() const;
-  // All logits of the current row. Those that the step left out are computed
+  // All logits of the current row. Logits that the step left out are computed
   // first, for all sampled rows.
   absl::StatusOr<std::span<const float>> AllLogits();
 
@@ -117,11 +117,11 @@ class RowSampler {
   std::vector<int32_t> changed_ids_;           // ids that `required_` points to
   std::span<const int32_t> rows_;              // the step's sampled rows
   bool has_all_ = true;                        // all logits were computed
-  int64_t n_candidates_ = 0;  // for each sampled row of this step
+  int64_t n_candidates_ = 0;  // candidates for each sampled row of this step
   std::vector<float> values_;
   std::vector<int32_t> ids_;
   std::vector<double> log_sum_exp_;
-  std::vector<float> inverse_temperatures_;    // 1 where a draw is not plain
+  std::vector<float> inverse_temperatures_;    // 1 if a draw is not plain
   std::vector<double> masses_;                 // sums at these temperatures
   int64_t row_ = 0;                            // the current row
   kernels::SampledToken sampled_ = {};         // DrawOnDevice receives it
@@ -129,7 +129,7 @@ class RowSampler {
   std::vector<uint64_t> only_;                 // the mask of a forced token
   std::vector<LogitEntry> sorted_;             // the current row's candidates
   std::vector<int32_t> known_ids_;             // ids of best_, ascending
-  // [vocab]; only where rows are in the host's memory. The plan counts it
+  // [vocab]; only if rows are in the host's memory. The plan counts it
   // (planner/layout/runtime_profile).
   std::vector<float> biased_;
   std::vector<LogitEntry> best_;     // after biases and penalties

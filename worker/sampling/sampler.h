@@ -1,5 +1,5 @@
-// Draws a token from a row of logits. The result does not depend on what else
-// is in the batch.
+// Draws a token from a row of logits. The result does not depend on the rest of
+// the batch.
 #ifndef PLIMSOLL_WORKER_SAMPLING_SAMPLER_H_
 #define PLIMSOLL_WORKER_SAMPLING_SAMPLER_H_
 
@@ -75,9 +75,9 @@ class Sampler {
                        const SamplingOptions& options, uint64_t index);
 
   // Draws from the row's largest logits if options have no top_k. Returns the
-  // whole row's result if top_p and min_p leave only tokens of `sorted`, and
-  // nothing if they might leave others. `log_sum_exp` is that of the whole row,
-  // to kMassError.
+  // whole row's result if top_p and min_p keep only tokens of `sorted`, and
+  // nothing if they might keep others. `log_sum_exp` is the value of the whole
+  // row, to kMassError.
   std::optional<int32_t> SampleLikeliest(std::span<const LogitEntry> sorted,
                                          double log_sum_exp,
                                          const SamplingOptions& options,
@@ -87,10 +87,10 @@ class Sampler {
   // Whether SampleLikeliest can return a result with these options.
   static bool MayDecide(const SamplingOptions& options);
 
-  // Draws where no filter applies, so that any token may be drawn. Returns the
-  // whole row's result if it is one of `sorted`, and nothing if it may be
-  // another token. `mass` is the sum of exp((logit - largest) / temperature)
-  // over the whole row, to kMassError. Requires IsPlain.
+  // Draws without filters, so that any token may be drawn. Returns the whole
+  // row's result if it is one of `sorted`, and nothing if it may be another
+  // token. `mass` is the sum of exp((logit - largest) / temperature) over the
+  // whole row, to kMassError. Requires IsPlain.
   static std::optional<int32_t> SamplePlain(std::span<const LogitEntry> sorted,
                                             double mass,
                                             const SamplingOptions& options,
@@ -110,7 +110,7 @@ class Sampler {
   // Draws from `entries_` in any order, without top_k and typical_p. Sorts only
   // as many as the draw needs.
   int32_t DrawInSteps(const SamplingOptions& options, uint64_t index);
-  // Removes from `entries_` what typical sampling leaves out. Keeps their
+  // Removes the entries that typical sampling drops from `entries_`. Keeps the
   // order.
   void KeepTypical(float typical_p);
 

@@ -1,5 +1,5 @@
 // The tokens that one context still has, by their position in the cache, and
-// where its turns begin.
+// the beginnings of its turns.
 #ifndef PLIMSOLL_WORKER_SAMPLING_TOKEN_HISTORY_H_
 #define PLIMSOLL_WORKER_SAMPLING_TOKEN_HISTORY_H_
 
@@ -11,8 +11,9 @@
 namespace plimsoll::worker {
 
 // Takes 4 bytes for each token that has not left. An index counts all tokens of
-// the stream from 0. A position says where the cache keeps a token: recomputing
-// a context starts its positions over, shifting leaves them as they are.
+// the stream from 0. A position is a token's place in the cache. Recomputing a
+// context starts its positions again at the beginning; shifting does not change
+// them.
 class TokenHistory {
  public:
   // The first `prefix_tokens` of the stream never leave.
@@ -41,19 +42,20 @@ class TokenHistory {
   void Append(std::span<const int32_t> ids) {
     for (const int32_t id : ids) Append(id);
   }
-  // Removes the newest token. Requires that there is one.
+  // Removes the newest token. Requires at least one token.
   void RemoveLast();
   // Notes that the next token begins a turn. Without turns no turn can leave.
   void BeginTurn() { turns_.push_back(n_tokens()); }
   // Turns that have a token left, and the newest one, which may be empty.
   int64_t n_turns() const { return static_cast<int64_t>(turns_.size()); }
-  // Sets turns[i] to how many tokens leave if the i + 1 oldest turns do. The
-  // newest turn is not among them.
+  // Sets turns[i] to the number of tokens in the i + 1 oldest turns, without
+  // the newest turn.
   void WholeTurns(std::vector<int64_t>& turns) const;
 
   // Evicts the oldest `n_tokens` behind the prefix. Requires that they exist.
   void Evict(int64_t n_tokens);
-  // Starts the positions over, because what is left is computed again.
+  // Starts the positions again at the beginning, because the remaining tokens
+  // are computed again.
   void Restart() { restarted_ = evicted_; }
 
   // The index of the token at `position`.
@@ -74,7 +76,7 @@ class TokenHistory {
   std::vector<int32_t> recent_;
   std::deque<int64_t> turns_;  // indices of their first tokens, ascending
   int64_t evicted_ = 0;
-  int64_t restarted_ = 0;  // evicted_ when the positions last started over
+  int64_t restarted_ = 0;  // evicted_ at the last Restart
 };
 
 }  // namespace plimsoll::worker

@@ -18,11 +18,11 @@ struct TokenOutput {
   int32_t id;
   bool has_logprob = false;
   float logprob = 0;
-  int64_t rank = 0;  // how many tokens are likelier; only with a logprob
+  int64_t rank = 0;  // number of likelier tokens; only with a logprob
   std::vector<Candidate> candidates;  // the likeliest first
 };
 
-// How likely the model found a token of the prompt, given those before it.
+// The log-probability of a token of the prompt, given the tokens before it.
 struct PromptScore {
   float logprob;
   bool is_best;  // no token was likelier

@@ -1,4 +1,4 @@
-// Which waiting request is next: slots are shared fairly, by tokens.
+// Chooses the next waiting request, so that slots are shared fairly, by tokens.
 #ifndef PLIMSOLL_WORKER_SCHEDULING_FAIR_QUEUE_H_
 #define PLIMSOLL_WORKER_SCHEDULING_FAIR_QUEUE_H_
 
@@ -15,10 +15,10 @@ namespace plimsoll::worker {
 
 enum class Priority { kLow, kNormal, kHigh };
 
-// Identifies who makes a request. Requests of one tenant and priority keep
+// The identity of a request's maker. Requests of one tenant and priority keep
 // their order.
 struct Claim {
-  // An empty name means nobody in particular; that is a tenant like any other.
+  // An empty name means no known tenant; it counts as one tenant.
   std::string tenant;
   Priority priority = Priority::kNormal;
   // The origin of the request; empty = this process. The tenants of a peer
@@ -30,10 +30,10 @@ struct Claim {
 
 // How a request waits.
 enum class Waits {
-  kNew,       // it may give way to others while it waits
-  kToTheEnd,  // it gives way to nobody
-  // It belongs to a call that was admitted. It is the next one of its tenant
-  // and priority, gives way to nobody, and no limit counts it.
+  kNew,       // may give way to others while it waits
+  kToTheEnd,  // never gives way
+  // The request belongs to an admitted call. It is the next one of its tenant
+  // and priority, never gives way, and no limit counts it.
   kAdmitted,
 };
 
@@ -43,22 +43,22 @@ enum class Place { kFirst, kLast };
 
 // Divides slots on three levels: between the peers that wait, between the
 // tenants of a peer, and between the priorities of a tenant. The peer with the
-// fewest slots is next; of equal ones the peer that was served least, in
-// tokens. Tenants are chosen in the same way, priorities by service alone. A
-// priority is a weight, so that nobody starves. Service counts only while
-// another party of the same level waits. When nobody waits, all parties become
-// equal again. Not thread-safe.
+// fewest slots is next; among equals, the peer that was served the fewest
+// tokens. Tenants are chosen in the same way, priorities by served tokens only.
+// A priority is a weight, so that no priority starves. Service counts only
+// while another party of the same level waits. When nobody waits, all parties
+// become equal again. Not thread-safe.
 class FairQueue {
  public:
-  // A high priority gets four times as much as a normal one, and a normal one
-  // four times as much as a low one.
+  // The weight of high priority is four times that of normal priority, which is
+  // four times that of low priority.
   static constexpr int64_t Weight(Priority priority) {
     return int64_t{1} << (2 * static_cast<int>(priority));
   }
   // A request counts as at least this many tokens, because it costs a step.
   static constexpr int64_t kLeastTokens = 16;
-  // A party that begins to wait is never further behind a new party than this,
-  // in tokens.
+  // The most tokens that a party which begins to wait can be behind a new
+  // party.
   static constexpr int64_t kMostDebt = 16'384;
 
   // A peer, one of its tenants, or one of that tenant's priorities. Numbers of
@@ -80,7 +80,7 @@ class FairQueue {
     int64_t n_waiting_members = 0;
     int64_t served = 0;            // tokens, times their cost
     int64_t level = 0;             // `served` of a member that begins to wait
-    int64_t turn = 0;              // when it began to wait or was next
+    int64_t turn = 0;              // turn at which it began to wait or was next
     int64_t last_prompt_turn = 0;  // for the scheduler
   };
 
@@ -107,20 +107,23 @@ class FairQueue {
   static void Charge(Party* party, int64_t n_tokens);
 
   // The waiting request that gives way to a newcomer in a full queue: the
-  // newest one that may, of the party that has most of the queue, if that is
-  // more than the newcomer's party would have with one more.
+  // newest request that may give way, of the party with the most waiting
+  // requests, if that party has more than the newcomer's party would have with
+  // one more.
   std::optional<int64_t> GivesWay(const Claim& newcomer) const;
-  // Tells `visit` the next request of each peer that waits, until it returns
-  // true.
+  // Calls `visit` with the next request of each waiting peer, until `visit`
+  // returns true.
   void ForNextOfPeers(absl::FunctionRef<bool(int64_t id)> visit) const;
-  // True if the tenant of `a`, or its peer, has two slots more than that of
-  // `b`, or if that of `b` has none. False for two parties of one tenant.
+  // True if the tenant of `a`, or its peer, has at least two slots more than
+  // the tenant, or peer, of `b`, or if the tenant, or peer, of `b` has none.
+  // False for two parties of one tenant.
   static bool HoldsMore(const Party& a, const Party& b);
-  // True if the tenant of `a`, or its peer, has more slots than that of `b`.
+  // True if the tenant of `a`, or its peer, has more slots than the tenant, or
+  // peer, of `b`.
   static bool RunsMore(const Party& a, const Party& b);
 
-  // Requests that have no slot: those that wait, for the first time or again,
-  // and those that were stopped.
+  // Requests without a slot: requests that wait, for the first time or again,
+  // and stopped requests.
   struct WithoutSlot {
     int64_t of_tenant = 0;
     int64_t of_peer = 0;

@@ -1,4 +1,5 @@
-// How many prompt rows may join a step that decodes, from measured steps.
+// Computes the number of prompt rows that may join a decode step, from measured
+// steps.
 #ifndef PLIMSOLL_WORKER_SCHEDULING_PROMPT_BUDGET_H_
 #define PLIMSOLL_WORKER_SCHEDULING_PROMPT_BUDGET_H_
 
@@ -12,19 +13,19 @@
 
 namespace plimsoll::worker {
 
-// Keeps the part of a step's time that prompt rows take at a given share, so
-// that streams go on while a long prompt is computed. With a share of a half
-// such a step takes twice as long as one without prompt rows. A row costs more
-// the further on in its context it is, so there is one budget for each depth: a
-// class of positions, each but the first twice as wide as the one before. Where
-// a single row takes more than the share, the next steps have no prompt rows,
-// until the share is kept again.
+// Limits the time of prompt rows in a step to a given share of the step's time,
+// so that streams continue while a long prompt is computed. With a share of a
+// half, such a step takes twice as long as a step without prompt rows. A row
+// costs more at a later position, so each depth has its own budget. A depth is
+// a class of positions; each depth except the first is twice as wide as the one
+// before. If a single row takes more than the share, the next steps have no
+// prompt rows until the share is kept again.
 //
-// Prompts of other tenants than those whose streams decode have a smaller
-// share. It holds over time, not in each step: they may take kBurst seconds at
-// the steps' pace first, so that a short prompt does not wait, and a flood of
-// long ones slows other tenants' streams little. Used from the step thread
-// only.
+// A prompt beside decoding streams of other tenants has a smaller share. This
+// share holds over time, not in each step: such prompts may first take kBurst
+// seconds at the normal share. So a short prompt does not wait, and a flood of
+// long prompts slows other tenants' streams only little. Used from the step
+// thread only.
 class PromptBudget {
  public:
   // Both are more than 0 and less than 1.
@@ -33,10 +34,11 @@ class PromptBudget {
     double
         beside_others;  // over time, for prompts beside other tenants' streams
   };
-  // Seconds that prompts may take beside other tenants' streams before their
-  // share holds, if they took nothing for long.
+  // Seconds that prompts beside other tenants' streams may take before their
+  // share holds, after a long time without such prompts.
   static constexpr double kBurst = 1;
-  // After this many steps with prompt rows, one without them is measured again.
+  // After this many steps with prompt rows, a step without prompt rows is
+  // measured again.
   static constexpr int64_t kMixedSteps = 64;
   // The budget of a depth before its first step is measured.
   static constexpr double kFirstRows = 8;
@@ -52,14 +54,14 @@ class PromptBudget {
     beside_others_.excess = -kBurst;
   }
 
-  // How many prompt rows, from `place` on, a step with `n_decoding` decoding
-  // rows may have. Without decoding rows there is no limit. Returns 0 if the
-  // step is to be measured without prompt rows, or if earlier steps took more
-  // than a share; otherwise at least 1.
+  // Returns the number of prompt rows, from `place` on, that a step with
+  // `n_decoding` decoding rows may have. Without decoding rows there is no
+  // limit. Returns 0 if the step must be measured without prompt rows, or if
+  // earlier steps took more than a share; otherwise at least 1.
   int64_t Rows(int64_t n_decoding, const PromptPlace& place = {}) const;
-  // Takes the time of a step with this many rows. `place` has the position of
-  // the prompt row that is furthest on, and says whether any prompt is beside
-  // streams of other tenants.
+  // Takes the time of a step with this many rows. `place` has the largest
+  // position of a prompt row, and tells whether any prompt is beside streams of
+  // other tenants.
   void Record(int64_t n_decoding, int64_t n_prompt, absl::Duration duration,
               const PromptPlace& place = {});
 
@@ -69,17 +71,18 @@ class PromptBudget {
     int64_t n_mixed = 0;  // steps with prompt rows since then
   };
 
-  // A share, and whether it is kept.
+  // A share, and the account of its use.
   struct Account {
     explicit Account(double share) : allowed(share / (1 - share)) {}
-    // Counts the seconds that a step took for prompt rows. Without prompt rows,
-    // the step would have taken `decode`. At most `most_left` seconds stay for
-    // later.
+    // Counts the seconds that prompt rows took in a step. Without prompt rows
+    // the step would have taken `decode` seconds. At most `most_left` unused
+    // seconds are saved for later.
     void Count(double taken, double decode, double most_left);
 
     // Seconds that prompt rows may take for each second of a step without them.
     double allowed;
-    // Seconds that prompt rows took beyond that. Below 0, seconds are left.
+    // Seconds that prompt rows took beyond the allowed ones. Below 0, seconds
+    // are left.
     double excess = 0;
   };
 

@@ -1,5 +1,5 @@
-// Which rows go in the next step: a pure state machine without threads, clock
-// or device.
+// Chooses the rows of the next step. A pure state machine without threads,
+// clock or device.
 #ifndef PLIMSOLL_WORKER_SCHEDULING_SCHEDULER_H_
 #define PLIMSOLL_WORKER_SCHEDULING_SCHEDULER_H_
 
@@ -26,10 +26,10 @@ struct ScheduledRows {
   int64_t first_position;
   int64_t n_rows;
   bool samples;              // the last row's logits are wanted
-  bool is_decoding = false;  // the first row is a token that was generated
+  bool is_decoding = false;  // the first row is a generated token
   int64_t n_draft = 0;       // guessed rows at the end, all of them sampled
   int64_t n_rejected = 0;    // guessed rows that were wrong: see Reject
-  // These are a prompt's rows, and a stream of another tenant decodes.
+  // True for rows of a prompt while a stream of another tenant decodes.
   bool is_beside_others = false;
 };
 
@@ -41,13 +41,13 @@ struct PromptPlace {
 
 // The state with which a sequence begins in its slot.
 struct Admission {
-  int64_t n_computed;  // rows that are there already, fewer than the prompt has
+  int64_t n_computed;  // existing rows, fewer than the prompt has
   // Rows at positions of `limit` and beyond are not scheduled: the context is
   // full there.
   int64_t limit;
 };
 
-// A sequence that goes on in the slot that holds its context already.
+// A sequence that continues in a slot that holds its context.
 struct Resumption {
   int64_t id;
   int64_t slot;
@@ -57,42 +57,47 @@ struct Resumption {
   Claim claim = {};
 };
 
-// Decides who has a slot and which rows are computed next. FairQueue chooses
-// who gets a slot next, and counts the computed tokens. Every step first takes
-// one row of each decoding sequence, and where not all fit, of those that have
-// waited longest. Prompt rows follow, until the step is full or has as many as
-// it may: first those of the peer, and of its tenant, whose last rows were
-// longest ago, and within a tenant in order of admission. If decoding would
-// take every row, the first prompt takes turns with it. Not thread-safe.
+// Decides which sequences have slots and which rows are computed next.
+// FairQueue chooses the next sequence for a slot, and counts the computed
+// tokens. Every step first takes one row of each decoding sequence. If not all
+// fit, it takes the sequences that have waited longest. Prompt rows follow,
+// until the step is full or has the most prompt rows that it may have. First
+// come the prompts of the peer, and of its tenant, whose last rows were longest
+// ago, and within a tenant in order of admission. If decoding would take every
+// row, decoding and the first prompt take turns. Not thread-safe.
 class Scheduler {
  public:
   // After a peer's next request has waited for this many steps, a sequence of a
-  // tenant with more slots gives up its own,
+  // tenant with more slots gives up its slot, if it has run for its slice
+  // (kLeastSlice).
   static constexpr int64_t kMostWaited = 64;
-  // if it has had the slot for at least kLeastSlice steps, and one more for
-  // each kRowsOfSlice rows that it will have to compute again.
-  // A prompt that is longer than its context gives it up after n_ctx rows too,
-  // because its steps are the longest ones.
+  // The slice of a sequence is at least this many steps, and one more for each
+  // kRowsOfSlice rows that the sequence must compute again after it loses its
+  // slot.
+  // A prompt that is longer than its context also gives up its slot after n_ctx
+  // rows, because its steps are the longest ones.
   static constexpr int64_t kLeastSlice = 128;
   static constexpr int64_t kRowsOfSlice = 16;
-  // A sequence that cannot begin again as it was gives its slot up only after
-  // another has waited for this many steps.
+  // A sequence that cannot begin again without loss gives up its slot only
+  // after another sequence has waited for this many steps.
   static constexpr int64_t kMostWaitedOfInexact = 256;
   // A sequence that has been parked for this many steps does not use its slot.
-  // It gives the slot up to another tenant, however long that one has waited.
+  // It gives up the slot to another tenant at once.
   static constexpr int64_t kMostParked = 16;
-  // A prompt is charged at most this much when it gets its slot, and the rest
-  // as it is computed. Newcomers start at the level of a party that has paid
-  // this, so parties that wait already are at most this far behind them.
+  // A prompt is charged at most this many tokens when it gets its slot, and the
+  // other tokens when they are computed. Newcomers start at the level of a
+  // party that has paid this amount, so waiting parties are at most this far
+  // behind them.
   static constexpr int64_t kMostInAdvance = 256;
 
   static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
-  // A tenant has at most max_waiting requests without a slot, including those
-  // that lost it while their readers were behind. A peer has at most this many
-  // times as many.
+  // A tenant has at most max_waiting requests without a slot, including
+  // requests that lost their slot while their readers were behind. A peer has
+  // at most this many times that number.
   static constexpr int64_t kMostQueuesOfPeer = 4;
 
-  // `n_ctx` is the most that a sequence computes again after it lost its slot.
+  // `n_ctx` is the most tokens that a sequence computes again after it lost its
+  // slot.
   Scheduler(int64_t n_slots, int64_t n_rows, int64_t max_waiting,
             int64_t n_ctx = kNoLimit)
       : n_rows_(n_rows), max_waiting_(max_waiting), n_ctx_(n_ctx) {
@@ -116,61 +121,61 @@ class Scheduler {
   // Runs a sequence at once in a slot that was kept for it.
   void Resume(const Resumption& resumption);
 
-  // Moves the limit of a running sequence, as tokens of it have left.
+  // Moves the limit of a running sequence after tokens of it have left.
   void SetLimit(int64_t id, int64_t limit);
-  // The slice of a running sequence begins, though it has prompt rows left.
-  // If it loses its slot, it goes on from here after it has computed at most a
-  // context again.
+  // Begins the slice of a running sequence that still has prompt rows. If the
+  // sequence loses its slot, it continues from here after it has computed at
+  // most one context again.
   void BeginSlice(int64_t id);
   // Allows the next step up to `n` guessed rows behind the newest row of a
   // running sequence, if it decodes and the step has room.
   void SetDraft(int64_t id, int64_t n);
   // Takes back the last `n` rows of a running sequence's last step.
   void Reject(int64_t id, int64_t n);
-  // Makes a running sequence start over, as one with `n_prompt` tokens.
+  // Makes a running sequence start again with `n_prompt` tokens.
   void Restart(int64_t id, int64_t n_prompt, int64_t limit);
 
-  // Gives free slots to those that wait. It calls `begin` for each of them,
-  // which returns what the slot holds already, or nullopt if the sequence must
-  // wait; then all others wait, too.
+  // Gives free slots to waiting sequences. It calls `begin` for each of them.
+  // `begin` returns the state of the slot, or nullopt if the sequence must
+  // wait; then all others wait too.
   void Admit(
       absl::FunctionRef<std::optional<Admission>(int64_t id, int64_t slot)>
           begin);
-  // Takes a running sequence's slot. The sequence waits before all of its
-  // tenant and priority that have not run yet, and begins again as one with
-  // `n_prompt` tokens. If it is parked, it waits from when it is unparked.
+  // Takes a running sequence's slot. The sequence waits before all sequences of
+  // its tenant and priority that have not run yet, and begins again with
+  // `n_prompt` tokens. A parked sequence begins to wait when it is unparked.
   void Preempt(int64_t id, int64_t n_prompt);
-  // The sequence whose slot is to be taken, because it has had it for long
-  // enough and another tenant has waited for too long; nullopt if there is
-  // none. `is_exact` says whether a sequence can begin again without any loss.
-  // Call it after Admit.
+  // Returns the sequence whose slot must be taken, because its slice has ended
+  // and another tenant has waited for too long; nullopt if there is none.
+  // `is_exact` tells whether a sequence can begin again without any loss. Call
+  // it after Admit.
   std::optional<int64_t> WhoseSliceEnds(
       absl::FunctionRef<bool(int64_t id)> is_exact) const;
-  // Takes a running sequence's slot. The sequence waits as others do, or if it
-  // is parked, from when it is unparked, and begins again as one with
-  // `n_prompt` tokens.
+  // Takes a running sequence's slot. The sequence waits behind the others, and
+  // begins again with `n_prompt` tokens. A parked sequence begins to wait when
+  // it is unparked.
   void Yield(int64_t id, int64_t n_prompt);
-  // The rows of the next step, at most `max_prompt_rows` of them of prompts;
-  // empty if nothing can run. Only sequences that Admit began have rows. The
-  // rows count as computed from the next call on.
+  // Returns the rows of the next step, with at most `max_prompt_rows` prompt
+  // rows; empty if nothing can run. Only sequences that Admit began have rows.
+  // The rows count as computed from the next call on.
   std::vector<ScheduledRows> NextStep(int64_t max_prompt_rows = kNoLimit) {
     std::vector<ScheduledRows> step;
     NextStep([max_prompt_rows](const PromptPlace&) { return max_prompt_rows; },
              step);
     return step;
   }
-  // Sets `step` to the rows of the next step, in the memory that it has.
-  // `most_prompt_rows` says how many prompt rows a step may have if they begin
-  // at a place. Prompts at several places each use up their part of the step's
+  // Sets `step` to the rows of the next step, in its existing memory.
+  // `most_prompt_rows` returns the most prompt rows of a step whose prompt rows
+  // begin at a place. Prompts at several places each use a part of the step's
   // room.
   using MostPromptRows = absl::FunctionRef<int64_t(const PromptPlace& place)>;
   void NextStep(MostPromptRows most_prompt_rows,
                 std::vector<ScheduledRows>& step);
-  // How many sequences have a row to decode in the next step.
+  // The number of sequences with a row to decode in the next step.
   int64_t Decoding() const;
 
-  // A parked sequence keeps its slot until others need it, but has no rows. One
-  // that lost its slot does not wait for another one until it is unparked.
+  // A parked sequence keeps its slot until others need it, but has no rows. A
+  // parked sequence without a slot waits for one only after it is unparked.
   void Park(int64_t id);
   void Unpark(int64_t id);
   // Ends a sequence, waiting or running, and frees its slot.
@@ -186,9 +191,9 @@ class Scheduler {
   // Calls `visit` for the running sequences, in order of admission.
   void ForRunning(
       absl::FunctionRef<void(int64_t id, int64_t slot)> visit) const;
-  // Waiting sequences, those included that lost their slot.
+  // Waiting sequences, including those that lost their slot.
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
-  // True if any of these would take a slot now.
+  // True if any waiting sequence would take a slot now.
   bool HasNext() const { return queue_.size() > 0; }
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
 
@@ -196,11 +201,11 @@ class Scheduler {
   struct Sequence {
     int64_t id;
     int64_t n_prompt;
-    int64_t limit = kNoLimit;  // it runs while n_computed is below
+    int64_t limit = kNoLimit;  // the sequence runs while n_computed is below
     FairQueue::Party* party = nullptr;
-    // The step at which it began to wait, or to run. For a running sequence it
-    // moves on when the prompt is computed: otherwise computing the prompt
-    // again would take up the whole slice.
+    // The step at which it began to wait, or to run. When a running sequence
+    // has computed its prompt, this is set again: otherwise computing the
+    // prompt again could use the whole slice.
     int64_t since = 0;
     bool has_prompt = false;
     int64_t n_slice_rows = 0;  // computed since `since`, while it runs
@@ -208,9 +213,9 @@ class Scheduler {
     int64_t slot = -1;
     int64_t n_computed = 0;  // rows scheduled so far
     int64_t n_draft = 0;     // guessed tokens of the next step
-    int64_t last_turn = 0;   // when rows of it were last taken
+    int64_t last_turn = 0;   // when its last rows were taken
     bool is_parked = false;
-    int64_t n_paid = 0;  // prompt rows that cost its tenant nothing more
+    int64_t n_paid = 0;  // prompt rows that are paid already
     bool has_run = false;
 
     bool CanRun() const { return !is_parked && n_computed < limit; }
@@ -235,7 +240,7 @@ class Scheduler {
   void TakeDecodingRows(std::vector<ScheduledRows>& step);
   void TakePromptRows(MostPromptRows most_prompt_rows,
                       std::vector<ScheduledRows>& step);
-  // Where a prompt goes on in the next step.
+  // The place of a prompt's first row in the next step.
   PromptPlace PlaceOf(const Sequence& prompt) const;
   // Appends rows of one sequence to the step.
   struct Rows {

@@ -1,4 +1,4 @@
-// Checks JSON text from outside before a tree is made of it.
+// Checks JSON text from outside before it is parsed into a tree.
 #ifndef PLIMSOLL_WORKER_TEXT_JSON_CHECK_H_
 #define PLIMSOLL_WORKER_TEXT_JSON_CHECK_H_
 

@@ -1,5 +1,5 @@
-// Plain text: the characters of which nearly all tokens consist, and which most
-// strings of a grammar take. Words are a part of it.
+// Plain text: the characters of nearly all tokens, which most strings of a
+// grammar allow. Words are a kind of plain text.
 #ifndef PLIMSOLL_WORKER_TEXT_PLAIN_TEXT_H_
 #define PLIMSOLL_WORKER_TEXT_PLAIN_TEXT_H_
 
@@ -10,12 +10,13 @@
 
 namespace plimsoll::worker {
 
-// A text is of a kind if each of its characters is.
+// A text is of a kind if each of its characters is of that kind.
 //
-// Plain characters are all of well-formed UTF-8 (Unicode table 3-7) but control
-// characters (below U+0020), '"' and '\', which end a JSON string or need an
-// escape, and '<', which begins the marks of many models. Characters of words
-// are the letters and digits of ASCII, which most patterns take.
+// Plain characters are all characters of well-formed UTF-8 (Unicode table 3-7)
+// except control characters (below U+0020), '"' and '\', which end a JSON
+// string or need an escape, and '<', which begins the marks of many models.
+// Characters of words are the letters and digits of ASCII, which most patterns
+// take.
 class PlainText {
  public:
   enum Kind : uint8_t { kPlain, kWord };
@@ -27,7 +28,7 @@ class PlainText {
     kOneMore,    // before the last byte
     kTwoMore,    // before two bytes of any value
     kThreeMore,  // before three bytes of any value
-    kAfterE0,    // the next byte has a smaller range, as the others below
+    kAfterE0,    // the next byte has a smaller range, as in the next positions
     kAfterED,
     kAfterF0,
     kAfterF4,

@@ -9,7 +9,7 @@
 
 namespace plimsoll::worker {
 
-// It keeps members in the order of the text.
+// JSON that keeps members in the order of the text.
 using SchemaJson = nlohmann::ordered_json;
 
 inline constexpr int kMaxSchemaDepth = 64;  // arrays and objects

@@ -1,5 +1,5 @@
-// Turns one stream's bytes into text that may be shown: whole code points, and
-// nothing that may still become a stop string.
+// Converts one stream's bytes to text that may be shown: whole code points,
+// without text that may become a stop string.
 #ifndef PLIMSOLL_WORKER_TEXT_TEXT_STREAM_H_
 #define PLIMSOLL_WORKER_TEXT_TEXT_STREAM_H_
 
@@ -20,8 +20,8 @@ class TextStream {
   // Takes the bytes of the next token and appends the text that is now certain.
   // When a stop string is complete, the text ends before it and stopped() is
   // true. Among several stop strings the one that ends first counts, and among
-  // those that end together the longest, so that it does not matter how the
-  // bytes were cut.
+  // those that end together the longest, so that the result does not depend on
+  // the pieces.
   void Push(absl::string_view bytes, std::string& out);
   // Push that returns the text.
   std::string Push(absl::string_view bytes) {

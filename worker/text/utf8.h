@@ -1,5 +1,5 @@
-// UTF-8 for text that arrives in pieces: it gives whole code points and holds
-// the rest back.
+// UTF-8 for text that arrives in pieces: whole code points are passed on, and
+// the rest is held back.
 #ifndef PLIMSOLL_WORKER_TEXT_UTF8_H_
 #define PLIMSOLL_WORKER_TEXT_UTF8_H_
 
@@ -35,8 +35,8 @@ Utf8Front ReadUtf8Front(absl::string_view text);
 // Turns a stream of byte pieces into valid UTF-8 text. A code point that is
 // split between pieces is held back until whole; bytes that can never become
 // one are replaced by U+FFFD (one per maximal ill-formed subsequence, as
-// Unicode recommends). The concatenation of all output does not depend on how
-// the bytes were cut.
+// Unicode recommends). The concatenation of all output does not depend on the
+// pieces.
 class Utf8Stream {
  public:
   // Appends the text that is now complete to `out`.
@@ -47,7 +47,7 @@ class Utf8Stream {
     Push(bytes, out);
     return out;
   }
-  // Ends the stream; what is still held becomes U+FFFD.
+  // Ends the stream; bytes that are still held become U+FFFD.
   std::string Finish();
 
  private:

@@ -7,7 +7,7 @@
 
 namespace plimsoll::kernels::cpu {
 
-// args.out of args.products, which are computed.
+// Computes args.out from args.products, which must be computed already.
 void SumExperts(const ExpertSumMatMulArgs& args, ThreadPool& pool);
 
 }  // namespace plimsoll::kernels::cpu

@@ -11,8 +11,8 @@ namespace plimsoll::kernels::PLIMSOLL_CUDA {
 bool CanAttendDecoding(const AttentionArgs& args);
 
 // Attends for tiles of AppendDecodeTiles. `shape` has tile_heads of at most
-// DecodeQueries. With `packed`, it also packs what it gives.
-// Errors: kResourceExhausted if one tile takes more than the scratch memory.
+// DecodeQueries. With `packed`, it also packs the results.
+// Errors: kResourceExhausted if one tile needs more than the scratch memory.
 absl::Status AttendDecoding(const Context& context, const AttentionShape& shape,
                             Tiles tiles, std::byte* packed);
 

@@ -1,5 +1,5 @@
-// How a warp finds the steps of a span, and copies their keys and values to
-// shared memory, in attention of generated tokens (attention_decode.cu).
+// A warp's part of attention of generated tokens (attention_decode.cu): finds
+// the steps of a span, and copies their keys and values to shared memory.
 #ifndef PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_DECODE_COPIES_CUH_
 #define PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_DECODE_COPIES_CUH_
 
@@ -16,14 +16,14 @@ constexpr int kKeys = static_cast<int>(kDecodeKeys);
 // Results of spans have the sums first, then the maximum and the sum of
 // weights, and begin at multiples of 32 bytes.
 constexpr int64_t kStateFloats = 8;
-// Weights of Q8_0 are multiplied by this, so that those times a small scale
+// Weights of Q8_0 are multiplied by this, so that weights times a small scale
 // keep their bits in F16.
 constexpr float kWeightScale = 128.0f;
 
 // Values that a block keeps in shared memory, to save registers in every lane.
 struct BlockState {
   AttentionTile tile;
-  Step steps[kWarps][2];  // the step that a warp is at, and the next one
+  Step steps[kWarps][2];  // a warp's present step, and the next one
   int32_t is_last;        // 1 in the last of the task's blocks to arrive
 };
 constexpr int kBlockBytes =
@@ -38,13 +38,14 @@ struct DecodeShape {
   static constexpr int kSteps = static_cast<int>(kDecodeUnitKeys) / kKeys;
   static constexpr int kHead = kHeadDim;
   static constexpr int kQueries = kQueriesOfTask;
-  static constexpr int kSums = kHeadDim / 4;  // a lane's: 8 columns, 32 lanes
-  // A head of a stored row, and how it is copied.
+  // A lane's sums: 8 columns, 32 lanes.
+  static constexpr int kSums = kHeadDim / 4;
+  // The bytes of one head in a stored row.
   static constexpr int kSlice = static_cast<int>(KvBytes(kKvType, kHeadDim));
   static constexpr int kPiece =
       kSlice % 16 == 0 ? 16 : (kSlice % 8 == 0 ? 8 : 4);
-  // Its place in shared memory: an odd multiple of 16 bytes, so that the lanes
-  // of a load meet different banks.
+  // The bytes of a head's place in shared memory: an odd multiple of 16, so
+  // that the lanes of a load meet different banks.
   static constexpr int kRow = (kSlice + 15) / 32 * 32 + 16;
   static constexpr int kPieces = kSlice / kPiece;
   static constexpr int kQueryBytes = kHeadDim / 16 * 512;
@@ -53,8 +54,8 @@ struct DecodeShape {
   static constexpr int kScaleBytes =
       kIsQuantized ? kKeys / 2 * kBlocksOfHead * 4 : 0;
   static constexpr int kWarpBytes = 2 * kKeys * kRow + kScaleBytes;
-  // The weights of spans (attention_decode_results.cuh) lie where queries, keys
-  // and values were.
+  // The weights of spans (attention_decode_results.cuh) take the place of
+  // queries, keys and values.
   static constexpr int kSpanBytes =
       32 + kQueries * static_cast<int>(kMaxTileSpans) * 8;
   static constexpr int kSharedBytes =
@@ -65,7 +66,7 @@ struct DecodeShape {
   static_assert(kSharedBytes <= kMaxSharedBytes);
 
   // The element of a head that has column 2 t + e (e < 2) or 2 t + 6 + e of the
-  // product `s` of scores. The order is that in which a lane loads keys.
+  // product `s` of scores. The order follows the lanes' loads of keys.
   static __device__ int Element(int s, int t, int e) {
     if constexpr (kIsQuantized) {
       const int shift = s / 2 % 2 == 0 ? 2 : 0;
@@ -74,14 +75,15 @@ struct DecodeShape {
       return KeyPiece(s / 2, t) * 8 + s % 2 * 4 + e;
     }
   }
-  // Which 16 bytes of a key lane t loads for two products, `pair`.
+  // The index of the 16 bytes of a key that lane t loads for two products,
+  // `pair`.
   static __device__ int KeyPiece(int pair, int t) {
     return pair / 2 * 8 + t * 2 + pair % 2;
   }
 };
 
-// How units, pages and steps of a paged layer fit together. The host has
-// computed it.
+// The sizes of units, pages and steps of a paged layer. The host has computed
+// them.
 struct PageSteps {
   int unit_pages;
   int page_steps;
@@ -92,7 +94,7 @@ enum class Pages { kAll, kPrefix, kRecent };
 template <class S>
 struct Walk {
   int64_t at;    // the next step's page, or in a ring its position
-  int64_t past;  // where the span ends
+  int64_t past;  // the end of the span
   int cell;      // the next step's place in the page, or its cell of the ring
   int page_steps;
 
@@ -146,8 +148,9 @@ struct Walk {
   }
 };
 
-// Starts copies of 16 heads, the one of key j from row(j). As many lanes as a
-// power of two copy one head; its last piece may be left over.
+// Starts copies of 16 heads; row(j) has the head of key j. The lanes that copy
+// one head are a power of two in number; the head's last piece may be left
+// over.
 template <class S, class Row>
 __device__ void CopyHeads(std::byte* to, const Row& row) {
   constexpr int kPieceLanes = S::kPieces / 8 * 8;
@@ -169,8 +172,8 @@ __device__ void CopyHeads(std::byte* to, const Row& row) {
   }
 }
 
-// Starts copies of 16 heads whose rows lie anywhere: lane j % 16 finds the row
-// of key j.
+// Starts copies of 16 heads whose rows may be anywhere: lane j % 16 finds the
+// row of key j.
 template <class S, class Row>
 __device__ void CopyScattered(std::byte* to, const Row& row) {
   const auto mine =
@@ -221,8 +224,8 @@ __device__ void CopyValues(const AttentionShape& shape, const Task& task,
   CopyStep<S>(task, step, step.v, step.ring_v, shape.v_row_bytes, to);
 }
 
-// Brings a step's keys and values to the L2 cache. Rows that a kernel before
-// still writes are not harmed by that.
+// Brings a step's keys and values to the L2 cache. This is safe even for rows
+// that an earlier kernel still writes.
 template <class S>
 __device__ void PrefetchStep(const AttentionShape& shape, const Task& task,
                              const Step& step) {

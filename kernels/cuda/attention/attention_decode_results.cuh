@@ -1,9 +1,9 @@
-// What a block does with the results of its warps, and the last block of a task
-// with those of all spans, in attention of generated tokens
-// (attention_decode.cu).
+// Merges results in attention of generated tokens (attention_decode.cu): each
+// block merges the results of its warps, and the last block of a task merges
+// the results of all spans.
 //
-// A thread has four columns of a query at a time, and a warp has 128 of them,
-// which it can pack.
+// A thread has four columns of a query at a time. A warp has 128 columns, which
+// it can pack.
 #ifndef PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_DECODE_RESULTS_CUH_
 #define PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_DECODE_RESULTS_CUH_
 
@@ -13,10 +13,10 @@
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
-// Where results go. `packed` is null if nothing is packed.
+// The places for results. `packed` is null if nothing is packed.
 struct DecodeOutput {
   Partials partials;
-  int32_t* counts;  // [tasks], zeros: of each task's spans that have ended
+  int32_t* counts;  // [tasks], zeros: ended spans of each task
   std::byte* packed;
 };
 
@@ -38,13 +38,14 @@ __device__ void StoreFloats(const float* x, float* to) {
   }
 }
 
-// Stores the warp's results. The low halves of weights add to the high ones.
+// Stores the warp's results. The sums of the low halves of weights are added to
+// those of the high halves.
 template <class S>
 __device__ void StoreResults(Softmax state, const float* sums,
                              WarpResults<S>* results) {
   static_assert(sizeof(WarpResults<S>) <= S::kWarpBytes);
   constexpr int kHalf = S::kSums / 2;
-  // Elements that lie side by side.
+  // The number of adjacent elements.
   constexpr int kSide = S::kIsQuantized ? 2 : 4;
   const int lane = LaneIndex();
   for (int mask = 1; mask < 4; mask *= 2) {
@@ -99,7 +100,7 @@ struct Columns {
         is_live(index < kAll && task.Has(query)) {}
 };
 
-// Merges what the block's warps have of these columns.
+// Merges the results of the block's warps for these columns.
 template <class S>
 __device__ Softmax MergeWarps(const std::byte* warps, const Columns<S>& columns,
                               float (&sum)[4]) {
@@ -149,15 +150,15 @@ __device__ void WriteSpan(const AttentionShape& shape, const Task& task,
 // The weights of a task's spans, in shared memory.
 template <class S>
 struct SpanWeights {
-  // What sums are multiplied by, with the sink: 0 if the row sees no key.
+  // The factor of the sums, with the sink: 0 if the row sees no key.
   float inverse[S::kQueries];
-  // At first a span's maximum and its sum of weights. The maximum becomes the
-  // span's weight.
+  // A span's maximum and its sum of weights. The span's weight later replaces
+  // the maximum.
   float2 spans[S::kQueries][kMaxTileSpans];
 };
 
-// Computes the weights of the spans of the warp's queries. The total is added
-// up by lanes, and span i of all that a row may have is that of lane i % 32.
+// Computes the weights of the spans of the warp's queries. Each lane adds up a
+// part of the total. Lane i % 32 has span i of all spans that a row may have.
 template <class S>
 __device__ void WeighSpans(const AttentionShape& shape, const Task& task,
                            int64_t first_query, const Partials& partials,

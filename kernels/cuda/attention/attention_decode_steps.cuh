@@ -1,5 +1,5 @@
-// What a warp does with 16 keys in attention of generated tokens
-// (attention_decode.cu): how it multiplies and weighs them.
+// A warp's work on 16 keys in attention of generated tokens
+// (attention_decode.cu): products and weights.
 #ifndef PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_DECODE_STEPS_CUH_
 #define PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_DECODE_STEPS_CUH_
 
@@ -27,14 +27,14 @@ struct StagedQueries {
       for (int half = 0; half < 2; ++half) {
         x[i][half] = {0, 0};
         if (!has) continue;
-        // Elements 2 half and 2 half + 1 lie side by side.
+        // Elements 2 half and 2 half + 1 are adjacent.
         x[i][half] = *reinterpret_cast<const float2*>(
             from + S::Element(i * kWarps + WarpIndex(), lane % 4, 2 * half));
       }
     }
   }
 
-  // Stores operands, 16 bytes a lane for each product.
+  // Stores operands, 16 bytes per lane for each product.
   __device__ void Store(uint4* queries) const {
 #pragma unroll
     for (int i = 0; i < kPerWarp; ++i) {
@@ -50,9 +50,10 @@ __device__ inline uint32_t SharedWord(const std::byte* at) {
   return *reinterpret_cast<const uint32_t*>(at);
 }
 
-// Four levels of block `block` of a row of Q8_0. Blocks have 34 bytes, so those
-// of odd blocks lie in words. In an even block, word i has the elements from 4
-// i + 2 on; the last word has the block's last two and then its first two.
+// Four levels of block `block` of a row of Q8_0. Blocks have 34 bytes, so the
+// levels of odd blocks are aligned to words. In an even block, word i has the
+// elements from 4 i + 2 on; the last word has the block's last two elements and
+// then its first two.
 // With kMayBeLast, `i` may be 7.
 template <bool kMayBeLast>
 __device__ uint32_t LevelWord(const std::byte* row, int block, int i) {
@@ -85,8 +86,8 @@ __device__ void GatherScales(const std::byte* rows, uint32_t* scales) {
   __syncwarp();
 }
 
-// The scales of keys 2 t and 2 t + 1 (i is 0), or of those plus 8 (i is 1), in
-// block `block`, with t = lane % 4.
+// The scales of keys 2 t and 2 t + 1 (i is 0), or of keys 2 t + 8 and 2 t + 9
+// (i is 1), in block `block`, with t = lane % 4.
 template <class S>
 __device__ uint32_t ScalesOf(const uint32_t* scales, int i, int block) {
   const auto two = *reinterpret_cast<const uint2*>(
@@ -106,7 +107,7 @@ __device__ inline void ScoreProduct(bool is_bf16, const uint4& q, uint32_t low,
 }
 
 // The scores of 16 keys, not scaled: with g = lane / 4 and t = lane % 4, entry
-// [n][e] is that of query g and key 8 n + 2 t + e.
+// [n][e] belongs to query g and key 8 n + 2 t + e.
 template <class S>
 __device__ void ScoreKeys(const std::byte* keys, const uint4* queries,
                           uint32_t* scales, float scores[2][2]) {
@@ -156,10 +157,9 @@ __device__ void ScoreKeys(const std::byte* keys, const uint4* queries,
   }
 }
 
-// Turns scores into weights of the lane's query, which is of row `row` of the
-// tile. Returns what earlier sums are
-// multiplied by. `state.total` is this lane's part. A score that is not a
-// number makes the total not a number.
+// Turns scores into weights of the lane's query, which belongs to row `row` of
+// the tile. Returns the factor for earlier sums.
+// `state.total` is this lane's part. A NaN score makes the total NaN.
 template <class S>
 __device__ float WeighKeys(const AttentionShape& shape, const Task& task,
                            const Step& step, int row, Softmax& state,
@@ -200,8 +200,8 @@ __device__ float WeighKeys(const AttentionShape& shape, const Task& task,
   return factor;
 }
 
-// Weights of 16 keys as operands: their high halves, and their low halves where
-// these are no columns of the same operand.
+// Weights of 16 keys as operands: their high halves, and their low halves if
+// these are not columns of the same operand.
 template <class S>
 struct DecodeWeights {
   static constexpr int kOperands = S::kQueries == 4 ? 1 : 2;
@@ -224,7 +224,7 @@ struct DecodeWeights {
 };
 
 // A pair times scales. The high half of the result is rounded, and the low half
-// has what that loses.
+// has the rounding error.
 __device__ inline SplitPair Scaled(const SplitPair& pair, uint32_t scales) {
   SplitPair scaled;
   scaled.high = MultiplyPairs(pair.high, scales);
@@ -299,8 +299,8 @@ __device__ __forceinline__ void AddFloats(const ValueRows& rows,
   }
 }
 
-// sums += weights times values. Entry 4 m + 2 i + e of sums is of query
-// (2 t + e) % kQueries and of the element ValueElement(m, i).
+// sums += weights times values. Entry 4 m + 2 i + e of sums belongs to query (2
+// t + e) % kQueries and to the element ValueElement(m, i).
 template <class S>
 __device__ void AddValues(const std::byte* values, const float weights[2][2],
                           uint32_t* scales, float* sums) {
@@ -334,8 +334,8 @@ __device__ int ValueElement(int m, int i) {
   }
 }
 
-// Multiplies earlier sums by what a step's new maxima make of them; `factor` is
-// that of the lane's query.
+// Rescales earlier sums to a step's new maxima; `factor` belongs to the lane's
+// query.
 template <class S>
 __device__ __forceinline__ void RescaleSums(float factor, float* sums) {
   const int first = LaneIndex() % 4 * 8;
@@ -347,8 +347,8 @@ __device__ __forceinline__ void RescaleSums(float factor, float* sums) {
   }
 }
 
-// Where a warp has its steps, keys and values in the block's shared memory, and
-// where the block has its queries.
+// The places of a warp's steps, keys and values, and of the block's queries, in
+// the block's shared memory.
 template <class S>
 struct WarpPlaces {
   Step* steps;
@@ -367,12 +367,12 @@ struct WarpPlaces {
 };
 
 // Computes the warp's part of a span's steps whose pages are `pages`. In the
-// first such pass the thread waits for the kernels before; what it does until
-// then needs nothing but what the host has given.
+// first such pass the thread waits for the kernels before. Until then it uses
+// only data from the host.
 //
-// The first round of the loop only starts loads and copies, so that there is
-// one text of all that finds and copies steps. Most rows have few steps, and
-// then the time goes to instructions that are fetched for the first time.
+// The first round of the loop only starts loads and copies, so that the code
+// that finds and copies steps exists only once. Most rows have few steps, and
+// then most of the time is spent on fetching instructions for the first time.
 template <class S>
 __device__ void AttendSteps(const AttentionShape& shape, const Task& task,
                             Walk<S> walk, Pages pages, bool is_first,
@@ -417,7 +417,7 @@ __device__ void AttendSteps(const AttentionShape& shape, const Task& task,
       // All warps have used the queries of the other pages.
       if (!is_first) __syncthreads();
       if constexpr (S::kIsQuantized) {
-        // Loads before the copies would take more registers than there are.
+        // Loads before the copies would need too many registers.
         staged.Load(shape, task, pages == Pages::kPrefix);
       }
       staged.Store(places.queries);
@@ -429,8 +429,8 @@ __device__ void AttendSteps(const AttentionShape& shape, const Task& task,
   __syncwarp();
 }
 
-// Finds whether a span has no pages of the prefix, and no others. All threads
-// of the block get the same.
+// Sets is_skipped[0] if a span has no pages of the prefix, and is_skipped[1] if
+// it has no other pages. All threads of the block get the same result.
 template <class S>
 __device__ void FindPages(const AttentionTile& tile, PageSteps pages,
                           int64_t begin, int64_t end, bool* is_skipped) {

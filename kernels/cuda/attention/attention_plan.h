@@ -1,9 +1,9 @@
-// How a step's attention is cut into tasks of a warp. This is pure arithmetic,
-// shared by the host, which lists tiles, and by the kernels.
+// Cuts a step's attention into tasks for warps. This is pure arithmetic, shared
+// by the host, which lists tiles, and by the kernels.
 //
 // A row's keys are reduced in units of up to kUnitKeys, units in spans, and
-// spans in order. Where units and spans begin depends only on the row's
-// position and on what it sees, so neither chunks nor other rows change a bit
+// spans in order. The beginnings of units and spans depend only on the row's
+// position and on the keys that it sees, so chunks and other rows change no bit
 // of the result.
 #ifndef PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_PLAN_H_
 #define PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_PLAN_H_
@@ -16,11 +16,10 @@
 
 namespace plimsoll::kernels {
 
-// A unit is the keys of one softmax. The softmax is exact for them and is then
-// merged with those of the units before.
+// The keys of a unit have one softmax. It is exact for them, and is then merged
+// with the softmax of the units before.
 inline constexpr int64_t kUnitKeys = 128;
-// A row has at most this many spans, or up to twice as many where a ring is
-// cut.
+// A row has at most this many spans, or up to twice as many if a ring is cut.
 inline constexpr int64_t kMaxAttentionSpans = 128;
 
 // A warp takes up to this many queries: heads of one or more rows that all read
@@ -81,7 +80,7 @@ struct AttentionTile {
 // A segment whose rows are cut into tiles.
 struct SegmentCut {
   const AttentionSegment& segment;
-  const PageEntry* pages;  // where the device finds the segment's page table
+  const PageEntry* pages;  // the segment's page table, in device memory
   int64_t tile_rows = 0;   // the most rows of a tile
 };
 
@@ -95,14 +94,15 @@ void AppendTiles(const AttentionArgs& args, const SegmentCut& cut,
 inline constexpr int64_t kDecodeKeys = 16;
 inline constexpr int64_t kDecodeUnitKeys = 64;
 
-// A row has at most this many spans, or one more where a ring is cut.
+// A row has at most this many spans, or one more if a ring is cut.
 inline constexpr int64_t kMaxDecodeSpans = 256;
-// A tile has at most this many. Its few rows may have another span in common.
+// A tile has at most this many spans: its few rows together may have more spans
+// than one row.
 inline constexpr int64_t kMaxTileSpans = kMaxDecodeSpans + 8;
 
 // The units of a span for a row that sees `n_units`: the least n with n_units
-// <= n * n * spans, if that gives no more than kMaxDecodeSpans spans. So both
-// the spans and their lengths grow with a context.
+// <= n * n * spans, if this makes at most kMaxDecodeSpans spans. So both the
+// number of spans and their length grow with a context.
 constexpr int64_t DecodeSpanUnits(int64_t n_units, int64_t spans) {
   int64_t n = 1;
   while (n * n * spans < n_units) ++n;
@@ -110,11 +110,12 @@ constexpr int64_t DecodeSpanUnits(int64_t n_units, int64_t spans) {
   return n > least ? n : least;
 }
 
-// The queries of a task: columns of a product, half of them where a group has
-// few heads, because the low halves of weights then have the other columns.
+// The queries of a task are columns of a product. If a group has few heads,
+// they are only half of the columns, because the low halves of weights take the
+// other half.
 constexpr int64_t DecodeQueries(int64_t group) { return group <= 4 ? 4 : 8; }
 
-// AppendTiles for these tasks.
+// Like AppendTiles, for tasks of generated tokens.
 void AppendDecodeTiles(const AttentionArgs& args, const SegmentCut& cut,
                        int64_t spans, std::vector<AttentionTile>& tiles);
 

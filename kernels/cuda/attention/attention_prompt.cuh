@@ -9,8 +9,8 @@
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
-// The queries of a task, which are heads of one or more rows that read one KV
-// head: those of a block of threads, or with wide heads those of a warp.
+// The queries of a task, for a block of threads, or with wide heads for a warp.
+// They are heads of one or more rows that read one KV head.
 int64_t PromptQueriesOf(const Context& context, int64_t head_dim);
 
 // Attends for tiles of AppendPromptTiles, which `host` and `device` both hold.
@@ -20,8 +20,8 @@ void AttendPrompts(const Context& context, const AttentionShape& shape,
                    std::span<const AttentionTile> host,
                    const AttentionTile* device);
 
-// Does that for heads of more than kNarrowHeadDim elements and tasks of
-// kPromptQueries.
+// Like AttendPrompts, for heads of more than kNarrowHeadDim elements and tasks
+// of kPromptQueries.
 void AttendWidePrompts(const Context& context, const AttentionShape& shape,
                        std::span<const AttentionTile> host,
                        const AttentionTile* device);

@@ -1,6 +1,5 @@
-// What becomes of the sums of attention of prompts (attention_prompt.cu):
-// blocks that share the keys of a row merge theirs, and the last one writes the
-// row.
+// Merges the sums of attention of prompts (attention_prompt.cu): blocks that
+// share the keys of a row merge their sums, and the last block writes the row.
 #ifndef PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_PROMPT_RESULTS_CUH_
 #define PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_PROMPT_RESULTS_CUH_
 
@@ -9,9 +8,9 @@
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
 // Results of slices in the scratch memory, in the order of threads: 16 bytes of
-// all threads follow each other. First come the softmaxes, then the sums.
+// each thread follow one another. First come the softmaxes, then the sums.
 struct Slices {
-  uint32_t* counts;  // how many of each block's slices have ended
+  uint32_t* counts;  // ended slices of each block
   uint4* results;
 
   template <class S>
@@ -59,8 +58,8 @@ __device__ __forceinline__ bool IsLastSlice(const Slices& slices, int64_t block,
   return true;
 }
 
-// Sets `state` to the softmax of all slices; `factors` gets what the sums of
-// each slice are multiplied by.
+// Sets `state` to the softmax of all slices; `factors` gets the factors for the
+// sums of each slice.
 template <class S>
 __device__ __forceinline__ void MergeStates(const Slices& slices, int64_t block,
                                             int n_slices, PromptSoftmax& state,
@@ -91,7 +90,7 @@ __device__ __forceinline__ void MergeStates(const Slices& slices, int64_t block,
   }
 }
 
-// Sets `sums` to those of all slices, each times its factors.
+// Sets `sums` to the sums of all slices, each times its factors.
 template <class S>
 __device__ __forceinline__ void MergeSums(const Slices& slices, int64_t block,
                                           int n_slices,
@@ -141,7 +140,7 @@ __device__ void WriteRows(const AttentionShape& shape, const Task& task,
     }
     const int query = WarpIndex() * 16 + lane / 4 + half * 8;
     if (!task.Has(query)) continue;
-    // A sink takes part once. One far above the scores makes the total
+    // A sink takes part once. A sink far above the scores makes the total
     // infinite; the row is then zeros.
     if (shape.sinks != nullptr && total != 0.0f) {
       total += PowerOfTwo(shape.sinks[task.Head(query)] * kLog2OfE -

@@ -1,5 +1,5 @@
-// What a block of threads does with a tile of keys in attention of prompts
-// (attention_prompt.cu): how it brings, multiplies and weighs it.
+// The work of a block of threads on a tile of keys in attention of prompts
+// (attention_prompt.cu): it loads the tile, multiplies it and computes weights.
 #ifndef PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_PROMPT_TILES_CUH_
 #define PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_PROMPT_TILES_CUH_
 
@@ -13,25 +13,25 @@ namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
 constexpr int kKeys = static_cast<int>(kPromptKeys);
 constexpr int kGroups = kKeys / 8;   // groups of keys: columns of a product
-constexpr int kScores = kKeys / 2;   // a thread's: 16 queries, 32 lanes
-constexpr int kWeights = kKeys / 4;  // a thread's, two to a word
+constexpr int kScores = kKeys / 2;   // a thread's scores: 16 queries, 32 lanes
+constexpr int kWeights = kKeys / 4;  // a thread's weights, two per word
 constexpr int kMaxSlices = 4;
 
 // ---- Shapes ----------------------------------------------------------------
 
-// A tile of keys, with what all threads need of it.
+// A tile of keys, with the data that all threads need.
 struct KeyTile {
   Step step;
-  // If the rows follow each other in memory: where that of key 0 begins.
+  // The begin of key 0's row, if the rows follow one another in memory.
   const std::byte* k;
   const std::byte* v;
-  bool is_there;  // or there are no more tiles
-  bool is_plain;  // k and v hold, and all keys are live
+  bool is_there;  // false: there are no more tiles
+  bool is_plain;  // k and v are valid, and all keys are live
   bool is_whole;  // all queries see all keys
 };
 
 // The constants of a kernel. The head's dimension is rounded up to one of the
-// shapes. With two stages, a tile arrives while the one before is in use.
+// shapes. With two stages, a tile arrives while the tile before is in use.
 template <int kHeadDimOfShape, bool kHasWgmma>
 struct PromptShape {
   static constexpr int kStepKeys = kKeys;
@@ -46,11 +46,11 @@ struct PromptShape {
   static constexpr int kStages = kHasWgmma || kHead <= 128 ? 2 : 1;
   static constexpr int kSums = kHead / 2;    // a thread's
   static constexpr int kChunks = kHead / 8;  // chunks of 16 bytes
-  // Chunks of a tile of keys that one thread brings.
+  // Chunks of a tile of keys that one thread loads.
   static constexpr int kLoads = kKeys * kChunks / kThreads;
   static constexpr int kLoadStride = kThreads / kChunks;  // in keys
-  // Tiles that are found at a time, and places for found tiles: three of those
-  // before may be in use.
+  // Tiles that are found at a time, and places for found tiles: three earlier
+  // tiles may still be in use.
   static constexpr int kFinds = kHasWgmma ? 16 : 8;
   static constexpr int kFound = 2 * kFinds;
   static constexpr int kQueryBytes = kQueries * kHead * 2;
@@ -68,7 +68,7 @@ struct PromptShape {
   static_assert(kThreads % kChunks == 0);
 };
 
-// What a block works on.
+// The task of a block.
 struct BlockTask {
   Task task;
   int slice;
@@ -168,7 +168,7 @@ class Finder {
 // ---- Operands --------------------------------------------------------------
 
 // Loads eight elements of keys or values as they are stored; `at` is a multiple
-// of 8. Those of Q8_0 are in x and y, and z is their block's scale.
+// of 8. Elements of Q8_0 are in x and y, and z is their block's scale.
 __device__ inline uint4 LoadRaw(DType type, const std::byte* row, int at) {
   if (type != DType::kQ8_0) {
     return LoadWord(reinterpret_cast<const uint4*>(row + at * 2));
@@ -193,7 +193,7 @@ __device__ inline uint4 LoadRaw(DType type, const std::byte* row, int at) {
   return raw;
 }
 
-// Rounds them to F16.
+// Rounds raw elements to F16.
 __device__ inline uint4 HalvesOf(DType type, const uint4& raw) {
   if (type == DType::kF16) return raw;
   if (type == DType::kBF16) {
@@ -214,13 +214,13 @@ __device__ inline uint4 HalvesOf(DType type, const uint4& raw) {
 // Elements beyond the head's end are copies of its first ones: they meet zeros
 // of queries, or are not written.
 //
-// kType is F16, Q8_0, or BF16, which stands for a type that is known when the
+// kType is F16, Q8_0, or BF16. BF16 means a type that is only known when the
 // kernel runs.
 template <class S, DType kType>
 struct Bringer {
   static constexpr bool kIsCopied = kType == DType::kF16;
-  // Loaded in two batches that are under way beside products. Chunks of other
-  // types would fill the registers; their batches are waited for.
+  // True if batches arrive during products. Chunks of other types would fill
+  // the registers, so the thread waits for their batches.
   static constexpr bool kIsHeld = kType == DType::kQ8_0 && S::kUsesWgmma;
   static constexpr int kBatch =
       kIsCopied ? S::kLoads : (S::kLoads < 4 ? S::kLoads : 4);
@@ -228,7 +228,7 @@ struct Bringer {
   static_assert(S::kLoads % kBatch == 0);
 
   DType type;
-  int at;  // the first element that it reads of a row
+  int at;  // the first element of a row that it reads
   int64_t row_bytes;
   uint4 raw[kIsCopied ? 1 : kBatch];
 
@@ -255,9 +255,9 @@ struct Bringer {
     }
   }
 
-  // Brings the batch from chunk `first` on. `plain` is where the row of key 0
-  // begins if rows follow each other; else row(key) is where that of a live key
-  // begins.
+  // Loads the batch from chunk `first` on. If rows follow one another, the row
+  // of key 0 begins at `plain`; otherwise the row of a live key begins at
+  // row(key).
   template <class Row>
   __device__ void Bring(const KeyTile& tile, const std::byte* plain,
                         const Row& row, std::byte* operand, int first) {
@@ -287,7 +287,7 @@ struct Bringer {
     }
   }
 
-  // Starts to bring a tile, as far as registers allow; goes on with it; and
+  // Starts to load a tile, as far as registers allow; continues the load; and
   // ends it.
   template <class Row>
   __device__ void Start(const KeyTile& tile, const std::byte* plain,
@@ -319,7 +319,7 @@ struct Bringer {
 };
 
 // Rounds the block's queries and stores them in shared memory, with the powers
-// of two by which scores are to be multiplied. Queries that do not exist become
+// of two by which scores must be multiplied. Queries that do not exist become
 // zeros.
 template <class S>
 __device__ void StageQueries(const AttentionShape& shape, const Task& task,
@@ -346,7 +346,7 @@ __device__ void StageQueries(const AttentionShape& shape, const Task& task,
 #pragma unroll
     for (const float value : x) max = fmaxf(max, fabsf(value));
     max = WarpMax(max);
-    // The largest element comes to [2^12, 2^13).
+    // The largest element is scaled to [2^12, 2^13).
     constexpr uint32_t kLeast = 13;
     constexpr uint32_t kMost = 253;
     uint32_t exponent = BitsOfFloat(max) >> 23;
@@ -368,8 +368,8 @@ __device__ void StageQueries(const AttentionShape& shape, const Task& task,
 
 // ---- Products --------------------------------------------------------------
 
-// Begins to compute the scores of the warp's queries: scores[4 n ...] are those
-// of keys 8 n + 2 t and the next one, for query g and then for query g + 8.
+// Begins to compute the scores of the warp's queries: scores[4 n ...] belong to
+// keys 8 n + 2 t and the next one, for query g and then for query g + 8.
 template <class S>
 __device__ void StartScores(const std::byte* keys, float* scores) {
   if constexpr (S::kUsesWgmma) {
@@ -421,8 +421,8 @@ __device__ void StartScores(const std::byte* keys, float* scores) {
   }
 }
 
-// Begins to add weights times values. sums[4 n ...] are of elements 8 n + 2 t
-// and the next one.
+// Begins to add weights times values. sums[4 n ...] belong to elements 8 n + 2
+// t and the next one.
 template <class S>
 __device__ void StartSums(const std::byte* values, const uint32_t* weights,
                           float* sums) {
@@ -456,8 +456,8 @@ __device__ void StartSums(const std::byte* values, const uint32_t* weights,
   }
 }
 
-// The order of products and of what uses them, where they run beside the
-// threads (wgmma.cuh).
+// The order of products and of the code that uses their results, if products
+// run asynchronously (wgmma.cuh).
 template <class S>
 __device__ void Begin() {
   if constexpr (S::kUsesWgmma) BeginProducts();
@@ -492,8 +492,8 @@ __device__ inline float CappedFast(const AttentionShape& shape, float score) {
 #else
   const float quotient = __fdividef(2.0f, power + 1.0f);
 #endif
-  // The difference from 1 loses the digits of small results: there, the series
-  // of tanh.
+  // The difference from 1 loses the digits of small results, so the series of
+  // tanh is used for them.
   const float square = x * x;
   float series = Fma(square, 62.0f / 2835, -17.0f / 315);
   series = Fma(series, square, 2.0f / 15);
@@ -502,8 +502,8 @@ __device__ inline float CappedFast(const AttentionShape& shape, float score) {
   return shape.soft_cap * (fabsf(x) < 0.25f ? series : 1.0f - quotient);
 }
 
-// Multiplies scores by what makes them exponents of two; `units` are the powers
-// of two of the queries. Keys that a query does not see get minus infinity.
+// Scales scores to exponents of two; `units` are the powers of two of the
+// queries. Keys that a query does not see get minus infinity.
 template <class S>
 __device__ void FinishScores(const AttentionShape& shape, const Task& task,
                              const KeyTile& tile, const float* units,
@@ -549,8 +549,8 @@ __device__ void FinishScores(const AttentionShape& shape, const Task& task,
   }
 }
 
-// Turns finished scores into weights; `factors` gets what earlier sums are
-// multiplied by. A score that is not a number makes the total not a number.
+// Turns finished scores into weights; `factors` gets the factors for earlier
+// sums. A NaN score makes the total NaN.
 __device__ inline void Weigh(float* scores, PromptSoftmax& state,
                              float* factors) {
 #pragma unroll
@@ -580,9 +580,9 @@ __device__ inline void Weigh(float* scores, PromptSoftmax& state,
   }
 }
 
-// Keeps the assembler from moving the computation of a number behind the wait
-// for products that follows: it does not move this store there. `place` is this
-// thread's own.
+// Keeps the assembler from moving the computation of a number behind the
+// following wait for products, because it does not move this store there.
+// `place` belongs to this thread.
 __device__ inline void StayBefore(std::byte* place, float number) {
   *reinterpret_cast<volatile float*>(place) = number;
 }

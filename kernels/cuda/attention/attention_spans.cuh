@@ -1,5 +1,5 @@
-// What kernels that attend in spans share: where the results of spans lie until
-// another kernel merges them, and how many fit.
+// The shared part of kernels that attend in spans: the places of span results
+// until another kernel merges them, and the number of results that fit.
 #ifndef PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_SPANS_CUH_
 #define PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_SPANS_CUH_
 
@@ -45,9 +45,9 @@ inline int64_t RoundedSpans(int64_t n) {
   return (n + step - 1) / step * step;
 }
 
-// Returns how many of the first tiles, `max_tiles` at most, have span results
-// that fit in the scratch memory. Its rows are consecutive with those of the
-// next.
+// Returns the number of first tiles, at most `max_tiles`, whose span results
+// fit in the scratch memory. Each tile's rows are directly before the rows of
+// the next tile.
 inline size_t TilesThatFit(const AttentionShape& shape,
                            std::span<const AttentionTile> tiles,
                            int64_t max_tiles, Partials& partials) {
@@ -77,7 +77,7 @@ struct SpanBatches {
 
 // Calls launch(tiles, partials) for as many tiles at a time as have room for
 // their spans in the scratch memory.
-// Errors: kResourceExhausted if one tile takes more than that.
+// Errors: kResourceExhausted if one tile needs more than the scratch memory.
 template <class LaunchTiles>
 absl::Status AttendInBatches(const Context& context,
                              const AttentionShape& shape, Tiles tiles,

@@ -1,9 +1,9 @@
-// How a warp attends: one softmax over the keys of a span for a few queries
+// Attention by a warp: one softmax over the keys of a span for a few queries
 // that read the same KV head.
 //
 // The lanes share the elements of a head; 32 / kLanes keys are taken side by
 // side. The scores of a step are summed over lanes so that each lane ends up
-// with one of them. Nothing here needs more than one warp.
+// with one score. Nothing here needs more than one warp.
 #ifndef PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_WARP_CUH_
 #define PLIMSOLL_KERNELS_CUDA_ATTENTION_ATTENTION_WARP_CUH_
 
@@ -40,8 +40,8 @@ struct AttentionShape {
 };
 
 // The constants of a kernel: kLanes lanes share a key, and each lane has
-// kChunks times 8 of its elements, 8 * kLanes apart, and kValueChunks times 8
-// of a value's.
+// kChunks times 8 elements of it, 8 * kLanes apart, and kValueChunks times 8
+// elements of a value.
 template <int kLanesOfKey, int kChunksOfLane,
           int kValueChunksOfLane = kChunksOfLane>
 struct Shape {
@@ -54,7 +54,8 @@ struct Shape {
   static constexpr int kSums = kQueries * kValueElements;
   static constexpr int kSideBySide = kWarpThreads / kLanes;
   static constexpr int kInTurn = kLanes / kQueries;  // keys of a lane in a step
-  // How many of those keys are loaded at once. More would fill the registers.
+  // The number of these keys that are loaded at once. More would fill the
+  // registers.
   static constexpr int kLoads = kInTurn < 8 / kChunks ? kInTurn : 8 / kChunks;
   static constexpr int kStepKeys = kSideBySide * kInTurn;
   static constexpr int64_t kKeysOfUnit = kUnitKeys;
@@ -77,7 +78,7 @@ struct Softmax {
   float total;
 };
 
-// What a warp works on.
+// The task of a warp.
 struct Task {
   const AttentionTile& tile;
   int kv_head;
@@ -98,8 +99,8 @@ struct Task {
   }
 };
 
-// The task of tile `head_tile` of the heads that read KV head `kv_head`: those
-// are `group` heads, and a tile has `shape.tile_heads` of them.
+// The task of tile `head_tile` of the heads that read KV head `kv_head`:
+// `group` heads read it, and a tile has `shape.tile_heads` of them.
 __device__ __forceinline__ Task TaskOf(const AttentionShape& shape,
                                        const AttentionTile& tile, int group,
                                        int kv_head, int head_tile) {
@@ -111,9 +112,9 @@ __device__ __forceinline__ Task TaskOf(const AttentionShape& shape,
 
 // The keys of a step. The live ones, which some row of the tile may see, are
 // [begin, end); there may be none. Keys before ring_end are rows of the ring:
-// key j is row cell + j, or row cell + j - window once that reaches the window.
-// All others are rows of k and v, in a page or in the chunk: key j is row `row`
-// + j.
+// key j is row cell + j, or row cell + j - window if cell + j reaches the
+// window. All other keys are rows of k and v, in a page or in the chunk: key j
+// is row `row` + j.
 struct Step {
   int64_t position;  // key 0's position
   int begin;
@@ -190,8 +191,8 @@ __device__ Step PageStep(const AttentionShape& shape, const Task& task,
   return step;
 }
 
-// Finds the steps of a unit. S has kStepKeys, kKeysOfUnit, and kSteps, which is
-// their quotient.
+// Finds the steps of a unit. S has kStepKeys, kKeysOfUnit, and their quotient
+// kSteps.
 template <class S>
 struct Unit {
   int64_t first;  // first page, or first position
@@ -282,9 +283,9 @@ __device__ void LoadQueries(const AttentionShape& shape, const Task& task,
   }
 }
 
-// Sums values[i], i < 2 kStride, over lanes that are kStride and less apart;
-// lane t of them gets sum t. Strides are constants, because the values would
-// otherwise be in memory and not in registers.
+// Sums values[i], i < 2 kStride, over lanes with distances of kStride and less;
+// lane t of them gets sum t. Strides are constants, so that the values stay in
+// registers.
 template <int kStride>
 __device__ float SumAcross(float* values) {
   if constexpr (kStride == 0) {
@@ -409,8 +410,7 @@ __device__ float QuerySum(float x) {
   return x;
 }
 
-// Turns a unit's scores into weights. A score that is not a number makes the
-// total not a number.
+// Turns a unit's scores into weights. A NaN score makes the total NaN.
 template <class S>
 __device__ Softmax WeighUnit(int n_steps, float* scores) {
   const int lane = LaneIndex();
@@ -475,16 +475,15 @@ __device__ void SumUnit(const AttentionShape& shape, const Task& task,
   }
 }
 
-// What the sums of each of two softmaxes are multiplied by when they are
-// merged.
+// The factors for the sums of two softmaxes when they are merged.
 struct Factors {
   float state;
   float added;
 };
 
 // Merges `added` into `state`. A softmax that saw no key changes nothing. There
-// are no branches, so that what does not depend on `state` is computed beside
-// what does.
+// are no branches, so that computations that do not depend on `state` can run
+// in parallel with the others.
 __device__ inline Factors Merge(const Softmax& added, Softmax& state) {
   const bool is_empty = added.max == MinusInfinity() && added.total == 0.0f;
   const float max = fmaxf(state.max, added.max);
@@ -558,7 +557,7 @@ __device__ Softmax AttendSpan(const AttentionShape& shape, const Task& task,
 }
 
 // The sum of all weights of a row, together with the weight of the head's sink.
-// A sink far above the scores makes it infinite; the row is then zeros.
+// A sink far above the scores makes the sum infinite; the row is then zeros.
 __device__ inline float TotalWithSink(const AttentionShape& shape, int64_t head,
                                       const Softmax& all) {
   if (shape.sinks == nullptr || all.total == 0.0f) return all.total;

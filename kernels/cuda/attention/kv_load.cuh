@@ -28,8 +28,8 @@ __device__ void WithKvType(DType dtype, const Function& function) {
 }
 
 // Loads a word of keys or values. An earlier kernel may have written it, so
-// __ldg is not allowed (simt.cuh). The compiler cannot see that it is not
-// shared memory.
+// __ldg is not allowed (simt.cuh). The compiler cannot see that the address is
+// not in shared memory.
 template <class T>
 __device__ T LoadWord(const T* at) {
 #ifndef PLIMSOLL_CUDA_EMULATED
@@ -38,8 +38,9 @@ __device__ T LoadWord(const T* at) {
   return *at;
 }
 
-// Eight elements of a row as they are stored. Loading and converting are apart,
-// so that a warp has many loads under way before it waits for the first.
+// Eight elements of a row in their stored form. Loading and converting are
+// separate, so that a warp has many loads under way before it waits for the
+// first.
 template <DType kType>
 struct StoredEight {
   uint4 words[kType == DType::kF32 ? 2 : 1];
@@ -61,7 +62,7 @@ struct StoredEight<DType::kQ5_1> {
   uint16_t m;
   uint16_t pairs[4];
   uint16_t shift;
-  uint16_t fifths;  // bit i is element i's
+  uint16_t fifths;  // bit i belongs to element i
 };
 
 // Loads elements [at, at + 8) of a row; `at` is a multiple of 8. Rows of float
@@ -138,9 +139,10 @@ __device__ void LoadEight(const std::byte* row, int64_t at, float* out) {
   FloatsOf<kType>(LoadStored<kType>(row, at), out);
 }
 
-// This lane's kChunks * 8 elements of a head: those at 8 * (lane % kLanes) and
-// every 8 * kLanes further. Load takes the row's elements [first, first + n)
-// for the head; beyond its end it reads the first ones instead.
+// This lane's kChunks * 8 elements of a head: 8 elements at 8 * (lane %
+// kLanes), and 8 after every further 8 * kLanes. Load takes the row's elements
+// [first, first + n) for the head; beyond its end it reads the first ones
+// instead.
 template <DType kType, int kLanes, int kChunks>
 struct StoredHead {
   StoredEight<kType> eights[kChunks];

@@ -40,7 +40,7 @@ __device__ inline void StoreNibbles(uint32_t level, std::byte* out) {
       static_cast<uint8_t>((level & 15u) | ((other & 15u) << 4));
 }
 
-// `extent` is that of the block.
+// `extent` belongs to the block.
 template <DType kType>
 __device__ void StoreBlock(float x, const Extent& extent, std::byte* out) {
   if constexpr (kType == DType::kQ8_0) {

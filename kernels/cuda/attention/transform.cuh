@@ -30,8 +30,8 @@ __device__ inline void TransformHead(float* x, int64_t head_dim) {
 }
 
 // Transforms a head of kPieces * 32 elements, a power of two, of which lane l
-// has elements l + 32 i in x[i]. It has TransformHead's operations. All lanes
-// of the warp take part.
+// has elements l + 32 i in x[i]. The operations are those of TransformHead. All
+// lanes of the warp take part.
 template <int kPieces>
 __device__ void TransformPieces(float (&x)[kPieces]) {
   static_assert((kPieces & (kPieces - 1)) == 0);

@@ -1,13 +1,13 @@
-// CUDA's language on a CPU, as far as our kernels use it. A block's threads run
-// as fibers on one thread, so that the text of a kernel can be tested, and
-// checked for bad addresses, where there is no device.
+// The part of CUDA's language that our kernels use, on a CPU. A block's threads
+// run as fibers on one thread, so that the text of a kernel can be tested, and
+// checked for bad addresses, without a device.
 //
 // Barriers and warp operations switch fibers. Every other block runs its
 // threads in the opposite order, so that a missing barrier shows. The program
-// dies where CUDA's behaviour is undefined: at a barrier or warp operation that
-// a thread of the block or warp has left, and at a barrier that never
-// completes. It also dies if some thread of a queued kernel does not wait for
-// the kernels before.
+// dies in cases for which CUDA's behaviour is undefined: at a barrier or warp
+// operation that a thread of the block or warp has left, and at a barrier that
+// never completes. It also dies if any thread of a queued kernel does not wait
+// for the kernels before.
 //
 // Not thread-safe: one thread runs the kernels of all emulated devices.
 #ifndef PLIMSOLL_KERNELS_CUDA_EMULATION_SIMT_H_
@@ -68,11 +68,10 @@ extern Dim3 blockDim;
 extern Dim3 gridDim;
 // NOLINTEND(readability-identifier-naming)
 
-// A lane can hand at most this many bytes to its warp at once.
+// A lane can give at most this many bytes to its warp at once.
 inline constexpr size_t kExchangeBytes = 48;
 
-// Dynamic shared memory of a block: what devices of compute capability 9.0
-// have.
+// Dynamic shared memory of a block, as on devices of compute capability 9.0.
 inline constexpr int64_t kMostDynamicBytes = int64_t{227} << 10;
 
 // Runs `thread` once for each thread of each block. Each block gets
@@ -82,8 +81,8 @@ void RunGrid(Dim3 grid, int n_threads, int64_t shared_bytes,
 
 void SyncThreads();
 
-// These are for kernels of a graph (simt.cuh). In the grid that RunAfter is
-// given, the threads of the first block wait until `earlier` has run. In all
+// The next functions are for kernels of a graph (simt.cuh). In the grid of
+// RunAfter, the threads of the first block wait until `earlier` has run. In all
 // other cases WaitForKernelsBefore returns at once.
 void LetNextKernelBegin();
 void WaitForKernelsBefore();
@@ -99,13 +98,13 @@ void RunAfter(absl::FunctionRef<void()> earlier,
 
 // The bytes that the lane gives to its warp in the next Exchange().
 std::byte* ExchangeSlot();
-// Returns what all lanes gave, kExchangeBytes apart by lane. It stays valid
-// until the lane's next but one exchange. The last lane to arrive calls
-// `change`, which may change what all lanes get.
+// Returns the bytes of all lanes, kExchangeBytes apart. They stay valid until
+// the lane's next but one exchange. The last lane to arrive calls `change`,
+// which may change the bytes for all lanes.
 const std::byte* Exchange(absl::FunctionRef<void(std::byte*)> change =
                               [](std::byte*) {});
 
-// Gives `mine` to the warp and returns what Exchange() returns.
+// Gives `mine` to the warp and returns the result of Exchange().
 template <class T>
 const std::byte* ExchangeBytes(const T* mine, size_t bytes) {
   static_assert(sizeof(T) <= kExchangeBytes);
@@ -176,8 +175,8 @@ T __ldg(const T* at) {
 }
 // NOLINTEND(readability-identifier-naming,bugprone-reserved-identifier)
 
-// What a butterfly of __shfl_xor_sync gives to every lane, with one exchange
-// instead of five. combine(a, b) has the bits of combine(b, a).
+// The result of a butterfly of __shfl_xor_sync, for every lane, with one
+// exchange instead of five. combine(a, b) has the bits of combine(b, a).
 template <class T, class Combine>
 T ReduceLanes(T value, Combine combine) {
   std::memcpy(ExchangeSlot(), &value, sizeof(T));

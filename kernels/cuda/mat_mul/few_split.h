@@ -1,12 +1,12 @@
-// How a product of few rows is divided among blocks of threads: pure
-// arithmetic. It depends on the matrices, the device and the rows that the
-// kernel is made for, and not on the rows of a step, so that a row's bits are
-// the same in every step of a kernel.
+// Divides a product of few rows among blocks of threads: pure arithmetic. The
+// division depends on the matrices, the device and the kernel's number of rows.
+// It does not depend on the rows of a step, so that a row's bits are the same
+// in every step of a kernel.
 //
 // The columns are cut into slices. A block has one slice, whose activations it
 // keeps in shared memory, and some of the quads: four neighbouring tiles of
-// outputs, which a warpgroup multiplies. So a quad's sums come from as many
-// blocks as there are slices.
+// outputs, which a warpgroup multiplies. So each slice adds one block's part to
+// a quad's sums.
 #ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_FEW_SPLIT_H_
 #define PLIMSOLL_KERNELS_CUDA_MAT_MUL_FEW_SPLIT_H_
 
@@ -21,18 +21,19 @@ namespace plimsoll::kernels {
 inline constexpr int kQuadTiles = 4;
 inline constexpr int kFewGroups = 4;  // warpgroups of a block
 inline constexpr int kFewWarps = kFewGroups * kQuadTiles;
-// Shared memory of a block. It leaves some to the small kernels that overlap.
+// Shared memory of a block. The rest is left for the small kernels that
+// overlap.
 inline constexpr int64_t kFewSharedBytes = int64_t{216} << 10;
 inline constexpr int64_t kMostRingSlots = 8;
 inline constexpr int64_t kMostFewSlices = 64;
-// The fewest stages, of 64 columns each, that a slice has if the matrix has
-// that many.
+// The fewest stages of a slice, of 64 columns each, if the matrix has that
+// many.
 inline constexpr int64_t kFewestStages = 8;
 // The powers of rows, and the barriers of warps.
 inline constexpr int64_t kFewFixedBytes =
     64 * 4 + kFewWarps * kMostRingSlots * 8;
 
-// The tiles of a slot of a warp's ring: whole blocks of columns, some 2 KiB.
+// The tiles of a slot of a warp's ring: whole blocks of columns, about 2 KiB.
 constexpr int64_t RingTiles(DType type) {
   return PlanesOf(type).quants > 256 ? 4 : 8;
 }
@@ -44,7 +45,8 @@ constexpr int64_t UnitTiles(DType type) {
   return std::max<int64_t>(PlanesOf(type).block_tiles, 2);
 }
 
-// Divides `n` things among `shares`: the first ones get one more if they must.
+// Divides `n` things among `shares`: the first shares get one more if
+// necessary.
 struct EvenShares {
   int32_t each = 0;
   int32_t more = 0;  // shares that have one more
@@ -60,7 +62,7 @@ struct EvenShares {
 };
 
 struct FewSplit {
-  int32_t n_slices = 0;  // 0: there is no such division
+  int32_t n_slices = 0;  // 0: no division is possible
   int32_t n_blocks = 0;  // blocks of a slice
   EvenShares units;      // a slice's units of UnitTiles columns of tiles
   EvenShares quads;      // a block's quads
@@ -73,9 +75,9 @@ constexpr int64_t FewStageBytes(int64_t rows) {
 // The scales of a stage's packed activations: two columns of tiles.
 constexpr int64_t FewScaleBytes(int64_t rows) { return rows * 2 * 4; }
 
-// Returns how many slots fit beside the activations of `n_stages` stages, or 0
-// if those slots are too few to keep some 48 KiB of a block's weights on the
-// way.
+// Returns the number of slots that fit beside the activations of `n_stages`
+// stages, or 0 if these are too few to keep about 48 KiB of a block's weights
+// on the way.
 constexpr int64_t SlotsBeside(DType type, int64_t rows, int64_t n_stages) {
   constexpr int64_t kBytesOnTheWay = int64_t{48} << 10;
   const int64_t all = kFewWarps * RingSlotBytes(type);
@@ -102,11 +104,11 @@ struct FewDivision {
   int64_t n_stages = 0;  // stages that a block has for each of its quads
 };
 
-// What a division into slices takes, in units of a quad's stage of 64 columns
-// as memory brings it. The ratios are estimates. A last round in which only one
-// of a block's warpgroups works takes as long as one with two. Activations come
-// from the L2 cache, once for a block. Sums go there and come back, and the
-// last warp reads some slices at a time.
+// The time of a division into slices. The unit is the time in which memory
+// delivers a quad's stage of 64 columns. The ratios are estimates. A last round
+// in which only one of a block's warpgroups works takes as long as a round with
+// two. Activations come from the L2 cache, once for a block. Sums are written
+// there and read back, and the last warp reads several slices at a time.
 constexpr double TimeOf(const FewProducts& products,
                         const FewDivision& division) {
   const auto [n_slices, n_blocks, n_stages] = division;
@@ -128,9 +130,9 @@ constexpr double TimeOf(const FewProducts& products,
   return time;
 }
 
-// How many slices a division may have.
+// The number of slices that a division may have.
 struct FewSlicesRule {
-  int64_t wanted = 0;  // 0: as many as seem best
+  int64_t wanted = 0;  // 0: the estimated best number
   int64_t most = kMostFewSlices;
 };
 

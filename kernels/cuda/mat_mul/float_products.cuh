@@ -1,5 +1,5 @@
-// What the kernels of float32 products share. A warp computes two outputs. The
-// sum over the columns has one order, whatever the batch.
+// The shared part of the kernels for float32 products. A warp computes two
+// outputs. The order of the sum over the columns does not depend on the batch.
 #ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_FLOAT_PRODUCTS_CUH_
 #define PLIMSOLL_KERNELS_CUDA_MAT_MUL_FLOAT_PRODUCTS_CUH_
 

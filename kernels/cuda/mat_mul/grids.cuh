@@ -1,5 +1,5 @@
-// Quants of the types IQ1, IQ2 and IQ3, which are points of lattices: what a
-// row has of a tile, and four columns of it at a time.
+// Quants of the types IQ1, IQ2 and IQ3, which are points of lattices: a row's
+// part of a tile, and four of its columns at a time.
 #ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_GRIDS_CUH_
 #define PLIMSOLL_KERNELS_CUDA_MAT_MUL_GRIDS_CUH_
 
@@ -35,11 +35,11 @@ __device__ uint32_t GridEntry(uint32_t index) {
   }
 }
 
-// What a row has of a tile (quant/grid_form.h), and of its block.
+// A row's part of a tile (quant/grid_form.h), and of the tile's block.
 struct GridRow {
   uint32_t words[3];
   uint32_t bytes[6];  // four in a word
-  uint32_t d;         // f16; unused if it is among the bytes
+  uint32_t d;         // f16; unused if `bytes` has it
 
   __device__ uint32_t Byte(int i) const {
     uint32_t word = bytes[0];
@@ -57,7 +57,7 @@ constexpr bool IsIq3(DType type) {
   return type == DType::kIq3Xxs || type == DType::kIq3S;
 }
 
-// The index of the entry that columns 16 half + 4 t ... of tile `sub` are in.
+// The index of the entry with columns 16 half + 4 t ... of tile `sub`.
 template <DType kType>
 __device__ uint32_t GridIndex(const GridRow& row, int sub, int half, int t) {
   const int e = 2 * half + t / 2;  // the entry of eight columns
@@ -115,7 +115,8 @@ __device__ uint32_t GridQuants(const GridRow& row, int sub, int half, int t) {
             ((four & 0xC0u) << 18);
   }
   if constexpr (IsIq1(kType)) {
-    // 8 (c - 1) + 1, or - 1; 128 more meanwhile, so that no byte borrows.
+    // 8 (c - 1) + 1, or - 1. Each byte has 128 more until the end, so that no
+    // byte borrows.
     return (0x79u * kOnes + (codes << 3) - (negative << 1)) ^ 0x80808080u;
   } else {
     uint32_t value;

@@ -1,5 +1,5 @@
-// What the kernels of products in F16 share: activations and weights that are
-// rounded to F16, in the order in which a lane of a product has them.
+// The shared part of the kernels for products in F16: activations and weights
+// rounded to F16, in the order that a lane of a product needs.
 //
 // Each row of activations is multiplied by a power of two that keeps it in
 // F16's range, and rounded once for all outputs. Weights are rounded by the
@@ -42,7 +42,7 @@ struct RoundedRow {
     is_row = row < x.n_rows;
     values = x.rows + int64_t{is_row ? row : 0} * x.row_bytes;
     scales = values + x.scales;
-    float largest = 0;  // fmaxf drops the scales that are not numbers
+    float largest = 0;  // fmaxf drops NaN scales
     for (int i = ThreadIndex(); i < x.to_sums / 4; i += kRoundThreads) {
       largest = fmaxf(largest, FloatAt(scales, int64_t{i} * 4));
     }
@@ -50,7 +50,7 @@ struct RoundedRow {
         BlockMax(largest, reinterpret_cast<float*>(DynamicShared())));
   }
 
-  // What the integers of a column of tiles are multiplied by.
+  // The factor for the integers of a column of tiles.
   __device__ float Scale(int64_t tile) const {
     return is_row ? FloatAt(scales, tile * 4) * (1 / power) : 0.0f;
   }
@@ -74,7 +74,8 @@ struct RoundedRow {
   }
 };
 
-// Multiplies a warp's sums, as StoreSums has them, by the powers of their rows.
+// Multiplies a warp's sums, in the order of StoreSums, by the powers of their
+// rows.
 template <int kGroups, int kSums>
 __device__ void ScaleSums(const float* powers, int first_row,
                           float (&sums)[kSums]) {
@@ -130,7 +131,7 @@ __device__ HalfTile Rounded(const Tile<kType>& tile) {
   return rounded;
 }
 
-// Where a lane reads a warp's tiles of quantised weights.
+// A lane's reader of a warp's tiles of quantised weights.
 template <DType kType, int kTiles>
 struct HalfReader {
   using Raw = RawTile<kType>;
@@ -148,7 +149,7 @@ struct HalfReader {
   }
 };
 
-// Where a lane reads a warp's tiles of weights that are 16-bit floats, stored
+// A lane's reader of a warp's tiles of 16-bit float weights, which are stored
 // row after row.
 template <bool kIsBf16, int kTiles>
 struct FloatReader {

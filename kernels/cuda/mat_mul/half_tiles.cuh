@@ -11,8 +11,7 @@ namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
 // ---- Quants ----------------------------------------------------------------
 
-// (word & kMask) | 0x64006400 in one instruction, which the compiler makes two
-// of.
+// (word & kMask) | 0x64006400 in one instruction; the compiler would use two.
 template <uint32_t kMask>
 __device__ uint32_t MaskedAndBiased(uint32_t word) {
   constexpr uint32_t kBias = 0x64006400u;
@@ -30,7 +29,8 @@ __device__ uint32_t MaskedAndBiased(uint32_t word) {
 inline constexpr uint32_t kOnePair = 0x3C003C00u;
 inline constexpr uint32_t kSixteenthPair = 0x2C002C00u;
 
-// A pair of -1024 - kZero. Such numbers up to 2,048 are 0xE400 and the integer.
+// A pair of -1024 - kZero. The bits of such numbers up to 2,048 are 0xE400 plus
+// the integer.
 template <int kZero>
 inline constexpr uint32_t kBiasAndZero = 0xE400E400u + kZero * 0x00010001u;
 
@@ -112,8 +112,8 @@ struct QuantPairs {
 
 // ---- Scales ----------------------------------------------------------------
 
-// Both halves of a pair get its low, or its high half. From these texts the
-// compiler makes modifiers of the instructions that use them.
+// Both halves of a pair get its low, or its high half. The compiler turns these
+// expressions into modifiers of the instructions that use them.
 __device__ inline uint32_t TwiceLow(uint32_t pair) {
 #ifdef PLIMSOLL_CUDA_EMULATED
   return LowHalves(pair, pair);
@@ -151,7 +151,8 @@ constexpr bool HasQuickTile(DType type) {
 // The value of a quant is scale * quant + offset.
 constexpr bool HasOffset(DType type) { return HasPairScales(type); }
 
-// What the tiles of a block of columns share, prepared once for all of them.
+// The values that the tiles of a block of columns share, prepared once for all
+// of them.
 template <DType kType>
 struct BlockScales {
   __device__ explicit BlockScales(const RawTile<kType>& /*raw*/) {}
@@ -170,8 +171,8 @@ struct BlockScales {
 };
 
 // `lows` has the low four bits of four tiles' scales in the low half of a word,
-// and those of their minima in the high half. `highs` has the high two bits in
-// the same places.
+// and the low four bits of their minima in the high half. `highs` has the high
+// two bits in the same places.
 template <DType kType>
 requires(HasScalesAndMinima(kType)) struct BlockScales<kType> {
   uint32_t lows[2][2];  // [0] is for row g, [1] for row g + 8

@@ -1,5 +1,5 @@
 // Products of 16-bit floats on the tensor cores. A float32 number becomes a sum
-// of two such floats, so that a product loses little of float32.
+// of two such floats, so that a product loses little precision.
 #ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_MATRIX_CUH_
 #define PLIMSOLL_KERNELS_CUDA_MAT_MUL_MATRIX_CUH_
 

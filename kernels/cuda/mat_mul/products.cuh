@@ -1,5 +1,5 @@
-// What the kernels of integer products share: their matrices, activations as a
-// warp reads them, and the exact product of a tile.
+// The shared part of the kernels for integer products: their matrices, a warp's
+// reader of activations, and the exact product of a tile.
 #ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_PRODUCTS_CUH_
 #define PLIMSOLL_KERNELS_CUDA_MAT_MUL_PRODUCTS_CUH_
 
@@ -43,7 +43,7 @@ struct Activations {
 struct Product {
   DeviceMatrix w;
   float* out;
-  int32_t end;  // where its groups of row tiles end in the launch
+  int32_t end;  // end of its groups of row tiles in the launch
 };
 struct Products {
   Product of[kMaxProducts];
@@ -53,7 +53,7 @@ __device__ inline float FloatAt(const std::byte* base, int64_t byte) {
   return *reinterpret_cast<const float*>(base + byte);
 }
 
-// Where a lane reads the activations of a warp's groups of rows. It reads
+// A lane's reader of the activations of a warp's groups of rows. It reads
 // columns of tiles that are kStepTiles apart. Rows beyond the end repeat the
 // last one; their outputs are not stored.
 template <int kGroups>
@@ -66,7 +66,7 @@ struct ActivationReader {
   uint32_t to_scales[kGroups][2];  // scales of rows 2t and 2t + 1
   uint32_t to_sums;
 
-  // Sets the pointers; it reads nothing.
+  // Sets the pointers, without reading.
   __device__ void Begin(const Activations& x, int first_row, int col_tile) {
     const int lane = LaneIndex();
     const auto row_at = [&](int row) {
@@ -215,10 +215,10 @@ __device__ void AddWarps(float* sums, float* shared) {
   }
 }
 
-// Tiles of columns that a warp has loading while it works on one. About 32 KiB
-// for a multiprocessor are what its share of the bandwidth takes to arrive;
-// Q8_0 reaches that with fewer tiles. Types with many scales, and many sums,
-// leave registers for fewer.
+// The number of tiles of columns that a warp loads while it works on one. A
+// multiprocessor needs about 32 KiB on the way to use its share of the
+// bandwidth; Q8_0 reaches this with fewer tiles. Types with many scales, and
+// many sums, leave registers for fewer.
 constexpr int Depth(DType type, int n_products) {
   const bool is_plain =
       PlanesOf(type).highs == 0 && PlanesOf(type).subscales == 0;
@@ -227,9 +227,9 @@ constexpr int Depth(DType type, int n_products) {
   return is_plain ? 4 : 2;
 }
 
-// Makes one launch of `products`, which are alike and at most kMaxProducts.
-// Each is cut into groups of `group_tiles` tiles of outputs; `n_groups` gets
-// their number.
+// Makes one launch of `products`, which are alike and at most kMaxProducts in
+// number. Each is cut into groups of `group_tiles` tiles of outputs; `n_groups`
+// gets their number.
 inline Products ProductsOf(std::span<const MatMulArgs> products,
                            int64_t group_tiles, int64_t& n_groups) {
   Products all = {};
@@ -254,8 +254,8 @@ __device__ inline const Product& FindProduct(const Products& products,
 
 // Stores a warp's sums, scaled, or adds them to the outputs, for tiles from
 // `first_tile` on and groups of rows from `first_row` on. sums[(t * kGroups +
-// g) * 4 ...] belong to tile t and group g, spread over the lanes as the
-// instruction does it.
+// g) * 4 ...] belong to tile t and group g, spread over the lanes like the
+// instruction's results.
 template <int kGroups, int kSums>
 __device__ inline void StoreSums(const float (&sums)[kSums],
                                  const Product& product, int first_tile,
@@ -278,29 +278,29 @@ __device__ inline void StoreSums(const float (&sums)[kSums],
 
 // Products of up to kGroupRows rows, whose weights go through shared memory
 // (mat_mul_stream.cu). HasStreamProduct is true for matrices whose rows are not
-// too long for that, CanStream if the device and its code can.
+// too long for this kernel, CanStream if the device and its code support it.
 void MultiplyStream(const Context& context,
                     std::span<const MatMulArgs> products);
 bool HasStreamProduct(const WeightMatrix& w);
 
 // Products of many rows. MultiplyPrompt is exact (mat_mul_prompt.cu).
 // MultiplyHalf rounds weights and activations to F16 (mat_mul_half.cu);
-// HasHalfProduct is true for matrices that it can take, which have not too many
-// columns.
+// HasHalfProduct is true for matrices that MultiplyHalf can take, which must
+// not have too many columns.
 void MultiplyPrompt(const Context& context,
                     std::span<const MatMulArgs> products);
 void MultiplyHalf(const Context& context, std::span<const MatMulArgs> products);
 bool HasHalfProduct(const WeightMatrix& w);
-// MultiplyWgmma does that with the instructions of compute capability 9.0
-// (mat_mul_wgmma.cu), for at most WgmmaRowsThatFit rows.
+// MultiplyWgmma rounds in the same way, with the instructions of compute
+// capability 9.0 (mat_mul_wgmma.cu), for at most WgmmaRowsThatFit rows.
 void MultiplyWgmma(const Context& context,
                    std::span<const MatMulArgs> products);
 bool HasWgmmaProduct(const WeightMatrix& w);
 int64_t WgmmaRowsThatFit(const Context& context,
                          std::span<const MatMulArgs> products);
-// MultiplyFewRows is a kernel of its own for products of MultiplyWgmma with up
-// to 64 rows and quantised weights (mat_mul_few.cu). It returns false, and does
-// nothing, where it cannot do them.
+// MultiplyFewRows is a separate kernel for products of MultiplyWgmma with up to
+// 64 rows and quantised weights (mat_mul_few.cu). It returns false, and does
+// nothing, if it cannot compute the products.
 bool MultiplyFewRows(const Context& context,
                      std::span<const MatMulArgs> products);
 

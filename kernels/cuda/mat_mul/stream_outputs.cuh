@@ -1,6 +1,7 @@
-// What becomes of the sums of products that stream weights (stream_tiles.cuh):
-// the warps of a block leave theirs in shared memory, and when there is no more
-// room, or no more work, all of its threads add them up and store the outputs.
+// Handles the sums of products that stream weights (stream_tiles.cuh). The
+// warps of a block keep their sums in shared memory. When there is no more
+// room, or no more work, all threads of the block add the sums up and store the
+// outputs.
 #ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_STREAM_OUTPUTS_CUH_
 #define PLIMSOLL_KERNELS_CUDA_MAT_MUL_STREAM_OUTPUTS_CUH_
 
@@ -10,14 +11,14 @@
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
-// What a launch computes, beside its matrices. A unit of work is a row of tiles
+// The work of a launch, beside its matrices. A unit of work is a row of tiles
 // of outputs, or several.
 struct StreamWork {
   StreamSlices slices;
   int32_t n_units;
   int32_t n_slots;  // slots of the ring
-  // The blocks that have all units between them. If every block has one slice
-  // of the columns, there are n_slices times as many.
+  // The number of blocks that share all units. If every block has one slice of
+  // the columns, there are n_slices times as many blocks.
   int32_t n_groups;
   bool accumulate;
 };
@@ -30,12 +31,12 @@ struct Kept {
   static constexpr int kEntries = kRows == 1 ? kMostStreamSlices : 1;
   static constexpr int kOfWarp = kOutputs * kRows;
   static constexpr int kOfEntry = kProductWarps * kOfWarp;
-  // While some threads still read what was kept, others write the next.
+  // While some threads still read the kept sums, others write the next ones.
   static constexpr int kBuffers = 2;
   static constexpr int64_t kBytes =
       int64_t{kBuffers} * kEntries * kOfEntry * int64_t{sizeof(float)};
 
-  // Adds up what the warps have of an output, in the order of AddWarps.
+  // Adds up the warps' sums of an output, in the order of AddWarps.
   __device__ static float Sum(const float* entry) {
     float sums[kProductWarps];
 #pragma unroll
@@ -55,8 +56,8 @@ struct Kept {
   }
 };
 
-// Outputs that are stored as they are. A unit is a row of tiles. If there is
-// more than one row of activations, every block has one slice of the columns.
+// Outputs that are stored unchanged. A unit is a row of tiles. If there is more
+// than one row of activations, every block has one slice of the columns.
 template <int kRows>
 struct PlainOutputs {
   static constexpr int kUnitTiles = 1;
@@ -88,7 +89,7 @@ struct PlainOutputs {
     return sums + (int64_t{slice} * work.n_units + unit) * Entries::kOfWarp;
   }
 
-  // Takes what is kept of `n` units from `first` on, each n_groups after the
+  // Takes the kept sums of `n` units from `first` on, each n_groups after the
   // one before. Called by the warps that multiply.
   __device__ void Take(const Products& products, const StreamWork& work,
                        const float* kept, int slice, int first, int n,

@@ -8,8 +8,8 @@
 // One row would leave six columns empty. So its product adds up four tiles,
 // tile j with its bytes in columns 2 j and 2 j + 1 and zeros in the others. A
 // lane then has the sums of the tile of its own columns, and scales them while
-// other lanes scale the other three. Where the halves of a tile have scales of
-// their own, two tiles with their halves take the places of four tiles.
+// other lanes scale the other three. If the halves of a tile have separate
+// scales, two tiles with their halves take the places of four tiles.
 #ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_STREAM_ROWS_CUH_
 #define PLIMSOLL_KERNELS_CUDA_MAT_MUL_STREAM_ROWS_CUH_
 
@@ -37,14 +37,14 @@ struct StreamSlices {
     tiles = static_cast<int32_t>(whole);
     n_slices = static_cast<int32_t>((col_tiles + whole - 1) / whole);
   }
-  // The columns of tiles that a block of threads has activations of.
+  // The columns of tiles whose activations a block of threads has.
   constexpr int64_t TilesOfBlock(int rows) const {
     return int64_t{tiles} * (rows == 1 ? n_slices : 1);
   }
 };
 
 // Picks the low bytes of four values, as signed numbers, or their high bytes,
-// rounded to what is left without the low ones.
+// rounded so that the low bytes are the rest.
 struct RowBytes {
   uint32_t half;
   uint32_t pick;
@@ -60,8 +60,8 @@ struct RowBytes {
   }
 };
 
-// Barriers that wait for activations: for a copy of them, and for all threads
-// that store them as they are used.
+// Barriers that wait for activations: for their copy, and for all threads that
+// store them in the form for products.
 struct ColumnBarriers {
   Barrier* copied;
   Barrier* ready;
@@ -96,8 +96,9 @@ struct StreamColumns {
         n_tiles(n_tiles) {}
   __device__ std::byte* End() const { return values + Bytes(n_tiles); }
 
-  // Brings the columns of tiles from `begin` on, and returns when all are
-  // there. Rows that do not exist are zeros. Called by the warps that multiply.
+  // Loads the columns of tiles from `begin` on, and returns when all have
+  // arrived. Rows that do not exist are zeros. Called by the warps that
+  // multiply.
   __device__ void Fetch(const Activations& x, int begin,
                         const ColumnBarriers& barriers) const {
     // The number of loads, of four values of both halves of columns, that a
@@ -163,7 +164,7 @@ struct StreamColumns {
   }
 };
 
-// One row's activations, copied as they are packed and split in place.
+// One row's activations, copied in packed form and split in place.
 template <DType kType>
 struct StreamColumns<kType, 1> {
   static constexpr int kRowBytes = 64;
@@ -189,7 +190,8 @@ struct StreamColumns<kType, 1> {
   __device__ void Fetch(const Activations& x, int /*begin*/,
                         const ColumnBarriers& barriers) const {
     if (ThreadIndex() == 0) {
-      // Whole 16 bytes are copied; what is copied too much lies in the row.
+      // Multiples of 16 bytes are copied; the extra bytes still belong to the
+      // row.
       const int bytes = (n_tiles * (kRowBytes + 8) + 15) & ~15;
       ArriveForBytes(barriers.copied, bytes);
       CopyBlock(values, x.rows, bytes, barriers.copied);
@@ -228,8 +230,8 @@ __device__ PairOfScales ScalesOf(const RawTile<kType>& raw, int sub, int half) {
 }
 
 // Adds the scaled sums of a tile, or of half of it, to those of rows g and g +
-// 8. `products` are the high and the low sum of each, as many times as 1 / unit
-// says; `x` is the scale and the scaled sum of the activations.
+// 8. `products` are the high and the low sum of each, multiplied by 1 / unit;
+// `x` is the scale and the scaled sum of the activations.
 template <DType kType>
 __device__ void AddScaled(const int32_t (&products)[4], float unit,
                           const PairOfScales& by, float2 x, float (&sums)[2]) {
@@ -249,9 +251,9 @@ __device__ void AddScaled(const int32_t (&products)[4], float unit,
   }
 }
 
-// The tiles of a slot that a warp has.
+// A warp's tiles of a slot.
 inline constexpr int kWarpTiles = 4;
-// Sums that are kept apart.
+// The number of separate sums.
 inline constexpr int kPlaces = 4;
 
 // A warp's sums for a row of tiles and up to kGroupRows rows of activations.
@@ -263,7 +265,7 @@ struct StreamSums {
   static constexpr int kBlockTiles = PlanesOf(kType).block_tiles;
   using Columns = StreamColumns<kType, kRows>;
 
-  // sums[m] are those of row 4 m + lane % 4 of activations.
+  // sums[m] belong to row 4 m + lane % 4 of activations.
   float sums[kFours][kPlaces][2] = {};
 
   // Adds the warp's tiles of a slot, which has `n_tiles`; `first` is the slot's
@@ -315,7 +317,7 @@ struct StreamSums {
     }
   }
 
-  // Moves what the warp has to `to` [output][row].
+  // Moves the warp's sums to `to` [output][row].
   __device__ void Take(float* to) {
     const int lane = LaneIndex();
 #pragma unroll
@@ -349,8 +351,8 @@ struct StreamSums<kType, 1> {
   using Columns = StreamColumns<kType, 1>;
 
   float sums[2] = {};
-  // The lane's columns of each tile of a group. Those that are not of its place
-  // stay zeros.
+  // The lane's columns of each tile of a group. Columns of other places stay
+  // zeros.
   uint32_t columns[kGroupTiles][2] = {};
 
   __device__ void Add(const TileReader<kType, 1, true>& weights,
@@ -390,7 +392,7 @@ struct StreamSums<kType, 1> {
     AddScaled<kType>(products, unit, ScalesOf(of_own, sub, half), scale, sums);
   }
 
-  // Tiles that are not there have zeros.
+  // Missing tiles have zeros.
   __device__ void LoadColumns(const Columns& x, int tile, int left) {
     const int place = LaneIndex() / 8;
     const std::byte* from = x.values +
@@ -429,9 +431,10 @@ struct StreamSums<kType, 1> {
     }
   }
 
-  // A byte is 16 times its upper nibble and the lower one. So products of bytes
-  // less those of lower nibbles are 16 times those of upper ones, which then
-  // need not be unpacked. The products are 16 times what they are.
+  // A byte is 16 times its upper nibble and the lower one. So the products of
+  // bytes minus the products of lower nibbles are 16 times the products of
+  // upper nibbles, which then need not be unpacked. All products have the
+  // factor 16 here.
   __device__ void MultiplyNibbles(const TileReader<kType, 1, true>& weights,
                                   int at, int32_t (&products)[4]) const {
     constexpr uint32_t kLow = 0x0F0F0F0Fu;
@@ -464,7 +467,7 @@ struct StreamSums<kType, 1> {
     return static_cast<float>(half_sums[0] * 256 + half_sums[1]);
   }
 
-  // Moves what the warp has to `to` [output].
+  // Moves the warp's sums to `to` [output].
   __device__ void Take(float* to) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {

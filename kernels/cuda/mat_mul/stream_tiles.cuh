@@ -3,15 +3,15 @@
 //
 // A block of threads takes units of work, rows of tiles of outputs, one after
 // another. One thread starts the copies of weights, before the kernels before
-// have ended. Eight warps multiply and meet only now and then, to add up what
-// they have.
+// have ended. Eight warps multiply, and meet only now and then to add up their
+// sums.
 //
 // The order of a sum does not depend on the number of rows. Columns are cut
 // into equal slices (StreamSlices), slices into slots of 32 tiles, and a warp
 // has four neighbouring tiles of each slot. It keeps four sums of an output
-// apart: one for each of these tiles, or for each half of every other tile
-// where halves have scales of their own. At the end of a slice the four sums
-// are added up, then those of the warps, then those of the slices.
+// apart: one for each of these tiles, or for each half of every other tile if
+// halves have separate scales. At the end of a slice the four sums are added
+// up, then the sums of the warps, then the sums of the slices.
 #ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_STREAM_TILES_CUH_
 #define PLIMSOLL_KERNELS_CUDA_MAT_MUL_STREAM_TILES_CUH_
 
@@ -46,8 +46,8 @@ struct StreamPlaces {
         column_barriers{meeting + 1, meeting + 2} {}
 };
 
-// The shared memory of a block: with as many slots as fit in what two blocks
-// of a multiprocessor can have, less something for small kernels beside them.
+// The shared memory of a block: with as many slots as fit if a multiprocessor
+// holds two blocks, minus some bytes for small kernels beside them.
 template <DType kType, int kRows>
 struct StreamRoom {
   static constexpr int64_t kFewestSlots = 2;
@@ -107,8 +107,8 @@ struct RunCursor {
   }
 };
 
-// Which work a block has: columns of tiles [begin, end), which are one slice of
-// them or all, of every n_groups-th unit from unit `group` on.
+// The work of a block: columns of tiles [begin, end), which are one slice or
+// all columns, of every n_groups-th unit from unit `group` on.
 template <class Outputs>
 struct StreamBlock {
   int slice;
@@ -150,8 +150,8 @@ __device__ __forceinline__ void CopyTiles(const Products& products,
   }
 }
 
-// Multiplies the tiles that come through the ring, unit after unit, and hands
-// what is kept of them to `outputs`. The warps that multiply do it.
+// Multiplies the tiles that come through the ring, unit after unit, and passes
+// the kept sums to `outputs`. Called by the warps that multiply.
 template <DType kType, int kRows, class Outputs>
 __device__ __forceinline__ void MultiplyUnits(
     const Products& products, const Activations& x, const StreamWork& work,
@@ -165,8 +165,8 @@ __device__ __forceinline__ void MultiplyUnits(
   const int n_slices = work.slices.n_slices;
   const int unit_entries = Outputs::kUnitTiles * (kHasAll ? n_slices : 1);
   int n_entries = 0;
-  int first_unit = block.group;  // the first of the units that are kept
-  int parity = 0;  // the meeting's phase, and which buffer is written
+  int first_unit = block.group;  // the first unit with kept sums
+  int parity = 0;                // the meeting's phase, and the buffer to write
   SlotCursor at;
   StreamSums<kType, kRows> sums;
 #pragma unroll 1

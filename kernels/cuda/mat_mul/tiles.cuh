@@ -1,5 +1,5 @@
-// Tiles of quantised weights as a warp multiplies them: 16 rows by 32 columns
-// of 8-bit quants, with a scale, and for some types an offset, for each row.
+// Tiles of quantised weights, which a warp multiplies: 16 rows by 32 columns of
+// 8-bit quants, with a scale, and for some types an offset, for each row.
 #ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_TILES_CUH_
 #define PLIMSOLL_KERNELS_CUDA_MAT_MUL_TILES_CUH_
 
@@ -9,8 +9,9 @@
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
-// Signed quants are the values themselves. Others are the file's numbers, whose
-// zero point (Q4_0, Q5_0, TQ1_0, TQ2_0) or minimum is added as offset * sum(x).
+// Signed quants are the values themselves. Other quants are the file's numbers;
+// their zero point (Q4_0, Q5_0, TQ1_0, TQ2_0) or minimum is added as offset *
+// sum(x).
 constexpr bool HasSignedQuants(DType type) {
   return type == DType::kQ8_0 || type == DType::kQ6_K || type == DType::kQ3_K ||
          HasTable(type) || IsGridType(type);
@@ -29,15 +30,15 @@ constexpr int HalvesOf(DType type) {
 // tile has the same place in its block in every step.
 inline constexpr int kStepTiles = 8;
 
-// What a lane reads of a tile. Loads happen long before their use, so they are
-// kept apart from the arithmetic.
+// A lane's part of a tile. Loads happen long before their use, so they are
+// separate from the arithmetic.
 template <DType kType>
 struct RawTile {
   static constexpr bool kHasGrid = IsGridType(kType);
   static constexpr bool kIsTernary = kType == DType::kTq1_0;
   static constexpr bool kHasSlots = kHasGrid || kIsTernary;
-  // Words of the plane of quants. Grid types and TQ1_0 have them by slots; of
-  // TQ1_0 a lane reads one for each row and half of the columns.
+  // Words of the plane of quants. Grid types and TQ1_0 have them by slots; for
+  // TQ1_0 a lane reads one word for each row and half of the columns.
   static constexpr int64_t kWords =
       kIsTernary ? 4 : PlanesOf(kType).quants / (kHasGrid ? 32 : 128);
   uint32_t quants[kWords];
@@ -46,7 +47,7 @@ struct RawTile {
   uint32_t subscales[kHasGrid ? 12 : 6];
   uint32_t scales[2];  // one word if not pairs
 
-  // What row g (0) or g + 8 (1) has of the planes of scales.
+  // The part of row g (0) or g + 8 (1) in the planes of scales.
   __device__ StoredScales ScalesOf(int row) const {
     StoredScales stored = {};
     if constexpr (kHasGrid) {
@@ -68,7 +69,7 @@ struct RawTile {
     return stored;
   }
 
-  // What such a row of a grid type has.
+  // The part of such a row in a grid type.
   __device__ GridRow GridOf(int row) const {
     GridRow grid = {};
     for (int k = 0; k < kWords / 2; ++k) grid.words[k] = quants[2 * k + row];
@@ -93,15 +94,15 @@ __device__ T LoadFrom(const uint8_t* base, int64_t byte) {
   }
 }
 
-// Where TQ1_0 has the columns of this lane in half of tile `sub` of a block.
+// The place of this lane's columns in half of tile `sub` of a block of TQ1_0.
 __device__ inline TernaryDigit LaneDigit(uint32_t sub, int half) {
   return TernaryDigitOf(static_cast<int>(sub) * static_cast<int>(kTileCols) +
                         half * 16 + LaneIndex() % 4 * 4);
 }
 
-// Where a lane reads a warp's tiles: kRowTiles tiles of a column, in columns
+// A lane's reader of a warp's tiles: kRowTiles tiles of a column, in columns
 // kStepTiles apart. It has a pointer for each plane, at the first row of tiles.
-// The matrix lies in shared memory if kIsShared.
+// The matrix is in shared memory if kIsShared.
 template <DType kType, int kRowTiles, bool kIsShared = false>
 struct TileReader {
   static constexpr TilePlanes kPlanes = PlanesOf(kType);
@@ -117,8 +118,8 @@ struct TileReader {
   uint32_t to_row[kRowTiles];  // in tiles
   uint32_t first_sub;          // the first tile's place in its block
 
-  // Sets the pointers; it reads nothing. Rows of tiles beyond the end repeat
-  // the last one.
+  // Sets the pointers, without reading. Rows of tiles beyond the end repeat the
+  // last one.
   __device__ void Begin(const DeviceMatrix& w, int first_row_tile,
                         int col_tile) {
     const int lane = LaneIndex();
@@ -166,7 +167,7 @@ struct TileReader {
     scales += n_tiles * (kPlanes.scales / kShare);
   }
 
-  // Goes on by any number of tiles, of a type whose tiles share no block.
+  // Advances by any number of tiles, for a type whose tiles share no block.
   __device__ void AdvanceTiles(int n_tiles) {
     static_assert(kShare == 1);
     quants += n_tiles * kPlanes.quants;
@@ -188,7 +189,7 @@ struct TileReader {
     const auto at = [&](const uint8_t* plane, int64_t tile_bytes) {
       return plane + to_row[t] * tile_bytes + n_tiles * tile_bytes;
     };
-    // Finds what the tiles of a block share.
+    // Finds the data that the tiles of a block share.
     const auto of_block = [&](const uint8_t* plane, int64_t block_bytes) {
       return plane + to_row[t] * (block_bytes / kShare) +
              n_tiles / static_cast<uint32_t>(kShare) * block_bytes;
@@ -251,7 +252,7 @@ struct TileReader {
   }
 };
 
-// A tile as operands; scale and offset are those of rows g and g + 8.
+// A tile as operands; scale and offset belong to rows g and g + 8.
 template <DType kType>
 struct Tile {
   uint32_t a[4] = {};
@@ -270,7 +271,7 @@ __device__ uint32_t Minus(uint32_t bytes) {
   return ((bytes | 0x80808080u) - kZero * 0x01010101u) ^ 0x80808080u;
 }
 
-// Unpacks nibbles, without bits that are kept elsewhere.
+// Unpacks nibbles, without bits from other planes.
 template <DType kType>
 __device__ void UnpackNibbles(const RawTile<kType>& raw, uint32_t* a) {
   constexpr uint32_t kLow = 0x0F0F0F0Fu;

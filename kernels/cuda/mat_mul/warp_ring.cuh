@@ -37,7 +37,7 @@ struct WarpRing {
     run.Copy(slots + slot * kSlot.bytes, kSlot, full + slot, n_tiles);
   }
 
-  // Where a lane reads the tiles of a slot.
+  // A lane's reader of the tiles of a slot.
   __device__ TileReader<kType, 1, true> Reader(int slot) const {
     return SlotReader<kType>(slots + slot * kSlot.bytes, kSlot, 0);
   }

@@ -1,7 +1,7 @@
 // Tiles of quantised weights on their way through shared memory. One thread of
 // a block starts copies of whole runs of tiles (compute capability 9.0), as far
 // ahead as there is room. So a multiprocessor has many times more bytes on the
-// way than its threads could load, whatever they do meanwhile.
+// way than its threads could load, even while the threads are busy.
 //
 // The runs go through a ring of slots. A slot holds up to kSlotTiles tiles of
 // one row of tiles, plane after plane, as a small matrix of its own. Barrier
@@ -18,7 +18,7 @@ namespace plimsoll::kernels::PLIMSOLL_CUDA {
 // Whole blocks of columns of every type.
 inline constexpr int kSlotTiles = 4 * kStepTiles;
 
-// Where the planes of a slot lie.
+// The layout of the planes of a slot.
 constexpr TiledMatrix SlotOf(DType type) {
   return LayOut(type, kTileRows, kSlotTiles * kTileCols);
 }
@@ -28,7 +28,7 @@ inline constexpr int kMostSlots = 16;
 inline constexpr int64_t kSlotBarrierBytes =
     2 * kMostSlots * int64_t{sizeof(Barrier)};
 
-// Where a run of tiles lies in the planes of a matrix.
+// The place of a run of tiles in the planes of a matrix.
 template <DType kType>
 struct TileRun {
   static constexpr TilePlanes kPlanes = PlanesOf(kType);
@@ -48,8 +48,8 @@ struct TileRun {
     scales = w.data + w.at.scales + block * kPlanes.scales;
   }
 
-  // Starts the copy of the next `n_tiles` tiles, whole blocks, to a slot that
-  // is laid out as `at`. Barrier `full` tells that they have come.
+  // Starts the copy of the next `n_tiles` tiles, whole blocks, to a slot with
+  // the layout `at`. Barrier `full` tells that the tiles have come.
   __device__ void Copy(uint8_t* slot, TiledMatrix at, Barrier* full,
                        int n_tiles) {
     const auto bytes_of = [&](int64_t plane, int64_t unit_tiles) {
@@ -73,8 +73,8 @@ struct TileRun {
   }
 };
 
-// Where a lane reads the tiles from column of tiles `first` on of a slot that
-// is laid out as `at`.
+// A lane's reader of the tiles of a slot with the layout `at`, from column of
+// tiles `first` on.
 template <DType kType>
 __device__ TileReader<kType, 1, true> SlotReader(const uint8_t* slot,
                                                  TiledMatrix at, int first) {
@@ -119,7 +119,7 @@ struct WeightRing {
     run.Copy(slots + slot * kSlot.bytes, kSlot, full + slot, n_tiles);
   }
 
-  // Where a lane reads the tiles of a slot from the `first` one on.
+  // A lane's reader of the tiles of a slot, from the `first` one on.
   __device__ TileReader<kType, 1, true> Reader(int slot, int first) const {
     return SlotReader<kType>(slots + slot * kSlot.bytes, kSlot, first);
   }

@@ -10,7 +10,7 @@
 
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 
-// A weight matrix as kernels get it.
+// A weight matrix in the form for kernels.
 struct DeviceMatrix {
   const uint8_t* data;
   TiledMatrix at;
@@ -83,7 +83,7 @@ void WithType(DType dtype, const Function& function) {
     case DType::kIq1M:
       return function(TypeConstant<DType::kIq1M>{});
     default:
-      return;  // UploadRows has refused it
+      return;  // UploadRows has refused other types
   }
 }
 
@@ -92,10 +92,10 @@ __device__ T LoadAt(const uint8_t* base, int64_t byte) {
   return __ldg(reinterpret_cast<const T*>(base + byte));
 }
 
-// What the planes of a type hold. HasFifths: one more bit a quant, the fifth or
-// Q3_K's third. HasBitPairs: quants of two bits. HasByteScales and HasSixBits:
-// a byte, or six bits, for each half of a tile's columns (for Q4_K and Q5_K, a
-// scale and a minimum).
+// The contents of a type's planes. HasFifths: one more bit per quant, the fifth
+// or Q3_K's third. HasBitPairs: quants of two bits. HasByteScales and
+// HasSixBits: a byte, or six bits, for each half of a tile's columns (for Q4_K
+// and Q5_K, a scale and a minimum).
 constexpr bool HasFifths(DType type) {
   return PlanesOf(type).highs == 64 && !IsGridType(type);
 }
@@ -168,12 +168,12 @@ __device__ inline uint32_t TernaryDigits(uint32_t bytes, int digit) {
   return (((even * 3) >> 8) & kEven) | ((odd * 3) & ~kEven);
 }
 
-// Where a block of TQ1_0 has the word of a row with the digit `at`.
+// The place of a row's word with the digit `at` in a block of TQ1_0.
 __device__ inline int64_t TernaryWordAt(const TernaryDigit& at, int slot) {
   return (at.byte / 4 * 16 + slot) * 4;
 }
 
-// The quant of an element of a tile, as the file numbers it, or the value of
+// The quant of an element of a tile, in the file's numbering, or the value of
 // its code.
 template <DType kType>
 __device__ int QuantOf(const DeviceMatrix& w, int64_t tile, int row, int col) {
@@ -209,12 +209,12 @@ __device__ int QuantOf(const DeviceMatrix& w, int64_t tile, int row, int col) {
   return q;
 }
 
-// What a row of a tile has of the planes of scales.
+// A tile row's part of the planes of scales.
 struct StoredScales {
   // The row's words, or the bytes of the tile's halves.
   uint32_t subscales[3];
-  uint32_t scales;  // d, or d and what comes with it, or e, or four scales
-  GridRow grid;     // instead, for types that have one
+  uint32_t scales;  // d, or d and its second value, or e, or four scales
+  GridRow grid;     // instead, for grid types
 };
 
 // The value of a quant is scale * quant + offset.
@@ -265,7 +265,7 @@ __device__ ScaleAndOffset Unpacked(const StoredScales& stored, int sub,
   }
 }
 
-// Loads what row `row` of a tile has of the planes of scales.
+// Loads the part of a tile's row `row` in the planes of scales.
 template <DType kType>
 __device__ StoredScales LoadScales(const DeviceMatrix& w, int64_t tile,
                                    int row) {
@@ -294,7 +294,7 @@ __device__ StoredScales LoadScales(const DeviceMatrix& w, int64_t tile,
   return stored;
 }
 
-// Loads what row `row` of a tile of a grid type has.
+// Loads row `row` of a tile of a grid type.
 template <DType kType>
 __device__ GridRow LoadGridRow(const DeviceMatrix& w, int64_t tile, int row) {
   constexpr TilePlanes kPlanes = PlanesOf(kType);
@@ -321,8 +321,7 @@ __device__ GridRow LoadGridRow(const DeviceMatrix& w, int64_t tile, int row) {
   return loaded;
 }
 
-// The value of an element of a tiled matrix, rounded as the reference rounds
-// it.
+// The value of an element of a tiled matrix, rounded like the reference.
 template <DType kType>
 __device__ float TiledElement(const DeviceMatrix& w, int64_t row, int64_t col) {
   const auto in_row = static_cast<int>(row % kTileRows);

@@ -1,11 +1,12 @@
 // Products of a warpgroup (four warps) on the tensor cores of compute
-// capability 9.0: one operand lies in registers, the other in shared memory
+// capability 9.0: one operand is in registers, the other in shared memory
 // (wgmma_layout.h).
 //
 // A warpgroup calls BeginProducts(), then products, then CommitProducts(),
-// which makes a group of them. They run while the threads go on. After
-// AwaitProducts<n>() all groups but the last n have ended. Until its group has
-// ended, a product's operands must not change, nor its sums be used.
+// which makes a group of them. The products run while the threads continue.
+// After AwaitProducts<n>() all groups except the last n have ended. Until its
+// group has ended, a product's operands must not change, and its sums must not
+// be used.
 #ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_WGMMA_CUH_
 #define PLIMSOLL_KERNELS_CUDA_MAT_MUL_WGMMA_CUH_
 
@@ -101,7 +102,7 @@ void MultiplyShared(uint64_t a, uint64_t b, float* d) {
       d);
 }
 
-// d += a b for a `b` of kColumns columns that lies transposed.
+// d += a b for a `b` of kColumns columns that is stored transposed.
 template <int kColumns>
 void MultiplyTransposed(const uint32_t* a, uint64_t b, float* d) {
   const ProductRows rows(a);
@@ -112,8 +113,8 @@ void MultiplyTransposed(const uint32_t* a, uint64_t b, float* d) {
 
 #else
 
-// Code for other devices has the functions, which do nothing there: their
-// kernels are never started.
+// In code for other devices these functions exist but do nothing; their kernels
+// are never started there.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define PLIMSOLL_HAS_WGMMA
 #endif
@@ -162,9 +163,9 @@ __device__ void KeepSums(float (&sums)[kN]) {
 
 // d += a b^T for an `a` of 64 rows and a `b` of kRows rows, each of 16 columns
 // in F16; the sums are float32. Warp w of the warpgroup has rows 16 w ... of
-// `a` as mma.m16n8k16 has them, and the results of these rows: d[4 j ...] are
-// those of rows 8 j ... of `b`, spread over the lanes as there. `b` is a
-// descriptor.
+// `a` as mma.m16n8k16 has them, and the results of these rows: d[4 j ...]
+// belong to rows 8 j ... of `b`, spread over the lanes as in mma.m16n8k16. `b`
+// is a descriptor.
 template <int kRows>
 __device__ void MultiplyGroup(const uint32_t* a, uint64_t b, float* d);
 
@@ -225,8 +226,8 @@ __device__ void MultiplyShared(uint64_t a, uint64_t b, float* d) {
 }
 
 // d += a b for an `a` of 64 rows and 16 columns in registers, as in
-// MultiplyGroup, and a `b` of 16 rows and kColumns columns that lies transposed
-// (TransposedDescriptor).
+// MultiplyGroup, and a `b` of 16 rows and kColumns columns that is stored
+// transposed (TransposedDescriptor).
 template <int kColumns>
 __device__ void MultiplyTransposed(const uint32_t* a, uint64_t b, float* d) {
   static_assert(kColumns == 64 || kColumns == 128);

@@ -1,11 +1,11 @@
-// Where the operand in shared memory of a warpgroup's matrix product (wgmma)
-// lies: pure index arithmetic. Source: the PTX manual, "Shared Memory Matrix
+// The layout in shared memory of an operand of a warpgroup's matrix product
+// (wgmma): pure index arithmetic. Source: the PTX manual, "Shared Memory Matrix
 // Layout" and "Matrix Descriptor Format" of wgmma.
 //
 // The operand has rows of 64 columns of 16 bits, the columns of four products.
 // Eight rows are a swizzled block of 1,024 bytes, which begins at a multiple of
-// 1,024: row r has 128 bytes, in which the chunk c of 16 bytes lies at place
-// c xor r, so that eight rows of a chunk lie in different banks.
+// 1,024: row r has 128 bytes, in which the chunk c of 16 bytes is at place c
+// xor r, so that eight rows of a chunk are in different banks.
 #ifndef PLIMSOLL_KERNELS_CUDA_MAT_MUL_WGMMA_LAYOUT_H_
 #define PLIMSOLL_KERNELS_CUDA_MAT_MUL_WGMMA_LAYOUT_H_
 
@@ -39,7 +39,7 @@ constexpr uint64_t WgmmaDescriptor(uint32_t address, int step) {
 }
 
 // The byte of shared memory that a product with this descriptor reads for
-// element `column` of row `row`, as the manual says it.
+// element `column` of row `row`, by the manual.
 constexpr uint32_t WgmmaByte(uint64_t descriptor, int row, int column) {
   const auto begin = static_cast<uint32_t>(descriptor & 0x3FFFu) << 4;
   const auto stride = static_cast<uint32_t>(descriptor >> 32 & 0x3FFFu) << 4;
@@ -49,10 +49,10 @@ constexpr uint32_t WgmmaByte(uint64_t descriptor, int row, int column) {
   return plain ^ (plain >> 7 & 7u) << 4;
 }
 
-// An operand may also lie with its columns and rows exchanged: it has blocks of
-// 64 columns, `block_bytes` apart, and a row of a block has 128 bytes, swizzled
-// as above. This is the descriptor of rows [16 step, 16 step + 16), the rows of
-// one product.
+// An operand may also be stored with its columns and rows exchanged: it has
+// blocks of 64 columns, `block_bytes` apart, and a row of a block has 128
+// bytes, swizzled as above. This is the descriptor of rows [16 step, 16 step +
+// 16), the rows of one product.
 constexpr uint64_t TransposedDescriptor(uint32_t address, int step,
                                         int block_bytes) {
   constexpr uint64_t kSwizzle128 = 1;
@@ -64,7 +64,7 @@ constexpr uint64_t TransposedDescriptor(uint32_t address, int step,
 }
 
 // The byte that a product with this descriptor reads for element `column` of
-// row `row`, as the manual says it for operands that are "MN-major".
+// row `row`, by the manual's rules for "MN-major" operands.
 constexpr uint32_t TransposedByte(uint64_t descriptor, int row, int column) {
   const auto begin = static_cast<uint32_t>(descriptor & 0x3FFFu) << 4;
   const auto leading = static_cast<uint32_t>(descriptor >> 16 & 0x3FFFu) << 4;

@@ -9,15 +9,15 @@
 
 namespace plimsoll::cli {
 
-// A note is worth reading, but the model may be sound. A check that is left out
-// is a note that says why.
+// kNote is worth reading, but the model may be sound. A skipped check is a note
+// with the reason.
 enum class CheckState { kOk, kNote, kFailed };
 
 struct Check {
   std::string name;
   CheckState state = CheckState::kOk;
   std::string text = {};                   // one sentence
-  std::vector<std::string> findings = {};  // what is wrong, in detail
+  std::vector<std::string> findings = {};  // the faults, in detail
   // The figures of `text`, for programs.
   std::map<std::string, std::variant<bool, double>> figures = {};
 

@@ -1,5 +1,5 @@
-// Checks a model's forward pass: the CPU's kernels beside the reference's, and
-// the model's results for a plain text.
+// Checks a model's forward pass: compares the CPU's kernels with the
+// reference's, and judges the model's results for a plain text.
 #ifndef PLIMSOLL_SERVICES_CLI_BACKENDS_CHECK_FORWARD_H_
 #define PLIMSOLL_SERVICES_CLI_BACKENDS_CHECK_FORWARD_H_
 
@@ -19,10 +19,11 @@
 namespace plimsoll::cli {
 
 // Largest difference of log-probabilities from the reference's. With exact
-// precision, kernels differ from it by the order of float32 sums alone: by
-// 0.00002 for two real models. The default precision rounds activations to 16
-// bits, and keys and values to F16: 0.0024 for these, and more where a router's
-// choice of experts or a likely token is a close call.
+// precision, kernels differ from the reference only by the order of float32
+// sums: by 0.00002 for two real models. The default precision rounds
+// activations to 16 bits, and keys and values to F16. The difference is then
+// 0.0024 for these models, and more if a router's experts or likely tokens have
+// almost equal scores.
 inline constexpr double kExactTolerance = 0.003;
 inline constexpr double kDefaultTolerance = 0.3;
 
@@ -45,13 +46,13 @@ absl::StatusOr<std::vector<Check>> CheckForward(
     worker::ModelFile& file, const worker::Tokenizer& tokenizer, int n_threads,
     const TellStep& tell);
 
-// Returns the checks of CheckForward as left out because of `why`.
+// Returns the checks of CheckForward as skipped because of `why`.
 std::vector<Check> ForwardLeftOut(absl::string_view why);
 
 // The verdict on a pass whose difference from the reference is known.
 Check JudgeExact(const PassDifference& difference, int64_t n_tokens);
 Check JudgeDefault(const PassDifference& difference, int64_t n_tokens);
-// The verdict on a pass over a plain text, by itself.
+// The verdict on a pass over a plain text, without a reference.
 Check JudgeSanity(const PassResult& result, int64_t vocab_size);
 
 }  // namespace plimsoll::cli

@@ -12,7 +12,8 @@
 
 namespace plimsoll::cli {
 
-// At most this many findings of a check are listed; the rest is counted.
+// At most this many findings of a check are listed; further ones are only
+// counted.
 inline constexpr size_t kMaxFindings = 10;
 
 // Called with the progress of the check before each chunk. Its error ends the

@@ -16,10 +16,10 @@ struct TokenizerCheck {
   std::unique_ptr<worker::Tokenizer> tokenizer;
 };
 
-// Encodes texts of several kinds and decodes them again; the check fails if one
-// does not come back. It also fails for tables that contradict each other. A
-// tokenizer without BOS where the file wants one, or without a token that ends
-// a reply, is a note; so is a check that is left out.
+// Encodes texts of several kinds and decodes them again; the check fails if a
+// text changes. It also fails for tables that contradict each other. The result
+// is a note if the tokenizer has no BOS although the file wants one, or no
+// token that ends a reply, or if the check is skipped.
 TokenizerCheck CheckTokenizer(worker::ModelFile& file);
 
 }  // namespace plimsoll::cli

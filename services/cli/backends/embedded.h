@@ -32,8 +32,8 @@ enum class ContextDefault { kShort, kLongestThatFits };
 planner::LoadOptions ToLoadOptions(const LoadFlags& flags, int64_t n_ctx_train,
                                    ContextDefault context_default);
 
-// A device of this machine, with `budget_bytes` or, without it, the bytes that
-// are available there.
+// A device of this machine, with `budget_bytes` or, if that is absent, the
+// available bytes of the device.
 planner::SplitDevice BudgetHere(const planner::ModelShape& shape,
                                 const LoadFlags& flags,
                                 const worker::ComputeDevice& device,
@@ -41,7 +41,7 @@ planner::SplitDevice BudgetHere(const planner::ModelShape& shape,
 
 // Adds to `profile` the figures of a worker that has measured nothing yet: room
 // for messages and, on a CPU, the bound on the runtime under `load`. Returns
-// that bound, which holds for the host of a worker on a GPU, too.
+// that bound, which also holds for the host of a worker on a GPU.
 int64_t PlanAsWorker(const planner::RuntimeLoad& load,
                      planner::DeviceProfile& profile);
 
@@ -49,7 +49,7 @@ int64_t PlanAsWorker(const planner::RuntimeLoad& load,
 struct LoadedModel {
   std::string name;  // the file's name, without folders
   // Devices on which the engine runs. They outlive it. If there are several,
-  // `used` and `used_names` are those that hold layers.
+  // `used` and `used_names` are the devices that hold layers.
   services::ComputeDevices devices;
   std::vector<const worker::ComputeDevice*> used;
   std::vector<std::string> used_names;
@@ -80,8 +80,8 @@ absl::StatusOr<LoadedModel> LoadHere(const std::string& model,
                                      const LoadFlags& flags,
                                      const ChatWish& chat, Streams& streams);
 
-// Does what LoadHere does, on devices that are open already. Their names are
-// those of flags.devices.
+// Like LoadHere, on devices that are open already. flags.devices has their
+// names.
 absl::StatusOr<LoadedModel> LoadOn(services::ComputeDevices devices,
                                    const std::string& model,
                                    const LoadFlags& flags, const ChatWish& chat,

@@ -30,8 +30,8 @@ struct PassSetup {
   int n_threads;
 };
 
-// Loads a model with a context of kPassContext, or of all that it was trained
-// for if that is less.
+// Loads a model with a context of kPassContext, or with its trained context if
+// that is shorter.
 // Errors: kResourceExhausted if it does not fit the device's free memory; those
 // of CheckRunnable and Engine::Load; an interruption.
 absl::StatusOr<std::unique_ptr<worker::Engine>> LoadForPass(
@@ -54,7 +54,7 @@ absl::StatusOr<PassResult> RunPass(worker::Engine& engine,
 
 struct PassDifference {
   int64_t n_compared = 0;  // log-probabilities
-  double largest = 0;      // NaN if one of them is
+  double largest = 0;      // NaN if any difference is NaN
   bool same_greedy = false;
 };
 

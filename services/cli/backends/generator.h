@@ -34,7 +34,8 @@ class Generator {
   virtual absl::StatusOr<std::unique_ptr<ReplyStream>> Start(
       const v1::StreamGenerateRequest& request) = 0;
 
-  // These calls are for a chat that stays between calls, as in SessionService.
+  // The next calls are for a chat that stays between calls, as in
+  // SessionService.
   virtual absl::StatusOr<v1::Session> OpenSession(
       const v1::OpenSessionRequest& request) = 0;
   virtual absl::StatusOr<v1::Session> GetSession(
@@ -50,7 +51,8 @@ class Generator {
       const v1::GetMemoryRequest& request) = 0;
 };
 
-// Reads a call to its end. `on_delta` is called with every delta as it comes.
+// Reads a call to its end. `on_delta` is called with every delta when it
+// arrives.
 absl::StatusOr<v1::GenerateResponse> Collect(
     ReplyStream& stream,
     absl::FunctionRef<void(const v1::StreamGenerateResponse&)> on_delta);

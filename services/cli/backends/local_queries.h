@@ -1,5 +1,5 @@
-// Supplies the planner's queries about devices and fleets, in this process or
-// in a request to a planner, with models, devices and the catalogue.
+// Supplies models, devices and the catalogue for the planner's queries about
+// devices and fleets, in this process or in a request to a planner.
 #ifndef PLIMSOLL_SERVICES_CLI_BACKENDS_LOCAL_QUERIES_H_
 #define PLIMSOLL_SERVICES_CLI_BACKENDS_LOCAL_QUERIES_H_
 
@@ -24,13 +24,13 @@ v1::ListDevicesResponse LocalDevices();
 absl::StatusOr<services::PlacementQueries> LocalQueries(
     const std::string& catalogue_path);
 
-// A model as a request names it.
+// A model of a request.
 struct RequestedModel {
   v1::ModelSource source;
   int64_t n_ctx_train;  // 2^32 - 1 if only the planner knows it
 };
 
-// Who answers a request for plans.
+// The place where a request for plans is answered.
 enum class PlanWhere { kHere, kPlanner };
 
 // Returns the header of the file `model`. If there is no such file and a

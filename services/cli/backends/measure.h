@@ -15,10 +15,11 @@ namespace plimsoll::cli {
 // Tokens of the prompt before a decode, and of the first request's prompt.
 inline constexpr int64_t kShortPrompt = 16;
 
-// How often a rate is measured; the median counts.
+// The number of measurements of a rate; the median is the result.
 struct Repeats {
   int64_t n = 3;
-  // No further measurement begins once all together have taken this long.
+  // No further measurement begins once all measurements together have taken
+  // this long.
   absl::Duration limit = absl::Seconds(1);
 };
 

@@ -30,7 +30,7 @@ std::shared_ptr<grpc::Channel> Connect(const Endpoint& address);
 // says what to do.
 absl::Status CallStatus(const grpc::Status& status, const Endpoint& address);
 
-// Returns the status of a stream of which something has come. If the connection
+// Returns the status of a stream after its first message. If the connection
 // broke, the message says that the rest is missing, and what to do.
 absl::Status StreamStatus(const grpc::Status& status, const Endpoint& address);
 

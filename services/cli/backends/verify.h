@@ -13,13 +13,13 @@
 namespace plimsoll::cli {
 
 struct VerifyOptions {
-  bool has_forward = true;  // forward passes are run
+  bool has_forward = true;  // runs forward passes
   int n_threads = 0;        // 0: as many as this process may use
 };
 
 // Runs all checks, in this order: "header", "tensors", "tokenizer", "forward
 // exact", "forward default", "sanity". Progress goes to `streams.err`. The
-// forward passes are left out, with notes, if tensors or tokenizer are not
+// forward passes are skipped, with notes, if tensors or tokenizer are not
 // sound, or if the model cannot run here.
 // Errors: those of OpenModel, CheckTensors and CheckForward.
 absl::StatusOr<std::vector<Check>> Verify(const std::string& model,

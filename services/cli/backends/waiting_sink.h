@@ -11,8 +11,8 @@
 
 namespace plimsoll::cli {
 
-// Drops the output; a class that keeps some of it overrides OnOutput. The step
-// thread writes until OnEnd; then Wait returns.
+// Drops the output; a derived class can keep output by overriding OnOutput. The
+// step thread writes until OnEnd; then Wait returns.
 class WaitingSink : public worker::TokenSink {
  public:
   bool OnOutput(worker::StepOutput& /*output*/) override { return true; }

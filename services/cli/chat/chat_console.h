@@ -25,37 +25,37 @@ struct ChatConsoleOptions {
   std::optional<std::string> system;
   SamplingFlags sampling;
   std::optional<int64_t> draft_tokens;
-  // The columns of the window that shows replies, now.
+  // Returns the present columns of the window that shows replies.
   std::function<int64_t()> columns;
 };
 
-// Returns a reader of the lines of `streams.in`, which may be no terminal.
+// Returns a reader of the lines of `streams.in`, which need not be a terminal.
 std::unique_ptr<LineReader> NewPlainReader(Streams& streams);
 
-// At a terminal an error is shown and the chat goes on, and Ctrl-C ends the
-// reply. Otherwise an error of a reply ends the chat, but an error of a command
-// does not, nor does a message that is too long. Not thread-safe.
+// At a terminal, errors are shown and the chat continues, and Ctrl-C ends the
+// reply. Otherwise an error of a reply ends the chat; an error of a command, or
+// a message that is too long, does not end it. Not thread-safe.
 class ChatConsole {
  public:
-  // All of them outlive the object.
+  // The referenced objects outlive this one.
   ChatConsole(ChatConsoleOptions options, Generator& generator,
               LineReader& reader, Streams& streams);
 
   // Runs until /exit or the end of the lines. Errors: those of the session and
-  // of a reply; that of a command that failed, which was shown already.
+  // of a reply; the error of a failed command, which was shown already.
   absl::Status Run();
 
  private:
-  // Returns false once the chat is to end. Errors end it too.
+  // Returns false if the chat must end. Errors end the chat too.
   absl::StatusOr<bool> Handle(const MessageLines::Message& message);
   absl::StatusOr<bool> RunCommand(absl::string_view text);
 
-  // These show an error. An error that they return ends the chat.
+  // The next functions show an error. An error that they return ends the chat.
   absl::Status AfterInterrupt(const absl::Status& status);
   absl::Status AfterMessage(const absl::Status& status);
   absl::Status AfterCommand(const absl::Status& status);
 
-  // Sends `message` with the seed that is set plus `seed_step`, and shows the
+  // Sends `message` with the configured seed plus `seed_step`, and shows the
   // reply. Sets was_taken_. Errors end the chat.
   absl::Status Answer(const std::string& message, uint64_t seed_step);
   // Shows the evictions of a reply, its speed and the context that is left.
@@ -63,7 +63,8 @@ class ChatConsole {
   // Errors end the chat.
   absl::Status Regenerate();
 
-  // Runs a command other than /exit and /regenerate. Errors are the command's.
+  // Runs a command other than /exit and /regenerate. Errors: those of the
+  // command.
   absl::Status Execute(const ChatCommandLine& line);
   void Help();
   absl::Status System(absl::string_view text);
@@ -77,10 +78,10 @@ class ChatConsole {
   // Takes the newest `n` turns back.
   absl::Status ForgetNewest(size_t n);
 
-  // Errors: kFailedPrecondition if the session has turns that are not known
-  // here, so that it cannot be opened again without losing them.
+  // Errors: kFailedPrecondition if the session has turns that this process does
+  // not know, because opening it again would lose them.
   absl::Status CheckAllKnown() const;
-  // A line about what was done.
+  // Shows a line about the completed work.
   void Note(absl::string_view text);
   void ShowNotes();
 

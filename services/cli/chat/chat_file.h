@@ -19,7 +19,7 @@ inline constexpr int64_t kChatFileVersion = 1;
 inline constexpr int64_t kMaxChatFileBytes = int64_t{64} << 20;
 
 struct SavedChat {
-  std::string model;  // its name, for the reader
+  std::string model;  // the model's name, for people
   Transcript transcript;
   std::vector<ChatSetting> settings;
 };
@@ -31,8 +31,8 @@ std::string ChatToJson(const SavedChat& chat);
 // are not user and assistant in turn.
 absl::StatusOr<SavedChat> ChatFromJson(absl::string_view json);
 
-// Writes the chat to a file that only its owner can read. It is there whole or
-// not at all. A file that is there already is replaced only if it is a chat.
+// Writes the chat to a file that only its owner can read. The file is written
+// completely or not at all. An existing file is replaced only if it is a chat.
 // Errors: kAlreadyExists; kOutOfRange beyond kMaxChatFileBytes, which LoadChat
 // would refuse; kUnavailable if it could not be written.
 absl::Status SaveChat(const SavedChat& chat, const std::string& path);

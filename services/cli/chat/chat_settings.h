@@ -13,7 +13,7 @@
 namespace plimsoll::cli {
 
 struct ChatSetting {
-  std::string name;   // as the flag's, with underscores
+  std::string name;   // the flag's name, with underscores
   std::string value;  // a number
 };
 

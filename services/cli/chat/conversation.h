@@ -1,4 +1,4 @@
-// A chat in a session of a generator, whose turns can be taken back.
+// A chat in a session of a generator. Its turns can be taken back.
 #ifndef PLIMSOLL_SERVICES_CLI_CHAT_CONVERSATION_H_
 #define PLIMSOLL_SERVICES_CLI_CHAT_CONVERSATION_H_
 
@@ -24,7 +24,8 @@ namespace plimsoll::cli {
 // How a chat's session is opened.
 struct ConversationOptions {
   std::string model;
-  std::string session;  // the user's name for it; empty: it ends with the chat
+  // The user's name for the session; empty: ends with the chat.
+  std::string session;
   std::string chat_format;
   SessionRollFlags roll;
 };
@@ -33,43 +34,44 @@ struct ConversationOptions {
 enum class ReplyPiece { kReasoning, kAnswer };
 using OnReplyPiece = absl::FunctionRef<void(ReplyPiece, absl::string_view)>;
 
-// How a message was answered.
+// The answer to a message.
 struct ChatReply {
   absl::Status status;     // how the call ended
-  bool was_taken = false;  // the message, and what came, are part of the chat
+  bool was_taken = false;  // the message and its reply are in the chat
   v1::GenerateResponse response = {};  // set if status is ok
 };
 
 // A session cannot be cut. To take turns back, it is closed and opened again
-// with the turns that stay, each reply with its own tokens. So the context is
-// as if the other turns had never been said. Not thread-safe.
+// with the turns that stay, each reply with its own tokens. So the context
+// equals that of a chat without the other turns. Not thread-safe.
 class Conversation {
  public:
   // `generator` outlives the object.
   Conversation(ConversationOptions options, Generator& generator)
       : options_(std::move(options)), generator_(generator) {}
-  // Closes the session, unless it has the user's name.
+  // Closes the session, unless the user has named it.
   ~Conversation();
   Conversation(const Conversation&) = delete;
   Conversation& operator=(const Conversation&) = delete;
 
-  // Opens the session with this system message and no turns, or goes on with
-  // the one that has the user's name, which keeps its own instructions.
+  // Opens the session with this system message and no turns, or continues the
+  // session with the user's name, which keeps its own instructions.
   absl::Status Begin(std::optional<std::string> system);
 
-  // Sends a message. `how` has the options of a request; `on_piece` gets the
-  // reply as it comes, with its reasoning if the worker separates it. A session
-  // that the worker has closed meanwhile is opened again.
+  // Sends a message. `how` has the options of a request. `on_piece` gets the
+  // pieces of the reply as they arrive, with the reasoning if the worker
+  // separates it. A session that the worker has closed meanwhile is opened
+  // again.
   ChatReply Say(const std::string& message,
                 const v1::StreamGenerateRequest& how, OnReplyPiece on_piece);
 
-  // Opens a session whose turns are those of `next`, whatever the session was
-  // before. Errors: those of OpenSession; the chat is then what it was.
+  // Opens a session with the turns of `next` in place of the present session.
+  // Errors: those of OpenSession; the chat is then unchanged.
   absl::Status Replace(Transcript next);
   // The turns since the chat began here.
   const Transcript& transcript() const { return transcript_; }
-  // True if the session with the user's name was there before. Its instructions
-  // and the turns that it had are not known here and not in transcript().
+  // True if the session with the user's name existed before. Its instructions
+  // and earlier turns are not known here and not in transcript().
   bool was_taken_up() const { return was_taken_up_; }
   int64_t n_unknown_turns() const { return n_unknown_; }
 
@@ -81,7 +83,7 @@ class Conversation {
   std::vector<std::string> TakeNotes() { return std::exchange(notes_, {}); }
 
  private:
-  // How long a cancelled call of the session may take to end.
+  // The longest time that a cancelled call of the session may take to end.
   static constexpr absl::Duration kMaxCancel = absl::Seconds(10);
 
   absl::Status Open();
@@ -93,7 +95,8 @@ class Conversation {
                     const v1::StreamGenerateRequest& how,
                     OnReplyPiece on_piece);
   void Keep(ChatTurn turn);
-  // Adds a note that a session recomputes, and why, unless the note was shown.
+  // Adds a note that a session recomputes, with the reason, unless it was
+  // shown.
   void NoteRecompute(const v1::Session& session);
 
   const ConversationOptions options_;

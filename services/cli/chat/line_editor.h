@@ -11,7 +11,7 @@
 
 namespace plimsoll::cli {
 
-// Where a chat's lines come from.
+// The source of a chat's lines.
 class LineReader {
  public:
   virtual ~LineReader() = default;
@@ -23,10 +23,10 @@ class LineReader {
       const std::string& prompt) = 0;
 };
 
-// Makes a reader of the terminal that standard input is. The prompt, and what
-// is typed, go to standard error, whose style is `style`. Lines are kept in the
-// history at `history_path`, or in none if that is empty. Sets the process's
-// character locale. Returns null if libedit cannot use the terminal.
+// Makes a reader of the terminal at standard input. The prompt and the typed
+// text go to standard error, whose style is `style`. Lines are kept in the
+// history at `history_path`; empty: no history. Sets the process's character
+// locale. Returns null if libedit cannot use the terminal.
 std::unique_ptr<LineReader> NewLineEditor(const std::string& history_path,
                                           const Style& style);
 

@@ -10,9 +10,10 @@
 
 namespace plimsoll::cli {
 
-// A message is one line. A line that ends with a backslash goes on in the next
-// one. A line that begins with three quotation marks begins a block, which
-// takes all lines as they are up to one that ends with three.
+// A message is one line. A line that ends with a backslash continues in the
+// next line. A line that begins with three quotation marks begins a block. A
+// block takes all lines unchanged, up to a line that ends with three quotation
+// marks.
 class MessageLines {
  public:
   // The most bytes of one message.
@@ -30,7 +31,7 @@ class MessageLines {
     std::string text;  // without blanks around it, unless it is a block
     bool is_block;     // the text is for the model, even if it begins with "/"
   };
-  // Takes the message that is whole.
+  // Takes the complete message.
   Message Take();
 
  private:

@@ -10,8 +10,8 @@
 namespace plimsoll::cli {
 
 // Reasoning is the text at the beginning of a reply in <think>...</think>, or
-// in another known pair of marks. Marks elsewhere in a reply are text. Text
-// comes in any pieces; what may be part of a mark is held back.
+// in another known pair of marks. Marks elsewhere in a reply are text. The text
+// may arrive in any pieces; text that may be part of a mark is held back.
 class ReasoningSplitter {
  public:
   struct Span {
@@ -21,7 +21,7 @@ class ReasoningSplitter {
 
   // Returns the spans that are certain now.
   std::vector<Span> Push(absl::string_view text);
-  // Returns what is held back at the end.
+  // Returns the text that is held back at the end.
   std::vector<Span> Finish();
 
  private:

@@ -12,19 +12,19 @@
 
 namespace plimsoll::cli {
 
-// Wraps words, and dims reasoning if the style has colours. Where the style is
-// no terminal, text goes through as it is.
+// Wraps words, and dims reasoning if the style has colours. If the style is not
+// for a terminal, text passes unchanged.
 class ReplyView {
  public:
   ReplyView(const Style& style, int64_t width) : style_(style), wrap_(width) {}
 
-  // Tells the view how wide the window is now.
+  // Sets the present width of the window.
   void SetWidth(int64_t width) { wrap_.SetWidth(width); }
 
-  // Returns what can be printed now.
+  // Returns the text that can be printed now.
   std::string Push(absl::string_view text);
-  // Does what Push does, for reasoning that comes before the answer without
-  // marks. Such reasoning is not shown if the style is no terminal's.
+  // Like Push, for reasoning that comes before the answer without marks. Such
+  // reasoning is not shown if the style is not for a terminal.
   std::string PushReasoning(absl::string_view text);
   // Returns the rest, which ends the reply's last line.
   std::string Finish();

@@ -1,4 +1,4 @@
-// The turns of a chat, as its user knows them.
+// The turns of a chat, as the user knows them.
 #ifndef PLIMSOLL_SERVICES_CLI_CHAT_TRANSCRIPT_H_
 #define PLIMSOLL_SERVICES_CLI_CHAT_TRANSCRIPT_H_
 
@@ -21,8 +21,8 @@ struct ChatTurn {
 };
 
 struct Transcript {
-  // A chat may go on for ever, but its transcript has these limits. Beyond them
-  // the oldest turns are forgotten.
+  // A chat has no limit, but its transcript has these limits. Beyond them the
+  // oldest turns are forgotten.
   static constexpr size_t kMaxTurns = 16'384;
   static constexpr int64_t kMaxBytes = int64_t{64} << 20;
   // The most turns, and their most bytes, that one request repeats. A message
@@ -33,7 +33,7 @@ struct Transcript {
   std::optional<std::string> system;  // absent: the chat format's own
   std::deque<ChatTurn> turns;         // the oldest first
 
-  // Adds a turn. Returns how many of the oldest had to be forgotten.
+  // Adds a turn. Returns the number of oldest turns that were forgotten.
   int64_t Add(ChatTurn turn);
 };
 

@@ -9,8 +9,8 @@
 
 namespace plimsoll::cli {
 
-// Text comes in any pieces. A word is held back until a blank, a line feed or
-// Flush shows that it is whole, so that nothing printed has to be taken back.
+// The text may arrive in any pieces. A word is held back until a blank, a line
+// feed or Flush shows that it is complete, so that printed text never changes.
 // Wide glyphs are words of their own. A word that is longer than a line, and
 // the lines of a block of code (``` or ~~~), are left to the terminal, so that
 // they can be copied. Controls become '?', so that no text moves the cursor.
@@ -22,9 +22,9 @@ class WordWrap {
   // Sets the width of the window.
   void SetWidth(int64_t width) { width_ = width; }
 
-  // Returns what can be printed now.
+  // Returns the text that can be printed now.
   std::string Push(absl::string_view text);
-  // Returns what is held back. The word may go on.
+  // Returns the text that is held back. The word may continue afterwards.
   std::string Flush();
   // True if the last character printed was not a line feed.
   bool IsLineOpen() const { return column_ > 0; }
@@ -40,14 +40,14 @@ class WordWrap {
   void NoteFence(absl::string_view word);
 
   int64_t width_;
-  int64_t column_ = 0;  // where the cursor is
+  int64_t column_ = 0;  // the column of the cursor
   std::string blanks_;  // before the word
   int64_t blank_columns_ = 0;
   std::string word_;
   int64_t word_columns_ = 0;
-  bool goes_on_ = false;    // the word's beginning is printed already
-  bool is_joined_ = false;  // the last glyph joins the next one to itself
-  char fence_ = 0;          // around the code that the text is in; 0 outside
+  bool goes_on_ = false;          // the word's beginning is printed already
+  bool is_joined_ = false;        // the last glyph joins the next one to itself
+  char fence_ = 0;                // the fence of the open code block; 0 outside
   bool is_at_line_start_ = true;  // no word of this line is printed
 };
 

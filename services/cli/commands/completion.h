@@ -13,8 +13,8 @@ namespace plimsoll::cli {
 // The values that an option may have.
 struct ValueHint {
   bool is_file = false;
-  bool is_list = false;             // several, with commas between them
-  std::vector<std::string> values;  // words that have a meaning
+  bool is_list = false;             // several values, separated by commas
+  std::vector<std::string> values;  // the possible words
 };
 
 // Reads an option's type name as the help shows it. Words in lower case are

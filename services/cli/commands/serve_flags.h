@@ -48,19 +48,18 @@ void AddServeFlags(CLI::App& command, ServeFlags& flags);
 absl::StatusOr<std::vector<services::ModelFlag>> FindModels(
     const std::vector<std::string>& operands);
 
-// Errors: UsageError if a model that is to be pinned is not among
-// options.models.
+// Errors: UsageError if a pinned model is not among options.models.
 absl::Status CheckPinned(const services::WorkerOptions& options);
 
-// Reads the flags of a server again that `args` started: from the command line,
-// from the environment as it was, and from the file of settings. Prints
+// Reads the flags of the server that `args` started again: from the command
+// line, from the environment of the start, and from the settings file. Prints
 // nothing. Errors: kInvalidArgument with the mistake.
 absl::StatusOr<ServeFlags> ReadServeFlagsAgain(
     const std::vector<std::string>& args);
 
-// Applies what has changed since `in_effect`: models that were added, `pin`,
-// `keep-alive` and `log-level`. The log says what happened. If `flags` is an
-// error, nothing changes.
+// Applies what has changed since `in_effect`: added models, `pin`, `keep-alive`
+// and `log-level`. The log says what happened. If `flags` is an error, nothing
+// changes.
 void ReloadServe(const absl::StatusOr<ServeFlags>& flags,
                  services::ModelRegistry& registry,
                  services::LocalPlanner& planner,

@@ -1,4 +1,4 @@
-// The clocks: the one that leases and deadlines use, and the time of day.
+// Checks the clock for leases and deadlines, and the time of day.
 #ifndef PLIMSOLL_SERVICES_CLI_DOCTOR_CLOCK_CHECK_H_
 #define PLIMSOLL_SERVICES_CLI_DOCTOR_CLOCK_CHECK_H_
 
@@ -8,8 +8,8 @@
 namespace plimsoll::cli {
 
 // The time of day, with the boot clock (services::BootTime) before and after
-// it. So a process that was stopped in between does not look like a jump of a
-// clock.
+// it. So a pause of the process between the readings does not look like a jump
+// of a clock.
 struct ClockReading {
   absl::Time boot_before;
   absl::Time wall;

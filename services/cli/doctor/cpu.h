@@ -1,4 +1,5 @@
-// The CPU: which instructions the kernels use, and how many CPUs there are.
+// Checks the CPU: the instructions that the kernels use, and the number of
+// CPUs.
 #ifndef PLIMSOLL_SERVICES_CLI_DOCTOR_CPU_H_
 #define PLIMSOLL_SERVICES_CLI_DOCTOR_CPU_H_
 

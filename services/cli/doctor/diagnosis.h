@@ -6,8 +6,8 @@
 
 namespace plimsoll::cli {
 
-// A warning: it works, but not as well as it could, or not for long. An error:
-// something does not work.
+// kWarning: the subject works, but not as well as it could, or not for long.
+// kError: the subject does not work.
 enum class Health { kOk, kSkipped, kWarning, kError };
 
 struct Diagnosis {

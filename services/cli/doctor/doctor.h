@@ -11,8 +11,8 @@
 
 namespace plimsoll::cli {
 
-// Checks this machine, the servers of `globals`, and `models`; without any,
-// those of the cache.
+// Checks this machine, the servers of `globals`, and `models`. If `models` is
+// empty, the models of the cache are checked.
 // Errors: InterruptedError.
 absl::StatusOr<std::vector<Diagnosis>> Diagnose(
     const std::vector<std::string>& models, const GlobalFlags& globals);

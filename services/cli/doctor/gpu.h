@@ -1,4 +1,4 @@
-// GPUs: whether the build can use them, and whether their driver answers.
+// Checks whether the build can use GPUs, and whether their driver answers.
 #ifndef PLIMSOLL_SERVICES_CLI_DOCTOR_GPU_H_
 #define PLIMSOLL_SERVICES_CLI_DOCTOR_GPU_H_
 
@@ -16,10 +16,11 @@ inline constexpr int kMaxCheckedGpus = 64;
 
 struct GpuReadings {
   bool has_kernels = false;      // the build has CUDA kernels
-  std::string device_file = {};  // a driver's file; empty = there is none
-  std::string driver = {};       // its version; empty = it does not say
+  std::string device_file = {};  // a driver's file; empty = none
+  std::string driver = {};       // the driver's version; empty = unknown
   std::vector<planner::DeviceProfile> devices = {};
-  // Why the next device could not be opened. OK if there are no more.
+  // The reason why the next device could not be opened. OK if there are no more
+  // devices.
   absl::Status failure = absl::OkStatus();
 };
 

@@ -16,7 +16,7 @@
 namespace plimsoll::cli {
 
 // Descriptors of a server beside its connections. A worker with two models has
-// 10, and a planner one more for each process that it watches.
+// 10. A planner has one more for each process that it watches.
 inline constexpr int64_t kOwnDescriptors = 64;
 // The number of descriptors that a server needs for all of its connections.
 inline constexpr int64_t kNeededDescriptors =
@@ -25,7 +25,7 @@ inline constexpr int64_t kNeededDescriptors =
                          services::MetricsServer::kMaxConnections);
 
 struct LimitReadings {
-  int64_t n_descriptors = 0;  // the most that this process may have open
+  int64_t n_descriptors = 0;  // the most open descriptors
   int64_t n_threads = 0;      // threads of a worker with one model
   // OK if the system gave n_threads threads.
   absl::Status threads = absl::OkStatus();

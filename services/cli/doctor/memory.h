@@ -1,5 +1,5 @@
-// The machine's memory: how much is available, and settings that make readings
-// of it wrong.
+// Checks the machine's memory: the available bytes, and settings that make
+// memory readings wrong.
 #ifndef PLIMSOLL_SERVICES_CLI_DOCTOR_MEMORY_H_
 #define PLIMSOLL_SERVICES_CLI_DOCTOR_MEMORY_H_
 

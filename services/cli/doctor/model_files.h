@@ -1,4 +1,5 @@
-// Models' files: whether they are whole, run here, and fit the memory.
+// Checks model files: whether they are complete, can run here, and fit the
+// memory.
 #ifndef PLIMSOLL_SERVICES_CLI_DOCTOR_MODEL_FILES_H_
 #define PLIMSOLL_SERVICES_CLI_DOCTOR_MODEL_FILES_H_
 
@@ -8,8 +9,8 @@
 
 namespace plimsoll::cli {
 
-// Whether the user named a file, or it was found in the cache. A model that
-// cannot run here is an error only where it was named.
+// The origin of a model: the user named it, or it was found in the cache. A
+// model that cannot run here is an error only if the user named it.
 enum class ModelOrigin { kNamed, kCached };
 
 // Checks the model `model`, a path or a name in the cache, and plans it for

@@ -14,14 +14,15 @@ namespace plimsoll::cli {
 
 bool HasError(const std::vector<Diagnosis>& diagnoses);
 
-// One paragraph for each diagnosis: its state, its name, and what was found;
-// below that, after "fix: ", what to do. The last line counts them.
+// Returns one paragraph for each diagnosis: its state, its name and its
+// finding, and below that the remedy after "fix: ". The last line counts the
+// diagnoses.
 std::string RenderReport(const std::vector<Diagnosis>& diagnoses,
                          const Style& style);
 
 // {"ok": no error, "errors": N, "warnings": N, "checks": [{"name", "state",
 // "found", "fix"}]}. A state is "ok", "skipped", "warning" or "error"; "fix" is
-// absent where there is nothing to do.
+// absent if nothing must be done.
 google::protobuf::Struct ReportObject(const std::vector<Diagnosis>& diagnoses);
 
 }  // namespace plimsoll::cli

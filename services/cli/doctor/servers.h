@@ -1,4 +1,4 @@
-// Servers at an address: whether they answer, and their own reports.
+// Checks servers at an address: whether they answer, and their own reports.
 #ifndef PLIMSOLL_SERVICES_CLI_DOCTOR_SERVERS_H_
 #define PLIMSOLL_SERVICES_CLI_DOCTOR_SERVERS_H_
 
@@ -21,7 +21,8 @@ struct PlannerReadings {
 absl::StatusOr<PlannerReadings> ReadPlanner(const Endpoint& address);
 absl::StatusOr<v1::GetLoadResponse> ReadWorker(const Endpoint& address);
 
-// The diagnosis of a server that nobody named: `flag` names one.
+// The diagnosis of a server without an address; `flag` is the flag for the
+// address.
 Diagnosis SkippedServer(absl::string_view name, absl::string_view flag);
 Diagnosis CheckPlanner(const Endpoint& address,
                        const absl::StatusOr<PlannerReadings>& planner);

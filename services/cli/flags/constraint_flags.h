@@ -1,4 +1,4 @@
-// Flags for the form of a reply, and how they enter a request.
+// Flags for the form of a reply, and their conversion for a request.
 #ifndef PLIMSOLL_SERVICES_CLI_FLAGS_CONSTRAINT_FLAGS_H_
 #define PLIMSOLL_SERVICES_CLI_FLAGS_CONSTRAINT_FLAGS_H_
 
@@ -33,11 +33,11 @@ struct ConstraintFlags {
   }
 };
 
-// Adds --json-schema, --grammar and --regex, and how they are read.
+// Adds --json-schema, --grammar and --regex, and the flags for reading them.
 void AddConstraintFlags(CLI::App& app, ConstraintFlags* flags);
 
-// Checks the flags. Errors: UsageError if there is more than one, or if end
-// tokens do not end a reply.
+// Checks the flags. Errors: UsageError if there is more than one constraint, or
+// if end tokens do not end a reply.
 absl::Status CheckConstraintFlags(const ConstraintFlags& flags,
                                   bool ignore_eos);
 
@@ -47,8 +47,8 @@ absl::StatusOr<v1::OutputConstraint> ConstraintOf(const ConstraintFlags& flags,
                                                   std::istream& in);
 
 // Reads the constraint, and its file if it has one; absent without a flag.
-// Errors: those of ReadText; kInvalidArgument naming what is wrong or not
-// supported.
+// Errors: those of ReadText; kInvalidArgument naming the fault or the
+// unsupported feature.
 absl::StatusOr<std::optional<v1::OutputConstraint>> ReadConstraint(
     const ConstraintFlags& flags, std::istream& in);
 

@@ -1,4 +1,4 @@
-// Element types as flags name them.
+// The flags' names of element types.
 #ifndef PLIMSOLL_SERVICES_CLI_FLAGS_ELEMENT_TYPES_H_
 #define PLIMSOLL_SERVICES_CLI_FLAGS_ELEMENT_TYPES_H_
 
@@ -19,7 +19,7 @@ struct KvTypes {
 // type may be small or large. Errors: kInvalidArgument saying what is allowed.
 absl::StatusOr<KvTypes> ParseKvTypes(absl::string_view text);
 
-// Parses an element type, or "file", which gives nothing. Errors: as above.
+// Parses an element type. Returns nothing for "file". Errors: as above.
 absl::StatusOr<std::optional<DType>> ParseWeights(absl::string_view text);
 
 }  // namespace plimsoll::cli

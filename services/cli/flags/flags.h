@@ -115,7 +115,7 @@ absl::StatusOr<worker::LogitBias> ParseLogitBias(absl::string_view text);
 // An option whose text is parsed.
 struct ParsedOption {
   std::string name;
-  std::string type;  // how the help calls the value
+  std::string type;  // the help's name for the value
   std::string help;
 };
 
@@ -142,7 +142,7 @@ struct CountOption {
   std::string name;
   int64_t min = 0;
   int64_t max = std::numeric_limits<int64_t>::max();
-  std::string type = "N";  // how the help calls the value
+  std::string type = "N";  // the help's name for the value
   std::string help;
 };
 

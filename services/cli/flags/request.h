@@ -1,5 +1,4 @@
-// Converts flags to a request of plimsoll.v1, which is the same for this
-// process and a worker.
+// Converts flags to a request of plimsoll.v1, for this process or a worker.
 #ifndef PLIMSOLL_SERVICES_CLI_FLAGS_REQUEST_H_
 #define PLIMSOLL_SERVICES_CLI_FLAGS_REQUEST_H_
 
@@ -12,8 +11,8 @@
 
 namespace plimsoll::cli {
 
-// Makes the parts of a request other than its prompt. `draft_tokens` may be
-// guessed in a step; absent: as many as the server guesses by itself.
+// Makes the parts of a request other than its prompt. `draft_tokens` is the
+// most tokens that may be guessed in a step; absent: the server's own number.
 v1::StreamGenerateRequest ToRequest(const SamplingFlags& flags,
                                     std::optional<int64_t> draft_tokens);
 

@@ -1,4 +1,4 @@
-// Flags for a rolling context, and how they enter a request.
+// Flags for a rolling context, and their conversion for a request.
 #ifndef PLIMSOLL_SERVICES_CLI_FLAGS_ROLL_FLAGS_H_
 #define PLIMSOLL_SERVICES_CLI_FLAGS_ROLL_FLAGS_H_
 

@@ -15,11 +15,11 @@ namespace plimsoll::cli {
 // case). A fraction of a byte is dropped.
 //
 // Errors: kInvalidArgument for anything else, saying what to write instead
-// (decimal units such as "12GB" are refused: nobody knows which were meant);
-// kOutOfRange if it does not fit in int64.
+// (decimal units such as "12GB" are refused, because their meaning is
+// ambiguous); kOutOfRange if it does not fit in int64.
 absl::StatusOr<int64_t> ParseBytes(absl::string_view text);
 
-// Converts a number of a message; messages count bytes without a sign.
+// Converts an unsigned number of bytes from a message.
 inline int64_t Signed(uint64_t value) { return static_cast<int64_t>(value); }
 
 // Writes "0 B", "999 B", "1.5 KiB" or "12.0 GiB": one decimal, and the largest

@@ -13,7 +13,7 @@
 
 namespace plimsoll::cli {
 
-// The error of a command line that makes no sense; exits with kExitUsage.
+// The error of an invalid command line; exits with kExitUsage.
 absl::Status UsageError(absl::string_view message);
 // The error after Ctrl-C; exits with kExitInterrupted and prints nothing.
 absl::Status InterruptedError();

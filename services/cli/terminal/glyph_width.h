@@ -1,4 +1,4 @@
-// The columns that text in any script takes on a terminal.
+// The columns of text in any script on a terminal.
 #ifndef PLIMSOLL_SERVICES_CLI_TERMINAL_GLYPH_WIDTH_H_
 #define PLIMSOLL_SERVICES_CLI_TERMINAL_GLYPH_WIDTH_H_
 

@@ -8,12 +8,12 @@
 
 namespace plimsoll::cli {
 
-// A waiting command checks this often whether it was interrupted.
+// The time between two checks of a waiting command for an interruption.
 inline constexpr absl::Duration kInterruptPoll = absl::Milliseconds(50);
 
-// What SIGHUP means.
+// The meaning of SIGHUP.
 enum class Hangup {
-  kEnds,   // the terminal is gone: the process is to end
+  kEnds,   // the terminal is gone: the process must end
   kNoted,  // TakeHangup() reports it, and nothing else happens
 };
 
@@ -35,15 +35,15 @@ class InterruptScope {
   struct sigaction old_hangup_;
 };
 
-// Returns true once a signal came.
+// Returns true after a signal has come.
 bool Interrupted();
 // Returns true if the signal was not Ctrl-C but one that asks the process to
 // end.
 bool Terminated();
-// Returns true once after each SIGHUP that was noted. Several that come at the
-// same time may count as one.
+// Returns true once after each noted SIGHUP. Several signals at the same time
+// may count as one.
 bool TakeHangup();
-// Clears the flag. Code that goes on after Ctrl-C calls this.
+// Clears the flag. For code that continues after Ctrl-C.
 void ForgetInterrupt();
 
 }  // namespace plimsoll::cli

@@ -9,8 +9,8 @@
 
 namespace plimsoll::cli {
 
-// Writes a new file of mode 0600 and puts it in the place of `path`, so that
-// there is always a whole one.
+// Writes a new file of mode 0600 and renames it to `path`, so that a complete
+// file always exists there.
 // Errors: kUnavailable with the path and the system's reason; the old file at
 // `path` then stays.
 absl::Status WritePrivateFile(const std::string& path, absl::string_view text);

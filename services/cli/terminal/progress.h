@@ -1,5 +1,5 @@
-// Shows on standard error how far a load, or another reading of a file, is: a
-// bar on a terminal, else a line at every quarter.
+// Shows the progress of a load, or of another reading of a file, on standard
+// error: a bar on a terminal, else a line at every quarter.
 #ifndef PLIMSOLL_SERVICES_CLI_TERMINAL_PROGRESS_H_
 #define PLIMSOLL_SERVICES_CLI_TERMINAL_PROGRESS_H_
 
@@ -13,8 +13,9 @@ namespace plimsoll::cli {
 
 class Progress {
  public:
-  // `now` is when it began, on a monotonic clock. A line says `verb` and the
-  // name. The rate does not count `bytes_before`, which were there already.
+  // `now` is the time of the beginning, on a monotonic clock. A line says
+  // `verb` and the name. The rate does not count `bytes_before`, which existed
+  // already.
   Progress(std::string name, absl::Time now, Streams& streams,
            std::string verb = "loading", int64_t bytes_before = 0)
       : name_(std::move(name)),

@@ -1,5 +1,5 @@
-// The abilities of the terminal: colour, UTF-8, width. They are found once per
-// stream.
+// The abilities of the terminal: colour, UTF-8, width. They are determined once
+// per stream.
 #ifndef PLIMSOLL_SERVICES_CLI_TERMINAL_TERMINAL_H_
 #define PLIMSOLL_SERVICES_CLI_TERMINAL_TERMINAL_H_
 
@@ -11,7 +11,7 @@
 
 namespace plimsoll::cli {
 
-// The width of output that nobody resizes: files, pipes, narrow documents.
+// The width of output without a window: files, pipes, narrow documents.
 inline constexpr int kDefaultWidth = 80;
 inline constexpr int kMinWidth = 40;
 
@@ -28,8 +28,8 @@ struct Style {
 // most kDefaultWidth columns.
 Style StyleOf(int fd);
 
-// Returns the columns of the terminal that file descriptor `fd` is now; nullopt
-// if it is none or does not say.
+// Returns the present columns of the terminal at file descriptor `fd`; nullopt
+// if it is no terminal or does not tell.
 std::optional<int64_t> WindowColumns(int fd);
 
 // True if a locale name ("C.UTF-8", "de_DE.utf8") means UTF-8.

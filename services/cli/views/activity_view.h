@@ -1,4 +1,4 @@
-// Tables of what a worker's models do.
+// Tables of the work of a worker's models.
 #ifndef PLIMSOLL_SERVICES_CLI_VIEWS_ACTIVITY_VIEW_H_
 #define PLIMSOLL_SERVICES_CLI_VIEWS_ACTIVITY_VIEW_H_
 

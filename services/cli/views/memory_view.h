@@ -1,4 +1,4 @@
-// A loaded model's memory: planned beside measured.
+// A loaded model's memory: planned and measured bytes.
 #ifndef PLIMSOLL_SERVICES_CLI_VIEWS_MEMORY_VIEW_H_
 #define PLIMSOLL_SERVICES_CLI_VIEWS_MEMORY_VIEW_H_
 
@@ -10,7 +10,7 @@
 namespace plimsoll::cli {
 
 // Writes the plan as a bar and a table, the parts of a model on several
-// devices, and what was planned beside what was measured.
+// devices, and the planned beside the measured bytes.
 std::string RenderMemory(const v1::GetMemoryResponse& response,
                          const Style& style);
 

@@ -13,8 +13,8 @@
 namespace plimsoll::cli {
 
 // The plan's bytes by kind: weights, kv, scratch, host, margin. They sum to
-// total_bytes. The part of it outside all regions (alignment, the allocator's
-// rounding) counts as scratch.
+// total_bytes. The part of total_bytes outside all regions (alignment, the
+// allocator's rounding) counts as scratch.
 std::vector<Segment> SegmentsOf(const v1::MemoryPlan& plan);
 
 // Writes the whole view. `title` names model and device.

@@ -20,7 +20,7 @@ inline constexpr size_t kMaxSvgTextBytes = 200;
 
 // Returns well-formed XML without scripts, fonts or links, readable on light
 // and on dark ground. Every cell has its numbers as a tooltip, and the load
-// line runs between what fits and what does not.
+// line separates plans that fit from plans that do not.
 // Errors: kInvalidArgument beyond kMaxSvgCells.
 absl::StatusOr<std::string> RenderSvg(const GridAnswer& answer,
                                       const MapAxes& axes,

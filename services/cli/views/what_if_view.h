@@ -19,7 +19,7 @@ enum class GridAxis { kDevice, kWeights, kKvType, kUbatch, kSlots, kContext };
 inline constexpr size_t kNumGridAxes = 6;
 // The flag that gives the axis's values, without dashes: "kv-type".
 absl::string_view GridAxisName(GridAxis axis);
-// Errors: kInvalidArgument listing the names that there are.
+// Errors: kInvalidArgument listing the existing names.
 absl::StatusOr<GridAxis> ParseGridAxis(absl::string_view name);
 
 // The whole answer of WhatIf, with the labels of the axes' values.
@@ -33,7 +33,7 @@ struct GridAnswer {
   }
 };
 
-// The two axes of a heat map, which are different. The others make panels.
+// The two different axes of a heat map. The other axes make panels.
 struct MapAxes {
   GridAxis rows = GridAxis::kContext;
   GridAxis columns = GridAxis::kSlots;
@@ -56,7 +56,7 @@ std::string CellText(const v1::WhatIfPoint& point);
 
 struct GridCell {
   const v1::WhatIfPoint* point;
-  bool is_best;  // on the frontier, unless all plans that fit are
+  bool is_best;  // on the frontier, unless all fitting plans are on it
 };
 
 // One heat map: all values of two axes, and one value of each other axis.

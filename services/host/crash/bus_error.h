@@ -8,10 +8,10 @@ namespace plimsoll::services {
 inline constexpr int kBusErrorStatus = 74;
 
 // From now on, a read of a page that a mapped file no longer has, or that its
-// disk does not give, ends the process with kBusErrorStatus and a line on
-// stderr that says why. Nothing else can be done: the weights are gone, and no
-// token may be made of others. Call it before a model is mapped, from any
-// thread, as often as you like.
+// disk cannot read, ends the process with kBusErrorStatus and a line on stderr
+// with the reason. Nothing else can be done: the weights are gone, and tokens
+// must not be computed with other weights. Call it before a model is mapped,
+// from any thread, any number of times.
 void EndOnBusError();
 
 }  // namespace plimsoll::services

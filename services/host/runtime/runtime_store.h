@@ -1,4 +1,4 @@
-// Keeps measurements of what a program takes beside its plans in a folder: one
+// Keeps measurements of a program's memory outside its plans in a folder: one
 // small JSON file for each device, driver and build.
 #ifndef PLIMSOLL_SERVICES_HOST_RUNTIME_RUNTIME_STORE_H_
 #define PLIMSOLL_SERVICES_HOST_RUNTIME_RUNTIME_STORE_H_
@@ -24,7 +24,7 @@ class RuntimeStore {
  public:
   static constexpr int64_t kMaxFileBytes = 64 << 10;
 
-  // With an empty `folder` the store keeps and has nothing.
+  // A store with an empty `folder` keeps nothing.
   explicit RuntimeStore(std::string folder) : folder_(std::move(folder)) {}
 
   // Reads the profile for `key`; returns nothing if there is no file.
@@ -42,8 +42,8 @@ class RuntimeStore {
 
   // Lets `settle` choose between `seen` and the kept profile, writes the choice
   // if it is new, and returns it. If nothing is kept, or if Read refuses the
-  // file, the choice is `seen`. After a crash there is the old file or the new
-  // one, never a part of one.
+  // file, the choice is `seen`. After a crash the old file or the new one
+  // exists, never a part of a file.
   // Errors: kUnavailable if another process is writing, so that the caller may
   // try again; kPermissionDenied naming file and reason if it cannot be
   // written.

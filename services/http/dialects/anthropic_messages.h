@@ -9,8 +9,9 @@
 namespace plimsoll::services {
 
 // Reads "system", "messages", "tools" and "tool_choice". Texts of a message are
-// joined as they are, and messages of one role in a row with an empty line
-// between them. The id of a result's call tells which tool the result is from.
+// joined without a separator. Consecutive messages of one role are joined with
+// an empty line between them. The id of a result's call tells which tool the
+// result is from.
 // Errors: kInvalidArgument naming the field.
 absl::Status ReadAnthropicConversation(JsonFields& fields,
                                        v1::ChatPrompt& chat);

@@ -17,7 +17,7 @@ std::unique_ptr<ReplyFormat> NewMessagesFormat(const TextJob& job,
 // The reply for `status`: {"type": "error", "error": {"type", "message"}}.
 HttpResponse AnthropicError(const absl::Status& status);
 
-// Appends an event that only shows that the connection is alive.
+// Appends an event whose only purpose is to show that the connection is alive.
 void AppendPing(int percent, std::string& events);
 
 }  // namespace plimsoll::services

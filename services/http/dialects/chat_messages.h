@@ -1,5 +1,5 @@
-// Reads a conversation and its tools in OpenAI's dialect. Other dialects have
-// the same form of tools, or nearly the same.
+// Reads a conversation and its tools in OpenAI's dialect. Other dialects use
+// the same form of tools, or a similar form.
 #ifndef PLIMSOLL_SERVICES_HTTP_DIALECTS_CHAT_MESSAGES_H_
 #define PLIMSOLL_SERVICES_HTTP_DIALECTS_CHAT_MESSAGES_H_
 
@@ -19,7 +19,7 @@ absl::Status ReadConversation(JsonFields& fields, v1::ChatPrompt& chat);
 // Reads "tools". Errors of this function and of the next ones: as above.
 absl::Status ReadFunctions(JsonFields& fields, v1::ChatPrompt& chat);
 
-// How an API writes a tool, and the choice of a tool.
+// The form in which an API writes a tool and the choice of a tool.
 struct ToolSpelling {
   // Reads one of "tools"; `path` goes before names in errors.
   absl::Status (*read_tool)(const Json& json, const std::string& path,
@@ -35,7 +35,7 @@ absl::Status ReadToolUse(JsonFields& fields, const ToolSpelling& spelling,
 // Reads the fields of a function: "name", "description" and "parameters".
 absl::Status ReadFunction(JsonFields& function, v1::Tool& tool);
 
-// Reads the "name" of the function that has to be called.
+// Reads the "name" of the function that must be called.
 absl::Status RequireFunction(JsonFields& function, v1::ChatPrompt& chat);
 
 }  // namespace plimsoll::services

@@ -8,9 +8,9 @@
 
 namespace plimsoll::services {
 
-// Reads "messages", of which there may be none, and "tools". The tool that
-// answers a call is found by its own name, by the call's id, or else by the
-// order of the calls.
+// Reads "messages", which may be empty, and "tools". The tool that answers a
+// call is found by its own name, by the call's id, or else by the order of the
+// calls.
 // Errors: kInvalidArgument naming the field.
 absl::Status ReadOllamaConversation(JsonFields& fields, v1::ChatPrompt& chat);
 

@@ -17,7 +17,7 @@ namespace plimsoll::services {
 HttpResponse ListOllamaModels(const std::vector<ModelInfo>& models,
                               int64_t created_s);
 
-// /api/ps: the models that are loaded.
+// /api/ps: the loaded models.
 HttpResponse ListOllamaLoaded(const std::vector<ModelInfo>& models,
                               int64_t created_s);
 

@@ -9,13 +9,13 @@
 
 namespace plimsoll::services {
 
-// The body of /api/chat. Without messages it asks for no reply, only whether
-// the model is there.
+// The body of /api/chat. A body without messages asks for no reply, only
+// whether the model exists.
 // Errors: kInvalidArgument naming the parameter, also if it is unknown.
 absl::StatusOr<TextJob> ReadOllamaChat(const Json& body);
 
-// The body of /api/generate. Without a prompt it asks for no reply. Errors: as
-// above.
+// The body of /api/generate. A body without a prompt asks for no reply. Errors:
+// as above.
 absl::StatusOr<TextJob> ReadOllamaGenerate(const Json& body);
 
 }  // namespace plimsoll::services

@@ -13,7 +13,7 @@ namespace plimsoll::services {
 
 // The text of a delta. A call that is not valid stays text, so nothing is lost.
 std::string PlainText(const ReplyFormat::Delta& delta);
-// Why a reply ended, in the words that OpenAI's clients know.
+// The finish reason of a reply, in OpenAI's words.
 const char* FinishWord(v1::FinishReason reason);
 
 // Orders the deltas of one streamed reply so that nothing comes between the
@@ -24,12 +24,12 @@ class DeltaOrder {
   struct Step {
     const v1::ToolCallDelta* piece = nullptr;  // null at the end
     const v1::ToolCall* call = nullptr;        // null at a piece
-    bool had_pieces = false;                   // the call that ends had some
+    bool had_pieces = false;  // true: the call that ends had pieces
   };
   // The texts and the steps of a delta. The steps point into it.
   struct Ordered {
     std::vector<Step> first;  // steps of the call that an earlier delta began
-    std::string text;         // without what was sent as pieces of a call
+    std::string text;         // without text that was sent as pieces of a call
     std::vector<Step> then;
   };
 
@@ -37,10 +37,10 @@ class DeltaOrder {
 
  private:
   uint32_t n_calls_ = 0;     // complete calls
-  bool has_pieces_ = false;  // pieces of the next call have come
+  bool has_pieces_ = false;  // true: pieces of the next call have come
 };
 
-// Appends a comment that says how much of the model is loaded. Clients of
+// Appends a comment with the loaded percentage of the model. Clients of
 // server-sent events ignore comments.
 void AppendLoadComment(int percent, std::string& events);
 

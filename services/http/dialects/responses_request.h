@@ -22,9 +22,9 @@ inline constexpr size_t kMaxIncluded = 16;
 
 // The parts of a request, beside the prompt, that its response needs.
 struct ResponseDraft {
-  ResponseShelf shelf;     // where it is kept
-  bool is_kept = true;     // "store"
-  std::string echo = "";   // the fields that it repeats, a JSON object
+  ResponseShelf shelf;    // the place to keep the response
+  bool is_kept = true;    // "store"
+  std::string echo = "";  // the fields that the response repeats, a JSON object
   std::string input = "";  // "input" as JSON
   StoredTurn::Ptr previous = nullptr;
 };

@@ -1,5 +1,5 @@
-// Tokens of replies as JSON, in the form of several dialects. Their bytes are
-// there, because requests of these dialects ask for them.
+// Tokens of replies as JSON, in the form of several dialects. The tokens always
+// have their bytes, because requests of these dialects ask for them.
 #ifndef PLIMSOLL_SERVICES_HTTP_DIALECTS_TOKEN_JSON_H_
 #define PLIMSOLL_SERVICES_HTTP_DIALECTS_TOKEN_JSON_H_
 
@@ -12,12 +12,11 @@
 
 namespace plimsoll::services {
 
-// The tokens of a delta without end tokens, which are no text. They point into
-// it.
+// Returns pointers to the tokens of a delta, without end tokens, which are no
+// text.
 std::vector<const v1::GeneratedToken*> TextTokens(
     const ReplyFormat::Delta& delta);
-// The text of one token's bytes; bytes that are no whole character become
-// U+FFFD.
+// The text of one token's bytes; incomplete characters become U+FFFD.
 std::string TokenText(absl::string_view bytes);
 // [{"token", "logprob", "bytes", "top_logprobs"}] for the tokens of a delta.
 Json LogprobsJson(const ReplyFormat::Delta& delta);

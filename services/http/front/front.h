@@ -21,7 +21,7 @@ namespace plimsoll::services {
 
 // A path that a front answers.
 struct FrontPath {
-  // It is written as in OpenAPI. A name in braces at its end stands for the
+  // The path as OpenAPI writes it. A name in braces at its end stands for the
   // rest of a path, such as "/v1/models/{model}".
   absl::string_view path;
   absl::string_view methods;  // such as "GET, HEAD"
@@ -96,7 +96,8 @@ class Front {
   const ReadySource ready_source_;
   const int64_t start_s_;  // Unix time
   std::atomic<bool> is_ready_ = false;
-  std::unique_ptr<HttpServer> server_;  // last: its thread uses what is above
+  // last: its thread uses everything above.
+  std::unique_ptr<HttpServer> server_;
 };
 
 }  // namespace plimsoll::services

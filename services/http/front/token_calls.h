@@ -11,7 +11,7 @@
 namespace plimsoll::services {
 
 // Answers with the tokens of a text or of a conversation. A small request is
-// answered at once, another one on the pool.
+// answered at once, a large one on the pool.
 void AnswerTokenize(const HttpRoom& room, HttpRequest request,
                     std::shared_ptr<HttpReply> reply);
 

@@ -13,7 +13,7 @@ namespace plimsoll::services {
 
 class LocalModels final : public HttpModels {
  public:
-  // `registry` and `planner`, which may be null, outlive it.
+  // `registry` and `planner` outlive it. `planner` may be null.
   explicit LocalModels(ModelRegistry& registry,
                        PlannerQueries* planner = nullptr)
       : registry_(registry), planner_(planner) {}

@@ -1,5 +1,5 @@
-// Answers the planner's queries in this process, for the models and devices
-// that it serves.
+// Answers the planner's queries in this process, for the models and devices of
+// the process.
 #ifndef PLIMSOLL_SERVICES_HTTP_LOCAL_LOCAL_PLANNER_H_
 #define PLIMSOLL_SERVICES_HTTP_LOCAL_LOCAL_PLANNER_H_
 
@@ -23,7 +23,7 @@
 
 namespace plimsoll::services {
 
-// It grants nothing: its ledger only knows the devices.
+// It grants no leases: its ledger only knows the devices.
 class LocalPlanner final : public PlannerQueries {
  public:
   // The threads of the ledger: the feed of devices, and the watch of processes.
@@ -53,7 +53,7 @@ class LocalPlanner final : public PlannerQueries {
                planner::DeviceCatalogue catalogue);
 
   Answers MakeAnswers();
-  // Reads how much of each device is free now.
+  // Reads the free bytes of each device.
   absl::Status ReadDevices();
 
   const std::vector<WorkerDevice> devices_;

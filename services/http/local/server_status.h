@@ -1,5 +1,5 @@
-// The memory and the work of a process, as JSON for the page: the plans of its
-// models beside measured figures.
+// The memory use and the work of a process, as JSON for the page: the plans of
+// its models beside measured figures.
 #ifndef PLIMSOLL_SERVICES_HTTP_LOCAL_SERVER_STATUS_H_
 #define PLIMSOLL_SERVICES_HTTP_LOCAL_SERVER_STATUS_H_
 

@@ -1,4 +1,4 @@
-// A thread that accepts connections, also after a lack of descriptors.
+// A thread that accepts connections, and continues after a lack of descriptors.
 #ifndef PLIMSOLL_SERVICES_SERVER_ACCESS_ACCEPT_THREAD_H_
 #define PLIMSOLL_SERVICES_SERVER_ACCESS_ACCEPT_THREAD_H_
 
@@ -34,8 +34,8 @@ class OwnedFd {
 // from Start to the destructor.
 class AcceptThread {
  public:
-  // Gets a connection, which does not block. It is called on the thread and
-  // must not block either.
+  // Gets a non-blocking connection. The handler is called on the thread and
+  // must not block.
   using Handler = std::function<void(OwnedFd connection)>;
 
   // The time after which accepting is tried again if the system had no room for
@@ -49,7 +49,7 @@ class AcceptThread {
   // if it gives no thread.
   static absl::StatusOr<std::unique_ptr<AcceptThread>> Start(
       std::vector<OwnedFd> sockets, std::string address, Handler handler);
-  // Accepts nothing more, waits for the handler, and closes the sockets.
+  // Stops accepting, waits for the handler, and closes the sockets.
   ~AcceptThread();
   AcceptThread(const AcceptThread&) = delete;
   AcceptThread& operator=(const AcceptThread&) = delete;
@@ -72,7 +72,7 @@ class AcceptThread {
   const Handler handler_;
   OwnedFd end_;  // readable when it is time to end
   std::atomic<bool> is_over_ = false;
-  absl::Time logged_at_ = absl::InfinitePast();  // the thread's
+  absl::Time logged_at_ = absl::InfinitePast();  // used by the thread only
   Background thread_;
 };
 

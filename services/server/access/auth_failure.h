@@ -1,4 +1,4 @@
-// The reasons for which a server refuses a caller, as they are counted.
+// The counted reasons for which a server refuses a caller.
 #ifndef PLIMSOLL_SERVICES_SERVER_ACCESS_AUTH_FAILURE_H_
 #define PLIMSOLL_SERVICES_SERVER_ACCESS_AUTH_FAILURE_H_
 
@@ -9,12 +9,12 @@ namespace plimsoll::services {
 
 enum class AuthFailure {
   kNoToken,     // the server wants a token, and the call has none
-  kWrongToken,  // it has one that is not valid, or not valid any more
-  kNoGrant,     // its connection proves nobody with a grant
-  kLowRole,     // the caller is known, and may not do this
+  kWrongToken,  // the token is not valid, or no longer valid
+  kNoGrant,     // the connection proves no identity with a grant
+  kLowRole,     // the caller's role does not allow the method
 };
 
-// The words for them in metrics, in their order.
+// The words for the reasons in metrics, in the same order.
 inline constexpr std::array kAuthFailureWords = {"no_token", "wrong_token",
                                                  "no_grant", "low_role"};
 

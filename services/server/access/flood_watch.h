@@ -19,22 +19,23 @@
 namespace plimsoll::services {
 
 // gRPC 1.51 keeps a block of headers of any size from a client that does not
-// acknowledge the server's settings. While such a block comes (CONTINUATION
-// frames), HTTP/2 gives the server nothing to answer. So bytes that come while
-// nothing is sent are counted, by the kernel's counters of TCP.
+// acknowledge the server's settings. While such a block arrives (CONTINUATION
+// frames), HTTP/2 gives the server nothing to answer. So the watch counts bytes
+// that arrive while nothing is sent, by the kernel's TCP counters.
 //
-// An honest client has no more on the way than the server's buffers hold, and
-// gets updates of its windows meanwhile: 64 messages of 4 MiB at once were seen
-// to bring 49 MiB unanswered.
+// An honest client has no more bytes on the way than the server's buffers hold,
+// and gets window updates meanwhile. In a measurement, 64 messages of 4 MiB at
+// once caused 49 MiB of unanswered bytes.
 //
 // Thread-safe. A thread looks every kInterval while there are connections.
 class FloodWatch {
  public:
-  // For all connections together. If there are more, the connection with most
-  // of them is reset.
+  // The limit for all connections together. Beyond it, the connection with the
+  // most unanswered bytes is reset.
   static constexpr int64_t kMaxUnansweredBytes = int64_t{64} << 20;
   static constexpr absl::Duration kInterval = absl::Milliseconds(100);
-  // gRPC has freed what it kept by then, and the heap gives it back.
+  // After this many looks gRPC has freed the memory of a reset connection, and
+  // the heap is trimmed.
   static constexpr int kLooksBeforeTrim = 10;
 
   // `address` is for the log. Errors: kResourceExhausted if the system gives
@@ -52,7 +53,7 @@ class FloodWatch {
   struct Connection {
     ino_t inode = 0;  // tells whether the descriptor is still this connection
     uint64_t n_sent = 0;
-    uint64_t n_answered = 0;  // received when something was sent last
+    uint64_t n_answered = 0;  // bytes received when the last byte was sent
     int64_t n_unanswered = 0;
   };
 

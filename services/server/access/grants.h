@@ -17,21 +17,22 @@
 
 namespace plimsoll::services {
 
-// Each grant to a user or a group takes a listener of gRPC.
+// Each grant to a user or a group needs a gRPC listener.
 inline constexpr size_t kMaxGrants = 64;
-// With it and a worker's own name, a lease's holder has at most 256 bytes.
+// With a grantee of this size and a worker's own name, a lease's holder has at
+// most 256 bytes.
 inline constexpr size_t kMaxGranteeBytes = 160;
 
-// What the kernel calls users and groups that the server's user namespace does
+// The kernel's id for users and groups that the server's user namespace does
 // not know.
 inline constexpr uint32_t kNobody = 65'534;
 
-// What a grant is for.
+// The kind of a grantee.
 enum class Grantee {
   kUser,        // the process's user, by a Unix socket
   kGroup,       // one of the process's groups, by a Unix socket
   kUri,         // a URI among the certificate's alternative names
-  kDns,         // a DNS name among them; upper and lower case are equal
+  kDns,         // a DNS name among them, in upper or lower case
   kCommonName,  // the common name of the certificate's subject
 };
 
@@ -63,13 +64,13 @@ struct CertificateNames {
 
 // Parses WHO=ROLE[:TENANT]. WHO is uid:N, user:NAME, gid:N, group:NAME,
 // uri:URI, dns:NAME or cn:NAME. The part after the last '=' is the role, so WHO
-// may have that sign. A user has a tenant.
+// may contain '='. A grant with the role of a user needs a tenant.
 // Errors: kInvalidArgument saying what is wrong; also for a user or a group
 // that this system does not know, and for kNobody.
 absl::StatusOr<Grant> ParseGrant(absl::string_view text);
 
 // Parses all. Errors: those of ParseGrant; kInvalidArgument for more than
-// kMaxGrants, and for two for one grantee.
+// kMaxGrants grants, and for two grants for one grantee.
 absl::StatusOr<std::vector<Grant>> ParseGrants(
     const std::vector<std::string>& texts);
 
@@ -81,7 +82,8 @@ std::optional<size_t> FindUserGrant(const std::vector<Grant>& grants,
 std::optional<size_t> FindGroupGrant(const std::vector<Grant>& grants,
                                      const LocalPeer& peer);
 
-// Returns what the first grant for one of the names gives; nothing without one.
+// Returns the identity of the first grant for one of the names; nothing without
+// such a grant.
 std::optional<Identity> FindCertificateGrant(const std::vector<Grant>& grants,
                                              const CertificateNames& names);
 

@@ -9,7 +9,7 @@
 
 namespace plimsoll::services {
 
-// The owners of leases that a worker with a token holds begin with it.
+// The prefix of the lease owner of a worker that uses a token.
 inline constexpr absl::string_view kTokenOwnerPrefix = "token:";
 
 // The identity of a caller, which a token, a user of this machine or a
@@ -18,14 +18,14 @@ struct Identity {
   std::string name;
   std::string tenant;
   Role role = Role::kViewer;
-  // A worker that has one touches leases with this owner only. It is printable
+  // A worker with a lease owner uses leases of this owner only. It is printable
   // ASCII without spaces. Empty: the caller may touch all leases.
   std::string lease_owner = {};
 };
 
 // The tenant that a call counts for, if the caller names `wanted`: the
-// identity's, whatever the caller says. Only an administrator without one may
-// choose.
+// identity's own tenant, even if the caller names another one. Only an
+// administrator without a tenant may choose.
 inline const std::string& TenantOf(const Identity& identity,
                                    const std::string& wanted) {
   const bool may_choose =

@@ -1,4 +1,4 @@
-// Keeps gRPC's library up as long as the process.
+// Keeps gRPC's library initialised as long as the process runs.
 #ifndef PLIMSOLL_SERVICES_SERVER_ACCESS_KEEP_GRPC_H_
 #define PLIMSOLL_SERVICES_SERVER_ACCESS_KEEP_GRPC_H_
 

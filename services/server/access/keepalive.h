@@ -1,5 +1,5 @@
-// How either side of a connection notices that the other one's host has
-// vanished.
+// Settings by which each side of a connection notices that the other side's
+// host has vanished.
 #ifndef PLIMSOLL_SERVICES_SERVER_ACCESS_KEEPALIVE_H_
 #define PLIMSOLL_SERVICES_SERVER_ACCESS_KEEPALIVE_H_
 
@@ -16,14 +16,15 @@ inline constexpr absl::Duration kPingTimeout = absl::Seconds(6);
 inline constexpr absl::Duration kMinPingInterval = absl::Seconds(3);
 static_assert(kMinPingInterval < kPingInterval);
 
-// Calls `set(name, value)` for each argument of gRPC that says so.
+// Calls `set(name, value)` for each gRPC channel argument that configures these
+// pings.
 template <typename Set>
 void ForEachKeepaliveArgument(const Set& set) {
   set(GRPC_ARG_KEEPALIVE_TIME_MS,
       static_cast<int>(absl::ToInt64Milliseconds(kPingInterval)));
   set(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
       static_cast<int>(absl::ToInt64Milliseconds(kPingTimeout)));
-  // A client that only reads sends no data, and pings none the less.
+  // A client that only reads sends no data, but must still ping.
   set(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
 }
 

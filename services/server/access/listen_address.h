@@ -1,4 +1,4 @@
-// Where a server listens, as a flag says it.
+// The address of a listening server, as a flag names it.
 #ifndef PLIMSOLL_SERVICES_SERVER_ACCESS_LISTEN_ADDRESS_H_
 #define PLIMSOLL_SERVICES_SERVER_ACCESS_LISTEN_ADDRESS_H_
 
@@ -12,7 +12,7 @@
 namespace plimsoll::services {
 
 struct ListenAddress {
-  std::string host;  // an IPv6 address has no brackets
+  std::string host;  // an IPv6 address is without brackets
   std::string port;  // 0 to 65535; 0 takes any
 };
 
@@ -21,7 +21,7 @@ struct ListenAddress {
 absl::StatusOr<ListenAddress> ParseListen(absl::string_view listen,
                                           absl::string_view flag = "--listen");
 
-// How the address of a Unix socket begins: unix:/PATH.
+// The prefix of a Unix socket's address: unix:/PATH.
 inline constexpr char kUnixPrefix[] = "unix:";
 // The length of the longest path that the system takes (sun_path, without its
 // last zero).
@@ -42,8 +42,8 @@ std::string JoinListen(const std::string& host, int port);
 // ::1.
 bool IsLoopback(const std::string& host);
 
-// Errors: kFailedPrecondition if the address is not loopback; it says `remedy`,
-// an imperative clause.
+// Errors: kFailedPrecondition if the address is not loopback; the message
+// contains `remedy`, an imperative clause.
 absl::Status CheckLoopback(const ListenAddress& address,
                            absl::string_view remedy);
 

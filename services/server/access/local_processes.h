@@ -18,20 +18,21 @@
 
 namespace plimsoll::services {
 
-// A call does not know its connection, but the class of its process
-// (CallGuard::LocalClassOf). So a caller can be refused that names a process
-// which never connected with its rights. Thread-safe.
+// A call does not know its connection, but it knows the class of its process
+// (CallGuard::LocalClassOf). A call is refused if it names a process that never
+// connected with the caller's rights. Thread-safe.
 class LocalProcesses {
  public:
-  // So many are kept that live; beyond it new ones are not.
+  // At most this many live processes are kept. Further ones are not recorded.
   static constexpr size_t kMaxProcesses = 4'096;
 
   // A process of `local_class` has connected. `pid` is 0 if this process's
   // namespace does not know it.
   void Add(size_t local_class, pid_t pid) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Whether a call of `local_class` may say that it is of `process`. Processes
-  // of another host or pid namespace cannot be compared, and are taken.
+  // Checks whether a call of `local_class` may name `process` as its own.
+  // Processes of another host or pid namespace cannot be compared, and are
+  // accepted.
   // Errors: kPermissionDenied.
   absl::Status Check(size_t local_class, const ProcessIdentity& process) const
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -43,7 +44,7 @@ class LocalProcesses {
 
   const std::optional<ProcessIdentity> own_ = OwnIdentity();
   mutable absl::Mutex mu_;
-  // When they started; absent where /proc does not tell.
+  // Start times of the processes; absent if /proc does not tell.
   std::map<Key, std::optional<int64_t>> started_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -1,4 +1,4 @@
-// A Unix socket in the file system, whose connections say which process calls.
+// A Unix socket in the file system, whose connections tell the calling process.
 #ifndef PLIMSOLL_SERVICES_SERVER_ACCESS_LOCAL_SOCKET_H_
 #define PLIMSOLL_SERVICES_SERVER_ACCESS_LOCAL_SOCKET_H_
 
@@ -26,7 +26,7 @@ absl::StatusOr<LocalPeer> PeerOfSocket(int fd);
 // path from each other. Thread-safe, except for construction and destruction.
 class LocalSocket {
  public:
-  // A connection that does not block, with the process that made it. It is
+  // Gets a non-blocking connection and the process that made it. The handler is
   // called on the socket's thread and must not block.
   using Handler = std::function<void(OwnedFd connection, const LocalPeer&)>;
 
@@ -34,8 +34,7 @@ class LocalSocket {
   static constexpr mode_t kDefaultMode = 0660;
 
   // Makes a socket at `path`, which nobody can connect to before it has the
-  // file mode `mode`. A socket that is there already is replaced if nobody
-  // listens on it.
+  // file mode `mode`. An existing socket is replaced if nobody listens on it.
   // Errors: kFailedPrecondition if the folder is missing or belongs to another
   // user than root and this one, if others may write to it and it is not
   // sticky, or if there is a file at `path` that is no socket; kUnavailable if
@@ -43,7 +42,7 @@ class LocalSocket {
   // gives no thread.
   static absl::StatusOr<std::unique_ptr<LocalSocket>> Listen(
       const std::string& path, mode_t mode, Handler handler);
-  // Accepts nothing more, waits for the handler, and removes the socket.
+  // Stops accepting, waits for the handler, and removes the socket.
   ~LocalSocket();
   LocalSocket(const LocalSocket&) = delete;
   LocalSocket& operator=(const LocalSocket&) = delete;

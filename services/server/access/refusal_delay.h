@@ -20,14 +20,13 @@ class RefusalDelay {
   static constexpr size_t kMaxWaiting = 1'024;
 
   explicit RefusalDelay(absl::Duration time = kTime);
-  // Gives all answers that still wait.
+  // Gives all waiting answers.
   ~RefusalDelay();
   RefusalDelay(const RefusalDelay&) = delete;
   RefusalDelay& operator=(const RefusalDelay&) = delete;
 
   // Calls `answer` once, after the time, on a thread of gRPC. It must not
-  // block. If kMaxWaiting wait already, the one that has waited longest is
-  // called now.
+  // block. If kMaxWaiting answers wait already, the oldest one is called now.
   void Later(std::function<void()> answer);
   // The number of answers that wait.
   size_t n_waiting() const;
@@ -36,7 +35,7 @@ class RefusalDelay {
   struct Waiting;
 
   const absl::Duration time_;
-  // gRPC's timer threads, which may be late, share it.
+  // Shared with gRPC's timer threads, which may be late.
   const std::shared_ptr<Waiting> waiting_;
 };
 

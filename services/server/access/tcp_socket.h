@@ -13,8 +13,8 @@ namespace plimsoll::services {
 
 // A connection ends if its other end acknowledges nothing for this time.
 inline constexpr absl::Duration kAckTimeout = absl::Seconds(10);
-// How often a port that the system chose is chosen again, because another
-// address of the same host has it in use.
+// The most tries to find a port that is free on all addresses of a host, if the
+// system chooses the port.
 inline constexpr int kMaxPortTries = 16;
 
 // Sockets that listen and do not block, all on one port.
@@ -24,8 +24,8 @@ struct TcpSockets {
 };
 
 // Listens on each address that the host has: a name may have several. As in
-// gRPC, the address of all interfaces, 0.0.0.0 or ::, means those of IPv4 and
-// of IPv6. Port 0 takes any. Connections send at once (TCP_NODELAY).
+// gRPC, the address of all interfaces, 0.0.0.0 or ::, means all interfaces of
+// IPv4 and of IPv6. Port 0 takes any. Connections send at once (TCP_NODELAY).
 // Errors: kUnavailable, with the system's reason, if the host has no address,
 // if one of them is in use, or if none of them is an address of this machine.
 absl::StatusOr<TcpSockets> ListenOnTcp(const ListenAddress& address);

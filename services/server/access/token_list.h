@@ -1,5 +1,5 @@
-// The tokens that a server takes, as a list without the tokens themselves: it
-// has their SHA-256 hashes, whom they belong to and what they allow.
+// The list of tokens that a server accepts. It does not have the tokens, only
+// their SHA-256 hashes, owners and roles.
 #ifndef PLIMSOLL_SERVICES_SERVER_ACCESS_TOKEN_LIST_H_
 #define PLIMSOLL_SERVICES_SERVER_ACCESS_TOKEN_LIST_H_
 
@@ -42,14 +42,14 @@ struct TokenEntry {
 // Errors: kInvalidArgument naming the entry and the field.
 absl::StatusOr<std::vector<TokenEntry>> ParseTokenList(absl::string_view json);
 
-// Writes what ParseTokenList reads.
+// Writes the format that ParseTokenList reads.
 std::string FormatTokenList(const std::vector<TokenEntry>& tokens);
 
 // Errors: kInvalidArgument if callers of `role` may not have `tenant`, which is
 // empty for none.
 absl::Status CheckTenant(Role role, absl::string_view tenant);
 
-// Errors: kInvalidArgument if an entry may not stand in a list.
+// Errors: kInvalidArgument if an entry may not be in a list.
 absl::Status CheckTokenEntry(const TokenEntry& entry);
 
 TokenHash HashToken(absl::string_view token);
@@ -57,8 +57,8 @@ TokenHash HashToken(absl::string_view token);
 // Makes a token of 256 random bits. Errors: kUnavailable without randomness.
 absl::StatusOr<std::string> NewToken();
 
-// Returns the entry of `token`, or null. Its time is not looked at. How long
-// this takes says nothing about the entries that differ.
+// Returns the entry of `token`, or null. The expiry time is not checked. The
+// duration of the search tells nothing about other entries.
 const TokenEntry* FindToken(const std::vector<TokenEntry>& tokens,
                             absl::string_view token);
 

@@ -64,7 +64,7 @@ class WorkerCore {
   ModelRegistry& registry() { return *registry_; }
   CallGate& gate() { return gate_; }
   WorkPool& pool() { return *pool_; }
-  // The observer that a worker without another one has.
+  // The observer that is used if the options name no other one.
   LogObserver& log() { return log_; }
 
   // Has the process exit with kExitDeviceLost if an accelerator is lost: it
@@ -74,12 +74,12 @@ class WorkerCore {
   // what it holds there.
   void WatchDevices(const std::function<void()>& set_unready);
 
-  // Whether nothing hangs: no step and no load has failed to go on for longer
-  // than WorkerOptions::hang_timeout, and nobody holds the lock of the models
-  // for longer than HangWatch::kLookTime. Takes no lock.
+  // Returns whether nothing hangs: no step and no load has made no progress for
+  // longer than WorkerOptions::hang_timeout, and nobody holds the lock of the
+  // models for longer than HangWatch::kLookTime. Takes no lock.
   bool IsAlive() const { return is_alive_; }
-  // Watches for that, and calls `set_alive`, on a thread of its own, whenever
-  // it has changed. The log tells what hangs.
+  // Watches for hangs. A thread of its own calls `set_alive` whenever IsAlive()
+  // changes. The log names the work that hangs.
   void WatchHangs(std::function<void(bool is_alive)> set_alive);
 
   // Ends the work of all calls, for those that outlast a drain.
@@ -101,8 +101,8 @@ class WorkerCore {
   LogObserver log_;
   const std::vector<Accelerator> accelerators_;
   const bool has_host_;  // among the devices
-  // What the process takes of a device with memory of its own was measured
-  // when it was opened.
+  // Measures the process's host memory. The process's use of a device with its
+  // own memory was measured when that device was opened.
   std::optional<RuntimeMonitor> runtime_;
   std::unique_ptr<PlannerClient> client_;  // null without a planner
   std::unique_ptr<LeaseKeeper> keeper_;    // as client_

@@ -402,7 +402,7 @@ TEST_F(LeaseBookLivenessTest, WhoLivesGetsBackWhatForceTook) {
   ASSERT_TRUE(book_.ForceRelease("a", At(20)).ok());
   EXPECT_TRUE(Present("a", epoch, 600, "p", 21).ok());
   EXPECT_EQ(*book_.HeldBytes("d"), 600);
-  // But not bytes that somebody else has by now.
+  // The holder does not get back bytes that another lease has by now.
   ASSERT_TRUE(book_.ForceRelease("a", At(60)).ok());
   ASSERT_TRUE(book_.Reserve({"r", "b", "d", "h", "m", 500, "q"}, At(61)).ok());
   EXPECT_TRUE(

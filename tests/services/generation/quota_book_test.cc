@@ -172,7 +172,7 @@ TEST_F(QuotaBookTest, APartOfACallThatWasAdmittedIsNotRefused) {
   Hold second = Take(part);
   second->SetPrompt(5, 0);
   second = nullptr;
-  // But it is charged.
+  // The part of the call is charged all the same.
   EXPECT_EQ(Refused(OfCost("a", {.n_prompt = 0})).metadata.at("quota"),
             "requests");
 }

@@ -174,7 +174,7 @@ TEST_F(JournalTest, ATakenOverJournalIsWrittenNoMore) {
   EXPECT_FALSE(journal->Write({LeaseOf("b", 2), "s"}, 3).ok());
   EXPECT_TRUE(journal->is_taken_over());
   EXPECT_FALSE(journal->can_write());
-  // Nor after it has its name in the file again.
+  // A second write is refused too.
   EXPECT_FALSE(journal->Write({LeaseOf("b", 2), "s"}, 3).ok());
 }
 

@@ -104,7 +104,7 @@ class RollingCache {
         PlanEviction(roll_, static_cast<int64_t>(live_.size()), whole_turns);
     ASSERT_GT(leaving.n_tokens, 0);
     if (leaving.method == RollMethod::kRecompute) {
-      // Which begins anew: the rings would keep too little.
+      // The sequence begins anew, because the rings would keep too little.
       cache_->Clear(kSlot);
       cache_->Begin(kSlot, roll_.prefix_tokens);
       live_.clear();

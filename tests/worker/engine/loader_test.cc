@@ -1,6 +1,5 @@
-// That a plan names no memory in vain: whatever region a loaded model's plan
-// has, the worker asks for it in the arena, or holds it in a type that is named
-// here.
+// A plan names no memory that is not used: the worker takes each region of a
+// loaded model's plan from the arena, or holds it in a type that is named here.
 #include "worker/engine/loader.h"
 
 #include <gmock/gmock.h>

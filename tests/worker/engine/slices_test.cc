@@ -163,7 +163,7 @@ TEST_F(SlicesTest, AStreamThatRollsForEverKeepsNoSlotFromOthers) {
   EXPECT_GT(got.evictions.size(), 2u);
 }
 
-// Nor does a prompt of many contexts.
+// A prompt as long as many contexts keeps no slot from others either.
 TEST_F(SlicesTest, APromptThatRollsKeepsNoSlotFromOthers) {
   Load("llama_f32", {.n_ctx = 256, .n_slots = 1, .n_parked = 1});
   constexpr int64_t kTokens = 60'000;

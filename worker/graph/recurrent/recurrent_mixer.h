@@ -1,4 +1,4 @@
-// What mixers that keep a state have in common.
+// The common base of mixers that keep a state.
 #ifndef PLIMSOLL_WORKER_GRAPH_RECURRENT_RECURRENT_MIXER_H_
 #define PLIMSOLL_WORKER_GRAPH_RECURRENT_RECURRENT_MIXER_H_
 
@@ -15,15 +15,15 @@
 
 namespace plimsoll::worker {
 
-// What a kind of mixer calls two of its tensors, without ".weight".
+// The names that a kind of mixer has for two of its tensors, without ".weight".
 struct RecurrentNames {
   absl::string_view convolution;
   absl::string_view output;
 };
 
 // A step's rows change the states of their sequences, one after the other, and
-// read them. Drafts may be taken back: KvCache::AcceptDrafts says which are
-// not.
+// read them. Drafts may be taken back. KvCache::AcceptDrafts tells which of
+// them are kept.
 class RecurrentMixer : public Sublayer {
  public:
   // x += Wo mix(RMS(x)). After the last layer's states have changed, rows that

@@ -9,16 +9,16 @@
 
 namespace plimsoll::worker {
 
-// Looks for a mark outside of JSON's strings, because a mark inside of a string
-// is a part of an argument. It looks at each byte once.
+// Looks for a mark outside of JSON strings, because a mark inside of a string
+// is part of an argument. Each byte is read once.
 class CallEnd {
  public:
   // `text` is the call's text so far, which only grows from call to call.
-  // Returns where `mark` begins; npos if it is not there yet.
+  // Returns where `mark` begins; npos if the mark has not arrived yet.
   size_t Find(absl::string_view text, absl::string_view mark);
 
  private:
-  size_t at_ = 0;  // bytes that were looked at
+  size_t at_ = 0;  // bytes that were read
   JsonStrings strings_;
 };
 

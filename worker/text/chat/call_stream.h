@@ -19,18 +19,18 @@ namespace plimsoll::worker {
 // text. Otherwise it is reported when it is complete.
 inline constexpr size_t kMaxCallHeadBytes = 1'024;
 
-// More of a call that is not complete yet.
+// A new piece of a call that is not complete yet.
 struct CallDelta {
-  // The place of the call among all calls of the reply, those with an error
-  // included.
+  // The place of the call among all calls of the reply, including calls with an
+  // error.
   int64_t index = 0;
   std::string name = {};       // only in the call's first piece
   std::string arguments = {};  // may be empty in the call's first piece
 };
 
 // Follows the text of one call. It streams calls whose arguments are one JSON
-// object behind the name. White space between the parts of that object is left
-// out; all else stays as the model wrote it. Only the first call of a list is
+// object behind the name. White space between the parts of that object is
+// removed; all other text stays unchanged. Only the first call of a list is
 // streamed. The joined pieces do not depend on how the text was cut.
 class CallStream {
  public:

@@ -15,7 +15,7 @@
 namespace plimsoll::worker {
 
 // The members of a call in JSON that have its name and its arguments. The first
-// key that a call has is taken.
+// key that occurs in a call is used.
 inline constexpr const char* kCallNameKeys[] = {"name", "tool_name",
                                                 "function"};
 inline constexpr const char* kCallArgumentKeys[] = {"arguments", "parameters",
@@ -33,11 +33,11 @@ struct CallHead {
 std::optional<CallHead> TakeCallHead(CallSyntax syntax,
                                      absl::string_view& text);
 
-// Reads what stands between the marks of a call. Some formats write values
-// without quotes: such a value is a string if the parameters in `tools` say so
-// or if it is not JSON.
-// Errors: kInvalidArgument saying what is wrong, also beyond kMaxToolCallBytes
-// and kMaxToolCallDepth.
+// Reads the text between the marks of a call. Some formats write values without
+// quotes: such a value is a string if the parameters in `tools` say so or if it
+// is not JSON.
+// Errors: kInvalidArgument with the fault, also beyond kMaxToolCallBytes and
+// kMaxToolCallDepth.
 absl::StatusOr<std::vector<ToolCall>> ParseCalls(const ReplyFormat& format,
                                                  absl::string_view text,
                                                  absl::Span<const Tool> tools);

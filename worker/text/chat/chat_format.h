@@ -22,7 +22,7 @@ enum class ChatFormat {
 absl::string_view ChatFormatName(ChatFormat format);
 // True if conversations in the format may have tools.
 bool FormatHasTools(ChatFormat format);
-// Errors: kInvalidArgument listing the names that there are.
+// Errors: kInvalidArgument listing the existing names.
 absl::StatusOr<ChatFormat> ParseChatFormat(absl::string_view name);
 
 struct ChatFormatChoice {
@@ -30,8 +30,8 @@ struct ChatFormatChoice {
   std::string reason;  // "the file's template", "the file has none: ..."
 };
 
-// Chooses the model's format: the one that is recognised from the file's
-// template, or its architecture's if the file has no template.
+// Chooses the model's format: the format of the file's template, or the
+// architecture's format if the file has no template.
 // Errors: kUnimplemented for a template that is not known, with the formats
 // that --chat-format takes.
 absl::StatusOr<ChatFormatChoice> ChooseChatFormat(

@@ -26,7 +26,7 @@ absl::StatusOr<std::vector<ChatSegment>> RenderFunctionGemma(
 // user-defined ones.
 bool HasToolMarkers(const Tokenizer& tokenizer);
 
-// How the model's replies mark calls.
+// The marks of calls in the model's replies.
 ReplyFormat FunctionGemmaReplies();
 
 }  // namespace plimsoll::worker

@@ -63,11 +63,11 @@ absl::StatusOr<std::vector<int32_t>> EncodeChat(
     const Tokenizer& tokenizer, const std::vector<ChatSegment>& segments,
     const EncodeLimits& limits = {});
 
-// Token ids of a chat that goes on turn by turn. The whole is `opening`, then
-// for each turn the user's content, `after_user` and the model's own reply,
-// with `after_reply` between two turns. Together these are what EncodeChat
-// gives for the whole conversation, so a turn may be left out, from its content
-// up to the content of the next turn.
+// Token ids of a chat that grows turn by turn. The whole chat is `opening`,
+// then for each turn the user's content, `after_user` and the model's own
+// reply, with `after_reply` between two turns. Together these ids equal the
+// result of EncodeChat for the whole conversation, so a turn can be removed,
+// from its content up to the content of the next turn.
 struct ChatFrame {
   std::vector<int32_t> opening;  // with the system message, if there is one
   std::vector<int32_t> after_user;

@@ -24,7 +24,7 @@ namespace plimsoll::worker {
 // The name of the chat format if the model's own template renders the chat.
 inline constexpr absl::string_view kTemplateFormat = "template";
 
-// What a template can read besides a conversation.
+// The values that a template can read besides a conversation.
 struct TemplateInputs {
   bool add_generation_prompt = true;  // opens the next reply at the end
   absl::Time now = absl::UnixEpoch();
@@ -48,10 +48,10 @@ class ModelTemplate {
       const Tokenizer& tokenizer, const std::vector<ChatMessage>& messages,
       const std::vector<Tool>& tools, const TemplateInputs& inputs) const;
 
-  // How the model's replies mark reasoning and calls.
+  // The marks of reasoning and calls in the model's replies.
   const ReplyFormat& reply_format() const { return reply_format_; }
-  // The constant strings in the template's tags, each once. What a template
-  // looks for in a message is among them.
+  // The constant strings in the template's tags, each once. They include all
+  // strings that a template looks for in a message.
   const std::vector<std::string>& strings() const { return strings_; }
 
  private:
@@ -69,8 +69,8 @@ class ModelTemplate {
 };
 
 // Token ids of a rendered conversation. Control tokens are found in scaffold
-// only; between them, scaffold and content are one text, so that words are cut
-// in the same way whatever their origin. BOS comes once, if the model's rule or
+// only; between them, scaffold and content are one text, so that the cutting of
+// words does not depend on their origin. BOS comes once, if the model's rule or
 // the template adds it.
 // Errors: those of CheckFits, before anything is tokenised; those of
 // limits.stop.
@@ -78,8 +78,8 @@ absl::StatusOr<std::vector<int32_t>> EncodeTemplated(
     const Tokenizer& tokenizer, const std::vector<ChatSegment>& segments,
     const EncodeLimits& limits = {});
 
-// Does what EncodeTemplated does, for a part that follows a control token: BOS
-// comes only where the template writes it.
+// Like EncodeTemplated, for a part that follows a control token: BOS comes only
+// if the template writes it.
 absl::StatusOr<std::vector<int32_t>> EncodeTemplatedText(
     const Tokenizer& tokenizer, const std::vector<ChatSegment>& segments,
     const EncodeLimits& limits = {});

@@ -12,8 +12,8 @@ namespace plimsoll::worker {
 
 // Reads a list of calls, "[f(a=1, b='x'), g()]", or one call without brackets.
 // A value is a string in either kind of quotes, a number, True, False, None, a
-// list or a dict; JSON's true, false and null count, too.
-// Errors: kInvalidArgument saying what is wrong, also beyond kMaxToolCallDepth.
+// list or a dict; JSON's true, false and null are accepted too.
+// Errors: kInvalidArgument with the fault, also beyond kMaxToolCallDepth.
 absl::StatusOr<std::vector<ToolCall>> ParsePythonCalls(absl::string_view text);
 
 }  // namespace plimsoll::worker

@@ -12,7 +12,7 @@
 namespace plimsoll::worker {
 
 // Follows one reply token by token. A token counts if it has a byte between the
-// marks of reasoning; tokens that are only a part of a mark do not. A token
+// marks of reasoning; tokens that are only part of a mark do not count. A token
 // that ends with the whole closing mark counts if reasoning stands before it.
 class ReasoningCount {
  public:
@@ -21,7 +21,7 @@ class ReasoningCount {
   // Takes the bytes of the reply's next token, which include the text of marks.
   void Push(absl::string_view bytes);
   // The tokens so far. At the end of a reply, text that might have become a
-  // mark counts as reasoning, too.
+  // mark also counts as reasoning.
   int64_t n_tokens() const {
     return n_tokens_ + static_cast<int64_t>(held_.size());
   }

@@ -15,9 +15,9 @@ namespace plimsoll::worker {
 
 // The settings of a request for the reasoning in its reply.
 struct ReasoningLimit {
-  int64_t max_tokens = 0;         // between the marks; 0 = no reasoning
-  ReplyReading reading = {};      // how reasoning is found in the reply
-  std::vector<int32_t> end = {};  // the tokens that end it; at least one
+  int64_t max_tokens = 0;         // tokens between the marks; 0 = no reasoning
+  ReplyReading reading = {};      // the way to find reasoning in the reply
+  std::vector<int32_t> end = {};  // the tokens that end reasoning; at least one
 };
 
 // Returns the limit for a reply that is read as `reading` says. Its reasoning
@@ -27,8 +27,8 @@ std::optional<ReasoningLimit> LimitReasoning(const ReplyReading& reading,
                                              int64_t max_tokens,
                                              const Tokenizer& tokenizer);
 
-// Follows one reply token by token, and says when its reasoning has to end. The
-// answer depends on the tokens of the reply only.
+// Follows one reply token by token, and tells when its reasoning must end. The
+// answer depends only on the tokens of the reply.
 class ReasoningGuard {
  public:
   explicit ReasoningGuard(ReasoningLimit limit);
@@ -48,7 +48,7 @@ class ReasoningGuard {
   ReplyDelta delta_;        // scratch
   int64_t n_tokens_ = 0;    // reasoning tokens in the whole reply
   bool is_ending_ = false;  // the tokens of limit_.end are due
-  // How many tokens of limit_.end the reply ends with so far.
+  // The number of tokens of limit_.end at the end of the reply so far.
   size_t n_came_ = 0;
   bool has_given_up_ = false;
 };

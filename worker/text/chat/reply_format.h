@@ -1,4 +1,4 @@
-// How the replies of a model mark reasoning and calls of tools, found from the
+// The marks of reasoning and tool calls in a model's replies, found from the
 // model's chat template.
 #ifndef PLIMSOLL_WORKER_TEXT_CHAT_REPLY_FORMAT_H_
 #define PLIMSOLL_WORKER_TEXT_CHAT_REPLY_FORMAT_H_
@@ -11,9 +11,9 @@
 
 namespace plimsoll::worker {
 
-// How the text of a call is written, between its marks.
+// The syntax of a call's text between its marks.
 enum class CallSyntax {
-  kNone,        // the model's replies have no calls that are known
+  kNone,        // the model's replies have no known calls
   kJson,        // {"name": N, "arguments": {...}}, or an array of these
   kBareJson,    // kJson without marks: the whole reply is a call
   kNamedJson,   // N{...}, N[ARGS]{...} or kJson (Mistral)
@@ -26,10 +26,11 @@ enum class CallSyntax {
   kKimi,        // functions.N:I<|tool_call_argument_begin|>{...}
 };
 
-// The form of a call that is held to its tool's schema while it is generated:
-// the text around its arguments. In the first forms the arguments are JSON.
+// The form of a call that is constrained to its tool's schema during
+// generation: the text around its arguments. In the first forms the arguments
+// are JSON.
 enum class CallForm {
-  kFree,        // calls are not held: their syntax is unknown
+  kFree,        // calls are not constrained: their syntax is unknown
   kObject,      // {"name": N, "arguments": {...}}
   kList,        // an array of kObject
   kToolList,    // [{"tool_call_id": I, "tool_name": N, "parameters": {...}}]
@@ -46,8 +47,8 @@ enum class CallForm {
   kPython,      // [N(K=V)]
 };
 
-// Text between two marks. If `close` is empty, it goes on to the reply's end or
-// to the next `open`.
+// Text between two marks. If `close` is empty, the text continues to the
+// reply's end or to the next `open`.
 struct MarkPair {
   absl::string_view open = {};
   absl::string_view close = {};
@@ -61,15 +62,15 @@ inline constexpr MarkPair kThinkMarks[] = {{"<think>", "</think>"},
 
 struct ReplyFormat {
   MarkPair reasoning;  // empty: replies have no reasoning
-  // What the template writes between reasoning and the answer.
+  // The template's text between reasoning and the answer.
   absl::string_view after_reasoning = {};
   MarkPair call;
   CallSyntax syntax = CallSyntax::kNone;
   CallForm form = CallForm::kFree;
   MarkPair all_calls = {};       // the marks around all calls; may be empty
   absl::string_view quote = {};  // the mark around strings of kKeywords
-  // Calls are looked for even if the request has no tools: the model may have
-  // been trained for its tools.
+  // True if calls are looked for even if the request has no tools, because the
+  // model may have been trained for its own tools.
   bool has_undeclared_calls = false;
   // Marks that are not part of the model's text.
   std::vector<absl::string_view> dropped = {};

@@ -17,7 +17,7 @@
 
 namespace plimsoll::worker {
 
-// How the reply to a prompt is to be read.
+// The way to read the reply to a prompt.
 struct ReplyReading {
   ReplyFormat format = {};
   // Without tools, calls are looked for only if format.has_undeclared_calls.
@@ -25,12 +25,12 @@ struct ReplyReading {
   bool begins_reasoning = false;  // the prompt ends inside of reasoning
 };
 
-// What a piece of a reply has more of text, reasoning and calls.
+// The new text, reasoning and calls in a piece of a reply.
 struct ReplyDelta {
   std::string text;
   std::string reasoning;
   std::vector<ReadToolCall> calls;  // the complete ones
-  // More of calls that become complete in this delta or in a later one.
+  // New pieces of calls that become complete in this delta or in a later one.
   std::vector<CallDelta> deltas;
 
   // Empties the delta, and keeps its memory.
@@ -43,11 +43,11 @@ struct ReplyDelta {
 };
 
 // Takes the text of one reply in any pieces: the joined deltas do not depend on
-// how it was cut. Text that may be the beginning of a mark is held back. Marks
-// of reasoning count only at the beginning of a reply or of a part of it;
+// the pieces. Text that may be the beginning of a mark is held back. Marks of
+// reasoning count only at the beginning of a reply or of a part of it;
 // elsewhere they are text. White space around reasoning and before a call
-// belongs to the marks. A call that is not valid, or that the end cuts off, is
-// reported with its text, also where pieces of it were reported before.
+// belongs to the marks. A call that is invalid, or that the end cuts off, is
+// reported with its text, even if pieces of the call were reported before.
 class ReplySplitter {
  public:
   explicit ReplySplitter(ReplyReading reading);
@@ -74,7 +74,8 @@ class ReplySplitter {
   bool AdvanceText(ReplyDelta& delta);
   bool AdvanceReasoning(ReplyDelta& delta);
   bool AdvanceCall(ReplyDelta& delta);
-  // The end of the call at the front of held_; npos if it is not there yet.
+  // The end of the call at the front of held_; npos if the call has not ended
+  // yet.
   size_t FindEndOfCall(absl::string_view mark);
 
   void AddText(absl::string_view text, ReplyDelta& delta);
@@ -83,7 +84,7 @@ class ReplySplitter {
   void StreamCall(absl::string_view text, ReplyDelta& delta);
   // Reads `text` as a whole call.
   void AddCall(absl::string_view text, ReplyDelta& delta);
-  // Ends the open call with what was read from its `text`.
+  // Ends the open call with `calls`, the result of reading its `text`.
   void EndCall(absl::StatusOr<std::vector<ToolCall>> calls,
                absl::string_view text, ReplyDelta& delta);
   void AddCalls(std::vector<ToolCall> calls, ReplyDelta& delta);
@@ -91,15 +92,15 @@ class ReplySplitter {
   bool MayBeBareCall() const;
 
   ReplyReading reading_;
-  std::vector<Mark> marks_;  // those that end a run of text
+  std::vector<Mark> marks_;  // marks that end a run of text
   State state_ = State::kText;
   std::string held_;
   CallEnd call_end_;
   bool has_strings_;       // a mark in a JSON string is no end of a call
   CallStream call_;        // the open call, or the next one
-  int64_t n_calls_ = 0;    // complete calls, those with an error included
+  int64_t n_calls_ = 0;    // complete calls, including calls with an error
   std::string space_;      // white space that may belong to a mark
-  bool is_fresh_ = true;   // nothing was said since the reply or part began
+  bool is_fresh_ = true;   // the reply, or its part, has no text yet
   bool has_said_ = false;  // some text was shown
   bool has_mark_ = false;
 };

@@ -17,11 +17,11 @@
 
 namespace plimsoll::worker {
 
-// How a session's chat is rendered, fixed when the session opens. The messages
-// before the first turn never leave.
+// The settings for rendering a session's chat, fixed when the session opens.
+// The messages before the first turn never leave.
 struct SessionChat {
   // The most bytes of text that a session keeps, unless its newest turn alone
-  // has more. The oldest turns leave beyond it.
+  // has more. Beyond this, the oldest turns leave.
   static constexpr int64_t kMaxBytes = 4 << 20;
 
   std::string reason;  // why the chat is rendered anew
@@ -31,7 +31,7 @@ struct SessionChat {
   std::shared_ptr<const ModelTemplate> own_template;
   std::string template_arguments;  // as ModelTemplate::Render takes them
   absl::Time now;                  // the time of the chat, which stays
-  int64_t evict_to = 0;            // tokens that stay at most when turns leave
+  int64_t evict_to = 0;            // most tokens that stay when turns leave
 };
 
 // A turn: a user's message, the reply and, if that has calls of tools, their
@@ -45,17 +45,17 @@ int64_t TextBytes(const ChatTurn& turn);
 
 // The rendered chat for a message to such a session.
 struct RenderedChat {
-  // The turns that the session had before. If it has other turns meanwhile, the
-  // rendering is not valid.
+  // The turns that the session had before. If the session has other turns now,
+  // the rendering is not valid.
   std::shared_ptr<const ChatTurns> before;
   // The turns that were rendered. The newest turn ends with the new message.
   ChatTurns turns;
-  bool begins_turn = true;  // false: the newest turn goes on
+  bool begins_turn = true;  // false: the newest turn continues
   // The tokens that left with the oldest turns: their number, and the place of
   // the first one in a rendering of all turns.
   int64_t n_left_tokens = 0;
   int64_t first_left = 0;
-  std::optional<ReplyReading> reading;  // how the reply is split
+  std::optional<ReplyReading> reading;  // the way to split the reply
 
   int64_t n_left_turns() const {
     return static_cast<int64_t>(before->size() + size_t{begins_turn ? 1U : 0U} -
@@ -63,8 +63,8 @@ struct RenderedChat {
   }
 };
 
-// Turns the text of a reply into a message. Calls that are not valid are part
-// of its content, and so are those beyond kMaxToolCalls, as JSON.
+// Turns the text of a reply into a message. Invalid calls become part of the
+// content. So do calls beyond kMaxToolCalls, as JSON.
 ChatMessage ReadReply(const std::optional<ReplyReading>& reading,
                       absl::string_view text);
 

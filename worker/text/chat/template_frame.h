@@ -45,11 +45,11 @@ class TemplateFrame {
   static constexpr size_t kMaxProbes = 512;
 
   // Finds the frame of the chats that begin with `system`, if that is not null.
-  // Their turns can be cut: whichever oldest turns leave, the rest is what the
-  // template makes of the system message and the turns that stay, byte for byte
-  // and token for token. That is checked with conversations whose messages
-  // contain the template's own constants. `now` is the time of the chat, which
-  // stays.
+  // Their turns can be cut: if any number of oldest turns leave, the rest
+  // equals the template's rendering of the system message and the remaining
+  // turns, byte for byte and token for token. This is checked with
+  // conversations whose messages contain the template's own constants. `now` is
+  // the time of the chat, which stays.
   // Errors: kUnimplemented saying why the template's turns cannot be cut;
   // kOutOfRange if the system message has too many bytes for limits.max_tokens;
   // those of limits.stop.
@@ -58,7 +58,8 @@ class TemplateFrame {
       const std::string* system, absl::Time now,
       const EncodeLimits& limits = {});
 
-  // The frame as tokens. `after_user` is empty, because EncodeMessage has it.
+  // The frame as tokens. `after_user` is empty, because EncodeMessage includes
+  // it.
   const ChatFrame& ids() const { return ids_; }
   const FrameText& text() const { return text_; }
 
@@ -71,8 +72,8 @@ class TemplateFrame {
       const Tokenizer& tokenizer, const std::string& message,
       const EncodeLimits& limits = {}) const;
 
-  // EncodeMessage with a reply that is known as text, as the template renders
-  // it.
+  // Like EncodeMessage, followed by a reply that is known as text, in the
+  // template's rendering.
   absl::StatusOr<std::vector<int32_t>> EncodeTurn(
       const Tokenizer& tokenizer, const std::string& message,
       const std::string& reply, const EncodeLimits& limits = {}) const;

@@ -20,7 +20,8 @@ struct ProbeTurn {
   std::string reply;
 };
 
-// Renders conversations of turns. What it points to must outlive it.
+// Renders conversations of turns. The objects behind its pointers must outlive
+// it.
 struct ProbeRenderer {
   const Tokenizer& tokenizer;
   const ModelTemplate& program;

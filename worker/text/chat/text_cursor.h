@@ -14,8 +14,8 @@ class TextCursor {
 
   void SkipSpace() { rest_ = absl::StripLeadingAsciiWhitespace(rest_); }
 
-  // Takes `c`, and white space behind it; false if the rest does not begin with
-  // it.
+  // Takes `c`, and white space behind it; returns false if the rest does not
+  // begin with `c`.
   bool Take(char c) {
     if (rest_.empty() || rest_[0] != c) return false;
     rest_.remove_prefix(1);

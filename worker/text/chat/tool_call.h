@@ -24,9 +24,9 @@ struct ToolCall {
   std::string arguments;  // a JSON object
 };
 
-// A call as it was found in a reply.
+// A call that was found in a reply.
 struct ReadToolCall {
-  absl::StatusOr<ToolCall> call;  // an error if it is no valid call
+  absl::StatusOr<ToolCall> call;  // an error if the call is invalid
   std::string text;               // the model's own text, beside an error
 };
 
@@ -39,7 +39,7 @@ inline constexpr int64_t kMaxToolCallBytes = 65'536;  // in a call's text
 inline constexpr int kMaxToolCallDepth = 64;          // lists and objects
 
 // Stands for the mark around strings in a call's text. UTF-8 never has this
-// byte, so nobody can have written it.
+// byte, so no text can contain it.
 inline constexpr char kEscapeMark = '\xFF';
 
 // True for a letter or '_', followed by letters, digits, '_', '-' and '.';
@@ -56,7 +56,7 @@ std::string JsonString(absl::string_view text);
 // false, null, [a,b] or {key:value}; a key is a string or plain text. White
 // space between them is ignored. FunctionGemma and Gemma 4 were trained on this
 // syntax.
-// Errors: kInvalidArgument saying what is wrong.
+// Errors: kInvalidArgument with the fault.
 absl::StatusOr<ToolCall> ParseToolCall(absl::string_view text);
 
 }  // namespace plimsoll::worker

@@ -1,5 +1,5 @@
-// Writes tools, calls and responses as FunctionGemma reads them: the text
-// between its markers, with kEscapeMark where the token <escape> goes.
+// Writes tools, calls and responses in FunctionGemma's format: the text between
+// its markers, with kEscapeMark where the token <escape> goes.
 #ifndef PLIMSOLL_WORKER_TEXT_CHAT_TOOL_TEXT_H_
 #define PLIMSOLL_WORKER_TEXT_CHAT_TOOL_TEXT_H_
 

@@ -1,5 +1,4 @@
-// Writes the part of a grammar that stands around the text of a schema in a
-// reply.
+// Writes the part of a grammar around the text of a schema in a reply.
 #ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_FRAME_WRITER_H_
 #define PLIMSOLL_WORKER_TEXT_GRAMMAR_FRAME_WRITER_H_
 

@@ -20,8 +20,8 @@ namespace plimsoll::worker {
 // begins with `|`. Escapes are \n \r \t \\ \" \[ \] \- \^ \xHH \uHHHH and
 // \UHHHHHHHH; the last three are code points.
 // With a `trigger`, a text of the grammar follows it.
-// Errors: kInvalidArgument naming the line and what is wrong there, or the
-// limit that was passed; those of `stop`.
+// Errors: kInvalidArgument naming the line and the fault, or the exceeded
+// limit; those of `stop`.
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(
     absl::string_view text, StopCheck stop = NeverStop,
     absl::string_view trigger = "");

@@ -33,9 +33,10 @@ struct GrammarInstruction {
   uint32_t arg;
 };
 
-// The compiler writes repetitions out as copies. The copy that a text stands in
-// says how many more may follow. Among copies that may all be left out, an
-// earlier copy has a higher rank and allows all that a later one allows.
+// The compiler writes repetitions out as copies. The present copy of a text
+// tells how many more copies may follow. Among copies that may all be omitted,
+// an earlier copy has a higher rank and allows everything that a later copy
+// allows.
 struct GrammarCopy {
   uint32_t chain;  // place in the last copy, or its own
   uint32_t rank;   // copies that may still follow
@@ -54,7 +55,7 @@ struct GrammarExit {
   bool is_empty;  // the end can also be reached without a byte
 };
 
-// A control token in the text that a grammar is made of. It has no bytes.
+// A control token in the source text of a grammar. The token has no bytes.
 struct GrammarMark {
   std::string text;  // stands for the token
   int32_t id;
@@ -69,16 +70,16 @@ struct PlainStep {
 };
 
 // GrammarBuilder makes it and guarantees that every rule can end, that no rule
-// begins with itself, and that kFail stands for whatever leads nowhere.
-// Immutable, so thread-safe.
+// begins with itself, and that kFail replaces all instructions from which the
+// grammar cannot complete. Immutable, so thread-safe.
 struct Grammar {
   // Limits for every notation; each has a test at it and one past it.
   static constexpr size_t kMaxSourceBytes = 64 << 10;
   static constexpr size_t kMaxInstructions = 1 << 16;
   static constexpr int64_t kMaxRepeat = 1 << 16;  // a count in {m,n}
   static constexpr int kMaxNesting = 64;          // groups in the source
-  // At most this many rules are open at once. Text that would nest deeper may
-  // not follow.
+  // The most rules that are open at once. Text that would nest deeper is not
+  // allowed.
   static constexpr uint32_t kMaxDepth = 4'096;
   static constexpr size_t kMaxTokens = 64;
 

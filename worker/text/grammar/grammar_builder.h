@@ -20,8 +20,8 @@
 
 namespace plimsoll::worker {
 
-// It keeps errors until Build, so that callers can write expressions without
-// checks. Build may be called once.
+// The builder keeps errors until Build, so that callers can write expressions
+// without checks. Build may be called once.
 class GrammarBuilder {
  public:
   // `stop` must outlive it.
@@ -69,10 +69,10 @@ class GrammarBuilder {
 
   // Builds the grammar of `root`.
   // Errors: kInvalidArgument naming a rule that is not defined, can never end
-  // or begins with itself, or saying which limit was passed; those of `stop`.
+  // or begins with itself, or naming the exceeded limit; those of `stop`.
   absl::StatusOr<std::shared_ptr<Grammar>> Build(int32_t root);
 
-  // False after an error; whatever is added then is ignored.
+  // False after an error; later expressions are ignored.
   bool ok() const { return status_.ok(); }
 
  private:
@@ -119,8 +119,8 @@ class GrammarBuilder {
   uint32_t Emit(Expr expr, uint32_t next);
   uint32_t EmitRepeat(const Node& node, uint32_t next);
   uint32_t EmitLiteral(absl::string_view bytes, uint32_t next);
-  // Emits what follows the first `n_shared` bytes of `words`, which are sorted
-  // and have these bytes in common.
+  // Emits the rest of `words` after their first `n_shared` bytes. `words` are
+  // sorted and have these bytes in common.
   uint32_t EmitWords(std::span<const std::string> words, size_t n_shared,
                      uint32_t next);
   uint32_t Push(GrammarInstruction instruction);

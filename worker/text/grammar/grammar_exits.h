@@ -8,7 +8,7 @@
 
 namespace plimsoll::worker {
 
-// Fills `exits` of a grammar whose program is complete. `is_empty` says for
+// Fills `exits` of a grammar whose program is complete. `is_empty` tells for
 // each instruction whether it reaches its rule's end without a byte.
 void FindExits(const std::vector<bool>& is_empty, Grammar& grammar);
 

@@ -16,13 +16,13 @@ namespace plimsoll::worker {
 inline constexpr int64_t kMaxPlaces = int64_t{GrammarState::kMaxReadings};
 // A grammar may have this many places, with nested repetitions written out.
 inline constexpr int64_t kMaxWrittenOut = 1 << 18;
-// Looking at all states may take this many steps, some 0.1 s.
+// The most steps for looking at all states, about 0.1 s.
 inline constexpr int64_t kMaxProofWork = 1 << 20;
 
 // Proves that a text is never at more than kMaxPlaces places of `grammar`,
 // whose rules do not call themselves.
-// Errors: kInvalidArgument if it may be, or if the limits do not suffice to
-// find out; those of `stop`.
+// Errors: kInvalidArgument if it may be at more places, or if the limits do not
+// suffice for a proof; those of `stop`.
 absl::Status ProveBounded(const std::shared_ptr<const Grammar>& grammar,
                           StopCheck stop);
 

@@ -41,19 +41,19 @@ class GrammarState {
   // At most this many stacks are followed from one byte to the next.
   static constexpr int64_t kMaxFollowed = 16'384;
   // At most this many open rules are compared, in pairs of stacks, to find a
-  // stack of a state that allows all that another one allows. Beyond that, both
-  // are kept.
+  // stack of a state that allows everything that another stack allows. Beyond
+  // that, both stacks are kept.
   static constexpr int64_t kMaxPruneSteps = 1 << 16;
-  // Work between two calls of BeginStep, in followed stacks: some 3 ms. Beyond
-  // that, states that are not known yet are not computed.
+  // Work between two calls of BeginStep, in followed stacks: about 3 ms. Beyond
+  // that, unknown states are not computed.
   static constexpr int64_t kMaxStepWork = 1 << 15;
   // Beyond this work of a step, PlainRoom looks at no state.
   static constexpr int64_t kMaxPlainWork = kMaxStepWork / 2;
   // The most states that PlainRoom looks at in a step, which takes some 0.5 ms.
   static constexpr int64_t kMaxPlainPlaces = 256;
-  // PlainRoom can find that any text may follow a group of states that lead
-  // only to one another and to states for which this is known already. The
-  // group may have at most this many states.
+  // PlainRoom can find that any text may follow a group of states, if these
+  // states lead only to one another and to states for which this is known
+  // already. The group may have at most this many states.
   static constexpr size_t kMaxFreeStates = 128;
   // Memory for known states, allocated at the start. A step takes more only if
   // the states that it finds, or the current state alone, need more than half
@@ -63,7 +63,7 @@ class GrammarState {
   explicit GrammarState(std::shared_ptr<const Grammar> grammar);
 
   // The largest number of stacks of any state, for a grammar without recursion.
-  // Returns nothing if finding out takes more than `max_work` or passes a
+  // Returns nothing if the search takes more than `max_work` or exceeds a
   // limit. All states are kept. Errors: those of `stop`.
   absl::StatusOr<std::optional<size_t>> MostStacks(int64_t max_work,
                                                    StopCheck stop);
@@ -87,7 +87,7 @@ class GrammarState {
     return NextByClass(state, grammar_->class_of[byte]);
   }
   // Returns how many characters of a kind may follow, up to `max`: any text of
-  // that many characters may follow, and no longer one. If `at` is within a
+  // that many characters may follow, but no longer text. If `at` is within a
   // character, any rest of that character may follow, and the count begins
   // after it. Returns nothing if the answer depends on the characters, or if
   // finding it takes too much of the step's work.
@@ -103,7 +103,7 @@ class GrammarState {
   // True if the text so far is a whole text of the grammar.
   bool Accepts(State state) const { return states_[state].accepts; }
 
-  // Makes the state after `bytes` the current one, whatever work that takes.
+  // Makes the state after `bytes` the current one, without a limit of work.
   // Returns false, and changes nothing, if they may not follow.
   bool Advance(absl::string_view bytes);
   // Advance() by one token of the grammar's tokens.
@@ -129,7 +129,7 @@ class GrammarState {
   static constexpr State kMixed = kUnknown - 1;
   // Any text of the kind may follow.
   static constexpr State kFree = kUnknown - 2;
-  // Several states; nobody has checked what may follow them.
+  // Several states; it was not checked what may follow them.
   static constexpr State kSeveral = kUnknown - 3;
   // A step's stacks are compared with those of the step computed before it if
   // there are at most this many.
@@ -155,7 +155,7 @@ class GrammarState {
   // The result of OneAfter or AfterPlain for a position.
   struct KnownPlain {
     PlainText::Position at = PlainText::kOutside;
-    uint16_t open = 0;  // its number among the open places, from 1
+    uint16_t open = 0;  // number among the open places, from 1
     State after = kUnknown;
   };
   // A state, and its position within a character.
@@ -210,7 +210,7 @@ class GrammarState {
     return known != kUnknown || is_exhausted() ? KnownOrDead(known)
                                                : Compute(state, by_class);
   }
-  // The state after a byte or token of a class, whatever work that takes.
+  // The state after a byte or token of a class, without a limit of work.
   State After(State state, size_t by_class) {
     const State known = KnownByClass(state, by_class);
     return known != kUnknown ? known : Compute(state, by_class);
@@ -226,28 +226,28 @@ class GrammarState {
     return !is_plain_exhausted() && n_places_ <= kMaxPlainPlaces;
   }
   // The state that every rest of a character of a kind leads to: kDead if none
-  // may follow, kFree or kMixed if they lead to several states, kMixed also if
-  // the answer is not known.
+  // may follow, kFree or kMixed if they lead to several states; kMixed also if
+  // the answer is unknown.
   State AfterPlain(State state, PlainText::Kind kind, PlainText::Position at);
-  // Returns what AfterPlain does, but kSeveral where AfterPlain looks further.
+  // Like AfterPlain, but returns kSeveral where AfterPlain searches further.
   State OneAfter(State state, PlainText::Kind kind, PlainText::Position at);
   State FindOneAfter(State state, PlainText::Kind kind, PlainText::Position at);
-  // kFree if any text of a kind may follow a place, whatever states it leads
-  // to; otherwise kMixed.
+  // kFree if any text of a kind may follow a place, in all states that the
+  // place leads to; otherwise kMixed.
   State FindFree(FreePlace place, PlainText::Kind kind);
   // Searches from a place, through all unknown places that it leads to.
   FreeSearch SearchFree(FreePlace place, PlainText::Kind kind);
   // Records that any text may follow the places of `free_` from number `first`
   // on, and removes them.
   void RememberFree(PlainText::Kind kind, size_t first);
-  // True if the instruction takes what is in a class.
+  // True if the instruction takes the bytes or the token of a class.
   bool Takes(const GrammarInstruction& one, size_t by_class) const;
   // Follows everything but bytes from `open_`, and makes a state of the stacks
   // that it reaches.
   State Close();
   // Follows into closed_ only, within kMaxFollowed.
   void Follow();
-  // Opens a stack, unless an open one allows all that it allows.
+  // Opens a stack, unless an open stack allows everything that it allows.
   void Open(uint32_t pc, uint32_t frame);
   void OpenCall(const GrammarInstruction& call, uint32_t frame);
   // One stack that `stack` reaches before any byte.
@@ -255,14 +255,15 @@ class GrammarState {
   // Drops all but kMaxReadings stacks of closed_.
   void Thin();
   State Intern();
-  // Removes from closed_ the stacks that allow nothing that another one does
-  // not also allow.
+  // Removes each stack from closed_ if another stack allows everything that it
+  // allows.
   void Prune();
   void Sort();
-  // True if `a` allows all that `b` allows, judged by the copies that they
-  // stand in. Adds the comparisons made to `n_looks`.
+  // True if `a` allows everything that `b` allows, by the copies (GrammarCopy)
+  // in which they are. Adds the comparisons made to `n_looks`.
   bool Covers(const Stack& a, const Stack& b, int64_t& n_looks) const;
-  // The frame of a rule that is called from `below` and goes on at `return_pc`.
+  // The frame of a rule that is called from `below` and continues at
+  // `return_pc`.
   uint32_t FrameOn(uint32_t return_pc, uint32_t below);
   void SpendWork(size_t work) { work_ += static_cast<int64_t>(work); }
   // The room within kMemoBytes.

@@ -23,7 +23,7 @@ class JsonGrammar {
   using Expr = GrammarBuilder::Expr;
 
   // The most digits before the point and after it, and in an exponent. A double
-  // holds 16 digits, and a number must not go on for ever.
+  // holds 16 digits, and a number must end.
   static constexpr int kMaxDigits = 16;
   static constexpr int kMaxExponentDigits = 2;
 
@@ -32,10 +32,10 @@ class JsonGrammar {
 
   const JsonSpelling& spelling() const { return spelling_; }
   // The white space between tokens: nothing, a space, or a line feed and at
-  // most 20 spaces. Without a limit a model might never end it.
+  // most 20 spaces. Without a limit a model might never end the white space.
   Expr Space();
-  // One code point of `set` in a string: itself or, if JSON forbids that, its
-  // shortest escape.
+  // One code point of `set` in a string: the code point itself or, if JSON
+  // forbids that, its shortest escape.
   Expr StringChar(const CodePoints& set);
   // A string of these characters, with its quotes.
   Expr Quoted(Expr chars);
@@ -84,7 +84,7 @@ class JsonGrammar {
   Expr AnyKey();
   Expr MakeAny();
   // The rest of a string whose code points before `depth` are those of the
-  // sorted `names`: anything but the rest of one of them.
+  // sorted `names`: any rest except the rest of one of the names.
   Expr ExceptFrom(std::span<const std::vector<uint32_t>> names, size_t depth);
   // The rest of a string that does not begin with a code point of `excluded`.
   Expr OtherFrom(const CodePoints& excluded);

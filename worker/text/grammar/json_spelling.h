@@ -1,4 +1,4 @@
-// How values are written: as JSON, or as some models write them in calls.
+// The spelling of values: JSON, or the forms of some models' calls.
 #ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_JSON_SPELLING_H_
 #define PLIMSOLL_WORKER_TEXT_GRAMMAR_JSON_SPELLING_H_
 

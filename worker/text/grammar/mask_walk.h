@@ -15,9 +15,9 @@
 
 namespace plimsoll::worker {
 
-// It goes through the tokens in the order of their bytes. If the bytes so far
-// cannot follow, it skips all tokens that begin with them. If any text of a
-// kind may follow, it does not look at the tokens of that kind one by one. Not
+// It visits the tokens in the order of their bytes. If the bytes so far cannot
+// follow, it skips all tokens that begin with them. If any text of a kind may
+// follow, it does not look at the tokens of that kind one by one. Not
 // thread-safe.
 class MaskWalk {
  public:
@@ -25,8 +25,8 @@ class MaskWalk {
   explicit MaskWalk(const TokenIndex& index);
 
   // Sets the bits of all text tokens that are known to be allowed in the
-  // current state of `grammar`, and clears all others. Returns whether there
-  // are any.
+  // current state of `grammar`, and clears all others. Returns true if any
+  // token is allowed.
   bool Fill(GrammarState& grammar, std::span<uint64_t> bits);
 
   int64_t MemoryBytes() const;
@@ -42,7 +42,8 @@ class MaskWalk {
   };
 
   Node NodeAfter(GrammarState& grammar, const Node& node, uint8_t byte) const;
-  // True if any text of the kind may follow that is as long as its tokens.
+  // True if any text of the kind may follow, up to the length of its longest
+  // token.
   bool IsFree(GrammarState& grammar, const Node& node, Kind kind) const;
   // A kind of which any text may follow. With `set`, all tokens of the kind
   // `set` are also of the returned kind.
@@ -56,16 +57,17 @@ class MaskWalk {
   void WalkAll(GrammarState& grammar, Range range, std::optional<Kind> set,
                std::span<uint64_t> bits);
   // Sets the bits of tokens within a range of a list, and checks each of them.
-  // They have the first `n_known` bytes in common, whose states are in nodes_.
+  // The tokens have their first `n_known` bytes in common; nodes_ has the
+  // states of these bytes.
   void WalkEach(GrammarState& grammar, const TokenList& list, Range range,
                 uint32_t n_known, std::span<uint64_t> bits);
   // Sets the bits of the kind's tokens in a range of the list.
   void SetPlain(Kind kind, Range range, std::span<uint64_t> bits) const;
-  // Clears them.
+  // Clears these bits.
   void ClearPlain(Kind kind, Range range, std::span<uint64_t> bits) const;
 
-  // After this many places in a row where no text is free, the search for free
-  // text ends.
+  // The search for free text ends after this many consecutive places without
+  // free text.
   static constexpr int kMaxBoundPlaces = 1'024;
 
   const TokenIndex& index_;

@@ -21,9 +21,9 @@ namespace plimsoll::worker {
 // their negations (ASCII), the escapes \t \n \r \f \v \0 \xHH \uHHHH \u{H...}
 // and those of punctuation, groups, alternation, * + ? {m} {m,} {m,n}, and ^ or
 // $ at the ends.
-// Errors: kInvalidArgument naming the byte and what is wrong or not supported
-// there (look-around, back references, lazy and possessive repetition, ...);
-// for a pattern that ProveBounded refuses; those of `stop`.
+// Errors: kInvalidArgument naming the byte and the fault or unsupported feature
+// (look-around, back references, lazy and possessive repetition, ...); for a
+// pattern that ProveBounded refuses; those of `stop`.
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileRegex(
     absl::string_view pattern, StopCheck stop = NeverStop,
     absl::string_view trigger = "");

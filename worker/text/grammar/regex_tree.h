@@ -33,17 +33,18 @@ enum class RegexSyntax {
   // classes, nothing that is useless in a whole match.
   kPlain,
   // ECMA-262, as JSON schema asks for: also ^ and $ anywhere, names of groups,
-  // lazy repetition (which matches the same texts), \s and . as that standard
-  // has them, and braces and hyphens that can only be literals.
+  // lazy repetition (which matches the same texts), \s and . by that standard,
+  // and braces and hyphens that can only be literals.
   kEcma,
 };
 
-// Which part of a text a pattern is to match: all of it, or any, as in a
-// search.
+// The part of a text that a pattern must match: the whole text, or any part, as
+// in a search.
 enum class RegexMatch { kWhole, kAnywhere };
 
 // Parses `pattern`. The tree is at most some hundreds of nodes deep.
-// Errors: kInvalidArgument naming the byte and what is wrong or not supported.
+// Errors: kInvalidArgument naming the byte and the fault or unsupported
+// feature.
 absl::StatusOr<RegexNode> ParseRegex(absl::string_view pattern,
                                      RegexSyntax syntax);
 

@@ -1,5 +1,5 @@
-// Where the text of a schema stands in a reply, and how a call's arguments are
-// written.
+// The place of a schema's text in a reply, and the spelling of a call's
+// arguments.
 #ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_SCHEMA_FRAME_H_
 #define PLIMSOLL_WORKER_TEXT_GRAMMAR_SCHEMA_FRAME_H_
 
@@ -13,20 +13,20 @@
 
 namespace plimsoll::worker {
 
-// How the members of a call's arguments are written, if not as members of a
-// JSON object. Line feeds in these texts may be left out.
+// The spelling of the members of a call's arguments, if they are not members of
+// a JSON object. Line feeds in these texts may be left out.
 struct MemberSpelling {
-  JsonSpelling list = {};  // what stands around all members and between them
+  JsonSpelling list = {};  // texts around and between all members
   std::string before_name = {};
   std::string after_name = {};
   std::string after_value = {};
   std::string after_member = {};
-  // How the members of FrameChoice::strings are written, with what ends them
-  // instead of after_value; absent: as other values.
+  // The spelling of the members of FrameChoice::strings, with their end instead
+  // of after_value; absent: like other values.
   std::optional<RawStrings> strings = {};
 };
 
-// How a call's arguments are written.
+// The spelling of a call's arguments.
 struct ArgumentSpelling {
   JsonSpelling values = {};
   std::optional<MemberSpelling> members = {};  // absent: as one value
@@ -47,13 +47,14 @@ inline constexpr int64_t kMaxFrameId = 16;
 struct FrameList {
   std::string open;
   std::string close;
-  bool repeats;  // there may be several texts, with commas
+  bool repeats;  // several texts may come, separated by commas
 };
 
-// Where the text of a schema stands in a reply.
+// The texts around a schema's text in a reply.
 struct SchemaFrame {
-  // The text before the schema's text. Everything before it is free. A reply
-  // without it is allowed, too. Empty = the reply is the schema's text.
+  // The text before the schema's text. The text before the trigger is free. A
+  // reply without the trigger is allowed too. Empty = the reply is the schema's
+  // text.
   std::string trigger = {};
   // The reply begins with the trigger; only one passage of free text may come
   // before it.
@@ -61,18 +62,18 @@ struct SchemaFrame {
   // Without a trigger: the reply may be another text that does not begin with
   // '{' or '['.
   bool may_be_text = false;
-  // The marks of that passage; empty = there is none.
+  // The marks of that passage; empty = no passage.
   std::string passage_open = {};
   std::string passage_close = {};
-  bool begins_passage = false;  // the reply begins inside of it
+  bool begins_passage = false;  // the reply begins inside the passage
   // White space may stand around the schema's text.
   bool has_space = false;
   // The text that ends the schema's text.
   std::string close = {};
-  // After `close`, the trigger and such a text may come again.
+  // After `close`, the trigger and another text of the schema may follow.
   bool repeats = false;
-  // The marks around all such texts. The opening mark is required if is_first;
-  // otherwise it is free text.
+  // The marks around all texts of the schema. The opening mark is required if
+  // is_first; otherwise it is free text.
   std::string outer_open = {};
   std::string outer_close = {};
   // If there are choices, the schema is an array with one item for each, by

@@ -10,13 +10,14 @@
 
 namespace plimsoll::worker {
 
-// What ends a free text.
+// The end of a free text.
 struct TextEnd {
   std::string trigger;  // not empty; its first occurrence ends the text
   // Texts that may not come before the trigger.
   std::vector<std::string> never = {};
   bool is_needed = false;  // the text may not end without the trigger
-  // Whether free marks may be in the text. The trigger's own marks always may.
+  // Whether free marks are allowed in the text. The trigger's own marks are
+  // always allowed.
   bool has_marks = true;
 };
 

@@ -1,4 +1,5 @@
-// Which tokens of the vocabulary may come next in a stream with a grammar.
+// Finds the tokens of the vocabulary that may come next in a stream with a
+// grammar.
 #ifndef PLIMSOLL_WORKER_TEXT_GRAMMAR_TOKEN_MASK_H_
 #define PLIMSOLL_WORKER_TEXT_GRAMMAR_TOKEN_MASK_H_
 
@@ -25,8 +26,8 @@ namespace plimsoll::worker {
 // allowed. Not thread-safe.
 class TokenMask {
  public:
-  // It keeps this many masks, by state. Inside a string there is mostly one
-  // state.
+  // At most this many masks are kept, by state. Inside of a string the state
+  // seldom changes.
   static constexpr size_t kMaxMasks = 4;
   // Finding any allowed token may take a step's work this many times, if the
   // vocabulary has no tokens for the single bytes that may follow.
@@ -39,8 +40,8 @@ class TokenMask {
   void BeginStep();
 
   // True if token `id` may come next, as far as the work of a step can tell.
-  // Beyond GrammarState::kMaxStepWork it is false, unless the state is known by
-  // then. A token of a single byte always gets its true answer.
+  // After GrammarState::kMaxStepWork the result is false, unless the state is
+  // known already. A token of a single byte always gets its true answer.
   bool Allows(int32_t id);
   // Allows() for all tokens: token i is bit i % 64 of word i / 64. Valid until
   // the next call.
@@ -49,8 +50,8 @@ class TokenMask {
   // True if this step needed more than a step's work.
   bool is_exhausted() const { return state_.is_exhausted(); }
 
-  // Goes on after token `id`, which must be allowed.
-  // Errors: kInternal if it is not.
+  // Moves the state past token `id`, which must be allowed.
+  // Errors: kInternal if `id` is not allowed.
   absl::Status Accept(int32_t id);
 
   int64_t MemoryBytes() const;

@@ -18,17 +18,18 @@ using BoundArguments = std::vector<std::optional<Value>>;
 
 // Binds the arguments to the parameters `names`, in this order. A parameter
 // without an argument gets nullopt. The first `n_required` must have one.
-// Errors: kInvalidArgument for other arguments than these.
+// Errors: kInvalidArgument for any other arguments.
 absl::StatusOr<BoundArguments> Bind(
     absl::string_view function, std::initializer_list<absl::string_view> names,
     size_t n_required, Arguments&& arguments);
-// Errors: kInvalidArgument if there are arguments with names, or fewer or more
-// others than these.
+// Errors: kInvalidArgument if there are named arguments, or too few or too many
+// positional ones.
 absl::Status ExpectPositional(absl::string_view function,
                               const Arguments& arguments, size_t least,
                               size_t most);
 
-// The value as the type of the function's name; `fallback` if it is absent.
+// Returns the value in the type that the function's name says; `fallback` if it
+// is absent.
 // Errors: kInvalidArgument for another type.
 absl::StatusOr<Text> TextArgument(const std::optional<Value>& value,
                                   absl::string_view fallback = "");

@@ -18,7 +18,7 @@ bool IsCased(absl::string_view character);
 
 // Python's str.isspace.
 bool IsSpace(absl::string_view character);
-// Python's str.isprintable: repr() shows the character as it is.
+// Python's str.isprintable: repr() shows the character unchanged.
 bool IsPrintable(absl::string_view character);
 enum class CharacterKind { kLetter, kDigit, kNumber, kWord };
 // True for a letter; a decimal digit; anything numeric; any of these or '_'.

@@ -29,7 +29,7 @@ struct RenderLimits {
 inline constexpr int64_t kBytesPerStep = 64;
 inline constexpr int kMaxCallDepth = 900;  // nodes of the tree in nodes
 
-// The facts about its surroundings that a template may read.
+// Facts about the process that a template may read.
 struct Surroundings {
   absl::Time now = absl::UnixEpoch();  // for strftime_now
   absl::TimeZone time_zone = absl::UTCTimeZone();
@@ -57,8 +57,8 @@ class Evaluator {
   Evaluator(const Evaluator&) = delete;
   Evaluator& operator=(const Evaluator&) = delete;
 
-  // Renders the template. Errors: kInvalidArgument naming the line: the
-  // template's own, those of values that it does not expect, and beyond the
+  // Renders the template. Errors: kInvalidArgument naming the line: for errors
+  // that the template raises, for values of a wrong kind, and beyond the
   // limits.
   absl::StatusOr<Text> Run();
 
@@ -74,8 +74,8 @@ class Evaluator {
   const Surroundings& surroundings() const { return surroundings_; }
 
   absl::StatusOr<Value> Call(const Value& callee, Arguments&& arguments);
-  // Applies the filter or test that is called `name`. Errors:
-  // kInvalidArgument if it is null; its own.
+  // Applies the filter or test that is called `name`. Errors: kInvalidArgument
+  // if it is null; those of the filter or test.
   absl::StatusOr<Value> ApplyFilter(NativeFunction filter,
                                     absl::string_view name, const Value& value,
                                     Arguments&& arguments);
@@ -85,7 +85,7 @@ class Evaluator {
   // Calls a macro whose outer variables are in `scope`.
   absl::StatusOr<Value> CallMacro(const MacroSyntax& macro,
                                   const ScopePtr& scope, Arguments&& arguments);
-  // Calls a macro as CallMacro does, and writes its text.
+  // Like CallMacro, and writes the macro's text.
   absl::Status WriteMacro(const MacroSyntax& macro, const ScopePtr& scope,
                           Arguments&& arguments);
   // Writes the value as text.
@@ -111,8 +111,8 @@ class Evaluator {
   enum class Flow { kNext, kBreak, kContinue };
 
   // The parts that a capture has written. Python joins them only when the
-  // capture ends, so a part that is no string is no error where `break` leaves
-  // the capture before.
+  // capture ends, so a part that is no string causes no error if `break` leaves
+  // the capture before its end.
   struct Output {
     TextBuilder text;
     absl::Status error;  // error of the first part that is no string
@@ -137,10 +137,10 @@ class Evaluator {
   absl::Status ExecuteMacro(const Statement& node, const ScopePtr& scope);
   absl::Status ExecuteCallBlock(const Statement& node, const ScopePtr& scope);
   absl::Status ExecuteOutput(const Expression& node, const ScopePtr& scope);
-  // Writes a value that must be a string. If it is none, the output keeps the
-  // error; `line` is the line of the value.
+  // Writes a value that must be a string. If it is no string, the output keeps
+  // the error; `line` is the line of the value.
   absl::Status WriteText(const Value& value, int line);
-  // The error that `output` keeps, if it keeps one.
+  // The error that `output` keeps, or OK.
   absl::Status CheckItems(const Output& output);
   absl::Status Assign(const Expression& target, Value value,
                       const ScopePtr& scope);
@@ -148,15 +148,15 @@ class Evaluator {
                            const ScopePtr& scope);
   absl::Status CheckMembers(const Expression& target, const ScopePtr& scope);
   // The value of a target that is a name of this scope, or the member of a
-  // namespace; null if it has none yet.
+  // namespace; null if it has no value yet.
   Value* Held(const Expression& target, const ScopePtr& scope);
   absl::Status BindParameters(const MacroSyntax& macro, const ScopePtr& scope,
                               Arguments&& arguments);
 
   // Expressions.
   absl::StatusOr<Value> Compute(const Expression& node, const ScopePtr& scope);
-  // A pointer to the value where it is held, or to `room` if nothing else holds
-  // it. It is valid until something else is computed.
+  // Returns a pointer to the stored value, or to `room` if the value is not
+  // stored elsewhere. The pointer is valid until another value is computed.
   absl::StatusOr<const Value*> Refer(const Expression& node,
                                      const ScopePtr& scope, Value& room);
   // The truth of the value.
@@ -201,7 +201,7 @@ class Evaluator {
                                      const ScopePtr& scope);
   absl::StatusOr<Value> ComputeCall(const Expression& node,
                                     const ScopePtr& scope);
-  // Writes what the call returns.
+  // Writes the result of the call.
   absl::Status WriteCall(const Expression& node, const ScopePtr& scope);
   // The target of a call: an object, or a method of the value.
   struct Callee {

@@ -11,10 +11,10 @@ namespace plimsoll::worker::jinja {
 // A field is at most this wide.
 inline constexpr int64_t kMaxFieldWidth = 10'000;
 
-// `format % values`. Errors: kInvalidArgument where Python raises.
+// `format % values`. Errors: kInvalidArgument if Python raises.
 absl::StatusOr<Value> FormatPercent(Evaluator& evaluator, const Value& format,
                                     const Value& values);
-// `format.format(arguments)`. Errors: kInvalidArgument where Python raises.
+// `format.format(arguments)`. Errors: kInvalidArgument if Python raises.
 absl::StatusOr<Value> FormatBraces(Evaluator& evaluator, const Text& format,
                                    const Arguments& arguments);
 

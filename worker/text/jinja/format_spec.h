@@ -1,4 +1,4 @@
-// How one value is formatted: width, sign, precision and kind.
+// The format of one value: width, sign, precision and kind.
 #ifndef PLIMSOLL_WORKER_TEXT_JINJA_FORMAT_SPEC_H_
 #define PLIMSOLL_WORKER_TEXT_JINJA_FORMAT_SPEC_H_
 
@@ -35,7 +35,7 @@ absl::StatusOr<Text> FormatInteger(int64_t value, const FormatSpec& spec);
 absl::StatusOr<Text> FormatFloat(double value, const FormatSpec& spec);
 // `text` cut to the precision and filled up to the width.
 Text FormatText(const Text& text, const FormatSpec& spec);
-// Any value, as Python's format() does.
+// Formats any value like Python's format().
 absl::StatusOr<Text> FormatValue(Evaluator& evaluator, const Value& value,
                                  absl::string_view spec);
 

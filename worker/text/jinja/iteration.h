@@ -1,4 +1,4 @@
-// How values are iterated over, and generators: iterators that compute.
+// Iterates over values. Generators are iterators that compute.
 #ifndef PLIMSOLL_WORKER_TEXT_JINJA_ITERATION_H_
 #define PLIMSOLL_WORKER_TEXT_JINJA_ITERATION_H_
 
@@ -19,15 +19,15 @@ namespace plimsoll::worker::jinja {
 using NextFunction =
     std::function<absl::StatusOr<std::optional<Value>>(Evaluator&)>;
 
-// An iterator over what `next` gives. `source_depth` is the depth of the values
-// that `next` holds.
-// Errors: kInvalidArgument if it were nested deeper than kMaxNesting.
+// Makes an iterator over the results of `next`. `source_depth` is the depth of
+// the values that `next` holds.
+// Errors: kInvalidArgument if the nesting would exceed kMaxNesting.
 absl::StatusOr<std::shared_ptr<Iterator>> MakeIterator(int source_depth,
                                                        NextFunction next);
 absl::StatusOr<Value> MakeGenerator(int source_depth, NextFunction next);
 
-// An iterator over the value.
-// Errors: kInvalidArgument if it cannot be iterated over.
+// Makes an iterator over the value.
+// Errors: kInvalidArgument if the value cannot be iterated over.
 absl::StatusOr<std::shared_ptr<Iterator>> Iterate(const Value& value);
 // Goes over the same values as Iterate. Lists and ranges need no iterator.
 class Cursor {
@@ -46,7 +46,7 @@ class Cursor {
 
 // True if Iterate succeeds.
 bool IsIterable(const Value& value);
-// All values that Iterate gives. An iterator is empty afterwards.
+// Returns all values of Iterate. An iterator is empty afterwards.
 absl::StatusOr<std::vector<Value>> ToVector(Evaluator& evaluator,
                                             const Value& value);
 // Python's len(); nothing for a value without a length.

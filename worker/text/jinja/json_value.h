@@ -11,8 +11,8 @@ namespace plimsoll::worker::jinja {
 inline constexpr int kMaxJsonDepth = 100;  // arrays and objects
 
 // Parses `json`. With `is_tainted`, all strings and names in it are tainted.
-// Errors: kInvalidArgument naming the byte where it is not JSON, is nested
-// deeper than kMaxJsonDepth or names a member twice.
+// Errors: kInvalidArgument naming the byte if the text is not JSON, is nested
+// deeper than kMaxJsonDepth or has a member twice.
 absl::StatusOr<Value> FromJson(absl::string_view json, bool is_tainted);
 
 }  // namespace plimsoll::worker::jinja

@@ -23,19 +23,19 @@ absl::StatusOr<std::optional<Value>> FindMember(Evaluator& evaluator,
 
 // A method of the value by its name, or null.
 NativeFunction FindMethod(const Value& value, absl::string_view name);
-// `value.name` if the value holds it: a dict's item that no method hides, or a
-// member of a namespace; else null. The pointer is valid until something else
-// is computed.
+// `value.name` if the value stores it: a dict's item that no method hides, or a
+// member of a namespace; else null. The pointer is valid until another value is
+// computed.
 const Value* FindHeldMember(const Value& value, absl::string_view name);
 
 // A method of str by its name, or null.
 NativeFunction FindStringMethod(absl::string_view name);
 
-// Methods and filters share the functions below. This one accounts for the work
-// of replacing all of `old`.
+// Methods and filters share the functions below. CheckReplaced accounts for the
+// work of replacing all of `old`.
 absl::Status CheckReplaced(Evaluator& evaluator, const Text& text,
                            const Text& old, const Text& fresh);
-// Joins `items`; with `converts`, those that are no strings become strings.
+// Joins `items`; with `converts`, other values are converted to strings.
 // Errors: kInvalidArgument for an item that is no string; those of MakeText.
 absl::StatusOr<Value> JoinTexts(Evaluator& evaluator,
                                 const std::vector<Value>& items,

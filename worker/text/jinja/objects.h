@@ -69,7 +69,7 @@ class Namespace final : public Object {
   bool IsCallable() const override { return false; }
   int depth() const override { return depth_; }
   void Release() override { members_.clear(); }
-  // Errors: kInvalidArgument if values were nested too deep.
+  // Errors: kInvalidArgument if values would be nested too deep.
   absl::Status Set(absl::string_view name, Value value);
   // The member `name`, which may be changed, or null.
   Value* Find(absl::string_view name);
@@ -82,8 +82,8 @@ class Namespace final : public Object {
 // `loop` in the body of a loop.
 class Loop final : public Object {
  public:
-  // `length` is known if the items have one. `syntax` and `scope` are those of
-  // the loop; a recursive one can be called.
+  // `length` is known if the items have one. `syntax` and `scope` belong to the
+  // loop; a recursive loop can be called.
   Loop(std::shared_ptr<Iterator> items, std::optional<int64_t> length,
        const Statement& syntax, ScopePtr scope, int64_t depth0)
       : items_(std::move(items)),
@@ -101,7 +101,7 @@ class Loop final : public Object {
   absl::StatusOr<Value> Call(Evaluator& evaluator,
                              Arguments&& arguments) override;
   int depth() const override { return items_->depth() + 1; }
-  // Remembers `values`. Returns true if they differ from those of the last
+  // Remembers `values`. Returns true if they differ from the values of the last
   // call.
   absl::StatusOr<bool> HasChanged(Evaluator& evaluator, Value values);
   int64_t index0() const { return index0_; }
@@ -119,7 +119,7 @@ class Loop final : public Object {
   int64_t index0_ = -1;
   std::optional<Value> before_;
   std::optional<Value> current_;
-  std::optional<std::optional<Value>> after_;  // once it has been looked at
+  std::optional<std::optional<Value>> after_;  // set after it was looked at
   std::optional<Value> last_changed_;
 };
 

@@ -12,8 +12,8 @@
 
 namespace plimsoll::worker::jinja {
 
-// Each of these returns kInvalidArgument where Python raises, for integers
-// beyond 64 bits, and beyond the limits of the evaluator.
+// Each of these functions returns kInvalidArgument if Python raises, for
+// integers beyond 64 bits, and beyond the limits of the evaluator.
 
 absl::StatusOr<bool> Equal(Evaluator& evaluator, const Value& a,
                            const Value& b);
@@ -32,8 +32,7 @@ absl::StatusOr<Value> Slice(Evaluator& evaluator, const Value& object,
                             const Value& begin, const Value& end,
                             const Value& step);
 
-// `object.name`, as a template writes it: a member, else an item, else
-// undefined.
+// `object.name` in a template: a member, else an item, else undefined.
 absl::StatusOr<Value> GetMember(Evaluator& evaluator, const Value& object,
                                 absl::string_view name);
 // `object[key]` if the object is a dict or a list that has it; else null. The
@@ -49,7 +48,7 @@ absl::Status SortByKey(Evaluator& evaluator, std::vector<Dict::Pair>& pairs,
 
 // The error of a use of an undefined value.
 absl::Status UndefinedError(const Value& value);
-// "unsupported operand" and the like.
+// Errors such as "unsupported operand".
 absl::Status TypeError(absl::string_view what);
 
 }  // namespace plimsoll::worker::jinja

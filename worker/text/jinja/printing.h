@@ -13,11 +13,11 @@
 
 namespace plimsoll::worker::jinja {
 
-// Errors of all: those of Evaluator::Spend.
+// Errors of all functions: those of Evaluator::Spend.
 
 absl::StatusOr<Text> Str(Evaluator& evaluator, const Value& value);
 absl::StatusOr<Text> Repr(Evaluator& evaluator, const Value& value);
-// The shortest decimal that is the number, as Python writes it.
+// The shortest decimal with the number's value, as Python writes it.
 std::string FloatRepr(double value);
 
 struct JsonStyle {
@@ -27,11 +27,11 @@ struct JsonStyle {
   std::string key_separator = ": ";
   bool sort_keys = false;
 };
-// json.dumps. Errors: kInvalidArgument for what JSON does not have.
+// json.dumps. Errors: kInvalidArgument for values that JSON cannot represent.
 absl::StatusOr<Text> ToJson(Evaluator& evaluator, const Value& value,
                             const JsonStyle& style);
 
-// The text with &, <, >, ' and " as HTML spells them, as markup.
+// The text with &, <, >, ' and " escaped for HTML, as markup.
 Text EscapeHtml(const Text& text);
 
 }  // namespace plimsoll::worker::jinja

@@ -1,4 +1,4 @@
-// Python's functions on strings. All keep the taint of what they return.
+// Python's functions on strings. All keep the taint of each character.
 #ifndef PLIMSOLL_WORKER_TEXT_JINJA_STRINGS_H_
 #define PLIMSOLL_WORKER_TEXT_JINJA_STRINGS_H_
 
@@ -14,10 +14,10 @@
 
 namespace plimsoll::worker::jinja {
 
-// Where `wanted` begins first in `bytes` from `from` on, in linear time.
+// The first place of `wanted` in `bytes` from `from` on, in linear time.
 std::optional<size_t> FindBytes(absl::string_view bytes,
                                 absl::string_view wanted, size_t from);
-// Where `wanted` begins last in `bytes`.
+// The last place of `wanted` in `bytes`.
 std::optional<size_t> FindLastBytes(absl::string_view bytes,
                                     absl::string_view wanted);
 int64_t CountBytes(absl::string_view bytes, absl::string_view wanted);
@@ -46,7 +46,7 @@ Text Map(const Text& text,
 Text UpperText(const Text& text);
 Text LowerText(const Text& text);
 Text Capitalized(const Text& text);
-// str.title(): upper case behind what has no case.
+// str.title(): upper case behind characters without case.
 Text TitleText(const Text& text);
 // The filter `title`: upper case behind white space, '-' and opening brackets.
 Text TitleWords(const Text& text);

@@ -14,7 +14,7 @@ namespace plimsoll::worker::jinja {
 enum class ExpressionKind {
   kConstant,   // constant
   kName,       // name, name_id
-  kTuple,      // operands; constant is the tuple if all of them are constant
+  kTuple,      // operands; constant is the tuple if all operands are constant
   kList,       // the same with a list
   kDict,       // operands: key, value, key, value ...
   kUnary,      // name is "+" or "-"; operands[0]
@@ -23,7 +23,7 @@ enum class ExpressionKind {
   kAnd,        // operands[0], operands[1]
   kOr,         // operands[0], operands[1]
   kCompare,    // operands[0], then operators[i] with operands[i + 1]
-  kConcat,     // operands: what "~" joins
+  kConcat,     // operands joined by "~"
   kCondition,  // operands: test, then, else (may be null)
   kMember,     // operands[0].name
   kItem,       // operands[0][operands[1]]
@@ -54,7 +54,7 @@ struct Expression {
   std::vector<ExpressionPtr> operands = {};
   std::vector<std::string> operators = {};
   std::unique_ptr<CallSyntax> call = {};
-  // What `name` stands for, or null.
+  // The function of the filter `name`, or null.
   NativeFunction filter = nullptr;
   TestFunction test = nullptr;
   int height = 1;  // levels of the tree from here down
@@ -89,7 +89,7 @@ enum class StatementKind {
   kScope,        // body, as text: `generation` and `block`
   kBreak,
   kContinue,
-  kFail,  // needs other templates, which fails; name says why
+  kFail,  // always fails: it needs other templates; name is the reason
 };
 
 struct Branch {
@@ -112,7 +112,7 @@ struct Statement {
   bool is_recursive = false;
   bool uses_loop = false;  // the body has the name `loop`
   // The body is one `if` without `else` whose test has the same value for each
-  // item until its body runs: once it is false, no later item does anything.
+  // item until its body runs: after it is false, no later item has an effect.
   bool has_same_test = false;
 };
 

@@ -26,7 +26,7 @@ class Text {
   size_t size() const { return bytes_.size(); }
   int64_t length() const { return length_; }  // code points
   bool is_ascii() const { return static_cast<size_t>(length_) == size(); }
-  // True for what `safe` and `escape` return: it need not be escaped again.
+  // True for results of `safe` and `escape`, which need not be escaped again.
   bool is_markup() const { return is_markup_; }
   void set_markup(bool is_markup) { is_markup_ = is_markup; }
 
@@ -64,7 +64,7 @@ class Text {
   bool is_markup_ = false;
 };
 
-// Puts a text together.
+// Builds a text from pieces.
 class TextBuilder {
  public:
   void Append(absl::string_view bytes, bool is_tainted = false);

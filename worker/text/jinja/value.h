@@ -1,5 +1,5 @@
-// The values that templates compute with: Python's, as far as templates see
-// them.
+// The values that templates compute with: Python's values, as far as templates
+// can see them.
 #ifndef PLIMSOLL_WORKER_TEXT_JINJA_VALUE_H_
 #define PLIMSOLL_WORKER_TEXT_JINJA_VALUE_H_
 
@@ -51,7 +51,7 @@ struct View {
 };
 struct Range {
   int64_t start;
-  int64_t stop;  // as it was given
+  int64_t stop;  // the given end
   int64_t step;
   int64_t n;
 
@@ -88,7 +88,8 @@ class Value {
     return Value(Text(std::string(bytes)));
   }
   static Value MakeUndefined(std::string why);
-  // The value of a member that does not exist. `type_name` must live for ever.
+  // The value of a member that does not exist. `type_name` must live until the
+  // process ends.
   static Value MissingMember(absl::string_view type_name,
                              absl::string_view member);
   // Errors: kInvalidArgument if it were nested deeper than kMaxNesting.
@@ -116,7 +117,7 @@ class Value {
   bool is_iterator() const { return kind_ == Kind::kIterator; }
   bool is_object() const { return kind_ == Kind::kObject; }
 
-  // Each needs the kind of its name.
+  // Each function needs a value of the kind in its name.
   std::string why_undefined() const;
   bool boolean() const { return integer_ != 0; }
   int64_t integer() const { return integer_; }
@@ -132,7 +133,8 @@ class Value {
   const Range& range() const { return As<Range>(); }
   Iterator& iterator() const { return As<Iterator>(); }
   Object& object() const { return As<Object>(); }
-  // These two share ownership of what dict() and iterator() return.
+  // The next two functions share ownership of the results of dict() and
+  // iterator().
   std::shared_ptr<const Dict> shared_dict() const {
     return std::static_pointer_cast<const Dict>(shared_);
   }
@@ -151,7 +153,7 @@ class Value {
   // The truth of the value in Python.
   bool Truth() const;
   int Depth() const;
-  // True if both are one and the same: Python's `is`.
+  // True if both are the same object: Python's `is`.
   bool IsSame(const Value& other) const;
 
  private:
@@ -183,8 +185,8 @@ class Value {
     int64_t integer_ = 0;  // or a bool
     double float_;
   };
-  // The Undefined, Text, List ... of the kind; null for the others, and for
-  // what is undefined without a reason.
+  // The Undefined, Text, List ... of the kind; null for other kinds, and for an
+  // undefined value without a reason.
   std::shared_ptr<void> shared_;
 };
 
@@ -205,7 +207,8 @@ class Dict {
   int depth() const { return depth_; }
 
  private:
-  static constexpr size_t kFew = 8;  // pairs that are found without an index
+  // Most pairs that are searched without an index.
+  static constexpr size_t kFew = 8;
 
   std::optional<size_t> Place(const Value& key) const;
   std::optional<size_t> Place(absl::string_view key) const;
@@ -261,7 +264,7 @@ class Object {
   virtual ~Object() = default;
   virtual absl::string_view TypeName() const = 0;
   // The member `name` if the object stores it; null if it is computed or
-  // missing. The pointer is valid until something else is computed.
+  // missing. The pointer is valid until another value is computed.
   virtual const Value* HeldMember(absl::string_view) const { return nullptr; }
   // The member `name`; nothing if there is none.
   virtual absl::StatusOr<std::optional<Value>> Member(Evaluator&,
@@ -271,7 +274,7 @@ class Object {
   virtual bool IsCallable() const { return true; }
   virtual absl::StatusOr<Value> Call(Evaluator& evaluator,
                                      Arguments&& arguments);
-  // Calls it and writes what it returns.
+  // Calls the object and writes the result.
   virtual absl::Status CallAndWrite(Evaluator& evaluator,
                                     Arguments&& arguments);
   virtual std::string Repr() const;

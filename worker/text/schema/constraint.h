@@ -46,7 +46,7 @@ absl::StatusOr<Constraint> CompileConstraint(const ConstraintSource& source,
 // Bytes that a grammar takes.
 int64_t GrammarBytes(const Grammar& grammar);
 
-// Keeps the compiled constraints that were used last, within a limit of bytes.
+// Keeps the most recently used compiled constraints, within a limit of bytes.
 // Thread-safe.
 class ConstraintCache {
  public:
@@ -55,9 +55,9 @@ class ConstraintCache {
   explicit ConstraintCache(int64_t max_bytes = kDefaultBytes)
       : max_bytes_(max_bytes) {}
 
-  // The constraint, compiled now if it is not kept. Calls that ask for the same
-  // one at once may each compile it. Errors: those of CompileConstraint, which
-  // are not kept.
+  // Returns the constraint, and compiles it if it is not kept. Calls that ask
+  // for the same constraint at once may each compile it. Errors: those of
+  // CompileConstraint, which are not kept.
   absl::StatusOr<Constraint> Get(const ConstraintSource& source,
                                  StopCheck stop = NeverStop);
 
@@ -73,7 +73,7 @@ class ConstraintCache {
 
   const int64_t max_bytes_;
   mutable absl::Mutex mu_;
-  std::list<Entry> entries_ ABSL_GUARDED_BY(mu_);  // the latest used first
+  std::list<Entry> entries_ ABSL_GUARDED_BY(mu_);  // most recently used first
   absl::flat_hash_map<std::string, std::list<Entry>::iterator> by_key_
       ABSL_GUARDED_BY(mu_);
   int64_t n_bytes_ ABSL_GUARDED_BY(mu_) = 0;

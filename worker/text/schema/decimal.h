@@ -22,8 +22,8 @@ struct Decimal {
 
   bool is_zero() const { return digits.empty(); }
   bool is_integer() const { return exponent >= 0; }
-  // Digits before the point, without leading zeros. Zero or less if there are
-  // none.
+  // Digits before the point, without leading zeros. Zero or negative if there
+  // are no such digits.
   int64_t whole_digits() const {
     return static_cast<int64_t>(digits.size()) + exponent;
   }
@@ -33,11 +33,11 @@ struct Decimal {
   friend bool operator==(const Decimal&, const Decimal&) = default;
 };
 
-// The number that `text` is in JSON; nothing if it is none, or if its exponent
-// passes the limit.
+// The number that `text` means in JSON; nothing if `text` is no number, or if
+// its exponent exceeds the limit.
 std::optional<Decimal> ParseDecimal(absl::string_view text);
 
-// Negative, 0 or positive as `a` is less than, equal to or more than `b`.
+// Negative if a < b, 0 if a = b, positive if a > b.
 int Compare(const Decimal& a, const Decimal& b);
 
 // The remainder of a whole number's absolute value by `divisor`, which is

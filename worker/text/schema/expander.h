@@ -21,8 +21,8 @@
 
 namespace plimsoll::worker {
 
-// Every function returns kInvalidArgument naming the place and the keyword for
-// what is wrong or not supported, and the errors of `stop`.
+// Every function returns kInvalidArgument naming the place and the keyword that
+// is wrong or not supported, and the errors of `stop`.
 class Expander {
  public:
   using Result = absl::StatusOr<FormulaPtr>;
@@ -44,8 +44,8 @@ class Expander {
   absl::StatusOr<bool> FitsString(const Term& term, const std::string& text);
 
  private:
-  // A keyword of a schema, for values of one type. If it is not positive,
-  // values must violate it.
+  // A keyword of a schema, for values of one type. If the keyword is not
+  // positive, values must violate it.
   struct Keyword {
     const SchemaJson& schema;
     const SchemaJson& value;
@@ -93,9 +93,9 @@ class Expander {
   // The strings or numbers that fit, if they are listed.
   absl::StatusOr<std::optional<std::set<std::string>>> ValuesOf(
       const FormulaPtr& formula, JsonType type);
-  // Whether a value of a member may fit. True if that is not easy to see.
+  // Whether a value of a member may fit. True if this is not easy to decide.
   absl::StatusOr<bool> MayFit(const Term& term, JsonType type);
-  // Whether no value fits both. False if that is not easy to see.
+  // Whether no value fits both. False if this is not easy to decide.
   absl::StatusOr<bool> AreApart(const FormulaPtr& a, const FormulaPtr& b);
 
   // value_keywords.cc
@@ -134,8 +134,8 @@ class Expander {
   Result DependenciesKeyword(const Keyword& keyword);
   Result Dependency(const Keyword& keyword, const std::string& name,
                     const SchemaJson& value);
-  // The rule of the names that `properties` and `patternProperties` of the
-  // schema say nothing about.
+  // The rule for names that `properties` and `patternProperties` of the schema
+  // do not cover.
   absl::StatusOr<ObjectShape::Rule> RestRule(const SchemaJson& schema,
                                              bool is_positive,
                                              const SchemaJson& of);

@@ -1,4 +1,4 @@
-// Reads JSON of any spelling, and remembers where each value stands.
+// Reads JSON of any spelling, and records the place of each value.
 #ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_JSON_TEXT_H_
 #define PLIMSOLL_WORKER_TEXT_SCHEMA_JSON_TEXT_H_
 

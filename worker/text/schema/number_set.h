@@ -1,4 +1,5 @@
-// Numbers within bounds, multiples and the like, digit by digit.
+// Sets of numbers with bounds, multiples and similar conditions, digit by
+// digit.
 #ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_NUMBER_SET_H_
 #define PLIMSOLL_WORKER_TEXT_SCHEMA_NUMBER_SET_H_
 

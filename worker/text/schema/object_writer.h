@@ -1,4 +1,4 @@
-// Writes the members of an object in the orders that are allowed.
+// Writes the members of an object in the allowed orders.
 #ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_OBJECT_WRITER_H_
 #define PLIMSOLL_WORKER_TEXT_SCHEMA_OBJECT_WRITER_H_
 
@@ -21,14 +21,14 @@ struct ObjectMembers {
   std::vector<Named> named = {};
   std::optional<GrammarBuilder::Expr> other =
       {};                                         // members that are not listed
-  std::optional<GrammarBuilder::Expr> last = {};  // comes last, if it is given
+  std::optional<GrammarBuilder::Expr> last = {};  // comes last, if set
   int64_t min = 0;
   int64_t max = GrammarBuilder::kUnlimited;
 };
 
-// Listed members in their order, or in any, each at most once. Others follow
-// them, or stand anywhere.
-// Errors: kInvalidArgument naming `path` if that needs too many states.
+// Writes the listed members in their order, or in any order, each at most once.
+// Other members follow them, or may be anywhere.
+// Errors: kInvalidArgument naming `path` if this needs too many states.
 absl::StatusOr<GrammarBuilder::Expr> WriteObject(const ObjectMembers& members,
                                                  bool any_order,
                                                  const std::string& path,

@@ -22,8 +22,9 @@ struct SchemaPattern {
   size_t number;
   RegexNode tree;
   RegexMatch match;
-  bool has_inner_anchors;  // its anchors are not only at the ends
-  // These decide whether a text matches; they are made at their first use.
+  bool has_inner_anchors;  // has anchors that are not at the ends
+  // The next fields decide whether a text matches; they are made at their first
+  // use.
   std::unique_ptr<const CharKinds> classes;
   std::optional<CharAutomaton> automaton = {};
 };
@@ -41,7 +42,7 @@ class PatternPool {
   explicit PatternPool(StopCheck stop) : stop_(stop) {}
 
   // Adds the pattern `source` and returns its uses: a text must fit all of
-  // them. A look-ahead at its front is a use of its own.
+  // them. A look-ahead at the front of the pattern is a separate use.
   // Errors: those of ParseRegex.
   absl::StatusOr<std::vector<PatternUse>> Add(const std::string& source,
                                               RegexMatch match);

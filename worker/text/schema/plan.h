@@ -1,4 +1,4 @@
-// A JSON schema as a graph of plans, which say what is written and in which
+// A JSON schema as a graph of plans. Plans define the written texts and their
 // order.
 #ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_PLAN_H_
 #define PLIMSOLL_WORKER_TEXT_SCHEMA_PLAN_H_
@@ -54,8 +54,8 @@ struct ObjectPlan {
     PlanNumber value;
   };
   std::vector<Named> named = {};
-  std::vector<Others> others = {};  // no name is in two of them
-  // One of these comes last, unless there are none.
+  std::vector<Others> others = {};  // no name is in two entries
+  // One of these members comes last, unless the list is empty.
   std::vector<Others> last = {};
   int64_t min = 0;  // members
   int64_t max = GrammarBuilder::kUnlimited;
@@ -92,8 +92,8 @@ class SchemaPlanner {
   SchemaPlanner(const SchemaJson& root, const SchemaOptions& options,
                 StopCheck stop);
 
-  // Errors: kInvalidArgument naming the place and what is wrong, not supported
-  // or beyond a limit, or that no value is valid; those of `stop`.
+  // Errors: kInvalidArgument naming the place and the fault, the unsupported
+  // feature or the exceeded limit, or if no value is valid; those of `stop`.
   absl::StatusOr<SchemaPlan> Make();
 
   // The place that a term came from, for messages.
@@ -133,20 +133,20 @@ class SchemaPlanner {
   absl::StatusOr<std::vector<ObjectPlan::Others>> OthersOf(
       const ObjectShape& shape, const std::vector<std::string>& listed,
       const ObjectShape::Witness* witness, const std::string& path);
-  // The few values that fit `term`; nothing if there may be more than `most`.
+  // The values that fit `term`; nothing if there may be more than `most`.
   absl::StatusOr<std::optional<std::vector<Literal>>> ValuesOf(const Term& term,
                                                                size_t most);
   // Splits a shape with witnesses into shapes that have at most one, which is
   // none of the listed names.
   absl::Status SplitWitnesses(ObjectShape shape, std::vector<ObjectShape>& out);
-  // The names of one kind: those that match the patterns of `in`, and none of
-  // the others.
+  // The names of one kind: names that match the patterns of `in`, and no other
+  // pattern.
   absl::StatusOr<std::vector<StringShape>> NamesOf(
       const std::vector<std::vector<PatternUse>>& patterns, uint32_t in,
       const std::vector<std::string>& listed,
       const std::vector<StringShape>& among, const std::string& path);
   absl::StatusOr<std::vector<StringShape>> NameShapes(const Term& term);
-  // Removes what no value can have.
+  // Removes the parts that no value can have.
   absl::Status RemoveImpossible();
   bool IsPossible(const ArrayPlan& plan) const;
   bool IsPossible(const ObjectPlan& plan) const;
@@ -155,7 +155,7 @@ class SchemaPlanner {
   }
   void Prune(ArrayPlan& plan) const;
   void Prune(ObjectPlan& plan) const;
-  // Why nothing is possible.
+  // The error that explains why no value is possible.
   absl::Status WhyImpossible() const;
 
   const SchemaOptions& options_;

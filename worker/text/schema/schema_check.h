@@ -15,7 +15,7 @@ namespace plimsoll::worker {
 
 struct Verdict {
   bool is_accepted = false;
-  // The number of first bytes with which a text that fits could begin; the
+  // The number of first bytes that a fitting text could also begin with; the
   // text's size if it fits.
   size_t at = 0;
 };
@@ -24,9 +24,9 @@ struct Verdict {
 Verdict CheckText(const std::shared_ptr<const Grammar>& grammar,
                   absl::string_view text);
 
-// Lays a text out as the grammar writes it: members in the schema's order, one
-// spelling, no white space. Then the grammar decides. So it accepts exactly
-// what a reply may say. Not thread-safe.
+// Rewrites a text in the grammar's form: members in the schema's order, one
+// spelling, no white space. Then the grammar decides. So the check accepts
+// exactly the values that a reply may have. Not thread-safe.
 class SchemaCheck {
  public:
   virtual ~SchemaCheck() = default;

@@ -21,10 +21,11 @@ struct CompiledSchema {
 // Compiles a grammar whose every text is JSON that `schema` (JSON text)
 // accepts, in the spelling of JsonGrammar and with properties in the schema's
 // order unless `options` say otherwise. docs/structured_output.md says where
-// the grammar is narrower than the schema. Such a text stands in `frame`.
+// the grammar is narrower than the schema. `frame` has the texts around such a
+// text.
 // Errors: kInvalidArgument naming the place in the schema ("#/properties/x")
-// and what is wrong or not supported there, the limit that was passed, or why
-// no text could ever be valid; those of `stop`.
+// and the fault, the unsupported feature, the exceeded limit, or the reason why
+// no text can be valid; those of `stop`.
 absl::StatusOr<CompiledSchema> CompileSchema(absl::string_view schema,
                                              const SchemaOptions& options,
                                              StopCheck stop = NeverStop,

@@ -1,4 +1,4 @@
-// Where the parts of a JSON schema are: its places, names and references.
+// Finds the parts of a JSON schema: places, names and references.
 #ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_SCHEMA_INDEX_H_
 #define PLIMSOLL_WORKER_TEXT_SCHEMA_SCHEMA_INDEX_H_
 
@@ -19,10 +19,10 @@ std::string SchemaStep(absl::string_view path, absl::string_view name);
 // The member `name`, or null.
 const SchemaJson* Member(const SchemaJson& schema, const std::string& name);
 
-// The version of the standard that a schema says it is written in.
+// The version of the standard that a schema names.
 enum class SchemaDraft { kUnsaid, kDraft3, kDraft4, kDraft6, kDraft7, kLater };
 
-// Knows every schema within a schema. Immutable but for Resolve; not
+// Knows every schema within a schema. Immutable except for Resolve; not
 // thread-safe.
 class SchemaIndex {
  public:
@@ -31,11 +31,11 @@ class SchemaIndex {
 
   const SchemaJson& root() const { return root_; }
   SchemaDraft draft() const { return draft_; }
-  // True if 1.0 is no integer, as up to draft 4.
+  // True if 1.0 is no integer (up to draft 4).
   bool IntegersArePlain() const {
     return draft_ == SchemaDraft::kDraft3 || draft_ == SchemaDraft::kDraft4;
   }
-  // True if members beside $ref are ignored, as up to draft 7.
+  // True if members beside $ref are ignored (up to draft 7).
   bool RefStandsAlone() const {
     return draft_ != SchemaDraft::kUnsaid && draft_ != SchemaDraft::kLater;
   }
@@ -52,7 +52,7 @@ class SchemaIndex {
   struct Place {
     std::string path;
     std::string base;            // the URI of its resource
-    const SchemaJson* resource;  // the root of that
+    const SchemaJson* resource;  // the root of that resource
   };
   // Enters `schema` and all schemas in it.
   void Enter(const SchemaJson& schema, Place place);

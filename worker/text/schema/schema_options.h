@@ -16,20 +16,20 @@ inline constexpr size_t kMaxPropertyBytes = 1'024;
 inline constexpr size_t kMaxSchemaMembers = 2'000;
 
 struct SchemaOptions {
-  // Objects have the listed properties only where the schema does not say
-  // otherwise. Without it, absent additionalProperties means true.
+  // Objects have only the listed properties, unless the schema says otherwise.
+  // Without it, absent additionalProperties means true.
   bool closed_objects = false;
   // Listed properties come in any order, instead of the schema's.
   bool any_order = false;
   // Strings and numbers have every spelling of JSON, instead of one.
   bool any_spelling = false;
-  // Keywords and formats that are not known are refused, instead of noted.
+  // Unknown keywords and formats are refused instead of noted.
   bool refuse_unknown = false;
   // Formats do not restrict values.
   bool ignore_formats = false;
 };
 
-// The parts of a schema that the compiler took for annotations, each as
+// The parts of a schema that the compiler treated as annotations, each as
 // "#/properties/x: ...".
 using SchemaNotes = std::vector<std::string>;
 inline constexpr size_t kMaxSchemaNotes = 16;

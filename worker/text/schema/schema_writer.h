@@ -14,9 +14,9 @@
 
 namespace plimsoll::worker {
 
-// The schema's text stands in `frame`.
-// Errors: kInvalidArgument naming the place and the limit that was passed;
-// those of `stop`.
+// `frame` has the texts around the schema's text.
+// Errors: kInvalidArgument naming the place and the exceeded limit; those of
+// `stop`.
 absl::StatusOr<std::shared_ptr<const Grammar>> WriteSchema(
     const SchemaPlan& plan, SchemaPlanner& planner,
     const SchemaOptions& options, StopCheck stop,

@@ -31,8 +31,8 @@ struct Literal {
   bool is_positive;
   friend auto operator<=>(const Literal&, const Literal&) = default;
 };
-// A condition: all of these literals hold. They are sorted, without
-// repetitions. An empty term allows any value.
+// A condition: all of its literals hold. They are sorted, without repetitions.
+// An empty term allows any value.
 using Term = std::vector<Literal>;
 
 void AddTo(Term& term, const Literal& literal);
@@ -109,7 +109,7 @@ struct ObjectShape {
     Term term = {};
     friend bool operator==(const Rule&, const Rule&) = default;
   };
-  // A condition: there is a property whose name the rule is about, or whose
+  // A condition: there is a property to whose name the rule applies, or whose
   // name fits `name`, and whose value fits the rule's term.
   struct Witness {
     Rule rule = {};
@@ -120,7 +120,7 @@ struct ObjectShape {
   absl::flat_hash_map<std::string, size_t> numbers = {};  // indices in `named`
   std::vector<Rule> rules = {};
   std::vector<Witness> witnesses = {};
-  Term names = {};  // what every name fits
+  Term names = {};  // every name fits this term
   int64_t min = 0;
   int64_t max = GrammarBuilder::kUnlimited;
 
@@ -128,7 +128,7 @@ struct ObjectShape {
   friend bool operator==(const ObjectShape&, const ObjectShape&) = default;
 };
 
-// Only the part of the type that it was made for is used.
+// The conditions for one type; only that type's part is used.
 struct Shape {
   bool may_be_true = true;
   bool may_be_false = true;

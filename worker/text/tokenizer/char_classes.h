@@ -18,7 +18,7 @@
 namespace plimsoll::worker {
 
 // The ways in which the expressions of pre-tokenizers classify code points. The
-// .cc describes each.
+// .cc file describes each alphabet.
 enum class Alphabet {
   kLetters,
   kLettersAndMarks,
@@ -35,14 +35,14 @@ enum class Alphabet {
 };
 inline constexpr size_t kAlphabets = 12;
 
-// The classes of one alphabet, by PCRE2's Unicode tables. They are looked up in
-// blocks of 256 code points, when a code point of the block is first needed. A
-// text needs few of the 4,352 blocks, and all of them take some 50 ms.
+// The classes of one alphabet, by PCRE2's Unicode tables. A block of 256 code
+// points is looked up when one of its code points is first needed. A text needs
+// few of the 4,352 blocks, and all blocks together take about 50 ms.
 // Thread-safe.
 class CharClasses {
  public:
   // A code point may be in many classes or in none. Letters are both kUpper and
-  // kLower where an expression does not tell the cases apart.
+  // kLower if an expression does not distinguish the cases.
   static constexpr uint8_t kUpper = 1;
   static constexpr uint8_t kLower = 2;
   static constexpr uint8_t kLetter = kUpper | kLower;  // one of them or both

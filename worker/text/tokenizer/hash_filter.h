@@ -1,4 +1,4 @@
-// Tells quickly that an element is not in a set.
+// A quick test that an element is not in a set.
 #ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_HASH_FILTER_H_
 #define PLIMSOLL_WORKER_TEXT_TOKENIZER_HASH_FILTER_H_
 

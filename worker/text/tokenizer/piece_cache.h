@@ -18,7 +18,7 @@
 namespace plimsoll::worker {
 
 // Each piece has one place, and a later piece replaces an earlier one there. So
-// the size is fixed and nothing is ever moved. Scratch of one Encode call; not
+// the size is fixed and entries never move. Scratch of one Encode call; not
 // thread-safe.
 class PieceCache {
  public:

@@ -40,11 +40,11 @@ class PlainTokens {
     const auto at = static_cast<size_t>(id);
     return (UpTo(kMaxChars)[at / 64] >> (at % 64) & 1) != 0;
   }
-  // How many tokens of the kind begin with `byte`.
+  // The number of tokens of the kind that begin with `byte`.
   int64_t CountByFirst(uint8_t byte) const { return by_first_[byte]; }
 
-  // The tokens that begin like text of the kind, but are not of it or are too
-  // long.
+  // The tokens that begin like text of the kind, but are not of the kind or are
+  // too long.
   const TokenList& others() const { return others_; }
   // The first entry of others() that is in `all` at `place` or after it.
   int64_t OtherFrom(int64_t place) const;
@@ -63,7 +63,7 @@ class PlainTokens {
   std::vector<uint64_t> bits_;  // [kMaxChars + 1, n_words]
   std::array<int64_t, 256> by_first_ = {};
   TokenList others_;
-  std::vector<uint32_t> places_;  // where each of others_ is in `all`
+  std::vector<uint32_t> places_;  // places of the entries of others_ in `all`
   std::vector<Range> rest_;
 };
 

@@ -23,7 +23,7 @@ class PreTokenizer {
   static absl::StatusOr<PreTokenizer> Create(absl::string_view name);
 
   // The length in bytes of the first piece of `text`, which is not empty. The
-  // pieces of a text follow one another, and none depends on what comes before
+  // pieces of a text follow one another. No piece depends on the text before
   // it.
   size_t FirstPiece(absl::string_view text) const;
 

@@ -1,4 +1,4 @@
-// The names of pre-tokenizers by the expressions that a tokenizer.json has.
+// Finds the name of a pre-tokenizer from the expressions in a tokenizer.json.
 #ifndef PLIMSOLL_WORKER_TEXT_TOKENIZER_PRETOKENIZER_NAMES_H_
 #define PLIMSOLL_WORKER_TEXT_TOKENIZER_PRETOKENIZER_NAMES_H_
 
@@ -18,9 +18,9 @@ inline constexpr absl::string_view kGpt2Expression =
 inline constexpr absl::string_view kDigitExpression = R"(\p{N})";
 
 // Returns the name (FindPreTokenizer) of the pre-tokenizer that cuts text by
-// `expressions`, each of which cuts the pieces of the one before.
+// `expressions`, each of which cuts the pieces of the expression before.
 // `whole_pieces_first` is the file's "ignore_merges". If several names have
-// equal rules, it is the name that most files have.
+// equal rules, the most frequent name is returned.
 // Errors: kUnimplemented with the expressions, if no known pre-tokenizer has
 // them in this spelling.
 absl::StatusOr<absl::string_view> NameOfPreTokenizer(

@@ -17,10 +17,10 @@ struct PreTokenizerRule {
 
   Alphabet alphabet;
   Scanner scanner;
-  int max_digits = 0;                  // most of a piece; 0: no limit
+  int max_digits = 0;                  // most digits of a piece; 0: no limit
   absl::string_view after_signs = "";  // ASCII that may follow a piece's signs
   Endings endings = Endings::kNone;
-  bool cuts_ascii_digits = false;    // runs of them are cut every three
+  bool cuts_ascii_digits = false;    // cuts runs of ASCII digits every three
   bool cuts_last_spaces = false;     // white space at the end of a run
   uint8_t ends = CharClasses::kCut;  // classes before which a piece ends
 };

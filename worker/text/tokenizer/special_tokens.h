@@ -41,7 +41,7 @@ class SpecialTokens {
   // user-defined tokens and, with `parse_special`, control and unknown tokens.
   // They are taken longest first over the whole text (equal lengths: lowest id
   // first), each at all its occurrences from left to right that do not overlap
-  // what is already taken. This is not the same as leftmost-longest.
+  // an occurrence taken before. This is not the same as leftmost-longest.
   // Errors: those of `stop`.
   absl::StatusOr<std::vector<TextFragment>> Split(const VocabTable& vocab,
                                                   absl::string_view text,

@@ -51,15 +51,16 @@ struct AcrossRule {
 class TextMerger {
  public:
   static constexpr size_t kWindow = 512;  // symbols at first
-  // A window grows after this many ends of symbols have been looked at.
+  // A window grows after this many ends of symbols have been checked.
   static constexpr size_t kMaxEnds = 32;
   // A join may depend on a chain of at most this many joins to its right. A
   // longer chain counts as possible.
   static constexpr size_t kMaxDepth = 4;
-  // For one end, at most this many joins are looked at; more count as possible.
+  // For one end, at most this many joins are checked; further ones count as
+  // possible.
   static constexpr int kMaxLooks = 128;
 
-  // Calls `emit(symbol)` for each symbol that merging `text` gives, in order.
+  // Calls `emit(symbol)` for each symbol of the merged `text`, in order.
   // Errors: those of `stop`.
   template <typename Rules, typename Emit>
   absl::Status Run(absl::string_view text, Rules& rules, StopCounter& stop,
@@ -90,7 +91,7 @@ class TextMerger {
   }
 
  private:
-  // What one Run merges, and by what.
+  // The text and the rules of one Run.
   template <typename Rules>
   struct Job {
     absl::string_view text;
@@ -102,8 +103,8 @@ class TextMerger {
     return size_t{symbol.begin} + symbol.bytes;
   }
 
-  // Fills the window with `n` symbols of the text from `begin` on, or as many
-  // as there are. Returns where the window ends.
+  // Fills the window with `n` symbols of the text from `begin` on, or with all
+  // remaining ones. Returns the end of the window.
   template <typename Rules>
   size_t Fill(absl::string_view text, size_t begin, size_t n, Rules& rules) {
     window_.symbols.clear();
@@ -212,7 +213,7 @@ class TextMerger {
   PairMerger fragment_;  // one symbol of the window, merged again
   struct Look {
     std::vector<AcrossRule> across;  // rules of one symbol
-    PairMerger next;                 // merges what one of them joins
+    PairMerger next;                 // merges the text that one rule joins
   };
   std::array<Look, kMaxDepth> looks_;
   int n_looks_ = 0;

@@ -16,7 +16,7 @@ class TokenList {
  public:
   struct Entry {
     int32_t id;
-    uint32_t n_shared;        // leading bytes that the entry before has too
+    uint32_t n_shared;        // leading bytes shared with the entry before
     absl::string_view bytes;  // the rest
   };
 
@@ -48,8 +48,8 @@ class TokenList {
  private:
   std::vector<int32_t> ids_;
   std::vector<uint16_t> shared_;  // VocabTable::kMaxTokenBytes fits
-  // The number of entries up to the next one that shares no more bytes than
-  // this one. It is smaller if the number does not fit.
+  // For each entry, the number of entries up to the next one that shares no
+  // more bytes than this entry. Smaller if the number does not fit.
   std::vector<uint16_t> steps_;
   std::vector<uint32_t> begins_;  // [size + 1]; of bytes_
   std::vector<char> bytes_;

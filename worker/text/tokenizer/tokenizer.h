@@ -56,8 +56,8 @@ class Tokenizer {
                                               ParseSpecial special,
                                               StopCheck stop = NeverStop) const;
 
-  // Encode with BOS in front if the model's rule says so, as `--raw` and
-  // `--special` do.
+  // Like Encode, with BOS in front if the model's rule requires it (`--raw`,
+  // `--special`).
   absl::StatusOr<std::vector<int32_t>> EncodeWithBos(
       absl::string_view text, ParseSpecial special,
       StopCheck stop = NeverStop) const;
@@ -106,8 +106,8 @@ class Tokenizer {
   virtual void AppendNormal(absl::string_view text, std::string& out) const = 0;
 
   // Prepares LeastBytes; the tables must be loaded. `span` gives, by a token's
-  // id, the most bytes of text that the token stands for. `is_kept` says
-  // whether a byte becomes a token of its own if no other token contains it.
+  // id, the most bytes of text that the token stands for. `is_kept` tells
+  // whether a byte becomes a separate token if no other token contains it.
   template <typename Span, typename IsKept>
   void SetSpans(const Span& span, const IsKept& is_kept) {
     for (int32_t id = 0; id < vocab_size(); ++id) {

@@ -54,7 +54,7 @@ class BpeTokenizer final : public Tokenizer {
   absl::Status EncodePiece(absl::string_view piece, Scratch& scratch,
                            std::vector<int32_t>& ids) const;
   // Encodes a piece of several bytes: as one token if the vocabulary's rules
-  // say so, else fragment by fragment.
+  // allow it, else fragment by fragment.
   absl::Status EncodeFragments(absl::string_view piece, Scratch& scratch,
                                std::vector<int32_t>& ids) const;
   // Encodes a fragment of a piece; no merge reaches beyond it.

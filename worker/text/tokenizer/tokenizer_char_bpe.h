@@ -24,11 +24,11 @@
 
 namespace plimsoll::worker {
 
-// Spaces become U+2581. The text is cut where lines begin and end; a run of
-// newlines that is a token becomes that token. In every other piece characters
-// are merged, lowest rank first and leftmost among equals. Symbols that are no
-// token become byte tokens. BOS comes first, whatever the file says. Immutable,
-// so thread-safe.
+// Spaces become U+2581. The text is cut at the beginnings and ends of lines; a
+// run of newlines that is a token becomes that token. In every other piece
+// characters are merged, lowest rank first and leftmost among equals. Symbols
+// that are no token become byte tokens. BOS always comes first; the file's
+// setting is ignored. Immutable, so thread-safe.
 class CharBpeTokenizer final : public Tokenizer {
  public:
   // Loads the tokenizer. Errors: kInvalidArgument naming the key that is
@@ -52,7 +52,7 @@ class CharBpeTokenizer final : public Tokenizer {
                         std::vector<int32_t>& ids) const override;
   void AppendNormal(absl::string_view text, std::string& out) const override;
 
-  // Encodes one piece: a run of newlines, or what is between two of them.
+  // Encodes one piece: a run of newlines, or the text between two runs.
   absl::Status EncodePiece(absl::string_view piece, Scratch& scratch,
                            std::vector<int32_t>& ids) const;
   // Encodes a fragment of a piece; no merge reaches beyond it.

@@ -80,9 +80,9 @@ class SpmTokenizer final : public Tokenizer {
   bool add_space_prefix_;
   std::array<int32_t, 256> byte_ids_;   // ids of the byte tokens, or -1
   std::array<int32_t, 128> ascii_ids_;  // ids of characters, or -1
-  // Bytes that some token has in front of a U+2581 which is not part of the
-  // token's first run of U+2581. After any other byte no merge reaches across a
-  // space, so words can be merged one at a time.
+  // Bytes before a U+2581 inside some token, where this U+2581 is not part of
+  // the token's first run of U+2581. After any other byte no merge reaches
+  // across a space, so words can be merged one at a time.
   std::bitset<256> joins_space_;
   // Bytes that stand side by side in some token. No merge joins any other pair
   // of bytes.

@@ -16,7 +16,7 @@ namespace plimsoll::worker::jinja {
 class AttributePath {
  public:
   // The path of an element itself if `attribute` is absent. With
-  // `ignores_case`, text that is found becomes lower case.
+  // `ignores_case`, found text is converted to lower case.
   explicit AttributePath(const std::optional<Value>& attribute,
                          std::optional<Value> fallback = std::nullopt,
                          bool ignores_case = false);
@@ -30,7 +30,7 @@ class AttributePath {
   bool ignores_case_;
 };
 
-// Text in lower case; any other value as it is.
+// Converts text to lower case; any other value is unchanged.
 absl::StatusOr<Value> IgnoreCase(Evaluator& evaluator, const Value& value);
 
 }  // namespace plimsoll::worker::jinja

@@ -7,8 +7,9 @@
 
 namespace plimsoll::worker::jinja {
 
-// A filter by its name, or null. `self` is what it is applied to. Filters of
-// jinja2 that this interpreter lacks are found too, and fail when they run.
+// A filter by its name, or null. `self` is the value that it is applied to.
+// Filters of jinja2 that this interpreter lacks are found too, and fail when
+// they run.
 NativeFunction FindFilter(absl::string_view name);
 
 // The filters of each file, by their names; null for others.

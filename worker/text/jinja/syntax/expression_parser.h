@@ -25,9 +25,9 @@ class ExpressionParser {
       : tokens_(tokens), names_(names) {}
 
   Parsed Condition();  // a whole expression
-  Parsed Or();         // one without a trailing `if`
-  // An expression, or several with commas, which are a tuple. `is_end` says
-  // where it may end besides at the end of a tag.
+  Parsed Or();         // an expression without a trailing `if`
+  // An expression, or several with commas, which are a tuple. `is_end` tells
+  // where the expression may end, besides the end of a tag.
   Parsed Tuple(bool with_condition, const IsEnd& is_end = nullptr);
   // Parses the target of an assignment: a name, a tuple of names or, with
   // `with_members`, a member of a namespace.
@@ -37,7 +37,7 @@ class ExpressionParser {
   Parsed Filters(ExpressionPtr operand, bool is_begun = false);
 
   int NameId(const std::string& name);
-  // How often the name `loop` has been read as a variable.
+  // The number of uses of the name `loop` as a variable.
   int n_loop_names() const { return n_loop_names_; }
   // Macros whose bodies are being parsed. The parser notes which special names
   // they use.

@@ -13,8 +13,8 @@ inline constexpr int64_t kMaxTemplateBytes = 1 << 20;
 inline constexpr int kMaxSyntaxDepth = 100;  // blocks and brackets
 inline constexpr int kMaxHeight = 400;       // height of an expression's tree
 
-// Errors: kInvalidArgument naming the line: for bad syntax, for filters and
-// tests that do not exist where jinja2 refuses them too, and beyond the limits.
+// Errors: kInvalidArgument naming the line: for bad syntax, for unknown filters
+// and tests that jinja2 refuses too, and beyond the limits.
 absl::StatusOr<Program> Parse(absl::string_view source);
 
 }  // namespace plimsoll::worker::jinja

@@ -1,5 +1,5 @@
-// A chat template of a model's file: a program in Jinja, as transformers and
-// jinja2 run it.
+// A chat template of a model's file: a Jinja program that behaves as in
+// transformers and jinja2.
 #ifndef PLIMSOLL_WORKER_TEXT_JINJA_SYNTAX_TEMPLATE_H_
 #define PLIMSOLL_WORKER_TEXT_JINJA_SYNTAX_TEMPLATE_H_
 
@@ -21,10 +21,10 @@ class Template {
   // Errors: kInvalidArgument naming the line.
   static absl::StatusOr<Template> Parse(absl::string_view source);
 
-  // Renders the template with `variables`. Their tainted text is tainted in the
-  // output too, whatever the template does with it.
-  // Errors: kInvalidArgument naming the line: those that the template raises,
-  // those of values that it does not expect, and beyond the limits.
+  // Renders the template with `variables`. Their tainted text stays tainted in
+  // the output, also if the template changes it.
+  // Errors: kInvalidArgument naming the line: for errors that the template
+  // raises, for values of a wrong kind, and beyond the limits.
   absl::StatusOr<Text> Render(const Dict& variables,
                               const Surroundings& surroundings = {}) const;
 

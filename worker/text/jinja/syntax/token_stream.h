@@ -1,4 +1,4 @@
-// The tokens of a template as its parsers take them.
+// The tokens of a template, for its parsers.
 #ifndef PLIMSOLL_WORKER_TEXT_JINJA_SYNTAX_TOKEN_STREAM_H_
 #define PLIMSOLL_WORKER_TEXT_JINJA_SYNTAX_TOKEN_STREAM_H_
 
