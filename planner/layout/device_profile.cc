@@ -11,7 +11,7 @@ namespace {
 
 // The process itself beside arena and tokenizer: code, libraries, stacks and
 // channels. It is a committed upper bound until it is measured.
-constexpr int64_t kCpuRuntimeBytes = 32 << 20;
+constexpr int64_t kCpuRuntimeBytes = 36 << 20;
 // The arena is one mapping of whole huge pages.
 constexpr int64_t kCpuGranularityBytes = 2 << 20;
 

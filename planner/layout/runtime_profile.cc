@@ -26,7 +26,7 @@ constexpr int64_t kRowBytes = 64;
 // makes.
 constexpr int64_t kTokenBytes = 43;
 // Code, libraries, server and channels take this before anything else.
-constexpr int64_t kCpuBaseBytes = 26 * kMiB;
+constexpr int64_t kCpuBaseBytes = 30 * kMiB;
 
 int64_t WholeMiB(int64_t bytes) { return (bytes + kMiB - 1) / kMiB * kMiB; }
 

@@ -214,7 +214,7 @@ TEST(RuntimeProfileTest, ASmallWorkersFigureCoversALargerWorker) {
     // The index of tokens is estimated, too; no request had made it there.
     const int64_t index_bytes = 19 * seen.load.n_vocab;
     EXPECT_LE(EstimatedRuntimeBytes(seen.load),
-              bytes + index_bytes + 11 * kMiB);
+              bytes + index_bytes + 15 * kMiB);
   }
 }
 
@@ -224,6 +224,16 @@ TEST(RuntimeProfileTest, TheBoundCoversAnIdleWorkerOnDebian13) {
       EstimatedRuntimeBytes(
           {.n_threads = 2, .n_slots = 2, .n_rows = 512, .n_vocab = 49'152}),
       29'483'522 + kRuntimeSafetyBytes / 2);
+}
+
+// A worker of a rehearsal in Kubernetes, beside two busy cores and after
+// hundreds of streams, was planned with 33 MiB by what its predecessor had
+// measured.
+TEST(RuntimeProfileTest, TheBoundCoversAWorkerThatWasBusy) {
+  EXPECT_GE(
+      EstimatedRuntimeBytes(
+          {.n_threads = 1, .n_slots = 4, .n_rows = 512, .n_vocab = 49'152}),
+      33 * kMiB);
 }
 
 TEST(RuntimeProfileTest, MoreOfAnythingNeverTakesLess) {

@@ -68,11 +68,11 @@ TEST_F(RuntimeMonitorTest, TheNextProcessPlansWithWhatThisOneMeasured) {
   {
     const auto first = Start();
     EXPECT_EQ(first->Profile().runtime_basis, planner::Basis::kEstimated);
-    EXPECT_EQ(Mib(*first), 32);
+    EXPECT_EQ(Mib(*first), 36);
     Load(*first, 20);
     // Plans of one process agree.
     EXPECT_EQ(first->Profile().runtime_basis, planner::Basis::kEstimated);
-    EXPECT_EQ(Mib(*first), 32);
+    EXPECT_EQ(Mib(*first), 36);
   }
   const auto second = Start();
   EXPECT_EQ(second->Profile().runtime_basis, planner::Basis::kMeasured);
@@ -202,7 +202,7 @@ TEST_F(RuntimeMonitorTest, MemoryOfModelsThatComeAndGoIsNoOverhead) {
   monitor->BeginChange();
   Hold(200 + 13);
   monitor->EndChange(-100 * kMiB);
-  EXPECT_EQ(Mib(*monitor), 32);
+  EXPECT_EQ(Mib(*monitor), 36);
   monitor.reset();
   EXPECT_EQ(Mib(*Start()), 16);
 }
@@ -248,7 +248,7 @@ TEST_F(RuntimeMonitorTest, NothingIsMeasuredWhileAModelIsMapped) {
   {
     const auto mapped = monitor->Expect({}, /*is_mapped=*/true);
     Load(*monitor, 900);
-    EXPECT_EQ(Mib(*monitor), 32);
+    EXPECT_EQ(Mib(*monitor), 36);
   }
   monitor->Sample();
   EXPECT_GT(Mib(*monitor), 900);
@@ -261,7 +261,7 @@ TEST_F(RuntimeMonitorTest, WithoutAFolderItLivesAndMeasures) {
     Load(*monitor, 50);
     EXPECT_EQ(Mib(*monitor), 54);
   }
-  EXPECT_EQ(Mib(*Start()), 32);
+  EXPECT_EQ(Mib(*Start()), 36);
 }
 
 TEST(OwnMemoryTest, SaysWhatTheProcessHolds) {
