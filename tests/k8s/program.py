@@ -37,7 +37,7 @@ class Program:
         self.container = overlays.server(controller)
         program = self.container["command"][0]
         environment = {}
-        for variable in self.container["env"]:
+        for variable in self.container.get("env", []):
             environment[variable["name"]] = self._placed(variable["value"], places)
         environment["XDG_STATE_HOME"] = str(folder / f"{name}-state")
         command = [str(overlays.BUILD_DIR / "bin" / program)]
