@@ -159,11 +159,12 @@ def test_f27_a_journal_goes_back_to_an_older_planner_and_forth(tmp_path, build_o
         assert planner.listed().journal == planner_v1.JOURNAL_STATE_GOOD
         return {lease.id for lease in planner.leases()}
 
+    secret = "x" * 16
     build_of("new")
     with Planner(journal) as planner:
         register(planner)
         request = planner_v1.ReserveRequest(
-            request_id="r", device_id=DEVICE, holder="h", bytes=1, secret="x" * 16
+            request_id="r", device_id=DEVICE, holder="h", bytes=1, secret=secret
         )
         first = planner.stub.Reserve(request).lease
     build_of("old")
@@ -171,7 +172,8 @@ def test_f27_a_journal_goes_back_to_an_older_planner_and_forth(tmp_path, build_o
         assert held(planner) == {first.id}
         register(planner)
         second = reserve(planner, "of the older one", 1)
-        planner.stub.Renew(planner_v1.RenewRequest(**named(first)))
+        # One that knows no secrets passes over it.
+        planner.stub.Renew(planner_v1.RenewRequest(**named(first), secret=secret))
     build_of("new")
     with Planner(journal, first=False) as planner:
         assert held(planner) == {first.id, second.id}
