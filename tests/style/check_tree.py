@@ -507,13 +507,18 @@ def check_tests(paths, headers, text):
         yield path, f"neither {test} nor {COVERED_BY} covers it"
 
 
-def main():
-    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
+def tracked_files(root):
+    """The paths of the files below `root` that git tracks, in order."""
     listed = subprocess.run(
         ["git", "-c", f"safe.directory={root}", "ls-files", "-z"],
         cwd=root, check=True, capture_output=True, text=True,
     ).stdout.split("\0")
-    paths = sorted(filter(None, listed))
+    return sorted(filter(None, listed))
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
+    paths = tracked_files(root)
     found = 0
     checked = 0
     files = {path: (root / path).read_bytes() for path in paths

@@ -6,8 +6,9 @@ Usage: pages_test.py [-v]
 
 import pathlib
 import re
-import subprocess
 import unittest
+
+import check_tree
 
 SOURCE_DIR = pathlib.Path(__file__).resolve().parents[2]
 DOCS_DIR = SOURCE_DIR / "docs"
@@ -45,11 +46,9 @@ class PagesTest(unittest.TestCase):
                 self.assertIn(f"({page.name}", index)
 
     def test_links_lead_somewhere(self):
-        listed = subprocess.run(
-            ["git", "-c", f"safe.directory={SOURCE_DIR}", "ls-files", "*.md"],
-            cwd=SOURCE_DIR, check=True, capture_output=True, text=True).stdout
+        names = check_tree.tracked_files(SOURCE_DIR)
         n_links = 0
-        for page in [SOURCE_DIR / name for name in listed.splitlines()]:
+        for page in [SOURCE_DIR / name for name in names if name.endswith(".md")]:
             for target in links(page.read_text()):
                 path, _, anchor = target.partition("#")
                 found = (page.parent / path).resolve() if path else page
