@@ -11,7 +11,7 @@ if(CMAKE_INSTALL_PREFIX STREQUAL "/usr")
 endif()
 file(READ ${source_dir}/hardening.conf hardening)
 
-foreach(program IN ITEMS planner worker)
+foreach(program IN ITEMS planner worker gateway)
   set(unit plimsoll-${program})
   configure_file(${source_dir}/${unit}.service.in ${made_dir}/${unit}.service
     @ONLY)

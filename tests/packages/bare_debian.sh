@@ -55,15 +55,18 @@ check_parts() {
 }
 
 test_deb() {
+  local user
   cp "$1" "$root/opt/plimsoll.deb"
   install_packages /opt/plimsoll.deb
   smoke
   check_parts "$root/usr/share/doc/plimsoll/plimsoll.cdx.json"
-  enter getent passwd plimsoll >&2 || die "there is no user plimsoll"
+  for user in plimsoll plimsoll-gateway; do
+    enter getent passwd "$user" >&2 || die "there is no user $user"
+  done
   enter test ! -e /etc/systemd/system/multi-user.target.wants/plimsoll-worker.service ||
     die "the package enables a service"
   enter systemd-analyze verify --man=no plimsoll-planner.service \
-    plimsoll-worker.service >&2
+    plimsoll-worker.service plimsoll-gateway.service >&2
   # shellcheck disable=SC1091  # of the system under test
   enter bash -c 'source /usr/share/bash-completion/completions/plimsoll' ||
     die "bash does not take the completion"
@@ -75,6 +78,7 @@ test_deb() {
   enter apt-get -q purge -y plimsoll </dev/null >&2
   absent /usr/bin/plimsoll
   absent /etc/default/plimsoll-worker
+  absent /etc/default/plimsoll-gateway
   absent /var/lib/plimsoll
 }
 

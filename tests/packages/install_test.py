@@ -1,7 +1,7 @@
 """`cmake --install`: everything is there, under a prefix and under DESTDIR, and
 the units of systemd are sound and locked down.
 
-Usage: install_test.py BUILD [-v]   after a build of the three programs
+Usage: install_test.py BUILD [-v]   after a build of the programs
 """
 
 import os
@@ -10,7 +10,7 @@ import re
 import tempfile
 import unittest
 
-from installed import ANALYZE, UNITS, install, run
+from installed import ANALYZE, PROGRAMS, UNITS, install, run
 
 # systemd's own figure: 0 is locked up, 10 is wide open.
 MOST_EXPOSURE = 2.0
@@ -31,8 +31,7 @@ class Installed(unittest.TestCase):
             *(prefix / "bin" / f"plimsoll{end}" for end in ("", "-gateway", "-planner", "-worker")),
             *(prefix / "lib/systemd/system" / unit for unit in UNITS),
             prefix / "lib/sysusers.d/plimsoll.conf",
-            config / "default/plimsoll-planner",
-            config / "default/plimsoll-worker",
+            *(config / "default" / name for name in PROGRAMS),
             share / "plimsoll/devices.csv",
             share / "plimsoll/proto/plimsoll/v1/planner.proto",
             share / "plimsoll/proto/plimsoll/v1/service_config.json",

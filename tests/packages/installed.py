@@ -7,7 +7,8 @@ import subprocess
 import sys
 
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
-UNITS = ("plimsoll-planner.service", "plimsoll-worker.service")
+PROGRAMS = ("plimsoll-planner", "plimsoll-worker", "plimsoll-gateway")
+UNITS = tuple(f"{name}.service" for name in PROGRAMS)
 ANALYZE = shutil.which("systemd-analyze")
 
 

@@ -1,14 +1,15 @@
-"""The system calls that the units allow are enough for planner and worker.
+"""The system calls that the units allow are enough for the programs.
 
-Usage: sandbox_test.py BUILD [-v]   after a build of the three programs
+Usage: sandbox_test.py BUILD [-v]   after a build of the programs
 
-Runs both as their units do: with the filter of calls, without memory that can be
+Runs each as its unit does: with the filter of calls, without memory that can be
 both written and executed, and as another user than root. A call outside of the
 filter ends the process here, while systemd only refuses it, so that the test
 finds calls whose failure the programs would bear.
 """
 
 import ctypes
+import json
 import os
 import pathlib
 import platform
@@ -18,7 +19,9 @@ import socket
 import struct
 import subprocess
 import tempfile
+import time
 import unittest
+import urllib.request
 
 from installed import ANALYZE, UNITS, install, run
 
@@ -109,7 +112,7 @@ class Sandbox:
 @unittest.skipUnless(platform.machine() == "x86_64", "the numbers of calls are x86-64's")
 @unittest.skipUnless(NUMBERS.is_file(), f"there is no {NUMBERS}")
 class SandboxTest(unittest.TestCase):
-    """Planner and worker below their filters."""
+    """Planner, worker and gateway below their filters."""
 
     @classmethod
     def setUpClass(cls):
@@ -155,12 +158,35 @@ class SandboxTest(unittest.TestCase):
         self.assertRegex(line, r"^listening on ", f"{name}: {process.poll()}")
         return line.split()[-1]
 
+    def await_ready(self):
+        """Waits until a program has told its manager that it is ready."""
+        while self.manager.recv(64) != b"READY=1":
+            continue
+
+    def await_models(self, gateway):
+        """Waits until the gateway has asked its worker for the models."""
+        end = time.monotonic() + SECONDS
+        models = []
+        while not models:
+            self.assertLess(time.monotonic(), end, "the gateway has no model")
+            time.sleep(0.1)
+            with urllib.request.urlopen(f"{gateway}/v1/models", timeout=SECONDS) as reply:
+                models = json.load(reply)["data"]
+
+    @staticmethod
+    def complete(gateway):
+        """The gateway's reply to a request for eight tokens."""
+        body = {"model": "small", "prompt": "Hello", "max_tokens": 8}
+        request = urllib.request.Request(f"{gateway}/v1/completions", json.dumps(body).encode())
+        with urllib.request.urlopen(request, timeout=SECONDS) as reply:
+            return json.load(reply)
+
     def stop(self, name, process):
         process.terminate()
         self.assertEqual(process.wait(timeout=SECONDS), 0, name)
 
-    def test_planner_and_worker_need_no_other_call(self):
-        planner_sandbox, worker_sandbox = self.sandboxes
+    def test_the_programs_need_no_other_call(self):
+        planner_sandbox, worker_sandbox, gateway_sandbox = self.sandboxes
         planner = self.start(
             planner_sandbox, "plimsoll-planner", f"--journal={self.state}/leases.db", "--first"
         )
@@ -171,8 +197,7 @@ class SandboxTest(unittest.TestCase):
             shutil.copyfile(MODEL, self.top / "model.gguf")
             flags.append(f"--model=small={self.top}/model.gguf")
         worker = self.start(worker_sandbox, "plimsoll-worker", *flags)
-        while self.manager.recv(64) != b"READY=1":
-            continue
+        self.await_ready()
         command = self.top / "usr/bin/plimsoll"
         if MODEL.is_file():
             script = f"until {command} models --address {worker} -o json"
@@ -181,6 +206,13 @@ class SandboxTest(unittest.TestCase):
             run(command, "generate", "--address", worker, "--prompt", "Hello", "--max-tokens", 8)
             self.assertIn("small", run(command, "leases", "--planner", planner))
         run(command, "top", "--address", worker)
+        gateway = self.start(
+            gateway_sandbox, "plimsoll-gateway", f"--worker={worker}", f"--planner={planner}"
+        )
+        self.await_ready()
+        if MODEL.is_file():
+            self.await_models(gateway)
+            self.assertIn("choices", self.complete(gateway))
 
     def test_a_call_that_is_not_allowed_ends_a_program(self):
         calls = allowed_calls(self.unit(UNITS[0])) - {"bind"}
