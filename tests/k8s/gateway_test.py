@@ -38,8 +38,12 @@ class HttpGatewayTest(unittest.TestCase):
         (self.container,) = self.template["spec"]["containers"]
 
     def test_kubernetes_takes_it_strictly(self):
+        self.check_strictly(rendered_text())
+
+    def check_strictly(self, text):
+        """Expects Kubernetes to take all of these objects."""
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
-            file.write(rendered_text())
+            file.write(text)
             file.flush()
             code, said = run(TOOLS_DIR / "kubernetes-validate", "--strict",
                              "--kubernetes-version", KUBERNETES, file.name)
@@ -74,6 +78,24 @@ class HttpGatewayTest(unittest.TestCase):
         told = {v["name"]: v["value"] for v in container["env"]}
         listens = told["PLIMSOLL_GATEWAY_METRICS_LISTEN"].rpartition(":")[2]
         self.assertEqual(ports[monitor["podMetricsEndpoints"][0]["port"]], int(listens))
+
+    def test_spans_reach_a_collector(self):
+        text = render.render_with("base", components=["http-gateway", "tracing"])
+        self.check_strictly(text)
+        objects = {(o["kind"], o["metadata"]["name"]): o
+                   for o in render.yaml.safe_load_all(text)}
+        policy = objects["NetworkPolicy", "plimsoll-tracing"]["spec"]
+        (port,) = policy["egress"][0]["ports"]
+        selected = policy["podSelector"]["matchLabels"].items()
+        for kind, name in (("Deployment", "plimsoll-planner"),
+                           ("StatefulSet", "plimsoll-worker"),
+                           ("Deployment", "plimsoll-gateway")):
+            template = objects[kind, name]["spec"]["template"]
+            self.assertLessEqual(selected, template["metadata"]["labels"].items())
+            (container,) = template["spec"]["containers"]
+            told = {v["name"]: v["value"] for v in container["env"]}
+            endpoint = told["OTEL_EXPORTER_OTLP_ENDPOINT"]
+            self.assertEqual(endpoint.rpartition(":")[2], str(port["port"]))
 
     def test_it_listens_where_it_is_asked(self):
         (port,) = self.container["ports"]
