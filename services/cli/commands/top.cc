@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -21,8 +23,9 @@ namespace {
 constexpr char kTopDescription[] =
     "Show what a worker does: models, and the requests that run and wait\n"
     "'running' counts slots, 'waiting' the queue, and 'kv pages' the cache. "
-    "Tokens count from the model's load. A request is parked while "
-    "its client does not read.";
+    "Tokens count from the model's load; with --interval, from the second time "
+    "on, they are those in a second. A request is parked while its client does "
+    "not read.";
 
 constexpr char kTopFooter[] =
     "Examples:\n"
@@ -37,32 +40,48 @@ struct TopFlags {
   std::string output;
 };
 
-std::string Render(const v1::GetLoadResponse& load, const Style& style) {
+// What a worker said, and when.
+struct Look {
+  v1::GetLoadResponse load;
+  absl::Time time;
+};
+
+std::string Render(const Look& look, const std::optional<Look>& before,
+                   const Style& style) {
+  const v1::GetLoadResponse& load = look.load;
   const std::string calls =
       absl::StrCat("  ", load.draining() ? "draining: " : "",
                    CallsText(load.running_calls()),
                    load.models().empty() ? ", no model is loaded" : "", "\n");
-  const std::string models = RenderActivity(load.models(), style);
+  const std::string models = RenderActivity(
+      load.models(),
+      before ? RatesBetween(before->load, load, look.time - before->time)
+             : TokenRates(),
+      style);
   return models.empty() ? calls : absl::StrCat(calls, "\n", models);
 }
 
+// Shows what the worker does now. `last` is what it did the last time, if it
+// was asked before.
 absl::Status ShowOnce(v1::AdminService::Stub& stub, const TopFlags& flags,
-                      const Commands& commands) {
+                      const Commands& commands, std::optional<Look>& last) {
   const v1::GetLoadRequest request;
-  v1::GetLoadResponse load;
+  Look look;
   RETURN_IF_ERROR(Call(
       [&](grpc::ClientContext* context,
           std::function<void(grpc::Status)> done) {
-        stub.async()->GetLoad(context, &request, &load, std::move(done));
+        stub.async()->GetLoad(context, &request, &look.load, std::move(done));
       },
       commands.globals.address));
+  look.time = services::BootTime();
   Streams& streams = commands.streams;
   if (flags.output == "json") {
     const JsonForm form =
         flags.interval.has_value() ? JsonForm::kLine : JsonForm::kPretty;
-    return PrintJson(load, streams.out, form, EmptyLists::kPrinted);
+    return PrintJson(look.load, streams.out, form, EmptyLists::kPrinted);
   }
-  streams.out << Render(load, streams.out_style);
+  streams.out << Render(look, last, streams.out_style);
+  last = std::move(look);
   return absl::OkStatus();
 }
 
@@ -81,11 +100,14 @@ absl::Status RunTop(const TopFlags& flags, const Commands& commands) {
     return UsageError("the load is a worker's; give --address HOST:PORT");
   }
   const auto stub = v1::AdminService::NewStub(Connect(address));
-  if (!flags.interval.has_value()) return ShowOnce(*stub, flags, commands);
+  std::optional<Look> last;
+  if (!flags.interval.has_value()) {
+    return ShowOnce(*stub, flags, commands, last);
+  }
   const InterruptScope interrupts;
   std::ostream& out = commands.streams.out;
   while (true) {
-    RETURN_IF_ERROR(ShowOnce(*stub, flags, commands));
+    RETURN_IF_ERROR(ShowOnce(*stub, flags, commands, last));
     if (flags.output != "json") out << "\n";
     out.flush();
     // A pipe whose reader has gone ends the command.

@@ -120,6 +120,22 @@ def test_top_goes_on_until_it_is_interrupted(worker):
         assert process.wait(CALL_SECONDS) == 130
 
 
+def test_top_shows_rates_from_the_second_time_on(worker):
+    command = [binary("plimsoll"), "top", "--address", worker.address]
+    command += ["--interval", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        titles = []
+        while len(titles) < 2:
+            words = process.stdout.readline().split()
+            assert words or process.poll() is None
+            if "waiting" in words:
+                titles.append(words)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(CALL_SECONDS) == 130
+    assert "generated" in titles[0] and "generated/s" not in titles[0]
+    assert "generated/s" in titles[1] and "prompt/s" in titles[1]
+
+
 def test_drain_waits_until_nothing_is_in_flight(smollm2):
     with Worker(model_flag("smollm2"), "--n-ctx=256") as server:
         server.await_ready()

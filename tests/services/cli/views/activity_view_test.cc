@@ -40,7 +40,7 @@ v1::GetLoadResponse Busy() {
 }
 
 TEST(RenderActivityTest, ShowsModelsAndRequestsIn80Columns) {
-  const std::string out = RenderActivity(Busy().models(), {});
+  const std::string out = RenderActivity(Busy().models(), {}, {});
   for (const char* cell :
        {"1/4", "0/64", "3/1,024", "2,345", "1,234,567", "765,432", "9,876,543",
         "smollm2", "parked", "17", "1,000", "7 s",
@@ -58,7 +58,7 @@ TEST(RenderActivityTest, ARequestThatIsNotListedIsCounted) {
   v1::GetLoadResponse load = Busy();
   load.mutable_models(0)->set_waiting(12);
   load.mutable_models(0)->set_state(v1::MODEL_STATE_DRAINING);
-  const std::string out = RenderActivity(load.models(), {});
+  const std::string out = RenderActivity(load.models(), {}, {});
   EXPECT_THAT(out, HasSubstr("and 12 more"));
   EXPECT_THAT(out, HasSubstr("(draining)"));
 }
@@ -67,12 +67,43 @@ TEST(RenderActivityTest, WhatAServerNamesCannotMoveTheCursor) {
   v1::GetLoadResponse load = Busy();
   load.mutable_models(0)->set_model("a\033[2J");
   load.mutable_models(0)->mutable_requests(0)->set_request_id("b\rc");
-  EXPECT_THAT(RenderActivity(load.models(), {}), Not(HasSubstr("\033")));
-  EXPECT_THAT(RenderActivity(load.models(), {}), Not(HasSubstr("\r")));
+  EXPECT_THAT(RenderActivity(load.models(), {}, {}), Not(HasSubstr("\033")));
+  EXPECT_THAT(RenderActivity(load.models(), {}, {}), Not(HasSubstr("\r")));
 }
 
 TEST(RenderActivityTest, WithoutModelsThereIsNothingToShow) {
-  EXPECT_EQ(RenderActivity({}, {}), "");
+  EXPECT_EQ(RenderActivity({}, {}, {}), "");
+}
+
+TEST(RatesBetweenTest, CountsTheTokensOfASecond) {
+  const v1::GetLoadResponse before = Busy();
+  v1::GetLoadResponse after = Busy();
+  v1::ModelActivity& model = *after.mutable_models(0);
+  model.set_prompt_tokens(before.models(0).prompt_tokens() + 5'000);
+  model.set_cached_tokens(before.models(0).cached_tokens() + 10);
+  model.set_generated_tokens(before.models(0).generated_tokens() + 1'111);
+  const TokenRates rates = RatesBetween(before, after, absl::Seconds(4));
+  ASSERT_TRUE(rates.contains("smollm2"));
+  EXPECT_EQ(rates.at("smollm2").prompt, 1'250);
+  EXPECT_EQ(rates.at("smollm2").cached, 3);  // 2.5, rounded
+  EXPECT_EQ(rates.at("smollm2").generated, 278);
+  const std::string out = RenderActivity(after.models(), rates, {});
+  for (const char* cell : {"prompt/s", "cached/s", "generated/s", "1,250"}) {
+    EXPECT_THAT(out, HasSubstr(cell));
+  }
+  EXPECT_THAT(out, Not(HasSubstr("1,239,567")));
+}
+
+TEST(RatesBetweenTest, AModelThatIsNewOrWasLoadedAgainHasNone) {
+  const v1::GetLoadResponse before = Busy();
+  v1::GetLoadResponse after = Busy();
+  after.mutable_models(0)->set_generated_tokens(0);
+  *after.add_models() = before.models(0);
+  after.mutable_models(1)->set_model("new");
+  EXPECT_TRUE(RatesBetween(before, after, absl::Seconds(1)).empty());
+  const TokenRates others = {{"other", {}}};
+  EXPECT_THAT(RenderActivity(before.models(), others, {}),
+              Not(HasSubstr("1,234,567")));
 }
 
 TEST(CallsTextTest, CountsInWords) {
