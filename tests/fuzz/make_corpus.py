@@ -119,6 +119,34 @@ def lease_seeds():
     }
 
 
+def journal_seeds():
+    """A byte says what follows: a file, changes of a sound one, or a log."""
+
+    def change(place, value):
+        return struct.pack(">HB", place, value)
+
+    return {
+        "empty_file": b"\0",
+        "no_database": b"\0SQLite format 3\0" + bytes(84),
+        "sound": b"\1",
+        "page_size": b"\1" + change(16, 0) + change(17, 1),
+        "row_of_the_schema": b"\1" + change(108, 13) + change(200, 255),
+        "row_of_a_lease": b"\1" + b"".join(change(8_192 - i, 255) for i in (9, 60, 140)),
+        "empty_log": b"\2",
+        "log_without_frames": b"\2\x37\x7f\x06\x82" + struct.pack(">IIIIIII", 3007000, 4096, 0, 1, 2, 3, 4),
+    }
+
+
+def rolling_seeds():
+    """Sizes of context, window, pins and evictions, then rows of each step."""
+    steps = bytes(range(1, 256, 5)) * 4
+    return {
+        "shifts": bytes([52, 21, 8, 140]) + steps,
+        "recomputes": bytes([0, 255, 255, 1]) + steps,
+        "turns": bytes([255, 10, 2, 128]) + b"\0\x40\x80\0\x20" * 40,
+    }
+
+
 CHATML = (
     "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + "
     "message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}"
@@ -398,8 +426,10 @@ SEEDS = {
     "gguf_reader_fuzz": gguf_seeds(),
     "http_request_fuzz": encoded(REQUESTS),
     "jinja_fuzz": jinja_seeds(),
+    "journal_open_fuzz": journal_seeds(),
     "lease_ops_fuzz": lease_seeds(),
     "model_shape_fuzz": shape_seeds(),
+    "rolling_cache_fuzz": rolling_seeds(),
     "safetensors_fuzz": safetensors_seeds(),
     "settings_file_fuzz": encoded(SETTINGS),
     "tokenizer_build_fuzz": build_seeds(),
