@@ -1,5 +1,5 @@
-// AdminService on the wire. Its calls are not counted by the gate, which it
-// closes, and are answered while the worker drains.
+#include "services/worker/calls/admin_service.h"
+
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,7 +13,6 @@
 #include "services/server/reader_alarm.h"
 #include "services/wire/to_proto.h"
 #include "services/worker/calls/admin.h"
-#include "services/worker/calls/services.h"
 
 namespace plimsoll::services {
 namespace {

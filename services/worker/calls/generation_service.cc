@@ -1,7 +1,7 @@
-// GenerationService on the wire: each call becomes a sequence of an engine.
+#include "services/worker/calls/generation_service.h"
+
 #include "plimsoll/v1/generation.grpc.pb.h"
 #include "services/worker/calls/score_call.h"
-#include "services/worker/calls/services.h"
 #include "services/worker/calls/stream_call.h"
 #include "services/worker/calls/unary_call.h"
 

@@ -1,4 +1,5 @@
-// ModelService on the wire: each call goes to the registry.
+#include "services/worker/calls/model_service.h"
+
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,7 +19,6 @@
 #include "services/wire/model_parts.h"
 #include "services/worker/calls/load_messages.h"
 #include "services/worker/calls/model_messages.h"
-#include "services/worker/calls/services.h"
 
 namespace plimsoll::services {
 namespace {

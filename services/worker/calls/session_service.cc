@@ -1,4 +1,5 @@
-// SessionService on the wire: sessions are an engine's, of the caller's tenant.
+#include "services/worker/calls/session_service.h"
+
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,7 +14,6 @@
 #include "services/wire/generation_to_proto.h"
 #include "services/worker/calls/claim.h"
 #include "services/worker/calls/preparation.h"
-#include "services/worker/calls/services.h"
 #include "services/worker/calls/stream_call.h"
 
 namespace plimsoll::services {

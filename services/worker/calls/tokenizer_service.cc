@@ -1,5 +1,5 @@
-// TokenizerService on the wire: a loaded model's tables, asked on the pool, in
-// the memory that messages may take.
+#include "services/worker/calls/tokenizer_service.h"
+
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -11,7 +11,6 @@
 #include "services/server/call.h"
 #include "services/wire/to_proto.h"
 #include "services/worker/calls/preparation.h"
-#include "services/worker/calls/services.h"
 
 namespace plimsoll::services {
 namespace {
