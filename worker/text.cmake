@@ -55,6 +55,7 @@ add_library(plimsoll_text_jinja STATIC
   text/jinja/objects.cc
   text/jinja/operations.cc
   text/jinja/printing.cc
+  text/jinja/render_meter.cc
   text/jinja/string_methods.cc
   text/jinja/strings.cc
   text/jinja/syntax/checks.cc

@@ -13,27 +13,6 @@
 namespace plimsoll::worker::jinja {
 namespace {
 
-absl::Status CallsTooDeep() {
-  return absl::InvalidArgumentError(absl::StrCat(
-      "the template calls itself deeper than the limit of ", kMaxCallDepth));
-}
-
-// Counts how deep the evaluator has called itself.
-class DepthGuard {
- public:
-  explicit DepthGuard(int& depth) : depth_(++depth) {}
-  ~DepthGuard() { --depth_; }
-  DepthGuard(const DepthGuard&) = delete;
-  DepthGuard& operator=(const DepthGuard&) = delete;
-  absl::Status Check() const {
-    if (depth_ <= kMaxCallDepth) return absl::OkStatus();
-    return CallsTooDeep();
-  }
-
- private:
-  int& depth_;
-};
-
 ScopePtr NewScope(const ScopePtr& parent) {
   return std::make_shared<Scope>(Scope{parent});
 }
@@ -65,26 +44,34 @@ bool IsAppend(const Expression& target, const Expression& value) {
          first.operands[0]->name_id == target.name_id;
 }
 
+// The values of the program's names: the variables, then functions.
+std::vector<Value> GlobalsOf(const Program& program, const Dict& variables) {
+  std::vector<Value> globals;
+  globals.reserve(program.names.size());
+  for (const std::string& name : program.names) {
+    const Value* variable = variables.Find(name);
+    const NativeFunction function = FindGlobal(name);
+    if (variable != nullptr) {
+      globals.push_back(*variable);
+    } else if (function != nullptr) {
+      globals.emplace_back(std::shared_ptr<Object>(
+          std::make_shared<Function>(function, Value())));
+    } else {
+      globals.push_back(
+          Value::MakeUndefined(absl::StrCat("'", name, "' is undefined")));
+    }
+  }
+  return globals;
+}
+
 }  // namespace
-
-void Scope::Set(int name, Value value) {
-  if (Value* old = Find(name)) {
-    *old = std::move(value);
-  } else {
-    values.emplace_back(name, std::move(value));
-  }
-}
-
-Value* Scope::Find(int name) {
-  for (auto& [known, value] : values) {
-    if (known == name) return &value;
-  }
-  return nullptr;
-}
 
 Evaluator::Evaluator(const Program& program, const Dict& variables,
                      const Surroundings& surroundings)
-    : program_(program), surroundings_(surroundings) {
+    : program_(program),
+      surroundings_(surroundings),
+      meter_(surroundings.limits),
+      expressions_(*this, meter_, GlobalsOf(program, variables)) {
   const auto id_of = [&program](absl::string_view name) {
     const auto& names = program.names;
     const auto found = std::find(names.begin(), names.end(), name);
@@ -94,20 +81,6 @@ Evaluator::Evaluator(const Program& program, const Dict& variables,
   caller_name_ = id_of("caller");
   kwargs_name_ = id_of("kwargs");
   varargs_name_ = id_of("varargs");
-  globals_.reserve(program.names.size());
-  for (const std::string& name : program.names) {
-    const Value* variable = variables.Find(name);
-    const NativeFunction function = FindGlobal(name);
-    if (variable != nullptr) {
-      globals_.push_back(*variable);
-    } else if (function != nullptr) {
-      globals_.emplace_back(std::shared_ptr<Object>(
-          std::make_shared<Function>(function, Value())));
-    } else {
-      globals_.push_back(
-          Value::MakeUndefined(absl::StrCat("'", name, "' is undefined")));
-    }
-  }
 }
 
 Evaluator::~Evaluator() {
@@ -117,31 +90,11 @@ Evaluator::~Evaluator() {
   }
 }
 
-absl::Status Evaluator::TooManySteps() const {
-  return absl::InvalidArgumentError(
-      absl::StrCat("the template takes more steps than the limit of ",
-                   surroundings_.limits.max_steps));
-}
-
 absl::StatusOr<Value> Evaluator::MakeText(Text text) {
   const auto bytes = static_cast<int64_t>(text.size());
-  RETURN_IF_ERROR(CheckTextSize(bytes));
+  RETURN_IF_ERROR(meter_.CheckTextSize(bytes));
   RETURN_IF_ERROR(Spend(bytes / kBytesPerStep));
   return Value(std::move(text));
-}
-
-absl::Status Evaluator::CheckTextSize(int64_t bytes) const {
-  if (bytes <= surroundings_.limits.max_text_bytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("a text is longer than the limit of ",
-                   surroundings_.limits.max_text_bytes, " bytes"));
-}
-
-absl::Status Evaluator::TooDeep() { return CallsTooDeep(); }
-
-absl::Status Evaluator::AtLine(absl::Status status, int line) {
-  if (error_line_ == 0) error_line_ = line;
-  return status;
 }
 
 absl::StatusOr<Text> Evaluator::Run() {
@@ -150,14 +103,14 @@ absl::StatusOr<Text> Evaluator::Run() {
   absl::Status status = Execute(program_.body, NewScope(nullptr)).status();
   if (status.ok()) status = CheckItems(out);
   if (status.ok()) return out.text.Take();
-  return LineError(std::max(error_line_, 1), status.message());
+  return LineError(std::max(meter_.error_line(), 1), status.message());
 }
 
 absl::StatusOr<Evaluator::Flow> Evaluator::Execute(const Block& block,
                                                    const ScopePtr& scope) {
   for (const Statement& statement : block) {
     const auto flow = Execute(statement, scope);
-    if (!flow.ok()) return AtLine(flow.status(), statement.line);
+    if (!flow.ok()) return meter_.AtLine(flow.status(), statement.line);
     if (*flow != Flow::kNext) return *flow;
   }
   return Flow::kNext;
@@ -165,7 +118,7 @@ absl::StatusOr<Evaluator::Flow> Evaluator::Execute(const Block& block,
 
 absl::StatusOr<Evaluator::Flow> Evaluator::Execute(const Statement& node,
                                                    const ScopePtr& scope) {
-  const DepthGuard depth(depth_);
+  const DepthGuard depth(meter_);
   RETURN_IF_ERROR(depth.Check());
   RETURN_IF_ERROR(Spend(1));
   switch (node.kind) {
@@ -178,7 +131,8 @@ absl::StatusOr<Evaluator::Flow> Evaluator::Execute(const Statement& node,
     case StatementKind::kIf:
       return ExecuteIf(node, scope);
     case StatementKind::kFor: {
-      ASSIGN_OR_RETURN(const Value items, Compute(*node.value, scope));
+      ASSIGN_OR_RETURN(const Value items,
+                       expressions_.Compute(*node.value, scope));
       if (!node.is_recursive) return ExecuteFor(node, scope, items, 0);
       ASSIGN_OR_RETURN(const Value text, RunLoop(node, items, scope, 0));
       RETURN_IF_ERROR(Write(text));
@@ -230,10 +184,10 @@ absl::Status Evaluator::Write(const Value& value) {
 absl::Status Evaluator::ExecuteOutput(const Expression& node,
                                       const ScopePtr& scope) {
   if (node.kind == ExpressionKind::kCall) {
-    return AtNode(node, [&] { return WriteCall(node, scope); });
+    return expressions_.WriteCall(node, scope);
   }
   Value room;
-  ASSIGN_OR_RETURN(const Value* value, Refer(node, scope, room));
+  ASSIGN_OR_RETURN(const Value* value, expressions_.Refer(node, scope, room));
   return Write(*value);
 }
 
@@ -249,13 +203,14 @@ absl::Status Evaluator::WriteText(const Value& value, int line) {
 
 absl::Status Evaluator::CheckItems(const Output& output) {
   if (output.error.ok()) return absl::OkStatus();
-  return AtLine(output.error, output.error_line);
+  return meter_.AtLine(output.error, output.error_line);
 }
 
 absl::StatusOr<Evaluator::Flow> Evaluator::ExecuteIf(const Statement& node,
                                                      const ScopePtr& scope) {
   for (const Branch& branch : node.branches) {
-    ASSIGN_OR_RETURN(const bool holds, Decide(*branch.test, scope));
+    ASSIGN_OR_RETURN(const bool holds,
+                     expressions_.Decide(*branch.test, scope));
     if (holds) return Execute(branch.body, scope);
   }
   return Execute(node.otherwise, scope);
@@ -266,7 +221,7 @@ absl::StatusOr<bool> Evaluator::PassesTest(const Statement& loop,
                                            const Value& item) {
   const ScopePtr inner = NewScope(scope);
   RETURN_IF_ERROR(Assign(*loop.target, item, inner));
-  return Decide(*loop.test, inner);
+  return expressions_.Decide(*loop.test, inner);
 }
 
 absl::StatusOr<Evaluator::Flow> Evaluator::ExecuteFor(const Statement& node,
@@ -332,7 +287,7 @@ absl::StatusOr<Evaluator::Flow> Evaluator::ExecutePlainFor(
     RETURN_IF_ERROR(Assign(*node.target, std::move(item), inner));
     if (node.has_same_test && !items.is_iterator()) {
       const Expression& test = *node.body[0].branches[0].test;
-      ASSIGN_OR_RETURN(const bool holds, Decide(test, inner));
+      ASSIGN_OR_RETURN(const bool holds, expressions_.Decide(test, inner));
       if (!holds) return Flow::kNext;
     }
     ASSIGN_OR_RETURN(const Flow flow, Execute(node.body, inner));
@@ -347,7 +302,7 @@ absl::StatusOr<Value> Evaluator::RunLoop(const Statement& loop,
                                          const Value& items,
                                          const ScopePtr& scope,
                                          int64_t depth0) {
-  const DepthGuard depth(depth_);
+  const DepthGuard depth(meter_);
   RETURN_IF_ERROR(depth.Check());
   Output text;
   Output* const outer = std::exchange(out_, &text);
@@ -362,23 +317,18 @@ absl::Status Evaluator::ExecuteSet(const Statement& node,
                                    const ScopePtr& scope) {
   RETURN_IF_ERROR(CheckMembers(*node.target, scope));
   const bool is_append = IsAppend(*node.target, *node.value);
-  ASSIGN_OR_RETURN(Value value,
-                   is_append ? ComputeAppended(*node.value, *node.target, scope)
-                             : Compute(*node.value, scope));
+  ASSIGN_OR_RETURN(
+      Value value,
+      is_append ? expressions_.ComputeAppended(*node.value, *node.target, scope)
+                : expressions_.Compute(*node.value, scope));
   return Assign(*node.target, std::move(value), scope);
-}
-
-Value* Evaluator::Held(const Expression& target, const ScopePtr& scope) {
-  if (target.kind == ExpressionKind::kName) return scope->Find(target.name_id);
-  return static_cast<Namespace&>(Variable(target, scope).object())
-      .Find(target.name);
 }
 
 absl::StatusOr<Evaluator::Flow> Evaluator::ExecuteWith(const Statement& node,
                                                        const ScopePtr& scope) {
   const ScopePtr inner = NewScope(scope);
   for (const auto& [target, expression] : node.pairs) {
-    ASSIGN_OR_RETURN(Value value, Compute(*expression, scope));
+    ASSIGN_OR_RETURN(Value value, expressions_.Compute(*expression, scope));
     RETURN_IF_ERROR(Assign(*target, std::move(value), inner));
   }
   return Execute(node.body, inner);
@@ -398,7 +348,8 @@ absl::StatusOr<Evaluator::Flow> Evaluator::ExecuteCaptured(
   RETURN_IF_ERROR(CheckItems(text));
   ASSIGN_OR_RETURN(Value value, MakeText(text.text.Take()));
   if (node.value != nullptr) {
-    ASSIGN_OR_RETURN(value, ComputeFilter(*node.value, inner, &value));
+    ASSIGN_OR_RETURN(value,
+                     expressions_.ComputeFilter(*node.value, inner, &value));
   }
   if (node.target == nullptr) {
     RETURN_IF_ERROR(WriteText(value, node.line));
@@ -422,8 +373,10 @@ absl::Status Evaluator::ExecuteCallBlock(const Statement& node,
                                          const ScopePtr& scope) {
   Own(scope);
   const Expression& call = *node.value;
-  ASSIGN_OR_RETURN(const Value callee, Compute(*call.operands[0], scope));
-  ASSIGN_OR_RETURN(Arguments arguments, ComputeArguments(*call.call, scope));
+  ASSIGN_OR_RETURN(const Value callee,
+                   expressions_.Compute(*call.operands[0], scope));
+  ASSIGN_OR_RETURN(Arguments arguments,
+                   expressions_.ComputeArguments(*call.call, scope));
   if (arguments.Take("caller")) {
     return TypeError("got multiple values for keyword argument 'caller'");
   }
@@ -440,7 +393,7 @@ absl::Status Evaluator::CheckMembers(const Expression& target,
     RETURN_IF_ERROR(CheckMembers(*one, scope));
   }
   if (target.kind != ExpressionKind::kMemberTarget) return absl::OkStatus();
-  const Value& object = Variable(target, scope);
+  const Value& object = expressions_.Variable(target, scope);
   if (object.is_object() && object.object().TypeName() == "Namespace") {
     return absl::OkStatus();
   }
@@ -456,7 +409,7 @@ absl::Status Evaluator::Assign(const Expression& target, Value value,
     scope->Set(target.name_id, std::move(value));
     return absl::OkStatus();
   }
-  return static_cast<Namespace&>(Variable(target, scope).object())
+  return static_cast<Namespace&>(expressions_.Variable(target, scope).object())
       .Set(target.name, std::move(value));
 }
 
@@ -524,7 +477,8 @@ absl::Status Evaluator::BindParameters(const MacroSyntax& macro,
   const size_t n_plain = n - macro.defaults.size();
   for (size_t i = n_plain; i < n; ++i) {
     if (!is_missing[i]) continue;
-    ASSIGN_OR_RETURN(Value value, Compute(*macro.defaults[i - n_plain], scope));
+    ASSIGN_OR_RETURN(Value value,
+                     expressions_.Compute(*macro.defaults[i - n_plain], scope));
     scope->Set(macro.parameters[i], std::move(value));
   }
   return absl::OkStatus();
@@ -544,7 +498,7 @@ absl::StatusOr<Value> Evaluator::CallMacro(const MacroSyntax& macro,
 absl::Status Evaluator::WriteMacro(const MacroSyntax& macro,
                                    const ScopePtr& scope,
                                    Arguments&& arguments) {
-  const DepthGuard depth(depth_);
+  const DepthGuard depth(meter_);
   RETURN_IF_ERROR(depth.Check());
   const ScopePtr inner = NewScope(scope);
   RETURN_IF_ERROR(BindParameters(macro, inner, std::move(arguments)));
@@ -569,7 +523,7 @@ absl::StatusOr<Value> Evaluator::ApplyFilter(NativeFunction filter,
                                              absl::string_view name,
                                              const Value& value,
                                              Arguments&& arguments) {
-  const DepthGuard depth(depth_);
+  const DepthGuard depth(meter_);
   RETURN_IF_ERROR(depth.Check());
   RETURN_IF_ERROR(Spend(1));
   if (filter == nullptr) {

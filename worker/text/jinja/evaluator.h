@@ -1,4 +1,4 @@
-// Runs a template: executes statements, computes expressions, writes text.
+// Runs a template: executes its statements and writes text.
 #ifndef PLIMSOLL_WORKER_TEXT_JINJA_EVALUATOR_H_
 #define PLIMSOLL_WORKER_TEXT_JINJA_EVALUATOR_H_
 
@@ -13,21 +13,12 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "base/status_macros.h"
+#include "worker/text/jinja/expressions.h"
+#include "worker/text/jinja/render_meter.h"
 #include "worker/text/jinja/syntax_tree.h"
 #include "worker/text/jinja/value.h"
 
 namespace plimsoll::worker::jinja {
-
-// Limits of one rendering.
-struct RenderLimits {
-  // A step is a node of the syntax tree, an element of a list or
-  // kBytesPerStep bytes of text.
-  int64_t max_steps = 4'000'000;
-  int64_t max_text_bytes = 32 << 20;  // limit of any string, and of the output
-};
-inline constexpr int64_t kBytesPerStep = 64;
-inline constexpr int kMaxCallDepth = 900;  // nodes of the tree in nodes
 
 // Facts about the process that a template may read.
 struct Surroundings {
@@ -35,16 +26,6 @@ struct Surroundings {
   absl::TimeZone time_zone = absl::UTCTimeZone();
   RenderLimits limits = {};
 };
-
-// Variables of a block of statements, and those around it.
-struct Scope {
-  std::shared_ptr<Scope> parent;
-  std::vector<std::pair<int, Value>> values = {};  // by name
-
-  void Set(int name, Value value);
-  Value* Find(int name);  // here only
-};
-using ScopePtr = std::shared_ptr<Scope>;
 
 // One rendering. Used by one thread. Filters, tests and methods use it to
 // compute and to count their steps.
@@ -63,11 +44,7 @@ class Evaluator {
   absl::StatusOr<Text> Run();
 
   // Accounts for work. Errors: kInvalidArgument beyond the limits.
-  absl::Status Spend(int64_t steps) {
-    steps_ += steps;
-    if (steps_ <= surroundings_.limits.max_steps) return absl::OkStatus();
-    return TooManySteps();
-  }
+  absl::Status Spend(int64_t steps) { return meter_.Spend(steps); }
   // Makes a value of `text`. Errors: those of Spend, and for a text that is
   // longer than the limit.
   absl::StatusOr<Value> MakeText(Text text);
@@ -119,7 +96,6 @@ class Evaluator {
     int error_line = 0;
   };
 
-  // Statements.
   absl::StatusOr<Flow> Execute(const Block& block, const ScopePtr& scope);
   absl::StatusOr<Flow> Execute(const Statement& node, const ScopePtr& scope);
   absl::StatusOr<Flow> ExecuteIf(const Statement& node, const ScopePtr& scope);
@@ -147,112 +123,19 @@ class Evaluator {
   absl::Status AssignItems(const Expression& target, const Value& value,
                            const ScopePtr& scope);
   absl::Status CheckMembers(const Expression& target, const ScopePtr& scope);
-  // The value of a target that is a name of this scope, or the member of a
-  // namespace; null if it has no value yet.
-  Value* Held(const Expression& target, const ScopePtr& scope);
   absl::Status BindParameters(const MacroSyntax& macro, const ScopePtr& scope,
                               Arguments&& arguments);
 
-  // Expressions.
-  absl::StatusOr<Value> Compute(const Expression& node, const ScopePtr& scope);
-  // Returns a pointer to the stored value, or to `room` if the value is not
-  // stored elsewhere. The pointer is valid until another value is computed.
-  absl::StatusOr<const Value*> Refer(const Expression& node,
-                                     const ScopePtr& scope, Value& room);
-  // The truth of the value.
-  absl::StatusOr<bool> Decide(const Expression& node, const ScopePtr& scope);
-  absl::StatusOr<Value> ComputeKind(const Expression& node,
-                                    const ScopePtr& scope);
-  absl::StatusOr<Value> ComputeChoice(const Expression& node,
-                                      const ScopePtr& scope);
-  const Value& Variable(const Expression& node, const ScopePtr& scope) const;
-  // The part of Refer that handles `a.b` and `a[b]`.
-  absl::StatusOr<const Value*> ReferHeld(const Expression& node,
-                                         const ScopePtr& scope, Value& room);
-  absl::StatusOr<bool> DecideKind(const Expression& node,
-                                  const ScopePtr& scope);
-  absl::StatusOr<bool> DecideCompare(const Expression& node,
-                                     const ScopePtr& scope);
-  absl::StatusOr<bool> DecideTest(const Expression& node,
-                                  const ScopePtr& scope);
-  absl::StatusOr<Value> ComputeList(const Expression& node,
-                                    const ScopePtr& scope);
-  absl::StatusOr<Value> ComputeDict(const Expression& node,
-                                    const ScopePtr& scope);
-  absl::StatusOr<Value> ComputeBinary(const Expression& node,
-                                      const ScopePtr& scope);
-  absl::StatusOr<Value> ComputeConcat(const Expression& node,
-                                      const ScopePtr& scope);
-  // The value of `target ~ more` or `target + more`, to be assigned to
-  // `target`. If no other value shares the text, it is extended in place, so
-  // that a growing text is not copied again and again.
-  absl::StatusOr<Value> ComputeAppended(const Expression& node,
-                                        const Expression& target,
-                                        const ScopePtr& scope);
-  absl::StatusOr<Value> ComputeAppendedKind(const Expression& node,
-                                            const Expression& target,
-                                            const ScopePtr& scope);
-  // Appends the operands from `first` on.
-  absl::Status AppendOperands(const Expression& node, size_t first,
-                              const ScopePtr& scope, TextBuilder& out);
-  absl::StatusOr<Value> ComputeCondition(const Expression& node,
-                                         const ScopePtr& scope);
-  absl::StatusOr<Value> ComputeSlice(const Expression& node,
-                                     const ScopePtr& scope);
-  absl::StatusOr<Value> ComputeCall(const Expression& node,
-                                    const ScopePtr& scope);
-  // Writes the result of the call.
-  absl::Status WriteCall(const Expression& node, const ScopePtr& scope);
-  // The target of a call: an object, or a method of the value.
-  struct Callee {
-    Value value;
-    NativeFunction method = nullptr;
-  };
-  absl::StatusOr<Callee> ComputeCallee(const Expression& node,
-                                       const ScopePtr& scope);
-  absl::StatusOr<Value> CallMethod(const Callee& callee, Arguments&& arguments);
-  absl::StatusOr<Value> ComputeFilter(const Expression& node,
-                                      const ScopePtr& scope,
-                                      const Value* input = nullptr);
-  absl::StatusOr<Arguments> ComputeArguments(const CallSyntax& call,
-                                             const ScopePtr& scope);
-
-  // Returns the result of `compute` for `node`. Accounts for a step and for the
-  // depth, and notes the line of an error.
-  template <typename Function>
-  auto AtNode(const Expression& node, const Function& compute)
-      -> decltype(compute()) {
-    ++depth_;
-    auto result = depth_ <= kMaxCallDepth ? compute() : TooDeep();
-    --depth_;
-    if (!result.ok()) return AtLine(StatusOf(result), node.line);
-    RETURN_IF_ERROR(Spend(1));
-    return result;
-  }
-  static const absl::Status& StatusOf(const absl::Status& status) {
-    return status;
-  }
-  template <typename T>
-  static const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
-    return result.status();
-  }
-  static absl::Status TooDeep();
-  absl::Status TooManySteps() const;
-  absl::Status CheckTextSize(int64_t bytes) const;
-  absl::Status AtLine(absl::Status status, int line);
-
   const Program& program_;
   const Surroundings& surroundings_;
-  std::vector<Value> globals_;  // by name: the variables, then functions
+  RenderMeter meter_;
+  Expressions expressions_;
   // Ids of the names that the evaluator sets itself, or -1.
   int loop_name_ = -1;
   int caller_name_ = -1;
   int kwargs_name_ = -1;
   int varargs_name_ = -1;
   Output* out_ = nullptr;
-  int64_t steps_ = 0;
-  int depth_ = 0;
-  int error_line_ = 0;
   std::vector<std::shared_ptr<Object>> owned_;
   std::vector<ScopePtr> kept_scopes_;
 };

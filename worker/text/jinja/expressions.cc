@@ -1,4 +1,5 @@
-// How the evaluator computes expressions.
+#include "worker/text/jinja/expressions.h"
+
 #include <utility>
 #include <vector>
 
@@ -7,6 +8,7 @@
 #include "worker/text/jinja/evaluator.h"
 #include "worker/text/jinja/iteration.h"
 #include "worker/text/jinja/methods.h"
+#include "worker/text/jinja/objects.h"
 #include "worker/text/jinja/operations.h"
 #include "worker/text/jinja/printing.h"
 
@@ -26,20 +28,35 @@ bool IsPlainText(const Value& value) {
 
 }  // namespace
 
-absl::StatusOr<Value> Evaluator::Compute(const Expression& node,
-                                         const ScopePtr& scope) {
-  if (node.kind == ExpressionKind::kConstant) return node.constant;
-  return AtNode(node, [&] { return ComputeKind(node, scope); });
+void Scope::Set(int name, Value value) {
+  if (Value* old = Find(name)) {
+    *old = std::move(value);
+  } else {
+    values.emplace_back(name, std::move(value));
+  }
 }
 
-absl::StatusOr<const Value*> Evaluator::Refer(const Expression& node,
-                                              const ScopePtr& scope,
-                                              Value& room) {
+Value* Scope::Find(int name) {
+  for (auto& [known, value] : values) {
+    if (known == name) return &value;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<Value> Expressions::Compute(const Expression& node,
+                                           const ScopePtr& scope) {
+  if (node.kind == ExpressionKind::kConstant) return node.constant;
+  return meter_.AtNode(node.line, [&] { return ComputeKind(node, scope); });
+}
+
+absl::StatusOr<const Value*> Expressions::Refer(const Expression& node,
+                                                const ScopePtr& scope,
+                                                Value& room) {
   switch (node.kind) {
     case ExpressionKind::kConstant:
       return &node.constant;
     case ExpressionKind::kName:
-      RETURN_IF_ERROR(Spend(1));
+      RETURN_IF_ERROR(meter_.Spend(1));
       return &Variable(node, scope);
     case ExpressionKind::kTuple:
     case ExpressionKind::kList:
@@ -47,7 +64,8 @@ absl::StatusOr<const Value*> Evaluator::Refer(const Expression& node,
       break;
     case ExpressionKind::kMember:
     case ExpressionKind::kItem:
-      return AtNode(node, [&] { return ReferHeld(node, scope, room); });
+      return meter_.AtNode(node.line,
+                           [&] { return ReferHeld(node, scope, room); });
     default:
       break;
   }
@@ -55,9 +73,9 @@ absl::StatusOr<const Value*> Evaluator::Refer(const Expression& node,
   return &room;
 }
 
-absl::StatusOr<const Value*> Evaluator::ReferHeld(const Expression& node,
-                                                  const ScopePtr& scope,
-                                                  Value& room) {
+absl::StatusOr<const Value*> Expressions::ReferHeld(const Expression& node,
+                                                    const ScopePtr& scope,
+                                                    Value& room) {
   const bool is_member = node.kind == ExpressionKind::kMember;
   Value object_room;
   Value key_room;
@@ -80,20 +98,21 @@ absl::StatusOr<const Value*> Evaluator::ReferHeld(const Expression& node,
   }
   // To look for it may run code of the template, which may drop the object.
   if (object != &object_room) object_room = *object;
-  ASSIGN_OR_RETURN(room, is_member ? GetMember(*this, object_room, node.name)
-                                   : GetItem(*this, object_room, *key));
+  ASSIGN_OR_RETURN(room, is_member
+                             ? GetMember(evaluator_, object_room, node.name)
+                             : GetItem(evaluator_, object_room, *key));
   return &room;
 }
 
-absl::StatusOr<bool> Evaluator::Decide(const Expression& node,
-                                       const ScopePtr& scope) {
+absl::StatusOr<bool> Expressions::Decide(const Expression& node,
+                                         const ScopePtr& scope) {
   switch (node.kind) {
     case ExpressionKind::kNot:
     case ExpressionKind::kAnd:
     case ExpressionKind::kOr:
     case ExpressionKind::kCompare:
     case ExpressionKind::kTest:
-      return AtNode(node, [&] { return DecideKind(node, scope); });
+      return meter_.AtNode(node.line, [&] { return DecideKind(node, scope); });
     default: {
       Value room;
       ASSIGN_OR_RETURN(const Value* value, Refer(node, scope, room));
@@ -102,8 +121,8 @@ absl::StatusOr<bool> Evaluator::Decide(const Expression& node,
   }
 }
 
-absl::StatusOr<bool> Evaluator::DecideKind(const Expression& node,
-                                           const ScopePtr& scope) {
+absl::StatusOr<bool> Expressions::DecideKind(const Expression& node,
+                                             const ScopePtr& scope) {
   if (node.kind == ExpressionKind::kCompare) return DecideCompare(node, scope);
   if (node.kind == ExpressionKind::kTest) return DecideTest(node, scope);
   ASSIGN_OR_RETURN(const bool first, Decide(*node.operands[0], scope));
@@ -112,8 +131,8 @@ absl::StatusOr<bool> Evaluator::DecideKind(const Expression& node,
   return Decide(*node.operands[1], scope);
 }
 
-absl::StatusOr<Value> Evaluator::ComputeKind(const Expression& node,
-                                             const ScopePtr& scope) {
+absl::StatusOr<Value> Expressions::ComputeKind(const Expression& node,
+                                               const ScopePtr& scope) {
   switch (node.kind) {
     case ExpressionKind::kConstant:
       return node.constant;
@@ -161,24 +180,24 @@ absl::StatusOr<Value> Evaluator::ComputeKind(const Expression& node,
   return absl::InternalError("an expression of no kind");
 }
 
-absl::StatusOr<Value> Evaluator::ComputeChoice(const Expression& node,
-                                               const ScopePtr& scope) {
+absl::StatusOr<Value> Expressions::ComputeChoice(const Expression& node,
+                                                 const ScopePtr& scope) {
   ASSIGN_OR_RETURN(Value left, Compute(*node.operands[0], scope));
   const bool is_or = node.kind == ExpressionKind::kOr;
   if (left.Truth() == is_or) return left;
   return Compute(*node.operands[1], scope);
 }
 
-const Value& Evaluator::Variable(const Expression& node,
-                                 const ScopePtr& scope) const {
+const Value& Expressions::Variable(const Expression& node,
+                                   const ScopePtr& scope) const {
   for (Scope* at = scope.get(); at != nullptr; at = at->parent.get()) {
     if (const Value* value = at->Find(node.name_id)) return *value;
   }
   return globals_[static_cast<size_t>(node.name_id)];
 }
 
-absl::StatusOr<Value> Evaluator::ComputeList(const Expression& node,
-                                             const ScopePtr& scope) {
+absl::StatusOr<Value> Expressions::ComputeList(const Expression& node,
+                                               const ScopePtr& scope) {
   if (node.constant.is_list()) return node.constant;
   std::vector<Value> items;
   items.reserve(node.operands.size());
@@ -189,8 +208,8 @@ absl::StatusOr<Value> Evaluator::ComputeList(const Expression& node,
   return Value::MakeList(std::move(items), node.kind == ExpressionKind::kTuple);
 }
 
-absl::StatusOr<Value> Evaluator::ComputeDict(const Expression& node,
-                                             const ScopePtr& scope) {
+absl::StatusOr<Value> Expressions::ComputeDict(const Expression& node,
+                                               const ScopePtr& scope) {
   auto dict = std::make_shared<Dict>();
   for (size_t i = 0; i + 1 < node.operands.size(); i += 2) {
     ASSIGN_OR_RETURN(Value key, Compute(*node.operands[i], scope));
@@ -200,8 +219,8 @@ absl::StatusOr<Value> Evaluator::ComputeDict(const Expression& node,
   return Value(std::shared_ptr<const Dict>(std::move(dict)));
 }
 
-absl::StatusOr<bool> Evaluator::DecideCompare(const Expression& node,
-                                              const ScopePtr& scope) {
+absl::StatusOr<bool> Expressions::DecideCompare(const Expression& node,
+                                                const ScopePtr& scope) {
   Value left;
   const Value* a = &left;
   const bool is_simple =
@@ -221,7 +240,7 @@ absl::StatusOr<bool> Evaluator::DecideCompare(const Expression& node,
       a = &left;
     }
     ASSIGN_OR_RETURN(const bool holds,
-                     Compare(*this, node.operators[i], *a, *b));
+                     Compare(evaluator_, node.operators[i], *a, *b));
     if (!holds || i + 1 == node.operators.size()) return holds;
     if (b == &right) {
       left = std::move(right);
@@ -232,23 +251,23 @@ absl::StatusOr<bool> Evaluator::DecideCompare(const Expression& node,
   return true;
 }
 
-absl::StatusOr<bool> Evaluator::DecideTest(const Expression& node,
-                                           const ScopePtr& scope) {
+absl::StatusOr<bool> Expressions::DecideTest(const Expression& node,
+                                             const ScopePtr& scope) {
   const CallSyntax& call = *node.call;
   const bool has_arguments = !call.positional.empty() || !call.named.empty() ||
                              call.rest != nullptr || call.named_rest != nullptr;
   Value room;
   if (!has_arguments) {
     ASSIGN_OR_RETURN(const Value* value, Refer(*node.operands[0], scope, room));
-    return ApplyTest(node.test, node.name, *value, Arguments());
+    return evaluator_.ApplyTest(node.test, node.name, *value, Arguments());
   }
   ASSIGN_OR_RETURN(room, Compute(*node.operands[0], scope));
   ASSIGN_OR_RETURN(Arguments arguments, ComputeArguments(call, scope));
-  return ApplyTest(node.test, node.name, room, std::move(arguments));
+  return evaluator_.ApplyTest(node.test, node.name, room, std::move(arguments));
 }
 
-absl::StatusOr<Value> Evaluator::ComputeBinary(const Expression& node,
-                                               const ScopePtr& scope) {
+absl::StatusOr<Value> Expressions::ComputeBinary(const Expression& node,
+                                                 const ScopePtr& scope) {
   Value left;
   Value right;
   const Value* a = &left;
@@ -258,48 +277,55 @@ absl::StatusOr<Value> Evaluator::ComputeBinary(const Expression& node,
     ASSIGN_OR_RETURN(left, Compute(*node.operands[0], scope));
   }
   ASSIGN_OR_RETURN(const Value* b, Refer(*node.operands[1], scope, right));
-  return Binary(*this, node.name, *a, *b);
+  return Binary(evaluator_, node.name, *a, *b);
 }
 
-absl::Status Evaluator::AppendOperands(const Expression& node, size_t first,
-                                       const ScopePtr& scope,
-                                       TextBuilder& out) {
+Value* Expressions::Held(const Expression& target, const ScopePtr& scope) {
+  if (target.kind == ExpressionKind::kName) return scope->Find(target.name_id);
+  return static_cast<Namespace&>(Variable(target, scope).object())
+      .Find(target.name);
+}
+
+absl::Status Expressions::AppendOperands(const Expression& node, size_t first,
+                                         const ScopePtr& scope,
+                                         TextBuilder& out) {
   for (size_t i = first; i < node.operands.size(); ++i) {
     Value room;
     ASSIGN_OR_RETURN(const Value* part, Refer(*node.operands[i], scope, room));
     if (part->is_string()) {
       out.Append(part->text());
     } else {
-      ASSIGN_OR_RETURN(const Text text, Str(*this, *part));
+      ASSIGN_OR_RETURN(const Text text, Str(evaluator_, *part));
       out.Append(text);
     }
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<Value> Evaluator::ComputeConcat(const Expression& node,
-                                               const ScopePtr& scope) {
+absl::StatusOr<Value> Expressions::ComputeConcat(const Expression& node,
+                                                 const ScopePtr& scope) {
   TextBuilder out;
   RETURN_IF_ERROR(AppendOperands(node, 0, scope, out));
-  return MakeText(out.Take());
+  return evaluator_.MakeText(out.Take());
 }
 
-absl::StatusOr<Value> Evaluator::ComputeAppended(const Expression& node,
-                                                 const Expression& target,
-                                                 const ScopePtr& scope) {
-  return AtNode(node, [&] { return ComputeAppendedKind(node, target, scope); });
+absl::StatusOr<Value> Expressions::ComputeAppended(const Expression& node,
+                                                   const Expression& target,
+                                                   const ScopePtr& scope) {
+  return meter_.AtNode(
+      node.line, [&] { return ComputeAppendedKind(node, target, scope); });
 }
 
-absl::StatusOr<Value> Evaluator::ComputeAppendedKind(const Expression& node,
-                                                     const Expression& target,
-                                                     const ScopePtr& scope) {
+absl::StatusOr<Value> Expressions::ComputeAppendedKind(const Expression& node,
+                                                       const Expression& target,
+                                                       const ScopePtr& scope) {
   const bool is_binary = node.kind == ExpressionKind::kBinary;
   ASSIGN_OR_RETURN(Value text, Compute(*node.operands[0], scope));
   Value more;
   if (is_binary) {
     ASSIGN_OR_RETURN(more, Compute(*node.operands[1], scope));
     if (!IsPlainText(text) || !IsPlainText(more)) {
-      return Binary(*this, node.name, text, more);
+      return Binary(evaluator_, node.name, text, more);
     }
   } else {
     TextBuilder parts;
@@ -312,21 +338,21 @@ absl::StatusOr<Value> Evaluator::ComputeAppendedKind(const Expression& node,
   }
   Text* sole = text.SoleText();
   if (sole == nullptr || sole->is_markup()) {
-    ASSIGN_OR_RETURN(Text whole, Str(*this, text));
+    ASSIGN_OR_RETURN(Text whole, Str(evaluator_, text));
     whole.Append(more.text());
     whole.set_markup(false);
-    return MakeText(std::move(whole));
+    return evaluator_.MakeText(std::move(whole));
   }
   const size_t size = sole->size() + more.text().size();
-  RETURN_IF_ERROR(CheckTextSize(static_cast<int64_t>(size)));
+  RETURN_IF_ERROR(meter_.CheckTextSize(static_cast<int64_t>(size)));
   RETURN_IF_ERROR(
-      Spend(static_cast<int64_t>(more.text().size()) / kBytesPerStep));
+      meter_.Spend(static_cast<int64_t>(more.text().size()) / kBytesPerStep));
   sole->Append(more.text());
   return text;
 }
 
-absl::StatusOr<Value> Evaluator::ComputeCondition(const Expression& node,
-                                                  const ScopePtr& scope) {
+absl::StatusOr<Value> Expressions::ComputeCondition(const Expression& node,
+                                                    const ScopePtr& scope) {
   ASSIGN_OR_RETURN(const bool holds, Decide(*node.operands[0], scope));
   if (holds) return Compute(*node.operands[1], scope);
   if (node.operands.size() > 2) return Compute(*node.operands[2], scope);
@@ -335,8 +361,8 @@ absl::StatusOr<Value> Evaluator::ComputeCondition(const Expression& node,
                    " evaluated to false and no else section was defined."));
 }
 
-absl::StatusOr<Value> Evaluator::ComputeSlice(const Expression& node,
-                                              const ScopePtr& scope) {
+absl::StatusOr<Value> Expressions::ComputeSlice(const Expression& node,
+                                                const ScopePtr& scope) {
   ASSIGN_OR_RETURN(const Value object, Compute(*node.operands[0], scope));
   Value bounds[3] = {None(), None(), None()};
   for (size_t i = 0; i < 3; ++i) {
@@ -344,22 +370,22 @@ absl::StatusOr<Value> Evaluator::ComputeSlice(const Expression& node,
     if (bound == nullptr) continue;
     ASSIGN_OR_RETURN(bounds[i], Compute(*bound, scope));
   }
-  return Slice(*this, object, bounds[0], bounds[1], bounds[2]);
+  return Slice(evaluator_, object, bounds[0], bounds[1], bounds[2]);
 }
 
-absl::StatusOr<Evaluator::Callee> Evaluator::ComputeCallee(
+absl::StatusOr<Expressions::Callee> Expressions::ComputeCallee(
     const Expression& node, const ScopePtr& scope) {
   Callee callee;
   if (node.kind != ExpressionKind::kMember) {
     ASSIGN_OR_RETURN(callee.value, Compute(node, scope));
     return callee;
   }
-  return AtNode(node, [&]() -> absl::StatusOr<Callee> {
+  return meter_.AtNode(node.line, [&]() -> absl::StatusOr<Callee> {
     ASSIGN_OR_RETURN(callee.value, Compute(*node.operands[0], scope));
     callee.method = FindMethod(callee.value, node.name);
     if (callee.method == nullptr) {
       ASSIGN_OR_RETURN(callee.value,
-                       GetMember(*this, Value(callee.value), node.name));
+                       GetMember(evaluator_, Value(callee.value), node.name));
     } else {
       RETURN_IF_ERROR(CheckNesting(callee.value.Depth() + 1));
     }
@@ -367,37 +393,42 @@ absl::StatusOr<Evaluator::Callee> Evaluator::ComputeCallee(
   });
 }
 
-absl::StatusOr<Value> Evaluator::CallMethod(const Callee& callee,
-                                            Arguments&& arguments) {
+absl::StatusOr<Value> Expressions::CallMethod(const Callee& callee,
+                                              Arguments&& arguments) {
   if (callee.method == nullptr) {
-    return Call(callee.value, std::move(arguments));
+    return evaluator_.Call(callee.value, std::move(arguments));
   }
-  return callee.method(*this, callee.value, std::move(arguments));
+  return callee.method(evaluator_, callee.value, std::move(arguments));
 }
 
-absl::StatusOr<Value> Evaluator::ComputeCall(const Expression& node,
-                                             const ScopePtr& scope) {
+absl::StatusOr<Value> Expressions::ComputeCall(const Expression& node,
+                                               const ScopePtr& scope) {
   ASSIGN_OR_RETURN(const Callee callee,
                    ComputeCallee(*node.operands[0], scope));
   ASSIGN_OR_RETURN(Arguments arguments, ComputeArguments(*node.call, scope));
   return CallMethod(callee, std::move(arguments));
 }
 
-absl::Status Evaluator::WriteCall(const Expression& node,
-                                  const ScopePtr& scope) {
+absl::Status Expressions::WriteCall(const Expression& node,
+                                    const ScopePtr& scope) {
+  return meter_.AtNode(node.line, [&] { return WriteCallKind(node, scope); });
+}
+
+absl::Status Expressions::WriteCallKind(const Expression& node,
+                                        const ScopePtr& scope) {
   ASSIGN_OR_RETURN(const Callee callee,
                    ComputeCallee(*node.operands[0], scope));
   ASSIGN_OR_RETURN(Arguments arguments, ComputeArguments(*node.call, scope));
   if (callee.method == nullptr && callee.value.is_object()) {
-    return callee.value.object().CallAndWrite(*this, std::move(arguments));
+    return callee.value.object().CallAndWrite(evaluator_, std::move(arguments));
   }
   ASSIGN_OR_RETURN(const Value value, CallMethod(callee, std::move(arguments)));
-  return Write(value);
+  return evaluator_.Write(value);
 }
 
-absl::StatusOr<Value> Evaluator::ComputeFilter(const Expression& node,
-                                               const ScopePtr& scope,
-                                               const Value* input) {
+absl::StatusOr<Value> Expressions::ComputeFilter(const Expression& node,
+                                                 const ScopePtr& scope,
+                                                 const Value* input) {
   Value value;
   if (node.operands[0] == nullptr) {
     value = *input;
@@ -408,11 +439,12 @@ absl::StatusOr<Value> Evaluator::ComputeFilter(const Expression& node,
     ASSIGN_OR_RETURN(value, Compute(*node.operands[0], scope));
   }
   ASSIGN_OR_RETURN(Arguments arguments, ComputeArguments(*node.call, scope));
-  return ApplyFilter(node.filter, node.name, value, std::move(arguments));
+  return evaluator_.ApplyFilter(node.filter, node.name, value,
+                                std::move(arguments));
 }
 
-absl::StatusOr<Arguments> Evaluator::ComputeArguments(const CallSyntax& call,
-                                                      const ScopePtr& scope) {
+absl::StatusOr<Arguments> Expressions::ComputeArguments(const CallSyntax& call,
+                                                        const ScopePtr& scope) {
   Arguments arguments;
   arguments.positional.reserve(call.positional.size());
   for (const ExpressionPtr& argument : call.positional) {
@@ -425,14 +457,15 @@ absl::StatusOr<Arguments> Evaluator::ComputeArguments(const CallSyntax& call,
   }
   if (call.rest != nullptr) {
     ASSIGN_OR_RETURN(const Value rest, Compute(*call.rest, scope));
-    ASSIGN_OR_RETURN(const std::vector<Value> values, ToVector(*this, rest));
+    ASSIGN_OR_RETURN(const std::vector<Value> values,
+                     ToVector(evaluator_, rest));
     arguments.positional.insert(arguments.positional.end(), values.begin(),
                                 values.end());
   }
   if (call.named_rest == nullptr) return arguments;
   ASSIGN_OR_RETURN(const Value rest, Compute(*call.named_rest, scope));
   if (!rest.is_dict()) return TypeError("argument after ** must be a mapping");
-  RETURN_IF_ERROR(Spend(rest.dict().size()));
+  RETURN_IF_ERROR(meter_.Spend(rest.dict().size()));
   for (const Dict::Pair& pair : rest.dict().pairs()) {
     if (!pair.first.is_string()) return TypeError("keywords must be strings");
     for (const auto& named : arguments.named) {

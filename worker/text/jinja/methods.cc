@@ -10,6 +10,7 @@
 #include "worker/text/jinja/arguments.h"
 #include "worker/text/jinja/iteration.h"
 #include "worker/text/jinja/operations.h"
+#include "worker/text/jinja/string_methods.h"
 
 namespace plimsoll::worker::jinja {
 namespace {

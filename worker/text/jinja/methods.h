@@ -4,7 +4,6 @@
 #define PLIMSOLL_WORKER_TEXT_JINJA_METHODS_H_
 
 #include <optional>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -27,21 +26,6 @@ NativeFunction FindMethod(const Value& value, absl::string_view name);
 // member of a namespace; else null. The pointer is valid until another value is
 // computed.
 const Value* FindHeldMember(const Value& value, absl::string_view name);
-
-// A method of str by its name, or null.
-NativeFunction FindStringMethod(absl::string_view name);
-
-// Methods and filters share the functions below. CheckReplaced accounts for the
-// work of replacing all of `old`.
-absl::Status CheckReplaced(Evaluator& evaluator, const Text& text,
-                           const Text& old, const Text& fresh);
-// Joins `items`; with `converts`, other values are converted to strings.
-// Errors: kInvalidArgument for an item that is no string; those of MakeText.
-absl::StatusOr<Value> JoinTexts(Evaluator& evaluator,
-                                const std::vector<Value>& items,
-                                const Text& separator, bool converts);
-// True if there are letters with case, and all of them have this case.
-bool IsAllOfCase(const Text& text, bool is_upper);
 
 }  // namespace plimsoll::worker::jinja
 

@@ -1,4 +1,5 @@
-// The methods of str.
+#include "worker/text/jinja/string_methods.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -9,7 +10,6 @@
 #include "worker/text/jinja/characters.h"
 #include "worker/text/jinja/format.h"
 #include "worker/text/jinja/iteration.h"
-#include "worker/text/jinja/methods.h"
 #include "worker/text/jinja/operations.h"
 #include "worker/text/jinja/printing.h"
 #include "worker/text/jinja/strings.h"

@@ -1,5 +1,10 @@
 #include "worker/text/jinja/builtins/filters.h"
 
+#include "worker/text/jinja/builtins/list_filters.h"
+#include "worker/text/jinja/builtins/number_filters.h"
+#include "worker/text/jinja/builtins/select_filters.h"
+#include "worker/text/jinja/builtins/text_filters.h"
+
 namespace plimsoll::worker::jinja {
 namespace {
 

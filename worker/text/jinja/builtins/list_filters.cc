@@ -1,4 +1,5 @@
-// Filters of lists and dicts.
+#include "worker/text/jinja/builtins/list_filters.h"
+
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -9,10 +10,11 @@
 #include "base/status_macros.h"
 #include "worker/text/jinja/arguments.h"
 #include "worker/text/jinja/builtins/attribute_path.h"
-#include "worker/text/jinja/builtins/filters.h"
+#include "worker/text/jinja/builtins/named_filter.h"
 #include "worker/text/jinja/iteration.h"
 #include "worker/text/jinja/methods.h"
 #include "worker/text/jinja/operations.h"
+#include "worker/text/jinja/string_methods.h"
 
 namespace plimsoll::worker::jinja {
 namespace {

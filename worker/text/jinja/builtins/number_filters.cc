@@ -1,4 +1,5 @@
-// Filters that make numbers, and those that take any value.
+#include "worker/text/jinja/builtins/number_filters.h"
+
 #include <algorithm>
 #include <cctype>
 #include <cmath>
@@ -12,7 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
 #include "worker/text/jinja/arguments.h"
-#include "worker/text/jinja/builtins/filters.h"
+#include "worker/text/jinja/builtins/named_filter.h"
 #include "worker/text/jinja/iteration.h"
 #include "worker/text/jinja/operations.h"
 #include "worker/text/jinja/strings.h"

@@ -1,5 +1,5 @@
-// Filters that choose or change each element: map, select, reject and their
-// kin.
+#include "worker/text/jinja/builtins/select_filters.h"
+
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -11,6 +11,7 @@
 #include "worker/text/jinja/arguments.h"
 #include "worker/text/jinja/builtins/attribute_path.h"
 #include "worker/text/jinja/builtins/filters.h"
+#include "worker/text/jinja/builtins/named_filter.h"
 #include "worker/text/jinja/builtins/tests.h"
 #include "worker/text/jinja/iteration.h"
 #include "worker/text/jinja/operations.h"

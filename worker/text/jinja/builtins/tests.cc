@@ -7,9 +7,9 @@
 #include "worker/text/jinja/arguments.h"
 #include "worker/text/jinja/builtins/filters.h"
 #include "worker/text/jinja/iteration.h"
-#include "worker/text/jinja/methods.h"
 #include "worker/text/jinja/operations.h"
 #include "worker/text/jinja/printing.h"
+#include "worker/text/jinja/string_methods.h"
 
 namespace plimsoll::worker::jinja {
 namespace {

@@ -1,4 +1,5 @@
-// Filters that make text.
+#include "worker/text/jinja/builtins/text_filters.h"
+
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -11,12 +12,13 @@
 #include "base/status_macros.h"
 #include "worker/text/jinja/arguments.h"
 #include "worker/text/jinja/builtins/filters.h"
+#include "worker/text/jinja/builtins/named_filter.h"
 #include "worker/text/jinja/characters.h"
 #include "worker/text/jinja/format.h"
 #include "worker/text/jinja/iteration.h"
-#include "worker/text/jinja/methods.h"
 #include "worker/text/jinja/operations.h"
 #include "worker/text/jinja/printing.h"
+#include "worker/text/jinja/string_methods.h"
 #include "worker/text/jinja/strings.h"
 
 namespace plimsoll::worker::jinja {

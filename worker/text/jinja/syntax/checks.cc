@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "worker/text/jinja/builtins/filters.h"
 #include "worker/text/jinja/builtins/tests.h"
+#include "worker/text/jinja/line_error.h"
 #include "worker/text/jinja/syntax/lexer.h"
 
 namespace plimsoll::worker::jinja {
