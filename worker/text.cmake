@@ -98,12 +98,12 @@ add_library(plimsoll_text_grammar STATIC
   text/grammar/gbnf.cc
   text/grammar/grammar_builder.cc
   text/grammar/grammar_exits.cc
-  text/grammar/grammar_plain.cc
   text/grammar/grammar_source.cc
   text/grammar/grammar_spread.cc
   text/grammar/grammar_state.cc
   text/grammar/json_grammar.cc
   text/grammar/mask_walk.cc
+  text/grammar/plain_room.cc
   text/grammar/plain_steps.cc
   text/grammar/regex_automaton.cc
   text/grammar/regex_grammar.cc

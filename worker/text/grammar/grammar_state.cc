@@ -6,6 +6,7 @@
 
 #include "absl/hash/hash.h"
 #include "base/status_macros.h"
+#include "worker/text/grammar/fit_vector.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -25,24 +26,10 @@ size_t TableBytes(const Map& map) {
   return map.capacity() * (sizeof(typename Map::value_type) + 1);
 }
 
-template <typename T>
-size_t VectorBytes(const std::vector<T>& vector) {
-  return vector.capacity() * sizeof(T);
-}
-
 // Bytes an entry of a hash table with room for it may take: full to between
 // 7/16 and 7/8.
 template <typename Map>
 constexpr size_t kEntryBytes = (sizeof(typename Map::value_type) + 1) * 16 / 7;
-
-// Gives the vector room for `wanted` elements, but not for many more.
-template <typename T>
-void Fit(std::vector<T>& vector, size_t wanted) {
-  if (vector.capacity() > 2 * wanted) {
-    vector = std::vector<T>(vector.begin(), vector.end());
-  }
-  vector.reserve(wanted);
-}
 
 // Empties a table and gives it room for `wanted` elements.
 template <typename Table>
@@ -104,9 +91,10 @@ GrammarState::Room GrammarState::RoomAtStart() const {
   constexpr size_t kFrameBytes = sizeof(Frame) +
                                  kEntryBytes<decltype(frame_numbers_)> +
                                  sizeof(renumbered_[0]);
-  const size_t state_bytes = sizeof(StateInfo) + n_classes_ * sizeof(State) +
-                             kEntryBytes<decltype(state_numbers_)> +
-                             kStacksAState * sizeof(Stack) + kFrameBytes;
+  const size_t state_bytes =
+      sizeof(StateInfo) + sizeof(PlainRoomSearch::OfState) +
+      n_classes_ * sizeof(State) + kEntryBytes<decltype(state_numbers_)> +
+      kStacksAState * sizeof(Stack) + kFrameBytes;
   const size_t n = (kMemoBytes - kCloseBytes) / state_bytes;
   return {.states = n, .stacks = n * kStacksAState, .frames = n};
 }
@@ -364,6 +352,7 @@ GrammarState::State GrammarState::Intern() {
   stacks_.insert(stacks_.end(), closed_.begin(), closed_.end());
   const bool accepts = closed_.front() == Stack{Grammar::kReturnPc, kBottom};
   states_.push_back({begin, stacks_.size(), accepts});
+  plain_.AddState();
   ByteSet may_follow;
   std::bitset<Grammar::kMaxTokens> tokens;
   for (const Stack& stack : closed_) {
@@ -461,6 +450,7 @@ void GrammarState::Clear() {
   open_.clear();
   Fit(stacks_, room_.stacks);
   Fit(states_, room_.states);
+  plain_.Clear(room_.states);
   Fit(next_, room_.states * n_classes_);
   FitEmpty(state_numbers_, room_.states);
   Fit(open_, kSeenStacks);
@@ -470,12 +460,13 @@ void GrammarState::Clear() {
 }
 
 int64_t GrammarState::MemoryBytes() const {
-  return static_cast<int64_t>(
-      VectorBytes(frames_) + VectorBytes(stacks_) + VectorBytes(states_) +
-      VectorBytes(next_) + VectorBytes(open_) + VectorBytes(closed_) +
-      VectorBytes(kept_) + VectorBytes(sorted_) + VectorBytes(renumbered_) +
-      TableBytes(frame_numbers_) + TableBytes(state_numbers_) +
-      TableBytes(seen_));
+  return plain_.MemoryBytes() +
+         static_cast<int64_t>(
+             VectorBytes(frames_) + VectorBytes(stacks_) +
+             VectorBytes(states_) + VectorBytes(next_) + VectorBytes(open_) +
+             VectorBytes(closed_) + VectorBytes(kept_) + VectorBytes(sorted_) +
+             VectorBytes(renumbered_) + TableBytes(frame_numbers_) +
+             TableBytes(state_numbers_) + TableBytes(seen_));
 }
 
 }  // namespace plimsoll::worker

@@ -16,6 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "base/stop_check.h"
 #include "worker/text/grammar/grammar.h"
+#include "worker/text/grammar/plain_room.h"
 #include "worker/text/plain_text.h"
 
 namespace plimsoll::worker {
@@ -49,12 +50,6 @@ class GrammarState {
   static constexpr int64_t kMaxStepWork = 1 << 15;
   // Beyond this work of a step, PlainRoom looks at no state.
   static constexpr int64_t kMaxPlainWork = kMaxStepWork / 2;
-  // The most states that PlainRoom looks at in a step, which takes some 0.5 ms.
-  static constexpr int64_t kMaxPlainPlaces = 256;
-  // PlainRoom can find that any text may follow a group of states, if these
-  // states lead only to one another and to states for which this is known
-  // already. The group may have at most this many states.
-  static constexpr size_t kMaxFreeStates = 128;
   // Memory for known states, allocated at the start. A step takes more only if
   // the states that it finds, or the current state alone, need more than half
   // of this.
@@ -86,6 +81,15 @@ class GrammarState {
   State Next(State state, uint8_t byte) {
     return NextByClass(state, grammar_->class_of[byte]);
   }
+  // MayFollow and Next, of the bytes or the token of a class.
+  bool MayFollowClass(State state, size_t by_class) const {
+    return KnownByClass(state, by_class) != kDead;
+  }
+  State NextByClass(State state, size_t by_class) {
+    const State known = KnownByClass(state, by_class);
+    return known != kUnknown || is_exhausted() ? KnownOrDead(known)
+                                               : Compute(state, by_class);
+  }
   // Returns how many characters of a kind may follow, up to `max`: any text of
   // that many characters may follow, but no longer text. If `at` is within a
   // character, any rest of that character may follow, and the count begins
@@ -93,9 +97,7 @@ class GrammarState {
   // finding it takes too much of the step's work.
   std::optional<uint32_t> PlainRoom(State state, PlainText::Kind kind,
                                     PlainText::Position at, uint32_t max) {
-    const KnownPlain& known = states_[state].plain[kind];
-    if (known.at == at && known.after == kMixed) return std::nullopt;
-    return FindPlainRoom(state, kind, at, max);
+    return plain_.Room(*this, state, kind, at, max);
   }
   // True if the step's work for PlainRoom is used up. PlainRoom then returns
   // only results that it has found before.
@@ -116,7 +118,7 @@ class GrammarState {
   // Begins to count work anew, and keeps all states.
   void GrantWork() {
     work_ = 0;
-    n_places_ = 0;
+    plain_.GrantWork();
   }
   // True if a limit made a state drop stacks.
   bool was_thinned() const { return was_thinned_; }
@@ -125,12 +127,6 @@ class GrammarState {
 
  private:
   static constexpr State kUnknown = ~State{0};
-  // Several states at once.
-  static constexpr State kMixed = kUnknown - 1;
-  // Any text of the kind may follow.
-  static constexpr State kFree = kUnknown - 2;
-  // Several states; it was not checked what may follow them.
-  static constexpr State kSeveral = kUnknown - 3;
   // A step's stacks are compared with those of the step computed before it if
   // there are at most this many.
   static constexpr size_t kMaxRepeated = 8;
@@ -152,32 +148,10 @@ class GrammarState {
     uint32_t shape;  // hash of the chains of the open rules
     uint64_t key;    // hash of the open rules
   };
-  // The result of OneAfter or AfterPlain for a position.
-  struct KnownPlain {
-    PlainText::Position at = PlainText::kOutside;
-    uint16_t open = 0;  // number among the open places, from 1
-    State after = kUnknown;
-  };
-  // A state, and its position within a character.
-  struct FreePlace {
-    State state;
-    PlainText::Position at;
-    friend bool operator==(const FreePlace&, const FreePlace&) = default;
-  };
-  struct FreeSearch {
-    enum End : uint8_t {
-      kAllFree,  // if the open places that are reached are free, too
-      kNotFree,
-      kGaveUp,  // the step's work is used up
-    };
-    End end;
-    size_t lowest;  // number of an open place that is reached
-  };
   struct StateInfo {
     size_t begin;  // its stacks, all at bytes or at the end
     size_t end;
     bool accepts;
-    std::array<KnownPlain, PlainText::kKinds> plain = {};
   };
   // A stack with the keys by which it is sorted. They never depend on frame
   // numbers, because these depend on earlier searches.
@@ -205,11 +179,6 @@ class GrammarState {
   State KnownByClass(State state, size_t by_class) const {
     return next_[state * n_classes_ + by_class];
   }
-  State NextByClass(State state, size_t by_class) {
-    const State known = KnownByClass(state, by_class);
-    return known != kUnknown || is_exhausted() ? KnownOrDead(known)
-                                               : Compute(state, by_class);
-  }
   // The state after a byte or token of a class, without a limit of work.
   State After(State state, size_t by_class) {
     const State known = KnownByClass(state, by_class);
@@ -219,27 +188,6 @@ class GrammarState {
     return known == kUnknown ? kDead : known;
   }
   State Compute(State state, size_t by_class);
-  std::optional<uint32_t> FindPlainRoom(State state, PlainText::Kind kind,
-                                        PlainText::Position at, uint32_t max);
-  // True if the step may still search for plain text that may follow a state.
-  bool MayLookAtPlain() const {
-    return !is_plain_exhausted() && n_places_ <= kMaxPlainPlaces;
-  }
-  // The state that every rest of a character of a kind leads to: kDead if none
-  // may follow, kFree or kMixed if they lead to several states; kMixed also if
-  // the answer is unknown.
-  State AfterPlain(State state, PlainText::Kind kind, PlainText::Position at);
-  // Like AfterPlain, but returns kSeveral where AfterPlain searches further.
-  State OneAfter(State state, PlainText::Kind kind, PlainText::Position at);
-  State FindOneAfter(State state, PlainText::Kind kind, PlainText::Position at);
-  // kFree if any text of a kind may follow a place, in all states that the
-  // place leads to; otherwise kMixed.
-  State FindFree(FreePlace place, PlainText::Kind kind);
-  // Searches from a place, through all unknown places that it leads to.
-  FreeSearch SearchFree(FreePlace place, PlainText::Kind kind);
-  // Records that any text may follow the places of `free_` from number `first`
-  // on, and removes them.
-  void RememberFree(PlainText::Kind kind, size_t first);
   // True if the instruction takes the bytes or the token of a class.
   bool Takes(const GrammarInstruction& one, size_t by_class) const;
   // Follows everything but bytes from `open_`, and makes a state of the stacks
@@ -286,10 +234,7 @@ class GrammarState {
   std::vector<State> next_;                           // [states, classes]
   absl::flat_hash_map<size_t, State> state_numbers_;  // by hash
   State current_ = kDead;
-  // The open places of SearchFree.
-  std::array<FreePlace, kMaxFreeStates> free_ = {};
-  size_t n_free_ = 0;
-  int64_t n_places_ = 0;  // places that PlainRoom looked at in this step
+  PlainRoomSearch plain_;
   // The frames that the last computed step opened, and the state after it.
   std::array<Stack, kMaxRepeated> last_open_ = {};
   size_t n_last_open_ = 0;

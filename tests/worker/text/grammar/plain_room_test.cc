@@ -1,4 +1,6 @@
 // What plain text may follow a state, and what finding out may take.
+#include "worker/text/grammar/plain_room.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -46,7 +48,7 @@ std::optional<uint32_t> Room(GrammarState& grammar, State state,
   return RoomUpTo(kMaxRoom, grammar, state, kind);
 }
 
-TEST(GrammarPlainTest, TellsHowMuchTextMayFollow) {
+TEST(PlainRoomTest, TellsHowMuchTextMayFollow) {
   GrammarState any = StateOf("[^\"]*");
   EXPECT_EQ(Room(any, any.current(), PlainText::kPlain), kMaxRoom);
   GrammarState five = StateOf("[^\"]{0,5}");
@@ -58,7 +60,7 @@ TEST(GrammarPlainTest, TellsHowMuchTextMayFollow) {
 }
 
 // Text that is not free does not hide text that is, however much comes first.
-TEST(GrammarPlainTest, FindsFreeTextBesideManyNames) {
+TEST(PlainRoomTest, FindsFreeTextBesideManyNames) {
   nlohmann::ordered_json schema;
   for (const char* first : {"b", "c", "d", "e", "f", "g", "h", "i", "j", "k"}) {
     schema["properties"][absl::StrCat(first, "_has_a_long_name")] =
@@ -81,7 +83,7 @@ TEST(GrammarPlainTest, FindsFreeTextBesideManyNames) {
   EXPECT_EQ(Room(state, Behind(state, "k_has"), PlainText::kPlain), kMaxRoom);
 }
 
-TEST(GrammarPlainTest, FindsFreeTextWhereSearchesGoInCircles) {
+TEST(PlainRoomTest, FindsFreeTextWhereSearchesGoInCircles) {
   // Text may always go on, whether or not it has what is searched for.
   GrammarState search = StateOf("([^\"]*/api/v1/users/[^\"]*)?");
   EXPECT_EQ(Room(search, search.current(), PlainText::kPlain), kMaxRoom);
@@ -101,18 +103,18 @@ GrammarState CircleOf(size_t n) {
                               "}|[0-9]", kLetterOrDigit, "{", n_digits, "})*"));
 }
 
-TEST(GrammarPlainTest, LooksForFreeTextInCirclesWithinALimit) {
-  GrammarState fits = CircleOf(GrammarState::kMaxFreeStates);
+TEST(PlainRoomTest, LooksForFreeTextInCirclesWithinALimit) {
+  GrammarState fits = CircleOf(PlainRoomSearch::kMaxFreeStates);
   EXPECT_EQ(Room(fits, fits.current(), PlainText::kWord), kMaxRoom);
-  GrammarState larger = CircleOf(GrammarState::kMaxFreeStates + 1);
+  GrammarState larger = CircleOf(PlainRoomSearch::kMaxFreeStates + 1);
   EXPECT_EQ(Room(larger, larger.current(), PlainText::kWord), std::nullopt);
   // It is not looked for again.
   larger.BeginStep();
   EXPECT_EQ(Room(larger, larger.current(), PlainText::kWord), std::nullopt);
 }
 
-TEST(GrammarPlainTest, LooksAtSoManyStatesInAStep) {
-  constexpr auto kPlaces = static_cast<uint32_t>(GrammarState::kMaxPlainPlaces);
+TEST(PlainRoomTest, LooksAtSoManyStatesInAStep) {
+  constexpr auto kPlaces = static_cast<uint32_t>(PlainRoomSearch::kMaxPlaces);
   const std::string regex = absl::StrCat(kLetterOrDigit, "{5000}");
   GrammarState fits = StateOf(regex);
   EXPECT_EQ(RoomUpTo(kPlaces, fits, fits.current(), PlainText::kWord), kPlaces);
@@ -173,7 +175,7 @@ std::optional<RoomsAtWork> RoomAtWork(int64_t work) {
   return std::nullopt;
 }
 
-TEST(GrammarPlainTest, LooksAtNothingBeyondAStepsWork) {
+TEST(PlainRoomTest, LooksAtNothingBeyondAStepsWork) {
   const auto at = RoomAtWork(GrammarState::kMaxPlainWork);
   ASSERT_TRUE(at);
   EXPECT_EQ(at->now, 1u);
