@@ -115,29 +115,34 @@ target_link_libraries(plimsoll_text_grammar
   PUBLIC plimsoll_text_tokenizer absl::flat_hash_map
     absl::flat_hash_set)
 add_library(plimsoll_text_schema STATIC
-  text/schema/array_keywords.cc
-  text/schema/choice_keywords.cc
+  text/schema/array_planner.cc
   text/schema/constraint.cc
-  text/schema/decimal.cc
-  text/schema/expander.cc
-  text/schema/formats.cc
-  text/schema/formula.cc
   text/schema/json_text.cc
   text/schema/number_set.cc
-  text/schema/object_keywords.cc
+  text/schema/object_planner.cc
   text/schema/object_writer.cc
-  text/schema/pattern_pool.cc
-  text/schema/plan.cc
-  text/schema/plan_arrays.cc
-  text/schema/plan_objects.cc
+  text/schema/plan_numbers.cc
   text/schema/plan_possible.cc
+  text/schema/scalar_planner.cc
   text/schema/schema_check.cc
   text/schema/schema_grammar.cc
-  text/schema/schema_index.cc
+  text/schema/schema_planner.cc
   text/schema/schema_writer.cc
-  text/schema/shape.cc
-  text/schema/text_sets.cc
-  text/schema/value_keywords.cc)
+  text/schema/shapes/array_keywords.cc
+  text/schema/shapes/choice_keywords.cc
+  text/schema/shapes/decimal.cc
+  text/schema/shapes/expander.cc
+  text/schema/shapes/formats.cc
+  text/schema/shapes/formula.cc
+  text/schema/shapes/keyword.cc
+  text/schema/shapes/number_keywords.cc
+  text/schema/shapes/object_keywords.cc
+  text/schema/shapes/pattern_pool.cc
+  text/schema/shapes/schema_index.cc
+  text/schema/shapes/shape.cc
+  text/schema/shapes/string_keywords.cc
+  text/schema/shapes/value_keywords.cc
+  text/schema/text_sets.cc)
 target_link_libraries(plimsoll_text_schema
   PUBLIC plimsoll_text_grammar absl::flat_hash_map absl::synchronization
     nlohmann_json::nlohmann_json)

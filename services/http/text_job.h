@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "plimsoll/v1/generation.pb.h"
-#include "worker/text/schema/schema_options.h"
+#include "worker/text/schema/shapes/schema_options.h"
 
 namespace plimsoll::services {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "worker/text/schema/decimal.h"
-#include "worker/text/schema/shape.h"
+#include "worker/text/schema/shapes/decimal.h"
+#include "worker/text/schema/shapes/shape.h"
 
 namespace plimsoll::worker {
 

@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/stop_check.h"
-#include "worker/text/schema/shape.h"
+#include "worker/text/schema/shapes/shape.h"
 #include "worker/text/schema/text_sets.h"
 
 namespace plimsoll::worker {

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker/text/schema/plan.h"
-#include "worker/text/schema/schema_index.h"
+#include "worker/text/schema/shapes/schema_index.h"
 
 namespace plimsoll::worker {
 namespace {

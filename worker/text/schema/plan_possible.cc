@@ -1,11 +1,13 @@
-// Finds what no value can have, and removes it from plans.
+#include "worker/text/schema/plan_possible.h"
+
 #include <algorithm>
+#include <optional>
 #include <set>
-#include <utility>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "worker/text/schema/plan.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -40,9 +42,33 @@ std::vector<bool> AliveStates(const std::vector<ArrayPlan::State>& states,
   return alive;
 }
 
-}  // namespace
+// Finds the possible plans of a schema.
+class PossibleParts {
+ public:
+  PossibleParts(const SchemaIndex& index, StopCheck stop, SchemaPlan& plan)
+      : index_(index), stop_(stop), plan_(plan) {}
 
-bool SchemaPlanner::IsPossible(const ArrayPlan& plan) const {
+  // Removes all other parts.
+  absl::Status Keep();
+
+ private:
+  bool IsPossible(const ArrayPlan& plan) const;
+  bool IsPossible(const ObjectPlan& plan) const;
+  bool IsPossible(PlanNumber number) const {
+    return possible_[static_cast<size_t>(number)];
+  }
+  void Prune(ArrayPlan& plan) const;
+  void Prune(ObjectPlan& plan) const;
+  // The error that explains why no value is possible.
+  absl::Status WhyImpossible() const;
+
+  const SchemaIndex& index_;
+  StopCheck stop_;
+  SchemaPlan& plan_;
+  std::vector<bool> possible_;  // for each plan
+};
+
+bool PossibleParts::IsPossible(const ArrayPlan& plan) const {
   if (!plan.states.empty()) {
     return AliveStates(plan.states,
                        [this](PlanNumber item) { return IsPossible(item); })[0];
@@ -55,7 +81,7 @@ bool SchemaPlanner::IsPossible(const ArrayPlan& plan) const {
   return true;
 }
 
-bool SchemaPlanner::IsPossible(const ObjectPlan& plan) const {
+bool PossibleParts::IsPossible(const ObjectPlan& plan) const {
   const auto has_any = [this](const std::vector<ObjectPlan::Others>& others) {
     return std::any_of(others.begin(), others.end(), [this](const auto& one) {
       return IsPossible(one.value);
@@ -74,7 +100,7 @@ bool SchemaPlanner::IsPossible(const ObjectPlan& plan) const {
   return n_possible + n_last >= plan.min || has_any(plan.others);
 }
 
-void SchemaPlanner::Prune(ArrayPlan& plan) const {
+void PossibleParts::Prune(ArrayPlan& plan) const {
   if (!plan.states.empty()) {
     const auto is_possible = [this](PlanNumber item) {
       return IsPossible(item);
@@ -100,7 +126,7 @@ void SchemaPlanner::Prune(ArrayPlan& plan) const {
   }
 }
 
-void SchemaPlanner::Prune(ObjectPlan& plan) const {
+void PossibleParts::Prune(ObjectPlan& plan) const {
   std::erase_if(plan.named, [this](const ObjectPlan::Named& one) {
     return !IsPossible(one.value);
   });
@@ -111,7 +137,7 @@ void SchemaPlanner::Prune(ObjectPlan& plan) const {
   }
 }
 
-absl::Status SchemaPlanner::RemoveImpossible() {
+absl::Status PossibleParts::Keep() {
   std::vector<ValuePlan>& values = plan_.values;
   possible_.assign(values.size(), false);
   bool has_changed = true;
@@ -145,12 +171,12 @@ absl::Status SchemaPlanner::RemoveImpossible() {
   return absl::OkStatus();
 }
 
-absl::Status SchemaPlanner::WhyImpossible() const {
+absl::Status PossibleParts::WhyImpossible() const {
   std::set<PlanNumber> seen;
   PlanNumber at = 0;
   while (true) {
     const ValuePlan& plan = plan_.values[static_cast<size_t>(at)];
-    const std::string path = PathOf(plan.term);
+    const std::string path = index_.PathOf(plan.term);
     if (!seen.insert(at).second) {
       return SchemaError(path,
                          absl::StrCat("'", path,
@@ -179,6 +205,13 @@ absl::Status SchemaPlanner::WhyImpossible() const {
     }
     at = *next;
   }
+}
+
+}  // namespace
+
+absl::Status RemoveImpossible(const SchemaIndex& index, StopCheck stop,
+                              SchemaPlan& plan) {
+  return PossibleParts(index, stop, plan).Keep();
 }
 
 }  // namespace plimsoll::worker

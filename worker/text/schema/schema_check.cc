@@ -14,6 +14,7 @@
 #include "worker/text/grammar/grammar_state.h"
 #include "worker/text/schema/json_text.h"
 #include "worker/text/schema/plan.h"
+#include "worker/text/schema/schema_planner.h"
 #include "worker/text/schema/schema_writer.h"
 #include "worker/text/schema_reader.h"
 
@@ -22,6 +23,12 @@ namespace {
 
 // A value as the grammar writes it; nothing if it does not fit.
 using Layout = std::optional<std::string>;
+
+// A text as JSON's string, with its quotes.
+std::string QuotedJson(const std::string& text) {
+  return SchemaJson(text).dump(-1, ' ', false,
+                               SchemaJson::error_handler_t::replace);
+}
 
 class LayoutCheck : public SchemaCheck {
  public:

@@ -9,7 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "base/stop_check.h"
 #include "worker/text/grammar/grammar.h"
-#include "worker/text/schema/schema_options.h"
+#include "worker/text/schema/shapes/schema_options.h"
 
 namespace plimsoll::worker {
 

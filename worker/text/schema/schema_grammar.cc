@@ -3,6 +3,7 @@
 #include "base/status_macros.h"
 #include "worker/text/grammar/grammar_source.h"
 #include "worker/text/schema/plan.h"
+#include "worker/text/schema/schema_planner.h"
 #include "worker/text/schema/schema_writer.h"
 #include "worker/text/schema_reader.h"
 

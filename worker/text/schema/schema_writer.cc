@@ -149,7 +149,8 @@ class SchemaWriter {
     return *rule;
   }
   std::string PathOf(PlanNumber number) const {
-    return planner_.PathOf(plan_.values[static_cast<size_t>(number)].term);
+    return planner_.index().PathOf(
+        plan_.values[static_cast<size_t>(number)].term);
   }
   // Values are written later, so that a deep schema does not make this
   // recursion deep.

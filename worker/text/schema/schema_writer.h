@@ -10,7 +10,8 @@
 #include "worker/text/grammar/grammar.h"
 #include "worker/text/grammar/schema_frame.h"
 #include "worker/text/schema/plan.h"
-#include "worker/text/schema/schema_options.h"
+#include "worker/text/schema/schema_planner.h"
+#include "worker/text/schema/shapes/schema_options.h"
 
 namespace plimsoll::worker {
 

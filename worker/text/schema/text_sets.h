@@ -9,8 +9,8 @@
 #include "absl/status/statusor.h"
 #include "base/stop_check.h"
 #include "worker/text/grammar/char_automaton.h"
-#include "worker/text/schema/pattern_pool.h"
-#include "worker/text/schema/shape.h"
+#include "worker/text/schema/shapes/pattern_pool.h"
+#include "worker/text/schema/shapes/shape.h"
 
 namespace plimsoll::worker {
 

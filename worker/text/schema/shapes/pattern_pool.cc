@@ -1,4 +1,4 @@
-#include "worker/text/schema/pattern_pool.h"
+#include "worker/text/schema/shapes/pattern_pool.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "worker/text/schema/decimal.h"
+#include "worker/text/schema/shapes/decimal.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Decimal numbers as JSON writes them, without rounding.
-#ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_DECIMAL_H_
-#define PLIMSOLL_WORKER_TEXT_SCHEMA_DECIMAL_H_
+#ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_SHAPES_DECIMAL_H_
+#define PLIMSOLL_WORKER_TEXT_SCHEMA_SHAPES_DECIMAL_H_
 
 #include <cstdint>
 #include <optional>
@@ -51,4 +51,4 @@ std::optional<std::string> PlainText(const Decimal& number, int64_t max_whole,
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_TEXT_SCHEMA_DECIMAL_H_
+#endif  // PLIMSOLL_WORKER_TEXT_SCHEMA_SHAPES_DECIMAL_H_

@@ -1,6 +1,6 @@
 // Finds the parts of a JSON schema: places, names and references.
-#ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_SCHEMA_INDEX_H_
-#define PLIMSOLL_WORKER_TEXT_SCHEMA_SCHEMA_INDEX_H_
+#ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_SHAPES_SCHEMA_INDEX_H_
+#define PLIMSOLL_WORKER_TEXT_SCHEMA_SHAPES_SCHEMA_INDEX_H_
 
 #include <string>
 
@@ -8,12 +8,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "worker/text/schema/shapes/shape.h"
 #include "worker/text/schema_reader.h"
 
 namespace plimsoll::worker {
 
 // An error at `path`, or at its keyword.
 absl::Status SchemaError(absl::string_view path, absl::string_view what);
+// `status`, at `path` if it is an error of the schema.
+absl::Status SchemaErrorAt(absl::string_view path, const absl::Status& status);
 // `path` with one more step of a JSON pointer. Source: RFC 6901.
 std::string SchemaStep(absl::string_view path, absl::string_view name);
 // The member `name`, or null.
@@ -41,6 +44,8 @@ class SchemaIndex {
   }
   // The place of a schema, for messages.
   std::string PathOf(const SchemaJson* schema) const;
+  // The place that a term came from, for messages.
+  std::string PathOf(const Term& term) const;
   // The schema that `ref`, a member of the schema `from`, names. A dynamic one
   // may also name a $dynamicAnchor, if only one schema has it.
   // Errors: kInvalidArgument naming the place.
@@ -70,4 +75,4 @@ class SchemaIndex {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_TEXT_SCHEMA_SCHEMA_INDEX_H_
+#endif  // PLIMSOLL_WORKER_TEXT_SCHEMA_SHAPES_SCHEMA_INDEX_H_

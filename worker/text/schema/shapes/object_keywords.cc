@@ -1,12 +1,17 @@
-// Keywords about objects.
+#include "worker/text/schema/shapes/object_keywords.h"
+
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "worker/text/schema/expander.h"
+#include "worker/text/schema/shapes/expander.h"
 
 namespace plimsoll::worker {
 namespace {
+
+using Result = absl::StatusOr<FormulaPtr>;
 
 // How deep unevaluatedProperties looks into schemas in place.
 constexpr int kMaxEvaluatedDepth = 32;
@@ -25,29 +30,26 @@ FormulaPtr WitnessAtom(const ObjectShape::Witness& witness) {
   });
 }
 
-}  // namespace
-
-Expander::Result Expander::PropertiesKeyword(const Keyword& keyword) {
+Result PropertiesKeyword(const Keyword& keyword, Expander&) {
   if (!keyword.value.is_object()) {
-    return Error(keyword, "properties is not an object");
+    return keyword.Error("properties is not an object");
   }
   if (keyword.value.size() > kMaxSchemaMembers) {
-    return Error(keyword, absl::StrCat("properties has ", keyword.value.size(),
-                                       " members; at most ", kMaxSchemaMembers,
-                                       " are allowed"));
+    return keyword.Error(absl::StrCat("properties has ", keyword.value.size(),
+                                      " members; at most ", kMaxSchemaMembers,
+                                      " are allowed"));
   }
   const bool p = keyword.is_positive;
   std::vector<FormulaPtr> parts;
   for (const auto& [name, schema] : keyword.value.items()) {
     if (name.size() > kMaxPropertyBytes) {
-      return Error(keyword,
-                   absl::StrCat("the name of a property has more than ",
-                                kMaxPropertyBytes, " bytes"));
+      return keyword.Error(absl::StrCat("the name of a property has more than ",
+                                        kMaxPropertyBytes, " bytes"));
     }
-    const Term term = {Of(schema, p)};
+    const Term term = {FitsSchema(schema, p)};
     // Up to draft 3, a property said itself that it is required.
     const SchemaJson* required = Member(schema, "required");
-    const bool is_required = index_.draft() == SchemaDraft::kDraft3 &&
+    const bool is_required = keyword.index.draft() == SchemaDraft::kDraft3 &&
                              required != nullptr && *required == true;
     parts.push_back(
         Atom([name = name, term, is_needed = !p || is_required](Shape& shape) {
@@ -62,32 +64,37 @@ Expander::Result Expander::PropertiesKeyword(const Keyword& keyword) {
   return AllOf(p, std::move(parts));
 }
 
-Expander::Result Expander::PatternPropertiesKeyword(const Keyword& keyword) {
+Result PatternPropertiesKeyword(const Keyword& keyword, Expander& expander) {
   if (!keyword.value.is_object()) {
-    return Error(keyword, "patternProperties is not an object");
+    return keyword.Error("patternProperties is not an object");
   }
   std::vector<FormulaPtr> parts;
   for (const auto& [source, schema] : keyword.value.items()) {
-    auto uses = patterns_.Add(source, RegexMatch::kAnywhere);
+    auto uses = expander.patterns().Add(source, RegexMatch::kAnywhere);
     if (!uses.ok()) {
       if (!absl::IsInvalidArgument(uses.status())) return uses.status();
-      return Error(keyword,
-                   absl::StrCat("of the pattern '", source.substr(0, 64), "' ",
-                                uses.status().message()));
+      return keyword.Error(absl::StrCat("of the pattern '",
+                                        source.substr(0, 64), "' ",
+                                        uses.status().message()));
     }
-    const ObjectShape::Rule rule = {.is_rest = false,
-                                    .patterns = {*std::move(uses)},
-                                    .term = {Of(schema, keyword.is_positive)}};
+    const ObjectShape::Rule rule = {
+        .is_rest = false,
+        .patterns = {*std::move(uses)},
+        .term = {FitsSchema(schema, keyword.is_positive)}};
     parts.push_back(keyword.is_positive ? RuleAtom(rule)
                                         : WitnessAtom({rule, {}}));
   }
   return AllOf(keyword.is_positive, std::move(parts));
 }
 
-absl::StatusOr<ObjectShape::Rule> Expander::RestRule(const SchemaJson& schema,
-                                                     bool is_positive,
-                                                     const SchemaJson& of) {
-  ObjectShape::Rule rule = {.is_rest = true, .term = {Of(of, is_positive)}};
+// The rule for names that `properties` and `patternProperties` of the schema do
+// not cover.
+absl::StatusOr<ObjectShape::Rule> RestRule(const SchemaJson& schema,
+                                           bool is_positive,
+                                           const SchemaJson& of,
+                                           Expander& expander) {
+  ObjectShape::Rule rule = {.is_rest = true,
+                            .term = {FitsSchema(of, is_positive)}};
   const SchemaJson* named = Member(schema, "properties");
   if (named != nullptr && named->is_object()) {
     for (const auto& [name, one] : named->items()) rule.names.push_back(name);
@@ -95,30 +102,30 @@ absl::StatusOr<ObjectShape::Rule> Expander::RestRule(const SchemaJson& schema,
   const SchemaJson* patterned = Member(schema, "patternProperties");
   if (patterned != nullptr && patterned->is_object()) {
     for (const auto& [source, one] : patterned->items()) {
-      ASSIGN_OR_RETURN(auto uses, patterns_.Add(source, RegexMatch::kAnywhere));
+      ASSIGN_OR_RETURN(auto uses,
+                       expander.patterns().Add(source, RegexMatch::kAnywhere));
       rule.patterns.push_back(std::move(uses));
     }
   }
   return rule;
 }
 
-Expander::Result Expander::AdditionalKeyword(const Keyword& keyword) {
+Result AdditionalKeyword(const Keyword& keyword, Expander& expander) {
   ASSIGN_OR_RETURN(
       const ObjectShape::Rule rule,
-      RestRule(keyword.schema, keyword.is_positive, keyword.value));
+      RestRule(keyword.schema, keyword.is_positive, keyword.value, expander));
   return keyword.is_positive ? RuleAtom(rule) : WitnessAtom({rule, {}});
 }
 
 // Adds what the schemas in place beside unevaluatedProperties evaluate.
-absl::Status Expander::AddEvaluated(const Keyword& keyword,
-                                    const SchemaJson& schema,
-                                    ObjectShape::Rule& rule, bool& is_all,
-                                    int depth) {
+absl::Status AddEvaluated(const Keyword& keyword, const SchemaJson& schema,
+                          ObjectShape::Rule& rule, bool& is_all, int depth,
+                          Expander& expander) {
   if (depth > kMaxEvaluatedDepth) {
-    return Unsupported(keyword, "beside few nested schemas only");
+    return keyword.Unsupported("beside few nested schemas only");
   }
   ASSIGN_OR_RETURN(ObjectShape::Rule own,
-                   RestRule(schema, /*is_positive=*/true, schema));
+                   RestRule(schema, /*is_positive=*/true, schema, expander));
   rule.names.insert(rule.names.end(), own.names.begin(), own.names.end());
   rule.patterns.insert(rule.patterns.end(), own.patterns.begin(),
                        own.patterns.end());
@@ -127,38 +134,41 @@ absl::Status Expander::AddEvaluated(const Keyword& keyword,
   for (const char* choice : {"anyOf", "oneOf", "if", "then", "else",
                              "dependentSchemas", "dependencies"}) {
     if (Member(schema, choice) != nullptr) {
-      return Unsupported(keyword, absl::StrCat("without '", choice, "' only"));
+      return keyword.Unsupported(absl::StrCat("without '", choice, "' only"));
     }
   }
   for (const char* ref : {"$ref", "$dynamicRef", "$recursiveRef"}) {
     const SchemaJson* value = Member(schema, ref);
     if (value == nullptr) continue;
     ASSIGN_OR_RETURN(const SchemaJson* target,
-                     index_.Resolve(schema, *value, ref[1] != 'r'));
-    RETURN_IF_ERROR(AddEvaluated(keyword, *target, rule, is_all, depth + 1));
+                     expander.index().Resolve(schema, *value, ref[1] != 'r'));
+    RETURN_IF_ERROR(
+        AddEvaluated(keyword, *target, rule, is_all, depth + 1, expander));
   }
   const SchemaJson* all = Member(schema, "allOf");
   if (all == nullptr || !all->is_array()) return absl::OkStatus();
   for (const SchemaJson& one : *all) {
-    RETURN_IF_ERROR(AddEvaluated(keyword, one, rule, is_all, depth + 1));
+    RETURN_IF_ERROR(
+        AddEvaluated(keyword, one, rule, is_all, depth + 1, expander));
   }
   return absl::OkStatus();
 }
 
-Expander::Result Expander::UnevaluatedKeyword(const Keyword& keyword) {
+Result UnevaluatedKeyword(const Keyword& keyword, Expander& expander) {
   if (keyword.value == true) return Either(keyword.is_positive);
   ObjectShape::Rule rule = {.is_rest = true};
   bool is_all = false;
-  RETURN_IF_ERROR(AddEvaluated(keyword, keyword.schema, rule, is_all, 0));
+  RETURN_IF_ERROR(
+      AddEvaluated(keyword, keyword.schema, rule, is_all, 0, expander));
   if (is_all) return Either(keyword.is_positive);
-  rule.term = {Of(keyword.value, keyword.is_positive)};
+  rule.term = {FitsSchema(keyword.value, keyword.is_positive)};
   return keyword.is_positive ? RuleAtom(rule) : WitnessAtom({rule, {}});
 }
 
-Expander::Result Expander::RequiredKeyword(const Keyword& keyword) {
+Result RequiredKeyword(const Keyword& keyword, Expander&) {
   // Up to draft 3, a property said so of itself.
   if (keyword.value.is_boolean()) return Either(keyword.is_positive);
-  ASSIGN_OR_RETURN(const auto names, NamesIn(keyword, keyword.value));
+  ASSIGN_OR_RETURN(const auto names, keyword.NamesIn(keyword.value));
   std::vector<FormulaPtr> parts;
   parts.reserve(names.size());
   for (const std::string& name : names) {
@@ -169,8 +179,8 @@ Expander::Result Expander::RequiredKeyword(const Keyword& keyword) {
   return AllOf(keyword.is_positive, std::move(parts));
 }
 
-Expander::Result Expander::NamesKeyword(const Keyword& keyword) {
-  const Term term = {Of(keyword.value, keyword.is_positive)};
+Result NamesKeyword(const Keyword& keyword, Expander&) {
+  const Term term = {FitsSchema(keyword.value, keyword.is_positive)};
   if (keyword.is_positive) {
     return Atom([term](Shape& shape) {
       AddTo(shape.object.names, term);
@@ -180,8 +190,8 @@ Expander::Result Expander::NamesKeyword(const Keyword& keyword) {
   return WitnessAtom({{.is_rest = true}, term});
 }
 
-Expander::Result Expander::MemberCountKeyword(const Keyword& keyword) {
-  ASSIGN_OR_RETURN(const int64_t n, CountOf(keyword));
+Result MemberCountKeyword(const Keyword& keyword, Expander&) {
+  ASSIGN_OR_RETURN(const int64_t n, keyword.Count());
   const bool is_most = keyword.name == "maxProperties";
   if (!is_most && !keyword.is_positive && n == 0) return Never();
   const bool is_upper = is_most == keyword.is_positive;
@@ -194,15 +204,14 @@ Expander::Result Expander::MemberCountKeyword(const Keyword& keyword) {
   });
 }
 
-Expander::Result Expander::Dependency(const Keyword& keyword,
-                                      const std::string& name,
-                                      const SchemaJson& value) {
+Result Dependency(const Keyword& keyword, const std::string& name,
+                  const SchemaJson& value, Expander& expander) {
   const bool p = keyword.is_positive;
   FormulaPtr needed;
   if (value.is_array() || value.is_string()) {
     const SchemaJson list =
         value.is_array() ? value : SchemaJson::array({value});
-    ASSIGN_OR_RETURN(const auto names, NamesIn(keyword, list));
+    ASSIGN_OR_RETURN(const auto names, keyword.NamesIn(list));
     std::vector<FormulaPtr> parts;
     parts.reserve(names.size());
     for (const std::string& other : names) {
@@ -212,7 +221,7 @@ Expander::Result Expander::Dependency(const Keyword& keyword,
     }
     needed = AllOf(p, std::move(parts));
   } else {
-    ASSIGN_OR_RETURN(needed, Make(Of(value, p), keyword.type));
+    ASSIGN_OR_RETURN(needed, expander.Make(FitsSchema(value, p), keyword.type));
   }
   const FormulaPtr is_there =
       Atom([name](Shape& shape) { return RequireMember(shape, name, {}); });
@@ -223,16 +232,37 @@ Expander::Result Expander::Dependency(const Keyword& keyword,
   return Or({And({is_there, needed}), is_absent});
 }
 
-Expander::Result Expander::DependenciesKeyword(const Keyword& keyword) {
+Result DependenciesKeyword(const Keyword& keyword, Expander& expander) {
   if (!keyword.value.is_object()) {
-    return Error(keyword, absl::StrCat(keyword.name, " is not an object"));
+    return keyword.Error(absl::StrCat(keyword.name, " is not an object"));
   }
   std::vector<FormulaPtr> parts;
   for (const auto& [name, value] : keyword.value.items()) {
-    ASSIGN_OR_RETURN(FormulaPtr part, Dependency(keyword, name, value));
+    ASSIGN_OR_RETURN(FormulaPtr part,
+                     Dependency(keyword, name, value, expander));
     parts.push_back(std::move(part));
   }
   return AllOf(keyword.is_positive, std::move(parts));
+}
+
+constexpr KeywordRule kObjectKeywords[] = {
+    {"properties", JsonType::kObject, PropertiesKeyword},
+    {"patternProperties", JsonType::kObject, PatternPropertiesKeyword},
+    {"additionalProperties", JsonType::kObject, AdditionalKeyword},
+    {"unevaluatedProperties", JsonType::kObject, UnevaluatedKeyword},
+    {"required", JsonType::kObject, RequiredKeyword},
+    {"propertyNames", JsonType::kObject, NamesKeyword},
+    {"minProperties", JsonType::kObject, MemberCountKeyword},
+    {"maxProperties", JsonType::kObject, MemberCountKeyword},
+    {"dependencies", JsonType::kObject, DependenciesKeyword},
+    {"dependentRequired", JsonType::kObject, DependenciesKeyword},
+    {"dependentSchemas", JsonType::kObject, DependenciesKeyword},
+};
+
+}  // namespace
+
+const KeywordRule* FindObjectKeyword(absl::string_view name) {
+  return FindRule(kObjectKeywords, name);
 }
 
 }  // namespace plimsoll::worker

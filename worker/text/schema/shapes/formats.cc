@@ -1,4 +1,4 @@
-#include "worker/text/schema/formats.h"
+#include "worker/text/schema/shapes/formats.h"
 
 #include <optional>
 #include <string>

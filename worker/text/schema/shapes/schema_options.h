@@ -1,6 +1,6 @@
 // Options for reading a JSON schema, and notes about it.
-#ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_SCHEMA_OPTIONS_H_
-#define PLIMSOLL_WORKER_TEXT_SCHEMA_SCHEMA_OPTIONS_H_
+#ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_SHAPES_SCHEMA_OPTIONS_H_
+#define PLIMSOLL_WORKER_TEXT_SCHEMA_SHAPES_SCHEMA_OPTIONS_H_
 
 #include <cstddef>
 #include <string>
@@ -36,4 +36,4 @@ inline constexpr size_t kMaxSchemaNotes = 16;
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_TEXT_SCHEMA_SCHEMA_OPTIONS_H_
+#endif  // PLIMSOLL_WORKER_TEXT_SCHEMA_SHAPES_SCHEMA_OPTIONS_H_

@@ -1,9 +1,8 @@
-#include "worker/text/schema/plan.h"
+#include "worker/text/schema/scalar_planner.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 
 namespace plimsoll::worker {
@@ -17,7 +16,7 @@ void AddOnce(List& list, T value) {
 }
 
 // Makes all shapes with listed values one.
-void JoinValues(std::vector<StringShape>& shapes) {
+void JoinLists(std::vector<StringShape>& shapes) {
   StringShape joined;
   std::erase_if(shapes, [&](const StringShape& one) {
     if (!one.values) return false;
@@ -34,7 +33,7 @@ void JoinValues(std::vector<StringShape>& shapes) {
   shapes.push_back(std::move(joined));
 }
 
-void JoinValues(std::vector<NumberShape>& shapes) {
+void JoinLists(std::vector<NumberShape>& shapes) {
   NumberShape joined;
   std::erase_if(shapes, [&](const NumberShape& one) {
     if (!one.values) return false;
@@ -47,94 +46,18 @@ void JoinValues(std::vector<NumberShape>& shapes) {
 
 }  // namespace
 
-SchemaPlanner::SchemaPlanner(const SchemaJson& root,
-                             const SchemaOptions& options, StopCheck stop)
-    : options_(options),
-      index_(root),
-      patterns_(stop),
-      sets_(patterns_, stop),
-      expander_(index_, patterns_, options, notes_, stop),
-      stop_(stop) {}
-
-absl::StatusOr<SchemaPlan> SchemaPlanner::Make() {
-  NumberOf({{&index_.root(), /*is_value=*/false, /*is_positive=*/true}});
-  for (size_t i = 0; i < plan_.values.size(); ++i) {
-    if (i >= kMaxPlans) {
-      return SchemaError("#", absl::StrCat("it is too large: it has more than ",
-                                           kMaxPlans, " different values"));
-    }
-    RETURN_IF_ERROR(stop_());
-    RETURN_IF_ERROR(Fill(static_cast<PlanNumber>(i)));
-  }
-  RETURN_IF_ERROR(RemoveImpossible());
-  return std::move(plan_);
-}
-
-PlanNumber SchemaPlanner::NumberOf(const Term& term) {
-  const auto number = static_cast<PlanNumber>(plan_.values.size());
-  const auto [found, is_new] = numbers_.try_emplace(term, number);
-  if (is_new) plan_.values.push_back({.term = term});
-  return found->second;
-}
-
-std::string SchemaPlanner::PathOf(const Term& term) const {
-  for (const Literal& one : term) {
-    if (!one.is_value) return index_.PathOf(one.json);
-  }
-  return "#";
-}
-
-absl::Status SchemaPlanner::Fill(PlanNumber number) {
-  const Term term = plan_.values[static_cast<size_t>(number)].term;
-  const std::string path = PathOf(term);
-  ValuePlan plan = {.term = term};
-  bool is_any = true;
-  for (const JsonType type : kJsonTypes) {
-    ASSIGN_OR_RETURN(std::vector<Shape> shapes, expander_.Expand(term, type));
-    is_any = is_any && shapes.size() == 1 && shapes[0] == Shape();
-    for (Shape& shape : shapes) {
-      switch (type) {
-        case JsonType::kNull:
-          plan.may_be_null = true;
-          break;
-        case JsonType::kBoolean:
-          plan.may_be_true |= shape.may_be_true;
-          plan.may_be_false |= shape.may_be_false;
-          break;
-        case JsonType::kNumber:
-          RETURN_IF_ERROR(AddNumber(shape.number, plan, path));
-          break;
-        case JsonType::kString:
-          RETURN_IF_ERROR(AddString(shape.string, plan.strings, path));
-          break;
-        case JsonType::kArray:
-          RETURN_IF_ERROR(AddArray(shape.array, plan, path));
-          break;
-        case JsonType::kObject:
-          RETURN_IF_ERROR(AddObject(std::move(shape.object), plan, path));
-          break;
-      }
-    }
-  }
-  JoinValues(plan.strings);
-  JoinValues(plan.numbers);
-  if (is_any) plan = {.term = term, .is_any = true};
-  plan_.values[static_cast<size_t>(number)] = std::move(plan);
-  return absl::OkStatus();
-}
-
-absl::Status SchemaPlanner::AddNumber(const NumberShape& shape, ValuePlan& plan,
+absl::Status ScalarPlanner::AddNumber(const NumberShape& shape, ValuePlan& plan,
                                       const std::string& path) {
   if (!TextSets::IsPlain(shape)) {
     const auto set = sets_.Of(shape);
-    if (!set.ok()) return At(path, set.status());
+    if (!set.ok()) return SchemaErrorAt(path, set.status());
     if ((*set)->automaton.is_empty()) return absl::OkStatus();
   }
   AddOnce(plan.numbers, shape);
   return absl::OkStatus();
 }
 
-absl::Status SchemaPlanner::AddString(StringShape shape,
+absl::Status ScalarPlanner::AddString(StringShape shape,
                                       std::vector<StringShape>& strings,
                                       const std::string& path) {
   if (shape.values && !shape.patterns.empty()) {
@@ -143,7 +66,7 @@ absl::Status SchemaPlanner::AddString(StringShape shape,
       bool matches = true;
       for (PatternUse use : shape.patterns) {
         const auto one = patterns_.Matches({use}, value);
-        if (!one.ok()) return At(path, one.status());
+        if (!one.ok()) return SchemaErrorAt(path, one.status());
         matches = matches && *one;
       }
       if (matches) kept.push_back(value);
@@ -154,20 +77,14 @@ absl::Status SchemaPlanner::AddString(StringShape shape,
     shape = {.values = std::move(shape.values)};
   } else if (!sets_.IsPlain(shape)) {
     const auto set = sets_.Of(shape);
-    if (!set.ok()) return At(path, set.status());
+    if (!set.ok()) return SchemaErrorAt(path, set.status());
     if ((*set)->automaton.is_empty()) return absl::OkStatus();
   }
   AddOnce(strings, std::move(shape));
   return absl::OkStatus();
 }
 
-absl::Status SchemaPlanner::At(absl::string_view path,
-                               const absl::Status& status) {
-  if (!absl::IsInvalidArgument(status)) return status;
-  return SchemaError(path, status.message());
-}
-
-absl::StatusOr<std::optional<std::vector<Literal>>> SchemaPlanner::ValuesOf(
+absl::StatusOr<std::optional<std::vector<Literal>>> ScalarPlanner::ValuesOf(
     const Term& term, size_t most) {
   std::vector<Literal> values;
   const auto add = [&](SchemaJson value) {
@@ -188,15 +105,15 @@ absl::StatusOr<std::optional<std::vector<Literal>>> SchemaPlanner::ValuesOf(
       plan.may_be_true |= shape.may_be_true;
       plan.may_be_false |= shape.may_be_false;
       if (type == JsonType::kNumber) {
-        RETURN_IF_ERROR(AddNumber(shape.number, plan, PathOf(term)));
+        RETURN_IF_ERROR(AddNumber(shape.number, plan, index_.PathOf(term)));
       } else if (type == JsonType::kString) {
-        RETURN_IF_ERROR(AddString(shape.string, plan.strings, PathOf(term)));
+        RETURN_IF_ERROR(
+            AddString(shape.string, plan.strings, index_.PathOf(term)));
       }
     }
     if (type == JsonType::kBoolean && plan.may_be_true) add(true);
     if (type == JsonType::kBoolean && plan.may_be_false) add(false);
-    JoinValues(plan.strings);
-    JoinValues(plan.numbers);
+    JoinValues(plan);
     for (const StringShape& one : plan.strings) {
       if (!one.values || one.values->size() > most) return std::nullopt;
       for (const std::string& value : *one.values) add(value);
@@ -212,6 +129,11 @@ absl::StatusOr<std::optional<std::vector<Literal>>> SchemaPlanner::ValuesOf(
   }
   if (values.size() > most) return std::nullopt;
   return values;
+}
+
+void ScalarPlanner::JoinValues(ValuePlan& plan) {
+  JoinLists(plan.strings);
+  JoinLists(plan.numbers);
 }
 
 }  // namespace plimsoll::worker

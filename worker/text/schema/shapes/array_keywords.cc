@@ -1,26 +1,30 @@
-// Keywords about arrays.
+#include "worker/text/schema/shapes/array_keywords.h"
+
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "worker/text/schema/expander.h"
+#include "worker/text/schema/shapes/expander.h"
 
 namespace plimsoll::worker {
+namespace {
 
-Expander::Result Expander::PrefixOf(const Keyword& keyword,
-                                    const SchemaJson& list) {
+using Result = absl::StatusOr<FormulaPtr>;
+
+Result PrefixOf(const Keyword& keyword, const SchemaJson& list) {
   if (!list.is_array()) {
-    return Error(keyword, absl::StrCat(keyword.name, " is not a list"));
+    return keyword.Error(absl::StrCat(keyword.name, " is not a list"));
   }
   if (list.size() > kMaxSchemaMembers) {
-    return Error(keyword, absl::StrCat(keyword.name, " has ", list.size(),
-                                       " members; at most ", kMaxSchemaMembers,
-                                       " are allowed"));
+    return keyword.Error(absl::StrCat(keyword.name, " has ", list.size(),
+                                      " members; at most ", kMaxSchemaMembers,
+                                      " are allowed"));
   }
   std::vector<FormulaPtr> cases;
   std::vector<Term> items;
   for (size_t i = 0; i < list.size(); ++i) {
-    items.push_back({Of(list[i], keyword.is_positive)});
+    items.push_back({FitsSchema(list[i], keyword.is_positive)});
     if (keyword.is_positive) continue;
     std::vector<Term> one(i + 1);
     one[i] = items[i];
@@ -37,9 +41,8 @@ Expander::Result Expander::PrefixOf(const Keyword& keyword,
   });
 }
 
-Expander::Result Expander::RestOf(const Keyword& keyword,
-                                  const SchemaJson& schema, size_t from) {
-  const Term term = {Of(schema, keyword.is_positive)};
+Result RestOf(const Keyword& keyword, const SchemaJson& schema, size_t from) {
+  const Term term = {FitsSchema(schema, keyword.is_positive)};
   if (keyword.is_positive) {
     return Atom([term, from](Shape& shape) {
       AddItems(shape, std::vector<Term>(from), term);
@@ -53,11 +56,11 @@ Expander::Result Expander::RestOf(const Keyword& keyword,
   });
 }
 
-Expander::Result Expander::PrefixKeyword(const Keyword& keyword) {
+Result PrefixKeyword(const Keyword& keyword, Expander&) {
   return PrefixOf(keyword, keyword.value);
 }
 
-Expander::Result Expander::ItemsKeyword(const Keyword& keyword) {
+Result ItemsKeyword(const Keyword& keyword, Expander&) {
   // Up to 2019, a list of items was what prefixItems is now.
   if (keyword.value.is_array()) return PrefixOf(keyword, keyword.value);
   const SchemaJson* prefix = Member(keyword.schema, "prefixItems");
@@ -65,7 +68,7 @@ Expander::Result Expander::ItemsKeyword(const Keyword& keyword) {
   return RestOf(keyword, keyword.value, has_prefix ? prefix->size() : 0);
 }
 
-Expander::Result Expander::AdditionalItemsKeyword(const Keyword& keyword) {
+Result AdditionalItemsKeyword(const Keyword& keyword, Expander&) {
   const SchemaJson* items = Member(keyword.schema, "items");
   // Beside a single schema, or without items, it says nothing.
   if (items == nullptr || !items->is_array()) {
@@ -74,13 +77,13 @@ Expander::Result Expander::AdditionalItemsKeyword(const Keyword& keyword) {
   return RestOf(keyword, keyword.value, items->size());
 }
 
-Expander::Result Expander::UnevaluatedItemsKeyword(const Keyword& keyword) {
+Result UnevaluatedItemsKeyword(const Keyword& keyword, Expander&) {
   if (keyword.value == true) return Either(keyword.is_positive);
   for (const char* other :
        {"$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "if",
         "dependentSchemas", "contains"}) {
     if (Member(keyword.schema, other) != nullptr) {
-      return Unsupported(keyword, absl::StrCat("without '", other, "' only"));
+      return keyword.Unsupported(absl::StrCat("without '", other, "' only"));
     }
   }
   const SchemaJson* items = Member(keyword.schema, "items");
@@ -97,18 +100,19 @@ Expander::Result Expander::UnevaluatedItemsKeyword(const Keyword& keyword) {
   return RestOf(keyword, keyword.value, has_prefix ? prefix->size() : 0);
 }
 
-Expander::Result Expander::ContainsKeyword(const Keyword& keyword) {
+Result ContainsKeyword(const Keyword& keyword, Expander&) {
   const auto count = [&](const char* name,
                          int64_t if_absent) -> absl::StatusOr<int64_t> {
     const SchemaJson* value = Member(keyword.schema, name);
     if (value == nullptr) return if_absent;
-    return CountOf({keyword.schema, *value, name, keyword.type,
-                    /*is_positive=*/true});
+    return Keyword{keyword.index, keyword.schema, *value,
+                   name,          keyword.type,   /*is_positive=*/true}
+        .Count();
   };
   constexpr int64_t kUnlimited = GrammarBuilder::kUnlimited;
   ASSIGN_OR_RETURN(const int64_t min, count("minContains", 1));
   ASSIGN_OR_RETURN(const int64_t max, count("maxContains", kUnlimited));
-  const Term term = {Of(keyword.value, /*is_positive=*/true)};
+  const Term term = {FitsSchema(keyword.value, /*is_positive=*/true)};
   const auto within = [&term](int64_t least, int64_t most) {
     if (least > most) return Never();
     if (least == 0 && most == kUnlimited) return Always();
@@ -122,8 +126,8 @@ Expander::Result Expander::ContainsKeyword(const Keyword& keyword) {
              max < kUnlimited ? within(max + 1, kUnlimited) : Never()});
 }
 
-Expander::Result Expander::ItemCountKeyword(const Keyword& keyword) {
-  ASSIGN_OR_RETURN(const int64_t n, CountOf(keyword));
+Result ItemCountKeyword(const Keyword& keyword, Expander&) {
+  ASSIGN_OR_RETURN(const int64_t n, keyword.Count());
   const bool is_most = keyword.name == "maxItems";
   if (!is_most && !keyword.is_positive && n == 0) return Never();
   const bool is_upper = is_most == keyword.is_positive;
@@ -136,19 +140,35 @@ Expander::Result Expander::ItemCountKeyword(const Keyword& keyword) {
   });
 }
 
-Expander::Result Expander::UniqueKeyword(const Keyword& keyword) {
+Result UniqueKeyword(const Keyword& keyword, Expander&) {
   if (!keyword.value.is_boolean()) {
-    return Error(keyword, "uniqueItems is not true or false");
+    return keyword.Error("uniqueItems is not true or false");
   }
   if (keyword.value == false) return Either(keyword.is_positive);
   if (!keyword.is_positive) {
-    return Error(keyword,
-                 "the keyword 'uniqueItems' is not supported in 'not'");
+    return keyword.Error("the keyword 'uniqueItems' is not supported in 'not'");
   }
   return Atom([](Shape& shape) {
     shape.array.is_unique = true;
     return true;
   });
+}
+
+constexpr KeywordRule kArrayKeywords[] = {
+    {"items", JsonType::kArray, ItemsKeyword},
+    {"prefixItems", JsonType::kArray, PrefixKeyword},
+    {"additionalItems", JsonType::kArray, AdditionalItemsKeyword},
+    {"unevaluatedItems", JsonType::kArray, UnevaluatedItemsKeyword},
+    {"contains", JsonType::kArray, ContainsKeyword},
+    {"minItems", JsonType::kArray, ItemCountKeyword},
+    {"maxItems", JsonType::kArray, ItemCountKeyword},
+    {"uniqueItems", JsonType::kArray, UniqueKeyword},
+};
+
+}  // namespace
+
+const KeywordRule* FindArrayKeyword(absl::string_view name) {
+  return FindRule(kArrayKeywords, name);
 }
 
 }  // namespace plimsoll::worker

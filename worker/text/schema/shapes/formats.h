@@ -1,6 +1,6 @@
 // The formats of JSON schema as regular expressions.
-#ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_FORMATS_H_
-#define PLIMSOLL_WORKER_TEXT_SCHEMA_FORMATS_H_
+#ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_SHAPES_FORMATS_H_
+#define PLIMSOLL_WORKER_TEXT_SCHEMA_SHAPES_FORMATS_H_
 
 #include <optional>
 #include <string>
@@ -14,4 +14,4 @@ std::optional<std::string> FormatPattern(absl::string_view name);
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_TEXT_SCHEMA_FORMATS_H_
+#endif  // PLIMSOLL_WORKER_TEXT_SCHEMA_SHAPES_FORMATS_H_

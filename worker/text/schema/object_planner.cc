@@ -1,11 +1,10 @@
-// Plans of objects.
+#include "worker/text/schema/object_planner.h"
+
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "worker/text/schema/plan.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -55,7 +54,7 @@ bool AddUse(StringShape& shape, const PatternUse& use) {
 
 }  // namespace
 
-absl::StatusOr<bool> SchemaPlanner::IsAbout(const ObjectShape::Rule& rule,
+absl::StatusOr<bool> ObjectPlanner::IsAbout(const ObjectShape::Rule& rule,
                                             const std::string& name) {
   if (rule.is_rest && std::find(rule.names.begin(), rule.names.end(), name) !=
                           rule.names.end()) {
@@ -68,7 +67,7 @@ absl::StatusOr<bool> SchemaPlanner::IsAbout(const ObjectShape::Rule& rule,
   return rule.is_rest;
 }
 
-absl::StatusOr<Term> SchemaPlanner::TermOf(const ObjectShape& shape,
+absl::StatusOr<Term> ObjectPlanner::TermOf(const ObjectShape& shape,
                                            const ObjectShape::Named& named) {
   Term term = named.term;
   for (const ObjectShape::Rule& rule : shape.rules) {
@@ -78,7 +77,7 @@ absl::StatusOr<Term> SchemaPlanner::TermOf(const ObjectShape& shape,
   return term;
 }
 
-absl::Status SchemaPlanner::SplitWitnesses(ObjectShape shape,
+absl::Status ObjectPlanner::SplitWitnesses(ObjectShape shape,
                                            std::vector<ObjectShape>& out) {
   // The last one may be any other member.
   if (shape.witnesses.empty()) {
@@ -119,7 +118,7 @@ absl::Status SchemaPlanner::SplitWitnesses(ObjectShape shape,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<StringShape>> SchemaPlanner::NameShapes(
+absl::StatusOr<std::vector<StringShape>> ObjectPlanner::NameShapes(
     const Term& term) {
   if (term.empty()) return std::vector<StringShape>(1);
   ASSIGN_OR_RETURN(std::vector<Shape> shapes,
@@ -130,7 +129,7 @@ absl::StatusOr<std::vector<StringShape>> SchemaPlanner::NameShapes(
   return names;
 }
 
-absl::StatusOr<std::vector<StringShape>> SchemaPlanner::NamesOf(
+absl::StatusOr<std::vector<StringShape>> ObjectPlanner::NamesOf(
     const std::vector<std::vector<PatternUse>>& patterns, uint32_t in,
     const std::vector<std::string>& listed,
     const std::vector<StringShape>& among, const std::string& path) {
@@ -167,17 +166,17 @@ absl::StatusOr<std::vector<StringShape>> SchemaPlanner::NamesOf(
       bool may_match = true;
       if (!shape.string.values) {
         const auto matches = patterns_.Matches(shape.string.patterns, name);
-        if (!matches.ok()) return At(path, matches.status());
+        if (!matches.ok()) return SchemaErrorAt(path, matches.status());
         may_match = *matches;
       }
       if (may_match) is_left = is_left && ExcludeString(shape, name);
     }
-    if (is_left) RETURN_IF_ERROR(AddString(shape.string, out, path));
+    if (is_left) RETURN_IF_ERROR(scalars_.AddString(shape.string, out, path));
   }
   return out;
 }
 
-absl::StatusOr<std::vector<ObjectPlan::Others>> SchemaPlanner::OthersOf(
+absl::StatusOr<std::vector<ObjectPlan::Others>> ObjectPlanner::OthersOf(
     const ObjectShape& shape, const std::vector<std::string>& listed,
     const ObjectShape::Witness* witness, const std::string& path) {
   std::vector<std::vector<PatternUse>> patterns;
@@ -211,13 +210,13 @@ absl::StatusOr<std::vector<ObjectPlan::Others>> SchemaPlanner::OthersOf(
     if (is_nothing) continue;
     ASSIGN_OR_RETURN(auto names, NamesOf(patterns, in, listed, among, path));
     if (names.empty()) continue;
-    others.push_back({std::move(names), NumberOf(term)});
+    others.push_back({std::move(names), numbers_.Of(term)});
   }
   return others;
 }
 
-absl::Status SchemaPlanner::AddObject(ObjectShape shape, ValuePlan& plan,
-                                      const std::string& path) {
+absl::Status ObjectPlanner::Add(ObjectShape shape, ValuePlan& plan,
+                                const std::string& path) {
   // Names that rules speak of are listed, too.
   for (size_t i = 0; i < shape.rules.size(); ++i) {
     if (!shape.rules[i].is_rest) continue;
@@ -229,17 +228,16 @@ absl::Status SchemaPlanner::AddObject(ObjectShape shape, ValuePlan& plan,
   std::vector<ObjectShape> cases;
   if (const absl::Status status = SplitWitnesses(std::move(shape), cases);
       !status.ok()) {
-    return At(path, status);
+    return SchemaErrorAt(path, status);
   }
   for (const ObjectShape& one : cases) {
-    RETURN_IF_ERROR(AddObjectCase(one, plan, path));
+    RETURN_IF_ERROR(AddCase(one, plan, path));
   }
   return absl::OkStatus();
 }
 
-absl::Status SchemaPlanner::AddObjectCase(const ObjectShape& one,
-                                          ValuePlan& plan,
-                                          const std::string& path) {
+absl::Status ObjectPlanner::AddCase(const ObjectShape& one, ValuePlan& plan,
+                                    const std::string& path) {
   if (one.witnesses.size() > 1) {
     return SchemaError(path,
                        "more than one member with a name that is not listed "
@@ -256,7 +254,7 @@ absl::Status SchemaPlanner::AddObjectCase(const ObjectShape& one,
     if (!fits && named.is_required) return absl::OkStatus();
     if (!fits) continue;
     ASSIGN_OR_RETURN(const Term term, TermOf(one, named));
-    object.named.push_back({named.name, NumberOf(term), named.is_required});
+    object.named.push_back({named.name, numbers_.Of(term), named.is_required});
   }
   if (listed.size() > kMaxSchemaMembers) {
     return SchemaError(path, absl::StrCat("an object has ", listed.size(),

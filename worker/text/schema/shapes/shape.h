@@ -1,7 +1,7 @@
 // The conditions that a JSON schema sets for a value of one type. Conditions
 // that depend on each other are in one place.
-#ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_SHAPE_H_
-#define PLIMSOLL_WORKER_TEXT_SCHEMA_SHAPE_H_
+#ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_SHAPES_SHAPE_H_
+#define PLIMSOLL_WORKER_TEXT_SCHEMA_SHAPES_SHAPE_H_
 
 #include <compare>
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "worker/text/grammar/grammar_builder.h"
-#include "worker/text/schema/decimal.h"
-#include "worker/text/schema/pattern_pool.h"
+#include "worker/text/schema/shapes/decimal.h"
+#include "worker/text/schema/shapes/pattern_pool.h"
 #include "worker/text/schema_reader.h"
 
 namespace plimsoll::worker {
@@ -157,4 +157,4 @@ void AddItems(Shape& shape, const std::vector<Term>& prefix, const Term& rest);
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_TEXT_SCHEMA_SHAPE_H_
+#endif  // PLIMSOLL_WORKER_TEXT_SCHEMA_SHAPES_SHAPE_H_

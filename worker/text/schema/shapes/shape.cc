@@ -1,4 +1,4 @@
-#include "worker/text/schema/shape.h"
+#include "worker/text/schema/shapes/shape.h"
 
 #include <algorithm>
 #include <iterator>

@@ -1,6 +1,6 @@
 // The patterns of a JSON schema, each parsed once.
-#ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_PATTERN_POOL_H_
-#define PLIMSOLL_WORKER_TEXT_SCHEMA_PATTERN_POOL_H_
+#ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_SHAPES_PATTERN_POOL_H_
+#define PLIMSOLL_WORKER_TEXT_SCHEMA_SHAPES_PATTERN_POOL_H_
 
 #include <compare>
 #include <map>
@@ -62,4 +62,4 @@ class PatternPool {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_TEXT_SCHEMA_PATTERN_POOL_H_
+#endif  // PLIMSOLL_WORKER_TEXT_SCHEMA_SHAPES_PATTERN_POOL_H_

@@ -1,4 +1,4 @@
-#include "worker/text/schema/schema_index.h"
+#include "worker/text/schema/shapes/schema_index.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -98,6 +98,11 @@ absl::Status SchemaError(absl::string_view path, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": ", what));
 }
 
+absl::Status SchemaErrorAt(absl::string_view path, const absl::Status& status) {
+  if (!absl::IsInvalidArgument(status)) return status;
+  return SchemaError(path, status.message());
+}
+
 std::string SchemaStep(absl::string_view path, absl::string_view name) {
   return absl::StrCat(
       path, "/",
@@ -187,6 +192,13 @@ void SchemaIndex::Enter(const SchemaJson& schema, Place place) {
 std::string SchemaIndex::PathOf(const SchemaJson* schema) const {
   const auto found = places_.find(schema);
   return found == places_.end() ? "#" : found->second.path;
+}
+
+std::string SchemaIndex::PathOf(const Term& term) const {
+  for (const Literal& one : term) {
+    if (!one.is_value) return PathOf(one.json);
+  }
+  return "#";
 }
 
 // Source: RFC 6901.

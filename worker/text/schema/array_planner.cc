@@ -1,12 +1,14 @@
-// Plans of arrays.
+#include "worker/text/schema/array_planner.h"
+
 #include <algorithm>
+#include <compare>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "worker/text/grammar/grammar.h"
-#include "worker/text/schema/plan.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -65,8 +67,8 @@ std::vector<std::pair<Term, Counts>> WaysOn(const ArrayShape& shape,
 
 }  // namespace
 
-absl::Status SchemaPlanner::AddArray(const ArrayShape& shape, ValuePlan& plan,
-                                     const std::string& path) {
+absl::Status ArrayPlanner::Add(const ArrayShape& shape, ValuePlan& plan,
+                               const std::string& path) {
   ArrayPlan array = {.min = shape.min, .max = shape.max};
   if (shape.is_unique && shape.max > 1) {
     if (!shape.contains.empty() || !shape.prefix.empty()) {
@@ -79,18 +81,19 @@ absl::Status SchemaPlanner::AddArray(const ArrayShape& shape, ValuePlan& plan,
     RETURN_IF_ERROR(AddItemStates(shape, array, path));
   } else {
     for (const Term& term : shape.prefix) {
-      array.prefix.push_back(NumberOf(term));
+      array.prefix.push_back(numbers_.Of(term));
     }
-    array.rest = NumberOf(shape.rest);
+    array.rest = numbers_.Of(shape.rest);
   }
   plan.arrays.push_back(std::move(array));
   return absl::OkStatus();
 }
 
-absl::Status SchemaPlanner::AddUniqueStates(const ArrayShape& shape,
-                                            ArrayPlan& plan,
-                                            const std::string& path) {
-  ASSIGN_OR_RETURN(const auto values, ValuesOf(shape.rest, kMaxUniqueValues));
+absl::Status ArrayPlanner::AddUniqueStates(const ArrayShape& shape,
+                                           ArrayPlan& plan,
+                                           const std::string& path) {
+  ASSIGN_OR_RETURN(const auto values,
+                   scalars_.ValuesOf(shape.rest, kMaxUniqueValues));
   if (!values) {
     return SchemaError(
         path, absl::StrCat("the keyword 'uniqueItems' is supported where items "
@@ -99,7 +102,7 @@ absl::Status SchemaPlanner::AddUniqueStates(const ArrayShape& shape,
   }
   const size_t n = values->size();
   std::vector<PlanNumber> items;
-  for (const Literal& value : *values) items.push_back(NumberOf({value}));
+  for (const Literal& value : *values) items.push_back(numbers_.Of({value}));
   // A state is the set of the values that were there.
   for (uint32_t set = 0; set < uint32_t{1} << n; ++set) {
     const auto count = static_cast<int64_t>(__builtin_popcount(set));
@@ -115,9 +118,9 @@ absl::Status SchemaPlanner::AddUniqueStates(const ArrayShape& shape,
   return absl::OkStatus();
 }
 
-absl::Status SchemaPlanner::AddItemStates(const ArrayShape& shape,
-                                          ArrayPlan& plan,
-                                          const std::string& path) {
+absl::Status ArrayPlanner::AddItemStates(const ArrayShape& shape,
+                                         ArrayPlan& plan,
+                                         const std::string& path) {
   int64_t last = std::max(shape.min, static_cast<int64_t>(shape.prefix.size()));
   for (const ArrayShape::Contains& one : shape.contains) {
     last = std::max(last, one.from);
@@ -152,7 +155,7 @@ absl::Status SchemaPlanner::AddItemStates(const ArrayShape& shape,
     }
     for (auto& [term, counts] : WaysOn(shape, at, last)) {
       const int32_t to = number_of(std::move(counts));
-      state.edges.push_back({NumberOf(term), to});
+      state.edges.push_back({numbers_.Of(term), to});
     }
     plan.states.push_back(std::move(state));
   }

@@ -1,14 +1,14 @@
 // A condition for values of one type: "and" and "or" over functions that narrow
 // a shape.
-#ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_FORMULA_H_
-#define PLIMSOLL_WORKER_TEXT_SCHEMA_FORMULA_H_
+#ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_SHAPES_FORMULA_H_
+#define PLIMSOLL_WORKER_TEXT_SCHEMA_SHAPES_FORMULA_H_
 
 #include <functional>
 #include <memory>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "worker/text/schema/shape.h"
+#include "worker/text/schema/shapes/shape.h"
 #include "worker/text/stop_counter.h"
 
 namespace plimsoll::worker {
@@ -48,4 +48,4 @@ absl::StatusOr<std::vector<Shape>> Solve(const FormulaPtr& formula,
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_TEXT_SCHEMA_FORMULA_H_
+#endif  // PLIMSOLL_WORKER_TEXT_SCHEMA_SHAPES_FORMULA_H_

@@ -1,4 +1,4 @@
-#include "worker/text/schema/formula.h"
+#include "worker/text/schema/shapes/formula.h"
 
 #include <algorithm>
 #include <utility>
