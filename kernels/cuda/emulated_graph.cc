@@ -1,3 +1,4 @@
+// This implements kernel_graph.h for the emulator, instead of kernel_graph.cc.
 // The emulator's graph keeps its own copies of the calls, as a device does.
 // Where kernels may overlap, every other pair of them does.
 #include <atomic>

@@ -1,4 +1,5 @@
-// The emulated device's memory is host memory; its streams run at once.
+// This implements runtime.h for the emulator, instead of runtime.cc. The
+// emulated device's memory is host memory; its streams run at once.
 #include <algorithm>
 #include <cstdlib>
 #include <map>

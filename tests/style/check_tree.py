@@ -234,6 +234,25 @@ NO_TEST = re.compile(r"none: \w.{20,}")
 MACRO = re.compile(r"^[ \t]*#[ \t]*define \w+\(.*\\$", re.MULTILINE)
 PRODUCT = ("base/", "planner/", "kernels/", "worker/", "services/")
 
+# Sources without a header of their name: the folder or file, and the headers that
+# declare what is in it. All others have their own: a file is split by subject.
+SHARED_HEADERS = {
+    # One operation a file.
+    "kernels/cpu/": ("kernels/cpu/ops.h", "kernels/cpu/pack_weights.h"),
+    "kernels/reference/": ("kernels/reference/ops.h",),
+    # The backend, and what a build without CUDA has instead of a source.
+    "kernels/cuda/backend.cc": ("kernels/backend.h",),
+    "kernels/cuda/backend_stub.cc": ("kernels/backend.h",),
+    "kernels/cuda/emulated_graph.cc": ("kernels/cuda/kernel_graph.h",),
+    "kernels/cuda/emulated_runtime.cc": ("kernels/cuda/runtime.h",),
+    # One architecture a file.
+    "planner/model/architectures/": ("planner/model/architecture.h",),
+    # One command a file.
+    "services/cli/commands/": ("services/cli/commands/commands.h",
+                               "services/cli/commands/generate.h"),
+}
+PROGRAM = re.compile(r"/(\w+_)?main\.cc$")
+
 
 # What has no braces of code: texts, characters, comments, lines of the preprocessor.
 NO_CODE = re.compile(
@@ -507,6 +526,25 @@ def check_tests(paths, headers, text):
         yield path, f"neither {test} nor {COVERED_BY} covers it"
 
 
+def check_headers(files):
+    """Yields (source, what is wrong) for product sources without their header.
+
+    `files` are paths and texts.
+    """
+    tree = set(path for path, _ in files)
+    for path, text in files:
+        if (not path.startswith(PRODUCT) or not path.endswith(".cc")
+                or f"{path[:-3]}.h" in tree or PROGRAM.search(path)):
+            continue
+        declared = {header for place, headers in SHARED_HEADERS.items()
+                    if path.startswith(place) for header in headers}
+        if not declared & {header for _, header in includes(path, text)}:
+            yield path, "no header of its name: a file is split by subject"
+    for place in SHARED_HEADERS:
+        if not any(path.startswith(place) for path in tree):
+            yield place, "it shares a header, and there is no such place"
+
+
 def tracked_files(root):
     """The paths of the files below `root` that git tracks, in order."""
     listed = subprocess.run(
@@ -530,6 +568,7 @@ def main():
     covered = (root / COVERED_BY).read_text()
     for where, finding in (*check_folders(paths), *check_tour(tour, product),
                            *check_circles(product.items()),
+                           *check_headers(product.items()),
                            *check_tests(paths, headers, covered)):
         print(f"{where}: {finding}")
         found += 1

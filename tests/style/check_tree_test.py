@@ -183,6 +183,31 @@ class CheckTreeTest(unittest.TestCase):
         tree.append("tests/kernels/c_test.cc")
         self.assertEqual(found(tree, table, ["kernels/c.h"]), [])
 
+    def test_every_product_source_has_a_header_of_its_name(self):
+        shared = []
+        for place, headers in check_tree.SHARED_HEADERS.items():
+            path = f"{place}a.cc" if place.endswith("/") else place
+            shared.append((path, f'#include "{headers[0]}"\n'))
+
+        def found(*files):
+            return [path for path, _ in
+                    check_tree.check_headers([*shared, *files])]
+        self.assertEqual(found(), [])
+        self.assertEqual(found(("base/a.cc", "")), ["base/a.cc"])
+        self.assertEqual(found(("base/a.cc", ""), ("base/a.h", "")), [])
+        half = '#include "worker/engine/engine.h"\n'
+        self.assertEqual(found(("worker/engine/more.cc", half)),
+                         ["worker/engine/more.cc"])
+        self.assertEqual(found(("kernels/cpu/b.cc", "")), ["kernels/cpu/b.cc"])
+        self.assertEqual(found(("kernels/cuda/b.cc", "")), ["kernels/cuda/b.cc"])
+        self.assertEqual(found(("services/worker_main.cc", ""),
+                               ("services/cli/commands/main.cc", ""),
+                               ("tests/base/a_test.cc", ""),
+                               ("kernels/cuda/rope.cu", "")), [])
+        self.assertEqual(found(("services/domain.cc", "")), ["services/domain.cc"])
+        shared.pop()
+        self.assertEqual(found(), ["services/cli/commands/"])
+
     def test_a_header_with_code_is_a_product_file(self):
         def found(text, *others):
             files = [("base/a.h", f"// P.\n{text}\n"), *((o, "") for o in others)]
