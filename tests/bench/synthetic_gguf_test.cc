@@ -4,10 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iterator>
 #include <string>
 
+#include "tests/read_file.h"
 #include "tests/worker/engine/engine_harness.h"
 #include "tests/worker/random_model.h"
 
@@ -18,6 +17,7 @@ using ::plimsoll::testing::Generate;
 using ::plimsoll::testing::Generated;
 using ::plimsoll::testing::Greedy;
 using ::plimsoll::testing::LoadEngine;
+using ::plimsoll::testing::ReadFile;
 using ::plimsoll::testing::TemporaryFile;
 
 SyntheticShape Small(DType type) {
@@ -31,11 +31,6 @@ SyntheticShape Small(DType type) {
           .window = 64,
           .context = 512,
           .type = type};
-}
-
-std::string Contents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 TEST(SyntheticGgufTest, EachTypeLoadsAndGenerates) {
@@ -55,9 +50,9 @@ TEST(SyntheticGgufTest, TheSeedDecidesTheBytes) {
   const TemporaryFile b({});
   ASSERT_TRUE(WriteSyntheticModel(a.path(), Small(DType::kQ4_0), 1).ok());
   ASSERT_TRUE(WriteSyntheticModel(b.path(), Small(DType::kQ4_0), 1).ok());
-  EXPECT_EQ(Contents(a.path()), Contents(b.path()));
+  EXPECT_EQ(ReadFile(a.path()), ReadFile(b.path()));
   ASSERT_TRUE(WriteSyntheticModel(b.path(), Small(DType::kQ4_0), 2).ok());
-  EXPECT_NE(Contents(a.path()), Contents(b.path()));
+  EXPECT_NE(ReadFile(a.path()), ReadFile(b.path()));
 }
 
 TEST(SyntheticGgufTest, RefusesWhatIsNoModel) {

@@ -3,9 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <map>
-#include <sstream>
 #include <string>
 
 #include "absl/strings/ascii.h"
@@ -13,10 +11,12 @@
 #include "planner/fleet/device_catalogue.h"
 #include "planner/layout/memory_plan.h"
 #include "tests/planner/known_models.h"
+#include "tests/read_file.h"
 
 namespace plimsoll::planner {
 namespace {
 
+using ::plimsoll::testing::ReadFile;
 using ::testing::AnyOf;
 using ::testing::Ge;
 using ::testing::HasSubstr;
@@ -40,9 +40,7 @@ ModelShape Gemma270mInF32() {
 class InstalledCatalogueTest : public ::testing::Test {
  protected:
   InstalledCatalogueTest() {
-    std::stringstream text;
-    text << std::ifstream("data/devices.csv").rdbuf();
-    auto catalogue = DeviceCatalogue::Parse(text.str());
+    auto catalogue = DeviceCatalogue::Parse(ReadFile("data/devices.csv"));
     EXPECT_TRUE(catalogue.ok()) << catalogue.status();
     if (catalogue.ok()) catalogue_ = *std::move(catalogue);
   }

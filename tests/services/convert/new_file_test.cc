@@ -8,11 +8,14 @@
 #include <fstream>
 #include <iterator>
 #include <span>
-#include <sstream>
 #include <string>
+
+#include "tests/read_file.h"
 
 namespace plimsoll::services {
 namespace {
+
+using ::plimsoll::testing::ReadFile;
 
 namespace fs = std::filesystem;
 
@@ -31,12 +34,7 @@ class NewFileTest : public ::testing::Test {
     return file.Append(std::as_bytes(std::span(text.data(), text.size())));
   }
 
-  std::string Content() const {
-    std::ifstream in(Target(), std::ios::binary);
-    std::stringstream text;
-    text << in.rdbuf();
-    return text.str();
-  }
+  std::string Content() const { return ReadFile(Target()); }
 
   int64_t CountFiles() const {
     return std::distance(fs::directory_iterator(folder_),

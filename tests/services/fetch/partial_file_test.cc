@@ -7,29 +7,23 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <utility>
 
+#include "tests/read_file.h"
 #include "tests/services/temporary_folder.h"
 
 namespace plimsoll::fetch {
 namespace {
 
 namespace fs = std::filesystem;
+using ::plimsoll::testing::ReadFile;
 using services::testing::TemporaryFolder;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 absl::Status Fine() { return absl::OkStatus(); }
 absl::Status NotNow() { return absl::CancelledError("waits"); }
-
-std::string Content(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 class PartialFileTest : public ::testing::Test {
  protected:
@@ -51,7 +45,7 @@ TEST_F(PartialFileTest, AWholeFileGetsItsName) {
     EXPECT_FALSE(fs::exists(folder_.File("m.gguf")));
     ASSERT_TRUE(part->Commit(false).ok());
   }
-  EXPECT_EQ(Content(folder_.File("m.gguf")), "abc");
+  EXPECT_EQ(ReadFile(folder_.File("m.gguf")), "abc");
   EXPECT_THAT(folder_.Names("part"), IsEmpty());
 }
 
@@ -125,7 +119,7 @@ TEST_F(PartialFileTest, WhoWaitedForAFinishedFileGetsANewPart) {
   ASSERT_TRUE(other.ok()) << other.status();
   EXPECT_EQ(n_waits, 1);
   EXPECT_EQ((*other)->size(), 0);
-  EXPECT_EQ(Content(folder_.File("m.gguf")), "abc");
+  EXPECT_EQ(ReadFile(folder_.File("m.gguf")), "abc");
 }
 
 TEST_F(PartialFileTest, ATakenNameIsKeptUnlessOverwritten) {
@@ -133,9 +127,9 @@ TEST_F(PartialFileTest, ATakenNameIsKeptUnlessOverwritten) {
   const auto part = Open();
   ASSERT_TRUE(part->Append("new").ok());
   EXPECT_TRUE(absl::IsAlreadyExists(part->Commit(false)));
-  EXPECT_EQ(Content(folder_.File("m.gguf")), "old");
+  EXPECT_EQ(ReadFile(folder_.File("m.gguf")), "old");
   ASSERT_TRUE(part->Commit(true).ok());
-  EXPECT_EQ(Content(folder_.File("m.gguf")), "new");
+  EXPECT_EQ(ReadFile(folder_.File("m.gguf")), "new");
 }
 
 TEST_F(PartialFileTest, LinksAreNotFollowed) {
@@ -157,7 +151,7 @@ TEST_F(PartialFileTest, LinksAreNotFollowed) {
   ASSERT_TRUE(part->SetOrigin({"", "\"v1\"", "", 3}).ok());
   ASSERT_TRUE(part->Append("new").ok());
   ASSERT_TRUE(part->Commit(true).ok());
-  EXPECT_EQ(Content(folder_.File("victim")), "safe");
+  EXPECT_EQ(ReadFile(folder_.File("victim")), "safe");
   EXPECT_FALSE(fs::is_symlink(folder_.File("m.gguf")));
 }
 

@@ -5,25 +5,24 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "tests/read_file.h"
 #include "tests/services/planner/sleeper.h"
 
 namespace plimsoll::services {
 namespace {
 
+using ::plimsoll::testing::ReadFile;
 using testing::NoDescriptors;
 using testing::Sleeper;
 
 // The letter in /proc/PID/stat.
 char StateOf(int64_t pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
-  const std::string stat{std::istreambuf_iterator<char>(file), {}};
+  const std::string stat = ReadFile(absl::StrCat("/proc/", pid, "/stat"));
   const size_t end = stat.rfind(')');
   return end == std::string::npos ? ' ' : stat[end + 2];
 }

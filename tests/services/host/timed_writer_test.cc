@@ -7,12 +7,14 @@
 
 #include <array>
 #include <csignal>
-#include <fstream>
-#include <sstream>
 #include <string>
+
+#include "tests/read_file.h"
 
 namespace plimsoll::services {
 namespace {
+
+using ::plimsoll::testing::ReadFile;
 
 constexpr absl::Duration kShort = absl::Milliseconds(20);
 constexpr absl::Duration kLong = absl::Minutes(1);
@@ -105,9 +107,7 @@ TEST(TimedWriterFileTest, AFileIsAppendedToWhereItsOffsetIs) {
   EXPECT_TRUE(TimedWriter(file).Write("one", kLong));
   ASSERT_EQ(write(file, "two\n", 4), 4);
   close(file);
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  EXPECT_EQ(text.str(), "zero\none\ntwo\n");
+  EXPECT_EQ(ReadFile(path), "zero\none\ntwo\n");
 }
 
 TEST(TimedWriterFileTest, AFileThatIsNotOpenMakesAWriteFail) {

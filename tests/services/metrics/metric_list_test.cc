@@ -4,11 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <regex>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -21,16 +19,17 @@
 #include "services/metrics/metric.h"
 #include "services/metrics/planner_metric_list.h"
 #include "services/metrics/worker_metric_list.h"
+#include "tests/read_file.h"
 
 namespace plimsoll::services {
 namespace {
 
+using ::plimsoll::testing::ReadFile;
+
 std::string Read(const std::string& path) {
-  std::ifstream file(path);
-  EXPECT_TRUE(file.good()) << path;
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
+  std::string text = ReadFile(path);
+  EXPECT_FALSE(text.empty()) << path;
+  return text;
 }
 
 std::vector<const Metric*> AllMetrics() {

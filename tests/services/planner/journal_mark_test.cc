@@ -5,7 +5,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
@@ -13,6 +12,7 @@
 
 #include "services/planner/journal.h"
 #include "services/planner/use_mark.h"
+#include "tests/read_file.h"
 #include "tests/services/planner/faulty_vfs.h"
 #include "tests/services/temporary_folder.h"
 
@@ -20,16 +20,12 @@ namespace plimsoll::services {
 namespace {
 
 using planner::JournalFound;
+using ::plimsoll::testing::ReadFile;
 using ::testing::EndsWith;
 using ::testing::IsEmpty;
 using testing::kFaultyVfs;
 using testing::SetVfsFaults;
 using ::testing::StartsWith;
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // The file stays the same one, if it is there.
 void WriteFile(const std::string& path, const std::string& bytes) {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "planner/lease/lease_book.h"
+#include "tests/read_file.h"
 #include "tests/services/planner/faulty_vfs.h"
 #include "tests/services/temporary_folder.h"
 
@@ -20,6 +21,7 @@ namespace {
 using planner::Lease;
 using planner::LeaseBook;
 using planner::LeaseState;
+using ::plimsoll::testing::ReadFile;
 using testing::kFaultyVfs;
 using testing::SetVfsFaults;
 
@@ -59,10 +61,6 @@ class JournalTest : public ::testing::Test {
   }
   void WriteFile(const std::string& bytes) {
     std::ofstream(path_, std::ios::binary) << bytes;
-  }
-  std::string ReadFile() {
-    std::ifstream file(path_, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
   }
   // The file is kept under another name, and an empty journal is in its place.
   void ExpectSetAside() {
@@ -404,7 +402,7 @@ TEST_F(JournalTest, AnEmptyFileIsANewJournal) {
 
 TEST_F(JournalTest, ATruncatedFileIsSetAside) {
   MakeOne();
-  const std::string bytes = ReadFile();
+  const std::string bytes = ReadFile(path_);
   WriteFile(bytes.substr(0, bytes.size() - 4'096));
   ExpectSetAside();
 }

@@ -4,18 +4,18 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <iterator>
 #include <string>
 
 #include "services/host/log.h"
 #include "services/server/call.h"
 #include "services/wire/errors.h"
+#include "tests/read_file.h"
 #include "tests/services/temporary_folder.h"
 
 namespace plimsoll::services {
 namespace {
 
+using ::plimsoll::testing::ReadFile;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -34,8 +34,7 @@ std::string LogOf(const absl::Status& status) {
               static_cast<grpc::StatusCode>(status.code()));
   }
   close(fd);
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
+  return ReadFile(path);
 }
 
 TEST(CallEndTest, ARefusalHasTheIdAndTheReasonButNotTheText) {

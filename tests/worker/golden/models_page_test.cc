@@ -4,7 +4,6 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "planner/model/architectures.h"
 #include "tests/planner/model/small_models.h"
+#include "tests/read_file.h"
 #include "tests/worker/golden/families.h"
 #include "worker/device/host_resources.h"
 #include "worker/graph/decoder/runnable.h"
@@ -22,6 +22,7 @@ namespace {
 using ::plimsoll::planner::Architecture;
 using ::plimsoll::testing::Family;
 using ::plimsoll::testing::kFamilies;
+using ::plimsoll::testing::ReadFile;
 
 constexpr char kPath[] = "docs/models.md";
 
@@ -148,10 +149,7 @@ TEST(ModelsPageTest, SaysWhatTheSpecificationsSay) {
   if (std::getenv("PLIMSOLL_WRITE_DOCS") != nullptr) {
     std::ofstream(kPath) << page;
   }
-  std::ifstream file(kPath);
-  const std::string committed((std::istreambuf_iterator<char>(file)),
-                              std::istreambuf_iterator<char>());
-  EXPECT_EQ(committed, page)
+  EXPECT_EQ(ReadFile(kPath), page)
       << kPath << " is not what the specifications say; renew it as it says";
 }
 

@@ -4,21 +4,18 @@
 #include <sys/stat.h>
 
 #include <fstream>
-#include <iterator>
 #include <string>
 
 #include "services/cli/terminal/failure.h"
 #include "services/server/tls_files.h"
+#include "tests/read_file.h"
 #include "tests/services/cli/run_cli.h"
 #include "tests/services/temporary_folder.h"
 
 namespace plimsoll::cli {
 namespace {
 
-std::string PemOf(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
+using ::plimsoll::testing::ReadFile;
 
 class CertTest : public ::testing::Test {
  protected:
@@ -51,21 +48,21 @@ TEST_F(CertTest, MakesPairsThatServersAndClientsTake) {
 
 TEST_F(CertTest, KeepsTheCaAndRenewsTheRest) {
   ASSERT_EQ(RunCli({"cert", "dev", tls_}).code, kExitOk);
-  const std::string ca = PemOf(File("ca.pem"));
-  const std::string server = PemOf(File("server.pem"));
+  const std::string ca = ReadFile(File("ca.pem"));
+  const std::string server = ReadFile(File("server.pem"));
   ASSERT_EQ(RunCli({"cert", "dev", tls_, "--host", "example.org"}).code,
             kExitOk);
-  EXPECT_EQ(PemOf(File("ca.pem")), ca);
-  EXPECT_NE(PemOf(File("server.pem")), server);
+  EXPECT_EQ(ReadFile(File("ca.pem")), ca);
+  EXPECT_NE(ReadFile(File("server.pem")), server);
 }
 
 TEST_F(CertTest, MistakesLeaveTheServersPairAlone) {
   ASSERT_EQ(RunCli({"cert", "dev", tls_}).code, kExitOk);
-  const std::string server = PemOf(File("server.pem"));
+  const std::string server = ReadFile(File("server.pem"));
   EXPECT_NE(RunCli({"cert", "dev", tls_, "--host", "a,DNS:b"}).code, kExitOk);
-  std::ofstream(File("ca-key.pem")) << PemOf(File("client-key.pem"));
+  std::ofstream(File("ca-key.pem")) << ReadFile(File("client-key.pem"));
   EXPECT_NE(RunCli({"cert", "dev", tls_}).code, kExitOk);
-  EXPECT_EQ(PemOf(File("server.pem")), server);
+  EXPECT_EQ(ReadFile(File("server.pem")), server);
   EXPECT_EQ(RunCli({"cert"}).code, kExitUsage);
   EXPECT_EQ(RunCli({"cert", "dev"}).code, kExitUsage);
 }

@@ -1,13 +1,13 @@
 // `plimsoll doctor`: its report, its JSON and its exit codes.
 #include <gmock/gmock.h>
 #include <google/protobuf/struct.pb.h>
-#include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
 #include "services/cli/terminal/streams.h"
+#include "tests/services/cli/parse_json.h"
 #include "tests/services/cli/run_cli.h"
 #include "tests/worker/random_model.h"
 
@@ -23,20 +23,12 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-google::protobuf::Struct ParsedReport(const std::string& text) {
-  google::protobuf::Struct object;
-  const auto status =
-      google::protobuf::util::JsonStringToMessage(text, &object);
-  EXPECT_TRUE(status.ok()) << status.ToString() << "\n" << text;
-  return object;
-}
-
 TEST(DoctorCommandTest, AModelThatIsNamedIsTheLastCheck) {
   const TemporaryFile file(RandomModelBytes(FindRandomModel("llama_q4_1")));
   const CliResult result = RunCli({"doctor", file.path(), "-o", "json"});
   EXPECT_EQ(result.code, kExitOk) << result.out;
   EXPECT_THAT(result.err, IsEmpty());
-  const google::protobuf::Struct report = ParsedReport(result.out);
+  const google::protobuf::Struct report = ParseJson(result.out);
   EXPECT_TRUE(report.fields().at("ok").bool_value());
   std::vector<std::string> names;
   for (const auto& check : report.fields().at("checks").list_value().values()) {

@@ -1,7 +1,6 @@
 // The forms that scripts rely on, with real models.
 #include <gmock/gmock.h>
 #include <google/protobuf/struct.pb.h>
-#include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -11,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "services/cli/commands/cli.h"
 #include "tests/sanitized.h"
+#include "tests/services/cli/parse_json.h"
 #include "tests/services/cli/run_cli.h"
 
 namespace plimsoll::cli {
@@ -21,15 +21,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-
-// Parses JSON the strict way; a test fails on anything else.
-Struct Json(const std::string& text) {
-  Struct object;
-  const auto status =
-      google::protobuf::util::JsonStringToMessage(text, &object);
-  EXPECT_TRUE(status.ok()) << status.ToString() << "\n" << text;
-  return object;
-}
 
 std::vector<std::string> With(std::vector<std::string> args,
                               const std::vector<std::string>& more) {
@@ -61,7 +52,8 @@ TEST_P(ModelTest, TokenizePrintsIdsAndTakesAnyBytes) {
   EXPECT_EQ(RunCli(args).out, "{\"ids\":[]}\n");
   const CliResult bytes = RunCliWithInput(args, std::string("\xFF\0\xC3", 3));
   EXPECT_EQ(bytes.code, kExitOk) << bytes.err;
-  EXPECT_GE(Json(bytes.out).fields().at("ids").list_value().values_size(), 1);
+  EXPECT_GE(ParseJson(bytes.out).fields().at("ids").list_value().values_size(),
+            1);
 }
 
 TEST_P(ModelTest, TokenizeParsesControlTokensOnlyWhereAsked) {
@@ -70,8 +62,9 @@ TEST_P(ModelTest, TokenizeParsesControlTokensOnlyWhereAsked) {
   const std::vector<std::string> args = {
       "tokenize", "--model", model_, "--text", end, "-o", "json"};
   EXPECT_GT(
-      Json(RunCli(args).out).fields().at("ids").list_value().values_size(), 2);
-  EXPECT_LE(Json(RunCli(With(args, {"--special"})).out)
+      ParseJson(RunCli(args).out).fields().at("ids").list_value().values_size(),
+      2);
+  EXPECT_LE(ParseJson(RunCli(With(args, {"--special"})).out)
                 .fields()
                 .at("ids")
                 .list_value()
@@ -91,7 +84,7 @@ TEST_P(ModelTest, PlanHasTheFieldsThatScriptsRead) {
   const CliResult result =
       RunCli({"plan", model_, "--device-memory", "12GiB", "-o", "json"});
   EXPECT_EQ(result.code, kExitOk) << result.err;
-  const Struct plan = Json(result.out);
+  const Struct plan = ParseJson(result.out);
   EXPECT_TRUE(plan.fields().at("fits").bool_value());
   EXPECT_GT(plan.fields().at("n_ctx").number_value(), 0);
   EXPECT_THAT(plan.fields().at("n_ctx_reason").string_value(), Not(IsEmpty()));
@@ -115,7 +108,7 @@ TEST_P(ModelTest, PlanThatDoesNotFitEndsWithThreeInBothForms) {
   EXPECT_THAT(table.out, HasSubstr("try: "));
   const CliResult json = RunCli(With(args, {"-o", "json"}));
   EXPECT_EQ(json.code, kExitDoesNotFit);
-  EXPECT_FALSE(Json(json.out).fields().at("fits").bool_value());
+  EXPECT_FALSE(ParseJson(json.out).fields().at("fits").bool_value());
 }
 
 TEST_P(ModelTest, GenerateThatDoesNotFitEndsWithThreeAndTheBytes) {
@@ -133,7 +126,7 @@ TEST_P(ModelTest, GenerateHasTheFieldsThatScriptsRead) {
                 "3", "--ignore-eos", "-o", "json"}),
       "The capital of France is");
   ASSERT_EQ(result.code, kExitOk) << result.err;
-  const Struct reply = Json(result.out);
+  const Struct reply = ParseJson(result.out);
   EXPECT_THAT(reply.fields().at("text").string_value(), Not(IsEmpty()));
   EXPECT_GE(reply.fields().at("prompt_ids").list_value().values_size(), 5);
   EXPECT_EQ(reply.fields().at("finish_reason").string_value(),
@@ -186,7 +179,7 @@ TEST_P(ModelTest, BatchKeepsTheOrderWhateverTheSlots) {
     for (absl::string_view line :
          absl::StrSplit(result.out, '\n', absl::SkipEmpty())) {
       found.push_back(
-          Json(std::string(line)).fields().at("text").string_value());
+          ParseJson(std::string(line)).fields().at("text").string_value());
     }
     return found;
   };
@@ -279,7 +272,7 @@ TEST_P(ModelTest, GenerationGoesOnWhereTheContextRolls) {
                                          "--ignore-eos"};
   const CliResult result = RunCliWithInput(args, LongText(35));
   ASSERT_EQ(result.code, kExitOk) << result.err;
-  const auto object = Json(result.out);
+  const auto object = ParseJson(result.out);
   EXPECT_EQ(object.fields().at("tokens").list_value().values_size(), 20);
   EXPECT_GE(object.fields().at("evictions").list_value().values_size(), 1);
 }
@@ -293,7 +286,7 @@ TEST_P(ModelTest, PerplexityOfATextLongerThanTheContext) {
   const std::string text = LongText(kSentences);
   const CliResult shift = RunCliWithInput(args, text);
   ASSERT_EQ(shift.code, kExitOk) << shift.err;
-  const auto fields = Json(shift.out).fields();
+  const auto fields = ParseJson(shift.out).fields();
   const double perplexity = fields.at("perplexity").number_value();
   EXPECT_GT(perplexity, 1);
   EXPECT_LT(perplexity, 50);
@@ -303,7 +296,8 @@ TEST_P(ModelTest, PerplexityOfATextLongerThanTheContext) {
       RunCliWithInput(With(args, {"--roll-method", "recompute"}), text);
   ASSERT_EQ(recompute.code, kExitOk) << recompute.err;
   EXPECT_NEAR(
-      Json(recompute.out).fields().at("perplexity").number_value() / perplexity,
+      ParseJson(recompute.out).fields().at("perplexity").number_value() /
+          perplexity,
       1, 0.1);
 }
 
@@ -319,7 +313,7 @@ TEST_P(ModelTest, PerplexityRefusesATextThatDoesNotFit) {
 TEST_P(ModelTest, VerifyFindsATrainedModelThatIsSound) {
   const CliResult result = RunCli({"verify", model_, "-o", "json"});
   EXPECT_EQ(result.code, kExitOk) << result.err;
-  const Struct object = Json(result.out);
+  const Struct object = ParseJson(result.out);
   EXPECT_TRUE(object.fields().at("ok").bool_value());
   for (const auto& value : object.fields().at("checks").list_value().values()) {
     const auto& check = value.struct_value().fields();
@@ -336,7 +330,7 @@ TEST_P(ModelTest, BenchHasTheFiguresThatScriptsRead) {
       "8,24"};
   const CliResult result = RunCli(With(args, {"-o", "json"}));
   ASSERT_EQ(result.code, kExitOk) << result.err;
-  const Struct json = Json(result.out);
+  const Struct json = ParseJson(result.out);
   const auto above_zero = [](const Struct& object, const std::string& name) {
     const auto it = object.fields().find(name);
     return it != object.fields().end() && it->second.number_value() > 0;

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -12,12 +11,14 @@
 #include "absl/time/clock.h"
 #include "services/cli/terminal/failure.h"
 #include "services/server/access/token_list.h"
+#include "tests/read_file.h"
 #include "tests/services/cli/run_cli.h"
 #include "tests/services/temporary_folder.h"
 
 namespace plimsoll::cli {
 namespace {
 
+using ::plimsoll::testing::ReadFile;
 using services::TokenEntry;
 using ::testing::HasSubstr;
 
@@ -28,10 +29,7 @@ class TokenTest : public ::testing::Test {
     args.insert(args.end(), {"--tokens", file_});
     return RunCli(args);
   }
-  std::string Text() const {
-    std::ifstream file(file_);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
+  std::string Text() const { return ReadFile(file_); }
   std::vector<TokenEntry> Tokens() const {
     auto tokens = services::ParseTokenList(Text());
     EXPECT_TRUE(tokens.ok()) << tokens.status();

@@ -1,7 +1,6 @@
 // `plimsoll verify`: its table, its JSON and its exit codes.
 #include <gmock/gmock.h>
 #include <google/protobuf/struct.pb.h>
-#include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -11,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "services/cli/terminal/streams.h"
 #include "services/cli/terminal/terminal.h"
+#include "tests/services/cli/parse_json.h"
 #include "tests/services/cli/run_cli.h"
 #include "tests/worker/random_model.h"
 
@@ -35,14 +35,6 @@ std::vector<std::byte> DamagedModel() {
         if (tensor != "blk.1.ffn_up.weight") return;
         std::memcpy(&bytes[7 * 60 + 20], &nan, sizeof(nan));
       });
-}
-
-Struct Parsed(const std::string& text) {
-  Struct object;
-  const auto status =
-      google::protobuf::util::JsonStringToMessage(text, &object);
-  EXPECT_TRUE(status.ok()) << status.ToString() << "\n" << text;
-  return object;
 }
 
 TEST(VerifyCommandTest, ASoundFileIsATableOfChecksAndExitsWithZero) {
@@ -74,7 +66,7 @@ TEST(VerifyCommandTest, JsonHasTheSameFacts) {
   const TemporaryFile damaged(DamagedModel());
   const CliResult bad = RunCli({"verify", damaged.path(), "-o", "json"});
   EXPECT_EQ(bad.code, kExitError);
-  const Struct failed = Parsed(bad.out);
+  const Struct failed = ParseJson(bad.out);
   EXPECT_FALSE(failed.fields().at("ok").bool_value());
   const auto& list = failed.fields().at("checks").list_value();
   ASSERT_EQ(list.values_size(), 6);
@@ -85,7 +77,7 @@ TEST(VerifyCommandTest, JsonHasTheSameFacts) {
   const TemporaryFile sound(RandomModelBytes(FindRandomModel("llama_q4_1")));
   const CliResult good = RunCli({"verify", sound.path(), "-o", "json"});
   EXPECT_EQ(good.code, kExitOk);
-  const Struct ok = Parsed(good.out);
+  const Struct ok = ParseJson(good.out);
   EXPECT_TRUE(ok.fields().at("ok").bool_value());
   const auto& exact =
       ok.fields().at("checks").list_value().values(3).struct_value().fields();

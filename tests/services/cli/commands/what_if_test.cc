@@ -6,7 +6,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -15,11 +14,13 @@
 #include "services/cli/views/what_if_svg.h"
 #include "services/cli/views/what_if_view.h"
 #include "tests/planner/tiny_models.h"
+#include "tests/read_file.h"
 #include "tests/services/cli/run_cli.h"
 
 namespace plimsoll::cli {
 namespace {
 
+using ::plimsoll::testing::ReadFile;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -170,10 +171,9 @@ TEST_F(WhatIfCliTest, ThePictureIsWrittenBesideTheTable) {
   const CliResult result = WhatIf({"--device-memory", "40MiB", "--svg", path});
   EXPECT_EQ(result.code, kExitOk) << result.err;
   EXPECT_THAT(result.out, HasSubstr("load line"));
-  std::stringstream svg;
-  svg << std::ifstream(path).rdbuf();
-  EXPECT_THAT(svg.str(), StartsWith("<svg "));
-  EXPECT_THAT(svg.str(), HasSubstr("tiny.gguf"));
+  const std::string svg = ReadFile(path);
+  EXPECT_THAT(svg, StartsWith("<svg "));
+  EXPECT_THAT(svg, HasSubstr("tiny.gguf"));
   const CliResult missing =
       WhatIf({"--svg", (folder_ / "no" / "map.svg").string()});
   EXPECT_EQ(missing.code, kExitError);

@@ -9,22 +9,21 @@
 #include <iterator>
 #include <string>
 
+#include "tests/read_file.h"
+
 namespace plimsoll::cli {
 namespace {
 
-namespace fs = std::filesystem;
+using ::plimsoll::testing::ReadFile;
 
-std::string Content(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
+namespace fs = std::filesystem;
 
 TEST(PrivateFileTest, WritesAWholeFileForItsOwnerAlone) {
   const std::string path = ::testing::TempDir() + "/private_file_test";
   std::ofstream(path) << "something longer that was there before";
   chmod(path.c_str(), 0644);
   ASSERT_TRUE(WritePrivateFile(path, "new").ok());
-  EXPECT_EQ(Content(path), "new");
+  EXPECT_EQ(ReadFile(path), "new");
   struct stat now = {};
   ASSERT_EQ(stat(path.c_str(), &now), 0);
   EXPECT_EQ(now.st_mode & 0777, 0600u);

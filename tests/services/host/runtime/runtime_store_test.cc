@@ -11,7 +11,6 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,11 +18,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "services/host/runtime/runtime_key.h"
+#include "tests/read_file.h"
 #include "tests/services/temporary_folder.h"
 
 namespace plimsoll::services {
 namespace {
 
+using ::plimsoll::testing::ReadFile;
 using ::testing::HasSubstr;
 
 planner::RuntimeProfile Seen(int64_t bytes) {
@@ -107,10 +108,9 @@ TEST_F(RuntimeStoreTest, AProfileThatStaysIsNotWrittenAgain) {
 
 TEST_F(RuntimeStoreTest, GarbageIsRefusedByNameAndReplaced) {
   KeepSurely(store_, Seen(1'000'000));
-  std::stringstream good;
-  good << std::ifstream(store_.PathOf(Key())).rdbuf();
+  const std::string good = ReadFile(store_.PathOf(Key()));
   const auto with = [&](const char* from, const char* to) {
-    return absl::StrReplaceAll(good.str(), {{from, to}});
+    return absl::StrReplaceAll(good, {{from, to}});
   };
   for (const std::string& text :
        {std::string(), std::string("{"), std::string("[1]"),
@@ -133,21 +133,19 @@ TEST_F(RuntimeStoreTest, GarbageIsRefusedByNameAndReplaced) {
 
 TEST_F(RuntimeStoreTest, AnotherVersionOrKeyIsRefusedWithAReason) {
   KeepSurely(store_, Seen(1'000'000));
-  std::stringstream good;
-  good << std::ifstream(store_.PathOf(Key())).rdbuf();
+  const std::string good = ReadFile(store_.PathOf(Key()));
   // A version that has other fields.
   Write("{\"version\": 3, \"figures\": []}");
   const auto newer = store_.Read(Key());
   EXPECT_TRUE(absl::IsFailedPrecondition(newer.status())) << newer.status();
   EXPECT_THAT(std::string(newer.status().message()), HasSubstr("version is 3"));
   // One that kept peaks.
-  Write(
-      absl::StrReplaceAll(good.str(), {{"\"version\": 2", "\"version\": 1"}}));
+  Write(absl::StrReplaceAll(good, {{"\"version\": 2", "\"version\": 1"}}));
   const auto older = store_.Read(Key());
   EXPECT_TRUE(absl::IsFailedPrecondition(older.status())) << older.status();
   EXPECT_THAT(std::string(older.status().message()), HasSubstr("version is 1"));
   // A file that was copied from another machine.
-  Write(absl::StrReplaceAll(good.str(), {{"Linux 6.1", "Linux 6.2"}}));
+  Write(absl::StrReplaceAll(good, {{"Linux 6.1", "Linux 6.2"}}));
   EXPECT_TRUE(absl::IsFailedPrecondition(store_.Read(Key()).status()));
   // Another key is another file.
   planner::RuntimeKey key = Key();
@@ -158,9 +156,7 @@ TEST_F(RuntimeStoreTest, AnotherVersionOrKeyIsRefusedWithAReason) {
 
 TEST_F(RuntimeStoreTest, AFileIsReadUpToItsLimit) {
   KeepSurely(store_, Seen(1'000'000));
-  std::stringstream good;
-  good << std::ifstream(store_.PathOf(Key())).rdbuf();
-  std::string text = good.str();
+  std::string text = ReadFile(store_.PathOf(Key()));
   text.resize(static_cast<size_t>(RuntimeStore::kMaxFileBytes), ' ');
   Write(text);
   EXPECT_EQ(KeptBytes(), 1'000'000);

@@ -10,7 +10,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <limits>
 #include <optional>
 #include <string>
@@ -18,10 +17,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "tests/read_file.h"
 #include "tests/services/temporary_folder.h"
 
 namespace plimsoll::services {
 namespace {
+
+using ::plimsoll::testing::ReadFile;
 
 namespace fs = std::filesystem;
 
@@ -33,11 +35,6 @@ ProcessIdentity ProcessOfBoot(const std::string& boot_id, int64_t pid) {
 }
 
 ProcessIdentity ProcessOf(int64_t pid) { return ProcessOfBoot("boot", pid); }
-
-std::string TextOf(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 std::vector<std::string> NamesOf(const HolderHistory& history) {
   std::vector<std::string> names;
@@ -75,10 +72,10 @@ TEST_F(HolderFileTest, TheNextProcessHasTheSecretAndKnowsWhoHasEnded) {
 TEST_F(HolderFileTest, NobodyGetsItWhileAProcessHasIt) {
   const auto first = HolderFile::Open(path_, ProcessOf(1));
   ASSERT_TRUE(first.ok()) << first.status();
-  const std::string text = TextOf(path_);
+  const std::string text = ReadFile(path_);
   const auto second = HolderFile::Open(path_, ProcessOf(2));
   EXPECT_EQ(second.status().code(), absl::StatusCode::kAborted);
-  EXPECT_EQ(TextOf(path_), text);
+  EXPECT_EQ(ReadFile(path_), text);
 }
 
 TEST_F(HolderFileTest, TheKernelSaysWhenAKilledProcessHasEnded) {
@@ -176,7 +173,7 @@ TEST_F(HolderFileTest, AProcessThatIsKilledBeforeTheCutLosesNothing) {
 
 TEST_F(HolderFileTest, TextThatMakesNoSenseIsWrittenAnew) {
   const std::string secret = OpenAs(ProcessOf(1)).secret;
-  const std::string good = TextOf(path_);
+  const std::string good = ReadFile(path_);
   const std::vector<std::string> texts = {
       "\n",
       "end\n",

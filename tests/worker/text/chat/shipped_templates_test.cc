@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -15,11 +14,14 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "tests/read_file.h"
 #include "tests/worker/text/chat/template_fixture.h"
 #include "worker/text/chat/template_frame.h"
 
 namespace plimsoll::worker {
 namespace {
+
+using ::plimsoll::testing::ReadFile;
 
 // Tokens that end a reply, besides those that every vocabulary is known to end
 // with. The first one that a template has counts.
@@ -98,11 +100,6 @@ std::filesystem::path Folder() {
          "templates";
 }
 
-std::string ReadText(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 // Adds what looks like control tokens between `open` and `close`.
 void AddMarks(absl::string_view text, absl::string_view open,
               absl::string_view close, std::vector<std::string>& marks) {
@@ -157,7 +154,7 @@ TEST(ShippedTemplatesTest, TheseCanBeCut) {
   }
   std::vector<std::string> cut;
   for (const auto& entry : std::filesystem::directory_iterator(Folder())) {
-    const std::string source = ReadText(entry.path());
+    const std::string source = ReadFile(entry.path());
     const TemplateFixture fixture(source, {.controls = ControlsOf(source)});
     ASSERT_NE(fixture.program, nullptr) << entry.path();
     const std::string system = "Be brief.";
