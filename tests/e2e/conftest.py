@@ -10,7 +10,7 @@ import pytest
 
 import stubs
 from gguf_header import with_changed_vocabulary
-from servers import BUILD_DIR, Planner, Worker, nightly
+from servers import BUILD_DIR, Front, Planner, Worker, nightly
 
 CACHE_DIR = pathlib.Path(
     os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
@@ -23,6 +23,7 @@ GOLDEN_FILES = {
     "smollm2": "smollm2-135m.public.json",
     "gemma3": "gemma3-270m.public.json",
 }
+N_CTX = 512  # the tokens of a slot of `front`
 
 
 def model_file(name):
@@ -197,3 +198,10 @@ def worker(smollm2, gemma3):
     flags = ("--n-ctx=512", "--slots=2")
     with Worker(model_flag("smollm2"), model_flag("gemma3"), *flags) as server:
         yield server.await_ready()
+
+
+@pytest.fixture(scope="module")
+def front(smollm2):
+    """`plimsoll serve` with SmolLM2. Modules with other needs have their own."""
+    with Front(str(smollm2), f"--n-ctx={N_CTX}", "--slots=4") as server:
+        yield server

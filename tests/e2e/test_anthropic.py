@@ -6,6 +6,7 @@ import anthropic
 import pytest
 
 from command_line import parsed, plimsoll
+from conftest import N_CTX
 from servers import CALL_SECONDS, Front
 from test_openai import client_of as openai_client_of
 from test_tools import tool_model  # noqa: F401  (a fixture)
@@ -14,7 +15,6 @@ MODEL = "SmolLM2-135M-Instruct.Q4_1"
 QUESTION = [{"role": "user", "content": "Name three colours."}]
 # The newest client has no argument for the temperature; the server takes it.
 GREEDY = {"model": MODEL, "max_tokens": 24, "extra_body": {"temperature": 0}}
-N_CTX = 512
 LIGHT = {
     "name": "light",
     "description": "Turns on the light in a room",
@@ -31,12 +31,6 @@ def client_of(server):
     return anthropic.Anthropic(
         base_url=server.url, api_key="none", max_retries=0, timeout=CALL_SECONDS
     )
-
-
-@pytest.fixture(scope="module")
-def front(smollm2):
-    with Front(str(smollm2), f"--n-ctx={N_CTX}", "--slots=4") as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

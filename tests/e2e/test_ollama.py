@@ -6,6 +6,7 @@ import ollama
 import pytest
 
 from command_line import parsed, plimsoll
+from conftest import N_CTX
 from servers import CALL_SECONDS, Front, until
 from test_anthropic import LIGHT
 from test_openai import client_of as openai_client_of
@@ -14,7 +15,6 @@ from test_tools import tool_model  # noqa: F401  (a fixture)
 MODEL = "SmolLM2-135M-Instruct.Q4_1"
 QUESTION = [{"role": "user", "content": "Name three colours."}]
 GREEDY = {"temperature": 0, "num_predict": 24}
-N_CTX = 512
 TOOL = {"type": "function", "function": {
     "name": LIGHT["name"], "description": LIGHT["description"],
     "parameters": LIGHT["input_schema"],
@@ -23,12 +23,6 @@ TOOL = {"type": "function", "function": {
 
 def client_of(server):
     return ollama.Client(host=server.url, timeout=CALL_SECONDS)
-
-
-@pytest.fixture(scope="module")
-def front(smollm2):
-    with Front(str(smollm2), f"--n-ctx={N_CTX}", "--slots=4") as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

@@ -10,24 +10,18 @@ import pydantic
 import pytest
 
 from command_line import parsed, plimsoll
+from conftest import N_CTX
 from servers import CALL_SECONDS, START_SECONDS, Front, binary, until
 
 MODEL = "SmolLM2-135M-Instruct.Q4_1"
 QUESTION = [{"role": "user", "content": "Name three colours."}]
 GREEDY = {"model": MODEL, "temperature": 0, "max_tokens": 24}
-N_CTX = 512
 
 
 def client_of(server, **options):
     """A client that repeats nothing, so that tests see each error."""
     options = {"max_retries": 0, "timeout": CALL_SECONDS, **options}
     return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", **options)
-
-
-@pytest.fixture(scope="module")
-def front(smollm2):
-    with Front(str(smollm2), f"--n-ctx={N_CTX}", "--slots=4") as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

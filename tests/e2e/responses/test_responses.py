@@ -10,6 +10,7 @@ import pytest
 
 from chats.test_replies import TEMPLATE
 from command_line import parsed, plimsoll
+from conftest import N_CTX
 from security.test_security import Tokens
 from servers import CALL_SECONDS, Front
 from test_openai import client_of
@@ -17,7 +18,6 @@ from test_openai import client_of
 MODEL = "SmolLM2-135M-Instruct.Q4_1"
 QUESTION = "Name three colours."
 GREEDY = {"model": MODEL, "temperature": 0, "max_output_tokens": 24}
-N_CTX = 512
 # Without reasoning, so that a call that is required comes at once.
 CALLS = """{%- for message in messages %}
     {{- '[' ~ message.role ~ '] ' ~ message.content }}
@@ -38,12 +38,6 @@ LIGHT = {
         "additionalProperties": False,
     },
 }
-
-
-@pytest.fixture(scope="module")
-def front(smollm2):
-    with Front(str(smollm2), f"--n-ctx={N_CTX}", "--slots=4") as server:
-        yield server
 
 
 @pytest.fixture(scope="module")
