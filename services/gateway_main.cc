@@ -15,7 +15,7 @@ namespace {
 int Main(int argc, char** argv) {
   SayWhatAborts();
   KeepHeapSmall();
-  LeaveOutLockChecks();
+  DisableLockChecks();
   HoldSignals();
   GatewayFlags flags;
   if (const auto code = ParseGatewayFlags(argc, argv, flags)) return *code;

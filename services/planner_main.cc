@@ -150,7 +150,7 @@ absl::Status Run(const PlannerFlags& all_flags, const Reread& reread) {
 
 int Main(int argc, char** argv) {
   SayWhatAborts();
-  LeaveOutLockChecks();
+  DisableLockChecks();
   HoldSignals();
   PlannerFlags flags;
   if (const auto code = ParsePlannerFlags(argc, argv, flags)) return *code;

@@ -63,7 +63,7 @@ absl::StatusOr<ComputeDevices> FillDevices(const DeviceFlags& flags,
 int Main(int argc, char** argv) {
   SayWhatAborts();
   KeepHeapSmall();
-  LeaveOutLockChecks();
+  DisableLockChecks();
   HoldSignals();
   WorkerFlags flags;
   if (const auto code = ParseWorkerFlags(argc, argv, flags)) return *code;

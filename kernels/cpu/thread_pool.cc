@@ -87,9 +87,9 @@ struct ThreadPool::Impl {
     while (true) {
       seen = WaitWhileEqual(n_loops, seen);
       if (is_stopping.load(std::memory_order_relaxed)) return;
-      if (!Enter()) continue;
+      if (!EnterLoop()) continue;
       TakeTasks(thread);
-      Leave();
+      ExitLoop();
     }
   }
 
@@ -102,7 +102,7 @@ struct ThreadPool::Impl {
   }
 
   // False for a worker that wakes when the loop is over.
-  bool Enter() {
+  bool EnterLoop() {
     uint32_t inside = gate.load(std::memory_order_acquire);
     while ((inside & kShut) == 0) {
       if (gate.compare_exchange_weak(inside, inside + 1,
@@ -113,7 +113,7 @@ struct ThreadPool::Impl {
     return false;
   }
 
-  void Leave() {
+  void ExitLoop() {
     if (gate.fetch_sub(1, std::memory_order_acq_rel) == (kShut | 1)) {
       gate.notify_one();
     }
@@ -172,7 +172,7 @@ int ThreadPool::n_threads() const {
   return static_cast<int>(impl_->workers.size()) + 1;
 }
 
-bool ThreadPool::LeaveWorkersCpus() const {
+bool ThreadPool::MoveOffWorkerCpus() const {
   const std::vector<int>& free_cpus = impl_->free_cpus;
   if (free_cpus.empty() || std::ranges::count(free_cpus, sched_getcpu()) > 0) {
     return false;

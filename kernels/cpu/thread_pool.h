@@ -31,7 +31,7 @@ class ThreadPool {
   // that a worker is pinned to, if there are other CPUs. The system would let
   // both share the CPU for some 20 ms. The set of CPUs that the thread may use
   // stays as it was. Returns true if the thread was on a worker's CPU.
-  bool LeaveWorkersCpus() const;
+  bool MoveOffWorkerCpus() const;
 
   // Splits [0, n) into tasks of `grain` and lets threads take them; the caller
   // is thread 0. Returns when all tasks are done. fn(begin, end, thread) must

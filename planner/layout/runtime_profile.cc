@@ -90,17 +90,17 @@ absl::Status CheckRuntimeProfile(int64_t version, const RuntimeProfile& profile,
   return CheckCount("n_vocab", load.n_vocab, 0, ModelShape::kMaxVocab);
 }
 
-RuntimeProfile SettleRuntime(const RuntimeProfile& kept,
-                             const RuntimeProfile& seen,
-                             const RuntimeLoad& load, bool may_shrink) {
+RuntimeProfile MergeRuntime(const RuntimeProfile& kept,
+                            const RuntimeProfile& seen, const RuntimeLoad& load,
+                            bool may_shrink) {
   // Measurements of one state differ by less than this.
   constexpr int64_t kNoiseBytes = 512 << 10;
   if (seen.bytes > MeasuredRuntimeBytes(kept, load) - kNoiseBytes) return seen;
   const int64_t above = kept.bytes - seen.bytes;
   if (!may_shrink || above <= RuntimeShrinkBytes(kept.bytes)) return kept;
-  RuntimeProfile settled = seen;
-  settled.bytes = kept.bytes - above / 2;
-  return settled;
+  RuntimeProfile merged = seen;
+  merged.bytes = kept.bytes - above / 2;
+  return merged;
 }
 
 int64_t RuntimeShrinkBytes(int64_t bytes) {

@@ -76,9 +76,9 @@ absl::Status CheckRuntimeProfile(int64_t version, const RuntimeProfile& profile,
 // once. If `may_shrink` and the measurement is lower by more than
 // RuntimeShrinkBytes, the result halves the distance; `may_shrink` is false for
 // a process that has served nothing yet, because it holds too little.
-RuntimeProfile SettleRuntime(const RuntimeProfile& kept,
-                             const RuntimeProfile& seen,
-                             const RuntimeLoad& load, bool may_shrink);
+RuntimeProfile MergeRuntime(const RuntimeProfile& kept,
+                            const RuntimeProfile& seen, const RuntimeLoad& load,
+                            bool may_shrink);
 
 // A measurement counts as lower if it is this far below `bytes`: 8 MiB or a
 // quarter.

@@ -170,7 +170,7 @@ class RemoteTextCall::Stream::Attempt final
     if (is_paused) RemoveHold();
   }
   const std::string& worker() { return place_->link().id(); }
-  void Leave(WorkerEnd end) {
+  void ReleasePlace(WorkerEnd end) {
     place_->End(end);
     place_.reset();
   }
@@ -346,7 +346,7 @@ void RemoteTextCall::Stream::OnEnd(Attempt& attempt,
     is_broken = !end.ok() && has_begun_ && worker_end == WorkerEnd::kGone;
     if (may_retry) Clear();
   }
-  attempt.Leave(worker_end);
+  attempt.ReleasePlace(worker_end);
   if (may_retry) {
     ++call_.remote_.counts.n_retries;
     const absl::Status again = Start();

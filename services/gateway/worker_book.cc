@@ -127,8 +127,8 @@ absl::StatusOr<std::string> WorkerBook::Enter(const WorkerWish& wish,
   return id;
 }
 
-void WorkerBook::Leave(const std::string& id, int64_t bytes, WorkerEnd end,
-                       absl::Time now) {
+void WorkerBook::Release(const std::string& id, int64_t bytes, WorkerEnd end,
+                         absl::Time now) {
   const auto found = workers_.find(id);
   if (found == workers_.end()) return;
   Worker& worker = found->second;

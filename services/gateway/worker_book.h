@@ -86,8 +86,8 @@ class WorkerBook {
   // Errors: kUnavailable, with a retry delay, if no worker is left.
   absl::StatusOr<std::string> Enter(const WorkerWish& wish, absl::Time now);
   // The request with these bytes has ended at that worker.
-  void Leave(const std::string& id, int64_t bytes, WorkerEnd end,
-             absl::Time now);
+  void Release(const std::string& id, int64_t bytes, WorkerEnd end,
+               absl::Time now);
 
   // Requests that did not go to the worker of their key because of its share.
   int64_t n_given_way() const { return n_given_way_; }

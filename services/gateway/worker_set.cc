@@ -328,9 +328,9 @@ absl::StatusOr<std::unique_ptr<WorkerSet::Place>> WorkerSet::Enter(
   return std::make_unique<Place>(*this, known_.at(id).link, wish.bytes);
 }
 
-void WorkerSet::Leave(const std::string& id, int64_t bytes, WorkerEnd end) {
+void WorkerSet::Release(const std::string& id, int64_t bytes, WorkerEnd end) {
   SteadyMutexLock lock(&mu_);
-  book_.Leave(id, bytes, end, BootTime());
+  book_.Release(id, bytes, end, BootTime());
 }
 
 std::vector<ModelInfo> WorkerSet::Models() {

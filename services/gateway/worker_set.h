@@ -82,7 +82,7 @@ class WorkerSet {
    public:
     Place(WorkerSet& set, std::shared_ptr<WorkerLink> link, int64_t bytes)
         : set_(set), link_(std::move(link)), bytes_(bytes) {}
-    ~Place() { set_.Leave(link_->id(), bytes_, end_); }
+    ~Place() { set_.Release(link_->id(), bytes_, end_); }
     Place(const Place&) = delete;
     Place& operator=(const Place&) = delete;
 
@@ -121,7 +121,7 @@ class WorkerSet {
     std::vector<ModelInfo> models = {};
   };
 
-  void Leave(const std::string& id, int64_t bytes, WorkerEnd end)
+  void Release(const std::string& id, int64_t bytes, WorkerEnd end)
       ABSL_LOCKS_EXCLUDED(mu_);
   // Looks the name up, over and over.
   void LookUp() ABSL_LOCKS_EXCLUDED(mu_);

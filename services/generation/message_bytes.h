@@ -100,7 +100,7 @@ class ReplyMeter {
   // ByteBudget::Share::Grow.
   absl::Status Add(int64_t bytes);
   // The reply is complete: it takes `bytes` of memory until it is sent.
-  void Settle(int64_t bytes) { share_.Shrink(bytes); }
+  void SetFinalBytes(int64_t bytes) { share_.Shrink(bytes); }
 
  private:
   ByteBudget::Share share_;

@@ -4,7 +4,7 @@
 
 namespace plimsoll::services {
 
-void LeaveOutLockChecks() {
+void DisableLockChecks() {
 #ifdef NDEBUG
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 #endif

@@ -11,7 +11,7 @@ namespace plimsoll::services {
 // system, and an order of locks that might end in a deadlock ends the process
 // at once. These checks are for tests. Call this function before any thread
 // starts.
-void LeaveOutLockChecks();
+void DisableLockChecks();
 
 }  // namespace plimsoll::services
 

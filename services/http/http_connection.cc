@@ -148,7 +148,7 @@ void HttpConnection::OnHandshake(const error_code& error) {
   if (is_closed_) return;
   core_->handshakes.remove(this);
   if (!error) return AwaitRequest();
-  stream_.LeaveTls();
+  stream_.UseBareSocket();
   // The client may have sent more already, so closing at once might keep it
   // from reading why.
   if (!IsPlainHttp(error)) return Linger();
@@ -440,7 +440,7 @@ void HttpConnection::Linger() {
   stream_.tcp().expires_after(ToChrono(limits_.linger_time));
   if (!stream_.speaks_tls()) return DropRest();
   stream_.AsyncEndTls([self = shared_from_this()](const error_code&) {
-    self->stream_.LeaveTls();
+    self->stream_.UseBareSocket();
     if (!self->is_closed_) self->DropRest();
   });
 }

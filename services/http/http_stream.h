@@ -29,7 +29,7 @@ class HttpStream {
 
   bool speaks_tls() const { return speaks_tls_; }
   // From now on, the bare socket is read and written.
-  void LeaveTls() { speaks_tls_ = false; }
+  void UseBareSocket() { speaks_tls_ = false; }
 
   // The bare socket, whose time limits hold for TLS too.
   boost::beast::tcp_stream& tcp() { return tcp_; }

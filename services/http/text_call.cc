@@ -245,7 +245,7 @@ HttpResponse TextCall::WholeReply() {
   HttpResponse response{.body = format_->Whole(replies)};
   response.held = messages().Enter(request_.peer);
   const absl::Status has_room =
-      response.held.Settle(static_cast<int64_t>(response.body.size()));
+      response.held.Resize(static_cast<int64_t>(response.body.size()));
   return has_room.ok() ? std::move(response) : dialect_.error(has_room);
 }
 

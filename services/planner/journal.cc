@@ -495,10 +495,10 @@ absl::Status Journal::Save(absl::FunctionRef<absl::Status()> work) {
       return Prune();
     });
   }
-  return Settle(status);
+  return FinishSave(status);
 }
 
-absl::Status Journal::Settle(const absl::Status& status) {
+absl::Status Journal::FinishSave(const absl::Status& status) {
   if (status.ok()) {
     if (!was_good_) Log(LogLevel::kInfo, "the journal can be written again");
     was_good_ = true;

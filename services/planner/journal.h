@@ -145,7 +145,7 @@ class Journal final : public planner::LeaseJournal {
   absl::Status Transact(absl::FunctionRef<absl::Status()> work);
   // Forgets the noted leases after a transaction that succeeded, else reports
   // why it failed.
-  absl::Status Settle(const absl::Status& status);
+  absl::Status FinishSave(const absl::Status& status);
 
   const std::string given_path_;
   const std::function<absl::Time()> clock_;

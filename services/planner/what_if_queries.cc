@@ -166,7 +166,7 @@ class WhatIfCall final : public grpc::ServerWriteReactor<v1::WhatIfResponse> {
   // This comes before the client learns of the end: its next call may arrive
   // before OnDone.
   void StopCounting() {
-    if (std::exchange(is_counted_, false)) calls_.Leave();
+    if (std::exchange(is_counted_, false)) calls_.Exit();
   }
   void End(const absl::Status& status) {
     StopCounting();

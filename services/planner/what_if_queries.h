@@ -73,10 +73,10 @@ class WhatIfCalls {
  public:
   bool Enter() {
     if (running_.fetch_add(1) < kMaxWhatIfCalls) return true;
-    Leave();
+    Exit();
     return false;
   }
-  void Leave() { running_.fetch_sub(1); }
+  void Exit() { running_.fetch_sub(1); }
 
  private:
   std::atomic<int> running_ = 0;

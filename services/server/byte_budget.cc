@@ -26,7 +26,7 @@ absl::Status Refused(int64_t wanted_bytes, int64_t available_bytes,
 }  // namespace
 
 ByteBudget::Share::~Share() {
-  if (budget_ != nullptr) budget_->Leave(*this);
+  if (budget_ != nullptr) budget_->Release(*this);
 }
 
 absl::Status ByteBudget::Share::Grow(int64_t bytes) {
@@ -44,7 +44,7 @@ void ByteBudget::Share::Shrink(int64_t bytes) {
   budget_->Add(*this, bytes - bytes_);
 }
 
-absl::Status ByteBudget::Share::Settle(int64_t bytes) {
+absl::Status ByteBudget::Share::Resize(int64_t bytes) {
   if (budget_ == nullptr) return absl::OkStatus();
   if (bytes > bytes_) return budget_->Raise(*this, bytes);
   Shrink(bytes);
@@ -107,7 +107,7 @@ void ByteBudget::Add(Share& share, int64_t bytes) {
   share.bytes_ += bytes;
 }
 
-void ByteBudget::Leave(Share& share) {
+void ByteBudget::Release(Share& share) {
   absl::MutexLock lock(&mu_);
   Add(share, -share.bytes_);
   --traffic_.n_live;

@@ -64,7 +64,7 @@ class ByteBudget {
     // Sets the share to `bytes`, for messages that wait to be sent. This is no
     // work, so it does not count in Traffic::n_shares.
     // Errors: those of Take; the share is then unchanged.
-    absl::Status Settle(int64_t bytes);
+    absl::Status Resize(int64_t bytes);
 
    private:
     friend class ByteBudget;
@@ -105,7 +105,7 @@ class ByteBudget {
   int64_t MostOf(const Share& share, int64_t bytes) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Add(Share& share, int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Leave(Share& share) ABSL_LOCKS_EXCLUDED(mu_);
+  void Release(Share& share) ABSL_LOCKS_EXCLUDED(mu_);
 
   const int64_t limit_bytes_;
   mutable absl::Mutex mu_;

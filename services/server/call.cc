@@ -189,16 +189,16 @@ UnaryReply::UnaryReply(grpc::CallbackServerContext& context,
       held_(std::move(held)),
       slow_reader_(context, reader_timeout) {}
 
-absl::Status UnaryReply::Settle(const absl::Status& status) {
+absl::Status UnaryReply::ResizeShare(const absl::Status& status) {
   if (MemoryOf(request_) > kUncountedBytes) Free(request_);
   const int64_t bytes = status.ok() ? MemoryOfReply(response_) : 0;
-  if (bytes > kUncountedBytes) return held_.Settle(bytes);
+  if (bytes > kUncountedBytes) return held_.Resize(bytes);
   held_.Shrink(bytes);
   return status;
 }
 
 void UnaryReply::End(const absl::Status& status) {
-  const absl::Status end = Settle(status);
+  const absl::Status end = ResizeShare(status);
   if (end.ok()) {
     SendRequestId(context_, request_id_);
   } else {

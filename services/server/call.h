@@ -117,7 +117,7 @@ class UnaryReply : public grpc::ServerUnaryReactor {
 
  private:
   // Sets the share to the bytes that are held until OnDone.
-  absl::Status Settle(const absl::Status& status);
+  absl::Status ResizeShare(const absl::Status& status);
 
   grpc::CallbackServerContext& context_;  // until Finish
   const std::string request_id_;

@@ -97,7 +97,7 @@ void CallGate::Forget(int64_t id) {
   idle_waiters_.erase(found);
 }
 
-void CallGate::Leave() {
+void CallGate::Exit() {
   std::map<int64_t, std::function<void()>> told;
   {
     SteadyMutexLock lock(&mu_);

@@ -33,7 +33,7 @@ class CallGate {
       return *this;
     }
     ~Pass() {
-      if (gate_ != nullptr) gate_->Leave();
+      if (gate_ != nullptr) gate_->Exit();
     }
 
    private:
@@ -74,7 +74,7 @@ class CallGate {
   void Forget(int64_t id) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  void Leave() ABSL_LOCKS_EXCLUDED(mu_);
+  void Exit() ABSL_LOCKS_EXCLUDED(mu_);
 
   mutable SteadyMutex mu_;
   int64_t running_ ABSL_GUARDED_BY(mu_) = 0;

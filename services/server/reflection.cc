@@ -182,7 +182,7 @@ class ReflectionCall final
                                         kMaxReflectionRequestBytes, " bytes")});
     }
     response_ = Answer<Version>(request_, services_);
-    const absl::Status has_room = held_.Settle(MemoryOfReply(response_));
+    const absl::Status has_room = held_.Resize(MemoryOfReply(response_));
     if (!has_room.ok()) {
       Free(response_);
       return this->Finish(ToGrpc(has_room, ""));

@@ -78,7 +78,7 @@ TEST(ThreadPoolTest, ACallerLeavesTheWorkersCpusAndMayRunWhereItMightBefore) {
       CPU_ZERO(&one);
       CPU_SET(cpu, &one);
       ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
-      EXPECT_EQ(pool.LeaveWorkersCpus(), cpu == cpus[1]);
+      EXPECT_EQ(pool.MoveOffWorkerCpus(), cpu == cpus[1]);
       const cpu_set_t after = AllowedCpus();
       EXPECT_TRUE(CPU_EQUAL(&after, &one));
     }
@@ -90,9 +90,9 @@ TEST(ThreadPoolTest, WorkersThatAreEverywhereOrNowhereAreNotLeft) {
   const cpu_set_t all = AllowedCpus();
   const int n_cpus = CPU_COUNT(&all);
   if (n_cpus >= ThreadPool::kMaxThreads) GTEST_SKIP() << "too many CPUs";
-  EXPECT_FALSE(ThreadPool(n_cpus + 1).LeaveWorkersCpus());
-  EXPECT_FALSE(ThreadPool(2, WorkerCpus::kAny).LeaveWorkersCpus());
-  EXPECT_FALSE(ThreadPool(1).LeaveWorkersCpus());
+  EXPECT_FALSE(ThreadPool(n_cpus + 1).MoveOffWorkerCpus());
+  EXPECT_FALSE(ThreadPool(2, WorkerCpus::kAny).MoveOffWorkerCpus());
+  EXPECT_FALSE(ThreadPool(1).MoveOffWorkerCpus());
 }
 
 TEST(ThreadPoolTest, AnUnusedPoolEnds) { ThreadPool pool(8); }

@@ -272,7 +272,7 @@ void Engine::Impl::StepLoop() {
   while (has_run || AwaitWork()) {
     step_mark_.Begin();
     if (!PlanStep()) break;
-    resources_.pool->LeaveWorkersCpus();
+    resources_.pool->MoveOffWorkerCpus();
     has_run = !step_.empty();
     if (has_run && !RunStep()) break;
     step_mark_.Stop();

@@ -106,7 +106,7 @@ absl::Status EngineLoader::OpenDevices() {
     if (stage.host == nullptr) continue;
     ASSIGN_OR_RETURN(stage.host->backend, LocalCpu().NewBackend(*loaded_.pool));
   }
-  if (has_host) loaded_.pool->LeaveWorkersCpus();
+  if (has_host) loaded_.pool->MoveOffWorkerCpus();
   return absl::OkStatus();
 }
 

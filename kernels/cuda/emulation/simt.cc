@@ -133,8 +133,9 @@ std::byte* StackOf(Block& block, int thread) {
   return block.stacks + static_cast<size_t>(thread) * kStackBytes;
 }
 
-// Continues in the fibers until one of them leaves. AddressSanitizer takes them
-// for one stack: telling it of every switch would take longer than the switch.
+// Continues in the fibers until one of them switches to the host.
+// AddressSanitizer takes them for one stack: telling it of every switch would
+// take longer than the switch.
 void RunFibers(Block& block) {
   const Fiber& first = RunningFiber(block);
 #ifdef PLIMSOLL_SIMT_ASAN
@@ -152,7 +153,7 @@ void RunFibers(Block& block) {
 #endif
 }
 
-void LeaveFibers(Block& block, Fiber& from) {
+void SwitchToHost(Block& block, Fiber& from) {
   PlimsollSwitchFiber(&from.stack_pointer, block.host.stack_pointer);
 }
 
@@ -189,7 +190,7 @@ void RunThread() {
   block.idle_switches = 0;
   fiber.is_done = true;
   if (--block.n_alive == 0) {
-    LeaveFibers(block, fiber);
+    SwitchToHost(block, fiber);
   } else {
     Yield(block);
   }
@@ -307,7 +308,7 @@ void WaitForKernelsBefore() {
   if (!block.is_early) return;
   block.idle_switches = 0;
   if (++block.n_waiting == block.n_alive) {
-    LeaveFibers(block, fiber);
+    SwitchToHost(block, fiber);
   }
   while (block.is_early) Yield(block);
 }

@@ -247,7 +247,7 @@ struct WarpCopies {
 
 // ---- Sums ------------------------------------------------------------------
 
-// What the slices leave for each other: for each tile of outputs and slice,
+// What the slices store for each other: for each tile of outputs and slice,
 // four sums of each lane for each group of rows.
 struct FewSlices {
   float4* sums;     // [tiles, slices, groups, lanes]
@@ -263,14 +263,15 @@ struct QuadSums {
   int n_slices;
   int n_rows;
 
-  // Where a lane has what the slices left for its tile of a quad.
+  // Where a lane has what the slices stored for its tile of a quad.
   __device__ float4* At(int quad, int slice) const {
     const int tile = quad * kQuadTiles + WarpIndex() % kQuadTiles;
     return slices.sums +
            (int64_t{tile} * n_slices + slice) * (kGroups * kWarpThreads) +
            LaneIndex();
   }
-  __device__ void Leave(int quad, int slice, const float (&mine)[kSums]) const {
+  __device__ void StoreSlice(int quad, int slice,
+                             const float (&mine)[kSums]) const {
     float4* to = At(quad, slice);
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
@@ -281,7 +282,7 @@ struct QuadSums {
   }
 
   // Tells that this slice's sums of a quad are there. True in the warp that
-  // comes last to its tile: it sees what all slices have left.
+  // comes last to its tile: it sees what all slices have stored.
   __device__ bool IsLast(int quad) const {
     const int shift = WarpIndex() % kQuadTiles * 8;
     __syncwarp();
@@ -465,7 +466,7 @@ __global__ void __launch_bounds__(kBoundThreads, 1)
       static_cast<uint32_t>(WgmmaDescriptor(SharedAddress(places.stages), 0));
   float sums[WgmmaSums(kRows)];
   for (int quad = first_quad;; quad += kFewGroups) {
-    // The sums of the quad before. With several slices they have been left, and
+    // The sums of the quad before. With several slices they are stored, and
     // by now others may see them without a long wait.
     if (quad > first_quad) {
       of_quads.Store(sums, products, quad - kFewGroups, accumulate);
@@ -488,7 +489,7 @@ __global__ void __launch_bounds__(kBoundThreads, 1)
     AwaitProducts<0>();
     KeepSums(sums);
     ScaleSums<kGroups>(places.powers, 0, sums);
-    if (split.n_slices > 1) of_quads.Leave(quad, share.slice, sums);
+    if (split.n_slices > 1) of_quads.StoreSlice(quad, share.slice, sums);
   }
 }
 

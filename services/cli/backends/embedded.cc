@@ -45,8 +45,8 @@ void NotePlan(const LoadFlags& flags, const planner::MemoryPlan& plan,
 }
 
 // Finds how `loaded` renders conversations.
-absl::Status SettleChat(const worker::ModelFile& file, const ChatWish& wish,
-                        Streams& streams, LoadedModel& loaded) {
+absl::Status SetChatFormat(const worker::ModelFile& file, const ChatWish& wish,
+                           Streams& streams, LoadedModel& loaded) {
   if (!wish.wanted) return absl::OkStatus();
   if (!wish.name.empty()) {
     const auto format = worker::ParseChatFormat(wish.name);
@@ -259,7 +259,7 @@ LoadedModel NotLoaded(const std::string& model,
 absl::StatusOr<LoadedModel> LoadFile(worker::ModelFile& file,
                                      LoadedModel loaded, const LoadFlags& flags,
                                      const ChatWish& chat, Streams& streams) {
-  RETURN_IF_ERROR(SettleChat(file, chat, streams, loaded));
+  RETURN_IF_ERROR(SetChatFormat(file, chat, streams, loaded));
   ASSIGN_OR_RETURN(const std::vector<planner::SplitPart> placed,
                    Place(file.shape(), flags, loaded.devices, streams));
   std::vector<worker::EnginePart> parts;

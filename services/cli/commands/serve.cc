@@ -353,7 +353,7 @@ absl::Status RunServe(const ServeFlags& flags, const Commands& commands) {
   RETURN_IF_ERROR(CheckServeFlags(flags, commands.globals));
   if (!flags.allows_core_dumps) services::ForbidCoreDumps();
   services::KeepHeapSmall();
-  services::LeaveOutLockChecks();
+  services::DisableLockChecks();
   services::WorkerOptions options = ToWorkerOptions(flags);
   ASSIGN_OR_RETURN(options.models, FindModels(flags.models));
   RETURN_IF_ERROR(CheckPinned(options));

@@ -179,7 +179,7 @@ absl::StatusOr<std::optional<planner::RuntimeProfile>> RuntimeStore::Read(
 }
 
 absl::StatusOr<planner::RuntimeProfile> RuntimeStore::Keep(
-    const planner::RuntimeProfile& seen, const Settle& settle) const {
+    const planner::RuntimeProfile& seen, const Merge& merge) const {
   if (folder_.empty()) return seen;
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
@@ -194,12 +194,11 @@ absl::StatusOr<planner::RuntimeProfile> RuntimeStore::Keep(
   }
   const auto kept = Read(seen.key);
   const bool is_there = kept.ok() && kept->has_value();
-  const planner::RuntimeProfile settled =
-      is_there ? settle(**kept, seen) : seen;
-  if (is_there && settled == **kept) return settled;
-  ASSIGN_OR_RETURN(const std::string json, Format(settled));
+  const planner::RuntimeProfile merged = is_there ? merge(**kept, seen) : seen;
+  if (is_there && merged == **kept) return merged;
+  ASSIGN_OR_RETURN(const std::string json, Format(merged));
   RETURN_IF_ERROR(Replace(folder_, path + ".tmp", path, json));
-  return settled;
+  return merged;
 }
 
 }  // namespace plimsoll::services

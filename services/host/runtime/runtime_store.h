@@ -36,11 +36,11 @@ class RuntimeStore {
 
   // Returns the profile to keep, given the profile that is kept and the new
   // one.
-  using Settle = std::function<planner::RuntimeProfile(
+  using Merge = std::function<planner::RuntimeProfile(
       const planner::RuntimeProfile& kept,
       const planner::RuntimeProfile& seen)>;
 
-  // Lets `settle` choose between `seen` and the kept profile, writes the choice
+  // Lets `merge` choose between `seen` and the kept profile, writes the choice
   // if it is new, and returns it. If nothing is kept, or if Read refuses the
   // file, the choice is `seen`. After a crash the old file or the new one
   // exists, never a part of a file.
@@ -48,7 +48,7 @@ class RuntimeStore {
   // try again; kPermissionDenied naming file and reason if it cannot be
   // written.
   absl::StatusOr<planner::RuntimeProfile> Keep(
-      const planner::RuntimeProfile& seen, const Settle& settle) const;
+      const planner::RuntimeProfile& seen, const Merge& merge) const;
 
   // The file for `key`.
   std::string PathOf(const planner::RuntimeKey& key) const;

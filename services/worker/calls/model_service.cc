@@ -64,7 +64,7 @@ class LoadCall final : public grpc::ServerWriteReactor<v1::LoadModelResponse>,
     slow_reader_.Stop();
     is_writing_ = false;
     pending_.PopFront();
-    if (!ok) Leave();
+    if (!ok) DropClient();
     WriteNext();
     FinishIfSent();
   }
@@ -73,7 +73,7 @@ class LoadCall final : public grpc::ServerWriteReactor<v1::LoadModelResponse>,
   void OnCancel() noexcept override {
     absl::MutexLock lock(&mu_);
     is_gone_ = true;
-    if (!is_writing_) Leave();
+    if (!is_writing_) DropClient();
     FinishIfSent();
   }
 
@@ -110,7 +110,7 @@ class LoadCall final : public grpc::ServerWriteReactor<v1::LoadModelResponse>,
     StartWrite(&pending_.front());
   }
 
-  void Leave() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+  void DropClient() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     is_gone_ = true;
     pending_.Clear();
     if (!end_.has_value()) end_ = absl::CancelledError("the client is gone");

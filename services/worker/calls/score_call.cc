@@ -79,7 +79,7 @@ absl::StatusOr<std::vector<std::vector<int32_t>>> Continuations(
     continuations.push_back(*std::move(ids));
   }
   Free(request);
-  RETURN_IF_ERROR(held.Settle(ScoreBytes(n_ids, reply_bytes)));
+  RETURN_IF_ERROR(held.Resize(ScoreBytes(n_ids, reply_bytes)));
   return continuations;
 }
 

@@ -67,7 +67,7 @@ bool UnaryCall::Complete(const absl::Status& status,
   } else {
     Free(response_);
   }
-  meter_.Settle(MemoryOfReply(response_));
+  meter_.SetFinalBytes(MemoryOfReply(response_));
   slow_reader_.Start();
   Finish(EndOfCall(end, request_id_));
   return true;

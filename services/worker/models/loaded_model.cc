@@ -42,7 +42,7 @@ std::vector<std::string> LoadedModel::device_ids() const {
   return ids;
 }
 
-void LoadedModel::Leave() {
+void LoadedModel::EndUse() {
   SteadyMutexLock lock(&mu_);
   --uses_;
   last_use_ = clock_();

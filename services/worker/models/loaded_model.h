@@ -37,7 +37,7 @@ class LoadedModel {
       return *this;
     }
     ~Use() {
-      if (model_ != nullptr) model_->Leave();
+      if (model_ != nullptr) model_->EndUse();
     }
     explicit operator bool() const { return model_ != nullptr; }
     const LoadedModel* operator->() const { return model_; }
@@ -96,7 +96,7 @@ class LoadedModel {
   RuntimeMonitor::Expectation expectation;
 
  private:
-  void Leave();
+  void EndUse();
 
   const std::function<absl::Time()> clock_;
   mutable SteadyMutex mu_;

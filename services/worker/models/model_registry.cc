@@ -302,7 +302,7 @@ absl::Status ModelRegistry::MakeRoom(Entry& wanted, IfFull if_full,
     SteadyMutexLock lock(&mu_);
     if (if_full == IfFull::kRefuse && wanted.calls.empty()) return refusal;
     const auto names = ChooseEvicted(models_.Candidates(), refusal);
-    if (!names.ok()) return Settle(wanted, names.status());
+    if (!names.ok()) return AwaitFreedMemory(wanted, names.status());
     for (const std::string& name : *names) {
       chosen.push_back(&models_.entries().at(name));
       chosen.back()->gives_way = true;
@@ -322,9 +322,9 @@ absl::Status ModelRegistry::MakeRoom(Entry& wanted, IfFull if_full,
   return status;
 }
 
-absl::Status ModelRegistry::Settle(const Entry& wanted,
-                                   const absl::Status& refusal) {
-  if (options_.clock() - wanted.swap_end > kSettleTime) return refusal;
+absl::Status ModelRegistry::AwaitFreedMemory(const Entry& wanted,
+                                             const absl::Status& refusal) {
+  if (options_.clock() - wanted.swap_end > kFreedMemoryTime) return refusal;
   mu_.AwaitFor(absl::Condition(&is_stopping_), kIdlePoll);
   return CheckWanted(wanted);
 }

@@ -53,7 +53,7 @@ class ModelRegistry {
   static constexpr absl::Duration kIdlePoll = absl::Milliseconds(5);
   // The longest time for which a system may go on to count freed memory as
   // taken.
-  static constexpr absl::Duration kSettleTime = absl::Seconds(1);
+  static constexpr absl::Duration kFreedMemoryTime = absl::Seconds(1);
   // Time between two attempts of a load at the start.
   static constexpr absl::Duration kStartRetry = absl::Seconds(1);
 
@@ -194,7 +194,8 @@ class ModelRegistry {
                         const absl::Status& refusal) ABSL_LOCKS_EXCLUDED(mu_);
   // Returns OK, after a moment, if memory that was just freed for `wanted` may
   // still come. Errors: `refusal` if not; those of CheckWanted.
-  absl::Status Settle(const Entry& wanted, const absl::Status& refusal)
+  absl::Status AwaitFreedMemory(const Entry& wanted,
+                                const absl::Status& refusal)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Unloads `chosen` as soon as none of them is in use.
   // Errors: kUnavailable if that takes longer than swap_wait; kCancelled if

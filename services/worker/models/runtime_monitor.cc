@@ -122,10 +122,10 @@ bool RuntimeMonitor::Measure() {
     if (bytes <= planner::EstimatedRuntimeBytes(load)) return false;
     published_ = *seen_;
   } else {
-    planner::RuntimeProfile settled =
-        SettleRuntime(*published_, *seen_, load, n_shares_ > 0);
-    if (settled == *published_) return false;
-    published_ = std::move(settled);
+    planner::RuntimeProfile merged =
+        MergeRuntime(*published_, *seen_, load, n_shares_ > 0);
+    if (merged == *published_) return false;
+    published_ = std::move(merged);
   }
   Log(LogLevel::kInfo,
       "the idle process was measured; what it takes beside its plans is "
@@ -168,7 +168,7 @@ void RuntimeMonitor::Keep() {
   if (!seen.has_value()) return;
   const auto kept =
       store_.Keep(*seen, [&](const auto& before, const auto& now) {
-        return SettleRuntime(before, now, load, has_served);
+        return MergeRuntime(before, now, load, has_served);
       });
   if (kept.ok()) return;
   SteadyMutexLock lock(&mu_);

@@ -38,9 +38,9 @@ ProcessMemory OwnMemory();
 // goes: buffers of requests have a budget of their own (byte_budget.h) and are
 // no runtime. A call lives until gRPC has sent its reply.
 //
-// The figure that is published, Profile(), is settled at the start, from what
+// The figure that is published, Profile(), is taken at the start from what
 // earlier processes measured or the committed bound. It changes only as
-// planner::SettleRuntime says, so that plans agree whatever was asked between
+// planner::MergeRuntime says, so that plans agree whatever was asked between
 // them; it is never below what was measured. Thread-safe.
 class RuntimeMonitor {
  public:

@@ -115,21 +115,21 @@ TEST(RuntimeProfileTest, AMeasurementThatIsCoveredChangesNothing) {
   const int64_t highest = planned - 512 * 1'024;
   for (const bool may_shrink : {false, true}) {
     for (const int64_t bytes : {12 * kMiB, 20 * kMiB, 21 * kMiB, highest}) {
-      EXPECT_EQ(SettleRuntime(kept, Seen(bytes), load, may_shrink), kept);
+      EXPECT_EQ(MergeRuntime(kept, Seen(bytes), load, may_shrink), kept);
     }
   }
   // One byte more, and what was seen is kept.
   const RuntimeProfile more = SeenWith({.n_threads = 2}, highest + 1);
-  EXPECT_EQ(SettleRuntime(kept, more, load, false), more);
+  EXPECT_EQ(MergeRuntime(kept, more, load, false), more);
 }
 
 TEST(RuntimeProfileTest, AFigureThatIsFarTooLargeHalvesItsDistance) {
   RuntimeProfile kept = Seen(400 * kMiB);
   const RuntimeProfile seen = Seen(20 * kMiB);
-  EXPECT_EQ(SettleRuntime(kept, seen, {}, /*may_shrink=*/false), kept);
+  EXPECT_EQ(MergeRuntime(kept, seen, {}, /*may_shrink=*/false), kept);
   int n_steps = 0;
   while (true) {
-    const RuntimeProfile next = SettleRuntime(kept, seen, {}, true);
+    const RuntimeProfile next = MergeRuntime(kept, seen, {}, true);
     // It never comes below what was seen.
     EXPECT_GE(next.bytes, seen.bytes);
     if (next == kept) break;
@@ -143,8 +143,8 @@ TEST(RuntimeProfileTest, AFigureThatIsFarTooLargeHalvesItsDistance) {
   EXPECT_EQ(RuntimeShrinkBytes(kMiB), 8 * kMiB);
   EXPECT_EQ(RuntimeShrinkBytes(100 * kMiB), 25 * kMiB);
   const RuntimeProfile large = Seen(100 * kMiB);
-  EXPECT_EQ(SettleRuntime(large, Seen(75 * kMiB), {}, true), large);
-  EXPECT_NE(SettleRuntime(large, Seen(75 * kMiB - 1), {}, true), large);
+  EXPECT_EQ(MergeRuntime(large, Seen(75 * kMiB), {}, true), large);
+  EXPECT_NE(MergeRuntime(large, Seen(75 * kMiB - 1), {}, true), large);
 }
 
 TEST(RuntimeProfileTest, WhateverIsSeenThePlanCoversIt) {
@@ -153,9 +153,9 @@ TEST(RuntimeProfileTest, WhateverIsSeenThePlanCoversIt) {
   for (const int64_t a : {1, 15, 20, 60, 400}) {
     for (const int64_t b : {1, 15, 20, 60, 400}) {
       for (const RuntimeLoad& load : loads) {
-        const RuntimeProfile settled =
-            SettleRuntime(Seen(a * kMiB), Seen(b * kMiB), load, true);
-        EXPECT_GE(MeasuredRuntimeBytes(settled, load), b * kMiB);
+        const RuntimeProfile merged =
+            MergeRuntime(Seen(a * kMiB), Seen(b * kMiB), load, true);
+        EXPECT_GE(MeasuredRuntimeBytes(merged, load), b * kMiB);
       }
     }
   }

@@ -155,7 +155,7 @@ class GatewayStormTest : public StormTest {
     return text;
   }
   // A stream whose client leaves once it has begun.
-  void Leave() {
+  void AbandonStream() {
     HttpClient client(front_->address());
     client.Send(client.Request(
         "POST", "/v1/completions",
@@ -166,7 +166,7 @@ class GatewayStormTest : public StormTest {
   void OneCall(int kind, const std::string& text) {
     switch (kind) {
       case 0:
-        return Leave();
+        return AbandonStream();
       case 1:
         return ExpectClear(Post("/tokenize", R"({"model":"a","prompt":"hi"})"),
                            "tokenize");

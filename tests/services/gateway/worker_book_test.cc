@@ -39,7 +39,7 @@ class WorkerBookTest : public ::testing::Test {
   // A request that ends at once.
   std::string Visit(const std::string& key) {
     const std::string id = EnterKey(key, /*bytes=*/0);
-    book_.Leave(id, 0, WorkerEnd::kAnswered, kNow);
+    book_.Release(id, 0, WorkerEnd::kAnswered, kNow);
     return id;
   }
   // Has `id` get requests of so many bytes.
@@ -59,7 +59,7 @@ TEST_F(WorkerBookTest, RequestsWithoutAKeyGoWhereTheLeastIsToDo) {
   std::set<std::string> got;
   for (int i = 0; i < 3; ++i) got.insert(Enter({.model = "m"}));
   EXPECT_EQ(got.size(), 3U);
-  book_.Leave("b", 0, WorkerEnd::kAnswered, kNow);
+  book_.Release("b", 0, WorkerEnd::kAnswered, kNow);
   EXPECT_EQ(Enter({.model = "m"}), "b");
 }
 
@@ -88,7 +88,7 @@ TEST_F(WorkerBookTest, TwoBooksSendAKeyToTheSameWorker) {
   for (int i = 0; i < 50; ++i) {
     const std::string key = absl::StrCat("k", i);
     EXPECT_EQ(*other.Enter({.model = "m", .key = key}, kNow), Visit(key));
-    other.Leave(Visit(key), 0, WorkerEnd::kAnswered, kNow);
+    other.Release(Visit(key), 0, WorkerEnd::kAnswered, kNow);
   }
   // It is written down here, since another build has to give the same.
   EXPECT_EQ(KeyScore("key", "127.0.0.1:7071"), 0x35ab782637b019a0U);
@@ -160,7 +160,7 @@ TEST_F(WorkerBookTest, WorkersThatHaveLoadedTheModelGoFirst) {
 TEST_F(WorkerBookTest, AWorkerThatWasGoneGetsNothingForAWhile) {
   const std::string home = Visit("k");
   EXPECT_EQ(EnterKey("k", /*bytes=*/0), home);
-  book_.Leave(home, 0, WorkerEnd::kGone, kNow);
+  book_.Release(home, 0, WorkerEnd::kGone, kNow);
   EXPECT_NE(Visit("k"), home);
   const absl::Time back = kNow + WorkerBook::kEjectTime;
   const absl::Duration instant = absl::Nanoseconds(1);
@@ -175,22 +175,22 @@ TEST_F(WorkerBookTest, EachFurtherTimeTakesTwiceAsLongUpToTheMost) {
   absl::Duration expected = WorkerBook::kEjectTime;
   for (int i = 0; i < 10; ++i) {
     ASSERT_EQ(EnterAt(now, {.model = "m", .tried = {"b"}}), "a");
-    book_.Leave("a", 0, WorkerEnd::kGone, now);
+    book_.Release("a", 0, WorkerEnd::kGone, now);
     EXPECT_EQ(book_.workers().at("a").ejected_until, now + expected);
     now += expected;
     expected = std::min(2 * expected, WorkerBook::kMaxEjectTime);
   }
   EnterAt(now, {.model = "m", .tried = {"b"}});
-  book_.Leave("a", 0, WorkerEnd::kAnswered, now);
+  book_.Release("a", 0, WorkerEnd::kAnswered, now);
   EnterAt(now, {.model = "m", .tried = {"b"}});
-  book_.Leave("a", 0, WorkerEnd::kGone, now);
+  book_.Release("a", 0, WorkerEnd::kGone, now);
   EXPECT_EQ(book_.workers().at("a").ejected_until,
             now + WorkerBook::kEjectTime);
 }
 
 TEST_F(WorkerBookTest, RequestsThatEndTogetherTellOfOneFailure) {
   for (int i = 0; i < 5; ++i) Enter({.model = "m", .tried = {"b", "c"}});
-  for (int i = 0; i < 5; ++i) book_.Leave("a", 0, WorkerEnd::kGone, kNow);
+  for (int i = 0; i < 5; ++i) book_.Release("a", 0, WorkerEnd::kGone, kNow);
   EXPECT_EQ(book_.workers().at("a").ejected_until,
             kNow + WorkerBook::kEjectTime);
   EXPECT_EQ(book_.workers().at("a").n_gone, 5);
@@ -199,14 +199,14 @@ TEST_F(WorkerBookTest, RequestsThatEndTogetherTellOfOneFailure) {
 TEST_F(WorkerBookTest, IfAllWereGoneAllAreAsked) {
   for (const char* id : {"a", "b", "c"}) {
     Enter({.model = "m"});
-    book_.Leave(id, 0, WorkerEnd::kGone, kNow);
+    book_.Release(id, 0, WorkerEnd::kGone, kNow);
   }
   EXPECT_NE(Enter({.model = "m"}), "");
 }
 
 TEST_F(WorkerBookTest, AClientThatLeftSaysNothingOfTheWorker) {
   Enter({.model = "m", .tried = {"b", "c"}});
-  book_.Leave("a", 0, WorkerEnd::kLeft, kNow);
+  book_.Release("a", 0, WorkerEnd::kLeft, kNow);
   EXPECT_EQ(book_.workers().at("a").n_gone, 0);
   EXPECT_EQ(book_.workers().at("a").in_flight, 0);
 }
@@ -216,10 +216,10 @@ TEST_F(WorkerBookTest, WhatAWorkerDoesStaysKnownWhenTheListChanges) {
   Have({"b", "d"});
   EXPECT_EQ(book_.workers().at("b").in_flight_bytes, 5'000);
   Have({"d"});
-  book_.Leave("b", 5'000, WorkerEnd::kAnswered, kNow);  // it is no more
+  book_.Release("b", 5'000, WorkerEnd::kAnswered, kNow);  // it is no more
   Have({"b"});
   EXPECT_EQ(book_.workers().at("b").in_flight_bytes, 0);
-  book_.Leave("b", 5'000, WorkerEnd::kAnswered, kNow);
+  book_.Release("b", 5'000, WorkerEnd::kAnswered, kNow);
   EXPECT_EQ(book_.workers().at("b").in_flight_bytes, 0);
 }
 

@@ -108,7 +108,7 @@ TEST(ReplyMeterTest, WhatIsHeldAlreadyIsCountedOnce) {
   EXPECT_TRUE(meter.Add(1'000).ok());
   EXPECT_LT(budget.traffic().held_bytes, 200'000);
   EXPECT_FALSE(meter.Add(kMaxReplyBytes - 4'000'999).ok());
-  meter.Settle(5'000);
+  meter.SetFinalBytes(5'000);
   EXPECT_EQ(budget.traffic().held_bytes, 5'000);
 }
 

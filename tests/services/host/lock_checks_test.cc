@@ -28,7 +28,7 @@ TEST(LockChecksTest, AServerDoesNotEndForAnOrderOfLocks) {
 #endif
   EXPECT_EXIT(
       {
-        LeaveOutLockChecks();
+        DisableLockChecks();
         LockBothWays();
         std::_Exit(0);
       },

@@ -114,11 +114,11 @@ TEST(ByteBudgetTest, ACallLivesUntilItsShareEnds) {
     ByteBudget::Share call = budget.Enter("a");
     EXPECT_EQ(budget.traffic().n_live, 1);
     // A message that waits is no work.
-    EXPECT_TRUE(call.Settle(kMebibyte).ok());
+    EXPECT_TRUE(call.Resize(kMebibyte).ok());
     EXPECT_EQ(budget.traffic().n_shares, 0);
-    EXPECT_TRUE(call.Settle(1'000).ok());
+    EXPECT_TRUE(call.Resize(1'000).ok());
     EXPECT_EQ(Held(budget), 1'000);
-    EXPECT_FALSE(call.Settle(13 * kMebibyte).ok());
+    EXPECT_FALSE(call.Resize(13 * kMebibyte).ok());
     EXPECT_EQ(call.bytes(), 1'000);
     EXPECT_TRUE(call.Grow(500).ok());
     EXPECT_TRUE(call.Grow(2'000).ok());
