@@ -53,10 +53,11 @@ bool HasRing(int64_t window, int64_t n_ctx);
 // One entry of a slot's page table on the host. The worker's KvCache asserts
 // that its entries have this size.
 inline constexpr int64_t kPageEntryBytes = 24;
-// The host's record of one page: its place among the free pages, its users, and
-// an entry in the list of pages to be forgotten. There is at most one page for
-// each entry of a slot's table. A pool may have fewer, but plans do not count
-// on it: its number of pages may shrink as the context grows.
+// The host's record of one page: its users, or its place among the free pages;
+// its owner; and an entry in the list of pages to be forgotten. The worker's
+// KvCache asserts that its records have this size. There is at most one page
+// for each entry of a slot's table. A pool may have fewer, but plans do not
+// count on it: its number of pages may shrink as the context grows.
 inline constexpr int64_t kPageStateBytes = 12;
 
 // The bytes of the KV cache by use. All layers that own KV are counted. "Full"

@@ -6,7 +6,7 @@ CacheOwners::CacheOwners(int64_t n_places)
     : numbers_(static_cast<size_t>(n_places), kNobody), owners_(1) {}
 
 bool CacheOwners::IsOthers(int64_t place, const std::string& owner) const {
-  const int32_t number = At(place);
+  const Number number = At(place);
   return number != kNobody &&
          owners_[static_cast<size_t>(number)].name->first != owner;
 }
@@ -17,16 +17,16 @@ void CacheOwners::Give(int64_t place, const std::string& owner) {
 
 const std::string& CacheOwners::NameOf(int64_t place) const {
   static const std::string* const nobody = new std::string();
-  const int32_t number = At(place);
+  const Number number = At(place);
   return number == kNobody ? *nobody
                            : owners_[static_cast<size_t>(number)].name->first;
 }
 
-int32_t CacheOwners::NumberOf(const std::string& owner) {
+CacheOwners::Number CacheOwners::NumberOf(const std::string& owner) {
   const auto [name, is_new] = names_.try_emplace(owner, kNobody);
   if (!is_new) return name->second;
   if (free_numbers_.empty()) {
-    free_numbers_.push_back(static_cast<int32_t>(owners_.size()));
+    free_numbers_.push_back(static_cast<Number>(owners_.size()));
     owners_.emplace_back();
     // Set, which gives numbers back, has room for all of them.
     free_numbers_.reserve(owners_.capacity());
@@ -37,8 +37,8 @@ int32_t CacheOwners::NumberOf(const std::string& owner) {
   return name->second;
 }
 
-void CacheOwners::Set(int64_t place, int32_t number) {
-  const int32_t before = At(place);
+void CacheOwners::Set(int64_t place, Number number) {
+  const Number before = At(place);
   if (before == number) return;
   numbers_[static_cast<size_t>(place)] = number;
   if (number != kNobody) ++owners_[static_cast<size_t>(number)].n_places;

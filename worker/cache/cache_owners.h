@@ -17,6 +17,9 @@ namespace plimsoll::worker {
 // thread-safe.
 class CacheOwners {
  public:
+  // An owner has a number, which each of its places keeps.
+  using Number = int32_t;
+
   explicit CacheOwners(int64_t n_places);
   CacheOwners(const CacheOwners&) = delete;
   CacheOwners& operator=(const CacheOwners&) = delete;
@@ -29,7 +32,7 @@ class CacheOwners {
   // True if `place` may hold bytes of anybody but the owner of `like`. This
   // call and the next two allocate nothing.
   bool IsOthersThan(int64_t place, int64_t like) const {
-    const int32_t number = At(place);
+    const Number number = At(place);
     return number != kNobody && number != At(like);
   }
   // True if one owner has both.
@@ -44,23 +47,23 @@ class CacheOwners {
   int64_t n_names() const { return static_cast<int64_t>(names_.size()); }
 
  private:
-  static constexpr int32_t kNobody = 0;
-  using Names = std::map<std::string, int32_t>;
+  static constexpr Number kNobody = 0;
+  using Names = std::map<std::string, Number>;
   struct Owner {
     Names::iterator name;
     int64_t n_places = 0;  // 0: the number is free
   };
 
-  int32_t At(int64_t place) const {
+  Number At(int64_t place) const {
     return numbers_[static_cast<size_t>(place)];
   }
   // The number of a name, which has no place yet if it is new.
-  int32_t NumberOf(const std::string& owner);
-  void Set(int64_t place, int32_t number);
+  Number NumberOf(const std::string& owner);
+  void Set(int64_t place, Number number);
 
-  std::vector<int32_t> numbers_;  // by place
-  std::vector<Owner> owners_;     // by number; number 0, nobody, is unused
-  std::vector<int32_t> free_numbers_;
+  std::vector<Number> numbers_;  // by place
+  std::vector<Owner> owners_;    // by number; number 0, nobody, is unused
+  std::vector<Number> free_numbers_;
   Names names_;
 };
 

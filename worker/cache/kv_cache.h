@@ -339,6 +339,10 @@ class KvCache {
   PrefixCache prefixes_;
   int64_t max_shared_pages_;
   std::vector<int32_t> forgotten_;  // scratch of Evict
+  static_assert(sizeof(PageBook::PageState) + sizeof(CacheOwners::Number) +
+                        sizeof(decltype(forgotten_)::value_type) ==
+                    planner::kPageStateBytes,
+                "plans count what the host keeps of a page");
   int64_t table_bytes_ = 0;
 };
 

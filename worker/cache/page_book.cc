@@ -7,7 +7,8 @@ namespace plimsoll::worker {
 PageBook::PageBook(int64_t n_pages)
     : states_(static_cast<size_t>(n_pages)), n_free_(n_pages) {
   for (int64_t page = 0; page < n_pages; ++page) {
-    states_[static_cast<size_t>(page)] = static_cast<int32_t>(-1 - (page + 1));
+    states_[static_cast<size_t>(page)] =
+        static_cast<PageState>(-1 - (page + 1));
   }
 }
 

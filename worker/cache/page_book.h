@@ -13,6 +13,10 @@ namespace plimsoll::worker {
 // though no slot uses it. Never allocates after its beginning. Not thread-safe.
 class PageBook {
  public:
+  // How many slots use a page. A state below zero is that of a free page; the
+  // free page after it is -1 - state, and n_pages() ends the list.
+  using PageState = int32_t;
+
   // All pages are free. Requires less than 2^31 of them.
   explicit PageBook(int64_t n_pages);
 
@@ -34,17 +38,15 @@ class PageBook {
 
   // Bytes of host memory.
   int64_t Bytes() const {
-    return static_cast<int64_t>(states_.capacity() * sizeof(int32_t));
+    return static_cast<int64_t>(states_.capacity() * sizeof(PageState));
   }
 
  private:
-  int32_t State(int32_t page) const {
+  PageState State(int32_t page) const {
     return states_[static_cast<size_t>(page)];
   }
 
-  // By page: how many slots use it. A state below zero is that of a free page;
-  // the free page after it is -1 - state, and n_pages() ends the list.
-  std::vector<int32_t> states_;
+  std::vector<PageState> states_;  // by page
   int32_t first_free_ = 0;
   int64_t n_free_;
 };
