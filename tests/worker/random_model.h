@@ -77,7 +77,7 @@ std::vector<int32_t> RandomIds(int64_t n, std::mt19937& random);
 // `n` ids, five of them over and over: guesses are found in it.
 std::vector<int32_t> RepeatingPrompt(int64_t n);
 
-// llama_f32, llama_half, llama_q4_1, gemma_q5_0, gemma_k.
+// llama_f32, llama_half, llama_q4_1, gemma_q5_0, gemma_k, llama_mixed.
 const std::vector<RandomModel>& RandomModels();
 // Models of further families, which have no goldens: qwen2_q8_0, qwen3_q4_0,
 // gemma1_q4_0, gemma2_q5_0, gemma3_capped, qwen3moe_q4_0, qwen2moe_q8_0,

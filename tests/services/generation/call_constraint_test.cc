@@ -51,8 +51,9 @@ struct Family {
   const char* end = nullptr;  // the mark that ends a reply, too
 };
 
-const std::vector<Family>& Families() {
-  static const auto* const families = new std::vector<Family>{
+// A call is a JSON object, alone or in a list.
+std::vector<Family> FamiliesOfJsonCalls() {
+  return {
       {"Qwen",
        "<tool_call>",
        "",
@@ -77,18 +78,6 @@ const std::vector<Family>& Families() {
        R"(<|START_ACTION|>[{"tool_call_id":"0","tool_name":"light",)"
        R"("parameters":{"room":"cellar"}}])",
        {"<|START_ACTION|>", "<|END_ACTION|>"}},
-      {"Mistral",
-       "[TOOL_CALLS] [ARGS]",
-       "",
-       R"([TOOL_CALLS]light[ARGS]{"room":"hall","level":3})",
-       R"([TOOL_CALLS]light[ARGS]{"room":"cellar"})",
-       {"[TOOL_CALLS]", "[ARGS]"}},
-      {"MistralWithIds",
-       "[TOOL_CALLS] [CALL_ID] [ARGS]",
-       "",
-       R"([TOOL_CALLS]light[CALL_ID]a1b2c3d4e[ARGS]{"room":"hall","level":3})",
-       R"([TOOL_CALLS]light[CALL_ID]a1b2c3d4e[ARGS]{"room":"cellar"})",
-       {"[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"}},
       {"MistralList",
        "[TOOL_CALLS]",
        "",
@@ -103,6 +92,29 @@ const std::vector<Family>& Families() {
        R"([{"name":"light","arguments":{"room":"hall","level":3}}])",
        R"(<|tool_call|>[{"name":"light","arguments":{"room":"cellar"}}])",
        {"<|tool_call|>"}},
+      {"Llama",
+       "<|python_tag|>",
+       "",
+       R"({"name": "light", "parameters": {"room": "hall", "level": 3}})",
+       R"({"name": "light", "parameters": {"room": "cellar"}})",
+       {"<|python_tag|>"}}};
+}
+
+// A call's name stands before its arguments, which are a JSON object.
+std::vector<Family> FamiliesOfJsonArguments() {
+  return {
+      {"Mistral",
+       "[TOOL_CALLS] [ARGS]",
+       "",
+       R"([TOOL_CALLS]light[ARGS]{"room":"hall","level":3})",
+       R"([TOOL_CALLS]light[ARGS]{"room":"cellar"})",
+       {"[TOOL_CALLS]", "[ARGS]"}},
+      {"MistralWithIds",
+       "[TOOL_CALLS] [CALL_ID] [ARGS]",
+       "",
+       R"([TOOL_CALLS]light[CALL_ID]a1b2c3d4e[ARGS]{"room":"hall","level":3})",
+       R"([TOOL_CALLS]light[CALL_ID]a1b2c3d4e[ARGS]{"room":"cellar"})",
+       {"[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"}},
       {"GptOss",
        "<|channel|>",
        "<|channel|>analysis<|message|>Dark.<|end|><|start|>assistant",
@@ -139,7 +151,12 @@ const std::vector<Family>& Families() {
        R"({"room":"cellar"}<|tool_call_end|>)",
        {"<|tool_calls_section_begin|>", "<|tool_calls_section_end|>",
         "<|tool_call_begin|>", "<|tool_call_end|>",
-        "<|tool_call_argument_begin|>"}},
+        "<|tool_call_argument_begin|>"}}};
+}
+
+// A call has a notation of its own.
+std::vector<Family> FamiliesWithoutJson() {
+  return {
       {"QwenCoder",
        "<tool_call> <function=",
        "",
@@ -175,13 +192,18 @@ const std::vector<Family>& Families() {
        "",
        "<|tool_call_start|>[light(room=\"hall\", level=3)]<|tool_call_end|>",
        "<|tool_call_start|>[light(room=\"cellar\")]<|tool_call_end|>",
-       {"<|tool_call_start|>", "<|tool_call_end|>"}},
-      {"Llama",
-       "<|python_tag|>",
-       "",
-       R"({"name": "light", "parameters": {"room": "hall", "level": 3}})",
-       R"({"name": "light", "parameters": {"room": "cellar"}})",
-       {"<|python_tag|>"}}};
+       {"<|tool_call_start|>", "<|tool_call_end|>"}}};
+}
+
+const std::vector<Family>& Families() {
+  static const auto* const families = [] {
+    auto* all = new std::vector<Family>(FamiliesOfJsonCalls());
+    for (const auto& more :
+         {FamiliesOfJsonArguments(), FamiliesWithoutJson()}) {
+      all->insert(all->end(), more.begin(), more.end());
+    }
+    return all;
+  }();
   return *families;
 }
 
