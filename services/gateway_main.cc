@@ -2,7 +2,7 @@
 #include "services/gateway/gateway_flags.h"
 #include "services/gateway/gateway_process.h"
 #include "services/host/background.h"
-#include "services/host/crash/abort_message.h"
+#include "services/host/crash/crash_report.h"
 #include "services/host/crash/core_dumps.h"
 #include "services/host/heap.h"
 #include "services/host/lock_checks.h"
@@ -13,7 +13,7 @@ namespace plimsoll::services {
 namespace {
 
 int Main(int argc, char** argv) {
-  SayWhatAborts();
+  ReportCrashes();
   KeepHeapSmall();
   DisableLockChecks();
   HoldSignals();

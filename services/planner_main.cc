@@ -12,7 +12,7 @@
 #include "base/status_macros.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
 #include "services/host/background.h"
-#include "services/host/crash/abort_message.h"
+#include "services/host/crash/crash_report.h"
 #include "services/host/crash/core_dumps.h"
 #include "services/host/hang_watch.h"
 #include "services/host/lock_checks.h"
@@ -149,7 +149,7 @@ absl::Status Run(const PlannerFlags& all_flags, const Reread& reread) {
 }
 
 int Main(int argc, char** argv) {
-  SayWhatAborts();
+  ReportCrashes();
   DisableLockChecks();
   HoldSignals();
   PlannerFlags flags;

@@ -10,8 +10,8 @@
 #include "base/status_macros.h"
 #include "services/host/background.h"
 #include "services/host/clock.h"
-#include "services/host/crash/abort_message.h"
 #include "services/host/crash/core_dumps.h"
+#include "services/host/crash/crash_report.h"
 #include "services/host/device_list.h"
 #include "services/host/heap.h"
 #include "services/host/lock_checks.h"
@@ -61,7 +61,7 @@ absl::StatusOr<ComputeDevices> FillDevices(const DeviceFlags& flags,
 }
 
 int Main(int argc, char** argv) {
-  SayWhatAborts();
+  ReportCrashes();
   KeepHeapSmall();
   DisableLockChecks();
   HoldSignals();

@@ -58,9 +58,9 @@ int64_t ByteBudget::max_share_bytes() const {
 
 ByteBudget::Share ByteBudget::Enter(absl::string_view peer) {
   Share share;
-  share.budget_ = this;
   absl::MutexLock lock(&mu_);
   share.peer_ = peers_.try_emplace(std::string(peer)).first;
+  share.budget_ = this;
   ++share.peer_->second.n_live;
   ++traffic_.n_live;
   return share;

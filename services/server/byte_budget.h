@@ -78,7 +78,8 @@ class ByteBudget {
   ByteBudget(const ByteBudget&) = delete;
   ByteBudget& operator=(const ByteBudget&) = delete;
 
-  // Makes an empty share: `peer`'s call counts until the share ends.
+  // Makes an empty share: `peer`'s call counts until the share ends. Without
+  // memory (std::bad_alloc), nothing changes.
   Share Enter(absl::string_view peer) ABSL_LOCKS_EXCLUDED(mu_);
   // Takes a share of `bytes`.
   // Errors: kResourceExhausted with the numbers; it has a retry delay if others

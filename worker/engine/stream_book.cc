@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "base/status_macros.h"
 #include "worker/sampling/token_history.h"
 #include "worker/text/chat/session_chat.h"
@@ -12,10 +13,11 @@ namespace plimsoll::worker {
 absl::Status StreamBook::Add(Arrival arrival, SequenceStart start) {
   const Waits how =
       arrival.options.is_admitted ? Waits::kAdmitted : Waits::kNew;
-  const int64_t id = next_id_++;
-  RETURN_IF_ERROR(Queue(id, start.n_prompt, arrival.options.claim, how));
-  Insert(id, std::move(arrival), std::move(start));
-  return absl::OkStatus();
+  const int64_t n_prompt = start.n_prompt;
+  return Insert(std::move(arrival), std::move(start),
+                [&](int64_t id, const Claim& claim) {
+                  return Queue(id, n_prompt, claim, how);
+                });
 }
 
 absl::Status StreamBook::AddMessage(Arrival arrival,
@@ -48,23 +50,26 @@ absl::Status StreamBook::AddMessage(Arrival arrival,
   const TokenHistory& history = start.history;
   start.n_cached = session.n_computed - history.evicted_positions();
   start.n_prompt = history.n_live();
-  const int64_t id = next_id_++;
-  if (session.slot) {
-    scheduler_.Resume(
-        {.id = id,
-         .slot = *session.slot,
-         .n_computed = session.n_computed,
-         .n_prompt = history.n_positions(),
-         .limit = session.roll.FullAt(history.evicted_positions()),
-         .claim = request.claim});
-  } else {
-    RETURN_IF_ERROR(
-        Queue(id, history.n_positions(), request.claim, Waits::kToTheEnd));
-  }
+  const int64_t n_positions = history.n_positions();
+  const int64_t limit = session.roll.FullAt(history.evicted_positions());
+  const absl::Time now = arrival.time;
+  RETURN_IF_ERROR(Insert(
+      std::move(arrival), std::move(start),
+      [&](int64_t id, const Claim& claim) {
+        if (!session.slot) {
+          return Queue(id, n_positions, claim, Waits::kToTheEnd);
+        }
+        scheduler_.Resume({.id = id,
+                           .slot = *session.slot,
+                           .n_computed = session.n_computed,
+                           .n_prompt = n_positions,
+                           .limit = limit,
+                           .claim = claim});
+        return absl::OkStatus();
+      }));
   session.is_busy = true;
-  session.last_used = arrival.time;
+  session.last_used = now;
   ++session.n_turns;
-  Insert(id, std::move(arrival), std::move(start));
   return absl::OkStatus();
 }
 
@@ -81,31 +86,46 @@ absl::Status StreamBook::AddRendered(Session& session, Arrival arrival,
                              .n_kept = start.n_prompt,
                              .method = RollMethod::kRecompute};
   }
-  const int64_t id = next_id_++;
-  RETURN_IF_ERROR(Queue(id, start.n_prompt, request.claim, Waits::kToTheEnd));
+  const bool begins_turn = chat.begins_turn;
+  const int64_t n_prompt = start.n_prompt;
+  const absl::Time now = arrival.time;
+  RETURN_IF_ERROR(Insert(std::move(arrival), std::move(start),
+                         [&](int64_t id, const Claim& claim) {
+                           return Queue(id, n_prompt, claim, Waits::kToTheEnd);
+                         }));
   session.is_busy = true;
-  session.last_used = arrival.time;
-  if (chat.begins_turn) ++session.n_turns;
-  Insert(id, std::move(arrival), std::move(start));
+  session.last_used = now;
+  if (begins_turn) ++session.n_turns;
   return absl::OkStatus();
 }
 
 absl::Status StreamBook::Queue(int64_t id, int64_t n_prompt, const Claim& claim,
                                Waits how) {
   if (how != Waits::kAdmitted) {
-    if (const auto gone = scheduler_.GiveWayTo(claim)) {
+    if (const auto gone = scheduler_.GivesWayTo(claim)) {
       aborts_.emplace(*gone, absl::AbortedError(
                                  "the queue was full and this tenant had most "
                                  "of it, so the newest of its requests that "
                                  "waited gave way; try again later"));
+      scheduler_.Remove(*gone);
     }
   }
   return scheduler_.Add(id, n_prompt, claim, how);
 }
 
-void StreamBook::Insert(int64_t id, Arrival arrival, SequenceStart start) {
-  sequences_[id] =
-      std::make_unique<Sequence>(id, std::move(arrival), std::move(start));
+absl::Status StreamBook::Insert(
+    Arrival arrival, SequenceStart start,
+    absl::FunctionRef<absl::Status(int64_t id, const Claim& claim)> schedule) {
+  const int64_t id = next_id_++;
+  const auto place =
+      sequences_
+          .emplace(id, std::make_unique<Sequence>(id, std::move(arrival),
+                                                  std::move(start)))
+          .first;
+  absl::Cleanup undo = [this, place] { sequences_.erase(place); };
+  RETURN_IF_ERROR(schedule(id, place->second->options().claim));
+  std::move(undo).Cancel();
+  return absl::OkStatus();
 }
 
 std::vector<std::string> StreamBook::Abort(

@@ -92,7 +92,12 @@ class StreamBook {
   // Has the scheduler queue a stream, and makes room for it in a full queue.
   absl::Status Queue(int64_t id, int64_t n_prompt, const Claim& claim,
                      Waits how);
-  void Insert(int64_t id, Arrival arrival, SequenceStart start);
+  // Adds a stream, once `schedule` has given it to the scheduler by its new id.
+  // Errors: those of `schedule`. After one, and without memory
+  // (std::bad_alloc), nothing has changed.
+  absl::Status Insert(
+      Arrival arrival, SequenceStart start,
+      absl::FunctionRef<absl::Status(int64_t id, const Claim& claim)> schedule);
   // Queues the stream of a message to `session`, which has texts.
   absl::Status AddRendered(Session& session, Arrival arrival,
                            SequenceStart start);

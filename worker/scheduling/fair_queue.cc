@@ -5,18 +5,31 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
+
 namespace plimsoll::worker {
 namespace {
 
 using Party = FairQueue::Party;
 
 Party* MemberOf(Party& party, const std::string& name) {
-  std::unique_ptr<Party>& member = party.members[name];
-  if (member == nullptr) {
-    member = std::make_unique<Party>();
-    member->parent = &party;
+  const auto found = party.members.find(name);
+  if (found != party.members.end()) return found->second.get();
+  auto member = std::make_unique<Party>();
+  member->parent = &party;
+  return party.members.try_emplace(name, std::move(member))
+      .first->second.get();
+}
+
+// Removes a party without requests, and then its parents that have none either.
+void RemoveIfEmpty(Party* party) {
+  while (party->n_members == 0 && party->parent != nullptr) {
+    Party* parent = party->parent;
+    std::erase_if(parent->members, [party](const auto& member) {
+      return member.second.get() == party;
+    });
+    party = parent;
   }
-  return member.get();
 }
 
 // Null if there is none.
@@ -69,22 +82,29 @@ std::pair<const Party*, const Party*> Rivals(const Party& a, const Party& b) {
 }  // namespace
 
 FairQueue::Party* FairQueue::Join(int64_t id, const Claim& claim, State state) {
-  Party* peer = MemberOf(all_, claim.peer);
-  Party* tenant = MemberOf(*peer, claim.tenant);
   const auto priority =
       static_cast<char>('0' + static_cast<int>(claim.priority));
-  Party* party = MemberOf(*tenant, std::string(1, priority));
+  Party* party = &all_;
+  // Without memory, no party without requests stays.
+  absl::Cleanup undo = [&party] { RemoveIfEmpty(party); };
+  party = MemberOf(*party, claim.peer);
+  party = MemberOf(*party, claim.tenant);
+  party = MemberOf(*party, std::string(1, priority));
+  members_[id] = {party, state};
+  std::move(undo).Cancel();
   party->cost = Weight(Priority::kHigh) / Weight(claim.priority);
   for (Party* p = party; p != nullptr; p = p->parent) ++p->n_members;
-  members_[id] = {party, state};
   return party;
 }
 
 FairQueue::Party* FairQueue::Push(int64_t id, const Claim& claim, Waits how) {
-  Party* party = Join(id, claim, State::kWaits);
+  Party* party = Join(id, claim, State::kStopped);
+  absl::Cleanup undo = [this, id] { Remove(id); };
   const bool is_admitted = how == Waits::kAdmitted;
   AddWaiting(party, {id, how, /*is_limited=*/!is_admitted},
              is_admitted ? Place::kFirst : Place::kLast);
+  std::move(undo).Cancel();
+  members_.at(id).state = State::kWaits;
   return party;
 }
 
@@ -199,13 +219,7 @@ void FairQueue::Remove(int64_t id) {
   if (member->second.state == State::kRuns) AddRunning(party, -1);
   members_.erase(member);
   for (Party* p = party; p != nullptr; p = p->parent) --p->n_members;
-  while (party->n_members == 0 && party->parent != nullptr) {
-    Party* parent = party->parent;
-    std::erase_if(parent->members, [party](const auto& member) {
-      return member.second.get() == party;
-    });
-    party = parent;
-  }
+  RemoveIfEmpty(party);
 }
 
 void FairQueue::Charge(Party* party, int64_t n_tokens) {

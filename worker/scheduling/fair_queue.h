@@ -47,7 +47,8 @@ enum class Place { kFirst, kLast };
 // tokens. Tenants are chosen in the same way, priorities by served tokens only.
 // A priority is a weight, so that no priority starves. Service counts only
 // while another party of the same level waits. When nobody waits, all parties
-// become equal again. Not thread-safe.
+// become equal again. Without memory (std::bad_alloc), Push, Run and PushAgain
+// change nothing. Not thread-safe.
 class FairQueue {
  public:
   // The weight of high priority is four times that of normal priority, which is

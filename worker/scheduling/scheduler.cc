@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 
 namespace plimsoll::worker {
 
-std::optional<int64_t> Scheduler::GiveWayTo(const Claim& newcomer) {
+std::optional<int64_t> Scheduler::GivesWayTo(const Claim& newcomer) const {
   if (queue_.limited() < max_waiting_) return std::nullopt;
-  const std::optional<int64_t> id = queue_.GivesWay(newcomer);
-  if (id) Remove(*id);
-  return id;
+  return queue_.GivesWay(newcomer);
 }
 
 absl::Status Scheduler::Add(int64_t id, int64_t n_prompt, const Claim& claim,
@@ -31,10 +30,13 @@ absl::Status Scheduler::Add(int64_t id, int64_t n_prompt, const Claim& claim,
                      ", of which some wait for readers that are "
                      "behind: read their replies, or try again later"));
   }
-  waiting_[id] = {.id = id,
-                  .n_prompt = n_prompt,
-                  .party = queue_.Push(id, claim, how),
-                  .since = n_steps_};
+  Sequence& added = waiting_[id];
+  absl::Cleanup undo = [this, id] { waiting_.erase(id); };
+  added = {.id = id,
+           .n_prompt = n_prompt,
+           .party = queue_.Push(id, claim, how),
+           .since = n_steps_};
+  std::move(undo).Cancel();
   return absl::OkStatus();
 }
 
@@ -44,11 +46,13 @@ void Scheduler::Resume(const Resumption& resumption) {
   running_.push_back({.id = resumption.id,
                       .n_prompt = n_prompt,
                       .limit = resumption.limit,
-                      .party = queue_.Run(resumption.id, resumption.claim),
                       .since = n_steps_,
                       .has_prompt = n_computed >= n_prompt,
                       .slot = resumption.slot,
                       .n_computed = n_computed});
+  absl::Cleanup undo = [this] { running_.pop_back(); };
+  running_.back().party = queue_.Run(resumption.id, resumption.claim);
+  std::move(undo).Cancel();
 }
 
 Scheduler::Sequence* Scheduler::Running(int64_t id) {

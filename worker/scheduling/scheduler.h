@@ -108,17 +108,19 @@ class Scheduler {
     prefilling_.reserve(static_cast<size_t>(n_slots));
   }
 
-  // Makes room in a full queue for a newcomer, if a tenant with more of the
-  // queue has a request that gives way (FairQueue::GivesWay). That request is
-  // removed and returned. Call it before Add.
-  std::optional<int64_t> GiveWayTo(const Claim& newcomer);
+  // Returns the request that gives way to a newcomer in a full queue, if a
+  // tenant with more of the queue has one (FairQueue::GivesWay). Remove it
+  // before Add.
+  std::optional<int64_t> GivesWayTo(const Claim& newcomer) const;
   // Queues a sequence of `n_prompt` > 0 tokens.
   // Errors: kResourceExhausted if max_waiting sequences wait already, or the
   // claim's tenant or peer has too many without a slot, unless it is kAdmitted.
+  // Without memory (std::bad_alloc), nothing changes.
   absl::Status Add(int64_t id, int64_t n_prompt, const Claim& claim = {},
                    Waits how = Waits::kNew);
 
-  // Runs a sequence at once in a slot that was kept for it.
+  // Runs a sequence at once in a slot that was kept for it. Without memory
+  // (std::bad_alloc), nothing changes.
   void Resume(const Resumption& resumption);
 
   // Moves the limit of a running sequence after tokens of it have left.

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "services/cli/commands/cli.h"
-#include "services/host/crash/abort_message.h"
+#include "services/host/crash/crash_report.h"
 
 int main(int argc, char** argv) {
-  plimsoll::services::SayWhatAborts();
+  plimsoll::services::ReportCrashes();
   std::ios::sync_with_stdio(false);
   plimsoll::cli::Streams streams{std::cin,
                                  std::cout,

@@ -111,7 +111,8 @@ class Flood {
   }
 
   bool Add(const Live& live, const Claim& claim) {
-    if (const auto gone = scheduler_.GiveWayTo(claim)) {
+    if (const auto gone = scheduler_.GivesWayTo(claim)) {
+      scheduler_.Remove(*gone);
       EXPECT_NE(*gone, probe_) << "which has one request only";
       live_.erase(*gone);
     }

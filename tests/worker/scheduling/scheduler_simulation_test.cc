@@ -142,7 +142,8 @@ class Workload {
                          static_cast<Priority>(Draw(3))};
     // Sequences that were preempted or have yielded wait beside the queue.
     const int64_t n_waiting = scheduler_.waiting();
-    if (const auto gone = scheduler_.GiveWayTo(claim)) {
+    if (const auto gone = scheduler_.GivesWayTo(claim)) {
+      scheduler_.Remove(*gone);
       EXPECT_GE(n_waiting, kQueue);
       EXPECT_EQ(live_.at(*gone).next, 0) << "who has run gives way to nobody";
       live_.erase(*gone);
