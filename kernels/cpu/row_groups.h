@@ -79,6 +79,14 @@ struct BlockPlace {
   int64_t to_next_cross;
 };
 
+// Blocks [begin, end) of a row that is packed; `x` is the first of them.
+struct BlocksOfRow {
+  int64_t row;
+  int64_t begin;
+  int64_t end;
+  const float* x;
+};
+
 inline BlockPlace PlaceInRow(int64_t dim, int64_t row, int64_t block) {
   const int64_t at = row * PackedRowBytes(dim);
   return {.values = at + block * kActivationBlock * 2,

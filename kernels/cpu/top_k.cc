@@ -22,6 +22,13 @@
 #define PLIMSOLL_KERNELS_CPU_TOP_K_ONCE_
 namespace plimsoll::kernels::cpu {
 
+// A chunk of a row: `n` values at `x`, the first of which has id `first_id`.
+struct LogitChunk {
+  const float* x;
+  int64_t n;
+  int64_t first_id;
+};
+
 // Sums over a chunk: of exp(x - max), and of exp((x - max) * inverse).
 struct ChunkSum {
   double sum;
@@ -40,9 +47,10 @@ namespace {
 
 using D = hn::CappedTag<float, 16>;
 
-void Collect(const float* x, int64_t n, int64_t first_id, int64_t k,
-             TopList& list) {
+void Collect(const LogitChunk& chunk, int64_t k, TopList& list) {
   const D d;
+  const float* const x = chunk.x;
+  const int64_t n = chunk.n;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
   while (i < n) {
@@ -55,7 +63,7 @@ void Collect(const float* x, int64_t n, int64_t first_id, int64_t k,
     }
     const int64_t stop = std::min(i + lanes, n);
     for (; i < stop; ++i) {
-      const auto id = static_cast<int32_t>(first_id + i);
+      const auto id = static_cast<int32_t>(chunk.first_id + i);
       if (list.Takes(x[i], id, k)) list.Insert(x[i], id, k);
     }
   }
@@ -86,10 +94,12 @@ double SumOfExp(const float* x, int64_t n, const float* tail, float max,
 
 }  // namespace
 
-// Adds `n` values that start at id `first_id` to `list` and sums them.
-ChunkSum TopKChunk(const float* x, int64_t n, int64_t first_id, int64_t k,
-                   float inverse, TopList& list) {
+// Adds the values of a chunk to `list` and sums them.
+ChunkSum TopKChunk(const LogitChunk& chunk, int64_t k, float inverse,
+                   TopList& list) {
   const D d;
+  const float* const x = chunk.x;
+  const int64_t n = chunk.n;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   // Short pieces are padded with -inf, whose exponential is zero.
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -106,7 +116,7 @@ ChunkSum TopKChunk(const float* x, int64_t n, int64_t first_id, int64_t k,
     v_max = hn::Max(v_max, v);
     is_finite &= hn::AllTrue(d, hn::Lt(hn::Abs(v), infinity));
   }
-  Collect(x, n, first_id, k, list);
+  Collect(chunk, k, list);
   if (!is_finite) return {0.0, 0.0, 0.0f, /*is_finite=*/false};
   const float max = hn::GetLane(hn::MaxOfLanes(d, v_max));
   const double sum = SumOfExp(x, n_full, tail, max, 1.0f);
@@ -177,7 +187,9 @@ void TopK(const TopKArgs& args, ThreadPool& pool, TopList* scratch) {
     pool.ParallelFor(n_chunks, 1, [&](int64_t begin, int64_t end, int thread) {
       for (int64_t c = begin; c < end; ++c) {
         sums[c] = HWY_DYNAMIC_DISPATCH(TopKChunk)(
-            logits + c * chunk, std::min(chunk, args.n - c * chunk), c * chunk,
+            {.x = logits + c * chunk,
+             .n = std::min(chunk, args.n - c * chunk),
+             .first_id = c * chunk},
             args.k, inverse, scratch[thread]);
       }
     });

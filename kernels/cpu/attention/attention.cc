@@ -35,12 +35,20 @@ namespace {
 
 using D = AttentionTag;
 
-// scores[m][j] = scale * q[m].k[j] for cells [begin, end), whose keys lie in
-// `keys`. Elements are added up in the order of stored keys of kType
-// (ScoreStored).
+// Cells of a block, and their keys or values as float32: `rows` begins at the
+// first cell.
+struct LoadedCells {
+  CellRange cells;
+  const float* rows;
+};
+
+// scores[m][j] = scale * q[m].k[j] for cells whose keys are loaded. Elements
+// are added up in the order of stored keys of kType (ScoreStored).
 template <int kCount, DType kType>
 void Score(const AttentionArgs& args, const Query* queries, bool is_prefix,
-           int64_t begin, int64_t end, const float* keys, float* scores) {
+           const LoadedCells& loaded, float* scores) {
+  const int64_t begin = loaded.cells.begin;
+  const float* const keys = loaded.rows;
   const float* q[kCount];
   for (int m = 0; m < kCount; ++m) {
     q[m] = QueryVector(args, queries[m], is_prefix);
@@ -56,22 +64,26 @@ void Score(const AttentionArgs& args, const Query* queries, bool is_prefix,
         }
         return span;
       },
-      begin, end, scores);
+      loaded.cells, scores);
 }
 
-// sums[m] += sum over cells j of [begin, end) of weight[m][j] * v[j], in their
-// order, for kVectors vectors of the head. `values` begins at cell `begin`.
+// sums[m] += sum over cells j of weight[m][j] * v[j], in their order, for
+// kVectors vectors of the head from element `at` on. The cells' values are
+// loaded.
 template <int kCount, int kVectors>
-void AddValuesAt(int64_t begin, int64_t end, const float* weights,
-                 const float* values, int64_t dim, float* sums) {
+void AddValuesAt(const LoadedCells& loaded, const float* weights, int64_t dim,
+                 int64_t at, float* sums) {
   const D d;
+  const int64_t end = loaded.cells.end;
+  const float* values = loaded.rows + at;
+  sums += at;
   hn::Vec<D> acc[kCount][kVectors];
   for (int m = 0; m < kCount; ++m) {
     for (int i = 0; i < kVectors; ++i) {
       acc[m][i] = hn::LoadU(d, sums + m * dim + i * kLanes);
     }
   }
-  for (int64_t j = begin; j < end; ++j, values += dim) {
+  for (int64_t j = loaded.cells.begin; j < end; ++j, values += dim) {
     hn::Vec<D> value[kVectors];
     for (int i = 0; i < kVectors; ++i) {
       value[i] = hn::LoadU(d, values + i * kLanes);
@@ -91,16 +103,15 @@ void AddValuesAt(int64_t begin, int64_t end, const float* weights,
 }
 
 template <int kCount>
-void AddValues(int64_t begin, int64_t end, const float* weights,
-               const float* values, int64_t dim, float* sums) {
+void AddValues(const LoadedCells& loaded, const float* weights, int64_t dim,
+               float* sums) {
   constexpr int kVectors = kLanes == 16 ? 4 : 2;
   int64_t at = 0;
   for (; at + kVectors * kLanes <= dim; at += kVectors * kLanes) {
-    AddValuesAt<kCount, kVectors>(begin, end, weights, values + at, dim,
-                                  sums + at);
+    AddValuesAt<kCount, kVectors>(loaded, weights, dim, at, sums);
   }
   for (; at < dim; at += kLanes) {
-    AddValuesAt<kCount, 1>(begin, end, weights, values + at, dim, sums + at);
+    AddValuesAt<kCount, 1>(loaded, weights, dim, at, sums);
   }
 }
 
@@ -157,8 +168,9 @@ void AttendBlock(const AttentionArgs& args, const Block& block, Query* queries,
                    const auto score = IsNibbleType(args.k_type)
                                           ? Score<count, DType::kQ4_0>
                                           : Score<count, DType::kF32>;
-                   score(args, queries + i, block.is_prefix, from, to,
-                         scratch.tile + (from - t) * dim, scores_of(i));
+                   score(args, queries + i, block.is_prefix,
+                         {{from, to}, scratch.tile + (from - t) * dim},
+                         scores_of(i));
                  });
   }
   for (int64_t i = 0; i < n_queries; ++i) {
@@ -174,9 +186,9 @@ void AttendBlock(const AttentionArgs& args, const Block& block, Query* queries,
     }
     ForSameCells(queries, n_queries, t, end,
                  [&](auto count, int64_t i, int64_t from, int64_t to) {
-                   AddValues<count>(from, to, scores_of(i),
-                                    scratch.tile + (from - t) * value_dim,
-                                    value_dim, scratch.sums + i * value_dim);
+                   AddValues<count>(
+                       {{from, to}, scratch.tile + (from - t) * value_dim},
+                       scores_of(i), value_dim, scratch.sums + i * value_dim);
                  });
   }
 }
@@ -210,8 +222,15 @@ RowBlocks BlocksOf(const AttentionTask& task, const Query& first,
   return blocks;
 }
 
-// Calls find(b, cells) for every block, and run(b, cells, next) once the block
-// and the one after it have been found; `next` has no cells in the last one.
+// A block whose cells are known, as are those of the one after it.
+struct FoundBlock {
+  int64_t index;
+  const Cells& cells;
+  const Cells& next;  // none if this block is the last
+};
+
+// Calls find(b, cells) for every block, and run(found) once the block and the
+// one after it have been found.
 template <typename Find, typename Run>
 void ForBlocks(const RowBlocks& blocks, const Find& find, const Run& run) {
   Cells cells[2];
@@ -223,7 +242,7 @@ void ForBlocks(const RowBlocks& blocks, const Find& find, const Run& run) {
     } else {
       next.n = 0;
     }
-    run(b, cells[b % 2], next);
+    run(FoundBlock{b, cells[b % 2], next});
   }
 }
 
@@ -237,13 +256,14 @@ struct TaskQueries {
   bool is_prefix;
 };
 
-// Attends with the task's queries, whose `begin` and `end` are set, for block
-// `b`, one KV head after the other.
+// Attends with the task's queries, whose `begin` and `end` are set, for a
+// block, one KV head after the other.
 void AttendHeads(const AttentionArgs& args, const AttentionTask& task,
-                 int64_t b, const Cells& cells, const Cells& next,
-                 const TaskQueries& all, const AttentionScratch& scratch) {
+                 const FoundBlock& found, const TaskQueries& all,
+                 const AttentionScratch& scratch) {
   const int64_t value_dim = args.ValueDim();
-  BeginBlock(b, value_dim, all.queries, all.n, scratch);
+  const Cells& next = found.next;
+  BeginBlock(found.index, value_dim, all.queries, all.n, scratch);
   const int64_t k_bytes = KvBytes(args.k_type, args.head_dim);
   const int64_t v_bytes = KvBytes(args.v_type, value_dim);
   RowsAhead next_keys(next.keys, next.n, task.n_kv_heads * k_bytes);
@@ -251,7 +271,7 @@ void AttendHeads(const AttentionArgs& args, const AttentionTask& task,
   const int64_t n_queries = all.n / task.n_kv_heads;
   const bool is_row = task.n_rows == 1 && IsForRow(args, n_queries);
   for (int64_t kv = 0; kv < task.n_kv_heads; ++kv) {
-    const Block block = {.cells = cells,
+    const Block block = {.cells = found.cells,
                          .k_offset = kv * k_bytes,
                          .v_offset = kv * v_bytes,
                          .next_keys = next_keys,
@@ -290,24 +310,22 @@ void AttendPages(const AttentionArgs& args, const AttentionTask& task,
       found.values[c] = v + c * layout.v_bytes;
     }
   };
-  ForBlocks(
-      blocks, find, [&](int64_t b, const Cells& cells, const Cells& next) {
-        const PageEntry& page = page_at(b);
-        const TaskQueries all = {
-            .queries = queries,
-            .n = n_queries,
-            .begin = page.live_begin,
-            .end = std::min<int64_t>(page.live_end,
-                                     last - page.first_position + 1),
-            .is_prefix = page.is_prefix};
-        if (all.begin >= all.end) return;
-        for (int64_t i = 0; i < n_queries; ++i) {
-          queries[i].begin = all.begin;
-          queries[i].end =
-              std::min(all.end, queries[i].position - page.first_position + 1);
-        }
-        AttendHeads(args, task, b, cells, next, all, scratch);
-      });
+  ForBlocks(blocks, find, [&](const FoundBlock& found) {
+    const PageEntry& page = page_at(found.index);
+    const TaskQueries all = {
+        .queries = queries,
+        .n = n_queries,
+        .begin = page.live_begin,
+        .end = std::min<int64_t>(page.live_end, last - page.first_position + 1),
+        .is_prefix = page.is_prefix};
+    if (all.begin >= all.end) return;
+    for (int64_t i = 0; i < n_queries; ++i) {
+      queries[i].begin = all.begin;
+      queries[i].end =
+          std::min(all.end, queries[i].position - page.first_position + 1);
+    }
+    AttendHeads(args, task, found, all, scratch);
+  });
 }
 
 void AttendRing(const AttentionArgs& args, const AttentionTask& task,
@@ -337,23 +355,20 @@ void AttendRing(const AttentionArgs& args, const AttentionTask& task,
       found.values[c] = v + row * layout.v_bytes + layout.v_offset;
     }
   };
-  ForBlocks(blocks, find,
-            [&](int64_t b, const Cells& cells, const Cells& next) {
-              const int64_t base = b * kAttentionBlock;
-              const TaskQueries all = {
-                  .queries = queries,
-                  .n = n_queries,
-                  .begin = std::max(base, first) - base,
-                  .end = std::min(last + 1 - base, kAttentionBlock),
-                  .is_prefix = false};
-              for (int64_t i = 0; i < n_queries; ++i) {
-                queries[i].begin =
-                    std::max<int64_t>(first_seen(queries[i]) - base, 0);
-                queries[i].end =
-                    std::min(queries[i].position - base + 1, kAttentionBlock);
-              }
-              AttendHeads(args, task, b, cells, next, all, scratch);
-            });
+  ForBlocks(blocks, find, [&](const FoundBlock& found) {
+    const int64_t base = found.index * kAttentionBlock;
+    const TaskQueries all = {.queries = queries,
+                             .n = n_queries,
+                             .begin = std::max(base, first) - base,
+                             .end = std::min(last + 1 - base, kAttentionBlock),
+                             .is_prefix = false};
+    for (int64_t i = 0; i < n_queries; ++i) {
+      queries[i].begin = std::max<int64_t>(first_seen(queries[i]) - base, 0);
+      queries[i].end =
+          std::min(queries[i].position - base + 1, kAttentionBlock);
+    }
+    AttendHeads(args, task, found, all, scratch);
+  });
 }
 
 void WriteOut(const AttentionArgs& args, int64_t row, int64_t head,

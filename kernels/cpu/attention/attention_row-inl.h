@@ -37,7 +37,7 @@ void ScoreStored(const AttentionArgs& args, const Block& block,
         if (i % kStep == 0) next.Prefetch(step_bytes);
         return LoadSpan<kType>(block.Key(j), i);
       },
-      block.begin, block.end, scores);
+      {block.begin, block.end}, scores);
   block.next_keys = next;
 }
 

@@ -62,18 +62,23 @@ HWY_INLINE AttentionVector SumEach(const AttentionVector* dots) {
 #endif
 }
 
-// scores[m][j] = scale * q[m].k[j] for kCount queries and cells [begin, end),
-// where load(j, i) is the span of cell j's key before which there are i
-// elements.
+// Cells [begin, end) of a block.
+struct CellRange {
+  int64_t begin;
+  int64_t end;
+};
+
+// scores[m][j] = scale * q[m].k[j] for kCount queries and `cells`, where
+// load(j, i) is the span of cell j's key before which there are i elements.
 template <int kCount, DType kType, class Load>
 HWY_INLINE void ScoreCells(const AttentionArgs& args, const float* const* q,
-                           const Load& load, int64_t begin, int64_t end,
-                           float* scores) {
+                           const Load& load, CellRange cells, float* scores) {
   constexpr int kCells = static_cast<int>(kLanes) / kCount;
   constexpr int kSpan = kSpanVectors<kType>;
   const AttentionTag d;
   const auto scale = hn::Set(d, args.scale);
-  for (int64_t j = begin; j < end; j += kCells) {
+  const int64_t end = cells.end;
+  for (int64_t j = cells.begin; j < end; j += kCells) {
     AttentionVector dots[kLanes];
     for (AttentionVector& dot : dots) dot = hn::Zero(d);
     for (int64_t i = 0; i < args.head_dim; i += kSpan * kLanes) {

@@ -121,18 +121,25 @@ void StoreQ80(const float* x, std::byte* out) {
   }
 }
 
-// levels[i] = floor((x[i] - from) * inverse + offset), at most `most`, for a
-// block; none is negative.
-void LevelsOf(const float* x, float from, float inverse, float offset,
-              int32_t most, int32_t* levels) {
+// How a block's values become levels: floor((x - from) * inverse + offset), at
+// most `most`; none is negative.
+struct Leveling {
+  float from;
+  float inverse;
+  float offset;
+  int32_t most;
+};
+
+void LevelsOf(const float* x, Leveling by, int32_t* levels) {
   const hn::CappedTag<float, 16> d;
   const hn::RebindToSigned<decltype(d)> di;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t i = 0; i < kKvBlock; i += lanes) {
-    const auto above = hn::Sub(hn::LoadU(d, x + i), hn::Set(d, from));
-    const auto scaled = hn::Mul(above, hn::Set(d, inverse));
-    const auto level = hn::ConvertTo(di, hn::Add(scaled, hn::Set(d, offset)));
-    hn::StoreU(hn::Min(level, hn::Set(di, most)), di, levels + i);
+    const auto above = hn::Sub(hn::LoadU(d, x + i), hn::Set(d, by.from));
+    const auto scaled = hn::Mul(above, hn::Set(d, by.inverse));
+    const auto level =
+        hn::ConvertTo(di, hn::Add(scaled, hn::Set(d, by.offset)));
+    hn::StoreU(hn::Min(level, hn::Set(di, by.most)), di, levels + i);
   }
 }
 
@@ -152,7 +159,9 @@ void StoreQ40(const float* x, std::byte* out) {
   std::memset(out, 0, kQ40Bytes);
   if (!StoreScale(scale, extent.is_finite, out)) return;
   int32_t levels[kKvBlock];
-  LevelsOf(x, 0.0f, 1.0f / scale, 8.5f, 15, levels);
+  LevelsOf(x,
+           {.from = 0.0f, .inverse = 1.0f / scale, .offset = 8.5f, .most = 15},
+           levels);
   StoreNibbles(levels, out + 2);
 }
 
@@ -164,7 +173,10 @@ void StoreQ51(const float* x, std::byte* out) {
   std::memcpy(out + 2, &min, 2);
   if (!StoreScale(scale, extent.is_finite, out)) return;
   int32_t levels[kKvBlock];
-  LevelsOf(x, extent.min, 1.0f / scale, 0.5f, 31, levels);
+  LevelsOf(
+      x,
+      {.from = extent.min, .inverse = 1.0f / scale, .offset = 0.5f, .most = 31},
+      levels);
   uint32_t fifths = 0;
   for (int64_t i = 0; i < kKvBlock; ++i) {
     fifths |= static_cast<uint32_t>(levels[i] >> 4) << i;

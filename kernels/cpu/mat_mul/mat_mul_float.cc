@@ -31,18 +31,24 @@ void MultiplyTile(const float* tile, int64_t n, const float* x,
   for (int m = 0; m < kRows; ++m) StoreRows16(acc[m], sums + m * kPanelRows);
 }
 
+// `n` rows of x, which begin every `stride` floats.
+struct InputRows {
+  const float* x;
+  int64_t stride;
+  int64_t n;
+};
+
+// sums[rows.n][16] += rows[rows.n][n] * tile[n][16].
 template <int kRows>
-void MultiplyTileRows(const float* tile, int64_t n, const float* x,
-                      int64_t x_stride, int64_t n_rows, float* sums) {
-  for (; n_rows >= kRows; n_rows -= kRows) {
-    MultiplyTile<kRows>(tile, n, x, x_stride, sums);
-    x += kRows * x_stride;
+void MultiplyTileRows(const float* tile, int64_t n, InputRows rows,
+                      float* sums) {
+  for (; rows.n >= kRows; rows.n -= kRows) {
+    MultiplyTile<kRows>(tile, n, rows.x, rows.stride, sums);
+    rows.x += kRows * rows.stride;
     sums += kRows * kPanelRows;
   }
   if constexpr (kRows > 1) {
-    if (n_rows > 0) {
-      MultiplyTileRows<kRows / 2>(tile, n, x, x_stride, n_rows, sums);
-    }
+    if (rows.n > 0) MultiplyTileRows<kRows / 2>(tile, n, rows, sums);
   }
 }
 
@@ -66,8 +72,11 @@ void MatMulFloatPanels(const MatMulArgs& args, int64_t x_stride,
         if (c % kSliceColumns == 0) slice = SliceOf(panel, c / 32, buffer);
         const int64_t n = std::min<int64_t>(32, cols - c);
         const float* w = DecodeTile(slice, c % kSliceColumns / 32, n, tile);
-        MultiplyTileRows<kBlockRows>(w, n, args.x + first * x_stride + c,
-                                     x_stride, n_rows, sums);
+        MultiplyTileRows<kBlockRows>(w, n,
+                                     {.x = args.x + first * x_stride + c,
+                                      .stride = x_stride,
+                                      .n = n_rows},
+                                     sums);
       }
       const int64_t n_valid =
           std::min(kPanelRows, args.w.rows - p * kPanelRows);

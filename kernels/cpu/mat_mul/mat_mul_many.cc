@@ -25,7 +25,6 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 //
 #include <algorithm>
-#include <array>
 
 #include "base/checked_math.h"
 #include "base/status_macros.h"
@@ -33,6 +32,7 @@
 #include "kernels/cpu/mat_mul/decoders-inl.h"
 #include "kernels/cpu/mat_mul/next_chunk.h"
 #include "kernels/cpu/mat_mul/pairs-inl.h"
+#include "kernels/cpu/mat_mul/panel_pairs.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/row_groups.h"
 #include "kernels/quant/packed_row.h"
@@ -46,15 +46,14 @@ namespace plimsoll::kernels::cpu::HWY_NAMESPACE {
 
 // This function is in pack_activations.cc.
 void PackBlocksOfRow(const PackActivationsArgs& args, const RowGroups* groups,
-                     int64_t row, int64_t begin, int64_t end, const float* x);
+                     BlocksOfRow blocks);
 
 #if HWY_TARGET == HWY_AVX3_DL
 namespace {
 
 // A register block has as many panels and rows as let their sums and totals,
 // with the weights of a group of columns, fill the register file.
-constexpr int kGroupPanels = 2;
-static_assert(kGroupPanels == std::tuple_size_v<PanelPair>);
+constexpr int kGroupPanels = kPairPanels;
 // Decoded weights meet this many groups of activation rows; below, how many
 // blocks of 32 columns of these groups (326 KiB) stay in the second-level cache
 // while panels go by. Fewer groups have room for more blocks, so that a panel
@@ -174,31 +173,39 @@ HWY_INLINE VI Broadcast(const uint8_t* at) {
   return hn::Set(DI(), value);
 }
 
+// The columns of block s of a chunk that have one scale.
+struct HalfBlock {
+  const Chunk& chunk;
+  int64_t s;
+  int half;
+};
+
 // The totals of one row.
 using Totals = float[kGroupPanels][kPanelRows];
 
-// Sets the sums that a row has before the products of block s.
+// Sets the sums that a row has before the products of the columns.
 template <class Form>
-HWY_INLINE void BeginSums(const Chunk& chunk, int64_t s, int half,
-                          const uint8_t* cross, VI (&sums)[kGroupPanels]) {
+HWY_INLINE void BeginSums(const HalfBlock& columns, const uint8_t* cross,
+                          VI (&sums)[kGroupPanels]) {
   HWY_UNROLL(2)
   for (int p = 0; p < kGroupPanels; ++p) {
     sums[p] =
-        half == 0 && Form::kCross > 0
-            ? hn::Sub(hn::Load(DI(), chunk.minus_cross[s][p]), Broadcast(cross))
+        columns.half == 0 && Form::kCross > 0
+            ? hn::Sub(hn::Load(DI(), columns.chunk.minus_cross[columns.s][p]),
+                      Broadcast(cross))
             : hn::Zero(DI());
   }
 }
 
-// acc += the sums that a row has after the products of block s, scaled.
-HWY_INLINE void AddSums(const Chunk& chunk, int64_t s, int half,
-                        const uint8_t* row_scale,
+// acc += the sums that a row has after the products of the columns, scaled.
+HWY_INLINE void AddSums(const HalfBlock& columns, const uint8_t* row_scale,
                         const VI (&sums)[kGroupPanels],
                         VF (&acc)[kGroupPanels]) {
   const VF scale = hn::Set(DF(), LoadFloat(row_scale));
   HWY_UNROLL(2)
   for (int p = 0; p < kGroupPanels; ++p) {
-    const VF both = hn::Mul(hn::Load(DF(), chunk.scales[s][half][p]), scale);
+    const auto& scales = columns.chunk.scales[columns.s][columns.half];
+    const VF both = hn::Mul(hn::Load(DF(), scales[p]), scale);
     acc[p] = hn::MulAdd(hn::ConvertTo(DF(), sums[p]), both, acc[p]);
   }
 }
@@ -258,11 +265,9 @@ HWY_INLINE void AddGroup(const GroupWeights& w, const uint8_t* at,
   }
 }
 
-// acc[m] += the products of one scale's columns of block s with row m of a
-// group.
+// acc[m] += the products of the columns with row m of a group.
 template <class Form, int kRows>
-HWY_INLINE void AddHalf(const Chunk& chunk, int64_t s, int half,
-                        const RowBlock<kRows>& a,
+HWY_INLINE void AddHalf(const HalfBlock& columns, const RowBlock<kRows>& a,
                         VF (&acc)[kRows][kGroupPanels]) {
   constexpr int kGroupsOfHalf = kGroups / Form::kHalves;
   VI sums[kRows][kGroupPanels];
@@ -271,23 +276,24 @@ HWY_INLINE void AddHalf(const Chunk& chunk, int64_t s, int half,
     // The two kinds of products take turns, so that all units have work at any
     // time. Measured beside other orders: up to 1.15 times as fast.
     constexpr int kOrder[kGroups] = {5, 0, 6, 1, 2, 7, 3, 4};
-    const int g = Form::kHalves == 1 ? kOrder[i] : half * kGroupsOfHalf + i;
-    const GroupWeights weights(chunk, s, g);
+    const int g =
+        Form::kHalves == 1 ? kOrder[i] : columns.half * kGroupsOfHalf + i;
+    const GroupWeights weights(columns.chunk, columns.s, g);
     HWY_UNROLL(8)
     for (int m = 0; m < kRows; ++m) {
       // A row's sums begin and end beside other rows' products: more
       // instructions of one kind together would leave units without work.
       if (i == 0) {
-        BeginSums<Form>(chunk, s, half,
-                        a.Cross(m) + (Form::kHalves == 1 ? 4 : 0), sums[m]);
+        BeginSums<Form>(columns, a.Cross(m) + (Form::kHalves == 1 ? 4 : 0),
+                        sums[m]);
       }
       AddGroup(weights, a.Values(m) + g * 8, g < Form::kCross, sums[m]);
       if (i == kGroupsOfHalf - 1 && m > 0) {
-        AddSums(chunk, s, half, a.Scale(m - 1), sums[m - 1], acc[m - 1]);
+        AddSums(columns, a.Scale(m - 1), sums[m - 1], acc[m - 1]);
       }
     }
   }
-  AddSums(chunk, s, half, a.Scale(kRows - 1), sums[kRows - 1], acc[kRows - 1]);
+  AddSums(columns, a.Scale(kRows - 1), sums[kRows - 1], acc[kRows - 1]);
 }
 
 // totals[m] += the chunk times row m of a group, whose first block of the chunk
@@ -314,7 +320,7 @@ void MultiplyChunk(const ChunkTask& task, const uint8_t* group,
     const RowBlock<kRows> a = {group + s * RowBlock<kRows>::kBytes};
     HWY_UNROLL(2)
     for (int half = 0; half < Form::kHalves; ++half) {
-      AddHalf<Form>(chunk, s, half, a, acc);
+      AddHalf<Form>({chunk, s, half}, a, acc);
     }
     if constexpr (Form::kHasMin) AddMins<Form>(chunk, s, a, acc);
   }
@@ -324,16 +330,6 @@ void MultiplyChunk(const ChunkTask& task, const uint8_t* group,
     for (int p = 0; p < kGroupPanels; ++p) {
       hn::Store(acc[m][p], DF(), totals[m][p]);
     }
-  }
-}
-
-// Prefetches the outputs of two panels for rows [begin, end).
-void AskForOutputs(const MatMulArgs& args, int64_t begin, int64_t end,
-                   int64_t panel) {
-  for (int64_t m = begin; m < end; ++m) {
-    const float* out = args.out + m * args.w.rows + panel * kPanelRows;
-    __builtin_prefetch(out, 1, 2);
-    __builtin_prefetch(out + kPanelRows, 1, 2);
   }
 }
 
@@ -412,13 +408,12 @@ void MultiplySlab(const MatMulArgs& args, const Tile& tile, const Slab& slab,
 using TileTotals =
     Totals[kRangePanels / kGroupPanels][kTileGroups * kGroupRows];
 
-// totals[i][m] = pair of panels i times row m of a tile, for the `n_pairs`
-// pairs that `panels_of(i)` returns. `before_last(i)` is called before the last
-// columns of a pair are multiplied.
-template <class Form, class PanelsOf, class BeforeLast>
+// totals[i][m] = pair i of `pairs` times row m of a tile. The outputs of a pair
+// are prepared before its last columns are multiplied.
+template <class Form, class PanelPairs>
 HWY_INLINE void MultiplyPairs(const MatMulArgs& args, const Tile& tile,
-                              int64_t n_pairs, PanelsOf panels_of,
-                              BeforeLast before_last, TileTotals& totals) {
+                              const PanelPairs& pairs, TileTotals& totals) {
+  const int64_t n_pairs = pairs.n();
   const int64_t n_blocks = args.w.cols / 32;
   const int64_t slab_blocks = SlabBlocks(tile.n_groups);
   // Slabs are counted column by column, and the pairs of each column in order.
@@ -427,12 +422,12 @@ HWY_INLINE void MultiplyPairs(const MatMulArgs& args, const Tile& tile,
   const auto slab_of = [&](int64_t i) {
     const bool is_behind = i == n_slabs;
     const int64_t begin = is_behind ? 0 : i / n_pairs * slab_blocks;
-    return Slab{panels_of(is_behind ? n_pairs : i % n_pairs), begin,
+    return Slab{pairs.At(is_behind ? n_pairs : i % n_pairs), begin,
                 std::min(begin + slab_blocks, n_blocks)};
   };
   Slab slab = slab_of(0);
   for (int64_t i = 0; i < n_slabs; ++i) {
-    if (slab.end == n_blocks) before_last(i % n_pairs);
+    if (slab.end == n_blocks) pairs.PrepareOutputs(i % n_pairs);
     const Slab next = slab_of(i + 1);
     MultiplySlab<Form>(args, tile, slab, next, totals[i % n_pairs]);
     slab = next;
@@ -447,18 +442,12 @@ void MultiplyTile(const MatMulArgs& args, const Tile& tile, int64_t begin,
   HWY_ALIGN TileTotals totals;
   const int64_t first_row = tile.FirstRow();
   const int64_t end_row = tile.EndRow();
-  const auto panels_of = [&](int64_t i) {
-    const int64_t p = begin + i * kGroupPanels;
-    // A last panel without a partner is multiplied twice; the second result is
-    // not used.
-    return PanelPair{PanelOf(args.w, p),
-                     PanelOf(args.w, p + 1 == end ? p : p + 1)};
-  };
-  const auto ask_for_outputs = [&](int64_t i) {
-    AskForOutputs(args, first_row, end_row, begin + i * kGroupPanels);
-  };
-  MultiplyPairs<Form>(args, tile, CeilDiv(end - begin, kGroupPanels), panels_of,
-                      ask_for_outputs, totals);
+  const OutputPairs pairs = {.args = args,
+                             .first_row = first_row,
+                             .end_row = end_row,
+                             .begin = begin,
+                             .end = end};
+  MultiplyPairs<Form>(args, tile, pairs, totals);
   for (int64_t m = first_row; m < end_row; ++m) {
     for (int64_t p = begin; p < end; ++p) {
       const int64_t i = p - begin;
@@ -477,13 +466,7 @@ template <class Form>
 void MultiplyGatedTile(const GatedMatMulArgs& args, std::byte* packed,
                        const Tile& tile, int64_t begin, int64_t end) {
   HWY_ALIGN TileTotals totals;
-  const auto panels_of = [&](int64_t i) {
-    const WeightMatrix& w = i % 2 == 0 ? args.gate.w : args.up.w;
-    const int64_t p = begin + i / 2 * kGroupPanels;
-    return PanelPair{PanelOf(w, p), PanelOf(w, p + 1)};
-  };
-  MultiplyPairs<Form>(
-      args.gate, tile, end - begin, panels_of, [](int64_t) {}, totals);
+  MultiplyPairs<Form>(args.gate, tile, GatedPairs{args, begin, end}, totals);
   const VF gate_scale = hn::Set(DF(), args.gate.w.HostScale());
   const VF up_scale = hn::Set(DF(), args.up.w.HostScale());
   const PackActivationsArgs to = {nullptr, args.gate.n_rows, args.gate.w.rows,
@@ -501,8 +484,11 @@ void MultiplyGatedTile(const GatedMatMulArgs& args, std::byte* packed,
       hn::Store(Gated(DF(), gate, up, args.activation), DF(),
                 values + i * kPanelRows);
     }
-    PackBlocksOfRow(to, &tile.groups, m, begin / kPanelsPerBlock,
-                    end / kPanelsPerBlock, values);
+    PackBlocksOfRow(to, &tile.groups,
+                    {.row = m,
+                     .begin = begin / kPanelsPerBlock,
+                     .end = end / kPanelsPerBlock,
+                     .x = values});
   }
 }
 

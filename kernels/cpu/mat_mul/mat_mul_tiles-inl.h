@@ -49,16 +49,37 @@ constexpr int kHighBytes = 4;
 constexpr int kLowBytes = 5;
 constexpr int kWeights = 6;
 
+// What a task does: it multiplies panels [panel, panel + n_panels), at most
+// kTaskPanels, with rows [first_row, first_row + n_rows), at most kTaskRows.
+struct TileTask {
+  int64_t panel;
+  int64_t n_panels;
+  int64_t first_row;
+  int64_t n_rows;
+};
+
+// A chunk of columns of a task's packed activations. Pointers are those of the
+// first row, and rows are `row_bytes` apart.
+struct PackedChunk {
+  const uint8_t* values;
+  const uint8_t* scales;
+  const uint8_t* sums;
+  int64_t row_bytes;
+  int64_t n_rows;
+  int64_t n_blocks;
+};
+
 // The high and low bytes of a chunk of activations.
 struct SplitRows {
   HWY_ALIGN int8_t high[kTaskRows][kChunkCols];
   HWY_ALIGN uint8_t low[kTaskRows][kChunkCols];
 };
 
-inline void SplitActivations(const uint8_t* packed, int64_t row_bytes,
-                             int64_t n_rows, int64_t n_cols, SplitRows& split) {
+inline void SplitActivations(const PackedChunk& chunk, SplitRows& split) {
+  const int64_t n_rows = chunk.n_rows;
+  const int64_t n_cols = chunk.n_blocks * 32;
   for (int64_t m = 0; m < n_rows; ++m) {
-    const uint8_t* from = packed + m * row_bytes;
+    const uint8_t* from = chunk.values + m * chunk.row_bytes;
     for (int64_t c = 0; c < n_cols; ++c) {
       split.low[m][c] = from[2 * c];
       split.high[m][c] = static_cast<int8_t>(from[2 * c + 1]);
@@ -126,18 +147,24 @@ using TileSums = int32_t[kTileM][16];
 // [kTaskPanels][16].
 constexpr int64_t kAccStride = kTaskPanels * 16;
 
+// The activation rows of a tile, whose scales are `row_bytes` apart.
+struct TileRows {
+  const uint8_t* scales;
+  int64_t row_bytes;
+  int64_t n;
+};
+
 // acc[row] += (256 * high + low) * (scale of the weights * scale of the row).
 HWY_INLINE void AddTile(const TileSums& high, const TileSums& low,
-                        const Rows& scale, const uint8_t* row_scales,
-                        int64_t row_bytes, int64_t n_rows, float* acc) {
-  for (int64_t m = 0; m < n_rows; ++m, acc += kAccStride) {
+                        const Rows& scale, TileRows rows, float* acc) {
+  for (int64_t m = 0; m < rows.n; ++m, acc += kAccStride) {
     RowSums sums;
     for (size_t j = 0; j < kVecs; ++j) {
       const VI upper = hn::ShiftLeft<8>(hn::Load(DI(), high[m] + j * kLanes));
       sums.v[j] = hn::Add(upper, hn::Load(DI(), low[m] + j * kLanes));
     }
     Rows total = LoadRows(acc);
-    AddSums(sums, scale, LoadFloat(row_scales + m * row_bytes), total);
+    AddSums(sums, scale, LoadFloat(rows.scales + m * rows.row_bytes), total);
     StoreRows16(total, acc);
   }
 }
@@ -161,12 +188,16 @@ HWY_INLINE void AddMins(const float (&mins)[2][16], float sum, float* acc) {
   }
 }
 
-// Multiplies a chunk of two panels with rows [0, n_rows) of `split`. `scales`
-// and `sums` point to the first row's values for the chunk's first column.
+// Multiplies a chunk of two panels with a chunk of activations, whose values
+// are in `split`.
 template <class Tiles, class Decoder>
-void MultiplyPair(Tiles& tiles, const PanelPair& pair, const SplitRows& split,
-                  int64_t n_rows, int64_t n_blocks, const uint8_t* scales,
-                  const uint8_t* sums, int64_t row_bytes, float* acc) {
+void MultiplyPair(Tiles& tiles, const PanelPair& pair, const PackedChunk& chunk,
+                  const SplitRows& split, float* acc) {
+  const uint8_t* const scales = chunk.scales;
+  const uint8_t* const sums = chunk.sums;
+  const int64_t row_bytes = chunk.row_bytes;
+  const int64_t n_rows = chunk.n_rows;
+  const int64_t n_blocks = chunk.n_blocks;
   constexpr int64_t kHalves = Decoder::kHasHalfScales ? 2 : 1;
   constexpr int64_t kCols = 32 / kHalves;
   HWY_ALIGN TileSums results[4];
@@ -195,7 +226,7 @@ void MultiplyPair(Tiles& tiles, const PanelPair& pair, const SplitRows& split,
         for (size_t p = 0; p < 2; ++p) {
           AddTile(results[kHighSums + p], results[kLowSums + p],
                   LoadRows(pair.scales[s][half][p]),
-                  scales + first * row_bytes + s * 4, row_bytes, n,
+                  {scales + first * row_bytes + s * 4, row_bytes, n},
                   acc + first * kAccStride + p * 16);
         }
       }
@@ -215,41 +246,42 @@ void MultiplyPair(Tiles& tiles, const PanelPair& pair, const SplitRows& split,
   }
 }
 
-// Computes the outputs of panels [panel, panel + n_panels), at most
-// kTaskPanels, for rows [first, first + n_rows), at most kTaskRows.
+// Computes the outputs of a task.
 template <class Tiles, class Decoder>
-void MultiplyTask(Tiles& tiles, const MatMulArgs& args, int64_t panel,
-                  int64_t n_panels, int64_t first, int64_t n_rows) {
+void MultiplyTask(Tiles& tiles, const MatMulArgs& args, const TileTask& task) {
   SplitRows split;
   PanelPair pair;
   HWY_ALIGN float acc[kTaskRows * kAccStride] = {};
   const int64_t cols = args.w.cols;
   const int64_t row_bytes = PackedRowBytes(cols);
-  const auto* packed =
-      reinterpret_cast<const uint8_t*>(args.packed) + first * row_bytes;
+  const auto* packed = reinterpret_cast<const uint8_t*>(args.packed) +
+                       task.first_row * row_bytes;
   for (int64_t s = 0; s < cols / 32; s += kChunkBlocks) {
-    const int64_t n_blocks = std::min(kChunkBlocks, cols / 32 - s);
-    SplitActivations(packed + s * 64, row_bytes, n_rows, n_blocks * 32, split);
-    for (int64_t p = 0; p < n_panels; p += 2) {
+    const PackedChunk chunk = {
+        .values = packed + s * 64,
+        .scales = packed + PackedScalesOffset(cols) + s * 4,
+        .sums = packed + PackedSumsOffset(cols) + s * 4,
+        .row_bytes = row_bytes,
+        .n_rows = task.n_rows,
+        .n_blocks = std::min(kChunkBlocks, cols / 32 - s)};
+    SplitActivations(chunk, split);
+    for (int64_t p = 0; p < task.n_panels; p += 2) {
       // A last panel without a partner is multiplied twice; the second result
       // is not used.
       for (int64_t i = 0; i < 2; ++i) {
-        const int64_t index = panel + std::min(p + i, n_panels - 1);
-        DecodePanel<Decoder>(PanelOf(args.w, index), s, n_blocks,
+        const int64_t index = task.panel + std::min(p + i, task.n_panels - 1);
+        DecodePanel<Decoder>(PanelOf(args.w, index), s, chunk.n_blocks,
                              static_cast<size_t>(i), pair);
       }
-      MultiplyPair<Tiles, Decoder>(tiles, pair, split, n_rows, n_blocks,
-                                   packed + PackedScalesOffset(cols) + s * 4,
-                                   packed + PackedSumsOffset(cols) + s * 4,
-                                   row_bytes, acc + p * 16);
+      MultiplyPair<Tiles, Decoder>(tiles, pair, chunk, split, acc + p * 16);
     }
   }
-  for (int64_t m = 0; m < n_rows; ++m) {
-    for (int64_t p = 0; p < n_panels; ++p) {
-      const int64_t row = (panel + p) * kPanelRows;
+  for (int64_t m = 0; m < task.n_rows; ++m) {
+    for (int64_t p = 0; p < task.n_panels; ++p) {
+      const int64_t row = (task.panel + p) * kPanelRows;
       const int64_t n = std::min(kPanelRows, args.w.rows - row);
       const float* sums = acc + m * kAccStride + p * 16;
-      float* out = args.out + (first + m) * args.w.rows + row;
+      float* out = args.out + (task.first_row + m) * args.w.rows + row;
       StoreOut(LoadRows(sums), args.w.HostScale(), n, args.accumulate, out);
     }
   }
@@ -260,9 +292,12 @@ void MultiplyTasks(const MatMulArgs& args, int64_t begin, int64_t end) {
   Tiles tiles(Decoder::kHasHalfScales ? 16 : 32);
   for (int64_t panel = begin; panel < end; panel += kTaskPanels) {
     for (int64_t first = 0; first < args.n_rows; first += kTaskRows) {
-      MultiplyTask<Tiles, Decoder>(tiles, args, panel,
-                                   std::min(kTaskPanels, end - panel), first,
-                                   std::min(kTaskRows, args.n_rows - first));
+      MultiplyTask<Tiles, Decoder>(
+          tiles, args,
+          {.panel = panel,
+           .n_panels = std::min(kTaskPanels, end - panel),
+           .first_row = first,
+           .n_rows = std::min(kTaskRows, args.n_rows - first)});
     }
   }
 }

@@ -3,19 +3,16 @@
 #define PLIMSOLL_KERNELS_CPU_MAT_MUL_NEXT_CHUNK_H_
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 
 #include "base/checked_math.h"
 #include "base/dtype.h"
 #include "hwy/cache_control.h"
+#include "kernels/cpu/mat_mul/panel_pairs.h"
 #include "kernels/cpu/pack_weights.h"
 
 namespace plimsoll::kernels::cpu {
-
-// Panels that are multiplied together.
-using PanelPair = std::array<PanelData, 2>;
 
 // Prefetches the next chunk of weights, a few lines at each step of a chunk's
 // products. If all lines were asked for at once, each would wait for the
@@ -53,7 +50,7 @@ class NextChunk {
   }
 
  private:
-  static constexpr size_t kPanels = std::tuple_size_v<PanelPair>;
+  static constexpr size_t kPanels = kPairPanels;
   static constexpr int64_t kLine = 64;
   // The bytes of both panels are counted together: [0, low_begin_) are blocks,
   // and [low_begin_, end_) are low parts.

@@ -183,17 +183,19 @@ void PackTogether(const float* x, size_t n_blocks, std::byte* out,
 
 }  // namespace
 
-// Packs blocks [begin, end) of a row; `x` is the first of them. `groups` are
-// the groups of all rows, or null where rows are not grouped.
+// Packs blocks of a row. `groups` are the groups of all rows, or null where
+// rows are not grouped.
 void PackBlocksOfRow(const PackActivationsArgs& args, const RowGroups* groups,
-                     int64_t row, int64_t begin, int64_t end, const float* x) {
-  while (begin < end) {
-    const int64_t n = std::min(static_cast<int64_t>(kTogether), end - begin);
-    PackTogether(x, static_cast<size_t>(n), args.out,
-                 groups != nullptr ? PlaceInGroup(args.dim, *groups, row, begin)
-                                   : PlaceInRow(args.dim, row, begin));
-    begin += n;
-    x += n * kActivationBlock;
+                     BlocksOfRow blocks) {
+  while (blocks.begin < blocks.end) {
+    const int64_t n =
+        std::min(static_cast<int64_t>(kTogether), blocks.end - blocks.begin);
+    PackTogether(blocks.x, static_cast<size_t>(n), args.out,
+                 groups != nullptr
+                     ? PlaceInGroup(args.dim, *groups, blocks.row, blocks.begin)
+                     : PlaceInRow(args.dim, blocks.row, blocks.begin));
+    blocks.begin += n;
+    blocks.x += n * kActivationBlock;
   }
 }
 
@@ -206,8 +208,11 @@ void PackBlocks(const PackActivationsArgs& args, int64_t begin, int64_t end) {
     const int64_t row = begin / n_blocks;
     const int64_t b = begin % n_blocks;
     const int64_t n = std::min(n_blocks - b, end - begin);
-    PackBlocksOfRow(args, used, row, b, b + n,
-                    args.x + begin * kActivationBlock);
+    PackBlocksOfRow(args, used,
+                    {.row = row,
+                     .begin = b,
+                     .end = b + n,
+                     .x = args.x + begin * kActivationBlock});
     begin += n;
   }
 }

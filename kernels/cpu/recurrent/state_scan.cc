@@ -125,16 +125,27 @@ HWY_INLINE Columns Read(const float* tile, const float* k, int64_t key_dim) {
   return sum;
 }
 
+// What a row brings to a state.
+struct RowInputs {
+  float decay;
+  const float* k;
+  const float* q;
+  const float* next_k;  // the next row's
+  const Columns& written;
+};
+
 // Lets a row change the state: to = decay * from + k written^T, where `to` may
 // be `from`. Returns S^T q. With kLooksAhead it also sets `ahead` to the values
 // that the next row's key reads.
 template <bool kLooksAhead>
-HWY_INLINE Columns Advance(int64_t key_dim, float decay, const float* k,
-                           const float* q, const float* next_k,
-                           const Columns& written, const float* from, float* to,
-                           Columns& ahead) {
+HWY_INLINE Columns Advance(int64_t key_dim, const RowInputs& row_inputs,
+                           const float* from, float* to, Columns& ahead) {
   const Floats d;
-  const Vector decays = hn::Set(d, decay);
+  const float* const k = row_inputs.k;
+  const float* const q = row_inputs.q;
+  const float* const next_k = row_inputs.next_k;
+  const Columns& written = row_inputs.written;
+  const Vector decays = hn::Set(d, row_inputs.decay);
   Columns sum = Zeros();
   Columns next = Zeros();
   for (int64_t i = 0; i < key_dim; ++i) {
@@ -154,6 +165,14 @@ HWY_INLINE Columns Advance(int64_t key_dim, float decay, const float* k,
   if (kLooksAhead) ahead = next;
   return sum;
 }
+
+// What a row does with a tile: it reads it at `from` and leaves it at `to`.
+struct RowStep {
+  int64_t row;
+  bool has_next;  // whether a row follows
+  const float* from;
+  float* to;
+};
 
 // A tile of a head's state on its way through the rows of a segment.
 class Tile {
@@ -187,7 +206,8 @@ class Tile {
       const int32_t kept = args_.states.destinations[row];
       const bool is_in_place = kept != kNoState && left == 1 && is_whole();
       float* const to = is_in_place ? StateAt(kept) : own_;
-      ScanRow(row, left > 1, numbers, i % kNumberRows, from, to);
+      ScanRow({.row = row, .has_next = left > 1, .from = from, .to = to},
+              numbers, i % kNumberRows);
       if (kept != kNoState && !is_in_place) Keep(StateAt(kept));
       from = to;
     }
@@ -218,10 +238,11 @@ class Tile {
     }
   }
 
-  // Takes the tile through `row`, whose numbers are at index `at`.
-  void ScanRow(int64_t row, bool has_next, const RowNumbers& numbers,
-               int64_t at, const float* from, float* to) {
+  // Takes the tile through a row, whose numbers are at index `at`.
+  void ScanRow(const RowStep& step, const RowNumbers& numbers, int64_t at) {
     const Floats d;
+    const int64_t row = step.row;
+    const bool has_next = step.has_next;
     float values[kStateColumns] = {};
     std::copy_n(args_.v + args_.ValueAt(row, head_) + first_column_, n_columns_,
                 values);
@@ -237,8 +258,13 @@ class Tile {
     const int64_t next_key = args_.KeyAt(has_next ? row + 1 : row, head_);
     const auto advance = [&](auto looks_ahead) HWY_ATTR {
       return Advance<decltype(looks_ahead)::value>(
-          args_.key_dim, numbers.decay[at], args_.k + key, args_.q + key,
-          args_.k + next_key, written, from, to, ahead_);
+          args_.key_dim,
+          {.decay = numbers.decay[at],
+           .k = args_.k + key,
+           .q = args_.q + key,
+           .next_k = args_.k + next_key,
+           .written = written},
+          step.from, step.to, ahead_);
     };
     const Columns sum = has_delta() && has_next ? advance(std::true_type())
                                                 : advance(std::false_type());
