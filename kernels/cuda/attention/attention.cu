@@ -30,20 +30,47 @@ constexpr int kSpanLoads = 8;
 // warps.
 constexpr int64_t kEnoughWarps = 16;
 
+// Computes one softmax over the units [begin, end). The sums of values come
+// behind the scores.
+template <class S>
+__device__ Softmax AttendSpan(const AttentionShape& shape, const Task& task,
+                              int64_t begin, int64_t end, float* scores) {
+  float* const span_sums = scores + S::kScoreFloats;
+  Softmax span;
+  Clear<S>(span, span_sums);
+  for (int64_t u = begin; u < end; ++u) {
+    const Unit<S> unit(shape, task, u);
+    WithKvType(shape.k_type, [&](auto type) {
+      ScoreUnit<S, decltype(type)::value>(shape, task, unit, scores);
+    });
+    const Softmax softmax = WeighUnit<S>(unit.n_steps, scores);
+    __syncwarp();
+    float sums[S::kSums];
+    WithKvType(shape.v_type, [&](auto type) {
+      SumUnit<S, decltype(type)::value>(shape, task, unit, scores, sums);
+    });
+    __syncwarp();
+    MergeSums<S>(
+        softmax, span, [&](int i) { return sums[i]; }, span_sums);
+  }
+  return span;
+}
+
 // Writes the results of a span, which MergeSpans reads.
 template <class S>
-__device__ __forceinline__ void WritePartial(
-    const AttentionShape& shape, const Task& task, const Partials& partials,
-    int64_t first, int64_t span, const Softmax& result, const float* sums) {
+__device__ __forceinline__ void WritePartial(const AttentionShape& shape,
+                                             const Task& task,
+                                             const SpanPartials& to,
+                                             const Softmax& result,
+                                             const float* sums) {
   WriteSums<S>(shape, task, sums, [&](int query, int64_t at, float value) {
-    const int64_t q = task.Index(query, shape.n_heads) - first;
-    partials.At(q, span)[2 + at] = value;
+    to.At(task.Index(query, shape.n_heads))[2 + at] = value;
   });
   const int lane = LaneIndex();
   if (lane < S::kQueries && task.Has(lane)) {
-    float* to = partials.At(task.Index(lane, shape.n_heads) - first, span);
-    to[0] = result.max;
-    to[1] = result.total;
+    float* own = to.At(task.Index(lane, shape.n_heads));
+    own[0] = result.max;
+    own[1] = result.total;
   }
 }
 
@@ -89,16 +116,17 @@ __global__ void __launch_bounds__(kThreads, S::kChunks == 1 ? 3 : 2)
   const auto attend = [&](int64_t span) {
     const int64_t begin = (tile.FirstSpan() + span) * tile.span_units;
     const int64_t end = begin + tile.span_units;
-    return AttendSpan<S>(
-        shape, task, begin > tile.first_unit ? begin : tile.first_unit,
-        end < tile.end_unit ? end : tile.end_unit, scores, span_sums);
+    return AttendSpan<S>(shape, task,
+                         begin > tile.first_unit ? begin : tile.first_unit,
+                         end < tile.end_unit ? end : tile.end_unit, scores);
   };
   if (partials.data != nullptr) {
     const int64_t span = blockIdx.y;
     if (span >= tile.Spans()) return;
     const Softmax result = attend(span);
-    WritePartial<S>(shape, task, partials, tiles[0].first_row * shape.n_heads,
-                    span, result, span_sums);
+    const int64_t first_query = tiles[0].first_row * shape.n_heads;
+    WritePartial<S>(shape, task, {partials, first_query, span}, result,
+                    span_sums);
     return;
   }
   Softmax all;

@@ -28,13 +28,16 @@
 namespace plimsoll::kernels::PLIMSOLL_CUDA {
 namespace {
 
-// The units of keys of a span.
+// The units of keys of a span, and their sizes.
 struct SpanUnits {
+  PageSteps pages;
   int64_t begin;
   int64_t end;
 
-  __device__ __forceinline__ SpanUnits(const AttentionTile& tile, int span)
-      : begin((tile.first_span + span) * tile.span_units),
+  __device__ __forceinline__ SpanUnits(const AttentionTile& tile, int span,
+                                       PageSteps pages)
+      : pages(pages),
+        begin((tile.first_span + span) * tile.span_units),
         end(begin + tile.span_units) {
     begin = begin > tile.first_unit ? begin : tile.first_unit;
     end = end < tile.end_unit ? end : tile.end_unit;
@@ -58,16 +61,16 @@ __device__ __forceinline__ void CopyTile(const AttentionTile* from,
 // differently, else all in one pass.
 template <class S>
 __device__ __forceinline__ void AttendPages(const AttentionShape& shape,
-                                            const Task& task, PageSteps pages,
+                                            const Task& task,
                                             const SpanUnits& units,
-                                            bool prefetches, std::byte* shared,
-                                            Softmax& state, float* sums) {
+                                            bool prefetches,
+                                            const RunningSums& running) {
   const AttentionTile& tile = task.tile;
   // The last of these is Pages::kRecent, unless the rotations are the same.
   bool is_skipped[2] = {true, false};
   const bool has_one_rotation = shape.is_ring || shape.q == shape.q_prefix;
   if (!has_one_rotation) {
-    FindPages<S>(tile, pages, units.begin, units.end, is_skipped);
+    FindPages<S>(tile, units.pages, units.begin, units.end, is_skipped);
     // There is a pass in which the block waits for the kernels before.
     is_skipped[1] &= !is_skipped[0];
   }
@@ -77,9 +80,11 @@ __device__ __forceinline__ void AttendPages(const AttentionShape& shape,
     if (is_skipped[pass]) continue;
     const Pages recent = has_one_rotation ? Pages::kAll : Pages::kRecent;
     AttendSteps<S>(shape, task,
-                   Walk<S>(shape, tile, pages, units.begin, units.end),
-                   pass == 0 ? Pages::kPrefix : recent, is_first, prefetches,
-                   shared, state, sums);
+                   Walk<S>(shape, tile, units.pages, units.begin, units.end),
+                   {.pages = pass == 0 ? Pages::kPrefix : recent,
+                    .is_first = is_first,
+                    .prefetches = prefetches},
+                   running);
     is_first = false;
   }
 }
@@ -112,14 +117,14 @@ __global__ void __launch_bounds__(kThreads, S::kBlocks)
              static_cast<int>(blockIdx.y % n_head_tiles));
   Softmax state = {MinusInfinity(), 0};
   float sums[S::kSums] = {};
-  AttendPages<S>(shape, task, pages, SpanUnits(tile, span), prefetches, shared,
-                 state, sums);
+  AttendPages<S>(shape, task, SpanUnits(tile, span, pages), prefetches,
+                 {state, sums});
   std::byte* const warps = shared + kBlockBytes + S::kQueryBytes;
   StoreResults<S>(
       state, sums,
       reinterpret_cast<WarpResults<S>*>(warps + WarpIndex() * S::kWarpBytes));
   __syncthreads();
-  WriteSpan<S>(shape, task, first_query, span, output.partials, warps);
+  WriteSpan<S>(shape, task, {output.partials, first_query, span}, warps);
   int32_t* count = output.counts + (blockIdx.x * gridDim.y + blockIdx.y);
   const auto n_spans = static_cast<int32_t>(tile.n_spans);
   if (n_spans == 1) {

@@ -187,25 +187,34 @@ __device__ void CopyScattered(std::byte* to, const Row& row) {
   });
 }
 
+// Where the rows of a step's keys are, or of its values.
+struct StoredRows {
+  const std::byte* rows;  // in a page or in the chunk
+  const std::byte* ring;
+  int64_t row_bytes;
+};
+
 // Copies a step's keys, or its values. A key that is not live may have no row.
 // The nearest live key is read instead, and its weight is zero.
 template <class S>
 __device__ void CopyStep(const Task& task, const Step& step,
-                         const std::byte* rows, const std::byte* ring,
-                         int64_t row_bytes, std::byte* to) {
+                         const StoredRows& stored, std::byte* to) {
+  const int64_t row_bytes = stored.row_bytes;
   const int64_t first = int64_t{task.kv_head} * S::kSlice;
   if (HasLive(step)) {
     const bool is_whole = step.begin == 0 && step.end == kKeys;
     const bool is_in_ring = step.ring_end == kKeys;
     if (is_whole && (step.ring_end == 0 ||
                      (is_in_ring && step.cell + kKeys <= step.window))) {
-      const std::byte* from = (is_in_ring ? ring + step.cell * row_bytes
-                                          : rows + step.row * row_bytes) +
-                              first;
+      const std::byte* from =
+          (is_in_ring ? stored.ring + step.cell * row_bytes
+                      : stored.rows + step.row * row_bytes) +
+          first;
       CopyHeads<S>(to, [&](int key) { return from + key * row_bytes; });
     } else {
       CopyScattered<S>(to, [&](int key) {
-        return RowOf(step, NearestLive(step, key), rows, ring, row_bytes) +
+        return RowOf(step, NearestLive(step, key), stored.rows, stored.ring,
+                     row_bytes) +
                first;
       });
     }
@@ -216,12 +225,12 @@ __device__ void CopyStep(const Task& task, const Step& step,
 template <class S>
 __device__ void CopyKeys(const AttentionShape& shape, const Task& task,
                          const Step& step, std::byte* to) {
-  CopyStep<S>(task, step, step.k, step.ring_k, shape.k_row_bytes, to);
+  CopyStep<S>(task, step, {step.k, step.ring_k, shape.k_row_bytes}, to);
 }
 template <class S>
 __device__ void CopyValues(const AttentionShape& shape, const Task& task,
                            const Step& step, std::byte* to) {
-  CopyStep<S>(task, step, step.v, step.ring_v, shape.v_row_bytes, to);
+  CopyStep<S>(task, step, {step.v, step.ring_v, shape.v_row_bytes}, to);
 }
 
 // Brings a step's keys and values to the L2 cache. This is safe even for rows

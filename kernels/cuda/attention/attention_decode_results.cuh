@@ -130,16 +130,14 @@ __device__ Softmax MergeWarps(const std::byte* warps, const Columns<S>& columns,
 // Merges the warps' results and writes them to the partial results.
 template <class S>
 __device__ void WriteSpan(const AttentionShape& shape, const Task& task,
-                          int64_t first_query, int span,
-                          const Partials& partials, const std::byte* warps) {
+                          const SpanPartials& span, const std::byte* warps) {
 #pragma unroll 1
   for (int i = ThreadIndex(); i < Columns<S>::kAll; i += kThreads) {
     const Columns<S> columns(task, i);
     if (!columns.is_live) continue;
     float sum[4];
     const Softmax state = MergeWarps<S>(warps, columns, sum);
-    float* to = partials.At(
-        task.Index(columns.query, shape.n_heads) - first_query, span);
+    float* to = span.At(task.Index(columns.query, shape.n_heads));
     StoreFour(sum, to + columns.at);
     if (columns.at == 0) {
       *reinterpret_cast<float2*>(to + S::kHead) = {state.max, state.total};

@@ -157,17 +157,24 @@ __device__ void ScoreKeys(const std::byte* keys, const uint4* queries,
   }
 }
 
-// Turns scores into weights of the lane's query, which belongs to row `row` of
-// the tile. Returns the factor for earlier sums.
+// A row of a task's tile.
+struct TaskRow {
+  const Task& task;
+  int row;
+};
+
+// Turns scores into weights of the lane's query, which belongs to `row`.
+// Returns the factor for earlier sums.
 // `state.total` is this lane's part. A NaN score makes the total NaN.
 template <class S>
-__device__ float WeighKeys(const AttentionShape& shape, const Task& task,
-                           const Step& step, int row, Softmax& state,
+__device__ float WeighKeys(const AttentionShape& shape, const TaskRow& row,
+                           const Step& step, Softmax& state,
                            float scores[2][2]) {
   const int lane = LaneIndex();
-  const int64_t past = task.tile.first_position + row + 1 - step.position;
+  const int64_t past =
+      row.task.tile.first_position + row.row + 1 - step.position;
   const int64_t first =
-      shape.is_ring ? FirstOfRing(task, row) - step.position : 0;
+      shape.is_ring ? FirstOfRing(row.task, row.row) - step.position : 0;
   const int begin = first < step.begin ? step.begin : StepKey<S>(first);
   const int end = past < step.end ? StepKey<S>(past) : step.end;
   float max = state.max;
@@ -366,26 +373,39 @@ struct WarpPlaces {
         scales(reinterpret_cast<uint32_t*>(values + kKeys * S::kRow)) {}
 };
 
-// Computes the warp's part of a span's steps whose pages are `pages`. In the
-// first such pass the thread waits for the kernels before. Until then it uses
-// only data from the host.
+// A pass over the steps of a span whose pages are `pages`.
+struct SpanPass {
+  Pages pages;
+  bool is_first;
+  bool prefetches;
+};
+
+// The running results of a warp's queries. It refers to its numbers: an array
+// that lies in an object with other numbers may not stay in registers.
+struct RunningSums {
+  Softmax& state;
+  float* sums;
+};
+
+// Computes the warp's part of a pass. In the first pass the thread waits for
+// the kernels before. Until then it uses only data from the host.
 //
 // The first round of the loop only starts loads and copies, so that the code
 // that finds and copies steps exists only once. Most rows have few steps, and
 // then most of the time is spent on fetching instructions for the first time.
 template <class S>
 __device__ void AttendSteps(const AttentionShape& shape, const Task& task,
-                            Walk<S> walk, Pages pages, bool is_first,
-                            bool prefetches, std::byte* shared, Softmax& state,
-                            float* sums) {
-  const WarpPlaces<S> places(shared);
+                            Walk<S> walk, const SpanPass& pass,
+                            const RunningSums& running) {
+  const WarpPlaces<S> places(DynamicShared());
   Step* const steps = places.steps;
-  const int row = task.Row(LaneIndex() / 4 % S::kQueries);
+  float* const sums = running.sums;
+  const TaskRow row = {task, task.Row(LaneIndex() / 4 % S::kQueries)};
   bool has_step = false;
 #pragma unroll 1
   for (int i = 0; !has_step || HasLive(steps[i]); i ^= 1) {
     const Step& next = steps[i ^ 1];
-    walk.Next(shape, task, pages, steps + (i ^ 1));
+    walk.Next(shape, task, pass.pages, steps + (i ^ 1));
     float scores[2][2];
     StagedQueries<S> staged;
     if (has_step) {
@@ -394,18 +414,18 @@ __device__ void AttendSteps(const AttentionShape& shape, const Task& task,
       ScoreKeys<S>(places.keys, places.queries, places.scales, scores);
       __syncwarp();
     } else {
-      if (is_first) {
-        if (prefetches) PrefetchStep<S>(shape, task, next);
+      if (pass.is_first) {
+        if (pass.prefetches) PrefetchStep<S>(shape, task, next);
         WaitForKernelsBefore();
       }
       if constexpr (!S::kIsQuantized) {
-        staged.Load(shape, task, pages == Pages::kPrefix);
+        staged.Load(shape, task, pass.pages == Pages::kPrefix);
       }
     }
     CopyKeys<S>(shape, task, next, places.keys);
     if (has_step) {
       const float factor =
-          WeighKeys<S>(shape, task, steps[i], row, state, scores);
+          WeighKeys<S>(shape, row, steps[i], running.state, scores);
       RescaleSums<S>(factor, sums);
       WaitForCopies<1>();
       __syncwarp();
@@ -415,10 +435,10 @@ __device__ void AttendSteps(const AttentionShape& shape, const Task& task,
     CopyValues<S>(shape, task, next, places.values);
     if (!has_step) {
       // All warps have used the queries of the other pages.
-      if (!is_first) __syncthreads();
+      if (!pass.is_first) __syncthreads();
       if constexpr (S::kIsQuantized) {
         // Loads before the copies would need too many registers.
-        staged.Load(shape, task, pages == Pages::kPrefix);
+        staged.Load(shape, task, pass.pages == Pages::kPrefix);
       }
       staged.Store(places.queries);
       __syncthreads();

@@ -308,7 +308,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
   PromptBlock<S, kType> block = {shape, task, finder, keys, values, is_active};
   PromptSums<S> own;
   block.Attend(own);
-  if (n_slices > 1 && !MergeSlices<S>(slices, index, task.slice, n_slices,
+  if (n_slices > 1 && !MergeSlices<S>({slices, index, n_slices}, task.slice,
                                       is_active, own.state, own.sums)) {
     return;
   }

@@ -12,11 +12,18 @@ namespace plimsoll::kernels::PLIMSOLL_CUDA {
 struct Slices {
   uint32_t* counts;  // ended slices of each block
   uint4* results;
+};
+
+// The slices of one block of outputs.
+struct BlockSlices {
+  const Slices& all;
+  int64_t block;
+  int n_slices;
 
   template <class S>
-  __device__ uint4* At(int64_t block, int n_slices, int slice, int four) const {
+  __device__ uint4* At(int slice, int four) const {
     constexpr int kFours = S::kSums / 4 + 1;
-    return results +
+    return all.results +
            ((block * n_slices + slice) * kFours + four) * S::kThreads +
            ThreadIndex();
   }
@@ -24,33 +31,30 @@ struct Slices {
 
 // Stores this thread's result of a slice.
 template <class S>
-__device__ __forceinline__ void StoreSlice(const Slices& slices, int64_t block,
-                                           int slice, int n_slices,
+__device__ __forceinline__ void StoreSlice(const BlockSlices& slices, int slice,
                                            const PromptSoftmax& state,
                                            const float* sums) {
-  *slices.At<S>(block, n_slices, slice, 0) = {
+  *slices.At<S>(slice, 0) = {
       BitsOfFloat(state.max[0]), BitsOfFloat(state.max[1]),
       BitsOfFloat(state.total[0]), BitsOfFloat(state.total[1])};
 #pragma unroll
   for (int i = 0; i < S::kSums / 4; ++i) {
     const float* four = sums + 4 * i;
-    *slices.At<S>(block, n_slices, slice, i + 1) = {
-        BitsOfFloat(four[0]), BitsOfFloat(four[1]), BitsOfFloat(four[2]),
-        BitsOfFloat(four[3])};
+    *slices.At<S>(slice, i + 1) = {BitsOfFloat(four[0]), BitsOfFloat(four[1]),
+                                   BitsOfFloat(four[2]), BitsOfFloat(four[3])};
   }
 }
 
 // Counts a slice that has been stored. Returns true in the block that ends
 // last.
 template <class S>
-__device__ __forceinline__ bool IsLastSlice(const Slices& slices, int64_t block,
-                                            int n_slices) {
+__device__ __forceinline__ bool IsLastSlice(const BlockSlices& slices) {
   __threadfence();
   __syncthreads();
   auto* is_last = reinterpret_cast<uint32_t*>(DynamicShared() + S::kPowersAt);
   if (ThreadIndex() == 0) {
-    const uint32_t n_before = CountAtomically(slices.counts + block);
-    *is_last = n_before + 1 == static_cast<uint32_t>(n_slices) ? 1 : 0;
+    const uint32_t n_before = CountAtomically(slices.all.counts + slices.block);
+    *is_last = n_before + 1 == static_cast<uint32_t>(slices.n_slices) ? 1 : 0;
   }
   __syncthreads();
   if (*is_last == 0) return false;
@@ -61,22 +65,22 @@ __device__ __forceinline__ bool IsLastSlice(const Slices& slices, int64_t block,
 // Sets `state` to the softmax of all slices; `factors` gets the factors for the
 // sums of each slice.
 template <class S>
-__device__ __forceinline__ void MergeStates(const Slices& slices, int64_t block,
-                                            int n_slices, PromptSoftmax& state,
+__device__ __forceinline__ void MergeStates(const BlockSlices& slices,
+                                            PromptSoftmax& state,
                                             float factors[kMaxSlices][2]) {
   uint4 states[kMaxSlices];
   float max[2] = {MinusInfinity(), MinusInfinity()};
 #pragma unroll
   for (int p = 0; p < kMaxSlices; ++p) {
-    if (p >= n_slices) break;
-    states[p] = *slices.At<S>(block, n_slices, p, 0);
+    if (p >= slices.n_slices) break;
+    states[p] = *slices.At<S>(p, 0);
     max[0] = fmaxf(max[0], FloatOfBits(states[p].x));
     max[1] = fmaxf(max[1], FloatOfBits(states[p].y));
   }
   state = {{max[0], max[1]}, {0, 0}};
 #pragma unroll
   for (int p = 0; p < kMaxSlices; ++p) {
-    if (p >= n_slices) break;
+    if (p >= slices.n_slices) break;
     const float maxima[2] = {FloatOfBits(states[p].x),
                              FloatOfBits(states[p].y)};
     const float totals[2] = {FloatOfBits(states[p].z),
@@ -92,8 +96,7 @@ __device__ __forceinline__ void MergeStates(const Slices& slices, int64_t block,
 
 // Sets `sums` to the sums of all slices, each times its factors.
 template <class S>
-__device__ __forceinline__ void MergeSums(const Slices& slices, int64_t block,
-                                          int n_slices,
+__device__ __forceinline__ void MergeSums(const BlockSlices& slices,
                                           const float factors[kMaxSlices][2],
                                           float* sums) {
 #pragma unroll
@@ -101,8 +104,8 @@ __device__ __forceinline__ void MergeSums(const Slices& slices, int64_t block,
     float four[4] = {};
 #pragma unroll
     for (int p = 0; p < kMaxSlices; ++p) {
-      if (p >= n_slices) break;
-      const uint4 stored = *slices.At<S>(block, n_slices, p, i + 1);
+      if (p >= slices.n_slices) break;
+      const uint4 stored = *slices.At<S>(p, i + 1);
       four[0] += FloatOfBits(stored.x) * factors[p][0];
       four[1] += FloatOfBits(stored.y) * factors[p][0];
       four[2] += FloatOfBits(stored.z) * factors[p][1];
@@ -116,15 +119,14 @@ __device__ __forceinline__ void MergeSums(const Slices& slices, int64_t block,
 // Stores a slice's result. Returns true in the block that ends last, which then
 // has the merged result of all slices.
 template <class S>
-__device__ bool MergeSlices(const Slices& slices, int64_t block, int slice,
-                            int n_slices, bool is_active, PromptSoftmax& state,
-                            float* sums) {
-  if (is_active) StoreSlice<S>(slices, block, slice, n_slices, state, sums);
-  if (!IsLastSlice<S>(slices, block, n_slices)) return false;
+__device__ bool MergeSlices(const BlockSlices& slices, int slice,
+                            bool is_active, PromptSoftmax& state, float* sums) {
+  if (is_active) StoreSlice<S>(slices, slice, state, sums);
+  if (!IsLastSlice<S>(slices)) return false;
   if (!is_active) return true;
   float factors[kMaxSlices][2];
-  MergeStates<S>(slices, block, n_slices, state, factors);
-  MergeSums<S>(slices, block, n_slices, factors, sums);
+  MergeStates<S>(slices, state, factors);
+  MergeSums<S>(slices, factors, sums);
   return true;
 }
 

@@ -27,6 +27,18 @@ struct Partials {
   }
 };
 
+// The results of one span.
+struct SpanPartials {
+  const Partials& partials;
+  int64_t first_query;  // the batch's, in the step
+  int64_t span;
+
+  // `query` is an index in the step.
+  __device__ float* At(int64_t query) const {
+    return partials.At(query - first_query, span);
+  }
+};
+
 __device__ inline float Quotient(float sum, float total) {
   return total == 0.0f ? 0.0f : sum / total;  // 0: the row sees no key
 }

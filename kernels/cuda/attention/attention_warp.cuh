@@ -265,6 +265,28 @@ __device__ inline const std::byte* ValueRow(const AttentionShape& shape,
   return RowOf(step, key, step.v, step.ring_v, shape.v_row_bytes);
 }
 
+// The rows of a step's keys, each with `dim` elements of a head.
+struct StepKeys {
+  const AttentionShape& shape;
+  const Step& step;
+
+  __device__ const std::byte* Row(int key) const {
+    return KeyRow(shape, step, key);
+  }
+  __device__ int64_t dim() const { return shape.head_dim; }
+};
+
+// The rows of a step's values, each with `dim` elements of a head.
+struct StepValues {
+  const AttentionShape& shape;
+  const Step& step;
+
+  __device__ const std::byte* Row(int key) const {
+    return ValueRow(shape, step, key);
+  }
+  __device__ int64_t dim() const { return shape.value_dim; }
+};
+
 // Loads this lane's elements of the queries, and zeros for queries that do not
 // exist.
 template <class S>
@@ -315,15 +337,14 @@ struct StoredKeys {
   using Head = StoredHead<kType, S::kLanes, kChunks>;
   Head heads[S::kLoads];
 
-  // Reads the first `dim` elements of the task's head.
-  template <class Row>
+  // Reads the task's head from rows of StepKeys or of StepValues.
+  template <class Rows>
   __device__ StoredKeys(const AttentionShape& shape, const Task& task,
-                        const Step& step, int first, const Row& row,
-                        int64_t dim) {
+                        const Step& step, int first, const Rows& rows) {
 #pragma unroll
     for (int u = 0; u < S::kLoads; ++u) {
-      heads[u].Load(row(NearestLive(step, first + u)),
-                    task.kv_head * shape.head_dim, dim);
+      heads[u].Load(rows.Row(NearestLive(step, first + u)),
+                    task.kv_head * shape.head_dim, rows.dim());
     }
   }
 };
@@ -333,7 +354,7 @@ template <class S, DType kType>
 __device__ float StepScore(const AttentionShape& shape, const Task& task,
                            const Step& step, const float* q) {
   const int first = LaneIndex() / S::kLanes * S::kInTurn;
-  const auto row = [&](int key) { return KeyRow(shape, step, key); };
+  const StepKeys stored = {shape, step};
   using Keys = StoredKeys<S, kType, S::kChunks>;
   const auto is_in_head = [&](int c) {
     return Keys::Head::Place(c) < shape.head_dim;
@@ -341,7 +362,7 @@ __device__ float StepScore(const AttentionShape& shape, const Task& task,
   float sums[S::kLanes];
 #pragma unroll
   for (int begin = 0; begin < S::kInTurn; begin += S::kLoads) {
-    const Keys keys(shape, task, step, first + begin, row, shape.head_dim);
+    const Keys keys(shape, task, step, first + begin, stored);
 #pragma unroll
     for (int u = 0; u < S::kLoads; ++u) {
       // Scores of keys that are not live are never used.
@@ -443,11 +464,11 @@ __device__ void SumUnit(const AttentionShape& shape, const Task& task,
       for (int i = 0; i < S::kSums; ++i) sums[i] += 0.0f;
       continue;
     }
-    const auto row = [&](int key) { return ValueRow(shape, step, key); };
+    const StepValues stored = {shape, step};
 #pragma unroll 1
     for (int begin = 0; begin < S::kInTurn; begin += S::kLoads) {
-      const StoredKeys<S, kType, S::kValueChunks> values(
-          shape, task, step, first + begin, row, shape.value_dim);
+      const StoredKeys<S, kType, S::kValueChunks> values(shape, task, step,
+                                                         first + begin, stored);
 #pragma unroll
       for (int u = 0; u < S::kLoads; ++u) {
         // Sums beyond the end of the head are not used.
@@ -529,31 +550,6 @@ __device__ void Clear(Softmax& state, float* state_sums) {
   for (int i = 0; i < S::kSums; ++i) {
     state_sums[i * kWarpThreads + LaneIndex()] = 0;
   }
-}
-
-// Computes one softmax over the units [begin, end).
-template <class S>
-__device__ Softmax AttendSpan(const AttentionShape& shape, const Task& task,
-                              int64_t begin, int64_t end, float* scores,
-                              float* span_sums) {
-  Softmax span;
-  Clear<S>(span, span_sums);
-  for (int64_t u = begin; u < end; ++u) {
-    const Unit<S> unit(shape, task, u);
-    WithKvType(shape.k_type, [&](auto type) {
-      ScoreUnit<S, decltype(type)::value>(shape, task, unit, scores);
-    });
-    const Softmax softmax = WeighUnit<S>(unit.n_steps, scores);
-    __syncwarp();
-    float sums[S::kSums];
-    WithKvType(shape.v_type, [&](auto type) {
-      SumUnit<S, decltype(type)::value>(shape, task, unit, scores, sums);
-    });
-    __syncwarp();
-    MergeSums<S>(
-        softmax, span, [&](int i) { return sums[i]; }, span_sums);
-  }
-  return span;
 }
 
 // The sum of all weights of a row, together with the weight of the head's sink.

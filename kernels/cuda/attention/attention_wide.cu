@@ -201,12 +201,19 @@ struct PromptSoftmax {
   float total[2];
 };
 
-// Turns scores into weights; `factors` gets what earlier sums are multiplied
-// by. A score that is not a number makes the total not a number.
+// What earlier sums are multiplied by, for queries g and g + 8.
+struct SumFactors {
+  float of[2];
+};
+
+// Turns scores into weights. Returns the factors for earlier sums. A score that
+// is not a number makes the total not a number.
 template <class S>
-__device__ void WeighTile(const AttentionShape& shape, const Task& task,
-                          const Step& step, float scale, PromptSoftmax& state,
-                          float scores[kGroups][4], float* factors) {
+__device__ SumFactors WeighTile(const AttentionShape& shape, const Task& task,
+                                const Step& step, PromptSoftmax& state,
+                                float scores[kGroups][4]) {
+  SumFactors factors;
+  const float scale = CapTile(shape, scores);
   const int lane = LaneIndex();
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -234,7 +241,7 @@ __device__ void WeighTile(const AttentionShape& shape, const Task& task,
     }
     // While no key is seen, all weights are zero.
     const float from = max == MinusInfinity() ? 0.0f : max;
-    factors[half] = Exponential(state.max[half] - from);
+    factors.of[half] = Exponential(state.max[half] - from);
     float total = 0;
 #pragma unroll
     for (int n = 0; n < kGroups; ++n) {
@@ -244,9 +251,10 @@ __device__ void WeighTile(const AttentionShape& shape, const Task& task,
         total += score;
       }
     }
-    state.total[half] = state.total[half] * factors[half] + total;
+    state.total[half] = state.total[half] * factors.of[half] + total;
     state.max[half] = max;
   }
+  return factors;
 }
 
 // Weights of a tile as operands: one product for each 16 keys.
@@ -391,13 +399,11 @@ __global__ void __launch_bounds__(S::kWarps* kWarpThreads)
       FindRows(shape, step, rows);
       __syncwarp();
       float scores[kGroups][4];
-      float factors[2];
       ScoreTile<S, kKeyType>(shape, task, rows, queries, scores);
-      const float scale = CapTile(shape, scores);
-      WeighTile<S>(shape, task, step, scale, state, scores, factors);
-      if (factors[0] != 1.0f || factors[1] != 1.0f) {
+      const SumFactors factors = WeighTile<S>(shape, task, step, state, scores);
+      if (factors.of[0] != 1.0f || factors.of[1] != 1.0f) {
 #pragma unroll
-        for (int s = 0; s < S::kSums; ++s) sums[s] *= factors[s % 4 / 2];
+        for (int s = 0; s < S::kSums; ++s) sums[s] *= factors.of[s % 4 / 2];
       }
       AddTile<S, kValueType>(shape, task, rows + kKeys,
                              SplitWeights<kValueType == DType::kBF16>(scores),
