@@ -54,8 +54,8 @@ __global__ void RotateHeads(RopeArgs p) {
     out[c] = x[c];
     return;
   }
-  RotatePair(x, p.angles + head / p.n_heads * p.n_rot, pair, n_pairs, p.style,
-             out);
+  const float* angles = p.angles + head / p.n_heads * p.n_rot;
+  RotatePair(x, angles + 2 * pair, PairPlace(p.style, pair, n_pairs), out);
 }
 
 }  // namespace

@@ -82,6 +82,14 @@ struct Partials {
   int32_t* counts;   // [rows], zeros
 };
 
+// A row's temperature, and its chunks' results.
+struct RowChunks {
+  uint64_t* kept;    // [kKept, chunks]
+  PartialSum* sums;  // [chunks]
+  int n;
+  float inverse;  // 1 / temperature
+};
+
 __device__ inline uint64_t Larger(uint64_t a, uint64_t b) {
   return a > b ? a : b;
 }
@@ -218,9 +226,9 @@ __device__ inline double TotalOf(const double* sums) {
 }
 
 // Takes chunk blockIdx.x of the row at `logits`.
-__device__ inline void TakeChunk(const float* logits, int64_t n, float inverse,
-                                 uint64_t* kept, PartialSum* sums,
-                                 Block* block) {
+__device__ inline void TakeChunk(const float* logits, int64_t n,
+                                 const RowChunks& row, Block* block) {
+  const float inverse = row.inverse;
   const int64_t first = blockIdx.x * kChunk;
   const auto n_logits =
       static_cast<int>(n - first < kChunk ? n - first : kChunk);
@@ -254,11 +262,11 @@ __device__ inline void TakeChunk(const float* logits, int64_t n, float inverse,
   const int n_left = KeepLargest(keys, block);
   if (ThreadIndex() == kThreads - 1) {
     const double sum = TotalOf(block->sums[0]);
-    sums[blockIdx.x] = {sum,
-                        SumsOf(inverse) == 1 ? sum : TotalOf(block->sums[1]),
-                        sum == sum ? static_cast<double>(max) : 0.0};
+    row.sums[blockIdx.x] = {
+        sum, SumsOf(inverse) == 1 ? sum : TotalOf(block->sums[1]),
+        sum == sum ? static_cast<double>(max) : 0.0};
   }
-  WriteLargest(block, n_left, kept + blockIdx.x, gridDim.x);
+  WriteLargest(block, n_left, row.kept + blockIdx.x, gridDim.x);
 }
 
 // Gets a thread's part of the keys of one step of MergeChunks.
@@ -272,8 +280,10 @@ __device__ inline void GetKept(const uint64_t* kept, int64_t n_keys, int step,
 
 // Merges the sums of the row's chunks to those of the block's warps. Returns
 // the row's largest logit.
-__device__ inline float MergeSums(const PartialSum* sums, int n_chunks,
-                                  float inverse, Block* block) {
+__device__ inline float MergeSums(const RowChunks& row, Block* block) {
+  const PartialSum* const sums = row.sums;
+  const int n_chunks = row.n;
+  const float inverse = row.inverse;
   float max = MinusInfinity();
 #pragma unroll 1
   for (int c = ThreadIndex(); c < n_chunks; c += kThreads) {
@@ -297,14 +307,15 @@ __device__ inline float MergeSums(const PartialSum* sums, int n_chunks,
 
 // Merges what the row's chunks have left. Kept keys of one rank lie together.
 // When no key of a rank is left, none of a later rank can be.
-__device__ inline void MergeChunks(const uint64_t* kept, const PartialSum* sums,
-                                   int n_chunks, float inverse,
-                                   RowResult* result, Block* block) {
+__device__ inline void MergeChunks(const RowChunks& row, RowResult* result,
+                                   Block* block) {
+  const uint64_t* const kept = row.kept;
+  const int n_chunks = row.n;
   const int64_t n_keys = int64_t{n_chunks} * kKept;
   uint64_t keys[kThreadKeys];
   GetKept(kept, n_keys, 0, keys);
   if (ThreadIndex() == 0) block->last_step = -1;
-  const float max = MergeSums(sums, n_chunks, inverse, block);
+  const float max = MergeSums(row, block);
   int n = 0;
 #pragma unroll 1
   for (int step = 0;; GetKept(kept, n_keys, ++step, keys)) {
@@ -324,7 +335,7 @@ __device__ inline void MergeChunks(const uint64_t* kept, const PartialSum* sums,
   if (ThreadIndex() == kThreads - 1) {
     const double sum = TotalOf(block->sums[0]);
     result->log_sum_exp = static_cast<double>(max) + log(sum);
-    result->mass = SumsOf(inverse) == 1 ? sum : TotalOf(block->sums[1]);
+    result->mass = SumsOf(row.inverse) == 1 ? sum : TotalOf(block->sums[1]);
   }
   WriteLargest(block, n, result->keys, 1);
 }
@@ -336,12 +347,13 @@ __global__ void __launch_bounds__(kThreads, kBlocksOfProcessor)
   auto* block = reinterpret_cast<Block*>(DynamicShared());
   const int64_t row = blockIdx.y;
   const auto n_chunks = static_cast<int>(gridDim.x);
-  uint64_t* kept = partials.kept + row * n_chunks * kKept;
-  PartialSum* sums = partials.sums + row * n_chunks;
-  const float of_row = inverse.of[static_cast<size_t>(row)];
-  TakeChunk(logits + row * n, n, of_row, kept, sums, block);
+  const RowChunks chunks = {.kept = partials.kept + row * n_chunks * kKept,
+                            .sums = partials.sums + row * n_chunks,
+                            .n = n_chunks,
+                            .inverse = inverse.of[static_cast<size_t>(row)]};
+  TakeChunk(logits + row * n, n, chunks, block);
   if (IsLastToArrive(partials.counts + row, n_chunks, &block->is_last)) {
-    MergeChunks(kept, sums, n_chunks, of_row, results + row, block);
+    MergeChunks(chunks, results + row, block);
   }
 }
 

@@ -57,7 +57,7 @@ __device__ void RotateHead(const PrepareHeadsArgs& p, const float* x,
                            const float* angles, float* out) {
   const int64_t n_pairs = p.n_rot / 2;
   for (int64_t pair = LaneIndex(); pair < n_pairs; pair += kWarpThreads) {
-    RotatePair(x, angles, pair, n_pairs, p.style, out);
+    RotatePair(x, angles + 2 * pair, PairPlace(p.style, pair, n_pairs), out);
   }
   if (out == x) return;
   for (int64_t c = p.n_rot + LaneIndex(); c < p.head_dim; c += kWarpThreads) {

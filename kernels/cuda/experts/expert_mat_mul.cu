@@ -131,7 +131,11 @@ __global__ void __launch_bounds__(kProductThreads)
   }
   AddWarps<4>(sums, reinterpret_cast<float*>(DynamicShared()));
   if (warp != 0) return;
-  StoreSums<1>(sums, product, row_tile, 0, batch.n_rows, /*accumulate=*/false);
+  StoreSums<1>(sums, product,
+               {.first_tile = row_tile,
+                .first_row = 0,
+                .n_rows = batch.n_rows,
+                .accumulate = false});
 }
 
 template <DType kType>

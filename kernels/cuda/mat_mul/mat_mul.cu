@@ -169,8 +169,8 @@ __global__ void __launch_bounds__(kProductThreads,
   columns.MultiplyAll(sums);
   AddWarps<kSums>(sums, reinterpret_cast<float*>(DynamicShared()));
   if (WarpIndex() != 0) return;
-  StoreSums<kGroups>(sums, product, first_tile, first_row, x.n_rows,
-                     accumulate);
+  StoreSums<kGroups>(sums, product,
+                     {first_tile, first_row, x.n_rows, accumulate});
 }
 
 template <DType kType, int kRowTiles, int kGroups, bool kIsSingle>

@@ -436,17 +436,22 @@ struct SlotProducts {
   }
 };
 
+// The most stages that a block has for each of its quads.
+template <DType kType>
+constexpr int32_t MostStages(const FewSplit& split) {
+  return split.units.Most() * static_cast<int32_t>(UnitTiles(kType) / 2);
+}
+
 template <DType kType, int kRows>
 __global__ void __launch_bounds__(kBoundThreads, 1)
     MultiplyQuads(const __grid_constant__ Products products, Activations x,
-                  FewSplit split, int32_t most_stages, FewSlices slices,
-                  bool accumulate) {
+                  FewSplit split, FewSlices slices, bool accumulate) {
   using Ring = WarpRing<kType>;
   constexpr int kGroups = kRows / kGroupRows;
   constexpr int kTiles = Ring::kTiles;
   LetNextKernelBegin();
   const Share share(split, static_cast<int>(UnitTiles(kType)));
-  const Places<kRows> places(DynamicShared(), most_stages);
+  const Places<kRows> places(DynamicShared(), MostStages<kType>(split));
   const Ring ring = places.template Ring<kType>(split.n_slots);
   const int first_quad = share.first_quad + WarpIndex() / kQuadTiles;
   WarpCopies<kType> copies;
@@ -519,15 +524,14 @@ void LaunchQuads(const Context& context, std::span<const MatMulArgs> products,
   const MatMulArgs& first = products.front();
   int64_t n_quads = 0;
   const Products all = ProductsOf(products, kQuadTiles, n_quads);
-  const int64_t most_stages = split.units.Most() * UnitTiles(kType) / 2;
   const int64_t shared =
-      most_stages * (FewStageBytes(kRows) + FewScaleBytes(kRows)) +
+      MostStages<kType>(split) * (FewStageBytes(kRows) + FewScaleBytes(kRows)) +
       kFewFixedBytes + kFewWarps * split.n_slots * RingSlotBytes(kType);
   const FewSlices slices = {.sums = reinterpret_cast<float4*>(context.scratch),
                             .counts = context.counts};
   Launch(MultiplyQuads<kType, kRows>, {split.n_slices, split.n_blocks},
          kThreads, shared, context.queue, all, Activations(first), split,
-         static_cast<int32_t>(most_stages), slices, first.accumulate);
+         slices, first.accumulate);
 }
 
 }  // namespace

@@ -163,8 +163,7 @@ __global__ void __launch_bounds__(kProductThreads, 1)
       first_row < n_rows && first_tile < product.w.at.row_tiles;
   for (int stage = 0; stage * kStageTiles < x.col_tiles; ++stage) {
     WaitForCopies<kStages - 2>();
-    // After this barrier the stage has arrived, and nobody reads the one
-    // before.
+    // After this, the stage has arrived, and nobody reads the one before.
     __syncthreads();
     CopyStage(x, batch, (stage + kStages - 1) * kStageTiles,
               stage_at(stage + kStages - 1));
@@ -188,7 +187,8 @@ __global__ void __launch_bounds__(kProductThreads, 1)
   WaitForCopies<0>();
   if (!has_work) return;
   ScaleSums<kGroups>(x.scales, first_row, sums);
-  StoreSums<kGroups>(sums, product, first_tile, first_row, n_rows, accumulate);
+  StoreSums<kGroups>(sums, product,
+                     {first_tile, first_row, n_rows, accumulate});
 }
 
 template <DType kType, int kRowWarps>

@@ -117,8 +117,8 @@ __global__ void __launch_bounds__(kProductThreads, 1)
     }
     JoinClass(i, pending, n_pending, sums);
   }
-  StoreSums<kGroups>(sums, product, first_tile, first_row, x.n_rows,
-                     accumulate);
+  StoreSums<kGroups>(sums, product,
+                     {first_tile, first_row, x.n_rows, accumulate});
 }
 
 template <DType kType>

@@ -46,6 +46,8 @@ struct StagedRows {
   float* scales;  // powers of two
   int32_t n_stages;
   int32_t batch_rows;
+  int32_t n_rows;
+  uint32_t n_batches;
 
   __host__ __device__ std::byte* Stage(int64_t batch, int64_t stage) const {
     return values + (batch * n_stages + stage) * StageBytes(batch_rows);
@@ -331,15 +333,14 @@ __device__ __forceinline__ void MultiplyAll(
 template <DType kType, int kTiles, int kRows, int kAhead>
 __global__ void __launch_bounds__(kProductThreads, kRows == kManyRows ? 1 : 2)
     MultiplyStages(const __grid_constant__ Products products, StagedRows x,
-                   int32_t n_rows, bool accumulate, uint32_t n_batches,
-                   Slices slices) {
+                   bool accumulate, Slices slices) {
   constexpr int kGroups = kRows / kGroupRows;
   const auto n_slices = static_cast<uint32_t>(slices.n_slices);
   const int64_t slice = blockIdx.x % n_slices;
   const int64_t block = blockIdx.x / n_slices;
-  auto index = static_cast<int>(block / n_batches);
+  auto index = static_cast<int>(block / x.n_batches);
   const Product& product = FindProduct(products, index);
-  const int64_t batch = block % n_batches;
+  const int64_t batch = block % x.n_batches;
   const int first_tile = (index * kProductWarps + WarpIndex()) * kTiles;
   const auto begin = static_cast<int>(slice * x.n_stages / slices.n_slices);
   const auto n_stages =
@@ -366,7 +367,8 @@ __global__ void __launch_bounds__(kProductThreads, kRows == kManyRows ? 1 : 2)
   const int first_row = static_cast<int>(batch) * kRows;
   ScaleSums<kGroups>(x.scales, first_row, sums);
   if (first_tile >= product.w.at.row_tiles) return;
-  StoreSums<kGroups>(sums, product, first_tile, first_row, n_rows, accumulate);
+  StoreSums<kGroups>(sums, product,
+                     {first_tile, first_row, x.n_rows, accumulate});
 }
 
 // The blocks of one slice of `products`, in groups of `block_tiles` tiles.
@@ -379,10 +381,9 @@ int64_t BlocksOf(std::span<const MatMulArgs> products, int64_t block_tiles) {
 template <DType kType, int kTiles, int kRows, int kAhead>
 void LaunchStages(const Context& context, std::span<const MatMulArgs> products,
                   const StagedRows& x, int64_t n_slices) {
-  const MatMulArgs& first = products.front();
   int64_t n_groups = 0;
   const Products all = ProductsOf(products, kProductWarps * kTiles, n_groups);
-  const int64_t n_batches = BatchesOf(first.n_rows, kRows);
+  const int64_t n_batches = x.n_batches;
   const Slices slices = {
       .sums = x.scales + n_batches * kRows,
       .counts = context.counts,
@@ -390,8 +391,7 @@ void LaunchStages(const Context& context, std::span<const MatMulArgs> products,
   };
   Launch(MultiplyStages<kType, kTiles, kRows, kAhead>,
          {n_groups * n_batches * n_slices}, kProductThreads, SharedBytes(kRows),
-         context.queue, all, x, static_cast<int32_t>(first.n_rows),
-         first.accumulate, static_cast<uint32_t>(n_batches), slices);
+         context.queue, all, x, products.front().accumulate, slices);
 }
 
 // The bytes of the sums that blocks leave for each other.
@@ -425,7 +425,7 @@ void MultiplyFew(const Context& context, std::span<const MatMulArgs> products,
   constexpr int64_t kFewestStages = 8;  // stages of a slice
   constexpr int64_t kMostSlices = 16;
   const int64_t n_blocks = BlocksOf(products, 2 * kProductWarps);
-  const int64_t n_batches = BatchesOf(products.front().n_rows, kRows);
+  const int64_t n_batches = x.n_batches;
   const int64_t wanted = 3 * context.n_multiprocessors / n_blocks;
   const int64_t left =
       kScratchBytes - n_batches * kRows * RowBytesOf(products.front().w.cols);
@@ -468,7 +468,9 @@ void MultiplyWgmma(const Context& context,
       .values = context.scratch,
       .scales = nullptr,
       .n_stages = static_cast<int32_t>(first.w.cols / kSwizzleColumns),
-      .batch_rows = batch_rows};
+      .batch_rows = batch_rows,
+      .n_rows = static_cast<int32_t>(first.n_rows),
+      .n_batches = static_cast<uint32_t>(n_batches)};
   x.scales = reinterpret_cast<float*>(x.Stage(n_batches, 0));
   Launch(RoundToStages, {n_batches * batch_rows}, kRoundThreads,
          kRoundSharedBytes, context.queue, Activations(first), x);

@@ -252,27 +252,34 @@ __device__ inline const Product& FindProduct(const Products& products,
   return products.of[which];
 }
 
-// Stores a warp's sums, scaled, or adds them to the outputs, for tiles from
-// `first_tile` on and groups of rows from `first_row` on. sums[(t * kGroups +
-// g) * 4 ...] belong to tile t and group g, spread over the lanes like the
+// Where a warp's outputs are: in tiles from `first_tile` on and groups of rows
+// from `first_row` on. There are `n_rows` rows.
+struct OutputPlace {
+  int first_tile;
+  int first_row;
+  int n_rows;
+  bool accumulate;
+};
+
+// Stores a warp's sums, scaled, or adds them to the outputs. sums[(t * kGroups
+// + g) * 4 ...] belong to tile t and group g, spread over the lanes like the
 // instruction's results.
 template <int kGroups, int kSums>
 __device__ inline void StoreSums(const float (&sums)[kSums],
-                                 const Product& product, int first_tile,
-                                 int first_row, int n_rows, bool accumulate) {
+                                 const Product& product, OutputPlace place) {
   const int64_t n_outputs = product.w.rows;
   const int lane = LaneIndex();
   const float scale = product.w.Scale();
 #pragma unroll
   for (int i = 0; i < kSums; ++i) {
-    const int64_t output = (first_tile + i / (4 * kGroups)) * kTileRows +
+    const int64_t output = (place.first_tile + i / (4 * kGroups)) * kTileRows +
                            (lane / 4 + i % 4 / 2 * 8);
     const int row =
-        first_row + i / 4 % kGroups * kGroupRows + lane % 4 * 2 + i % 2;
-    if (output >= n_outputs || row >= n_rows) continue;
+        place.first_row + i / 4 % kGroups * kGroupRows + lane % 4 * 2 + i % 2;
+    if (output >= n_outputs || row >= place.n_rows) continue;
     float& to = product.out[row * n_outputs + output];
     const float sum = sums[i] * scale;
-    to = accumulate ? to + sum : sum;
+    to = place.accumulate ? to + sum : sum;
   }
 }
 

@@ -23,6 +23,22 @@ struct StreamWork {
   bool accumulate;
 };
 
+// Sums that a block has kept: those of `n` units from `first` on, each n_groups
+// after the one before. If every block has one slice of the columns, they
+// belong to slice `slice`.
+struct KeptUnits {
+  const float* sums;
+  int slice;
+  int first;
+  int n;
+};
+
+// An output of a unit: number i / kRows, for row i % kRows.
+struct UnitOutput {
+  int unit;
+  int i;
+};
+
 // The entries that a block keeps. An entry has the sums of all warps over one
 // slice of the columns for one row of tiles.
 template <int kRows>
@@ -73,12 +89,12 @@ struct PlainOutputs {
     return unit;
   }
 
-  // Stores output i / kRows of a unit for row i % kRows.
+  // Stores one output, unless its row is beyond the `n_rows` rows.
   __device__ static void Store(const Products& products, const StreamWork& work,
-                               int unit, int i, int n_rows, float sum) {
-    const Product& product = FindProduct(products, unit);
-    const int64_t output = unit * kTileRows + i / kRows;
-    const int row = i % kRows;
+                               UnitOutput at, int n_rows, float sum) {
+    const Product& product = FindProduct(products, at.unit);
+    const int64_t output = at.unit * kTileRows + at.i / kRows;
+    const int row = at.i % kRows;
     if (output >= product.w.rows || row >= n_rows) return;
     float& to = product.out[row * product.w.rows + output];
     const float scaled = sum * product.w.Scale();
@@ -89,23 +105,21 @@ struct PlainOutputs {
     return sums + (int64_t{slice} * work.n_units + unit) * Entries::kOfWarp;
   }
 
-  // Takes the kept sums of `n` units from `first` on, each n_groups after the
-  // one before. Called by the warps that multiply.
+  // Takes kept sums. Called by the warps that multiply.
   __device__ void Take(const Products& products, const StreamWork& work,
-                       const float* kept, int slice, int first, int n,
-                       int n_rows) const {
+                       const KeptUnits& kept, int n_rows) const {
     const int n_slices = kHasAll ? work.slices.n_slices : 1;
-    for (int at = ThreadIndex(); at < n * Entries::kOfWarp;
+    for (int at = ThreadIndex(); at < kept.n * Entries::kOfWarp;
          at += kProductThreads) {
-      const int unit = first + at / Entries::kOfWarp * work.n_groups;
+      const int unit = kept.first + at / Entries::kOfWarp * work.n_groups;
       const int i = at % Entries::kOfWarp;
       const float* entry =
-          kept + at / Entries::kOfWarp * n_slices * Entries::kOfEntry + i;
+          kept.sums + at / Entries::kOfWarp * n_slices * Entries::kOfEntry + i;
       const float sum = Entries::SumOfSlices(entry, n_slices);
       if (kHasAll || work.slices.n_slices == 1) {
-        Store(products, work, unit, i, n_rows, sum);
+        Store(products, work, {unit, i}, n_rows, sum);
       } else {
-        SumsOf(work, slice, unit)[i] = sum;
+        SumsOf(work, kept.slice, unit)[i] = sum;
       }
     }
   }
@@ -133,7 +147,7 @@ struct PlainOutputs {
       for (int p = 1; p < kMostStreamSlices; ++p) {
         if (p < n_slices) sum += of_slices[p];
       }
-      Store(products, work, unit, i, n_rows, sum);
+      Store(products, work, {unit, i}, n_rows, sum);
     }
   }
 };
@@ -155,20 +169,19 @@ struct GatedOutputs {
 
   // A warp packs a unit.
   __device__ void Take(const Products& products, const StreamWork& work,
-                       const float* kept, int /*slice*/, int first, int n,
-                       int /*n_rows*/) const {
+                       const KeptUnits& kept, int /*n_rows*/) const {
     const int n_slices = work.slices.n_slices;
     const int lane = LaneIndex();
-    for (int u = WarpIndex(); u < n; u += kProductWarps) {
+    for (int u = WarpIndex(); u < kept.n; u += kProductWarps) {
       const auto product = [&](int which) {
         const int entry = u * kUnitTiles + which * 2 + lane / 16;
         return Entries::SumOfSlices(
-                   kept + entry * n_slices * Entries::kOfEntry + lane % 16,
+                   kept.sums + entry * n_slices * Entries::kOfEntry + lane % 16,
                    n_slices) *
                products.of[which].w.Scale();
       };
       PackBlock(Gated(product(0), product(1), activation),
-                products.of[0].w.rows, first + u * work.n_groups, packed);
+                products.of[0].w.rows, kept.first + u * work.n_groups, packed);
     }
   }
   __device__ void End(const Products&, const StreamWork&, int, int,

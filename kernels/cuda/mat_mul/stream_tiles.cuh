@@ -30,19 +30,18 @@ inline constexpr int kStreamBlocks = 2;
 // The block's shared memory.
 template <DType kType, int kRows>
 struct StreamPlaces {
-  std::byte* slots;
   StreamColumns<kType, kRows> columns;
   float* kept;
-  std::byte* barriers;  // barriers of the ring
-  Barrier* meeting;     // barrier of the warps that multiply
+  WeightRing<kType> ring;
+  Barrier* meeting;  // barrier of the warps that multiply
   ColumnBarriers column_barriers;
 
   __device__ StreamPlaces(std::byte* shared, int n_slots, int n_tiles)
-      : slots(shared),
-        columns(shared + n_slots * SlotOf(kType).bytes, n_tiles),
+      : columns(shared + n_slots * SlotOf(kType).bytes, n_tiles),
         kept(reinterpret_cast<float*>(columns.End())),
-        barriers(reinterpret_cast<std::byte*>(kept) + Kept<kRows>::kBytes),
-        meeting(reinterpret_cast<Barrier*>(barriers + kSlotBarrierBytes)),
+        ring(shared, reinterpret_cast<std::byte*>(kept) + Kept<kRows>::kBytes,
+             n_slots),
+        meeting(ring.empty + kMostSlots),
         column_barriers{meeting + 1, meeting + 2} {}
 };
 
@@ -115,9 +114,11 @@ struct StreamBlock {
   int group;
   int begin;
   int end;
+  int n_rows;  // rows of activations
 
-  __device__ __forceinline__ StreamBlock(const StreamWork& work,
-                                         int col_tiles) {
+  __device__ __forceinline__ StreamBlock(const StreamWork& work, int col_tiles,
+                                         int n_rows)
+      : n_rows(n_rows) {
     constexpr bool kHasAll = Outputs::kHasAll;
     const int n_slices = work.slices.n_slices;
     const auto block = static_cast<int>(blockIdx.x);
@@ -151,15 +152,16 @@ __device__ __forceinline__ void CopyTiles(const Products& products,
 }
 
 // Multiplies the tiles that come through the ring, unit after unit, and passes
-// the kept sums to `outputs`. Called by the warps that multiply.
+// the kept sums to `outputs`. Called by the warps that multiply, once they have
+// the activations.
 template <DType kType, int kRows, class Outputs>
 __device__ __forceinline__ void MultiplyUnits(
-    const Products& products, const Activations& x, const StreamWork& work,
-    const Outputs& outputs, const StreamBlock<Outputs>& block,
-    const StreamPlaces<kType, kRows>& places, const WeightRing<kType>& ring) {
+    const Products& products, const StreamWork& work, const Outputs& outputs,
+    const StreamBlock<Outputs>& block,
+    const StreamPlaces<kType, kRows>& places) {
+  const WeightRing<kType>& ring = places.ring;
   constexpr bool kHasAll = Outputs::kHasAll;
   using Entries = typename Outputs::Entries;
-  places.columns.Fetch(x, block.begin, places.column_barriers);
   const TileReader<kType, 1, true> first_slot =
       ring.Reader(0, WarpIndex() * kWarpTiles);
   const int n_slices = work.slices.n_slices;
@@ -195,8 +197,12 @@ __device__ __forceinline__ void MultiplyUnits(
     if (!is_full && unit + work.n_groups < work.n_units) continue;
     Arrive(places.meeting);
     WaitFor(places.meeting, parity);
-    outputs.Take(products, work, kept, block.slice, first_unit,
-                 (unit - first_unit) / work.n_groups + 1, x.n_rows);
+    outputs.Take(products, work,
+                 {.sums = kept,
+                  .slice = block.slice,
+                  .first = first_unit,
+                  .n = (unit - first_unit) / work.n_groups + 1},
+                 block.n_rows);
     first_unit = unit + work.n_groups;
     parity ^= 1;
     n_entries = 0;
@@ -209,27 +215,27 @@ __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
                 StreamWork work, Outputs outputs) {
   LetNextKernelBegin();
   const StreamBlock<Outputs> block(
-      work, static_cast<int>(products.of[0].w.at.col_tiles));
+      work, static_cast<int>(products.of[0].w.at.col_tiles), x.n_rows);
   const StreamPlaces<kType, kRows> places(DynamicShared(), work.n_slots,
                                           block.end - block.begin);
-  const WeightRing<kType> ring(places.slots, places.barriers, work.n_slots);
   if (ThreadIndex() == kProductThreads) {
-    ring.Init();
+    places.ring.Init();
     places.column_barriers.Init();
     InitBarrier(places.meeting, kProductThreads);
     PublishBarriers();
   }
   __syncthreads();
   if (ThreadIndex() == kProductThreads) {
-    CopyTiles<kType>(products, work, block, ring);
+    CopyTiles<kType>(products, work, block, places.ring);
   }
   WaitForKernelsBefore();
   if (WarpIndex() < kProductWarps) {
-    MultiplyUnits(products, x, work, outputs, block, places, ring);
+    places.columns.Fetch(x, block.begin, places.column_barriers);
+    MultiplyUnits(products, work, outputs, block, places);
   }
   if (Outputs::kHasAll || work.slices.n_slices == 1) return;
   __syncthreads();
-  outputs.End(products, work, block.group, x.n_rows,
+  outputs.End(products, work, block.group, block.n_rows,
               reinterpret_cast<int32_t*>(places.kept));
 }
 
