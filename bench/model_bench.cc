@@ -126,8 +126,8 @@ Loaded Load(const Flags& flags, const worker::ComputeDevice& device,
             const planner::LoadOptions& options, int64_t budget) {
   Loaded loaded;
   loaded.file = Must(worker::ModelFile::Open(flags.file));
-  const planner::MemoryPlan plan = Must(
-      planner::Layout(loaded.file->shape(), options, device.Profile(), budget));
+  const planner::MemoryPlan plan = Must(planner::Layout(
+      loaded.file->shape(), {options}, device.Profile(), budget));
   const absl::Time begin = absl::Now();
   absl::Time weights_begin = begin;
   double weights_seconds = 0;
@@ -177,7 +177,7 @@ Loaded LoadSplit(const Flags& flags, const Devices& devices,
         {device->Profile(), is_last ? kPlenty : flags.memory_mib << 20});
   }
   const planner::SplitPlan split =
-      Must(planner::SplitLayers(loaded.file->shape(), options, places));
+      Must(planner::SplitLayers(loaded.file->shape(), {options}, places));
   std::vector<worker::EnginePart> parts;
   for (const planner::SplitPart& part : split.parts) {
     const auto index = static_cast<size_t>(part.device);

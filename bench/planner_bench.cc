@@ -61,7 +61,7 @@ void PlanWithAutoContext(benchmark::State& state) {
   DeviceProfile profile = CommittedCpuProfile();
   profile.allocation = static_cast<AllocationRule>(state.range(2));
   for (auto _ : state) {
-    auto plan = Layout(shape, LoadOptions(), profile, Budget(state.range(1)));
+    auto plan = Layout(shape, PlanOptions(), profile, Budget(state.range(1)));
     Check(plan.status(), state);
     benchmark::DoNotOptimize(plan);
   }
@@ -75,7 +75,7 @@ BENCHMARK(PlanWithAutoContext)
 void PlanWithGivenContext(benchmark::State& state) {
   const ModelShape shape = BigShape(true);
   const DeviceProfile profile = CommittedCpuProfile();
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 4'096;
   for (auto _ : state) {
     auto plan = Layout(shape, options, profile, Budget(64));
@@ -103,7 +103,7 @@ void WhatIfOf100000Points(benchmark::State& state) {
     axes.n_ctx = {4'096,  std::nullopt, 8'192,  std::nullopt,
                   16'384, std::nullopt, 32'768, std::nullopt,
                   65'536, std::nullopt};
-    auto what_if = WhatIf::Create(shape, LoadOptions(), std::move(axes));
+    auto what_if = WhatIf::Create(shape, PlanOptions(), std::move(axes));
     Check(what_if.status(), state);
     if (!what_if.ok()) return;
     while (!what_if->done()) {

@@ -74,7 +74,7 @@ void Run(const std::string& path, const std::vector<int64_t>& positions) {
   planner::LoadOptions load;
   load.n_ctx = *std::ranges::max_element(positions) + kWarmUp + kSteps + 1;
   const planner::MemoryPlan plan = Must(planner::Layout(
-      file->shape(), load, worker::LocalCpu().Profile(), kPlenty));
+      file->shape(), {load}, worker::LocalCpu().Profile(), kPlenty));
   const worker::LoadFence fence = [](const worker::LoadProgress&) {
     return absl::OkStatus();
   };

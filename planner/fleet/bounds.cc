@@ -76,7 +76,7 @@ std::optional<int64_t> TokensPerGib(const MemoryPlan& plan) {
 }
 
 absl::StatusOr<int64_t> MaxSessions(const ModelShape& shape,
-                                    const LoadOptions& options,
+                                    const PlanOptions& options,
                                     const DeviceProfile& profile,
                                     int64_t budget_bytes) {
   if (!options.n_ctx) {
@@ -87,7 +87,7 @@ absl::StatusOr<int64_t> MaxSessions(const ModelShape& shape,
   int64_t low = 0;
   int64_t high = LoadOptions::kMaxSlots + 1;
   while (high - low > 1) {
-    LoadOptions trial = options;
+    PlanOptions trial = options;
     trial.n_slots = low + (high - low) / 2;
     const auto plan = LayoutNumbers(shape, trial, profile, budget_bytes);
     if (!plan.ok() && !absl::IsOutOfRange(plan.status())) return plan.status();
@@ -97,7 +97,7 @@ absl::StatusOr<int64_t> MaxSessions(const ModelShape& shape,
 }
 
 absl::StatusOr<std::optional<DeviceBounds>> BoundsOn(
-    const ModelShape& shape, const LoadOptions& options,
+    const ModelShape& shape, const PlanOptions& options,
     const DeviceProfile& profile, int64_t budget_bytes,
     std::optional<int64_t> bandwidth_bytes_per_s) {
   auto plan = Layout(shape, options, profile, budget_bytes);
@@ -105,7 +105,7 @@ absl::StatusOr<std::optional<DeviceBounds>> BoundsOn(
   if (!plan.ok()) return plan.status();
   if (!plan->fits) return std::nullopt;
   DeviceBounds bounds = {*std::move(plan), 0, std::nullopt, std::nullopt};
-  LoadOptions resolved = options;
+  PlanOptions resolved = options;
   resolved.n_ctx = bounds.plan.n_ctx;
   ASSIGN_OR_RETURN(bounds.max_sessions,
                    MaxSessions(shape, resolved, profile, budget_bytes));
@@ -124,7 +124,7 @@ absl::StatusOr<std::optional<DeviceBounds>> BoundsOn(
 }
 
 absl::StatusOr<std::vector<FittingDevice>> FittingDevices(
-    const ModelShape& shape, const LoadOptions& options,
+    const ModelShape& shape, const PlanOptions& options,
     const DeviceCatalogue& catalogue, StopCheck stop) {
   std::vector<FittingDevice> fitting;
   for (const CatalogueDevice& device : catalogue.devices()) {

@@ -60,7 +60,7 @@ std::optional<int64_t> TokensPerGib(const MemoryPlan& plan);
 // options.n_slots is ignored.
 // Errors: kInvalidArgument if options.n_ctx is absent; those of Layout.
 absl::StatusOr<int64_t> MaxSessions(const ModelShape& shape,
-                                    const LoadOptions& options,
+                                    const PlanOptions& options,
                                     const DeviceProfile& profile,
                                     int64_t budget_bytes);
 
@@ -79,7 +79,7 @@ struct DeviceBounds {
 // Errors: those of Layout except kOutOfRange; kInvalidArgument for a bandwidth
 // that is not positive.
 absl::StatusOr<std::optional<DeviceBounds>> BoundsOn(
-    const ModelShape& shape, const LoadOptions& options,
+    const ModelShape& shape, const PlanOptions& options,
     const DeviceProfile& profile, int64_t budget_bytes,
     std::optional<int64_t> bandwidth_bytes_per_s);
 
@@ -92,7 +92,7 @@ struct FittingDevice {
 // The devices whose whole memory is enough, the smallest first.
 // Errors: those of BoundsOn; those of `stop`, which is called for each device.
 absl::StatusOr<std::vector<FittingDevice>> FittingDevices(
-    const ModelShape& shape, const LoadOptions& options,
+    const ModelShape& shape, const PlanOptions& options,
     const DeviceCatalogue& catalogue, StopCheck stop = NeverStop);
 
 }  // namespace plimsoll::planner

@@ -113,7 +113,7 @@ std::pair<std::vector<size_t>, size_t> RanksOf(
 
 }  // namespace
 
-absl::StatusOr<WhatIf> WhatIf::Create(ModelShape shape, const LoadOptions& base,
+absl::StatusOr<WhatIf> WhatIf::Create(ModelShape shape, const PlanOptions& base,
                                       WhatIfAxes axes, StopCheck stop) {
   WhatIf what_if(std::move(shape), base, std::move(axes));
   const WhatIfAxes& a = what_if.axes_;
@@ -159,7 +159,7 @@ absl::StatusOr<WhatIf> WhatIf::Create(ModelShape shape, const LoadOptions& base,
 // Checks every value by itself, so that later a point can only fail by
 // overflow.
 absl::Status WhatIf::CheckAxes(StopCheck stop) const {
-  LoadOptions options = base_;
+  PlanOptions options = base_;
   options.n_ctx = 1;
   for (int64_t n_ubatch : axes_.n_ubatch) {
     options.n_ubatch = n_ubatch;
@@ -260,7 +260,7 @@ absl::StatusOr<WhatIfPoint> WhatIf::PointAt(int64_t index) const {
       .can_run = weights.can_run &&
                  HasKvType(device.profile, axes_.kv[at.kv].k) &&
                  HasKvType(device.profile, axes_.kv[at.kv].v)};
-  LoadOptions options = base_;
+  PlanOptions options = base_;
   options.n_ctx = point.wanted_ctx;
   options.n_slots = point.n_slots;
   options.n_ubatch = point.n_ubatch;

@@ -83,7 +83,7 @@ class WhatIf {
   // and the profiles; kOutOfRange if the weights overflow; those of `stop`,
   // which is called for each device.
   static absl::StatusOr<WhatIf> Create(ModelShape shape,
-                                       const LoadOptions& base, WhatIfAxes axes,
+                                       const PlanOptions& base, WhatIfAxes axes,
                                        StopCheck stop = NeverStop);
 
   int64_t n_points() const { return n_points_; }
@@ -123,7 +123,7 @@ class WhatIf {
     size_t device, weights, kv, n_ubatch, n_slots, n_ctx;
   };
 
-  WhatIf(ModelShape shape, const LoadOptions& base, WhatIfAxes axes)
+  WhatIf(ModelShape shape, const PlanOptions& base, WhatIfAxes axes)
       : shape_(std::move(shape)), base_(base), axes_(std::move(axes)) {}
 
   absl::Status CheckAxes(StopCheck stop) const;
@@ -135,7 +135,7 @@ class WhatIf {
                               std::vector<int64_t>& frontier) const;
 
   ModelShape shape_;
-  LoadOptions base_;
+  PlanOptions base_;
   WhatIfAxes axes_;
   int64_t n_points_ = 0;
   int64_t next_ = 0;

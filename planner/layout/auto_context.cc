@@ -46,9 +46,8 @@ int64_t WantedBytes(const PlanInputs& inputs, const RegionSizes& sizes) {
 bool Fits(const PlanInputs& inputs, int64_t n_ctx) {
   const auto sizes = SizeTotals(inputs, n_ctx);
   return sizes.ok() && WantedBytes(inputs, *sizes) <= inputs.budget_bytes() &&
-         sizes->host_bytes <=
-             inputs.options().engine.host_budget_bytes.value_or(
-                 std::numeric_limits<int64_t>::max());
+         sizes->host_bytes <= inputs.options().host_budget_bytes.value_or(
+                                  std::numeric_limits<int64_t>::max());
 }
 
 std::optional<int64_t> TotalBytes(const PlanInputs& inputs, int64_t n_ctx) {

@@ -45,7 +45,7 @@ class ExpertSolver {
   // Calls `ask` with the inputs of a plan with the experts of `n` layers on the
   // host. Returns its answer, or false if there is no such plan.
   bool With(int64_t n, absl::FunctionRef<bool(const PlanInputs&)> ask) const {
-    LoadOptions options = inputs_.options();
+    PlanOptions options = inputs_.options();
     options.n_cpu_experts = n;
     const auto inputs = inputs_.With(options);
     return inputs.ok() && ask(*inputs);
@@ -61,9 +61,8 @@ class ExpertSolver {
     return With(n, [&](const PlanInputs& inputs) {
       const auto sizes = SizeTotals(inputs, n_ctx);
       return sizes.ok() &&
-             sizes->host_bytes <=
-                 inputs.options().engine.host_budget_bytes.value_or(
-                     std::numeric_limits<int64_t>::max());
+             sizes->host_bytes <= inputs.options().host_budget_bytes.value_or(
+                                      std::numeric_limits<int64_t>::max());
     });
   }
 
@@ -134,7 +133,7 @@ bool IsCpuExpert(const WeightTensor& tensor, int64_t end) {
 }
 
 absl::Status CheckCpuExperts(const ModelShape& shape,
-                             const LoadOptions& options,
+                             const PlanOptions& options,
                              const DeviceProfile& profile) {
   if (options.n_cpu_experts == 0) return absl::OkStatus();
   const auto refuse = [](absl::string_view why) {
@@ -170,7 +169,7 @@ int64_t DecideCpuExperts(const PlanInputs& inputs, int64_t cap) {
 }
 
 std::string CpuExpertsReason(const PlanInputs& inputs, const MemoryPlan& plan,
-                             const LoadOptions& asked) {
+                             const PlanOptions& asked) {
   if (asked.n_cpu_experts == 0) return "";
   const int64_t n_layers = NumExpertLayers(inputs.shape());
   const int64_t n = plan.options.n_cpu_experts.value_or(0);
@@ -188,7 +187,7 @@ std::string CpuExpertsReason(const PlanInputs& inputs, const MemoryPlan& plan,
   if (n == 0) return "the device has room for all experts";
   const int64_t n_ctx =
       std::min(plan.n_ctx, asked.n_ctx.value_or(kContextBeforeExperts));
-  LoadOptions fewer = inputs.options();
+  PlanOptions fewer = inputs.options();
   fewer.n_cpu_experts = n - 1;
   const auto with_fewer = inputs.With(fewer);
   std::optional<int64_t> bytes;

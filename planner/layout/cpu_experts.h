@@ -37,7 +37,7 @@ bool IsCpuExpert(const WeightTensor& tensor, int64_t end);
 // Checks whether experts of such a plan may lie in host memory, if the options
 // request that. Errors: kInvalidArgument saying what prevents it.
 absl::Status CheckCpuExperts(const ModelShape& shape,
-                             const LoadOptions& options,
+                             const PlanOptions& options,
                              const DeviceProfile& profile);
 
 // Decides for how many layers the experts lie in host memory: for as many as
@@ -56,7 +56,7 @@ int64_t DecideCpuExperts(const PlanInputs& inputs, int64_t cap);
 // host. `asked` are the options before it was decided. Returns an empty text if
 // no experts were to move.
 std::string CpuExpertsReason(const PlanInputs& inputs, const MemoryPlan& plan,
-                             const LoadOptions& asked);
+                             const PlanOptions& asked);
 
 // The part of the plan that the CPU computes: an arena of its own, with the
 // regions "weights" and "workspace". Requires plan.HasCpuExperts().

@@ -33,7 +33,7 @@ class Adviser {
   // Adds the change to the list if its plan fits, and returns whether it does.
   // Options that no plan can be made with do not fit.
   bool Try(const Change& change) {
-    const LoadOptions options = Changed(inputs_.options(), change);
+    const PlanOptions options = Changed(inputs_.options(), change);
     const auto inputs = inputs_.With(options);
     if (!inputs.ok() || !Fits(*inputs, n_ctx_)) return false;
     Add(*inputs, change, n_ctx_, n_ctx_);
@@ -43,7 +43,7 @@ class Adviser {
   // Adds the change if it gives a longer context than the plan has, and returns
   // whether it does.
   bool TryLonger(const Change& change) {
-    const LoadOptions options = Changed(inputs_.options(), change);
+    const PlanOptions options = Changed(inputs_.options(), change);
     const auto inputs = inputs_.With(options);
     const int64_t n_ctx = inputs.ok() ? LargestContext(*inputs, cap_) : 0;
     if (n_ctx <= plan_.n_ctx) return false;
@@ -73,7 +73,7 @@ class Adviser {
 
   // The largest context up to `n_ctx` that fits with the change.
   void TryContext(Change change) {
-    const LoadOptions options = Changed(inputs_.options(), change);
+    const PlanOptions options = Changed(inputs_.options(), change);
     const auto inputs = inputs_.With(options);
     const int64_t n_ctx = inputs.ok() ? LargestContext(*inputs, n_ctx_) : 0;
     if (n_ctx == 0) return;
@@ -132,18 +132,17 @@ class Adviser {
   }
 
   bool FitsWith(const Change& change) const {
-    const LoadOptions options = Changed(inputs_.options(), change);
+    const PlanOptions options = Changed(inputs_.options(), change);
     const auto inputs = inputs_.With(options);
     return inputs.ok() && Fits(*inputs, n_ctx_);
   }
 
   // The number of elements in matrices that stay on the device.
   double MatrixElements() const {
-    const HostWeights& host = inputs_.options().engine.host_weights;
     const WeightHomes homes = HomesOf(inputs_.shape(), inputs_.options());
     double elements = 0;
     for (const WeightTensor& tensor : inputs_.shape().weights) {
-      if (tensor.is_vector || StaysOnHost(tensor.kind, host) ||
+      if (tensor.is_vector || StaysOnHost(tensor.kind, homes.in_memory) ||
           IsCpuExpert(tensor, homes.cpu_experts_end)) {
         continue;
       }
@@ -175,7 +174,7 @@ class Adviser {
 std::vector<DType> SmallerKvTypes(const PlanInputs& inputs,
                                   const MemoryPlan& plan) {
   constexpr int64_t kElements = 256;  // whole blocks of every type
-  const LoadOptions& options = inputs.options();
+  const PlanOptions& options = inputs.options();
   const auto bytes_of = [](DType type) {
     return RowBytes(type, kElements).value_or(0);
   };
@@ -199,24 +198,24 @@ std::vector<DType> SmallerKvTypes(const PlanInputs& inputs,
   return types;
 }
 
-// Weights that the host could keep and does not. This engine keeps tables,
+// Moves what the host could keep and does not: this engine keeps tables there,
 // others experts and tables of per-layer embeddings.
-HostWeights MovableWeights(const PlanInputs& inputs) {
-  HostWeights movable;
-  if (inputs.profile().kind == "cpu") return movable;
-  const EngineRules& rules = inputs.options().engine;
-  const HostWeights& host = rules.host_weights;
+Change MoveToHost(const PlanInputs& inputs) {
+  Change move;
+  if (inputs.profile().kind == "cpu") return move;
+  const PlanOptions& options = inputs.options();
   for (const WeightTensor& tensor : inputs.shape().weights) {
-    if (StaysOnHost(tensor.kind, host)) continue;
-    if (rules.policy == ReservePolicy::kExact) {
-      movable.tables |= IsTable(inputs.shape(), tensor) && !host.tables;
+    if (StaysOnHost(tensor.kind, options.engine.host_weights)) continue;
+    if (options.engine.policy == ReservePolicy::kExact) {
+      move.host_tables |=
+          IsTable(inputs.shape(), tensor) && !options.host_tables;
     } else {
-      movable.experts |= tensor.kind == WeightKind::kExpert;
-      movable.per_layer_embeddings |=
+      move.host_weights.experts |= tensor.kind == WeightKind::kExpert;
+      move.host_weights.per_layer_embeddings |=
           tensor.kind == WeightKind::kPerLayerEmbedding;
     }
   }
-  return movable;
+  return move;
 }
 
 }  // namespace
@@ -300,10 +299,10 @@ std::string BindingTerm(const PlanInputs& inputs, const RegionSizes& sizes,
 std::vector<Suggestion> SuggestChanges(const PlanInputs& inputs,
                                        const MemoryPlan& plan, int64_t n_ctx,
                                        int64_t cap) {
-  const LoadOptions& options = inputs.options();
+  const PlanOptions& options = inputs.options();
   Adviser adviser(inputs, plan, n_ctx, cap);
   const std::vector<DType> types = SmallerKvTypes(inputs, plan);
-  const Change on_host = {.host_weights = MovableWeights(inputs)};
+  const Change on_host = MoveToHost(inputs);
   const bool has_parked = options.n_parked > 0;
   if (plan.fits) {
     if (has_parked) adviser.TryLonger({.n_parked = 0});
@@ -325,6 +324,7 @@ std::vector<Suggestion> SuggestChanges(const PlanInputs& inputs,
   Change all = EveryReduction(
       options, types.empty() ? std::nullopt : std::optional(types.back()));
   all.host_weights = on_host.host_weights;
+  all.host_tables = on_host.host_tables;
   if (adviser.empty() && !all.empty() && !adviser.Try(all)) {
     adviser.TryContext(all);
   }

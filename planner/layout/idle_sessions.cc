@@ -10,7 +10,7 @@
 namespace plimsoll::planner {
 
 absl::StatusOr<int64_t> DecideIdleSessions(const ModelShape& shape,
-                                           const LoadOptions& options) {
+                                           const PlanOptions& options) {
   if (!options.idle_session_bytes) return options.n_idle_sessions;
   if (options.n_idle_sessions != 0) {
     return absl::InvalidArgumentError(

@@ -20,7 +20,7 @@ namespace plimsoll::planner {
 // Errors: kInvalidArgument if both are given, or if the bytes are above 0 and
 // below those of one place; kOutOfRange on overflow.
 absl::StatusOr<int64_t> DecideIdleSessions(const ModelShape& shape,
-                                           const LoadOptions& options);
+                                           const PlanOptions& options);
 
 }  // namespace plimsoll::planner
 

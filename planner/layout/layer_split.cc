@@ -120,7 +120,7 @@ class Splitter {
   // A part has only some of an idle session's rings and states, so their number
   // is decided for the whole model.
   static absl::StatusOr<Splitter> Create(const SplitProblem& problem,
-                                         LoadOptions options) {
+                                         PlanOptions options) {
     ASSIGN_OR_RETURN(options.n_idle_sessions,
                      DecideIdleSessions(problem.slicer.shape(), options));
     options.idle_session_bytes.reset();
@@ -169,7 +169,7 @@ class Splitter {
   }
 
  private:
-  Splitter(const SplitProblem& problem, const LoadOptions& options)
+  Splitter(const SplitProblem& problem, const PlanOptions& options)
       : slicer_(problem.slicer),
         options_(options),
         devices_(problem.devices),
@@ -192,8 +192,8 @@ class Splitter {
   }
 
   // A projector stands before the first part.
-  LoadOptions OptionsOf(bool is_first, std::optional<int64_t> n_ctx) const {
-    LoadOptions options = options_;
+  PlanOptions OptionsOf(bool is_first, std::optional<int64_t> n_ctx) const {
+    PlanOptions options = options_;
     options.n_ctx = n_ctx;
     if (!is_first) options.engine.projector.reset();
     return options;
@@ -236,7 +236,7 @@ class Splitter {
   }
 
   const Slicer& slicer_;
-  const LoadOptions options_;
+  const PlanOptions options_;
   const std::vector<SplitDevice>& devices_;
   const StopCheck stop_;
   std::vector<int64_t> cuts_;
@@ -248,7 +248,7 @@ struct Contexts {
   ContextGrid grid;
 };
 
-Contexts ContextsOf(const ModelShape& shape, const LoadOptions& options) {
+Contexts ContextsOf(const ModelShape& shape, const PlanOptions& options) {
   const int64_t cap = std::min(
       shape.n_ctx_train, options.max_inference_len.value_or(shape.n_ctx_train));
   return {cap, ContextGrid(cap, options.engine.policy == ReservePolicy::kExact
@@ -259,7 +259,7 @@ Contexts ContextsOf(const ModelShape& shape, const LoadOptions& options) {
 // The context asked for, or the largest for which all layers find a device; 0
 // if there is none.
 absl::StatusOr<int64_t> ResolveContext(const Splitter& splitter,
-                                       const LoadOptions& options,
+                                       const PlanOptions& options,
                                        const Contexts& contexts) {
   if (options.n_ctx) return std::min(*options.n_ctx, contexts.cap);
   // Contexts below `low` fit, those from `high` on do not.
@@ -279,7 +279,7 @@ class SplitAdviser {
  public:
   // Changes keep `n_ctx` tokens of context. `last_bytes` is what the last
   // device needs without a change.
-  SplitAdviser(const SplitProblem& problem, const LoadOptions& options,
+  SplitAdviser(const SplitProblem& problem, const PlanOptions& options,
                int64_t n_ctx, int64_t last_bytes)
       : problem_(problem),
         options_(options),
@@ -303,7 +303,7 @@ class SplitAdviser {
 
   // The largest context up to the one asked for.
   void TryContext(Change change) {
-    LoadOptions options = Changed(options_, change);
+    PlanOptions options = Changed(options_, change);
     if (!options.n_ctx) return;  // the smallest has been tried
     options.max_inference_len = std::exchange(options.n_ctx, std::nullopt);
     const auto splitter = Splitter::Create(problem_, options);
@@ -357,14 +357,14 @@ class SplitAdviser {
   }
 
   const SplitProblem problem_;
-  const LoadOptions& options_;
+  const PlanOptions& options_;
   const int64_t n_ctx_;
   const int64_t last_bytes_;
   std::vector<Suggestion> suggestions_;
 };
 
 // Says what a split for `n_ctx` tokens that does not fit lacks, and what helps.
-absl::Status Advise(const SplitProblem& problem, const LoadOptions& options,
+absl::Status Advise(const SplitProblem& problem, const PlanOptions& options,
                     int64_t n_ctx, SplitPlan& split) {
   ASSIGN_OR_RETURN(const Splitter splitter, Splitter::Create(problem, options));
   ASSIGN_OR_RETURN(const int64_t last_bytes, splitter.LastDeviceBytes(n_ctx));
@@ -384,7 +384,7 @@ absl::Status Advise(const SplitProblem& problem, const LoadOptions& options,
   return problem.stop();  // a change that was not tried to the end is none
 }
 
-absl::Status CheckSplit(const ModelShape& shape, const LoadOptions& options,
+absl::Status CheckSplit(const ModelShape& shape, const PlanOptions& options,
                         const std::vector<SplitDevice>& devices) {
   const auto n_devices = static_cast<int64_t>(devices.size());
   if (n_devices < 1 || n_devices > kMaxSplitDevices) {
@@ -419,7 +419,7 @@ absl::StatusOr<ModelShape> SliceLayers(const ModelShape& shape, int64_t first,
 }
 
 absl::StatusOr<SplitPlan> SplitLayers(const ModelShape& shape,
-                                      const LoadOptions& options,
+                                      const PlanOptions& options,
                                       const std::vector<SplitDevice>& devices,
                                       StopCheck stop) {
   RETURN_IF_ERROR(CheckSplit(shape, options, devices));

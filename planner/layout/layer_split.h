@@ -60,7 +60,7 @@ absl::StatusOr<ModelShape> SliceLayers(const ModelShape& shape, int64_t first,
 // beyond kMaxSplitLayers; those of Layout; what `stop` says, which is asked for
 // each part that is tried.
 absl::StatusOr<SplitPlan> SplitLayers(const ModelShape& shape,
-                                      const LoadOptions& options,
+                                      const PlanOptions& options,
                                       const std::vector<SplitDevice>& devices,
                                       StopCheck stop = NeverStop);
 

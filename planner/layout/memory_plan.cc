@@ -57,7 +57,7 @@ absl::Status ValidateShape(const ModelShape& shape) {
   return absl::OkStatus();
 }
 
-absl::Status Validate(const ModelShape& shape, const LoadOptions& options,
+absl::Status Validate(const ModelShape& shape, const PlanOptions& options,
                       const DeviceProfile& profile, int64_t budget_bytes) {
   RETURN_IF_ERROR(ValidateShape(shape));
   RETURN_IF_ERROR(ValidateOptions(options));
@@ -87,7 +87,7 @@ Cap CapOf(const ModelShape& shape, const LoadOptions& options) {
 int64_t Missing(const RegionSizes& sizes, const PlanInputs& inputs) {
   const int64_t host =
       sizes.host_bytes -
-      inputs.options().engine.host_budget_bytes.value_or(sizes.host_bytes);
+      inputs.options().host_budget_bytes.value_or(sizes.host_bytes);
   return std::max<int64_t>(WantedBytes(inputs, sizes) - inputs.budget_bytes(),
                            0) +
          std::max<int64_t>(host, 0);
@@ -125,7 +125,7 @@ absl::StatusOr<RegionSizes> Decide(const PlanInputs& inputs, Size size,
 // Checks the arguments of Layout and calls `use` with the plan's inputs and its
 // weights' layout.
 template <typename Use>
-auto WithInputs(const ModelShape& file_shape, const LoadOptions& options,
+auto WithInputs(const ModelShape& file_shape, const PlanOptions& options,
                 const DeviceProfile& profile, int64_t budget_bytes, Use use)
     -> std::invoke_result_t<Use, const PlanInputs&, WeightLayout&> {
   RETURN_IF_ERROR(Validate(file_shape, options, profile, budget_bytes));
@@ -138,7 +138,7 @@ auto WithInputs(const ModelShape& file_shape, const LoadOptions& options,
                    PlanInputs::Create(stored.get(), options, profile,
                                       weights.bytes, budget_bytes));
   if (options.n_cpu_experts == 0) return use(inputs, weights);
-  LoadOptions decided = options;
+  PlanOptions decided = options;
   const int64_t most_tokens = CapOf(stored.get(), options).n_ctx;
   decided.n_cpu_experts = DecideCpuExperts(inputs, most_tokens);
   if (!options.n_cpu_experts) {
@@ -167,7 +167,7 @@ void AddMargins(const PlanInputs& inputs, const RegionSizes& sizes,
   if (const auto next = CheckedAdd(sizes.n_ctx, page)) {
     plan.bytes_per_token = Growth(inputs, *next, sizes) / page;
   }
-  LoadOptions options = inputs.options();
+  PlanOptions options = inputs.options();
   if (++options.n_slots > LoadOptions::kMaxSlots) return;
   const auto with_slot = inputs.With(options);
   if (!with_slot.ok()) return;
@@ -202,7 +202,7 @@ std::vector<std::string> TypesNotRun(const PlanInputs& inputs) {
 }
 
 std::vector<std::string> WhyNotRunnable(const PlanInputs& inputs) {
-  const LoadOptions& options = inputs.options();
+  const PlanOptions& options = inputs.options();
   const DeviceProfile& profile = inputs.profile();
   std::vector<std::string> reasons = TypesNotRun(inputs);
   const auto check_kv = [&](DType type) {
@@ -213,7 +213,7 @@ std::vector<std::string> WhyNotRunnable(const PlanInputs& inputs) {
   };
   check_kv(options.k_type);
   if (options.v_type != options.k_type) check_kv(options.v_type);
-  if (options.engine.mmap_weights && profile.kind != "cpu") {
+  if (options.mmap_weights && profile.kind != "cpu") {
     reasons.push_back(absl::StrCat("device \"", profile.id,
                                    "\" cannot read weights in a mapped file"));
   }
@@ -229,7 +229,7 @@ int64_t PowerOfTwoFrom(int64_t value) {
 // `asked` are the options before n_cpu_experts was decided.
 absl::StatusOr<MemoryPlan> Layout(const PlanInputs& inputs,
                                   WeightLayout& weights,
-                                  const LoadOptions& asked) {
+                                  const PlanOptions& asked) {
   MemoryPlan plan = {};
   ASSIGN_OR_RETURN(RegionSizes sizes, Decide(inputs, SizeRegions, plan));
   ExplainRegions(inputs, sizes);
@@ -268,11 +268,22 @@ absl::StatusOr<MemoryPlan> Layout(const PlanInputs& inputs,
 
 }  // namespace
 
-LoadOptions Changed(LoadOptions options, const Change& change) {
+absl::StatusOr<LoadOptions> LoadOptionsOf(const PlanOptions& options) {
+  EngineRules own;
+  // Only another ring uses the tokens, and that ring is refused.
+  own.ring_tokens = options.engine.ring_tokens;
+  if (options.engine == own) return LoadOptions(options);
+  return absl::InvalidArgumentError(
+      "policy, ring, flash_attention, allocation, weight_bytes, weight_type, "
+      "host_weights but tables, and a projector plan for other engines; a "
+      "load takes none of them");
+}
+
+PlanOptions Changed(PlanOptions options, const Change& change) {
   HostWeights& host = options.engine.host_weights;
   host.experts |= change.host_weights.experts;
   host.per_layer_embeddings |= change.host_weights.per_layer_embeddings;
-  host.tables |= change.host_weights.tables;
+  options.host_tables |= change.host_tables;
   options.n_ubatch = change.n_ubatch.value_or(options.n_ubatch);
   options.k_type = change.kv_type.value_or(options.k_type);
   options.v_type = change.kv_type.value_or(options.v_type);
@@ -295,7 +306,7 @@ const Region* MemoryPlan::FindRegion(absl::string_view name) const {
 }
 
 absl::StatusOr<MemoryPlan> Layout(const ModelShape& shape,
-                                  const LoadOptions& options,
+                                  const PlanOptions& options,
                                   const DeviceProfile& profile,
                                   int64_t budget_bytes) {
   return WithInputs(shape, options, profile, budget_bytes,
@@ -311,7 +322,7 @@ absl::StatusOr<PlanNumbers> LayoutNumbers(const PlanInputs& inputs) {
 }
 
 absl::StatusOr<PlanNumbers> LayoutNumbers(const ModelShape& shape,
-                                          const LoadOptions& options,
+                                          const PlanOptions& options,
                                           const DeviceProfile& profile,
                                           int64_t budget_bytes) {
   return WithInputs(shape, options, profile, budget_bytes,

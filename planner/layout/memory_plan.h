@@ -23,15 +23,16 @@ namespace plimsoll::planner {
 struct AllocationChoice {
   AllocationRule rule = AllocationRule::kExact;
   int64_t granularity_bytes = 0;  // for kGranularity
+
+  friend bool operator==(const AllocationChoice&,
+                         const AllocationChoice&) = default;
 };
 
-// Weights that stay with the host although the model runs on another device.
+// Weights that another engine keeps in host memory although the model runs on a
+// device.
 struct HostWeights {
   bool experts = false;
   bool per_layer_embeddings = false;
-  // Tables that are used for nothing but gathering rows (IsTable). They stay in
-  // the mapped file, even if the device is the host.
-  bool tables = false;
 
   friend bool operator==(const HostWeights&, const HostWeights&) = default;
 };
@@ -40,10 +41,12 @@ struct HostWeights {
 struct ProjectorBytes {
   int64_t weights = 0;    // bytes in its file
   int64_t workspace = 0;  // for one image or sound; an estimate
+
+  friend bool operator==(const ProjectorBytes&,
+                         const ProjectorBytes&) = default;
 };
 
-// How the planned engine lays out memory, and what the host holds if the device
-// has its own memory. The defaults are Plimsoll's own.
+// How the planned engine lays out memory. The defaults are Plimsoll's own.
 struct EngineRules {
   ReservePolicy policy = ReservePolicy::kExact;
   RingRule ring = RingRule::kExact;
@@ -54,13 +57,9 @@ struct EngineRules {
   // Type of every matrix; absent = the file's.
   std::optional<DType> weight_type;
   HostWeights host_weights;
-  // Matrices stay in the mapped file and are never packed.
-  bool mmap_weights = false;
-  std::optional<int64_t> host_budget_bytes;  // absent = not checked
   std::optional<ProjectorBytes> projector;
 
-  // True if weights are read from the mapped file.
-  bool MapsFile() const { return mmap_weights || host_weights.tables; }
+  friend bool operator==(const EngineRules&, const EngineRules&) = default;
 };
 
 // What guesses the next tokens of a stream.
@@ -69,7 +68,7 @@ enum class DraftSource {
   kMtp,     // the model's MTP head, which is loaded only then
 };
 
-// The options with which a model is loaded.
+// The options with which a worker loads a model.
 struct LoadOptions {
   static constexpr int64_t kMaxSlots = 4'096;
   static constexpr int64_t kMaxUbatch = 65'536;
@@ -110,11 +109,27 @@ struct LoadOptions {
   DType k_type = DType::kF16;
   DType v_type = DType::kF16;
   int64_t margin_bytes = 0;
+  // Matrices stay in the mapped file and are never packed.
+  bool mmap_weights = false;
+  // Tables that are used for nothing but gathering rows (IsTable) stay in the
+  // mapped file, even if the device is the host.
+  bool host_tables = false;
+  // Bytes of host memory, if the device has its own; absent = not checked.
+  std::optional<int64_t> host_budget_bytes;
 
-  // This engine's worker refuses every value that is not the default, except in
-  // host_budget_bytes, mmap_weights and host_weights.tables.
-  EngineRules engine;
+  // True if weights are read from the mapped file.
+  bool MapsFile() const { return mmap_weights || host_tables; }
 };
+
+// The options of a plan, which may be for another engine. PlanOptions{load}
+// plans a load.
+struct PlanOptions : LoadOptions {
+  EngineRules engine = {};
+};
+
+// What a load takes of the options.
+// Errors: kInvalidArgument if the plan is for another engine.
+absl::StatusOr<LoadOptions> LoadOptionsOf(const PlanOptions& options);
 
 // A candidate of a sampled row on the host: a logit and the id of its token.
 // The worker's RowSampler asserts that its candidates have this size.
@@ -146,10 +161,11 @@ enum class ContextLimit {
   kMemory,           // the largest that fits the budget
 };
 
-// Changes to LoadOptions, which are made together. An absent field changes
+// Changes to PlanOptions, which are made together. An absent field changes
 // nothing.
 struct Change {
   HostWeights host_weights = {};  // kinds that move to host memory as well
+  bool host_tables = false;       // tables move there as well
   std::optional<int64_t> n_ubatch = std::nullopt;
   std::optional<DType> kv_type = std::nullopt;  // type of keys and of values
   std::optional<int64_t> n_parked = std::nullopt;
@@ -165,7 +181,7 @@ struct Change {
 };
 
 // The options with the change.
-LoadOptions Changed(LoadOptions options, const Change& change);
+PlanOptions Changed(PlanOptions options, const Change& change);
 
 // A change that makes a plan fit, or its context longer. It was verified by
 // planning again with it.
@@ -191,7 +207,7 @@ struct PlanNumbers {
 struct MemoryPlan : PlanNumbers {
   // The requested options, with counts clamped, and with n_cpu_experts and
   // n_idle_sessions decided in place of idle_session_bytes.
-  LoadOptions options;
+  PlanOptions options;
   int64_t n_rows;     // rows of a step: min(n_ubatch, n_ctx rounded to pages)
   int64_t n_sampled;  // rows whose logits are kept
   std::string n_ctx_reason;  // one sentence with numbers
@@ -254,7 +270,7 @@ struct MemoryPlan : PlanNumbers {
 // Errors: kInvalidArgument naming the field for options or a profile that make
 // no sense; kOutOfRange on overflow.
 absl::StatusOr<MemoryPlan> Layout(const ModelShape& shape,
-                                  const LoadOptions& options,
+                                  const PlanOptions& options,
                                   const DeviceProfile& profile,
                                   int64_t budget_bytes);
 
@@ -265,7 +281,7 @@ class PlanInputs;  // plan_regions.h
 absl::StatusOr<PlanNumbers> LayoutNumbers(const PlanInputs& inputs);
 // Errors: those of Layout.
 absl::StatusOr<PlanNumbers> LayoutNumbers(const ModelShape& shape,
-                                          const LoadOptions& options,
+                                          const PlanOptions& options,
                                           const DeviceProfile& profile,
                                           int64_t budget_bytes);
 

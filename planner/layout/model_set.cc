@@ -14,7 +14,7 @@ namespace {
 // Bytes of all members, with `n_ctx` tokens for those that ask for none.
 // `bytes_of` plans one member.
 using BytesOf = absl::FunctionRef<absl::StatusOr<int64_t>(
-    const ModelShape&, const LoadOptions&, const DeviceProfile&)>;
+    const ModelShape&, const PlanOptions&, const DeviceProfile&)>;
 absl::StatusOr<int64_t> TotalAt(const std::vector<SetMember>& members,
                                 const DeviceProfile& profile, int64_t n_ctx,
                                 StopCheck stop, BytesOf bytes_of) {
@@ -22,7 +22,7 @@ absl::StatusOr<int64_t> TotalAt(const std::vector<SetMember>& members,
   Checked total = 0;
   for (size_t i = 0; i < members.size(); ++i) {
     RETURN_IF_ERROR(stop());
-    LoadOptions options = members[i].options;
+    PlanOptions options = members[i].options;
     if (!options.n_ctx) options.n_ctx = n_ctx;
     const absl::StatusOr<int64_t> bytes =
         bytes_of(members[i].shape, options, shared);

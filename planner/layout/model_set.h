@@ -18,7 +18,7 @@ inline constexpr int64_t kMaxLayersInSet = 256 * kMaxModelsInSet;
 
 struct SetMember {
   ModelShape shape;
-  LoadOptions options;
+  PlanOptions options;
 };
 
 struct SetPlan {

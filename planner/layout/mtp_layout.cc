@@ -11,7 +11,7 @@
 namespace plimsoll::planner {
 namespace {
 
-absl::Status CheckMtp(const ModelShape& shape, const LoadOptions& options) {
+absl::Status CheckMtp(const ModelShape& shape, const PlanOptions& options) {
   if (!shape.mtp) {
     return absl::InvalidArgumentError(absl::StrCat(
         "draft_source is mtp, but this model has no MTP head: there is no "
@@ -34,7 +34,7 @@ absl::Status CheckMtp(const ModelShape& shape, const LoadOptions& options) {
 }  // namespace
 
 absl::StatusOr<MtpLayout> LayoutMtp(const ModelShape& shape,
-                                    const LoadOptions& options,
+                                    const PlanOptions& options,
                                     const DeviceProfile& profile,
                                     const KvRules& rules) {
   RETURN_IF_ERROR(CheckMtp(shape, options));

@@ -26,7 +26,7 @@ struct MtpLayout {
 // leave no place for guesses or plan for another engine; those of
 // LayoutWeights, KvModel::Create and WidthsOf.
 absl::StatusOr<MtpLayout> LayoutMtp(const ModelShape& shape,
-                                    const LoadOptions& options,
+                                    const PlanOptions& options,
                                     const DeviceProfile& profile,
                                     const KvRules& rules);
 

@@ -42,7 +42,7 @@ absl::Status CheckKvType(absl::string_view name, DType type) {
 
 }  // namespace
 
-KvRules KvRulesOf(const LoadOptions& options) {
+KvRules KvRulesOf(const PlanOptions& options) {
   KvRules rules = {.ring = options.engine.ring,
                    .ring_tokens = options.engine.ring_tokens,
                    .pool_tokens = options.kv_tokens.value_or(0),
@@ -70,7 +70,7 @@ class RegionSizer {
   }
 
   absl::StatusOr<RegionSizes> Run() {
-    const LoadOptions& options = inputs_.options();
+    const PlanOptions& options = inputs_.options();
     ASSIGN_OR_RETURN(sizes_.kv, inputs_.kv_.Bytes(sizes_.n_ctx, options.n_slots,
                                                   inputs_.n_idle_sessions_));
     if (inputs_.mtp_) {
@@ -138,7 +138,7 @@ class RegionSizer {
   }
 
   absl::Status AddExact() {
-    const LoadOptions& options = inputs_.options();
+    const PlanOptions& options = inputs_.options();
     const DeviceProfile& profile = inputs_.profile();
     sizes_.n_rows = std::min(
         options.n_ubatch,
@@ -184,7 +184,7 @@ class RegionSizer {
     if (options.n_parked > 0 && !parks_in_arena) {
       AddHost("kv_parked", parked, Basis::kDerived);
     }
-    if (options.engine.mmap_weights || inputs_.mapped_bytes_ > 0) AddMapped();
+    if (options.mmap_weights || inputs_.mapped_bytes_ > 0) AddMapped();
     AddOutside("runtime", profile.runtime_bytes, profile.runtime_basis);
     if (profile.message_bytes > 0) {
       AddHost("messages", profile.message_bytes, Basis::kDerived);
@@ -239,7 +239,7 @@ class RegionSizer {
 
   // A model's parts have one table for each slot, and the first one counts it.
   void AddTables() {
-    const LoadOptions& options = inputs_.options();
+    const PlanOptions& options = inputs_.options();
     const Checked bytes =
         (Checked(options.n_slots) * (kPageEntryBytes + kPageStateBytes) +
          Checked(options.n_parked) * kPageEntryBytes) *
@@ -280,7 +280,7 @@ class RegionSizer {
   RegionSizes sizes_ = {};
 };
 
-absl::Status ValidateOptions(const LoadOptions& options) {
+absl::Status ValidateOptions(const PlanOptions& options) {
   constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
   const AllocationChoice allocation = options.engine.allocation.value_or(
       AllocationChoice{AllocationRule::kExact, 0});
@@ -314,8 +314,8 @@ absl::Status ValidateOptions(const LoadOptions& options) {
         Field{"weight_bytes", options.engine.weight_bytes.value_or(1), 1, kAny},
         Field{"projector.weights", projector.weights, 0, kAny},
         Field{"projector.workspace", projector.workspace, 0, kAny},
-        Field{"host_budget_bytes", options.engine.host_budget_bytes.value_or(0),
-              0, kAny},
+        Field{"host_budget_bytes", options.host_budget_bytes.value_or(0), 0,
+              kAny},
         Field{"granularity_bytes",
               has_granularity ? allocation.granularity_bytes : 1, 1, kAny}}) {
     if (field.value >= field.min && field.value <= field.max) continue;
@@ -328,7 +328,7 @@ absl::Status ValidateOptions(const LoadOptions& options) {
 }
 
 absl::StatusOr<PlanInputs> PlanInputs::Create(const ModelShape& shape,
-                                              const LoadOptions& options,
+                                              const PlanOptions& options,
                                               const DeviceProfile& profile,
                                               const WeightBytes& weights,
                                               int64_t budget_bytes) {
@@ -350,7 +350,7 @@ absl::StatusOr<PlanInputs> PlanInputs::Create(const ModelShape& shape,
   const bool is_exact = options.engine.policy == ReservePolicy::kExact;
   inputs.weight_bytes_ = options.engine.weight_bytes.value_or(
       is_exact ? weights.device : weights.file);
-  if (is_exact && options.engine.mmap_weights) {
+  if (is_exact && options.mmap_weights) {
     // A given weight_bytes counts the bytes that stay in the file.
     inputs.weight_bytes_ = options.engine.weight_bytes ? 0 : weights.device;
     inputs.mapped_bytes_ = options.engine.weight_bytes.value_or(weights.mapped);
@@ -379,7 +379,7 @@ absl::StatusOr<PlanInputs> PlanInputs::Create(const ModelShape& shape,
   return inputs;
 }
 
-absl::StatusOr<PlanInputs> PlanInputs::With(const LoadOptions& options) const {
+absl::StatusOr<PlanInputs> PlanInputs::With(const PlanOptions& options) const {
   WeightBytes weights = weights_;
   const WeightHomes homes = HomesOf(*shape_, options);
   if (options.engine.weight_type &&

@@ -16,10 +16,10 @@ namespace plimsoll::planner {
 
 // Errors: kInvalidArgument naming the field of the options that is out of
 // range.
-absl::Status ValidateOptions(const LoadOptions& options);
+absl::Status ValidateOptions(const PlanOptions& options);
 
 // How an engine with these options lays out its KV cache.
-KvRules KvRulesOf(const LoadOptions& options);
+KvRules KvRulesOf(const PlanOptions& options);
 
 // By how much a solver makes contexts longer: by whole pages or by single
 // tokens.
@@ -33,17 +33,17 @@ class PlanInputs {
   // Requires valid options and a valid profile.
   // Errors: kInvalidArgument; kOutOfRange on overflow.
   static absl::StatusOr<PlanInputs> Create(const ModelShape& shape,
-                                           const LoadOptions& options,
+                                           const PlanOptions& options,
                                            const DeviceProfile& profile,
                                            const WeightBytes& weights,
                                            int64_t budget_bytes);
 
   // Inputs of the same model with other options, whose weight_type may name
   // another type.
-  absl::StatusOr<PlanInputs> With(const LoadOptions& options) const;
+  absl::StatusOr<PlanInputs> With(const PlanOptions& options) const;
 
   const ModelShape& shape() const { return *shape_; }
-  const LoadOptions& options() const { return *options_; }
+  const PlanOptions& options() const { return *options_; }
   // As the options say, or decided by idle_session_bytes.
   int64_t n_idle_sessions() const { return n_idle_sessions_; }
   const DeviceProfile& profile() const { return *profile_; }
@@ -61,7 +61,7 @@ class PlanInputs {
   PlanInputs() = default;
 
   const ModelShape* shape_;
-  const LoadOptions* options_;
+  const PlanOptions* options_;
   const DeviceProfile* profile_;
   int64_t n_idle_sessions_;
   int64_t budget_bytes_;

@@ -24,7 +24,7 @@ std::string AttendingLayers(const ModelShape& shape) {
   return absl::StrCat(", ", n, " of ", shape.layers.size(), " layers attend");
 }
 
-std::string KvFormula(const ModelShape& shape, const LoadOptions& options,
+std::string KvFormula(const ModelShape& shape, const PlanOptions& options,
                       const KvBytes& kv) {
   std::string formula =
       options.kv_tokens
@@ -45,15 +45,15 @@ std::string KvFormula(const ModelShape& shape, const LoadOptions& options,
 }
 
 std::string WeightsFormula(const PlanInputs& inputs, const RegionSizes& sizes) {
-  const LoadOptions& options = inputs.options();
-  if (options.engine.mmap_weights) {
+  const PlanOptions& options = inputs.options();
+  if (options.mmap_weights) {
     return "norms and biases; all else stays in the mapped file";
   }
   if (options.n_cpu_experts.value_or(0) > 0) {
     return absl::StrCat("all but the experts of ", *options.n_cpu_experts,
                         " layers, as stored on the device");
   }
-  if (options.engine.host_weights.tables && sizes.mapped_bytes > 0) {
+  if (options.host_tables && sizes.mapped_bytes > 0) {
     return "all but tables, which stay in the mapped file";
   }
   return options.engine.weight_bytes
@@ -65,7 +65,7 @@ std::string WeightsFormula(const PlanInputs& inputs, const RegionSizes& sizes) {
 // What a model keeps of its contexts; empty for other regions.
 std::string ContextFormula(const PlanInputs& inputs, const RegionSizes& sizes,
                            absl::string_view region) {
-  const LoadOptions& options = inputs.options();
+  const PlanOptions& options = inputs.options();
   if (region == "kv_full") return KvFormula(inputs.shape(), options, sizes.kv);
   if (region == "kv_window") {
     return absl::StrCat("(", options.n_slots, " slots + ",
@@ -129,7 +129,7 @@ std::string StepFormula(const PlanInputs& inputs, const RegionSizes& sizes,
 // What lies outside of the arena, and what other engines have; empty for other
 // regions.
 std::string OtherFormula(const PlanInputs& inputs, absl::string_view region) {
-  const LoadOptions& options = inputs.options();
+  const PlanOptions& options = inputs.options();
   if (region == "vocab") return "tokenizer tables on the host";
   if (region == "runtime") {
     const std::string& note = inputs.profile().runtime_note;

@@ -92,13 +92,14 @@ class Sorter {
   std::optional<WeightPlacement> Add(const WeightTensor& tensor, DType dtype,
                                      int64_t in_file) {
     if (IsForCpu(tensor)) return cpu_.Add(tensor, dtype);
-    if (StaysOnHost(tensor.kind, homes_.host)) {
+    if (StaysOnHost(tensor.kind, homes_.in_memory)) {
       host_ += in_file;
       return WeightPlacement{-1, in_file};
     }
     file_ += in_file;
-    const bool is_mapped = (homes_.is_mapped && !tensor.is_vector) ||
-                           (homes_.host.tables && IsTable(shape_, tensor));
+    const bool is_mapped =
+        (homes_.are_matrices_mapped && !tensor.is_vector) ||
+        (homes_.are_tables_mapped && IsTable(shape_, tensor));
     if (!is_mapped) return device_.Add(tensor, dtype);
     mapped_ += in_file;
     return WeightPlacement{-1, in_file};
@@ -141,15 +142,14 @@ absl::StatusOr<int64_t> PlanBytes(Checked value) {
   return PlanTooBig();
 }
 
-WeightHomes HomesOf(const ModelShape& shape, const LoadOptions& options) {
-  const EngineRules& rules = options.engine;
-  WeightHomes homes = {rules.host_weights, rules.mmap_weights,
-                       CpuExpertsEnd(shape, options.n_cpu_experts.value_or(0))};
-  if (rules.policy != ReservePolicy::kExact) {
-    // A reserve policy counts weights as they are in the file, wherever they
-    // lie.
-    homes.host.tables = homes.is_mapped = false;
-  }
+WeightHomes HomesOf(const ModelShape& shape, const PlanOptions& options) {
+  WeightHomes homes = {.in_memory = options.engine.host_weights,
+                       .cpu_experts_end = CpuExpertsEnd(
+                           shape, options.n_cpu_experts.value_or(0))};
+  // A reserve policy counts weights as they are in the file, wherever they lie.
+  if (options.engine.policy != ReservePolicy::kExact) return homes;
+  homes.are_tables_mapped = options.host_tables;
+  homes.are_matrices_mapped = options.mmap_weights;
   return homes;
 }
 

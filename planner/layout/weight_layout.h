@@ -29,15 +29,16 @@ struct WeightLayout {
 
 // The places of the weights that are not on the device.
 struct WeightHomes {
-  HostWeights host = {};   // tables are in the mapped file, others in memory
-  bool is_mapped = false;  // all other matrices stay in the mapped file
+  HostWeights in_memory = {};        // in host memory
+  bool are_tables_mapped = false;    // tables stay in the mapped file
+  bool are_matrices_mapped = false;  // all matrices stay there
   // The CPU computes the experts of all layers before this one.
   int64_t cpu_experts_end = 0;
 
   friend bool operator==(const WeightHomes&, const WeightHomes&) = default;
 };
 // A number of layers that is not decided yet (n_cpu_experts) counts as none.
-WeightHomes HomesOf(const ModelShape& shape, const LoadOptions& options);
+WeightHomes HomesOf(const ModelShape& shape, const PlanOptions& options);
 
 // Whether weights of this kind stay in host memory.
 bool StaysOnHost(WeightKind kind, const HostWeights& host);

@@ -157,7 +157,7 @@ absl::Status AddDevices(const v1::PlaceModelsRequest& request,
 
 // Sets the bytes of one replica on each class of device.
 absl::Status FillBytes(const planner::ModelShape& shape,
-                       planner::LoadOptions options, const Fleet& fleet,
+                       planner::PlanOptions options, const Fleet& fleet,
                        StopCheck stop, planner::PlacementModel& model) {
   if (!options.n_ctx) {
     options.n_ctx =
@@ -275,7 +275,7 @@ v1::DeviceBounds Describe(const planner::DeviceBounds& bounds) {
 
 // Returns the error of a plan that does not fit.
 absl::Status DoesNotFit(const planner::ModelShape& shape,
-                        const planner::LoadOptions& options,
+                        const planner::PlanOptions& options,
                         const Target& target) {
   ASSIGN_OR_RETURN(
       const planner::MemoryPlan plan,
@@ -349,9 +349,8 @@ absl::Status PlacementQueries::PlaceModels(
   ASSIGN_OR_RETURN(const std::vector<Shape> shapes,
                    ShapesOf(request, problem.n_classes, stop));
   for (size_t m = 0; m < shapes.size(); ++m) {
-    ASSIGN_OR_RETURN(const planner::LoadOptions options,
-                     FromProto(request.models(static_cast<int>(m)).options(),
-                               planner::LoadOptions{}));
+    ASSIGN_OR_RETURN(const planner::PlanOptions options,
+                     FromProto(request.models(static_cast<int>(m)).options()));
     RETURN_IF_ERROR(
         FillBytes(*shapes[m], options, fleet, stop, problem.models[m]));
   }
@@ -373,8 +372,8 @@ absl::Status PlacementQueries::FindDevices(
     const v1::FindDevicesRequest& request, v1::FindDevicesResponse& response,
     StopCheck stop) const {
   ASSIGN_OR_RETURN(const auto shape, sources_.shape_of(request.source()));
-  ASSIGN_OR_RETURN(const planner::LoadOptions options,
-                   FromProto(request.options(), planner::LoadOptions{}));
+  ASSIGN_OR_RETURN(const planner::PlanOptions options,
+                   FromProto(request.options()));
   ASSIGN_OR_RETURN(const std::vector<planner::FittingDevice> fitting,
                    planner::FittingDevices(*shape, options, catalogue_, stop));
   for (const planner::FittingDevice& device : fitting) {
@@ -389,8 +388,8 @@ absl::Status PlacementQueries::GetBounds(
     const v1::GetBoundsRequest& request,
     v1::GetBoundsResponse& response) const {
   ASSIGN_OR_RETURN(const auto shape, sources_.shape_of(request.source()));
-  ASSIGN_OR_RETURN(const planner::LoadOptions options,
-                   FromProto(request.options(), planner::LoadOptions{}));
+  ASSIGN_OR_RETURN(const planner::PlanOptions options,
+                   FromProto(request.options()));
   v1::ListDevicesResponse registered;
   RETURN_IF_ERROR(sources_.list_devices(registered));
   ASSIGN_OR_RETURN(Target target, TargetOf(request, registered, catalogue_));

@@ -101,8 +101,8 @@ absl::Status Planner::PlanSet(const v1::PlanSetRequest& request,
           absl::StrCat("models have ", n_layers, " layers or more, at most ",
                        planner::kMaxLayersInSet, " are accepted"));
     }
-    ASSIGN_OR_RETURN(const planner::LoadOptions options,
-                     FromProto(model.options(), planner::LoadOptions{}));
+    ASSIGN_OR_RETURN(const planner::PlanOptions options,
+                     FromProto(model.options()));
     members.push_back({*shape, options});
   }
   ASSIGN_OR_RETURN(const Target target, TargetOf(request));
@@ -122,8 +122,8 @@ absl::Status Planner::PlanSplit(const v1::PlanSplitRequest& request,
         planner::kMaxSplitDevices, " are accepted"));
   }
   ASSIGN_OR_RETURN(const Shape shape, ShapeOf(request.source()));
-  ASSIGN_OR_RETURN(const planner::LoadOptions options,
-                   FromProto(request.options(), planner::LoadOptions{}));
+  ASSIGN_OR_RETURN(const planner::PlanOptions options,
+                   FromProto(request.options()));
   std::vector<planner::SplitDevice> devices;
   for (const v1::SplitDevice& device : request.devices()) {
     ASSIGN_OR_RETURN(Target target, TargetOf(device, request.purpose()));
@@ -144,8 +144,8 @@ absl::Status Planner::Plan(const v1::PlanRequest& request,
 absl::Status Planner::PlanShape(const planner::ModelShape& shape,
                                 const v1::PlanRequest& request,
                                 v1::PlanResponse& response) const {
-  ASSIGN_OR_RETURN(const planner::LoadOptions options,
-                   FromProto(request.options(), planner::LoadOptions{}));
+  ASSIGN_OR_RETURN(const planner::PlanOptions options,
+                   FromProto(request.options()));
   ASSIGN_OR_RETURN(const Target target, TargetOf(request));
   ASSIGN_OR_RETURN(
       const planner::MemoryPlan plan,

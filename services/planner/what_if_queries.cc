@@ -235,8 +235,8 @@ absl::Status BatchPlan(Planner& planner, const v1::BatchPlanRequest& request,
 absl::StatusOr<planner::WhatIf> ToWhatIf(
     const v1::WhatIfRequest& request, planner::ModelShape shape,
     std::vector<planner::WhatIfAxes::Device> devices, StopCheck stop) {
-  ASSIGN_OR_RETURN(const planner::LoadOptions base,
-                   FromProto(request.options(), planner::LoadOptions{}));
+  ASSIGN_OR_RETURN(const planner::PlanOptions base,
+                   FromProto(request.options()));
   planner::WhatIfAxes axes;
   axes.devices = std::move(devices);
   if (request.weight_types_size() > 0) axes.weights.clear();

@@ -38,7 +38,7 @@ std::string FlagsOf(const planner::Change& change) {
   }
   if (change.host_weights.experts) kinds.push_back("experts");
   Flags flags;
-  if (change.host_weights.tables) flags.Add("--tables", "host");
+  if (change.host_tables) flags.Add("--tables", "host");
   if (!kinds.empty()) flags.Add("--host-weights", absl::StrJoin(kinds, ","));
   flags.Add("--n-ubatch", change.n_ubatch);
   flags.Add("--kv-type", change.kv_type);

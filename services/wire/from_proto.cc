@@ -136,9 +136,10 @@ absl::Status FillDraftSource(const v1::LoadOptions& message,
   return InvalidField("draft_source", "is unknown");
 }
 
-// Sets the options that plan for other engines.
+// Sets the options that plan for other engines, and those that say what the
+// host holds.
 absl::Status FillOtherEngines(const v1::LoadOptions& message,
-                              planner::LoadOptions& options) {
+                              planner::PlanOptions& options) {
   ASSIGN_OR_RETURN(options.engine.policy, FromProto(message.policy()));
   ASSIGN_OR_RETURN(options.engine.ring, FromProto(message.ring()));
   options.engine.ring_tokens = message.ring_tokens();
@@ -165,13 +166,13 @@ absl::Status FillOtherEngines(const v1::LoadOptions& message,
     } else if (weights == v1::HOST_WEIGHTS_PER_LAYER_EMBEDDINGS) {
       options.engine.host_weights.per_layer_embeddings = true;
     } else if (weights == v1::HOST_WEIGHTS_TABLES) {
-      options.engine.host_weights.tables = true;
+      options.host_tables = true;
     } else {
       return InvalidField("host_weights", "has a kind that is not known");
     }
   }
   if (message.has_mmap_weights()) {
-    options.engine.mmap_weights = message.mmap_weights();
+    options.mmap_weights = message.mmap_weights();
   }
   if (message.has_projector_weight_bytes() ||
       message.has_projector_workspace_bytes()) {
@@ -183,10 +184,52 @@ absl::Status FillOtherEngines(const v1::LoadOptions& message,
                             "projector_workspace_bytes"));
   }
   if (message.has_host_budget_bytes()) {
-    ASSIGN_OR_RETURN(options.engine.host_budget_bytes,
+    ASSIGN_OR_RETURN(options.host_budget_bytes,
                      Signed(message.host_budget_bytes(), "host_budget_bytes"));
   }
   return planner::ValidateOptions(options);
+}
+
+// Sets the fields that `message` has.
+absl::Status Fill(const v1::LoadOptions& message,
+                  planner::PlanOptions& options) {
+  if (message.has_n_ctx()) options.n_ctx = message.n_ctx();
+  if (message.has_max_inference_len()) {
+    options.max_inference_len = message.max_inference_len();
+  }
+  if (message.has_n_slots()) options.n_slots = message.n_slots();
+  if (message.has_n_ubatch()) options.n_ubatch = message.n_ubatch();
+  RETURN_IF_ERROR(FillIdleSessions(message, options));
+  if (message.has_kv_tokens()) {
+    ASSIGN_OR_RETURN(options.kv_tokens,
+                     Signed(message.kv_tokens(), "kv_tokens"));
+  }
+  if (message.has_n_draft()) options.n_draft = message.n_draft();
+  RETURN_IF_ERROR(FillDraftSource(message, options));
+  if (message.has_n_parked()) options.n_parked = message.n_parked();
+  RETURN_IF_ERROR(FillCpuExperts(message, options));
+  if (message.has_margin_bytes()) {
+    ASSIGN_OR_RETURN(options.margin_bytes,
+                     Signed(message.margin_bytes(), "margin_bytes"));
+  }
+  if (options.n_ctx == 0) return InvalidField("n_ctx", "must be at least 1");
+  if (options.max_inference_len == 0) {
+    return InvalidField("max_inference_len", "must be at least 1");
+  }
+  if (options.n_slots < 1 ||
+      options.n_slots > planner::LoadOptions::kMaxSlots) {
+    return InvalidField(
+        "n_slots",
+        absl::StrCat("must be 1 to ", planner::LoadOptions::kMaxSlots));
+  }
+  if (options.n_ubatch < 1 ||
+      options.n_ubatch > planner::LoadOptions::kMaxUbatch) {
+    return InvalidField(
+        "n_ubatch",
+        absl::StrCat("must be 1 to ", planner::LoadOptions::kMaxUbatch));
+  }
+  RETURN_IF_ERROR(FillKvTypes(message, options));
+  return FillOtherEngines(message, options);
 }
 
 absl::Status FillWorkspace(const v1::WorkspaceParameters& message,
@@ -224,47 +267,17 @@ absl::StatusOr<DType> FromProto(v1::ElementType type, absl::string_view field) {
   return info->dtype;
 }
 
+absl::StatusOr<planner::PlanOptions> FromProto(const v1::LoadOptions& message) {
+  planner::PlanOptions options;
+  RETURN_IF_ERROR(Fill(message, options));
+  return options;
+}
+
 absl::StatusOr<planner::LoadOptions> FromProto(
     const v1::LoadOptions& message, const planner::LoadOptions& defaults) {
-  planner::LoadOptions options = defaults;
-  if (message.has_n_ctx()) options.n_ctx = message.n_ctx();
-  if (message.has_max_inference_len()) {
-    options.max_inference_len = message.max_inference_len();
-  }
-  if (message.has_n_slots()) options.n_slots = message.n_slots();
-  if (message.has_n_ubatch()) options.n_ubatch = message.n_ubatch();
-  RETURN_IF_ERROR(FillIdleSessions(message, options));
-  if (message.has_kv_tokens()) {
-    ASSIGN_OR_RETURN(options.kv_tokens,
-                     Signed(message.kv_tokens(), "kv_tokens"));
-  }
-  if (message.has_n_draft()) options.n_draft = message.n_draft();
-  RETURN_IF_ERROR(FillDraftSource(message, options));
-  if (message.has_n_parked()) options.n_parked = message.n_parked();
-  RETURN_IF_ERROR(FillCpuExperts(message, options));
-  if (message.has_margin_bytes()) {
-    ASSIGN_OR_RETURN(options.margin_bytes,
-                     Signed(message.margin_bytes(), "margin_bytes"));
-  }
-  if (options.n_ctx == 0) return InvalidField("n_ctx", "must be at least 1");
-  if (options.max_inference_len == 0) {
-    return InvalidField("max_inference_len", "must be at least 1");
-  }
-  if (options.n_slots < 1 ||
-      options.n_slots > planner::LoadOptions::kMaxSlots) {
-    return InvalidField(
-        "n_slots",
-        absl::StrCat("must be 1 to ", planner::LoadOptions::kMaxSlots));
-  }
-  if (options.n_ubatch < 1 ||
-      options.n_ubatch > planner::LoadOptions::kMaxUbatch) {
-    return InvalidField(
-        "n_ubatch",
-        absl::StrCat("must be 1 to ", planner::LoadOptions::kMaxUbatch));
-  }
-  RETURN_IF_ERROR(FillKvTypes(message, options));
-  RETURN_IF_ERROR(FillOtherEngines(message, options));
-  return options;
+  planner::PlanOptions options{defaults};
+  RETURN_IF_ERROR(Fill(message, options));
+  return planner::LoadOptionsOf(options);
 }
 
 absl::StatusOr<planner::DeviceProfile> FromProto(

@@ -27,7 +27,10 @@ absl::StatusOr<int64_t> Signed(uint64_t value, absl::string_view field);
 
 absl::StatusOr<DType> FromProto(v1::ElementType type, absl::string_view field);
 
-// Fields that are absent in `message` get their values from `defaults`.
+// The options of a plan.
+absl::StatusOr<planner::PlanOptions> FromProto(const v1::LoadOptions& message);
+// The options of a load. Fields that are absent in `message` get their values
+// from `defaults`. Options that plan for other engines are refused.
 absl::StatusOr<planner::LoadOptions> FromProto(
     const v1::LoadOptions& message, const planner::LoadOptions& defaults);
 

@@ -117,7 +117,7 @@ void AddWeightSummaries(const planner::ModelShape& shape,
 }
 
 // Sets only the options that differ from this engine's own ways.
-void SetOtherEngines(const planner::LoadOptions& options,
+void SetOtherEngines(const planner::PlanOptions& options,
                      v1::LoadOptions& message) {
   if (options.engine.policy != planner::ReservePolicy::kExact) {
     message.set_policy(ToProto(options.engine.policy));
@@ -144,18 +144,18 @@ void SetOtherEngines(const planner::LoadOptions& options,
   if (options.engine.host_weights.per_layer_embeddings) {
     message.add_host_weights(v1::HOST_WEIGHTS_PER_LAYER_EMBEDDINGS);
   }
-  if (options.engine.host_weights.tables) {
+  if (options.host_tables) {
     message.add_host_weights(v1::HOST_WEIGHTS_TABLES);
   }
-  if (options.engine.mmap_weights) message.set_mmap_weights(true);
+  if (options.mmap_weights) message.set_mmap_weights(true);
   if (options.engine.projector) {
     message.set_projector_weight_bytes(
         ToUint64(options.engine.projector->weights));
     message.set_projector_workspace_bytes(
         ToUint64(options.engine.projector->workspace));
   }
-  if (options.engine.host_budget_bytes) {
-    message.set_host_budget_bytes(ToUint64(*options.engine.host_budget_bytes));
+  if (options.host_budget_bytes) {
+    message.set_host_budget_bytes(ToUint64(*options.host_budget_bytes));
   }
 }
 
@@ -187,7 +187,7 @@ v1::Basis ToProto(planner::Basis basis) {
   return v1::BASIS_UNSPECIFIED;
 }
 
-v1::LoadOptions ToProto(const planner::LoadOptions& options) {
+v1::LoadOptions ToProto(const planner::PlanOptions& options) {
   v1::LoadOptions message;
   if (options.n_ctx.has_value()) message.set_n_ctx(ToUint32(*options.n_ctx));
   if (options.max_inference_len.has_value()) {

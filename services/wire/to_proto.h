@@ -24,7 +24,7 @@ uint64_t ToUint64(int64_t value);
 
 v1::ElementType ToProto(DType dtype);
 v1::Basis ToProto(planner::Basis basis);
-v1::LoadOptions ToProto(const planner::LoadOptions& options);
+v1::LoadOptions ToProto(const planner::PlanOptions& options);
 v1::Suggestion ToProto(const planner::Suggestion& suggestion);
 v1::MemoryPlan ToProto(const planner::MemoryPlan& plan);
 v1::PlanSetResponse ToProto(const planner::SetPlan& set);

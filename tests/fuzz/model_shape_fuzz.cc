@@ -53,8 +53,8 @@ TinyModel TakeModel(Input& input) {
   return m;
 }
 
-LoadOptions TakeOptions(Input& input) {
-  LoadOptions options;
+PlanOptions TakeOptions(Input& input) {
+  PlanOptions options;
   const auto flags = input.Take<uint8_t>();
   if ((flags & 1) != 0) options.n_ctx = input.Take<int64_t>();
   if ((flags & 2) != 0) options.max_inference_len = input.Take<int64_t>();
@@ -101,7 +101,7 @@ void PlanFile(absl::string_view bytes, int64_t file_bytes, Input input) {
   if (!header.ok()) return;
   const auto shape = ShapeFromGguf(*header);
   if (!shape.ok()) return;
-  const LoadOptions options = TakeOptions(input);
+  const PlanOptions options = TakeOptions(input);
   const auto plan =
       Layout(*shape, options, CommittedCpuProfile(), input.Take<int64_t>());
   if (plan.ok()) CheckPlan(*plan, *shape);

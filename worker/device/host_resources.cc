@@ -122,14 +122,13 @@ planner::DeviceProfile LocalCpuProfile() {
   return profile;
 }
 
-planner::LoadOptions BoundByHostMemory(planner::LoadOptions options,
+std::optional<int64_t> HostBudgetBytes(const planner::LoadOptions& options,
                                        const ComputeDevice* device) {
-  if (device == nullptr || device->is_host()) return options;
-  if (options.n_cpu_experts == 0) return options;
-  auto& budget = options.engine.host_budget_bytes;
+  const std::optional<int64_t>& budget = options.host_budget_bytes;
+  if (device == nullptr || device->is_host()) return budget;
+  if (options.n_cpu_experts == 0) return budget;
   const int64_t free_bytes = AvailableMemoryBytes();
-  budget = std::min(budget.value_or(free_bytes), free_bytes);
-  return options;
+  return std::min(budget.value_or(free_bytes), free_bytes);
 }
 
 }  // namespace plimsoll::worker

@@ -44,10 +44,11 @@ planner::DeviceProfile ProfileOf(const kernels::DeviceInfo& info);
 // The profile of this machine's CPU, with its memory as it is now.
 planner::DeviceProfile LocalCpuProfile();
 
-// The options for a plan on `device` of this machine: if the device has its own
-// memory and experts will be in host memory, the experts take at most the free
-// host memory. Without a device, or on the host, the options are not changed.
-planner::LoadOptions BoundByHostMemory(planner::LoadOptions options,
+// The host_budget_bytes for a plan with `options` on `device` of this machine:
+// if the device has its own memory and experts will be in host memory, the
+// experts take at most the free host memory. Without a device, or on the host,
+// it is that of the options.
+std::optional<int64_t> HostBudgetBytes(const planner::LoadOptions& options,
                                        const ComputeDevice* device);
 
 }  // namespace plimsoll::worker

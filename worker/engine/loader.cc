@@ -76,7 +76,7 @@ absl::StatusOr<EngineResources> EngineLoader::Load(
       loaded_.suppressed_tokens,
       ReadSuppressedTokens(file_.header(), loaded_.shape.vocab_size));
   RETURN_IF_ERROR(AllocateArenas());
-  if (loaded_.plan().options.engine.MapsFile()) {
+  if (loaded_.plan().options.MapsFile()) {
     ASSIGN_OR_RETURN(ModelMapping mapping, file_.Map());
     loaded_.mapping = std::make_unique<ModelMapping>(std::move(mapping));
   }

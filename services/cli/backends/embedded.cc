@@ -135,19 +135,24 @@ planner::LoadOptions ToLoadOptions(const LoadFlags& flags, int64_t n_ctx_train,
   options.n_ubatch = flags.n_ubatch;
   options.k_type = flags.kv.k;
   options.v_type = flags.kv.v;
-  options.engine.policy = flags.policy;
-  options.engine.allocation = flags.allocation;
-  options.engine.ring = flags.ring.rule;
-  options.engine.ring_tokens = flags.ring.tokens;
-  options.engine.flash_attention = !flags.no_flash_attention;
-  options.engine.weight_bytes = flags.weight_bytes;
-  options.engine.weight_type = flags.weight_type;
-  options.engine.host_weights = flags.host_weights;
-  options.engine.host_weights.tables = flags.host_tables;
-  options.engine.mmap_weights = flags.mmap_weights;
-  options.engine.host_budget_bytes = flags.host_memory;
-  options.engine.projector = flags.projector;
+  options.host_tables = flags.host_tables;
+  options.mmap_weights = flags.mmap_weights;
+  options.host_budget_bytes = flags.host_memory;
   return options;
+}
+
+planner::PlanOptions ToPlanOptions(const LoadFlags& flags, int64_t n_ctx_train,
+                                   ContextDefault context_default) {
+  return {ToLoadOptions(flags, n_ctx_train, context_default),
+          {.policy = flags.policy,
+           .ring = flags.ring.rule,
+           .ring_tokens = flags.ring.tokens,
+           .flash_attention = !flags.no_flash_attention,
+           .allocation = flags.allocation,
+           .weight_bytes = flags.weight_bytes,
+           .weight_type = flags.weight_type,
+           .host_weights = flags.host_weights,
+           .projector = flags.projector}};
 }
 
 planner::SplitDevice BudgetHere(const planner::ModelShape& shape,
@@ -197,9 +202,10 @@ absl::StatusOr<std::vector<planner::SplitPart>> Place(
     const planner::ModelShape& shape, const LoadFlags& flags,
     const services::ComputeDevices& devices, Streams& streams) {
   ASSIGN_OR_RETURN(const auto memory, MemoryOfEach(flags, devices.size()));
-  const planner::LoadOptions options = worker::BoundByHostMemory(
-      ToLoadOptions(flags, shape.n_ctx_train, ContextDefault::kShort),
-      devices.size() == 1 ? devices.front().get() : nullptr);
+  planner::LoadOptions options =
+      ToLoadOptions(flags, shape.n_ctx_train, ContextDefault::kShort);
+  options.host_budget_bytes = worker::HostBudgetBytes(
+      options, devices.size() == 1 ? devices.front().get() : nullptr);
   std::vector<planner::SplitDevice> budgets;
   for (size_t i = 0; i < devices.size(); ++i) {
     budgets.push_back(BudgetHere(shape, flags, *devices[i], memory[i]));
@@ -209,7 +215,7 @@ absl::StatusOr<std::vector<planner::SplitPart>> Place(
     const planner::SplitDevice& device = budgets.front();
     ASSIGN_OR_RETURN(
         planner::MemoryPlan plan,
-        planner::Layout(shape, options, device.profile, device.budget_bytes));
+        planner::Layout(shape, {options}, device.profile, device.budget_bytes));
     RETURN_IF_ERROR(worker::CheckRunnable(shape, plan));
     if (!plan.fits) return DoesNotFit(services::ToProto(plan));
     NotePlan(flags, plan, streams);
@@ -217,7 +223,7 @@ absl::StatusOr<std::vector<planner::SplitPart>> Place(
     return parts;
   }
   ASSIGN_OR_RETURN(planner::SplitPlan split,
-                   planner::SplitLayers(shape, options, budgets));
+                   planner::SplitLayers(shape, {options}, budgets));
   for (const planner::SplitPart& part : split.parts) {
     RETURN_IF_ERROR(worker::CheckRunnable(shape, part.plan));
   }

@@ -31,6 +31,9 @@ enum class ContextDefault { kShort, kLongestThatFits };
 
 planner::LoadOptions ToLoadOptions(const LoadFlags& flags, int64_t n_ctx_train,
                                    ContextDefault context_default);
+// The same, with the flags of AddEngineFlags.
+planner::PlanOptions ToPlanOptions(const LoadFlags& flags, int64_t n_ctx_train,
+                                   ContextDefault context_default);
 
 // A device of this machine, with `budget_bytes` or, if that is absent, the
 // available bytes of the device.

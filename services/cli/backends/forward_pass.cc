@@ -59,7 +59,7 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadForPass(
   const planner::DeviceProfile profile = setup.device->Profile();
   ASSIGN_OR_RETURN(
       const planner::MemoryPlan plan,
-      planner::Layout(file.shape(), load, profile, profile.free_bytes));
+      planner::Layout(file.shape(), {load}, profile, profile.free_bytes));
   RETURN_IF_ERROR(worker::CheckRunnable(file.shape(), plan));
   if (!plan.fits) {
     return absl::ResourceExhaustedError(absl::StrCat(

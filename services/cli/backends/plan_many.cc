@@ -37,7 +37,7 @@ absl::StatusOr<v1::PlanSetResponse> PlanSetHere(
                                .n_rows = flags.n_ubatch};
   for (const std::string& model : models) {
     ASSIGN_OR_RETURN(services::PlanSource source, OpenPlannable(model));
-    planner::LoadOptions options = ToLoadOptions(
+    planner::PlanOptions options = ToPlanOptions(
         flags, source.shape.n_ctx_train, ContextDefault::kLongestThatFits);
     // The line comes before the first model.
     if (!members.empty()) options.engine.projector.reset();
@@ -64,7 +64,7 @@ absl::StatusOr<v1::PlanSplitResponse> PlanSplitHere(
   ASSIGN_OR_RETURN(
       const planner::SplitPlan split,
       planner::SplitLayers(source.shape,
-                           ToLoadOptions(flags, source.shape.n_ctx_train,
+                           ToPlanOptions(flags, source.shape.n_ctx_train,
                                          ContextDefault::kLongestThatFits),
                            devices));
   return services::ToProto(split, devices);

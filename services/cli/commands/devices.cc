@@ -108,7 +108,7 @@ absl::Status RunFits(const DevicesFlags& flags, const Commands& commands) {
   ASSIGN_OR_RETURN(RequestedModel model, RequestModel(flags.fits, where));
   v1::FindDevicesRequest request;
   *request.mutable_source() = std::move(model.source);
-  *request.mutable_options() = services::ToProto(ToLoadOptions(
+  *request.mutable_options() = services::ToProto(ToPlanOptions(
       flags.load, model.n_ctx_train, ContextDefault::kLongestThatFits));
   v1::FindDevicesResponse response;
   RETURN_IF_ERROR(AskCatalogue(

@@ -110,8 +110,8 @@ absl::Status AddModel(const std::string& text, const PlaceFlags& flags,
   *model.mutable_source() = requested.source;
   model.set_n_replicas(services::ToUint32(replicas));
   model.set_priority(static_cast<int32_t>(priority));
-  planner::LoadOptions options =
-      ToLoadOptions(flags.load, requested.n_ctx_train, ContextDefault::kShort);
+  const planner::PlanOptions options =
+      ToPlanOptions(flags.load, requested.n_ctx_train, ContextDefault::kShort);
   *model.mutable_options() = services::ToProto(options);
   return absl::OkStatus();
 }

@@ -114,13 +114,14 @@ absl::StatusOr<Here> DeviceHere(const std::string& name,
 
 // The options for a plan on this device. The host of a device of the catalogue
 // is not known.
-planner::LoadOptions OptionsFor(const PlanFlags& flags,
+planner::PlanOptions OptionsFor(const PlanFlags& flags,
                                 const planner::ModelShape& shape,
                                 const Here& here) {
-  return worker::BoundByHostMemory(
-      ToLoadOptions(flags.load, shape.n_ctx_train,
-                    ContextDefault::kLongestThatFits),
-      here.device.get());
+  planner::PlanOptions options = ToPlanOptions(
+      flags.load, shape.n_ctx_train, ContextDefault::kLongestThatFits);
+  options.host_budget_bytes =
+      worker::HostBudgetBytes(options, here.device.get());
+  return options;
 }
 
 absl::StatusOr<Planned> PlanEmbedded(const PlanFlags& flags) {
@@ -163,7 +164,7 @@ absl::StatusOr<v1::PlanSplitResponse> PlanDevices(
   ASSIGN_OR_RETURN(
       const planner::SplitPlan split,
       planner::SplitLayers(source.shape,
-                           ToLoadOptions(flags.load, source.shape.n_ctx_train,
+                           ToPlanOptions(flags.load, source.shape.n_ctx_train,
                                          ContextDefault::kLongestThatFits),
                            devices));
   return services::ToProto(split, devices);
@@ -174,7 +175,7 @@ absl::StatusOr<v1::PlanRequest> ToRequest(const PlanFlags& flags) {
   ASSIGN_OR_RETURN(RequestedModel model,
                    RequestModel(flags.model, PlanWhere::kPlanner));
   *request.mutable_source() = std::move(model.source);
-  *request.mutable_options() = services::ToProto(ToLoadOptions(
+  *request.mutable_options() = services::ToProto(ToPlanOptions(
       flags.load, model.n_ctx_train, ContextDefault::kLongestThatFits));
   if (!flags.device.empty()) {
     request.set_device_id(flags.device);

@@ -47,10 +47,10 @@ absl::StatusOr<planner::MemoryPlan> PlanHere(const planner::ModelShape& shape) {
   const LoadFlags flags;
   const planner::SplitDevice here = BudgetHere(shape, flags, worker::LocalCpu(),
                                                /*budget_bytes=*/std::nullopt);
-  return planner::Layout(
-      shape,
-      ToLoadOptions(flags, shape.n_ctx_train, ContextDefault::kLongestThatFits),
-      here.profile, here.budget_bytes);
+  return planner::Layout(shape,
+                         {ToLoadOptions(flags, shape.n_ctx_train,
+                                        ContextDefault::kLongestThatFits)},
+                         here.profile, here.budget_bytes);
 }
 
 // The diagnosis of a sound file whose model cannot run here.

@@ -72,7 +72,7 @@ std::vector<std::string> ArgsOf(const planner::MemoryPlan& plan,
   if (options.n_cpu_experts.value_or(0) > 0) {
     args.push_back(absl::StrCat("--cpu-experts=", *options.n_cpu_experts));
   }
-  if (options.engine.mmap_weights) args.push_back("--mmap");
+  if (options.mmap_weights) args.push_back("--mmap");
   // The driver counts what is claimed and enforces nothing.
   if (!IsOnHost(model)) {
     args.push_back(absl::StrCat("--device-memory=", claim_bytes));

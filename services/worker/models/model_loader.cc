@@ -86,7 +86,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Load(
         options_.runtime->Expect({.n_slots = options.n_slots,
                                   .n_rows = options.n_ubatch,
                                   .n_vocab = file->shape().vocab_size},
-                                 options.engine.MapsFile());
+                                 options.MapsFile());
   }
   ASSIGN_OR_RETURN(const Granted granted,
                    PlanAndReserve(*file, options, flag.name, hooks));
@@ -272,7 +272,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> ModelLoader::Fill(
     RETURN_IF_ERROR(hooks.on_progress(progress));
     return Fence(granted);
   };
-  if (parts.front().plan.options.engine.MapsFile()) EndOnBusError();
+  if (parts.front().plan.options.MapsFile()) EndOnBusError();
   ASSIGN_OR_RETURN(model->engine,
                    worker::Engine::Load(file, std::move(parts), engine, fence));
   RETURN_IF_ERROR(file.CheckUnchanged());

@@ -84,7 +84,8 @@ absl::StatusOr<std::vector<planner::SplitPart>> ModelPlanner::Plan(
     const worker::ModelFile& file, const planner::LoadOptions& options,
     const std::string& name, const BytesByDevice& held) const {
   const bool is_alone = options_.devices.size() == 1;
-  const planner::LoadOptions bounded = worker::BoundByHostMemory(
+  planner::LoadOptions bounded = options;
+  bounded.host_budget_bytes = worker::HostBudgetBytes(
       options, is_alone ? options_.devices.front().compute : nullptr);
   if (client_ == nullptr) return PlanHere(file, bounded, name, held);
   const PlannedModel model = {
@@ -143,14 +144,14 @@ absl::StatusOr<ModelPlanner::Parts> ModelPlanner::PlanHere(
   if (devices.size() == 1) {
     ASSIGN_OR_RETURN(
         planner::MemoryPlan plan,
-        planner::Layout(file.shape(), options, devices.front().profile,
+        planner::Layout(file.shape(), {options}, devices.front().profile,
                         devices.front().budget_bytes));
     RETURN_IF_ERROR(worker::CheckRunnable(file.shape(), plan));
     if (!plan.fits) return DoesNotFitOne(name, ToProto(plan));
     return Whole(std::move(plan), file);
   }
   ASSIGN_OR_RETURN(planner::SplitPlan split,
-                   planner::SplitLayers(file.shape(), options, devices));
+                   planner::SplitLayers(file.shape(), {options}, devices));
   RETURN_IF_ERROR(CheckAllRunnable(file, split.parts));
   if (split.fits) return std::move(split.parts);
   return DoesNotFit(name, ToProto(split, devices));
@@ -173,7 +174,7 @@ absl::StatusOr<ModelPlanner::Parts> ModelPlanner::PlanThere(
   exact.n_ctx = wire.n_ctx();
   exact.n_cpu_experts = wire.options().n_cpu_experts();
   ASSIGN_OR_RETURN(planner::MemoryPlan plan,
-                   planner::Layout(file.shape(), exact, profile,
+                   planner::Layout(file.shape(), {exact}, profile,
                                    static_cast<int64_t>(wire.total_bytes())));
   RETURN_IF_ERROR(worker::CheckRunnable(file.shape(), plan));
   if (ToUint64(plan.total_bytes) != wire.total_bytes() ||
@@ -217,7 +218,7 @@ absl::StatusOr<ModelPlanner::Parts> ModelPlanner::SplitThere(
   planner::LoadOptions exact = model.options;
   exact.n_ctx = wire.n_ctx();
   ASSIGN_OR_RETURN(planner::SplitPlan split,
-                   planner::SplitLayers(file.shape(), exact, devices));
+                   planner::SplitLayers(file.shape(), {exact}, devices));
   RETURN_IF_ERROR(CheckAllRunnable(file, split.parts));
   const auto is_same = [](const planner::SplitPart& own,
                           const v1::SplitPart& theirs) {

@@ -116,7 +116,7 @@ Request RequestFor(const PlannedModel& model) {
   v1::ModelHeader& header = *request.mutable_source()->mutable_header();
   header.set_gguf(model.header);
   header.set_file_bytes(ToUint64(model.file_bytes));
-  *request.mutable_options() = ToProto(model.options);
+  *request.mutable_options() = ToProto(planner::PlanOptions{model.options});
   request.set_purpose(model.purpose);
   return request;
 }

@@ -85,11 +85,11 @@ void AddSizeFlags(CLI::App& app, planner::LoadOptions& load) {
 
 // Flags that say where a model's weights lie, and how its KV cache is stored.
 void AddStorageFlags(CLI::App& app, planner::LoadOptions& load) {
-  app.add_flag("--mmap", load.engine.mmap_weights, kMmapHelp);
+  app.add_flag("--mmap", load.mmap_weights, kMmapHelp);
   app.add_option_function<std::string>(
          "--tables",
          [&load](const std::string& home) {
-           load.engine.host_weights.tables = home == "host";
+           load.host_tables = home == "host";
          },
          "Where to keep tables of which steps read single rows, such as "
          "per-layer embeddings; host: in the mapped file")

@@ -20,8 +20,8 @@ ModelShape Tiny() {
       {2, 64, 2, 2, 32, 128, 1'000, 4'096, 0, DType::kF16, DType::kF16});
 }
 
-LoadOptions WithContext(int64_t n_ctx) {
-  LoadOptions options;
+PlanOptions WithContext(int64_t n_ctx) {
+  PlanOptions options;
   options.n_ctx = n_ctx;
   return options;
 }
@@ -135,7 +135,7 @@ TEST(BoundDecodeTest, RefusesWhatMakesNoSense) {
 }
 
 TEST(TokensPerGibTest, IsWhatAGibHoldsInPages) {
-  LoadOptions options = WithContext(128);
+  PlanOptions options = WithContext(128);
   const auto plan = Layout(Tiny(), options, CommittedCpuProfile(), kGib);
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(TokensPerGib(*plan), kGib / 512);
@@ -164,7 +164,7 @@ TEST(TokensPerGibTest, IsZeroForAPlanBeyondAllMemory) {
 TEST(MaxSessionsTest, OneMoreDoesNotFit) {
   const ModelShape shape = Smollm2();
   const DeviceProfile profile = CommittedCpuProfile();
-  LoadOptions options = WithContext(2'048);
+  PlanOptions options = WithContext(2'048);
   const auto sessions = MaxSessions(shape, options, profile, 2 * kGib);
   ASSERT_TRUE(sessions.ok()) << sessions.status();
   EXPECT_GT(*sessions, 1);
@@ -183,7 +183,7 @@ TEST(MaxSessionsTest, IsZeroWithoutRoomAndCappedWithPlenty) {
 
 TEST(MaxSessionsTest, ReportsWhatLayoutReports) {
   const DeviceProfile profile = CommittedCpuProfile();
-  EXPECT_EQ(MaxSessions(Tiny(), LoadOptions(), profile, kGib).status().code(),
+  EXPECT_EQ(MaxSessions(Tiny(), PlanOptions(), profile, kGib).status().code(),
             Code::kInvalidArgument);
   EXPECT_EQ(MaxSessions(Tiny(), WithContext(0), profile, kGib).status().code(),
             Code::kInvalidArgument);
@@ -219,14 +219,14 @@ TEST(FittingDevicesTest, AreThoseWithRoomTheSmallestFirst) {
 }
 
 TEST(FittingDevicesTest, WithoutAContextEachGetsTheLongest) {
-  const auto fitting = FittingDevices(Smollm2(), LoadOptions(), Catalogue());
+  const auto fitting = FittingDevices(Smollm2(), PlanOptions(), Catalogue());
   ASSERT_TRUE(fitting.ok());
   ASSERT_EQ(fitting->size(), 2u);
   EXPECT_EQ((*fitting)[1].bounds.plan.n_ctx, 8'192);
 }
 
 TEST(FittingDevicesTest, AreNoneForAPlanThatDoesNotFitInInt64) {
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = ModelShape::kMaxContext;
   options.n_slots = LoadOptions::kMaxSlots;
   ModelShape shape = Tiny();

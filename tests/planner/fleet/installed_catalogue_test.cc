@@ -133,7 +133,7 @@ class InstalledCatalogueTest : public ::testing::Test {
 
   // The plan with the longest context that all of the device's memory holds.
   MemoryPlan PlanOn(const std::string& device, const ModelShape& shape,
-                    const LoadOptions& options) {
+                    const PlanOptions& options) {
     const auto found = catalogue_.Get(device);
     EXPECT_TRUE(found.ok()) << found.status();
     if (!found.ok()) return {};
@@ -232,7 +232,7 @@ TEST_F(InstalledCatalogueTest, TheFirstCardHoldsTheWholeContext) {
   ASSERT_NE(card, nullptr);
   EXPECT_EQ(card->memory_bytes, 12'878'086'144);
   EXPECT_EQ(card->memory_basis, MemoryBasis::kDriver);
-  LoadOptions options;
+  PlanOptions options;
   options.k_type = options.v_type = DType::kQ8_0;
   const MemoryPlan plan = PlanOn("rtx-4070-ti", Gemma4(), options);
   EXPECT_TRUE(plan.fits);
@@ -250,7 +250,7 @@ TEST_F(InstalledCatalogueTest, TheFirstBoardHoldsItsModel) {
   int64_t weight_bytes = 0;
   for (const auto& tensor : shape.weights) weight_bytes += tensor.file_bytes;
   EXPECT_THAT(weight_bytes, Ge(1'060'000'000));
-  const MemoryPlan plan = PlanOn("sl2610", shape, LoadOptions());
+  const MemoryPlan plan = PlanOn("sl2610", shape, PlanOptions());
   EXPECT_TRUE(plan.fits);
   EXPECT_EQ(plan.n_ctx, shape.n_ctx_train);
 }

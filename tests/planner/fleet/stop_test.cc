@@ -75,7 +75,7 @@ TEST(StopTest, ASetOfModels) {
 // A set stops even if each model tries only one context.
 TEST(StopTest, EachModelOfASet) {
   constexpr int64_t kMembers = 5;
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 16;
   const std::vector<SetMember> members(kMembers, {Smollm2(), options});
   StopAt never(int64_t{1} << 40);

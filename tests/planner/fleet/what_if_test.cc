@@ -74,10 +74,10 @@ WhatIfAxes RandomAxes(std::mt19937_64& random) {
 }
 
 absl::StatusOr<MemoryPlan> PlanOf(const ModelShape& shape,
-                                  const LoadOptions& base,
+                                  const PlanOptions& base,
                                   const WhatIfAxes& axes,
                                   const WhatIfPoint& point) {
-  LoadOptions options = base;
+  PlanOptions options = base;
   options.n_ctx = point.wanted_ctx;
   options.n_slots = point.n_slots;
   options.n_ubatch = point.n_ubatch;
@@ -93,7 +93,7 @@ TEST(WhatIfTest, EveryPointIsWhatAPlanSays) {
   int n_compared = 0;
   for (int i = 0; i < 60; ++i) {
     const ModelShape shape = RandomShape(random);
-    LoadOptions base;
+    PlanOptions base;
     base.n_idle_sessions = static_cast<int64_t>(random() % 3);
     base.margin_bytes = LogUniform(random, kGiB);
     if (random() % 3 == 0) base.max_inference_len = LogUniform(random, 4'096);
@@ -277,7 +277,7 @@ TEST(WhatIfTest, AModelOfManyLayersHasFewerPoints) {
 }
 
 TEST(WhatIfTest, ItChoosesNoNumberOfLayersWithExpertsOnTheHost) {
-  LoadOptions base;
+  PlanOptions base;
   base.n_cpu_experts.reset();
   const absl::Status status =
       WhatIf::Create(Smollm2(), base, OneDevice(kGiB)).status();

@@ -17,7 +17,7 @@ DeviceProfile ProfileWith(AllocationRule rule) {
   return profile;
 }
 
-PlanInputs InputsOf(const ModelShape& shape, const LoadOptions& options,
+PlanInputs InputsOf(const ModelShape& shape, const PlanOptions& options,
                     const DeviceProfile& profile, int64_t budget_bytes) {
   const auto inputs = PlanInputs::Create(shape, options, profile,
                                          {.device = 12'345}, budget_bytes);
@@ -29,7 +29,7 @@ TEST(LargestContextTest, IsWhatTryingEveryContextFinds) {
   std::mt19937_64 random(5);
   for (int i = 0; i < 300; ++i) {
     ModelShape shape = RandomShape(random);
-    LoadOptions options;
+    PlanOptions options;
     options.n_slots = LogUniform(random, 64);
     options.n_ubatch = LogUniform(random, 1'024);
     const DeviceProfile profile =
@@ -60,7 +60,7 @@ TEST(LargestContextTest, IsWhatTryingEveryContextFinds) {
 TEST(LargestContextTest, ContextsThatOverflowDoNotFit) {
   ModelShape shape = Smollm2();
   shape.n_ctx_train = kMax;
-  LoadOptions options;
+  PlanOptions options;
   options.n_slots = LoadOptions::kMaxSlots;
   const DeviceProfile profile = ProfileWith(AllocationRule::kExact);
   const int64_t budget = int64_t{1} << 62;
@@ -75,7 +75,7 @@ TEST(LargestContextTest, ContextsThatOverflowDoNotFit) {
 
 TEST(LargestContextTest, TypesThatDoNotSuitTheModelAreAnError) {
   const ModelShape shape = Smollm2();  // heads of 64 elements
-  LoadOptions options;
+  PlanOptions options;
   options.k_type = DType::kQ6_K;  // blocks of 256
   EXPECT_EQ(PlanInputs::Create(shape, options, CommittedCpuProfile(), {}, 0)
                 .status()

@@ -65,22 +65,22 @@ ModelShape MoeShape() {
                      1, 1);
 }
 
-MemoryPlan ExpertPlanOf(const ModelShape& shape, const LoadOptions& options,
+MemoryPlan ExpertPlanOf(const ModelShape& shape, const PlanOptions& options,
                         int64_t budget) {
   const auto plan = Layout(shape, options, BareGpu(), budget);
   EXPECT_TRUE(plan.ok()) << plan.status();
   return plan.value_or(MemoryPlan{});
 }
 
-LoadOptions WithExpertsAndContext(std::optional<int64_t> n_layers,
+PlanOptions WithExpertsAndContext(std::optional<int64_t> n_layers,
                                   std::optional<int64_t> n_ctx) {
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = n_ctx;
   options.n_cpu_experts = n_layers;
   return options;
 }
 
-LoadOptions WithCpuExperts(std::optional<int64_t> n_layers) {
+PlanOptions WithCpuExperts(std::optional<int64_t> n_layers) {
   return WithExpertsAndContext(n_layers, 1'024);
 }
 
@@ -90,14 +90,14 @@ int64_t NumDecided(const MemoryPlan& plan) {
 
 // The message of the refusal.
 std::string RefusalOn(const DeviceProfile& profile, const ModelShape& shape,
-                      const LoadOptions& options) {
+                      const PlanOptions& options) {
   const absl::Status status =
       Layout(shape, options, profile, kAmpleBytes).status();
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   return std::string(status.message());
 }
 
-std::string ExpertRefusal(const ModelShape& shape, const LoadOptions& options) {
+std::string ExpertRefusal(const ModelShape& shape, const PlanOptions& options) {
   return RefusalOn(BareGpu(), shape, options);
 }
 
@@ -194,7 +194,7 @@ TEST(CpuExpertsPlanTest, AModelWithoutExpertsHasNoneToMove) {
 
 TEST(CpuExpertsPlanTest, AreRefusedWhereTheyHaveNoMeaning) {
   for (const std::optional<int64_t> n : {std::optional<int64_t>(), {1}}) {
-    LoadOptions options = WithCpuExperts(n);
+    PlanOptions options = WithCpuExperts(n);
     EXPECT_THAT(RefusalOn(CommittedCpuProfile(), MoeShape(), options),
                 HasSubstr("the device is the CPU"));
     const auto part = SliceLayers(MoeShape(), 0, 4);
@@ -203,7 +203,7 @@ TEST(CpuExpertsPlanTest, AreRefusedWhereTheyHaveNoMeaning) {
     const auto split =
         SplitLayers(MoeShape(), options, {{BareGpu(), kAmpleBytes}});
     EXPECT_TRUE(absl::IsInvalidArgument(split.status()));
-    LoadOptions other = options;
+    PlanOptions other = options;
     other.engine.policy = ReservePolicy::kDense;
     EXPECT_THAT(ExpertRefusal(MoeShape(), other), HasSubstr("another engine"));
     other = options;
@@ -220,7 +220,7 @@ TEST(CpuExpertsPlanTest, AsFewAsLeaveRoomForTheContextAskedFor) {
   const auto bytes = [&](int64_t n) {
     return ExpertPlanOf(shape, WithCpuExperts(n), kAmpleBytes).total_bytes;
   };
-  const LoadOptions options = WithCpuExperts(std::nullopt);
+  const PlanOptions options = WithCpuExperts(std::nullopt);
   const MemoryPlan whole = ExpertPlanOf(shape, options, bytes(0));
   EXPECT_EQ(NumDecided(whole), 0);
   EXPECT_EQ(whole.cpu_experts_reason, "the device has room for all experts");
@@ -244,12 +244,12 @@ TEST(CpuExpertsPlanTest, AsFewAsLeaveRoomForTheContextAskedFor) {
 
 TEST(CpuExpertsPlanTest, HostMemoryBoundsThemToo) {
   const ModelShape shape = MoeShape();
-  LoadOptions options = WithCpuExperts(2);
+  PlanOptions options = WithCpuExperts(2);
   const MemoryPlan two = ExpertPlanOf(shape, options, kAmpleBytes);
-  options.engine.host_budget_bytes = two.host_bytes;
+  options.host_budget_bytes = two.host_bytes;
   options.n_cpu_experts.reset();
   EXPECT_EQ(NumDecided(ExpertPlanOf(shape, options, two.total_bytes)), 2);
-  options.engine.host_budget_bytes = two.host_bytes - (int64_t{2} << 20);
+  options.host_budget_bytes = two.host_bytes - (int64_t{2} << 20);
   const MemoryPlan fewer = ExpertPlanOf(shape, options, two.total_bytes);
   EXPECT_FALSE(fewer.fits);
   EXPECT_EQ(fewer.cpu_experts_reason,
@@ -264,7 +264,7 @@ TEST(CpuExpertsPlanTest, ExpertsMoveForContextUpToAPointThenItTakesWhatIsLeft) {
     return ExpertPlanOf(shape, WithExpertsAndContext(n, n_ctx), kAmpleBytes)
         .total_bytes;
   };
-  const LoadOptions solved = WithExpertsAndContext(std::nullopt, std::nullopt);
+  const PlanOptions solved = WithExpertsAndContext(std::nullopt, std::nullopt);
   const int64_t floor = kContextBeforeExperts;
   const MemoryPlan exact = ExpertPlanOf(shape, solved, bytes(3, floor));
   EXPECT_EQ(NumDecided(exact), 3);
@@ -290,13 +290,13 @@ std::tuple<int64_t, int64_t, int64_t> WorthOf(const MemoryPlan& plan,
 
 struct ExpertCase {
   ModelShape shape;
-  LoadOptions options;
+  PlanOptions options;
   int64_t cap;
   int64_t budget;
 };
 
 int64_t BytesWithExperts(const ExpertCase& c, int64_t n, int64_t n_ctx) {
-  LoadOptions options = c.options;
+  PlanOptions options = c.options;
   options.n_cpu_experts = n;
   options.n_ctx = n_ctx;
   return ExpertPlanOf(c.shape, options, kAmpleBytes).total_bytes;
@@ -319,18 +319,18 @@ ExpertCase MakeExpertCase(std::mt19937_64& random) {
       least - 2 +
       static_cast<int64_t>(random() % static_cast<uint64_t>(most - least + 5));
   if (random() % 2 == 0) {
-    LoadOptions all = c.options;
+    PlanOptions all = c.options;
     all.n_cpu_experts = kEveryLayer;
     all.n_ctx = c.options.n_ctx.value_or(16);
     const MemoryPlan plan = ExpertPlanOf(c.shape, all, kAmpleBytes);
-    c.options.engine.host_budget_bytes = static_cast<int64_t>(
+    c.options.host_budget_bytes = static_cast<int64_t>(
         random() % static_cast<uint64_t>(2 * plan.host_bytes));
   }
   return c;
 }
 
 bool FitsWithExperts(const ExpertCase& c, int64_t n, int64_t n_ctx) {
-  LoadOptions options = c.options;
+  PlanOptions options = c.options;
   options.n_cpu_experts = n;
   options.n_ctx = n_ctx;
   return ExpertPlanOf(c.shape, options, c.budget).fits;
@@ -359,7 +359,7 @@ TEST(CpuExpertsPropertyTest, FewestLayersThenTheLongestContextThatFit) {
     }
     ASSERT_LE(plan.total_bytes, c.budget);
     ASSERT_LE(plan.host_bytes,
-              c.options.engine.host_budget_bytes.value_or(kAmpleBytes));
+              c.options.host_budget_bytes.value_or(kAmpleBytes));
     for (int64_t fewer = 0; fewer < n; ++fewer) {
       ASSERT_FALSE(FitsWithExperts(c, fewer, plan.n_ctx)) << fewer;
     }
@@ -397,7 +397,7 @@ TEST(CpuExpertsPropertyTest, EachLayerMovesBytesFromTheDeviceToTheHost) {
   for (int i = 0; i < 50; ++i) {
     ExpertCase c = MakeExpertCase(random);
     c.options.n_ctx = 64;
-    c.options.engine.host_budget_bytes.reset();
+    c.options.host_budget_bytes.reset();
     MemoryPlan last = {};
     for (int64_t n = 0; n <= NumExpertLayers(c.shape); ++n) {
       c.options.n_cpu_experts = n;
@@ -431,7 +431,7 @@ TEST(CpuExpertsPlanTest, TheCpusTypesCountForItsExperts) {
 
 TEST(CpuExpertsPlanTest, ASuggestionMovesAsFewAsAreEnough) {
   const ModelShape shape = MoeShape();
-  const LoadOptions plain = WithCpuExperts(0);
+  const PlanOptions plain = WithCpuExperts(0);
   const int64_t budget =
       ExpertPlanOf(shape, WithCpuExperts(4), kAmpleBytes).total_bytes;
   const MemoryPlan plan = ExpertPlanOf(shape, plain, budget);

@@ -19,13 +19,13 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 
 MemoryPlan PlanOn(const DeviceProfile& profile, const ModelShape& shape,
-                  const LoadOptions& options, int64_t budget) {
+                  const PlanOptions& options, int64_t budget) {
   auto plan = Layout(shape, options, profile, budget);
   EXPECT_TRUE(plan.ok()) << plan.status();
   return plan.ok() ? *std::move(plan) : MemoryPlan{};
 }
 
-MemoryPlan PlanOf(const ModelShape& shape, const LoadOptions& options,
+MemoryPlan PlanOf(const ModelShape& shape, const PlanOptions& options,
                   int64_t budget) {
   return PlanOn(CommittedCpuProfile(), shape, options, budget);
 }
@@ -58,7 +58,7 @@ ModelShape Sparse() {
 TEST(BindingTermTest, IsTheCacheWhereMemoryBoundsTheContext) {
   EXPECT_EQ(PlanOf(Gemma4(), {}, 9 * kGiB).binding_term,
             "kv_full: keys and values of 8 full layers");
-  LoadOptions wide;
+  PlanOptions wide;
   wide.n_idle_sessions = 200;
   EXPECT_EQ(PlanOf(Gemma4(), wide, 71 * kGiB).binding_term,
             "kv_window: keys and values of 40 window layers");
@@ -78,11 +78,11 @@ int64_t ExactBytes(const MemoryPlan& plan) {
 }
 
 TEST(MarginalBytesTest, AreWhatAPlanWithMoreTakes) {
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 4'096;
   options.n_slots = 3;
   const MemoryPlan plan = PlanOf(Gemma270m(), options, 8 * kGiB);
-  LoadOptions more = options;
+  PlanOptions more = options;
   more.n_ctx = 4'096 + 64;
   const auto growth = [&] {
     return ExactBytes(PlanOf(Gemma270m(), more, 8 * kGiB)) - ExactBytes(plan);
@@ -96,7 +96,7 @@ TEST(MarginalBytesTest, AreWhatAPlanWithMoreTakes) {
 }
 
 TEST(MarginalBytesTest, OfReserveFirstPoliciesCountTokens) {
-  LoadOptions options;
+  PlanOptions options;
   options.engine.policy = ReservePolicy::kDense;
   options.n_ctx = 100;
   const MemoryPlan plan = PlanOf(Qwen3(), options, 80 * kGiB);
@@ -105,13 +105,13 @@ TEST(MarginalBytesTest, OfReserveFirstPoliciesCountTokens) {
 }
 
 // Every suggestion, applied, does what it says.
-void CheckLonger(const ModelShape& shape, const LoadOptions& options,
+void CheckLonger(const ModelShape& shape, const PlanOptions& options,
                  int64_t budget, const DeviceProfile& profile) {
   const MemoryPlan plan = PlanOn(profile, shape, options, budget);
   ASSERT_EQ(plan.context_limit, ContextLimit::kMemory);
   ASSERT_FALSE(plan.suggestions.empty());
   for (const Suggestion& suggestion : plan.suggestions) {
-    const LoadOptions changed = Changed(options, suggestion.change);
+    const PlanOptions changed = Changed(options, suggestion.change);
     EXPECT_EQ(PlanOn(profile, shape, changed, budget).n_ctx, suggestion.n_ctx);
     EXPECT_GT(suggestion.n_ctx, plan.n_ctx);
     EXPECT_GE(suggestion.saves_bytes, 0);
@@ -119,12 +119,12 @@ void CheckLonger(const ModelShape& shape, const LoadOptions& options,
 }
 
 TEST(SuggestionsTest, OfALongerContextHold) {
-  LoadOptions options;
+  PlanOptions options;
   options.k_type = options.v_type = DType::kF32;
   options.n_slots = 2;
   CheckLonger(Smollm2(), options, 600 * kMiB, CommittedCpuProfile());
   CheckLonger(Gemma4(), options, 12 * kGiB, Gpu());
-  LoadOptions short_context;
+  PlanOptions short_context;
   short_context.n_ctx = 2'048;
   const int64_t budget =
       PlanOn(Gpu(), Sparse(), short_context, kGiB).total_bytes;
@@ -143,11 +143,11 @@ std::optional<Suggestion> WeightsAdvice(const MemoryPlan& plan) {
 }
 
 TEST(SuggestionsTest, NameTheBestFileThatFits) {
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 1'024;
   const ModelShape wide = *WithWeightType(Gemma4(), DType::kF16);
   const auto bytes_as = [&](DType type) {
-    LoadOptions changed = options;
+    PlanOptions changed = options;
     changed.engine.weight_type = type;
     return PlanOf(wide, changed, 80 * kGiB).total_bytes;
   };
@@ -172,7 +172,7 @@ TEST(SuggestionsTest, NameTheBestFileThatFits) {
 }
 
 TEST(SuggestionsTest, NameNoFileOfTheTypeThatIsThere) {
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 1'024;
   const ModelShape shape = *WithWeightType(Gemma4(), DType::kQ2_K);
   const int64_t needed = PlanOf(shape, options, 80 * kGiB).total_bytes;
@@ -183,11 +183,11 @@ TEST(SuggestionsTest, NameNoFileOfTheTypeThatIsThere) {
 }
 
 TEST(SuggestionsTest, NameAFileBesideOtherChangesWhereNoneIsEnough) {
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 64;
   options.n_slots = 8;
   const ModelShape wide = *WithWeightType(Gemma4(), DType::kF16);
-  LoadOptions smallest = options;
+  PlanOptions smallest = options;
   smallest.n_slots = 1;
   smallest.n_ubatch = 16;
   smallest.k_type = smallest.v_type = DType::kQ4_0;
@@ -203,7 +203,7 @@ TEST(SuggestionsTest, NameAFileBesideOtherChangesWhereNoneIsEnough) {
 }
 
 TEST(SuggestionsTest, NameWeightsThatTheHostCouldKeep) {
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 1'024;
   const int64_t needed = PlanOn(Gpu(), Sparse(), options, kGiB).total_bytes;
   const MemoryPlan plan = PlanOn(Gpu(), Sparse(), options, needed - 16 * kMiB);
@@ -223,7 +223,7 @@ TEST(SuggestionsTest, NameWeightsThatTheHostCouldKeep) {
 }
 
 TEST(HostWeightsTest, LieOnTheHostAndNotInTheTotal) {
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 1'024;
   const MemoryPlan all = PlanOn(Gpu(), Sparse(), options, kGiB);
   options.engine.host_weights = {.experts = true, .per_layer_embeddings = true};
@@ -236,9 +236,9 @@ TEST(HostWeightsTest, LieOnTheHostAndNotInTheTotal) {
   EXPECT_NE(std::find_if(some.weights.begin(), some.weights.end(),
                          [](const auto& w) { return w.offset == -1; }),
             some.weights.end());
-  options.engine.host_budget_bytes = some.host_bytes;
+  options.host_budget_bytes = some.host_bytes;
   EXPECT_TRUE(PlanOn(Gpu(), Sparse(), options, kGiB).fits);
-  options.engine.host_budget_bytes = some.host_bytes - 1;
+  options.host_budget_bytes = some.host_bytes - 1;
   const MemoryPlan tight = PlanOn(Gpu(), Sparse(), options, kGiB);
   EXPECT_FALSE(tight.fits);
   EXPECT_EQ(tight.missing_bytes, 1);
@@ -249,10 +249,10 @@ TEST(HostWeightsTest, LieOnTheHostAndNotInTheTotal) {
             nullptr);
 }
 
-LoadOptions WithTablesOnHost() {
-  LoadOptions options;
+PlanOptions WithTablesOnHost() {
+  PlanOptions options;
   options.n_ctx = 1'024;
-  options.engine.host_weights.tables = true;
+  options.host_tables = true;
   return options;
 }
 
@@ -265,7 +265,7 @@ int64_t TableBytes(const ModelShape& shape) {
 }
 
 TEST(HostTablesTest, LeaveTheArenaAndNothingElseChanges) {
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 1'024;
   const ModelShape shape = Sparse();
   for (const DeviceProfile& profile : {CommittedCpuProfile(), Gpu()}) {
@@ -307,7 +307,7 @@ TEST(HostTablesTest, AreNotTheTableThatMakesLogits) {
 }
 
 TEST(HostTablesTest, TakeNoneOfADevicesBudget) {
-  LoadOptions options = WithTablesOnHost();
+  PlanOptions options = WithTablesOnHost();
   const int64_t budget = PlanOn(Gpu(), Sparse(), options, kGiB).total_bytes;
   options.n_ctx = std::nullopt;
   EXPECT_GE(PlanOn(Gpu(), Sparse(), options, budget).n_ctx, 1'024);
@@ -316,14 +316,14 @@ TEST(HostTablesTest, TakeNoneOfADevicesBudget) {
   EXPECT_LE(solved.total_bytes + solved.mapped_bytes, budget);
 }
 
-LoadOptions Mapped() {
-  LoadOptions options;
-  options.engine.mmap_weights = true;
+PlanOptions Mapped() {
+  PlanOptions options;
+  options.mmap_weights = true;
   return options;
 }
 
 TEST(MappedWeightsTest, AreOutsideTheArenaAsInTheFile) {
-  LoadOptions options = Mapped();
+  PlanOptions options = Mapped();
   options.n_ctx = 1'024;
   const ModelShape shape = Gemma4();
   const MemoryPlan plan = PlanOf(shape, options, 80 * kGiB);
@@ -340,7 +340,7 @@ TEST(MappedWeightsTest, AreOutsideTheArenaAsInTheFile) {
 }
 
 TEST(MappedWeightsTest, AreInNoOtherSum) {
-  LoadOptions options = Mapped();
+  PlanOptions options = Mapped();
   options.n_ctx = 512;
   const MemoryPlan plan = PlanOf(Gemma4(), options, 80 * kGiB);
   int64_t sum = 0;
@@ -353,7 +353,7 @@ TEST(MappedWeightsTest, AreInNoOtherSum) {
 }
 
 TEST(MappedWeightsTest, ASolvedContextLeavesRoomForThem) {
-  LoadOptions options = Mapped();
+  PlanOptions options = Mapped();
   options.n_ctx = 512;
   const MemoryPlan asked = PlanOf(Gemma4(), options, 80 * kGiB);
   const int64_t budget = asked.total_bytes + asked.mapped_bytes;
@@ -369,7 +369,7 @@ TEST(MappedWeightsTest, ASolvedContextLeavesRoomForThem) {
 }
 
 TEST(MappedWeightsTest, OnlyACpuReadsThem) {
-  LoadOptions options = Mapped();
+  PlanOptions options = Mapped();
   options.n_ctx = 512;
   EXPECT_TRUE(PlanOf(Smollm2(), options, 8 * kGiB).not_runnable.empty());
   EXPECT_THAT(PlanOn(Gpu(), Smollm2(), options, 8 * kGiB).not_runnable,
@@ -377,7 +377,7 @@ TEST(MappedWeightsTest, OnlyACpuReadsThem) {
 }
 
 TEST(AllocationChoiceTest, TakesThePlaceOfTheDevicesRule) {
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 512;
   options.engine.allocation = AllocationChoice{AllocationRule::kPow2};
   const MemoryPlan plan = PlanOf(Smollm2(), options, 8 * kGiB);
@@ -394,7 +394,7 @@ TEST(AllocationChoiceTest, TakesThePlaceOfTheDevicesRule) {
 }
 
 TEST(LoadOptionsTest, TypesThatAreNoneOfKeysOrValuesAreNamed) {
-  LoadOptions options;
+  PlanOptions options;
   options.v_type = DType::kQ4_K;
   EXPECT_THAT(std::string(Layout(Smollm2(), options, CommittedCpuProfile(), 0)
                               .status()
@@ -404,7 +404,7 @@ TEST(LoadOptionsTest, TypesThatAreNoneOfKeysOrValuesAreNamed) {
 
 TEST(ExplainTest, NoAdviceNamesATypeThatHeadsDoNotFill) {
   ModelShape shape = Smollm2();
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 8'192;
   const auto advises_q8 = [&] {
     const int64_t needed = PlanOf(shape, options, kGiB).total_bytes;

@@ -33,29 +33,29 @@ ModelShape Lfm2() {
   return ShapeWith(Lfm2Numbers(), DType::kBF16, DType::kBF16, true);
 }
 
-LoadOptions WithBytes(int64_t bytes) {
-  LoadOptions options;
+PlanOptions WithBytes(int64_t bytes) {
+  PlanOptions options;
   options.n_ctx = 4'096;
   options.n_slots = 2;
   options.idle_session_bytes = bytes;
   return options;
 }
 
-LoadOptions WithNumber(int64_t n) {
-  LoadOptions options = WithBytes(0);
+PlanOptions WithNumber(int64_t n) {
+  PlanOptions options = WithBytes(0);
   options.idle_session_bytes.reset();
   options.n_idle_sessions = n;
   return options;
 }
 
-MemoryPlan PlanIn(const ModelShape& shape, const LoadOptions& options,
+MemoryPlan PlanIn(const ModelShape& shape, const PlanOptions& options,
                   int64_t budget_bytes) {
   const auto plan = Layout(shape, options, CommittedCpuProfile(), budget_bytes);
   EXPECT_TRUE(plan.ok()) << plan.status();
   return plan.ok() ? *plan : MemoryPlan{};
 }
 
-MemoryPlan PlanOf(const ModelShape& shape, const LoadOptions& options) {
+MemoryPlan PlanOf(const ModelShape& shape, const PlanOptions& options) {
   return PlanIn(shape, options, std::numeric_limits<int64_t>::max());
 }
 
@@ -92,7 +92,7 @@ TEST(IdleSessionsTest, BytesThatHoldNoPlaceAreAnErrorThatSaysHowManyDo) {
 
 TEST(IdleSessionsTest, ANumberStaysAsItIs) {
   EXPECT_EQ(*DecideIdleSessions(Lfm2(), WithNumber(7)), 7);
-  LoadOptions both = WithNumber(7);
+  PlanOptions both = WithNumber(7);
   both.idle_session_bytes = 8 * kLfm2Place;
   const absl::Status status = DecideIdleSessions(Lfm2(), both).status();
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
@@ -127,7 +127,7 @@ TEST(IdleSessionsTest, AModelOfPagesAloneHasNone) {
 }
 
 TEST(IdleSessionsTest, TheyDoNotDependOnTheContext) {
-  LoadOptions options = WithBytes(3 * kGemmaPlace);
+  PlanOptions options = WithBytes(3 * kGemmaPlace);
   const int64_t budget = PlanOf(Gemma270m(), options).total_bytes;
   options.n_ctx.reset();
   const MemoryPlan solved = PlanIn(Gemma270m(), options, budget);
@@ -141,7 +141,7 @@ TEST(IdleSessionsTest, TheyDoNotDependOnTheContext) {
 }
 
 TEST(IdleSessionsTest, SuggestionsFillTheSameBytesAnew) {
-  LoadOptions options = WithBytes(10 * kGemmaPlace);
+  PlanOptions options = WithBytes(10 * kGemmaPlace);
   const int64_t budget = PlanOf(Gemma270m(), options).total_bytes;
   options.n_slots = 4;
   const MemoryPlan plan = PlanIn(Gemma270m(), options, budget);
@@ -160,7 +160,7 @@ TEST(IdleSessionsTest, SuggestionsFillTheSameBytesAnew) {
 
 TEST(IdleSessionsTest, PartsOfAModelHaveThoseOfTheWholeModel) {
   const ModelShape shape = Lfm2();
-  const LoadOptions options = WithBytes(5 * kLfm2Place - 1);
+  const PlanOptions options = WithBytes(5 * kLfm2Place - 1);
   DeviceProfile profile = CommittedCpuProfile();
   profile.kind = "cuda";
   const int64_t whole = Layout(shape, options, profile, 64 * kGiB)->total_bytes;
@@ -196,7 +196,7 @@ TEST(IdleSessionsTest, AWhatIfRefusesBytesBeforeItsFirstPoint) {
   const auto points = what_if->Next(2);
   ASSERT_TRUE(points.ok()) << points.status();
   for (const WhatIfPoint& point : *points) {
-    LoadOptions options = WithBytes(kGemmaPlace);
+    PlanOptions options = WithBytes(kGemmaPlace);
     options.n_slots = 1;
     options.k_type = options.v_type = point.kv.k;
     EXPECT_EQ(point.total_bytes, PlanOf(Gemma270m(), options).total_bytes);

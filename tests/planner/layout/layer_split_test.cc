@@ -39,7 +39,7 @@ SplitDevice ExactDevice(int64_t budget_bytes) {
   return device;
 }
 
-SplitPlan SplitOf(const ModelShape& shape, const LoadOptions& options,
+SplitPlan SplitOf(const ModelShape& shape, const PlanOptions& options,
                   const std::vector<SplitDevice>& devices) {
   auto split = SplitLayers(shape, options, devices);
   EXPECT_TRUE(split.ok()) << split.status();
@@ -47,7 +47,7 @@ SplitPlan SplitOf(const ModelShape& shape, const LoadOptions& options,
 }
 
 TEST(LayerSplitTest, OneDeviceThatFitsHoldsTheWholeModel) {
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 4'096;
   const SplitDevice device = Device(80 * kGiB);
   const SplitPlan split = SplitOf(Gemma4(), options, {device, device});
@@ -60,7 +60,7 @@ TEST(LayerSplitTest, OneDeviceThatFitsHoldsTheWholeModel) {
 
 TEST(LayerSplitTest, LayersLieInOrderAndEachOnce) {
   const ModelShape shape = Gemma4();
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 32'768;
   const SplitPlan split = SplitOf(
       shape, options,
@@ -105,7 +105,7 @@ TEST(LayerSplitTest, TheSolvedContextIsMaximal) {
   const SplitPlan split = SplitOf(shape, {}, devices);
   ASSERT_TRUE(split.fits);
   ASSERT_LT(split.n_ctx, shape.n_ctx_train);
-  LoadOptions more;
+  PlanOptions more;
   more.n_ctx = split.n_ctx + 64;
   EXPECT_FALSE(SplitOf(shape, more, devices).fits);
 }
@@ -124,7 +124,7 @@ TEST(LayerSplitTest, LayersThatShareKeysStayTogether) {
       .Int("vocab_size", 100);
   const ModelShape shape = ShapeWith(numbers, DType::kF16, DType::kF16, true);
   EXPECT_TRUE(absl::IsInvalidArgument(SliceLayers(shape, 7, 3).status()));
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 256;
   const int64_t whole =
       Layout(shape, options, Device(kGiB).profile, kGiB)->total_bytes;
@@ -136,7 +136,7 @@ TEST(LayerSplitTest, LayersThatShareKeysStayTogether) {
 }
 
 TEST(LayerSplitTest, WhatDoesNotFitSaysHowManyLayersAreLeft) {
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 4'096;
   const SplitPlan split = SplitOf(Gemma4(), options, {Device(2 * kGiB)});
   EXPECT_FALSE(split.fits);
@@ -150,7 +150,7 @@ TEST(LayerSplitTest, WhatDoesNotFitSaysHowManyLayersAreLeft) {
 TEST(LayerSplitTest, TheReasonOfTheContextIsThatOfAllParts) {
   const std::vector<SplitDevice> devices = {Device(4 * kGiB), Device(6 * kGiB)};
   const ModelShape shape = Gemma4();
-  const auto reason = [&](const LoadOptions& options,
+  const auto reason = [&](const PlanOptions& options,
                           const std::vector<SplitDevice>& on) {
     const SplitPlan split = SplitOf(shape, options, on);
     for (const SplitPart& part : split.parts) {
@@ -165,10 +165,10 @@ TEST(LayerSplitTest, TheReasonOfTheContextIsThatOfAllParts) {
                 " tokens are the largest context with which every layer finds "
                 "a device");
   EXPECT_EQ(solved.parts.back().plan.context_limit, ContextLimit::kMemory);
-  LoadOptions asked;
+  PlanOptions asked;
   asked.n_ctx = 4'096;
   EXPECT_EQ(reason(asked, devices), "4,096 tokens were requested");
-  LoadOptions capped;
+  PlanOptions capped;
   capped.max_inference_len = 100;
   EXPECT_EQ(reason(capped, devices), "max_inference_len is 100 tokens");
   asked.n_ctx = 1'000'000'000;
@@ -181,7 +181,7 @@ TEST(LayerSplitTest, TheReasonOfTheContextIsThatOfAllParts) {
 
 // Where `devices` are too small: what the last one lacks is just enough, and
 // every suggestion makes it fit. Returns their changes.
-std::vector<Change> CheckAdvice(const LoadOptions& options,
+std::vector<Change> CheckAdvice(const PlanOptions& options,
                                 std::vector<SplitDevice> devices) {
   const ModelShape shape = Gemma4();
   const SplitPlan split = SplitOf(shape, options, devices);
@@ -204,11 +204,11 @@ std::vector<Change> CheckAdvice(const LoadOptions& options,
 }
 
 TEST(LayerSplitTest, WhatDoesNotFitSaysWhatHelps) {
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 65'536;
   options.n_slots = 4;
   const int64_t first = 4 * kGiB;
-  const auto least = [&](const LoadOptions& asked) {
+  const auto least = [&](const PlanOptions& asked) {
     const SplitPlan split =
         SplitOf(Gemma4(), asked, {ExactDevice(first), ExactDevice(64 * kGiB)});
     return split.parts.back().plan.total_bytes;
@@ -220,13 +220,13 @@ TEST(LayerSplitTest, WhatDoesNotFitSaysWhatHelps) {
                           Field(&Change::n_ctx, Optional(Ge(65'000)))));
   // Where no change by itself is enough, all together.
   Change least_change = {.n_ubatch = 16, .kv_type = DType::kQ8_0, .n_slots = 1};
-  LoadOptions all = options;
+  PlanOptions all = options;
   all.n_ctx = 16;
   all.n_slots = 1;
   all.k_type = all.v_type = DType::kQ8_0;
   const std::vector<SplitDevice> devices = {ExactDevice(first),
                                             ExactDevice(least(all))};
-  LoadOptions solved = options;
+  PlanOptions solved = options;
   solved.n_ctx.reset();
   EXPECT_THAT(CheckAdvice(solved, devices), ElementsAre(least_change));
   least_change.n_ctx = 16;
@@ -236,7 +236,7 @@ TEST(LayerSplitTest, WhatDoesNotFitSaysWhatHelps) {
 }
 
 TEST(LayerSplitTest, AdviceFillsTheBytesForIdleSessionsAnew) {
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 65'536;
   options.n_slots = 4;
   options.idle_session_bytes = 2 * kGiB;
@@ -266,7 +266,7 @@ TEST(LayerSplitTest, AdviceFillsTheBytesForIdleSessionsAnew) {
 }
 
 TEST(LayerSplitTest, KeysAndValuesAreMadeSmallerWhereAllDevicesCan) {
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 65'536;
   SplitDevice first = Device(4 * kGiB);
   const SplitPlan large =
@@ -282,7 +282,7 @@ TEST(LayerSplitTest, KeysAndValuesAreMadeSmallerWhereAllDevicesCan) {
 }
 
 TEST(LayerSplitTest, DevicesUpToTheirLimitAndNotPastIt) {
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 64;
   std::vector<SplitDevice> devices(kMaxSplitDevices, Device(kGiB));
   EXPECT_TRUE(SplitLayers(Smollm2(), options, devices).ok());
@@ -294,7 +294,7 @@ TEST(LayerSplitTest, DevicesUpToTheirLimitAndNotPastIt) {
 }
 
 TEST(LayerSplitTest, LayersTimesDevicesUpToTheirLimitAndNotPastIt) {
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 64;
   const std::vector<SplitDevice> devices(kMaxSplitDevices, Device(kGiB));
   constexpr int64_t kLayers = kMaxSplitLayers / kMaxSplitDevices;
@@ -346,7 +346,7 @@ TEST(LayerSplitTest, RangesOutsideTheModelAreRefused) {
 }
 
 TEST(LayerSplitTest, WhatLayoutRefusesIsRefused) {
-  LoadOptions options;
+  PlanOptions options;
   options.n_slots = 0;
   EXPECT_TRUE(absl::IsInvalidArgument(
       SplitLayers(Smollm2(), options, {Device(kGiB)}).status()));

@@ -18,25 +18,25 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 MemoryPlan PlanWithin(int64_t budget, const ModelShape& shape,
-                      const LoadOptions& options) {
+                      const PlanOptions& options) {
   auto plan = Layout(shape, options, CommittedCpuProfile(), budget);
   EXPECT_TRUE(plan.ok()) << plan.status();
   return plan.ok() ? *std::move(plan) : MemoryPlan{};
 }
 
 // The plan where everything fits.
-MemoryPlan PlanOf(const ModelShape& shape, const LoadOptions& options) {
+MemoryPlan PlanOf(const ModelShape& shape, const PlanOptions& options) {
   return PlanWithin(64 * kGiB, shape, options);
 }
 
-LoadOptions Context(int64_t n_ctx) {
-  LoadOptions options;
+PlanOptions Context(int64_t n_ctx) {
+  PlanOptions options;
   options.n_ctx = n_ctx;
   return options;
 }
 
 TEST(MemoryPlanTest, RegionsAreInOrderDisjointAndSumExactly) {
-  LoadOptions options = Context(1'000);
+  PlanOptions options = Context(1'000);
   options.n_slots = 3;
   options.margin_bytes = 12'345;
   const MemoryPlan plan = PlanOf(Gemma270m(), options);
@@ -70,7 +70,7 @@ TEST(MemoryPlanTest, RegionsAreInOrderDisjointAndSumExactly) {
 }
 
 TEST(MemoryPlanTest, TablesAndCandidatesAreHostMemory) {
-  LoadOptions options = Context(1'000);  // 16 pages of 64 tokens
+  PlanOptions options = Context(1'000);  // 16 pages of 64 tokens
   options.n_slots = 3;
   options.n_parked = 2;
   DeviceProfile profile = CommittedCpuProfile();
@@ -90,7 +90,7 @@ TEST(MemoryPlanTest, TablesAndCandidatesAreHostMemory) {
 }
 
 TEST(MemoryPlanTest, MessagesAreHostMemoryOfTheirOwn) {
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 512;
   for (DeviceProfile profile : {CommittedCpuProfile(), CommittedGpuProfile()}) {
     const auto without = Layout(Gemma270m(), options, profile, kGiB);
@@ -113,7 +113,7 @@ TEST(MemoryPlanTest, MessagesAreHostMemoryOfTheirOwn) {
 }
 
 TEST(MemoryPlanTest, DraftsTakeARowOfLogitsAndOfRingsEach) {
-  LoadOptions options = Context(4'096);
+  PlanOptions options = Context(4'096);
   options.n_slots = 3;
   const MemoryPlan without = PlanOf(Gemma270m(), options);
   options.n_draft = 7;
@@ -136,7 +136,7 @@ TEST(MemoryPlanTest, RecurrentLayersKeepAStateForEveryGuessOfASlot) {
                   .ok());
   const auto shape = ShapeFromGguf(numbers.header());
   ASSERT_TRUE(shape.ok()) << shape.status();
-  LoadOptions options = Context(256);
+  PlanOptions options = Context(256);
   options.n_slots = 3;
   options.n_draft = 2;
   options.n_idle_sessions = 5;
@@ -151,7 +151,7 @@ TEST(MemoryPlanTest, ParkedContextsTakeTheBytesOfAWholeSlotOnTheHost) {
   for (const ModelShape& shape : {Gemma270m(), Smollm2()}) {
     for (const DeviceProfile& profile :
          {CommittedCpuProfile(), CommittedGpuProfile()}) {
-      LoadOptions options = Context(4'000);
+      PlanOptions options = Context(4'000);
       options.n_slots = 3;
       const auto without = Layout(shape, options, profile, 64 * kGiB);
       options.n_parked = 2;
@@ -180,7 +180,7 @@ TEST(MemoryPlanTest, ParkedContextsTakeTheBytesOfAWholeSlotOnTheHost) {
 }
 
 TEST(MemoryPlanTest, ParkedContextsAreGivenUpFirst) {
-  LoadOptions options = Context(4'000);
+  PlanOptions options = Context(4'000);
   const int64_t budget = PlanOf(Smollm2(), options).total_bytes;
   options.n_parked = 1;
   const MemoryPlan lacks = PlanWithin(budget, Smollm2(), options);
@@ -191,7 +191,7 @@ TEST(MemoryPlanTest, ParkedContextsAreGivenUpFirst) {
   // Together with the rest where nothing alone is enough.
   options.n_slots = 64;
   options.k_type = options.v_type = DType::kF32;
-  LoadOptions least = Context(16);
+  PlanOptions least = Context(16);
   least.n_ubatch = 16;
   const MemoryPlan all =
       PlanWithin(PlanOf(Smollm2(), least).total_bytes, Smollm2(), options);
@@ -207,7 +207,7 @@ TEST(MemoryPlanTest, ParkedContextsAreGivenUpFirst) {
 }
 
 TEST(MemoryPlanTest, APoolIsSharedByAllSlots) {
-  LoadOptions options = Context(1'000);  // 16 pages of 64 tokens
+  PlanOptions options = Context(1'000);  // 16 pages of 64 tokens
   options.n_slots = 8;
   const int64_t page = PlanOf(Gemma270m(), options).kv.page_bytes;
   const auto pages = [&](int64_t kv_tokens) {
@@ -250,7 +250,7 @@ TEST(MemoryPlanTest, AnElementTypeTheDeviceCannotRunIsNamed) {
   const MemoryPlan plan = PlanWithin(kGiB, shape, {});
   EXPECT_THAT(plan.not_runnable,
               ElementsAre(HasSubstr("tensor \"w3\" is of type q8_1")));
-  LoadOptions options;
+  PlanOptions options;
   for (const DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0,
                            DType::kQ5_1, DType::kQ4_0}) {
     options.k_type = options.v_type = type;
@@ -275,7 +275,7 @@ TEST(MemoryPlanTest, AnExplicitContextIsClampedToTheTrainedOneAndSaysSo) {
 }
 
 TEST(MemoryPlanTest, MaxInferenceLenCapsContextAndEverythingLengthDependent) {
-  LoadOptions options;
+  PlanOptions options;
   options.max_inference_len = 32;
   const MemoryPlan small = PlanOf(Smollm2(), options);
   EXPECT_EQ(small.n_ctx, 32);
@@ -323,7 +323,7 @@ TEST(MemoryPlanTest, WhereNotEvenTheSmallestContextFitsNCtxIsZero) {
 }
 
 TEST(MemoryPlanTest, EverySuggestionFits) {
-  LoadOptions options = Context(8'192);
+  PlanOptions options = Context(8'192);
   options.n_slots = 4;
   options.k_type = options.v_type = DType::kF32;
   const int64_t budget = 500 * kMiB;
@@ -339,13 +339,13 @@ TEST(MemoryPlanTest, EverySuggestionFits) {
   }
   const Change last = plan.suggestions.back().change;
   ASSERT_TRUE(last.n_ctx);
-  LoadOptions changed = options;
+  PlanOptions changed = options;
   changed.n_ctx = *last.n_ctx + 64;
   EXPECT_FALSE(PlanWithin(budget, Smollm2(), changed).fits);
 }
 
 TEST(MemoryPlanTest, SuggestionsComeCheapestFirst) {
-  LoadOptions options = Context(4'096);
+  PlanOptions options = Context(4'096);
   options.n_slots = 2;
   options.k_type = options.v_type = DType::kF32;
   const int64_t need = PlanOf(Smollm2(), options).total_bytes;
@@ -362,10 +362,10 @@ TEST(MemoryPlanTest, SuggestionsComeCheapestFirst) {
 }
 
 TEST(MemoryPlanTest, ReductionsAreCombinedWhereNoneIsEnough) {
-  LoadOptions options = Context(4'096);
+  PlanOptions options = Context(4'096);
   options.n_slots = 64;
   options.k_type = options.v_type = DType::kF32;
-  LoadOptions least = Context(16);
+  PlanOptions least = Context(16);
   least.n_ubatch = 16;
   const int64_t budget = PlanOf(Smollm2(), least).total_bytes;
   const MemoryPlan plan = PlanWithin(budget, Smollm2(), options);
@@ -379,11 +379,11 @@ TEST(MemoryPlanTest, ReductionsAreCombinedWhereNoneIsEnough) {
 
 TEST(MemoryPlanTest, OptionsUpToTheirLimitsAndNotPastThem) {
   const auto status = [](auto change) {
-    LoadOptions options = Context(16);
+    PlanOptions options = Context(16);
     change(options);
     return Layout(Smollm2(), options, CommittedCpuProfile(), kMax).status();
   };
-  using O = LoadOptions;
+  using O = PlanOptions;
   EXPECT_TRUE(status([](O& o) { o.n_slots = O::kMaxSlots; }).ok());
   EXPECT_TRUE(status([](O& o) { o.n_ubatch = O::kMaxUbatch; }).ok());
   EXPECT_TRUE(
@@ -416,7 +416,7 @@ TEST(MemoryPlanTest, OptionsUpToTheirLimitsAndNotPastThem) {
 }
 
 TEST(MemoryPlanTest, KeysAndValuesOfAnyTypeWhoseBlockFitsArePlanned) {
-  LoadOptions options = Context(4'096);
+  PlanOptions options = Context(4'096);
   options.k_type = DType::kQ8_0;
   options.v_type = DType::kQ4_0;
   EXPECT_EQ(PlanOf(Smollm2(), options).FindRegion("kv_full")->bytes,
@@ -427,7 +427,7 @@ TEST(MemoryPlanTest, KeysAndValuesOfAnyTypeWhoseBlockFitsArePlanned) {
 }
 
 TEST(MemoryPlanTest, ReportsOverflow) {
-  LoadOptions options = Context(16);
+  PlanOptions options = Context(16);
   options.margin_bytes = kMax;
   EXPECT_TRUE(absl::IsOutOfRange(
       Layout(Smollm2(), options, CommittedCpuProfile(), kGiB).status()));
@@ -490,16 +490,16 @@ TEST(MemoryPlanTest, NumbersForPeopleHaveSeparators) {
 }
 
 TEST(ChangedTest, SetsWhatTheChangeHasAndNothingElse) {
-  LoadOptions before;
+  PlanOptions before;
   before.n_slots = 7;
   before.engine.host_weights.experts = true;
-  const LoadOptions same = Changed(before, {});
+  const PlanOptions same = Changed(before, {});
   EXPECT_EQ(same.n_slots, 7);
   EXPECT_EQ(same.n_ctx, std::nullopt);
   EXPECT_EQ(same.max_inference_len, std::nullopt);
   EXPECT_TRUE(same.engine.host_weights.experts);
 
-  const LoadOptions after =
+  const PlanOptions after =
       Changed(before, {.host_weights = {.per_layer_embeddings = true},
                        .n_ubatch = 64,
                        .kv_type = DType::kQ8_0,

@@ -48,7 +48,7 @@ TEST(ModelSetTest, AMemberStopsAtItsOwnLimit) {
 }
 
 TEST(ModelSetTest, AContextThatWasAskedForIsKept) {
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 128;
   const SetPlan set =
       SetOf({{Gemma270m(), options}, {Smollm2(), {}}}, 500 * kMiB);
@@ -63,7 +63,7 @@ TEST(ModelSetTest, WhatDoesNotFitIsPlannedAtItsSmallest) {
 }
 
 TEST(ModelSetTest, ErrorsNameTheMember) {
-  LoadOptions bad;
+  PlanOptions bad;
   bad.n_slots = 0;
   const auto set =
       PlanSet({{Smollm2(), {}}, {Smollm2(), bad}}, CommittedCpuProfile(), kMiB);
@@ -73,7 +73,7 @@ TEST(ModelSetTest, ErrorsNameTheMember) {
 }
 
 TEST(ModelSetTest, MembersUpToTheirLimitAndNotPastIt) {
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 16;
   std::vector<SetMember> members(kMaxModelsInSet, {Smollm2(), options});
   EXPECT_TRUE(PlanSet(members, CommittedCpuProfile(), kMiB).ok());
@@ -85,7 +85,7 @@ TEST(ModelSetTest, MembersUpToTheirLimitAndNotPastIt) {
 }
 
 TEST(ModelSetTest, LayersUpToTheirLimitAndNotPastIt) {
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 16;
   constexpr int64_t kLayers = kMaxLayersInSet / kMaxModelsInSet;
   std::vector<SetMember> members(kMaxModelsInSet,
@@ -99,7 +99,7 @@ TEST(ModelSetTest, LayersUpToTheirLimitAndNotPastIt) {
 }
 
 TEST(ModelSetTest, ReportsOverflow) {
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 16;
   options.engine.weight_bytes = int64_t{1} << 62;
   EXPECT_TRUE(

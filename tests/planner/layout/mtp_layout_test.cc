@@ -36,8 +36,8 @@ ModelShape ShapeWithHead(const std::string& architecture) {
   return *shape;
 }
 
-LoadOptions WithMtp() {
-  LoadOptions options;
+PlanOptions WithMtp() {
+  PlanOptions options;
   options.n_ctx = 256;
   options.n_slots = 3;
   options.n_ubatch = 64;
@@ -47,11 +47,11 @@ LoadOptions WithMtp() {
 }
 
 absl::StatusOr<MemoryPlan> PlanFor(const ModelShape& shape,
-                                   const LoadOptions& options) {
+                                   const PlanOptions& options) {
   return Layout(shape, options, CommittedCpuProfile(), kAmpleBytes);
 }
 
-std::string ErrorOf(const ModelShape& shape, const LoadOptions& options) {
+std::string ErrorOf(const ModelShape& shape, const PlanOptions& options) {
   const auto plan = PlanFor(shape, options);
   EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
   return std::string(plan.status().message());
@@ -106,7 +106,7 @@ TEST(MtpShapeTest, AHeadIsWholeOrAnError) {
 
 TEST(MtpLayoutTest, IsInThePlanOnlyIfItIsAskedFor) {
   const ModelShape shape = ShapeWithHead("qwen35");
-  LoadOptions options = WithMtp();
+  PlanOptions options = WithMtp();
   options.draft_source = DraftSource::kLookup;
   const auto without = PlanFor(shape, options);
   ASSERT_TRUE(without.ok()) << without.status();
@@ -139,7 +139,7 @@ TEST(MtpLayoutTest, TakesTheTypeThatThePlanAsksFor) {
   const ModelShape shape = ShapeWithHead("qwen35");
   const auto stored = PlanFor(shape, WithMtp());
   ASSERT_TRUE(stored.ok()) << stored.status();
-  LoadOptions options = WithMtp();
+  PlanOptions options = WithMtp();
   options.engine.weight_type = DType::kQ8_0;
   const auto asked = PlanFor(shape, options);
   ASSERT_TRUE(asked.ok()) << asked.status();
@@ -176,7 +176,7 @@ TEST(MtpLayoutTest, ItsOwnPlanIsAPartOfTheWhole) {
 
 TEST(MtpLayoutTest, ParkedContextsKeepItsKeysToo) {
   const ModelShape shape = ShapeWithHead("glm4moe");
-  LoadOptions options = WithMtp();
+  PlanOptions options = WithMtp();
   options.n_parked = 2;
   const auto plan = PlanFor(shape, options);
   ASSERT_TRUE(plan.ok()) << plan.status();
@@ -186,7 +186,7 @@ TEST(MtpLayoutTest, ParkedContextsKeepItsKeysToo) {
 
 TEST(MtpLayoutTest, RefusesWhatHasNoPlace) {
   const ModelShape shape = ShapeWithHead("qwen35");
-  LoadOptions options = WithMtp();
+  PlanOptions options = WithMtp();
   options.n_draft = 0;
   EXPECT_THAT(ErrorOf(shape, options), HasSubstr("n_draft is 0"));
   options = WithMtp();

@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 // What a plan is made of.
 struct Request {
   ModelShape shape = Gemma270m();
-  LoadOptions options = {};
+  PlanOptions options = {};
   DeviceProfile profile = CommittedCpuProfile();
   int64_t budget_bytes = kGiB;
 };
@@ -80,7 +80,7 @@ TEST(PlanErrorsTest, OptionsAndProfilesOutsideTheirLimitsAreNamed) {
         }},
        {"weight_bytes", [](Request& r) { r.options.engine.weight_bytes = 0; }},
        {"host_budget_bytes",
-        [](Request& r) { r.options.engine.host_budget_bytes = -1; }},
+        [](Request& r) { r.options.host_budget_bytes = -1; }},
        {"k_type", [](Request& r) { r.options.k_type = DType::kQ6_K; }},
        {"v_type", [](Request& r) { r.options.v_type = DType::kI8; }},
        {"alignment", [](Request& r) { r.profile.alignment = 48; }},
@@ -152,7 +152,7 @@ TEST(PlanErrorsTest, WeightsThatOverflowAreOutOfRange) {
           }
         }},
        {"int64", [](Request& r) {
-          r.options.engine.mmap_weights = true;
+          r.options.mmap_weights = true;
           for (WeightTensor& tensor : r.shape.weights) {
             tensor.file_bytes = kMax / 2;
           }

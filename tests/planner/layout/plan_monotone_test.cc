@@ -33,7 +33,7 @@ struct Question {
 
 absl::StatusOr<MemoryPlan> Ask(Question q, bool is_solved, int64_t budget) {
   q.shape.n_heads = q.shape.n_kv_heads * q.group;
-  LoadOptions options;
+  PlanOptions options;
   if (is_solved) {
     options.max_inference_len = q.n_ctx;
   } else {

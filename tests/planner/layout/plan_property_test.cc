@@ -14,8 +14,8 @@ namespace {
 // 100,000, in instrumented builds a tenth.
 constexpr int kNumShapes = PLIMSOLL_DEFAULT_SHAPES;
 
-LoadOptions RandomOptions(std::mt19937_64& random) {
-  LoadOptions options;
+PlanOptions RandomOptions(std::mt19937_64& random) {
+  PlanOptions options;
   options.n_slots = LogUniform(random, 64);
   options.n_ubatch = LogUniform(random, 1'024);
   options.n_idle_sessions = static_cast<int64_t>(random() % 4);
@@ -30,8 +30,8 @@ LoadOptions RandomOptions(std::mt19937_64& random) {
 }
 
 // Bytes for some idle sessions, with a rest, in place of their number.
-LoadOptions WithIdleBytes(std::mt19937_64& random, const ModelShape& shape,
-                          LoadOptions options) {
+PlanOptions WithIdleBytes(std::mt19937_64& random, const ModelShape& shape,
+                          PlanOptions options) {
   const auto slot = KvCacheBytes(shape, {.n_ctx = shape.n_ctx_train,
                                          .k_type = options.k_type,
                                          .v_type = options.v_type});
@@ -52,7 +52,7 @@ DeviceProfile RandomProfile(std::mt19937_64& random) {
   return profile;
 }
 
-int64_t BytesOf(const ModelShape& shape, LoadOptions options,
+int64_t BytesOf(const ModelShape& shape, PlanOptions options,
                 const DeviceProfile& profile, int64_t n_ctx) {
   options.n_ctx = n_ctx;
   options.max_inference_len.reset();
@@ -67,7 +67,7 @@ TEST(PlanPropertyTest, TheSolvedContextIsMaximal) {
   int n_solved = 0;
   for (int i = 0; i < kNumShapes; ++i) {
     const ModelShape shape = RandomShape(random);
-    LoadOptions options = RandomOptions(random);
+    PlanOptions options = RandomOptions(random);
     if (random() % 4 == 0) options = WithIdleBytes(random, shape, options);
     const DeviceProfile profile = RandomProfile(random);
     const int64_t cap = std::min(shape.n_ctx_train,

@@ -140,19 +140,19 @@ TEST(ProjectorTest, AModelIsNone) {
   EXPECT_FALSE(IsProjector(header));
 }
 
-LoadOptions WithProjector() {
-  LoadOptions options;
+PlanOptions WithProjector() {
+  PlanOptions options;
   options.n_ctx = 1'024;
   options.engine.projector = ProjectorBytes{800'000'000, 200'000'000};
   return options;
 }
 
 TEST(ProjectorTest, IsInEveryPlan) {
-  LoadOptions options = WithProjector();
+  PlanOptions options = WithProjector();
   for (const ReservePolicy policy :
        {ReservePolicy::kExact, ReservePolicy::kDense}) {
     options.engine.policy = policy;
-    LoadOptions without = options;
+    PlanOptions without = options;
     without.engine.projector.reset();
     const auto plan =
         Layout(Smollm2(), options, CommittedCpuProfile(), 8 * kGiB);

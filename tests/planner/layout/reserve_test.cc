@@ -70,7 +70,7 @@ struct SeedCase {
   int64_t n_ctx;
 };
 
-MemoryPlan ReservedPlanOf(const ModelShape& shape, const LoadOptions& options) {
+MemoryPlan ReservedPlanOf(const ModelShape& shape, const PlanOptions& options) {
   auto plan = Layout(shape, options, CommittedCpuProfile(), kDesktopCard);
   EXPECT_TRUE(plan.ok()) << plan.status();
   return plan.ok() ? *std::move(plan) : MemoryPlan{};
@@ -100,7 +100,7 @@ TEST(ReservePolicyTest, ReproducesTheContextsOfGemma4OnADesktopCard) {
                  RingRule::kExact, 0, 166'103},
         SeedCase{ReservePolicy::kWindowed, AllocationRule::kExact,
                  RingRule::kExact, 0, 262'144}}) {
-    LoadOptions options;
+    PlanOptions options;
     options.engine.policy = seed.policy;
     options.engine.allocation = AllocationChoice{seed.allocation, 0};
     options.engine.ring = seed.ring;
@@ -115,7 +115,7 @@ TEST(ReservePolicyTest, ReproducesTheContextsOfGemma4OnADesktopCard) {
 }
 
 TEST(ReservePolicyTest, TheExactPolicyGivesGemma4ItsWholeContext) {
-  LoadOptions options;
+  PlanOptions options;
   options.k_type = options.v_type = DType::kQ8_0;
   const MemoryPlan plan = ReservedPlanOf(Gemma4(), options);
   EXPECT_EQ(plan.n_ctx, 262'144);
@@ -124,7 +124,7 @@ TEST(ReservePolicyTest, TheExactPolicyGivesGemma4ItsWholeContext) {
 }
 
 TEST(ReservePolicyTest, ReproducesTheContextOfQwen3WithGivenWeights) {
-  LoadOptions options;
+  PlanOptions options;
   options.engine.policy = ReservePolicy::kDense;
   options.engine.allocation = AllocationChoice{AllocationRule::kExact, 0};
   options.k_type = options.v_type = DType::kF32;
@@ -136,7 +136,7 @@ TEST(ReservePolicyTest, ReproducesTheContextOfQwen3WithGivenWeights) {
 }
 
 TEST(ReservePolicyTest, RegionsSumAndThereIsNoArena) {
-  LoadOptions options;
+  PlanOptions options;
   options.engine.policy = ReservePolicy::kWindowed;
   options.n_ctx = 4'096;
   const MemoryPlan plan = ReservedPlanOf(Gemma4(), options);
@@ -155,7 +155,7 @@ TEST(ReservePolicyTest, RegionsSumAndThereIsNoArena) {
 }
 
 TEST(ReservePolicyTest, AnExplicitContextIsClampedThereToo) {
-  LoadOptions options;
+  PlanOptions options;
   options.engine.policy = ReservePolicy::kDense;
   options.n_ctx = 999'999'999;
   const MemoryPlan plan = ReservedPlanOf(Gemma4(), options);

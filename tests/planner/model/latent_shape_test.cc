@@ -154,7 +154,7 @@ TEST(LatentShapeTest, AStepHasRoomForHeadsOfBothKinds) {
 }
 
 TEST(LatentShapeTest, ModelsArePlanned) {
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 8'192;
   const auto plan = Layout(V2Lite(), options, CommittedCpuProfile(), 64 * kGiB);
   ASSERT_TRUE(plan.ok()) << plan.status();

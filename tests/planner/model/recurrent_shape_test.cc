@@ -104,7 +104,7 @@ TEST(RecurrentShapeTest, DraftsHaveStatesOfTheirOwn) {
 }
 
 TEST(RecurrentShapeTest, APlanHasARegionOfStates) {
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 8'192;
   options.n_slots = 2;
   options.n_draft = 3;
@@ -133,7 +133,7 @@ TEST(RecurrentShapeTest, APlanHasARegionOfStates) {
 }
 
 TEST(RecurrentShapeTest, EnginesThatReserveByRulesHaveStatesToo) {
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 8'192;
   options.n_slots = 2;
   options.engine.policy = ReservePolicy::kDense;
@@ -146,14 +146,14 @@ TEST(RecurrentShapeTest, EnginesThatReserveByRulesHaveStatesToo) {
 }
 
 TEST(RecurrentShapeTest, OnlyLayersThatAttendBindAContext) {
-  const auto plan = Layout(ShapeIn(Lfm2Numbers(), true), LoadOptions(),
+  const auto plan = Layout(ShapeIn(Lfm2Numbers(), true), PlanOptions(),
                            CommittedCpuProfile(), 2 * kGiB);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->binding_term, "kv_full: keys and values of 6 full layers");
 }
 
 TEST(RecurrentShapeTest, AFormulaNamesACacheWithoutFlashAttention) {
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 8'192;
   options.engine.flash_attention = false;
   const auto plan = Layout(ShapeIn(Lfm2Numbers(), true), options,
@@ -164,7 +164,7 @@ TEST(RecurrentShapeTest, AFormulaNamesACacheWithoutFlashAttention) {
 }
 
 TEST(RecurrentShapeTest, StatesThatDoNotFitAreNamed) {
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 64;
   options.n_slots = 4'096;
   ModelShape shape = ShapeIn(Granite4TinyNumbers(), true);

@@ -66,10 +66,10 @@ TEST(WeightTypeTest, PlansTheFileInThatType) {
   for (const ReservePolicy policy :
        {ReservePolicy::kExact, ReservePolicy::kDense}) {
     for (const bool is_mapped : {false, true}) {
-      LoadOptions of_changed;
+      PlanOptions of_changed;
       of_changed.engine.policy = policy;
-      of_changed.engine.mmap_weights = is_mapped;
-      LoadOptions as_changed = of_changed;
+      of_changed.mmap_weights = is_mapped;
+      PlanOptions as_changed = of_changed;
       as_changed.engine.weight_type = DType::kQ8_0;
       const auto wanted =
           Layout(changed, of_changed, CommittedCpuProfile(), 20 * kGiB);
@@ -88,7 +88,7 @@ TEST(WeightTypeTest, PlansTheFileInThatType) {
 }
 
 TEST(WeightTypeTest, BoundsReadTheBytesOfThatType) {
-  LoadOptions options;
+  PlanOptions options;
   options.n_ctx = 1'024;
   options.engine.weight_type = DType::kF16;
   const auto bounds =
@@ -99,7 +99,7 @@ TEST(WeightTypeTest, BoundsReadTheBytesOfThatType) {
 }
 
 TEST(WeightTypeTest, APlanRefusesATypeThatWeightsAreNotStoredIn) {
-  LoadOptions options;
+  PlanOptions options;
   options.engine.weight_type = DType::kI8;
   EXPECT_EQ(Layout(Smollm2(), options, CommittedCpuProfile(), kGiB)
                 .status()

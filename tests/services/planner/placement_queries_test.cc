@@ -50,7 +50,7 @@ class PlacementQueriesTest : public ::testing::Test {
     return TinyBytesOn(planner::CommittedCpuProfile());
   }
   int64_t TinyBytesOn(const planner::DeviceProfile& profile) const {
-    planner::LoadOptions options;
+    planner::PlanOptions options;
     options.n_ctx = 256;
     return planner::Layout(shape_, options, profile, 0)->total_bytes;
   }

@@ -42,7 +42,7 @@ TEST(HeaderBytesTest, PlansAsTheWholeFileDoes) {
     ASSERT_TRUE(shape.ok()) << shape.status();
     EXPECT_LT(bytes.size(), whole.file.size());
     EXPECT_EQ(shape->vocab.n_tokens, 2'000);
-    const planner::LoadOptions options;
+    const planner::PlanOptions options;
     const auto profile = planner::CommittedCpuProfile();
     EXPECT_EQ(ToProto(*planner::Layout(*shape, options, profile, 1 << 30))
                   .SerializeAsString(),

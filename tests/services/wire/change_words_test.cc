@@ -26,14 +26,13 @@ TEST(ChangeWordsTest, EveryFieldHasItsFlag) {
             "--host-weights experts");
   EXPECT_EQ(FlagsOf({.host_weights = {.per_layer_embeddings = true}}),
             "--host-weights per-layer-embeddings");
-  EXPECT_EQ(FlagsOf({.host_weights = {.tables = true}}), "--tables host");
+  EXPECT_EQ(FlagsOf({.host_tables = true}), "--tables host");
 }
 
 TEST(ChangeWordsTest, ManyFlagsHaveOneOrder) {
   EXPECT_EQ(
-      FlagsOf({.host_weights = {.experts = true,
-                                .per_layer_embeddings = true,
-                                .tables = true},
+      FlagsOf({.host_weights = {.experts = true, .per_layer_embeddings = true},
+               .host_tables = true,
                .n_ubatch = 16,
                .kv_type = DType::kQ4_0,
                .n_parked = 0,

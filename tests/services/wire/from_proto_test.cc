@@ -17,16 +17,15 @@ using Code = absl::StatusCode;
 TEST(FromProtoTest, UnknownEnumsAreRefusedByName) {
   v1::LoadOptions load;
   load.set_k_type(static_cast<v1::ElementType>(999));
-  EXPECT_THAT(
-      std::string(FromProto(load, planner::LoadOptions{}).status().message()),
-      HasSubstr("k_type"));
+  EXPECT_THAT(std::string(FromProto(load).status().message()),
+              HasSubstr("k_type"));
 }
 
 TEST(FromProtoTest, LoadOptionsAreLimited) {
   const auto check = [](auto set) {
     v1::LoadOptions message;
     set(message);
-    return FromProto(message, planner::LoadOptions{}).status().code();
+    return FromProto(message).status().code();
   };
   using M = v1::LoadOptions;
   EXPECT_EQ(check([](M& m) { m.set_n_slots(0); }), Code::kInvalidArgument);
@@ -62,7 +61,7 @@ TEST(FromProtoTest, LoadOptionsAreLimited) {
 }
 
 TEST(FromProtoTest, AbsentLoadOptionsAreTheCallersDefaults) {
-  planner::LoadOptions defaults;
+  planner::PlanOptions defaults;
   defaults.n_slots = 4;
   defaults.n_ctx = 128;
   const auto options = FromProto(v1::LoadOptions(), defaults);
@@ -72,12 +71,12 @@ TEST(FromProtoTest, AbsentLoadOptionsAreTheCallersDefaults) {
 }
 
 TEST(FromProtoTest, WhatGuessesSurvivesTheWayThereAndBack) {
-  planner::LoadOptions options;
+  planner::PlanOptions options;
   EXPECT_EQ(ToProto(options).draft_source(), v1::DRAFT_SOURCE_UNSPECIFIED);
   options.draft_source = planner::DraftSource::kMtp;
   v1::LoadOptions message = ToProto(options);
   EXPECT_EQ(message.draft_source(), v1::DRAFT_SOURCE_MTP);
-  const auto back = FromProto(message, planner::LoadOptions{});
+  const auto back = FromProto(message);
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(back->draft_source, planner::DraftSource::kMtp);
   message.set_draft_source(v1::DRAFT_SOURCE_LOOKUP);
@@ -89,11 +88,11 @@ TEST(FromProtoTest, WhatGuessesSurvivesTheWayThereAndBack) {
 }
 
 TEST(FromProtoTest, ARequestsIdleSessionsTakeThePlaceOfTheDefaults) {
-  planner::LoadOptions of_bytes;
+  planner::PlanOptions of_bytes;
   of_bytes.idle_session_bytes = int64_t{5} << 30;
   v1::LoadOptions message = ToProto(of_bytes);
   EXPECT_FALSE(message.has_n_idle_sessions());
-  planner::LoadOptions of_number;
+  planner::PlanOptions of_number;
   of_number.n_idle_sessions = 3;
   auto options = FromProto(message, of_number);
   ASSERT_TRUE(options.ok()) << options.status();
@@ -112,33 +111,33 @@ TEST(FromProtoTest, IdleSessionsByNumberAndByBytesAreRefused) {
   v1::LoadOptions message;
   message.set_n_idle_sessions(0);
   message.set_idle_session_bytes(1 << 20);
-  const absl::Status status =
-      FromProto(message, planner::LoadOptions{}).status();
+  const absl::Status status = FromProto(message).status();
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("idle_session_bytes is set beside n_idle_sessions"));
 }
 
 TEST(FromProtoTest, WhereWeightsLieSurvivesTheWayThereAndBack) {
-  planner::LoadOptions options;
+  planner::PlanOptions options;
   EXPECT_TRUE(ToProto(options).host_weights().empty());
-  options.engine.host_weights.tables = true;
-  const auto back = FromProto(ToProto(options), planner::LoadOptions{});
+  options.host_tables = true;
+  const auto back = FromProto(ToProto(options));
   ASSERT_TRUE(back.ok()) << back.status();
-  EXPECT_EQ(back->engine.host_weights, options.engine.host_weights);
+  EXPECT_TRUE(back->host_tables);
+  EXPECT_EQ(back->engine.host_weights, planner::HostWeights());
 }
 
 TEST(FromProtoTest, ExpertsOfTheCpuSurviveTheWayThereAndBack) {
-  EXPECT_FALSE(ToProto(planner::LoadOptions()).has_n_cpu_experts());
-  EXPECT_FALSE(ToProto(planner::LoadOptions()).has_auto_cpu_experts());
+  EXPECT_FALSE(ToProto(planner::PlanOptions()).has_n_cpu_experts());
+  EXPECT_FALSE(ToProto(planner::PlanOptions()).has_auto_cpu_experts());
   for (const std::optional<int64_t> n : {std::optional<int64_t>(), {0}, {3}}) {
-    planner::LoadOptions options;
+    planner::PlanOptions options;
     options.n_cpu_experts = n;
-    const auto back = FromProto(ToProto(options), planner::LoadOptions{});
+    const auto back = FromProto(ToProto(options));
     ASSERT_TRUE(back.ok()) << back.status();
     EXPECT_EQ(back->n_cpu_experts, n);
   }
-  planner::LoadOptions defaults;
+  planner::PlanOptions defaults;
   defaults.n_cpu_experts.reset();
   v1::LoadOptions message;
   EXPECT_EQ(FromProto(message, defaults)->n_cpu_experts, std::nullopt);
@@ -156,19 +155,48 @@ TEST(FromProtoTest, ExpertsOfTheCpuSurviveTheWayThereAndBack) {
 }
 
 TEST(FromProtoTest, AnotherFileAndAProjectorSurviveTheWayThereAndBack) {
-  planner::LoadOptions options;
+  planner::PlanOptions options;
   options.engine.weight_type = DType::kQ4_K;
   options.engine.projector = planner::ProjectorBytes{1'000, 2'000};
   const v1::LoadOptions message = ToProto(options);
-  const auto back = FromProto(message, planner::LoadOptions{});
+  const auto back = FromProto(message);
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(back->engine.weight_type, DType::kQ4_K);
   ASSERT_TRUE(back->engine.projector.has_value());
   EXPECT_EQ(back->engine.projector->weights, 1'000);
   EXPECT_EQ(back->engine.projector->workspace, 2'000);
-  const v1::LoadOptions empty = ToProto(planner::LoadOptions{});
+  const v1::LoadOptions empty = ToProto(planner::PlanOptions{});
   EXPECT_FALSE(empty.has_projector_weight_bytes());
   EXPECT_EQ(empty.weight_type(), v1::ELEMENT_TYPE_UNSPECIFIED);
+}
+
+TEST(FromProtoTest, ALoadTakesNothingThatPlansForOtherEngines) {
+  const auto load = [](auto set) {
+    v1::LoadOptions message;
+    set(message);
+    EXPECT_TRUE(FromProto(message).ok());
+    return FromProto(message, planner::LoadOptions{}).status();
+  };
+  using M = v1::LoadOptions;
+  for (const absl::Status& refusal :
+       {load([](M& m) { m.set_policy(v1::RESERVE_POLICY_DENSE); }),
+        load([](M& m) { m.set_ring(v1::RING_RULE_FULL); }),
+        load([](M& m) { m.set_flash_attention(false); }),
+        load([](M& m) { m.set_allocation(v1::ALLOCATION_RULE_POW2); }),
+        load([](M& m) { m.set_weight_bytes(1); }),
+        load([](M& m) { m.set_weight_type(v1::ELEMENT_TYPE_Q4_K); }),
+        load([](M& m) { m.add_host_weights(v1::HOST_WEIGHTS_EXPERTS); }),
+        load([](M& m) { m.set_projector_weight_bytes(1); })}) {
+    EXPECT_EQ(refusal.code(), Code::kInvalidArgument);
+    EXPECT_THAT(std::string(refusal.message()),
+                HasSubstr("plan for other engines"));
+  }
+  EXPECT_TRUE(load([](M& m) {
+                m.set_mmap_weights(true);
+                m.add_host_weights(v1::HOST_WEIGHTS_TABLES);
+                m.set_host_budget_bytes(1);
+                m.set_ring_tokens(1);
+              }).ok());
 }
 
 TEST(FromProtoTest, AProfileSurvivesTheWayThereAndBack) {

@@ -109,7 +109,7 @@ TEST(DeviceTest, TheHostBoundsExpertsBesideADeviceAndNothingElse) {
                       });
   ASSERT_TRUE(apart.ok()) << apart.status();
   const auto bound = [&](const planner::LoadOptions& options) {
-    return BoundByHostMemory(options, apart->get()).engine.host_budget_bytes;
+    return HostBudgetBytes(options, apart->get());
   };
   planner::LoadOptions options;
   EXPECT_EQ(bound(options), std::nullopt);
@@ -118,11 +118,10 @@ TEST(DeviceTest, TheHostBoundsExpertsBesideADeviceAndNothingElse) {
   EXPECT_GT(*bound(options), 0);
   const ComputeDevice* const no_device = nullptr;
   for (const ComputeDevice* none : {&LocalCpu(), no_device})
-    EXPECT_EQ(BoundByHostMemory(options, none).engine.host_budget_bytes,
-              std::nullopt);
-  options.engine.host_budget_bytes = 100;
+    EXPECT_EQ(HostBudgetBytes(options, none), std::nullopt);
+  options.host_budget_bytes = 100;
   EXPECT_EQ(bound(options), 100);
-  options.engine.host_budget_bytes = std::numeric_limits<int64_t>::max();
+  options.host_budget_bytes = std::numeric_limits<int64_t>::max();
   EXPECT_LE(*bound(options), TotalMemoryBytes());
 }
 

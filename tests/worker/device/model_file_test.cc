@@ -52,8 +52,8 @@ void Touch(const std::string& path) {
 absl::Status LoadFrom(ModelFile& file) {
   planner::LoadOptions load;
   load.n_ctx = 64;
-  const auto plan =
-      planner::Layout(file.shape(), load, LocalCpuProfile(), int64_t{1} << 40);
+  const auto plan = planner::Layout(file.shape(), {load}, LocalCpuProfile(),
+                                    int64_t{1} << 40);
   if (!plan.ok()) return plan.status();
   EngineOptions options;
   options.n_threads = 1;

@@ -246,13 +246,13 @@ TEST_P(CpuExpertsTest, AModelInPartsHasNone) {
   load.n_ctx = 64;
   load.n_ubatch = 16;
   load.n_cpu_experts = 1;
-  const auto plan = planner::Layout((*file)->shape(), load, device_->Profile(),
-                                    int64_t{1} << 40);
+  const auto plan = planner::Layout((*file)->shape(), {load},
+                                    device_->Profile(), int64_t{1} << 40);
   ASSERT_TRUE(plan.ok()) << plan.status();
   const auto slice = planner::SliceLayers((*file)->shape(), 0, 1);
   ASSERT_TRUE(slice.ok()) << slice.status();
   const auto part =
-      planner::Layout(*slice, load, device_->Profile(), int64_t{1} << 40);
+      planner::Layout(*slice, {load}, device_->Profile(), int64_t{1} << 40);
   EXPECT_TRUE(absl::IsInvalidArgument(part.status()));
   EXPECT_THAT(std::string(part.status().message()),
               HasSubstr("several devices"));

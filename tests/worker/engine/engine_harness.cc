@@ -97,8 +97,9 @@ absl::StatusOr<std::vector<worker::EnginePart>> PlanParts(
     ASSIGN_OR_RETURN(const planner::ModelShape slice,
                      planner::SliceLayers(shape, cuts[i], n));
     const worker::ComputeDevice* device = devices[i % devices.size()];
-    ASSIGN_OR_RETURN(planner::MemoryPlan plan,
-                     planner::Layout(slice, load, device->Profile(), kPlenty));
+    ASSIGN_OR_RETURN(
+        planner::MemoryPlan plan,
+        planner::Layout(slice, {load}, device->Profile(), kPlenty));
     parts.push_back({device, cuts[i], n, std::move(plan)});
   }
   return parts;
@@ -152,8 +153,8 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
   load.n_parked = setup.n_parked;
   load.n_draft = setup.n_draft;
   load.draft_source = setup.draft_source;
-  load.engine.mmap_weights = setup.mmap_weights;
-  load.engine.host_weights.tables = setup.host_tables;
+  load.mmap_weights = setup.mmap_weights;
+  load.host_tables = setup.host_tables;
   const bool is_default = setup.devices.empty() && setup.device == nullptr;
   load.n_cpu_experts = setup.n_cpu_experts.value_or(
       is_default ? TestNumber("PLIMSOLL_TEST_CPU_EXPERTS").value_or(0) : 0);
@@ -185,7 +186,7 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
   if (cuts.empty()) {
     options.device = devices.front();
     ASSIGN_OR_RETURN(const planner::MemoryPlan plan,
-                     planner::Layout(file->shape(), load,
+                     planner::Layout(file->shape(), {load},
                                      options.device->Profile(), kPlenty));
     return worker::Engine::Load(*file, plan, options, setup.fence);
   }

@@ -118,7 +118,7 @@ class LoaderTest : public ::testing::Test {
       const int64_t n_layers = cuts[i + 1] - cuts[i];
       const auto slice = planner::SliceLayers(shape, cuts[i], n_layers);
       ASSERT_TRUE(slice.ok()) << slice.status();
-      const auto plan = planner::Layout(*slice, features_, device.Profile(),
+      const auto plan = planner::Layout(*slice, {features_}, device.Profile(),
                                         int64_t{1} << 40);
       ASSERT_TRUE(plan.ok()) << plan.status();
       parts.push_back({&device, cuts[i], n_layers, *plan});

@@ -56,8 +56,8 @@ class SplitEngineTest : public plimsoll::testing::EngineFixture {
       const int64_t n = (i == cuts.size() ? shape.n_layers : cuts[i]) - first;
       const auto slice = planner::SliceLayers(shape, first, n);
       EXPECT_TRUE(slice.ok()) << slice.status();
-      const auto plan =
-          planner::Layout(*slice, load, LocalCpu().Profile(), int64_t{1} << 40);
+      const auto plan = planner::Layout(*slice, {load}, LocalCpu().Profile(),
+                                        int64_t{1} << 40);
       EXPECT_TRUE(plan.ok()) << plan.status();
       parts.push_back({nullptr, first, n, *plan});
     }

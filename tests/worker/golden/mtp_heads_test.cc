@@ -76,7 +76,7 @@ class MtpHeadsTest : public ::testing::TestWithParam<const char*> {
     load.n_draft = planner::LoadOptions::kMaxDraftTokens;
     load.draft_source = planner::DraftSource::kMtp;
     load.k_type = load.v_type = DType::kF32;
-    const auto plan = planner::Layout(file_->shape(), load,
+    const auto plan = planner::Layout(file_->shape(), {load},
                                       LocalCpu().Profile(), int64_t{1} << 40);
     ASSERT_TRUE(plan.ok()) << plan.status();
     options_.precision = Precision::kExact;

@@ -72,7 +72,7 @@ class LoadedModelTest : public ::testing::Test {
     auto file = ModelFile::Open(path_.path());
     ASSERT_TRUE(file.ok()) << file.status();
     file_ = *std::move(file);
-    planner::LoadOptions options;
+    planner::PlanOptions options;
     options.n_ctx = 64;
     options.n_ubatch = 16;
     auto plan = planner::Layout(file_->shape(), options, LocalCpu().Profile(),

@@ -131,20 +131,7 @@ absl::Status CheckRunnable(const planner::ModelShape& shape,
   if (!plan.not_runnable.empty()) {
     return absl::UnimplementedError(plan.not_runnable.front());
   }
-  const planner::LoadOptions& options = plan.options;
-  if (options.engine.policy != planner::ReservePolicy::kExact ||
-      options.engine.ring != planner::RingRule::kExact ||
-      !options.engine.flash_attention || options.engine.allocation ||
-      options.engine.weight_bytes || options.engine.weight_type ||
-      options.engine.host_weights.experts ||
-      options.engine.host_weights.per_layer_embeddings ||
-      options.engine.projector) {
-    return absl::InvalidArgumentError(
-        "policy, ring, flash_attention, allocation, weight_bytes, weight_type, "
-        "host_weights but tables, and a projector plan for other engines; a "
-        "load takes none of them");
-  }
-  return absl::OkStatus();
+  return planner::LoadOptionsOf(plan.options).status();
 }
 
 }  // namespace plimsoll::worker

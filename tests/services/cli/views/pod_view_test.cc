@@ -108,7 +108,7 @@ spec:
 TEST(RenderPodTest, PassesEveryOptionThatThePlanDependsOn) {
   planner::MemoryPlan plan = PodPlan();
   plan.options.kv_tokens = 4'096;
-  plan.options.engine.mmap_weights = true;
+  plan.options.mmap_weights = true;
   plan.options.k_type = DType::kQ8_0;
   plan.options.n_ubatch = 64;
   plan.options.n_idle_sessions = 5;

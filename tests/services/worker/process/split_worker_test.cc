@@ -56,7 +56,7 @@ class SplitWorkerTest : public ::testing::Test {
     const auto slice = planner::SliceLayers((*opened)->shape(), layer, 1);
     const planner::DeviceProfile profile = worker::LocalCpuProfile();
     const auto plan =
-        planner::Layout(*slice, options, profile, profile.free_bytes);
+        planner::Layout(*slice, {options}, profile, profile.free_bytes);
     EXPECT_TRUE(plan.ok()) << plan.status();
     return plan->total_bytes;
   }
