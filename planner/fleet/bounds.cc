@@ -98,8 +98,8 @@ absl::StatusOr<int64_t> MaxSessions(const ModelShape& shape,
 
 absl::StatusOr<std::optional<DeviceBounds>> BoundsOn(
     const ModelShape& shape, const PlanOptions& options,
-    const DeviceProfile& profile, int64_t budget_bytes,
-    std::optional<int64_t> bandwidth_bytes_per_s) {
+    const TargetDevice& device) {
+  const auto& [profile, budget_bytes, bandwidth_bytes_per_s] = device;
   auto plan = Layout(shape, options, profile, budget_bytes);
   if (absl::IsOutOfRange(plan.status())) return std::nullopt;
   if (!plan.ok()) return plan.status();
@@ -129,10 +129,10 @@ absl::StatusOr<std::vector<FittingDevice>> FittingDevices(
   std::vector<FittingDevice> fitting;
   for (const CatalogueDevice& device : catalogue.devices()) {
     RETURN_IF_ERROR(stop());
-    ASSIGN_OR_RETURN(
-        std::optional<DeviceBounds> bounds,
-        BoundsOn(shape, options, ProfileOf(device), device.memory_bytes,
-                 device.bandwidth_bytes_per_s));
+    ASSIGN_OR_RETURN(std::optional<DeviceBounds> bounds,
+                     BoundsOn(shape, options,
+                              {ProfileOf(device), device.memory_bytes,
+                               device.bandwidth_bytes_per_s}));
     if (bounds) fitting.push_back({device, *std::move(bounds)});
   }
   return fitting;

@@ -74,14 +74,19 @@ struct DeviceBounds {
   std::optional<DecodeBound> decode;
 };
 
-// Computes the bounds for one device; returns nothing if no plan fits
-// `budget_bytes`.
+// A device that may take a model.
+struct TargetDevice {
+  DeviceProfile profile;
+  int64_t budget_bytes;  // what may be used of its memory
+  std::optional<int64_t> bandwidth_bytes_per_s;  // absent if it is not known
+};
+
+// Computes the bounds for one device; returns nothing if no plan fits it.
 // Errors: those of Layout except kOutOfRange; kInvalidArgument for a bandwidth
 // that is not positive.
 absl::StatusOr<std::optional<DeviceBounds>> BoundsOn(
     const ModelShape& shape, const PlanOptions& options,
-    const DeviceProfile& profile, int64_t budget_bytes,
-    std::optional<int64_t> bandwidth_bytes_per_s);
+    const TargetDevice& device);
 
 // A device of the catalogue that a model fits on.
 struct FittingDevice {

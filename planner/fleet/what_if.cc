@@ -266,9 +266,10 @@ absl::StatusOr<WhatIfPoint> WhatIf::PointAt(int64_t index) const {
   options.n_ubatch = point.n_ubatch;
   options.k_type = point.kv.k;
   options.v_type = point.kv.v;
-  ASSIGN_OR_RETURN(const PlanInputs inputs,
-                   PlanInputs::Create(shape_, options, device.profile,
-                                      weights.bytes, device.budget_bytes));
+  ASSIGN_OR_RETURN(
+      const PlanInputs inputs,
+      PlanInputs::Create({shape_, options, device.profile, device.budget_bytes},
+                         weights.bytes));
   const auto plan = LayoutNumbers(inputs);
   if (absl::IsOutOfRange(plan.status())) return point;
   RETURN_IF_ERROR(plan.status());

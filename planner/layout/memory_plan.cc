@@ -57,8 +57,8 @@ absl::Status ValidateShape(const ModelShape& shape) {
   return absl::OkStatus();
 }
 
-absl::Status Validate(const ModelShape& shape, const PlanOptions& options,
-                      const DeviceProfile& profile, int64_t budget_bytes) {
+absl::Status Validate(const PlanRequest& request) {
+  const auto& [shape, options, profile, budget_bytes] = request;
   RETURN_IF_ERROR(ValidateShape(shape));
   RETURN_IF_ERROR(ValidateOptions(options));
   RETURN_IF_ERROR(ValidateProfile(profile));
@@ -125,18 +125,21 @@ absl::StatusOr<RegionSizes> Decide(const PlanInputs& inputs, Size size,
 // Checks the arguments of Layout and calls `use` with the plan's inputs and its
 // weights' layout.
 template <typename Use>
-auto WithInputs(const ModelShape& file_shape, const PlanOptions& options,
-                const DeviceProfile& profile, int64_t budget_bytes, Use use)
+auto WithInputs(const PlanRequest& request, Use use)
     -> std::invoke_result_t<Use, const PlanInputs&, WeightLayout&> {
-  RETURN_IF_ERROR(Validate(file_shape, options, profile, budget_bytes));
-  ASSIGN_OR_RETURN(const StoredShape stored,
-                   StoredShape::Create(file_shape, options.engine.weight_type));
+  RETURN_IF_ERROR(Validate(request));
+  const PlanOptions& options = request.options;
+  const DeviceProfile& profile = request.profile;
+  ASSIGN_OR_RETURN(
+      const StoredShape stored,
+      StoredShape::Create(request.shape, options.engine.weight_type));
   ASSIGN_OR_RETURN(
       WeightLayout weights,
       LayoutWeights(stored.get(), profile, HomesOf(stored.get(), options)));
-  ASSIGN_OR_RETURN(const PlanInputs inputs,
-                   PlanInputs::Create(stored.get(), options, profile,
-                                      weights.bytes, budget_bytes));
+  ASSIGN_OR_RETURN(
+      const PlanInputs inputs,
+      PlanInputs::Create({stored.get(), options, profile, request.budget_bytes},
+                         weights.bytes));
   if (options.n_cpu_experts == 0) return use(inputs, weights);
   PlanOptions decided = options;
   const int64_t most_tokens = CapOf(stored.get(), options).n_ctx;
@@ -309,7 +312,7 @@ absl::StatusOr<MemoryPlan> Layout(const ModelShape& shape,
                                   const PlanOptions& options,
                                   const DeviceProfile& profile,
                                   int64_t budget_bytes) {
-  return WithInputs(shape, options, profile, budget_bytes,
+  return WithInputs({shape, options, profile, budget_bytes},
                     [&](const PlanInputs& inputs, WeightLayout& weights) {
                       return Layout(inputs, weights, options);
                     });
@@ -325,7 +328,7 @@ absl::StatusOr<PlanNumbers> LayoutNumbers(const ModelShape& shape,
                                           const PlanOptions& options,
                                           const DeviceProfile& profile,
                                           int64_t budget_bytes) {
-  return WithInputs(shape, options, profile, budget_bytes,
+  return WithInputs({shape, options, profile, budget_bytes},
                     [](const PlanInputs& inputs, const WeightLayout&) {
                       return LayoutNumbers(inputs);
                     });

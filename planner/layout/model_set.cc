@@ -11,21 +11,28 @@
 namespace plimsoll::planner {
 namespace {
 
+// The members, and the device on which they lie.
+struct SharedDevice {
+  const std::vector<SetMember>& members;
+  const DeviceProfile& profile;
+  StopCheck stop;
+};
+
 // Bytes of all members, with `n_ctx` tokens for those that ask for none.
 // `bytes_of` plans one member.
 using BytesOf = absl::FunctionRef<absl::StatusOr<int64_t>(
     const ModelShape&, const PlanOptions&, const DeviceProfile&)>;
-absl::StatusOr<int64_t> TotalAt(const std::vector<SetMember>& members,
-                                const DeviceProfile& profile, int64_t n_ctx,
-                                StopCheck stop, BytesOf bytes_of) {
-  DeviceProfile shared = profile;
+absl::StatusOr<int64_t> TotalAt(const SharedDevice& device, int64_t n_ctx,
+                                BytesOf bytes_of) {
+  DeviceProfile profile = device.profile;
   Checked total = 0;
-  for (size_t i = 0; i < members.size(); ++i) {
-    RETURN_IF_ERROR(stop());
-    PlanOptions options = members[i].options;
+  for (size_t i = 0; i < device.members.size(); ++i) {
+    RETURN_IF_ERROR(device.stop());
+    const SetMember& member = device.members[i];
+    PlanOptions options = member.options;
     if (!options.n_ctx) options.n_ctx = n_ctx;
     const absl::StatusOr<int64_t> bytes =
-        bytes_of(members[i].shape, options, shared);
+        bytes_of(member.shape, options, profile);
     if (!bytes.ok()) {
       return absl::Status(
           bytes.status().code(),
@@ -33,8 +40,8 @@ absl::StatusOr<int64_t> TotalAt(const std::vector<SetMember>& members,
     }
     total += *bytes;
     // The first member's plan has counted the process.
-    shared.runtime_bytes = 0;
-    shared.message_bytes = 0;
+    profile.runtime_bytes = 0;
+    profile.message_bytes = 0;
   }
   if (const auto bytes = total.Get()) return *bytes;
   return absl::OutOfRangeError("the models do not fit in int64 bytes");
@@ -61,6 +68,7 @@ absl::StatusOr<SetPlan> PlanSet(const std::vector<SetMember>& members,
         "a set of models with ", n_layers, " layers together, at most ",
         kMaxLayersInSet, " are accepted"));
   }
+  const SharedDevice device = {members, profile, stop};
   const ContextGrid grid(cap, ContextStep::kPage);
   const auto bytes_of = [&](const auto&... what) -> absl::StatusOr<int64_t> {
     ASSIGN_OR_RETURN(const PlanNumbers plan,
@@ -73,9 +81,8 @@ absl::StatusOr<SetPlan> PlanSet(const std::vector<SetMember>& members,
   int64_t high = grid.size();
   while (low < high) {
     const int64_t middle = low + (high - low) / 2;
-    ASSIGN_OR_RETURN(
-        const int64_t bytes,
-        TotalAt(members, profile, grid.At(middle), stop, bytes_of));
+    ASSIGN_OR_RETURN(const int64_t bytes,
+                     TotalAt(device, grid.At(middle), bytes_of));
     const bool fits = bytes <= budget_bytes;
     (fits ? low : high) = fits ? middle + 1 : middle;
   }
@@ -87,8 +94,7 @@ absl::StatusOr<SetPlan> PlanSet(const std::vector<SetMember>& members,
   };
   ASSIGN_OR_RETURN(
       set.total_bytes,
-      TotalAt(members, profile, grid.At(std::max<int64_t>(low - 1, 0)), stop,
-              keep_plan));
+      TotalAt(device, grid.At(std::max<int64_t>(low - 1, 0)), keep_plan));
   set.fits = set.total_bytes <= budget_bytes;
   return set;
 }

@@ -327,11 +327,9 @@ absl::Status ValidateOptions(const PlanOptions& options) {
   return CheckKvType("v_type", options.v_type);
 }
 
-absl::StatusOr<PlanInputs> PlanInputs::Create(const ModelShape& shape,
-                                              const PlanOptions& options,
-                                              const DeviceProfile& profile,
-                                              const WeightBytes& weights,
-                                              int64_t budget_bytes) {
+absl::StatusOr<PlanInputs> PlanInputs::Create(const PlanRequest& request,
+                                              const WeightBytes& weights) {
+  const auto& [shape, options, profile, budget_bytes] = request;
   PlanInputs inputs;
   inputs.shape_ = &shape;
   inputs.options_ = &options;
@@ -391,7 +389,7 @@ absl::StatusOr<PlanInputs> PlanInputs::With(const PlanOptions& options) const {
                      LayoutWeights(*shape_, *profile_, homes));
     weights = layout.bytes;
   }
-  return Create(*shape_, options, *profile_, weights, budget_bytes_);
+  return Create({*shape_, options, *profile_, budget_bytes_}, weights);
 }
 
 ContextStep PlanInputs::context_step() const {

@@ -25,18 +25,23 @@ KvRules KvRulesOf(const PlanOptions& options);
 // tokens.
 enum class ContextStep { kPage, kToken };
 
+// What is to be planned. It refers to its parts, which outlive it.
+struct PlanRequest {
+  const ModelShape& shape;
+  const PlanOptions& options;
+  const DeviceProfile& profile;
+  int64_t budget_bytes;
+};
+
 // The inputs of a plan. Everything that does not depend on the context is
-// computed once, so that a solver can try many contexts. Refers to shape,
-// options and profile, which outlive it.
+// computed once, so that a solver can try many contexts. Refers to the
+// request's shape, options and profile, which outlive it.
 class PlanInputs {
  public:
   // Requires valid options and a valid profile.
   // Errors: kInvalidArgument; kOutOfRange on overflow.
-  static absl::StatusOr<PlanInputs> Create(const ModelShape& shape,
-                                           const PlanOptions& options,
-                                           const DeviceProfile& profile,
-                                           const WeightBytes& weights,
-                                           int64_t budget_bytes);
+  static absl::StatusOr<PlanInputs> Create(const PlanRequest& request,
+                                           const WeightBytes& weights);
 
   // Inputs of the same model with other options, whose weight_type may name
   // another type.

@@ -38,8 +38,9 @@ absl::StatusOr<int64_t> Hyperparameters::Int(
 }
 
 absl::StatusOr<std::vector<int64_t>> Hyperparameters::PerLayer(
-    absl::string_view suffix, int64_t n_layers, int64_t min, int64_t max,
+    absl::string_view suffix, int64_t n_layers, Range range,
     const std::vector<int64_t>& fallback) const {
+  const auto [min, max] = range;
   const std::string key = Key(suffix);
   const auto it = header_.metadata.find(key);
   if (it == header_.metadata.end()) {

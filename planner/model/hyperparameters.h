@@ -32,10 +32,16 @@ class Hyperparameters {
       absl::string_view suffix, int64_t min, int64_t max,
       std::optional<int64_t> fallback = std::nullopt) const;
 
-  // Integers of all layers, [n_layers], each in [min, max]. The file has one
+  // The integers from `min` to `max`.
+  struct Range {
+    int64_t min;
+    int64_t max;
+  };
+
+  // Integers of all layers, [n_layers], each in the range. The file has one
   // number for all of them or an array of at least `n_layers`.
   absl::StatusOr<std::vector<int64_t>> PerLayer(
-      absl::string_view suffix, int64_t n_layers, int64_t min, int64_t max,
+      absl::string_view suffix, int64_t n_layers, Range range,
       const std::vector<int64_t>& fallback = {}) const;
 
   // Flags of all layers, [n_layers], or nothing if the file has no array of

@@ -140,7 +140,7 @@ absl::Status ReadHeads(const Hyperparameters& keys,
   constexpr int64_t kMaxHeads = ModelShape::kMaxDim;
   ASSIGN_OR_RETURN(
       const std::vector<int64_t> heads,
-      keys.PerLayer("attention.head_count", shape.n_layers, 1, kMaxHeads));
+      keys.PerLayer("attention.head_count", shape.n_layers, {1, kMaxHeads}));
   shape.n_heads = heads.front();
   for (int64_t n : heads) {
     if (n == shape.n_heads) continue;
@@ -151,7 +151,7 @@ absl::Status ReadHeads(const Hyperparameters& keys,
   const int64_t least = architecture.recurrent == MixerKind::kNone ? 1 : 0;
   ASSIGN_OR_RETURN(const std::vector<int64_t> kv_heads,
                    keys.PerLayer("attention.head_count_kv", shape.n_layers,
-                                 least, kMaxHeads, heads));
+                                 {least, kMaxHeads}, heads));
   for (size_t il = 0; il < shape.layers.size(); ++il) {
     if (kv_heads[il] > 0 && shape.n_heads % kv_heads[il] != 0) {
       return absl::InvalidArgumentError(
@@ -269,7 +269,7 @@ absl::Status ReadLayers(const Hyperparameters& keys,
   const int64_t least_ffn = architecture.has_single_sublayers ? 0 : 1;
   ASSIGN_OR_RETURN(const std::vector<int64_t> ffn_dims,
                    keys.PerLayer("feed_forward_length", shape.n_layers,
-                                 least_ffn, ModelShape::kMaxDim));
+                                 {least_ffn, ModelShape::kMaxDim}));
   for (size_t il = 0; il < shape.layers.size(); ++il) {
     shape.layers[il].mixer = architecture.mixer;
     shape.layers[il].ffn = architecture.ffn;

@@ -1,6 +1,8 @@
 #include "planner/model/vocab_shape.h"
 
+#include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -37,13 +39,15 @@ absl::StatusOr<const GgufArray*> StringArray(const GgufHeader& header,
   return array;
 }
 
-// Checks an array beside the tokens: it has one of two 4-byte types and is long
+// Checks an array beside the tokens: it has one of these types and is long
 // enough.
 absl::Status CheckCompanion(const GgufHeader& header, const std::string& key,
-                            GgufType type, GgufType other, int64_t n_tokens) {
+                            std::initializer_list<GgufType> types,
+                            int64_t n_tokens) {
   ASSIGN_OR_RETURN(const GgufArray* array, header.Array(key));
   if (array == nullptr) return absl::OkStatus();
-  if (array->element_type != type && array->element_type != other) {
+  if (std::find(types.begin(), types.end(), array->element_type) ==
+      types.end()) {
     return absl::InvalidArgumentError(
         absl::StrCat("metadata \"", key, "\" has elements of a wrong type"));
   }
@@ -126,10 +130,11 @@ absl::StatusOr<VocabShape> ReadVocabShape(const GgufHeader& header) {
   }
   vocab.n_tokens = tokens->n;
   vocab.token_bytes = tokens->bytes - 8 * tokens->n;
-  RETURN_IF_ERROR(CheckCompanion(header, key("scores"), GgufType::kF32,
-                                 GgufType::kF32, vocab.n_tokens));
-  RETURN_IF_ERROR(CheckCompanion(header, key("token_type"), GgufType::kI32,
-                                 GgufType::kU32, vocab.n_tokens));
+  RETURN_IF_ERROR(
+      CheckCompanion(header, key("scores"), {GgufType::kF32}, vocab.n_tokens));
+  RETURN_IF_ERROR(CheckCompanion(header, key("token_type"),
+                                 {GgufType::kI32, GgufType::kU32},
+                                 vocab.n_tokens));
   RETURN_IF_ERROR(CheckSpecialIds(header, vocab.n_tokens));
   if (has_merges) {
     ASSIGN_OR_RETURN(const GgufArray* merges,

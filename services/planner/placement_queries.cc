@@ -21,13 +21,8 @@ namespace {
 
 using planner::PlacementProblem;
 
-// A device that a request names, with the memory that may be used.
-struct Target {
-  planner::DeviceProfile profile;
-  int64_t available_bytes;
-  // Absent if the catalogue lacks it.
-  std::optional<int64_t> bandwidth_bytes_per_s;
-};
+// A device that a request names.
+using Target = planner::TargetDevice;
 
 absl::StatusOr<Target> RegisteredTarget(const std::string& id,
                                         const v1::ListDevicesResponse& known) {
@@ -108,7 +103,7 @@ class Fleet {
           absl::StrCat("devices: more than ", PlacementProblem::kMaxClasses,
                        " different kinds"));
     }
-    problem.devices.push_back({id, found->second, target.available_bytes});
+    problem.devices.push_back({id, found->second, target.budget_bytes});
     problem.n_classes = static_cast<int64_t>(profiles_.size());
     names_.push_back(std::move(target.profile.name));
     return absl::OkStatus();
@@ -138,7 +133,7 @@ absl::Status AddDevices(const v1::PlaceModelsRequest& request,
   for (const v1::DeviceToFill& device : request.devices()) {
     ASSIGN_OR_RETURN(Target target, TargetOf(device, registered, catalogue));
     if (device.has_available_bytes()) {
-      ASSIGN_OR_RETURN(target.available_bytes,
+      ASSIGN_OR_RETURN(target.budget_bytes,
                        Signed(device.available_bytes(), "available_bytes"));
     }
     const std::string& id =
@@ -279,7 +274,7 @@ absl::Status DoesNotFit(const planner::ModelShape& shape,
                         const Target& target) {
   ASSIGN_OR_RETURN(
       const planner::MemoryPlan plan,
-      planner::Layout(shape, options, target.profile, target.available_bytes));
+      planner::Layout(shape, options, target.profile, target.budget_bytes));
   return WithDetails(absl::ResourceExhaustedError(absl::StrCat(
                          "the model does not fit: wants ", plan.total_bytes,
                          " bytes, there are ", plan.budget_bytes)),
@@ -394,7 +389,7 @@ absl::Status PlacementQueries::GetBounds(
   RETURN_IF_ERROR(sources_.list_devices(registered));
   ASSIGN_OR_RETURN(Target target, TargetOf(request, registered, catalogue_));
   if (request.has_budget_bytes()) {
-    ASSIGN_OR_RETURN(target.available_bytes,
+    ASSIGN_OR_RETURN(target.budget_bytes,
                      Signed(request.budget_bytes(), "budget_bytes"));
   }
   if (request.has_bandwidth_bytes_per_s()) {
@@ -402,10 +397,8 @@ absl::Status PlacementQueries::GetBounds(
         target.bandwidth_bytes_per_s,
         Signed(request.bandwidth_bytes_per_s(), "bandwidth_bytes_per_s"));
   }
-  ASSIGN_OR_RETURN(
-      const std::optional<planner::DeviceBounds> bounds,
-      planner::BoundsOn(*shape, options, target.profile, target.available_bytes,
-                        target.bandwidth_bytes_per_s));
+  ASSIGN_OR_RETURN(const std::optional<planner::DeviceBounds> bounds,
+                   planner::BoundsOn(*shape, options, target));
   if (!bounds) return DoesNotFit(*shape, options, target);
   *response.mutable_bounds() = Describe(*bounds);
   return absl::OkStatus();

@@ -238,14 +238,16 @@ TEST(FittingDevicesTest, AreNoneForAPlanThatDoesNotFitInInt64) {
 TEST(BoundsOnTest, ReportsErrorsAndLeavesOutWhatIsNotKnown) {
   const DeviceProfile profile = CommittedCpuProfile();
   const auto bounds =
-      BoundsOn(Tiny(), WithContext(64), profile, kGib, std::nullopt);
+      BoundsOn(Tiny(), WithContext(64), {profile, kGib, std::nullopt});
   ASSERT_TRUE(bounds.ok() && bounds->has_value());
   EXPECT_FALSE((*bounds)->decode.has_value());
-  EXPECT_EQ(BoundsOn(Tiny(), WithContext(64), profile, kGib, 0).status().code(),
-            Code::kInvalidArgument);
-  EXPECT_EQ(BoundsOn(Tiny(), WithContext(0), profile, kGib, 1).status().code(),
-            Code::kInvalidArgument);
-  EXPECT_FALSE(BoundsOn(Tiny(), WithContext(64), profile, 0, 1)->has_value());
+  EXPECT_EQ(
+      BoundsOn(Tiny(), WithContext(64), {profile, kGib, 0}).status().code(),
+      Code::kInvalidArgument);
+  EXPECT_EQ(
+      BoundsOn(Tiny(), WithContext(0), {profile, kGib, 1}).status().code(),
+      Code::kInvalidArgument);
+  EXPECT_FALSE(BoundsOn(Tiny(), WithContext(64), {profile, 0, 1})->has_value());
 }
 
 }  // namespace

@@ -19,8 +19,8 @@ DeviceProfile ProfileWith(AllocationRule rule) {
 
 PlanInputs InputsOf(const ModelShape& shape, const PlanOptions& options,
                     const DeviceProfile& profile, int64_t budget_bytes) {
-  const auto inputs = PlanInputs::Create(shape, options, profile,
-                                         {.device = 12'345}, budget_bytes);
+  const auto inputs = PlanInputs::Create(
+      {shape, options, profile, budget_bytes}, {.device = 12'345});
   EXPECT_TRUE(inputs.ok()) << inputs.status();
   return *inputs;
 }
@@ -77,7 +77,7 @@ TEST(LargestContextTest, TypesThatDoNotSuitTheModelAreAnError) {
   const ModelShape shape = Smollm2();  // heads of 64 elements
   PlanOptions options;
   options.k_type = DType::kQ6_K;  // blocks of 256
-  EXPECT_EQ(PlanInputs::Create(shape, options, CommittedCpuProfile(), {}, 0)
+  EXPECT_EQ(PlanInputs::Create({shape, options, CommittedCpuProfile(), 0}, {})
                 .status()
                 .code(),
             absl::StatusCode::kInvalidArgument);

@@ -91,8 +91,8 @@ TEST(WeightTypeTest, BoundsReadTheBytesOfThatType) {
   PlanOptions options;
   options.n_ctx = 1'024;
   options.engine.weight_type = DType::kF16;
-  const auto bounds =
-      BoundsOn(Smollm2(), options, CommittedCpuProfile(), 8 * kGiB, 1'000'000);
+  const auto bounds = BoundsOn(Smollm2(), options,
+                               {CommittedCpuProfile(), 8 * kGiB, 1'000'000});
   ASSERT_TRUE(bounds.ok() && bounds->has_value()) << bounds.status();
   EXPECT_EQ((*bounds)->decode->weight_bytes,
             *WeightBytesPerStep(*WithWeightType(Smollm2(), DType::kF16)));
@@ -108,7 +108,7 @@ TEST(WeightTypeTest, APlanRefusesATypeThatWeightsAreNotStoredIn) {
   EXPECT_FALSE(
       LayoutNumbers(Smollm2(), options, CommittedCpuProfile(), kGiB).ok());
   EXPECT_FALSE(
-      BoundsOn(Smollm2(), options, CommittedCpuProfile(), kGiB, 1).ok());
+      BoundsOn(Smollm2(), options, {CommittedCpuProfile(), kGiB, 1}).ok());
 }
 
 }  // namespace
