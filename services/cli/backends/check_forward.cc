@@ -40,22 +40,27 @@ std::string DifferenceText(const PassDifference& difference, int64_t n_tokens) {
                       difference.same_greedy ? "agree" : "differ");
 }
 
-// What both verdicts on a difference have in common. `beyond` is the state of a
-// difference beyond `tolerance`.
+// It says how large a difference may be, and the state of a larger one.
+struct Bound {
+  double tolerance;
+  CheckState beyond;
+};
+
+// What both verdicts on a difference have in common.
 Check JudgeDifference(const char* name, const PassDifference& difference,
-                      int64_t n_tokens, double tolerance, CheckState beyond) {
+                      int64_t n_tokens, const Bound& bound) {
   Check check{.name = name, .text = DifferenceText(difference, n_tokens)};
   // NaN is beyond any tolerance.
-  if (!(difference.largest <= tolerance)) {
-    check.Worsen(beyond);
+  if (!(difference.largest <= bound.tolerance)) {
+    check.Worsen(bound.beyond);
     check.findings.push_back(
-        absl::StrFormat("the difference is beyond %.3g", tolerance));
+        absl::StrFormat("the difference is beyond %.3g", bound.tolerance));
   }
   if (!difference.same_greedy) check.Worsen(CheckState::kNote);
   check.figures = {{"tokens", static_cast<double>(n_tokens)},
                    {"compared", static_cast<double>(difference.n_compared)},
                    {"largest_difference", difference.largest},
-                   {"tolerance", tolerance},
+                   {"tolerance", bound.tolerance},
                    {"greedy_agrees", difference.same_greedy}};
   return check;
 }
@@ -163,13 +168,15 @@ std::vector<Check> ForwardLeftOut(absl::string_view why) {
 }
 
 Check JudgeExact(const PassDifference& difference, int64_t n_tokens) {
-  return JudgeDifference(kExactName, difference, n_tokens, kExactTolerance,
-                         CheckState::kFailed);
+  return JudgeDifference(
+      kExactName, difference, n_tokens,
+      {.tolerance = kExactTolerance, .beyond = CheckState::kFailed});
 }
 
 Check JudgeDefault(const PassDifference& difference, int64_t n_tokens) {
-  return JudgeDifference(kDefaultName, difference, n_tokens, kDefaultTolerance,
-                         CheckState::kNote);
+  return JudgeDifference(
+      kDefaultName, difference, n_tokens,
+      {.tolerance = kDefaultTolerance, .beyond = CheckState::kNote});
 }
 
 Check JudgeSanity(const PassResult& result, int64_t vocab_size) {

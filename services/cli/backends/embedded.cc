@@ -71,8 +71,8 @@ absl::Status SetChatFormat(const worker::ModelFile& file, const ChatWish& wish,
 }
 
 absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
-    worker::ModelFile& file, const std::string& name, const LoadFlags& flags,
-    std::vector<worker::EnginePart> parts, Streams& streams) {
+    worker::ModelFile& file, const LoadFlags& flags,
+    std::vector<worker::EnginePart> parts, Progress& progress) {
   worker::EngineOptions options;
   options.device = parts.front().device;
   options.precision = flags.precision;
@@ -80,7 +80,6 @@ absl::StatusOr<std::unique_ptr<worker::Engine>> LoadEngine(
   if (!flags.shares_prefixes) options.prefix_cache_bytes = 0;
   options.clock = services::BootTime;
   if (flags.mmap_weights || flags.host_tables) services::EndOnBusError();
-  Progress progress(name, services::BootTime(), streams);
   int64_t weight_bytes = 0;
   auto engine = worker::Engine::Load(
       file, std::move(parts), options,
@@ -263,45 +262,43 @@ LoadedModel NotLoaded(const std::string& model,
 
 // Loads `file` into `loaded`, which has its name and its devices.
 absl::StatusOr<LoadedModel> LoadFile(worker::ModelFile& file,
-                                     LoadedModel loaded, const LoadFlags& flags,
-                                     const ChatWish& chat, Streams& streams) {
-  RETURN_IF_ERROR(SetChatFormat(file, chat, streams, loaded));
+                                     LoadedModel loaded, const LoadWish& wish,
+                                     Streams& streams) {
+  RETURN_IF_ERROR(SetChatFormat(file, wish.chat, streams, loaded));
   ASSIGN_OR_RETURN(const std::vector<planner::SplitPart> placed,
-                   Place(file.shape(), flags, loaded.devices, streams));
+                   Place(file.shape(), wish.flags, loaded.devices, streams));
   std::vector<worker::EnginePart> parts;
   for (const planner::SplitPart& part : placed) {
     const auto device = static_cast<size_t>(part.device);
     loaded.used.push_back(loaded.devices[device].get());
-    loaded.used_names.push_back(flags.devices[device]);
+    loaded.used_names.push_back(wish.flags.devices[device]);
     parts.push_back(
         {loaded.used.back(), part.first_layer, part.n_layers, part.plan});
   }
-  ASSIGN_OR_RETURN(loaded.engine, LoadEngine(file, loaded.name, flags,
-                                             std::move(parts), streams));
+  Progress progress({.name = loaded.name}, services::BootTime(), streams);
+  ASSIGN_OR_RETURN(loaded.engine,
+                   LoadEngine(file, wish.flags, std::move(parts), progress));
   return loaded;
 }
 
 }  // namespace
 
 absl::StatusOr<LoadedModel> LoadHere(const std::string& model,
-                                     const LoadFlags& flags,
-                                     const ChatWish& chat, Streams& streams) {
+                                     const LoadWish& wish, Streams& streams) {
+  const LoadFlags& flags = wish.flags;
   // Opening a device takes a second, so mistakes are reported before.
   RETURN_IF_ERROR(MemoryOfEach(flags, flags.devices.size()).status());
   ASSIGN_OR_RETURN(const auto file, OpenRunnable(model));
   ASSIGN_OR_RETURN(services::ComputeDevices devices,
                    OpenDevices(flags.devices, flags));
-  return LoadFile(*file, NotLoaded(model, std::move(devices)), flags, chat,
-                  streams);
+  return LoadFile(*file, NotLoaded(model, std::move(devices)), wish, streams);
 }
 
 absl::StatusOr<LoadedModel> LoadOn(services::ComputeDevices devices,
                                    const std::string& model,
-                                   const LoadFlags& flags, const ChatWish& chat,
-                                   Streams& streams) {
+                                   const LoadWish& wish, Streams& streams) {
   ASSIGN_OR_RETURN(const auto file, OpenRunnable(model));
-  return LoadFile(*file, NotLoaded(model, std::move(devices)), flags, chat,
-                  streams);
+  return LoadFile(*file, NotLoaded(model, std::move(devices)), wish, streams);
 }
 
 }  // namespace plimsoll::cli

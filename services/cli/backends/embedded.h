@@ -69,6 +69,12 @@ struct ChatWish {
   std::string name;  // --chat-format; empty: the model's own
 };
 
+// It says how a model is loaded in this process.
+struct LoadWish {
+  const LoadFlags& flags;
+  ChatWish chat = {};
+};
+
 // Opens the devices of --device for --precision. Errors: a usage error that
 // names the devices that exist.
 absl::StatusOr<services::ComputeDevices> OpenDevices(
@@ -80,15 +86,13 @@ absl::StatusOr<std::vector<std::optional<int64_t>>> MemoryOfEach(
 // Plans and loads `model`; progress and notes go to `streams.err`.
 // Errors: DoesNotFit; those of the device, the file or the load.
 absl::StatusOr<LoadedModel> LoadHere(const std::string& model,
-                                     const LoadFlags& flags,
-                                     const ChatWish& chat, Streams& streams);
+                                     const LoadWish& wish, Streams& streams);
 
-// Like LoadHere, on devices that are open already. flags.devices has their
+// Like LoadHere, on devices that are open already. wish.flags.devices has their
 // names.
 absl::StatusOr<LoadedModel> LoadOn(services::ComputeDevices devices,
                                    const std::string& model,
-                                   const LoadFlags& flags, const ChatWish& chat,
-                                   Streams& streams);
+                                   const LoadWish& wish, Streams& streams);
 
 }  // namespace plimsoll::cli
 

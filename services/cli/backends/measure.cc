@@ -38,15 +38,16 @@ std::vector<int32_t> RandomPrompt(int64_t n, int32_t vocab_size,
   return ids;
 }
 
-absl::StatusOr<std::shared_ptr<WaitingSink>> Start(
-    worker::Engine& engine, int64_t n_prompt, int64_t n_tokens, uint64_t seed,
-    Logits logits = Logits::kLargest) {
+// Starts one sequence of `decoding`.
+absl::StatusOr<std::shared_ptr<WaitingSink>> Start(worker::Engine& engine,
+                                                   const Decoding& decoding,
+                                                   uint64_t seed) {
   worker::GenerateOptions options;
   options.prompt_ids =
-      RandomPrompt(n_prompt, engine.tokenizer().vocab_size(), seed);
-  options.max_tokens = n_tokens;
+      RandomPrompt(decoding.n_prompt, engine.tokenizer().vocab_size(), seed);
+  options.max_tokens = decoding.n_tokens;
   options.sampling.temperature = 0;
-  if (logits == Logits::kAll) options.top_logprobs = 0;
+  if (decoding.logits == Logits::kAll) options.top_logprobs = 0;
   options.ignore_eos = true;
   auto waiter = std::make_shared<WaitingSink>();
   RETURN_IF_ERROR(engine.Submit(std::move(options), waiter));
@@ -78,10 +79,9 @@ absl::StatusOr<double> DecodeOnce(worker::Engine& engine,
   std::vector<std::shared_ptr<WaitingSink>> waiters;
   for (int64_t i = 0; i < decoding.n_sequences; ++i) {
     ASSIGN_OR_RETURN(waiters.emplace_back(),
-                     Start(engine, decoding.n_prompt, decoding.n_tokens,
+                     Start(engine, decoding,
                            seed * static_cast<uint64_t>(decoding.n_sequences) +
-                               static_cast<uint64_t>(i),
-                           decoding.logits));
+                               static_cast<uint64_t>(i)));
   }
   absl::Duration decode;
   int64_t n_decoded = 0;
@@ -102,7 +102,7 @@ absl::StatusOr<double> DecodeOnce(worker::Engine& engine,
 }  // namespace
 
 absl::StatusOr<absl::Duration> FirstToken(worker::Engine& engine) {
-  ASSIGN_OR_RETURN(const auto waiter, Start(engine, kShortPrompt, 1, 0));
+  ASSIGN_OR_RETURN(const auto waiter, Start(engine, {.n_tokens = 1}, 0));
   ASSIGN_OR_RETURN(const worker::FinishInfo info, waiter->Wait());
   return info.first_token;
 }
@@ -110,7 +110,9 @@ absl::StatusOr<absl::Duration> FirstToken(worker::Engine& engine) {
 absl::StatusOr<double> PrefillRate(worker::Engine& engine, int64_t n_tokens,
                                    const Repeats& repeats) {
   return Median(repeats, [&](uint64_t seed) -> absl::StatusOr<double> {
-    ASSIGN_OR_RETURN(const auto waiter, Start(engine, n_tokens, 1, seed));
+    ASSIGN_OR_RETURN(
+        const auto waiter,
+        Start(engine, {.n_prompt = n_tokens, .n_tokens = 1}, seed));
     ASSIGN_OR_RETURN(const worker::FinishInfo info, waiter->Wait());
     return static_cast<double>(n_tokens) / absl::ToDoubleSeconds(info.prefill);
   });

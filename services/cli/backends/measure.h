@@ -43,12 +43,12 @@ enum class Logits {
 struct Decoding {
   int64_t n_sequences = 1;
   int64_t n_prompt = kShortPrompt;  // tokens of each prompt
-  int64_t n_tokens = 2;  // tokens that each sequence generates, at least 2
+  int64_t n_tokens = 2;             // tokens that each sequence generates
   Logits logits = Logits::kLargest;
 };
 
 // Tokens per second of all sequences together. They have fewer tokens if the
-// context fills up.
+// context fills up. decoding.n_tokens is at least 2.
 // Errors: those of the engine; kOutOfRange if the context is full at once; an
 // interruption.
 absl::StatusOr<double> DecodeRate(worker::Engine& engine,

@@ -37,7 +37,8 @@ absl::StatusOr<Check> CheckTensorsWithProgress(worker::ModelFile& file,
                                                const std::string& name,
                                                int n_threads,
                                                Streams& streams) {
-  Progress progress(name, services::BootTime(), streams, "checking");
+  Progress progress({.name = name, .verb = "checking"}, services::BootTime(),
+                    streams);
   return CheckTensors(
       file, n_threads, [&](int64_t bytes_done, int64_t bytes_total) {
         if (Interrupted()) return InterruptedError();

@@ -114,7 +114,7 @@ absl::Status MeasureOne(const BenchFlags& flags, absl::Time begin,
   load.shares_prefixes = false;
   load.slots = 1;
   ASSIGN_OR_RETURN(const LoadedModel model,
-                   LoadHere(flags.model, load, ChatWish(), streams));
+                   LoadHere(flags.model, {.flags = load}, streams));
   result.model = model.name;
   std::vector<std::string> devices;
   for (const worker::ComputeDevice* device : model.used) {
@@ -153,7 +153,7 @@ absl::Status MeasureBatches(const BenchFlags& flags, Streams& streams,
   load.slots = most;
   load.n_ctx = {ContextFlag::Kind::kTokens, kShortPrompt + flags.decode_tokens};
   ASSIGN_OR_RETURN(const LoadedModel model,
-                   LoadHere(flags.model, load, ChatWish(), streams));
+                   LoadHere(flags.model, {.flags = load}, streams));
   const Repeats repeats = {.n = flags.runs};
   for (const int64_t n : flags.batches) {
     if (n == 1) continue;
@@ -177,7 +177,7 @@ absl::Status MeasurePositions(const BenchFlags& flags, Streams& streams,
   load.slots = 1;
   load.n_ctx = {ContextFlag::Kind::kTokens, last + flags.decode_tokens};
   ASSIGN_OR_RETURN(const LoadedModel model,
-                   LoadHere(flags.model, load, ChatWish(), streams));
+                   LoadHere(flags.model, {.flags = load}, streams));
   ASSIGN_OR_RETURN(result.decode_at,
                    DecodeRatesAt(*model.engine, flags.positions,
                                  flags.decode_tokens, flags.runs));
@@ -301,8 +301,9 @@ absl::Status RunBench(const BenchFlags& flags, const Commands& commands) {
   RETURN_IF_ERROR(MeasureBatches(flags, streams, result));
   RETURN_IF_ERROR(MeasurePositions(flags, streams, result));
   RETURN_IF_ERROR(MeasureBandwidth(flags, result));
-  return Show(ToStruct(result), Render(result, streams.out_style),
-              absl::OkStatus(), flags.output, streams);
+  return Show(
+      {.message = ToStruct(result), .text = Render(result, streams.out_style)},
+      flags.output, streams);
 }
 
 }  // namespace

@@ -75,8 +75,10 @@ absl::StatusOr<std::unique_ptr<Generator>> MakeGenerator(
   const InterruptScope interrupts;
   ASSIGN_OR_RETURN(
       LoadedModel model,
-      LoadHere(flags.model, flags.load,
-               {.wanted = true, .name = flags.chat_format}, commands.streams));
+      LoadHere(flags.model,
+               {.flags = flags.load,
+                .chat = {.wanted = true, .name = flags.chat_format}},
+               commands.streams));
   return NewEmbeddedGenerator(std::move(model));
 }
 

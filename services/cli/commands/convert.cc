@@ -166,7 +166,8 @@ absl::Status RunConvert(ConvertFlags flags, const Commands& commands) {
   const services::ConvertOptions& options = flags.options;
   Streams& streams = commands.streams;
   const InterruptScope interrupts;
-  Progress progress(options.name, services::BootTime(), streams, "converting");
+  Progress progress({.name = options.name, .verb = "converting"},
+                    services::BootTime(), streams);
   const auto report = services::Convert(
       options, [&progress](int64_t bytes_done, int64_t bytes_total) {
         if (Interrupted()) return InterruptedError();
@@ -179,9 +180,9 @@ absl::Status RunConvert(ConvertFlags flags, const Commands& commands) {
                      "; --overwrite replaces it, --to names another"));
   }
   if (!report.ok()) return report.status();
-  return Show(ReportObject(*report, options.target),
-              ReportTable(*report, options.target, streams.out_style),
-              absl::OkStatus(), flags.output, streams);
+  return Show({.message = ReportObject(*report, options.target),
+               .text = ReportTable(*report, options.target, streams.out_style)},
+              flags.output, streams);
 }
 
 }  // namespace

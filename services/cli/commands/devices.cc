@@ -61,41 +61,44 @@ absl::StatusOr<v1::ListDevicesResponse> PlannerDevices(
   return response;
 }
 
-// Fills `response`: asks the planner with `remote`, or this process with
-// `local`.
+// Asks the planner with `remote`, or this process with `local`.
 template <typename Response, typename Local, typename Remote>
-absl::Status AskCatalogue(const DevicesFlags& flags, const GlobalFlags& globals,
-                          const Local& local, const Remote& remote,
-                          Response& response) {
+absl::StatusOr<Response> AskCatalogue(const DevicesFlags& flags,
+                                      const GlobalFlags& globals,
+                                      const Local& local,
+                                      const Remote& remote) {
+  Response response;
   if (globals.planner.empty()) {
     ASSIGN_OR_RETURN(const services::PlacementQueries queries,
                      LocalQueries(flags.catalogue));
-    return local(queries, response);
+    RETURN_IF_ERROR(local(queries, response));
+    return response;
   }
   if (!flags.catalogue.empty()) {
     return UsageError("a planner has its own catalogue; name no file");
   }
   const auto stub = v1::PlannerService::NewStub(Connect(globals.planner));
-  return Call(
+  RETURN_IF_ERROR(Call(
       [&](grpc::ClientContext* context,
           std::function<void(grpc::Status)> done) {
         remote(*stub->async(), context, &response, std::move(done));
       },
-      globals.planner);
+      globals.planner));
+  return response;
 }
 
 absl::Status RunCatalogue(const DevicesFlags& flags, const Commands& commands) {
   const v1::ListCatalogueRequest request;
-  v1::ListCatalogueResponse response;
-  RETURN_IF_ERROR(AskCatalogue(
-      flags, commands.globals,
-      [](const services::PlacementQueries& queries, auto& answer) {
-        return queries.ListCatalogue(answer);
-      },
-      [&request](auto& async, auto* context, auto* answer, auto done) {
-        async.ListCatalogue(context, &request, answer, std::move(done));
-      },
-      response));
+  ASSIGN_OR_RETURN(
+      const auto response,
+      AskCatalogue<v1::ListCatalogueResponse>(
+          flags, commands.globals,
+          [](const services::PlacementQueries& queries, auto& answer) {
+            return queries.ListCatalogue(answer);
+          },
+          [&request](auto& async, auto* context, auto* answer, auto done) {
+            async.ListCatalogue(context, &request, answer, std::move(done));
+          }));
   Streams& streams = commands.streams;
   if (flags.output == "json") return PrintJson(response, streams.out);
   streams.out << RenderCatalogue(response, streams.out_style);
@@ -110,16 +113,16 @@ absl::Status RunFits(const DevicesFlags& flags, const Commands& commands) {
   *request.mutable_source() = std::move(model.source);
   *request.mutable_options() = services::ToProto(ToPlanOptions(
       flags.load, model.n_ctx_train, ContextDefault::kLongestThatFits));
-  v1::FindDevicesResponse response;
-  RETURN_IF_ERROR(AskCatalogue(
-      flags, commands.globals,
-      [&request](const services::PlacementQueries& queries, auto& answer) {
-        return queries.FindDevices(request, answer);
-      },
-      [&request](auto& async, auto* context, auto* answer, auto done) {
-        async.FindDevices(context, &request, answer, std::move(done));
-      },
-      response));
+  ASSIGN_OR_RETURN(
+      const auto response,
+      AskCatalogue<v1::FindDevicesResponse>(
+          flags, commands.globals,
+          [&request](const services::PlacementQueries& queries, auto& answer) {
+            return queries.FindDevices(request, answer);
+          },
+          [&request](auto& async, auto* context, auto* answer, auto done) {
+            async.FindDevices(context, &request, answer, std::move(done));
+          }));
   absl::Status verdict =
       response.devices().empty()
           ? DoesNotFit("the model fits on no device of the catalogue")

@@ -48,9 +48,10 @@ absl::Status RunDoctor(const DoctorFlags& flags, const Commands& commands) {
           ? AlreadySaid(absl::FailedPreconditionError("a check found an error"))
           : absl::OkStatus();
   Streams& streams = commands.streams;
-  return Show(ReportObject(diagnoses),
-              RenderReport(diagnoses, streams.out_style), verdict, flags.output,
-              streams);
+  return Show({.message = ReportObject(diagnoses),
+               .text = RenderReport(diagnoses, streams.out_style),
+               .verdict = verdict},
+              flags.output, streams);
 }
 
 }  // namespace

@@ -50,7 +50,8 @@ absl::Status RunDrain(const DrainFlags& flags, const Commands& commands) {
   const std::string text =
       absl::StrCat("  draining: ", CallsText(response.running_calls()), "\n",
                    models.empty() ? "" : "\n", models);
-  return Show(response, text, absl::OkStatus(), flags.output, commands.streams);
+  return Show({.message = response, .text = text}, flags.output,
+              commands.streams);
 }
 
 }  // namespace

@@ -91,10 +91,12 @@ absl::StatusOr<std::unique_ptr<Generator>> MakeGenerator(
   if (!commands.globals.address.empty()) {
     return NewRemoteGenerator(commands.globals.address);
   }
-  ASSIGN_OR_RETURN(LoadedModel model,
-                   LoadHere(flags.model, flags.load,
-                            {.wanted = !flags.raw, .name = flags.chat_format},
-                            commands.streams));
+  ASSIGN_OR_RETURN(
+      LoadedModel model,
+      LoadHere(flags.model,
+               {.flags = flags.load,
+                .chat = {.wanted = !flags.raw, .name = flags.chat_format}},
+               commands.streams));
   return NewEmbeddedGenerator(std::move(model));
 }
 

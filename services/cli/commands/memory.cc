@@ -40,7 +40,7 @@ absl::StatusOr<v1::GetMemoryResponse> MemoryHere(const MemoryFlags& flags,
   }
   const InterruptScope interrupts;
   ASSIGN_OR_RETURN(const LoadedModel model,
-                   LoadHere(flags.model, flags.load, ChatWish(), streams));
+                   LoadHere(flags.model, {.flags = flags.load}, streams));
   v1::GetMemoryResponse response =
       services::MemoryToProto(*model.engine, model.used_names);
   response.set_model(model.name);

@@ -175,7 +175,7 @@ absl::Status RunPerplexity(const PerplexityFlags& flags, Commands& commands) {
   std::unique_ptr<Generator> generator;
   if (address.empty()) {
     ASSIGN_OR_RETURN(LoadedModel model,
-                     LoadHere(flags.model, flags.load, ChatWish(), streams));
+                     LoadHere(flags.model, {.flags = flags.load}, streams));
     generator = NewEmbeddedGenerator(std::move(model));
   } else {
     generator = NewRemoteGenerator(address);

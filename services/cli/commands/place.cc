@@ -74,10 +74,11 @@ absl::StatusOr<int64_t> TakeNumber(std::string& text, int64_t otherwise,
   return *value;
 }
 
-// Parses FILE[:REPLICAS[:PRIORITY]].
-absl::Status AddModel(const std::string& text, const PlaceFlags& flags,
-                      PlanWhere where, std::set<std::string>& names,
-                      v1::PlaceModelsRequest& request) {
+// Parses FILE[:REPLICAS[:PRIORITY]]. Adds the model's name to `names`.
+absl::StatusOr<v1::ModelToPlace> ParseModel(const std::string& text,
+                                            const PlaceFlags& flags,
+                                            PlanWhere where,
+                                            std::set<std::string>& names) {
   constexpr int64_t kPriority = std::numeric_limits<int32_t>::max();
   std::string shorter = text;
   ASSIGN_OR_RETURN(const int64_t last,
@@ -100,7 +101,7 @@ absl::Status AddModel(const std::string& text, const PlaceFlags& flags,
   }
   ASSIGN_OR_RETURN(const RequestedModel requested,
                    RequestModel(shortest, where));
-  v1::ModelToPlace& model = *request.add_models();
+  v1::ModelToPlace model;
   const std::string file = std::filesystem::path(shortest).filename().string();
   const std::string name(absl::StripSuffix(file, ".gguf"));
   model.set_name(name);
@@ -113,7 +114,7 @@ absl::Status AddModel(const std::string& text, const PlaceFlags& flags,
   const planner::PlanOptions options =
       ToPlanOptions(flags.load, requested.n_ctx_train, ContextDefault::kShort);
   *model.mutable_options() = services::ToProto(options);
-  return absl::OkStatus();
+  return model;
 }
 
 // Parses NAME[:COUNT] of all --device flags; the ids are NAME, or NAME/1,
@@ -170,7 +171,8 @@ absl::StatusOr<v1::PlaceModelsRequest> ToRequest(const PlaceFlags& flags,
       commands.globals.planner.empty() ? PlanWhere::kHere : PlanWhere::kPlanner;
   std::set<std::string> names;
   for (const std::string& model : flags.models) {
-    RETURN_IF_ERROR(AddModel(model, flags, where, names, request));
+    ASSIGN_OR_RETURN(*request.add_models(),
+                     ParseModel(model, flags, where, names));
   }
   RETURN_IF_ERROR(AddDevices(flags.devices, request));
   if (!flags.fleet.empty()) {
@@ -234,10 +236,11 @@ absl::Status RunPlace(const PlaceFlags& flags, const Commands& commands) {
   } else {
     ASSIGN_OR_RETURN(placement, Ask(request, globals.planner));
   }
-  return Show(placement, RenderPlacement(placement, commands.streams.out_style),
-              placement.unplaced().empty()
-                  ? absl::OkStatus()
-                  : DoesNotFit(Certificates(placement)),
+  return Show({.message = placement,
+               .text = RenderPlacement(placement, commands.streams.out_style),
+               .verdict = placement.unplaced().empty()
+                              ? absl::OkStatus()
+                              : DoesNotFit(Certificates(placement))},
               flags.output, commands.streams);
 }
 

@@ -233,21 +233,27 @@ absl::Status RunMany(const PlanFlags& flags, const Commands& commands) {
   if (names.size() > 1) {
     ASSIGN_OR_RETURN(const v1::PlanSplitResponse split,
                      PlanDevices(flags, names));
-    return Show(split, RenderSplit(split, names, streams.out_style),
-                split.fits() ? absl::OkStatus() : DoesNotFit(split, names),
-                flags.output, streams);
+    return Show(
+        {.message = split,
+         .text = RenderSplit(split, names, streams.out_style),
+         .verdict = split.fits() ? absl::OkStatus() : DoesNotFit(split, names)},
+        flags.output, streams);
   }
   if (!flags.split.empty()) {
     ASSIGN_OR_RETURN(const v1::PlanSplitResponse split,
                      PlanSplitHere(flags.model, flags.split, flags.load));
-    return Show(split, RenderSplit(split, {}, streams.out_style),
-                VerdictOf(split), flags.output, streams);
+    return Show({.message = split,
+                 .text = RenderSplit(split, {}, streams.out_style),
+                 .verdict = VerdictOf(split)},
+                flags.output, streams);
   }
   std::vector<std::string> models = {flags.model};
   models.insert(models.end(), flags.with.begin(), flags.with.end());
   ASSIGN_OR_RETURN(const v1::PlanSetResponse set,
                    PlanSetHere(models, flags.load));
-  return Show(set, RenderSet(set, models, streams.out_style), VerdictOf(set),
+  return Show({.message = set,
+               .text = RenderSet(set, models, streams.out_style),
+               .verdict = VerdictOf(set)},
               flags.output, streams);
 }
 
@@ -317,10 +323,12 @@ absl::Status RunPlan(PlanFlags flags, const Commands& commands) {
                        ? PlanEmbedded(flags)
                        : PlanRemote(flags, globals.planner));
   Streams& streams = commands.streams;
-  return Show(planned.plan,
-              RenderPlan(planned.plan, planned.title, streams.out_style),
-              planned.plan.fits() ? absl::OkStatus() : DoesNotFit(planned.plan),
-              flags.output, streams);
+  return Show(
+      {.message = planned.plan,
+       .text = RenderPlan(planned.plan, planned.title, streams.out_style),
+       .verdict =
+           planned.plan.fits() ? absl::OkStatus() : DoesNotFit(planned.plan)},
+      flags.output, streams);
 }
 
 }  // namespace

@@ -131,8 +131,9 @@ class PullView {
   void Update(const std::string& name, int64_t done, int64_t total,
               int64_t before) {
     if (!progress_.has_value() || name != name_ || before != before_) {
-      progress_.emplace(name, services::BootTime(), streams_, "fetching",
-                        before);
+      progress_.emplace(
+          Work{.name = name, .verb = "fetching", .bytes_before = before},
+          services::BootTime(), streams_);
       name_ = name;
       before_ = before;
     }
@@ -208,8 +209,9 @@ absl::Status RunPull(PullFlags flags, const Commands& commands) {
   const auto report = fetch::Pull(options, hooks);
   view.reset();
   RETURN_IF_ERROR(report.status());
-  return Show(PullObject(*report), PullTable(*report, streams.out_style),
-              absl::OkStatus(), flags.output, streams);
+  return Show({.message = PullObject(*report),
+               .text = PullTable(*report, streams.out_style)},
+              flags.output, streams);
 }
 
 }  // namespace

@@ -204,7 +204,7 @@ absl::Status LoadOne(const services::ModelFlag& model,
                      services::ModelRegistry& registry, Streams& streams) {
   const auto wait = std::make_shared<LoadWait>();
   std::optional<Progress> progress;
-  progress.emplace(model.name, services::BootTime(), streams);
+  progress.emplace(Work{.name = model.name}, services::BootTime(), streams);
   RETURN_IF_ERROR(
       registry.Load(model.name, load, wait, services::IfFull::kRefuse));
   ASSIGN_OR_RETURN(const std::vector<services::PlannedPart> parts,

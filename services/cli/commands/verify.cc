@@ -134,8 +134,10 @@ absl::Status RunVerify(const VerifyFlags& flags, const Commands& commands) {
       AnyFailed(checks)
           ? AlreadySaid(absl::DataLossError("a check of the model failed"))
           : absl::OkStatus();
-  return Show(VerifyObject(name, checks), CheckTable(checks, streams.out_style),
-              verdict, flags.output, streams);
+  return Show({.message = VerifyObject(name, checks),
+               .text = CheckTable(checks, streams.out_style),
+               .verdict = verdict},
+              flags.output, streams);
 }
 
 }  // namespace

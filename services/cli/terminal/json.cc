@@ -33,15 +33,14 @@ absl::Status PrintJson(const google::protobuf::Message& message,
   return absl::OkStatus();
 }
 
-absl::Status Show(const google::protobuf::Message& message,
-                  const std::string& text, const absl::Status& verdict,
-                  const std::string& output, Streams& streams) {
+absl::Status Show(const CommandAnswer& answer, const std::string& output,
+                  Streams& streams) {
   if (output == "json") {
-    RETURN_IF_ERROR(PrintJson(message, streams.out));
-    return verdict;
+    RETURN_IF_ERROR(PrintJson(answer.message, streams.out));
+    return answer.verdict;
   }
-  streams.out << text;
-  return verdict.ok() ? verdict : AlreadySaid(verdict);
+  streams.out << answer.text;
+  return answer.verdict.ok() ? answer.verdict : AlreadySaid(answer.verdict);
 }
 
 absl::StatusOr<std::string> JsonStringField(absl::string_view text,

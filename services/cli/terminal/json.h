@@ -29,11 +29,17 @@ absl::Status PrintJson(const google::protobuf::Message& message,
                        std::ostream& out, JsonForm form = JsonForm::kPretty,
                        EmptyLists empty = EmptyLists::kLeftOut);
 
-// Prints a command's answer: `message` as JSON if `output` is "json", else
-// `text`, which already includes `verdict`'s message. Returns `verdict`.
-absl::Status Show(const google::protobuf::Message& message,
-                  const std::string& text, const absl::Status& verdict,
-                  const std::string& output, Streams& streams);
+// This is a command's answer, for programs and for people.
+struct CommandAnswer {
+  const google::protobuf::Message& message;
+  std::string text;  // already includes the verdict's message
+  absl::Status verdict = absl::OkStatus();
+};
+
+// Prints the message as JSON if `output` is "json", else the text. Returns the
+// verdict.
+absl::Status Show(const CommandAnswer& answer, const std::string& output,
+                  Streams& streams);
 
 // Returns the string field `name` of the JSON object `text`; other fields are
 // ignored.

@@ -41,10 +41,10 @@ void Progress::Draw(int64_t percent, int64_t bytes_done,
                     absl::Duration elapsed) {
   const std::string state =
       absl::StrCat(percent, " %, ", FormatBytes(bytes_done),
-                   Rate(bytes_done - bytes_before_, elapsed));
+                   Rate(bytes_done - work_.bytes_before, elapsed));
   if (!streams_.err_style.is_tty) {
     if (percent > 0) {
-      streams_.err << verb_ << " " << name_ << ": " << state << "\n";
+      streams_.err << work_.verb << " " << work_.name << ": " << state << "\n";
     }
     return;
   }

@@ -5,24 +5,25 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/time/time.h"
 #include "services/cli/terminal/streams.h"
 
 namespace plimsoll::cli {
 
+// This is the work whose progress is shown. A line says the verb and the name.
+struct Work {
+  std::string name;
+  std::string verb = "loading";
+  int64_t bytes_before = 0;  // existed already; the rate does not count them
+};
+
 class Progress {
  public:
-  // `now` is the time of the beginning, on a monotonic clock. A line says
-  // `verb` and the name. The rate does not count `bytes_before`, which existed
-  // already.
-  Progress(std::string name, absl::Time now, Streams& streams,
-           std::string verb = "loading", int64_t bytes_before = 0)
-      : name_(std::move(name)),
-        verb_(std::move(verb)),
-        start_(now),
-        bytes_before_(bytes_before),
-        streams_(streams) {}
+  // `now` is the time of the beginning, on a monotonic clock.
+  Progress(Work work, absl::Time now, Streams& streams)
+      : work_(std::move(work)), start_(now), streams_(streams) {}
   // Ends the line of an unfinished bar.
   ~Progress();
   Progress(const Progress&) = delete;
@@ -34,10 +35,8 @@ class Progress {
  private:
   void Draw(int64_t percent, int64_t bytes_done, absl::Duration elapsed);
 
-  const std::string name_;
-  const std::string verb_;
+  const Work work_;
   const absl::Time start_;
-  const int64_t bytes_before_;
   Streams& streams_;
   int64_t last_percent_ = -1;
   bool line_is_open_ = false;

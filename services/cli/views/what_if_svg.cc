@@ -125,11 +125,16 @@ struct Point {
   int64_t y;
 };
 
-// Draws a panel whose upper left corner is at `corner`.
+// The upper left corner of a panel says where it is.
+struct PanelPlace {
+  PanelSize size;
+  Point corner;
+};
+
 std::string Panel(const GridAnswer& answer, const MapAxes& axes,
-                  const GridPanel& panel, const PanelSize& size,
-                  const Point& corner) {
-  const auto [x, y] = corner;
+                  const GridPanel& panel, const PanelPlace& place) {
+  const PanelSize& size = place.size;
+  const auto [x, y] = place.corner;
   const std::vector<std::string>& rows = answer.Labels(axes.rows);
   const std::vector<std::string>& columns = answer.Labels(axes.columns);
   const int64_t left = x + size.label_width;
@@ -202,10 +207,11 @@ absl::StatusOr<std::string> RenderSvg(const GridAnswer& answer,
                         FixedSettings(answer))));
   for (int64_t i = 0; i < n_panels; ++i) {
     absl::StrAppend(
-        &out,
-        Panel(answer, axes, panels[static_cast<size_t>(i)], size,
-              {.x = kMargin + i % across * pitch,
-               .y = kHeaderHeight + i / across * (size.height + kMargin)}));
+        &out, Panel(answer, axes, panels[static_cast<size_t>(i)],
+                    {.size = size,
+                     .corner = {.x = kMargin + i % across * pitch,
+                                .y = kHeaderHeight +
+                                     i / across * (size.height + kMargin)}}));
   }
   absl::StrAppend(&out, Legend(legend), "</svg>\n");
   if (out.size() > kMaxSvgBytes) {

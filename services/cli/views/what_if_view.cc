@@ -118,9 +118,10 @@ PanelTable TableOf(const GridAnswer& answer, const MapAxes& axes,
   return table;
 }
 
-// Writes columns [begin, end) of a table.
-void AppendColumns(const PanelTable& table, size_t begin, size_t end,
-                   const Style& style, std::string& out) {
+// Returns the lines of columns [begin, end) of a table.
+std::string ColumnLines(const PanelTable& table, size_t begin, size_t end,
+                        const Style& style) {
+  std::string out;
   std::string line = PadLeft(table.corner, table.row_width + 2);
   for (size_t c = begin; c < end; ++c) {
     // Two glyphs and a blank come before the text, and a mark after it.
@@ -136,10 +137,12 @@ void AppendColumns(const PanelTable& table, size_t begin, size_t end,
     }
     absl::StrAppend(&out, line.substr(0, line.find_last_not_of(' ') + 1), "\n");
   }
+  return out;
 }
 
-void AppendPanel(const GridAnswer& answer, const MapAxes& axes,
-                 const GridPanel& panel, const Style& style, std::string& out) {
+std::string PanelLines(const GridAnswer& answer, const MapAxes& axes,
+                       const GridPanel& panel, const Style& style) {
+  std::string out;
   if (!panel.heading.empty()) {
     for (const std::string& line :
          Wrap(Printable(panel.heading), style.width - 2)) {
@@ -151,10 +154,13 @@ void AppendPanel(const GridAnswer& answer, const MapAxes& axes,
   const auto at_once =
       static_cast<size_t>(std::max<int64_t>(1, room / (table.text_width + 6)));
   for (size_t begin = 0; begin < table.columns.size(); begin += at_once) {
-    AppendColumns(table, begin, std::min(begin + at_once, table.columns.size()),
-                  style, out);
-    absl::StrAppend(&out, "\n");
+    absl::StrAppend(
+        &out,
+        ColumnLines(table, begin,
+                    std::min(begin + at_once, table.columns.size()), style),
+        "\n");
   }
+  return out;
 }
 
 std::string Legend(const Style& style) {
@@ -361,7 +367,7 @@ std::string RenderGrid(const GridAnswer& answer, const MapAxes& axes,
   }
   absl::StrAppend(&out, "\n");
   for (size_t i = 0; i < std::min(panels.size(), kMaxPanels); ++i) {
-    AppendPanel(answer, axes, panels[i], style, out);
+    absl::StrAppend(&out, PanelLines(answer, axes, panels[i], style));
   }
   if (panels.size() > kMaxPanels) {
     absl::StrAppend(&out, "  and ", panels.size() - kMaxPanels,

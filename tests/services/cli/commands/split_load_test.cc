@@ -40,7 +40,7 @@ class SplitLoadTest : public ::testing::Test {
       devices.push_back(*worker::OpenComputeDevice("cpu"));
     }
     Streams streams{in_, out_, err_, {}, {}};
-    return LoadOn(std::move(devices), file_.path(), flags_, {}, streams);
+    return LoadOn(std::move(devices), file_.path(), {.flags = flags_}, streams);
   }
 
   // What the whole model takes on one device.
