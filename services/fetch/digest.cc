@@ -38,23 +38,23 @@ void Sha256::Update(absl::string_view bytes) {
   EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size());
 }
 
-absl::Status Sha256::UpdateFrom(int fd, const std::string& path, int64_t from,
-                                int64_t to,
+absl::Status Sha256::UpdateFrom(const FileBytes& bytes,
                                 const std::function<absl::Status()>& check) {
   std::vector<char> buffer(kReadBytes);
-  while (from < to) {
+  int64_t at = bytes.begin;
+  while (at < bytes.end) {
     RETURN_IF_ERROR(check());
     const auto wanted = static_cast<size_t>(
-        std::min<int64_t>(to - from, static_cast<int64_t>(buffer.size())));
-    const ssize_t n = pread(fd, buffer.data(), wanted, from);
+        std::min<int64_t>(bytes.end - at, static_cast<int64_t>(buffer.size())));
+    const ssize_t n = pread(bytes.fd, buffer.data(), wanted, at);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return ReadError(path);
+    if (n < 0) return ReadError(bytes.path);
     if (n == 0) {
       return absl::DataLossError(
-          absl::StrCat("'", path, "' became shorter while it was read"));
+          absl::StrCat("'", bytes.path, "' became shorter while it was read"));
     }
     Update({buffer.data(), static_cast<size_t>(n)});
-    from += n;
+    at += n;
   }
   return absl::OkStatus();
 }
@@ -88,7 +88,7 @@ absl::StatusOr<std::string> FileDigest(
   struct stat facts {};
   if (fstat(fd, &facts) != 0) return ReadError(path);
   Sha256 hash;
-  RETURN_IF_ERROR(hash.UpdateFrom(fd, path, 0, facts.st_size, check));
+  RETURN_IF_ERROR(hash.UpdateFrom({fd, path, 0, facts.st_size}, check));
   return hash.Hex();
 }
 

@@ -15,16 +15,23 @@
 
 namespace plimsoll::fetch {
 
+// These are the bytes [begin, end) of the file `path`, which is open as `fd`.
+struct FileBytes {
+  int fd;
+  const std::string& path;
+  int64_t begin;
+  int64_t end;
+};
+
 // Takes bytes piece by piece.
 class Sha256 {
  public:
   Sha256();
 
   void Update(absl::string_view bytes);
-  // Takes the bytes [from, to) of the file `path`, open as `fd`, and calls
-  // `check` in between. Errors: kDataLoss; those of `check`.
-  absl::Status UpdateFrom(int fd, const std::string& path, int64_t from,
-                          int64_t to,
+  // Takes the bytes of a file, and calls `check` in between. Errors: kDataLoss;
+  // those of `check`.
+  absl::Status UpdateFrom(const FileBytes& bytes,
                           const std::function<absl::Status()>& check);
   void Reset();
   // The digest of all bytes so far, as 64 digits of hex.

@@ -26,18 +26,20 @@ absl::Status BadReply(const RemoteFile& file, absl::string_view why) {
       absl::StrCat("'", file.name, "': the server ", why));
 }
 
+// These are sizes of a file before a request for it.
+struct BytesBefore {
+  // A list says it of the file; else -1. What an earlier reply said may have
+  // changed.
+  int64_t listed;
+  int64_t fetched;
+};
+
 // Takes the reply to one request for a file, or for the rest of it.
 class PartialSink final : public ReplySink {
  public:
-  // `listed_bytes` is what a list says of the file, or -1: what an earlier
-  // reply said may have changed.
   PartialSink(RemoteFile& file, PartialFile& partial, const FetchHooks& hooks,
-              int64_t listed_bytes, int64_t bytes_before)
-      : file_(file),
-        partial_(partial),
-        hooks_(hooks),
-        listed_bytes_(listed_bytes),
-        bytes_before_(bytes_before) {}
+              const BytesBefore& before)
+      : file_(file), partial_(partial), hooks_(hooks), before_(before) {}
 
   // Hubs say in a redirect what the file behind it is.
   absl::Status OnRedirect(const ReplyHead& head) override {
@@ -69,8 +71,7 @@ class PartialSink final : public ReplySink {
   RemoteFile& file_;
   PartialFile& partial_;
   const FetchHooks& hooks_;
-  const int64_t listed_bytes_;
-  int64_t bytes_before_;
+  BytesBefore before_;
   bool is_whole_ = false;
   bool is_file_ = false;
 };
@@ -95,9 +96,9 @@ absl::Status PartialSink::TakeWhole(const ReplyHead& head) {
     hooks_.note(
         absl::StrCat(file_.name, ": the server sends it from the beginning"));
     RETURN_IF_ERROR(partial_.Restart());
-    bytes_before_ = 0;
+    before_.fetched = 0;
   }
-  file_.bytes = listed_bytes_;
+  file_.bytes = before_.listed;
   RETURN_IF_ERROR(TakeLength(head.Length()));
   return partial_.SetOrigin({.url = file_.url.Place(),
                              .etag = StrongETag(head.Field("ETag")),
@@ -161,7 +162,7 @@ absl::Status PartialSink::OnBody(absl::string_view bytes) {
                      absl::CHexEscape(bytes.substr(0, 16)), "\""));
   }
   RETURN_IF_ERROR(partial_.Append(bytes));
-  hooks_.progress(file_.name, partial_.size(), file_.bytes, bytes_before_);
+  hooks_.progress(file_.name, partial_.size(), file_.bytes, before_.fetched);
   return absl::OkStatus();
 }
 
@@ -219,8 +220,9 @@ absl::Status Download(FetchSession& session, RemoteFile& file,
     ASSIGN_OR_RETURN(const std::vector<std::string> fields,
                      RangeFields(file, partial, hooks));
     const int64_t size = partial.size();
-    PartialSink sink(file, partial, hooks, listed_bytes,
-                     std::min(size, bytes_before));
+    PartialSink sink(
+        file, partial, hooks,
+        {.listed = listed_bytes, .fetched = std::min(size, bytes_before)});
     absl::Status status =
         session.Get(file.url, fields, absl::InfiniteDuration(), sink);
     if (status.ok() && sink.is_whole()) break;

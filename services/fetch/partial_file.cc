@@ -190,7 +190,7 @@ absl::StatusOr<std::string> PartialFile::Digest(
   const int64_t from = n_hashed_;
   n_hashed_ = -1;  // if it fails, the hash is no use
   if (from < 0) return absl::DataLossError("the digest is lost");
-  RETURN_IF_ERROR(hash_.UpdateFrom(fd_, path_, from, size_, check));
+  RETURN_IF_ERROR(hash_.UpdateFrom({fd_, path_, from, size_}, check));
   n_hashed_ = size_;
   return hash_.Hex();
 }
