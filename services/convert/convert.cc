@@ -159,15 +159,24 @@ absl::StatusOr<FileHeader> MakeHeader(const ConvertOptions& options,
       "the embedding is the output (\"tie_word_embeddings\")");
 }
 
+// The files of a checkpoint say this of its model.
+struct ConvertedModel {
+  const ModelConfig& config;
+  const planner::ModelShape& shape;
+  const Checkpoint& checkpoint;
+};
+
 // Writes the tensors of one conversion.
 class TensorWriter {
  public:
-  TensorWriter(const ModelConfig& config, const planner::ModelShape& shape,
-               const Checkpoint& checkpoint, kernels::ThreadPool& pool,
+  TensorWriter(const ConvertedModel& model, kernels::ThreadPool& pool,
                NewFile& out)
-      : shape_(shape), checkpoint_(checkpoint), converter_(pool), out_(out) {
-    const auto n_rot = config.header.Int(
-        absl::StrCat(config.architecture->name, ".rope.dimension_count"));
+      : shape_(model.shape),
+        checkpoint_(model.checkpoint),
+        converter_(pool),
+        out_(out) {
+    const auto n_rot = model.config.header.Int(
+        absl::StrCat(model.config.architecture->name, ".rope.dimension_count"));
     n_rot_ = n_rot.ok() ? n_rot->value_or(0) : 0;
   }
 
@@ -277,7 +286,7 @@ absl::StatusOr<ConvertReport> Convert(const ConvertOptions& options,
   RETURN_IF_ERROR(out->Append(
       std::as_bytes(std::span(header.bytes.data(), header.bytes.size()))));
   kernels::ThreadPool pool(options.n_threads);
-  TensorWriter writer(config, header.shape, checkpoint, pool, *out);
+  TensorWriter writer({config, header.shape, checkpoint}, pool, *out);
   const auto fence = [&] { return progress(out->size(), report.file_bytes); };
   for (const TensorSource& source : tensors.sources) {
     RETURN_IF_ERROR(writer.Write(source, fence));
