@@ -167,7 +167,8 @@ void ProcessLog::Add(LogLevel level, absl::string_view message,
   if (admission->n_hidden > 0) {
     fields.push_back({"hidden", admission->n_hidden});
   }
-  Push(level, LogLine(admission->format, absl::Now(), level, message, fields));
+  Push(level,
+       LogLine(admission->format, {absl::Now(), level, message, fields}));
 }
 
 // True if a call of spdlog's logger by this thread found no memory.
@@ -260,9 +261,11 @@ ProcessLog::Turn ProcessLog::NextTurn() {
   n_telling_ = n_dropped_;
   if (n_telling_ != n_told_) {
     turn.before =
-        LogLine(settings_.format, absl::Now(), LogLevel::kWarning,
-                "lines of this log were dropped: nobody read them in time",
-                {{"lines", n_telling_ - n_told_}});
+        LogLine(settings_.format,
+                {absl::Now(),
+                 LogLevel::kWarning,
+                 "lines of this log were dropped: nobody read them in time",
+                 {{"lines", n_telling_ - n_told_}}});
   }
   return turn;
 }

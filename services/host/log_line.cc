@@ -60,13 +60,12 @@ std::string TimeText(absl::Time time) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", time, absl::UTCTimeZone());
 }
 
-std::string JsonLine(absl::Time time, LogLevel level, absl::string_view message,
-                     const std::vector<LogField>& fields) {
+std::string JsonLine(const LogEntry& entry) {
   nlohmann::ordered_json line;
-  line["time"] = TimeText(time);
-  line["level"] = absl::AsciiStrToLower(UpperNameOf(level));
-  line["message"] = std::string(message);
-  for (const LogField& field : fields) {
+  line["time"] = TimeText(entry.time);
+  line["level"] = absl::AsciiStrToLower(UpperNameOf(entry.level));
+  line["message"] = std::string(entry.message);
+  for (const LogField& field : entry.fields) {
     nlohmann::ordered_json& value = line[std::string(field.name)];
     value = Bounded(field.value);
     int64_t number;
@@ -80,15 +79,12 @@ std::string JsonLine(absl::Time time, LogLevel level, absl::string_view message,
 
 }  // namespace
 
-std::string LogLine(LogFormat format, absl::Time time, LogLevel level,
-                    absl::string_view message,
-                    const std::vector<LogField>& fields) {
-  if (format == LogFormat::kJson) {
-    return JsonLine(time, level, message, fields);
-  }
-  std::string line = absl::StrCat(TimeText(time), " ", UpperNameOf(level), " ",
-                                  Printable(message));
-  for (const LogField& field : fields) {
+std::string LogLine(LogFormat format, const LogEntry& entry) {
+  if (format == LogFormat::kJson) return JsonLine(entry);
+  std::string line =
+      absl::StrCat(TimeText(entry.time), " ", UpperNameOf(entry.level), " ",
+                   Printable(entry.message));
+  for (const LogField& field : entry.fields) {
     absl::StrAppend(&line, " ", field.name, "=", Quoted(Bounded(field.value)));
   }
   return line;

@@ -39,16 +39,22 @@ struct LogField {
   bool is_number = false;
 };
 
-// Returns the line for these values, without a newline at its end.
+// A line says this.
+struct LogEntry {
+  absl::Time time;
+  LogLevel level;
+  absl::string_view message;
+  const std::vector<LogField>& fields;
+};
+
+// Returns the line for `entry`, without a newline at its end.
 //
 // A line of text is the time in UTC, the level, the message, and the fields as
 // name=value. A value with spaces or quotes is quoted. A line of JSON is one
 // object: "time", "level", "message", and the fields, whose numbers are
 // numbers. Control characters are escaped, so nobody can forge a line; in JSON,
 // bytes that are not UTF-8 become U+FFFD.
-std::string LogLine(LogFormat format, absl::Time time, LogLevel level,
-                    absl::string_view message,
-                    const std::vector<LogField>& fields);
+std::string LogLine(LogFormat format, const LogEntry& entry);
 
 }  // namespace plimsoll::services
 

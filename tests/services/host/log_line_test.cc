@@ -13,13 +13,13 @@ const absl::Time kTime = absl::FromUnixMillis(1'700'000'000'012);
 
 std::string Text(LogLevel level, absl::string_view message,
                  const std::vector<LogField>& fields) {
-  return LogLine(LogFormat::kText, kTime, level, message, fields);
+  return LogLine(LogFormat::kText, {kTime, level, message, fields});
 }
 
 nlohmann::json Json(LogLevel level, absl::string_view message,
                     const std::vector<LogField>& fields) {
   const std::string line =
-      LogLine(LogFormat::kJson, kTime, level, message, fields);
+      LogLine(LogFormat::kJson, {kTime, level, message, fields});
   EXPECT_EQ(line.find('\n'), std::string::npos) << line;
   return nlohmann::json::parse(line);
 }
