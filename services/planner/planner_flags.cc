@@ -15,19 +15,23 @@ using planner::LeaseTimes;
 
 void AddTimeFlags(CLI::App& app, LeaseTimes& times,
                   std::optional<absl::Duration>& recovery) {
-  AddSecondsFlag(app, "--lease-ttl", times.ttl,
-                 {LeaseTimes::kMinTtl, LeaseTimes::kMaxTime},
-                 "Seconds that a lease lives without a renewal");
-  AddSecondsFlag(app, "--lease-grace", times.grace,
-                 {LeaseTimes::kMinGrace, LeaseTimes::kMaxTime},
-                 "Seconds from the end of a reservation until a reading of the "
-                 "device may prove it gone; as long as a message may be on its "
-                 "way");
-  AddSecondsFlag(app, "--recovery-time", recovery,
-                 {LeaseTimes::kMinTtl, LeaseTimes::kMaxTime},
-                 "Seconds without grants after a start that may have forgotten "
-                 "leases; not less than the --lease-ttl of this and of earlier "
-                 "planners (10, or --lease-ttl if that is more)");
+  AddSecondsFlag(
+      app, {"--lease-ttl", "Seconds that a lease lives without a renewal"},
+      times.ttl, {LeaseTimes::kMinTtl, LeaseTimes::kMaxTime});
+  AddSecondsFlag(
+      app,
+      {"--lease-grace",
+       "Seconds from the end of a reservation until a reading of the "
+       "device may prove it gone; as long as a message may be on its "
+       "way"},
+      times.grace, {LeaseTimes::kMinGrace, LeaseTimes::kMaxTime});
+  AddSecondsFlag(
+      app,
+      {"--recovery-time",
+       "Seconds without grants after a start that may have forgotten "
+       "leases; not less than the --lease-ttl of this and of earlier "
+       "planners (10, or --lease-ttl if that is more)"},
+      recovery, {LeaseTimes::kMinTtl, LeaseTimes::kMaxTime});
 }
 
 // What the flags leave to be decided by others of them.

@@ -104,13 +104,13 @@ void AddSocketModeFlag(CLI::App& app, mode_t& mode) {
 
 // Adds an option for a Duration, or for one that may be absent.
 template <typename Time>
-CLI::Option* AddTime(CLI::App& app, const std::string& name, Time& time,
-                     const TimeBounds& bounds, const std::string& help) {
+CLI::Option* AddTime(CLI::App& app, const FlagText& text, Time& time,
+                     const TimeBounds& bounds) {
   return app
       .add_option_function<double>(
-          name,
+          text.name,
           [&time](const double& seconds) { time = absl::Seconds(seconds); },
-          help)
+          text.help)
       ->check(CLI::Range(absl::ToDoubleSeconds(bounds.least),
                          absl::ToDoubleSeconds(bounds.most)));
 }
@@ -158,17 +158,16 @@ void AddClientFlags(CLI::App& app, ClientSecurity& security) {
       ->type_name("FILE");
 }
 
-void AddSecondsFlag(CLI::App& app, const std::string& name,
-                    absl::Duration& time, const TimeBounds& bounds,
-                    const std::string& help) {
-  AddTime(app, name, time, bounds, help)
+void AddSecondsFlag(CLI::App& app, const FlagText& text, absl::Duration& time,
+                    const TimeBounds& bounds) {
+  AddTime(app, text, time, bounds)
       ->default_str(absl::StrCat(absl::ToDoubleSeconds(time)));
 }
 
-void AddSecondsFlag(CLI::App& app, const std::string& name,
+void AddSecondsFlag(CLI::App& app, const FlagText& text,
                     std::optional<absl::Duration>& time,
-                    const TimeBounds& bounds, const std::string& help) {
-  AddTime(app, name, time, bounds, help);
+                    const TimeBounds& bounds) {
+  AddTime(app, text, time, bounds);
 }
 
 void AddCoreDumpsFlag(CLI::App& app, bool& allows_core_dumps) {
@@ -243,13 +242,14 @@ void AddNetworkFlags(CLI::App& app, ServerOptions& options) {
         return address.empty() ? std::string() : CheckHostPort(address);
       });
   AddSecurityFlags(app, options.tls, options.tokens);
-  AddSecondsFlag(app, "--drain-timeout", options.drain_timeout,
-                 {absl::ZeroDuration(), absl::Hours(1)},
-                 "Seconds that running calls get after SIGTERM");
   AddSecondsFlag(
-      app, "--reader-timeout", options.reader_timeout,
-      {absl::Milliseconds(100), absl::Hours(1)},
-      "Seconds after which a call whose client reads nothing is cancelled");
+      app, {"--drain-timeout", "Seconds that running calls get after SIGTERM"},
+      options.drain_timeout, {absl::ZeroDuration(), absl::Hours(1)});
+  AddSecondsFlag(
+      app,
+      {"--reader-timeout",
+       "Seconds after which a call whose client reads nothing is cancelled"},
+      options.reader_timeout, {absl::Milliseconds(100), absl::Hours(1)});
   AddLogFlags(app, options.log);
   AddCoreDumpsFlag(app, options.allows_core_dumps);
   app.set_version_flag("--version", PLIMSOLL_VERSION);

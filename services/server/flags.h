@@ -37,13 +37,17 @@ struct TimeBounds {
   absl::Duration least;
   absl::Duration most;
 };
+// --help says this of an option.
+struct FlagText {
+  std::string name;
+  std::string help;
+};
 // Adds an option for a time in seconds. Its default is the value of `time`.
-void AddSecondsFlag(CLI::App& app, const std::string& name,
-                    absl::Duration& time, const TimeBounds& bounds,
-                    const std::string& help);
-void AddSecondsFlag(CLI::App& app, const std::string& name,
+void AddSecondsFlag(CLI::App& app, const FlagText& text, absl::Duration& time,
+                    const TimeBounds& bounds);
+void AddSecondsFlag(CLI::App& app, const FlagText& text,
                     std::optional<absl::Duration>& time,
-                    const TimeBounds& bounds, const std::string& help);
+                    const TimeBounds& bounds);
 
 // Returns the error of a HOST:PORT, or "" if it is valid.
 std::string CheckHostPort(const std::string& address);

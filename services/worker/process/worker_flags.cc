@@ -272,11 +272,13 @@ void AddWorkerFlags(CLI::App& app, WorkerFlags& flags) {
 
 void AddHangFlag(CLI::App& app, absl::Duration& hang_timeout) {
   AddSecondsFlag(
-      app, "--hang-timeout", hang_timeout,
-      {WorkerOptions::kLeastHangTimeout, WorkerOptions::kMostHangTimeout},
-      "Seconds after which a part of a step, or of a load, that does not end "
-      "counts as a hang: liveness falls, so that a supervisor ends the "
-      "process");
+      app,
+      {"--hang-timeout",
+       "Seconds after which a part of a step, or of a load, that does not end "
+       "counts as a hang: liveness falls, so that a supervisor ends the "
+       "process"},
+      hang_timeout,
+      {WorkerOptions::kLeastHangTimeout, WorkerOptions::kMostHangTimeout});
 }
 
 void AddPreemptionFlag(CLI::App& app, worker::Preemption& preemption) {
