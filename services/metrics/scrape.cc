@@ -78,11 +78,16 @@ void AppendLabels(Scrape::Labels labels, std::string& text) {
   }
 }
 
-// Appends a line of a series of a histogram, whose name ends in `suffix`.
-void AppendSeries(absl::string_view name, absl::string_view suffix,
-                  const std::string& labels, double value, std::string& lines) {
-  absl::StrAppend(&lines, name, suffix);
-  if (!labels.empty()) absl::StrAppend(&lines, "{", labels, "}");
+// This is a series of a histogram.
+struct Series {
+  absl::string_view name;  // the histogram's
+  absl::string_view suffix;
+  const std::string& labels;
+};
+
+void AppendSeries(const Series& series, double value, std::string& lines) {
+  absl::StrAppend(&lines, series.name, series.suffix);
+  if (!series.labels.empty()) absl::StrAppend(&lines, "{", series.labels, "}");
   lines += ' ';
   AppendNumber(value, lines);
   lines += '\n';
@@ -121,8 +126,8 @@ void Scrape::Add(const Metric& metric, Labels labels,
   absl::StrAppend(&begin_, metric.name, "_bucket{", labels_,
                   labels_.empty() ? "" : ",", "le=\"");
   AddBuckets(begin_, counts, family);
-  AppendSeries(metric.name, "_sum", labels_, counts.sum, family.lines);
-  AppendSeries(metric.name, "_count", labels_,
+  AppendSeries({metric.name, "_sum", labels_}, counts.sum, family.lines);
+  AppendSeries({metric.name, "_count", labels_},
                static_cast<double>(counts.total()), family.lines);
 }
 
