@@ -195,15 +195,16 @@ class PlannerClient::Stub {
   std::set<grpc::ClientContext*> running_ ABSL_GUARDED_BY(mu_);
 };
 
-PlannerClient::PlannerClient(const std::string& address, std::string holder,
+PlannerClient::PlannerClient(const std::string& address, LeaseHolder holder,
                              std::function<absl::Time()> clock,
-                             const ClientSecurity& security,
-                             HolderHistory history)
-    : holder_(std::move(holder)),
+                             const ClientSecurity& security)
+    : holder_(std::move(holder.name)),
       clock_(std::move(clock)),
       process_(OwnIdentity()),
-      former_(std::move(history.former)),
-      secret_(history.secret.empty() ? RandomId() : std::move(history.secret)) {
+      former_(std::move(holder.history.former)),
+      secret_(holder.history.secret.empty()
+                  ? RandomId()
+                  : std::move(holder.history.secret)) {
   grpc::ChannelArguments arguments;
   // A planner that comes back is noticed within a renewal.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);

@@ -48,6 +48,12 @@ struct DeviceBudget {
   std::optional<int64_t> bytes;  // absent: what the planner has
 };
 
+// It holds the leases of a client.
+struct LeaseHolder {
+  std::string name;
+  HolderHistory history = {};
+};
+
 // Thread-safe. Every call blocks for at most kCallDeadline.
 // Errors of every call: kUnavailable with PLANNER_UNAVAILABLE and a retry delay
 // if the planner does not answer; else what it answered, details included (such
@@ -58,10 +64,9 @@ class PlannerClient {
   static constexpr absl::Duration kRetryDelay = absl::Seconds(2);
   static constexpr int kMaxReserveCalls = 3;
 
-  PlannerClient(const std::string& address, std::string holder,
+  PlannerClient(const std::string& address, LeaseHolder holder,
                 std::function<absl::Time()> clock,
-                const ClientSecurity& security = {},
-                HolderHistory history = {});
+                const ClientSecurity& security = {});
   ~PlannerClient();
 
   // Returns whether the last call waited long and had no answer. What can be

@@ -181,8 +181,8 @@ absl::StatusOr<std::unique_ptr<WorkerCore>> WorkerCore::Start(
     HolderHistory history;
     if (core->holder_file_ != nullptr) history = core->holder_file_->history();
     core->client_ = std::make_unique<PlannerClient>(
-        options.planner, options.holder, options.clock,
-        options.planner_security, std::move(history));
+        options.planner, LeaseHolder{options.holder, std::move(history)},
+        options.clock, options.planner_security);
     // Before the first plan, which may take all that is free. If the planner
     // does not answer now, the keeper asks it later.
     core->client_->ReleaseFormer().IgnoreError();

@@ -110,8 +110,9 @@ struct TestWorker {
     }
     setup.change(options);
     if (setup.planner != nullptr) {
-      client = std::make_unique<PlannerClient>(setup.planner->server->address(),
-                                               options.holder, options.clock);
+      client = std::make_unique<PlannerClient>(
+          setup.planner->server->address(), LeaseHolder{.name = options.holder},
+          options.clock);
       keeper = std::make_unique<LeaseKeeper>(*client, options.devices,
                                              options.clock, options.observer);
     }

@@ -105,7 +105,8 @@ class LossyPlanner final : public v1::PlannerService::Service {
 
 class LeaseKeeperTest : public ::testing::Test {
  protected:
-  LeaseKeeperTest() : client_(planner_.address, kHolder, BootTime) {
+  LeaseKeeperTest()
+      : client_(planner_.address, LeaseHolder{.name = kHolder}, BootTime) {
     EXPECT_TRUE(
         client_.RegisterDevice(kDevice, worker::LocalCpu().Profile()).ok());
   }
@@ -214,8 +215,11 @@ TEST_F(LeaseKeeperTest, LeasesOfEarlierProcessesAreReleasedByTheirSecret) {
   ReserveAs("a neighbour", neighbour, secret);
   ReserveAs("a stranger", first, std::string(32, 'b'));
   planner_.n_refused_lists = 1;  // it is asked again
-  PlannerClient client(planner_.address, kHolder, BootTime, {},
-                       {.secret = secret, .former = {first, second}});
+  PlannerClient client(
+      planner_.address,
+      {.name = kHolder,
+       .history = {.secret = secret, .former = {first, second}}},
+      BootTime);
   EXPECT_FALSE(client.ReleaseFormer().ok());
   EXPECT_EQ(planner_.LeaseIds().size(), 4u);
   StartWith(client);

@@ -138,10 +138,12 @@ TEST(DeviceLossDeathTest, F20TheProcessEndsAndThePlannerGrantsNothingThere) {
   const auto reserve = [&] { return ReserveOn(planner, "test/gpu"); };
   EXPECT_EQ(reserve().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(DetailsOf(reserve()).reason, v1::ERROR_REASON_DEVICE_UNHEALTHY);
-  PlannerClient same(planner.server->address(), "test/lost", BootTime);
+  PlannerClient same(planner.server->address(), {.name = "test/lost"},
+                     BootTime);
   ASSERT_TRUE(same.RegisterDevice("test/gpu", worker::LocalCpuProfile()).ok());
   EXPECT_EQ(reserve().code(), absl::StatusCode::kUnavailable);
-  PlannerClient next(planner.server->address(), "test/next", BootTime);
+  PlannerClient next(planner.server->address(), {.name = "test/next"},
+                     BootTime);
   ASSERT_TRUE(next.RegisterDevice("test/gpu", worker::LocalCpuProfile()).ok());
   EXPECT_TRUE(reserve().ok()) << reserve();
 }
