@@ -33,6 +33,12 @@ struct Findings {
   uint32_t largest = 0;  // the bits of the magnitude
 };
 
+// One thread works with this.
+struct ThreadWork {
+  Findings found;
+  std::vector<float> values;  // [kPieceValues]
+};
+
 int64_t Earlier(int64_t a, int64_t b) {
   if (a < 0 || b < 0) return std::max(a, b);
   return std::min(a, b);
@@ -74,9 +80,9 @@ void Look(std::span<const float> values, int64_t first, Findings& found) {
 }
 
 // Decodes whole blocks, of which the first value has the index `first`, and
-// looks at them. `values` has room for kPieceValues.
+// looks at them.
 void LookAtBlocks(const DTypeInfo& type, std::span<const std::byte> blocks,
-                  int64_t first, std::vector<float>& values, Findings& found) {
+                  int64_t first, ThreadWork& work) {
   const auto n_blocks = static_cast<int64_t>(blocks.size()) / type.block_bytes;
   const int64_t step = kPieceValues / type.block_elems;
   for (int64_t begin = 0; begin < n_blocks; begin += step) {
@@ -84,12 +90,12 @@ void LookAtBlocks(const DTypeInfo& type, std::span<const std::byte> blocks,
     // The type was checked, and these are whole blocks: this cannot fail.
     if (!kernels::DequantizeRow(type.dtype,
                                 blocks.data() + begin * type.block_bytes, n,
-                                values.data())
+                                work.values.data())
              .ok()) {
       return;
     }
-    Look(std::span(values).first(static_cast<size_t>(n)),
-         first + begin * type.block_elems, found);
+    Look(std::span(work.values).first(static_cast<size_t>(n)),
+         first + begin * type.block_elems, work.found);
   }
 }
 
@@ -102,14 +108,14 @@ class TensorReader {
         type_(type),
         pool_(pool),
         fence_(fence),
-        found_(static_cast<size_t>(pool.n_threads())),
-        values_(found_.size(), std::vector<float>(kPieceValues)) {}
+        work_(static_cast<size_t>(pool.n_threads()),
+              {.found = {}, .values = std::vector<float>(kPieceValues)}) {}
 
   // Looks at `n_values` values from `offset` in the file, of which the first
   // one has the index `first`.
   absl::StatusOr<Findings> Read(int64_t offset, int64_t n_values,
                                 int64_t first) {
-    std::ranges::fill(found_, Findings());
+    for (ThreadWork& work : work_) work.found = {};
     const int64_t n_blocks = n_values / type_.block_elems;
     const int64_t at_once = kChunkBytes / type_.block_bytes;
     for (int64_t begin = 0; begin < n_blocks; begin += at_once) {
@@ -121,7 +127,7 @@ class TensorReader {
       bytes_done_ += n * type_.block_bytes;
     }
     Findings all;
-    for (const Findings& found : found_) Merge(found, all);
+    for (const ThreadWork& work : work_) Merge(work.found, all);
     return all;
   }
 
@@ -133,9 +139,8 @@ class TensorReader {
           const auto blocks = std::span<const std::byte>(chunk_).subspan(
               static_cast<size_t>(begin * type_.block_bytes),
               static_cast<size_t>((end - begin) * type_.block_bytes));
-          const auto t = static_cast<size_t>(thread);
           LookAtBlocks(type_, blocks, first + begin * type_.block_elems,
-                       values_[t], found_[t]);
+                       work_[static_cast<size_t>(thread)]);
         });
   }
 
@@ -145,8 +150,7 @@ class TensorReader {
   const TensorFence& fence_;
   int64_t bytes_done_ = 0;
   std::vector<std::byte> chunk_;
-  std::vector<Findings> found_;             // [n_threads]
-  std::vector<std::vector<float>> values_;  // [n_threads, kPieceValues]
+  std::vector<ThreadWork> work_;  // [n_threads]
 };
 
 }  // namespace

@@ -15,15 +15,21 @@ namespace {
 // Bytes of file read at once; a chunk is whole rows, at least one panel's.
 constexpr int64_t kPackedAtOnceBytes = 1 << 20;
 
+// A matrix or a vector goes to this memory of a device.
+struct UploadTarget {
+  kernels::Backend& backend;
+  kernels::BufferView view;
+};
+
 // Uploads a norm or bias as float32, whatever the file has.
 absl::Status LoadVector(const planner::WeightTensor& tensor,
                         std::span<const std::byte> bytes,
-                        kernels::BufferView to, kernels::Backend& backend) {
-  if (tensor.dtype == DType::kF32) return backend.Upload(bytes, to);
+                        const UploadTarget& to) {
+  if (tensor.dtype == DType::kF32) return to.backend.Upload(bytes, to.view);
   std::vector<float> values(static_cast<size_t>(tensor.cols));
   RETURN_IF_ERROR(kernels::DequantizeRow(tensor.dtype, bytes.data(),
                                          tensor.cols, values.data()));
-  return backend.Upload(std::as_bytes(std::span(values)), to);
+  return to.backend.Upload(std::as_bytes(std::span(values)), to.view);
 }
 
 int64_t RowMultiple(const kernels::DeviceInfo& device, DType dtype) {
@@ -75,20 +81,19 @@ std::vector<ReadAhead::Piece> Pieces(const planner::ModelShape& shape,
 // after(bytes) after each.
 template <class After>
 absl::Status LoadMatrix(const planner::WeightTensor& tensor, ReadAhead& reader,
-                        kernels::BufferView to, kernels::Backend& backend,
-                        const After& after) {
-  const int64_t chunk_rows = ChunkRows(tensor, backend.Device());
+                        const UploadTarget& to, const After& after) {
+  const int64_t chunk_rows = ChunkRows(tensor, to.backend.Device());
   for (int64_t row = 0; row < tensor.rows; row += chunk_rows) {
     ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, reader.Next());
     if (PLIMSOLL_FAULT("weights.pack")) {
       return absl::ResourceExhaustedError("no memory to pack weights in");
     }
-    RETURN_IF_ERROR(backend.UploadRows({.dtype = tensor.dtype,
-                                        .rows = tensor.rows,
-                                        .cols = tensor.cols,
-                                        .first_row = row,
-                                        .bytes = bytes},
-                                       to));
+    RETURN_IF_ERROR(to.backend.UploadRows({.dtype = tensor.dtype,
+                                           .rows = tensor.rows,
+                                           .cols = tensor.cols,
+                                           .first_row = row,
+                                           .bytes = bytes},
+                                          to.view));
     RETURN_IF_ERROR(after(static_cast<int64_t>(bytes.size())));
   }
   return absl::OkStatus();
@@ -120,19 +125,19 @@ absl::Status LoadWeights(ModelFile& file, const GraphInputs& inputs,
     const planner::WeightPlacement& place = inputs.plan->weights[i];
     const int64_t matrix_bytes = place.bytes / tensor.n_matrices;
     for (int64_t m = 0; m < tensor.n_matrices; ++m) {
-      const kernels::BufferView to =
-          region.Slice(place.offset + m * matrix_bytes, matrix_bytes);
+      const UploadTarget to = {
+          *inputs.backend,
+          region.Slice(place.offset + m * matrix_bytes, matrix_bytes)};
       if (tensor.is_vector) {
         ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, reader.Next());
         done += static_cast<int64_t>(bytes.size());
-        RETURN_IF_ERROR(LoadVector(tensor, bytes, to, *inputs.backend));
+        RETURN_IF_ERROR(LoadVector(tensor, bytes, to));
         continue;
       }
-      RETURN_IF_ERROR(
-          LoadMatrix(tensor, reader, to, *inputs.backend, [&](int64_t bytes) {
-            done += bytes;
-            return fence({"weights", done, total});
-          }));
+      RETURN_IF_ERROR(LoadMatrix(tensor, reader, to, [&](int64_t bytes) {
+        done += bytes;
+        return fence({"weights", done, total});
+      }));
     }
   }
   return file.CheckUnchanged();

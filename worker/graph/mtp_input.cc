@@ -51,9 +51,9 @@ absl::Status MtpInput::Compute(const StepBatch& batch) {
        .scale = context_.parameters().embedding_scale,
        .out = rows}));
   RETURN_IF_ERROR(Join(rows, embedding_norm_, /*half=*/0));
-  RETURN_IF_ERROR(context_.GatherRows(context_.inputs().mtp_rows,
-                                      batch.model_rows, context_.model_dim(),
-                                      rows));
+  RETURN_IF_ERROR(
+      context_.GatherRows({context_.inputs().mtp_rows, context_.model_dim()},
+                          batch.model_rows, rows));
   RETURN_IF_ERROR(Join(rows, row_norm_, /*half=*/1));
   ASSIGN_OR_RETURN(const ProductInput joined,
                    context_.AsInput(context_.Buffer(StepBuffer::kGate),

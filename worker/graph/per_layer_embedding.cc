@@ -83,8 +83,8 @@ absl::StatusOr<PerLayerEmbedding::Inputs> PerLayerEmbedding::InputsOf(
       context_.Buffer(StepBuffer::kPerLayer) + index_ * shape.ple_dim;
   if (context_.HasAllRows()) return Inputs{all, stride};
   float* const sampled = context_.Buffer(StepBuffer::kUp);
-  RETURN_IF_ERROR(context_.GatherRows(all, batch.sampled_rows, shape.ple_dim,
-                                      sampled, stride));
+  RETURN_IF_ERROR(context_.GatherRows({all, shape.ple_dim, stride},
+                                      batch.sampled_rows, sampled));
   return Inputs{sampled, shape.ple_dim};
 }
 

@@ -259,13 +259,12 @@ absl::Status StepContext::AddBiases(std::initializer_list<Bias> biases) {
   return backend().AddBiases(std::span(args).first(n));
 }
 
-absl::Status StepContext::GatherRows(const float* from,
-                                     std::span<const int32_t> rows, int64_t dim,
-                                     float* to, int64_t from_stride) {
-  const int64_t row_bytes = dim * static_cast<int64_t>(sizeof(float));
+absl::Status StepContext::GatherRows(const Rows& from,
+                                     std::span<const int32_t> rows, float* to) {
+  const int64_t row_bytes = from.dim * static_cast<int64_t>(sizeof(float));
   const int64_t stride_bytes =
-      from_stride == 0 ? row_bytes
-                       : from_stride * static_cast<int64_t>(sizeof(float));
+      from.stride == 0 ? row_bytes
+                       : from.stride * static_cast<int64_t>(sizeof(float));
   from_offsets_.clear();
   to_offsets_.clear();
   for (const int32_t row : rows) {
@@ -273,12 +272,13 @@ absl::Status StepContext::GatherRows(const float* from,
                           row_bytes);
     from_offsets_.push_back(row * stride_bytes);
   }
-  return backend().CopyRows({.src = reinterpret_cast<const std::byte*>(from),
-                             .src_offsets = from_offsets_.data(),
-                             .dst = reinterpret_cast<std::byte*>(to),
-                             .dst_offsets = to_offsets_.data(),
-                             .n_rows = static_cast<int64_t>(rows.size()),
-                             .row_bytes = row_bytes});
+  return backend().CopyRows(
+      {.src = reinterpret_cast<const std::byte*>(from.first),
+       .src_offsets = from_offsets_.data(),
+       .dst = reinterpret_cast<std::byte*>(to),
+       .dst_offsets = to_offsets_.data(),
+       .n_rows = static_cast<int64_t>(rows.size()),
+       .row_bytes = row_bytes});
 }
 
 absl::Status StepContext::KeepSampled(const StepBatch& batch,
@@ -291,14 +291,14 @@ absl::Status StepContext::KeepSampled(const StepBatch& batch,
   // Queries have been read.
   float* const query = Buffer(StepBuffer::kQuery);
   RETURN_IF_ERROR(
-      GatherRows(attended_, batch.sampled_rows, attended_dim, query));
+      GatherRows({attended_, attended_dim}, batch.sampled_rows, query));
   attended_ = query;
   float* const sampled = Buffer(StepBuffer::kSampled);
   const int64_t n_arrays = n_streams() > 1 ? n_streams() + 1 : 1;
   for (int64_t i = 0; i < n_arrays; ++i) {
-    RETURN_IF_ERROR(GatherRows(residual_ + i * n_before * model_dim(),
-                               batch.sampled_rows, model_dim(),
-                               sampled + i * n_rows_ * model_dim()));
+    RETURN_IF_ERROR(
+        GatherRows({residual_ + i * n_before * model_dim(), model_dim()},
+                   batch.sampled_rows, sampled + i * n_rows_ * model_dim()));
   }
   residual_ = sampled;
   return absl::OkStatus();

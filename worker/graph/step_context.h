@@ -167,10 +167,15 @@ class StepContext {
   kernels::MatMulArgs ProductOf(const ProductInput& input,
                                 const Projection& projection) const;
 
-  // Row i of `to` = row rows[i] of `from`, `dim` floats each. Rows of `from`
-  // begin every `from_stride` floats; 0: they lie side by side.
-  absl::Status GatherRows(const float* from, std::span<const int32_t> rows,
-                          int64_t dim, float* to, int64_t from_stride = 0);
+  // These rows begin every `stride` floats; 0: they lie side by side.
+  struct Rows {
+    const float* first;
+    int64_t dim;
+    int64_t stride = 0;
+  };
+  // Row i of `to` = row rows[i] of `from`.
+  absl::Status GatherRows(const Rows& from, std::span<const int32_t> rows,
+                          float* to);
   // Drops all rows of Residual(), of the streams and of Attended() but the
   // sampled ones for the rest of the step. Attended() is `attended_dim` wide.
   absl::Status KeepSampled(const StepBatch& batch, int64_t attended_dim);

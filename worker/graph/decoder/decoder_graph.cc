@@ -302,8 +302,9 @@ absl::Status DecoderGraph::StepLogits(const StepBatch& batch) {
   if (batch.sampled_rows.empty()) return context_.backend().Synchronize();
   float* sampled = context_.Buffer(StepBuffer::kSampled);
   if (context_.Residual() != sampled) {
-    RETURN_IF_ERROR(context_.GatherRows(context_.Residual(), batch.sampled_rows,
-                                        context_.model_dim(), sampled));
+    RETURN_IF_ERROR(
+        context_.GatherRows({context_.Residual(), context_.model_dim()},
+                            batch.sampled_rows, sampled));
   }
   return SampledLogits(static_cast<int64_t>(batch.sampled_rows.size()),
                        batch.first_sampled, batch.top);
@@ -312,8 +313,8 @@ absl::Status DecoderGraph::StepLogits(const StepBatch& batch) {
 absl::Status DecoderGraph::ComputeLogits(std::span<const int32_t> rows) {
   float* sampled = context_.Buffer(StepBuffer::kSampled);
   PLIMSOLL_CHECK(context_.Residual() != sampled, "the step kept all rows");
-  RETURN_IF_ERROR(context_.GatherRows(context_.Residual(), rows,
-                                      context_.model_dim(), sampled));
+  RETURN_IF_ERROR(context_.GatherRows(
+      {context_.Residual(), context_.model_dim()}, rows, sampled));
   return SampledLogits(static_cast<int64_t>(rows.size()), 0, {});
 }
 

@@ -64,13 +64,20 @@ absl::StatusOr<std::optional<int32_t>> ReadId(const planner::GgufHeader& header,
   return std::optional<int32_t>(static_cast<int32_t>(*id));
 }
 
+// This token has a role in a file that does not name one.
+struct DefaultToken {
+  int32_t id;         // -1: none
+  bool only_control;  // no token of another type has the role
+};
+
 absl::StatusOr<std::optional<int32_t>> ReadIdOr(
     const planner::GgufHeader& header, absl::string_view key,
-    const VocabTable& vocab, int32_t fallback, bool only_control) {
+    const VocabTable& vocab, const DefaultToken& fallback) {
   ASSIGN_OR_RETURN(std::optional<int32_t> id, ReadId(header, key, vocab));
-  if (!id && fallback >= 0 && fallback < vocab.size() &&
-      (!only_control || vocab.Type(fallback) == TokenType::kControl)) {
-    id = fallback;
+  if (!id && fallback.id >= 0 && fallback.id < vocab.size() &&
+      (!fallback.only_control ||
+       vocab.Type(fallback.id) == TokenType::kControl)) {
+    id = fallback.id;
   }
   return id;
 }
@@ -312,13 +319,13 @@ absl::StatusOr<TokenRoles> ReadTokenRoles(const planner::GgufHeader& header,
   TokenRoles roles;
   ASSIGN_OR_RETURN(roles.bos,
                    ReadIdOr(header, "tokenizer.ggml.bos_token_id", vocab,
-                            defaults.bos, defaults.only_control));
+                            {defaults.bos, defaults.only_control}));
   ASSIGN_OR_RETURN(roles.unknown,
                    ReadIdOr(header, "tokenizer.ggml.unknown_token_id", vocab,
-                            defaults.unknown, defaults.only_control));
+                            {defaults.unknown, defaults.only_control}));
   ASSIGN_OR_RETURN(const std::optional<int32_t> eos,
                    ReadIdOr(header, "tokenizer.ggml.eos_token_id", vocab,
-                            defaults.eos, defaults.only_control));
+                            {defaults.eos, defaults.only_control}));
   ASSIGN_OR_RETURN(const std::optional<bool> add_bos,
                    header.Bool("tokenizer.ggml.add_bos_token"));
   roles.add_bos = add_bos.value_or(defaults.add_bos) && roles.bos.has_value();

@@ -13,10 +13,10 @@
 
 namespace plimsoll::worker {
 
-Tokenizer::Tokenizer(VocabTable vocab, SpecialTokens special, TokenRoles roles)
-    : vocab_(std::move(vocab)),
-      special_(std::move(special)),
-      roles_(std::move(roles)) {}
+Tokenizer::Tokenizer(Tables tables)
+    : vocab_(std::move(tables.vocab)),
+      special_(std::move(tables.special)),
+      roles_(std::move(tables.roles)) {}
 
 void Tokenizer::AppendBytes(int32_t id, RenderSpecial special,
                             std::string& out) const {

@@ -95,7 +95,14 @@ class Tokenizer {
   const std::vector<int32_t>& end_tokens() const { return roles_.end_tokens; }
 
  protected:
-  Tokenizer(VocabTable vocab, SpecialTokens special, TokenRoles roles);
+  // All tokenizers have these tables of a file.
+  struct Tables {
+    VocabTable vocab;
+    SpecialTokens special;
+    TokenRoles roles;
+  };
+
+  explicit Tokenizer(Tables tables);
 
   // Appends the ids of `text`, which is not longer than kMaxTextBytes.
   virtual absl::Status EncodeTo(absl::string_view text, bool parse_special,

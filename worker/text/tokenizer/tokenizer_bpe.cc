@@ -115,14 +115,13 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> BpeTokenizer::Load(
   ASSIGN_OR_RETURN(TokenRoles roles, ReadTokenRoles(header, vocab, defaults));
   ASSIGN_OR_RETURN(MergeTable merges, MergeTable::Load(header, source, vocab));
   return std::unique_ptr<Tokenizer>(
-      new BpeTokenizer(std::move(vocab), std::move(special), std::move(roles),
+      new BpeTokenizer({std::move(vocab), std::move(special), std::move(roles)},
                        pretokenizer, std::move(merges)));
 }
 
-BpeTokenizer::BpeTokenizer(VocabTable vocab, SpecialTokens special,
-                           TokenRoles roles, PreTokenizer pretokenizer,
+BpeTokenizer::BpeTokenizer(Tables tables, PreTokenizer pretokenizer,
                            MergeTable merges)
-    : Tokenizer(std::move(vocab), std::move(special), std::move(roles)),
+    : Tokenizer(std::move(tables)),
       pretokenizer_(pretokenizer),
       merges_(std::move(merges)) {
   for (size_t byte = 0; byte < byte_ids_.size(); ++byte) {

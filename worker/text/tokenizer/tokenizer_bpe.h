@@ -36,8 +36,7 @@ class BpeTokenizer final : public Tokenizer {
   int64_t MemoryBytes() const override;
 
  private:
-  BpeTokenizer(VocabTable vocab, SpecialTokens special, TokenRoles roles,
-               PreTokenizer pretokenizer, MergeTable merges);
+  BpeTokenizer(Tables tables, PreTokenizer pretokenizer, MergeTable merges);
 
   // The memory that one call needs beside the text.
   struct Scratch;

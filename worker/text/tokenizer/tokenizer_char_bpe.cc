@@ -26,14 +26,13 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> CharBpeTokenizer::Load(
   // Files that say otherwise are wrong: without BOS these models are lost.
   roles.add_bos = roles.bos.has_value();
   ASSIGN_OR_RETURN(MergeTable merges, MergeTable::Load(header, source, vocab));
-  return std::unique_ptr<Tokenizer>(
-      new CharBpeTokenizer(std::move(vocab), std::move(special),
-                           std::move(roles), std::move(merges)));
+  return std::unique_ptr<Tokenizer>(new CharBpeTokenizer(
+      {std::move(vocab), std::move(special), std::move(roles)},
+      std::move(merges)));
 }
 
-CharBpeTokenizer::CharBpeTokenizer(VocabTable vocab, SpecialTokens special,
-                                   TokenRoles roles, MergeTable merges)
-    : Tokenizer(std::move(vocab), std::move(special), std::move(roles)),
+CharBpeTokenizer::CharBpeTokenizer(Tables tables, MergeTable merges)
+    : Tokenizer(std::move(tables)),
       merges_(std::move(merges)),
       byte_ids_(ByteTokenIds(vocab_)) {
   right_filter_.Reset(merges_.n_slots() / 2);

@@ -39,8 +39,7 @@ class CharBpeTokenizer final : public Tokenizer {
   int64_t MemoryBytes() const override;
 
  private:
-  CharBpeTokenizer(VocabTable vocab, SpecialTokens special, TokenRoles roles,
-                   MergeTable merges);
+  CharBpeTokenizer(Tables tables, MergeTable merges);
 
   // The memory that one call needs beside the text.
   struct Scratch;

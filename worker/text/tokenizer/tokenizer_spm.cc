@@ -38,13 +38,12 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> SpmTokenizer::Load(
   ASSIGN_OR_RETURN(const std::optional<bool> add_space_prefix,
                    header.Bool("tokenizer.ggml.add_space_prefix"));
   return std::unique_ptr<Tokenizer>(
-      new SpmTokenizer(std::move(vocab), std::move(special), std::move(roles),
+      new SpmTokenizer({std::move(vocab), std::move(special), std::move(roles)},
                        add_space_prefix.value_or(true)));
 }
 
-SpmTokenizer::SpmTokenizer(VocabTable vocab, SpecialTokens special,
-                           TokenRoles roles, bool add_space_prefix)
-    : Tokenizer(std::move(vocab), std::move(special), std::move(roles)),
+SpmTokenizer::SpmTokenizer(Tables tables, bool add_space_prefix)
+    : Tokenizer(std::move(tables)),
       unknown_(roles_.unknown),
       add_space_prefix_(add_space_prefix),
       byte_ids_(ByteTokenIds(vocab_)) {

@@ -38,8 +38,7 @@ class SpmTokenizer final : public Tokenizer {
   int64_t MemoryBytes() const override;
 
  private:
-  SpmTokenizer(VocabTable vocab, SpecialTokens special, TokenRoles roles,
-               bool add_space_prefix);
+  SpmTokenizer(Tables tables, bool add_space_prefix);
 
   // The memory that one call needs beside the text.
   struct Scratch;
