@@ -71,11 +71,11 @@ Json RemoteModels::Status(const std::string& state) {
   return status;
 }
 
-std::shared_ptr<TextCall> RemoteModels::NewTextCall(
-    const HttpRoom& room, const TextDialect& dialect, HttpRequest request,
-    std::shared_ptr<HttpReply> reply) {
-  auto call = std::make_shared<RemoteTextCall>(
-      remote_, room, dialect, std::move(request), std::move(reply));
+std::shared_ptr<TextCall> RemoteModels::NewTextCall(const HttpRoom& room,
+                                                    const TextDialect& dialect,
+                                                    HttpExchange exchange) {
+  auto call = std::make_shared<RemoteTextCall>(remote_, room, dialect,
+                                               std::move(exchange));
   remote_.calls.Add(call.get());
   return call;
 }

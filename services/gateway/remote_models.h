@@ -27,9 +27,9 @@ class RemoteModels final : public HttpModels {
   ByteBudget& messages() override { return messages_; }
   std::vector<ModelInfo> List() override { return remote_.workers.Models(); }
   Json Status(const std::string& state) override;
-  std::shared_ptr<TextCall> NewTextCall(
-      const HttpRoom& room, const TextDialect& dialect, HttpRequest request,
-      std::shared_ptr<HttpReply> reply) override;
+  std::shared_ptr<TextCall> NewTextCall(const HttpRoom& room,
+                                        const TextDialect& dialect,
+                                        HttpExchange exchange) override;
   bool waits_for_tokens() const override { return true; }
   absl::StatusOr<TokenAnswer> Tokenize(const v1::TokenizeRequest& request,
                                        const TokenCaller& caller) override;

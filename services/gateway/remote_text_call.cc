@@ -360,10 +360,9 @@ void RemoteTextCall::Stream::OnEnd(Attempt& attempt,
 }
 
 RemoteTextCall::RemoteTextCall(const RemoteRoom& remote, const HttpRoom& room,
-                               const TextDialect& dialect, HttpRequest request,
-                               std::shared_ptr<HttpReply> reply)
-    : TextCall(room, dialect, std::move(request), std::move(reply)),
-      remote_(remote) {}
+                               const TextDialect& dialect,
+                               HttpExchange exchange)
+    : TextCall(room, dialect, std::move(exchange)), remote_(remote) {}
 
 RemoteTextCall::~RemoteTextCall() { remote_.calls.Remove(this); }
 

@@ -45,8 +45,7 @@ struct RemoteRoom {
 class RemoteTextCall final : public TextCall {
  public:
   RemoteTextCall(const RemoteRoom& remote, const HttpRoom& room,
-                 const TextDialect& dialect, HttpRequest request,
-                 std::shared_ptr<HttpReply> reply);
+                 const TextDialect& dialect, HttpExchange exchange);
   ~RemoteTextCall() override;
 
   // Ends it with `status`.

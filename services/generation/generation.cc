@@ -259,7 +259,8 @@ absl::Status SayWithTexts(const v1::ChatRequest& request,
   const worker::Engine& engine = *generation.model.engine;
   worker::GenerateOptions& options = generation.options;
   auto rendered =
-      RenderMessage(engine, session, request, options.max_tokens, caller.stop);
+      RenderMessage(engine, session, request,
+                    {.max_tokens = options.max_tokens, .stop = caller.stop});
   if (!rendered.ok()) {
     return EncodeStatus(rendered.status(), {.max_tokens = engine.n_ctx()});
   }

@@ -32,20 +32,20 @@ absl::Status SetFrame(const ServedModel& model,
   const worker::Tokenizer& tokenizer = model.engine->tokenizer();
   const std::string* system =
       request.has_system() ? &request.system() : nullptr;
-  const char* const with_tools = "it has tools";
+  const auto keep_texts = [&](std::string reason) {
+    return KeepTexts(model, request, {std::move(reason), limits.stop}, options);
+  };
   if (!request.has_chat_format() && UsesOwnTemplate(model)) {
     if (request.tools_size() > 0) {
-      return KeepTexts(model, request, with_tools, limits.stop, options);
+      return keep_texts("it has tools");
     }
     if (!request.template_arguments().empty()) {
-      return KeepTexts(model, request, "it has template_arguments", limits.stop,
-                       options);
+      return keep_texts("it has template_arguments");
     }
     auto frame = worker::TemplateFrame::Find(tokenizer, model.own_template,
-                                             system, absl::Now(), limits);
+                                             {system, absl::Now()}, limits);
     if (absl::IsUnimplemented(frame.status())) {
-      return KeepTexts(model, request, std::string(frame.status().message()),
-                       limits.stop, options);
+      return keep_texts(std::string(frame.status().message()));
     }
     RETURN_IF_ERROR(frame.status());
     options.own_frame = *std::move(frame);
@@ -58,7 +58,7 @@ absl::Status SetFrame(const ServedModel& model,
           model, request.has_chat_format() ? &request.chat_format() : nullptr));
   options.format = choice.format;
   if (request.tools_size() > 0) {
-    return KeepTexts(model, request, with_tools, limits.stop, options);
+    return keep_texts("it has tools");
   }
   ASSIGN_OR_RETURN(options.frame, worker::EncodeFrame(tokenizer, choice.format,
                                                       system, limits));

@@ -75,10 +75,10 @@ absl::StatusOr<Prompt> FromChat(const ServedModel& model,
                                 const worker::EncodeLimits& limits) {
   Prompt result;
   if (!prompt.has_chat_format() && UsesOwnTemplate(model)) {
-    ASSIGN_OR_RETURN(
-        EncodedChat chat,
-        EncodeTemplatePrompt(model.engine->tokenizer(), *model.own_template,
-                             prompt, absl::Now(), limits));
+    ASSIGN_OR_RETURN(EncodedChat chat,
+                     EncodeTemplatePrompt(model.engine->tokenizer(),
+                                          {*model.own_template, absl::Now()},
+                                          prompt, limits));
     result.ids = std::move(chat.ids);
     result.text = std::move(chat.text);
     result.reading = std::move(chat.reading);

@@ -62,8 +62,8 @@ class SessionRenderer {
     if (chat_.own_template == nullptr) {
       return EncodeConversation(tokenizer, format_, conversation, limits);
     }
-    return EncodeConversation(tokenizer, *chat_.own_template, conversation,
-                              chat_.now, limits);
+    return EncodeConversation(tokenizer, {*chat_.own_template, chat_.now},
+                              conversation, limits);
   }
 
   // The turns that stay of `turns`, which are not empty: all if they have at
@@ -252,11 +252,10 @@ absl::Status AddMessage(const v1::ChatRequest& request,
 
 absl::Status KeepTexts(const ServedModel& model,
                        const v1::OpenSessionRequest& request,
-                       std::string reason, StopCheck stop,
-                       worker::SessionOptions& options) {
+                       TextsWanted wanted, worker::SessionOptions& options) {
   const worker::Engine& engine = *model.engine;
   auto chat = std::make_shared<worker::SessionChat>();
-  chat->reason = std::move(reason);
+  chat->reason = std::move(wanted.reason);
   if (request.has_system()) chat->system = request.system();
   ASSIGN_OR_RETURN(chat->tools, ToolsFrom(request.tools(), "tools"));
   if (!request.has_chat_format() && UsesOwnTemplate(model)) {
@@ -267,7 +266,7 @@ absl::Status KeepTexts(const ServedModel& model,
   ASSIGN_OR_RETURN(chat->evict_to,
                    worker::EvictTo(options.evict_to, engine.n_ctx()));
   options.chat = chat;
-  const SessionRenderer renderer(engine, options.format, *chat, stop);
+  const SessionRenderer renderer(engine, options.format, *chat, wanted.stop);
   // Shows whether the template takes such a chat, and how it opens a reply.
   const ChatTurns probe = {TurnOf("hello")};
   ASSIGN_OR_RETURN(const EncodedChat opening,
@@ -289,14 +288,15 @@ absl::Status KeepTexts(const ServedModel& model,
 
 absl::StatusOr<RenderedMessage> RenderMessage(
     const worker::Engine& engine, const worker::SessionInfo& session,
-    const v1::ChatRequest& request, int64_t max_tokens, StopCheck stop) {
+    const v1::ChatRequest& request, const ReplyLimits& limits) {
   auto chat = std::make_shared<worker::RenderedChat>();
   chat->before = session.said;
   chat->turns = *session.said;
   RETURN_IF_ERROR(AddMessage(request, engine, *chat));
   int64_t n_room = engine.n_ctx() - session.chat->evict_to;
-  if (max_tokens > 0) n_room = std::min(n_room, max_tokens);
-  const SessionRenderer renderer(engine, session.format, *session.chat, stop);
+  if (limits.max_tokens > 0) n_room = std::min(n_room, limits.max_tokens);
+  const SessionRenderer renderer(engine, session.format, *session.chat,
+                                 limits.stop);
   ASSIGN_OR_RETURN(FittedChat fitted,
                    renderer.Fit(chat->turns, engine.n_ctx() - n_room,
                                 RenderingEnds::kWithReplyOpening));

@@ -17,17 +17,21 @@
 
 namespace plimsoll::services {
 
-// Sets `options`, whose format is chosen, for a session that keeps texts;
-// `reason` says why. The model's own template renders the chat unless the
-// request names a format or the model has one. Earlier turns are kept as far as
-// they fit.
+// It says why a session keeps texts, and when to stop making it.
+struct TextsWanted {
+  std::string reason;
+  StopCheck stop;
+};
+
+// Sets `options`, whose format is chosen, for a session that keeps texts. The
+// model's own template renders the chat unless the request names a format or
+// the model has one. Earlier turns are kept as far as they fit.
 // Errors: kInvalidArgument naming the field, or if the template refuses a chat
 // that begins like this; kOutOfRange if the chat's opening does not fit; those
-// of `stop`.
+// of wanted.stop.
 absl::Status KeepTexts(const ServedModel& model,
                        const v1::OpenSessionRequest& request,
-                       std::string reason, StopCheck stop,
-                       worker::SessionOptions& options);
+                       TextsWanted wanted, worker::SessionOptions& options);
 
 // The result of rendering a message to such a session.
 struct RenderedMessage {
@@ -35,16 +39,22 @@ struct RenderedMessage {
   std::shared_ptr<const worker::RenderedChat> chat;
 };
 
+// They bound a reply, and say when to stop rendering what comes before it.
+struct ReplyLimits {
+  int64_t max_tokens;  // 0: no limit
+  StopCheck stop;
+};
+
 // Renders the chat of `session` with the message or the responses of
-// `request`. If the chat leaves less room for a reply than both `max_tokens`
-// (0: no limit) and n_ctx - evict_to, the oldest turns leave until the chat has
-// at most evict_to tokens.
+// `request`. If the chat leaves less room for a reply than both
+// limits.max_tokens and n_ctx - evict_to, the oldest turns leave until the chat
+// has at most evict_to tokens.
 // Errors: kInvalidArgument naming the field, or what the template says;
 // kOutOfRange if the newest turn does not fit, with both numbers; those of
-// `stop`.
+// limits.stop.
 absl::StatusOr<RenderedMessage> RenderMessage(
     const worker::Engine& engine, const worker::SessionInfo& session,
-    const v1::ChatRequest& request, int64_t max_tokens, StopCheck stop);
+    const v1::ChatRequest& request, const ReplyLimits& limits);
 
 }  // namespace plimsoll::services
 

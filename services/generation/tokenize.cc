@@ -15,9 +15,9 @@ constexpr char kFewerIds[] = "send fewer ids at a time";
 
 }  // namespace
 
-absl::Status Tokenize(const ServedModel& model,
-                      const v1::TokenizeRequest& request, StopCheck stop,
-                      ByteBudget::Share& held, v1::TokenizeResponse& response) {
+absl::StatusOr<v1::TokenizeResponse> Tokenize(
+    const ServedModel& model, const v1::TokenizeRequest& request,
+    StopCheck stop, ByteBudget::Share& held) {
   RETURN_IF_ERROR(held.Grow(WorkBytes(request)));
   if (request.content_case() == v1::TokenizeRequest::CONTENT_NOT_SET) {
     return absl::InvalidArgumentError("content: text or raw_text is needed");
@@ -32,15 +32,15 @@ absl::Status Tokenize(const ServedModel& model,
                {.stop = stop}));
   RETURN_IF_ERROR(CheckReplyBytes(WireBytes(result.ids) + kReplyFrameBytes,
                                   "tokenize the text in pieces"));
+  v1::TokenizeResponse response;
   response.mutable_ids()->Reserve(static_cast<int>(result.ids.size()));
   for (const int32_t id : result.ids) response.add_ids(ToUint32(id));
-  return absl::OkStatus();
+  return response;
 }
 
-absl::Status Detokenize(const ServedModel& model,
-                        const v1::DetokenizeRequest& request, StopCheck stop,
-                        ByteBudget::Share& held,
-                        v1::DetokenizeResponse& response) {
+absl::StatusOr<v1::DetokenizeResponse> Detokenize(
+    const ServedModel& model, const v1::DetokenizeRequest& request,
+    StopCheck stop, ByteBudget::Share& held) {
   if (request.ids_size() > kMaxDetokenizeIds) {
     return absl::InvalidArgumentError(absl::StrCat(
         "ids: has ", request.ids_size(), " ids, at most ", kMaxDetokenizeIds));
@@ -57,16 +57,17 @@ absl::Status Detokenize(const ServedModel& model,
       TextBytes(tokenizer, checked.ids, request.render_special(), stop));
   RETURN_IF_ERROR(CheckReplyBytes(text_bytes + kReplyFrameBytes, kFewerIds));
   RETURN_IF_ERROR(held.Grow(DetokenizeBytes(request.ids_size(), text_bytes)));
+  v1::DetokenizeResponse response;
   ASSIGN_OR_RETURN(
       *response.mutable_text(),
       tokenizer.Decode(checked.ids,
                        worker::RenderSpecialIf(request.render_special()),
                        stop));
-  absl::Status status = CheckReplyBytes(
+  // Ill-formed bytes became longer.
+  RETURN_IF_ERROR(CheckReplyBytes(
       static_cast<int64_t>(response.text().size()) + kReplyFrameBytes,
-      kFewerIds);
-  if (!status.ok()) response.clear_text();  // ill-formed bytes became longer
-  return status;
+      kFewerIds));
+  return response;
 }
 
 }  // namespace plimsoll::services

@@ -2,7 +2,7 @@
 #ifndef PLIMSOLL_SERVICES_GENERATION_TOKENIZE_H_
 #define PLIMSOLL_SERVICES_GENERATION_TOKENIZE_H_
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "base/stop_check.h"
 #include "plimsoll/v1/tokenizer.pb.h"
 #include "services/generation/served_model.h"
@@ -10,16 +10,15 @@
 
 namespace plimsoll::services {
 
-// Both fill `response`. Its memory is counted in `held`, which may grow.
+// Both return the response. Its memory is counted in `held`, which may grow.
 // Errors: kInvalidArgument naming the field, or if the reply would be too
 // large; those of `stop` and of ByteBudget::Share::Grow.
-absl::Status Tokenize(const ServedModel& model,
-                      const v1::TokenizeRequest& request, StopCheck stop,
-                      ByteBudget::Share& held, v1::TokenizeResponse& response);
-absl::Status Detokenize(const ServedModel& model,
-                        const v1::DetokenizeRequest& request, StopCheck stop,
-                        ByteBudget::Share& held,
-                        v1::DetokenizeResponse& response);
+absl::StatusOr<v1::TokenizeResponse> Tokenize(
+    const ServedModel& model, const v1::TokenizeRequest& request,
+    StopCheck stop, ByteBudget::Share& held);
+absl::StatusOr<v1::DetokenizeResponse> Detokenize(
+    const ServedModel& model, const v1::DetokenizeRequest& request,
+    StopCheck stop, ByteBudget::Share& held);
 
 }  // namespace plimsoll::services
 

@@ -84,6 +84,12 @@ class HttpReply {
   virtual void OnGone(std::function<void()> told) = 0;
 };
 
+// This is a request with the reply that answers it.
+struct HttpExchange {
+  HttpRequest request;
+  std::shared_ptr<HttpReply> reply;
+};
+
 // Answers a request by its reply, then or later. It is called on the server's
 // thread, so it must not block or compute for long.
 using HttpHandler =

@@ -50,10 +50,10 @@ class HttpModels {
   // The reply of /plimsoll/status. `state` is the word of /health.
   virtual Json Status(const std::string& state) = 0;
 
-  // Makes the call that answers `request` by `reply`.
-  virtual std::shared_ptr<TextCall> NewTextCall(
-      const HttpRoom& room, const TextDialect& dialect, HttpRequest request,
-      std::shared_ptr<HttpReply> reply) = 0;
+  // Makes the call that answers the request of `exchange`.
+  virtual std::shared_ptr<TextCall> NewTextCall(const HttpRoom& room,
+                                                const TextDialect& dialect,
+                                                HttpExchange exchange) = 0;
 
   // Whether the three functions below wait for other processes. If so, the
   // server's thread does not call them.

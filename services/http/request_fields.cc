@@ -15,11 +15,17 @@ constexpr int64_t kMaxInt = std::numeric_limits<int64_t>::max();
 // The least probability mass; 0 keeps no token.
 constexpr double kLeastMass = 1e-6;
 
+// A number may be in this range, both ends included.
+struct NumberRange {
+  double min;
+  double max;
+};
+
 // Calls `set` with a number that is there.
 template <typename Set>
-absl::Status ReadNumber(JsonFields& fields, const std::string& name, double min,
-                        double max, Set set) {
-  ASSIGN_OR_RETURN(const auto value, fields.Number(name, min, max));
+absl::Status ReadNumber(JsonFields& fields, const std::string& name,
+                        const NumberRange& range, Set set) {
+  ASSIGN_OR_RETURN(const auto value, fields.Number(name, range.min, range.max));
   if (value.has_value()) set(static_cast<float>(*value));
   return absl::OkStatus();
 }
@@ -28,10 +34,10 @@ absl::Status ReadNumber(JsonFields& fields, const std::string& name, double min,
 
 absl::Status ReadDraw(JsonFields& fields, v1::SamplingOptions& sampling) {
   RETURN_IF_ERROR(ReadNumber(
-      fields, "temperature", 0, 100,
+      fields, "temperature", {0, 100},
       [&sampling](float value) { sampling.set_temperature(value); }));
   RETURN_IF_ERROR(
-      ReadNumber(fields, "top_p", kLeastMass, 1,
+      ReadNumber(fields, "top_p", {kLeastMass, 1},
                  [&sampling](float value) { sampling.set_top_p(value); }));
   ASSIGN_OR_RETURN(const auto top_k, fields.Int("top_k", 0, kMaxCount));
   if (top_k.has_value()) sampling.set_top_k(static_cast<uint32_t>(*top_k));
@@ -39,23 +45,23 @@ absl::Status ReadDraw(JsonFields& fields, v1::SamplingOptions& sampling) {
 }
 
 absl::Status ReadFilters(JsonFields& fields, v1::SamplingOptions& sampling) {
-  RETURN_IF_ERROR(ReadNumber(fields, "min_p", 0, 1, [&sampling](float value) {
+  RETURN_IF_ERROR(ReadNumber(fields, "min_p", {0, 1}, [&sampling](float value) {
     sampling.set_min_p(value);
   }));
   RETURN_IF_ERROR(
-      ReadNumber(fields, "typical_p", kLeastMass, 1,
+      ReadNumber(fields, "typical_p", {kLeastMass, 1},
                  [&sampling](float value) { sampling.set_typical_p(value); }));
   RETURN_IF_ERROR(ReadNumber(
-      fields, "presence_penalty", -2, 2,
+      fields, "presence_penalty", {-2, 2},
       [&sampling](float value) { sampling.set_presence_penalty(value); }));
   return ReadNumber(
-      fields, "frequency_penalty", -2, 2,
+      fields, "frequency_penalty", {-2, 2},
       [&sampling](float value) { sampling.set_frequency_penalty(value); });
 }
 
 absl::Status ReadRepetition(JsonFields& fields, const std::string& name,
                             v1::SamplingOptions& sampling) {
-  return ReadNumber(fields, name, 0.01, 100, [&sampling](float value) {
+  return ReadNumber(fields, name, {0.01, 100}, [&sampling](float value) {
     sampling.set_repetition_penalty(value);
   });
 }

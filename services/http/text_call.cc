@@ -55,9 +55,9 @@ absl::Status CheckContext(const TextJob& job, const std::string& model,
 }
 
 void TextCall::Start(const HttpRoom& room, const TextDialect& dialect,
-                     HttpRequest request, std::shared_ptr<HttpReply> reply) {
-  const std::shared_ptr<TextCall> call = room.models.NewTextCall(
-      room, dialect, std::move(request), std::move(reply));
+                     HttpExchange exchange) {
+  const std::shared_ptr<TextCall> call =
+      room.models.NewTextCall(room, dialect, std::move(exchange));
   auto pass = room.gate.Enter();
   if (!pass.ok()) return call->Fail(pass.status());
   call->pass_ = *std::move(pass);
@@ -71,13 +71,13 @@ void TextCall::Start(const HttpRoom& room, const TextDialect& dialect,
 }
 
 TextCall::TextCall(const HttpRoom& room, const TextDialect& dialect,
-                   HttpRequest request, std::shared_ptr<HttpReply> reply)
+                   HttpExchange exchange)
     : room_(room),
       dialect_(dialect),
       start_(BootTime()),
-      reply_(std::move(reply)),
+      reply_(std::move(exchange.reply)),
       stop_(std::make_shared<CallStop>(kUnaryDeadline)),
-      request_(std::move(request)),
+      request_(std::move(exchange.request)),
       trace_(RequestTrace::Begin(request_.trace, request_.request_id)),
       n_bytes_(request_.body.size()),
       is_inline_(IsSmall(dialect, request_.body)) {}

@@ -77,13 +77,13 @@ class TextCall : public EventSource,
   // The most bytes of a request's key of affinity; longer keys are cut.
   static constexpr size_t kMaxAffinityBytes = 256;
 
-  // Answers `request` by `reply`. A small request is prepared at once, a large
-  // one on the pool.
+  // Answers the request of `exchange`. A small request is prepared at once, a
+  // large one on the pool.
   static void Start(const HttpRoom& room, const TextDialect& dialect,
-                    HttpRequest request, std::shared_ptr<HttpReply> reply);
+                    HttpExchange exchange);
 
   TextCall(const HttpRoom& room, const TextDialect& dialect,
-           HttpRequest request, std::shared_ptr<HttpReply> reply);
+           HttpExchange exchange);
   ~TextCall() override;
 
   Events Take() override;

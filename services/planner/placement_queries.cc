@@ -83,12 +83,14 @@ absl::Status CheckCount(int count, int64_t max, absl::string_view field) {
       absl::StrCat(field, ": more than ", max, " of them"));
 }
 
-// Holds the devices of a request for the pure planner. Devices for which all
-// plans are equal are in one class.
+// Holds the devices of a request for the pure planner, and adds them to the
+// problem. Devices for which all plans are equal are in one class.
 class Fleet {
  public:
-  absl::Status Add(const std::string& id, Target target,
-                   PlacementProblem& problem) {
+  // `problem` must outlive this object.
+  explicit Fleet(PlacementProblem& problem) : problem_(problem) {}
+
+  absl::Status Add(const std::string& id, Target target) {
     v1::DeviceProfile kind = ToProto(target.profile);
     kind.clear_id();
     kind.clear_name();
@@ -103,8 +105,8 @@ class Fleet {
           absl::StrCat("devices: more than ", PlacementProblem::kMaxClasses,
                        " different kinds"));
     }
-    problem.devices.push_back({id, found->second, target.budget_bytes});
-    problem.n_classes = static_cast<int64_t>(profiles_.size());
+    problem_.devices.push_back({id, found->second, target.budget_bytes});
+    problem_.n_classes = static_cast<int64_t>(profiles_.size());
     names_.push_back(std::move(target.profile.name));
     return absl::OkStatus();
   }
@@ -117,6 +119,7 @@ class Fleet {
   const std::string& Name(size_t index) const { return names_[index]; }
 
  private:
+  PlacementProblem& problem_;
   std::map<std::string, int64_t> classes_;
   std::vector<planner::DeviceProfile> profiles_;
   std::vector<std::string> names_;
@@ -126,8 +129,8 @@ class Fleet {
 // registered.
 absl::Status AddDevices(const v1::PlaceModelsRequest& request,
                         const v1::ListDevicesResponse& registered,
-                        const planner::DeviceCatalogue& catalogue, Fleet& fleet,
-                        PlacementProblem& problem) {
+                        const planner::DeviceCatalogue& catalogue,
+                        Fleet& fleet) {
   RETURN_IF_ERROR(CheckCount(request.devices_size(),
                              PlacementProblem::kMaxDevices, "devices"));
   for (const v1::DeviceToFill& device : request.devices()) {
@@ -139,29 +142,35 @@ absl::Status AddDevices(const v1::PlaceModelsRequest& request,
     const std::string& id =
         device.id().empty() ? device.device_id() : device.id();
     RETURN_IF_ERROR(CheckName(id, "devices.id"));
-    RETURN_IF_ERROR(fleet.Add(id, std::move(target), problem));
+    RETURN_IF_ERROR(fleet.Add(id, std::move(target)));
   }
   if (request.devices_size() > 0) return absl::OkStatus();
   for (const v1::Device& device : registered.devices()) {
     const std::string& id = device.profile().id();
     ASSIGN_OR_RETURN(Target target, RegisteredTarget(id, registered));
-    RETURN_IF_ERROR(fleet.Add(id, std::move(target), problem));
+    RETURN_IF_ERROR(fleet.Add(id, std::move(target)));
   }
   return absl::OkStatus();
 }
 
+// This is a model as it is to be loaded.
+struct Replica {
+  const planner::ModelShape& shape;
+  planner::PlanOptions options;
+};
+
 // Sets the bytes of one replica on each class of device.
-absl::Status FillBytes(const planner::ModelShape& shape,
-                       planner::PlanOptions options, const Fleet& fleet,
-                       StopCheck stop, planner::PlacementModel& model) {
-  if (!options.n_ctx) {
-    options.n_ctx =
-        std::min(shape.n_ctx_train, PlacementQueries::kDefaultContext);
+absl::Status FillBytes(Replica replica, const Fleet& fleet, StopCheck stop,
+                       planner::PlacementModel& model) {
+  if (!replica.options.n_ctx) {
+    replica.options.n_ctx =
+        std::min(replica.shape.n_ctx_train, PlacementQueries::kDefaultContext);
   }
   for (size_t c = 0; c < fleet.profiles().size(); ++c) {
     RETURN_IF_ERROR(stop());
-    const auto plan = planner::Layout(shape, options, fleet.profiles()[c],
-                                      PlacementProblem::kMaxBytes);
+    const auto plan =
+        planner::Layout(replica.shape, replica.options, fleet.profiles()[c],
+                        PlacementProblem::kMaxBytes);
     if (!plan.ok()) {
       return absl::Status(
           plan.status().code(),
@@ -317,8 +326,8 @@ absl::Status PlacementQueries::PlaceModels(
   v1::ListDevicesResponse registered;
   RETURN_IF_ERROR(sources_.list_devices(registered));
   PlacementProblem problem;
-  Fleet fleet;
-  RETURN_IF_ERROR(AddDevices(request, registered, catalogue_, fleet, problem));
+  Fleet fleet(problem);
+  RETURN_IF_ERROR(AddDevices(request, registered, catalogue_, fleet));
   const int64_t n_plans = request.models_size() * problem.n_classes;
   if (n_plans > kMaxPlans) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -347,7 +356,7 @@ absl::Status PlacementQueries::PlaceModels(
     ASSIGN_OR_RETURN(const planner::PlanOptions options,
                      FromProto(request.models(static_cast<int>(m)).options()));
     RETURN_IF_ERROR(
-        FillBytes(*shapes[m], options, fleet, stop, problem.models[m]));
+        FillBytes({*shapes[m], options}, fleet, stop, problem.models[m]));
   }
   ASSIGN_OR_RETURN(const planner::Placement placement,
                    planner::PlaceModels(problem, stop));

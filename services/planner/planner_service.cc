@@ -50,7 +50,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
   ServerUnaryReactor* DescribeModel(
       CallbackServerContext* context, const v1::DescribeModelRequest* request,
       v1::DescribeModelResponse* response) noexcept override {
-    return AnswerOnPool(context, {limits_, pool_}, *request, *response,
+    return AnswerOnPool(context, {limits_, pool_}, {*request, *response},
                         {.cost = WorkCost::kQuick,
                          .answer = [=, this](StopCheck, ByteBudget::Share&) {
                            return planner_.DescribeModel(*request, *response);
@@ -60,7 +60,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
   ServerUnaryReactor* Plan(CallbackServerContext* context,
                            const v1::PlanRequest* request,
                            v1::PlanResponse* response) noexcept override {
-    return AnswerOnPool(context, {limits_, pool_}, *request, *response,
+    return AnswerOnPool(context, {limits_, pool_}, {*request, *response},
                         {.cost = WorkCost::kQuick,
                          .answer = [=, this](StopCheck, ByteBudget::Share&) {
                            return planner_.Plan(*request, *response);
@@ -71,7 +71,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
                               const v1::PlanSetRequest* request,
                               v1::PlanSetResponse* response) noexcept override {
     return AnswerOnPool(
-        context, {limits_, pool_}, *request, *response,
+        context, {limits_, pool_}, {*request, *response},
         {.cost = WorkCost::kLong,
          .answer = [=, this](StopCheck stop, ByteBudget::Share&) {
            return planner_.PlanSet(*request, *response, stop);
@@ -82,7 +82,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
       CallbackServerContext* context, const v1::PlanSplitRequest* request,
       v1::PlanSplitResponse* response) noexcept override {
     return AnswerOnPool(
-        context, {limits_, pool_}, *request, *response,
+        context, {limits_, pool_}, {*request, *response},
         {.cost = WorkCost::kLong,
          .answer = [=, this](StopCheck stop, ByteBudget::Share&) {
            return planner_.PlanSplit(*request, *response, stop);
@@ -93,7 +93,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
       CallbackServerContext* context, const v1::BatchPlanRequest* request,
       v1::BatchPlanResponse* response) noexcept override {
     return AnswerOnPool(
-        context, {limits_, pool_}, *request, *response,
+        context, {limits_, pool_}, {*request, *response},
         {.cost = WorkCost::kLong,
          .answer = [=, this](StopCheck stop, ByteBudget::Share&) {
            return services::BatchPlan(planner_, *request, *response, stop);
@@ -103,7 +103,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
   grpc::ServerWriteReactor<v1::WhatIfResponse>* WhatIf(
       CallbackServerContext* context,
       const v1::WhatIfRequest* request) noexcept override {
-    return StartWhatIf(*context, {limits_, pool_}, planner_, what_if_calls_,
+    return StartWhatIf(*context, {{limits_, pool_}, planner_, what_if_calls_},
                        *request);
   }
 
@@ -111,7 +111,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
                               const v1::ReserveRequest* request,
                               v1::ReserveResponse* response) noexcept override {
     return AnswerUnary(
-        context, limits_, *request, *response, [&]() -> absl::Status {
+        context, limits_, {*request, *response}, [&]() -> absl::Status {
           return Traced(*context, "Reserve", [&]() -> absl::Status {
             ASSIGN_OR_RETURN(const std::string owner, OwnerOf(*context));
             if (request->has_process()) {
@@ -126,7 +126,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
                               const v1::ConfirmRequest* request,
                               v1::ConfirmResponse* response) noexcept override {
     return AnswerUnary(
-        context, limits_, *request, *response, [&]() -> absl::Status {
+        context, limits_, {*request, *response}, [&]() -> absl::Status {
           return Traced(*context, "Confirm", [&]() -> absl::Status {
             ASSIGN_OR_RETURN(const std::string owner, OwnerOf(*context));
             return ledger_.Confirm(*request, *response, owner);
@@ -138,7 +138,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
                             const v1::RenewRequest* request,
                             v1::RenewResponse* response) noexcept override {
     return AnswerUnary(
-        context, limits_, *request, *response, [&]() -> absl::Status {
+        context, limits_, {*request, *response}, [&]() -> absl::Status {
           ASSIGN_OR_RETURN(const std::string owner, OwnerOf(*context));
           if (request->presented().has_process()) {
             RETURN_IF_ERROR(
@@ -152,7 +152,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
                               const v1::ReleaseRequest* request,
                               v1::ReleaseResponse* response) noexcept override {
     return AnswerUnary(
-        context, limits_, *request, *response, [&]() -> absl::Status {
+        context, limits_, {*request, *response}, [&]() -> absl::Status {
           return Traced(*context, "Release", [&]() -> absl::Status {
             ASSIGN_OR_RETURN(const std::string owner, OwnerOf(*context));
             return ledger_.Release(*request, *response, owner);
@@ -163,7 +163,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
   ServerUnaryReactor* ForceRelease(
       CallbackServerContext* context, const v1::ForceReleaseRequest* request,
       v1::ForceReleaseResponse* response) noexcept override {
-    return AnswerUnary(context, limits_, *request, *response, [&] {
+    return AnswerUnary(context, limits_, {*request, *response}, [&] {
       return Traced(*context, "ForceRelease", [&] {
         return ledger_.ForceRelease(*request, *response, CallerName(*context));
       });
@@ -174,7 +174,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
       CallbackServerContext* context, const v1::RegisterDeviceRequest* request,
       v1::RegisterDeviceResponse* response) noexcept override {
     return AnswerUnary(
-        context, limits_, *request, *response, [&]() -> absl::Status {
+        context, limits_, {*request, *response}, [&]() -> absl::Status {
           ASSIGN_OR_RETURN(const std::string owner, OwnerOf(*context));
           return ledger_.RegisterDevice(*request, *response, owner);
         });
@@ -183,7 +183,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
   ServerUnaryReactor* ListDevices(
       CallbackServerContext* context, const v1::ListDevicesRequest* request,
       v1::ListDevicesResponse* response) noexcept override {
-    return AnswerOnPool(context, {limits_, pool_}, *request, *response,
+    return AnswerOnPool(context, {limits_, pool_}, {*request, *response},
                         {.cost = WorkCost::kQuick,
                          .answer = [=, this](StopCheck, ByteBudget::Share&) {
                            return ledger_.ListDevices(*response);
@@ -199,7 +199,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
   ServerUnaryReactor* ListLeases(
       CallbackServerContext* context, const v1::ListLeasesRequest* request,
       v1::ListLeasesResponse* response) noexcept override {
-    return AnswerOnPool(context, {limits_, pool_}, *request, *response,
+    return AnswerOnPool(context, {limits_, pool_}, {*request, *response},
                         {.cost = WorkCost::kQuick,
                          .answer = [=, this](StopCheck, ByteBudget::Share&) {
                            return ledger_.ListLeases(*request, *response);
@@ -210,7 +210,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
       CallbackServerContext* context, const v1::PlaceModelsRequest* request,
       v1::PlaceModelsResponse* response) noexcept override {
     return AnswerOnPool(
-        context, {limits_, pool_}, *request, *response,
+        context, {limits_, pool_}, {*request, *response},
         {.cost = WorkCost::kLong,
          .answer = [=, this](StopCheck stop, ByteBudget::Share&) {
            return placement_.PlaceModels(*request, *response, stop);
@@ -220,7 +220,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
   ServerUnaryReactor* ListCatalogue(
       CallbackServerContext* context, const v1::ListCatalogueRequest* request,
       v1::ListCatalogueResponse* response) noexcept override {
-    return AnswerOnPool(context, {limits_, pool_}, *request, *response,
+    return AnswerOnPool(context, {limits_, pool_}, {*request, *response},
                         {.cost = WorkCost::kQuick,
                          .answer = [=, this](StopCheck, ByteBudget::Share&) {
                            return placement_.ListCatalogue(*response);
@@ -231,7 +231,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
       CallbackServerContext* context, const v1::FindDevicesRequest* request,
       v1::FindDevicesResponse* response) noexcept override {
     return AnswerOnPool(
-        context, {limits_, pool_}, *request, *response,
+        context, {limits_, pool_}, {*request, *response},
         {.cost = WorkCost::kLong,
          .answer = [=, this](StopCheck stop, ByteBudget::Share&) {
            return placement_.FindDevices(*request, *response, stop);
@@ -241,7 +241,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
   ServerUnaryReactor* GetBounds(
       CallbackServerContext* context, const v1::GetBoundsRequest* request,
       v1::GetBoundsResponse* response) noexcept override {
-    return AnswerOnPool(context, {limits_, pool_}, *request, *response,
+    return AnswerOnPool(context, {limits_, pool_}, {*request, *response},
                         {.cost = WorkCost::kQuick,
                          .answer = [=, this](StopCheck, ByteBudget::Share&) {
                            return placement_.GetBounds(*request, *response);

@@ -80,19 +80,18 @@ absl::Status TooManyLayers(int64_t n_layers) {
 // gRPC owns it until OnDone.
 class WhatIfCall final : public grpc::ServerWriteReactor<v1::WhatIfResponse> {
  public:
-  WhatIfCall(grpc::CallbackServerContext& context, const PoolRoom& room,
-             Planner& planner, WhatIfCalls& calls,
+  WhatIfCall(grpc::CallbackServerContext& context, const WhatIfRoom& room,
              const v1::WhatIfRequest& request)
       : context_(context),
-        planner_(planner),
-        pool_(room.pool),
-        calls_(calls),
+        planner_(room.planner),
+        pool_(room.pool.pool),
+        calls_(room.calls),
         request_(request),
         request_id_(TakeRequestId(context)),
         peer_(PeerOf(context.peer())),
         stop_(std::make_shared<CallStop>(TimeLeft(context))),
-        held_(EnterCall(context, room.limits)),
-        slow_reader_(context, room.limits.reader_timeout) {}
+        held_(EnterCall(context, room.pool.limits)),
+        slow_reader_(context, room.pool.limits.reader_timeout) {}
 
   ~WhatIfCall() override { StopCounting(); }
 
@@ -301,10 +300,10 @@ absl::StatusOr<std::optional<v1::WhatIfResponse>> WhatIfMessages::Next(
 }
 
 grpc::ServerWriteReactor<v1::WhatIfResponse>* StartWhatIf(
-    grpc::CallbackServerContext& context, const PoolRoom& room,
-    Planner& planner, WhatIfCalls& calls, const v1::WhatIfRequest& request) {
-  auto* call = new WhatIfCall(context, room, planner, calls, request);
-  call->Start(room.limits.gate);
+    grpc::CallbackServerContext& context, const WhatIfRoom& room,
+    const v1::WhatIfRequest& request) {
+  auto* call = new WhatIfCall(context, room, request);
+  call->Start(room.pool.limits.gate);
   return call;
 }
 

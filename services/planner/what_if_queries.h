@@ -82,12 +82,18 @@ class WhatIfCalls {
   std::atomic<int> running_ = 0;
 };
 
+// These parts answer WhatIf calls. All of them outlive the server.
+struct WhatIfRoom {
+  PoolRoom pool;
+  Planner& planner;
+  WhatIfCalls& calls;
+};
+
 // Starts a WhatIf call. Its messages are computed on the pool. The call is
-// cancelled if the client takes no message for the reader timeout. All
-// arguments but the context and the request must outlive the server.
+// cancelled if the client takes no message for the reader timeout.
 grpc::ServerWriteReactor<v1::WhatIfResponse>* StartWhatIf(
-    grpc::CallbackServerContext& context, const PoolRoom& room,
-    Planner& planner, WhatIfCalls& calls, const v1::WhatIfRequest& request);
+    grpc::CallbackServerContext& context, const WhatIfRoom& room,
+    const v1::WhatIfRequest& request);
 
 }  // namespace plimsoll::services
 

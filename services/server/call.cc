@@ -20,13 +20,12 @@ namespace {
 class PooledCall final : public UnaryReply {
  public:
   PooledCall(grpc::CallbackServerContext& context, const PoolRoom& room,
-             const google::protobuf::Message& request,
-             google::protobuf::Message& response, PooledWork work)
-      : UnaryReply(context, room.limits.reader_timeout, request, response,
+             const UnaryMessages& messages, PooledWork work)
+      : UnaryReply(context, room.limits.reader_timeout, messages,
                    EnterCall(context, room.limits)),
         pool_(room.pool),
         peer_(PeerOf(context.peer())),
-        request_bytes_(request.ByteSizeLong()),
+        request_bytes_(messages.request.ByteSizeLong()),
         cost_(work.cost),
         stop_(NewCallStop(context, room.limits.unary_deadline)),
         answer_(std::move(work.answer)) {}
@@ -179,19 +178,16 @@ void Free(const google::protobuf::Message& message) {
 
 UnaryReply::UnaryReply(grpc::CallbackServerContext& context,
                        absl::Duration reader_timeout,
-                       const google::protobuf::Message& request,
-                       google::protobuf::Message& response,
-                       ByteBudget::Share held)
+                       const UnaryMessages& messages, ByteBudget::Share held)
     : context_(context),
       request_id_(TakeRequestId(context)),
-      request_(request),
-      response_(response),
+      messages_(messages),
       held_(std::move(held)),
       slow_reader_(context, reader_timeout) {}
 
 absl::Status UnaryReply::ResizeShare(const absl::Status& status) {
-  if (MemoryOf(request_) > kUncountedBytes) Free(request_);
-  const int64_t bytes = status.ok() ? MemoryOfReply(response_) : 0;
+  if (MemoryOf(messages_.request) > kUncountedBytes) Free(messages_.request);
+  const int64_t bytes = status.ok() ? MemoryOfReply(messages_.response) : 0;
   if (bytes > kUncountedBytes) return held_.Resize(bytes);
   held_.Shrink(bytes);
   return status;
@@ -202,7 +198,7 @@ void UnaryReply::End(const absl::Status& status) {
   if (end.ok()) {
     SendRequestId(context_, request_id_);
   } else {
-    Free(response_);
+    Free(messages_.response);
     held_.Shrink(0);
   }
   // This comes first: the reply may be gone once it is finished.
@@ -212,13 +208,11 @@ void UnaryReply::End(const absl::Status& status) {
 
 grpc::ServerUnaryReactor* AnswerOnPool(grpc::CallbackServerContext* context,
                                        const PoolRoom& room,
-                                       const google::protobuf::Message& request,
-                                       google::protobuf::Message& response,
+                                       const UnaryMessages& messages,
                                        PooledWork work) {
   const BeforeAnswer before = std::exchange(work.before, nullptr);
-  auto* call =
-      new PooledCall(*context, room, request, response, std::move(work));
-  call->Start(*context, room.limits.gate, request, before);
+  auto* call = new PooledCall(*context, room, messages, std::move(work));
+  call->Start(*context, room.limits.gate, messages.request, before);
   return call;
 }
 

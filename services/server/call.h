@@ -92,18 +92,22 @@ int64_t MemoryOfReply(const google::protobuf::Message& reply);
 // and passes them as const; nobody may read this one again.
 void Free(const google::protobuf::Message& message);
 
+// gRPC owns the messages of a unary call until the call is done.
+struct UnaryMessages {
+  const google::protobuf::Message& request;
+  google::protobuf::Message& response;
+};
+
 // A unary call. It holds the memory of its messages until gRPC has sent the
 // reply, and it is cancelled if its client does not read the reply.
 //
 // gRPC owns it until OnDone, which follows End.
 class UnaryReply : public grpc::ServerUnaryReactor {
  public:
-  // gRPC owns `request` and `response` until OnDone. `held` is the call's
-  // share.
+  // gRPC owns the messages until OnDone. `held` is the call's share.
   UnaryReply(grpc::CallbackServerContext& context,
-             absl::Duration reader_timeout,
-             const google::protobuf::Message& request,
-             google::protobuf::Message& response, ByteBudget::Share held);
+             absl::Duration reader_timeout, const UnaryMessages& messages,
+             ByteBudget::Share held);
 
   const std::string& request_id() const { return request_id_; }
   // The call's share; the code that answers may grow it.
@@ -121,8 +125,7 @@ class UnaryReply : public grpc::ServerUnaryReactor {
 
   grpc::CallbackServerContext& context_;  // until Finish
   const std::string request_id_;
-  const google::protobuf::Message& request_;
-  google::protobuf::Message& response_;
+  const UnaryMessages messages_;
   ByteBudget::Share held_;
   ReaderAlarm slow_reader_;
 };
@@ -130,14 +133,13 @@ class UnaryReply : public grpc::ServerUnaryReactor {
 // Answers a unary call at once, on gRPC's thread. `answer()` fills the response
 // and returns an absl::Status. It may also be `answer(held)`, which may grow
 // the call's share. It must not block or compute for long.
-template <typename Request, typename Response, typename Answer>
+template <typename Answer>
 grpc::ServerUnaryReactor* AnswerUnary(grpc::CallbackServerContext* context,
                                       const CallLimits& limits,
-                                      const Request& request,
-                                      Response& response,
+                                      const UnaryMessages& messages,
                                       const Answer& answer) {
-  auto* reply = new UnaryReply(*context, limits.reader_timeout, request,
-                               response, EnterCall(*context, limits));
+  auto* reply = new UnaryReply(*context, limits.reader_timeout, messages,
+                               EnterCall(*context, limits));
   const absl::StatusOr<CallGate::Pass> pass = BeginCall(*context, limits.gate);
   absl::Status status = pass.status();
   if (status.ok()) {
@@ -175,13 +177,12 @@ struct PooledWork {
 };
 
 // Answers a unary call from the pool: `work.answer` runs on one of its threads.
-// The request and the response live until the answer returns. Everything else
-// that the answer uses must outlive the server. The call holds its pass of the
-// gate until it is done, and the memory of its request while it waits.
+// The messages live until the answer returns. Everything else that the answer
+// uses must outlive the server. The call holds its pass of the gate until it is
+// done, and the memory of its request while it waits.
 grpc::ServerUnaryReactor* AnswerOnPool(grpc::CallbackServerContext* context,
                                        const PoolRoom& room,
-                                       const google::protobuf::Message& request,
-                                       google::protobuf::Message& response,
+                                       const UnaryMessages& messages,
                                        PooledWork work);
 
 }  // namespace plimsoll::services

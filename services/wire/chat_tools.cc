@@ -121,20 +121,20 @@ absl::StatusOr<EncodedChat> EncodeConversation(
 }
 
 absl::StatusOr<EncodedChat> EncodeConversation(
-    const worker::Tokenizer& tokenizer, const worker::ModelTemplate& own,
-    const ChatInput& conversation, absl::Time now,
-    const worker::EncodeLimits& limits) {
+    const worker::Tokenizer& tokenizer, const TimedTemplate& own,
+    const ChatInput& conversation, const worker::EncodeLimits& limits) {
   ASSIGN_OR_RETURN(
       const std::vector<worker::ChatSegment> segments,
-      own.Render(tokenizer, conversation.messages, conversation.tools,
-                 {.add_generation_prompt = conversation.add_generation_prompt,
-                  .now = now,
-                  .arguments = conversation.template_arguments}));
+      own.program.Render(
+          tokenizer, conversation.messages, conversation.tools,
+          {.add_generation_prompt = conversation.add_generation_prompt,
+           .now = own.now,
+           .arguments = conversation.template_arguments}));
   EncodedChat chat;
   ASSIGN_OR_RETURN(chat.ids,
                    worker::EncodeTemplated(tokenizer, segments, limits));
   chat.text = worker::ChatText(segments);
-  const worker::ReplyFormat& format = own.reply_format();
+  const worker::ReplyFormat& format = own.program.reply_format();
   if (!format.IsPlain()) {
     chat.reading = worker::ReplyReading{
         .format = format,
@@ -153,16 +153,14 @@ absl::StatusOr<EncodedChat> EncodeChatPrompt(
 }
 
 absl::StatusOr<EncodedChat> EncodeTemplatePrompt(
-    const worker::Tokenizer& tokenizer, const worker::ModelTemplate& own,
-    const v1::ChatPrompt& prompt, absl::Time now,
-    const worker::EncodeLimits& limits) {
+    const worker::Tokenizer& tokenizer, const TimedTemplate& own,
+    const v1::ChatPrompt& prompt, const worker::EncodeLimits& limits) {
   ASSIGN_OR_RETURN(const ChatInput conversation, ConversationOf(prompt));
   if (!v1::ToolChoice_IsValid(prompt.tool_choice())) {
     return absl::InvalidArgumentError("chat.tool_choice is not a known choice");
   }
-  ASSIGN_OR_RETURN(
-      EncodedChat chat,
-      EncodeConversation(tokenizer, own, conversation, now, limits));
+  ASSIGN_OR_RETURN(EncodedChat chat,
+                   EncodeConversation(tokenizer, own, conversation, limits));
   chat.splits_reply = !prompt.has_split_reply() || prompt.split_reply();
   return chat;
 }

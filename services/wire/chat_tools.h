@@ -49,6 +49,12 @@ absl::StatusOr<std::vector<worker::Tool>> ToolsFrom(
     const google::protobuf::RepeatedPtrField<v1::Tool>& tools,
     absl::string_view field);
 
+// This is a model's own template, with the time that it shows.
+struct TimedTemplate {
+  const worker::ModelTemplate& program;
+  absl::Time now;
+};
+
 // Encodes a conversation in a built-in format, or by a model's own template.
 // Errors: kInvalidArgument if the conversation has tools and the vocabulary
 // lacks their markers; those of worker::RenderChat and worker::EncodeChat, or
@@ -57,9 +63,8 @@ absl::StatusOr<EncodedChat> EncodeConversation(
     const worker::Tokenizer& tokenizer, worker::ChatFormat format,
     const ChatInput& conversation, const worker::EncodeLimits& limits = {});
 absl::StatusOr<EncodedChat> EncodeConversation(
-    const worker::Tokenizer& tokenizer, const worker::ModelTemplate& own,
-    const ChatInput& conversation, absl::Time now,
-    const worker::EncodeLimits& limits = {});
+    const worker::Tokenizer& tokenizer, const TimedTemplate& own,
+    const ChatInput& conversation, const worker::EncodeLimits& limits = {});
 
 // Errors: kInvalidArgument naming the field, also if the request has tools and
 // the vocabulary lacks their markers; those of worker::EncodeChat.
@@ -71,9 +76,8 @@ absl::StatusOr<EncodedChat> EncodeChatPrompt(
 // Errors: those of ModelTemplate::Render and worker::EncodeTemplated;
 // kInvalidArgument naming the field.
 absl::StatusOr<EncodedChat> EncodeTemplatePrompt(
-    const worker::Tokenizer& tokenizer, const worker::ModelTemplate& own,
-    const v1::ChatPrompt& prompt, absl::Time now,
-    const worker::EncodeLimits& limits = {});
+    const worker::Tokenizer& tokenizer, const TimedTemplate& own,
+    const v1::ChatPrompt& prompt, const worker::EncodeLimits& limits = {});
 
 v1::ToolCall ToProto(const worker::ReadToolCall& read);
 

@@ -15,13 +15,20 @@ constexpr char kOnlyTextContent[] =
     "must be input_text or output_text: this server reads no images, sounds or "
     "files";
 
+// Parts may have these types.
+struct PartTypes {
+  absl::string_view one;
+  absl::string_view other;
+};
+constexpr PartTypes kTextParts = {"input_text", "output_text"};
+constexpr PartTypes kReasoningParts = {"reasoning_text", "reasoning_text"};
+
 // The texts of the parts of these types, joined. The field is a text itself, an
 // array of parts, or absent.
 absl::StatusOr<std::string> JoinContent(JsonFields& fields,
                                         const std::string& name,
                                         const std::string& path,
-                                        absl::string_view type,
-                                        absl::string_view other_type) {
+                                        const PartTypes& types) {
   const Json* parts = fields.Find(name);
   if (parts == nullptr) return "";
   if (parts->is_string()) return parts->get<std::string>();
@@ -34,10 +41,10 @@ absl::StatusOr<std::string> JoinContent(JsonFields& fields,
         JsonFields part,
         JsonFields::Of((*parts)[i], absl::StrCat(path, name, "[", i, "].")));
     ASSIGN_OR_RETURN(const auto given, part.Text("type"));
-    if (given != type && given != other_type) {
-      return part.Bad("type", type == "input_text"
+    if (given != types.one && given != types.other) {
+      return part.Bad("type", types.one == "input_text"
                                   ? kOnlyTextContent
-                                  : absl::StrCat("must be ", type));
+                                  : absl::StrCat("must be ", types.one));
     }
     ASSIGN_OR_RETURN(const auto text, part.Text("text"));
     if (!text.has_value()) return part.Bad("text", "is missing");
@@ -98,9 +105,8 @@ absl::Status ItemReader::ReadMessage(JsonFields& item,
   ASSIGN_OR_RETURN(const auto role, item.Text("role"));
   ASSIGN_OR_RETURN(const v1::ChatRole known,
                    MessageRole(item, role.value_or("")));
-  ASSIGN_OR_RETURN(
-      const std::string text,
-      JoinContent(item, "content", path, "input_text", "output_text"));
+  ASSIGN_OR_RETURN(const std::string text,
+                   JoinContent(item, "content", path, kTextParts));
   item.Ignore({"phase"});
   RETURN_IF_ERROR(item.End());
   v1::ChatMessage* last = LastReply();
@@ -112,9 +118,8 @@ absl::Status ItemReader::ReadMessage(JsonFields& item,
 
 absl::Status ItemReader::ReadReasoning(JsonFields& item,
                                        const std::string& path) {
-  ASSIGN_OR_RETURN(
-      const std::string text,
-      JoinContent(item, "content", path, "reasoning_text", "reasoning_text"));
+  ASSIGN_OR_RETURN(const std::string text,
+                   JoinContent(item, "content", path, kReasoningParts));
   // Only who encrypted it can read the one, and the other is no reasoning.
   item.Ignore({"encrypted_content", "summary"});
   RETURN_IF_ERROR(item.End());
@@ -154,9 +159,8 @@ absl::Status ItemReader::ReadOutput(JsonFields& item, const std::string& path) {
   if (name == names_.end() && !is_left_out) {
     return item.Bad("call_id", "is not the id of a call before it");
   }
-  ASSIGN_OR_RETURN(
-      const std::string text,
-      JoinContent(item, "output", path, "input_text", "output_text"));
+  ASSIGN_OR_RETURN(const std::string text,
+                   JoinContent(item, "output", path, kTextParts));
   item.Ignore({"name"});
   RETURN_IF_ERROR(item.End());
   if (is_left_out) return absl::OkStatus();

@@ -142,9 +142,10 @@ std::vector<const StoredTurn*> TurnsUpTo(const StoredTurn* newest) {
 
 // Reads the turns before this one. They were read before, or written by this
 // server, so that their items are good.
-absl::Status ReadTurns(const JsonFields& fields, const ResponseDraft& draft,
-                       ReadRoom& room, ItemReader& items, TextJob& job) {
-  const std::vector<const StoredTurn*> turns = TurnsUpTo(draft.previous.get());
+absl::Status ReadTurns(const JsonFields& fields, ReadRoom& room,
+                       ItemReader& items, TextJob& job) {
+  const std::vector<const StoredTurn*> turns =
+      TurnsUpTo(job.response->previous.get());
   size_t n_bytes = 0;
   size_t longest = 0;
   for (const StoredTurn* turn : turns) {
@@ -193,8 +194,7 @@ absl::Status FindPrevious(JsonFields& fields, ResponseDraft& draft) {
 }
 
 absl::Status ReadConversationOf(JsonFields& fields, ReadRoom& room,
-                                ResponseDraft& draft, TextJob& job,
-                                v1::ChatPrompt& chat) {
+                                TextJob& job, v1::ChatPrompt& chat) {
   ASSIGN_OR_RETURN(const auto instructions, fields.Text("instructions"));
   const Json* input = fields.Find("input");
   if (input == nullptr || (input->is_array() && input->empty())) {
@@ -203,11 +203,11 @@ absl::Status ReadConversationOf(JsonFields& fields, ReadRoom& room,
   }
   ItemReader items(chat);
   items.AddInstructions(instructions.value_or(""));
-  RETURN_IF_ERROR(FindPrevious(fields, draft));
-  RETURN_IF_ERROR(ReadTurns(fields, draft, room, items, job));
+  RETURN_IF_ERROR(FindPrevious(fields, *job.response));
+  RETURN_IF_ERROR(ReadTurns(fields, room, items, job));
   RETURN_IF_ERROR(items.Read(*input, "input"));
   if (chat.messages_size() == 0) return fields.Bad("input", "says nothing");
-  draft.input = Dump(*input);
+  job.response->input = Dump(*input);
   return ReadToolUse(fields, kFlat, chat);
 }
 
@@ -253,7 +253,7 @@ absl::StatusOr<TextJob> ReadResponse(const Json& body, ReadRoom& room) {
   ResponseDraft& draft = *job.response;
   v1::ChatPrompt& chat = *request.mutable_chat();
   RETURN_IF_ERROR(ReadDrawing(fields, job, request));
-  RETURN_IF_ERROR(ReadConversationOf(fields, room, draft, job, chat));
+  RETURN_IF_ERROR(ReadConversationOf(fields, room, job, chat));
   RETURN_IF_ERROR(ReadTextFormat(fields, request));
   RETURN_IF_ERROR(ReadTemplateArguments(fields, chat));
   RETURN_IF_ERROR(ReadReasoning(fields, request));

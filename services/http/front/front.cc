@@ -113,7 +113,7 @@ using PostHandler = void (*)(const HttpRoom&, HttpRequest,
 template <const TextDialect& kDialect>
 void AnswerText(const HttpRoom& room, HttpRequest request,
                 std::shared_ptr<HttpReply> reply) {
-  TextCall::Start(room, kDialect, std::move(request), std::move(reply));
+  TextCall::Start(room, kDialect, {std::move(request), std::move(reply)});
 }
 
 HttpResponse NothingHere() {

@@ -18,19 +18,19 @@ Json LocalModels::Status(const std::string& state) {
   return ServerStatus(registry_, state);
 }
 
-std::shared_ptr<TextCall> LocalModels::NewTextCall(
-    const HttpRoom& room, const TextDialect& dialect, HttpRequest request,
-    std::shared_ptr<HttpReply> reply) {
+std::shared_ptr<TextCall> LocalModels::NewTextCall(const HttpRoom& room,
+                                                   const TextDialect& dialect,
+                                                   HttpExchange exchange) {
   return std::make_shared<LocalTextCall>(registry_, room, dialect,
-                                         std::move(request), std::move(reply));
+                                         std::move(exchange));
 }
 
 absl::StatusOr<TokenAnswer> LocalModels::Tokenize(
     const v1::TokenizeRequest& request, const TokenCaller& caller) {
   ASSIGN_OR_RETURN(const ServedModel model, registry_.Serve(request.model()));
-  v1::TokenizeResponse response;
-  RETURN_IF_ERROR(
-      services::Tokenize(model, request, caller.stop, caller.held, response));
+  ASSIGN_OR_RETURN(
+      const v1::TokenizeResponse response,
+      services::Tokenize(model, request, caller.stop, caller.held));
   return TokenAnswer{.ids = {response.ids().begin(), response.ids().end()},
                      .n_ctx = model.engine->n_ctx()};
 }
@@ -48,9 +48,9 @@ absl::StatusOr<TokenAnswer> LocalModels::Render(
 absl::StatusOr<TokenAnswer> LocalModels::Detokenize(
     const v1::DetokenizeRequest& request, const TokenCaller& caller) {
   ASSIGN_OR_RETURN(const ServedModel model, registry_.Serve(request.model()));
-  v1::DetokenizeResponse response;
-  RETURN_IF_ERROR(
-      services::Detokenize(model, request, caller.stop, caller.held, response));
+  ASSIGN_OR_RETURN(
+      v1::DetokenizeResponse response,
+      services::Detokenize(model, request, caller.stop, caller.held));
   return TokenAnswer{.text = std::move(*response.mutable_text()),
                      .n_ctx = model.engine->n_ctx()};
 }

@@ -21,9 +21,9 @@ class LocalModels final : public HttpModels {
   ByteBudget& messages() override { return registry_.messages(); }
   std::vector<ModelInfo> List() override { return registry_.List(); }
   Json Status(const std::string& state) override;
-  std::shared_ptr<TextCall> NewTextCall(
-      const HttpRoom& room, const TextDialect& dialect, HttpRequest request,
-      std::shared_ptr<HttpReply> reply) override;
+  std::shared_ptr<TextCall> NewTextCall(const HttpRoom& room,
+                                        const TextDialect& dialect,
+                                        HttpExchange exchange) override;
   bool waits_for_tokens() const override { return false; }
   absl::StatusOr<TokenAnswer> Tokenize(const v1::TokenizeRequest& request,
                                        const TokenCaller& caller) override;

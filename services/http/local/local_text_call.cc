@@ -103,10 +103,8 @@ class LocalTextCall::Sequence final : public GenerationCall, public Choice {
 };
 
 LocalTextCall::LocalTextCall(ModelRegistry& registry, const HttpRoom& room,
-                             const TextDialect& dialect, HttpRequest request,
-                             std::shared_ptr<HttpReply> reply)
-    : TextCall(room, dialect, std::move(request), std::move(reply)),
-      registry_(registry) {}
+                             const TextDialect& dialect, HttpExchange exchange)
+    : TextCall(room, dialect, std::move(exchange)), registry_(registry) {}
 
 LocalTextCall::~LocalTextCall() = default;
 

@@ -17,8 +17,7 @@ class LocalTextCall final : public TextCall {
  public:
   // `registry` outlives it.
   LocalTextCall(ModelRegistry& registry, const HttpRoom& room,
-                const TextDialect& dialect, HttpRequest request,
-                std::shared_ptr<HttpReply> reply);
+                const TextDialect& dialect, HttpExchange exchange);
   ~LocalTextCall() override;
 
  private:

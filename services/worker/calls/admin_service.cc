@@ -107,14 +107,14 @@ class AdminServiceImpl final : public v1::AdminService::CallbackService {
     for (v1::ModelActivity& model : Activity(registry_)) {
       *response->add_models() = std::move(model);
     }
-    return Reply(*context, *request, *response, absl::OkStatus());
+    return Reply(*context, {*request, *response}, absl::OkStatus());
   }
 
   ServerUnaryReactor* Drain(CallbackServerContext* context,
                             const v1::DrainRequest* request,
                             v1::DrainResponse* response) noexcept override {
     if (request->wait()) return DrainCall::Start(*context, limits_, *response);
-    UnaryReply* reply = NewReply(*context, *request, *response);
+    UnaryReply* reply = NewReply(*context, {*request, *response});
     CloseGate(limits_.gate, reply->request_id());
     response->set_running_calls(ToUint32(limits_.gate.running()));
     for (v1::ModelActivity& model : Activity(registry_)) {
@@ -130,21 +130,19 @@ class AdminServiceImpl final : public v1::AdminService::CallbackService {
                             v1::AbortResponse* response) noexcept override {
     const auto ended = services::Abort(registry_, *request);
     if (ended.ok()) *response = *ended;
-    return Reply(*context, *request, *response, ended.status());
+    return Reply(*context, {*request, *response}, ended.status());
   }
 
  private:
   UnaryReply* NewReply(CallbackServerContext& context,
-                       const google::protobuf::Message& request,
-                       google::protobuf::Message& response) {
-    return new UnaryReply(context, limits_.reader_timeout, request, response,
+                       const UnaryMessages& messages) {
+    return new UnaryReply(context, limits_.reader_timeout, messages,
                           EnterCall(context, limits_));
   }
   ServerUnaryReactor* Reply(CallbackServerContext& context,
-                            const google::protobuf::Message& request,
-                            google::protobuf::Message& response,
+                            const UnaryMessages& messages,
                             const absl::Status& status) {
-    UnaryReply* reply = NewReply(context, request, response);
+    UnaryReply* reply = NewReply(context, messages);
     reply->End(status);
     return reply;
   }

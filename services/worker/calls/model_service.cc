@@ -166,8 +166,8 @@ class ModelServiceImpl final : public v1::ModelService::CallbackService {
       CallbackServerContext* context, const v1::UnloadModelRequest* request,
       v1::UnloadModelResponse* response) noexcept override {
     // Without a share: memory is measured before a model goes, and after.
-    auto* reply = new UnaryReply(*context, limits_.reader_timeout, *request,
-                                 *response, ByteBudget::Share());
+    auto* reply = new UnaryReply(*context, limits_.reader_timeout,
+                                 {*request, *response}, ByteBudget::Share());
     absl::StatusOr<CallGate::Pass> pass = BeginCall(*context, limits_.gate);
     absl::Status status = pass.status();
     if (status.ok()) {
@@ -186,7 +186,7 @@ class ModelServiceImpl final : public v1::ModelService::CallbackService {
   ServerUnaryReactor* ListModels(
       CallbackServerContext* context, const v1::ListModelsRequest* request,
       v1::ListModelsResponse* response) noexcept override {
-    return AnswerUnary(context, limits_, *request, *response, [&] {
+    return AnswerUnary(context, limits_, {*request, *response}, [&] {
       for (const ModelInfo& info : registry_.List()) {
         *response->add_models() = ToProto(info);
       }
@@ -197,7 +197,7 @@ class ModelServiceImpl final : public v1::ModelService::CallbackService {
   ServerUnaryReactor* GetMemory(
       CallbackServerContext* context, const v1::GetMemoryRequest* request,
       v1::GetMemoryResponse* response) noexcept override {
-    return AnswerUnary(context, limits_, *request, *response, [&] {
+    return AnswerUnary(context, limits_, {*request, *response}, [&] {
       return services::GetMemory(registry_, *request, *response);
     });
   }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -62,42 +63,52 @@ WorkCost CostOf(const Request& request) {
 using ModelAnswer = std::function<absl::Status(
     const ServedModel& model, StopCheck stop, ByteBudget::Share& held)>;
 
-// Answers a unary call with `answer`: at once if the request is small and its
+// This is the work of a unary call for a model.
+struct ModelWork {
+  const std::string& model;  // the name, which the call's request holds
+  WorkCost cost;
+  ModelAnswer answer;
+};
+template <typename Request>
+ModelWork WorkFor(const Request& request, ModelAnswer answer) {
+  return {request.model(), CostOf(request), std::move(answer)};
+}
+
+// Answers a unary call with `work`: at once if the request is small and its
 // model is ready, else on the pool, once the model is loaded.
-template <typename Request, typename Response>
-grpc::ServerUnaryReactor* AnswerPrepared(grpc::CallbackServerContext* context,
-                                         const CallRoom& room,
-                                         const Request& request,
-                                         Response& response,
-                                         const ModelAnswer& answer) {
+inline grpc::ServerUnaryReactor* AnswerPrepared(
+    grpc::CallbackServerContext* context, const CallRoom& room,
+    const UnaryMessages& messages, const ModelWork& work) {
   ModelRegistry& registry = room.registry;
-  const absl::StatusOr<ServedModel> ready = registry.Serve(request.model());
-  if (request.ByteSizeLong() <= kMaxInlineBytes &&
+  const absl::StatusOr<ServedModel> ready = registry.Serve(work.model);
+  if (messages.request.ByteSizeLong() <= kMaxInlineBytes &&
       (ready.ok() || !registry.loads_on_demand())) {
-    return AnswerUnary(context, room.limits, request, response,
+    return AnswerUnary(context, room.limits, messages,
                        [&](ByteBudget::Share& held) -> absl::Status {
-                         return ready.ok() ? answer(*ready, NeverStop, held)
-                                           : ready.status();
+                         return ready.ok()
+                                    ? work.answer(*ready, NeverStop, held)
+                                    : ready.status();
                        });
   }
   const auto model = std::make_shared<ServedModel>();
   return AnswerOnPool(
-      context, {room.limits, room.pool}, request, response,
-      {.cost = CostOf(request),
+      context, {room.limits, room.pool}, messages,
+      {.cost = work.cost,
        .answer =
-           [model, answer](StopCheck stop, ByteBudget::Share& held) {
+           [model, answer = work.answer](StopCheck stop,
+                                         ByteBudget::Share& held) {
              return answer(std::exchange(*model, {}), stop, held);
            },
        .before =
-           [&registry, model,
-            &request](const std::function<void(const absl::Status&)>& go_on) {
+           [&registry, model, &name = work.model](
+               const std::function<void(const absl::Status&)>& go_on) {
              const auto set = [model,
                                go_on](absl::StatusOr<ServedModel> served) {
                const absl::Status status = served.status();
                if (status.ok()) *model = *std::move(served);
                go_on(status);
              };
-             auto served = registry.ServeOrLoad(request.model(), set);
+             auto served = registry.ServeOrLoad(name, set);
              if (!served.ok()) return set(served.status());
              if (served->has_value()) set(**std::move(served));
            }});

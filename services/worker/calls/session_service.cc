@@ -63,18 +63,19 @@ class SessionServiceImpl final : public v1::SessionService::CallbackService {
       v1::OpenSessionResponse* response) noexcept override {
     // The system prompt is tokenised.
     return AnswerPrepared(
-        context, room_, *request, *response,
-        [this, context, request, response](
-            const ServedModel& model, StopCheck stop,
-            ByteBudget::Share& held) -> absl::Status {
-          ASSIGN_OR_RETURN(worker::Claim claim,
-                           ClaimOf(*context, room_.limits.gate));
-          ASSIGN_OR_RETURN(
-              *response->mutable_session(),
-              services::OpenSession(model, {std::move(claim), "", held, stop},
-                                    *request));
-          return absl::OkStatus();
-        });
+        context, room_, {*request, *response},
+        WorkFor(*request,
+                [this, context, request, response](
+                    const ServedModel& model, StopCheck stop,
+                    ByteBudget::Share& held) -> absl::Status {
+                  ASSIGN_OR_RETURN(worker::Claim claim,
+                                   ClaimOf(*context, room_.limits.gate));
+                  ASSIGN_OR_RETURN(
+                      *response->mutable_session(),
+                      services::OpenSession(
+                          model, {std::move(claim), "", held, stop}, *request));
+                  return absl::OkStatus();
+                }));
   }
 
   grpc::ServerWriteReactor<v1::ChatResponse>* Chat(
@@ -111,7 +112,7 @@ class SessionServiceImpl final : public v1::SessionService::CallbackService {
                                                           Response&),
                                    const Request& request, Response& response) {
     return AnswerUnary(
-        context, room_.limits, request, response, [&]() -> absl::Status {
+        context, room_.limits, {request, response}, [&]() -> absl::Status {
           ASSIGN_OR_RETURN(const worker::Claim claim,
                            ClaimOf(*context, room_.limits.gate));
           return answer(room_.registry, claim, request, response);

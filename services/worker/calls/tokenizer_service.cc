@@ -24,10 +24,9 @@ void AddIds(const std::vector<int32_t>& ids, Response& response) {
   for (const int32_t id : ids) response.add_ids(ToUint32(id));
 }
 
-absl::Status CountTokens(const ServedModel& model,
-                         const v1::CountTokensRequest& request, StopCheck stop,
-                         ByteBudget::Share& held,
-                         v1::CountTokensResponse& response) {
+absl::StatusOr<v1::CountTokensResponse> CountTokens(
+    const ServedModel& model, const v1::CountTokensRequest& request,
+    StopCheck stop, ByteBudget::Share& held) {
   RETURN_IF_ERROR(held.Grow(WorkBytes(request)));
   if (request.input_case() == v1::CountTokensRequest::INPUT_NOT_SET) {
     return absl::InvalidArgumentError("input: text or chat is needed");
@@ -36,26 +35,27 @@ absl::Status CountTokens(const ServedModel& model,
                    request.has_chat()
                        ? FromChat(model, request.chat(), {.stop = stop})
                        : FromText(model, request.text(), {.stop = stop}));
+  v1::CountTokensResponse response;
   response.set_n_tokens(ToUint32(static_cast<int64_t>(result.ids.size())));
   response.set_n_ctx(ToUint32(model.engine->n_ctx()));
-  return absl::OkStatus();
+  return response;
 }
 
-absl::Status ApplyChatTemplate(const ServedModel& model,
-                               const v1::ApplyChatTemplateRequest& request,
-                               StopCheck stop, ByteBudget::Share& held,
-                               v1::ApplyChatTemplateResponse& response) {
+absl::StatusOr<v1::ApplyChatTemplateResponse> ApplyChatTemplate(
+    const ServedModel& model, const v1::ApplyChatTemplateRequest& request,
+    StopCheck stop, ByteBudget::Share& held) {
   RETURN_IF_ERROR(held.Grow(WorkBytes(request)));
   ASSIGN_OR_RETURN(const Prompt result,
                    FromChat(model, request.chat(), {.stop = stop}));
   RETURN_IF_ERROR(CheckReplyBytes(static_cast<int64_t>(result.text.size()) +
                                       WireBytes(result.ids) + kReplyFrameBytes,
                                   "shorten the conversation"));
+  v1::ApplyChatTemplateResponse response;
   response.set_text(result.text);
   AddIds(result.ids, response);
   response.set_chat_format(result.chat_format);
   response.set_chat_format_reason(result.chat_format_reason);
-  return absl::OkStatus();
+  return response;
 }
 
 class TokenizerServiceImpl final
@@ -93,18 +93,21 @@ class TokenizerServiceImpl final
  private:
   // gRPC keeps both messages until the call is done.
   template <typename Request, typename Response>
-  ServerUnaryReactor* Answer(CallbackServerContext* context,
-                             absl::Status (*answer)(const ServedModel&,
-                                                    const Request&, StopCheck,
-                                                    ByteBudget::Share&,
-                                                    Response&),
-                             const Request& request, Response& response) {
-    return AnswerPrepared(
-        context, room_, request, response,
-        [answer, &request, &response](const ServedModel& model, StopCheck stop,
-                                      ByteBudget::Share& held) {
-          return answer(model, request, stop, held, response);
-        });
+  ServerUnaryReactor* Answer(
+      CallbackServerContext* context,
+      absl::StatusOr<Response> (*answer)(const ServedModel&, const Request&,
+                                         StopCheck, ByteBudget::Share&),
+      const Request& request, Response& response) {
+    return AnswerPrepared(context, room_, {request, response},
+                          WorkFor(request,
+                                  [answer, &request, &response](
+                                      const ServedModel& model, StopCheck stop,
+                                      ByteBudget::Share& held) -> absl::Status {
+                                    ASSIGN_OR_RETURN(
+                                        response,
+                                        answer(model, request, stop, held));
+                                    return absl::OkStatus();
+                                  }));
   }
 
   const CallRoom room_;

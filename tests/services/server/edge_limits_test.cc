@@ -153,7 +153,7 @@ class EndlessService final : public v1::PlannerService::CallbackService {
   grpc::ServerUnaryReactor* Plan(grpc::CallbackServerContext* context,
                                  const v1::PlanRequest* request,
                                  v1::PlanResponse* response) override {
-    return AnswerOnPool(context, {limits_, pool_}, *request, *response,
+    return AnswerOnPool(context, {limits_, pool_}, {*request, *response},
                         {.cost = WorkCost::kLong,
                          .answer = [](StopCheck stop, ByteBudget::Share&) {
                            while (true) {
@@ -166,7 +166,7 @@ class EndlessService final : public v1::PlannerService::CallbackService {
                                   const v1::RenewRequest* request,
                                   v1::RenewResponse* response) override {
     return AnswerOnPool(
-        context, {limits_, pool_}, *request, *response,
+        context, {limits_, pool_}, {*request, *response},
         {.cost = WorkCost::kLong,
          .answer = [](StopCheck stop, ByteBudget::Share&) { return stop(); }});
   }

@@ -39,7 +39,7 @@ class PooledService final : public v1::PlannerService::CallbackService {
                                  const v1::PlanRequest* request,
                                  v1::PlanResponse* response) override {
     return AnswerOnPool(
-        context, {limits_, pool_}, *request, *response,
+        context, {limits_, pool_}, {*request, *response},
         {.cost = WorkCost::kLong,
          .answer = [this, response](StopCheck stop, ByteBudget::Share&) {
            return answer_(stop, *response);
@@ -48,7 +48,7 @@ class PooledService final : public v1::PlannerService::CallbackService {
   grpc::ServerUnaryReactor* Renew(grpc::CallbackServerContext* context,
                                   const v1::RenewRequest* request,
                                   v1::RenewResponse* response) override {
-    return AnswerUnary(context, limits_, *request, *response,
+    return AnswerUnary(context, limits_, {*request, *response},
                        [] { return absl::OkStatus(); });
   }
 

@@ -28,7 +28,7 @@ class LongService final : public v1::PlannerService::CallbackService {
   grpc::ServerUnaryReactor* Plan(grpc::CallbackServerContext* context,
                                  const v1::PlanRequest* request,
                                  v1::PlanResponse* response) override {
-    return AnswerOnPool(context, {limits_, pool_}, *request, *response,
+    return AnswerOnPool(context, {limits_, pool_}, {*request, *response},
                         {.cost = WorkCost::kLong,
                          .answer = [=, this](StopCheck, ByteBudget::Share&) {
                            ++n_answered_;
@@ -41,7 +41,7 @@ class LongService final : public v1::PlannerService::CallbackService {
       grpc::CallbackServerContext* context,
       const v1::ListDevicesRequest* request,
       v1::ListDevicesResponse* response) override {
-    return AnswerUnary(context, limits_, *request, *response, [=, this] {
+    return AnswerUnary(context, limits_, {*request, *response}, [=, this] {
       ++n_answered_;
       response->add_devices()->mutable_profile()->set_name(
           std::string(kReplyBytes, 'a'));

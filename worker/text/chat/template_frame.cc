@@ -199,11 +199,18 @@ std::vector<size_t> SomeOf(size_t n) {
   return some;
 }
 
+// This is a rendering, with the places of its turns.
+struct PlacedTurns {
+  const MarkedText& whole;
+  std::span<const TurnPlace> places;
+};
+
 // Checks that the pieces of a rendering have the tokens of the whole.
-absl::Status CheckTokens(const Tokenizer& tokenizer, const FrameText& frame,
-                         const MarkedText& whole,
-                         std::span<const TurnPlace> places, StopCheck stop) {
-  const EncodeLimits limits = {.stop = stop};
+absl::Status CheckTokens(const ProbeRenderer& renderer, const FrameText& frame,
+                         const PlacedTurns& placed) {
+  const Tokenizer& tokenizer = renderer.tokenizer;
+  const MarkedText& whole = placed.whole;
+  const EncodeLimits limits = {.stop = renderer.stop};
   ASSIGN_OR_RETURN(
       std::vector<int32_t> pieces,
       EncodeTemplated(tokenizer, whole.Segments(0, frame.opening_end()),
@@ -216,7 +223,7 @@ absl::Status CheckTokens(const Tokenizer& tokenizer, const FrameText& frame,
     return absl::OkStatus();
   };
   size_t at = frame.opening_end();
-  for (const TurnPlace& place : places) {
+  for (const TurnPlace& place : placed.places) {
     RETURN_IF_ERROR(append(at, place.reply_end));
     at = std::min(place.reply_end + frame.reply_end(), whole.size());
     RETURN_IF_ERROR(append(place.reply_end, at));
@@ -236,11 +243,11 @@ absl::StatusOr<MarkedText> Rendered(const ProbeRenderer& renderer,
 }
 
 // Checks that each turn is the same alone, and in front of the last one, as it
-// is in `whole`, where the places are.
+// is in the whole rendering.
 absl::Status CheckEach(const ProbeRenderer& renderer, const FrameText& frame,
                        std::span<const ProbeTurn> turns,
-                       const MarkedText& whole,
-                       std::span<const TurnPlace> places) {
+                       const PlacedTurns& placed) {
+  const auto& [whole, places] = placed;
   for (size_t i = 0; i + 1 < turns.size(); ++i) {
     MarkedText alone = frame.opening;
     alone.Append(whole.Slice(places[i].message, places[i].reply));
@@ -283,24 +290,26 @@ absl::Status CheckTurns(const ProbeRenderer& renderer, const FrameText& frame,
           "it renders turns differently when the turns before them have left");
     }
   }
-  RETURN_IF_ERROR(CheckEach(renderer, frame, turns, whole, places));
-  return CheckTokens(renderer.tokenizer, frame, whole, places, renderer.stop);
+  const PlacedTurns placed = {whole, places};
+  RETURN_IF_ERROR(CheckEach(renderer, frame, turns, placed));
+  return CheckTokens(renderer, frame, placed);
 }
 
 }  // namespace
 
 TemplateFrame::TemplateFrame(std::shared_ptr<const ModelTemplate> program,
-                             const std::string* system, absl::Time now)
+                             const ChatBeginning& chat)
     : program_(std::move(program)),
-      system_(system != nullptr ? std::make_optional(*system) : std::nullopt),
-      now_(now) {}
+      system_(chat.system != nullptr ? std::make_optional(*chat.system)
+                                     : std::nullopt),
+      now_(chat.now) {}
 
 absl::StatusOr<std::shared_ptr<const TemplateFrame>> TemplateFrame::Find(
     const Tokenizer& tokenizer, std::shared_ptr<const ModelTemplate> program,
-    const std::string* system, absl::Time now, const EncodeLimits& limits) {
-  if (system != nullptr) {
-    RETURN_IF_ERROR(
-        tokenizer.CheckFits(tokenizer.LeastBytes(*system), limits.max_tokens));
+    const ChatBeginning& chat, const EncodeLimits& limits) {
+  if (chat.system != nullptr) {
+    RETURN_IF_ERROR(tokenizer.CheckFits(tokenizer.LeastBytes(*chat.system),
+                                        limits.max_tokens));
   }
   const std::vector<std::string>& strings = program->strings();
   const auto n_probes =
@@ -312,11 +321,11 @@ absl::StatusOr<std::shared_ptr<const TemplateFrame>> TemplateFrame::Find(
                               " different constants, more than ", kMaxProbes));
   }
   const std::shared_ptr<TemplateFrame> frame(
-      new TemplateFrame(std::move(program), system, now));
+      new TemplateFrame(std::move(program), chat));
   const ProbeRenderer renderer = {.tokenizer = tokenizer,
                                   .program = *frame->program_,
-                                  .system = system,
-                                  .now = now,
+                                  .system = chat.system,
+                                  .now = chat.now,
                                   .stop = limits.stop};
   const std::vector<ProbeTurn> plain = PlainTurns(4);
   const auto rendered = renderer.Render(plain);

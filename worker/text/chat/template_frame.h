@@ -35,6 +35,12 @@ struct FrameText {
   size_t reply_end() const { return after_reply.size() - before_user.size(); }
 };
 
+// Chats begin with this.
+struct ChatBeginning {
+  const std::string* system = nullptr;  // the system message, if there is one
+  absl::Time now;                       // the time of the chat, which stays
+};
+
 // Immutable, so thread-safe.
 class TemplateFrame {
  public:
@@ -44,19 +50,17 @@ class TemplateFrame {
   // The most constants that a template may have, without the longer ones.
   static constexpr size_t kMaxProbes = 512;
 
-  // Finds the frame of the chats that begin with `system`, if that is not null.
-  // Their turns can be cut: if any number of oldest turns leave, the rest
-  // equals the template's rendering of the system message and the remaining
-  // turns, byte for byte and token for token. This is checked with
-  // conversations whose messages contain the template's own constants. `now` is
-  // the time of the chat, which stays.
+  // Finds the frame of the chats that begin with `chat`. Their turns can be
+  // cut: if any number of oldest turns leave, the rest equals the template's
+  // rendering of the system message and the remaining turns, byte for byte and
+  // token for token. This is checked with conversations whose messages contain
+  // the template's own constants.
   // Errors: kUnimplemented saying why the template's turns cannot be cut;
   // kOutOfRange if the system message has too many bytes for limits.max_tokens;
   // those of limits.stop.
   static absl::StatusOr<std::shared_ptr<const TemplateFrame>> Find(
       const Tokenizer& tokenizer, std::shared_ptr<const ModelTemplate> program,
-      const std::string* system, absl::Time now,
-      const EncodeLimits& limits = {});
+      const ChatBeginning& chat, const EncodeLimits& limits = {});
 
   // The frame as tokens. `after_user` is empty, because EncodeMessage includes
   // it.
@@ -80,7 +84,7 @@ class TemplateFrame {
 
  private:
   TemplateFrame(std::shared_ptr<const ModelTemplate> program,
-                const std::string* system, absl::Time now);
+                const ChatBeginning& chat);
 
   // The part of a rendering that `turn` adds, from the message on. It must be
   // the same as a first and as a second turn.

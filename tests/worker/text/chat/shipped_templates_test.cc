@@ -160,8 +160,8 @@ TEST(ShippedTemplatesTest, TheseCanBeCut) {
     const std::string system = "Be brief.";
     for (const bool has_system : {false, true}) {
       const auto frame = TemplateFrame::Find(
-          *fixture.tokenizer, fixture.program, has_system ? &system : nullptr,
-          absl::UnixEpoch());
+          *fixture.tokenizer, fixture.program,
+          {has_system ? &system : nullptr, absl::UnixEpoch()});
       const std::string name =
           absl::StrCat(entry.path().stem().string(), has_system ? "+" : "");
       if (frame.ok()) {

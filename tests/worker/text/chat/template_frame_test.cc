@@ -41,8 +41,8 @@ struct FrameSetup {
 
 absl::StatusOr<std::shared_ptr<const TemplateFrame>> Find(
     const TemplateFixture& fixture, const FrameSetup& setup) {
-  return TemplateFrame::Find(*fixture.tokenizer, fixture.program, setup.system,
-                             setup.now, setup.limits);
+  return TemplateFrame::Find(*fixture.tokenizer, fixture.program,
+                             {setup.system, setup.now}, setup.limits);
 }
 
 // Why sessions cannot have the template.
