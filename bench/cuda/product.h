@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "bench/cuda_timing.h"
+#include "bench/cuda/timing.h"
 #include "kernels/backend.h"
 #include "kernels/quant/packed_row.h"
 

@@ -1,6 +1,6 @@
 // Numbers are small random bytes: what they mean does not matter, but that they
 // are neither zero nor NaN.
-#include "bench/cuda_step.h"
+#include "bench/cuda/step.h"
 
 #include <algorithm>
 #include <random>
