@@ -16,7 +16,6 @@
 #include <memory>
 #include <random>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -65,16 +64,25 @@ struct Matrix {
   int64_t file_bytes = 0;
 };
 
+// Matrices [outputs, cols] are multiplied with `n_rows` rows.
+struct ProductCase {
+  DType dtype;
+  WeightOrder order;
+  int64_t n_rows;
+  int64_t outputs;
+  int64_t cols;
+
+  bool operator==(const ProductCase&) const = default;
+};
+
 // Matrices of more than caches hold for one row, one for more rows; those of
 // the last call are kept, as Google Benchmark calls a function several times.
-const std::vector<Matrix>& Matrices(DType dtype, WeightOrder order,
-                                    int64_t n_rows, int64_t outputs,
-                                    int64_t cols) {
+const std::vector<Matrix>& Matrices(const ProductCase& wanted) {
   static std::vector<Matrix> matrices;
-  static std::tuple<DType, WeightOrder, int64_t, int64_t, int64_t> key;
-  if (matrices.empty() ||
-      key != std::tuple(dtype, order, n_rows, outputs, cols)) {
-    key = {dtype, order, n_rows, outputs, cols};
+  static ProductCase last;
+  if (matrices.empty() || last != wanted) {
+    last = wanted;
+    const auto [dtype, order, n_rows, outputs, cols] = wanted;
     matrices.clear();
     const int64_t bytes = outputs * *RowBytes(dtype, cols);
     const int64_t n =
@@ -93,7 +101,7 @@ void MatMulOf(benchmark::State& state, DType dtype, Inputs inputs) {
   const WeightOrder order =
       inputs == Inputs::kMapped ? WeightOrder::kFile : WeightOrder::kPacked;
   const std::vector<Matrix>& matrices =
-      Matrices(dtype, order, n_rows, outputs, cols);
+      Matrices({dtype, order, n_rows, outputs, cols});
   std::mt19937 random(1);
   std::vector<float> x(static_cast<size_t>(n_rows * cols));
   for (float& value : x) {
