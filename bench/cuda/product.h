@@ -16,12 +16,20 @@ namespace plimsoll::kernels {
 // More than caches hold, so that weights come from memory as in a model.
 inline constexpr int64_t kRotatedBytes = int64_t{512} << 20;
 
+// Weights of [rows, cols] are multiplied with `n_rows` rows.
+struct ProductShape {
+  DType dtype;
+  int64_t rows;
+  int64_t cols;
+  int64_t n_rows;
+};
+
 // Weights of one shape, several times, with activations for some rows.
 class Product {
  public:
-  Product(Backend& backend, DType dtype, int64_t rows, int64_t cols,
-          int64_t n_rows)
-      : backend_(backend), n_rows_(n_rows) {
+  Product(Backend& backend, const ProductShape& shape)
+      : backend_(backend), n_rows_(shape.n_rows) {
+    const auto [dtype, rows, cols, n_rows] = shape;
     weight_bytes_ = rows * *RowBytes(dtype, cols);
     const int64_t copies = std::max<int64_t>(1, kRotatedBytes / weight_bytes_);
     for (int64_t i = 0; i < copies; ++i) {

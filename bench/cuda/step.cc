@@ -44,18 +44,14 @@ Buffer DecodeStep::Memory(int64_t bytes) {
 
 WeightMatrix DecodeStep::Take(std::byte*& at, int64_t rows,
                               int64_t cols) const {
-  const WeightMatrix matrix = {dtype_, rows, cols, at};
-  at += rows * *RowBytes(dtype_, cols);
+  const WeightMatrix matrix = {shape_.dtype, rows, cols, at};
+  at += rows * *RowBytes(shape_.dtype, cols);
   return matrix;
 }
 
-DecodeStep::DecodeStep(Backend& backend, const StepShape& shape, DType dtype,
-                       int64_t n_rows, int64_t n_ctx)
-    : backend_(&backend),
-      shape_(shape),
-      dtype_(dtype),
-      n_rows_(n_rows),
-      n_ctx_(n_ctx) {
+DecodeStep::DecodeStep(Backend& backend, const StepShape& shape, int64_t n_rows,
+                       int64_t n_ctx)
+    : backend_(&backend), shape_(shape), n_rows_(n_rows), n_ctx_(n_ctx) {
   MakeWeights();
   MakeCache();
   MakeSequences();
@@ -65,9 +61,9 @@ DecodeStep::DecodeStep(Backend& backend, const StepShape& shape, DType dtype,
 void DecodeStep::MakeWeights() {
   const int64_t layer_bytes =
       (q_dim() + 2 * kv_dim() + 2 * shape_.ffn_dim) *
-          *RowBytes(dtype_, shape_.model_dim) +
-      shape_.model_dim *
-          (*RowBytes(dtype_, q_dim()) + *RowBytes(dtype_, shape_.ffn_dim));
+          *RowBytes(shape_.dtype, shape_.model_dim) +
+      shape_.model_dim * (*RowBytes(shape_.dtype, q_dim()) +
+                          *RowBytes(shape_.dtype, shape_.ffn_dim));
   for (int64_t i = 0; i < kLayers; ++i) {
     Layer layer;
     layer.memory = Memory(layer_bytes);
@@ -82,7 +78,7 @@ void DecodeStep::MakeWeights() {
     layers_.push_back(std::move(layer));
   }
   const int64_t table_bytes =
-      shape_.vocab_size * *RowBytes(dtype_, shape_.model_dim);
+      shape_.vocab_size * *RowBytes(shape_.dtype, shape_.model_dim);
   table_memory_ = Memory(table_bytes);
   std::byte* table = table_memory_.data();
   table_ = Take(table, shape_.vocab_size, shape_.model_dim);

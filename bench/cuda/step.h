@@ -13,6 +13,7 @@
 namespace plimsoll::kernels {
 
 struct StepShape {
+  DType dtype;  // the weights' type
   int64_t n_layers;
   int64_t n_heads;
   int64_t n_kv_heads;
@@ -28,8 +29,8 @@ class DecodeStep {
  public:
   static constexpr int64_t kLayers = 6;  // more than caches hold
 
-  DecodeStep(Backend& backend, const StepShape& shape, DType dtype,
-             int64_t n_rows, int64_t n_ctx);
+  DecodeStep(Backend& backend, const StepShape& shape, int64_t n_rows,
+             int64_t n_ctx);
 
   // From now on steps run on another backend of the same device.
   void UseBackend(Backend& backend) { backend_ = &backend; }
@@ -66,7 +67,6 @@ class DecodeStep {
 
   Backend* backend_;
   StepShape shape_;
-  DType dtype_;
   int64_t n_rows_;
   int64_t n_ctx_;
   int64_t bytes_read_ = 0;
