@@ -10,6 +10,8 @@ import re
 import subprocess
 import sys
 
+from cpp_text import code_of, declared, functions
+
 MAX_LINES = 600
 # Files of one subject that would not be clearer in two, and why. A new one needs
 # a reason as good as these.
@@ -23,6 +25,13 @@ LONG_FILES = {
         "and the devices that others see, or nothing",
 }
 MAX_FUNCTION_LINES = 60
+MAX_PARAMETERS = 5
+# Functions whose parameters a library dictates.
+DICTATED = {
+    "services/fetch/transport.cc": "OnPoll",
+    "services/http/http_tls.cc": "ChooseProtocol",
+    "services/server/credentials.cc": "AskGuard",
+}
 MAX_FILE_BYTES = 1 << 20
 CODE = (".cc", ".h", ".cu", ".cuh", ".py", ".sh", ".proto", ".js", ".css", ".html")
 CPP = (".cc", ".h", ".cu", ".cuh")
@@ -254,12 +263,6 @@ SHARED_HEADERS = {
 PROGRAM = re.compile(r"/(\w+_)?main\.cc$")
 
 
-# What has no braces of code: texts, characters, comments, lines of the preprocessor.
-NO_CODE = re.compile(
-    r'R"(\w*)\((?:.|\n)*?\)\1"|"(?:\\.|[^"\\\n])*"'
-    r"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'"
-    r"|//[^\n]*|/\*(?:.|\n)*?\*/|^[ \t]*#(?:[^\n\\]|\\(?:.|\n))*$",
-    re.MULTILINE)
 # A parameter with a default, in code without texts. What `<` opens may hold two more.
 ARGUMENTS = r"<[^<>;{}=]*>"
 for _ in range(2):
@@ -268,37 +271,14 @@ DEFAULT_ARGUMENT = re.compile(
     r"((?<!for )(?<!if )(?<!while )(?<!switch )(?<!constexpr )\(|,)\s*"
     rf"(const |unsigned )*[\w:]+({ARGUMENTS})?[\s*&]+\w+\s*=(?!=)"
 )
-# What opens a scope in which functions are, and what opens a list of values.
-SCOPE = re.compile(r"^((HWY_\w+\(.*\) )?(inline )?namespace\b|extern\b(?!.*\()"
-                   r"|(template <.*> )?(class|struct|union|enum)\b)|^$")
-VALUES = re.compile(r"=[\w:<>, ]*\(?$|^[^(]*$")
 
 
-def code_of(text):
-    """C++ code in its places, with spaces for what is none."""
-    return NO_CODE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
-
-
-def functions(text):
-    """Yields (first line, lines) for each function that C++ code defines."""
-    code = code_of(text)
-    scopes = []  # what is open: the begin of its head, and what it is
-    begin = 0
-    for brace in re.finditer(r"[{};]", code):
-        if brace[0] == "{":
-            head = code[begin:brace.start()]
-            words = " ".join(head.split())
-            kind = "inside"
-            if not scopes or scopes[-1][1] == "scope":
-                kind = ("scope" if SCOPE.search(words) else
-                        "values" if VALUES.search(words) else "function")
-            scopes.append((begin + len(head) - len(head.lstrip()), kind))
-        elif brace[0] == "}" and scopes:
-            start, kind = scopes.pop()
-            if kind == "function":
-                yield (code.count("\n", 0, start) + 1,
-                       code.count("\n", start, brace.start()) + 1)
-        begin = brace.end()
+def check_parameters(path, text):
+    """Yields (line, what is wrong) for functions of too many parameters."""
+    for number, name, parameters in declared(text):
+        if len(parameters) > MAX_PARAMETERS and DICTATED.get(path) != name:
+            yield number, (f"{name} has {len(parameters)} parameters; "
+                           f"at most {MAX_PARAMETERS}")
 
 
 def folder_of(path):
@@ -382,6 +362,8 @@ def check_file(path, text):
             if size > MAX_FUNCTION_LINES:
                 yield number, (f"a function of {size} lines; "
                                f"at most {MAX_FUNCTION_LINES}")
+    if path.endswith(CPP) and not path.startswith(("tests/", "kernels/")):
+        yield from check_parameters(path, text)
     if path.endswith(CPP) and path.startswith("tests/"):
         code = code_of(text)
         for argument in DEFAULT_ARGUMENT.finditer(code):
@@ -584,7 +566,7 @@ def main():
         for number, finding in findings:
             print(f"{path}:{number}: {finding}")
         found += len(findings)
-    for path in sorted(LONG_FILES.keys() - set(paths)):
+    for path in sorted((LONG_FILES.keys() | DICTATED.keys()) - set(paths)):
         print(f"{path}: it has a limit of its own, and there is no such file")
         found += 1
     print(f"{checked} files checked, {found} findings")

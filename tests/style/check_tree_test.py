@@ -279,6 +279,53 @@ class CheckTreeTest(unittest.TestCase):
         for path in ("kernels/cuda/a.cu", "kernels/cuda/a.cuh", "bench/a.cc"):
             self.assertEqual(len(found(heads[0], most + 1, path)), 1, path)
 
+    def test_a_function_has_a_bounded_number_of_parameters(self):
+        def found(code, path="planner/a.cc"):
+            return [finding for finding in findings(path, f"// P.\n{code}\n")
+                    if "parameters" in finding]
+
+        most = check_tree.MAX_PARAMETERS
+        for kind in ("int", "const std::map<int, std::pair<A, B>>&"):
+            fits = ", ".join(f"{kind} a{i}" for i in range(most))
+            for head in ("void F({}) {{\n}}", "namespace a {{\nint F({});\n}}",
+                         "struct A {{\n  A({});\n}};",
+                         "A::A({}) : a_(1), b_{{}} {{\n}}",
+                         "template <typename A, typename B>\nA F({}) {{\n}}",
+                         "class A {{\n public:\n  int F({}) const = 0;\n}};",
+                         "__attribute__((cold)) void F({}) {{\n}}"):
+                self.assertEqual(found(head.format(fits)), [], head)
+                for more in ("int b", "int", "const char* b = \"a, b\"", "A (&b)[2]",
+                             "std::function<void(int, int)> b = nullptr"):
+                    code = head.format(f"{fits}, {more}")
+                    self.assertEqual(len(found(code)), 1, code)
+        # A star may stand for a product where a variable may be.
+        stars = ", ".join(["A* a"] * (most + 1))
+        self.assertEqual(len(found(f"void F({stars}) {{\n}}")), 1)
+        self.assertEqual(len(found(f"struct A {{\n  A({stars});\n}};")), 1)
+        self.assertEqual(found(f"A F({stars});"), [])
+        # What is in brackets of one parameter, or of its default, does not count.
+        inner = ", ".join(["int"] * (most + 1))
+        self.assertEqual(found(f"void F(std::function<void({inner})> f) {{}}"), [])
+        self.assertEqual(found(f"void F(A a = {{{inner}}}, B b = G({inner}));"), [])
+        # Calls have no parameters, wherever they are, and macros are left alone.
+        values = ", ".join(["a * b"] * (most + 1))
+        for call in (f"void F() {{\n  G({values});\n  A a({values});\n}}",
+                     f"const A kA({values});", f"const A kA = G({values});",
+                     f"const A kA(new T, sizeof a, a and b, {values});",
+                     f'const A kA("a" PRIu64 "b" PRIu64, {values});',
+                     f"struct A {{\n  int a = G({values});\n}};",
+                     f"A::A(int i) : a_({values}), b_{{i}}, c_({values}) {{\n}}",
+                     f"A::A() : a_{{1}}, f_([](int i) {{ G({values}); }}) {{\n}}",
+                     f"static_assert(G({values}));", f"A_MACRO(int a, {values})",
+                     f"auto f = [](int a) {{ return G({values}); }};"):
+            self.assertEqual(found(call), [], call)
+        wide = ", ".join(f"int a{i}" for i in range(most + 1))
+        self.assertEqual(found(f"void F({wide}) {{}}", "kernels/a.cc"), [])
+        self.assertEqual(found(f"void F({wide}) {{}}", "tests/a.cc"), [])
+        for path, name in check_tree.DICTATED.items():
+            self.assertEqual(found(f"int {name}({wide}) {{}}", path), [])
+            self.assertEqual(len(found(f"int F({wide}) {{}}", path)), 1)
+
     def test_helpers_of_tests_have_no_default_arguments(self):
         for helper in ("void Run(int n = 4);",
                        "Sink(const Model& model,\n     int64_t limit = 3) {",
