@@ -53,20 +53,20 @@ absl::Status StreamBook::AddMessage(Arrival arrival,
   const int64_t n_positions = history.n_positions();
   const int64_t limit = session.roll.FullAt(history.evicted_positions());
   const absl::Time now = arrival.time;
-  RETURN_IF_ERROR(Insert(
-      std::move(arrival), std::move(start),
-      [&](int64_t id, const Claim& claim) {
-        if (!session.slot) {
-          return Queue(id, n_positions, claim, Waits::kToTheEnd);
-        }
-        scheduler_.Resume({.id = id,
-                           .slot = *session.slot,
-                           .n_computed = session.n_computed,
-                           .n_prompt = n_positions,
-                           .limit = limit,
-                           .claim = claim});
-        return absl::OkStatus();
-      }));
+  RETURN_IF_ERROR(Insert(std::move(arrival), std::move(start),
+                         [&](int64_t id, const Claim& claim) {
+                           if (!session.slot) {
+                             return Queue(id, n_positions, claim,
+                                          Waits::kToTheEnd);
+                           }
+                           scheduler_.Resume({.id = id,
+                                              .slot = *session.slot,
+                                              .n_computed = session.n_computed,
+                                              .n_prompt = n_positions,
+                                              .limit = limit,
+                                              .claim = claim});
+                           return absl::OkStatus();
+                         }));
   session.is_busy = true;
   session.last_used = now;
   ++session.n_turns;

@@ -17,8 +17,7 @@ Party* MemberOf(Party& party, const std::string& name) {
   if (found != party.members.end()) return found->second.get();
   auto member = std::make_unique<Party>();
   member->parent = &party;
-  return party.members.try_emplace(name, std::move(member))
-      .first->second.get();
+  return party.members.try_emplace(name, std::move(member)).first->second.get();
 }
 
 // Removes a party without requests, and then its parents that have none either.

@@ -20,7 +20,7 @@
 #endif
 #include "planner/layout/kv_cache_bytes.h"
 #include "tests/worker/cache/mixed_shape.h"
-#include "tests/worker/engine/hooked_backend.h"
+#include "tests/worker/device/hooked_backend.h"
 #include "worker/cache/kv_cache.h"
 #include "worker/cache/parked_contexts.h"
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "tests/worker/device/hooked_device.h"
 #include "tests/worker/engine/engine_fixture.h"
 #include "tests/worker/engine/engine_harness.h"
-#include "tests/worker/engine/hooked_device.h"
 #include "tests/worker/random_model.h"
 #include "worker/engine/engine.h"
 

@@ -18,13 +18,13 @@
 #include "kernels/backend.h"
 #include "planner/layout/layer_split.h"
 #include "planner/layout/memory_plan.h"
-#include "tests/worker/engine/hooked_device.h"
+#include "tests/worker/device/hooked_device.h"
 #include "worker/device/compute_device.h"
 #include "worker/device/model_file.h"
 #include "worker/graph/decoder/runnable.h"
 #ifdef PLIMSOLL_TEST_CUDA_EMULATION
 #include "kernels/cuda/emulated_backend.h"
-#include "tests/worker/engine/guarded_memory.h"
+#include "tests/worker/device/guarded_memory.h"
 #endif
 
 namespace plimsoll::testing {

@@ -17,7 +17,7 @@
 
 #include "absl/strings/string_view.h"
 #include "planner/layout/layer_split.h"
-#include "tests/worker/engine/hooked_device.h"
+#include "tests/worker/device/hooked_device.h"
 #include "tests/worker/random_model.h"
 #include "worker/device/compute_device.h"
 #include "worker/device/model_file.h"

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "tests/worker/device/hooked_device.h"
 #include "tests/worker/engine/batch_mix.h"
 #include "tests/worker/engine/engine_fixture.h"
 #include "tests/worker/engine/engine_harness.h"
-#include "tests/worker/engine/hooked_device.h"
 #include "tests/worker/random_model.h"
 #include "worker/engine/engine.h"
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "tests/worker/device/hooked_device.h"
 #include "tests/worker/engine/engine_fixture.h"
 #include "tests/worker/engine/engine_harness.h"
-#include "tests/worker/engine/hooked_device.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -11,10 +11,10 @@
 
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/notification.h"
+#include "tests/worker/device/hooked_device.h"
 #include "tests/worker/engine/batch_mix.h"
 #include "tests/worker/engine/engine_fixture.h"
 #include "tests/worker/engine/engine_harness.h"
-#include "tests/worker/engine/hooked_device.h"
 #include "tests/worker/engine/split_fixture.h"
 #include "tests/worker/random_model.h"
 #include "worker/device/compute_device.h"

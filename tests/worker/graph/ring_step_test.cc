@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "tests/worker/device/hooked_device.h"
 #include "tests/worker/engine/engine_fixture.h"
 #include "tests/worker/engine/engine_harness.h"
-#include "tests/worker/engine/hooked_device.h"
 
 namespace plimsoll::worker {
 namespace {

@@ -20,7 +20,7 @@
 #ifdef PLIMSOLL_TEST_CUDA_EMULATION
 #include "kernels/cuda/emulated_backend.h"
 #endif
-#include "tests/worker/engine/hooked_backend.h"
+#include "tests/worker/device/hooked_backend.h"
 #include "worker/engine/sequence.h"
 
 namespace plimsoll::worker {

@@ -13,8 +13,8 @@
 #include "services/wire/errors.h"
 #include "tests/planner/tiny_models.h"
 #include "tests/services/worker/worker_fixture.h"
+#include "tests/worker/device/hooked_device.h"
 #include "tests/worker/engine/hanging_operation.h"
-#include "tests/worker/engine/hooked_device.h"
 
 namespace plimsoll::services {
 namespace {

@@ -14,7 +14,7 @@
 #include "services/worker/process/worker_core.h"
 #include "services/worker/process/worker_process.h"
 #include "tests/services/worker/worker_fixture.h"
-#include "tests/worker/engine/hooked_device.h"
+#include "tests/worker/device/hooked_device.h"
 
 namespace plimsoll::services {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "tests/services/worker/worker_fixture.h"
-#include "tests/worker/engine/hooked_device.h"
+#include "tests/worker/device/hooked_device.h"
 
 namespace plimsoll::services {
 namespace {

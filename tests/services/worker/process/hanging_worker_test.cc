@@ -9,8 +9,8 @@
 #include "services/host/hang_watch.h"
 #include "tests/services/host/liveness.h"
 #include "tests/services/worker/worker_fixture.h"
+#include "tests/worker/device/hooked_device.h"
 #include "tests/worker/engine/hanging_operation.h"
-#include "tests/worker/engine/hooked_device.h"
 
 namespace plimsoll::services {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "services/worker/process/worker_flags.h"
-#include "tests/worker/engine/hooked_device.h"
+#include "tests/worker/device/hooked_device.h"
 
 namespace plimsoll::services {
 namespace {

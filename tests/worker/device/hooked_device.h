@@ -1,14 +1,14 @@
 // The CPU as a device of its own whose backends have hooks: one that can be
 // lost, or hang, and that computes while others do.
-#ifndef PLIMSOLL_TESTS_WORKER_ENGINE_HOOKED_DEVICE_H_
-#define PLIMSOLL_TESTS_WORKER_ENGINE_HOOKED_DEVICE_H_
+#ifndef PLIMSOLL_TESTS_WORKER_DEVICE_HOOKED_DEVICE_H_
+#define PLIMSOLL_TESTS_WORKER_DEVICE_HOOKED_DEVICE_H_
 
 #include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
 
-#include "tests/worker/engine/hooked_backend.h"
+#include "tests/worker/device/hooked_backend.h"
 #include "worker/device/compute_device.h"
 
 namespace plimsoll::testing {
@@ -72,4 +72,4 @@ class LosableDevice final : public HookedDevice {
 
 }  // namespace plimsoll::testing
 
-#endif  // PLIMSOLL_TESTS_WORKER_ENGINE_HOOKED_DEVICE_H_
+#endif  // PLIMSOLL_TESTS_WORKER_DEVICE_HOOKED_DEVICE_H_

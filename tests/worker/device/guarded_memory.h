@@ -1,7 +1,7 @@
 // Emulated device memory that the host may touch during operations only: as on
 // a device, any other access ends the program.
-#ifndef PLIMSOLL_TESTS_WORKER_ENGINE_GUARDED_MEMORY_H_
-#define PLIMSOLL_TESTS_WORKER_ENGINE_GUARDED_MEMORY_H_
+#ifndef PLIMSOLL_TESTS_WORKER_DEVICE_GUARDED_MEMORY_H_
+#define PLIMSOLL_TESTS_WORKER_DEVICE_GUARDED_MEMORY_H_
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 
 #include "base/status_macros.h"
 #include "kernels/buffer.h"
-#include "tests/worker/engine/hooked_backend.h"
+#include "tests/worker/device/hooked_backend.h"
 
 namespace plimsoll::testing {
 
@@ -92,4 +92,4 @@ class GuardedMemory {
 
 }  // namespace plimsoll::testing
 
-#endif  // PLIMSOLL_TESTS_WORKER_ENGINE_GUARDED_MEMORY_H_
+#endif  // PLIMSOLL_TESTS_WORKER_DEVICE_GUARDED_MEMORY_H_

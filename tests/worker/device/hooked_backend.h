@@ -1,7 +1,7 @@
 // A backend with hooks around each operation, for tests of what engines do to a
 // device, and of what devices do to engines.
-#ifndef PLIMSOLL_TESTS_WORKER_ENGINE_HOOKED_BACKEND_H_
-#define PLIMSOLL_TESTS_WORKER_ENGINE_HOOKED_BACKEND_H_
+#ifndef PLIMSOLL_TESTS_WORKER_DEVICE_HOOKED_BACKEND_H_
+#define PLIMSOLL_TESTS_WORKER_DEVICE_HOOKED_BACKEND_H_
 
 #include <functional>
 #include <memory>
@@ -224,4 +224,4 @@ class HookedBackend final : public kernels::Backend {
 
 }  // namespace plimsoll::testing
 
-#endif  // PLIMSOLL_TESTS_WORKER_ENGINE_HOOKED_BACKEND_H_
+#endif  // PLIMSOLL_TESTS_WORKER_DEVICE_HOOKED_BACKEND_H_
