@@ -15,7 +15,7 @@
 
 namespace plimsoll::fetch {
 
-// These are the bytes [begin, end) of the file `path`, which is open as `fd`.
+// The bytes [begin, end) of the file `path`, which is open as `fd`.
 struct FileBytes {
   int fd;
   const std::string& path;

@@ -26,7 +26,7 @@ absl::Status BadReply(const RemoteFile& file, absl::string_view why) {
       absl::StrCat("'", file.name, "': the server ", why));
 }
 
-// These are sizes of a file before a request for it.
+// Sizes of a file before a request for it.
 struct BytesBefore {
   // A list says it of the file; else -1. What an earlier reply said may have
   // changed.

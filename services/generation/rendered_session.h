@@ -17,7 +17,7 @@
 
 namespace plimsoll::services {
 
-// It says why a session keeps texts, and when to stop making it.
+// Why a session keeps texts, and when to stop making it.
 struct TextsWanted {
   std::string reason;
   StopCheck stop;
@@ -39,7 +39,7 @@ struct RenderedMessage {
   std::shared_ptr<const worker::RenderedChat> chat;
 };
 
-// They bound a reply, and say when to stop rendering what comes before it.
+// The limit of a reply, and when to stop rendering what comes before it.
 struct ReplyLimits {
   int64_t max_tokens;  // 0: no limit
   StopCheck stop;

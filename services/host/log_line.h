@@ -39,7 +39,7 @@ struct LogField {
   bool is_number = false;
 };
 
-// A line says this.
+// What a line of the log says.
 struct LogEntry {
   absl::Time time;
   LogLevel level;

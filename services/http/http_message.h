@@ -84,7 +84,7 @@ class HttpReply {
   virtual void OnGone(std::function<void()> told) = 0;
 };
 
-// This is a request with the reply that answers it.
+// A request with the reply that answers it.
 struct HttpExchange {
   HttpRequest request;
   std::shared_ptr<HttpReply> reply;

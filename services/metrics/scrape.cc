@@ -78,7 +78,7 @@ void AppendLabels(Scrape::Labels labels, std::string& text) {
   }
 }
 
-// This is a series of a histogram.
+// A series of a histogram.
 struct Series {
   absl::string_view name;  // the histogram's
   absl::string_view suffix;

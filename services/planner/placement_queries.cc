@@ -153,7 +153,7 @@ absl::Status AddDevices(const v1::PlaceModelsRequest& request,
   return absl::OkStatus();
 }
 
-// This is a model as it is to be loaded.
+// A model as it is to be loaded.
 struct Replica {
   const planner::ModelShape& shape;
   planner::PlanOptions options;

@@ -82,7 +82,7 @@ class WhatIfCalls {
   std::atomic<int> running_ = 0;
 };
 
-// These parts answer WhatIf calls. All of them outlive the server.
+// What answers WhatIf calls. All of it outlives the server.
 struct WhatIfRoom {
   PoolRoom pool;
   Planner& planner;

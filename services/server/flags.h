@@ -37,7 +37,7 @@ struct TimeBounds {
   absl::Duration least;
   absl::Duration most;
 };
-// --help says this of an option.
+// What --help says of an option.
 struct FlagText {
   std::string name;
   std::string help;

@@ -49,7 +49,7 @@ absl::StatusOr<std::vector<worker::Tool>> ToolsFrom(
     const google::protobuf::RepeatedPtrField<v1::Tool>& tools,
     absl::string_view field);
 
-// This is a model's own template, with the time that it shows.
+// A model's own template, with the time that it shows.
 struct TimedTemplate {
   const worker::ModelTemplate& program;
   absl::Time now;

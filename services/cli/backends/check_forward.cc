@@ -40,7 +40,7 @@ std::string DifferenceText(const PassDifference& difference, int64_t n_tokens) {
                       difference.same_greedy ? "agree" : "differ");
 }
 
-// It says how large a difference may be, and the state of a larger one.
+// How large a difference may be, and the state of a larger one.
 struct Bound {
   double tolerance;
   CheckState beyond;

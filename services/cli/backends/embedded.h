@@ -69,7 +69,7 @@ struct ChatWish {
   std::string name;  // --chat-format; empty: the model's own
 };
 
-// It says how a model is loaded in this process.
+// How a model is loaded in this process.
 struct LoadWish {
   const LoadFlags& flags;
   ChatWish chat = {};

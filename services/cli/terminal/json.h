@@ -29,7 +29,7 @@ absl::Status PrintJson(const google::protobuf::Message& message,
                        std::ostream& out, JsonForm form = JsonForm::kPretty,
                        EmptyLists empty = EmptyLists::kLeftOut);
 
-// This is a command's answer, for programs and for people.
+// A command's answer, for programs and for people.
 struct CommandAnswer {
   const google::protobuf::Message& message;
   std::string text;  // already includes the verdict's message

@@ -12,7 +12,7 @@
 
 namespace plimsoll::cli {
 
-// This is the work whose progress is shown. A line says the verb and the name.
+// The work whose progress is shown. A line says the verb and the name.
 struct Work {
   std::string name;
   std::string verb = "loading";

@@ -63,7 +63,7 @@ WorkCost CostOf(const Request& request) {
 using ModelAnswer = std::function<absl::Status(
     const ServedModel& model, StopCheck stop, ByteBudget::Share& held)>;
 
-// This is the work of a unary call for a model.
+// The work of a unary call for a model.
 struct ModelWork {
   const std::string& model;  // the name, which the call's request holds
   WorkCost cost;

@@ -48,7 +48,7 @@ struct DeviceBudget {
   std::optional<int64_t> bytes;  // absent: what the planner has
 };
 
-// It holds the leases of a client.
+// Who holds the leases of a client.
 struct LeaseHolder {
   std::string name;
   HolderHistory history = {};

@@ -199,7 +199,7 @@ std::vector<size_t> SomeOf(size_t n) {
   return some;
 }
 
-// This is a rendering, with the places of its turns.
+// A rendering, with the places of its turns.
 struct PlacedTurns {
   const MarkedText& whole;
   std::span<const TurnPlace> places;
