@@ -97,7 +97,7 @@ class GrammarState {
   // finding it takes too much of the step's work.
   std::optional<uint32_t> PlainRoom(State state, PlainText::Kind kind,
                                     PlainText::Position at, uint32_t max) {
-    return plain_.Room(*this, state, kind, at, max);
+    return plain_.Room(*this, {state, at}, kind, max);
   }
   // True if the step's work for PlainRoom is used up. PlainRoom then returns
   // only results that it has found before.

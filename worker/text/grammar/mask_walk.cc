@@ -36,7 +36,7 @@ bool MaskWalk::Fill(GrammarState& grammar, std::span<uint64_t> bits) {
     if (!room) continue;
     const PlainTokens& tokens = index_.plain(kind);
     std::ranges::copy(tokens.UpTo(*room), bits.begin());
-    WalkEach(grammar, tokens.others(), {0, tokens.others().size()}, 0, bits);
+    WalkEach(grammar, {tokens.others(), {0, tokens.others().size()}}, 0, bits);
     for (const Range& range : tokens.rest()) {
       WalkAll(grammar, range, std::nullopt, bits);
     }
@@ -127,7 +127,7 @@ void MaskWalk::WalkAll(GrammarState& grammar, Range range,
     if (n_bound_places_ >= kMaxBoundPlaces ||
         (!set && grammar.is_plain_exhausted())) {
       if (set) ClearPlain(*set, {i, range.end}, bits);
-      WalkEach(grammar, index_.list(), {i, range.end}, 0, bits);
+      WalkEach(grammar, {index_.list(), {i, range.end}}, 0, bits);
       return;
     }
     const TokenIndex::Entry entry = index_.At(i);
@@ -159,8 +159,9 @@ void MaskWalk::WalkAll(GrammarState& grammar, Range range,
       const int64_t end = index_.SkipTo(i + 1, depth - 1);
       if (free != set) SetPlain(*free, {i, end}, bits);
       const PlainTokens& tokens = index_.plain(*free);
-      WalkEach(grammar, tokens.others(),
-               {tokens.OtherFrom(i), tokens.OtherFrom(end)}, depth, bits);
+      WalkEach(grammar,
+               {tokens.others(), {tokens.OtherFrom(i), tokens.OtherFrom(end)}},
+               depth, bits);
       i = end;
     } else {
       // A token with the text of the token before is here, too.
@@ -170,9 +171,10 @@ void MaskWalk::WalkAll(GrammarState& grammar, Range range,
   }
 }
 
-void MaskWalk::WalkEach(GrammarState& grammar, const TokenList& list,
-                        Range range, uint32_t n_known,
-                        std::span<uint64_t> bits) {
+void MaskWalk::WalkEach(GrammarState& grammar, const Part& part,
+                        uint32_t n_known, std::span<uint64_t> bits) {
+  const TokenList& list = part.list;
+  const Range range = part.range;
   for (int64_t i = range.begin; i < range.end;) {
     const TokenList::Entry entry = list.At(i);
     // Only the first one may have bytes that are known.

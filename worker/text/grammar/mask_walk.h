@@ -35,6 +35,11 @@ class MaskWalk {
   using State = GrammarState::State;
   using Kind = PlainText::Kind;
   using Range = PlainTokens::Range;
+  // A range of a list.
+  struct Part {
+    const TokenList& list;
+    Range range;
+  };
   // The state after some first bytes of a token.
   struct Node {
     State state;
@@ -56,11 +61,11 @@ class MaskWalk {
   // the kind `set` to be 1, and all others to be 0.
   void WalkAll(GrammarState& grammar, Range range, std::optional<Kind> set,
                std::span<uint64_t> bits);
-  // Sets the bits of tokens within a range of a list, and checks each of them.
+  // Sets the bits of tokens within a part of a list, and checks each of them.
   // The tokens have their first `n_known` bytes in common; nodes_ has the
   // states of these bytes.
-  void WalkEach(GrammarState& grammar, const TokenList& list, Range range,
-                uint32_t n_known, std::span<uint64_t> bits);
+  void WalkEach(GrammarState& grammar, const Part& part, uint32_t n_known,
+                std::span<uint64_t> bits);
   // Sets the bits of the kind's tokens in a range of the list.
   void SetPlain(Kind kind, Range range, std::span<uint64_t> bits) const;
   // Clears these bits.

@@ -28,12 +28,12 @@ bool PlainRoomSearch::MayLook(const GrammarState& grammar) const {
 }
 
 std::optional<uint32_t> PlainRoomSearch::FindRoom(GrammarState& grammar,
-                                                  State state,
+                                                  Place place,
                                                   PlainText::Kind kind,
-                                                  PlainText::Position at,
                                                   uint32_t max) {
-  if (at != PlainText::kStart) {
-    state = After(grammar, state, kind, at);
+  State state = place.state;
+  if (place.at != PlainText::kStart) {
+    state = After(grammar, state, kind, place.at);
     if (state == kFree) return max;
     if (state == kDead || state == kMixed) return std::nullopt;
   }

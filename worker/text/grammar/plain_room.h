@@ -28,6 +28,12 @@ class PlainRoomSearch {
     State after = kUnknown;
   };
   using OfState = std::array<Known, PlainText::kKinds>;
+  // A state, and its position within a character.
+  struct Place {
+    State state;
+    PlainText::Position at;
+    friend bool operator==(const Place&, const Place&) = default;
+  };
 
   // Limits; each has a test at it and one past it.
   // The most states that a step looks at, which takes some 0.5 ms.
@@ -45,12 +51,11 @@ class PlainRoomSearch {
   void AddState() { known_.emplace_back(); }
 
   // See GrammarState::PlainRoom. `grammar` is the owner.
-  std::optional<uint32_t> Room(GrammarState& grammar, State state,
-                               PlainText::Kind kind, PlainText::Position at,
-                               uint32_t max) {
-    const Known& known = known_[state][kind];
-    if (known.at == at && known.after == kMixed) return std::nullopt;
-    return FindRoom(grammar, state, kind, at, max);
+  std::optional<uint32_t> Room(GrammarState& grammar, Place place,
+                               PlainText::Kind kind, uint32_t max) {
+    const Known& known = known_[place.state][kind];
+    if (known.at == place.at && known.after == kMixed) return std::nullopt;
+    return FindRoom(grammar, place, kind, max);
   }
 
   int64_t MemoryBytes() const;
@@ -64,12 +69,6 @@ class PlainRoomSearch {
   // Several states; it was not checked what may follow them.
   static constexpr State kSeveral = kUnknown - 3;
 
-  // A state, and its position within a character.
-  struct Place {
-    State state;
-    PlainText::Position at;
-    friend bool operator==(const Place&, const Place&) = default;
-  };
   struct FreeSearch {
     enum End : uint8_t {
       kAllFree,  // if the open places that are reached are free, too
@@ -80,9 +79,8 @@ class PlainRoomSearch {
     size_t lowest;  // number of an open place that is reached
   };
 
-  std::optional<uint32_t> FindRoom(GrammarState& grammar, State state,
-                                   PlainText::Kind kind, PlainText::Position at,
-                                   uint32_t max);
+  std::optional<uint32_t> FindRoom(GrammarState& grammar, Place place,
+                                   PlainText::Kind kind, uint32_t max);
   // True if the step may still search.
   bool MayLook(const GrammarState& grammar) const;
   // The state that every rest of a character of a kind leads to: kDead if none

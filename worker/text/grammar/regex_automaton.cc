@@ -33,6 +33,7 @@ class Places {
     uint32_t other = 0;  // kSplit: the other way; kChar: the set
   };
 
+  size_t n_classes() const { return classes_.size(); }
   bool is_full() const { return places_.size() > kMaxRegexPlaces; }
   const Place& At(uint32_t place) const { return places_[place]; }
   bool Fits(const Place& place, size_t one) const {
@@ -123,12 +124,12 @@ class SubsetBuilder {
   };
 
   SubsetBuilder(const Places& places, uint32_t entry, uint32_t absorbing,
-                size_t n_classes, StopCheck stop)
+                StopCheck stop)
       : places_(places),
         entry_(entry),
         absorbing_(absorbing),
         stop_(stop),
-        out_{.n_classes = n_classes} {}
+        out_{.n_classes = places.n_classes()} {}
 
   absl::StatusOr<CharAutomaton> Build() {
     // No later state is the first one: only there is the text's beginning.
@@ -259,9 +260,7 @@ absl::StatusOr<CharAutomaton> RegexAutomaton(const RegexNode& tree,
   uint32_t entry = places.AddTree(tree, after);
   if (is_search) entry = places.AddAnything(entry);
   if (places.is_full()) return TooManyPlaces("places", kMaxRegexPlaces);
-  return SubsetBuilder(places, entry, is_search ? after : kNone, classes.size(),
-                       stop)
-      .Build();
+  return SubsetBuilder(places, entry, is_search ? after : kNone, stop).Build();
 }
 
 }  // namespace plimsoll::worker

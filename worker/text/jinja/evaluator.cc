@@ -253,7 +253,7 @@ absl::StatusOr<Evaluator::Flow> Evaluator::ExecuteFor(const Statement& node,
   }
   RETURN_IF_ERROR(CheckNesting(iterator->depth() + 1));
   const auto loop =
-      std::make_shared<Loop>(std::move(iterator), length, node,
+      std::make_shared<Loop>(Loop::Items{std::move(iterator), length}, node,
                              node.is_recursive ? scope : nullptr, depth0);
   bool is_empty = true;
   ScopePtr inner;

@@ -364,13 +364,14 @@ absl::StatusOr<Value> Expressions::ComputeCondition(const Expression& node,
 absl::StatusOr<Value> Expressions::ComputeSlice(const Expression& node,
                                                 const ScopePtr& scope) {
   ASSIGN_OR_RETURN(const Value object, Compute(*node.operands[0], scope));
-  Value bounds[3] = {None(), None(), None()};
-  for (size_t i = 0; i < 3; ++i) {
-    const ExpressionPtr& bound = node.operands[i + 1];
-    if (bound == nullptr) continue;
-    ASSIGN_OR_RETURN(bounds[i], Compute(*bound, scope));
+  SliceNumbers numbers;
+  size_t i = 1;
+  for (Value* number : {&numbers.begin, &numbers.end, &numbers.step}) {
+    const ExpressionPtr& operand = node.operands[i++];
+    if (operand == nullptr) continue;
+    ASSIGN_OR_RETURN(*number, Compute(*operand, scope));
   }
-  return Slice(evaluator_, object, bounds[0], bounds[1], bounds[2]);
+  return Slice(evaluator_, object, numbers);
 }
 
 absl::StatusOr<Expressions::Callee> Expressions::ComputeCallee(

@@ -308,7 +308,7 @@ absl::StatusOr<MaybeValue> Loop::Advance(Evaluator& evaluator) {
   if (after_) {
     next = *std::exchange(after_, std::nullopt);
   } else {
-    ASSIGN_OR_RETURN(next, items_->Next(evaluator));
+    ASSIGN_OR_RETURN(next, items_.iterator->Next(evaluator));
   }
   if (!next) return std::nullopt;
   ++index0_;
@@ -319,19 +319,20 @@ absl::StatusOr<MaybeValue> Loop::Advance(Evaluator& evaluator) {
 
 absl::StatusOr<const MaybeValue*> Loop::PeekNext(Evaluator& evaluator) {
   if (!after_) {
-    ASSIGN_OR_RETURN(after_, items_->Next(evaluator));
+    ASSIGN_OR_RETURN(after_, items_.iterator->Next(evaluator));
   }
   return &*after_;
 }
 
 absl::StatusOr<int64_t> Loop::Length(Evaluator& evaluator) {
-  if (length_) return *length_;
-  ASSIGN_OR_RETURN(std::vector<Value> rest, ToVector(evaluator, Value(items_)));
-  length_ = static_cast<int64_t>(rest.size()) + index0_ + 1 +
-            (after_ && after_->has_value() ? 1 : 0);
+  if (items_.length) return *items_.length;
+  ASSIGN_OR_RETURN(std::vector<Value> rest,
+                   ToVector(evaluator, Value(items_.iterator)));
+  items_.length = static_cast<int64_t>(rest.size()) + index0_ + 1 +
+                  (after_ && after_->has_value() ? 1 : 0);
   ASSIGN_OR_RETURN(const Value list, Value::MakeList(std::move(rest)));
-  ASSIGN_OR_RETURN(items_, Iterate(list));
-  return *length_;
+  ASSIGN_OR_RETURN(items_.iterator, Iterate(list));
+  return *items_.length;
 }
 
 absl::StatusOr<MaybeValue> Loop::Member(Evaluator& evaluator,

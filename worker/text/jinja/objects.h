@@ -82,12 +82,14 @@ class Namespace final : public Object {
 // `loop` in the body of a loop.
 class Loop final : public Object {
  public:
-  // `length` is known if the items have one. `syntax` and `scope` belong to the
-  // loop; a recursive loop can be called.
-  Loop(std::shared_ptr<Iterator> items, std::optional<int64_t> length,
-       const Statement& syntax, ScopePtr scope, int64_t depth0)
+  struct Items {
+    std::shared_ptr<Iterator> iterator;
+    std::optional<int64_t> length;  // set if it is known
+  };
+
+  // `syntax` and `scope` belong to the loop; a recursive loop can be called.
+  Loop(Items items, const Statement& syntax, ScopePtr scope, int64_t depth0)
       : items_(std::move(items)),
-        length_(length),
         syntax_(syntax),
         scope_(std::move(scope)),
         depth0_(depth0) {}
@@ -100,7 +102,7 @@ class Loop final : public Object {
                                               absl::string_view name) override;
   absl::StatusOr<Value> Call(Evaluator& evaluator,
                              Arguments&& arguments) override;
-  int depth() const override { return items_->depth() + 1; }
+  int depth() const override { return items_.iterator->depth() + 1; }
   // Remembers `values`. Returns true if they differ from the values of the last
   // call.
   absl::StatusOr<bool> HasChanged(Evaluator& evaluator, Value values);
@@ -111,8 +113,7 @@ class Loop final : public Object {
   absl::StatusOr<const std::optional<Value>*> PeekNext(Evaluator& evaluator);
   absl::StatusOr<int64_t> Length(Evaluator& evaluator);
 
-  std::shared_ptr<Iterator> items_;
-  std::optional<int64_t> length_;
+  Items items_;
   const Statement& syntax_;
   ScopePtr scope_;
   const int64_t depth0_;

@@ -230,9 +230,8 @@ absl::StatusOr<std::optional<int64_t>> SliceIndex(const Value& value) {
       "slice indices must be integers or None or have an __index__ method");
 }
 
-absl::StatusOr<SliceBounds> BoundsOf(int64_t n, const Value& begin,
-                                     const Value& end, const Value& step) {
-  ASSIGN_OR_RETURN(const auto stride, SliceIndex(step));
+absl::StatusOr<SliceBounds> BoundsOf(int64_t n, const SliceNumbers& numbers) {
+  ASSIGN_OR_RETURN(const auto stride, SliceIndex(numbers.step));
   const int64_t by = stride.value_or(1);
   if (by == 0 || by == std::numeric_limits<int64_t>::min()) {
     return absl::InvalidArgumentError("slice step cannot be zero");
@@ -244,8 +243,8 @@ absl::StatusOr<SliceBounds> BoundsOf(int64_t n, const Value& begin,
     if (*at < 0) return std::max(*at + n, least);
     return std::min(*at, most);
   };
-  ASSIGN_OR_RETURN(const auto first, SliceIndex(begin));
-  ASSIGN_OR_RETURN(const auto last, SliceIndex(end));
+  ASSIGN_OR_RETURN(const auto first, SliceIndex(numbers.begin));
+  ASSIGN_OR_RETURN(const auto last, SliceIndex(numbers.end));
   const int64_t from = clamp(first, by < 0 ? most : least);
   const int64_t to = clamp(last, by < 0 ? least : most);
   const int64_t span = by < 0 ? from - to : to - from;
@@ -416,15 +415,14 @@ absl::StatusOr<Value> Negate(const Value& value, absl::string_view sign) {
 }
 
 absl::StatusOr<Value> Slice(Evaluator& evaluator, const Value& object,
-                            const Value& begin, const Value& end,
-                            const Value& step) {
+                            const SliceNumbers& numbers) {
   if (object.is_undefined()) return UndefinedError(object);
   if (!object.is_string() && !object.is_list() && !object.is_range()) {
     return TypeError(
         absl::StrCat("'", object.TypeName(), "' object is not subscriptable"));
   }
   ASSIGN_OR_RETURN(const int64_t n, Length(object));
-  ASSIGN_OR_RETURN(const SliceBounds bounds, BoundsOf(n, begin, end, step));
+  ASSIGN_OR_RETURN(const SliceBounds bounds, BoundsOf(n, numbers));
   if (object.is_string()) return SliceText(evaluator, object.text(), bounds);
   if (object.is_range()) {
     const Range& range = object.range();

@@ -28,9 +28,15 @@ absl::StatusOr<bool> Contains(Evaluator& evaluator, const Value& container,
 absl::StatusOr<Value> Binary(Evaluator& evaluator, absl::string_view sign,
                              const Value& a, const Value& b);
 absl::StatusOr<Value> Negate(const Value& value, absl::string_view sign);
+
+// The numbers of a slice, each of which may be none.
+struct SliceNumbers {
+  Value begin = None();
+  Value end = None();
+  Value step = None();
+};
 absl::StatusOr<Value> Slice(Evaluator& evaluator, const Value& object,
-                            const Value& begin, const Value& end,
-                            const Value& step);
+                            const SliceNumbers& numbers);
 
 // `object.name` in a template: a member, else an item, else undefined.
 absl::StatusOr<Value> GetMember(Evaluator& evaluator, const Value& object,

@@ -29,15 +29,13 @@ void AddPatterns(const std::vector<std::vector<PatternUse>>& from,
   }
 }
 
-// Whether a rule is about names that match the patterns `in` and no others.
-bool IsAboutKind(const ObjectShape::Rule& rule,
-                 const std::vector<std::vector<PatternUse>>& patterns,
-                 uint32_t in) {
+// Whether a rule is about the names of a kind.
+bool IsAboutKind(const ObjectShape::Rule& rule, const NameKind& kind) {
   bool matches = false;
-  for (size_t i = 0; i < patterns.size(); ++i) {
-    if ((in >> i & 1) == 0) continue;
+  for (size_t i = 0; i < kind.patterns.size(); ++i) {
+    if (!kind.Has(i)) continue;
     matches |= std::find(rule.patterns.begin(), rule.patterns.end(),
-                         patterns[i]) != rule.patterns.end();
+                         kind.patterns[i]) != rule.patterns.end();
   }
   return matches != rule.is_rest;
 }
@@ -130,24 +128,22 @@ absl::StatusOr<std::vector<StringShape>> ObjectPlanner::NameShapes(
 }
 
 absl::StatusOr<std::vector<StringShape>> ObjectPlanner::NamesOf(
-    const std::vector<std::vector<PatternUse>>& patterns, uint32_t in,
-    const std::vector<std::string>& listed,
+    const NameKind& kind, const std::vector<std::string>& listed,
     const std::vector<StringShape>& among, const std::string& path) {
   std::vector<StringShape> names = among;
-  for (size_t i = 0; i < patterns.size(); ++i) {
-    const bool is_in = (in >> i & 1) != 0;
+  for (size_t i = 0; i < kind.patterns.size(); ++i) {
     std::vector<StringShape> split;
     for (StringShape& one : names) {
-      if (is_in) {
+      if (kind.Has(i)) {
         bool is_left = true;
-        for (const PatternUse& use : patterns[i]) {
+        for (const PatternUse& use : kind.patterns[i]) {
           is_left = is_left && AddUse(one, use);
         }
         if (is_left) split.push_back(std::move(one));
         continue;
       }
       // One of its uses fails.
-      for (const PatternUse& use : patterns[i]) {
+      for (const PatternUse& use : kind.patterns[i]) {
         StringShape without = one;
         if (AddUse(without, {use.pattern, !use.is_negated})) {
           split.push_back(std::move(without));
@@ -194,13 +190,14 @@ absl::StatusOr<std::vector<ObjectPlan::Others>> ObjectPlanner::OthersOf(
   ASSIGN_OR_RETURN(const std::vector<StringShape> among, NameShapes(name_term));
   std::vector<ObjectPlan::Others> others;
   for (uint32_t in = 0; in < uint32_t{1} << patterns.size(); ++in) {
+    const NameKind kind = {patterns, in};
     Term term;
     if (witness != nullptr) {
-      if (!IsAboutKind(witness->rule, patterns, in)) continue;
+      if (!IsAboutKind(witness->rule, kind)) continue;
       AddTo(term, witness->rule.term);
     }
     for (const ObjectShape::Rule& rule : shape.rules) {
-      if (IsAboutKind(rule, patterns, in)) AddTo(term, rule.term);
+      if (IsAboutKind(rule, kind)) AddTo(term, rule.term);
     }
     const bool is_nothing =
         std::any_of(term.begin(), term.end(), [](const Literal& one) {
@@ -208,7 +205,7 @@ absl::StatusOr<std::vector<ObjectPlan::Others>> ObjectPlanner::OthersOf(
                  one.json->get<bool>() != one.is_positive;
         });
     if (is_nothing) continue;
-    ASSIGN_OR_RETURN(auto names, NamesOf(patterns, in, listed, among, path));
+    ASSIGN_OR_RETURN(auto names, NamesOf(kind, listed, among, path));
     if (names.empty()) continue;
     others.push_back({std::move(names), numbers_.Of(term)});
   }

@@ -3,6 +3,7 @@
 #ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_OBJECT_PLANNER_H_
 #define PLIMSOLL_WORKER_TEXT_SCHEMA_OBJECT_PLANNER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,18 +20,26 @@
 
 namespace plimsoll::worker {
 
+// The names that match the patterns `in`, a set of bits, and no others of
+// `patterns`.
+struct NameKind {
+  const std::vector<std::vector<PatternUse>>& patterns;
+  uint32_t in;
+
+  bool Has(size_t pattern) const { return (in >> pattern & 1) != 0; }
+};
+
 // Plans what the objects of a value may hold. Not thread-safe.
 class ObjectPlanner {
  public:
   // All must outlive it.
   ObjectPlanner(PlanNumbers& numbers, ScalarPlanner& scalars,
-                PatternPool& patterns, Expander& expander,
-                const SchemaOptions& options)
+                Expander& expander)
       : numbers_(numbers),
         scalars_(scalars),
-        patterns_(patterns),
+        patterns_(expander.patterns()),
         expander_(expander),
-        options_(options) {}
+        options_(expander.options()) {}
 
   // Adds the objects of `shape` to `plan`. Errors: kInvalidArgument naming
   // `path` and what is not supported or the exceeded limit; those of the
@@ -54,11 +63,9 @@ class ObjectPlanner {
   // Splits a shape with witnesses into shapes that have at most one, which is
   // none of the listed names.
   absl::Status SplitWitnesses(ObjectShape shape, std::vector<ObjectShape>& out);
-  // The names of one kind: names that match the patterns of `in`, and no other
-  // pattern.
+  // The names in `among` that are of a kind and not in `listed`.
   absl::StatusOr<std::vector<StringShape>> NamesOf(
-      const std::vector<std::vector<PatternUse>>& patterns, uint32_t in,
-      const std::vector<std::string>& listed,
+      const NameKind& kind, const std::vector<std::string>& listed,
       const std::vector<StringShape>& among, const std::string& path);
   absl::StatusOr<std::vector<StringShape>> NameShapes(const Term& term);
 

@@ -204,7 +204,7 @@ class ByStates {
 
 }  // namespace
 
-absl::StatusOr<Expr> WriteObject(const ObjectMembers& members, bool any_order,
+absl::StatusOr<Expr> WriteObject(const ObjectMembers& members,
                                  const std::string& path, JsonGrammar& json,
                                  GrammarBuilder& builder) {
   const auto n_required = std::count_if(
@@ -214,7 +214,7 @@ absl::StatusOr<Expr> WriteObject(const ObjectMembers& members, bool any_order,
                           members.max != GrammarBuilder::kUnlimited ||
                           members.last;
   const bool is_free =
-      any_order && members.named.size() + (members.other ? 1 : 0) > 1;
+      members.any_order && members.named.size() + (members.other ? 1 : 0) > 1;
   if (!is_counted && !is_free) return InOrder(members, json, builder).Write();
   return ByStates(members, is_free, json, builder).Write(path);
 }

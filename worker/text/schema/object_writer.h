@@ -24,13 +24,13 @@ struct ObjectMembers {
   std::optional<GrammarBuilder::Expr> last = {};  // comes last, if set
   int64_t min = 0;
   int64_t max = GrammarBuilder::kUnlimited;
+  bool any_order = false;  // the listed members come in any order
 };
 
 // Writes the listed members in their order, or in any order, each at most once.
 // Other members follow them, or may be anywhere.
 // Errors: kInvalidArgument naming `path` if this needs too many states.
 absl::StatusOr<GrammarBuilder::Expr> WriteObject(const ObjectMembers& members,
-                                                 bool any_order,
                                                  const std::string& path,
                                                  JsonGrammar& json,
                                                  GrammarBuilder& builder);

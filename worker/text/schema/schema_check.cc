@@ -39,7 +39,7 @@ class LayoutCheck : public SchemaCheck {
 
   absl::Status Compile(StopCheck stop) {
     ASSIGN_OR_RETURN(plan_, planner_.Make());
-    ASSIGN_OR_RETURN(grammar_, WriteSchema(plan_, planner_, options_, stop));
+    ASSIGN_OR_RETURN(grammar_, WriteSchema(plan_, planner_, stop));
     return absl::OkStatus();
   }
 
@@ -231,7 +231,10 @@ class LayoutCheck : public SchemaCheck {
     rest.reserve(left.size());
     for (const auto& [name, i] : left) rest.push_back(i);
     std::sort(rest.begin(), rest.end());
-    if (plan.last.empty()) return LayOthers(plan, node, parts, rest);
+    if (plan.last.empty()) {
+      if (!LayOthers(plan, node, rest, parts)) return std::nullopt;
+      return ObjectOf(parts);
+    }
     // Any of them may be the one that comes last.
     for (const size_t i : rest) {
       const Layout last = LayOther(plan.last, node, i);
@@ -240,22 +243,28 @@ class LayoutCheck : public SchemaCheck {
       for (const size_t k : rest) {
         if (k != i) others.push_back(k);
       }
-      Layout layout = LayOthers(plan, node, parts, others, *last);
-      if (layout) return layout;
+      std::vector<std::string> all = parts;
+      if (!LayOthers(plan, node, others, all)) continue;
+      all.push_back(*last);
+      return ObjectOf(all);
     }
     return std::nullopt;
   }
 
-  Layout LayOthers(const ObjectPlan& plan, const JsonNode& node,
-                   std::vector<std::string> parts,
-                   const std::vector<size_t>& rest,
-                   const std::string& last = "") {
+  // Adds the members `rest`, whose names are not listed, to `parts`. Returns
+  // false if one does not fit.
+  bool LayOthers(const ObjectPlan& plan, const JsonNode& node,
+                 const std::vector<size_t>& rest,
+                 std::vector<std::string>& parts) {
     for (const size_t i : rest) {
       const Layout other = LayOther(plan.others, node, i);
-      if (!other) return std::nullopt;
+      if (!other) return false;
       parts.push_back(*other);
     }
-    if (!last.empty()) parts.push_back(last);
+    return true;
+  }
+
+  static Layout ObjectOf(const std::vector<std::string>& parts) {
     return absl::StrCat("{", absl::StrJoin(parts, ","), "}");
   }
 

@@ -17,8 +17,7 @@ absl::StatusOr<CompiledSchema> CompileSchema(absl::string_view schema,
   ASSIGN_OR_RETURN(const SchemaJson root, ReadSchemaJson(schema));
   SchemaPlanner planner(root, options, stop);
   ASSIGN_OR_RETURN(const SchemaPlan plan, planner.Make());
-  ASSIGN_OR_RETURN(auto grammar,
-                   WriteSchema(plan, planner, options, stop, frame));
+  ASSIGN_OR_RETURN(auto grammar, WriteSchema(plan, planner, stop, frame));
   return CompiledSchema{std::move(grammar), planner.notes()};
 }
 

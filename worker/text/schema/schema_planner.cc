@@ -15,12 +15,12 @@ SchemaPlanner::SchemaPlanner(const SchemaJson& root,
     : index_(root),
       patterns_(stop),
       sets_(patterns_, stop),
-      expander_(index_, patterns_, options, notes_, stop),
+      expander_(index_, patterns_, options, stop),
       stop_(stop),
       numbers_(plan_),
       scalars_(index_, patterns_, sets_, expander_),
       arrays_(numbers_, scalars_, stop),
-      objects_(numbers_, scalars_, patterns_, expander_, options) {}
+      objects_(numbers_, scalars_, expander_) {}
 
 absl::StatusOr<SchemaPlan> SchemaPlanner::Make() {
   numbers_.Of({{&index_.root(), /*is_value=*/false, /*is_positive=*/true}});

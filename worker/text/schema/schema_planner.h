@@ -34,12 +34,12 @@ class SchemaPlanner {
   PatternPool& patterns() { return patterns_; }
   TextSets& sets() { return sets_; }
   const SchemaIndex& index() const { return index_; }
-  const SchemaNotes& notes() const { return notes_; }
+  const SchemaOptions& options() const { return expander_.options(); }
+  const SchemaNotes& notes() const { return expander_.notes(); }
 
  private:
   absl::Status Fill(PlanNumber number);
 
-  SchemaNotes notes_;
   SchemaIndex index_;
   PatternPool patterns_;
   TextSets sets_;

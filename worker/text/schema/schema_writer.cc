@@ -12,6 +12,7 @@
 #include "worker/text/grammar/json_grammar.h"
 #include "worker/text/grammar/regex_grammar.h"
 #include "worker/text/schema/object_writer.h"
+#include "worker/text/schema/shapes/schema_options.h"
 
 namespace plimsoll::worker {
 namespace {
@@ -24,14 +25,13 @@ constexpr char kNoName[] = "<>=,:(){}[]'\"\\ \t\r\n";
 class SchemaWriter {
  public:
   SchemaWriter(const SchemaPlan& plan, SchemaPlanner& planner,
-               const SchemaOptions& options, const SchemaFrame& frame,
-               StopCheck stop)
+               const SchemaFrame& frame, StopCheck stop)
       : plan_(plan),
         planner_(planner),
-        options_(options),
+        options_(planner.options()),
         frame_(frame),
         builder_(stop),
-        json_(builder_, SpellingOf(options, planner.index(), frame)),
+        json_(builder_, SpellingOf(options_, planner.index(), frame)),
         rules_(plan.values.size()) {}
 
   absl::StatusOr<std::shared_ptr<const Grammar>> Write() {
@@ -100,14 +100,16 @@ class SchemaWriter {
       if (!object.last.empty()) {
         return SchemaError(path, "a member whose name is not listed is needed");
       }
-      ObjectMembers given = {.min = object.min, .max = object.max};
+      ObjectMembers given = {.min = object.min,
+                             .max = object.max,
+                             .any_order = options_.any_order};
       for (const ObjectPlan::Named& one : object.named) {
         const bool is_string = std::ranges::count(strings, one.name) > 0;
         ASSIGN_OR_RETURN(const Expr member, Argument(one, is_string, path));
         given.named.push_back({AsRule(member), one.is_required});
       }
-      ASSIGN_OR_RETURN(const Expr text, WriteObject(given, options_.any_order,
-                                                    path, *members_, builder_));
+      ASSIGN_OR_RETURN(const Expr text,
+                       WriteObject(given, path, *members_, builder_));
       choices.push_back(text);
     }
     return builder_.Choice(std::move(choices));
@@ -300,7 +302,8 @@ class SchemaWriter {
   }
 
   absl::StatusOr<Expr> Object(const ObjectPlan& plan, const std::string& path) {
-    ObjectMembers given = {.min = plan.min, .max = plan.max};
+    ObjectMembers given = {
+        .min = plan.min, .max = plan.max, .any_order = options_.any_order};
     for (const ObjectPlan::Named& one : plan.named) {
       given.named.push_back(
           {AsRule(json_.Member(json_.Key(one.name), Later(one.value))),
@@ -326,7 +329,7 @@ class SchemaWriter {
       (is_last ? given.last : given.other) =
           AsRule(builder_.Choice(std::move(members)));
     }
-    return WriteObject(given, options_.any_order, path, json_, builder_);
+    return WriteObject(given, path, json_, builder_);
   }
 
   const SchemaPlan& plan_;
@@ -344,9 +347,9 @@ class SchemaWriter {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const Grammar>> WriteSchema(
-    const SchemaPlan& plan, SchemaPlanner& planner,
-    const SchemaOptions& options, StopCheck stop, const SchemaFrame& frame) {
-  return SchemaWriter(plan, planner, options, frame, stop).Write();
+    const SchemaPlan& plan, SchemaPlanner& planner, StopCheck stop,
+    const SchemaFrame& frame) {
+  return SchemaWriter(plan, planner, frame, stop).Write();
 }
 
 std::string NumberText(const Decimal& number) {

@@ -11,16 +11,14 @@
 #include "worker/text/grammar/schema_frame.h"
 #include "worker/text/schema/plan.h"
 #include "worker/text/schema/schema_planner.h"
-#include "worker/text/schema/shapes/schema_options.h"
 
 namespace plimsoll::worker {
 
-// `frame` has the texts around the schema's text.
+// `planner` has made the plan. `frame` has the texts around the schema's text.
 // Errors: kInvalidArgument naming the place and the exceeded limit; those of
 // `stop`.
 absl::StatusOr<std::shared_ptr<const Grammar>> WriteSchema(
-    const SchemaPlan& plan, SchemaPlanner& planner,
-    const SchemaOptions& options, StopCheck stop,
+    const SchemaPlan& plan, SchemaPlanner& planner, StopCheck stop,
     const SchemaFrame& frame = {});
 
 // A number as the grammar writes it: without an exponent if it has few digits,

@@ -64,7 +64,7 @@ Result ListFilter(Evaluator& evaluator, const Value& self,
 Result Reverse(Evaluator& evaluator, const Value& self, Arguments&& arguments) {
   RETURN_IF_ERROR(ExpectPositional("reverse", arguments, 0, 0));
   if (self.is_string()) {
-    return Slice(evaluator, self, None(), None(), Value(int64_t{-1}));
+    return Slice(evaluator, self, {.step = Value(int64_t{-1})});
   }
   ASSIGN_OR_RETURN(std::vector<Value> items, Backwards(evaluator, self));
   ASSIGN_OR_RETURN(Value list, Value::MakeList(std::move(items)));

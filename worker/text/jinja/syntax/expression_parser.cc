@@ -71,11 +71,10 @@ int ExpressionParser::NameId(const std::string& name) {
   return place->second;
 }
 
-Parsed ExpressionParser::Node(Kind kind, int line, std::string name,
-                              std::vector<ExpressionPtr> operands,
+Parsed ExpressionParser::Node(Head head, std::vector<ExpressionPtr> operands,
                               std::unique_ptr<CallSyntax> call) {
-  auto node =
-      std::make_unique<Expression>(Expression{kind, line, std::move(name)});
+  auto node = std::make_unique<Expression>(
+      Expression{head.kind, head.line, std::move(head.name)});
   const auto hold = [&node](const ExpressionPtr& part) {
     if (part == nullptr) return;
     node->height = std::max(node->height, part->height + 1);
@@ -88,13 +87,13 @@ Parsed ExpressionParser::Node(Kind kind, int line, std::string name,
     hold(call->named_rest);
   }
   if (node->height > kMaxHeight) {
-    return LineError(line, absl::StrCat("an expression is longer than the "
-                                        "limit of ",
-                                        kMaxHeight));
+    return LineError(head.line, absl::StrCat("an expression is longer than the "
+                                             "limit of ",
+                                             kMaxHeight));
   }
   node->operands = std::move(operands);
   node->call = std::move(call);
-  if (kind == Kind::kList || kind == Kind::kTuple) {
+  if (node->kind == Kind::kList || node->kind == Kind::kTuple) {
     RETURN_IF_ERROR(KeepConstant(*node));
   }
   return node;
@@ -114,7 +113,7 @@ Parsed ExpressionParser::Condition() {
     if (tokens_.TakeName("else")) {
       ASSIGN_OR_RETURN(otherwise, Condition());
     }
-    ASSIGN_OR_RETURN(value, Node(Kind::kCondition, line, {},
+    ASSIGN_OR_RETURN(value, Node({Kind::kCondition, line},
                                  Operands(std::move(test), std::move(value),
                                           std::move(otherwise))));
   }
@@ -127,7 +126,7 @@ Parsed ExpressionParser::Or() {
   ASSIGN_OR_RETURN(ExpressionPtr left, And());
   while (tokens_.TakeName("or")) {
     ASSIGN_OR_RETURN(ExpressionPtr right, And());
-    ASSIGN_OR_RETURN(left, Node(Kind::kOr, line, {},
+    ASSIGN_OR_RETURN(left, Node({Kind::kOr, line},
                                 Operands(std::move(left), std::move(right))));
     line = tokens_.line();
   }
@@ -139,7 +138,7 @@ Parsed ExpressionParser::And() {
   ASSIGN_OR_RETURN(ExpressionPtr left, Not());
   while (tokens_.TakeName("and")) {
     ASSIGN_OR_RETURN(ExpressionPtr right, Not());
-    ASSIGN_OR_RETURN(left, Node(Kind::kAnd, line, {},
+    ASSIGN_OR_RETURN(left, Node({Kind::kAnd, line},
                                 Operands(std::move(left), std::move(right))));
     line = tokens_.line();
   }
@@ -153,7 +152,7 @@ Parsed ExpressionParser::Not() {
   ASSIGN_OR_RETURN(ExpressionPtr value, Compare());
   for (; n > 0; --n) {
     ASSIGN_OR_RETURN(value,
-                     Node(Kind::kNot, line, {}, Operands(std::move(value))));
+                     Node({Kind::kNot, line}, Operands(std::move(value))));
   }
   return value;
 }
@@ -185,7 +184,7 @@ Parsed ExpressionParser::Compare() {
   }
   if (operators.empty()) return std::move(operands[0]);
   ASSIGN_OR_RETURN(ExpressionPtr node,
-                   Node(Kind::kCompare, line, {}, std::move(operands)));
+                   Node({Kind::kCompare, line}, std::move(operands)));
   node->operators = std::move(operators);
   return node;
 }
@@ -200,7 +199,7 @@ Parsed ExpressionParser::LeftChain(
       [this](absl::string_view text) { return tokens_.IsOperator(text); })) {
     std::string name = tokens_.Next().text;
     ASSIGN_OR_RETURN(ExpressionPtr right, (this->*part)());
-    ASSIGN_OR_RETURN(left, Node(Kind::kBinary, line, std::move(name),
+    ASSIGN_OR_RETURN(left, Node({Kind::kBinary, line, std::move(name)},
                                 Operands(std::move(left), std::move(right))));
     line = tokens_.line();
   }
@@ -219,7 +218,7 @@ Parsed ExpressionParser::Concat() {
     parts.push_back(std::move(part));
   } while (tokens_.TakeOperator("~"));
   if (parts.size() == 1) return std::move(parts[0]);
-  return Node(Kind::kConcat, line, {}, std::move(parts));
+  return Node({Kind::kConcat, line}, std::move(parts));
 }
 
 Parsed ExpressionParser::Product() {
@@ -231,7 +230,7 @@ Parsed ExpressionParser::Power() {
   ASSIGN_OR_RETURN(ExpressionPtr left, Unary());
   while (tokens_.TakeOperator("**")) {
     ASSIGN_OR_RETURN(ExpressionPtr right, Unary());
-    ASSIGN_OR_RETURN(left, Node(Kind::kBinary, line, "**",
+    ASSIGN_OR_RETURN(left, Node({Kind::kBinary, line, "**"},
                                 Operands(std::move(left), std::move(right))));
     line = tokens_.line();
   }
@@ -248,7 +247,7 @@ Parsed ExpressionParser::Unary(bool with_filters) {
     ++depth_;
     std::string sign = tokens_.Next().text;
     ASSIGN_OR_RETURN(node, Unary(/*with_filters=*/false));
-    ASSIGN_OR_RETURN(node, Node(Kind::kUnary, line, std::move(sign),
+    ASSIGN_OR_RETURN(node, Node({Kind::kUnary, line, std::move(sign)},
                                 Operands(std::move(node))));
     --depth_;
   } else {
@@ -271,8 +270,9 @@ Parsed ExpressionParser::NameOrConstant(bool with_members) {
   }
   if (with_members && tokens_.TakeOperator(".")) {
     ASSIGN_OR_RETURN(std::string member, tokens_.TakeAnyName());
-    ASSIGN_OR_RETURN(ExpressionPtr node, Node(Kind::kMemberTarget, token.line,
-                                              std::move(member), {}));
+    ASSIGN_OR_RETURN(
+        ExpressionPtr node,
+        Node({Kind::kMemberTarget, token.line, std::move(member)}, {}));
     node->name_id = NameId(name);
     return node;
   }
@@ -281,7 +281,8 @@ Parsed ExpressionParser::NameOrConstant(bool with_members) {
     macro->uses_kwargs |= name == "kwargs";
     macro->uses_varargs |= name == "varargs";
   }
-  ASSIGN_OR_RETURN(ExpressionPtr node, Node(Kind::kName, token.line, name, {}));
+  ASSIGN_OR_RETURN(ExpressionPtr node,
+                   Node({Kind::kName, token.line, name}, {}));
   node->name_id = NameId(name);
   return node;
 }
@@ -338,7 +339,7 @@ Parsed ExpressionParser::TupleOf(const std::function<Parsed()>& parse,
   if (!is_tuple && !has_brackets) {
     return tokens_.Fail("an expression is missing");
   }
-  return Node(Kind::kTuple, line, {}, std::move(parts));
+  return Node({Kind::kTuple, line}, std::move(parts));
 }
 
 Parsed ExpressionParser::Tuple(bool with_condition, const IsEnd& is_end) {
@@ -368,7 +369,7 @@ Parsed ExpressionParser::ListLiteral() {
     items.push_back(std::move(item));
   }
   RETURN_IF_ERROR(tokens_.ExpectOperator("]"));
-  return Node(Kind::kList, line, {}, std::move(items));
+  return Node({Kind::kList, line}, std::move(items));
 }
 
 Parsed ExpressionParser::DictLiteral() {
@@ -385,7 +386,7 @@ Parsed ExpressionParser::DictLiteral() {
     pairs.push_back(std::move(value));
   }
   RETURN_IF_ERROR(tokens_.ExpectOperator("}"));
-  return Node(Kind::kDict, line, {}, std::move(pairs));
+  return Node({Kind::kDict, line}, std::move(pairs));
 }
 
 Parsed ExpressionParser::Postfix(ExpressionPtr operand) {
@@ -435,7 +436,7 @@ Parsed ExpressionParser::OneSubscript(ExpressionPtr& object, bool& is_slice,
   std::vector<ExpressionPtr> operands;
   operands.push_back(std::move(object));
   for (ExpressionPtr& part : parts) operands.push_back(std::move(part));
-  return Node(Kind::kSlice, line, {}, std::move(operands));
+  return Node({Kind::kSlice, line}, std::move(operands));
 }
 
 Parsed ExpressionParser::Subscript(ExpressionPtr operand) {
@@ -443,13 +444,13 @@ Parsed ExpressionParser::Subscript(ExpressionPtr operand) {
   if (token.text == ".") {
     const Token member = tokens_.Next();
     if (member.kind == TokenKind::kName) {
-      return Node(Kind::kMember, token.line, member.text,
+      return Node({Kind::kMember, token.line, member.text},
                   Operands(std::move(operand)));
     }
     if (member.kind != TokenKind::kInteger) {
       return LineError(member.line, "expected name or number");
     }
-    return Node(Kind::kItem, token.line, {},
+    return Node({Kind::kItem, token.line},
                 Operands(std::move(operand),
                          MakeConstant(member.line, member.integer)));
   }
@@ -472,9 +473,9 @@ Parsed ExpressionParser::Subscript(ExpressionPtr operand) {
   if (keys.size() == 1) {
     key = std::move(keys[0]);
   } else {
-    ASSIGN_OR_RETURN(key, Node(Kind::kTuple, token.line, {}, std::move(keys)));
+    ASSIGN_OR_RETURN(key, Node({Kind::kTuple, token.line}, std::move(keys)));
   }
-  return Node(Kind::kItem, token.line, {},
+  return Node({Kind::kItem, token.line},
               Operands(std::move(operand), std::move(key)));
 }
 
@@ -527,7 +528,7 @@ absl::StatusOr<std::unique_ptr<CallSyntax>> ExpressionParser::CallArguments() {
 Parsed ExpressionParser::Call(ExpressionPtr operand) {
   const int line = tokens_.line();
   ASSIGN_OR_RETURN(auto call, CallArguments());
-  return Node(Kind::kCall, line, {}, Operands(std::move(operand)),
+  return Node({Kind::kCall, line}, Operands(std::move(operand)),
               std::move(call));
 }
 
@@ -550,7 +551,7 @@ Parsed ExpressionParser::Filters(ExpressionPtr operand, bool is_begun) {
       ASSIGN_OR_RETURN(call, CallArguments());
     }
     ASSIGN_OR_RETURN(operand,
-                     Node(Kind::kFilter, line, std::move(name),
+                     Node({Kind::kFilter, line, std::move(name)},
                           Operands(std::move(operand)), std::move(call)));
     operand->filter = FindFilter(operand->name);
   }
@@ -580,11 +581,11 @@ Parsed ExpressionParser::Test(ExpressionPtr operand) {
     call->positional.push_back(std::move(argument));
   }
   ASSIGN_OR_RETURN(ExpressionPtr node,
-                   Node(Kind::kTest, line, std::move(name),
+                   Node({Kind::kTest, line, std::move(name)},
                         Operands(std::move(operand)), std::move(call)));
   node->test = FindTest(node->name);
   if (!is_negated) return node;
-  return Node(Kind::kNot, line, {}, Operands(std::move(node)));
+  return Node({Kind::kNot, line}, Operands(std::move(node)));
 }
 
 }  // namespace plimsoll::worker::jinja

@@ -67,9 +67,14 @@ class ExpressionParser {
   absl::StatusOr<std::unique_ptr<CallSyntax>> CallArguments();
   absl::Status OneArgument(CallSyntax& call);
   absl::StatusOr<std::string> DottedName();
+  // What a node is, without its operands.
+  struct Head {
+    ExpressionKind kind;
+    int line;
+    std::string name = {};
+  };
   // A node with these operands, if the tree is not too high.
-  Parsed Node(ExpressionKind kind, int line, std::string name,
-              std::vector<ExpressionPtr> operands,
+  Parsed Node(Head head, std::vector<ExpressionPtr> operands,
               std::unique_ptr<CallSyntax> call = nullptr);
   Parsed LeftChain(Parsed (ExpressionParser::*part)(),
                    std::initializer_list<absl::string_view> operators);

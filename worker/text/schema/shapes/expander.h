@@ -27,12 +27,8 @@ class Expander {
  public:
   // All must outlive it.
   Expander(SchemaIndex& index, PatternPool& patterns,
-           const SchemaOptions& options, SchemaNotes& notes, StopCheck stop)
-      : index_(index),
-        patterns_(patterns),
-        options_(options),
-        notes_(notes),
-        stop_(stop) {}
+           const SchemaOptions& options, StopCheck stop)
+      : index_(index), patterns_(patterns), options_(options), stop_(stop) {}
 
   // The shapes of the values of `type` that fit `term`: a value fits if it has
   // one of them.
@@ -51,6 +47,7 @@ class Expander {
   SchemaIndex& index() { return index_; }
   PatternPool& patterns() { return patterns_; }
   const SchemaOptions& options() const { return options_; }
+  const SchemaNotes& notes() const { return notes_; }
 
  private:
   absl::StatusOr<FormulaPtr> MakeSchema(const SchemaJson& schema, JsonType type,
@@ -61,8 +58,8 @@ class Expander {
   SchemaIndex& index_;
   PatternPool& patterns_;
   const SchemaOptions& options_;
-  SchemaNotes& notes_;
   StopCounter stop_;
+  SchemaNotes notes_;
   std::set<std::string> noted_;
   std::map<std::pair<Literal, JsonType>, FormulaPtr> made_;
   std::set<std::pair<Literal, JsonType>> open_;  // being made

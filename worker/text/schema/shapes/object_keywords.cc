@@ -117,50 +117,65 @@ Result AdditionalKeyword(const Keyword& keyword, Expander& expander) {
   return keyword.is_positive ? RuleAtom(rule) : WitnessAtom({rule, {}});
 }
 
-// Adds what the schemas in place beside unevaluatedProperties evaluate.
-absl::Status AddEvaluated(const Keyword& keyword, const SchemaJson& schema,
-                          ObjectShape::Rule& rule, bool& is_all, int depth,
-                          Expander& expander) {
-  if (depth > kMaxEvaluatedDepth) {
-    return keyword.Unsupported("beside few nested schemas only");
-  }
-  ASSIGN_OR_RETURN(ObjectShape::Rule own,
-                   RestRule(schema, /*is_positive=*/true, schema, expander));
-  rule.names.insert(rule.names.end(), own.names.begin(), own.names.end());
-  rule.patterns.insert(rule.patterns.end(), own.patterns.begin(),
-                       own.patterns.end());
-  is_all = is_all || Member(schema, "additionalProperties") != nullptr ||
-           (depth > 0 && Member(schema, "unevaluatedProperties") != nullptr);
-  for (const char* choice : {"anyOf", "oneOf", "if", "then", "else",
-                             "dependentSchemas", "dependencies"}) {
-    if (Member(schema, choice) != nullptr) {
-      return keyword.Unsupported(absl::StrCat("without '", choice, "' only"));
+// Gathers what the schemas in place beside unevaluatedProperties evaluate.
+class Evaluated {
+ public:
+  Evaluated(const Keyword& keyword, Expander& expander)
+      : keyword_(keyword), expander_(expander) {}
+
+  // Adds what `schema` evaluates, which is `depth` schemas below the keyword's.
+  absl::Status Add(const SchemaJson& schema, int depth) {
+    if (depth > kMaxEvaluatedDepth) {
+      return keyword_.Unsupported("beside few nested schemas only");
     }
+    ASSIGN_OR_RETURN(ObjectShape::Rule own,
+                     RestRule(schema, /*is_positive=*/true, schema, expander_));
+    rule_.names.insert(rule_.names.end(), own.names.begin(), own.names.end());
+    rule_.patterns.insert(rule_.patterns.end(), own.patterns.begin(),
+                          own.patterns.end());
+    is_all_ = is_all_ || Member(schema, "additionalProperties") != nullptr ||
+              (depth > 0 && Member(schema, "unevaluatedProperties") != nullptr);
+    for (const char* choice : {"anyOf", "oneOf", "if", "then", "else",
+                               "dependentSchemas", "dependencies"}) {
+      if (Member(schema, choice) != nullptr) {
+        return keyword_.Unsupported(
+            absl::StrCat("without '", choice, "' only"));
+      }
+    }
+    for (const char* ref : {"$ref", "$dynamicRef", "$recursiveRef"}) {
+      const SchemaJson* value = Member(schema, ref);
+      if (value == nullptr) continue;
+      ASSIGN_OR_RETURN(
+          const SchemaJson* target,
+          expander_.index().Resolve(schema, *value, ref[1] != 'r'));
+      RETURN_IF_ERROR(Add(*target, depth + 1));
+    }
+    const SchemaJson* all = Member(schema, "allOf");
+    if (all == nullptr || !all->is_array()) return absl::OkStatus();
+    for (const SchemaJson& one : *all) {
+      RETURN_IF_ERROR(Add(one, depth + 1));
+    }
+    return absl::OkStatus();
   }
-  for (const char* ref : {"$ref", "$dynamicRef", "$recursiveRef"}) {
-    const SchemaJson* value = Member(schema, ref);
-    if (value == nullptr) continue;
-    ASSIGN_OR_RETURN(const SchemaJson* target,
-                     expander.index().Resolve(schema, *value, ref[1] != 'r'));
-    RETURN_IF_ERROR(
-        AddEvaluated(keyword, *target, rule, is_all, depth + 1, expander));
-  }
-  const SchemaJson* all = Member(schema, "allOf");
-  if (all == nullptr || !all->is_array()) return absl::OkStatus();
-  for (const SchemaJson& one : *all) {
-    RETURN_IF_ERROR(
-        AddEvaluated(keyword, one, rule, is_all, depth + 1, expander));
-  }
-  return absl::OkStatus();
-}
+
+  // Whether every member is evaluated.
+  bool is_all() const { return is_all_; }
+  // The rule for the other members, without their term.
+  const ObjectShape::Rule& rule() const { return rule_; }
+
+ private:
+  const Keyword& keyword_;
+  Expander& expander_;
+  ObjectShape::Rule rule_ = {.is_rest = true};
+  bool is_all_ = false;
+};
 
 Result UnevaluatedKeyword(const Keyword& keyword, Expander& expander) {
   if (keyword.value == true) return Either(keyword.is_positive);
-  ObjectShape::Rule rule = {.is_rest = true};
-  bool is_all = false;
-  RETURN_IF_ERROR(
-      AddEvaluated(keyword, keyword.schema, rule, is_all, 0, expander));
-  if (is_all) return Either(keyword.is_positive);
+  Evaluated evaluated(keyword, expander);
+  RETURN_IF_ERROR(evaluated.Add(keyword.schema, /*depth=*/0));
+  if (evaluated.is_all()) return Either(keyword.is_positive);
+  ObjectShape::Rule rule = evaluated.rule();
   rule.term = {FitsSchema(keyword.value, keyword.is_positive)};
   return keyword.is_positive ? RuleAtom(rule) : WitnessAtom({rule, {}});
 }
