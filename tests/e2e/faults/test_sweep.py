@@ -17,12 +17,12 @@ import pytest
 import stubs
 from asks import GREEDY, stream, text
 from servers import (
-    CALL_SECONDS, START_SECONDS, DidNotListen, Front, Planner, Worker, is_nightly,
-    until,
+    CALL_SECONDS, START_SECONDS, DidNotListen, Front, Planner, Worker,
+    device_profile, is_nightly, until,
 )
-from stubs import generation as gv1, model as v1, session as sv1
+from stubs import generation as gv1, model as v1, planner as pv1, session as sv1
 from test_convert import model_of, written
-from test_leases import DEVICE_BYTES, register, reserve
+from test_leases import DEVICE, DEVICE_BYTES, register, reserve
 
 KINDS = ("allocations", "mappings", "writes", "syncs", "reads")
 NEVER = 1 << 40
@@ -387,7 +387,79 @@ class Requests(Calls):
         return all(model.get("running", 0) == 0 for model in reply["models"])
 
 
-@pytest.mark.parametrize("kind", [Talks, Requests])
+class Grants(Calls):
+    """Leases of a planner with a journal, from their grant to their release."""
+
+    def __init__(self, model, calls):
+        super().__init__(model, calls)
+        self.journal = model.with_name("leases.db")
+        self.n_requests = 0
+        self.granted = set()  # the leases that a caller knows
+
+    def start(self):
+        return Planner(f"--journal={self.journal}")
+
+    def restart(self):
+        with self.calls.preloaded():
+            self.server = self.start()
+        self.tidy()
+        self.expected = self.converse()
+
+    def converse(self):
+        """What became of a lease."""
+        with grpc.insecure_channel(
+            self.server.address, [("grpc.use_local_subchannel_pool", 1)]
+        ) as channel:
+            stub = stubs.PlannerStub(channel)
+            profile = device_profile(DEVICE, DEVICE_BYTES)
+            stub.RegisterDevice(
+                pv1.RegisterDeviceRequest(profile=profile), timeout=CALL_SECONDS
+            )
+            self.n_requests += 1
+            lease = stub.Reserve(
+                pv1.ReserveRequest(
+                    request_id=str(self.n_requests), device_id=DEVICE,
+                    holder="a test", purpose="a model", bytes=HELD_BYTES,
+                ),
+                timeout=CALL_SECONDS,
+            ).lease
+            self.granted.add(lease.id)
+            name = {"lease_id": lease.id, "epoch": lease.epoch}
+            confirmed = stub.Confirm(
+                pv1.ConfirmRequest(measured_bytes=HELD_BYTES, **name),
+                timeout=CALL_SECONDS,
+            ).lease
+            renewed = stub.Renew(
+                pv1.RenewRequest(**name), timeout=CALL_SECONDS
+            ).lease
+            self.granted.remove(lease.id)
+            stub.Release(pv1.ReleaseRequest(**name), timeout=CALL_SECONDS)
+            return [one.state for one in (lease, confirmed, renewed)]
+
+    def fail_with_a_reason(self):
+        """Calls that go well, or end with an error that says why."""
+        try:
+            assert self.converse() == self.expected
+        except grpc.RpcError as error:
+            assert error.code() in (
+                grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE,
+            ), error
+            assert error.details(), error
+
+    def tidy(self):
+        """Expects that no lease is lost, and releases all."""
+        leases = self.server.leases()
+        assert self.granted <= {lease.id for lease in leases}
+        for lease in leases:
+            request = pv1.ReleaseRequest(lease_id=lease.id, epoch=lease.epoch)
+            self.server.stub.Release(request, timeout=CALL_SECONDS)
+        self.granted.clear()
+
+    def is_idle(self):
+        return not self.server.leases()
+
+
+@pytest.mark.parametrize("kind", [Talks, Requests, Grants])
 def test_f26_a_call_ends_with_a_reason_and_the_next_is_served(
     kind, tiny, failing_calls
 ):
