@@ -18,6 +18,7 @@
 #include "services/generation/call_errors.h"
 #include "services/generation/message_bytes.h"
 #include "services/host/clock.h"
+#include "services/host/memory_guard.h"
 #include "services/http/dialects/reply_deltas.h"
 #include "services/server/server.h"
 #include "services/tracing/call_trace.h"
@@ -414,7 +415,7 @@ absl::Status RemoteTextCall::AddChoices(v1::StreamGenerateRequest prompt) {
                                          static_cast<uint64_t>(i), wish);
     Stream& stream = *made;
     RETURN_IF_ERROR(AddChoice(std::move(made)));
-    absl::Status status = stream.Start();
+    absl::Status status = WithinMemory([&] { return stream.Start(); });
     if (status.ok()) continue;
     ++remote_.counts.n_failed;
     DropChoice();

@@ -11,6 +11,7 @@
 #include "services/generation/generation_call.h"
 #include "services/generation/message_bytes.h"
 #include "services/host/clock.h"
+#include "services/host/memory_guard.h"
 #include "services/host/request_scope.h"
 #include "services/server/server.h"
 #include "services/tracing/tracer.h"
@@ -197,7 +198,8 @@ absl::Status LocalTextCall::AddChoices(const ServedModel& model,
     auto made = std::make_unique<Sequence>(*this);
     Sequence& sequence = *made;
     RETURN_IF_ERROR(AddChoice(std::move(made)));
-    absl::Status status = sequence.Start(std::move(one));
+    absl::Status status =
+        WithinMemory([&] { return sequence.Start(std::move(one)); });
     if (status.ok()) continue;
     DropChoice();
     return status;
