@@ -12,7 +12,7 @@ add_library(plimsoll_text_base STATIC
   text/utf8.cc)
 target_link_libraries(plimsoll_text_base
   PUBLIC plimsoll_base
-  PRIVATE absl::flat_hash_set nlohmann_json::nlohmann_json PkgConfig::PCRE2)
+  PRIVATE nlohmann_json::nlohmann_json PkgConfig::PCRE2)
 add_library(plimsoll_text_tokenizer STATIC
   text/tokenizer/char_classes.cc
   text/tokenizer/merge_table.cc
@@ -31,7 +31,6 @@ add_library(plimsoll_text_tokenizer STATIC
   text/tokenizer/vocab_table.cc)
 target_link_libraries(plimsoll_text_tokenizer
   PUBLIC plimsoll_text_base plimsoll_planner_model
-    absl::flat_hash_map absl::flat_hash_set
   PRIVATE absl::base absl::hash PkgConfig::PCRE2)
 add_library(plimsoll_text_jinja STATIC
   text/jinja/arguments.cc
@@ -66,8 +65,8 @@ add_library(plimsoll_text_jinja STATIC
   text/jinja/text.cc
   text/jinja/value.cc)
 target_link_libraries(plimsoll_text_jinja
-  PUBLIC plimsoll_text_base absl::flat_hash_map absl::time
-  PRIVATE absl::flat_hash_set absl::str_format nlohmann_json::nlohmann_json
+  PUBLIC plimsoll_text_base absl::time
+  PRIVATE absl::str_format nlohmann_json::nlohmann_json
     PkgConfig::PCRE2)
 add_library(plimsoll_text_chat STATIC
   text/chat/call_end.cc
@@ -91,7 +90,7 @@ add_library(plimsoll_text_chat STATIC
   text/chat/tool_text.cc)
 target_link_libraries(plimsoll_text_chat
   PUBLIC plimsoll_text_tokenizer plimsoll_text_jinja
-  PRIVATE absl::flat_hash_map nlohmann_json::nlohmann_json)
+  PRIVATE nlohmann_json::nlohmann_json)
 add_library(plimsoll_text_grammar STATIC
   text/grammar/char_automaton.cc
   text/grammar/frame_writer.cc
@@ -112,8 +111,7 @@ add_library(plimsoll_text_grammar STATIC
   text/grammar/text_before.cc
   text/grammar/token_mask.cc)
 target_link_libraries(plimsoll_text_grammar
-  PUBLIC plimsoll_text_tokenizer absl::flat_hash_map
-    absl::flat_hash_set)
+  PUBLIC plimsoll_text_tokenizer)
 add_library(plimsoll_text_schema STATIC
   text/schema/array_planner.cc
   text/schema/constraint.cc
@@ -144,7 +142,7 @@ add_library(plimsoll_text_schema STATIC
   text/schema/shapes/value_keywords.cc
   text/schema/text_sets.cc)
 target_link_libraries(plimsoll_text_schema
-  PUBLIC plimsoll_text_grammar absl::flat_hash_map absl::synchronization
+  PUBLIC plimsoll_text_grammar absl::synchronization
     nlohmann_json::nlohmann_json)
 # All of it.
 add_library(plimsoll_text INTERFACE)

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <set>
 #include <tuple>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -70,7 +71,7 @@ absl::StatusOr<DeviceCatalogue> DeviceCatalogue::Parse(absl::string_view text) {
   ASSIGN_OR_RETURN(const std::vector<CsvRow> rows,
                    ParseCsv(text, kColumns, kMaxDevices));
   DeviceCatalogue catalogue;
-  absl::flat_hash_set<std::string> names;
+  std::set<std::string, std::less<>> names;
   for (const CsvRow& row : rows) {
     ASSIGN_OR_RETURN(CatalogueDevice device, ParseDevice(row));
     if (!names.insert(absl::AsciiStrToLower(device.name)).second) {
@@ -135,7 +136,7 @@ absl::StatusOr<std::vector<FleetDevice>> ParseFleet(absl::string_view text) {
       const std::vector<CsvRow> rows,
       ParseCsv(text, kFleetColumns, PlacementProblem::kMaxDevices));
   std::vector<FleetDevice> fleet;
-  absl::flat_hash_set<absl::string_view> ids;
+  std::set<absl::string_view> ids;
   for (const CsvRow& row : rows) {
     FleetDevice device;
     ASSIGN_OR_RETURN(const absl::string_view id, row.Name(0));

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "planner/fleet/placement_bounds.h"
@@ -177,7 +177,7 @@ absl::Status ValidatePlacement(const PlacementProblem& problem) {
   RETURN_IF_ERROR(CheckRange("max_replicas_per_device",
                              problem.max_replicas_per_device.value_or(1), 1,
                              PlacementProblem::kMaxReplicas));
-  absl::flat_hash_set<absl::string_view> names;
+  std::set<absl::string_view> names;
   int64_t n_replicas = 0;
   for (const PlacementModel& model : problem.models) {
     RETURN_IF_ERROR(ValidateModel(model, problem.n_classes));
@@ -189,7 +189,7 @@ absl::Status ValidatePlacement(const PlacementProblem& problem) {
   }
   RETURN_IF_ERROR(CheckRange("the number of replicas", n_replicas, 1,
                              PlacementProblem::kMaxReplicas));
-  absl::flat_hash_set<absl::string_view> ids;
+  std::set<absl::string_view> ids;
   for (const PlacementDevice& device : problem.devices) {
     RETURN_IF_ERROR(CheckRange(absl::StrCat("class of device ", device.id),
                                device.device_class, 0, problem.n_classes - 1));

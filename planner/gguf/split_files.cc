@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <string>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
@@ -109,7 +109,7 @@ absl::StatusOr<GgufHeader> MergeSplits(const std::vector<GgufHeader>& shards) {
       whole.tensors.push_back(std::move(tensor));
     }
   }
-  absl::flat_hash_set<absl::string_view> names;
+  std::set<absl::string_view> names;
   for (const GgufTensor& tensor : whole.tensors) {
     if (names.insert(tensor.name).second) continue;
     return absl::InvalidArgumentError(

@@ -1,12 +1,12 @@
 #include "planner/model/tensor_table.h"
 
 #include <array>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -23,7 +23,7 @@ namespace {
 constexpr absl::string_view kWeightSuffix = ".weight";
 
 // Indices of specs by their names.
-using SpecIndex = absl::flat_hash_map<absl::string_view, size_t>;
+using SpecIndex = std::map<absl::string_view, size_t>;
 
 // In the table, this name means Architecture::ffn_norm.
 constexpr absl::string_view kFfnNorm = "ffn_norm.weight";
@@ -491,7 +491,6 @@ absl::StatusOr<std::vector<WeightTensor>> CheckTensors(
     const GgufHeader& header, const TensorContext& context) {
   const std::vector<TensorSpec> specs = TensorSpecs(context);
   SpecIndex index;
-  index.reserve(specs.size());
   for (size_t i = 0; i < specs.size(); ++i) index[specs[i].name] = i;
   std::vector<bool> is_present(specs.size(), false);
   std::vector<bool> is_needed(specs.size(), false);  // by a scale

@@ -9,7 +9,8 @@ std::optional<int64_t> LogRepeats::Take(absl::string_view message,
   if (counts_.size() >= kMaxMessages && !counts_.contains(message)) {
     counts_.clear();
   }
-  Count& count = counts_.try_emplace(message, Count{now}).first->second;
+  Count& count =
+      counts_.try_emplace(std::string(message), Count{now}).first->second;
   if (now - count.begin >= kWindow) {
     count.begin = now;
     count.n_shown = 0;

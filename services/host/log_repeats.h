@@ -4,10 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
@@ -35,7 +36,7 @@ class LogRepeats {
     int64_t n_hidden = 0;
   };
 
-  absl::flat_hash_map<std::string, Count> counts_;
+  std::map<std::string, Count, std::less<>> counts_;
 };
 
 }  // namespace plimsoll::services

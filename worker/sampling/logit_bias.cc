@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_set>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 
@@ -71,7 +71,7 @@ absl::Status ValidateLogitBias(const LogitBiasOptions& options,
         absl::StrCat("logit_bias: at most ", Limits::kMaxBiases,
                      " are allowed, got ", options.biases.size()));
   }
-  absl::flat_hash_set<int32_t> seen;
+  std::unordered_set<int32_t> seen;
   for (const LogitBias& one : options.biases) {
     if (one.id < 0 || one.id >= vocab_size) {
       return absl::InvalidArgumentError(

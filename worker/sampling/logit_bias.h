@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "base/hash_map.h"
 #include "kernels/backend.h"
 
 namespace plimsoll::worker {
@@ -68,14 +68,12 @@ class RecentTokens {
   RecentTokens(std::span<const int32_t> prompt, int64_t limit);
 
   void Add(int32_t id);
-  const absl::flat_hash_map<int32_t, int32_t>& counts() const {
-    return counts_;
-  }
+  const HashMap<int32_t, int32_t>& counts() const { return counts_; }
 
  private:
   std::vector<int32_t> ring_;
   size_t next_ = 0;
-  absl::flat_hash_map<int32_t, int32_t> counts_;
+  HashMap<int32_t, int32_t> counts_;
 };
 
 // One token's logit after the changes. The result never decreases with the

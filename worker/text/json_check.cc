@@ -3,9 +3,9 @@
 #include <cstddef>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 
 namespace plimsoll::worker {
@@ -60,7 +60,7 @@ class Checker : public nlohmann::json_sax<nlohmann::json> {
   }
 
   const std::size_t max_depth_;
-  std::vector<absl::flat_hash_set<std::string>> names_;  // by open object
+  std::vector<std::unordered_set<std::string>> names_;  // by open object
   absl::Status status_;
 };
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
+#include <unordered_set>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -56,7 +56,7 @@ class PythonReader : TextCursor {
     RETURN_IF_ERROR(CheckToolName(call.name));
     if (!Take('(')) return NotPython("'(' is missing behind a name");
     json_.assign(1, '{');
-    absl::flat_hash_set<std::string> names;
+    std::unordered_set<std::string> names;
     while (!Take(')')) {
       if (!names.empty()) {
         if (!Take(',')) return NotPython("',' or ')' is missing in a call");
@@ -135,7 +135,7 @@ class PythonReader : TextCursor {
   absl::Status Elements(bool is_dict) {
     const char end = is_dict ? '}' : ']';
     json_ += is_dict ? '{' : '[';
-    absl::flat_hash_set<std::string> names;
+    std::unordered_set<std::string> names;
     for (bool is_first = true; !Take(end); is_first = false) {
       if (!is_first) {
         if (!Take(',')) return NotPython("',' is missing in a list or a dict");

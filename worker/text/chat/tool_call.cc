@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <nlohmann/json.hpp>
+#include <unordered_set>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -116,7 +116,7 @@ class Parser : TextCursor {
 
   absl::Status Members() {
     json_ += '{';
-    absl::flat_hash_set<std::string> names;
+    std::unordered_set<std::string> names;
     while (!Take('}')) {
       if (!names.empty()) {
         if (!Take(',')) return Bad("',' or '}' is missing in an object");

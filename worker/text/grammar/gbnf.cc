@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -101,7 +102,8 @@ class GbnfParser {
   }
 
   RuleUse& Named(absl::string_view name) {
-    const auto [found, is_new] = numbers_.try_emplace(name, rules_.size());
+    const auto [found, is_new] =
+        numbers_.try_emplace(std::string(name), rules_.size());
     if (is_new) {
       const auto before = text_.substr(0, text_.size() - rest_.size());
       n_lines_ += std::count(before.begin() + static_cast<ptrdiff_t>(counted_),
@@ -288,7 +290,7 @@ class GbnfParser {
   absl::string_view rest_;
   GrammarBuilder builder_;
   std::vector<RuleUse> rules_;
-  absl::flat_hash_map<std::string, size_t> numbers_;  // by name
+  std::map<std::string, size_t, std::less<>> numbers_;  // by name
   size_t counted_ = 0;  // bytes whose lines are in n_lines_
   int64_t n_lines_ = 0;
 };

@@ -11,9 +11,9 @@
 #include <span>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/hash_map.h"
 #include "base/stop_check.h"
 #include "worker/text/grammar/grammar.h"
 #include "worker/text/grammar/plain_room.h"
@@ -228,11 +228,11 @@ class GrammarState {
   size_t n_classes_;
   Room room_;
   std::vector<Frame> frames_;
-  absl::flat_hash_map<uint64_t, uint32_t> frame_numbers_;
+  HashMap<uint64_t, uint32_t> frame_numbers_;
   std::vector<Stack> stacks_;  // stacks of all states
   std::vector<StateInfo> states_;
-  std::vector<State> next_;                           // [states, classes]
-  absl::flat_hash_map<size_t, State> state_numbers_;  // by hash
+  std::vector<State> next_;               // [states, classes]
+  HashMap<size_t, State> state_numbers_;  // by hash
   State current_ = kDead;
   PlainRoomSearch plain_;
   // The frames that the last computed step opened, and the state after it.
@@ -248,7 +248,7 @@ class GrammarState {
   std::vector<Stack> kept_;
   std::vector<Sorted> sorted_;
   // The highest rank that was opened, by chain and frame.
-  absl::flat_hash_map<Stack, uint32_t> seen_;
+  HashMap<Stack, uint32_t> seen_;
   // Scratch of ForgetFrames, by frame.
   std::vector<uint32_t> renumbered_;
 };

@@ -5,13 +5,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -215,7 +216,7 @@ class Dict {
 
   std::vector<Pair> pairs_;
   // Places of keys that are strings, if there are more than kFew pairs.
-  absl::flat_hash_map<std::string, size_t> places_;
+  std::map<std::string, size_t, std::less<>> places_;
   int depth_ = 1;
 };
 

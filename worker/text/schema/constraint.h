@@ -4,13 +4,14 @@
 #define PLIMSOLL_WORKER_TEXT_SCHEMA_CONSTRAINT_H_
 
 #include <cstdint>
+#include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "base/stop_check.h"
@@ -74,7 +75,7 @@ class ConstraintCache {
   const int64_t max_bytes_;
   mutable absl::Mutex mu_;
   std::list<Entry> entries_ ABSL_GUARDED_BY(mu_);  // most recently used first
-  absl::flat_hash_map<std::string, std::list<Entry>::iterator> by_key_
+  std::map<std::string, std::list<Entry>::iterator, std::less<>> by_key_
       ABSL_GUARDED_BY(mu_);
   int64_t n_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t n_hits_ ABSL_GUARDED_BY(mu_) = 0;

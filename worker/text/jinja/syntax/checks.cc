@@ -2,8 +2,8 @@
 
 #include <optional>
 #include <string>
+#include <unordered_set>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "worker/text/jinja/builtins/filters.h"
@@ -195,7 +195,7 @@ class Checker {
     return Check(node->call->named_rest, inner);
   }
 
-  absl::flat_hash_set<std::string> blocks_;
+  std::unordered_set<std::string> blocks_;
 };
 
 }  // namespace

@@ -3,10 +3,10 @@
 #define PLIMSOLL_WORKER_TEXT_JINJA_SYNTAX_EXPRESSION_PARSER_H_
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "worker/text/jinja/syntax/token_stream.h"
 #include "worker/text/jinja/syntax_tree.h"
@@ -81,7 +81,7 @@ class ExpressionParser {
 
   TokenStream& tokens_;
   std::vector<std::string>& names_;
-  absl::flat_hash_map<std::string, int> ids_;
+  std::map<std::string, int, std::less<>> ids_;
   std::vector<MacroSyntax*> macros_;
   int n_loop_names_ = 0;
   int depth_ = 0;

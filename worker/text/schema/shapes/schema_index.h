@@ -2,9 +2,11 @@
 #ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_SHAPES_SCHEMA_INDEX_H_
 #define PLIMSOLL_WORKER_TEXT_SCHEMA_SHAPES_SCHEMA_INDEX_H_
 
+#include <functional>
+#include <map>
 #include <string>
+#include <unordered_map>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -67,10 +69,10 @@ class SchemaIndex {
 
   const SchemaJson& root_;
   SchemaDraft draft_;
-  absl::flat_hash_map<const SchemaJson*, Place> places_;
-  absl::flat_hash_map<std::string, const SchemaJson*> resources_;  // by URI
-  absl::flat_hash_map<std::string, const SchemaJson*> anchors_;    // "URI#name"
-  absl::flat_hash_map<std::string, int> n_dynamic_;  // by name of the anchor
+  std::unordered_map<const SchemaJson*, Place> places_;
+  std::map<std::string, const SchemaJson*, std::less<>> resources_;  // by URI
+  std::map<std::string, const SchemaJson*, std::less<>> anchors_;  // "URI#name"
+  std::map<std::string, int, std::less<>> n_dynamic_;  // by name of the anchor
 };
 
 }  // namespace plimsoll::worker

@@ -5,11 +5,12 @@
 
 #include <compare>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "worker/text/grammar/grammar_builder.h"
 #include "worker/text/schema/shapes/decimal.h"
 #include "worker/text/schema/shapes/pattern_pool.h"
@@ -117,7 +118,8 @@ struct ObjectShape {
     friend bool operator==(const Witness&, const Witness&) = default;
   };
   std::vector<Named> named = {};
-  absl::flat_hash_map<std::string, size_t> numbers = {};  // indices in `named`
+  std::map<std::string, size_t, std::less<>> numbers =
+      {};  // indices in `named`
   std::vector<Rule> rules = {};
   std::vector<Witness> witnesses = {};
   Term names = {};  // every name fits this term

@@ -1,0 +1,29 @@
+// A table that gets no memory ends the process.
+#include "base/hash_map.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace plimsoll {
+namespace {
+
+TEST(HashMapTest, FindsWhatWasAdded) {
+  HashMap<int32_t, int32_t> map;
+  for (int32_t i = 0; i < 1'000; ++i) map[i] = i * i;
+  EXPECT_EQ(map.size(), 1'000u);
+  EXPECT_EQ(map.at(30), 900);
+  EXPECT_FALSE(map.contains(1'000));
+}
+
+TEST(FatalAllocatorDeathTest, WithoutMemoryTheProcessEnds) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  // A compiler that knew the number would warn of it.
+  volatile size_t n_too_many = std::numeric_limits<size_t>::max() / 16;
+  EXPECT_DEATH(FatalAllocator<int64_t>().allocate(n_too_many), "");
+}
+
+}  // namespace
+}  // namespace plimsoll
