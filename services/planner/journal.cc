@@ -6,6 +6,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -412,16 +413,19 @@ absl::Status Journal::PutNoted() {
 }
 
 absl::Status Journal::Transact(absl::FunctionRef<absl::Status()> work) {
+  // An exception of `work` ends the transaction, too.
+  absl::Cleanup roll_back = [this] {
+    const int code = last_code_;
+    sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
+    last_code_ = code;
+  };
   absl::Status status = Run("BEGIN IMMEDIATE");
   if (status.ok()) status = work();
   if (status.ok() && PLIMSOLL_FAULT("journal.sync")) {
     status = FailLike(SQLITE_IOERR_FSYNC);
   }
   if (status.ok()) status = Run("COMMIT");
-  if (status.ok()) return status;
-  const int code = last_code_;
-  sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
-  last_code_ = code;
+  if (status.ok()) std::move(roll_back).Cancel();
   return status;
 }
 
