@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
@@ -142,7 +143,6 @@ class RemoteTextCall::Stream::Attempt final
 
   void Start(const v1::StreamGenerateRequest& request,
              const HttpRequest& caller, std::optional<absl::Duration> time) {
-    self_ = shared_from_this();
     AddCaller(caller, context_);
     // Without a tracer the worker hears what the client said.
     const auto& trace = stream_.call_.trace_;
@@ -157,12 +157,7 @@ class RemoteTextCall::Stream::Attempt final
                             absl::ToChronoMilliseconds(*time));
     }
     stub_ = v1::GenerationService::NewStub(place_->link().channel());
-    stub_->async()->StreamGenerate(&context_, &request, this);
-    // Reads also start outside of reactions, so OnDone waits for the last one.
-    AddHold();
-    StartRead(&message_);
-    if (PLIMSOLL_FAULT("gateway.connect")) break_.Break(context_);
-    StartCall();
+    Connect(request);
   }
   void Resume() { StartRead(&message_); }
   // `is_paused` if no read is on its way.
@@ -177,6 +172,18 @@ class RemoteTextCall::Stream::Attempt final
   }
 
  private:
+  // Has gRPC begin the call, which ends with OnDone. gRPC bears no exception in
+  // between: without memory the process ends.
+  // NOLINTNEXTLINE(bugprone-exception-escape)
+  void Connect(const v1::StreamGenerateRequest& request) noexcept {
+    self_ = shared_from_this();
+    stub_->async()->StreamGenerate(&context_, &request, this);
+    // Reads also start outside of reactions, so OnDone waits for the last one.
+    AddHold();
+    StartRead(&message_);
+    if (PLIMSOLL_FAULT("gateway.connect")) break_.Break(context_);
+    StartCall();
+  }
   void OnReadDone(bool ok) noexcept override {
     if (!ok) return RemoveHold();
     if (PLIMSOLL_FAULT("gateway.read")) {
@@ -240,7 +247,14 @@ absl::Status RemoteTextCall::Stream::Start() {
     wish_.tried.insert(attempt->worker());
     attempt_ = attempt;
   }
+  // Without memory no attempt stays, which would keep the whole call.
+  absl::Cleanup undo = [this] {
+    std::shared_ptr<Attempt> gone;
+    absl::MutexLock lock(&mu_);
+    gone.swap(attempt_);
+  };
   attempt->Start(request, call_.request_, time);
+  std::move(undo).Cancel();
   return absl::OkStatus();
 }
 
