@@ -5,9 +5,10 @@
 namespace plimsoll::services {
 
 // From now on a process that ends by SIGABRT, SIGSEGV, SIGILL or SIGFPE writes
-// on stderr which signal it was and which calls led there. gRPC calls abort()
-// without a message if it gets no memory. A signal that somebody handles
-// already, such as a sanitizer, is left alone. Call it first in main().
+// on stderr which signal it was and which calls led there, unless its stack is
+// full. gRPC calls abort() without a message if it gets no memory. A signal
+// that somebody handles already, such as a sanitizer, is left alone. Call it
+// first in main().
 void ReportCrashes();
 
 }  // namespace plimsoll::services
