@@ -45,8 +45,8 @@ absl::Status RunDrain(const DrainFlags& flags, const Commands& commands) {
   };
   RETURN_IF_ERROR(flags.wait ? Call(start, address, std::nullopt)
                              : Call(start, address));
-  const std::string models =
-      RenderActivity(response.models(), {}, commands.streams.out_style);
+  const std::string models = RenderActivity(response.models(), std::nullopt,
+                                            commands.streams.out_style);
   const std::string text =
       absl::StrCat("  draining: ", CallsText(response.running_calls()), "\n",
                    models.empty() ? "" : "\n", models);

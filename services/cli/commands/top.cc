@@ -24,7 +24,8 @@ constexpr char kTopDescription[] =
     "Show what a worker does: models, and the requests that run and wait\n"
     "'running' counts slots, 'waiting' the queue, and 'kv pages' the cache. "
     "Tokens count from the model's load; with --interval, from the second time "
-    "on, they are those in a second. A request is parked while its client does "
+    "on, the table has those in a second. A request is parked while its client "
+    "does "
     "not read.";
 
 constexpr char kTopFooter[] =
@@ -53,11 +54,12 @@ std::string Render(const Look& look, const std::optional<Look>& before,
       absl::StrCat("  ", load.draining() ? "draining: " : "",
                    CallsText(load.running_calls()),
                    load.models().empty() ? ", no model is loaded" : "", "\n");
-  const std::string models = RenderActivity(
-      load.models(),
-      before ? RatesBetween(before->load, load, look.time - before->time)
-             : TokenRates(),
-      style);
+  const std::string models =
+      RenderActivity(load.models(),
+                     before ? std::optional(RatesBetween(
+                                  before->load, load, look.time - before->time))
+                            : std::nullopt,
+                     style);
   return models.empty() ? calls : absl::StrCat(calls, "\n", models);
 }
 

@@ -40,20 +40,21 @@ TokenCounts TokensOf(const v1::ModelActivity& model) {
 // The cells of a model's tokens: numbers since its load, or rates. A model that
 // has no rates yet has dashes.
 std::vector<std::string> TokenCells(const v1::ModelActivity& model,
-                                    const TokenRates& rates) {
+                                    const std::optional<TokenRates>& rates) {
   TokenCounts tokens = TokensOf(model);
-  if (!rates.empty()) {
-    const auto rate = rates.find(model.model());
-    if (rate == rates.end()) return {"-", "-", "-"};
+  if (rates.has_value()) {
+    const auto rate = rates->find(model.model());
+    if (rate == rates->end()) return {"-", "-", "-"};
     tokens = rate->second;
   }
   return {FormatCount(tokens.prompt), FormatCount(tokens.cached),
           FormatCount(tokens.generated)};
 }
 
-std::string ModelTable(const Models& models, const TokenRates& rates,
+std::string ModelTable(const Models& models,
+                       const std::optional<TokenRates>& rates,
                        const Style& style) {
-  const absl::string_view unit = rates.empty() ? "" : "/s";
+  const absl::string_view unit = rates.has_value() ? "/s" : "";
   Table table({{"running", Align::kRight},
                {"waiting", Align::kRight},
                {"sessions", Align::kRight},
@@ -103,7 +104,7 @@ TokenRates RatesBetween(const v1::GetLoadResponse& before,
     const auto from = earlier.find(model.model());
     if (from == earlier.end()) continue;
     const TokenCounts to = TokensOf(model);
-    if (to.prompt < from->second.prompt ||
+    if (to.prompt < from->second.prompt || to.cached < from->second.cached ||
         to.generated < from->second.generated) {
       continue;
     }
@@ -115,7 +116,8 @@ TokenRates RatesBetween(const v1::GetLoadResponse& before,
   return rates;
 }
 
-std::string RenderActivity(const Models& models, const TokenRates& rates,
+std::string RenderActivity(const Models& models,
+                           const std::optional<TokenRates>& rates,
                            const Style& style) {
   if (models.empty()) return "";
   Table table({{"state"},

@@ -5,6 +5,7 @@
 #include <google/protobuf/repeated_field.h>
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/time/time.h"
@@ -27,17 +28,17 @@ struct TokenCounts {
 using TokenRates = std::map<std::string, TokenCounts>;
 
 // Returns the rates of the models that are in both replies, which were
-// `elapsed` apart (above 0). A model that was loaded again in between has none.
+// `elapsed` apart (above 0). A model that was loaded in between has none.
 TokenRates RatesBetween(const v1::GetLoadResponse& before,
                         const v1::GetLoadResponse& after,
                         absl::Duration elapsed);
 
 // Writes a table of the models and, if something runs or waits, one of the
-// requests. Empty if there are no models. With rates, the table has them in
-// place of the tokens since the load.
+// requests. Empty if there are no models. With `rates`, the table has them in
+// place of the tokens since the load, and dashes for a model without them.
 std::string RenderActivity(
     const google::protobuf::RepeatedPtrField<v1::ModelActivity>& models,
-    const TokenRates& rates, const Style& style);
+    const std::optional<TokenRates>& rates, const Style& style);
 
 }  // namespace plimsoll::cli
 

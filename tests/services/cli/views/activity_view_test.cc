@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_split.h"
@@ -40,7 +41,7 @@ v1::GetLoadResponse Busy() {
 }
 
 TEST(RenderActivityTest, ShowsModelsAndRequestsIn80Columns) {
-  const std::string out = RenderActivity(Busy().models(), {}, {});
+  const std::string out = RenderActivity(Busy().models(), std::nullopt, {});
   for (const char* cell :
        {"1/4", "0/64", "3/1,024", "2,345", "1,234,567", "765,432", "9,876,543",
         "smollm2", "parked", "17", "1,000", "7 s",
@@ -58,7 +59,7 @@ TEST(RenderActivityTest, ARequestThatIsNotListedIsCounted) {
   v1::GetLoadResponse load = Busy();
   load.mutable_models(0)->set_waiting(12);
   load.mutable_models(0)->set_state(v1::MODEL_STATE_DRAINING);
-  const std::string out = RenderActivity(load.models(), {}, {});
+  const std::string out = RenderActivity(load.models(), std::nullopt, {});
   EXPECT_THAT(out, HasSubstr("and 12 more"));
   EXPECT_THAT(out, HasSubstr("(draining)"));
 }
@@ -67,12 +68,14 @@ TEST(RenderActivityTest, WhatAServerNamesCannotMoveTheCursor) {
   v1::GetLoadResponse load = Busy();
   load.mutable_models(0)->set_model("a\033[2J");
   load.mutable_models(0)->mutable_requests(0)->set_request_id("b\rc");
-  EXPECT_THAT(RenderActivity(load.models(), {}, {}), Not(HasSubstr("\033")));
-  EXPECT_THAT(RenderActivity(load.models(), {}, {}), Not(HasSubstr("\r")));
+  EXPECT_THAT(RenderActivity(load.models(), std::nullopt, {}),
+              Not(HasSubstr("\033")));
+  EXPECT_THAT(RenderActivity(load.models(), std::nullopt, {}),
+              Not(HasSubstr("\r")));
 }
 
 TEST(RenderActivityTest, WithoutModelsThereIsNothingToShow) {
-  EXPECT_EQ(RenderActivity({}, {}, {}), "");
+  EXPECT_EQ(RenderActivity({}, std::nullopt, {}), "");
 }
 
 TEST(RatesBetweenTest, CountsTheTokensOfASecond) {
@@ -100,10 +103,11 @@ TEST(RatesBetweenTest, AModelThatIsNewOrWasLoadedAgainHasNone) {
   after.mutable_models(0)->set_generated_tokens(0);
   *after.add_models() = before.models(0);
   after.mutable_models(1)->set_model("new");
-  EXPECT_TRUE(RatesBetween(before, after, absl::Seconds(1)).empty());
-  const TokenRates others = {{"other", {}}};
-  EXPECT_THAT(RenderActivity(before.models(), others, {}),
-              Not(HasSubstr("1,234,567")));
+  const TokenRates rates = RatesBetween(before, after, absl::Seconds(1));
+  EXPECT_TRUE(rates.empty());
+  const std::string out = RenderActivity(after.models(), rates, {});
+  EXPECT_THAT(out, HasSubstr("generated/s"));
+  EXPECT_THAT(out, Not(HasSubstr("1,234,567")));
 }
 
 TEST(CallsTextTest, CountsInWords) {
