@@ -2,8 +2,8 @@
 
 #include <cstddef>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -60,7 +60,7 @@ class Checker : public nlohmann::json_sax<nlohmann::json> {
   }
 
   const std::size_t max_depth_;
-  std::vector<std::unordered_set<std::string>> names_;  // by open object
+  std::vector<std::set<std::string>> names_;  // by open object
   absl::Status status_;
 };
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <set>
 #include <string>
-#include <unordered_set>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -56,7 +56,7 @@ class PythonReader : TextCursor {
     RETURN_IF_ERROR(CheckToolName(call.name));
     if (!Take('(')) return NotPython("'(' is missing behind a name");
     json_.assign(1, '{');
-    std::unordered_set<std::string> names;
+    std::set<std::string> names;
     while (!Take(')')) {
       if (!names.empty()) {
         if (!Take(',')) return NotPython("',' or ')' is missing in a call");
@@ -135,7 +135,7 @@ class PythonReader : TextCursor {
   absl::Status Elements(bool is_dict) {
     const char end = is_dict ? '}' : ']';
     json_ += is_dict ? '{' : '[';
-    std::unordered_set<std::string> names;
+    std::set<std::string> names;
     for (bool is_first = true; !Take(end); is_first = false) {
       if (!is_first) {
         if (!Take(',')) return NotPython("',' is missing in a list or a dict");

@@ -50,7 +50,7 @@ class TemplateFrame {
   // The most constants that a template may have, without the longer ones.
   static constexpr size_t kMaxProbes = 512;
 
-  // Finds the frame of the chats that begin with `chat`. Their turns can be
+  // Finds the frame of chats whose beginning is `chat`. Their turns can be
   // cut: if any number of oldest turns leave, the rest equals the template's
   // rendering of the system message and the remaining turns, byte for byte and
   // token for token. This is checked with conversations whose messages contain

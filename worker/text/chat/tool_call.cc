@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <nlohmann/json.hpp>
-#include <unordered_set>
+#include <set>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -116,7 +116,7 @@ class Parser : TextCursor {
 
   absl::Status Members() {
     json_ += '{';
-    std::unordered_set<std::string> names;
+    std::set<std::string> names;
     while (!Take('}')) {
       if (!names.empty()) {
         if (!Take(',')) return Bad("',' or '}' is missing in an object");

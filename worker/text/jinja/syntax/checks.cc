@@ -1,8 +1,8 @@
 #include "worker/text/jinja/syntax/checks.h"
 
 #include <optional>
+#include <set>
 #include <string>
-#include <unordered_set>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -195,7 +195,7 @@ class Checker {
     return Check(node->call->named_rest, inner);
   }
 
-  std::unordered_set<std::string> blocks_;
+  std::set<std::string> blocks_;
 };
 
 }  // namespace
