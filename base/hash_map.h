@@ -1,4 +1,4 @@
-// A hash table that needs no care of exceptions.
+// A hash table that ends the process if it gets no memory.
 #ifndef PLIMSOLL_BASE_HASH_MAP_H_
 #define PLIMSOLL_BASE_HASH_MAP_H_
 
@@ -31,9 +31,9 @@ struct FatalAllocator {
   }
 };
 
-// A fast table. Where an exception of its allocator comes in between, Abseil's
-// own destroys memory that it never had; this one ends the process instead.
-// Tables that are not hot are those of the standard library, which bear it.
+// A fast table. If its allocator throws, Abseil's own table later frees memory
+// that it never got; this one ends the process instead. Tables of requests that
+// are not hot are those of the standard library, which bear exceptions.
 template <typename Key, typename Value>
 using HashMap =
     absl::flat_hash_map<Key, Value,

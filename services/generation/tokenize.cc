@@ -63,7 +63,7 @@ absl::StatusOr<v1::DetokenizeResponse> Detokenize(
       tokenizer.Decode(checked.ids,
                        worker::RenderSpecialIf(request.render_special()),
                        stop));
-  // Ill-formed bytes became longer.
+  // Ill-formed bytes may have become longer than they were counted.
   RETURN_IF_ERROR(CheckReplyBytes(
       static_cast<int64_t>(response.text().size()) + kReplyFrameBytes,
       kFewerIds));

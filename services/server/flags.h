@@ -37,7 +37,7 @@ struct TimeBounds {
   absl::Duration least;
   absl::Duration most;
 };
-// What --help says of an option.
+// The name of an option, and what --help says of it.
 struct FlagText {
   std::string name;
   std::string help;

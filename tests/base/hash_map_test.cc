@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -22,7 +23,8 @@ TEST(FatalAllocatorDeathTest, WithoutMemoryTheProcessEnds) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   // A compiler that knew the number would warn of it.
   volatile size_t n_too_many = std::numeric_limits<size_t>::max() / 16;
-  EXPECT_DEATH(FatalAllocator<int64_t>().allocate(n_too_many), "");
+  EXPECT_EXIT(FatalAllocator<int64_t>().allocate(n_too_many),
+              ::testing::KilledBySignal(SIGABRT), "");
 }
 
 }  // namespace

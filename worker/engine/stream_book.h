@@ -94,7 +94,8 @@ class StreamBook {
                      Waits how);
   // Adds a stream, once `schedule` has given it to the scheduler by its new id.
   // Errors: those of `schedule`. After one, and without memory
-  // (std::bad_alloc), nothing has changed.
+  // (std::bad_alloc), the stream is not kept; one that gave way to it stays
+  // ended.
   absl::Status Insert(
       Arrival arrival, SequenceStart start,
       absl::FunctionRef<absl::Status(int64_t id, const Claim& claim)> schedule);

@@ -167,7 +167,8 @@ class StepContext {
   kernels::MatMulArgs ProductOf(const ProductInput& input,
                                 const Projection& projection) const;
 
-  // These rows begin every `stride` floats; 0: they lie side by side.
+  // Rows of `dim` floats, which begin every `stride` floats; 0: they lie side
+  // by side.
   struct Rows {
     const float* first;
     int64_t dim;

@@ -310,8 +310,8 @@ void AttendPages(const AttentionArgs& args, const AttentionTask& task,
       found.values[c] = v + c * layout.v_bytes;
     }
   };
-  ForBlocks(blocks, find, [&](const FoundBlock& found) {
-    const PageEntry& page = page_at(found.index);
+  ForBlocks(blocks, find, [&](const FoundBlock& block) {
+    const PageEntry& page = page_at(block.index);
     const TaskQueries all = {
         .queries = queries,
         .n = n_queries,
@@ -324,7 +324,7 @@ void AttendPages(const AttentionArgs& args, const AttentionTask& task,
       queries[i].end =
           std::min(all.end, queries[i].position - page.first_position + 1);
     }
-    AttendHeads(args, task, found, all, scratch);
+    AttendHeads(args, task, block, all, scratch);
   });
 }
 
@@ -355,8 +355,8 @@ void AttendRing(const AttentionArgs& args, const AttentionTask& task,
       found.values[c] = v + row * layout.v_bytes + layout.v_offset;
     }
   };
-  ForBlocks(blocks, find, [&](const FoundBlock& found) {
-    const int64_t base = found.index * kAttentionBlock;
+  ForBlocks(blocks, find, [&](const FoundBlock& block) {
+    const int64_t base = block.index * kAttentionBlock;
     const TaskQueries all = {.queries = queries,
                              .n = n_queries,
                              .begin = std::max(base, first) - base,
@@ -367,7 +367,7 @@ void AttendRing(const AttentionArgs& args, const AttentionTask& task,
       queries[i].end =
           std::min(queries[i].position - base + 1, kAttentionBlock);
     }
-    AttendHeads(args, task, found, all, scratch);
+    AttendHeads(args, task, block, all, scratch);
   });
 }
 

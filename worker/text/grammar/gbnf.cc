@@ -102,9 +102,9 @@ class GbnfParser {
   }
 
   RuleUse& Named(absl::string_view name) {
-    const auto [found, is_new] =
-        numbers_.try_emplace(std::string(name), rules_.size());
-    if (is_new) {
+    auto found = numbers_.find(name);
+    if (found == numbers_.end()) {
+      found = numbers_.emplace(name, rules_.size()).first;
       const auto before = text_.substr(0, text_.size() - rest_.size());
       n_lines_ += std::count(before.begin() + static_cast<ptrdiff_t>(counted_),
                              before.end(), '\n');

@@ -10,6 +10,8 @@
 namespace plimsoll::worker {
 namespace {
 
+static_assert(std::is_same_v<PlainRoomSearch::State, GrammarState::State>);
+
 constexpr uint32_t kDead = GrammarState::kDead;
 
 }  // namespace

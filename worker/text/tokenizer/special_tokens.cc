@@ -64,7 +64,7 @@ absl::StatusOr<std::optional<int32_t>> ReadId(const planner::GgufHeader& header,
   return std::optional<int32_t>(static_cast<int32_t>(*id));
 }
 
-// This token has a role in a file that does not name one.
+// The token that has a role if the file names none for it.
 struct DefaultToken {
   int32_t id;         // -1: none
   bool only_control;  // no token of another type has the role

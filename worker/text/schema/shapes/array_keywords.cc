@@ -10,9 +10,7 @@
 namespace plimsoll::worker {
 namespace {
 
-using Result = absl::StatusOr<FormulaPtr>;
-
-Result PrefixOf(const Keyword& keyword, const SchemaJson& list) {
+FormulaResult PrefixOf(const Keyword& keyword, const SchemaJson& list) {
   if (!list.is_array()) {
     return keyword.Error(absl::StrCat(keyword.name, " is not a list"));
   }
@@ -41,7 +39,8 @@ Result PrefixOf(const Keyword& keyword, const SchemaJson& list) {
   });
 }
 
-Result RestOf(const Keyword& keyword, const SchemaJson& schema, size_t from) {
+FormulaResult RestOf(const Keyword& keyword, const SchemaJson& schema,
+                     size_t from) {
   const Term term = {FitsSchema(schema, keyword.is_positive)};
   if (keyword.is_positive) {
     return Atom([term, from](Shape& shape) {
@@ -56,11 +55,11 @@ Result RestOf(const Keyword& keyword, const SchemaJson& schema, size_t from) {
   });
 }
 
-Result PrefixKeyword(const Keyword& keyword, Expander&) {
+FormulaResult PrefixKeyword(const Keyword& keyword, Expander&) {
   return PrefixOf(keyword, keyword.value);
 }
 
-Result ItemsKeyword(const Keyword& keyword, Expander&) {
+FormulaResult ItemsKeyword(const Keyword& keyword, Expander&) {
   // Up to 2019, a list of items was what prefixItems is now.
   if (keyword.value.is_array()) return PrefixOf(keyword, keyword.value);
   const SchemaJson* prefix = Member(keyword.schema, "prefixItems");
@@ -68,7 +67,7 @@ Result ItemsKeyword(const Keyword& keyword, Expander&) {
   return RestOf(keyword, keyword.value, has_prefix ? prefix->size() : 0);
 }
 
-Result AdditionalItemsKeyword(const Keyword& keyword, Expander&) {
+FormulaResult AdditionalItemsKeyword(const Keyword& keyword, Expander&) {
   const SchemaJson* items = Member(keyword.schema, "items");
   // Beside a single schema, or without items, it says nothing.
   if (items == nullptr || !items->is_array()) {
@@ -77,7 +76,7 @@ Result AdditionalItemsKeyword(const Keyword& keyword, Expander&) {
   return RestOf(keyword, keyword.value, items->size());
 }
 
-Result UnevaluatedItemsKeyword(const Keyword& keyword, Expander&) {
+FormulaResult UnevaluatedItemsKeyword(const Keyword& keyword, Expander&) {
   if (keyword.value == true) return Either(keyword.is_positive);
   for (const char* other :
        {"$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "if",
@@ -100,7 +99,7 @@ Result UnevaluatedItemsKeyword(const Keyword& keyword, Expander&) {
   return RestOf(keyword, keyword.value, has_prefix ? prefix->size() : 0);
 }
 
-Result ContainsKeyword(const Keyword& keyword, Expander&) {
+FormulaResult ContainsKeyword(const Keyword& keyword, Expander&) {
   const auto count = [&](const char* name,
                          int64_t if_absent) -> absl::StatusOr<int64_t> {
     const SchemaJson* value = Member(keyword.schema, name);
@@ -126,7 +125,7 @@ Result ContainsKeyword(const Keyword& keyword, Expander&) {
              max < kUnlimited ? within(max + 1, kUnlimited) : Never()});
 }
 
-Result ItemCountKeyword(const Keyword& keyword, Expander&) {
+FormulaResult ItemCountKeyword(const Keyword& keyword, Expander&) {
   ASSIGN_OR_RETURN(const int64_t n, keyword.Count());
   const bool is_most = keyword.name == "maxItems";
   if (!is_most && !keyword.is_positive && n == 0) return Never();
@@ -140,7 +139,7 @@ Result ItemCountKeyword(const Keyword& keyword, Expander&) {
   });
 }
 
-Result UniqueKeyword(const Keyword& keyword, Expander&) {
+FormulaResult UniqueKeyword(const Keyword& keyword, Expander&) {
   if (!keyword.value.is_boolean()) {
     return keyword.Error("uniqueItems is not true or false");
   }

@@ -14,8 +14,6 @@
 namespace plimsoll::worker {
 namespace {
 
-using Result = absl::StatusOr<FormulaPtr>;
-
 // The most pairs of one oneOf that are looked at.
 constexpr size_t kMaxPairs = 20'000;
 
@@ -28,7 +26,7 @@ bool AreSetsApart(const std::set<std::string>& a,
   });
 }
 
-Result Ref(const Keyword& keyword, Expander& expander) {
+FormulaResult Ref(const Keyword& keyword, Expander& expander) {
   ASSIGN_OR_RETURN(const SchemaJson* target,
                    expander.index().Resolve(keyword.schema, keyword.value,
                                             keyword.name != "$ref"));
@@ -49,7 +47,7 @@ absl::StatusOr<std::vector<const SchemaJson*>> ListOf(const Keyword& keyword) {
   return list;
 }
 
-Result AllOfKeyword(const Keyword& keyword, Expander& expander) {
+FormulaResult AllOfKeyword(const Keyword& keyword, Expander& expander) {
   ASSIGN_OR_RETURN(const auto list, ListOf(keyword));
   std::vector<FormulaPtr> parts;
   for (const SchemaJson* one : list) {
@@ -61,7 +59,7 @@ Result AllOfKeyword(const Keyword& keyword, Expander& expander) {
   return AllOf(keyword.is_positive, std::move(parts));
 }
 
-Result AnyOfKeyword(const Keyword& keyword, Expander& expander) {
+FormulaResult AnyOfKeyword(const Keyword& keyword, Expander& expander) {
   ASSIGN_OR_RETURN(const auto list, ListOf(keyword));
   std::vector<FormulaPtr> parts;
   for (const SchemaJson* one : list) {
@@ -74,8 +72,8 @@ Result AnyOfKeyword(const Keyword& keyword, Expander& expander) {
 }
 
 // Holds for a value of `type` that fits none of `schemas`.
-Result NoneOf(const std::vector<const SchemaJson*>& schemas, JsonType type,
-              Expander& expander) {
+FormulaResult NoneOf(const std::vector<const SchemaJson*>& schemas,
+                     JsonType type, Expander& expander) {
   std::vector<FormulaPtr> parts;
   for (const SchemaJson* one : schemas) {
     ASSIGN_OR_RETURN(
@@ -152,7 +150,7 @@ absl::StatusOr<bool> AreApart(const FormulaPtr& a, const FormulaPtr& b,
   return true;
 }
 
-Result OneOfKeyword(const Keyword& keyword, Expander& expander) {
+FormulaResult OneOfKeyword(const Keyword& keyword, Expander& expander) {
   ASSIGN_OR_RETURN(const auto list, ListOf(keyword));
   // The members that a value of this type may fit.
   std::vector<const SchemaJson*> members;
@@ -212,12 +210,12 @@ Result OneOfKeyword(const Keyword& keyword, Expander& expander) {
   return Or(std::move(cases));
 }
 
-Result NotKeyword(const Keyword& keyword, Expander& expander) {
+FormulaResult NotKeyword(const Keyword& keyword, Expander& expander) {
   return expander.Make(FitsSchema(keyword.value, !keyword.is_positive),
                        keyword.type);
 }
 
-Result IfKeyword(const Keyword& keyword, Expander& expander) {
+FormulaResult IfKeyword(const Keyword& keyword, Expander& expander) {
   const bool p = keyword.is_positive;
   const SchemaJson* then = Member(keyword.schema, "then");
   const SchemaJson* other = Member(keyword.schema, "else");

@@ -73,8 +73,7 @@ absl::StatusOr<bool> Expander::FitsString(const Term& term,
   return false;
 }
 
-absl::StatusOr<FormulaPtr> Expander::Make(const Literal& literal,
-                                          JsonType type) {
+FormulaResult Expander::Make(const Literal& literal, JsonType type) {
   const std::pair<Literal, JsonType> key(literal, type);
   if (const auto known = made_.find(key); known != made_.end()) {
     return known->second;
@@ -92,7 +91,7 @@ absl::StatusOr<FormulaPtr> Expander::Make(const Literal& literal,
         path,
         absl::StrCat("'", path, "' can never end: it begins with itself"));
   }
-  absl::StatusOr<FormulaPtr> made =
+  FormulaResult made =
       literal.is_value ? ValueFormula(*literal.json, type, literal.is_positive)
                        : MakeSchema(*literal.json, type, literal.is_positive);
   open_.erase(key);
@@ -100,9 +99,8 @@ absl::StatusOr<FormulaPtr> Expander::Make(const Literal& literal,
   return made;
 }
 
-absl::StatusOr<FormulaPtr> Expander::MakeSchema(const SchemaJson& schema,
-                                                JsonType type,
-                                                bool is_positive) {
+FormulaResult Expander::MakeSchema(const SchemaJson& schema, JsonType type,
+                                   bool is_positive) {
   if (schema.is_boolean()) return Either(schema.get<bool>() == is_positive);
   if (!schema.is_object()) {
     return SchemaError(index_.PathOf(&schema),
@@ -120,7 +118,7 @@ absl::StatusOr<FormulaPtr> Expander::MakeSchema(const SchemaJson& schema,
   return AllOf(is_positive, std::move(parts));
 }
 
-absl::StatusOr<FormulaPtr> Expander::MakeKeyword(const Keyword& keyword) {
+FormulaResult Expander::MakeKeyword(const Keyword& keyword) {
   const KeywordRule* rule = FindKeyword(keyword.name);
   if (rule == nullptr) return Unknown(keyword);
   // A keyword about another type holds.
@@ -130,7 +128,7 @@ absl::StatusOr<FormulaPtr> Expander::MakeKeyword(const Keyword& keyword) {
   return rule->make(keyword, *this);
 }
 
-absl::StatusOr<FormulaPtr> Expander::Unknown(const Keyword& keyword) {
+FormulaResult Expander::Unknown(const Keyword& keyword) {
   if (index_.draft() == SchemaDraft::kDraft3 &&
       (keyword.name == "extends" || keyword.name == "disallow")) {
     return keyword.Error(

@@ -39,7 +39,7 @@ class Expander {
 
   // The next functions are for keywords. The formula that holds for the values
   // of `type` that `literal` allows.
-  absl::StatusOr<FormulaPtr> Make(const Literal& literal, JsonType type);
+  FormulaResult Make(const Literal& literal, JsonType type);
   // The shapes of the values that `formula` holds for. Errors: those of Solve.
   absl::StatusOr<std::vector<Shape>> ShapesOf(const FormulaPtr& formula);
   // Notes what says nothing about the reply.
@@ -50,10 +50,10 @@ class Expander {
   const SchemaNotes& notes() const { return notes_; }
 
  private:
-  absl::StatusOr<FormulaPtr> MakeSchema(const SchemaJson& schema, JsonType type,
-                                        bool is_positive);
-  absl::StatusOr<FormulaPtr> MakeKeyword(const Keyword& keyword);
-  absl::StatusOr<FormulaPtr> Unknown(const Keyword& keyword);
+  FormulaResult MakeSchema(const SchemaJson& schema, JsonType type,
+                           bool is_positive);
+  FormulaResult MakeKeyword(const Keyword& keyword);
+  FormulaResult Unknown(const Keyword& keyword);
 
   SchemaIndex& index_;
   PatternPool& patterns_;

@@ -16,6 +16,7 @@ namespace plimsoll::worker {
 struct Formula;
 // A null formula holds for every value.
 using FormulaPtr = std::shared_ptr<const Formula>;
+using FormulaResult = absl::StatusOr<FormulaPtr>;
 
 struct Formula {
   enum class Kind { kFalse, kAtom, kAnd, kOr };

@@ -47,8 +47,7 @@ struct Keyword {
 struct KeywordRule {
   const char* name;
   std::optional<JsonType> type;  // type of its values; absent: all
-  absl::StatusOr<FormulaPtr> (*make)(const Keyword& keyword,
-                                     Expander& expander);
+  FormulaResult (*make)(const Keyword& keyword, Expander& expander);
 };
 
 // The rule for the keyword that is called `name`, or null.

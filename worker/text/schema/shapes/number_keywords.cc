@@ -10,9 +10,7 @@
 namespace plimsoll::worker {
 namespace {
 
-using Result = absl::StatusOr<FormulaPtr>;
-
-Result BoundKeyword(const Keyword& keyword, Expander&) {
+FormulaResult BoundKeyword(const Keyword& keyword, Expander&) {
   const bool is_least = absl::EndsWithIgnoreCase(keyword.name, "minimum");
   const bool is_exclusive = absl::StartsWith(keyword.name, "exclusive");
   // Up to draft 4, exclusiveMinimum says how minimum is meant.
@@ -33,7 +31,7 @@ Result BoundKeyword(const Keyword& keyword, Expander&) {
   return Atom([bound](Shape& shape) { return RestrictLeast(shape, bound); });
 }
 
-Result MultipleKeyword(const Keyword& keyword, Expander&) {
+FormulaResult MultipleKeyword(const Keyword& keyword, Expander&) {
   ASSIGN_OR_RETURN(const Decimal number, keyword.Number());
   if (number.is_zero() || number.is_negative) {
     return keyword.Error(absl::StrCat(keyword.name, " is not above 0"));

@@ -11,8 +11,6 @@
 namespace plimsoll::worker {
 namespace {
 
-using Result = absl::StatusOr<FormulaPtr>;
-
 // How deep unevaluatedProperties looks into schemas in place.
 constexpr int kMaxEvaluatedDepth = 32;
 
@@ -30,7 +28,7 @@ FormulaPtr WitnessAtom(const ObjectShape::Witness& witness) {
   });
 }
 
-Result PropertiesKeyword(const Keyword& keyword, Expander&) {
+FormulaResult PropertiesKeyword(const Keyword& keyword, Expander&) {
   if (!keyword.value.is_object()) {
     return keyword.Error("properties is not an object");
   }
@@ -64,7 +62,8 @@ Result PropertiesKeyword(const Keyword& keyword, Expander&) {
   return AllOf(p, std::move(parts));
 }
 
-Result PatternPropertiesKeyword(const Keyword& keyword, Expander& expander) {
+FormulaResult PatternPropertiesKeyword(const Keyword& keyword,
+                                       Expander& expander) {
   if (!keyword.value.is_object()) {
     return keyword.Error("patternProperties is not an object");
   }
@@ -110,7 +109,7 @@ absl::StatusOr<ObjectShape::Rule> RestRule(const SchemaJson& schema,
   return rule;
 }
 
-Result AdditionalKeyword(const Keyword& keyword, Expander& expander) {
+FormulaResult AdditionalKeyword(const Keyword& keyword, Expander& expander) {
   ASSIGN_OR_RETURN(
       const ObjectShape::Rule rule,
       RestRule(keyword.schema, keyword.is_positive, keyword.value, expander));
@@ -170,7 +169,7 @@ class Evaluated {
   bool is_all_ = false;
 };
 
-Result UnevaluatedKeyword(const Keyword& keyword, Expander& expander) {
+FormulaResult UnevaluatedKeyword(const Keyword& keyword, Expander& expander) {
   if (keyword.value == true) return Either(keyword.is_positive);
   Evaluated evaluated(keyword, expander);
   RETURN_IF_ERROR(evaluated.Add(keyword.schema, /*depth=*/0));
@@ -180,7 +179,7 @@ Result UnevaluatedKeyword(const Keyword& keyword, Expander& expander) {
   return keyword.is_positive ? RuleAtom(rule) : WitnessAtom({rule, {}});
 }
 
-Result RequiredKeyword(const Keyword& keyword, Expander&) {
+FormulaResult RequiredKeyword(const Keyword& keyword, Expander&) {
   // Up to draft 3, a property said so of itself.
   if (keyword.value.is_boolean()) return Either(keyword.is_positive);
   ASSIGN_OR_RETURN(const auto names, keyword.NamesIn(keyword.value));
@@ -194,7 +193,7 @@ Result RequiredKeyword(const Keyword& keyword, Expander&) {
   return AllOf(keyword.is_positive, std::move(parts));
 }
 
-Result NamesKeyword(const Keyword& keyword, Expander&) {
+FormulaResult NamesKeyword(const Keyword& keyword, Expander&) {
   const Term term = {FitsSchema(keyword.value, keyword.is_positive)};
   if (keyword.is_positive) {
     return Atom([term](Shape& shape) {
@@ -205,7 +204,7 @@ Result NamesKeyword(const Keyword& keyword, Expander&) {
   return WitnessAtom({{.is_rest = true}, term});
 }
 
-Result MemberCountKeyword(const Keyword& keyword, Expander&) {
+FormulaResult MemberCountKeyword(const Keyword& keyword, Expander&) {
   ASSIGN_OR_RETURN(const int64_t n, keyword.Count());
   const bool is_most = keyword.name == "maxProperties";
   if (!is_most && !keyword.is_positive && n == 0) return Never();
@@ -219,8 +218,8 @@ Result MemberCountKeyword(const Keyword& keyword, Expander&) {
   });
 }
 
-Result Dependency(const Keyword& keyword, const std::string& name,
-                  const SchemaJson& value, Expander& expander) {
+FormulaResult Dependency(const Keyword& keyword, const std::string& name,
+                         const SchemaJson& value, Expander& expander) {
   const bool p = keyword.is_positive;
   FormulaPtr needed;
   if (value.is_array() || value.is_string()) {
@@ -247,7 +246,7 @@ Result Dependency(const Keyword& keyword, const std::string& name,
   return Or({And({is_there, needed}), is_absent});
 }
 
-Result DependenciesKeyword(const Keyword& keyword, Expander& expander) {
+FormulaResult DependenciesKeyword(const Keyword& keyword, Expander& expander) {
   if (!keyword.value.is_object()) {
     return keyword.Error(absl::StrCat(keyword.name, " is not an object"));
   }

@@ -13,9 +13,7 @@
 namespace plimsoll::worker {
 namespace {
 
-using Result = absl::StatusOr<FormulaPtr>;
-
-Result LengthKeyword(const Keyword& keyword, Expander&) {
+FormulaResult LengthKeyword(const Keyword& keyword, Expander&) {
   ASSIGN_OR_RETURN(const int64_t n, keyword.Count());
   const bool is_most = keyword.name == "maxLength";
   int64_t min = is_most ? 0 : n;
@@ -29,7 +27,7 @@ Result LengthKeyword(const Keyword& keyword, Expander&) {
       [min, max](Shape& shape) { return RestrictLength(shape, min, max); });
 }
 
-Result PatternKeyword(const Keyword& keyword, Expander& expander) {
+FormulaResult PatternKeyword(const Keyword& keyword, Expander& expander) {
   if (!keyword.value.is_string()) {
     return keyword.Error("pattern is not a string");
   }
@@ -54,7 +52,7 @@ Result PatternKeyword(const Keyword& keyword, Expander& expander) {
   return AllOf(keyword.is_positive, std::move(parts));
 }
 
-Result FormatKeyword(const Keyword& keyword, Expander& expander) {
+FormulaResult FormatKeyword(const Keyword& keyword, Expander& expander) {
   const bool p = keyword.is_positive;
   if (!keyword.value.is_string()) return keyword.Error("format is no string");
   if (expander.options().ignore_formats) return Either(p);

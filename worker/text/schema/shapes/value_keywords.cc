@@ -11,8 +11,6 @@
 namespace plimsoll::worker {
 namespace {
 
-using Result = absl::StatusOr<FormulaPtr>;
-
 struct TypeName {
   absl::string_view name;
   JsonType type;
@@ -32,7 +30,7 @@ JsonType TypeOf(const SchemaJson& value) {
   return value.is_array() ? JsonType::kArray : JsonType::kObject;
 }
 
-Result NamedType(const Keyword& keyword, const SchemaJson& name) {
+FormulaResult NamedType(const Keyword& keyword, const SchemaJson& name) {
   const bool p = keyword.is_positive;
   const std::string text = name.is_string() ? name.get<std::string>() : "";
   for (const TypeName& one : kTypeNames) {
@@ -50,7 +48,7 @@ Result NamedType(const Keyword& keyword, const SchemaJson& name) {
       "null, nor a list of them");
 }
 
-Result TypeKeyword(const Keyword& keyword, Expander&) {
+FormulaResult TypeKeyword(const Keyword& keyword, Expander&) {
   if (!keyword.value.is_array()) return NamedType(keyword, keyword.value);
   if (keyword.value.empty()) return keyword.Error("type is an empty list");
   std::vector<FormulaPtr> parts;
@@ -65,12 +63,12 @@ Result TypeKeyword(const Keyword& keyword, Expander&) {
   return AllOf(!keyword.is_positive, std::move(parts));
 }
 
-Result ConstKeyword(const Keyword& keyword, Expander& expander) {
+FormulaResult ConstKeyword(const Keyword& keyword, Expander& expander) {
   return expander.Make({&keyword.value, /*is_value=*/true, keyword.is_positive},
                        keyword.type);
 }
 
-Result EnumKeyword(const Keyword& keyword, Expander& expander) {
+FormulaResult EnumKeyword(const Keyword& keyword, Expander& expander) {
   if (!keyword.value.is_array()) return keyword.Error("enum is not a list");
   const bool p = keyword.is_positive;
   std::vector<std::string> texts;
@@ -100,7 +98,7 @@ Result EnumKeyword(const Keyword& keyword, Expander& expander) {
   return AllOf(!p, std::move(parts));
 }
 
-Result ArrayValue(const SchemaJson& value, bool is_positive) {
+FormulaResult ArrayValue(const SchemaJson& value, bool is_positive) {
   const auto n = static_cast<int64_t>(value.size());
   std::vector<Term> items;
   for (const SchemaJson& one : value)
@@ -129,7 +127,7 @@ Result ArrayValue(const SchemaJson& value, bool is_positive) {
   return Or(std::move(cases));
 }
 
-Result ObjectValue(const SchemaJson& value, bool is_positive) {
+FormulaResult ObjectValue(const SchemaJson& value, bool is_positive) {
   static const SchemaJson* const nothing = new SchemaJson(false);
   ObjectShape::Rule rest = {.is_rest = true};
   std::vector<FormulaPtr> parts;
@@ -166,8 +164,8 @@ constexpr KeywordRule kValueKeywords[] = {
 
 }  // namespace
 
-absl::StatusOr<FormulaPtr> ValueFormula(const SchemaJson& value, JsonType type,
-                                        bool is_positive) {
+FormulaResult ValueFormula(const SchemaJson& value, JsonType type,
+                           bool is_positive) {
   if (TypeOf(value) != type) return Either(!is_positive);
   switch (type) {
     case JsonType::kNull:

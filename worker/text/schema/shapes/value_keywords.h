@@ -13,8 +13,8 @@ const KeywordRule* FindValueKeyword(absl::string_view name);
 
 // The formula that holds for `value` or, if not positive, for all other values
 // of `type`.
-absl::StatusOr<FormulaPtr> ValueFormula(const SchemaJson& value, JsonType type,
-                                        bool is_positive);
+FormulaResult ValueFormula(const SchemaJson& value, JsonType type,
+                           bool is_positive);
 
 }  // namespace plimsoll::worker
 
