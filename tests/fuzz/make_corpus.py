@@ -139,11 +139,11 @@ def journal_seeds():
 
 def rolling_seeds():
     """Sizes of context, window, pins and evictions, then rows of each step."""
-    steps = bytes(range(1, 256, 5)) * 4
+    steps = bytes(range(1, 256, 12))
     return {
         "shifts": bytes([52, 21, 8, 140]) + steps,
         "recomputes": bytes([0, 255, 255, 1]) + steps,
-        "turns": bytes([255, 10, 2, 128]) + b"\0\x40\x80\0\x20" * 40,
+        "turns": bytes([255, 10, 2, 128]) + b"\0\x40\x80\0\x20" * 8,
     }
 
 

@@ -10,14 +10,14 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using plimsoll::testing::RollingCacheModel;
   constexpr int64_t kPageTokens = 64;
-  constexpr int64_t kMaxTokens = 4'000;
+  constexpr int64_t kMaxTokens = 1'000;
   size_t at = 0;
   // One of the `n` numbers from `least` on, as the next byte says.
   const auto next = [&](int64_t least, int64_t n) {
     const int64_t byte = at < size ? data[at++] : 0;
     return least + byte * n / 256;
   };
-  const int64_t n_ctx = next(3 * kPageTokens, 320);
+  const int64_t n_ctx = next(3 * kPageTokens, 129);
   // The pinned tokens leave two pages.
   const int64_t most_pins = (n_ctx / kPageTokens - 2) * kPageTokens;
   RollingCacheModel rolling({.n_ctx = n_ctx,
