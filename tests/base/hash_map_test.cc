@@ -8,6 +8,8 @@
 #include <limits>
 #include <vector>
 
+#include "tests/sanitized.h"
+
 namespace plimsoll {
 namespace {
 
@@ -20,6 +22,7 @@ TEST(HashMapTest, FindsWhatWasAdded) {
 }
 
 TEST(FatalAllocatorDeathTest, WithoutMemoryTheProcessEnds) {
+  if (testing::kIsSanitized) GTEST_SKIP() << "a sanitizer ends it first";
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   // A compiler that knew the number would warn of it.
   volatile size_t n_too_many = std::numeric_limits<size_t>::max() / 16;
