@@ -31,7 +31,8 @@ enum class ContextDefault { kShort, kLongestThatFits };
 
 planner::LoadOptions ToLoadOptions(const LoadFlags& flags, int64_t n_ctx_train,
                                    ContextDefault context_default);
-// The same, with the flags of AddEngineFlags.
+// The options of a plan: those of ToLoadOptions, and the flags of
+// AddEngineFlags.
 planner::PlanOptions ToPlanOptions(const LoadFlags& flags, int64_t n_ctx_train,
                                    ContextDefault context_default);
 

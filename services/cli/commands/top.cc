@@ -25,8 +25,7 @@ constexpr char kTopDescription[] =
     "'running' counts slots, 'waiting' the queue, and 'kv pages' the cache. "
     "Tokens count from the model's load; with --interval, from the second time "
     "on, the table has those in a second. A request is parked while its client "
-    "does "
-    "not read.";
+    "does not read.";
 
 constexpr char kTopFooter[] =
     "Examples:\n"
