@@ -3,7 +3,6 @@
 #include <google/protobuf/empty.pb.h>
 #include <google/protobuf/wrappers.pb.h>
 #include <grpcpp/client_context.h>
-#include <grpcpp/create_channel.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <netdb.h>
 #include <sys/socket.h>
@@ -23,9 +22,7 @@
 #include "plimsoll/v1/model.grpc.pb.h"
 #include "services/host/clock.h"
 #include "services/host/log.h"
-#include "services/server/access/keepalive.h"
 #include "services/server/access/listen_address.h"
-#include "services/server/credentials.h"
 #include "services/server/server.h"
 #include "services/wire/broken_connection.h"
 #include "services/wire/errors.h"
@@ -36,23 +33,6 @@ namespace {
 constexpr char kHealthMethod[] = "/grpc.health.v1.Health/Check";
 constexpr int kServing = 1;  // HealthCheckResponse.ServingStatus
 constexpr absl::Duration kFirstAnswerRetry = absl::Seconds(1);
-
-// Each channel has connections of its own.
-std::shared_ptr<grpc::Channel> NewChannel(const std::string& address,
-                                          const ClientSecurity& security,
-                                          const std::string& tls_name) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
-  SetKeepalive(arguments);
-  if (!tls_name.empty() && security.is_tls()) {
-    arguments.SetSslTargetNameOverride(tls_name);
-  }
-  return grpc::CreateCustomChannel(
-      address, NewChannelCredentials(security, address), arguments);
-}
 
 ModelState StateOf(v1::ModelState state) {
   switch (state) {
@@ -139,19 +119,6 @@ absl::StatusOr<std::vector<std::string>> LookUpAll(const std::string& name) {
   }
   freeaddrinfo(list);
   return std::vector<std::string>(found.begin(), found.end());
-}
-
-WorkerLink::WorkerLink(const std::string& id, const ClientSecurity& security,
-                       const std::string& tls_name)
-    : id_(id), own_channel_(NewChannel(id, security, tls_name)) {
-  channels_.reserve(kMaxConnections);
-  for (size_t i = 0; i < kMaxConnections; ++i) {
-    channels_.push_back(NewChannel(id, security, tls_name));
-  }
-}
-
-std::shared_ptr<grpc::Channel> WorkerLink::channel() {
-  return channels_[next_++ % channels_.size()];
 }
 
 // A question to one worker: whether it is ready, and then for its models.

@@ -1,12 +1,7 @@
-// The workers behind a gateway: connections to them, and their reports about
-// themselves.
+// The workers behind a gateway, and their reports about themselves.
 #ifndef PLIMSOLL_SERVICES_GATEWAY_WORKER_SET_H_
 #define PLIMSOLL_SERVICES_GATEWAY_WORKER_SET_H_
 
-#include <grpcpp/channel.h>
-
-#include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -21,6 +16,7 @@
 #include "base/sync/steady_mutex.h"
 #include "plimsoll/v1/model.pb.h"
 #include "services/gateway/worker_book.h"
+#include "services/gateway/worker_link.h"
 #include "services/host/background.h"
 #include "services/server/tls_files.h"
 #include "services/worker/models/model_info.h"
@@ -31,33 +27,6 @@ struct WorkerSetOptions {
   std::vector<std::string> workers;  // HOST:PORT
   std::string name = "";             // NAME:PORT to look up; empty: none
   ClientSecurity security = {};
-};
-
-// One worker's connections. Requests that run share it with the set, which may
-// drop the worker. Thread-safe.
-class WorkerLink {
- public:
-  // A worker takes 128 streams on a connection, so there are several.
-  static constexpr size_t kMaxConnections = 4;
-
-  // `tls_name` is the name of the worker's certificate; empty: the address's.
-  WorkerLink(const std::string& id, const ClientSecurity& security,
-             const std::string& tls_name);
-
-  const std::string& id() const { return id_; }
-  // Returns a channel for one request.
-  std::shared_ptr<grpc::Channel> channel();
-  // Returns the channel for questions about the worker itself, which no stream
-  // delays.
-  const std::shared_ptr<grpc::Channel>& own_channel() const {
-    return own_channel_;
-  }
-
- private:
-  const std::string id_;
-  const std::shared_ptr<grpc::Channel> own_channel_;
-  std::vector<std::shared_ptr<grpc::Channel>> channels_;
-  std::atomic<size_t> next_ = 0;
 };
 
 // Thread-safe, except for construction and destruction. It outlives all calls.
