@@ -226,8 +226,7 @@ absl::Status Journal::Run(const char* sql) {
 
 absl::StatusOr<std::string> Journal::QueryText(const char* sql) {
   Statement statement(db_, sql);
-  RETURN_IF_ERROR(Check(statement.code));
-  const int code = sqlite3_step(statement.handle);
+  const int code = statement.Step();
   RETURN_IF_ERROR(Check(code));
   if (code != SQLITE_ROW) return absl::DataLossError("a row is missing");
   return statement.Text(0);
@@ -235,8 +234,7 @@ absl::StatusOr<std::string> Journal::QueryText(const char* sql) {
 
 absl::StatusOr<int64_t> Journal::QueryInt(const char* sql) {
   Statement statement(db_, sql);
-  RETURN_IF_ERROR(Check(statement.code));
-  const int code = sqlite3_step(statement.handle);
+  const int code = statement.Step();
   RETURN_IF_ERROR(Check(code));
   if (code != SQLITE_ROW) return absl::DataLossError("a row is missing");
   return statement.Int(0);
@@ -334,9 +332,8 @@ absl::Status Journal::ReadRows() {
   ASSIGN_OR_RETURN(const int64_t has_secrets, QueryInt(kHasSecrets));
   Statement rows(
       db_, has_secrets != 0 ? kSelectLeases : kSelectLeasesWithoutSecrets);
-  RETURN_IF_ERROR(Check(rows.code));
   while (true) {
-    const int code = sqlite3_step(rows.handle);
+    const int code = rows.Step();
     RETURN_IF_ERROR(Check(code));
     if (code == SQLITE_DONE) return absl::OkStatus();
     ASSIGN_OR_RETURN(LeaseRow row, LeaseOfRow(rows));
@@ -381,9 +378,8 @@ absl::Status Journal::Prune() {
                    "DELETE FROM lease WHERE rowid IN (SELECT rowid FROM lease "
                    "WHERE state='RELEASED' ORDER BY epoch, rowid LIMIT max(0, "
                    "(SELECT count(*) FROM lease) - ?1))");
-  RETURN_IF_ERROR(Check(oldest.code));
   oldest.Bind(1, kMaxRows - kPrunedRows);
-  RETURN_IF_ERROR(Check(sqlite3_step(oldest.handle)));
+  RETURN_IF_ERROR(Check(oldest.Step()));
   ASSIGN_OR_RETURN(n_rows_, QueryInt("SELECT count(*) FROM lease"));
   return absl::OkStatus();
 }
@@ -392,17 +388,15 @@ absl::Status Journal::Put(const planner::LeaseRecord& record) {
   if (PLIMSOLL_FAULT("journal.append")) return FailLike(SQLITE_FULL);
   const planner::Lease& lease = record.lease;
   Statement put(db_, kPutLease);
-  RETURN_IF_ERROR(Check(put.code));
   ++n_rows_;
   BindLease(record, put);
-  RETURN_IF_ERROR(Check(sqlite3_step(put.handle)));
+  RETURN_IF_ERROR(Check(put.Step()));
   const bool is_over = lease.state == planner::LeaseState::kReleased;
   if (lease.secret_hash.empty()) return absl::OkStatus();
   Statement secret(db_, is_over ? kDropSecret : kPutSecret);
-  RETURN_IF_ERROR(Check(secret.code));
   secret.Bind(1, lease.id);
   if (!is_over) secret.Bind(2, lease.secret_hash);
-  return Check(sqlite3_step(secret.handle));
+  return Check(secret.Step());
 }
 
 absl::Status Journal::PutNoted() {
@@ -444,13 +438,11 @@ absl::Status Journal::PutWhole(int64_t next_epoch) {
   }
   Statement meta(
       db_, "UPDATE meta SET is_partial=0, next_epoch=max(next_epoch, ?1)");
-  RETURN_IF_ERROR(Check(meta.code));
   meta.Bind(1, next_epoch);
-  RETURN_IF_ERROR(Check(sqlite3_step(meta.handle)));
+  RETURN_IF_ERROR(Check(meta.Step()));
   Statement prune(db_, "DELETE FROM lease WHERE state='RELEASED' AND epoch<?1");
-  RETURN_IF_ERROR(Check(prune.code));
   prune.Bind(1, next_epoch - kKeptEpochs);
-  return Check(sqlite3_step(prune.handle));
+  return Check(prune.Step());
 }
 
 absl::Status Journal::Write(const planner::LeaseRecord& record,

@@ -36,28 +36,34 @@ absl::Status SetState(absl::string_view text, planner::Lease& lease) {
 }  // namespace
 
 Statement::Statement(sqlite3* db, const char* sql)
-    : code(sqlite3_prepare_v2(db, sql, -1, &handle, nullptr)) {}
+    : code_(sqlite3_prepare_v2(db, sql, -1, &handle_, nullptr)) {}
 
-Statement::~Statement() { sqlite3_finalize(handle); }
+Statement::~Statement() { sqlite3_finalize(handle_); }
 
 void Statement::Bind(int at, const std::string& text) {
-  sqlite3_bind_text(handle, at, text.data(), static_cast<int>(text.size()),
-                    SQLITE_TRANSIENT);
+  if (code_ != SQLITE_OK) return;
+  code_ = sqlite3_bind_text(handle_, at, text.data(),
+                            static_cast<int>(text.size()), SQLITE_TRANSIENT);
 }
 
 void Statement::Bind(int at, int64_t value) {
-  sqlite3_bind_int64(handle, at, value);
+  if (code_ != SQLITE_OK) return;
+  code_ = sqlite3_bind_int64(handle_, at, value);
+}
+
+int Statement::Step() {
+  return code_ == SQLITE_OK ? sqlite3_step(handle_) : code_;
 }
 
 std::string Statement::Text(int column) {
   const auto* const text =
-      static_cast<const char*>(sqlite3_column_blob(handle, column));
+      static_cast<const char*>(sqlite3_column_blob(handle_, column));
   if (text == nullptr) return "";
-  return {text, static_cast<size_t>(sqlite3_column_bytes(handle, column))};
+  return {text, static_cast<size_t>(sqlite3_column_bytes(handle_, column))};
 }
 
 int64_t Statement::Int(int column) {
-  return sqlite3_column_int64(handle, column);
+  return sqlite3_column_int64(handle_, column);
 }
 
 void BindLease(const planner::LeaseRecord& record, Statement& put) {

@@ -66,7 +66,8 @@ inline constexpr char kSelectLeasesWithoutSecrets[] =
 
 // A statement that is finalised at the end of its scope. Column numbers begin
 // at 0, numbers of bound values at 1.
-struct Statement {
+class Statement {
+ public:
   Statement(sqlite3* db, const char* sql);
   ~Statement();
   Statement(const Statement&) = delete;
@@ -74,11 +75,15 @@ struct Statement {
 
   void Bind(int at, const std::string& text);
   void Bind(int at, int64_t value);
+  // Goes to the next row. Returns SQLite's code; if the statement or one of its
+  // values could not be prepared, it runs nothing and returns why.
+  int Step();
   std::string Text(int column);
   int64_t Int(int column);
 
-  sqlite3_stmt* handle = nullptr;
-  int code;  // SQLite's
+ private:
+  sqlite3_stmt* handle_ = nullptr;
+  int code_;  // SQLite's
 };
 
 // Binds all values of kPutLease.

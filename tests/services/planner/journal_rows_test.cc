@@ -46,7 +46,7 @@ class JournalRowsTest : public ::testing::Test {
     EXPECT_EQ(sqlite3_open(path_.c_str(), &db), SQLITE_OK);
     auto rows =
         std::make_unique<Statement>(db, "SELECT count(*) FROM lease_secret");
-    EXPECT_EQ(sqlite3_step(rows->handle), SQLITE_ROW);
+    EXPECT_EQ(rows->Step(), SQLITE_ROW);
     const int64_t count = rows->Int(0);
     rows.reset();
     sqlite3_close(db);
