@@ -13,12 +13,12 @@
 #include <ctime>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "base/json.h"
 #include "bench/must.h"
 #include "worker/device/model_file.h"
 #include "worker/text/grammar/token_mask.h"

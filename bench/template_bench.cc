@@ -14,11 +14,11 @@
 #include <ctime>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/json.h"
 #include "bench/must.h"
 #include "worker/text/jinja/json_value.h"
 #include "worker/text/jinja/syntax/template.h"

@@ -3,12 +3,12 @@
 #define PLIMSOLL_SERVICES_CONVERT_INPUT_H_
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/json.h"
 
 namespace plimsoll::services {
 

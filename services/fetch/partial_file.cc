@@ -10,13 +10,13 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/json.h"
 #include "base/status_macros.h"
 #include "base/sync/fault.h"
 #include "services/fetch/fields.h"

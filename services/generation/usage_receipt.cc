@@ -1,9 +1,9 @@
 #include "services/generation/usage_receipt.h"
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/json.h"
 #include "base/status_macros.h"
 
 namespace plimsoll::services {

@@ -1,12 +1,12 @@
 #include "services/host/log_line.h"
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/json.h"
 
 namespace plimsoll::services {
 namespace {

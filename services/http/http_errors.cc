@@ -1,12 +1,12 @@
 #include "services/http/http_errors.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/json.h"
 #include "services/http/json.h"
 #include "services/wire/errors.h"
 

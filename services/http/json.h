@@ -3,7 +3,6 @@
 #define PLIMSOLL_SERVICES_HTTP_JSON_H_
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
@@ -12,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/json.h"
 
 namespace plimsoll::services {
 

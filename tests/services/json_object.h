@@ -2,8 +2,9 @@
 #ifndef PLIMSOLL_TESTS_SERVICES_JSON_OBJECT_H_
 #define PLIMSOLL_TESTS_SERVICES_JSON_OBJECT_H_
 
-#include <nlohmann/json.hpp>
 #include <string>
+
+#include "base/json.h"
 
 namespace plimsoll::services::testing {
 

@@ -38,11 +38,10 @@ CPP = (".cc", ".h", ".cu", ".cuh")
 
 # What a room may include besides the standard library, by prefix.
 ROOMS = {
-    "base": ("base/", "absl/"),
+    "base": ("base/", "absl/", "nlohmann/"),
     "planner": ("planner/", "base/", "absl/"),
     "kernels": ("kernels/", "base/", "absl/", "hwy/"),
-    "worker": ("worker/", "planner/", "kernels/", "base/", "absl/", "pcre2.h",
-               "nlohmann/json.hpp"),
+    "worker": ("worker/", "planner/", "kernels/", "base/", "absl/", "pcre2.h"),
 }
 
 # The folders of each room, and what each may include of the same room. A folder
@@ -189,6 +188,7 @@ ONLY_IN = (
     (r"base/sync/.*", ("base/sync/", "worker/", "services/", "tests/")),
     (r"grpc.*|.*\.pb\.h|google/.*", ("services/", "clients/", "tests/")),
     (r"cuda.*|cublas.*", ("kernels/cuda/", "tests/kernels/")),
+    (r"nlohmann/.*", ("base/json",)),
     (r"boost/.*", ("services/http/http_",)),
     (r"curl/.*", ("services/fetch/curl_library",)),
     (r"prometheus/.*", ("services/metrics/", "tests/services/metrics/")),

@@ -3,9 +3,10 @@
 #define PLIMSOLL_TESTS_WORKER_JSON_H_
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+
+#include "base/json.h"
 
 namespace plimsoll::testing {
 

@@ -1,12 +1,12 @@
 #include "worker/text/json_check.h"
 
 #include <cstddef>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/json.h"
 
 namespace plimsoll::worker {
 namespace {

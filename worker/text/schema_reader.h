@@ -2,10 +2,9 @@
 #ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_READER_H_
 #define PLIMSOLL_WORKER_TEXT_SCHEMA_READER_H_
 
-#include <nlohmann/json.hpp>
-
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/json.h"
 
 namespace plimsoll::worker {
 

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <initializer_list>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/json.h"
 #include "base/status_macros.h"
 #include "services/cli/terminal/failure.h"
 #include "services/cli/terminal/input.h"

@@ -5,7 +5,6 @@
 #include <limits>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "base/json.h"
 #include "base/status_macros.h"
 #include "services/cli/commands/commands.h"
 #include "services/cli/terminal/input.h"

@@ -5,7 +5,6 @@
 #include <openssl/sha.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
@@ -13,6 +12,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/decode_hex.h"
+#include "base/json.h"
 #include "base/status_macros.h"
 
 namespace plimsoll::services {

@@ -4,11 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/json.h"
 #include "planner/gguf/byte_source.h"
 #include "tests/services/convert/safetensors_bytes.h"
 

@@ -4,10 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "services/fetch/digest.h"
 #include "services/fetch/hub.h"
 #include "services/fetch/registry.h"

@@ -5,10 +5,10 @@
 
 #include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "services/wire/errors.h"
 #include "tests/services/temporary_folder.h"
 

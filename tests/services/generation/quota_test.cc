@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/json.h"
 #include "tests/services/temporary_folder.h"
 
 namespace plimsoll::services {

@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/json.h"
 #include "tests/services/json_object.h"
 
 namespace plimsoll::services {

@@ -7,13 +7,13 @@
 #include <algorithm>
 #include <array>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "base/json.h"
 #include "services/host/background.h"
 #include "services/host/log_repeats.h"
 #include "services/host/request_scope.h"

@@ -4,10 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/json.h"
 #include "planner/model/model_shape.h"
 #include "services/sources/header_bytes.h"
 

@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <tuple>
 
+#include "base/json.h"
 #include "planner/layout/kv_cache_bytes.h"
 #include "planner/model/model_shape.h"
 #include "services/sources/config_json.h"

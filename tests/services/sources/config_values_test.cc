@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/json.h"
 #include "services/sources/config_json.h"
 #include "tests/services/json_object.h"
 

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/json.h"
 
 namespace plimsoll::services {
 namespace {

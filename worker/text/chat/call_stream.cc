@@ -1,12 +1,12 @@
 #include "worker/text/chat/call_stream.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/types/span.h"
+#include "base/json.h"
 #include "worker/text/chat/call_syntax.h"
 
 namespace plimsoll::worker {

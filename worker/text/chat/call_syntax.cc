@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "base/json.h"
 #include "base/status_macros.h"
 #include "worker/text/chat/python_calls.h"
 #include "worker/text/json_check.h"

@@ -3,11 +3,11 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "base/status_macros.h"
 #include "worker/text/json_check.h"
 

@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/json.h"
 #include "services/cli/terminal/failure.h"
 #include "tests/services/cli/run_cli.h"
 #include "tests/services/temporary_folder.h"

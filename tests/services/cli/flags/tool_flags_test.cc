@@ -3,11 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/json.h"
 #include "services/cli/commands/cli.h"
 #include "tests/services/cli/run_cli.h"
 #include "worker/text/chat/tool_call.h"

@@ -4,9 +4,9 @@
 
 #include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/json.h"
 #include "services/generation/quota_book.h"
 #include "services/wire/errors.h"
 #include "tests/services/temporary_folder.h"

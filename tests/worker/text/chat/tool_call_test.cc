@@ -1,11 +1,11 @@
 #include "worker/text/chat/tool_call.h"
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "base/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/text/chat/tool_text.h"

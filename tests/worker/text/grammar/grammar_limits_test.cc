@@ -4,11 +4,11 @@
 
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/json.h"
 #include "tests/worker/text/grammar/grammar_match.h"
 #include "worker/text/grammar/gbnf.h"
 #include "worker/text/grammar/regex_grammar.h"

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/json.h"
 #include "tests/sanitized.h"
 #include "tests/worker/text/tokenizer/gguf_fixture.h"
 #include "worker/text/grammar/gbnf.h"

@@ -5,13 +5,13 @@
 
 #include <cstdint>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "base/json.h"
 #include "worker/text/grammar/grammar_state.h"
 #include "worker/text/grammar/regex_grammar.h"
 #include "worker/text/schema/schema_grammar.h"

@@ -2,10 +2,10 @@
 // variables from each line of standard input, and writes what became of it.
 #include <ctime>
 #include <iostream>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/time/time.h"
+#include "base/json.h"
 #include "worker/text/jinja/json_value.h"
 #include "worker/text/jinja/syntax/template.h"
 

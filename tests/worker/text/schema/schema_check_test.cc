@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "tests/worker/text/grammar/grammar_match.h"
 #include "worker/text/schema/schema_grammar.h"
 

@@ -8,10 +8,10 @@
 #include <fstream>
 #include <iostream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 
+#include "base/json.h"
 #include "tests/worker/text/grammar/grammar_match.h"
 #include "worker/text/schema/schema_check.h"
 #include "worker/text/schema_reader.h"

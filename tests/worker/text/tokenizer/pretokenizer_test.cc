@@ -1,12 +1,12 @@
 #include "worker/text/tokenizer/pretokenizer.h"
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/sanitized.h"

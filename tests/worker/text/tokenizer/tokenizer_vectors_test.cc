@@ -2,12 +2,12 @@
 // published models that are cut down to the texts.
 #include <algorithm>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "base/json.h"
 #include "gtest/gtest.h"
 #include "tests/worker/text/tokenizer/encode.h"
 #include "tests/worker/text/tokenizer/gguf_fixture.h"
