@@ -482,11 +482,7 @@ class Grants(Calls):
         return not self.server.leases()
 
 
-# Relays is not sure yet: 1 of 6 sweeps failed, and why is not known.
-KINDS_OF_CALLS = [Talks, Requests, Grants] + ([Relays] if is_nightly() else [])
-
-
-@pytest.mark.parametrize("kind", KINDS_OF_CALLS)
+@pytest.mark.parametrize("kind", [Talks, Requests, Relays, Grants])
 def test_f26_a_call_ends_with_a_reason_and_the_next_is_served(
     kind, tiny, failing_calls
 ):
