@@ -252,6 +252,10 @@ FairQueue::WithoutSlot FairQueue::CountWithoutSlot(const Claim& claim) const {
   return counts;
 }
 
+bool FairQueue::IsOfPeer(int64_t id, const std::string& peer) const {
+  return members_.at(id).party->parent->parent == FindMember(all_, peer);
+}
+
 std::optional<int64_t> FairQueue::GivesWay(const Claim& newcomer) const {
   const auto limited = [](const Party* own) {
     return own == nullptr ? 0 : own->n_limited;

@@ -130,6 +130,8 @@ class FairQueue {
     int64_t of_peer = 0;
   };
   WithoutSlot CountWithoutSlot(const Claim& claim) const;
+  // True for a known request of this peer.
+  bool IsOfPeer(int64_t id, const std::string& peer) const;
 
   int64_t size() const { return all_.n_waiting; }
   // Waiting requests that count against the limit of a full queue.

@@ -10,7 +10,11 @@ namespace plimsoll::worker {
 
 std::optional<int64_t> Scheduler::GivesWayTo(const Claim& newcomer) const {
   if (queue_.limited() < max_waiting_) return std::nullopt;
-  return queue_.GivesWay(newcomer);
+  const std::optional<int64_t> leaver = queue_.GivesWay(newcomer);
+  if (!leaver) return std::nullopt;
+  FairQueue::WithoutSlot own = queue_.CountWithoutSlot(newcomer);
+  if (queue_.IsOfPeer(*leaver, newcomer.peer)) --own.of_peer;
+  return IsAtLimit(own) ? std::nullopt : leaver;
 }
 
 absl::Status Scheduler::Add(int64_t id, int64_t n_prompt, const Claim& claim,
@@ -21,9 +25,7 @@ absl::Status Scheduler::Add(int64_t id, int64_t n_prompt, const Claim& claim,
                      " requests wait already; try again later"));
   }
   const FairQueue::WithoutSlot own = queue_.CountWithoutSlot(claim);
-  if (how != Waits::kAdmitted &&
-      (own.of_tenant >= max_waiting_ ||
-       own.of_peer >= kMostQueuesOfPeer * max_waiting_)) {
+  if (how != Waits::kAdmitted && IsAtLimit(own)) {
     return absl::ResourceExhaustedError(
         absl::StrCat("this tenant has ", own.of_tenant,
                      " requests without a slot, and its peer ", own.of_peer,

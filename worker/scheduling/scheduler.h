@@ -109,8 +109,8 @@ class Scheduler {
   }
 
   // Returns the request that gives way to a newcomer in a full queue, if a
-  // tenant with more of the queue has one (FairQueue::GivesWay). Remove it
-  // before Add.
+  // tenant with more of the queue has one (FairQueue::GivesWay) and Add will
+  // take the newcomer then. Remove it before Add.
   std::optional<int64_t> GivesWayTo(const Claim& newcomer) const;
   // Queues a sequence of `n_prompt` > 0 tokens.
   // Errors: kResourceExhausted if max_waiting sequences wait already, or the
@@ -224,6 +224,12 @@ class Scheduler {
     bool IsDecoding() const { return n_computed >= n_prompt; }
   };
 
+  // Whether a tenant or a peer has as many requests without a slot as it may
+  // have.
+  bool IsAtLimit(const FairQueue::WithoutSlot& own) const {
+    return own.of_tenant >= max_waiting_ ||
+           own.of_peer >= kMostQueuesOfPeer * max_waiting_;
+  }
   enum class SlotFate { kFreed, kKept };
   void Remove(int64_t id, SlotFate fate);
   // The running sequence of this id, or null.

@@ -10,6 +10,8 @@
 #include <tuple>
 #include <vector>
 
+#include "tests/worker/scheduling/next_step.h"
+
 namespace plimsoll::worker {
 namespace {
 
@@ -19,23 +21,6 @@ using ::testing::Pair;
 
 // (id, first position, rows, samples) of each part of a step.
 using Part = std::tuple<int64_t, int64_t, int64_t, bool>;
-
-struct StepLimits {
-  int64_t prompt_rows = Scheduler::kNoLimit;
-  int64_t first_rows = Scheduler::kNoLimit;  // first rows of who begins
-};
-
-// A step as the engine takes it.
-std::vector<ScheduledRows> Next(Scheduler& scheduler,
-                                const StepLimits& limits) {
-  scheduler.Admit([&](int64_t, int64_t) {
-    return Admission{0, limits.first_rows};
-  });
-  return scheduler.NextStep(limits.prompt_rows);
-}
-std::vector<ScheduledRows> Next(Scheduler& scheduler) {
-  return Next(scheduler, {});
-}
 
 std::vector<Part> Parts(const std::vector<ScheduledRows>& step) {
   std::vector<Part> parts;
@@ -263,53 +248,6 @@ TEST(SchedulerTest, RemovalFreesTheSlotForTheNextThatWaits) {
   scheduler.Remove(1);
   EXPECT_THAT(Parts(Next(scheduler)), ElementsAre(Part{3, 0, 1, true}));
   EXPECT_EQ(scheduler.SlotOf(3), slot);
-}
-
-TEST(SchedulerTest, TheQueueTakesItsLimitAndRefusesOneMore) {
-  Scheduler scheduler(1, 8, 3);
-  for (int64_t id = 1; id <= 3; ++id) EXPECT_TRUE(scheduler.Add(id, 1).ok());
-  const absl::Status refused = scheduler.Add(4, 1);
-  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("3"));
-  Next(scheduler);  // one leaves the queue for the slot
-  EXPECT_TRUE(scheduler.Add(4, 1).ok());
-  EXPECT_FALSE(scheduler.Add(5, 1).ok());
-}
-
-// Adds requests of `claim` from id `first` on whose readers read nothing, and
-// returns how many are taken. Each loses the only slot to a request of another
-// peer, which then ends.
-int64_t AddUnread(Scheduler& scheduler, int64_t first, const Claim& claim) {
-  for (int64_t n = 0; n < 100; ++n) {
-    const int64_t id = first + n;
-    const int64_t other = id + 1'000'000;
-    if (!scheduler.Add(id, 1, claim).ok()) return n;
-    Next(scheduler);
-    scheduler.Park(id);
-    EXPECT_TRUE(scheduler.Add(other, 1, {.tenant = "reads"}).ok());
-    for (int64_t step = 0; step <= Scheduler::kMostParked; ++step) {
-      Next(scheduler);
-    }
-    EXPECT_EQ(scheduler.WhoseSliceEnds([](int64_t) { return true; }), id);
-    scheduler.Yield(id, 1);
-    Next(scheduler);
-    EXPECT_TRUE(scheduler.SlotOf(other).has_value());
-    scheduler.Remove(other);
-  }
-  return -1;
-}
-
-TEST(SchedulerTest, StreamsThatNobodyReadsDoNotPileUp) {
-  constexpr int64_t kMaxWaiting = 3;
-  Scheduler scheduler(1, 8, kMaxWaiting);
-  // Each tenant of the peer has so many, until the peer has its most.
-  for (int64_t i = 0; i < Scheduler::kMostQueuesOfPeer; ++i) {
-    EXPECT_EQ(AddUnread(scheduler, 100 * (i + 1),
-                        {.tenant = std::to_string(i), .peer = "p"}),
-              kMaxWaiting);
-  }
-  EXPECT_EQ(AddUnread(scheduler, 9'000, {.tenant = "last", .peer = "p"}), 0);
-  EXPECT_TRUE(scheduler.Add(9'999, 1, {.tenant = "last", .peer = "q"}).ok());
 }
 
 TEST(SchedulerTest, AParkedSequenceKeepsItsSlotAndTakesNoPart) {
