@@ -119,7 +119,7 @@ add_library(plimsoll_text_schema STATIC
   text/schema/number_set.cc
   text/schema/object_planner.cc
   text/schema/object_writer.cc
-  text/schema/plan_numbers.cc
+  text/schema/term_numbering.cc
   text/schema/plan_possible.cc
   text/schema/scalar_planner.cc
   text/schema/schema_check.cc

@@ -7,9 +7,9 @@
 #include "absl/status/status.h"
 #include "base/stop_check.h"
 #include "worker/text/schema/plan.h"
-#include "worker/text/schema/plan_numbers.h"
 #include "worker/text/schema/scalar_planner.h"
 #include "worker/text/schema/shapes/shape.h"
+#include "worker/text/schema/term_numbering.h"
 
 namespace plimsoll::worker {
 
@@ -17,7 +17,7 @@ namespace plimsoll::worker {
 class ArrayPlanner {
  public:
   // All must outlive it.
-  ArrayPlanner(PlanNumbers& numbers, ScalarPlanner& scalars, StopCheck stop)
+  ArrayPlanner(TermNumbering& numbers, ScalarPlanner& scalars, StopCheck stop)
       : numbers_(numbers), scalars_(scalars), stop_(stop) {}
 
   // Adds the arrays of `shape` to `plan`. Errors: kInvalidArgument naming
@@ -31,7 +31,7 @@ class ArrayPlanner {
   absl::Status AddUniqueStates(const ArrayShape& shape, ArrayPlan& plan,
                                const std::string& path);
 
-  PlanNumbers& numbers_;
+  TermNumbering& numbers_;
   ScalarPlanner& scalars_;
   StopCheck stop_;
 };

@@ -11,12 +11,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/text/schema/plan.h"
-#include "worker/text/schema/plan_numbers.h"
 #include "worker/text/schema/scalar_planner.h"
 #include "worker/text/schema/shapes/expander.h"
 #include "worker/text/schema/shapes/pattern_pool.h"
 #include "worker/text/schema/shapes/schema_options.h"
 #include "worker/text/schema/shapes/shape.h"
+#include "worker/text/schema/term_numbering.h"
 
 namespace plimsoll::worker {
 
@@ -33,7 +33,7 @@ struct NameKind {
 class ObjectPlanner {
  public:
   // All must outlive it.
-  ObjectPlanner(PlanNumbers& numbers, ScalarPlanner& scalars,
+  ObjectPlanner(TermNumbering& numbers, ScalarPlanner& scalars,
                 Expander& expander)
       : numbers_(numbers),
         scalars_(scalars),
@@ -69,7 +69,7 @@ class ObjectPlanner {
       const std::vector<StringShape>& among, const std::string& path);
   absl::StatusOr<std::vector<StringShape>> NameShapes(const Term& term);
 
-  PlanNumbers& numbers_;
+  TermNumbering& numbers_;
   ScalarPlanner& scalars_;
   PatternPool& patterns_;
   Expander& expander_;

@@ -8,12 +8,12 @@
 #include "worker/text/schema/array_planner.h"
 #include "worker/text/schema/object_planner.h"
 #include "worker/text/schema/plan.h"
-#include "worker/text/schema/plan_numbers.h"
 #include "worker/text/schema/scalar_planner.h"
 #include "worker/text/schema/shapes/expander.h"
 #include "worker/text/schema/shapes/pattern_pool.h"
 #include "worker/text/schema/shapes/schema_index.h"
 #include "worker/text/schema/shapes/schema_options.h"
+#include "worker/text/schema/term_numbering.h"
 #include "worker/text/schema/text_sets.h"
 
 namespace plimsoll::worker {
@@ -46,7 +46,7 @@ class SchemaPlanner {
   Expander expander_;
   StopCheck stop_;
   SchemaPlan plan_;
-  PlanNumbers numbers_;
+  TermNumbering numbers_;
   ScalarPlanner scalars_;
   ArrayPlanner arrays_;
   ObjectPlanner objects_;

@@ -1,6 +1,6 @@
 // Numbers the plans of a schema.
-#ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_PLAN_NUMBERS_H_
-#define PLIMSOLL_WORKER_TEXT_SCHEMA_PLAN_NUMBERS_H_
+#ifndef PLIMSOLL_WORKER_TEXT_SCHEMA_TERM_NUMBERING_H_
+#define PLIMSOLL_WORKER_TEXT_SCHEMA_TERM_NUMBERING_H_
 
 #include <map>
 
@@ -11,10 +11,10 @@ namespace plimsoll::worker {
 
 // Gives each term that a plan needs the number of its own plan. Not
 // thread-safe.
-class PlanNumbers {
+class TermNumbering {
  public:
   // `plan` must outlive it.
-  explicit PlanNumbers(SchemaPlan& plan) : plan_(plan) {}
+  explicit TermNumbering(SchemaPlan& plan) : plan_(plan) {}
 
   // The number of the plan of `term`. A new term gets the next number, and a
   // plan that has only the term yet.
@@ -27,4 +27,4 @@ class PlanNumbers {
 
 }  // namespace plimsoll::worker
 
-#endif  // PLIMSOLL_WORKER_TEXT_SCHEMA_PLAN_NUMBERS_H_
+#endif  // PLIMSOLL_WORKER_TEXT_SCHEMA_TERM_NUMBERING_H_
