@@ -119,7 +119,8 @@ absl::StatusOr<std::string> WorkerBook::Enter(const WorkerWish& wish,
          {{"model", wish.model}},
          kWorkerRetry});
   }
-  auto& [id, worker] = Choose(wish, allowed);
+  auto& [name, worker] = Choose(wish, allowed);
+  std::string id = name;  // may throw, so before the request counts
   ++worker.in_flight;
   ++worker.n_requests;
   worker.in_flight_bytes += kRequestBytes + wish.bytes;

@@ -290,9 +290,12 @@ void WorkerSet::OnAnswer(const std::string& id, const absl::Status& status,
 
 absl::StatusOr<std::unique_ptr<WorkerSet::Place>> WorkerSet::Enter(
     const WorkerWish& wish) {
+  // Nothing that needs memory may follow once the request counts.
+  auto place = std::make_unique<Place>(*this, wish.bytes);
   SteadyMutexLock lock(&mu_);
   ASSIGN_OR_RETURN(const std::string id, book_.Enter(wish, BootTime()));
-  return std::make_unique<Place>(*this, known_.at(id).link, wish.bytes);
+  place->Begin(known_.at(id).link);
+  return place;
 }
 
 void WorkerSet::Release(const std::string& id, int64_t bytes, WorkerEnd end) {

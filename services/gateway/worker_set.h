@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -45,22 +44,25 @@ class WorkerSet {
   WorkerSet(const WorkerSet&) = delete;
   WorkerSet& operator=(const WorkerSet&) = delete;
 
-  // A request's place at a worker. The destructor gives the place back, and if
-  // End was not called before, it means that the client has left.
+  // A request's place at a worker, from Begin on. The destructor gives the
+  // place back, and if End was not called before, it means that the client has
+  // left.
   class Place {
    public:
-    Place(WorkerSet& set, std::shared_ptr<WorkerLink> link, int64_t bytes)
-        : set_(set), link_(std::move(link)), bytes_(bytes) {}
-    ~Place() { set_.Release(link_->id(), bytes_, end_); }
+    Place(WorkerSet& set, int64_t bytes) : set_(set), bytes_(bytes) {}
+    ~Place() {
+      if (link_ != nullptr) set_.Release(link_->id(), bytes_, end_);
+    }
     Place(const Place&) = delete;
     Place& operator=(const Place&) = delete;
 
+    void Begin(const std::shared_ptr<WorkerLink>& link) { link_ = link; }
     WorkerLink& link() { return *link_; }
     void End(WorkerEnd end) { end_ = end; }
 
    private:
     WorkerSet& set_;
-    const std::shared_ptr<WorkerLink> link_;
+    std::shared_ptr<WorkerLink> link_;
     const int64_t bytes_;
     WorkerEnd end_ = WorkerEnd::kLeft;
   };

@@ -22,6 +22,7 @@
 #include "services/http/front/front.h"
 #include "services/http/response_store.h"
 #include "services/wire/errors.h"
+#include "tests/failing_new.h"
 #include "tests/services/http/http_client.h"
 #include "tests/services/json_object.h"
 
@@ -357,6 +358,18 @@ TEST_F(RemoteTextCallTest, ADrainThatTakesTooLongEndsReplies) {
   BeginStream(client);
   front_->Drain(absl::Milliseconds(200), [this] { calls_.AbortAll(); });
   EXPECT_THAT(client.Read().body, HasSubstr("the gateway ends"));
+}
+
+TEST_F(RemoteTextCallTest, ARequestThatGetsNoMemoryHasNoPlace) {
+  Start({Good});
+  const WorkerWish wish = {.model = "m", .bytes = 100};
+  const int64_t n_failed = plimsoll::testing::FailEachAllocation(
+      [&] { EXPECT_TRUE(set_->Enter(wish).ok()); },
+      [&](bool) {
+        const WorkerBook book = set_->Book();
+        EXPECT_EQ(book.workers().begin()->second.in_flight, 0);
+      });
+  EXPECT_GE(n_failed, 2);
 }
 
 }  // namespace
