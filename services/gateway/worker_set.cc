@@ -13,6 +13,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -176,11 +177,16 @@ struct WorkerSet::Poll {
 
 WorkerSet::WorkerSet(WorkerSetOptions options) : options_(std::move(options)) {
   SetAddresses({});
+  // If there is no second thread, the first one ends.
+  absl::Cleanup stop = [this] { Stop(); };
   if (!options_.name.empty()) lookup_ = Background([this] { LookUp(); });
   watch_ = Background([this] { Watch(); });
+  std::move(stop).Cancel();
 }
 
-WorkerSet::~WorkerSet() {
+WorkerSet::~WorkerSet() { Stop(); }
+
+void WorkerSet::Stop() {
   {
     SteadyMutexLock lock(&mu_);
     is_stopping_ = true;

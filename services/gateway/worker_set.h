@@ -104,6 +104,8 @@ class WorkerSet {
       ABSL_LOCKS_EXCLUDED(mu_);
   void SetAddresses(const std::vector<std::string>& found)
       ABSL_LOCKS_EXCLUDED(mu_);
+  // Ends both threads.
+  void Stop() ABSL_LOCKS_EXCLUDED(mu_);
   // Returns false immediately when the set ends.
   bool Sleep(absl::Duration time) ABSL_LOCKS_EXCLUDED(mu_);
 

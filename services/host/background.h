@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "base/status_macros.h"
 #include "kernels/start_thread.h"
+#include "services/host/crash/memory_failure.h"
 #include "services/host/memory_guard.h"
 
 namespace plimsoll::services {
@@ -53,10 +54,12 @@ class Background {
   std::thread thread_;
 };
 
-// Runs `start`, which starts threads without which the process cannot run.
+// Runs `start`, which starts threads without which the process cannot run, and
+// ends the process if there is no memory (MemoryFailure::kEndsProcess).
 // Errors: those of `start`; kResourceExhausted if the system refused a thread,
-// or memory to this thread.
+// or memory to this thread within a scope that lets it.
 inline absl::Status NeedsThreads(absl::FunctionRef<absl::Status()> start) {
+  const MemoryFailureScope scope(MemoryFailure::kEndsProcess);
   try {
     return WithinMemory(start);
   } catch (const std::system_error&) {

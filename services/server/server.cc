@@ -17,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "services/host/check_threads.h"
+#include "services/host/crash/memory_failure.h"
 #include "services/server/access/grants.h"
 #include "services/server/access/keepalive.h"
 #include "services/server/access/listen_address.h"
@@ -308,6 +309,8 @@ bool SignalComes(absl::Duration patience) {
 }
 
 void AwaitSignal(const std::function<void()>& on_hangup) {
+  // The server serves now: a request that gets no memory ends alone.
+  const MemoryFailureScope scope(MemoryFailure::kThrows);
   const sigset_t ends = EndSignals();
   sigset_t set = ends;
   if (on_hangup != nullptr) sigaddset(&set, SIGHUP);

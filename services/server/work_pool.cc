@@ -52,9 +52,12 @@ size_t PlacesOf(const WorkPool::Job& job) {
 }  // namespace
 
 std::unique_ptr<Background> WorkPool::StartThread(std::function<void()> work) {
-  auto thread = Background::Start(std::move(work));
-  if (!thread.ok()) return nullptr;
-  return std::make_unique<Background>(*std::move(thread));
+  // First, so that nothing fails once the thread runs: it would be joined.
+  auto thread = std::make_unique<Background>();
+  auto started = Background::Start(std::move(work));
+  if (!started.ok()) return nullptr;
+  *thread = *std::move(started);
+  return thread;
 }
 
 absl::StatusOr<std::unique_ptr<WorkPool>> WorkPool::Start(
@@ -66,6 +69,7 @@ absl::StatusOr<std::unique_ptr<WorkPool>> WorkPool::Start(
         absl::StrCat("a pool of ", wanted, " threads, not 1 to ", kMaxThreads));
   }
   auto pool = std::unique_ptr<WorkPool>(new WorkPool());
+  pool->threads_.reserve(static_cast<size_t>(wanted));
   for (int i = 0; i < wanted; ++i) {
     auto thread = options.start([raw = pool.get()] { raw->RunThread(); });
     if (thread == nullptr) break;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -27,6 +28,7 @@
 #include "services/host/background.h"
 #include "services/host/clock.h"
 #include "services/host/crash/core_dumps.h"
+#include "services/host/crash/memory_failure.h"
 #include "services/host/device_list.h"
 #include "services/host/heap.h"
 #include "services/host/lock_checks.h"
@@ -284,6 +286,14 @@ services::WorkerOptions ToWorkerOptions(const ServeFlags& flags) {
   return options;
 }
 
+// Returns at the signal that ends the server.
+void AwaitInterrupt(const std::function<void()>& on_hangup) {
+  while (!Interrupted()) {
+    absl::SleepFor(kInterruptPoll);
+    if (TakeHangup()) on_hangup();
+  }
+}
+
 // Serves until a signal comes. The devices of `options` outlive it. `args` are
 // those of the command line.
 absl::Status Serve(const ServeFlags& flags,
@@ -325,20 +335,20 @@ absl::Status Serve(const ServeFlags& flags,
                        }));
   core->WatchDevices([&front] { front->SetReady(false); });
   core->WatchHangs([](bool /*is_alive*/) {});  // /livez asks the core
+  std::optional<services::MemoryFailureScope> serves(
+      services::MemoryFailure::kThrows);
   absl::Status status = LoadAll(options, core->registry(), streams);
   if (status.ok()) {
     front->SetReady(true);
     Announce(front->address(), flags, options.models.front().name, streams);
     news.Begin();
-    services::Settings in_effect = flags.settings;
-    while (!Interrupted()) {
-      absl::SleepFor(kInterruptPoll);
-      if (!TakeHangup()) continue;
+    AwaitInterrupt([&, in_effect = flags.settings]() mutable {
       ReloadServe(ReadServeFlagsAgain(args), core->registry(), *planner,
                   in_effect);
-    }
+    });
     news.End();
   }
+  serves.reset();
   front->Drain(status.ok() ? options.drain_timeout : absl::ZeroDuration(),
                [&core] { core->AbortCalls(); });
   core->End();

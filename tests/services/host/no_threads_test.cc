@@ -6,8 +6,10 @@
 #include <atomic>
 #include <functional>
 #include <string>
+#include <system_error>
 #include <vector>
 
+#include "services/gateway/worker_set.h"
 #include "services/host/check_threads.h"
 #include "services/host/log.h"
 #include "services/server/server.h"
@@ -39,6 +41,13 @@ TEST_F(NoThreadsTest, AsManyAsThereAreAreEnoughAndOneLessIsNot) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("pids.max"));
   AllowThreads(0);
   EXPECT_TRUE(CheckThreads(0).ok());
+}
+
+TEST_F(NoThreadsTest, ASetOfWorkersThatGetsOneThreadEndsIt) {
+  AllowThreads(1);
+  // A name that is none is not found at once.
+  EXPECT_THROW(WorkerSet({.workers = {}, .name = "no address"}),
+               std::system_error);
 }
 
 TEST_F(NoThreadsTest, ALogThatGetsNoneDoesNotStart) {
