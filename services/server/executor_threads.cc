@@ -2,7 +2,9 @@
 
 #include <grpcpp/alarm.h>
 
+#include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <deque>
 #include <filesystem>
 #include <fstream>
@@ -10,8 +12,10 @@
 #include <system_error>
 #include <thread>
 
-#include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "base/sync/steady_notification.h"
+#include "services/host/log.h"
 
 namespace plimsoll::services {
 namespace {
@@ -22,20 +26,28 @@ constexpr char kExecutorName[] = "default-executo";
 constexpr int kAlarmsPerThread = 4;
 constexpr int kMaxRounds = 10;
 
-// Gives the executor work that blocks until all of it is queued.
+// Work in the queue of a thread that the system refused never runs.
+constexpr absl::Duration kMaxWait = absl::Seconds(10);
+
+// Gives the executor work that blocks until all of it is queued. Ends the
+// process if some of it does not run.
 void FillExecutor(int n_threads) {
   const int n_alarms = kAlarmsPerThread * n_threads;
   absl::Notification are_queued;
-  absl::BlockingCounter n_left(n_alarms);
+  SteadyNotification is_done;
+  std::atomic<int> n_left = n_alarms;
   std::deque<grpc::Alarm> alarms(static_cast<size_t>(n_alarms));
   for (grpc::Alarm& alarm : alarms) {
     alarm.Set(std::chrono::system_clock::now(), [&](bool) {
       are_queued.WaitForNotification();
-      n_left.DecrementCount();
+      if (--n_left == 0) is_done.Notify();
     });
   }
   are_queued.Notify();
-  n_left.Wait();
+  if (is_done.WaitFor(kMaxWait)) return;
+  Log(LogLevel::kError, "the system refused gRPC a thread that it needs");
+  FlushLog();
+  std::abort();
 }
 
 }  // namespace

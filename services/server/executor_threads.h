@@ -11,7 +11,7 @@ inline constexpr int kExecutorThreadsPerCore = 2;
 // the queue of such a thread never runs, so neither the call nor the server
 // ends. This function starts all of them at once, two for each core, while
 // CheckThreads reports room. It returns when the threads run, or after a few
-// attempts.
+// attempts. It ends the process if the system refused gRPC a thread after all.
 void StartExecutorThreads();
 
 // Threads of the executor that this process has.
