@@ -18,6 +18,8 @@
 #include "base/status_macros.h"
 #include "services/host/check_threads.h"
 #include "services/host/crash/memory_failure.h"
+#include "services/host/log.h"
+#include "services/host/memory_guard.h"
 #include "services/server/access/grants.h"
 #include "services/server/access/keepalive.h"
 #include "services/server/access/listen_address.h"
@@ -308,6 +310,16 @@ bool SignalComes(absl::Duration patience) {
   return sigtimedwait(&ends, nullptr, &time) > 0;
 }
 
+void Reread(const std::function<void()>& reread) {
+  const absl::Status status = WithinMemory([&] {
+    reread();
+    return absl::OkStatus();
+  });
+  if (status.ok()) return;
+  Log(LogLevel::kError, "the settings were not read again",
+      {{"error", std::string(status.message())}});
+}
+
 void AwaitSignal(const std::function<void()>& on_hangup) {
   // The server serves now: a request that gets no memory ends alone.
   const MemoryFailureScope scope(MemoryFailure::kThrows);
@@ -315,7 +327,9 @@ void AwaitSignal(const std::function<void()>& on_hangup) {
   sigset_t set = ends;
   if (on_hangup != nullptr) sigaddset(&set, SIGHUP);
   int signal = 0;
-  while (sigwait(&set, &signal) == 0 && signal == SIGHUP) on_hangup();
+  while (sigwait(&set, &signal) == 0 && signal == SIGHUP) {
+    Reread(on_hangup);
+  }
   // From now on the system's own reaction to the signals applies: it ends the
   // process.
   pthread_sigmask(SIG_UNBLOCK, &ends, nullptr);

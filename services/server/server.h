@@ -153,6 +153,9 @@ void HoldHangup();
 // Waits for one of the signals of HoldSignals() and returns true, or false
 // after `patience`.
 bool SignalComes(absl::Duration patience);
+// Runs what SIGHUP asks for. If it gets no memory, the log says so, and the
+// server goes on with what was read before.
+void Reread(const std::function<void()>& reread);
 // Returns on the first of the signals of HoldSignals(); a second one ends the
 // process at once. Until then it calls `on_hangup`, which needs HoldHangup(),
 // at each SIGHUP.

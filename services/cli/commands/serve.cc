@@ -290,7 +290,7 @@ services::WorkerOptions ToWorkerOptions(const ServeFlags& flags) {
 void AwaitInterrupt(const std::function<void()>& on_hangup) {
   while (!Interrupted()) {
     absl::SleepFor(kInterruptPoll);
-    if (TakeHangup()) on_hangup();
+    if (TakeHangup()) services::Reread(on_hangup);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <new>
 #include <string>
 
 #include "plimsoll/v1/planner.grpc.pb.h"
@@ -30,6 +31,13 @@ TEST(CheckListenTest, OnlyLoopbackUnlessTheUserInsists) {
         << address;
     EXPECT_TRUE(CheckListen({.listen = address, .allow_insecure = true}).ok());
   }
+}
+
+TEST(RereadTest, WithoutMemoryTheServerGoesOn) {
+  ::testing::internal::CaptureStderr();
+  Reread([] { throw std::bad_alloc(); });
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              ::testing::HasSubstr("the settings were not read again"));
 }
 
 TEST(CheckListenTest, WhatIsNoAddressIsRefused) {
