@@ -7,10 +7,9 @@
 namespace plimsoll::services {
 
 enum class MemoryFailure {
-  // The process writes a line and ends (SIGABRT). While a server starts or
-  // ends,
-  // an exception would be worse: gRPC and objects that are made in part wait
-  // forever when they are destroyed.
+  // The process writes a line and ends (SIGABRT). An exception would be worse
+  // while a server starts or ends: gRPC, and objects that are made in part,
+  // wait forever when they are destroyed.
   kEndsProcess,
   kThrows,  // std::bad_alloc
 };
